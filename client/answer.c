@@ -1,4 +1,5 @@
-/* answer.c - takes the server's answers: outcomes and weights for the operations of the user, and errors. */
+/* answer.c - handles the server's answers: stores the results and weights that they bring for the user's calls, and
+ * errors. */
 #include "answer.h"
 
 #include "convert.h"
@@ -14,18 +15,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Notes that a round was closed without a step. The ticket reports it when the whole operation is answered. */
+/* Notes in the operation that the optimizer refused this parameter's step, so the round closed without one. The
+ * error is reported when the whole operation is answered. */
 static void note_refused_step(pd_op *op, const pd_known *known, const Paramd__Outcome *outcome)
 {
     pd_error error;
 
-    if (outcome->why[0] != '\0') pd_fail(&error, PD_FAILED_PRECONDITION, "%s", outcome->why);
-    else pd_fail(&error, PD_FAILED_PRECONDITION, "parameter %.160s: its optimizer has refused step %" PRIu64,
-                 known->name, outcome->step);
+    if (outcome->why[0] != '\0')
+        pd_fail(&error, PD_FAILED_PRECONDITION, "%s", outcome->why);
+    else
+        pd_fail(&error, PD_FAILED_PRECONDITION, "parameter %.160s: its optimizer has refused step %" PRIu64,
+                known->name, outcome->step);
     pd_op_fail(op, &error);
 }
 
-/* Adds an update to the weights that it builds on, with one rounding, as the server does. */
+/* Adds an update (the change of the weights in the last step) to the weights in the caller's buffer. The server
+ * computes the same sum with one rounding, so both have the same weights. */
 static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, size_t n)
 {
     float some[1024];
@@ -37,7 +42,8 @@ static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, si
     }
 }
 
-/* Notes which version of the part's chunk the caller's buffer has now. Without memory for it, weights come whole. */
+/* Notes which version of a chunk's weights is in the caller's buffer. If memory for the note is missing, the server
+ * is not asked for updates and sends whole weights. */
 static void note_held(pd_core *core, pd_known *known, const pd_part *part, const void *buffer, uint64_t version)
 {
     uint64_t chunk = core->welcome.chunk_elements;
@@ -63,7 +69,10 @@ static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
     }
 }
 
-/* Copies outcomes to the items. A pull beside a push (for an item without gradient) has no outcome of its own. */
+/* Stores the results of an answer in the caller's items.
+ *
+ * Of a push_pull, an item without a gradient is in two frames: a push and a pull. The item gets the outcome of the
+ * push. */
 static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_item *items = frame->op->items;
@@ -92,22 +101,25 @@ static void note_closed(pd_core *core, uint64_t step)
         if (core->params[i].step < step) core->params[i].step = step;
 }
 
-/* Notes that the server has some initial weights of this rank. Other chunks of the same parameters may be refused. */
+/* Notes for each parameter of an answered Init frame that the server has initial weights from this rank. It may
+ * still refuse other chunks of the same parameters. */
 static void note_given(pd_core *core, const pd_outgoing_frame *frame)
 {
     for (size_t i = 0; i < frame->n_parts; i++) pd_landing_known(core, frame, i)->given = true;
 }
 
-static int keep_reply(pd_op *op, const pd_prefix *prefix, const uint8_t *header)
+/* Keeps the header and the payload of an operator's answer. */
+static int keep_reply(const pd_core *core, pd_op *op, const pd_prefix *prefix, const uint8_t *header)
 {
     static const pd_error no_memory = { PD_NO_MEMORY, "out of memory" };
 
-    if ((op->reply = malloc(prefix->header_bytes + 1)) == NULL) {
+    if ((op->reply = malloc(prefix->header_bytes + op->payload_bytes + 1)) == NULL) {
         pd_op_fail(op, &no_memory);
         return PD_OK;
     }
     memcpy(op->reply, header, prefix->header_bytes);
     op->reply_bytes = prefix->header_bytes;
+    if (op->payload_bytes > 0) memcpy(op->reply + op->reply_bytes, core->updates, op->payload_bytes);
     return PD_OK;
 }
 
@@ -119,7 +131,8 @@ static void left(pd_core *core)
     pd_core_end(core, &error);
 }
 
-/* Keeps a request that a draining server did not take: the next server gets it. */
+/* Keeps in the queue a request that the server refused because it is draining. The request is sent again to the next
+ * server. */
 static int later(pd_core *core, const pd_error *error)
 {
     snprintf(core->reason, sizeof core->reason, "%s", error->text);
@@ -134,28 +147,34 @@ static int answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *pr
 
     if (op == NULL) return PD_OK;
     if (error != NULL && error->code == PD_UNAVAILABLE && method < PD_STATUS) return later(core, error);
-    if (error != NULL) pd_refusal_note(core, frame, error);
+    if (error != NULL)
+        pd_refusal_note(core, frame, error);
     else if (pd_landing_has_outcomes(method)) {
         take_weights(core, frame);
         note_outcomes(core, frame);
-    }
-    else if (method == PD_INIT) note_given(core, frame);
-    else if (method >= PD_STATUS) keep_reply(op, prefix, header);
+    } else if (method == PD_INIT)
+        note_given(core, frame);
+    else if (method >= PD_STATUS)
+        keep_reply(core, op, prefix, header);
     if (error == NULL) note_closed(core, op->closes);
     pd_op_retire(core, frame);
-    if (error != NULL) pd_refusal_settle(core, op, error);
-    else if (method == PD_LEAVE) left(core);
+    if (error != NULL)
+        pd_refusal_settle(core, op, error);
+    else if (method == PD_LEAVE)
+        left(core);
     return PD_OK;
 }
 
 /* Handles an error that answers no request: it concerns the connection. */
 static int about_connection(pd_core *core, const pd_error *error)
 {
-    bool passing = error->code == PD_UNAVAILABLE || error->code == PD_DATA_LOSS || error->code == PD_DEADLINE_EXCEEDED
-                   || (core->greeted && error->code == PD_RESOURCE_EXHAUSTED);
+    bool passing = error->code == PD_UNAVAILABLE || error->code == PD_DATA_LOSS ||
+                   error->code == PD_DEADLINE_EXCEEDED || (core->greeted && error->code == PD_RESOURCE_EXHAUSTED);
 
-    if (passing) pd_core_drop(core, error->text);
-    else pd_core_end(core, error);
+    if (passing)
+        pd_core_drop(core, error->text);
+    else
+        pd_core_end(core, error);
     return PD_OK;
 }
 
@@ -172,8 +191,11 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
         pd_message_marked_error(core->arena, header, prefix->header_bytes, &error, &core->mark);
         refusal = &error;
     }
-    if (frame != NULL && frame->answered) return PD_OK;         /* a second answer, or no operation waits for it */
-    if (frame == NULL)                                          /* an error of the connection, or a heartbeat */
+    if (frame != NULL && frame->answered)
+        return PD_OK;  /* the frame was answered before, or its operation no longer
+                                                         * waits */
+    if (frame == NULL) /* the server reports an error of the connection, or answers
+                                                         * a heartbeat */
         return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;
     if (frame->lane == PD_LANE_LASTING) return answered(core, frame, prefix, header, refusal);
     first = frame->first;

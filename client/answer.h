@@ -4,7 +4,7 @@
 
 #include "core_state.h"
 
-/* Takes a frame whose payload has landed, as a callback of pd_framer; `core` is the pd_core. */
-int pd_core_frame(void *core, const pd_prefix *prefix, const uint8_t *header);
+/* Takes a frame whose payload is in place, as a callback of pd_framer; `arg` is the pd_core. */
+int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header);
 
 #endif

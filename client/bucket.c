@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Small tensors fill a frame up to this size. Larger frames would delay the first step of the server; smaller ones mean
- * more frames. */
+/* Small tensors share a frame until it has this size. Larger frames would delay the server's first step; smaller
+ * frames cost more headers. */
 #define BUCKET_BYTES (1024 * 1024)
 
 static const uint8_t zeros[PD_PAYLOAD_ALIGN];
@@ -67,8 +67,10 @@ static int seal(pd_bucket *bucket)
     frame->method = bucket->method;
     frame->op = bucket->op;
     frame->reply_bytes = bucket->reply;
-    if (bucket->last != NULL) bucket->last->next = frame;
-    else bucket->first = frame;
+    if (bucket->last != NULL)
+        bucket->last->next = frame;
+    else
+        bucket->first = frame;
     bucket->last = frame;
     bucket->n = bucket->n_iov = 0;
     bucket->payload = bucket->reply = 0;
@@ -83,24 +85,26 @@ static void append(pd_bucket *bucket, const void *at, size_t bytes)
     struct iovec *last = bucket->n_iov > 0 ? &iov[bucket->n_iov - 1] : NULL;
 
     if (bytes == 0) return;
-    if (last != NULL && (const uint8_t *)last->iov_base + last->iov_len == (const uint8_t *)at) last->iov_len += bytes;
-    else iov[bucket->n_iov++] = (struct iovec){ (void *)at, bytes };
+    if (last != NULL && (const uint8_t *)last->iov_base + last->iov_len == (const uint8_t *)at)
+        last->iov_len += bytes;
+    else
+        iov[bucket->n_iov++] = (struct iovec){ (void *)at, bytes };
     bucket->payload += bytes;
 }
 
 /* ---- pieces ---- */
 
-typedef struct pd_cut {                 /* one chunk of one item */
-    size_t      item;
-    uint32_t    handle;
-    int64_t     first, count;
-    bool        absent, alone;          /* alone: one of several chunks, which travel in frames of their own */
-    const void *from;                   /* NULL: no payload */
-    size_t      bytes;
-    pd_dtype    dtype;
-    void       *land;
-    size_t      reply;
-    uint64_t    holds;
+typedef struct pd_cut { /* one chunk of one item */
+    size_t item;
+    uint32_t handle;
+    int64_t first, count;
+    bool absent, alone; /* alone: the item has several chunks, so each chunk gets a frame of its own */
+    const void *from;   /* NULL: no payload */
+    size_t bytes;
+    pd_dtype dtype;
+    void *land;
+    size_t reply;
+    uint64_t holds;
 } pd_cut;
 
 static bool fits(const pd_bucket *bucket, const pd_cut *cut)
@@ -153,8 +157,10 @@ static int put(pd_bucket *bucket, const pd_cut *cut)
         int rc = seal(bucket);
         if (rc != PD_OK) return rc;
     }
-    if (bucket->method == PD_PULL) put_want(bucket, cut);
-    else put_piece(bucket, cut);
+    if (bucket->method == PD_PULL)
+        put_want(bucket, cut);
+    else
+        put_piece(bucket, cut);
     if (cut->reply > 0) bucket->reply = pd_piece_end(bucket->reply, 0) + cut->reply;
     bucket->core->scratch->part[bucket->n++] = (pd_part){ cut->item, cut->land, cut->reply };
     return cut->alone ? seal(bucket) : PD_OK;
@@ -166,7 +172,10 @@ static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t cou
     const pd_known *known = &bucket->core->params[item->param];
     size_t in = pd_dtype_size(bucket->method == PD_INIT ? known->pull : known->push), out = pd_dtype_size(known->pull);
     pd_cut cut = {
-        .item = index, .handle = (uint32_t)item->param, .first = first, .count = count,
+        .item = index,
+        .handle = (uint32_t)item->param,
+        .first = first,
+        .count = count,
         .alone = count < known->end - known->start,
         .dtype = bucket->method == PD_INIT ? known->pull : known->push,
     };
@@ -197,7 +206,8 @@ static int put_chunks(pd_bucket *bucket, size_t index)
     return PD_OK;
 }
 
-/* Sets the step of a push, or the least step of a pull. A frame has one for all its pieces, so a new step ends it. */
+/* Sets the step number of a push, or the lowest step that a pull accepts. A frame has one such number, so a
+ * different one ends the frame. */
 static int set_step(pd_bucket *bucket, uint64_t step)
 {
     uint64_t *own = bucket->method == PD_PULL ? &bucket->pull.min_step : &bucket->push.step;

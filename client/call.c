@@ -22,14 +22,15 @@ static int give_back(pd_core *core, pd_op *op, int rc, pd_error *err)
                    PD_MAX_HEADER_BYTES);
 }
 
-/* Begins an operation of one frame. */
+/* Begins an operation whose request is a single frame. */
 static int ask_with(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,
-                    pd_ticket_id *ticket, pd_error *err)
+                    size_t answer_bytes, pd_ticket_id *ticket, pd_error *err)
 {
     pd_op *op;
     int rc = pd_op_begin(core, method, &op, err);
 
     if (rc != PD_OK) return rc;
+    op->payload_bytes = answer_bytes;
     if ((rc = pd_core_post_with(core, method, request, payload, PD_LANE_LASTING, op)) != PD_OK)
         return give_back(core, op, rc, err);
     *ticket = op->id;
@@ -38,12 +39,15 @@ static int ask_with(pd_core *core, unsigned method, const ProtobufCMessage *requ
 
 static int ask(pd_core *core, unsigned method, const ProtobufCMessage *request, pd_ticket_id *ticket, pd_error *err)
 {
-    return ask_with(core, method, request, &(struct iovec){ NULL, 0 }, ticket, err);
+    return ask_with(core, method, request, &(struct iovec){ NULL, 0 }, 0, ticket, err);
 }
 
 /* ---- tensors ---- */
 
-static int64_t elements_of(const pd_known *known) { return known->end - known->start; }
+static int64_t elements_of(const pd_known *known)
+{
+    return known->end - known->start;
+}
 
 static int check_items(const pd_core *core, unsigned method, const pd_item *items, size_t n, pd_error *err)
 {
@@ -67,12 +71,15 @@ static int may_push(const pd_core *core, const pd_known *known, pd_error *err)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has a push under way: wait for its ticket first",
                        known->name);
     if (core->closing > known->step && known->pushed <= known->step)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has no gradient in step %llu, which is being closed: "
-                       "wait for that ticket first", known->name, (unsigned long long)core->closing);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "parameter %s has no gradient in step %llu, which is being closed: "
+                       "wait for that ticket first",
+                       known->name, (unsigned long long)core->closing);
     return PD_OK;
 }
 
-/* Marks the parameters as being pushed, all or none: each is pushed by one operation at a time. */
+/* Marks the parameters as being pushed, since a parameter can be in only one push at a time. If one of them cannot
+ * be pushed, none is marked. */
 static int mark_pushing(pd_core *core, const pd_item *items, size_t n, pd_error *err)
 {
     for (size_t i = 0; i < n; i++) {
@@ -114,11 +121,11 @@ static int begin_items(pd_core *core, unsigned method, pd_item *items, size_t n,
     return PD_OK;
 }
 
-/* Hyperparameters of one push, such as "lr=0.05", as options. */
+/* The hyperparameters of one push: read from texts such as "lr=0.05", and stored as protobuf messages. */
 typedef struct pd_values {
     Paramd__Option option[64], *options[64];
-    size_t         n;
-    char           text[4096];
+    size_t n;
+    char text[4096];
 } pd_values;
 
 static int read_hypers(pd_values *values, const char *const *hypers, pd_error *err)
@@ -151,10 +158,10 @@ static int refuse_sparse(const pd_core *core, const pd_item *items, size_t n, pd
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: " PD_SPARSE_ADVICE, name);
 }
 
-/* Cuts the items into frames. The item that bears scalars goes first, since they belong to the first piece of a
- * frame. */
-static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_options *options,
-                     const pd_values *values, const pd_scalar_load *load)
+/* Cuts the items into frames. The scalars belong to the parameter that comes first in the first frame. So the item
+ * that was chosen for them (op->bearer) is put first. */
+static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_options *options, const pd_values *values,
+                     const pd_scalar_load *load)
 {
     pd_bucket bucket;
     int rc = PD_OK;
@@ -175,7 +182,8 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
-/* Pulls the weights of items without a gradient, whose push brings none back, when that round is closed. */
+/* Pulls the weights of the items without a gradient once their rounds are closed. These items need a pull: the
+ * answer to a push brings weights only for tensors that have a gradient in it. */
 static int pull_absent(pd_core *core, pd_op *op)
 {
     pd_bucket bucket;
@@ -221,18 +229,21 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     return PD_OK;
 }
 
-/* Refuses to close a step for which a gradient was refused and not pushed again: it would count as absent. */
+/* Refuses to close a step if the server refused a gradient of this step and the gradient was not pushed again.
+ * Otherwise the server would take the step without this gradient. */
 static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
 {
     for (size_t i = 0; i < core->n_params; i++)
         if (core->params[i].refused == step && core->params[i].step < step)
-            return pd_fail(err, PD_FAILED_PRECONDITION, "step %llu cannot be closed: the push of parameter %.160s "
+            return pd_fail(err, PD_FAILED_PRECONDITION,
+                           "step %llu cannot be closed: the push of parameter %.160s "
                            "ended with an error; push it again first, or push it without a gradient",
                            (unsigned long long)step, core->params[i].name);
     return PD_OK;
 }
 
-/* Queues a push without pieces, behind the pushes that are queued. The order stays when they are sent again. */
+/* Queues the message that closes the step behind the pushes that are queued already. The message is a Push request
+ * without gradients. The order stays the same when frames are sent again. */
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__PushRequest request = PARAMD__PUSH_REQUEST__INIT;
@@ -275,7 +286,7 @@ int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_
     return PD_OK;
 }
 
-/* Begins an operation with items for the whole model, which it owns. */
+/* Begins an operation with one item for each parameter of the model. The operation frees the items. */
 static int begin_model(pd_core *core, unsigned method, void *const *weights, pd_op **op, pd_error *err)
 {
     pd_item *items = calloc(core->n_params > 0 ? core->n_params : 1, sizeof *items);
@@ -284,8 +295,10 @@ static int begin_model(pd_core *core, unsigned method, void *const *weights, pd_
     if (items == NULL) return no_memory(err);
     for (size_t i = 0; i < core->n_params; i++)
         items[i] = (pd_item){ .param = i, .gradient = weights[i], .weights = weights[i] };
-    if ((rc = begin_items(core, method, items, core->n_params, op, err)) != PD_OK) free(items);
-    else (*op)->owned = true;
+    if ((rc = begin_items(core, method, items, core->n_params, op, err)) != PD_OK)
+        free(items);
+    else
+        (*op)->owned = true;
     return rc;
 }
 
@@ -300,7 +313,7 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
     return PD_OK;
 }
 
-/* Returns whether this rank sends initial weights of the parameter. */
+/* Returns whether it is this rank's task to send the parameter's initial weights, and the server does not have them. */
 static bool is_asked(const pd_core *core, const pd_known *known)
 {
     return !known->initialised && (known->ranged ? elements_of(known) > 0 : core->rank == 0 || core->averages_init);
@@ -323,7 +336,7 @@ int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_e
     return PD_OK;
 }
 
-/* ---- the rest ---- */
+/* ---- barrier, leave and operators' requests ---- */
 
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err)
 {
@@ -343,10 +356,10 @@ int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err)
 }
 
 int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,
-                 pd_ticket_id *ticket, pd_error *err)
+                 size_t answer_bytes, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
-    return ask_with(core, method, request != NULL ? request : &empty.base, payload, ticket, err);
+    return ask_with(core, method, request != NULL ? request : &empty.base, payload, answer_bytes, ticket, err);
 }
 
 void pd_core_give_up(pd_core *core, pd_ticket_id ticket)

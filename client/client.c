@@ -1,26 +1,36 @@
-/* client.c - the public calls. User's thread; io.c has the other one.
+/* client.c - the public functions of the client library. They run in the user's thread; io.c has the I/O thread.
  *
- * "Inside" means between pd_io_enter and pd_io_leave. */
+ * A comment that ends with "Inside." belongs to a function that is called between pd_io_enter and pd_io_leave, with
+ * the core locked. */
 #include "paramd/client.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 #include "call.h"
 #include "declared_params.h"
 #include "io.h"
+#include "notice.h"
 #include "operator.h"
 #include "options.h"
 #include "restart.h"
+#include "sized.h"
+
+#define NOTICE_SECONDS 2.0 /* a waiting call that has had no connection for this long reports it to the user */
 
 struct pd_client {
-    pd_io        io;
-    pd_core     *core;                  /* used inside only */
-    pd_url      *urls;
-    double       deadline;
-    pd_welcome   welcome;
-    /* Tickets of calls that ran out of time: the next such call goes on waiting. 0: none. */
+    pd_io io;
+    pd_core *core; /* used only while the core is locked */
+    pd_address *urls;
+    double deadline;
+    pd_notices notices;
+    pd_welcome welcome;
+    /* Tickets of calls that timed out; 0: none. When the user repeats such a call, it goes on waiting for its old
+     * ticket. */
     pd_ticket_id declare, init, fetch, barrier, leave, restart;
-    bool         restarting;            /* pd_client_restart has begun and has not ended */
+    bool restarting; /* the user called pd_client_restart, and the restart is not complete yet */
 };
 
 /* ---- waiting ---- */
@@ -35,27 +45,69 @@ static int timed_out(const pd_client *client, double seconds, pd_error *err)
     return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s (%s)", seconds, state, reason);
 }
 
-/* Waits for a ticket and ends it. Inside. */
+static double now_seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void give_notice(pd_client *client, double seconds_left)
+{
+    char reason[PD_ERROR_TEXT], address[PD_ADDRESS_TEXT];
+
+    snprintf(reason, sizeof reason, "%s", pd_core_reason(client->core));
+    if (reason[0] == '\0')
+        snprintf(reason, sizeof reason, "%s: no answer yet",
+                 pd_address_text(&client->urls[pd_core_url(client->core)], address));
+    pd_io_leave(&client->io);
+    pd_notice_waiting(&client->notices, reason, seconds_left);
+    pd_io_enter(&client->io);
+}
+
+/* Waits until the ticket is done. Reports it to the user once if there is no connection for NOTICE_SECONDS. Returns
+ * false if the ticket is not done after `seconds`. Inside. */
+static bool await(pd_client *client, pd_ticket_id ticket, double seconds)
+{
+    double end = now_seconds() + seconds, left = seconds;
+    bool told = false;
+
+    while (left > NOTICE_SECONDS) {
+        uint64_t connects = pd_core_stats(client->core).connects;
+        bool connected = pd_core_running(client->core);
+
+        if (pd_io_wait(&client->io, ticket, NOTICE_SECONDS)) return true;
+        left = end - now_seconds();
+        connected = connected || pd_core_running(client->core) || pd_core_stats(client->core).connects != connects;
+        if (!connected && !told && left > 0) give_notice(client, left);
+        told = !connected;
+    }
+    return pd_io_wait(&client->io, ticket, left > 0 ? left : 0);
+}
+
+/* Waits until the ticket is done, frees the ticket and returns the result of its operation. Inside. */
 static int finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err)
 {
     uint8_t *reply;
     size_t bytes;
     int rc;
 
-    if (!pd_io_wait(&client->io, ticket, seconds)) return timed_out(client, seconds, err);
+    if (!await(client, ticket, seconds)) return timed_out(client, seconds, err);
     rc = pd_core_finish(client->core, ticket, &reply, &bytes, err);
     free(reply);
     return rc;
 }
 
-/* Waits for the ticket of a call that waits. The ticket is kept if the time runs out. Inside. */
+/* Waits for the ticket of a blocking call such as declare. If the time runs out, the ticket is kept, so that the
+ * user's next call can go on waiting. Inside. */
 static int finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err)
 {
     int rc;
 
     pd_io_leave(&client->io);
     pd_io_enter(&client->io);
-    if (!pd_io_wait(&client->io, *ticket, client->deadline)) return timed_out(client, client->deadline, err);
+    if (!await(client, *ticket, client->deadline)) return timed_out(client, client->deadline, err);
     rc = finish(client, *ticket, client->deadline, err);
     *ticket = 0;
     return rc;
@@ -69,7 +121,7 @@ static int wait_for_welcome(pd_client *client, pd_error *err)
     int rc;
 
     pd_io_enter(&client->io);
-    if (pd_io_wait(&client->io, ticket, client->deadline)) {
+    if (await(client, ticket, client->deadline)) {
         rc = finish(client, ticket, client->deadline, err);
         client->welcome = *pd_core_welcome(client->core);
     } else {
@@ -84,9 +136,10 @@ static int start(pd_client *client, const pd_client_options *options, pd_error *
     pd_settings settings;
     int rc = pd_settings_resolve(&settings, options, err);
 
-    if (rc == PD_OK) rc = pd_urls_parse(&client->urls, &settings.core.urls, settings.urls, err);
+    if (rc == PD_OK) rc = pd_addresses_parse(&client->urls, &settings.core.urls, settings.urls, PD_TO_CONNECT, err);
     if (rc == PD_OK) rc = pd_core_new(&client->core, &settings.core, err);
     client->deadline = settings.deadline;
+    client->notices = pd_notices_of(options);
     return rc == PD_OK ? pd_io_start(&client->io, client->core, client->urls, err) : rc;
 }
 
@@ -97,7 +150,7 @@ static void dispose(pd_client *client)
     free(client);
 }
 
-int pd_client_open(pd_client **out, const pd_client_options *options, pd_error *err)
+static int open_handle(pd_client **out, const pd_client_options *options, pd_error *err)
 {
     pd_client *client = calloc(1, sizeof *client);
     int rc;
@@ -111,8 +164,18 @@ int pd_client_open(pd_client **out, const pd_client_options *options, pd_error *
         pd_client_close(client);
         return rc;
     }
+    pd_notice_left_over(&client->notices, pd_core_job(client->core), &client->welcome);
     *out = client;
     return PD_OK;
+}
+
+int pd_client_open_sized(pd_client **out, const pd_client_options *options, size_t size, pd_error *err)
+{
+    pd_client_options all;
+    int rc = pd_sized_read(&all, sizeof all, PD_LEAST_SIZE(pd_client_options, quiet), options, size,
+                           "pd_client_options", err);
+
+    return rc == PD_OK ? open_handle(out, &all, err) : rc;
 }
 
 void pd_client_close(pd_client *client)
@@ -140,7 +203,7 @@ const pd_welcome *pd_client_welcome(const pd_client *client)
 
 /* ---- the model ---- */
 
-int pd_client_declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err)
+static int declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err)
 {
     int rc = PD_OK;
 
@@ -151,7 +214,29 @@ int pd_client_declare(pd_client *client, const pd_client_param *params, size_t n
     return rc;
 }
 
-/* Enters the core for a function that changes nothing. */
+/* Copies the caller's array of `n` parameters. Each struct has `size` bytes, which are fewer if the caller was
+ * compiled with an older header. */
+static int read_params(pd_client_param *out, const void *params, size_t n, size_t size, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && i < n; i++)
+        rc = pd_sized_read(&out[i], sizeof *out, PD_LEAST_SIZE(pd_client_param, model_state),
+                           (const char *)params + i * size, size, "pd_client_param", err);
+    return rc;
+}
+
+int pd_client_declare_sized(pd_client *client, const pd_client_param *params, size_t n, size_t size, pd_error *err)
+{
+    pd_client_param *all = calloc(n > 0 ? n : 1, sizeof *all);
+    int rc = all != NULL ? read_params(all, params, n, size, err) : pd_fail(err, PD_NO_MEMORY, "out of memory");
+
+    if (rc == PD_OK) rc = declare(client, all, n, err);
+    free(all);
+    return rc;
+}
+
+/* Enters the core for a function that only reads: casts the const away, since taking the lock changes the handle. */
 static pd_client *enter(const pd_client *client)
 {
     pd_client *mutable = (pd_client *)client;
@@ -206,11 +291,11 @@ int pd_client_init(pd_client *client, void *const *weights, pd_error *err)
     return rc;
 }
 
-/* Forgets the tickets of earlier calls, which have ended with the job. Inside. */
+/* Forgets the tickets of calls that timed out. Their operations have ended because the server lost the job. Inside. */
 static void forget_calls(pd_client *client)
 {
-    pd_ticket_id *const tickets[] = { &client->declare, &client->init, &client->fetch, &client->barrier,
-                                      &client->leave, &client->restart };
+    pd_ticket_id *const tickets[] = { &client->declare, &client->init,  &client->fetch,
+                                      &client->barrier, &client->leave, &client->restart };
 
     for (size_t i = 0; i < sizeof tickets / sizeof *tickets; i++) {
         uint8_t *reply;
@@ -251,24 +336,31 @@ int pd_client_restart(pd_client *client, void *const *weights, pd_error *err)
 
 /* ---- steps ---- */
 
-int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket,
-                   pd_error *err)
+static int push(pd_client *client, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
+                size_t size, pd_ticket_id *ticket, pd_error *err)
 {
-    int rc;
+    pd_push_options all = { 0 };
+    int rc = options == NULL ? PD_OK
+                             : pd_sized_read(&all, sizeof all, PD_LEAST_SIZE(pd_push_options, sparse), options, size,
+                                             "pd_push_options", err);
+
+    if (rc != PD_OK) return rc;
     pd_io_enter(&client->io);
-    rc = pd_core_push(client->core, PD_PUSH, items, n, options, ticket, err);
+    rc = pd_core_push(client->core, method, items, n, &all, ticket, err);
     pd_io_leave(&client->io);
     return rc;
 }
 
-int pd_client_push_pull(pd_client *client, pd_item *items, size_t n, const pd_push_options *options,
-                        pd_ticket_id *ticket, pd_error *err)
+int pd_client_push_sized(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, size_t size,
+                         pd_ticket_id *ticket, pd_error *err)
 {
-    int rc;
-    pd_io_enter(&client->io);
-    rc = pd_core_push(client->core, PD_PUSH_PULL, items, n, options, ticket, err);
-    pd_io_leave(&client->io);
-    return rc;
+    return push(client, PD_PUSH, items, n, options, size, ticket, err);
+}
+
+int pd_client_push_pull_sized(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, size_t size,
+                              pd_ticket_id *ticket, pd_error *err)
+{
+    return push(client, PD_PUSH_PULL, items, n, options, size, ticket, err);
 }
 
 int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err)
@@ -317,22 +409,30 @@ int pd_client_barrier(pd_client *client, pd_error *err)
     return rc;
 }
 
-pd_client_stats pd_client_count(const pd_client *client)
+void pd_client_count_sized(const pd_client *client, pd_client_stats *stats, size_t size)
 {
     pd_client *inside = enter(client);
-    pd_client_stats stats = pd_core_stats(inside->core);
+    pd_client_stats all = pd_core_stats(inside->core);
+
     pd_io_leave(&inside->io);
-    return stats;
+    memset(stats, 0, size);
+    memcpy(stats, &all, size < sizeof all ? size : sizeof all);
 }
 
 /* ---- operators ---- */
 
+/* An operator's request: its method and message, the payload to send, and the buffer for the payload of the answer. */
+typedef struct order {
+    unsigned method;
+    const ProtobufCMessage *request;
+    struct iovec payload, into;
+} order;
+
 /* Inside. */
-static int call(pd_client *client, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,
-                uint8_t **at, size_t *bytes, pd_error *err)
+static int call(pd_client *client, const order *o, uint8_t **at, size_t *bytes, pd_error *err)
 {
     pd_ticket_id ticket;
-    int rc = pd_core_call(client->core, method, request, payload, &ticket, err);
+    int rc = pd_core_call(client->core, o->method, o->request, &o->payload, o->into.iov_len, &ticket, err);
 
     if (rc != PD_OK) return rc;
     pd_io_leave(&client->io);
@@ -343,14 +443,7 @@ static int call(pd_client *client, unsigned method, const ProtobufCMessage *requ
     return rc;
 }
 
-int pd_client_call(pd_client *client, unsigned method, const ProtobufCMessage *request, pd_arena *arena, void **reply,
-                   pd_error *err)
-{
-    return pd_client_call_with(client, method, request, NULL, 0, arena, reply, err);
-}
-
-int pd_client_call_with(pd_client *client, unsigned method, const ProtobufCMessage *request, const void *payload,
-                        size_t payload_bytes, pd_arena *arena, void **reply, pd_error *err)
+static int carry_out(pd_client *client, const order *o, pd_arena *arena, void **reply, pd_error *err)
 {
     uint8_t *at = NULL;
     size_t bytes = 0;
@@ -358,10 +451,32 @@ int pd_client_call_with(pd_client *client, unsigned method, const ProtobufCMessa
     int rc;
 
     pd_io_enter(&client->io);
-    rc = call(client, method, request, &(struct iovec){ (void *)payload, payload_bytes }, &at, &bytes, err);
+    rc = call(client, o, &at, &bytes, err);
     pd_io_leave(&client->io);
     pd_arena_reset(arena);
-    if (rc == PD_OK) rc = pd_reply_unpack(arena, method, at, bytes, reply != NULL ? reply : &unpacked, err);
+    if (rc == PD_OK) rc = pd_reply_unpack(arena, o->method, at, bytes, reply != NULL ? reply : &unpacked, err);
+    if (rc == PD_OK && o->into.iov_len > 0) memcpy(o->into.iov_base, at + bytes, o->into.iov_len);
     free(at);
     return rc;
+}
+
+int pd_client_call(pd_client *client, unsigned method, const ProtobufCMessage *request, pd_arena *arena, void **reply,
+                   pd_error *err)
+{
+    return carry_out(client, &(order){ .method = method, .request = request }, arena, reply, err);
+}
+
+int pd_client_call_with(pd_client *client, unsigned method, const ProtobufCMessage *request, const void *payload,
+                        size_t payload_bytes, pd_arena *arena, void **reply, pd_error *err)
+{
+    const order o = { .method = method, .request = request, .payload = { (void *)payload, payload_bytes } };
+
+    return carry_out(client, &o, arena, reply, err);
+}
+
+int pd_client_call_into(pd_client *client, unsigned method, const ProtobufCMessage *request, void *into, size_t bytes,
+                        pd_arena *arena, void **reply, pd_error *err)
+{
+    return carry_out(client, &(order){ .method = method, .request = request, .into = { into, bytes } }, arena, reply,
+                     err);
 }

@@ -1,4 +1,5 @@
-/* core.c - the connection of a handle: when to connect, when to send heartbeats, and when it has gone silent. */
+/* core.c - the connection of a client handle: decides when to connect, when to send heartbeats, and when the server
+ * counts as silent. */
 #include "core.h"
 
 #include "core_end.h"
@@ -14,11 +15,11 @@
 
 #define MS 1000000ull
 
-#define FIRST_TIMEOUT_NS (10000 * MS)   /* before the server's welcome gives other values */
+#define FIRST_TIMEOUT_NS (10000 * MS) /* timeout of a silent server until its welcome gives another value */
 #define FIRST_HEARTBEAT_NS (2500 * MS)
 #define BACKOFF_LEAST_NS (50 * MS)
-#define BACKOFF_MOST_NS  (2000 * MS)
-#define REST_NS          (1000 * MS)    /* an operation waits so long for its other answers after its first error */
+#define BACKOFF_MOST_NS (2000 * MS)
+#define REST_NS (1000 * MS) /* how long an operation with an error waits for the answers to its other frames */
 
 /* ---- life ---- */
 
@@ -77,8 +78,8 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->impatient = config->impatient;
     core->give_up_ns = UINT64_MAX;
     op = pd_op_new(core, PD_HELLO);
-    if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL
-        || core->scratch == NULL || core->arena == NULL || op == NULL) {
+    if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL ||
+        core->scratch == NULL || core->arena == NULL || op == NULL) {
         pd_core_free(core);
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
@@ -134,7 +135,8 @@ int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *
 
 /* ---- making connections ---- */
 
-/* splitmix64. The jitter only has to differ between processes. */
+/* Random numbers by splitmix64. They only have to differ between processes, so that these do not reconnect at the
+ * same time. */
 static uint64_t draw(pd_core *core)
 {
     uint64_t z = core->random += 0x9e3779b97f4a7c15u;
@@ -143,7 +145,8 @@ static uint64_t draw(pd_core *core)
     return z ^ (z >> 31);
 }
 
-/* Returns 50 ms, doubling to 2 s; the second half of it is random. */
+/* Returns how long to wait before the next attempt to connect: 50 ms, doubled with each failure up to 2 s. The
+ * second half of this time is random. */
 static uint64_t backoff_ns(pd_core *core)
 {
     uint64_t most = core->attempts < 6 ? BACKOFF_LEAST_NS << core->attempts : BACKOFF_MOST_NS;
@@ -246,7 +249,7 @@ static void left_at_last(void *arg, pd_outgoing_frame *frame)
     pd_op_answered(arg, frame->op);
 }
 
-/* Ends the handle instead of connecting again. */
+/* Ends the handle with UNAVAILABLE: it was opened with the option not to connect again. */
 static void give_up(pd_core *core)
 {
     pd_error error;
@@ -258,8 +261,10 @@ static void give_up(pd_core *core)
 void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 {
     if (core->stage != STAGE_DROP) snprintf(core->reason, sizeof core->reason, "%s", reason);
-    if (core->welcomed) core->attempts = 0;
-    else core->url = (core->url + 1) % core->urls;
+    if (core->welcomed)
+        core->attempts = 0;
+    else
+        core->url = (core->url + 1) % core->urls;
     if (core->impatient && (core->welcomed || core->url == 0)) give_up(core);
     core->retry_ns = now_ns + backoff_ns(core);
     core->attempts++;
@@ -271,16 +276,16 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 
 /* ---- time ---- */
 
-/* Returns whether a request of this connection is not answered, or not sent. A server that reads nothing still sends
- * heartbeats. */
+/* Returns whether an answer of the server is due: a request was sent on this connection and is not answered, or
+ * requests wait to be sent. */
 static bool owed(const pd_core *core)
 {
-    return pd_outgoing_pending(&core->out) || core->out.lane[PD_LANE_CONNECTION].first != NULL
-           || (core->out.open && core->out.lane[PD_LANE_LASTING].first != core->out.lane[PD_LANE_LASTING].next);
+    return pd_outgoing_pending(&core->out) || core->out.lane[PD_LANE_CONNECTION].first != NULL ||
+           (core->out.open && core->out.lane[PD_LANE_LASTING].first != core->out.lane[PD_LANE_LASTING].next);
 }
 
-/* Returns when the server counts as silent. While there is more to send, sent bytes count as a sign of life: a server
- * that reads a large model may be silent for long. */
+/* Returns the time at which the server counts as silent. While bytes remain to be sent, each sent byte counts as a
+ * sign of life: a server that reads a large model may not answer for long. */
 static uint64_t dead_ns(const pd_core *core)
 {
     uint64_t quiet_since = core->received_ns;
@@ -289,19 +294,23 @@ static uint64_t dead_ns(const pd_core *core)
     return quiet_since + core->timeout_ns;
 }
 
-/* Ends operations with a refused frame that have waited REST_NS for their other answers. The rounds of these may wait
- * for the refused gradient, or for another rank whose ticket waits in the same way: neither could push again. */
+/* Ends each operation that has waited REST_NS for its other answers after the server refused one of its frames.
+ * These answers may never come: the server may need the refused gradient first, or a gradient of another rank that
+ * waits in the same way. */
 static void end_hopeless(pd_core *core, uint64_t now_ns)
 {
     pd_op *op, *next;
 
     if (now_ns < core->give_up_ns) return;
     core->give_up_ns = UINT64_MAX;
-    HASH_ITER(hh, core->ops, op, next) {
+    HASH_ITER(hh, core->ops, op, next)
+    {
         if (!op->hopeless || op->done) continue;
         if (op->give_up_ns == 0) op->give_up_ns = now_ns + REST_NS;
-        if (now_ns >= op->give_up_ns) pd_core_abandon(core, op);
-        else if (op->give_up_ns < core->give_up_ns) core->give_up_ns = op->give_up_ns;
+        if (now_ns >= op->give_up_ns)
+            pd_core_abandon(core, op);
+        else if (op->give_up_ns < core->give_up_ns)
+            core->give_up_ns = op->give_up_ns;
     }
 }
 
@@ -327,7 +336,7 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
         pd_core_drop(core, "the server has gone silent");
     } else if (core->welcomed && !pd_outgoing_pending(&core->out) && now_ns >= core->sent_ns + core->heartbeat_ns) {
         if (pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_LANE_CONNECTION, NULL) != PD_OK)
-            core->sent_ns = now_ns;     /* no memory: the next heartbeat will be sent */
+            core->sent_ns = now_ns; /* no memory for this heartbeat: wait until the next one is due */
     }
 }
 
@@ -359,8 +368,18 @@ void pd_core_received(pd_core *core, size_t n, uint64_t now_ns)
 
 /* ---- facts ---- */
 
-const pd_welcome *pd_core_welcome(const pd_core *core) { return &core->welcome; }
-pd_ticket_id pd_core_welcome_ticket(const pd_core *core) { return core->welcome_ticket; }
+const char *pd_core_job(const pd_core *core)
+{
+    return core->job;
+}
+const pd_welcome *pd_core_welcome(const pd_core *core)
+{
+    return &core->welcome;
+}
+pd_ticket_id pd_core_welcome_ticket(const pd_core *core)
+{
+    return core->welcome_ticket;
+}
 uint64_t pd_core_step(const pd_core *core, size_t param)
 {
     return param < core->n_params ? core->params[param].step : 0;
@@ -370,9 +389,27 @@ const char *pd_core_note(const pd_core *core, size_t param)
     return param < core->n_params && core->params[param].note != NULL ? core->params[param].note : "";
 }
 
-bool pd_core_must_init(const pd_core *core) { return core->must_init; }
-pd_client_stats pd_core_stats(const pd_core *core) { return core->stats; }
-const pd_error *pd_core_ended(const pd_core *core) { return core->ended.code != PD_OK ? &core->ended : NULL; }
-bool pd_core_lost(const pd_core *core) { return core->lost; }
-bool pd_core_running(const pd_core *core) { return core->welcomed; }
-const char *pd_core_reason(const pd_core *core) { return core->reason; }
+bool pd_core_must_init(const pd_core *core)
+{
+    return core->must_init;
+}
+pd_client_stats pd_core_stats(const pd_core *core)
+{
+    return core->stats;
+}
+const pd_error *pd_core_ended(const pd_core *core)
+{
+    return core->ended.code != PD_OK ? &core->ended : NULL;
+}
+bool pd_core_lost(const pd_core *core)
+{
+    return core->lost;
+}
+bool pd_core_running(const pd_core *core)
+{
+    return core->welcomed;
+}
+const char *pd_core_reason(const pd_core *core)
+{
+    return core->reason;
+}

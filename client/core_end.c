@@ -1,11 +1,12 @@
-/* core_end.c - the end of a handle, and of a connection. */
+/* core_end.c - ends a handle, or its connection. */
 #include "core_end.h"
 
 #include "op.h"
 
 #include <stdio.h>
 
-/* Sets the waits of each operation to the number of its frames that are lent. */
+/* Makes every operation wait only for those of its frames that are still in the queue. They are there because their
+ * bytes are being sent. */
 static void count_lent(pd_core *core)
 {
     for (pd_op *op = core->ops; op != NULL; op = op->hh.next) op->waits = 0;
@@ -23,7 +24,8 @@ void pd_core_end(pd_core *core, const pd_error *error)
     core->stage = core->stage == STAGE_DOWN ? STAGE_DOWN : STAGE_DROP;
     pd_outgoing_retire_all(&core->out);
     count_lent(core);
-    HASH_ITER(hh, core->ops, op, next) {
+    HASH_ITER(hh, core->ops, op, next)
+    {
         if (op->done) continue;
         pd_op_fail(op, error);
         if (op->waits == 0) pd_op_done(core, op);

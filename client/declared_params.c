@@ -23,9 +23,7 @@ static void forget(pd_known *known)
 
 void pd_core_forget_params(pd_core *core)
 {
-    for (size_t i = 0; i < core->n_params; i++) {
-        forget(&core->params[i]);
-    }
+    for (size_t i = 0; i < core->n_params; i++) { forget(&core->params[i]); }
     free(core->params);
     core->params = NULL;
     core->n_params = 0;
@@ -39,9 +37,10 @@ static int know_range(pd_known *known, const pd_client_param *param, int64_t ele
     if (!param->ranged && (param->start != 0 || param->end != 0))
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: start and end count only with `ranged`", param->name);
     if (known->start < 0 || known->start > known->end || known->end > elements)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range of elements %lld to %lld: expected 0 <= start <= "
-                       "end <= %lld, the elements it has", param->name, (long long)known->start, (long long)known->end,
-                       (long long)elements);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "parameter %s: range of elements %lld to %lld: expected 0 <= start <= "
+                       "end <= %lld, the elements it has",
+                       param->name, (long long)known->start, (long long)known->end, (long long)elements);
     return PD_OK;
 }
 
@@ -64,8 +63,10 @@ static int know_shape(const pd_client_param *param, int64_t *elements, pd_error 
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: expected rank 0 to %d, got %d", param->name,
                        PD_MAX_RANK, param->shape.rank);
     if (pd_shape_elements(&param->shape, elements) == PD_OK) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: expected dimensions from 0 and fewer than 2^60 "
-                   "elements, got shape %s", param->name, pd_shape_text(&param->shape, shape, sizeof shape));
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "parameter %.160s: expected dimensions from 0 and fewer than 2^60 "
+                   "elements, got shape %s",
+                   param->name, pd_shape_text(&param->shape, shape, sizeof shape));
 }
 
 static int know(pd_known *known, const pd_client_param *param, pd_error *err)
@@ -86,8 +87,10 @@ static int know(pd_known *known, const pd_client_param *param, pd_error *err)
     known->pull = param->pull_dtype != 0 ? param->pull_dtype : PD_F32;
     known->update = param->update_dtype;
     if (known->update != 0 && (pd_dtype_size(known->update) == 0 || known->pull != PD_F32))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: updates of type %d beside weights of type %d: the "
-                       "weights beside updates are float32", param->name, (int)known->update, (int)known->pull);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "parameter %s: updates of type %d beside weights of type %d: the "
+                       "weights beside updates are float32",
+                       param->name, (int)known->update, (int)known->pull);
     if (pd_dtype_size(known->push) == 0 || pd_dtype_size(known->pull) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: unknown element type %d", param->name,
                        pd_dtype_size(known->push) == 0 ? (int)known->push : (int)known->pull);
@@ -116,13 +119,14 @@ int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_t
     return PD_OK;
 }
 
-/* Parameters of one Declare frame, with their dimensions. */
+/* The parameters and their dimensions that one Declare frame lists. */
 typedef struct pd_page {
     Paramd__Parameter param[MAX_PIECES], *params[MAX_PIECES];
-    uint64_t          dims[MAX_PIECES][PD_MAX_RANK];
+    uint64_t dims[MAX_PIECES][PD_MAX_RANK];
 } pd_page;
 
-/* Fills a page with parameters from `first` on, as many as fit into a header. Returns their number. */
+/* Fills a page with the parameters from index `first` on, as many as fit into a frame's header. Returns how many
+ * were taken. */
 static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
 {
     size_t bytes = 0, n = 0;
@@ -150,7 +154,7 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
     return n;
 }
 
-/* Notes which parameters the last posted frame declares. */
+/* Notes in the Declare frame that was just queued which parameters it declares. The answer needs this note. */
 static void note_page(pd_core *core, size_t first, size_t n)
 {
     pd_outgoing_frame *frame = pd_outgoing_find(&core->out, core->last_id);

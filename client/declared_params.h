@@ -7,10 +7,9 @@
 struct pd_core;
 
 /* Declares the parameters. The ticket is done when the server has accepted them. */
-int  pd_core_declare(struct pd_core *core, const pd_client_param *params, size_t n, pd_ticket_id *ticket,
-                     pd_error *err);
-/* Sends the declarations on a new connection. PD_NO_MEMORY. */
-int  pd_core_send_declare(struct pd_core *core);
+int pd_core_declare(struct pd_core *core, const pd_client_param *params, size_t n, pd_ticket_id *ticket, pd_error *err);
+/* Sends the declarations on a new connection. Returns PD_NO_MEMORY if out of memory. */
+int pd_core_send_declare(struct pd_core *core);
 void pd_core_forget_params(struct pd_core *core);
 
 #endif

@@ -1,4 +1,4 @@
-/* io.c - the handle's own thread: runs the pump over sockets. */
+/* io.c - the handle's I/O thread: moves bytes between the core and the sockets with the pump. */
 #include "io.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SENDS = 2 };                         /* batches in a turn: receiving must not wait long */
+enum { SENDS = 2 }; /* after at most so many batches sent, the thread receives again */
 enum { CONNECT_MS = 5000, LONGEST_MS = 3600 * 1000 };
 
 static uint64_t now_ns(void)
@@ -29,7 +29,7 @@ static int until_ms(uint64_t when_ns)
     return (int)((when_ns - now + 999999) / 1000000);
 }
 
-/* ---- both threads ---- */
+/* ---- called by both threads ---- */
 
 void pd_io_enter(pd_io *io)
 {
@@ -58,7 +58,8 @@ bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds)
     return pd_core_done(io->core, ticket);
 }
 
-/* Leaves the core and wakes the user if the awaited operation is done. I/O thread. */
+/* Unlocks the core, and wakes the user's thread if the operation that it waits for is done. Called by the I/O
+ * thread. */
 static void leave_signalling(void *arg)
 {
     pd_io *io = arg;
@@ -73,9 +74,9 @@ static void enter_thread(void *arg)
     pd_io_enter(arg);
 }
 
-/* ---- the connection (I/O thread, from here on) ---- */
+/* ---- the connection: functions of the I/O thread ---- */
 
-/* Returns how long the thread may sleep. It is woken as soon as there is output. */
+/* Returns for how many milliseconds the thread may sleep; 0 if there are bytes to send. New output wakes it earlier. */
 static int sleep_ms(pd_io *io)
 {
     bool sendable;
@@ -90,7 +91,7 @@ static int sleep_ms(pd_io *io)
     return timeout_ms;
 }
 
-/* Does one turn while connected: sends, then receives. */
+/* Does one turn with the connection: sends what is queued, then receives. */
 static void converse(pd_io *io)
 {
     struct pollfd wait[2] = { { .fd = -1 }, { .fd = io->wake_fd, .events = POLLIN } };
@@ -125,8 +126,8 @@ static void make(pd_io *io)
     }
 }
 
-/* Sleeps without a connection. A call of the user, such as a restart, may ask for a connection sooner than the core
- * did. */
+/* Sleeps while there is no connection, until the core wants to connect. If a call of the user makes this time
+ * earlier (a restart, for instance), the call wakes the thread. */
 static void rest(pd_io *io)
 {
     struct pollfd wait[2] = { { .fd = io->stop_fd, .events = POLLIN }, { .fd = io->wake_fd, .events = POLLIN } };
@@ -157,17 +158,17 @@ static void *run(void *arg)
 
     while (!stopped(io, &link)) {
         switch (link) {
-        case PD_LINK_REST:    rest(io); break;
+        case PD_LINK_REST: rest(io); break;
         case PD_LINK_CONNECT: make(io); break;
-        case PD_LINK_KEEP:    converse(io); break;
-        case PD_LINK_DROP:    pd_pump_lose(&io->pump, now_ns(), "dropped"); break;
+        case PD_LINK_KEEP: converse(io); break;
+        case PD_LINK_DROP: pd_pump_lose(&io->pump, now_ns(), "dropped"); break;
         }
     }
     pd_pump_lose(&io->pump, now_ns(), "closed");
     return NULL;
 }
 
-/* ---- life (user's thread) ---- */
+/* ---- start and stop: called by the user's thread ---- */
 
 /* Starts the thread with all signals blocked: they are for the program's other threads. */
 static int spawn(pd_io *io)
@@ -190,7 +191,7 @@ static void dispose(pd_io *io)
     pthread_mutex_destroy(&io->lock);
 }
 
-int pd_io_start(pd_io *io, pd_core *core, const pd_url *urls, pd_error *err)
+int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, pd_error *err)
 {
     pthread_condattr_t attr;
     int rc;

@@ -1,4 +1,4 @@
-/* landing.c - decides where the payload of an answer lands, before it comes. */
+/* landing.c - decides where the payload of an answer is received, before it arrives. */
 #include "landing.h"
 
 #include "core_end.h"
@@ -17,7 +17,7 @@ bool pd_landing_has_outcomes(unsigned method)
     return has_weights(method) || method == PD_PUSH;
 }
 
-/* Lets the payload be read and thrown away: no operation waits for it. */
+/* Makes the framer read the payload of the answer and throw it away, because no operation waits for it. */
 static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans, size_t *n)
 {
     core->scratch->landing[0] = (struct iovec){ NULL, prefix->payload_bytes };
@@ -39,7 +39,23 @@ size_t pd_landing_bytes(const pd_core *core, const pd_outgoing_frame *frame, siz
     return bytes / sizeof(float) * pd_dtype_size(pd_landing_known(core, frame, part)->update);
 }
 
-/* Checks that the answer's updates were asked for, and makes room for them. *payload: bytes expected. */
+/* Makes the core's buffer for updates, or for an operator's payload, large enough. */
+static int make_room(pd_core *core, uint64_t bytes)
+{
+    uint8_t *more;
+
+    if (bytes <= core->updates_room) return PD_OK;
+    if ((more = realloc(core->updates, bytes)) == NULL) {
+        pd_core_drop(core, "out of memory");
+        return PD_NO_MEMORY;
+    }
+    core->updates = more;
+    core->updates_room = bytes;
+    return PD_OK;
+}
+
+/* Checks the updates in an answer, which are changes of weights in place of the weights: the client must have asked
+ * for each of them. Makes room for them, and sets *payload to the payload bytes that the answer must have. */
 static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame, uint64_t *payload)
 {
     uint64_t room = 0;
@@ -53,20 +69,12 @@ static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoin
             *payload = pd_piece_end(*payload, 0) + pd_landing_bytes(core, frame, i);
         if (update) room += pd_landing_bytes(core, frame, i);
     }
-    if (room > core->updates_room) {
-        uint8_t *more = realloc(core->updates, room);
-        if (more == NULL) {
-            pd_core_drop(core, "out of memory");
-            return PD_NO_MEMORY;
-        }
-        core->updates = more;
-        core->updates_room = room;
-    }
-    return PD_OK;
+    return make_room(core, room);
 }
 
-/* Fills the places of weights and updates, each at the next multiple of 64 in the payload. The padding between them and
- * after the last one is thrown away. Returns the number of places. */
+/* Lists the memory that receives the answer's payload. Weights go to the caller's buffers, updates (changes of
+ * weights) to the core's buffer. In the payload each tensor or chunk begins at a multiple of 64 bytes; the padding
+ * between them is thrown away. Returns the number of list entries. */
 static size_t land(pd_core *core, const pd_outgoing_frame *frame, uint64_t payload_bytes)
 {
     struct iovec *iov = core->scratch->landing;
@@ -94,6 +102,21 @@ static int has_length(pd_core *core, const pd_prefix *prefix, uint64_t expected)
     return pd_reply_broken(core, prefix, "its payload has not the length of what was asked");
 }
 
+/* Receives the payload of the answer to an operator's request (paramctl) in the core's buffer. Answers to other
+ * methods must have no payload. */
+static int land_whole(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame, struct iovec **spans,
+                      size_t *n)
+{
+    int rc = has_length(core, prefix, frame->op != NULL ? frame->op->payload_bytes : 0);
+
+    if (rc == PD_OK) rc = make_room(core, prefix->payload_bytes);
+    if (rc != PD_OK || prefix->payload_bytes == 0) return rc;
+    core->scratch->landing[0] = (struct iovec){ core->updates, prefix->payload_bytes };
+    *spans = core->scratch->landing;
+    *n = 1;
+    return PD_OK;
+}
+
 int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
     pd_core *core = arg;
@@ -104,13 +127,15 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
 
     core->reply = NULL;
     if (core->ended.code != PD_OK) return core->ended.code;
-    if (core->stage == STAGE_DROP) return PD_CANCELLED;         /* the answer may belong to a job that is gone */
+    if (core->stage == STAGE_DROP)
+        return PD_CANCELLED; /* do not use this answer: it may belong to a job that is
+                                                         * lost */
     if ((prefix->flags & PD_FLAG_REPLY) == 0 && (prefix->flags & PD_FLAG_ERROR) == 0)
         return pd_reply_broken(core, prefix, "not marked as an answer");
     if (frame == NULL || frame->answered || (prefix->flags & PD_FLAG_ERROR) != 0)
         return discard(core, prefix, spans, n);
     if (frame->method != prefix->method) return pd_reply_broken(core, prefix, "another method than was asked");
-    if (!pd_landing_has_outcomes(frame->method)) return has_length(core, prefix, frame->reply_bytes);
+    if (!pd_landing_has_outcomes(frame->method)) return land_whole(core, prefix, frame, spans, n);
     if (frame->op == NULL) return discard(core, prefix, spans, n);
     if ((rc = pd_reply_take(core, prefix, header, &reply)) != PD_OK) return rc;
     core->reply = reply;

@@ -1,4 +1,4 @@
-/* op.c - the operations of the user: made, found by ticket, and ended. */
+/* op.c - makes the user's operations, finds them by their tickets, and ends them. */
 #include "op.h"
 
 #include <stdlib.h>
@@ -26,8 +26,10 @@ int pd_op_begin(pd_core *core, unsigned method, pd_op **op, pd_error *err)
         return core->ended.code;
     }
     if (HASH_COUNT(core->ops) >= MAX_TICKETS)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%d tickets are under way: wait for some of them "
-                       "(" PD_WAIT_CALL ")", MAX_TICKETS);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "%d tickets are under way: wait for some of them "
+                       "(" PD_WAIT_CALL ")",
+                       MAX_TICKETS);
     if ((*op = pd_op_new(core, method)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     return PD_OK;
 }

@@ -7,14 +7,21 @@
 #include "message.h"
 #include "paramd/client.h"
 
-/* Sends the request of `method` (PD_STATUS to PD_IMPORT; NULL: an empty message) and waits for its reply, at most the
- * handle's deadline. `arena` is reset; *reply (StatusReply for PD_STATUS, see paramd.proto) lives in it until the
- * caller resets it. `reply` may be NULL. The server's own error is returned as it came. PD_DEADLINE_EXCEEDED: no answer
- * in time; the request is given up. */
+/* Sends the request of `method` (PD_STATUS to PD_EXPORT) and waits for the reply, at most until the handle's
+ * deadline. If `request` is NULL, an empty message is sent.
+ *
+ * Sets *reply to the message of the reply, for instance a StatusReply (paramd.proto) for PD_STATUS; `reply` may be
+ * NULL. The call resets `arena`. The message lives there until the caller resets it.
+ *
+ * An error of the server is returned unchanged. PD_DEADLINE_EXCEEDED: no answer came in time, and the request is
+ * given up. */
 int pd_client_call(pd_client *client, unsigned method, const ProtobufCMessage *request, pd_arena *arena, void **reply,
                    pd_error *err);
 /* Sends a request with a payload, which is borrowed until the call returns. The answer has no payload. */
 int pd_client_call_with(pd_client *client, unsigned method, const ProtobufCMessage *request, const void *payload,
                         size_t payload_bytes, pd_arena *arena, void **reply, pd_error *err);
+/* Sends a request whose answer has a payload of exactly the length of `into`, and copies the payload there. */
+int pd_client_call_into(pd_client *client, unsigned method, const ProtobufCMessage *request, void *into, size_t bytes,
+                        pd_arena *arena, void **reply, pd_error *err);
 
 #endif

@@ -11,7 +11,7 @@
 #define DEFAULT_DEADLINE 120.0
 enum { MAX_WORLD = 1 << 20 };
 
-/* Returns the value of a variable; NULL: it is not set, or empty. */
+/* Returns the value of an environment variable; NULL if it is not set or empty. */
 static const char *from_environment(const char *name)
 {
     const char *value = getenv(name);
@@ -43,8 +43,8 @@ static int read_count(const char *name, uint32_t preset, uint32_t *out, pd_error
     if (text == NULL) return PD_OK;
     value = strtol(text, &end, 10);
     if (*end != '\0' || value < 0 || value > MAX_WORLD)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "environment variable %s=\"%s\": expected a number from 0 to %d",
-                       name, text, MAX_WORLD);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "environment variable %s=\"%s\": expected a number from 0 to %d", name,
+                       text, MAX_WORLD);
     *out = (uint32_t)value;
     return PD_OK;
 }

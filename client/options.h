@@ -5,14 +5,14 @@
 #include "core.h"
 
 typedef struct pd_settings {
-    const char    *urls;            /* borrowed from the options or the environment */
-    double         deadline;
-    pd_core_config core;            /* likewise */
-    char           label[160];
+    const char *urls; /* borrowed from the options or the environment */
+    double deadline;
+    pd_core_config core; /* the texts in it are borrowed from the options or the environment */
+    char label[160];
 } pd_settings;
 
-/* Fills in the settings. PD_INVALID_ARGUMENT: an option or variable has no valid value; the error names it. `settings`
- * must not move: it points into itself. */
+/* Fills in the settings. PD_INVALID_ARGUMENT: an option or environment variable has no valid value; the error names
+ * it. Don't copy `settings` afterwards: it has pointers to its own fields. */
 int pd_settings_resolve(pd_settings *settings, const pd_client_options *options, pd_error *err);
 
 #endif

@@ -33,7 +33,7 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame)
     free(frame);
 }
 
-/* Without memory the new entry is in no table. */
+/* uthash runs this macro if it has no memory for a new entry. The frame is then in no hash table. */
 #undef uthash_nonfatal_oom
 #define uthash_nonfatal_oom(frame) ((frame)->hh.tbl = NULL)
 
@@ -44,8 +44,10 @@ bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane)
     frame->lane = lane;
     frame->next = NULL;
     frame->prev = out->lane[lane].last;
-    if (frame->prev != NULL) frame->prev->next = frame;
-    else out->lane[lane].first = frame;
+    if (frame->prev != NULL)
+        frame->prev->next = frame;
+    else
+        out->lane[lane].first = frame;
     out->lane[lane].last = frame;
     if (out->lane[lane].next == NULL) out->lane[lane].next = frame;
     return true;
@@ -70,10 +72,14 @@ static void take_out(pd_outgoing *out, pd_outgoing_frame *frame)
 
     assert(!frame->lent);
     if (out->lane[lane].next == frame) out->lane[lane].next = frame->next;
-    if (frame->prev != NULL) frame->prev->next = frame->next;
-    else out->lane[lane].first = frame->next;
-    if (frame->next != NULL) frame->next->prev = frame->prev;
-    else out->lane[lane].last = frame->prev;
+    if (frame->prev != NULL)
+        frame->prev->next = frame->next;
+    else
+        out->lane[lane].first = frame->next;
+    if (frame->next != NULL)
+        frame->next->prev = frame->prev;
+    else
+        out->lane[lane].last = frame->prev;
     HASH_DELETE(hh, out->by_id, frame);
     pd_outgoing_frame_free(frame);
 }
@@ -97,7 +103,7 @@ void pd_outgoing_retire_all(pd_outgoing *out)
     for (pd_lane lane = 0; lane < PD_LANES; lane++) {
         for (pd_outgoing_frame *frame = out->lane[lane].first, *next; frame != NULL; frame = next) {
             next = frame->next;
-            if (!frame->lent && half_sent(out, frame)) out->gone = 0;       /* its other bytes will not be sent */
+            if (!frame->lent && half_sent(out, frame)) out->gone = 0; /* the rest of this frame will not be sent */
             pd_outgoing_retire(out, frame);
         }
     }
@@ -105,16 +111,20 @@ void pd_outgoing_retire_all(pd_outgoing *out)
 
 /* ---- sending ---- */
 
-/* Chooses the next frame: the one that is half sent, then those of the connection. */
+/* Chooses the frame to send next: first a frame that is half sent, then frames of the connection (such as
+ * heartbeats), then frames of the user's operations. */
 static pd_outgoing_frame *choose(pd_outgoing *out, pd_lane *lane)
 {
-    if (out->gone > 0) *lane = out->current;
-    else if (out->lane[PD_LANE_CONNECTION].next != NULL) *lane = PD_LANE_CONNECTION;
-    else *lane = PD_LANE_LASTING;
+    if (out->gone > 0)
+        *lane = out->current;
+    else if (out->lane[PD_LANE_CONNECTION].next != NULL)
+        *lane = PD_LANE_CONNECTION;
+    else
+        *lane = PD_LANE_LASTING;
     return *lane == PD_LANE_CONNECTION || out->open ? out->lane[*lane].next : NULL;
 }
 
-/* Gathers the bytes of a frame behind the first `skip`. */
+/* Lists the bytes of a frame that come after its first `skip` bytes. */
 static int gather_one(const pd_outgoing_frame *frame, size_t skip, struct iovec *iov, int max, size_t *bytes)
 {
     int n = 0;
@@ -150,14 +160,14 @@ int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t byte
     return n;
 }
 
-/* Frees a frame that was retired before its bytes had left. */
+/* Frees a frame that was retired while its bytes were being sent, now that they are sent. */
 static void leave(pd_outgoing *out, pd_outgoing_frame *frame, pd_outgoing_done *done, void *arg)
 {
     if (frame->op != NULL) done(arg, frame);
     take_out(out, frame);
 }
 
-/* Counts n bytes of the lent frames as sent. */
+/* Notes that the first n of the gathered bytes are sent. */
 static void advance(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *arg)
 {
     while (n > 0) {
@@ -195,8 +205,8 @@ void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *
 
 bool pd_outgoing_pending(const pd_outgoing *out)
 {
-    return out->gone > 0 || out->lane[PD_LANE_CONNECTION].next != NULL
-           || (out->open && out->lane[PD_LANE_LASTING].next != NULL);
+    return out->gone > 0 || out->lane[PD_LANE_CONNECTION].next != NULL ||
+           (out->open && out->lane[PD_LANE_LASTING].next != NULL);
 }
 
 /* ---- the connection's end ---- */

@@ -4,10 +4,10 @@
 #include "answer.h"
 #include "landing.h"
 
-/* Payload is read in slices that fit into the cache. The limits of a turn keep one direction from waiting long for the
- * other. */
+/* The payload is received in slices that fit into the CPU's cache. A turn sends and receives a limited number of
+ * bytes, so that neither direction waits long for the other. */
 enum { READ_BYTES = 64 * 1024, READS = 8, READ_IOV = 256, SEND_BYTES = 1024 * 1024, SEND_IOV = 1024 };
-#define MAX_ANSWER (UINT64_MAX / 2)         /* pd_core_header checks the length of every answer */
+#define MAX_ANSWER (UINT64_MAX / 2) /* no limit in the framer: pd_core_header checks the length of every answer */
 
 static size_t total(const struct iovec *iov, int n)
 {
@@ -22,7 +22,7 @@ static void watch(pd_pump *pump)
     pump->transport->ops->watch(pump->transport, pump->blocked ? PD_ON_READ | PD_ON_WRITE : PD_ON_READ);
 }
 
-/* Watches for PD_ON_WRITE only while the transport is full. */
+/* Sets whether the transport is full. PD_ON_WRITE is watched only while the transport is full. */
 static void set_blocked(pd_pump *pump, bool blocked)
 {
     if (pump->blocked == blocked) return;
@@ -30,14 +30,14 @@ static void set_blocked(pd_pump *pump, bool blocked)
     watch(pump);
 }
 
-/* Reports received bytes. Inside the core. */
+/* Reports received bytes to the core, unless they were reported before. The caller has locked the core. */
 static void report_received(pd_pump *pump, uint64_t now_ns)
 {
     if (pump->received > 0) pd_core_received(pump->core, pump->received, now_ns);
     pump->received = 0;
 }
 
-/* ---- what comes ---- */
+/* ---- receiving ---- */
 
 static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
@@ -86,15 +86,16 @@ bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns)
 {
     bool more = (events & (PD_ON_READ | PD_ON_GONE)) != 0;
 
-    if (pump->transport == NULL) return false;          /* the event came after the connection was lost */
+    if (pump->transport == NULL) return false; /* the event came after the connection was lost */
     if ((events & PD_ON_WRITE) != 0) set_blocked(pump, false);
     for (int i = 0; i < READS && more; i++) more = receive_slice(pump, now_ns);
     return more;
 }
 
-/* ---- what goes ---- */
+/* ---- sending ---- */
 
-/* Reports the time to the core and gathers its output. Returns the number of entries. */
+/* Tells the core the time and how many bytes were received, and gathers bytes to send. Returns the number of
+ * entries. */
 static int prepare(pd_pump *pump, struct iovec *iov, uint64_t now_ns)
 {
     int n = 0;
@@ -137,7 +138,8 @@ void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason)
     report_received(pump, now_ns);
     pd_core_down(pump->core, now_ns, reason);
     pump->leave(pump->arg);
-    pd_framer_free(pump->framer);       /* after pd_core_down: an answer may have been landing */
+    pd_framer_free(pump->framer); /* after pd_core_down: the framer has the header of an answer that was being
+                                   * received */
     pump->framer = NULL;
 }
 

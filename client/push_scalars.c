@@ -1,4 +1,5 @@
-/* push_scalars.c - scalars of a push: read, borne by one frame, and filled in when that round has closed. */
+/* push_scalars.c - reads the caller's scalars of a push (numbers beside the gradients, such as a loss), sends them
+ * with one frame, and returns their means to the caller. */
 #include "push_scalars.h"
 
 #include <math.h>
@@ -41,9 +42,11 @@ int pd_scalars_begin(const pd_core *core, pd_op *op, const pd_push_options *opti
     const pd_known *known = &core->params[op->items[bearer].param];
 
     if (known->start == known->end)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "scalars ride with parameter %.160s, of which this rank's range has "
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "scalars ride with parameter %.160s, of which this rank's range has "
                        "no elements: its rounds do not wait for this rank. Give them with a call whose first parameter "
-                       "by name this rank has some of", known->name);
+                       "by name this rank has some of",
+                       known->name);
     op->scalars = options->scalars;
     op->n_scalars = options->n_scalars;
     op->bearer = bearer;

@@ -1,22 +1,25 @@
-/* push_scalars.h - scalars of a push: numbers that belong to a round, and come back as means over its ranks. */
+/* push_scalars.h - reads the caller's scalars of a push (numbers beside the gradients, such as a loss), sends them
+ * with one frame, and returns their means to the caller. */
 #ifndef PD_PUSH_SCALARS_H
 #define PD_PUSH_SCALARS_H
 
 #include "core_state.h"
 #include "scalar_check.h"
 
-/* Scalars as fields of a frame; names are the caller's. */
+/* The scalars of one push as fields of a frame. Their names are the caller's memory. */
 typedef struct pd_scalar_load {
     Paramd__Scalar scalar[PD_PUSH_SCALARS], *list[PD_PUSH_SCALARS];
-    size_t         n;
+    size_t n;
 } pd_scalar_load;
 
-/* Reads and checks the caller's scalars. `options` may be NULL. PD_INVALID_ARGUMENT, PD_RESOURCE_EXHAUSTED. */
-int  pd_scalars_read(pd_scalar_load *load, const pd_push_options *options, pd_error *err);
-/* Chooses the item that bears the scalars, the same one on every rank whose items have the same parameters, and clears
- * their means. PD_INVALID_ARGUMENT: this rank has no elements of that item. */
-int  pd_scalars_begin(const pd_core *core, pd_op *op, const pd_push_options *options, pd_error *err);
-/* Copies the means from the outcome of the bearer's round. */
+/* Reads and checks the caller's scalars. `options` may be NULL. PD_INVALID_ARGUMENT: a scalar is not valid.
+ * PD_RESOURCE_EXHAUSTED: there are too many. */
+int pd_scalars_read(pd_scalar_load *load, const pd_push_options *options, pd_error *err);
+/* Chooses the item whose frame carries the scalars (op->bearer). Ranks that push the same parameters choose the same
+ * item. Also clears the means of the scalars. PD_INVALID_ARGUMENT: this rank has no elements of that item's
+ * parameter. */
+int pd_scalars_begin(const pd_core *core, pd_op *op, const pd_push_options *options, pd_error *err);
+/* Copies the means of the scalars to the caller, from the outcome of the item whose frame carried them. */
 void pd_scalars_note(const pd_op *op, const Paramd__Outcome *outcome);
 
 #endif

@@ -1,4 +1,4 @@
-/* refusal.c - operations of which a frame was refused: what becomes of their other frames. */
+/* refusal.c - ends operations after the server has refused one of their frames. */
 #include "refusal.h"
 
 #include "landing.h"
@@ -8,7 +8,7 @@ void pd_refusal_note(pd_core *core, pd_outgoing_frame *frame, const pd_error *er
 {
     bool pushed = pd_method_pushes(frame->op->method);
 
-    if (frame->method == PD_BARRIER) core->barriers--;         /* the server has not counted it */
+    if (frame->method == PD_BARRIER) core->barriers--; /* a refused barrier does not count */
     pd_op_fail(frame->op, error);
     for (size_t i = 0; i < frame->n_parts; i++) {
         frame->op->items[frame->parts[i].item].outcome = error->code;
@@ -16,7 +16,8 @@ void pd_refusal_note(pd_core *core, pd_outgoing_frame *frame, const pd_error *er
     }
 }
 
-/* Returns whether a gradient of the step that is being closed was refused: it would count as absent. */
+/* Returns whether the server refused a gradient of the step that is being closed. It would count this gradient as
+ * absent. */
 static bool closes_refused(const pd_core *core)
 {
     for (size_t i = 0; core->closing > 0 && i < core->n_params; i++)
@@ -24,8 +25,8 @@ static bool closes_refused(const pd_core *core)
     return false;
 }
 
-/* Withdraws the request that closes a step, if a push of that step was refused. Sent again on a new connection, where
- * the server has no record of the refusal, it would make the refused gradient count as absent. */
+/* Withdraws the request to close a step if the server refused a push of that step. After a reconnect the server has
+ * no record of the refusal: if it got the request again, it would count the refused gradient as absent. */
 static void withdraw_closing(pd_core *core, const pd_error *error)
 {
     pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].last;
@@ -44,8 +45,8 @@ static bool all_refused(const pd_outgoing_frame *frame)
     return frame->n_parts > 0;
 }
 
-/* Ends the frames of an operation that have only refused items. The other chunks of a tensor of which one was refused
- * would wait for a round that cannot close before the tensor is pushed again. */
+/* Retires the unanswered frames of an operation that have only refused items. They have other chunks of a tensor of
+ * which the server refused a chunk. Their answers would come only after the tensor is pushed again. */
 static void abandon_refused(pd_core *core, pd_op *op)
 {
     for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {

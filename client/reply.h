@@ -4,7 +4,8 @@
 
 #include "core_state.h"
 
-/* Ends the handle, since the server breaks the protocol: asking it again is of no use. Returns PD_INTERNAL. */
+/* Ends the handle because the server's reply breaks the protocol. The handle does not connect again: the next reply
+ * would be the same. Returns PD_INTERNAL. */
 int pd_reply_broken(pd_core *core, const pd_prefix *prefix, const char *what);
 /* Unpacks a reply into the arena. PD_NO_MEMORY: the connection ends, and its requests are sent again later.
  * PD_INTERNAL: the reply breaks the protocol. */

@@ -1,4 +1,4 @@
-/* restart.c - a server that no longer has the job, and the job's new start from the weights that the workers hold. */
+/* restart.c - starts a job anew, from the weights that the workers hold, after the server has lost it. */
 #include "restart.h"
 
 #include "core_end.h"
@@ -30,22 +30,25 @@ void pd_core_lose_job(pd_core *core)
     pd_error error;
 
     if (core->ended.code != PD_OK) return;
-    pd_fail(&error, PD_DATA_LOSS, "the server no longer has job %.160s: it was restarted, or the job ended while this "
+    pd_fail(&error, PD_DATA_LOSS,
+            "the server no longer has job %.160s: it was restarted, or the job ended while this "
             "worker was away. Its weights and optimizer state are gone there; " PD_RESTART_CALL " goes on from the "
-            "weights that the workers hold (this one: after step %" PRIu64 ")", core->job, lowest_step(core));
+            "weights that the workers hold (this one: after step %" PRIu64 ")",
+            core->job, lowest_step(core));
     pd_core_end(core, &error);
     core->lost = true;
 }
 
-/* Replaces the option of that name, or adds it. */
+/* Sets the option `name` of the job, or adds it if the handle has no such option. */
 static int set_option(pd_core *core, const char *name, uint64_t value)
 {
     size_t n = 0, length = strlen(name);
     char text[64], *copy, **more;
 
     snprintf(text, sizeof text, "%s=%" PRIu64, name, value);
-    while (core->options[n] != NULL
-           && (strncmp(core->options[n], name, length) != 0 || core->options[n][length] != '=')) n++;
+    while (core->options[n] != NULL &&
+           (strncmp(core->options[n], name, length) != 0 || core->options[n][length] != '='))
+        n++;
     if ((copy = strdup(text)) == NULL) return PD_NO_MEMORY;
     if (core->options[n] == NULL) {
         if ((more = realloc(core->options, (n + 2) * sizeof *more)) == NULL) {
@@ -61,7 +64,8 @@ static int set_option(pd_core *core, const char *name, uint64_t value)
     return PD_OK;
 }
 
-/* Forgets the progress in the old job. Steps come with the answer to Declare. */
+/* Forgets this process's progress in the lost job. The numbers of steps come with the new server's answer to
+ * Declare. */
 static void forget_progress(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {
@@ -76,7 +80,7 @@ static void forget_progress(pd_core *core)
     core->must_init = false;
 }
 
-/* Begins with a new nonce: for the server this is another process, which counts barriers from 1. */
+/* Opens the ended handle again, with a new nonce. So the server sees a new process, and counts its barriers from 1. */
 static void begin_again(pd_core *core)
 {
     core->nonce = core->nonce * 0xd1342543de82ef95u + 1;
@@ -92,8 +96,10 @@ int pd_core_restart(pd_core *core, pd_ticket_id *ticket, pd_error *err)
     pd_op *op;
 
     if (!core->lost)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.160s is not lost: only a job that the server no longer has "
-                       "is started anew", core->job);
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.160s is not lost: only a job that the server no longer has "
+                       "is started anew",
+                       core->job);
     if ((op = pd_op_new(core, PD_DECLARE)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (core->rank == 0 && set_option(core, "start_step", lowest_step(core)) != PD_OK) {
         pd_op_free(core, op);

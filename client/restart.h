@@ -1,4 +1,4 @@
-/* restart.h - a server that no longer has the job, and the job's new start from the weights that the workers hold. */
+/* restart.h - starts a job anew, from the weights that the workers hold, after the server has lost it. */
 #ifndef PD_RESTART_H
 #define PD_RESTART_H
 
@@ -6,13 +6,14 @@
 
 struct pd_core;
 
-/* Starts the job anew with the parameters that were declared, after pd_core_lost. Rank 0 creates it, with the lowest
- * step of its parameters as start_step; the other ranks wait until it is there. The ticket is done when the parameters
- * are declared. PD_FAILED_PRECONDITION: the job is not lost. */
-int  pd_core_restart(struct pd_core *core, pd_ticket_id *ticket, pd_error *err);
-/* Returns whether the server has had weights of this process's job: a server without them has lost them. */
+/* Starts the job anew with the parameters that were declared before. Rank 0 creates the job; its start_step is the
+ * lowest step of rank 0's parameters. The other ranks wait until the job exists. The ticket is done when the
+ * parameters are declared. PD_FAILED_PRECONDITION: the job is not lost (pd_core_lost). */
+int pd_core_restart(struct pd_core *core, pd_ticket_id *ticket, pd_error *err);
+/* Returns whether the server had weights of this job when it last answered. If a server then knows no such job, the
+ * job is lost. */
 bool pd_core_has_begun(const struct pd_core *core);
-/* Ends the handle, since the server no longer has the job. The handle may be restarted. */
+/* Ends the handle because the server no longer has the job. The caller may restart the job on this handle. */
 void pd_core_lose_job(struct pd_core *core);
 
 #endif

@@ -1,4 +1,4 @@
-/* sock.c - addresses, and sockets that never block. */
+/* sock.c - sockets that never block. */
 #include "sock.h"
 
 #include <errno.h>
@@ -14,114 +14,23 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* ---- addresses ---- */
-
-static int bad_url(const char *text, size_t length, pd_error *err)
-{
-    return pd_fail(err, PD_INVALID_ARGUMENT, "address \"%.*s\": expected tcp://host:port, tcp://[IPv6]:port or "
-                   "unix:///path", (int)length, text);
-}
-
-static bool copy(char *to, size_t size, const char *from, size_t length)
-{
-    if (length == 0 || length >= size) return false;
-    memcpy(to, from, length);
-    to[length] = '\0';
-    return true;
-}
-
-static bool good_port(const char *port)
-{
-    char *end;
-    long value = strtol(port, &end, 10);
-    return port[0] >= '0' && port[0] <= '9' && *end == '\0' && value >= 1 && value <= 65535;
-}
-
-/* Splits "host", "host:port" or "[host]:port". */
-static bool parse_tcp(pd_url *url, const char *at, size_t length)
-{
-    const char *end = at + length, *host_end, *port;
-
-    if (length > 0 && *at == '[') {
-        if ((host_end = memchr(++at, ']', length - 1)) == NULL) return false;
-        port = host_end + 1;
-    } else {
-        host_end = memchr(at, ':', length);
-        if (host_end == NULL) host_end = end;
-        port = host_end;
-    }
-    if (!copy(url->host, sizeof url->host, at, (size_t)(host_end - at))) return false;
-    if (port == end) strcpy(url->port, PD_DEFAULT_PORT);
-    else if (*port != ':' || !copy(url->port, sizeof url->port, port + 1, (size_t)(end - port - 1))) return false;
-    return good_port(url->port);
-}
-
-static int parse(pd_url *url, const char *text, size_t length, pd_error *err)
-{
-    static const char tcp[] = "tcp://", local[] = "unix://";
-
-    memset(url, 0, sizeof *url);
-    if (length > sizeof local - 1 && strncmp(text, local, sizeof local - 1) == 0) {
-        struct sockaddr_un address;
-
-        url->local = true;
-        length -= sizeof local - 1;
-        if (length >= sizeof address.sun_path)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "address \"%s\": the path is longer than %zu bytes", text,
-                           sizeof address.sun_path - 1);
-        return copy(url->host, sizeof url->host, text + sizeof local - 1, length) ? PD_OK : bad_url(text, length, err);
-    }
-    if (length < sizeof tcp || strncmp(text, tcp, sizeof tcp - 1) != 0) return bad_url(text, length, err);
-    return parse_tcp(url, text + sizeof tcp - 1, length - (sizeof tcp - 1)) ? PD_OK : bad_url(text, length, err);
-}
-
-int pd_urls_parse(pd_url **out, size_t *n, const char *text, pd_error *err)
-{
-    size_t count = 1, i = 0;
-    pd_url *urls;
-
-    for (const char *at = text; *at != '\0'; at++) count += *at == ',';
-    if ((urls = calloc(count, sizeof *urls)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    for (const char *at = text; i < count; i++) {
-        size_t length = strcspn(at, ",");
-        int rc = parse(&urls[i], at, length, err);
-
-        if (rc != PD_OK) {
-            free(urls);
-            return rc;
-        }
-        at += length + 1;
-    }
-    *out = urls;
-    *n = count;
-    return PD_OK;
-}
-
 /* ---- connecting ---- */
 
-static const char *show(const pd_url *url, char *text, size_t size)
+static int unavailable(const pd_address *url, const char *why, pd_error *err)
 {
-    bool colon = strchr(url->host, ':') != NULL;
-
-    if (url->local) snprintf(text, size, "unix://%s", url->host);
-    else snprintf(text, size, colon ? "tcp://[%s]:%s" : "tcp://%s:%s", url->host, url->port);
-    return text;
+    char text[PD_ADDRESS_TEXT];
+    return pd_fail(err, PD_UNAVAILABLE, "%s: %s", pd_address_text(url, text), why);
 }
 
-static int unavailable(const pd_url *url, const char *why, pd_error *err)
-{
-    char text[300];
-    return pd_fail(err, PD_UNAVAILABLE, "%s: %s", show(url, text, sizeof text), why);
-}
-
-/* Waits for a connection under way. Returns 0, an errno, or -1: `stop_fd` is readable. */
+/* Waits until a connection attempt ends. Returns 0 on success, an errno, or -1 if `stop_fd` became readable. */
 static int await(int fd, int stop_fd, int timeout_ms)
 {
     struct pollfd wait[2] = { { .fd = fd, .events = POLLOUT }, { .fd = stop_fd, .events = POLLIN } };
     socklen_t size = sizeof(int);
     int error = 0, n;
 
-    do n = poll(wait, 2, timeout_ms); while (n < 0 && errno == EINTR);
+    do n = poll(wait, 2, timeout_ms);
+    while (n < 0 && errno == EINTR);
     if (n < 0) return errno;
     if (wait[1].revents != 0) return -1;
     if (n == 0) return ETIMEDOUT;
@@ -137,12 +46,14 @@ static int try_address(int *out, int family, const struct sockaddr *address, soc
     if (family != AF_UNIX) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (connect(fd, address, size) != 0)
         error = errno == EINPROGRESS || errno == EINTR ? await(fd, stop_fd, timeout_ms) : errno;
-    if (error != 0) close(fd);
-    else *out = fd;
+    if (error != 0)
+        close(fd);
+    else
+        *out = fd;
     return error;
 }
 
-static int connect_local(int *fd, const pd_url *url, int stop_fd, int timeout_ms)
+static int connect_local(int *fd, const pd_address *url, int stop_fd, int timeout_ms)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
 
@@ -161,7 +72,7 @@ static int connect_tcp(int *fd, const struct addrinfo *addresses, int stop_fd, i
     return error;
 }
 
-int pd_sock_connect(int *fd, const pd_url *url, int stop_fd, int timeout_ms, pd_error *err)
+int pd_sock_connect(int *fd, const pd_address *url, int stop_fd, int timeout_ms, pd_error *err)
 {
     int error;
 
@@ -191,8 +102,8 @@ static ssize_t result(ssize_t n, const char *what, pd_error *err)
 /* The transport of a connection. */
 typedef struct sock {
     pd_transport base;
-    int          fd;
-    unsigned     watched;
+    int fd;
+    unsigned watched;
 } sock;
 
 static ssize_t receive(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
@@ -228,8 +139,9 @@ static void close_sock(pd_transport *transport)
 
 pd_transport *pd_sock_transport(int fd)
 {
-    static const pd_transport_ops ops = { .receive = receive, .send = send_some, .watch = watch, .shut = shut,
-                                          .close = close_sock };
+    static const pd_transport_ops ops = {
+        .receive = receive, .send = send_some, .watch = watch, .shut = shut, .close = close_sock
+    };
     sock *new = calloc(1, sizeof *new);
 
     if (new == NULL) return NULL;
@@ -241,8 +153,8 @@ pd_transport *pd_sock_transport(int fd)
 struct pollfd pd_sock_poll(const pd_transport *transport)
 {
     const sock *s = (const sock *)transport;
-    short events = (short)(((s->watched & PD_ON_READ) != 0 ? POLLIN : 0) | ((s->watched & PD_ON_WRITE) != 0 ? POLLOUT
-                                                                            : 0));
+    short events =
+        (short)(((s->watched & PD_ON_READ) != 0 ? POLLIN : 0) | ((s->watched & PD_ON_WRITE) != 0 ? POLLOUT : 0));
 
     return (struct pollfd){ .fd = s->fd, .events = events };
 }

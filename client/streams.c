@@ -1,9 +1,11 @@
-/* streams.c - random numbers from the job's seed, for the user. User's thread. */
+/* streams.c - gives the user random numbers that follow from the job's seed. Runs in the user's thread. */
 #include "paramd/client.h"
 #include "random.h"
 
-/* Returns the stream of a worker or of all workers. It differs from the streams of parameters, which have names, and
- * from the stream of the whole job, whose keys are steps. */
+/* Returns the random stream of this worker, or the stream that all workers share.
+ *
+ * Other streams of the job are made from step numbers or from names of parameters. The workers' streams are made
+ * with the key UINT64_MAX, which is no step number. So no two streams are equal. */
 static pd_random stream_of(const pd_client *client, pd_stream stream)
 {
     const pd_welcome *welcome = pd_client_welcome(client);

@@ -1,4 +1,4 @@
-/* welcome.c - the answers to Hello and Declare: a connection becomes usable, or the handle ends. */
+/* welcome.c - handles the answers to Hello and Declare. After them the connection is usable, or the handle ends. */
 #include "welcome.h"
 
 #include "core_end.h"
@@ -14,31 +14,37 @@
 
 /* ---- Hello ---- */
 
-/* Returns whether to connect again after a refused Hello: after a first welcome to a server that is full or stops,
- * before only to one that stops. */
+/* Returns whether to connect again after the server refused Hello. Before the first welcome: only if the server is
+ * unavailable, for example while it stops. Later: also if the server is full, has failed or timed out. */
 static bool worth_waiting(const pd_core *core, int code)
 {
     if (code == PD_UNAVAILABLE) return true;
-    return core->greeted && (code == PD_RESOURCE_EXHAUSTED || code == PD_INTERNAL || code == PD_UNKNOWN
-                             || code == PD_DEADLINE_EXCEEDED);
+    return core->greeted &&
+           (code == PD_RESOURCE_EXHAUSTED || code == PD_INTERNAL || code == PD_UNKNOWN || code == PD_DEADLINE_EXCEEDED);
 }
 
-/* Handles "no such job". A process that restarts the job tries again: rank 0 may not have created it yet. */
+/* Handles the server's error "no such job" if this process was in the job. While it restarts the job, it tries
+ * again: rank 0 may not have created the job yet. Otherwise the job is lost. */
 static void no_job(pd_core *core)
 {
     char reason[PD_ERROR_TEXT];
 
     snprintf(reason, sizeof reason, "the server has no job %.200s yet: rank 0 starts it anew with " PD_RESTART_CALL,
              core->job);
-    if (core->restarting) pd_core_drop(core, reason);
-    else pd_core_lose_job(core);
+    if (core->restarting)
+        pd_core_drop(core, reason);
+    else
+        pd_core_lose_job(core);
 }
 
 int pd_welcome_refused(pd_core *core, const pd_error *error)
 {
-    if (error->code == PD_NOT_FOUND && core->rejoins) no_job(core);
-    else if (worth_waiting(core, error->code)) pd_core_drop(core, error->text);
-    else pd_core_end(core, error);
+    if (error->code == PD_NOT_FOUND && core->rejoins)
+        no_job(core);
+    else if (worth_waiting(core, error->code))
+        pd_core_drop(core, error->text);
+    else
+        pd_core_end(core, error);
     return PD_OK;
 }
 
@@ -62,6 +68,8 @@ static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
     welcome->world_size = (int)core->world_size;
     welcome->chunk_elements = reply->chunk_elements;
     welcome->max_payload = reply->max_payload;
+    welcome->step = reply->step;
+    welcome->linger = reply->linger_ms / 1000.0;
     strncpy(welcome->server, reply->server, sizeof welcome->server - 1);
     strncpy(welcome->blas_core, reply->blas_core, sizeof welcome->blas_core - 1);
     core->max_pieces = reply->max_pieces < MAX_PIECES ? reply->max_pieces : MAX_PIECES;
@@ -69,8 +77,8 @@ static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
     core->greeted = true;
 }
 
-/* Checks a welcome. Kept frames were split with the first server's chunk size, so a server with another chunk size is
- * refused. */
+/* Checks the server's welcome. Frames in the queue were split with the first server's chunk size, so a server with
+ * another chunk size is refused. */
 static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__HelloReply *reply)
 {
     pd_error error;
@@ -81,17 +89,19 @@ static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__H
         pd_core_end(core, &error);
         return PD_FAILED_PRECONDITION;
     }
-    if (core->job[0] != '\0' && (reply->chunk_elements == 0 || reply->chunk_elements > INT64_MAX / 8
-                                 || reply->max_pieces == 0))
+    if (core->job[0] != '\0' &&
+        (reply->chunk_elements == 0 || reply->chunk_elements > INT64_MAX / 8 || reply->max_pieces == 0))
         return pd_reply_broken(core, prefix, "it gives no chunk size");
     if (!core->greeted || core->restarting || reply->chunk_elements == core->welcome.chunk_elements) return PD_OK;
-    pd_fail(&error, PD_FAILED_PRECONDITION, "the server came back with chunks of %" PRIu64 " elements, before they had "
-            "%" PRIu64, reply->chunk_elements, core->welcome.chunk_elements);
+    pd_fail(&error, PD_FAILED_PRECONDITION,
+            "the server came back with chunks of %" PRIu64 " elements, before they had "
+            "%" PRIu64,
+            reply->chunk_elements, core->welcome.chunk_elements);
     pd_core_end(core, &error);
     return PD_FAILED_PRECONDITION;
 }
 
-/* Returns whether the server has a different job under this name than the one that this process was in. */
+/* Returns whether the server's job of this name is not the job that this process was in. */
 static bool is_another_job(const pd_core *core, const Paramd__HelloReply *reply)
 {
     return core->rejoins && !core->restarting && core->creator != 0 && reply->creator != core->creator;
@@ -128,8 +138,8 @@ int pd_welcome_taken(pd_core *core, const pd_prefix *prefix, const uint8_t *head
 
 /* ---- Declare ---- */
 
-/* The first refusal ends the call of the user, who may declare again on a new connection. A refusal after a reconnect
- * ends the handle. */
+/* Handles a refused Declare. The first refusal ends the user's call; the user may declare again on a new connection.
+ * A refusal after a reconnect ends the handle. */
 int pd_declare_refused(pd_core *core, const pd_error *error)
 {
     if (core->declared) return pd_welcome_refused(core, error);
@@ -150,8 +160,8 @@ static bool all_initialised(const pd_core *core, const pd_outgoing_frame *frame)
     return true;
 }
 
-/* Retires frames with initial weights that the server has, since it would refuse them now. Their answers were lost with
- * the last connection. */
+/* Retires frames with initial weights that the server already has: it would refuse them now. The last connection
+ * broke before their answers arrived. */
 static void retire_initialised(pd_core *core)
 {
     for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
@@ -163,7 +173,7 @@ static void retire_initialised(pd_core *core)
     }
 }
 
-/* Keeps the first note of each parameter, as the user may keep a pointer to it. */
+/* Keeps the first note of each parameter. Later notes don't replace it, as the user may keep a pointer to it. */
 static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {
@@ -194,7 +204,8 @@ static int all_declared(pd_core *core)
     return settle(core, core->declare_ticket, NULL);
 }
 
-/* Returns whether the server has fewer steps of a parameter than this process has seen: then it is not the same job. */
+/* Returns whether the server has taken fewer steps of a parameter than this process has seen. Then it is not the
+ * same job. */
 static bool is_behind(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {

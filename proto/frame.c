@@ -12,23 +12,26 @@ enum { KNOWN_FLAGS = PD_FLAG_REPLY | PD_FLAG_ERROR | PD_FLAG_CHECKSUM };
 
 typedef enum state { AT_PREFIX, AT_HEADER, AT_DECISION, AT_PAYLOAD, STALLED, FAILED } state;
 
-/* While bytes are wanted (AT_PREFIX, AT_HEADER, AT_PAYLOAD), `stage` has less than a prefix; in the latter two it is
- * empty. */
+/* A framer: the state of reading one stream.
+ *
+ * The array `stage` is for bytes that have no place of their own yet. In state AT_PREFIX it has part of a prefix. It
+ * is empty whenever the framer needs more bytes of a header or payload. */
 struct pd_framer {
     pd_framer_user user;
-    uint64_t       max_payload;
-    state          state;
-    pd_prefix      prefix;              /* of the frame being read, from AT_HEADER on */
-    uint8_t       *header;
-    size_t         header_at, header_capacity;      /* bytes read; the capacity grows with them, not with the claim */
-    struct iovec  *spans;               /* of the user, from AT_PAYLOAD on */
-    size_t         n_spans, span, span_at;          /* the next byte goes to spans[span] at span_at */
-    uint64_t       payload_left;
-    XXH3_state_t  *hash;                /* of the frame being read, if it has a checksum */
-    size_t         staged;              /* bytes in stage, from `begin` on */
-    size_t         begin;
-    pd_error       error;
-    uint8_t        stage[STAGE_BYTES];  /* prefixes and bytes read ahead; discarded payload goes here, too */
+    uint64_t max_payload;
+    state state;
+    pd_prefix prefix; /* prefix of the frame being read, from AT_HEADER on */
+    uint8_t *header;
+    size_t header_at, header_capacity; /* header bytes read; the capacity grows with them, not with the announced
+                                        * length */
+    struct iovec *spans;               /* the user's memory for the payload, from AT_PAYLOAD on */
+    size_t n_spans, span, span_at;     /* the next payload byte goes to spans[span] at span_at */
+    uint64_t payload_left;
+    XXH3_state_t *hash; /* checksum so far of the frame being read, if it has one */
+    size_t staged;      /* number of unread bytes in stage, from `begin` on */
+    size_t begin;
+    pd_error error;
+    uint8_t stage[STAGE_BYTES]; /* buffer for prefixes, for bytes read ahead, and for payload that is thrown away */
 };
 
 /* ---- prefix ---- */
@@ -61,15 +64,23 @@ void pd_prefix_write(uint8_t out[PD_PREFIX_BYTES], const pd_prefix *prefix)
 int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t max_payload, pd_error *err)
 {
     pd_prefix prefix = {
-        .version = in[4], .flags = in[5], .method = (uint16_t)get(in + 6, 2), .header_bytes = (uint32_t)get(in + 8, 4),
-        .payload_bytes = get(in + 16, 8), .request = get(in + 24, 8), .checksum = get(in + 32, 8),
+        .version = in[4],
+        .flags = in[5],
+        .method = (uint16_t)get(in + 6, 2),
+        .header_bytes = (uint32_t)get(in + 8, 4),
+        .payload_bytes = get(in + 16, 8),
+        .request = get(in + 24, 8),
+        .checksum = get(in + 32, 8),
     };
 
     if (get(in, 4) != PD_FRAME_MAGIC)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "expected a frame, which begins with the bytes 50 44 46 31 "
-                       "(\"PDF1\"), got %02x %02x %02x %02x: is this another protocol?", in[0], in[1], in[2], in[3]);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "expected a frame, which begins with the bytes 50 44 46 31 "
+                       "(\"PDF1\"), got %02x %02x %02x %02x: is this another protocol?",
+                       in[0], in[1], in[2], in[3]);
     if (prefix.version != PD_PROTOCOL_VERSION)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "frame of protocol version %u: this side speaks version %d. Send "
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "frame of protocol version %u: this side speaks version %d. Send "
                        "Hello in a frame of version 1; its field `protocol` tells the highest version that you speak",
                        prefix.version, PD_PROTOCOL_VERSION);
     if ((prefix.flags & ~KNOWN_FLAGS) != 0)
@@ -83,8 +94,10 @@ int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t m
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "frame header of %" PRIu32 " bytes: at most %d are allowed",
                        prefix.header_bytes, PD_MAX_HEADER_BYTES);
     if (prefix.payload_bytes > max_payload)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "frame payload of %" PRIu64 " bytes: at most "
-                       "%" PRIu64 " are allowed here", prefix.payload_bytes, max_payload);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "frame payload of %" PRIu64 " bytes: at most "
+                       "%" PRIu64 " are allowed here",
+                       prefix.payload_bytes, max_payload);
     *out = prefix;
     return PD_OK;
 }
@@ -140,7 +153,7 @@ static int failed(pd_framer *framer, int rc)
     return rc;
 }
 
-/* ---- where bytes go ---- */
+/* ---- where the bytes of a stream go ---- */
 
 static void hash_bytes(pd_framer *framer, const void *at, size_t n)
 {
@@ -152,8 +165,8 @@ static size_t least(size_t a, uint64_t b)
     return b < a ? (size_t)b : a;
 }
 
-/* Gives spans from the present position on, at most `slice` bytes. A discarded span ends the list: its bytes go through
- * the stage. */
+/* Lists in iov the memory for the next payload bytes, at most `slice` bytes. If bytes are to be thrown away, they
+ * are read into framer->stage, and the list ends there. */
 static int payload_space(pd_framer *framer, struct iovec *iov, int max, size_t slice, size_t *offered)
 {
     int n = 0;
@@ -201,7 +214,8 @@ int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice)
     return n;
 }
 
-/* Takes n payload bytes from `from`; NULL: the bytes are in their place already. */
+/* Advances by n payload bytes. If `from` is not NULL, copies them from there into the user's memory. NULL: the bytes
+ * were read into the user's memory directly. */
 static void land(pd_framer *framer, const uint8_t *from, size_t n)
 {
     framer->payload_left -= n;
@@ -233,7 +247,7 @@ static void unstage(pd_framer *framer, size_t n)
     framer->begin = framer->staged == 0 ? 0 : framer->begin + n;
 }
 
-/* ---- the steps of a frame; each sets *more if the next one can go on with the bytes that are there ---- */
+/* ---- the steps of reading a frame; each clears *more if the next step needs more bytes ---- */
 
 static int read_prefix(pd_framer *framer, bool *more)
 {
@@ -253,7 +267,8 @@ static int read_prefix(pd_framer *framer, bool *more)
     return PD_OK;
 }
 
-/* Makes room for at least one more byte, at most for twice the bytes read: a claim alone allocates no memory. */
+/* Doubles the memory for the header, so it is at most twice the bytes read. A peer that only announces a long header
+ * makes the framer allocate nothing. */
 static int grow_header(pd_framer *framer)
 {
     size_t capacity = least(framer->header_capacity * 2, PD_MAX_HEADER_BYTES);
@@ -285,7 +300,7 @@ static int read_header(pd_framer *framer, bool *more)
     return PD_OK;
 }
 
-/* Asks the user where the payload lands. The user may not know it yet. */
+/* Asks the user where the payload shall be stored. If the user cannot say yet, the framer stalls. */
 static int decide(pd_framer *framer, bool *more)
 {
     uint64_t sum = 0;
@@ -319,9 +334,10 @@ static int read_payload(pd_framer *framer, bool *more)
         return PD_OK;
     }
     if ((framer->prefix.flags & PD_FLAG_CHECKSUM) != 0 && XXH3_64bits_digest(framer->hash) != framer->prefix.checksum)
-        return pd_fail(&framer->error, PD_DATA_LOSS, "request %" PRIu64 ": checksum of header and payload is "
-                       "%016" PRIx64 ", the frame says %016" PRIx64 ": damaged on the way", framer->prefix.request,
-                       (uint64_t)XXH3_64bits_digest(framer->hash), framer->prefix.checksum);
+        return pd_fail(&framer->error, PD_DATA_LOSS,
+                       "request %" PRIu64 ": checksum of header and payload is "
+                       "%016" PRIx64 ", the frame says %016" PRIx64 ": damaged on the way",
+                       framer->prefix.request, (uint64_t)XXH3_64bits_digest(framer->hash), framer->prefix.checksum);
     framer->state = AT_PREFIX;
     return framer->user.frame(framer->user.arg, &framer->prefix, framer->header);
 }
@@ -333,11 +349,11 @@ static int advance(pd_framer *framer)
 
     while (more && rc == PD_OK) {
         switch (framer->state) {
-        case AT_PREFIX:   rc = read_prefix(framer, &more); break;
-        case AT_HEADER:   rc = read_header(framer, &more); break;
+        case AT_PREFIX: rc = read_prefix(framer, &more); break;
+        case AT_HEADER: rc = read_header(framer, &more); break;
         case AT_DECISION: rc = decide(framer, &more); break;
-        case AT_PAYLOAD:  rc = read_payload(framer, &more); break;
-        default:          assert(!"a frame goes on only where bytes are taken");
+        case AT_PAYLOAD: rc = read_payload(framer, &more); break;
+        default: assert(!"a frame goes on only where bytes are taken");
         }
     }
     return rc == PD_OK ? PD_OK : failed(framer, rc);

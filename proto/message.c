@@ -27,22 +27,22 @@ const char *pd_method_name(unsigned method)
 
 enum { FIRST_BLOCK_BYTES = 4096 };
 
-/* Blocks are chained while one header is unpacked; a reset merges them. */
+/* A block of the arena's memory. Blocks are chained while one header is unpacked; pd_arena_reset merges them. */
 typedef struct block {
     struct block *next;
-    size_t        used, capacity;
+    size_t used, capacity;
     _Alignas(max_align_t) uint8_t at[];
 } block;
 
 struct pd_arena {
     ProtobufCAllocator allocator;
-    size_t             budget, held;    /* bytes of all blocks */
-    bool               exhausted;       /* an allocation was refused because of the budget */
-    bool               no_memory;       /* an allocation failed */
-    block             *first;
+    size_t budget, held; /* budget: most bytes of all blocks; held: their bytes now */
+    bool exhausted;      /* an allocation was refused since it exceeded the budget */
+    bool no_memory;      /* an allocation failed */
+    block *first;
 };
 
-/* Adds a block for `bytes` and, if the budget allows, for as many bytes as the arena has. */
+/* Adds a block with room for `bytes`. If the budget allows, the block doubles the arena. */
 static block *add_block(pd_arena *arena, size_t bytes)
 {
     size_t least = bytes + sizeof(block), room = arena->budget - arena->held;
@@ -80,7 +80,7 @@ static void *arena_alloc(void *data, size_t size)
     return from->at + from->used - size;
 }
 
-/* Single pieces are not freed: a reset frees them all. */
+/* Does nothing when protobuf-c frees a piece of memory: pd_arena_reset frees all pieces at once. */
 static void arena_keep(void *data, void *at)
 {
     (void)data;
@@ -118,8 +118,8 @@ void pd_arena_free(pd_arena *arena)
     free(arena);
 }
 
-/* Merges several blocks into one of their size, so that headers like the last one need no malloc. Without memory for it
- * the arena has no block for now. */
+/* Empties the arena. Several blocks are merged into one of their total size, so that the next header of the same
+ * size needs no malloc. If there is no memory for that block, the arena has none for now. */
 void pd_arena_reset(pd_arena *arena)
 {
     size_t held = arena->held;
@@ -137,7 +137,7 @@ size_t pd_arena_bytes(const pd_arena *arena)
     return arena->held;
 }
 
-/* ---- the walk before unpacking ---- */
+/* ---- the check of a message before it is unpacked ---- */
 
 size_t pd_utf8_prefix(const uint8_t *at, size_t bytes)
 {
@@ -150,11 +150,11 @@ size_t pd_utf8_prefix(const uint8_t *at, size_t bytes)
 
 typedef struct walk {
     const uint8_t *at, *end;
-    unsigned       unknown;             /* fields so far, in all levels */
-    pd_error      *err;
+    unsigned unknown; /* number of unknown fields so far, in all nested messages */
+    pd_error *err;
 } walk;
 
-/* Reads a varint. False: there is no varint of at most 10 bytes. */
+/* Reads a varint. Returns false if there is no varint of at most 10 bytes. */
 static bool read_varint(walk *w, uint64_t *value)
 {
     *value = 0;
@@ -166,8 +166,8 @@ static bool read_varint(walk *w, uint64_t *value)
     return false;
 }
 
-/* Steps over the value of a field, and gives a length-delimited one in *body. False: the value does not fit, or its
- * form is not of proto3. */
+/* Steps over the value of a field. *body is its content if the field is length-delimited, else NULL. Returns false
+ * if the value exceeds the message, or if its wire type is not one of proto3. */
 static bool read_value(walk *w, unsigned wire_type, const uint8_t **body, size_t *bytes)
 {
     uint64_t n = 0;
@@ -226,8 +226,8 @@ static int check_field(walk *w, const ProtobufCMessageDescriptor *type, uint64_t
     return rc;
 }
 
-/* Walks a message. The recursion ends, since no message of the schema contains itself (a test walks the
- * descriptors). */
+/* Checks the fields of a message and of the messages in it. The recursion ends, since no message of the schema
+ * contains itself (a test checks this). */
 static int check_message(walk *w, const ProtobufCMessageDescriptor *type)
 {
     while (w->at < w->end) {
@@ -251,12 +251,15 @@ int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, c
 
     void *message = protobuf_c_message_unpack(type, &arena->allocator, bytes, at);
     if (message != NULL) {
-        memcpy(out, &message, sizeof message);      /* as bytes: callers pass (void **)&typed (aliasing rule) */
+        memcpy(out, &message, sizeof message); /* copies the pointer: callers pass (void **)&typed, so an assignment
+                                                * would break the aliasing rule */
         return PD_OK;
     }
     if (arena->exhausted)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: unpacking %zu bytes of header takes more than %zu: send fewer "
-                       "entries in a frame", type->short_name, bytes, arena->budget);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "%s: unpacking %zu bytes of header takes more than %zu: send fewer "
+                       "entries in a frame",
+                       type->short_name, bytes, arena->budget);
     if (arena->no_memory) return pd_fail(err, PD_NO_MEMORY, "%s: out of memory", type->short_name);
     return pd_fail(err, PD_INVALID_ARGUMENT, "%s: a field does not have its type's wire form", type->short_name);
 }
@@ -287,22 +290,44 @@ int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, 
 {
     size_t header_bytes = protobuf_c_message_get_packed_size(message);
     pd_prefix prefix = {
-        .version = PD_PROTOCOL_VERSION, .flags = flags, .method = (uint16_t)method,
-        .header_bytes = (uint32_t)header_bytes, .payload_bytes = payload_bytes, .request = request,
+        .version = PD_PROTOCOL_VERSION,
+        .flags = flags,
+        .method = (uint16_t)method,
+        .header_bytes = (uint32_t)header_bytes,
+        .payload_bytes = payload_bytes,
+        .request = request,
     };
 
     if (header_bytes > PD_MAX_HEADER_BYTES) return PD_OUT_OF_RANGE;
     uint8_t *frame = malloc(PD_PREFIX_BYTES + header_bytes);
     if (frame == NULL) return PD_NO_MEMORY;
     protobuf_c_message_pack(message, frame + PD_PREFIX_BYTES);
-    if ((flags & PD_FLAG_CHECKSUM) != 0
-        && pd_frame_checksum(&prefix.checksum, frame + PD_PREFIX_BYTES, header_bytes, payload, n_payload) != PD_OK) {
+    if ((flags & PD_FLAG_CHECKSUM) != 0 &&
+        pd_frame_checksum(&prefix.checksum, frame + PD_PREFIX_BYTES, header_bytes, payload, n_payload) != PD_OK) {
         free(frame);
         return PD_NO_MEMORY;
     }
     pd_prefix_write(frame, &prefix);
     *out = frame;
     *bytes = PD_PREFIX_BYTES + header_bytes;
+    return PD_OK;
+}
+
+int pd_frame_pack_whole(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request,
+                        const ProtobufCMessage *message, const struct iovec *payload)
+{
+    size_t more = payload->iov_len;
+    uint8_t *whole;
+    int rc = pd_frame_pack(out, bytes, method, flags, request, message, payload, more > 0, more);
+
+    if (rc != PD_OK || more == 0) return rc;
+    if ((whole = realloc(*out, *bytes + more)) == NULL) {
+        free(*out);
+        return PD_NO_MEMORY;
+    }
+    memcpy(whole + *bytes, payload->iov_base, more);
+    *out = whole;
+    *bytes += more;
     return PD_OK;
 }
 

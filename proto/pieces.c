@@ -1,4 +1,6 @@
-/* pieces.c - checks the pieces of a payload, and the wants of a Pull. */
+/* pieces.c - checks the lists of tensors and chunks in the headers of pushes and pulls.
+ *
+ * An entry of a push's list is called a piece, and an entry of a pull's list a want. */
 #include "pieces.h"
 
 #include "paramd/tensor.h"
@@ -16,38 +18,42 @@ uint64_t pd_piece_end(uint64_t offset, uint64_t bytes)
     return end / PD_PAYLOAD_ALIGN * PD_PAYLOAD_ALIGN;
 }
 
-/* The state of a check. */
+/* The state of pd_pieces_check while it goes through the pieces. */
 typedef struct check {
     const pd_handle_facts *handles;
-    size_t    n_handles;
-    uint64_t  chunk_elements, payload_bytes;
-    uint64_t  end;                      /* offset of the next piece's data */
-    uint64_t  last;                     /* end of the last piece's data */
+    size_t n_handles;
+    uint64_t chunk_elements, payload_bytes;
+    uint64_t end;  /* offset at which the next piece's data must begin */
+    uint64_t last; /* end of the data of the piece that was checked last */
     pd_error *err;
 } check;
 
 static int refuse_absent(const check *c, size_t i, const Paramd__Piece *piece)
 {
-    return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): an absent piece has first, count and offset 0, got "
-                   "%" PRIu64 ", %" PRIu64 ", %" PRIu64, i, c->handles[piece->handle].name, piece->first, piece->count,
-                   piece->offset);
+    return pd_fail(c->err, PD_INVALID_ARGUMENT,
+                   "piece %zu (%s): an absent piece has first, count and offset 0, got "
+                   "%" PRIu64 ", %" PRIu64 ", %" PRIu64,
+                   i, c->handles[piece->handle].name, piece->first, piece->count, piece->offset);
 }
 
-/* Checks that the piece is one chunk of its parameter, or the range's part of it: the grid gives begin and length. */
+/* Checks that the piece is exactly one chunk of its parameter, or the part of a chunk that lies in the connection's
+ * range of elements. */
 static int check_chunk(const check *c, size_t i, const Paramd__Piece *piece)
 {
     const pd_handle_facts *facts = &c->handles[piece->handle];
     int64_t count = pd_range_piece(facts->start, facts->end, c->chunk_elements, piece->first);
 
     if (count < 0)
-        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): first element "
-                       "%" PRIu64 ": expected %" PRId64 ", or a multiple of %" PRIu64 " between that and %" PRId64, i,
-                       facts->name, piece->first, facts->start, c->chunk_elements, facts->end);
+        return pd_fail(c->err, PD_INVALID_ARGUMENT,
+                       "piece %zu (%s): first element "
+                       "%" PRIu64 ": expected %" PRId64 ", or a multiple of %" PRIu64 " between that and %" PRId64,
+                       i, facts->name, piece->first, facts->start, c->chunk_elements, facts->end);
     if (piece->count != (uint64_t)count)
-        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): %" PRIu64 " elements from "
+        return pd_fail(c->err, PD_INVALID_ARGUMENT,
+                       "piece %zu (%s): %" PRIu64 " elements from "
                        "%" PRIu64 ": expected %" PRId64 ", to the end of the chunk or of elements "
-                       "%" PRId64 " to %" PRId64, i, facts->name, piece->count, piece->first, count, facts->start,
-                       facts->end);
+                       "%" PRId64 " to %" PRId64,
+                       i, facts->name, piece->count, piece->first, count, facts->start, facts->end);
     return PD_OK;
 }
 
@@ -58,17 +64,21 @@ static int check_data(check *c, size_t i, const Paramd__Piece *piece)
     uint64_t bytes;
 
     if (size == 0)
-        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): dtype %" PRIu32 ": expected 1 float32, 2 float16 "
-                       "or 3 bfloat16", i, name, piece->dtype);
+        return pd_fail(c->err, PD_INVALID_ARGUMENT,
+                       "piece %zu (%s): dtype %" PRIu32 ": expected 1 float32, 2 float16 "
+                       "or 3 bfloat16",
+                       i, name, piece->dtype);
     if (piece->offset != c->end)
-        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): data at offset "
-                       "%" PRIu64 ": expected %" PRIu64 ", the next multiple of %d after the piece before it", i, name,
-                       piece->offset, c->end, PD_PAYLOAD_ALIGN);
-    if (__builtin_mul_overflow(piece->count, size, &bytes) || bytes > c->payload_bytes
-        || piece->offset > c->payload_bytes - bytes)
-        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): %" PRIu64 " elements of %zu bytes at offset "
-                       "%" PRIu64 ": the payload ends at %" PRIu64, i, name, piece->count, size, piece->offset,
-                       c->payload_bytes);
+        return pd_fail(c->err, PD_INVALID_ARGUMENT,
+                       "piece %zu (%s): data at offset "
+                       "%" PRIu64 ": expected %" PRIu64 ", the next multiple of %d after the piece before it",
+                       i, name, piece->offset, c->end, PD_PAYLOAD_ALIGN);
+    if (__builtin_mul_overflow(piece->count, size, &bytes) || bytes > c->payload_bytes ||
+        piece->offset > c->payload_bytes - bytes)
+        return pd_fail(c->err, PD_INVALID_ARGUMENT,
+                       "piece %zu (%s): %" PRIu64 " elements of %zu bytes at offset "
+                       "%" PRIu64 ": the payload ends at %" PRIu64,
+                       i, name, piece->count, size, piece->offset, c->payload_bytes);
     c->last = piece->offset + bytes;
     c->end = pd_piece_end(piece->offset, bytes);
     return PD_OK;
@@ -77,8 +87,10 @@ static int check_data(check *c, size_t i, const Paramd__Piece *piece)
 static int check_piece(check *c, size_t i, const Paramd__Piece *piece)
 {
     if (piece->handle >= c->n_handles)
-        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu: handle %" PRIu32 ": %zu parameters are declared on "
-                       "this connection", i, piece->handle, c->n_handles);
+        return pd_fail(c->err, PD_INVALID_ARGUMENT,
+                       "piece %zu: handle %" PRIu32 ": %zu parameters are declared on "
+                       "this connection",
+                       i, piece->handle, c->n_handles);
     if (piece->sparse)
         return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): " PD_SPARSE_ADVICE, i,
                        c->handles[piece->handle].name);
@@ -87,9 +99,13 @@ static int check_piece(check *c, size_t i, const Paramd__Piece *piece)
     return rc != PD_OK ? rc : check_data(c, i, piece);
 }
 
-/* ---- no chunk twice ---- */
+/* ---- checks that no chunk comes twice ---- */
 
-typedef struct place { uint64_t first; uint32_t handle, index; bool absent; } place;
+typedef struct place {
+    uint64_t first;
+    uint32_t handle, index;
+    bool absent;
+} place;
 
 static int order(const void *left, const void *right)
 {
@@ -100,22 +116,27 @@ static int order(const void *left, const void *right)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* Checks neighbours in that order: they must not be the same chunk, nor a chunk of a parameter that is absent (absent
- * pieces have first 0). */
+/* Checks two pieces (or wants) that are neighbours in sorted order. They must not be the same chunk. If one piece
+ * says that its parameter is absent, the other must not belong to this parameter. */
 static int check_neighbours(const place *a, const place *b, const char *what, const pd_handle_facts *handles,
                             pd_error *err)
 {
     if (a->handle != b->handle) return PD_OK;
     if (a->absent != b->absent)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s %" PRIu32 " and %" PRIu32 " (%s): one has data, the other says "
-                       "that there is none", what, a->index, b->index, handles[a->handle].name);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%s %" PRIu32 " and %" PRIu32 " (%s): one has data, the other says "
+                       "that there is none",
+                       what, a->index, b->index, handles[a->handle].name);
     if (a->first == b->first)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s %" PRIu32 " and %" PRIu32 " (%s): the same chunk, from element "
-                       "%" PRIu64 ", twice", what, a->index, b->index, handles[a->handle].name, a->first);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%s %" PRIu32 " and %" PRIu32 " (%s): the same chunk, from element "
+                       "%" PRIu64 ", twice",
+                       what, a->index, b->index, handles[a->handle].name, a->first);
     return PD_OK;
 }
 
-/* Sorts the places, checks that they are distinct, and frees them. `what` is "pieces" or "wants". */
+/* Sorts the chunks' places, checks that no chunk comes twice, and frees the array. `what` is "pieces" or "wants",
+ * for the error text. */
 static int check_places(place *places, size_t n, const char *what, const pd_handle_facts *handles, pd_error *err)
 {
     int rc = PD_OK;
@@ -170,8 +191,11 @@ int pd_wants_check_distinct(Paramd__Want *const *wants, size_t n, const pd_handl
 int pd_pieces_check(Paramd__Piece *const *pieces, size_t n, const pd_handle_facts *handles, size_t n_handles,
                     uint64_t chunk_elements, uint64_t payload_bytes, pd_error *err)
 {
-    check c = { .handles = handles, .n_handles = n_handles, .chunk_elements = chunk_elements,
-                .payload_bytes = payload_bytes, .err = err };
+    check c = { .handles = handles,
+                .n_handles = n_handles,
+                .chunk_elements = chunk_elements,
+                .payload_bytes = payload_bytes,
+                .err = err };
 
     assert(chunk_elements >= 1 && n <= UINT32_MAX);
     for (size_t i = 0; i < n; i++) {
@@ -179,7 +203,9 @@ int pd_pieces_check(Paramd__Piece *const *pieces, size_t n, const pd_handle_fact
         if (rc != PD_OK) return rc;
     }
     if (payload_bytes != c.last && payload_bytes != c.end)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "payload of %" PRIu64 " bytes: expected %" PRIu64 ", where the data "
-                       "of its %zu pieces ends", payload_bytes, c.last, n);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "payload of %" PRIu64 " bytes: expected %" PRIu64 ", where the data "
+                       "of its %zu pieces ends",
+                       payload_bytes, c.last, n);
     return check_distinct(pieces, n, handles, err);
 }

@@ -1,25 +1,40 @@
-/* pieces.h - checks the pieces of a payload, and the wants of a Pull. */
+/* pieces.h - checks the lists of tensors and chunks in the headers of pushes and pulls.
+ *
+ * An entry of a push's list is called a piece: one chunk of a parameter, with the place of its data in the payload.
+ * An entry of a pull's list is called a want. A handle is the number of a parameter on a connection. */
 #ifndef PD_PIECES_H
 #define PD_PIECES_H
 
 #include "message.h"
 
-/* The facts about a handle: the name of the parameter, and its elements [start, end) that travel on this connection. */
-typedef struct pd_handle_facts { int64_t start, end; const char *name; } pd_handle_facts;
+/* A parameter as one connection knows it: its name, and the elements [start, end) that are pushed and pulled on this
+ * connection. */
+typedef struct pd_handle_facts {
+    int64_t start, end;
+    const char *name;
+} pd_handle_facts;
 
-/* Checks every piece against the handles, the chunk grid, its dtype and the payload. The handle and the dtype must be
- * known, and the piece must be exactly one piece of the handle's range (pd_range_piece). Its data must begin where the
- * data of the piece before ends (pd_piece_end; the first at 0), and the payload must end with the last piece, with or
- * without its padding to 64. An absent piece has first, count and offset 0. No piece may come twice, and none may come
- * of a parameter that is also absent. The handles may come in any order.
- * PD_INVALID_ARGUMENT: the error names piece, parameter, the expected value and the actual one. PD_NO_MEMORY.
- * Costs O(n) for pieces that ascend by (handle, first), O(n log n) otherwise. chunk_elements >= 1. */
+/* Checks every piece of a push:
+ *   - Its handle and its dtype are known.
+ *   - It is one chunk, or the part of a chunk that lies in the handle's range (pd_range_piece).
+ *   - The first piece's data begins at offset 0, the data of every other piece at pd_piece_end of the piece before.
+ *   - A piece that says that its parameter is absent has first, count and offset 0.
+ *   - No piece comes twice, and an absent parameter has no other piece.
+ *
+ * The payload must end with the last piece, or at the next multiple of 64. The handles may come in any order.
+ * chunk_elements >= 1.
+ *
+ * PD_INVALID_ARGUMENT: the error names piece, parameter, the expected value and the actual one. PD_NO_MEMORY: out of
+ * memory. Takes O(n) time for pieces that ascend by (handle, first), O(n log n) otherwise. */
 int pd_pieces_check(Paramd__Piece *const *pieces, size_t n, const pd_handle_facts *handles, size_t n_handles,
                     uint64_t chunk_elements, uint64_t payload_bytes, pd_error *err);
-/* Checks that no chunk comes twice among the wants of a Pull. Every handle must be known. PD_INVALID_ARGUMENT: the
- * error names the wants and their parameter. PD_NO_MEMORY. Costs as pd_pieces_check. */
+/* Checks that a pull asks for no chunk twice. The caller has checked that the handles of all wants are known.
+ *
+ * PD_INVALID_ARGUMENT: the error names the wants and their parameter. PD_NO_MEMORY: out of memory. Takes O(n) time
+ * for wants that ascend by (handle, first), O(n log n) otherwise. */
 int pd_wants_check_distinct(Paramd__Want *const *wants, size_t n, const pd_handle_facts *handles, pd_error *err);
-/* Returns the offset of the next piece after one of `bytes` at `offset`: rounded up to 64. UINT64_MAX: too large. */
+/* Returns the offset at which the next piece's data begins: the end of a piece of `bytes` at `offset`, rounded up to
+ * 64. UINT64_MAX: the offset is too large. */
 uint64_t pd_piece_end(uint64_t offset, uint64_t bytes);
 
 #endif

@@ -13,21 +13,24 @@ enum { LENGTH_BYTES = 8, DATA_ALIGN = 8 };
 
 struct pd_safetensors {
     const uint8_t *data;
-    uint64_t       data_bytes;
-    json_t        *root;                /* owns names and metadata */
-    pd_st_tensor  *tensors;             /* in the order of their data */
-    pd_st_tensor **by_name;             /* the same, in the order of names */
-    size_t         n;
+    uint64_t data_bytes;
+    json_t *root;           /* the parsed header; owns names and metadata */
+    pd_st_tensor *tensors;  /* all tensors, in the order of their data */
+    pd_st_tensor **by_name; /* pointers to all tensors, in the order of names */
+    size_t n;
 };
 
 /* ---- element types ---- */
 
-static const struct { const char *name; size_t size; } dtypes[PD_ST_DTYPES] = {
-    [PD_ST_BOOL] = { "BOOL", 1 }, [PD_ST_U8] = { "U8", 1 }, [PD_ST_I8] = { "I8", 1 },
-    [PD_ST_F8_E5M2] = { "F8_E5M2", 1 }, [PD_ST_F8_E4M3] = { "F8_E4M3", 1 },
-    [PD_ST_I16] = { "I16", 2 }, [PD_ST_U16] = { "U16", 2 }, [PD_ST_F16] = { "F16", 2 }, [PD_ST_BF16] = { "BF16", 2 },
-    [PD_ST_I32] = { "I32", 4 }, [PD_ST_U32] = { "U32", 4 }, [PD_ST_F32] = { "F32", 4 },
-    [PD_ST_F64] = { "F64", 8 }, [PD_ST_I64] = { "I64", 8 }, [PD_ST_U64] = { "U64", 8 },
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[PD_ST_DTYPES] = {
+    [PD_ST_BOOL] = { "BOOL", 1 },       [PD_ST_U8] = { "U8", 1 },           [PD_ST_I8] = { "I8", 1 },
+    [PD_ST_F8_E5M2] = { "F8_E5M2", 1 }, [PD_ST_F8_E4M3] = { "F8_E4M3", 1 }, [PD_ST_I16] = { "I16", 2 },
+    [PD_ST_U16] = { "U16", 2 },         [PD_ST_F16] = { "F16", 2 },         [PD_ST_BF16] = { "BF16", 2 },
+    [PD_ST_I32] = { "I32", 4 },         [PD_ST_U32] = { "U32", 4 },         [PD_ST_F32] = { "F32", 4 },
+    [PD_ST_F64] = { "F64", 8 },         [PD_ST_I64] = { "I64", 8 },         [PD_ST_U64] = { "U64", 8 },
 };
 
 size_t pd_st_dtype_size(pd_st_dtype dtype)
@@ -47,13 +50,14 @@ static pd_st_dtype find_dtype(const char *name)
     return (pd_st_dtype)i;
 }
 
-/* Computes the bytes of a tensor's data. False: the shape is invalid, or too large for any file. */
+/* Computes the bytes of a tensor's data. Returns false if the shape is invalid, or too large for any file. */
 static bool count_bytes(const pd_st_tensor *tensor, uint64_t *bytes)
 {
     int64_t elements;
 
     if (pd_shape_elements(&tensor->shape, &elements) != PD_OK) return false;
-    *bytes = (uint64_t)elements * pd_st_dtype_size(tensor->dtype);     /* fits: pd_shape_elements bounds elements */
+    *bytes = (uint64_t)elements * pd_st_dtype_size(tensor->dtype); /* cannot overflow: pd_shape_elements limits the
+                                                                    * number of elements */
     return true;
 }
 
@@ -65,7 +69,7 @@ static int by_place(const void *left, const void *right)
 
     if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
     if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
-    return strcmp(a->name, b->name);                /* empty tensors have the same offset */
+    return strcmp(a->name, b->name); /* empty tensors may have the same offset: the name decides */
 }
 
 static int by_name(const void *left, const void *right)
@@ -92,17 +96,18 @@ static int parse_meta(const json_t *meta, pd_error *err)
     json_t *value;
 
     if (!json_is_object(meta)) return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: " META " is no object");
-    json_object_foreach((json_t *)(uintptr_t)meta, key, value)
-        if (!json_is_string(value))
-            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: " META " %.100s: expected text", key);
+    json_object_foreach((json_t *)(uintptr_t)meta, key, value) if (!json_is_string(value)) return pd_fail(
+        err, PD_INVALID_ARGUMENT, "safetensors: " META " %.100s: expected text", key);
     return PD_OK;
 }
 
 static int parse_shape(pd_st_tensor *tensor, const json_t *shape, pd_error *err)
 {
     if (!json_is_array(shape) || json_array_size(shape) > PD_MAX_RANK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: expected a shape of at most %d "
-                       "dimensions", tensor->name, PD_MAX_RANK);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "safetensors: tensor %.200s: expected a shape of at most %d "
+                       "dimensions",
+                       tensor->name, PD_MAX_RANK);
     tensor->shape.rank = (int)json_array_size(shape);
     for (int i = 0; i < tensor->shape.rank; i++) {
         const json_t *dim = json_array_get(shape, (size_t)i);
@@ -114,14 +119,14 @@ static int parse_shape(pd_st_tensor *tensor, const json_t *shape, pd_error *err)
     return PD_OK;
 }
 
-/* Reads the place of a tensor. It is checked against the file and the other tensors when all are known. */
+/* Reads where a tensor's data is in the file. check_places compares it with the file and the other tensors later. */
 static int parse_offsets(pd_st_tensor *tensor, const json_t *offsets, pd_error *err)
 {
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
     uint64_t expected;
 
-    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end)
-        || json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
+    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+        json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
         return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: expected data_offsets [begin, end]",
                        tensor->name);
     tensor->offset = (uint64_t)json_integer_value(begin);
@@ -129,9 +134,10 @@ static int parse_offsets(pd_st_tensor *tensor, const json_t *offsets, pd_error *
     if (!count_bytes(tensor, &expected))
         return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: its shape is too large", tensor->name);
     if (tensor->bytes != expected)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: %" PRIu64 " bytes of data: its shape and "
-                       "dtype %s need %" PRIu64, tensor->name, tensor->bytes, pd_st_dtype_name(tensor->dtype),
-                       expected);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "safetensors: tensor %.200s: %" PRIu64 " bytes of data: its shape and "
+                       "dtype %s need %" PRIu64,
+                       tensor->name, tensor->bytes, pd_st_dtype_name(tensor->dtype), expected);
     return PD_OK;
 }
 
@@ -161,15 +167,18 @@ static int parse_entries(pd_safetensors *file, pd_error *err)
     file->tensors = calloc(most + 1, sizeof *file->tensors);
     file->by_name = calloc(most + 1, sizeof *file->by_name);
     if (file->tensors == NULL || file->by_name == NULL) return pd_fail(err, PD_NO_MEMORY, "safetensors: out of memory");
-    json_object_foreach(file->root, name, entry) {
-        if (strcmp(name, META) == 0) rc = parse_meta(entry, err);
-        else rc = parse_tensor(&file->tensors[file->n++], name, entry, err);
+    json_object_foreach(file->root, name, entry)
+    {
+        if (strcmp(name, META) == 0)
+            rc = parse_meta(entry, err);
+        else
+            rc = parse_tensor(&file->tensors[file->n++], name, entry, err);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;
 }
 
-/* Checks that the data is the tensors, one behind the other, and nothing else. */
+/* Checks that the tensors' data fill the file's data without gaps, overlaps and remaining bytes. */
 static int check_places(pd_safetensors *file, pd_error *err)
 {
     uint64_t end = 0;
@@ -178,14 +187,18 @@ static int check_places(pd_safetensors *file, pd_error *err)
     for (size_t i = 0; i < file->n; i++) {
         const pd_st_tensor *tensor = &file->tensors[i];
         if (tensor->offset != end)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: its data begins at "
-                           "%" PRIu64 ", that before it ends at %" PRIu64, tensor->name, tensor->offset, end);
-        end += tensor->bytes;                       /* both below 2^63 */
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "safetensors: tensor %.200s: its data begins at "
+                           "%" PRIu64 ", that before it ends at %" PRIu64,
+                           tensor->name, tensor->offset, end);
+        end += tensor->bytes; /* both below 2^63 */
         if (end > file->data_bytes) break;
     }
     if (end != file->data_bytes)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: the header describes data up to byte "
-                       "%" PRIu64 ", the file has %" PRIu64, end, file->data_bytes);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "safetensors: the header describes data up to byte "
+                       "%" PRIu64 ", the file has %" PRIu64,
+                       end, file->data_bytes);
     for (size_t i = 0; i < file->n; i++) file->by_name[i] = &file->tensors[i];
     qsort(file->by_name, file->n, sizeof *file->by_name, by_name);
     return PD_OK;
@@ -199,8 +212,10 @@ static int read_file(pd_safetensors *file, const uint8_t *at, size_t bytes, pd_e
     if (bytes < LENGTH_BYTES) return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: a file of %zu bytes", bytes);
     for (int i = 0; i < LENGTH_BYTES; i++) header |= (uint64_t)at[i] << (8 * i);
     if (header > bytes - LENGTH_BYTES)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: a header of %" PRIu64 " bytes in a file of %zu: cut, or "
-                       "another format", header, bytes);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "safetensors: a header of %" PRIu64 " bytes in a file of %zu: cut, or "
+                       "another format",
+                       header, bytes);
     if (header > PD_ST_MAX_HEADER)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "safetensors: a header of %" PRIu64 " bytes: at most %d are read",
                        header, PD_ST_MAX_HEADER);
@@ -260,7 +275,7 @@ const char *pd_safetensors_meta(const pd_safetensors *file, const char *key)
 
 /* ---- writing ---- */
 
-/* Orders by element type, the widest first, so that every tensor is aligned; then by name. */
+/* Orders tensors for writing: by element type, the widest first, so that every tensor is aligned; then by name. */
 static int by_dtype(const void *left, const void *right)
 {
     const pd_st_tensor *a = left, *b = right;
@@ -279,8 +294,8 @@ static int lay_out(pd_st_tensor *tensors, size_t n, pd_error *err)
     if (n > 0) qsort(tensors, n, sizeof *tensors, by_dtype);
     for (size_t i = 0; i < n; i++) {
         tensors[i].offset = end;
-        if (!count_bytes(&tensors[i], &tensors[i].bytes) || __builtin_add_overflow(end, tensors[i].bytes, &end)
-            || end > INT64_MAX)
+        if (!count_bytes(&tensors[i], &tensors[i].bytes) || __builtin_add_overflow(end, tensors[i].bytes, &end) ||
+            end > INT64_MAX)
             return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: its shape is none, or too large",
                            tensors[i].name);
     }
@@ -298,8 +313,8 @@ static json_t *make_shape(const pd_shape *shape)
     return dims;
 }
 
-/* Sets root[name] and takes the value. PD_INVALID_ARGUMENT: the name is there already, or is not UTF-8; `what` says
- * whose name it is. */
+/* Sets root[name] to `value` and takes ownership of the value. PD_INVALID_ARGUMENT: the name is there already, or is
+ * not UTF-8. `what` says in the error text what the name belongs to. */
 static int set_new(json_t *root, const char *what, const char *name, json_t *value, pd_error *err)
 {
     int rc = PD_OK;
@@ -322,10 +337,13 @@ static int add_meta(json_t *root, const pd_st_meta *meta, size_t n, pd_error *er
         json_t *value = json_string(meta[i].value);
         if (value == NULL)
             rc = pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: metadata %.200s: the value is not UTF-8", meta[i].key);
-        else rc = set_new(object, "metadata", meta[i].key, value, err);
+        else
+            rc = set_new(object, "metadata", meta[i].key, value, err);
     }
-    if (rc != PD_OK) json_decref(object);
-    else rc = set_new(root, "metadata", META, object, err);
+    if (rc != PD_OK)
+        json_decref(object);
+    else
+        rc = set_new(root, "metadata", META, object, err);
     return rc;
 }
 
@@ -335,7 +353,7 @@ static int add_tensor(json_t *root, const pd_st_tensor *tensor, pd_error *err)
                               make_shape(&tensor->shape), "data_offsets", (json_int_t)tensor->offset,
                               (json_int_t)(tensor->offset + tensor->bytes));
 
-    if (entry != NULL && json_object_size(entry) != 3) {        /* no memory for the shape */
+    if (entry != NULL && json_object_size(entry) != 3) { /* fewer than 3 members: there was no memory for the shape */
         json_decref(entry);
         entry = NULL;
     }
@@ -346,7 +364,7 @@ static int add_tensor(json_t *root, const pd_st_tensor *tensor, pd_error *err)
     return set_new(root, "tensor", tensor->name, entry, err);
 }
 
-/* Writes length, JSON and padding. */
+/* Writes the beginning of a file: the header's length, its JSON and padding. */
 static int print_header(uint8_t **out, size_t *bytes, const json_t *root, pd_error *err)
 {
     size_t length = json_dumpb(root, NULL, 0, JSON_COMPACT);

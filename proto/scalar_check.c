@@ -1,4 +1,5 @@
-/* scalar_check.c - checks the scalars of a push, on both sides by the same rules. */
+/* scalar_check.c - checks the scalars of a push: numbers beside the gradients, such as a loss. Client and server
+ * apply the same rules. */
 #include "scalar_check.h"
 
 #include "printable.h"
@@ -23,8 +24,10 @@ static int check_one(Paramd__Scalar *const *scalars, size_t i, pd_error *err)
 {
     if (check_name(scalars[i]->name, i, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (!isfinite(scalars[i]->value))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "scalar %s is %g: expected a finite number; leave it out of this "
-                       "push", scalars[i]->name, scalars[i]->value);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "scalar %s is %g: expected a finite number; leave it out of this "
+                       "push",
+                       scalars[i]->name, scalars[i]->value);
     for (size_t k = 0; k < i; k++)
         if (strcmp(scalars[k]->name, scalars[i]->name) == 0)
             return pd_fail(err, PD_INVALID_ARGUMENT, "scalar %s stands twice in one push", scalars[i]->name);

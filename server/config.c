@@ -1,13 +1,15 @@
-/* config.c - the table of configuration keys, and their values from defaults, a file, the environment and flags. */
+/* config.c - the table of configuration keys: finds keys, checks rules about several keys, and prints all keys as a
+ * file. */
 #include "config.h"
 
+#include "config_values.h"
+#include "cpu.h"
 #include "host.h"
+#include "reach.h"
 #include "store.h"
 
 #include <assert.h>
 #include <ctype.h>
-#include <errno.h>
-#include <ini.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,69 +17,78 @@
 #define MIB (1024 * KIB)
 #define TIB (1024 * 1024 * MIB)
 #define DAY ((uint64_t)24 * 60 * 60 * 1000)
+#define WIDTH 96 /* columns of the help text and of printed files */
 #define AT(field) offsetof(pd_config, field)
 
-/* ---- the table ---- */
+/* ---- the table of keys ---- */
 
 #define TEXT_OF(number) AS_TEXT(number)
 #define AS_TEXT(number) #number
 
 static const pd_key keys[] = {
-    { "server", "listen", PD_KEY_TEXT, AT(listen), "127.0.0.1:7070", .help =
-        "addresses to listen on, separated by commas: host:port, [IPv6]:port, *:port; port 0 takes a free one" },
-    { "server", "unix_socket", PD_KEY_TEXT, AT(unix_socket), "", .help = "path of a Unix socket to listen on as well" },
+    { "server", "listen", PD_KEY_TEXT, AT(listen), "127.0.0.1:7070",
+      .help = "addresses to listen on, separated by commas: host:port, [IPv6]:port, :port (127.0.0.1), *:port (every "
+              "interface), unix:///path; port 0 takes a free port" },
     { "server", "port_file", PD_KEY_TEXT, AT(port_file), "",
-      .help = "file to write the port into that was taken, for port 0" },
-    { "server", "insecure", PD_KEY_YES_NO, AT(insecure), "no", .help =
-        "listen beyond loopback although nobody is asked for credentials: only where the network keeps strangers out" },
+      .help = "file that the port is written to, useful with port 0" },
+    { "server", "insecure", PD_KEY_YES_NO, AT(insecure), "no",
+      .help = "allow addresses that other machines can reach. There are no credentials yet: set it only where the "
+              "network keeps strangers out" },
     { "server", "max_connections", PD_KEY_COUNT, AT(max_connections), "4096", 1, 1000000,
-      .help = "connections open at once; later ones are told and closed" },
-    { "server", "handshake_timeout", PD_KEY_TIME, AT(handshake_timeout), "5s", 1, DAY,
-      .help = "a connection that has not said Hello by then is closed" },
+      .help = "most open connections; a connection beyond them gets an error and is closed" },
+    { "server", "handshake_timeout", PD_KEY_TIME, AT(handshake_timeout), "5s", 1, DAY, .reload = true,
+      .help = "a connection that has not sent Hello after this time is closed" },
     { "server", "heartbeat_interval", PD_KEY_TIME, AT(heartbeat_interval), "10s", 1, DAY,
-      .help = "workers that send nothing else send a heartbeat so often" },
-    { "server", "heartbeat_timeout", PD_KEY_TIME, AT(heartbeat_timeout), "30s", 1, DAY, .help =
-        "a connection that was silent for so long is closed and its worker counts as lost" },
-    { "server", "read_timeout", PD_KEY_TIME, AT(read_timeout), "60s", 1, DAY,
-      .help = "a frame that is not complete by then ends its connection" },
-    { "server", "write_timeout", PD_KEY_TIME, AT(write_timeout), "60s", 1, DAY,
-      .help = "a peer that has not read an answer by then is closed" },
-    { "server", "drain_timeout", PD_KEY_TIME, AT(drain_timeout), "30s", 1, DAY,
-      .help = "after SIGTERM rounds under way may take so long to finish" },
-    { "limits", "max_jobs", PD_KEY_COUNT, AT(max_jobs), "1024", 1, 1000000, .help = "jobs served at once" },
-    { "limits", "max_params", PD_KEY_COUNT, AT(max_params), "65536", 1, 1000000, .help = "parameters of one job" },
-    { "limits", "max_total_bytes", PD_KEY_BYTES, AT(max_total_bytes), "auto", MIB, 1024 * TIB, true,
-      .help = "weights, sums of gradients, optimizer state and snapshots of all jobs; auto: 80 % of the memory this "
-              "process may use" },
-    { "limits", "ingest_bytes", PD_KEY_BYTES, AT(ingest_bytes), "256MiB", 64 * KIB, 1024 * TIB, .help =
-        "gradients of all workers that may be in flight; each worker owns at least one frame of it" },
-    { "limits", "chunk_bytes", PD_KEY_BYTES, AT(chunk_bytes), TEXT_OF(PD_CHUNK_MIB) "MiB", 4 * KIB, 1024 * MIB, .help =
-        "larger parameters travel in chunks of so many bytes of float32, a multiple of 64" },
+      .help = "a worker that sends nothing else sends a heartbeat after this time" },
+    { "server", "heartbeat_timeout", PD_KEY_TIME, AT(heartbeat_timeout), "30s", 1, DAY,
+      .help = "a connection that sends nothing for this time is closed, and its worker counts as lost" },
+    { "server", "read_timeout", PD_KEY_TIME, AT(read_timeout), "60s", 1, DAY, .reload = true,
+      .help = "a connection is closed if one frame takes longer than this to arrive" },
+    { "server", "write_timeout", PD_KEY_TIME, AT(write_timeout), "60s", 1, DAY, .reload = true,
+      .help = "a connection is closed if its peer reads nothing of an answer for this time" },
+    { "server", "drain_timeout", PD_KEY_TIME, AT(drain_timeout), "30s", 1, DAY, .reload = true,
+      .help = "time that open rounds have to finish after SIGTERM" },
+    { "limits", "max_jobs", PD_KEY_COUNT, AT(max_jobs), "1024", 1, 1000000, .reload = true,
+      .help = "most jobs at the same time" },
+    { "limits", "max_params", PD_KEY_COUNT, AT(max_params), "65536", 1, 1000000, .help = "most parameters of one job" },
+    { "limits", "max_total_bytes", PD_KEY_BYTES, AT(max_total_bytes), "auto", MIB, 1024 * TIB, true, .reload = true,
+      .help = "most bytes of weights, gradient sums, optimizer state and snapshots of all jobs; auto: 80 % of the "
+              "memory that this process may use" },
+    { "limits", "ingest_bytes", PD_KEY_BYTES, AT(ingest_bytes), "256MiB", 64 * KIB, 1024 * TIB,
+      .help =
+          "most bytes of gradients in flight, of all workers together; each worker has room for at least one frame" },
+    { "limits", "chunk_bytes", PD_KEY_BYTES, AT(chunk_bytes), TEXT_OF(PD_CHUNK_MIB) "MiB", 4 * KIB, 1024 * MIB,
+      .help = "parameters larger than this are sent in chunks of this many bytes of float32; a multiple of 64" },
     { "limits", "max_payload", PD_KEY_BYTES, AT(max_payload), "auto", 4 * KIB, 4096 * MIB, true,
-      .help = "payload of one frame; auto: chunk_bytes" },
+      .help = "most payload bytes of one frame; auto: the same as chunk_bytes" },
     { "limits", "max_pieces", PD_KEY_COUNT, AT(max_pieces), "1024", 1, 2048,
-      .help = "tensors, or chunks of them, in one frame" },
-    { "limits", "max_header", PD_KEY_BYTES, AT(max_header), "64KiB", 1 * KIB, 64 * KIB, .help = "header of one frame" },
+      .help = "most tensors, or chunks of tensors, in one frame" },
+    { "limits", "max_header", PD_KEY_BYTES, AT(max_header), "64KiB", 1 * KIB, 64 * KIB,
+      .help = "most bytes of the header of one frame" },
     { "limits", "hello_bytes", PD_KEY_BYTES, AT(hello_bytes), "4KiB", 256, 64 * KIB,
-      .help = "header of a connection's first frame, which has a job's rules and options: all that a stranger can "
-              "make the server hold" },
-    { "threads", "step_threads", PD_KEY_COUNT, AT(step_threads), "auto", 1, 1024, true, .help =
-        "threads that take optimizer steps; auto: the processors this process may use" },
-    { "threads", "pool_threads", PD_KEY_COUNT, AT(pool_threads), "auto", 1, 60, true, .help =
-        "threads of lower priority that compute inverse roots; auto: one less than the processors, at least 1" },
+      .help = "most bytes of the header of a connection's first frame, which holds the job's rules and options. A peer "
+              "that is not known yet cannot make the server hold more" },
+    { "threads", "step_threads", PD_KEY_COUNT, AT(step_threads), "auto", 1, 1024, true,
+      .help = "threads that run optimizer steps; auto: the processors that this process may use" },
+    { "threads", "pool_threads", PD_KEY_COUNT, AT(pool_threads), "auto", 1, 60, true,
+      .help = "threads of lower priority that compute inverse roots; auto: one less than the processors, at least 1" },
+    { "threads", "cpu", PD_KEY_ONE_OF, AT(cpu), "auto", .choices = PD_CPU_CHOICES,
+      .help =
+          "newest instruction set that sums, optimizers and OpenBLAS use; auto: the newest of this CPU. Sets differ "
+          "in speed, and in the last bits of what OpenBLAS computes" },
     { "log", "level", PD_KEY_ONE_OF, AT(log_level), "info", .choices = "error|warning|notice|info|debug",
-      .help = "least urgent lines that are written" },
+      .reload = true, .help = "least urgent level of the lines that are written" },
     { "log", "format", PD_KEY_ONE_OF, AT(log_format), "text", .choices = "text|logfmt|json",
-      .help = "form of the lines" },
+      .help = "form of the lines: text for people; logfmt or json with job, rank, step and code as fields" },
 };
 enum { N_KEYS = sizeof keys / sizeof keys[0] };
 
 static const char *const section_help[][2] = {
-    { "server", "Where it listens, and how long it waits for whom." },
-    { "limits", "What it may be made to hold. Sizes take KiB, MiB, GiB, TiB." },
-    { "threads", "How it uses the processors." },
-    { "log", "What it writes to the standard error." },
-    { "job", "Presets of every job's configuration; a job's first worker may choose otherwise." },
+    { "server", "Addresses, and how long the daemon waits for its peers." },
+    { "limits", "Limits of memory. Sizes have binary units: 4096, 64k, 256MiB, 1G." },
+    { "threads", "Threads, and the instructions that they use." },
+    { "log", "The log on the standard error." },
+    { "job", "Defaults of every job's options. The first worker of a job may choose other values." },
 };
 enum { N_SECTIONS = sizeof section_help / sizeof section_help[0] };
 
@@ -98,172 +109,78 @@ static int make_table(pd_config *config)
     if (config->keys == NULL || config->text == NULL || config->job == NULL) return PD_NO_MEMORY;
     memcpy(config->keys, keys, sizeof keys);
     for (size_t i = 0; i < config->n_job; i++) {
-        config->keys[N_KEYS + i] = (pd_key){ .section = "job", .name = pd_job_keys[i].name, .type = PD_KEY_JOB,
-                                             .offset = i, .preset = pd_job_keys[i].preset,
-                                             .choices = pd_job_keys[i].choices, .help = pd_job_keys[i].help };
+        config->keys[N_KEYS + i] = (pd_key){ .section = "job",
+                                             .name = pd_job_keys[i].name,
+                                             .type = PD_KEY_JOB,
+                                             .offset = i,
+                                             .preset = pd_job_keys[i].preset,
+                                             .choices = pd_job_keys[i].choices,
+                                             .help = pd_job_keys[i].help };
         if ((config->job[i].name = strdup(pd_job_keys[i].name)) == NULL) return PD_NO_MEMORY;
     }
+    for (size_t i = 0; i < config->n_keys; i++)
+        snprintf(config->keys[i].long_name, PD_KEY_NAME, "%s_%s", config->keys[i].section, config->keys[i].name);
     return PD_OK;
-}
-
-/* ---- values ---- */
-
-typedef struct suffix { const char *name; uint64_t times; } suffix;
-
-static const suffix byte_suffixes[] = {
-    { "KiB", KIB }, { "MiB", MIB }, { "GiB", 1024 * MIB }, { "TiB", TIB }, { "B", 1 }, { "", 1 }, { NULL, 0 }
-};
-static const suffix time_suffixes[] = { { "ms", 1 }, { "s", 1000 }, { "min", 60000 }, { "h", 3600000 }, { NULL, 0 } };
-static const suffix count_suffixes[] = { { "", 1 }, { NULL, 0 } };
-
-static const suffix *suffixes_of(pd_key_type type)
-{
-    return type == PD_KEY_BYTES ? byte_suffixes : type == PD_KEY_TIME ? time_suffixes : count_suffixes;
-}
-
-static const char *form_of(pd_key_type type)
-{
-    return type == PD_KEY_BYTES ? "a size like 64MiB" : type == PD_KEY_TIME ? "a duration like 500ms or 30s"
-           : "a whole number";
-}
-
-/* Reads "64 MiB" as bytes. False: the text is no number of bytes. */
-static bool parse_number(const char *text, const suffix *list, uint64_t *out)
-{
-    char *end;
-
-    if (!isdigit((unsigned char)text[0])) return false;
-    errno = 0;
-    *out = strtoull(text, &end, 10);
-    if (errno != 0) return false;
-    while (*end == ' ') end++;
-    for (; list->name != NULL; list++)
-        if (strcmp(end, list->name) == 0) return !__builtin_mul_overflow(*out, list->times, out);
-    return false;
-}
-
-static int set_number(pd_config *config, const pd_key *key, const char *value, pd_error *err)
-{
-    uint64_t *out = (uint64_t *)(void *)((char *)config + key->offset), number = 0;
-
-    if (key->automatic && strcmp(value, "auto") == 0) {
-        *out = 0;
-        return PD_OK;
-    }
-    if (!parse_number(value, suffixes_of(key->type), &number))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s.%s = %s: expected %s%s", key->section, key->name, value,
-                       form_of(key->type), key->automatic ? ", or auto" : "");
-    if (number < key->least || number > key->most)
-        return pd_fail(err, PD_OUT_OF_RANGE, "%s.%s = %s: expected %llu to %llu%s", key->section, key->name, value,
-                       (unsigned long long)key->least, (unsigned long long)key->most,
-                       key->type == PD_KEY_TIME ? " ms" : key->type == PD_KEY_BYTES ? " bytes" : "");
-    *out = number;
-    return PD_OK;
-}
-
-/* Returns the index of `value` among "a|b|c", or -1. */
-static int choice_index(const char *choices, const char *value)
-{
-    size_t length = strlen(value);
-    int index = 0;
-
-    for (const char *at = choices; at != NULL; at = strchr(at, '|'), index++) {
-        if (*at == '|') at++;
-        if (strncmp(at, value, length) == 0 && length > 0 && (at[length] == '|' || at[length] == '\0')) return index;
-    }
-    return -1;
-}
-
-static int set_choice(pd_config *config, const pd_key *key, const char *value, pd_error *err)
-{
-    int index = choice_index(key->choices, value);
-
-    if (index < 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s.%s = %s: expected one of %s", key->section, key->name, value,
-                       key->choices);
-    *(uint64_t *)(void *)((char *)config + key->offset) = (uint64_t)index;
-    return PD_OK;
-}
-
-static int set_flag(pd_config *config, const pd_key *key, const char *value, pd_error *err)
-{
-    int index = choice_index("no|false|0|off|yes|true|1|on", value);
-
-    if (index < 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s.%s = %s: expected yes or no", key->section, key->name, value);
-    *(bool *)((char *)config + key->offset) = index >= 4;
-    return PD_OK;
-}
-
-static int replace(char **text, const char *value, pd_error *err)
-{
-    char *copy = strdup(value);
-
-    if (copy == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    free(*text);
-    *text = copy;
-    return PD_OK;
-}
-
-static int set_value(pd_config *config, const pd_key *key, const char *value, pd_error *err)
-{
-    int rc;
-
-    switch (key->type) {
-    case PD_KEY_TEXT:   return replace((char **)(void *)((char *)config + key->offset), value, err);
-    case PD_KEY_YES_NO: return set_flag(config, key, value, err);
-    case PD_KEY_ONE_OF: return set_choice(config, key, value, err);
-    case PD_KEY_COUNT:
-    case PD_KEY_BYTES:
-    case PD_KEY_TIME:   return set_number(config, key, value, err);
-    case PD_KEY_JOB:    break;
-    }
-    if ((rc = pd_job_key_check(key->name, value, err)) != PD_OK) return rc;
-    return replace(&config->job[key->offset].value, value, err);
 }
 
 /* ---- finding keys ---- */
 
-static size_t least3(size_t a, size_t b, size_t c)
+static size_t count_named(const pd_config *config, const char *name)
 {
-    size_t ab = a < b ? a : b;
-    return ab < c ? ab : c;
+    size_t n = 0;
+
+    for (size_t i = 0; i < config->n_keys; i++) n += strcmp(config->keys[i].name, name) == 0;
+    return n;
 }
 
-/* Counts the edits between two words of less than 64 letters (Levenshtein). */
-static size_t distance(const char *a, const char *b)
+bool pd_key_is_short(const pd_config *config, const pd_key *key)
 {
-    size_t row[64], n = strnlen(b, 63);
-
-    for (size_t j = 0; j <= n; j++) row[j] = j;
-    for (size_t i = 1; a[i - 1] != '\0'; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t above = row[j];
-            row[j] = least3(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
-            diagonal = above;
-        }
-    }
-    return row[n];
+    return count_named(config, key->name) == 1;
 }
 
-/* Finds the nearest key. A key of the same name in another section is nearer than any other. */
-static const pd_key *nearest(const pd_config *config, const char *section, const char *name)
+bool pd_key_is_flag(const pd_key *key)
 {
-    const pd_key *best = &config->keys[0];
-    size_t least = SIZE_MAX;
+    return key->type == PD_KEY_YES_NO || (key->choices != NULL && strcmp(key->choices, "no|yes") == 0);
+}
 
+const pd_key *pd_config_find(const pd_config *config, const char *name)
+{
     for (size_t i = 0; i < config->n_keys; i++) {
-        size_t d = 2 * distance(name, config->keys[i].name) + (strcmp(section, config->keys[i].section) != 0);
-        if (d >= least) continue;
-        least = d;
-        best = &config->keys[i];
+        const pd_key *key = &config->keys[i];
+        if (strcmp(key->long_name, name) == 0 || (strcmp(key->name, name) == 0 && pd_key_is_short(config, key)))
+            return key;
     }
-    return best;
+    return NULL;
 }
 
-static pd_key *find(const pd_config *config, const char *section, const char *name)
+void pd_config_offer(const pd_config *config, pd_nearest *search)
+{
+    for (size_t i = 0; i < config->n_keys; i++) {
+        pd_nearest_offer(search, config->keys[i].name);
+        pd_nearest_offer(search, config->keys[i].long_name);
+    }
+}
+
+/* Makes the error for an unknown key of a file, which names the nearest key. Of several equally near keys, the error
+ * names the one in the same section. */
+static int unknown_key(const pd_config *config, const char *section, const char *name, pd_error *err)
+{
+    pd_nearest search = pd_nearest_begin(name, strlen(name));
+    const pd_key *key = config->keys;
+
+    for (int same = 1; same >= 0; same--)
+        for (size_t i = 0; i < config->n_keys; i++)
+            if ((strcmp(config->keys[i].section, section) == 0) == same)
+                pd_nearest_offer(&search, config->keys[i].name);
+    if (search.best == NULL)
+        return pd_fail(err, PD_NOT_FOUND, "there is no key %s in [%s] (paramd --print-config lists all)", name,
+                       section);
+    while (key->name != search.best) key++;
+    return pd_fail(err, PD_NOT_FOUND, "there is no key %s in [%s]; the nearest is %s in [%s]", name, section, key->name,
+                   key->section);
+}
+
+static const pd_key *find(const pd_config *config, const char *section, const char *name)
 {
     for (size_t i = 0; i < config->n_keys; i++)
         if (strcmp(config->keys[i].section, section) == 0 && strcmp(config->keys[i].name, name) == 0)
@@ -271,18 +188,42 @@ static pd_key *find(const pd_config *config, const char *section, const char *na
     return NULL;
 }
 
+int pd_config_set_key(pd_config *config, const pd_key *key, const char *value, pd_error *err)
+{
+    int rc = pd_config_set_value(config, key, value, err);
+
+    return rc == PD_OK ? pd_config_replace(&config->text[key - config->keys], value, err) : rc;
+}
+
 int pd_config_set(pd_config *config, const char *section, const char *name, const char *value, pd_error *err)
 {
-    const pd_key *key = find(config, section, name), *near;
-    int rc;
+    const pd_key *key = find(config, section, name);
 
-    if (key == NULL) {
-        near = nearest(config, section, name);
-        return pd_fail(err, PD_NOT_FOUND, "there is no key %s in [%s]; the nearest is %s in [%s]", name, section,
-                       near->name, near->section);
+    return key != NULL ? pd_config_set_key(config, key, value, err) : unknown_key(config, section, name, err);
+}
+
+bool pd_config_differs(const pd_config *a, const pd_config *b, const pd_key *key)
+{
+    const char *x = (const char *)a + key->offset, *y = (const char *)b + key->offset;
+    size_t i = (size_t)(key - a->keys);
+
+    switch (key->type) {
+    case PD_KEY_TEXT:
+    case PD_KEY_JOB: return strcmp(a->text[i], b->text[i]) != 0;
+    case PD_KEY_YES_NO: return *x != *y;
+    default: return memcmp(x, y, sizeof(uint64_t)) != 0;
     }
-    if ((rc = set_value(config, key, value, err)) != PD_OK) return rc;
-    return replace(&config->text[key - config->keys], value, err);
+}
+
+void pd_config_take(pd_config *config, pd_config *from, const pd_key *key)
+{
+    size_t i = (size_t)(key - config->keys);
+    char *text = config->text[i];
+
+    assert(key->type != PD_KEY_TEXT && key->type != PD_KEY_JOB && key->type != PD_KEY_YES_NO);
+    memcpy((char *)config + key->offset, (char *)from + key->offset, sizeof(uint64_t));
+    config->text[i] = from->text[i];
+    from->text[i] = text;
 }
 
 /* ---- life ---- */
@@ -309,7 +250,6 @@ void pd_config_free(pd_config *config)
     }
     for (size_t i = 0; config->text != NULL && i < config->n_keys; i++) free(config->text[i]);
     free(config->listen);
-    free(config->unix_socket);
     free(config->port_file);
     free(config->job);
     free(config->keys);
@@ -317,80 +257,7 @@ void pd_config_free(pd_config *config)
     free(config);
 }
 
-/* ---- file ---- */
-
-typedef struct reading {
-    pd_config *config;
-    bool      *seen;
-    pd_error   first;                   /* the first error; inih reports its line */
-} reading;
-
-static int on_key(void *arg, const char *section, const char *name, const char *value)
-{
-    reading *r = arg;
-    pd_key *key = find(r->config, section, name);
-
-    if (r->first.code != PD_OK) return 0;
-    if (key != NULL && r->seen[key - r->config->keys]) {
-        pd_fail(&r->first, PD_INVALID_ARGUMENT, "%s is given twice", name);
-        return 0;
-    }
-    if (key != NULL) r->seen[key - r->config->keys] = true;
-    return pd_config_set(r->config, section, name, value, &r->first) == PD_OK;
-}
-
-int pd_config_read_file(pd_config *config, const char *path, pd_error *err)
-{
-    reading r = { .config = config, .seen = calloc(config->n_keys, sizeof(bool)), .first.code = PD_OK };
-    int line = r.seen != NULL ? ini_parse(path, on_key, &r) : -2;
-
-    free(r.seen);
-    if (line == 0) return PD_OK;
-    if (line == -1) return pd_fail(err, PD_NOT_FOUND, "%s cannot be read: %s", path, strerror(errno));
-    if (line < 0) return pd_fail(err, PD_NO_MEMORY, "%s: out of memory", path);
-    if (r.first.code == PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s:%d: expected [section], key = value or # comment", path, line);
-    return pd_fail(err, r.first.code, "%s:%d: %.400s", path, line, r.first.text);
-}
-
-/* ---- environment ---- */
-
-/* Splits "SERVER_LISTEN=..." into section and key, in lower case. False: there is no such section. */
-static bool split_variable(const char *variable, const char **section, char *name, size_t size)
-{
-    for (size_t i = 0; i < N_SECTIONS; i++) {
-        size_t n = strlen(section_help[i][0]), j = 0;
-        if (strncasecmp(variable, section_help[i][0], n) != 0 || variable[n] != '_') continue;
-        *section = section_help[i][0];
-        for (const char *c = variable + n + 1; *c != '=' && *c != '\0' && j + 1 < size; c++)
-            name[j++] = (char)tolower((unsigned char)*c);
-        name[j] = '\0';
-        return true;
-    }
-    return false;
-}
-
-int pd_config_read_environment(pd_config *config, char *const *environment, pd_error *err)
-{
-    static const char ours[] = "PARAMD_";
-    const char *section;
-    char name[64];
-    pd_error found;
-
-    for (; *environment != NULL; environment++) {
-        const char *variable = *environment + sizeof ours - 1, *value = strchr(*environment, '=');
-        int rc;
-        if (strncmp(*environment, ours, sizeof ours - 1) != 0 || value == NULL
-            || !split_variable(variable, &section, name, sizeof name)) continue;
-        rc = pd_config_set(config, section, name, value + 1, &found);
-        if (rc != PD_OK)
-            return pd_fail(err, rc, "environment variable %.*s: %.400s", (int)(value - *environment), *environment,
-                           found.text);
-    }
-    return PD_OK;
-}
-
-/* ---- the whole ---- */
+/* ---- checks and printing of the whole configuration ---- */
 
 static void resolve(pd_config *config)
 {
@@ -402,8 +269,17 @@ static void resolve(pd_config *config)
     if (config->pool_threads == 0) config->pool_threads = cores > 1 ? (cores - 1 < 60 ? cores - 1 : 60) : 1;
 }
 
+const char *pd_config_cpu(const pd_config *config)
+{
+    return config->cpu == 0 ? "auto" : pd_cpu_names[config->cpu - 1];
+}
+
 int pd_config_check(pd_config *config, pd_error *err)
 {
+    pd_error why;
+    pd_cpu set;
+    int rc;
+
     resolve(config);
     if (config->chunk_bytes % 64 != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "limits.chunk_bytes = %llu: expected a multiple of 64",
@@ -412,30 +288,55 @@ int pd_config_check(pd_config *config, pd_error *err)
         return pd_fail(err, PD_INVALID_ARGUMENT, "limits.max_payload = %llu: must be at least limits.chunk_bytes, %llu",
                        (unsigned long long)config->max_payload, (unsigned long long)config->chunk_bytes);
     if (config->ingest_bytes < config->max_payload)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "limits.ingest_bytes = %llu: must hold at least one frame of "
-                       "limits.max_payload, %llu", (unsigned long long)config->ingest_bytes,
-                       (unsigned long long)config->max_payload);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "limits.ingest_bytes = %llu: must hold at least one frame of "
+                       "limits.max_payload, %llu",
+                       (unsigned long long)config->ingest_bytes, (unsigned long long)config->max_payload);
     if (config->heartbeat_timeout <= config->heartbeat_interval)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "server.heartbeat_timeout = %llu ms: must be longer than "
-                       "server.heartbeat_interval, %llu ms", (unsigned long long)config->heartbeat_timeout,
-                       (unsigned long long)config->heartbeat_interval);
-    return PD_OK;
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "server.heartbeat_timeout = %llu ms: must be longer than "
+                       "server.heartbeat_interval, %llu ms",
+                       (unsigned long long)config->heartbeat_timeout, (unsigned long long)config->heartbeat_interval);
+    if ((rc = pd_cpu_find(pd_config_cpu(config), &set, &why)) != PD_OK)
+        return pd_fail(err, rc, "threads.cpu: %s", why.text);
+    return pd_reach_check_listen(config->listen, config->insecure, err);
 }
 
-static const char *help_of(const char *section)
+const char *pd_section_help(const char *section)
 {
     for (size_t i = 0; i < N_SECTIONS; i++)
         if (strcmp(section_help[i][0], section) == 0) return section_help[i][1];
     return "";
 }
 
+void pd_words_print(const char *words, const char *indent, FILE *out)
+{
+    int column = 0;
+
+    while (*words != '\0') {
+        int n = (int)strcspn(words, " ");
+        if (column + 1 + n > WIDTH) {
+            fprintf(out, "\n");
+            column = 0;
+        }
+        column += fprintf(out, "%s%.*s", column == 0 ? indent : " ", n, words);
+        words += n + (words[n] == ' ');
+    }
+    fprintf(out, "\n");
+}
+
 static void print_key(const pd_key *key, const char *value, FILE *out)
 {
-    fprintf(out, "# %c%s.\n", toupper((unsigned char)key->help[0]), key->help + 1);
-    if (key->choices != NULL) fprintf(out, "# One of %s. ", key->choices);
-    else fprintf(out, "# ");
-    fprintf(out, "Default: %s\n%s =%s%s\n", key->preset[0] != '\0' ? key->preset : "none", key->name,
-            value[0] != '\0' ? " " : "", value);
+    char text[512];
+
+    snprintf(text, sizeof text, "%c%s.", toupper((unsigned char)key->help[0]), key->help + 1);
+    pd_words_print(text, "# ", out);
+    if (key->choices != NULL)
+        fprintf(out, "# One of %s. ", key->choices);
+    else
+        fprintf(out, "# ");
+    fprintf(out, "Default: %s.%s\n%s =%s%s\n", key->preset[0] != '\0' ? key->preset : "none",
+            key->reload ? " Reload." : "", key->name, value[0] != '\0' ? " " : "", value);
 }
 
 void pd_config_print(const pd_config *config, FILE *out)
@@ -443,12 +344,15 @@ void pd_config_print(const pd_config *config, FILE *out)
     const char *section = "";
 
     fprintf(out, "# Configuration of paramd: every key with its value. Without a file the defaults hold.\n"
-                 "# A flag wins over an environment variable, that over this file:\n"
-                 "#   listen = ... in [server]  <  PARAMD_SERVER_LISTEN=...  <  --server-listen=...\n"
-                 "# paramd --print-config writes this file, paramd --check-config reads one and says what is wrong.\n");
+                 "# A flag wins over an environment variable, and that over this file:\n"
+                 "#   listen = ... in [server]  <  PARAMD_LISTEN=...  <  --listen=...\n"
+                 "# paramd --print-config writes this file, paramd --check-config reads one and says what is wrong.\n"
+                 "# Keys marked \"Reload\" change while the daemon runs: edit this file, then systemctl reload paramd\n"
+                 "# (or kill -HUP).\n");
     for (size_t i = 0; i < config->n_keys; i++) {
         const pd_key *key = &config->keys[i];
-        if (strcmp(section, key->section) != 0) fprintf(out, "\n# %s\n[%s]\n", help_of(key->section), key->section);
+        if (strcmp(section, key->section) != 0)
+            fprintf(out, "\n# %s\n[%s]\n", pd_section_help(key->section), key->section);
         section = key->section;
         print_key(key, config->text[i], out);
     }

@@ -1,69 +1,74 @@
-/* config.h - the daemon's configuration: one table of keys, and their values. Main thread.
+/* config.h - the daemon's configuration: one table of keys, and their values. The main thread owns one
+ * configuration; the thread that reloads makes another (reload.h).
  *
  *     pd_config_new(&config);                              defaults
  *     pd_config_read_file(config, path, &err);             key = value in [sections]
- *     pd_config_read_environment(config, environ, &err);   PARAMD_SECTION_KEY
- *     pd_config_set(config, "server", "listen", "...")     flags: --section-key=value (flags.h)
- *     pd_config_check(config, &err);                       rules about several keys
+ *     pd_config_read_environment(config, environ, &err);   PARAMD_KEY or PARAMD_SECTION_KEY
+ *     pd_config_set_key(config, key, value, &err)          flags: --key=value or --section-key=value (flags.h)
+ *     pd_config_check(config, &err);                       everything that startup checks
  *
- * Sizes take KiB, MiB, GiB, TiB; durations ms, s, min, h; "auto" where the table allows it is stored as 0. */
+ * units.h describes how sizes and durations are written. The value "auto", which some keys accept, is stored as 0. */
 #ifndef PD_CONFIG_H
 #define PD_CONFIG_H
 
-#include "request.h"
+#include "config_values.h"
+#include "nearest.h"
 
 #include <stdio.h>
 
-typedef enum pd_key_type { PD_KEY_TEXT, PD_KEY_YES_NO, PD_KEY_COUNT, PD_KEY_BYTES, PD_KEY_TIME, PD_KEY_ONE_OF,
-                           PD_KEY_JOB } pd_key_type;
-
-typedef struct pd_key {
-    const char *section, *name;
-    pd_key_type type;
-    size_t      offset;                 /* of its value in pd_config; PD_KEY_JOB: index in pd_config.job */
-    const char *preset;
-    uint64_t    least, most;            /* of counts, bytes and milliseconds, besides "auto" */
-    bool        automatic;              /* takes "auto" */
-    const char *choices;                /* PD_KEY_ONE_OF: "text|logfmt|json" */
-    const char *help;                   /* one sentence */
-} pd_key;
-
-typedef struct pd_config {
-    /* [server] */
-    char    *listen, *unix_socket, *port_file;
-    bool     insecure;
-    uint64_t max_connections;
-    uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout;          /* ms */
-    uint64_t read_timeout, write_timeout, drain_timeout;                        /* ms */
-    /* [limits] */
-    uint64_t max_jobs, max_params, max_total_bytes, ingest_bytes, chunk_bytes, max_payload, max_pieces, max_header,
-        hello_bytes;
-    /* [threads] */
-    uint64_t step_threads, pool_threads;
-    /* [log] */
-    uint64_t log_level, log_format;     /* index of the choice */
-    /* [job] */
-    pd_option *job; size_t n_job;       /* in the order of pd_job_keys; names and values are owned */
-
-    pd_key  *keys; size_t n_keys;       /* the whole table, ordered by section */
-    char   **text;                      /* of each key's value, as given */
-} pd_config;
-
-/* Gives a configuration of defaults. NULL: out of memory. */
+/* Makes a configuration with the default values. Returns NULL if memory is out. */
 pd_config *pd_config_new(void);
-void       pd_config_free(pd_config *config);           /* accepts NULL */
+void pd_config_free(pd_config *config); /* accepts NULL */
 
-/* Sets a key. PD_NOT_FOUND: there is no such key; the error names the nearest one. PD_INVALID_ARGUMENT,
- * PD_OUT_OF_RANGE: the error says which values are allowed. After an error nothing has changed. */
-int  pd_config_set(pd_config *config, const char *section, const char *name, const char *value, pd_error *err);
-/* Reads a file. PD_NOT_FOUND: the file cannot be read. Other errors begin with file:line. Keys before the faulty line
- * are set. */
-int  pd_config_read_file(pd_config *config, const char *path, pd_error *err);
-/* Reads the variables PARAMD_SECTION_KEY of known sections. Other variables that begin with PARAMD_ are ignored. */
-int  pd_config_read_environment(pd_config *config, char *const *environment, pd_error *err);
-/* Replaces "auto" by values for this machine, then checks rules about several keys. */
-int  pd_config_check(pd_config *config, pd_error *err);
-/* Writes a file that pd_config_read_file reads back to the same values, with every key explained. */
+/* ---- keys ---- */
+
+/* Finds a key by its long name, such as "server_listen", or by its short name, such as "listen". Returns NULL if
+ * there is no such key. */
+const pd_key *pd_config_find(const pd_config *config, const char *name);
+/* Offers the names of all keys as candidates to a search for the nearest name. */
+void pd_config_offer(const pd_config *config, pd_nearest *search);
+/* Returns whether the key may be given by its short name: no other section has a key of the same name. */
+bool pd_key_is_short(const pd_config *config, const pd_key *key);
+/* Returns whether the values of the key are yes and no: then its flag needs no value. */
+bool pd_key_is_flag(const pd_key *key);
+/* Returns a sentence that describes a section; "" if there is no such section. */
+const char *pd_section_help(const char *section);
+/* Returns whether the key has different values in two configurations. */
+bool pd_config_differs(const pd_config *a, const pd_config *b, const pd_key *key);
+
+/* ---- values ---- */
+
+/* Sets the value of a key. PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: the value is wrong, and the error names the allowed
+ * values. After an error nothing has changed. */
+int pd_config_set_key(pd_config *config, const pd_key *key, const char *value, pd_error *err);
+/* Sets the value of the key with this section and name. PD_NOT_FOUND: there is no such key; the error names the
+ * nearest one. */
+int pd_config_set(pd_config *config, const char *section, const char *name, const char *value, pd_error *err);
+/* Reads a file with lines "key = value" in sections. A comment begins with # or ;, at the beginning of a line or
+ * after a blank.
+ *
+ * PD_NOT_FOUND: the file cannot be read. Other errors begin with file:line; the keys above that line are already
+ * set. */
+int pd_config_read_file(pd_config *config, const char *path, pd_error *err);
+/* Reads the environment variables PARAMD_KEY and PARAMD_SECTION_KEY. Ignores variables of paramd's other programs
+ * (the table in config_sources.c).
+ *
+ * PD_NOT_FOUND: a variable PARAMD_... is neither a key nor in that table; the error names the nearest key or
+ * variable. */
+int pd_config_read_environment(pd_config *config, char *const *environment, pd_error *err);
+/* Copies the value of a key, which must be a number or a choice, from another configuration. The texts of the two
+ * values change places, so `from` owns the old text. */
+void pd_config_take(pd_config *config, pd_config *from, const pd_key *key);
+/* Replaces "auto" by values for this machine. Then checks rules about several keys, and the addresses to listen on,
+ * which includes looking host names up. Errors are PD_INVALID_ARGUMENT and those of reach.h. */
+int pd_config_check(pd_config *config, pd_error *err);
+/* Returns the instruction set that was chosen by its name, or "auto" (pd_cpu_use). */
+const char *pd_config_cpu(const pd_config *config);
+/* Writes a configuration file with every key and its explanation. pd_config_read_file reads the same values back
+ * from it. */
 void pd_config_print(const pd_config *config, FILE *out);
+
+/* Writes a text in lines of at most 96 columns, each of which begins with `indent`. */
+void pd_words_print(const char *words, const char *indent, FILE *out);
 
 #endif

@@ -1,119 +1,268 @@
-/* flags.c - the command line of the daemon. */
+/* flags.c - reads the daemon's command line. Flags are written in full: --name=VALUE or --name VALUE. */
 #include "flags.h"
 
-#include <argp.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAG_CONFIG = 'c', FLAG_CHECK = 256, FLAG_PRINT, FLAG_VERSION, FIRST_KEY = 512, NAME_BYTES = 64 };
+/* ---- the table of flags that are not configuration keys ---- */
 
-typedef struct given {                  /* the command line, applied after the file and the environment */
-    pd_mode      mode;
-    const char  *file;
-    const char **value; int n;          /* by key; NULL: not given */
-} given;
+typedef enum own_flag { CONFIG, CHECK, PRINT, VERSION, HELP, PORT } own_flag;
 
-static const struct argp_option own[] = {
-    { "config", FLAG_CONFIG, "FILE", 0, "Read the configuration from FILE", 0 },
-    { "check-config", FLAG_CHECK, 0, 0, "Check the configuration and exit", 0 },
-    { "print-config", FLAG_PRINT, 0, 0, "Print the whole configuration as a file and exit", 0 },
-    { "version", FLAG_VERSION, 0, 0, "Print version, protocol and BLAS core and exit", 0 },
+const pd_own_flag pd_own_flags[] = {
+    [CONFIG] = { 'c', "config", "FILE", "read the configuration from FILE" },
+    [CHECK] = { 0, "check_config", NULL, "make all checks of the start, say what is wrong, and exit" },
+    [PRINT] = { 0, "print_config", NULL, "print the whole configuration as a file and exit" },
+    [PORT] = { 0, "port", "N", "listen on port N of this machine: short for --listen=127.0.0.1:N" },
+    [VERSION] = { 0, "version", NULL, "print version, protocol and BLAS core and exit" },
+    [HELP] = { 'h', "help", NULL, "print this help and exit" },
+    [PORT + 1] = { 0, NULL, NULL, NULL },
 };
-enum { N_OWN = sizeof own / sizeof own[0] };
+enum { N_OWN = sizeof pd_own_flags / sizeof pd_own_flags[0] - 1 };
 
-static error_t on_flag(int flag, char *value, struct argp_state *state)
+/* ---- one flag ---- */
+
+/* The command line while it is being read. It keeps the values of keys until the file and the environment are read,
+ * because a flag wins over both. */
+typedef struct line {
+    pd_config *config;
+    pd_flags *flags;
+    const char *const *argv;
+    const char **value; /* value that a flag gives to each key, by the key's index; NULL: none */
+    const char *port;
+    char listen[32]; /* the address that --port N stands for */
+} line;
+
+/* A flag as it was given on the command line. */
+typedef struct flag {
+    char name[PD_KEY_NAME]; /* the name without its leading dashes; a '-' inside is replaced by '_' */
+    const char *value;      /* the text after "="; NULL: there is none */
+    const char *text;       /* the whole argument as it was given */
+} flag;
+
+static void split(flag *f, const char *text)
 {
-    given *g = state->input;
+    size_t n = strcspn(text + 2, "=");
 
-    switch (flag) {
-    case FLAG_CONFIG:  g->file = value; return 0;
-    case FLAG_CHECK:   g->mode = PD_CHECK_CONFIG; return 0;
-    case FLAG_PRINT:   g->mode = PD_PRINT_CONFIG; return 0;
-    case FLAG_VERSION: g->mode = PD_SHOW_VERSION; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "unexpected \"%s\": values are given as --section-key=value",
-                                  value); return EINVAL;
-    default: break;
+    f->text = text;
+    f->value = text[2 + n] == '=' ? text + 2 + n + 1 : NULL;
+    snprintf(f->name, sizeof f->name, "%.*s", (int)n, text + 2);
+    for (char *c = f->name; *c != '\0'; c++)
+        if (*c == '-') *c = '_';
+}
+
+static const char *with_dashes(char *name)
+{
+    for (char *c = name; *c != '\0'; c++)
+        if (*c == '_') *c = '-';
+    return name;
+}
+
+static int unknown(const line *l, const flag *f, pd_error *err)
+{
+    pd_nearest search = pd_nearest_begin(f->name, strlen(f->name));
+    char near[PD_KEY_NAME];
+    size_t n = strcspn(f->text, "=");
+
+    pd_config_offer(l->config, &search);
+    for (size_t i = 0; i < N_OWN; i++) pd_nearest_offer(&search, pd_own_flags[i].name);
+    snprintf(near, sizeof near, "%s", search.best != NULL ? search.best : "help");
+    return pd_fail(err, PD_INVALID_ARGUMENT, "there is no flag %.*s: did you mean --%s? (paramd --help lists all)",
+                   (int)(n < 64 ? n : 64), f->text, with_dashes(near));
+}
+
+/* Sets the flag's value: the text after "=", or else the next argument. Fails if there is neither. */
+static int take_value(line *l, flag *f, pd_error *err)
+{
+    if (f->value == NULL) f->value = *l->argv != NULL ? *l->argv++ : NULL;
+    if (f->value != NULL) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: expected a value, --name=VALUE or --name VALUE", f->text);
+}
+
+/* ---- reading arguments ---- */
+
+static int run_own(line *l, size_t i, flag *f, pd_error *err)
+{
+    int rc = PD_OK;
+
+    if (pd_own_flags[i].value != NULL) rc = take_value(l, f, err);
+    if (pd_own_flags[i].value == NULL && f->value != NULL)
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%.64s: this flag takes no value", f->text);
+    if (rc != PD_OK) return rc;
+    switch ((own_flag)i) {
+    case CONFIG: l->flags->file = f->value; break;
+    case CHECK: l->flags->mode = PD_CHECK_CONFIG; break;
+    case PRINT: l->flags->mode = PD_PRINT_CONFIG; break;
+    case VERSION: l->flags->mode = PD_SHOW_VERSION; break;
+    case HELP: l->flags->mode = PD_SHOW_HELP; break;
+    case PORT: l->port = f->value; break;
     }
-    if (flag < FIRST_KEY || flag >= FIRST_KEY + g->n) return ARGP_ERR_UNKNOWN;       /* such as argp's own keys */
-    g->value[flag - FIRST_KEY] = value;
-    return 0;
+    return PD_OK;
 }
 
-/* Makes the long and the short form: "--server-max-connections", "--max-connections". */
-typedef struct flag_names { char full[NAME_BYTES], brief[NAME_BYTES]; } flag_names;
-
-static void name_flags(flag_names *names, const pd_key *key)
+static int set_key(line *l, const pd_key *key, flag *f, pd_error *err)
 {
-    snprintf(names->full, NAME_BYTES, "%s-%s", key->section, key->name);
-    snprintf(names->brief, NAME_BYTES, "%s", key->name);
-    for (char *c = names->full; *c != '\0'; c++)
-        if (*c == '_') *c = '-';
-    for (char *c = names->brief; *c != '\0'; c++)
-        if (*c == '_') *c = '-';
+    if (f->value == NULL && pd_key_is_flag(key)) f->value = "yes";
+    if (take_value(l, f, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    l->value[key - l->config->keys] = f->value;
+    return PD_OK;
 }
 
-/* Returns whether no other key and no option has the name of this key: then it has a short form. */
-static bool is_unique(const pd_config *config, const char *name)
+static int read_long(line *l, const char *text, pd_error *err)
 {
-    int n = 0;
+    flag f;
+    const pd_key *key;
 
-    for (size_t i = 0; i < config->n_keys; i++) n += strcmp(config->keys[i].name, name) == 0;
-    for (size_t i = 0; i < N_OWN; i++) n += strcmp(own[i].name, name) == 0;
-    return n == 1;
+    split(&f, text);
+    for (size_t i = 0; i < N_OWN; i++)
+        if (strcmp(f.name, pd_own_flags[i].name) == 0) return run_own(l, i, &f, err);
+    if ((key = pd_config_find(l->config, f.name)) != NULL) return set_key(l, key, &f, err);
+    if (strncmp(f.name, "no_", 3) != 0 || (key = pd_config_find(l->config, f.name + 3)) == NULL || !pd_key_is_flag(key))
+        return unknown(l, &f, err);
+    if (f.value != NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s: this flag takes no value", text);
+    f.value = "no";
+    return set_key(l, key, &f, err);
 }
 
-/* Makes the table of options: our own, then a heading for each section and an option for each key. */
-static void fill_options(struct argp_option *options, flag_names *names, const pd_config *config)
+/* Reads a short flag: "-h", "-c FILE" or "-cFILE". */
+static int read_short(line *l, const char *text, pd_error *err)
+{
+    flag f = { .text = text, .value = text[2] != '\0' ? text + 2 : NULL };
+
+    for (size_t i = 0; i < N_OWN; i++)
+        if (pd_own_flags[i].letter != 0 && pd_own_flags[i].letter == text[1]) return run_own(l, i, &f, err);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "there is no flag %.64s (paramd --help lists all)", text);
+}
+
+static int read_argument(line *l, const char *text, pd_error *err)
+{
+    if (strncmp(text, "--", 2) == 0 && text[2] != '\0') return read_long(l, text, err);
+    if (text[0] == '-' && text[1] != '\0' && text[1] != '-') return read_short(l, text, err);
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "unexpected \"%.64s\": expected a flag (a yes-or-no flag has no value of its own: --insecure or "
+                   "--insecure=no)",
+                   text);
+}
+
+/* Turns --port N into --listen=127.0.0.1:N. */
+static int apply_port(line *l, pd_error *err)
+{
+    size_t listen = (size_t)(pd_config_find(l->config, "listen") - l->config->keys);
+    size_t digits;
+
+    if (l->port == NULL) return PD_OK;
+    if (l->value[listen] != NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "--port %.16s and --listen %.100s both say where to listen: give one of them (--port N is "
+                       "--listen 127.0.0.1:N)",
+                       l->port, l->value[listen]);
+    digits = strspn(l->port, "0123456789");
+    if (digits == 0 || digits > 5 || l->port[digits] != '\0' || atoi(l->port) > 65535)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "--port %.64s: expected a number from 0 (a free port) to 65535",
+                       l->port);
+    snprintf(l->listen, sizeof l->listen, "127.0.0.1:%s", l->port);
+    l->value[listen] = l->listen;
+    return PD_OK;
+}
+
+/* Sets all values: first from the file, then from the environment, then from the flags. A later source wins. */
+static int apply(line *l, char *const *environment, pd_error *err)
+{
+    pd_config *config = l->config;
+    int rc = apply_port(l, err);
+
+    if (rc != PD_OK || l->flags->mode == PD_SHOW_HELP || l->flags->mode == PD_SHOW_VERSION) return rc;
+    if (l->flags->file != NULL) rc = pd_config_read_file(config, l->flags->file, err);
+    if (rc == PD_OK) rc = pd_config_read_environment(config, environment, err);
+    for (size_t i = 0; i < config->n_keys && rc == PD_OK; i++)
+        if (l->value[i] != NULL) rc = pd_config_set_key(config, &config->keys[i], l->value[i], err);
+    return rc;
+}
+
+int pd_flags_read(pd_config *config, char *const *argv, char *const *environment, pd_flags *flags, pd_error *err)
+{
+    line l = { .config = config,
+               .flags = flags,
+               .argv = (const char *const *)argv,
+               .value = calloc(config->n_keys, sizeof *l.value) };
+    int rc = PD_OK;
+
+    *flags = (pd_flags){ .mode = PD_SERVE };
+    if (l.value == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (*l.argv != NULL) l.argv++; /* skip the program's name */
+    while (rc == PD_OK && *l.argv != NULL) rc = read_argument(&l, *l.argv++, err);
+    if (rc == PD_OK) rc = apply(&l, environment, err);
+    free(l.value);
+    return rc;
+}
+
+/* ---- help ---- */
+
+static void print_words(const char *words, FILE *out)
+{
+    fprintf(out, "\n");
+    pd_words_print(words, "          ", out);
+}
+
+/* Returns the text that stands for the key's value in the help: the choices, or the default value as an example. */
+static const char *value_form(const pd_key *key)
+{
+    if (key->choices != NULL) return key->choices;
+    return key->preset[0] != '\0' ? key->preset : "PATH";
+}
+
+/* Prints a flag's name with '-' in place of '_'. */
+static void print_name(const char *name, FILE *out)
+{
+    char text[PD_KEY_NAME];
+
+    snprintf(text, sizeof text, "%s", name);
+    fprintf(out, "--%s", with_dashes(text));
+}
+
+static void help_own(size_t i, FILE *out)
+{
+    fprintf(out, pd_own_flags[i].letter != 0 ? "  -%c, " : "      ", pd_own_flags[i].letter);
+    print_name(pd_own_flags[i].name, out);
+    if (pd_own_flags[i].value != NULL) fprintf(out, "=%s", pd_own_flags[i].value);
+    print_words(pd_own_flags[i].help, out);
+}
+
+static void help_key(const pd_config *config, const pd_key *key, FILE *out)
+{
+    char text[1024];
+
+    fprintf(out, "      ");
+    if (pd_key_is_short(config, key)) {
+        print_name(key->name, out);
+        fprintf(out, ", ");
+    }
+    print_name(key->long_name, out);
+    fprintf(out, pd_key_is_flag(key) ? "[=yes|no]" : "=%s", value_form(key));
+    snprintf(text, sizeof text, "%s%s%s%s", key->help, key->choices != NULL ? " [" : "",
+             key->choices != NULL ? key->preset : "", key->choices != NULL ? "]" : "");
+    print_words(text, out);
+}
+
+void pd_flags_help(const pd_config *config, FILE *out)
 {
     const char *section = "";
-    int group = 0;
 
-    memcpy(options, own, sizeof own);
-    options += N_OWN;
+    fprintf(out, "Usage: paramd [FLAG...]\n"
+                 "A parameter server: workers push gradients, it runs the optimizer and serves the new weights.\n\n");
+    for (size_t i = 0; i < N_OWN; i++) help_own(i, out);
     for (size_t i = 0; i < config->n_keys; i++) {
         const pd_key *key = &config->keys[i];
         if (strcmp(section, key->section) != 0)
-            *options++ = (struct argp_option){ .doc = section = key->section, .group = ++group };
-        name_flags(&names[i], key);
-        *options++ = (struct argp_option){ .name = names[i].full, .key = FIRST_KEY + (int)i,
-                                           .arg = key->preset[0] != '\0' ? key->preset : "PATH", .doc = key->help,
-                                           .group = group };
-        if (is_unique(config, key->name))
-            *options++ = (struct argp_option){ .name = names[i].brief, .flags = OPTION_ALIAS, .group = group };
+            fprintf(out, "\n[%s] %s\n", key->section, pd_section_help(key->section));
+        section = key->section;
+        help_key(config, key, out);
     }
-}
-
-static int apply(pd_config *config, const given *g, char *const *environment, pd_error *err)
-{
-    int rc = g->file != NULL ? pd_config_read_file(config, g->file, err) : PD_OK;
-
-    if (rc == PD_OK) rc = pd_config_read_environment(config, environment, err);
-    for (size_t i = 0; i < config->n_keys && rc == PD_OK; i++)
-        if (g->value[i] != NULL)
-            rc = pd_config_set(config, config->keys[i].section, config->keys[i].name, g->value[i], err);
-    return rc;
-}
-
-int pd_flags_read(pd_config *config, int argc, char **argv, char *const *environment, pd_mode *mode, pd_error *err)
-{
-    struct argp_option *options = calloc(3 * config->n_keys + N_OWN + 1, sizeof *options);
-    flag_names *names = calloc(config->n_keys, sizeof *names);
-    given g = { .mode = PD_SERVE, .value = calloc(config->n_keys, sizeof *g.value), .n = (int)config->n_keys };
-    struct argp parser = { .options = options, .parser = on_flag, .doc =
-        "paramd - a parameter server: workers push gradients, it runs the optimizer and serves the new weights.\v"
-        "Every key can also stand in a file (--print-config shows one) or in the environment (PARAMD_SECTION_KEY)." };
-    int rc = PD_NO_MEMORY;
-
-    if (options != NULL && names != NULL && g.value != NULL) {
-        fill_options(options, names, config);
-        argp_parse(&parser, argc, argv, 0, NULL, &g);
-        rc = apply(config, &g, environment, err);
-    } else {
-        pd_fail(err, rc, "out of memory");
-    }
-    *mode = g.mode;
-    free(options);
-    free(names);
-    free(g.value);
-    return rc;
+    fprintf(out,
+            "\nEach key can also stand in the file of --config (--print-config shows one) or in the environment:\n"
+            "  listen = ... in [server]  <  PARAMD_LISTEN=... or PARAMD_SERVER_LISTEN=...  <  --listen=...\n"
+            "Sizes: 4096, 64k, 256MiB, 1G. Durations: 500ms, 30s, 5m, 1h, 1d. --no-insecure is --insecure=no.\n"
+            "SIGTERM: finish the rounds under way, then stop. SIGHUP: read the configuration again.\n\nExit codes:\n");
+#define HELP_EXIT(name, number, help) fprintf(out, "  %d  %s\n", number, help);
+    PD_EXITS(HELP_EXIT)
+#undef HELP_EXIT
 }

@@ -1,13 +1,44 @@
-/* flags.h - the daemon's command line: a flag for every configuration key, and modes beside serving. Main thread. */
+/* flags.h - the daemon's command line: a flag for every configuration key, and flags for other actions, such as
+ * --help. Main thread. */
 #ifndef PD_FLAGS_H
 #define PD_FLAGS_H
 
 #include "config.h"
 
-typedef enum pd_mode { PD_SERVE, PD_CHECK_CONFIG, PD_PRINT_CONFIG, PD_SHOW_VERSION } pd_mode;
+typedef enum pd_mode { PD_SERVE, PD_CHECK_CONFIG, PD_PRINT_CONFIG, PD_SHOW_VERSION, PD_SHOW_HELP } pd_mode;
 
-/* Reads flags (--section-key=value or --key=value), the file of --config, and the environment into *config, in their
- * order of precedence. --help, --usage and an unknown flag end the process. Errors are those of pd_config_set. */
-int pd_flags_read(pd_config *config, int argc, char **argv, char *const *environment, pd_mode *mode, pd_error *err);
+/* The exit codes of the daemon, in one list for main and for the help: X(name, number, help). */
+#define PD_EXITS(X)                                                                                                    \
+    X(FINE, 0, "stopped as asked, or the configuration is valid")                                                      \
+    X(FAILED, 1, "could not start: an address is in use, memory or descriptors are short")                             \
+    X(USAGE, 2, "a wrong flag, environment variable or configuration")
+#define PD_EXIT(name, number, help) PD_EXIT_##name = number,
+typedef enum pd_exit { PD_EXITS(PD_EXIT) } pd_exit;
+#undef PD_EXIT
+
+/* A flag that does not set a configuration key. */
+typedef struct pd_own_flag {
+    char letter;                     /* short form, such as 'h' for -h; 0: none */
+    const char *name, *value, *help; /* name has '_' in place of '-'. value is the word for the flag's value in the
+                                      * help; NULL: the flag takes no value */
+} pd_own_flag;
+
+/* All flags that do not set a configuration key, for the parser, the help and the manual page. An entry without a
+ * name ends the table. */
+extern const pd_own_flag pd_own_flags[];
+
+/* What the command line asks for. */
+typedef struct pd_flags {
+    pd_mode mode;
+    const char *file; /* argument of --config, borrowed from argv; NULL: none */
+} pd_flags;
+
+/* Reads the file of --config, then the environment, then the flags into *config. A later source wins over an earlier
+ * one. With --help or --version, no source is read.
+ *
+ * PD_INVALID_ARGUMENT, PD_NOT_FOUND: a flag, variable, key or value is wrong; the error names the nearest valid one. */
+int pd_flags_read(pd_config *config, char *const *argv, char *const *environment, pd_flags *flags, pd_error *err);
+/* Writes the help: every flag, with the default value of its key. */
+void pd_flags_help(const pd_config *config, FILE *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* host.c - reads how many processors and how much memory this process may use. */
-#define _GNU_SOURCE         /* sched_getaffinity */
+/* host.c - reads how many processor cores and how much memory this process may use. */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include "host.h"
 
 #include <sched.h>
@@ -21,7 +21,8 @@ static bool read_text(const char *path, char *text, size_t size)
     return n > 0;
 }
 
-/* Reads the path of this process in a hierarchy of control groups, from "0::/path" (v2) or "5:memory:/path" (v1). */
+/* Reads the path of this process in a hierarchy of control groups, from a line such as "0::/path" (version 2) or
+ * "5:memory:/path" (version 1). */
 static bool group_path(const char *controller, char *path, size_t size)
 {
     char text[4096], *line, *state = NULL;
@@ -38,7 +39,8 @@ static bool group_path(const char *controller, char *path, size_t size)
     return false;
 }
 
-/* Calls `see` with the text of `file` of our group and of each of its parents: limits of parents hold too. */
+/* Calls `see` with the text of the given file of this process's control group and of each parent group, because the
+ * limits of parents apply too. */
 static void walk(const char *root, const char *controller, const char *file, void (*see)(const char *text, void *arg),
                  void *arg)
 {
@@ -67,7 +69,8 @@ static void see_quota(const char *text, void *arg)
     if (quota > 0 && quota < *cores) *cores = quota;
 }
 
-/* v1 has the quota alone, in microseconds of a period that is 100 ms by default. */
+/* Handles the quota of control groups version 1, whose file has only the quota in microseconds. The period is 100 ms
+ * by default. */
 static void see_cfs_quota(const char *text, void *arg)
 {
     char both[160];
@@ -87,7 +90,7 @@ int pd_host_cores(void)
     return cores > 0 ? cores : 1;
 }
 
-/* Skips "max", which is no number. */
+/* Handles a limit of memory. The text "max", which means no limit, reads as 0 and is skipped. */
 static void see_bytes(const char *text, void *arg)
 {
     uint64_t *least = arg, bytes = strtoull(text, NULL, 10);

@@ -1,13 +1,14 @@
-/* host.h - the processors and the memory that this process may use, by affinity and control groups. */
+/* host.h - the processor cores and the memory that this process may use, according to CPU affinity and control
+ * groups. */
 #ifndef PD_HOST_H
 #define PD_HOST_H
 
 #include <stdint.h>
 
-int      pd_host_cores(void);           /* at least 1 */
-uint64_t pd_host_memory(void);          /* bytes */
+int pd_host_cores(void);       /* number of cores, at least 1 */
+uint64_t pd_host_memory(void); /* bytes */
 
-/* Reads "quota period" (cpu.max) as whole cores, rounded up; 0: no limit. */
-int      pd_host_quota(const char *text);
+/* Reads the text "quota period" of the file cpu.max as a number of whole cores, rounded up; 0: no limit. */
+int pd_host_quota(const char *text);
 
 #endif

@@ -1,4 +1,5 @@
-/* log.c - makes lines of the log, limits call sites that repeat themselves, and hands the lines on. */
+/* log.c - makes the lines of the log, limits call sites that log too often, and hands the lines to the writer
+ * thread. */
 #include "log.h"
 #include "logring.h"
 
@@ -9,28 +10,50 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { LINE_BYTES = 2048, SITE_BITS = 9, SITES = 1 << SITE_BITS };
 
-static int          threshold = LOG_INFO;       /* set once, before the first thread starts */
-static pd_log_style chosen;
+static atomic_int threshold = LOG_INFO; /* least urgent level that is logged; every thread reads it, and the loop
+                                         * thread changes it */
+static pd_log_style chosen;             /* format of the lines; set once, before the first thread starts */
 
 static const char *const level_names[] = { "emerg", "alert", "crit", "error", "warning", "notice", "info", "debug" };
 
+/* Returns whether the standard error is the systemd journal. The variable JOURNAL_STREAM is "device:inode" of the
+ * journal's socket. Its presence alone proves nothing: a child whose standard error was redirected inherits the
+ * variable, too. */
+static bool is_journal(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long long device, inode;
+    struct stat found;
+
+    return stream != NULL && sscanf(stream, "%llu:%llu", &device, &inode) == 2 && fstat(STDERR_FILENO, &found) == 0 &&
+           found.st_dev == device && found.st_ino == inode;
+}
+
+void pd_log_set_level(int level)
+{
+    threshold = level;
+}
+
 void pd_log_open(int level, pd_log_format format)
 {
-    bool journal = getenv("JOURNAL_STREAM") != NULL, terminal = isatty(STDERR_FILENO) == 1;
+    bool journal = is_journal();
 
     threshold = level;
-    chosen = (pd_log_style){ .format = format, .prefix = journal || (!terminal && format == PD_LOG_TEXT),
-                             .time = !journal };
+    chosen = (pd_log_style){ .format = format, .prefix = journal, .time = !journal };
 }
 
 /* ---- one line ---- */
 
-typedef struct text { char *at; size_t used, size; } text;
+typedef struct text {
+    char *at;
+    size_t used, size;
+} text;
 
 static void add(text *t, const char *format, ...)
 {
@@ -54,7 +77,8 @@ static void add_time(text *t, uint64_t ms)
     add(t, "%s.%03uZ", date, (unsigned)(ms % 1000));
 }
 
-/* Adds the whole piece, or nothing: then the line is full. */
+/* Adds the whole text `piece` to the line. If it does not fit, nothing is added, and the line counts as full from
+ * then on. */
 static void add_whole(text *t, const char *piece, size_t n)
 {
     if (t->used + n >= t->size) {
@@ -81,64 +105,110 @@ static void add_quoted(text *t, const char *message)
     add(t, "\"");
     for (; left > 0; message += n, left -= n) {
         n = pd_utf8_next(message, left, &point);
-        if (*message == '"' || *message == '\\') add_whole(t, *message == '"' ? "\\\"" : "\\\\", 2);
-        else if (n == 0) add_whole(t, "?", n = 1);
-        else if (pd_point_printable(point)) add_whole(t, message, n);
-        else add_whole(t, escape, pd_point_escape(escape, point));
+        if (*message == '"' || *message == '\\')
+            add_whole(t, *message == '"' ? "\\\"" : "\\\\", 2);
+        else if (n == 0)
+            add_whole(t, "?", n = 1);
+        else if (pd_point_printable(point))
+            add_whole(t, message, n);
+        else
+            add_whole(t, escape, pd_point_escape(escape, point));
     }
     add(t, "\"");
 }
 
-static void add_text(text *t, pd_log_style style, int level, uint64_t ms, const char *message)
+static void add_text(text *t, pd_log_style style, uint64_t ms, const pd_log_entry *entry)
 {
     if (style.time) add_time(t, ms);
     if (style.time) add(t, " ");
-    if (level <= LOG_WARNING) add(t, "%s: ", level_names[level]);
-    add_plain(t, message);
+    if (entry->level <= LOG_WARNING) add(t, "%s: ", level_names[entry->level]);
+    add_plain(t, entry->text);
 }
 
-static void add_logfmt(text *t, pd_log_style style, int level, uint64_t ms, const char *message)
+/* Adds the name of a fact (job, rank, step or error code) in the line's format: ` key=` or `,"key":`. */
+static void add_key(text *t, pd_log_style style, const char *key)
+{
+    add(t, style.format == PD_LOG_JSON ? ",\"%s\":" : " %s=", key);
+}
+
+/* Adds `n` characters of the entry's text in quotes, beginning at index `at`. */
+static void add_part(text *t, const pd_log_entry *entry, size_t at, int n)
+{
+    char part[sizeof entry->text];
+
+    snprintf(part, sizeof part, "%.*s", n, entry->text + at);
+    add_quoted(t, part);
+}
+
+static void add_message(text *t, const pd_log_entry *entry)
+{
+    size_t end = entry->author > 0 ? entry->author - (sizeof PD_LOG_BY - 1) : strlen(entry->text);
+
+    add_part(t, entry, entry->message, (int)(end - entry->message));
+}
+
+static void add_facts(text *t, pd_log_style style, const pd_log_entry *entry)
+{
+    if (entry->job_bytes > 0) add_key(t, style, "job");
+    if (entry->job_bytes > 0) add_part(t, entry, PD_LOG_JOB_AT, entry->job_bytes);
+    if (entry->has_rank) add_key(t, style, "rank");
+    if (entry->has_rank) add(t, "%u", entry->rank);
+    if (entry->has_step) add_key(t, style, "step");
+    if (entry->has_step) add(t, "%llu", (unsigned long long)entry->step);
+    if (entry->code != PD_OK) add_key(t, style, "code");
+    if (entry->code != PD_OK) add_quoted(t, pd_code_name(entry->code));
+    if (entry->author > 0) add_key(t, style, "author");
+    if (entry->author > 0) add_quoted(t, entry->text + entry->author);
+}
+
+static void add_logfmt(text *t, pd_log_style style, uint64_t ms, const pd_log_entry *entry)
 {
     if (style.time) add(t, "time=");
     if (style.time) add_time(t, ms);
-    add(t, "%slevel=%s msg=", style.time ? " " : "", level_names[level]);
-    add_quoted(t, message);
+    add(t, "%slevel=%s", style.time ? " " : "", level_names[entry->level]);
+    add_facts(t, style, entry);
+    add(t, " msg=");
+    add_message(t, entry);
 }
 
-static void add_json(text *t, pd_log_style style, int level, uint64_t ms, const char *message)
+static void add_json(text *t, pd_log_style style, uint64_t ms, const pd_log_entry *entry)
 {
     add(t, "{");
     if (style.time) add(t, "\"time\":\"");
     if (style.time) add_time(t, ms);
-    add(t, "%s\"level\":\"%s\",\"message\":", style.time ? "\"," : "", level_names[level]);
-    add_quoted(t, message);
+    add(t, "%s\"level\":\"%s\"", style.time ? "\"," : "", level_names[entry->level]);
+    add_facts(t, style, entry);
+    add(t, ",\"message\":");
+    add_message(t, entry);
     add(t, "}");
 }
 
-size_t pd_log_line(char *out, size_t size, pd_log_style style, int level, uint64_t ms, const char *message)
+size_t pd_log_line(char *out, size_t size, pd_log_style style, uint64_t ms, const pd_log_entry *entry)
 {
-    text t = { .at = out, .size = size - 4 };       /* room to close a text that is cut */
+    text t = { .at = out, .size = size - 4 }; /* 4 bytes are left to close the quotes of a text that is cut */
     bool cut;
 
-    if (style.prefix) add(&t, "<%d>", level);
+    if (style.prefix) add(&t, "<%d>", entry->level);
     switch (style.format) {
-    case PD_LOG_TEXT:   add_text(&t, style, level, ms, message); break;
-    case PD_LOG_LOGFMT: add_logfmt(&t, style, level, ms, message); break;
-    case PD_LOG_JSON:   add_json(&t, style, level, ms, message); break;
+    case PD_LOG_TEXT: add_text(&t, style, ms, entry); break;
+    case PD_LOG_LOGFMT: add_logfmt(&t, style, ms, entry); break;
+    case PD_LOG_JSON: add_json(&t, style, ms, entry); break;
     }
     cut = t.used + 1 >= t.size;
     t.size = size;
-    if (cut && style.format != PD_LOG_TEXT) {
-        add(&t, style.format == PD_LOG_JSON ? "\"}" : "\"");
-    }
+    if (cut && style.format != PD_LOG_TEXT) { add(&t, style.format == PD_LOG_JSON ? "\"}" : "\""); }
     add(&t, "\n");
     return t.used;
 }
 
-/* ---- call sites that repeat themselves ---- */
+/* ---- call sites that log too often ---- */
 
-/* Shared by all threads. Two sites with the same slot share its budget. */
-static struct site { _Atomic uint64_t window; atomic_uint spoken, missed; } sites[SITES];
+/* Counts of the lines that call sites have logged; shared by all threads. The index is a hash of the call site's
+ * address, so a few call sites may share one limit. */
+static struct site {
+    _Atomic uint64_t window;
+    atomic_uint spoken, missed;
+} sites[SITES];
 
 bool pd_log_may_speak(uint64_t at, uint64_t now_s, unsigned *missed)
 {
@@ -155,13 +225,13 @@ bool pd_log_may_speak(uint64_t at, uint64_t now_s, unsigned *missed)
     return false;
 }
 
-/* ---- lines on their way ---- */
+/* ---- passing lines to the writer thread ---- */
 
 /* Hands a line to the writer thread, or writes it if there is no such thread. */
-static void put_line(int level, uint64_t ms, const char *message)
+static void put_line(const pd_log_entry *entry, uint64_t ms)
 {
     char line[LINE_BYTES];
-    size_t n = pd_log_line(line, sizeof line, chosen, level, ms, message);
+    size_t n = pd_log_line(line, sizeof line, chosen, ms, entry);
 
     if (!pd_log_ring_put(line, n)) pd_log_write(line, n);
 }
@@ -174,48 +244,57 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Returns whether the site may write a line. Reports before it how many lines of the site were left out. */
-static bool begin_line(uint64_t site, uint64_t ms)
+static void make_entry(pd_log_entry *entry, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void make_entry(pd_log_entry *entry, int level, const char *format, ...)
 {
-    char message[128];
+    va_list args;
+
+    va_start(args, format);
+    pd_log_entry_make(entry, level, (pd_log_facts){ 0 }, format, args);
+    va_end(args);
+}
+
+void pd_log_put(const pd_log_entry *entry)
+{
+    uint64_t ms = now_ms();
+    pd_log_entry report;
     unsigned missed;
 
-    if (!pd_log_may_speak(site, ms / 1000, &missed)) return false;
-    if (missed == 0) return true;
-    snprintf(message, sizeof message, "%u more lines like the next one were left out", missed);
-    put_line(LOG_WARNING, ms, message);
-    return true;
+    if (entry->level > threshold || !pd_log_may_speak(entry->site, ms / 1000, &missed)) return;
+    if (missed > 0) {
+        make_entry(&report, LOG_WARNING, "%u more lines like the next one were left out", missed);
+        put_line(&report, ms);
+    }
+    put_line(entry, ms);
 }
 
 void pd_log(int level, const char *format, ...)
 {
-    char message[LINE_BYTES - 128];
-    uint64_t ms = now_ms();
+    pd_log_entry entry;
     va_list args;
 
-    if (level > threshold || !begin_line((uintptr_t)format, ms)) return;
+    if (level > threshold) return;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    pd_log_entry_make(&entry, level, (pd_log_facts){ 0 }, format, args);
     va_end(args);
-    put_line(level, ms, message);
-}
-
-void pd_log_text(int level, uint64_t site, const char *message)
-{
-    uint64_t ms = now_ms();
-
-    if (level <= threshold && begin_line(site, ms)) put_line(level, ms, message);
+    pd_log_put(&entry);
 }
 
 /* Makes the line that reports lost lines. Returns its length. */
 static size_t lost_line(char *out, size_t size, uint64_t lost)
 {
-    char message[128];
+    pd_log_entry entry;
 
-    snprintf(message, sizeof message, "%llu lines of the log were lost: nobody read the standard error fast enough",
-             (unsigned long long)lost);
-    return pd_log_line(out, size, chosen, LOG_WARNING, now_ms(), message);
+    make_entry(&entry, LOG_WARNING, "%llu lines of the log were lost: nobody read the standard error fast enough",
+               (unsigned long long)lost);
+    return pd_log_line(out, size, chosen, now_ms(), &entry);
 }
 
-int  pd_log_start(pd_error *err) { return pd_log_ring_start(lost_line, err); }
-void pd_log_stop(void)           { pd_log_ring_stop(); }
+int pd_log_start(pd_error *err)
+{
+    return pd_log_ring_start(lost_line, err);
+}
+void pd_log_stop(void)
+{
+    pd_log_ring_stop();
+}

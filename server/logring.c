@@ -12,35 +12,43 @@
 
 enum { LINE_BYTES = 2048, CRASH_MS = 200 };
 
-/* Bytes [taken, put) of the ring wait; both only grow. They change under the lock. Only on_abort reads them without
- * it. */
-static char            ring[PD_LOG_RING_BYTES];
-static atomic_size_t   put, taken;
-static uint64_t        lost;            /* lines that did not fit and were not reported yet */
-static bool            writing;         /* the writer has taken a line and not finished it */
-static bool            runs, ends;      /* there is a writer thread; it ends when all is written */
+/* The bytes from `taken` to `put` wait in the ring; both numbers only grow. They change while the lock is held. Only
+ * on_abort reads and changes them without the lock. */
+static char ring[PD_LOG_RING_BYTES];
+static atomic_size_t put, taken;
+static uint64_t lost;   /* number of lines that did not fit and are not reported yet */
+static bool writing;    /* the writer thread has taken a line and not finished writing it */
+static bool runs, ends; /* runs: there is a writer thread. ends: it ends when all lines are written */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t  more = PTHREAD_COND_INITIALIZER, empty;
-static pthread_t       thread;
-static pd_log_report  *report_lost;    /* set before the thread starts */
+static pthread_cond_t more = PTHREAD_COND_INITIALIZER, empty;
+static pthread_t thread;
+static pd_log_report *report_lost; /* makes the report of lost lines; set before the thread starts */
 
 void pd_log_write(const char *line, size_t n)
 {
     while (n > 0) {
         ssize_t written = write(STDERR_FILENO, line, n);
-        if (written < 0 && errno == EAGAIN) poll(&(struct pollfd){ .fd = STDERR_FILENO, .events = POLLOUT }, 1, -1);
-        else if (written < 0 && errno != EINTR) return;     /* the line is lost: there is no place to report it */
+        if (written < 0 && errno == EAGAIN)
+            poll(&(struct pollfd){ .fd = STDERR_FILENO, .events = POLLOUT }, 1, -1);
+        else if (written < 0 && errno != EINTR)
+            return; /* the line is lost: there is no place to report it */
         if (written <= 0) continue;
         line += written;
         n -= (size_t)written;
     }
 }
 
-/* ---- the ring, with the lock held ---- */
+/* ---- the ring; these functions are called with the lock held ---- */
 
-static size_t used(void) { return put - taken; }
+static size_t used(void)
+{
+    return put - taken;
+}
 
-static bool is_owed(void) { return used() > 0 || lost > 0 || writing; }
+static bool is_owed(void)
+{
+    return used() > 0 || lost > 0 || writing;
+}
 
 static void copy_in(const char *line, size_t n)
 {
@@ -51,7 +59,7 @@ static void copy_in(const char *line, size_t n)
     put += n;
 }
 
-/* Returns the length of the oldest line. */
+/* Removes the oldest line from the ring and copies it to `out`. Returns its length. */
 static size_t copy_out(char out[LINE_BYTES])
 {
     size_t n = 0;
@@ -62,7 +70,8 @@ static size_t copy_out(char out[LINE_BYTES])
     return n;
 }
 
-/* Reports the lines that were lost before the one that comes now. */
+/* Puts a line into the ring, after a report of lines that were lost before it. If the two do not fit, the line is
+ * lost. */
 static void put_or_lose(const char *line, size_t n)
 {
     char report[256];
@@ -91,7 +100,8 @@ bool pd_log_ring_put(const char *line, size_t n)
 
 /* ---- the writer thread ---- */
 
-/* Takes the next line to be written, which may be the report of lost lines. Returns its length; 0: there is none. */
+/* Takes the next line to be written from the ring. If the ring is empty, the line is the report of lost lines, if
+ * any were lost. Returns the line's length; 0: there is no line. */
 static size_t next_line(char line[LINE_BYTES])
 {
     size_t n = 0;
@@ -125,10 +135,10 @@ static void *write_lines(void *arg)
     return NULL;
 }
 
-/* ---- its life ---- */
+/* ---- starting and stopping the writer thread ---- */
 
-/* Writes the lines that wait, as far as the standard error takes them: an assertion has failed, and they may say
- * why. */
+/* Writes the lines in the ring, as far as the standard error takes them at once. The process is aborting after a
+ * failed assertion, and these lines may show why. */
 static void on_abort(int number)
 {
     struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -156,7 +166,7 @@ int pd_log_ring_start(pd_log_report *report, pd_error *err)
     pthread_condattr_destroy(&monotonic);
     report_lost = report;
     ends = false;
-    sigfillset(&all);                   /* signals go to the loop thread */
+    sigfillset(&all); /* the new thread blocks all signals: they go to the loop thread */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&thread, NULL, write_lines, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -168,7 +178,8 @@ int pd_log_ring_start(pd_log_report *report, pd_error *err)
     return PD_OK;
 }
 
-/* Waits with the lock held. False: the standard error is not read. */
+/* Waits until all lines are written. Called with the lock held. Returns false if the standard error does not take
+ * them in time. */
 static bool wait_until_written(void)
 {
     struct timespec until;
@@ -180,7 +191,7 @@ static bool wait_until_written(void)
     return !is_owed();
 }
 
-/* A writer that is stuck in a full pipe is detached: it ends with the process. */
+/* Stops the writer thread. If it is stuck in a full pipe, it is detached, and ends with the process. */
 void pd_log_ring_stop(void)
 {
     bool written;
@@ -196,6 +207,8 @@ void pd_log_ring_stop(void)
     runs = false;
     pthread_mutex_unlock(&lock);
     signal(SIGABRT, SIG_DFL);
-    if (written) pthread_join(thread, NULL);
-    else pthread_detach(thread);
+    if (written)
+        pthread_join(thread, NULL);
+    else
+        pthread_detach(thread);
 }

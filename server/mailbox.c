@@ -1,4 +1,4 @@
-/* mailbox.c - hands mail from any thread to one thread, under one lock. */
+/* mailbox.c - passes mail from any thread to the one thread that owns the mailbox, under one lock. */
 #include "mailbox.h"
 
 #include <pthread.h>
@@ -7,11 +7,11 @@
 
 struct pd_mailbox {
     pthread_mutex_t lock;
-    pthread_cond_t  more;
-    pd_mail        *first, *last;
-    bool            closed;
-    void          (*wake)(void *arg);       /* set once, before any thread posts */
-    void           *arg;
+    pthread_cond_t more;
+    pd_mail *first, *last;
+    bool closed;
+    void (*wake)(void *arg); /* callback after a post into the empty mailbox; set once, before any thread posts */
+    void *arg;
 };
 
 pd_mailbox *pd_mailbox_new(void (*wake)(void *arg), void *arg)
@@ -47,8 +47,10 @@ int pd_mailbox_post(pd_mailbox *box, pd_mail *first, pd_mail *last)
     closed = box->closed;
     was_empty = box->first == NULL;
     if (!closed) {
-        if (was_empty) box->first = first;
-        else box->last->next = first;
+        if (was_empty)
+            box->first = first;
+        else
+            box->last->next = first;
         box->last = last;
         if (was_empty) pthread_cond_signal(&box->more);
     }
@@ -58,7 +60,7 @@ int pd_mailbox_post(pd_mailbox *box, pd_mail *first, pd_mail *last)
     return PD_OK;
 }
 
-/* With the lock held. */
+/* Removes all mail from the mailbox and returns it. Called with the lock held. */
 static pd_mail *take_all(pd_mailbox *box)
 {
     pd_mail *all = box->first;
@@ -84,8 +86,10 @@ pd_mail *pd_mailbox_wait(pd_mailbox *box, uint64_t deadline_ns, bool *closed)
 
     pthread_mutex_lock(&box->lock);
     while (box->first == NULL && !box->closed && rc == 0) {
-        if (deadline_ns == UINT64_MAX) pthread_cond_wait(&box->more, &box->lock);
-        else rc = pthread_cond_timedwait(&box->more, &box->lock, &until);
+        if (deadline_ns == UINT64_MAX)
+            pthread_cond_wait(&box->more, &box->lock);
+        else
+            rc = pthread_cond_timedwait(&box->more, &box->lock, &until);
     }
     all = take_all(box);
     *closed = box->closed;

@@ -1,11 +1,13 @@
-/* main.c - the daemon's process: reads the configuration, then runs the loop thread (this one) and the step thread. */
+/* main.c - the daemon's process: reads the configuration, then starts the step thread and becomes the loop thread. */
 #define _GNU_SOURCE
 #include "blascore.h"
+#include "cpu.h"
 #include "daemon.h"
 #include "flags.h"
 #include "frame.h"
 #include "log.h"
 #include "notify.h"
+#include "reload.h"
 #include "stepper.h"
 
 #include <errno.h>
@@ -19,40 +21,43 @@
 
 extern char **environ;
 
-#define GUARD    "PARAMD_REEXECUTED"            /* in the environment: this program was started anew already */
-#define BATCH_NS 50e6                           /* estimated work of the step thread between two looks at its mailbox */
-#define STUCK_NS 60000000000u                   /* a step thread at one turn for so long starves the watchdog */
+#define GUARD "PARAMD_REEXECUTED" /* environment variable: this program has already started itself again */
+#define BATCH_NS 50e6             /* estimated time of one batch of the step thread's work */
+#define STUCK_NS 60000000000u     /* the watchdog gets no message while a turn of the step thread takes longer */
 
-/* ---- before anything else: BLAS reads its environment when it is loaded ---- */
+/* ---- the environment variables that BLAS and OpenMP read when they are loaded ---- */
 
-/* Starts this program anew if its environment makes BLAS or OpenMP slow. Returns if it does not, or if exec fails. */
+/* Starts this program again with other environment variables if the present ones make BLAS or OpenMP slow, or make BLAS
+ * use another instruction set than our own loops. Returns if they do not, or if exec fails. */
 static void choose_environment(char **argv)
 {
-    bool poor = pd_blas_poor_choice() != NULL && getenv("OPENBLAS_CORETYPE") == NULL;
+    const char *core = pd_blas_wanted_core();
     char path[4096];
     ssize_t length;
 
-    if (getenv(GUARD) != NULL || (!poor && getenv("OMP_WAIT_POLICY") != NULL)) return;
-    if (poor) setenv("OPENBLAS_CORETYPE", "auto", 0);
+    if (getenv(GUARD) != NULL || (core == NULL && getenv("OMP_WAIT_POLICY") != NULL)) return;
+    if (core != NULL) setenv("OPENBLAS_CORETYPE", core, 1);
     setenv("OMP_WAIT_POLICY", "passive", 0);
     setenv(GUARD, "1", 1);
-    length = readlink("/proc/self/exe", path, sizeof path - 1);     /* the process gets the name of this file */
+    length = readlink("/proc/self/exe", path, sizeof path - 1); /* not /proc/self/exe itself: the process would be
+                                                                 * named "exe" */
     path[length > 0 ? length : 0] = '\0';
     execv(path, argv);
-    execv("/proc/self/exe", argv);                                  /* the file was replaced meanwhile */
+    execv("/proc/self/exe", argv); /* reached if the program's file was replaced since the start */
 }
 
 static void report_blas(void)
 {
-    pd_log(LOG_INFO, "paramd %s, protocol %d, BLAS core %s", PD_VERSION, PD_PROTOCOL_VERSION, pd_blas_core());
+    pd_log(LOG_INFO, "paramd %s, protocol %d, CPU %s, BLAS core %s", PD_VERSION, PD_PROTOCOL_VERSION,
+           pd_cpu_names[pd_cpu_in_use], pd_blas_core());
     if (pd_blas_poor_choice() != NULL) pd_log(LOG_WARNING, "%s", pd_blas_poor_choice());
     if (!pd_blas_uses_openmp())
         pd_log(LOG_WARNING, "BLAS is not OpenBLAS in its OpenMP flavour: it may start threads of its own (install "
-               "libopenblas0-openmp)");
+                            "libopenblas0-openmp)");
 }
 
-/* Keeps freed memory below these sizes in the heap, instead of returning it to the kernel page by page. Larger buffers
- * are kept by the pools of their owners. */
+/* Lets malloc take blocks of less than 1 MiB from the heap, and return the heap's end to the kernel only above 64
+ * MiB. Returning memory page by page would be slow. Larger buffers are recycled by the buffer pools. */
 static void tune_malloc(void)
 {
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
@@ -62,11 +67,15 @@ static void tune_malloc(void)
 /* ---- the two threads ---- */
 
 typedef struct process {
-    pd_config  *config;
-    pd_daemon  *daemon;
+    pd_config *config;
+    pd_daemon *daemon;
     pd_stepper *stepper;
-    uint64_t    watchdog_ms, fed_ms;
+    uint64_t watchdog_ms, fed_ms;
+    pd_reload reload;
 } process;
+
+/* Levels of syslog, in the order of the choices of the key log.level. */
+static const int levels[] = { LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG };
 
 static uint64_t now_ms(void)
 {
@@ -76,7 +85,8 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Feeds the watchdog, as long as the loop turns and the step thread makes progress. Loop thread. */
+/* Sends the service manager's watchdog a message while the loop thread and the step thread make progress. Loop
+ * thread. */
 static void on_event(void *arg, pd_daemon_event event)
 {
     process *p = arg;
@@ -92,40 +102,103 @@ static void on_event(void *arg, pd_daemon_event event)
     pd_notify("WATCHDOG=1");
 }
 
-static void fill_daemon_config(process *p, pd_daemon_config *out)
-{
-    const pd_config *config = p->config;
-
-    *out = (pd_daemon_config){
-        .listen = config->listen, .unix_socket = config->unix_socket, .insecure = config->insecure, .signals = true,
-        .max_connections = (uint32_t)config->max_connections, .handshake_ms = (uint32_t)config->handshake_timeout,
-        .heartbeat_ms = (uint32_t)config->heartbeat_interval, .silence_ms = (uint32_t)config->heartbeat_timeout,
-        .read_ms = (uint32_t)config->read_timeout, .write_ms = (uint32_t)config->write_timeout,
-            .drain_ms = (uint32_t)config->drain_timeout,
-        .ingest_bytes = config->ingest_bytes, .chunk_elements = config->chunk_bytes / sizeof(float),
-            .max_payload = config->max_payload,
-        .max_pieces = (uint32_t)config->max_pieces, .max_params = (uint32_t)config->max_params,
-            .max_header = (uint32_t)config->max_header,
-        .hello_bytes = (uint32_t)config->hello_bytes, .blas_core = pd_blas_core(), .log = pd_log,
-            .log_text = pd_log_text, .event = on_event, .arg = p,
-    };
-    out->n_sockets = pd_notify_sockets(&out->first_socket);
-}
-
 static void fill_stepper_config(const process *p, pd_stepper_config *out)
 {
     const pd_config *config = p->config;
 
     *out = (pd_stepper_config){
-        .store = { .max_jobs = (uint32_t)config->max_jobs, .max_params = (uint32_t)config->max_params,
-                   .max_total_bytes = config->max_total_bytes, .ingest_bytes = config->ingest_bytes,
-                   .chunk_elements = config->chunk_bytes / sizeof(float), .frame_bytes = config->max_payload,
-                   .threads = (int)config->step_threads, .pool_threads = (int)config->pool_threads,
-                   .batch_ns = BATCH_NS, .job_presets = config->job, .n_job_presets = config->n_job },
-        .pool_threads = (int)config->pool_threads, .effects = pd_conversation_effects(p->daemon),
+        .store = { .max_jobs = (uint32_t)config->max_jobs,
+                   .max_params = (uint32_t)config->max_params,
+                   .max_total_bytes = config->max_total_bytes,
+                   .ingest_bytes = config->ingest_bytes,
+                   .chunk_elements = config->chunk_bytes / sizeof(float),
+                   .frame_bytes = config->max_payload,
+                   .threads = (int)config->step_threads,
+                   .pool_threads = (int)config->pool_threads,
+                   .batch_ns = BATCH_NS,
+                   .job_presets = config->job,
+                   .n_job_presets = config->n_job },
+        .pool_threads = (int)config->pool_threads,
+        .effects = pd_conversation_effects(p->daemon),
     };
     if (getrandom(out->store.hash_key, sizeof out->store.hash_key, 0) != sizeof out->store.hash_key)
         out->store.hash_key[0] = now_ms() * 0x9e3779b97f4a7c15u;
+}
+
+/* ---- reloads ---- */
+
+/* Tells the service manager that a reload has begun. The message contains the time, by which the service manager
+ * matches the later READY message (sd_notify(3)). */
+static void notify_reloading(void)
+{
+    struct timespec now;
+    char text[64];
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%llu",
+             (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000);
+    pd_notify(text);
+}
+
+/* Reads the new configuration. Runs on another thread than the loop thread. */
+static void reload(void *arg)
+{
+    process *p = arg;
+
+    notify_reloading();
+    pd_reload_read(&p->reload);
+}
+
+/* Applies the new configuration on the loop thread, when `reload` has ended. */
+static bool reloaded(void *arg, pd_daemon_limits *limits)
+{
+    process *p = arg;
+    const pd_config *config = p->config;
+    bool changed = pd_reload_take(&p->reload);
+
+    pd_log_set_level(levels[config->log_level]);
+    *limits = (pd_daemon_limits){ .handshake_ms = (uint32_t)config->handshake_timeout,
+                                  .read_ms = (uint32_t)config->read_timeout,
+                                  .write_ms = (uint32_t)config->write_timeout,
+                                  .drain_ms = (uint32_t)config->drain_timeout,
+                                  .max_jobs = (uint32_t)config->max_jobs,
+                                  .max_total_bytes = config->max_total_bytes };
+    pd_notify("READY=1");
+    return changed;
+}
+
+/* ---- start and end ---- */
+
+static void fill_daemon_config(process *p, pd_daemon_config *out)
+{
+    const pd_config *config = p->config;
+
+    *out = (pd_daemon_config){
+        .listen = config->listen,
+        .insecure = config->insecure,
+        .signals = true,
+        .max_connections = (uint32_t)config->max_connections,
+        .handshake_ms = (uint32_t)config->handshake_timeout,
+        .heartbeat_ms = (uint32_t)config->heartbeat_interval,
+        .silence_ms = (uint32_t)config->heartbeat_timeout,
+        .read_ms = (uint32_t)config->read_timeout,
+        .write_ms = (uint32_t)config->write_timeout,
+        .drain_ms = (uint32_t)config->drain_timeout,
+        .ingest_bytes = config->ingest_bytes,
+        .chunk_elements = config->chunk_bytes / sizeof(float),
+        .max_payload = config->max_payload,
+        .max_pieces = (uint32_t)config->max_pieces,
+        .max_params = (uint32_t)config->max_params,
+        .max_header = (uint32_t)config->max_header,
+        .hello_bytes = (uint32_t)config->hello_bytes,
+        .blas_core = pd_blas_core(),
+        .log = pd_log_put,
+        .event = on_event,
+        .reload = reload,
+        .reloaded = reloaded,
+        .arg = p,
+    };
+    out->n_sockets = pd_notify_sockets(&out->first_socket);
 }
 
 static int write_port(const process *p, pd_error *err)
@@ -154,12 +227,13 @@ static int start(process *p, pd_error *err)
     return write_port(p, err);
 }
 
-static int serve(process *p)
+static pd_exit serve(process *p)
 {
     pd_error err;
     int rc;
 
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN); /* ignored until the daemon handles it: by default, SIGHUP ends the process */
     tune_malloc();
     report_blas();
     p->watchdog_ms = pd_notify_watchdog_ms();
@@ -176,39 +250,54 @@ static int serve(process *p)
     pd_daemon_free(p->daemon);
     if (rc == PD_OK) pd_log(LOG_NOTICE, "stopped");
     pd_log_stop();
-    return rc == PD_OK ? 0 : 1;
+    pd_reload_end(&p->reload);
+    return rc == PD_OK ? PD_EXIT_FINE : PD_EXIT_FAILED;
 }
 
-static int show_version(void)
+static bool is_checked(pd_mode mode)
 {
-    printf("paramd %s\nprotocol %d\nBLAS core %s (%s)\n", PD_VERSION, PD_PROTOCOL_VERSION, pd_blas_core(),
-           pd_blas_uses_openmp() ? "OpenBLAS, OpenMP" : "not the OpenMP flavour of OpenBLAS");
-    return 0;
+    return mode == PD_SERVE || mode == PD_CHECK_CONFIG;
 }
 
-/* In the order of the choices of log.level. */
-static const int levels[] = { LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG };
+static void show_version(void)
+{
+    printf("paramd %s\nprotocol %d\nCPU %s (newest: %s)\nBLAS core %s (%s)\n", PD_VERSION, PD_PROTOCOL_VERSION,
+           pd_cpu_names[pd_cpu_in_use], pd_cpu_names[pd_cpu_newest()], pd_blas_core(),
+           pd_blas_uses_openmp() ? "OpenBLAS, OpenMP" : "not the OpenMP flavour of OpenBLAS");
+}
+
+static pd_exit run(process *p, const pd_flags *flags)
+{
+    switch (flags->mode) {
+    case PD_SHOW_VERSION: show_version(); break;
+    case PD_SHOW_HELP: pd_flags_help(p->config, stdout); break;
+    case PD_PRINT_CONFIG: pd_config_print(p->config, stdout); break;
+    case PD_CHECK_CONFIG: printf("the configuration is fine\n"); break;
+    case PD_SERVE: return serve(p);
+    }
+    return PD_EXIT_FINE;
+}
 
 int main(int argc, char **argv)
 {
     process p = { .config = NULL };
-    pd_mode mode;
+    pd_flags flags;
+    pd_exit status;
     pd_error err;
-    int status = 0;
 
-    choose_environment(argv);
+    (void)argc;
     if ((p.config = pd_config_new()) == NULL) pd_fail(&err, PD_NO_MEMORY, "out of memory");
-    if (p.config == NULL || pd_flags_read(p.config, argc, argv, environ, &mode, &err) != PD_OK
-        || (mode != PD_PRINT_CONFIG && pd_config_check(p.config, &err) != PD_OK)) {
+    if (p.config == NULL || pd_flags_read(p.config, argv, environ, &flags, &err) != PD_OK ||
+        (is_checked(flags.mode) && pd_config_check(p.config, &err) != PD_OK)) {
         fprintf(stderr, "paramd: %s\n", err.text);
         pd_config_free(p.config);
-        return 2;
+        return PD_EXIT_USAGE;
     }
+    if (is_checked(flags.mode)) pd_cpu_use(pd_config_cpu(p.config), NULL);
+    choose_environment(argv);
+    p.reload = (pd_reload){ .config = p.config, .argv = argv, .environment = environ };
     pd_log_open(levels[p.config->log_level], (pd_log_format)p.config->log_format);
-    if (mode == PD_SHOW_VERSION) status = show_version();
-    else if (mode == PD_PRINT_CONFIG) pd_config_print(p.config, stdout);
-    else if (mode == PD_SERVE) status = serve(&p);
-    else printf("the configuration is fine\n");
+    status = run(&p, &flags);
     pd_config_free(p.config);
     return status;
 }

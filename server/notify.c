@@ -1,4 +1,4 @@
-/* notify.c - reports to the service manager by systemd's datagrams. */
+/* notify.c - sends messages to the service manager in the datagrams that systemd defines. */
 #include "notify.h"
 
 #include <stddef.h>
@@ -22,7 +22,9 @@ bool pd_notify(const char *state)
     if (strlen(path) >= sizeof address.sun_path) return false;
     strcpy(address.sun_path, path);
     length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
-    if (address.sun_path[0] == '@') address.sun_path[0] = '\0';         /* an abstract address: no file */
+    if (address.sun_path[0] == '@')
+        address.sun_path[0] = '\0'; /* an address in the abstract namespace, which is no
+                                                                 * file */
     if ((fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0) return false;
     sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address, length) >= 0;
     close(fd);
@@ -35,7 +37,8 @@ static uint64_t number(const char *name)
     return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
-/* Returns whether the variables were meant for this process, not inherited from another one. */
+/* Returns whether the service manager set its variables for this process. They may be inherited from another
+ * process. */
 static bool is_ours(const char *name)
 {
     const char *text = getenv(name);

@@ -1,4 +1,4 @@
-/* rootpool.c - the threads, the lock and the mail of root tasks; rootqueue.c decides which task is next. */
+/* rootpool.c - the threads that run root tasks, and their lock and mail. rootqueue.c decides which task runs next. */
 #include "rootpool.h"
 
 #include "blascore.h"
@@ -12,32 +12,32 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Is added to the daemon's nice value in threads that compute roots. On a core that the step wants too, such a thread
- * gets about a tenth of the time; on a free core, all of it. A much higher value would starve roots on a machine where
- * other programs are busy. */
+/* Added to the daemon's nice value in threads that run root tasks. On a core that a step needs too, such a thread
+ * gets about a tenth of the time; on a free core, all of it. A much higher value would starve root tasks on a
+ * machine where other programs are busy. */
 enum { NICER = 10 };
 
 typedef struct worker {
     struct pd_rootpool *pool;
-    pd_rootqueue_choice choice;         /* the tasks that this thread takes */
-    pthread_t           thread;
+    pd_rootqueue_choice choice; /* kind of tasks that this thread takes: all, or light ones only */
+    pthread_t thread;
 } worker;
 
 struct pd_rootpool {
-    pthread_mutex_t lock;               /* over queue, light_is_idle and stop; never held while a root is computed */
-    pthread_cond_t  more[2];            /* by pd_rootqueue_choice: threads of that choice wait here */
-    pd_rootqueue   *queue;
-    bool            light_is_idle;      /* the thread of light tasks waits, and has not been woken yet */
-    bool            stop;
-    pd_mailbox     *done;
-    int             n_workers;
-    worker          worker[];           /* the first takes light tasks alone */
+    pthread_mutex_t lock;   /* protects queue, light_is_idle and stop; never held while a root is computed */
+    pthread_cond_t more[2]; /* threads wait here for tasks; indexed by the kind of tasks that a thread takes */
+    pd_rootqueue *queue;
+    bool light_is_idle; /* the thread for light tasks waits, and nobody has woken it yet */
+    bool stop;
+    pd_mailbox *done;
+    int n_workers;
+    worker worker[]; /* the first thread takes light tasks only */
 };
 
 /* ---- pool threads ---- */
 
-/* Lowers the priority of this thread: roots may be late, but the step may not. On Linux each thread has its own
- * priority. Sets one BLAS thread and no OpenMP team. */
+/* Lowers the priority of this thread, because a root may be late but a step may not. On Linux each thread has its
+ * own priority. Limits BLAS to one thread, without an OpenMP team. */
 static void settle_down(void)
 {
     id_t self = (id_t)syscall(SYS_gettid);
@@ -46,7 +46,7 @@ static void settle_down(void)
     pd_blas_one_thread();
 }
 
-/* Waits for a task and gives its request. NULL: the pool stops. */
+/* Waits for a task and returns its request. Returns NULL when the pool stops. */
 static pd_request *take(pd_rootpool *pool, pd_rootqueue_choice choice)
 {
     pd_request *next = NULL;
@@ -61,7 +61,7 @@ static pd_request *take(pd_rootpool *pool, pd_rootqueue_choice choice)
     return next;
 }
 
-/* Posts a chain of requests to `done`. Accepts NULL. */
+/* Posts finished or withdrawn tasks, in a chain of requests, to the mailbox `done`. Accepts NULL. */
 static void bring_home(pd_rootpool *pool, pd_request *first)
 {
     for (pd_mail *mail = first == NULL ? NULL : &first->mail, *next; mail != NULL; mail = next) {
@@ -95,10 +95,10 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ---- step thread ---- */
+/* ---- functions for the step thread ---- */
 
-/* Wakes a thread for a task that was added. A light task wakes the thread of light tasks first, so that the others may
- * sleep on. */
+/* Wakes a thread for a task that was added. If the task is light and the thread for light tasks waits, that thread
+ * is woken. Otherwise a thread that takes all tasks is woken. */
 static void wake(pd_rootpool *pool, bool light)
 {
     bool first = light && pool->light_is_idle;

@@ -1,4 +1,4 @@
-/* rootqueue.c - the order in which waiting root tasks are run: see rootqueue.h. */
+/* rootqueue.c - decides the order in which waiting root tasks run, as rootqueue.h describes. */
 #include "rootqueue.h"
 
 #include "assignment.h"
@@ -14,55 +14,61 @@
 #include <uthash.h>
 #include <utlist.h>
 
-/* No single task moves a job's tag further: sums of tags stay exact to a hand-over. */
+/* A job is charged at most this cost for a task. The queue adds up a job's costs in float64. In a sum that is much
+ * larger than this, the smallest cost of a task (PD_ROOTQUEUE_HANDOVER) would be lost by rounding. */
 #define LARGEST_COST 1e15
 
-/* Which root: numbers, which outlive the objects they name. No padding: hashed as bytes. */
-typedef struct root_key { uint32_t job, param, index; } root_key;
+/* Identifies a root. Numbers are used instead of pointers, since the objects may be freed earlier. The struct has no
+ * padding, because it is hashed as bytes. */
+typedef struct root_key {
+    uint32_t job, param, index;
+} root_key;
 
 struct flow;
 
-/* A task that waits, and the request that brings it home. */
+/* A waiting task, and the request that later returns it to the store. */
 typedef struct entry {
-    UT_hash_handle  hh;             /* queue->replaceable */
-    struct entry   *prev, *next;    /* lane->oldest */
-    root_key        key;
-    struct flow    *owner;
-    size_t          at;             /* index in lane->heap */
-    pd_load         load;           /* its cost; its place is the order of submission */
-    bool            light, awaited;
-    pd_request     *home;
+    UT_hash_handle hh;         /* queue->replaceable */
+    struct entry *prev, *next; /* lane->oldest */
+    root_key key;
+    struct flow *owner;
+    size_t at;    /* index of this entry in the heap of its task_lane */
+    pd_load load; /* cost of the task, and its number in the order of submission */
+    bool light, awaited;
+    pd_request *home;
 } entry;
 
-/* The waiting light tasks of one job, or its other waiting tasks. */
+/* The waiting tasks of one job, either its light ones or its other ones. */
 typedef struct task_lane {
-    entry **heap;                   /* a binary heap by leads() */
-    size_t  n, capacity;
-    entry  *oldest;                 /* list, in the order of submission */
+    entry **heap; /* binary heap of the waiting tasks; the first runs next */
+    size_t n, capacity;
+    entry *oldest; /* list of the same tasks in the order of submission */
 } task_lane;
 
-/* The tasks of one job. */
+/* The waiting tasks of one job, and the job's place in the fair order. */
 typedef struct flow {
-    UT_hash_handle hh;              /* queue->flows */
-    struct flow   *prev, *next;     /* queue->active, while a task waits */
-    uint32_t       job;
-    task_lane      lane[2];         /* [light] */
-    double         tag;             /* virtual time at which its next task may start */
-    uint64_t       turn;            /* of its last light task among those taken by PD_ROOTQUEUE_LIGHT; 0: none yet */
-    unsigned       taken[2];        /* by pd_rootqueue_choice: tasks taken so far, for ageing */
+    UT_hash_handle hh;        /* queue->flows */
+    struct flow *prev, *next; /* neighbours in the list queue->active, while a task of the job waits */
+    uint32_t job;
+    task_lane lane[2]; /* [light] */
+    double tag;        /* the job's tag: virtual time at which its next task may start */
+    uint64_t turn;     /* number of the job's last turn on the thread for light tasks; 0: none yet */
+    unsigned taken[2]; /* number of tasks taken so far, by kind of thread (pd_rootqueue_choice); tells when the
+                        * oldest task is next */
 } flow;
 
 struct pd_rootqueue {
-    flow     *flows;                /* hash table by job, from the first task to pd_rootqueue_forget */
-    flow     *active;               /* list of those with waiting tasks, the longest active first */
-    entry    *replaceable;          /* hash table by key of the entries that newer statistics replace */
-    double    now;                  /* virtual time: no tag of an active job is lower, and it never goes back */
-    uint64_t  submitted, turns;
+    flow *flows;        /* hash table by job, from the job's first task until pd_rootqueue_forget */
+    flow *active;       /* list of jobs with waiting tasks, beginning with the job that joined the list first */
+    entry *replaceable; /* hash table, by root, of waiting tasks that a newer task of the same root replaces */
+    double now;         /* virtual time: never more than the tag of any job with waiting tasks, and it never goes
+                         * back */
+    uint64_t submitted, turns;
 };
 
 /* ---- the tasks of one job ---- */
 
-/* Returns whether a comes before b in their job. */
+/* Returns whether task a runs before task b of the same job. */
 static bool leads(const entry *a, const entry *b)
 {
     return a->awaited != b->awaited ? a->awaited : pd_load_leads(a->load, b->load);
@@ -74,14 +80,14 @@ static void put(task_lane *lane, size_t at, entry *e)
     e->at = at;
 }
 
-/* Puts an entry in its place at or above `at`. */
+/* Puts an entry into the heap at index `at` or at one of the indexes above it. */
 static void rise(task_lane *lane, size_t at, entry *e)
 {
     for (; at > 0 && leads(e, lane->heap[(at - 1) / 2]); at = (at - 1) / 2) put(lane, at, lane->heap[(at - 1) / 2]);
     put(lane, at, e);
 }
 
-/* Puts an entry in its place at or below `at`. */
+/* Puts an entry into the heap at index `at` or at one of the indexes below it. */
 static void sink(task_lane *lane, size_t at, entry *e)
 {
     for (size_t child; (child = 2 * at + 1) < lane->n; at = child) {
@@ -109,11 +115,13 @@ static void lane_remove(task_lane *lane, entry *e)
 
     DL_DELETE(lane->oldest, e);
     if (last == e) return;
-    if (e->at > 0 && leads(last, lane->heap[(e->at - 1) / 2])) rise(lane, e->at, last);
-    else sink(lane, e->at, last);
+    if (e->at > 0 && leads(last, lane->heap[(e->at - 1) / 2]))
+        rise(lane, e->at, last);
+    else
+        sink(lane, e->at, last);
 }
 
-/* Returns the flow's next task: the one that leads, or in every PD_ROOTQUEUE_AGED-th turn the oldest. */
+/* Returns the job's next task: the first in the job's order, or in every PD_ROOTQUEUE_AGED-th call the oldest one. */
 static entry *next_of(flow *f, pd_rootqueue_choice choice)
 {
     const task_lane *light = &f->lane[true], *heavy = &f->lane[false];
@@ -128,9 +136,9 @@ static entry *next_of(flow *f, pd_rootqueue_choice choice)
     return leads(a, b) ? a : b;
 }
 
-/* ---- between jobs ---- */
+/* ---- the order between jobs ---- */
 
-/* NULL: out of memory. */
+/* Returns the queue's data of a job, which is made if it is new. Returns NULL if memory is out. */
 static flow *flow_of(pd_rootqueue *queue, uint32_t job)
 {
     flow *f;
@@ -149,13 +157,14 @@ static bool is_active(const flow *f)
     return f->lane[false].n + f->lane[true].n > 0;
 }
 
-/* Returns the flow to be served next, and moves virtual time on to the lowest tag. NULL: no task of that choice
- * waits. */
+/* Returns the job whose task runs next, and sets the virtual time to the lowest tag. Returns NULL if no task waits
+ * that a thread of this kind takes. */
 static flow *next_flow(pd_rootqueue *queue, pd_rootqueue_choice choice)
 {
     flow *least = queue->active, *in_turn = NULL, *f;
 
-    DL_FOREACH(queue->active, f) {
+    DL_FOREACH(queue->active, f)
+    {
         if (f->tag < least->tag) least = f;
         if (f->lane[true].n > 0 && (in_turn == NULL || f->turn < in_turn->turn)) in_turn = f;
     }
@@ -163,7 +172,7 @@ static flow *next_flow(pd_rootqueue *queue, pd_rootqueue_choice choice)
     return choice == PD_ROOTQUEUE_LIGHT ? in_turn : least;
 }
 
-/* Charges a flow for a task that a thread takes now. */
+/* Charges a job with the cost of a task that a thread takes now. */
 static void charge(flow *f, double cost)
 {
     f->tag += PD_ROOTQUEUE_HANDOVER + fmin(fmax(cost, 0), LARGEST_COST);
@@ -189,7 +198,7 @@ static entry *entry_new(pd_rootqueue *queue, struct pd_task *task, uint32_t job,
     return e;
 }
 
-/* Files the entry among the waiting tasks. PD_NO_MEMORY: the entry is still the caller's. */
+/* Adds the entry to the waiting tasks of its job. PD_NO_MEMORY: the entry is still the caller's. */
 static int insert(pd_rootqueue *queue, entry *e)
 {
     task_lane *lane;
@@ -210,7 +219,7 @@ static int insert(pd_rootqueue *queue, entry *e)
     return PD_OK;
 }
 
-/* Takes the entry out and frees it. Gives its request. */
+/* Removes the entry from the waiting tasks and frees it. Returns its request. */
 static pd_request *extract(pd_rootqueue *queue, entry *e)
 {
     pd_request *home = e->home;
@@ -222,8 +231,8 @@ static pd_request *extract(pd_rootqueue *queue, entry *e)
     return home;
 }
 
-/* Puts the request of `newer` in the place of a waiting one of the same root, which is left in `newer`. Returns
- * whether there was one. The cost of a root does not change, so the place is right. */
+/* Exchanges the request of `newer` with that of a waiting entry of the same root. Returns false if no such entry
+ * waits. The waiting entry keeps its place, because all tasks of a root cost the same. */
 static bool replace(pd_rootqueue *queue, entry *newer)
 {
     pd_request *home = newer->home;
@@ -236,20 +245,19 @@ static bool replace(pd_rootqueue *queue, entry *newer)
     return true;
 }
 
-/* Returns the largest task of all jobs: the order of the planted bug. */
+/* Returns the largest waiting task of all jobs. Used only when a test plants the bug that ignores the fair order. */
 static entry *largest(const pd_rootqueue *queue)
 {
     entry *best = NULL, *e;
     flow *f;
 
     DL_FOREACH(queue->active, f)
-        for (int light = 0; light < 2; light++)
-            DL_FOREACH(f->lane[light].oldest, e)
-                if (best == NULL || pd_load_leads(e->load, best->load)) best = e;
+    for (int light = 0; light < 2; light++) DL_FOREACH(f->lane[light].oldest, e)
+    if (best == NULL || pd_load_leads(e->load, best->load)) best = e;
     return best;
 }
 
-/* ---- outside ---- */
+/* ---- functions of rootqueue.h ---- */
 
 pd_rootqueue *pd_rootqueue_new(void)
 {
@@ -295,8 +303,10 @@ pd_request *pd_rootqueue_take(pd_rootqueue *queue, pd_rootqueue_choice choice)
 
     if (f == NULL) return NULL;
     e = PD_PLANTED(roots_largest_first) ? largest(queue) : next_of(f, choice);
-    if (choice == PD_ROOTQUEUE_LIGHT) f->turn = ++queue->turns;
-    else charge(e->owner, e->load.size);
+    if (choice == PD_ROOTQUEUE_LIGHT)
+        f->turn = ++queue->turns;
+    else
+        charge(e->owner, e->load.size);
     return extract(queue, e);
 }
 

@@ -1,4 +1,4 @@
-/* stepper.c - the step thread: repeats turns, hands root tasks to the pool, and ends in order. */
+/* stepper.c - the step thread: runs turns, hands root tasks to the root pool, and ends in an orderly way. */
 #include "stepper.h"
 
 #include "rootpool.h"
@@ -11,15 +11,15 @@
 #include <time.h>
 
 struct pd_stepper {
-    pd_store         *store;        /* owned by the step thread; after its end by the stopping thread */
-    pd_turn           turn;         /* turns of the store */
-    pd_rootpool      *pool;
-    pd_mailbox       *requests;     /* read by this thread */
-    pd_mailbox       *effects;      /* read by the loop thread */
-    pd_request       *last_call;    /* mail that wakes the thread to stop, made in time */
-    pthread_t         thread;
-    atomic_bool       stop;         /* set before a last mail wakes the thread */
-    _Atomic uint64_t  busy_since;   /* monotonic ns; 0: idle */
+    pd_store *store; /* used by the step thread alone; after its end, by the thread that stops it */
+    pd_turn turn;    /* state of the step thread's turns */
+    pd_rootpool *pool;
+    pd_mailbox *requests;  /* mailbox that the step thread reads */
+    pd_mailbox *effects;   /* mailbox that the loop thread reads */
+    pd_request *last_call; /* request that wakes the step thread to stop, allocated in advance */
+    pthread_t thread;
+    atomic_bool stop;            /* the step thread has to stop; set before `last_call` is posted */
+    _Atomic uint64_t busy_since; /* monotonic time in ns at which the present turn began; 0: the thread is idle */
 };
 
 static uint64_t now_ns(void)
@@ -35,7 +35,7 @@ static void busy(pd_stepper *stepper, uint64_t since)
     atomic_store_explicit(&stepper->busy_since, since, memory_order_relaxed);
 }
 
-/* ---- what a turn needs ---- */
+/* ---- functions that a turn calls ---- */
 
 static uint64_t turn_clock(void *arg)
 {
@@ -49,8 +49,8 @@ static void post_effects(void *arg, pd_mail *first, pd_mail *last)
     pd_mailbox_post(stepper->effects, first, last);
 }
 
-/* Hands a root task to the pool, and takes the effect. The effect is freed first, so that the pool finds memory. A task
- * is never lost: without memory the step thread waits for some. */
+/* Hands the root task of an effect to the pool. Frees the effect first: the pool may need its memory. A task must
+ * not be lost, so the step thread waits until there is enough memory. */
 static void hand_to_pool(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
@@ -70,7 +70,7 @@ static void forget_tasks(void *arg, uint32_t job)
 
 /* ---- step thread ---- */
 
-/* Ends all jobs and takes the tasks of the pool back, so that buffers, snapshots and tasks come home before the store
+/* Ends all jobs and takes the tasks of the pool back. So buffers, snapshots and tasks are returned before the store
  * is freed. */
 static void wind_up(pd_stepper *stepper)
 {
@@ -104,7 +104,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ---- the thread that starts and stops it ---- */
+/* ---- functions for the thread that starts and stops the step thread ---- */
 
 int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error *err)
 {
@@ -121,8 +121,9 @@ int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error
     }
     if ((rc = pd_store_new(&stepper->store, &config->store, err)) != PD_OK) goto fail;
     stepper->turn.store = stepper->store;
-    stepper->turn.user = (pd_turn_user){ .arg = stepper, .now_ns = turn_clock, .effects = post_effects,
-                                         .task = hand_to_pool, .forget = forget_tasks };
+    stepper->turn.user = (pd_turn_user){
+        .arg = stepper, .now_ns = turn_clock, .effects = post_effects, .task = hand_to_pool, .forget = forget_tasks
+    };
     if ((rc = pd_rootpool_start(&stepper->pool, config->pool_threads, stepper->requests, err)) != PD_OK) goto fail;
     if (pthread_create(&stepper->thread, NULL, run, stepper) != 0) {
         rc = pd_fail(err, PD_RESOURCE_EXHAUSTED, "the step thread cannot be started");
@@ -151,15 +152,16 @@ uint64_t pd_stepper_busy_ns(const pd_stepper *stepper)
     return since == 0 || now < since ? 0 : now - since;
 }
 
-/* Wakes the thread with an empty mail. The mailbox stays open while the pool gives its tasks back. */
+/* Asks the step thread to stop, and wakes it with an empty request. The mailbox stays open, because the pool still
+ * posts its tasks to it. */
 static void ask_to_stop(pd_stepper *stepper)
 {
     atomic_store(&stepper->stop, true);
     pd_mailbox_post(stepper->requests, &stepper->last_call->mail, &stepper->last_call->mail);
 }
 
-/* Gives the store the snapshots back that are still in the mailbox of the loop thread. All effects stay in that
- * mailbox. */
+/* Gives the store back the snapshots in effects that the loop thread has not read. The effects stay in the loop
+ * thread's mailbox. */
 static void take_back_snapshots(pd_stepper *stepper)
 {
     pd_mail *mail = pd_mailbox_take(stepper->effects), *first = mail, *last = NULL;
@@ -167,8 +169,8 @@ static void take_back_snapshots(pd_stepper *stepper)
     for (; mail != NULL; last = mail, mail = mail->next) {
         pd_effect *effect = (pd_effect *)(void *)mail;
         for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
-            pd_request *released = effect->u.closed.at[i].snapshot != NULL ? pd_request_new(PD_REQ_RELEASED,
-                                                                                            (pd_ticket){ 0, 0 }) : NULL;
+            pd_request *released =
+                effect->u.closed.at[i].snapshot != NULL ? pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 }) : NULL;
             if (released == NULL) continue;
             released->u.released.first = effect->u.closed.at[i].snapshot;
             released->u.released.first->next_released = NULL;

@@ -1,16 +1,22 @@
-/* turn.c - one turn of the step thread: applies requests, does one batch of work, forwards the effects. */
+/* turn.c - one turn of the step thread: applies requests, does one batch of work, forwards effects (answers and
+ * reports). */
 #include "turn.h"
 
 void pd_turn_add(pd_turn *turn, pd_mail *mail)
 {
     if (mail == NULL) return;
-    if (turn->first == NULL) turn->first = mail;
-    else turn->last->next = mail;
+    if (turn->first == NULL)
+        turn->first = mail;
+    else
+        turn->last->next = mail;
     while (mail->next != NULL) mail = mail->next;
     turn->last = mail;
 }
 
-static uint64_t now_ns(const pd_turn *turn) { return turn->user.now_ns(turn->user.arg); }
+static uint64_t now_ns(const pd_turn *turn)
+{
+    return turn->user.now_ns(turn->user.arg);
+}
 
 void pd_turn_forward(pd_turn *turn)
 {
@@ -26,8 +32,10 @@ void pd_turn_forward(pd_turn *turn)
         }
         effect->number = ++turn->effects;
         if (effect->kind == PD_EFF_JOB_GONE) turn->user.forget(turn->user.arg, effect->job);
-        if (first == NULL) first = &effect->mail;
-        else last->next = &effect->mail;
+        if (first == NULL)
+            first = &effect->mail;
+        else
+            last->next = &effect->mail;
         last = &effect->mail;
     }
     if (first != NULL) turn->user.effects(turn->user.arg, first, last);
@@ -48,7 +56,8 @@ static uint64_t budget_ns(const pd_turn *turn)
     return turn->work_ns < PD_TURN_SLICE_NS ? PD_TURN_SLICE_NS : turn->work_ns;
 }
 
-/* Applies at least one request. Forwards effects in between, so that they do not wait for the last request. */
+/* Applies requests until their time is used up, at least one. Forwards effects in between, so that the first effects
+ * do not wait for the last request. */
 static void apply_for_a_while(pd_turn *turn)
 {
     uint64_t now = now_ns(turn), until = now + budget_ns(turn), slice = now + PD_TURN_SLICE_NS;
@@ -74,7 +83,7 @@ bool pd_turn_run(pd_turn *turn)
     turn->work_ns = now - before;
     if (now >= pd_store_next_tick(turn->store)) pd_store_tick(turn->store, now);
     pd_turn_forward(turn);
-    return pd_store_has_work(turn->store) || turn->first != NULL;           /* a tick may have made work */
+    return pd_store_has_work(turn->store) || turn->first != NULL; /* ask the store last: the tick may have made work */
 }
 
 void pd_turn_finish(pd_turn *turn)
@@ -83,4 +92,7 @@ void pd_turn_finish(pd_turn *turn)
     pd_turn_forward(turn);
 }
 
-uint64_t pd_turn_next_tick(const pd_turn *turn) { return pd_store_next_tick(turn->store); }
+uint64_t pd_turn_next_tick(const pd_turn *turn)
+{
+    return pd_store_next_tick(turn->store);
+}

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """Prints circles of files: modules (x.c with x.h) that include or call each other in a ring.
 
-Usage: circles.py ROOT FOLDER...      An edge a -> b: a file of module a includes b's header, or calls a pd_ function that b.c defines.
+Usage: circles.py ROOT FOLDER...
+
+An edge a -> b: a file of module a includes b's header, or calls a pd_ function that b.c defines.
 Prints one line a circle, and the calls that close it; exits 1 if there is one.
 """
 import collections

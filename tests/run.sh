@@ -1,10 +1,10 @@
 #!/bin/bash
 # Installs missing packages, builds with warnings as errors and runs tests; closes with ctest's summary.
 #   tests/run.sh             release build, all tests except the slow ones (label `slow`)
-#   tests/run.sh all         every preset and every test: fuzz, tsan, debug, avx2, release
-#   tests/run.sh debug ...   every test of these presets (release, avx2, debug, tsan, fuzz)
-# avx2: the tests of numbers without AVX-512, in BLAS and in our own code. `all` runs it where the CPU has AVX-512: elsewhere release computes
-# so anyway.
+#   tests/run.sh all         every preset and every test: fuzz, tsan, debug, release
+#   tests/run.sh debug ...   every test of these presets (release, debug, tsan, fuzz)
+# The slow tests of release include the tests of numbers on older instruction sets, in BLAS and in our own code: names
+# that end with .avx2 and .generic.
 # FUZZ_SECONDS: how long each fuzz target runs, as many at once as there are cores (default 30).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,21 +13,20 @@ choice=()
 case ${1:-} in
     -h | --help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' tests/run.sh; exit ;;
     '') presets=(release) choice=(--label-exclude slow) ;;
-    all)
-        presets=(fuzz tsan debug)
-        if grep -qw avx512f /proc/cpuinfo; then presets+=(avx2); fi
-        presets+=(release) ;;
+    all) presets=(fuzz tsan debug release) ;;
     *) presets=("$@") ;;
 esac
 for preset in "${presets[@]}"; do
     case $preset in
-        release | avx2 | debug | tsan | fuzz) ;;
-        *) echo "$preset: expected release, avx2, debug, tsan or fuzz, or all, or nothing" >&2; exit 2 ;;
+        release | debug | tsan | fuzz) ;;
+        *) echo "$preset: expected release, debug, tsan or fuzz, or all, or nothing" >&2; exit 2 ;;
     esac
 done
 
 . deploy/packages.sh
-install_packages build run test
+sections=(build run test)
+if [ ${#choice[@]} -eq 0 ]; then sections+=(lint); fi       # lint is a slow test
+install_packages "${sections[@]}"
 
 start=$SECONDS
 say() { printf '\n== %s (%d s)\n' "$*" $((SECONDS - start)); }

@@ -1,8 +1,8 @@
-/* import_state.c - paramctl import-state: puts optimizer state of a saved file into a job of a daemon, whole or not at
- * all.
+/* import_state.c - paramctl import-state: puts the optimizer state of a saved file into a job of a daemon, either
+ * all of it or nothing.
  *
- * First the names in the file and the slots of the job are compared. If they do not match, nothing is sent, unless
- * --partial. */
+ * The command first compares the names in the file with the job's slots (tensors of optimizer state). If they do not
+ * match, nothing is sent, unless the user gives --partial. */
 #include "import_state.h"
 
 #include <errno.h>
@@ -15,6 +15,7 @@
 
 #include "convert.h"
 #include "format.h"
+#include "transfer.h"
 #include "result.h"
 #include "safetensors.h"
 #include "state_keys.h"
@@ -25,36 +26,41 @@ enum { PIECE_BYTES = 1 << 20, LISTED = 20 };
 /* A tensor of the file, and its place in the job. */
 typedef struct entry {
     const pd_st_tensor *tensor;
-    pd_state_key        key;
-    const char         *param;
-    const pd_state_tensor *slot;        /* the job's slot; the tensor is all of it, or one block */
-    int64_t             count;          /* of PD_KEY_COUNT: the number of steps */
+    pd_state_key key;
+    const char *param;
+    const pd_state_tensor *slot; /* the job's slot; the tensor fills all of it, or one block of it. NULL: a pending
+                                  * root, which needs no slot */
+    int64_t count;               /* the step count, if the key is a counter (PD_KEY_COUNT) */
 } entry;
 
-/* A name of the file that the job does not know. `why` may be NULL. */
-typedef struct stranger { const char *name, *why; } stranger;
+/* A name in the file that matches nothing in the job, and the reason; NULL: no special reason. */
+typedef struct stranger {
+    const char *name, *why;
+} stranger;
 
-typedef struct import {
-    const pd_line  *line;
-    const char     *job, *path;
-    bool            partial, verbose;
-    pd_operator     op;
-    pd_state_list   list;
-    void           *file;
-    size_t          file_bytes;
+typedef struct state_import {
+    const pd_line *line;
+    const char *job, *path;
+    bool partial, verbose;
+    pd_operator op;
+    pd_state_list list;
+    void *file;
+    size_t file_bytes;
     pd_safetensors *tensors;
-    entry          *entries;        size_t n, room; /* to be sent */
-    stranger       *unknown;        size_t n_unknown;
-    bool            counted;                        /* the file has one counter for all parameters: */
-    int64_t         count;
-    size_t          derived, parts, counts;
-    uint64_t        bytes, sent, piece;             /* piece: most bytes of one request */
-    float          *floats;                         /* room for one piece */
-} import;
+    entry *entries;
+    size_t n, room; /* n: entries to be sent; room: capacity of the array */
+    stranger *unknown;
+    size_t n_unknown;
+    bool counted; /* the file has one step counter for all parameters; `count` is its value */
+    int64_t count;
+    size_t derived, weights, parts, counts;
+    uint64_t bytes, sent, piece; /* piece: largest payload of one request, in bytes */
+    float *floats;               /* buffer for the numbers of one request */
+} state_import;
 
 /* ---- the file ---- */
 
-static int map_file(import *im, pd_error *err)
+static int map_file(state_import *im, pd_error *err)
 {
     int fd = open(im->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st;
@@ -74,7 +80,7 @@ static int map_file(import *im, pd_error *err)
     return pd_safetensors_read(&im->tensors, im->file, im->file_bytes, err);
 }
 
-/* ---- what goes where ---- */
+/* ---- which tensor goes to which slot ---- */
 
 static bool is_float(pd_st_dtype dtype)
 {
@@ -86,8 +92,8 @@ static int64_t elements_of(const pd_st_tensor *tensor)
     return (int64_t)(tensor->bytes / pd_st_dtype_size(tensor->dtype));
 }
 
-/* A counter: one element, whole. */
-static bool read_count(const import *im, const pd_st_tensor *tensor, int64_t *count)
+/* Reads a step counter: a tensor with a single element, a whole number. Returns false for any other tensor. */
+static bool read_count(const state_import *im, const pd_st_tensor *tensor, int64_t *count)
 {
     const void *at = pd_safetensors_data(im->tensors, tensor);
     int32_t narrow;
@@ -98,21 +104,21 @@ static bool read_count(const import *im, const pd_st_tensor *tensor, int64_t *co
     case PD_ST_I64: memcpy(count, at, sizeof *count); break;
     case PD_ST_I32: *count = (memcpy(&narrow, at, sizeof narrow), narrow); break;
     case PD_ST_F32: *count = (memcpy(&real, at, sizeof real), real >= 0 && real <= 1e9f ? (int64_t)real : -1); break;
-    default:        return false;
+    default: return false;
     }
     return *count >= 0;
 }
 
-/* Returns the job's slot that the key names: the slot of the block, else the slot of the whole parameter. NULL:
- * none. */
-static pd_state_tensor *slot_of(const import *im, const pd_state_key *key, const char *param)
+/* Returns the job's slot that the key names. If the job has no slot for the key's block, returns the slot of the
+ * whole parameter. NULL: the job has neither. */
+static pd_state_tensor *slot_of(const state_import *im, const pd_state_key *key, const char *param)
 {
     pd_state_tensor *slot = pd_state_list_find(&im->list, param, key->slot, key->number, key->block);
 
     return slot != NULL || key->block < 0 ? slot : pd_state_list_find(&im->list, param, key->slot, key->number, -1);
 }
 
-static int add_entry(import *im, const entry *e)
+static int add_entry(state_import *im, const entry *e)
 {
     if (im->n == im->room) {
         size_t room = 2 * im->room + 64;
@@ -126,9 +132,9 @@ static int add_entry(import *im, const entry *e)
     return PD_OK;
 }
 
-/* Returns the tensor that belongs to quantized codes: its name has `word` instead of the last "quantized". NULL:
- * none. */
-static const pd_st_tensor *companion(const import *im, const pd_st_tensor *codes, const char *word)
+/* Returns the tensor that goes with a tensor of quantized codes, such as its bucket sizes. Its name has `word` in
+ * place of the last "quantized". NULL: the file has no such tensor. */
+static const pd_st_tensor *companion(const state_import *im, const pd_st_tensor *codes, const char *word)
 {
     static const char own[] = "quantized";
     const pd_st_tensor *found = NULL;
@@ -136,22 +142,24 @@ static const pd_st_tensor *companion(const import *im, const pd_st_tensor *codes
     char *name = NULL;
 
     for (const char *at = strstr(codes->name, own); at != NULL; at = strstr(at + 1, own)) last = at;
-    if (last == NULL || asprintf(&name, "%.*s%s%s", (int)(last - codes->name), codes->name, word,
-                                 last + strlen(own)) < 0) return NULL;
+    if (last == NULL ||
+        asprintf(&name, "%.*s%s%s", (int)(last - codes->name), codes->name, word, last + strlen(own)) < 0)
+        return NULL;
     found = pd_safetensors_find(im->tensors, name);
     free(name);
     return found;
 }
 
-/* Checks that codes have their bucket sizes, a float32 for each column, and that a diagonal fits if there is one. */
-static bool has_companions(const import *im, const pd_st_tensor *codes)
+/* Checks that the file has the bucket sizes of quantized codes, one float32 for each column. If it has a diagonal,
+ * too, checks that its length fits. */
+static bool has_companions(const state_import *im, const pd_st_tensor *codes)
 {
     const pd_st_tensor *buckets = companion(im, codes, "bucket_size"), *diagonal = companion(im, codes, "diagonal");
     int64_t rows = codes->shape.rank > 0 ? codes->shape.dim[0] : 0, n = elements_of(codes);
 
     if (n == 0 || buckets == NULL || buckets->dtype != PD_ST_F32 || elements_of(buckets) != n / rows) return false;
-    return diagonal == NULL || elements_of(diagonal) == 0 || (diagonal->dtype == PD_ST_F32
-                                                              && elements_of(diagonal) == rows && rows * rows == n);
+    return diagonal == NULL || elements_of(diagonal) == 0 ||
+           (diagonal->dtype == PD_ST_F32 && elements_of(diagonal) == rows && rows * rows == n);
 }
 
 static bool is_codes(const entry *e)
@@ -159,15 +167,15 @@ static bool is_codes(const entry *e)
     return e->key.codes && (e->tensor->dtype == PD_ST_I8 || e->tensor->dtype == PD_ST_I16);
 }
 
-/* Returns true if the numbers of the tensor can be sent. */
-static bool is_readable(const import *im, const entry *e)
+/* Returns true if the tensor has a type whose numbers can be sent to the daemon. */
+static bool is_readable(const state_import *im, const entry *e)
 {
     if (is_codes(e)) return has_companions(im, e->tensor);
     return is_float(e->tensor->dtype) || (e->key.param == PD_KEY_ALL && e->tensor->dtype == PD_ST_I32);
 }
 
-/* Returns true for a single zero, which upstream saves where it keeps nothing. */
-static bool is_filling(const import *im, const pd_st_tensor *tensor)
+/* Returns true for a single zero. The original optimizers save it in the place of state that they do not keep. */
+static bool is_filling(const state_import *im, const pd_st_tensor *tensor)
 {
     const uint8_t *at = pd_safetensors_data(im->tensors, tensor);
 
@@ -177,8 +185,15 @@ static bool is_filling(const import *im, const pd_st_tensor *tensor)
     return true;
 }
 
-/* Adds a tensor of one parameter. PD_NOT_FOUND: the job has no such slot. */
-static int place_part(import *im, const entry *from, const char *param)
+/* Returns true if the key names a pending root: one that is computed and not used yet. `paramctl export' writes such
+ * keys. */
+static bool is_pending_root(const pd_state_key *key)
+{
+    return strcmp(key->slot, "pending_root") == 0 && key->number >= 0 && key->block < 0;
+}
+
+/* Adds a tensor that belongs to one parameter. PD_NOT_FOUND: the job has no slot for it, or its type cannot be read. */
+static int place_part(state_import *im, const entry *from, const char *param)
 {
     pd_state_tensor *slot = slot_of(im, &from->key, param);
     entry e = *from;
@@ -187,16 +202,16 @@ static int place_part(import *im, const entry *from, const char *param)
         im->derived++;
         return PD_OK;
     }
-    if (slot == NULL || !is_readable(im, from)) return PD_NOT_FOUND;
+    if ((slot == NULL && !is_pending_root(&from->key)) || !is_readable(im, from)) return PD_NOT_FOUND;
     e.param = param;
     e.slot = slot;
-    slot->covered += elements_of(from->tensor);
+    if (slot != NULL) slot->covered += elements_of(from->tensor);
     im->parts++;
     return add_entry(im, &e);
 }
 
-/* Adds one value for each parameter that has such a slot. */
-static int place_parts(import *im, const entry *from)
+/* Adds a value that the file has once for all parameters: one entry for each parameter that has a slot for it. */
+static int place_parts(state_import *im, const entry *from)
 {
     int rc = PD_NOT_FOUND;
 
@@ -205,7 +220,7 @@ static int place_parts(import *im, const entry *from)
     return rc;
 }
 
-static int place_count(import *im, entry *e)
+static int place_count(state_import *im, entry *e)
 {
     if (!read_count(im, e->tensor, &e->count)) return PD_NOT_FOUND;
     if (e->key.param != PD_KEY_ALL) {
@@ -213,7 +228,7 @@ static int place_count(import *im, entry *e)
         im->counts++;
         return add_entry(im, e);
     }
-    if (im->counted) {                                  /* several members of a chain have counters */
+    if (im->counted) { /* a chain of optimizers in the file has several counters, which must be equal */
         im->derived++;
         return im->count == e->count ? PD_OK : PD_NOT_FOUND;
     }
@@ -227,19 +242,21 @@ static int place_count(import *im, entry *e)
     return PD_OK;
 }
 
-/* Finds the place of one tensor. PD_NOT_FOUND: the job has none; *why may be set to the reason. */
-static int place(import *im, const pd_st_tensor *tensor, const char **why)
+/* Finds the slots to which one tensor of the file belongs. PD_NOT_FOUND: the job has none; *why may be set to the
+ * reason. */
+static int place(state_import *im, const pd_st_tensor *tensor, const char **why)
 {
     entry e = { .tensor = tensor };
 
     *why = NULL;
     pd_state_key_read(&e.key, tensor->name, im->list.names, im->list.n_names);
     switch (e.key.kind) {
-    case PD_KEY_PART:    return e.key.param == PD_KEY_ALL ? place_parts(im, &e)
-        : place_part(im, &e, im->list.names[e.key.param]);
-    case PD_KEY_COUNT:   return place_count(im, &e);
+    case PD_KEY_PART:
+        return e.key.param == PD_KEY_ALL ? place_parts(im, &e) : place_part(im, &e, im->list.names[e.key.param]);
+    case PD_KEY_COUNT: return place_count(im, &e);
     case PD_KEY_REFUSED: *why = e.key.why; return PD_NOT_FOUND;
     case PD_KEY_UNKNOWN: return PD_NOT_FOUND;
+    case PD_KEY_WEIGHTS: im->weights++; return PD_OK;
     case PD_KEY_DERIVED:
     case PD_KEY_COMPANION: break;
     }
@@ -247,7 +264,7 @@ static int place(import *im, const pd_st_tensor *tensor, const char **why)
     return PD_OK;
 }
 
-static int sort_out(import *im, pd_error *err)
+static int sort_out(state_import *im, pd_error *err)
 {
     size_t n;
     const pd_st_tensor *tensors = pd_safetensors_tensors(im->tensors, &n);
@@ -269,7 +286,7 @@ static bool is_missing(const pd_state_tensor *slot)
     return !slot->kept && slot->covered < slot->elements;
 }
 
-static size_t count_missing(const import *im)
+static size_t count_missing(const state_import *im)
 {
     size_t missing = 0;
 
@@ -279,7 +296,7 @@ static size_t count_missing(const import *im)
 
 /* ---- sending ---- */
 
-static Paramd__ImportRequest request_of(const import *im, uint32_t act)
+static Paramd__ImportRequest request_of(const state_import *im, uint32_t act)
 {
     Paramd__ImportRequest request = PARAMD__IMPORT_REQUEST__INIT;
 
@@ -288,26 +305,26 @@ static Paramd__ImportRequest request_of(const import *im, uint32_t act)
     return request;
 }
 
-static int call(import *im, const Paramd__ImportRequest *request, const void *payload, size_t bytes, pd_error *err)
+static int call(state_import *im, const Paramd__ImportRequest *request, const void *payload, size_t bytes,
+                pd_error *err)
 {
     return pd_client_call_with(im->op.client, PD_IMPORT, &request->base, payload, bytes, im->op.arena, NULL, err);
 }
 
-static void show_progress(const import *im, bool last)
+static void show_progress(const state_import *im, bool last)
 {
-    char sent[PD_CELL], all[PD_CELL];
-
-    if (im->line->json || !isatty(STDERR_FILENO)) return;
-    fprintf(stderr, "\r%s of %s sent%s", pd_bytes_text(sent, im->sent), pd_bytes_text(all, im->bytes),
-            last ? "\n" : "");
+    if (!im->line->json) pd_transfer_show(im->sent, im->bytes, "sent", last);
 }
 
-/* Numbers and their type in memory. */
-typedef struct source { const uint8_t *at; pd_st_dtype dtype; } source;
+/* An array of numbers in memory, and their type. */
+typedef struct source {
+    const uint8_t *at;
+    pd_st_dtype dtype;
+} source;
 
-/* Decodes a quantized tensor: code times bucket size of the column, plus the diagonal if it is stored apart. The caller
- * frees. NULL: out of memory. */
-static float *decode(const import *im, const pd_st_tensor *codes)
+/* Decodes a quantized tensor to float32: each code times the bucket size of its column, plus the diagonal if it is
+ * stored apart. The caller frees the result. NULL: out of memory. */
+static float *decode(const state_import *im, const pd_st_tensor *codes)
 {
     const pd_st_tensor *buckets = companion(im, codes, "bucket_size"), *diagonal = companion(im, codes, "diagonal");
     const uint8_t *at = pd_safetensors_data(im->tensors, codes), *bucket = pd_safetensors_data(im->tensors, buckets);
@@ -316,8 +333,10 @@ static float *decode(const import *im, const pd_st_tensor *codes)
     int16_t wide;
 
     for (int64_t i = 0; out != NULL && i < n; i++) {
-        if (codes->dtype == PD_ST_I16) memcpy(&wide, at + 2 * i, sizeof wide);
-        else wide = ((const int8_t *)at)[i];
+        if (codes->dtype == PD_ST_I16)
+            memcpy(&wide, at + 2 * i, sizeof wide);
+        else
+            wide = ((const int8_t *)at)[i];
         memcpy(&one, bucket + i % cols * (int64_t)sizeof one, sizeof one);
         out[i] = (float)wide * one;
     }
@@ -328,9 +347,9 @@ static float *decode(const import *im, const pd_st_tensor *codes)
     return out;
 }
 
-/* Sets *out to the floating-point numbers of an entry. *own is their memory if they were converted; the caller frees
- * it. */
-static int find_source(const import *im, const entry *e, source *out, float **own, pd_error *err)
+/* Sets *out to the numbers of a tensor as floating point. If they had to be converted, *own is their memory, which
+ * the caller frees; else NULL. */
+static int find_source(const state_import *im, const entry *e, source *out, float **own, pd_error *err)
 {
     int32_t whole;
 
@@ -344,20 +363,24 @@ static int find_source(const import *im, const entry *e, source *out, float **ow
     return PD_OK;
 }
 
-/* Copies one piece to im->floats, because tensors in files may be unaligned. Widens 16-bit types. */
-static const void *piece_of(import *im, const source *from, uint64_t first, uint64_t count)
+/* Copies the numbers of one request to im->floats, because tensors in files may be unaligned. Widens 16-bit types to
+ * float32. */
+static const void *piece_of(state_import *im, const source *from, uint64_t first, uint64_t count)
 {
     size_t each = pd_st_dtype_size(from->dtype);
     const uint8_t *at = from->at + first * each;
 
-    if (from->dtype == PD_ST_F16) pd_convert(im->floats, PD_F32, at, PD_F16, (int64_t)count);
-    else if (from->dtype == PD_ST_BF16) pd_convert(im->floats, PD_F32, at, PD_BF16, (int64_t)count);
-    else memcpy(im->floats, at, count * each);
+    if (from->dtype == PD_ST_F16)
+        pd_convert(im->floats, PD_F32, at, PD_F16, (int64_t)count);
+    else if (from->dtype == PD_ST_BF16)
+        pd_convert(im->floats, PD_F32, at, PD_BF16, (int64_t)count);
+    else
+        memcpy(im->floats, at, count * each);
     return im->floats;
 }
 
-/* Returns true if both shapes have the same elements in the same order: only leading dimensions differ, which one shape
- * merges or leaves out. */
+/* Returns true if two shapes list the same elements in the same order. They may differ in their leading dimensions,
+ * which one shape merges into one or leaves out. */
 static bool is_stacked_alike(const pd_shape *a, const pd_shape *b)
 {
     int i = a->rank, k = b->rank;
@@ -366,18 +389,19 @@ static bool is_stacked_alike(const pd_shape *a, const pd_shape *b)
     return i <= 1 || k <= 1;
 }
 
-/* Returns the shape to send. Some writers turn a scalar's () into (1,), as numpy.ascontiguousarray does, so a single
- * element takes the shape of its slot. */
+/* Returns the shape to send with a tensor. A tensor with a single element gets the shape of its slot: some writers
+ * save a scalar with shape (1,), for example numpy.ascontiguousarray. */
 static const pd_shape *shape_of(const entry *e)
 {
-    bool whole = e->key.block == e->slot->block && elements_of(e->tensor) == e->slot->elements;
+    bool whole = e->slot != NULL && e->key.block == e->slot->block && elements_of(e->tensor) == e->slot->elements;
 
-    return whole && (e->key.param == PD_KEY_ALL || e->slot->elements == 1
-                     || (e->key.stacked && is_stacked_alike(&e->tensor->shape, &e->slot->shape))) ? &e->slot->shape
-                     : &e->tensor->shape;
+    return whole && (e->key.param == PD_KEY_ALL || e->slot->elements == 1 ||
+                     (e->key.stacked && is_stacked_alike(&e->tensor->shape, &e->slot->shape)))
+               ? &e->slot->shape
+               : &e->tensor->shape;
 }
 
-static int send_pieces(import *im, const entry *e, const source *from, pd_error *err)
+static int send_pieces(state_import *im, const entry *e, const source *from, pd_error *err)
 {
     const pd_shape *as = shape_of(e);
     Paramd__ImportRequest request = request_of(im, 2);
@@ -403,7 +427,7 @@ static int send_pieces(import *im, const entry *e, const source *from, pd_error 
     return rc;
 }
 
-static int send_tensor(import *im, const entry *e, pd_error *err)
+static int send_tensor(state_import *im, const entry *e, pd_error *err)
 {
     source from;
     float *own;
@@ -414,7 +438,7 @@ static int send_tensor(import *im, const entry *e, pd_error *err)
     return rc;
 }
 
-static int send_count(import *im, const entry *e, pd_error *err)
+static int send_count(state_import *im, const entry *e, pd_error *err)
 {
     Paramd__ImportRequest request = request_of(im, 3);
 
@@ -430,14 +454,14 @@ static uint64_t piece_bytes(const pd_operator *op)
     return most < PIECE_BYTES ? most : PIECE_BYTES;
 }
 
-static int send_all(import *im, pd_error *err)
+static int send_all(state_import *im, pd_error *err)
 {
     Paramd__ImportRequest begin = request_of(im, 1), commit = request_of(im, 4);
     int rc = call(im, &begin, NULL, 0, err);
 
     for (size_t i = 0; i < im->n && rc == PD_OK; i++)
-        rc = im->entries[i].key.kind == PD_KEY_COUNT ? send_count(im, &im->entries[i],
-                                                                  err) : send_tensor(im, &im->entries[i], err);
+        rc = im->entries[i].key.kind == PD_KEY_COUNT ? send_count(im, &im->entries[i], err)
+                                                     : send_tensor(im, &im->entries[i], err);
     commit.partial = im->partial;
     if (rc == PD_OK) show_progress(im, true);
     return rc == PD_OK ? call(im, &commit, NULL, 0, err) : rc;
@@ -445,7 +469,7 @@ static int send_all(import *im, pd_error *err)
 
 /* ---- report ---- */
 
-static void print_unknown(const import *im)
+static void print_unknown(const state_import *im)
 {
     for (size_t i = 0; i < im->n_unknown && (i < LISTED || im->verbose); i++)
         pd_print_line(stdout, "unknown  %s%s%s", im->unknown[i].name, im->unknown[i].why != NULL ? ": " : "",
@@ -454,7 +478,7 @@ static void print_unknown(const import *im)
         printf("unknown  ... and %zu more (--verbose)\n", im->n_unknown - LISTED);
 }
 
-static void print_missing(const import *im)
+static void print_missing(const state_import *im)
 {
     size_t told = 0, missing = count_missing(im);
     char name[128], shape[192];
@@ -469,7 +493,7 @@ static void print_missing(const import *im)
     if (missing > told) printf("missing  ... and %zu more (--verbose)\n", missing - told);
 }
 
-static json_t *as_json(const import *im, bool imported)
+static json_t *as_json(const state_import *im, bool imported)
 {
     json_t *unknown = json_array(), *missing = json_array();
     char name[128], text[512];
@@ -481,32 +505,35 @@ static json_t *as_json(const import *im, bool imported)
                  pd_state_tensor_name(&im->list.at[i], name, sizeof name));
         json_array_append_new(missing, json_string(text));
     }
-    return json_pack("{s:b, s:I, s:I, s:I, s:I, s:o, s:o}", "imported", imported, "tensors", (json_int_t)im->parts,
-                     "counters", (json_int_t)im->counts, "derived",
-                     (json_int_t)im->derived, "bytes", (json_int_t)im->bytes, "unknown", unknown, "missing", missing);
+    return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "imported", imported, "tensors", (json_int_t)im->parts,
+                     "counters", (json_int_t)im->counts, "derived", (json_int_t)im->derived, "weights",
+                     (json_int_t)im->weights, "bytes", (json_int_t)im->bytes, "unknown", unknown, "missing", missing);
 }
 
-static int tell(const import *im, bool imported)
+static int tell(const state_import *im, bool imported)
 {
     char bytes[PD_CELL];
 
     if (im->line->json) {
         int status = pd_result_json(as_json(im, imported));
-        return imported ? status : PD_EXIT_REFUSED;
+        return imported ? status : PD_EXIT_FAILED;
     }
     print_unknown(im);
     print_missing(im);
+    if (im->weights > 0) printf("passed over the weights of %zu parameters: workers bring weights\n", im->weights);
     if (imported)
         pd_print_line(stdout, "imported %zu tensors (%s) and %zu counters into job %s", im->parts,
                       pd_bytes_text(bytes, im->bytes), im->counts, im->job);
-    else printf("nothing was imported: %zu names of the file are unknown to the job, %zu of its tensors are "
-                "missing in the file (--partial imports the rest)\n", im->n_unknown, count_missing(im));
-    return imported ? PD_EXIT_OK : PD_EXIT_REFUSED;
+    else
+        printf("nothing was imported: %zu names of the file are unknown to the job, %zu of its tensors are "
+               "missing in the file (--partial imports the rest)\n",
+               im->n_unknown, count_missing(im));
+    return imported ? PD_EXIT_OK : PD_EXIT_FAILED;
 }
 
 /* ---- the command ---- */
 
-static void close_import(import *im)
+static void close_import(state_import *im)
 {
     pd_safetensors_free(im->tensors);
     if (im->file != NULL) munmap(im->file, im->file_bytes);
@@ -517,7 +544,7 @@ static void close_import(import *im)
     free(im->floats);
 }
 
-static int run(import *im)
+static int run(state_import *im)
 {
     const pd_line *line = im->line;
     pd_error err = { 0 };
@@ -527,6 +554,7 @@ static int run(import *im)
     if (rc == PD_OK) rc = pd_operator_open(&im->op, line->server, line->timeout, &err);
     if (rc == PD_OK) im->piece = piece_bytes(&im->op);
     if (rc == PD_OK) rc = pd_state_list_fetch(&im->list, &im->op, im->job, NULL, &err);
+    if (rc == PD_OK) rc = pd_state_list_fetch_params(&im->list, &im->op, im->job, &err);
     if (rc == PD_OK) rc = sort_out(im, &err);
     matches = rc == PD_OK && (im->partial ? im->n > 0 : im->n_unknown == 0 && count_missing(im) == 0);
     if (matches) rc = send_all(im, &err);
@@ -537,26 +565,12 @@ static int run(import *im)
 
 int pd_run_import_state(pd_line *line)
 {
-    import im = { .line = line };
-    const pd_line_option options[] = {
-        { "partial", 0, NULL, "Pass over what the job does not know, and leave what the file does not have as it is",
-          pd_take_flag, &im.partial, 0, 0 },
-        { "verbose", 'v', NULL, "List all names that are unknown or missing", pd_take_flag, &im.verbose, 0, 0 },
-        { NULL, 0, NULL, "FILE is a safetensors file. Names that it may have, for a parameter NAME:\n"
-          "NAME.SLOT, NAME.block_B.SLOT.I, NAME.step: as `paramctl state JOB' lists them.\n"
-          "NAME[\"block_B\", \"shampoo\", \"factor_matrices\", I, \"quantized_values\"], NAME[\"step\"]: "
-          "flat keys of Meta's distributed_state_dict.\n"
-          "count, stats/NAME/momentum/quantized, stats/NAME/statistics/I: "
-          "paths into scalable_shampoo's ShampooState; integers with their bucket_size and diagonal.\n"
-          "step, param_states/NAME/v_row (v_col, v, m): T5X's Adafactor.\n"
-          "count, update_counter, mu/NAME, Qs_preconditioners/NAME/I: distributed_kron.\n"
-          "Paths may be joined by / or ., or be jax.tree_util.keystr's; an index or a word like opt_state may stand "
-          "before, and NAME may have either separator.", NULL, NULL, 0, 0 },
-        { 0 }
-    };
+    state_import im = { .line = line };
 
-    pd_line_parse(line, options);
     im.job = line->args[0];
     im.path = line->args[1];
+    im.partial = pd_line_has(line, "partial");
+    im.verbose = pd_line_has(line, "verbose");
+
     return run(&im);
 }

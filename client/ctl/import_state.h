@@ -1,4 +1,4 @@
-/* import_state.h - the command import-state: optimizer state of a saved file, put into a job. */
+/* import_state.h - the command import-state: puts the optimizer state of a saved file into a job. */
 #ifndef PD_IMPORT_STATE_H
 #define PD_IMPORT_STATE_H
 

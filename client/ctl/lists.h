@@ -1,12 +1,14 @@
-/* lists.h - the commands that print a list as it comes: jobs, workers, roots. */
+/* lists.h - the commands that print a list as the daemon sends it: jobs, workers, roots. */
 #ifndef PD_LISTS_H
 #define PD_LISTS_H
 
 #include "list_table.h"
 
-/* Returns one of these lists. */
+/* Returns the description of a list: its kind and its columns. `name` is jobs, workers or roots. */
 const pd_list *pd_list_named(const char *name);
-/* Prints the list that has the command's name. */
+/* Runs a command that prints the list of the same name. */
 int pd_run_list(pd_line *line);
+/* Prints the jobs whose name matches the command's argument; without an argument, all jobs. */
+int pd_run_jobs(pd_line *line);
 
 #endif

@@ -1,4 +1,4 @@
-/* orders.h - the commands whose answer is that it is done: ping, drop, drain, shutdown. */
+/* orders.h - the commands ping and drop. */
 #ifndef PD_ORDERS_H
 #define PD_ORDERS_H
 
@@ -6,7 +6,5 @@
 
 int pd_run_ping(pd_line *line);
 int pd_run_drop(pd_line *line);
-int pd_run_drain(pd_line *line);
-int pd_run_shutdown(pd_line *line);
 
 #endif

@@ -1,4 +1,4 @@
-/* overrides.c - sets hyperparameters of a running job, and lists those that operators have set. */
+/* overrides.c - the commands set and settings: override hyperparameters of a running job, and list the overrides. */
 #include "overrides.h"
 
 #include <inttypes.h>
@@ -6,39 +6,36 @@
 #include <string.h>
 
 #include "connection.h"
+#include "format.h"
 #include "list_table.h"
 #include "reflect.h"
 #include "result.h"
 
 /* ---- set JOB PATTERN NAME=VALUE... ---- */
 
-/* Cuts the arguments at their first '='. If one has none, reports it and returns false. */
-static bool read_settings(const pd_line *line, Paramd__Option *settings, Paramd__Option **list)
+/* Splits each NAME=VALUE argument at its first '='. Ends the program if an argument has none. */
+static void read_settings(const pd_line *line, Paramd__Option *settings, Paramd__Option **list)
 {
     for (int i = 2; i < line->n_args; i++, settings++) {
         char *text = line->args[i], *equals = strchr(text, '=');
-        if (equals == NULL || equals == text) {
-            pd_print_line(stderr, "paramctl: %s: expected NAME=VALUE, like lr=0.05 (NAME= withdraws what was set)",
-                          text);
-            return false;
-        }
+        if (equals == NULL || equals == text)
+            pd_line_refuse(line, "%s: expected NAME=VALUE, like lr=0.05 (NAME= withdraws what was set)", text);
         *equals = '\0';
         paramd__option__init(settings);
         settings->name = text;
         settings->value = equals + 1;
         *list++ = settings;
     }
-    return true;
 }
 
-/* "lr of 12 parameters: 0.1 -> 0.05 from step 1201 on" */
+/* Prints one change, for example "lr of 12 parameters (adam): 0.1 -> 0.05, from step 1201 on". */
 static void print_change(const Paramd__SetChange *change)
 {
     char last[PD_CELL] = "";
 
     if (change->from_most > change->from_least) snprintf(last, sizeof last, " to %" PRIu64, change->from_most);
-    pd_print_line(stdout, "%s of %" PRIu64 " parameter%s (%s): %s%s -> %s%s, from step %" PRIu64 "%s on",
-                  change->name, change->params, change->params == 1 ? "" : "s", change->optimizer, change->before,
+    pd_print_line(stdout, "%s of %" PRIu64 " parameter%s (%s): %s%s -> %s%s, from step %" PRIu64 "%s on", change->name,
+                  change->params, change->params == 1 ? "" : "s", change->optimizer, change->before,
                   change->mixed ? " and others" : "", change->value, change->withdrawn ? " again" : "",
                   change->from_least, last);
 }
@@ -52,15 +49,6 @@ static int print_reply(const Paramd__SetReply *reply)
 
 int pd_run_set(pd_line *line)
 {
-    int64_t from = 0;
-    const pd_line_option options[] = {
-        { "from", 0, "STEP", "Step from which it holds (default: each parameter's next step that has not begun)",
-          pd_take_number, &from, 1, INT64_MAX },
-        { NULL, 0, NULL, "Parameters whose name matches PATTERN (* is all) take what their optimizer has of it, or "
-          "nothing changes. VALUE is a number, flag or schedule, as in a job's rules, and goes before values "
-          "sent with a push; NAME= withdraws what was set before.", NULL, NULL, 0, 0 },
-        { 0 }
-    };
     Paramd__SetRequest request = PARAMD__SET_REQUEST__INIT;
     Paramd__Option settings[PD_MOST_SETTINGS], *list[PD_MOST_SETTINGS];
     pd_operator op;
@@ -68,26 +56,27 @@ int pd_run_set(pd_line *line)
     void *reply = NULL;
     int status;
 
-    pd_line_parse(line, options);
-    if (!read_settings(line, settings, list)) return PD_EXIT_USAGE;
+    read_settings(line, settings, list);
     request.job = line->args[0];
     request.pattern = line->args[1];
     request.options = list;
     request.n_options = (size_t)line->n_args - 2;
-    request.from_step = (uint64_t)from;
+    request.from_step = (uint64_t)pd_line_number(line, "from");
     if (pd_operator_ask(line, &op, PD_SET, &request.base, &reply, &err) != PD_OK)
         status = pd_result_fail(line->json, &err);
-    else status = line->json ? pd_result_json(pd_message_json(reply)) : print_reply(reply);
+    else
+        status = line->json ? pd_result_json(pd_message_json(reply)) : print_reply(reply);
     pd_operator_close(&op);
     return status;
 }
 
 /* ---- settings JOB [PARAM-GLOB] ---- */
 
-/* Entries as JSON. Parameters with equal overrides share an entry, and "others" counts all but the first of them. */
+/* The overrides as JSON entries. Parameters with equal overrides share one entry, which names the first of them. Its
+ * field "others" is the number of the other parameters. */
 typedef struct listing {
     json_t *entries;
-    bool    apart;                  /* every parameter has an entry of its own */
+    bool apart; /* true: parameters do not share entries */
 } listing;
 
 static bool are_alike(const json_t *a, const json_t *b)
@@ -99,9 +88,13 @@ static bool are_alike(const json_t *a, const json_t *b)
     return true;
 }
 
-static json_int_t others_of(const json_t *entry) { return json_integer_value(json_object_get(entry, "others")); }
+static json_int_t others_of(const json_t *entry)
+{
+    return json_integer_value(json_object_get(entry, "others"));
+}
 
-/* Adds the entry, or counts it with an equal one. Takes it over. */
+/* Adds an entry to the listing. If an equal entry is there, counts the new one in its "others" instead. Takes
+ * ownership of `entry`. */
 static void add_setting(listing *out, json_t *entry)
 {
     for (size_t i = json_array_size(out->entries); !out->apart && i-- > 0;) {
@@ -130,8 +123,10 @@ static void settings_row(pd_table *table, const json_t *entry)
 {
     const char *value = text_of(entry, "value");
 
-    if (others_of(entry) == 0) pd_table_cell(table, "%s", text_of(entry, "param"));
-    else pd_table_cell(table, "%lld of %s", (long long)others_of(entry) + 1, text_of(entry, "pattern"));
+    if (others_of(entry) == 0)
+        pd_table_cell(table, "%s", text_of(entry, "param"));
+    else
+        pd_table_cell(table, "%lld of %s", (long long)others_of(entry) + 1, text_of(entry, "pattern"));
     pd_table_cell(table, "%s", text_of(entry, "name"));
     pd_table_cell(table, "%s", value[0] != '\0' ? value : "(withdrawn)");
     pd_table_cell(table, "%lld", (long long)json_integer_value(json_object_get(entry, "from")));
@@ -139,34 +134,31 @@ static void settings_row(pd_table *table, const json_t *entry)
     pd_table_cell(table, "%s", text_of(entry, "by"));
 }
 
-static int print_settings(const json_t *entries)
+static int print_settings(const json_t *entries, bool wide)
 {
-    pd_table *table = pd_table_new("PARAMETERS|HYPERPARAMETER|VALUE|>FROM STEP|STATE|SET BY");
+    pd_table *table = pd_table_new("~PARAMETERS|HYPERPARAMETER|~VALUE|>FROM STEP|STATE|~SET BY");
     json_t *entry;
     size_t i;
 
+    pd_table_limit(table, wide ? 0 : pd_table_default_limit());
     json_array_foreach(entries, i, entry) settings_row(table, entry);
     return pd_table_print(table, stdout, "nothing is set: the configuration and its schedules hold") == PD_OK
-        ? PD_EXIT_OK : PD_EXIT_REFUSED;
+               ? PD_EXIT_OK
+               : PD_EXIT_FAILED;
 }
 
 int pd_run_settings(pd_line *line)
 {
-    listing out = { 0 };
-    const pd_line_option options[] = {
-        { "verbose", 'v', NULL, "List every parameter; without it those that are alike share a line",
-          pd_take_flag, &out.apart, 0, 0 }, { 0 }
-    };
+    listing out = { .apart = line->json || pd_line_has(line, "verbose") };
     pd_error err = { 0 };
     int status;
 
-    pd_line_parse(line, options);
-    out.apart = out.apart || line->json;
     out.entries = json_array();
     if (pd_list_fetch(line, PARAMD__LIST_KIND__LIST_SETTINGS, add_page, &out, &err) != PD_OK)
         status = pd_result_fail(line->json, &err);
-    else status = line->json ? pd_result_json(json_pack("{s:O}", "settings", out.entries))
-        : print_settings(out.entries);
+    else
+        status = line->json ? pd_result_json(json_pack("{s:O}", "settings", out.entries))
+                            : print_settings(out.entries, line->wide);
     json_decref(out.entries);
     return status;
 }

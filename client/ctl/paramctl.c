@@ -1,104 +1,52 @@
-/* paramctl.c - the operator's program: asks a daemon, or executes a program that does more (paramctl-replay and
- * others). */
+/* paramctl.c - the main program of paramctl, for operators. It runs small commands itself, by requests to a daemon.
+ * Larger commands are programs of their own, such as paramctl-replay, which paramctl executes. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "commands.h"
 #include "format.h"
-#include "import_state.h"
-#include "lists.h"
-#include "optimizer_list.h"
-#include "orders.h"
-#include "overrides.h"
-#include "params.h"
+#include "help.h"
+#include "nearest.h"
 #include "programs.h"
-#include "result.h"
 #include "sibling.h"
-#include "state_table.h"
-#include "status.h"
+#include "watch.h"
 
-/* Every command that asks a daemon. A new one needs a line here and a function. */
-static const pd_command commands[] = {
-    { "ping",         "",                 "Ask whether the daemon answers",                0, 0, pd_run_ping },
-    { "status",       "",                 "Show memory, traffic and jobs",                 0, 0, pd_run_status },
-    { "jobs",         "",                 "List jobs",                                     0, 0, pd_run_list },
-    { "params",       "JOB",              "List a job's parameters and whom they wait for", 1, 1, pd_run_params },
-    { "workers",      "JOB",              "List a job's workers",                          1, 1, pd_run_list },
-    { "roots",        "JOB [PARAM-GLOB]", "List the inverse roots of a job's blocks",      1, 2, pd_run_list },
-    { "state",        "JOB [PARAM-GLOB]", "List the tensors of a job's optimizer state",   1, 2, pd_run_state },
-    { "import-state", "JOB FILE",         "Put saved optimizer state into a job",          2, 2, pd_run_import_state },
-    { "optimizers",   "[NAME]",           "List optimizers, or one's hyperparameters",     0, 1, pd_run_optimizers },
-    { "set",          "JOB PATTERN NAME=VALUE...", "Set hyperparameters while a job runs", 3, 2 + PD_MOST_SETTINGS,
-      pd_run_set },
-    { "settings",     "JOB [PARAM-GLOB]", "List what operators have set in a job",         1, 2, pd_run_settings },
-    { "drop",         "JOB",              "End a job; its workers get an error",           1, 1, pd_run_drop },
-    { "drain",        "",                 "Finish the open steps and take no new ones",    0, 0, pd_run_drain },
-    { "shutdown",     "",                 "Stop the daemon",                               0, 0, pd_run_shutdown },
-    { 0 }
-};
+static const pd_command *const tables[] = { pd_commands, pd_programs, NULL };
 
-static const pd_command *find_command(const char *name)
+/* ---- finding the command ---- */
+
+/* Returns the command that has this name. Ends the program if there is none. */
+static const pd_command *find_command(const pd_line *line, const char *name)
 {
-    const pd_command *const tables[] = { commands, pd_programs };
+    pd_nearest near = pd_nearest_begin(name, strlen(name));
 
-    for (size_t t = 0; t < 2; t++)
-        for (const pd_command *c = tables[t]; c->name != NULL; c++)
+    for (const pd_command *const *table = tables; *table != NULL; table++)
+        for (const pd_command *c = *table; c->name != NULL; c++) {
             if (strcmp(c->name, name) == 0) return c;
-    return NULL;
+            pd_nearest_offer(&near, c->name);
+        }
+    if (near.best != NULL) pd_line_refuse(line, "there is no command %s; is %s meant?", name, near.best);
+    pd_line_refuse(line, "there is no command %s", name);
 }
 
-/* ---- the line up to the command ---- */
-
-static error_t parse_line(int key, char *arg, struct argp_state *state)
+/* Prints the help of the command on the command line; without a command, the list of all commands. */
+static int help(const pd_line *line)
 {
-    pd_line *line = state->input;
+    const char *name = line->argc > 1 && strcmp(line->argv[0], "help") == 0 ? line->argv[1] : NULL;
 
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = line;
-        return 0;
-    case ARGP_KEY_ARG:
-        if ((line->command = find_command(arg)) == NULL) argp_error(state, "%s: no such command", arg);
-        line->argv = state->argv + state->next - 1;
-        line->argc = state->argc - state->next + 1;
-        state->next = state->argc;              /* the rest is the command's */
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_state_help(state, stderr, ARGP_HELP_SHORT_USAGE | ARGP_HELP_SEE);
-        exit(PD_EXIT_USAGE);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static void list_table(FILE *out, const pd_command *table)
-{
-    for (const pd_command *c = table; c->name != NULL; c++)
-        fprintf(out, "  %-13s%-16s %s\n", c->name, c->args, c->about);
-}
-
-/* The list of commands, for --help. */
-static char *list_commands(int key, const char *text, void *input)
-{
-    char *list = NULL;
-    size_t size = 0;
-    FILE *out;
-
-    (void)input;
-    if (key != ARGP_KEY_HELP_POST_DOC || (out = open_memstream(&list, &size)) == NULL) return (char *)text;
-    fprintf(out, "Commands (paramctl COMMAND --help tells more):\n");
-    list_table(out, commands);
-    list_table(out, pd_programs);
-    fprintf(out, "\nExit status: 0 ok, 1 the server said no or a replay failed, 2 usage, 3 unreachable.");
-    fclose(out);
-    return list;
+    if (name != NULL && name[0] != '-')
+        pd_help_command(stdout, find_command(line, name));
+    else
+        pd_help_all(stdout, tables);
+    return PD_EXIT_OK;
 }
 
 /* ---- programs ---- */
 
-/* Executes the program beside paramctl, else the one on PATH. Returns errno if neither can run. */
+/* Executes a program that lies in the folder of paramctl, or else on PATH. Returns errno if neither can run. */
 static int execute(char *program, char **argv)
 {
     char path[4096];
@@ -109,38 +57,56 @@ static int execute(char *program, char **argv)
     return errno;
 }
 
-/* Hands the common options before the command's name and the rest of the line to the program. Returns only if it cannot
- * run. */
+/* Adds the options that precede the command's name to the arguments of the other program. Returns false if out of
+ * memory. */
+static bool add_common(char **argv, const pd_line *line)
+{
+    for (size_t i = 0; i < line->n_given; i++) {
+        const pd_given *given = &line->given[i];
+        bool valued = given->value != NULL;
+        if (asprintf(&argv[i], "--%s%s%s", given->option->name, valued ? "=" : "", valued ? given->value : "") < 0)
+            return false;
+    }
+    return true;
+}
+
+/* Executes the other program with the options that precede the command's name and with the rest of the command line.
+ * Returns only if the program cannot run. */
 static int run_program(const pd_line *line)
 {
-    char **argv = calloc((size_t)line->argc + 4, sizeof *argv), program[64], timeout[64], *server = NULL;
-    int n = 1, rc = argv == NULL ? ENOMEM : 0;
+    char **argv = calloc(line->n_given + (size_t)line->argc + 2, sizeof *argv), program[64];
+    int rc = ENOMEM;
 
     snprintf(program, sizeof program, "paramctl-%s", line->command->name);
-    snprintf(timeout, sizeof timeout, "--timeout=%.17g", line->timeout);
-    if (line->server != NULL && asprintf(&server, "--server=%s", line->server) < 0) rc = ENOMEM;
-    if (rc == 0) {
-        argv[n++] = timeout;
-        if (server != NULL) argv[n++] = server;
-        if (line->json) argv[n++] = "--json";
-        memcpy(&argv[n], line->argv + 1, (size_t)line->argc * sizeof *argv);        /* with the NULL at the end */
+    if (argv != NULL && add_common(argv + 1, line)) {
+        memcpy(argv + 1 + line->n_given, line->argv + 1, (size_t)line->argc * sizeof *argv); /* argc words and the
+                                                                                              * NULL behind them */
         rc = execute(program, argv);
     }
     pd_print_line(stderr, "paramctl: cannot run %s, neither beside paramctl nor from PATH: %s", program, strerror(rc));
-    free(server);
+    for (size_t i = 0; argv != NULL && i < line->n_given; i++) free(argv[1 + i]);
     free(argv);
-    return PD_EXIT_USAGE;
+    return PD_EXIT_FAILED;
 }
 
 int main(int argc, char **argv)
 {
-    static const struct argp_child common[] = { { &pd_common_argp, 0, NULL, 0 }, { 0 } };
     pd_line line = pd_line_new(NULL, argc, argv);
-    struct argp argp = { .parser = parse_line, .args_doc = "COMMAND [ARGUMENT...]", .children = common,
-                         .help_filter = list_commands,
-                         .doc = "Asks a paramd daemon, proves a build by replaying recorded runs, measures a machine."
-                                "\v(commands)" };
+    const char *name = pd_line_parse_common(&line);
+    int status;
 
-    if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &line) != 0) return PD_EXIT_USAGE;
-    return line.command->run != NULL ? line.command->run(&line) : run_program(&line);
+    if (name == NULL && !pd_line_has(&line, "help")) {
+        pd_help_all(stderr, tables);
+        return PD_EXIT_USAGE;
+    }
+    if (name == NULL || strcmp(name, "help") == 0) return help(&line);
+    line.command = find_command(&line, name);
+    if (line.command->run == NULL) return run_program(&line);
+    pd_line_parse(&line);
+    status = pd_watch(&line);
+    if (fflush(stdout) != 0 && status == PD_EXIT_OK) {
+        fprintf(stderr, "paramctl: the output cannot be written: %s\n", strerror(errno));
+        return PD_EXIT_FAILED;
+    }
+    return status;
 }

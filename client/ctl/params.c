@@ -1,9 +1,12 @@
-/* params.c - lists parameters; with --verbose or --json also the errors that optimizers keep of their roots. */
+/* params.c - the command params: lists parameters. With --verbose or --json it also shows how large the errors of
+ * their matrix roots are. */
 #include "params.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "format.h"
 #include "list_table.h"
 
 /* ---- columns ---- */
@@ -14,9 +17,12 @@ static void roots_cell(pd_table *table, const pd_column *column, const void *ent
     char text[PD_CELL];
 
     (void)column;
-    if (param->roots_failing > 0)
-        pd_table_cell(table, "%" PRIu64 " (%" PRIu64 " failing)", param->roots, param->roots_failing);
-    else pd_table_cell(table, "%s", param->roots > 0 ? pd_count_text(text, param->roots) : "-");
+    if (param->roots_failing == 0) {
+        pd_table_cell(table, "%s", param->roots > 0 ? pd_count_text(text, param->roots) : "-");
+        return;
+    }
+    pd_table_cell(table, "%" PRIu64 " (%" PRIu64 " failing)", param->roots, param->roots_failing);
+    pd_table_alarm(table);
 }
 
 static void aggregate_cell(pd_table *table, const pd_column *column, const void *entry)
@@ -25,9 +31,10 @@ static void aggregate_cell(pd_table *table, const pd_column *column, const void 
     char text[PD_CELL];
 
     (void)column;
-    if (param->gather_bytes > 0)
-        pd_table_cell(table, "%s (holds %s)", param->aggregate, pd_bytes_text(text, param->gather_bytes));
-    else pd_table_cell(table, "%s", param->aggregate);
+    if (param->collect_bytes > 0)
+        pd_table_cell(table, "%s (holds %s)", param->aggregate, pd_bytes_text(text, param->collect_bytes));
+    else
+        pd_table_cell(table, "%s", param->aggregate);
 }
 
 static void waits_cell(pd_table *table, const pd_column *column, const void *entry)
@@ -35,26 +42,26 @@ static void waits_cell(pd_table *table, const pd_column *column, const void *ent
     const Paramd__ParamInfo *param = entry;
 
     (void)column;
-    if (param->initialised) pd_table_cell(table, "%s", param->missing[0] != '\0' ? param->missing : "-");
-    else pd_table_cell(table, "initial weights%s%s", param->missing[0] != '\0' ? " of " : "", param->missing);
+    if (param->initialised)
+        pd_table_cell(table, "%s", param->missing[0] != '\0' ? param->missing : "-");
+    else
+        pd_table_cell(table, "initial weights%s%s", param->missing[0] != '\0' ? " of " : "", param->missing);
 }
 
-static const pd_column columns[] = {
-    { "PARAMETER", "name", pd_cell_text },
-    { "OPTIMIZER", "optimizer", pd_cell_text },
-    { "SHAPE", "shape", pd_cell_shape },
-    { ">STEP", "step", pd_cell_number },
-    { ">VERSION", "version", pd_cell_number },
-    { ">SKIPPED", "skipped", pd_cell_count },
-    { ">REFUSED", "refused_steps", pd_cell_count },
-    { ">CONTRIBUTIONS", "contributions", pd_cell_count },
-    { ">STATE", "state_bytes", pd_cell_bytes },
-    { ">ROOTS", NULL, roots_cell },
-    { ">ROOT ERROR", "root_error", pd_cell_power },
-    { "AGGREGATE", NULL, aggregate_cell },
-    { "WAITS FOR", NULL, waits_cell },
-    { 0 }
-};
+static const pd_column columns[] = { { "~PARAMETER", "name", pd_cell_text },
+                                     { "OPTIMIZER", "optimizer", pd_cell_text },
+                                     { "SHAPE", "shape", pd_cell_shape },
+                                     { ">STEP", "step", pd_cell_number },
+                                     { "+>VERSION", "version", pd_cell_number },
+                                     { "+>SKIPPED", "skipped", pd_cell_count },
+                                     { "+>REFUSED", "refused_steps", pd_cell_count },
+                                     { "+>CONTRIBUTIONS", "contributions", pd_cell_count },
+                                     { ">STATE", "state_bytes", pd_cell_bytes },
+                                     { ">ROOTS", NULL, roots_cell },
+                                     { "+>ROOT ERROR", "root_error", pd_cell_power },
+                                     { "+AGGREGATE", NULL, aggregate_cell },
+                                     { "WAITS FOR", NULL, waits_cell },
+                                     { 0 } };
 
 static const pd_list params_list = { PARAMD__LIST_KIND__LIST_PARAMS, "params", "no parameters", columns };
 
@@ -62,12 +69,14 @@ static const pd_list params_list = { PARAMD__LIST_KIND__LIST_PARAMS, "params", "
 
 typedef struct output {
     pd_list_output list;
-    bool           any_roots;           /* some parameter has roots */
-    json_t        *remarks;             /* lines on parameters; NULL: nobody asks */
-    json_t        *errors;              /* of roots, lists by the parameter's name; NULL: nobody asks */
+    const char *pattern; /* pattern of parameter names; NULL: all. It is applied here, since the daemon always lists
+                          * all parameters */
+    bool any_roots;      /* at least one parameter has roots */
+    json_t *remarks;     /* text lines about parameters, for --verbose; NULL: not wanted */
+    json_t *errors;      /* for each parameter's name the list of errors of its roots; NULL: not wanted */
 } output;
 
-/* Adds the names of the dimensions, and the note of the optimizer. */
+/* Adds a line with the names of a parameter's dimensions and the optimizer's note on it, if it has any of these. */
 static void add_remark(json_t *remarks, const Paramd__ParamInfo *param)
 {
     bool both = param->axes[0] != '\0' && param->note[0] != '\0';
@@ -77,7 +86,7 @@ static void add_remark(json_t *remarks, const Paramd__ParamInfo *param)
                                                 param->axes, both ? "; " : "", param->note));
 }
 
-/* Adds the scalars that the last round returned. */
+/* Adds a line for each scalar (such as a loss) that was averaged in the parameter's last round. */
 static void add_scalars(json_t *remarks, const Paramd__ParamInfo *param)
 {
     for (size_t i = 0; i < param->n_scalars; i++)
@@ -90,16 +99,18 @@ static void add_page(void *arg, const Paramd__ListReply *page)
 {
     output *out = arg;
 
-    pd_list_add_page(&out->list, page);
     for (size_t i = 0; i < page->n_params; i++) {
-        out->any_roots = out->any_roots || page->params[i]->roots > 0;
+        const Paramd__ParamInfo *param = page->params[i];
+        if (out->pattern != NULL && fnmatch(out->pattern, param->name, 0) != 0) continue;
+        pd_list_add(&out->list, &param->base);
+        out->any_roots = out->any_roots || param->roots > 0;
         if (out->remarks == NULL) continue;
-        add_remark(out->remarks, page->params[i]);
-        add_scalars(out->remarks, page->params[i]);
+        add_remark(out->remarks, param);
+        add_scalars(out->remarks, param);
     }
 }
 
-/* JSON has no NaN: such an error is null. */
+/* Adds the error of one root to the list of its parameter. An error that is NaN becomes null, as JSON has no NaN. */
 static void add_error(json_t *errors, const Paramd__RootInfo *root)
 {
     json_t *list = json_object_get(errors, root->param), *value;
@@ -118,7 +129,8 @@ static void add_errors(void *arg, const Paramd__ListReply *page)
     for (size_t i = 0; i < page->n_roots; i++) add_error(arg, page->roots[i]);
 }
 
-/* Fetches errors from the list of roots: an entry of params has no room for many. */
+/* Fetches the errors of all roots. They come with the list of roots, because an entry in the list of parameters has
+ * no room for them. */
 static int fetch_errors(const pd_line *line, output *out, pd_error *err)
 {
     if ((out->errors = json_object()) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -130,7 +142,8 @@ static void merge_errors(const output *out)
     size_t i;
     json_t *param;
 
-    json_array_foreach(out->list.json, i, param) {
+    json_array_foreach(out->list.json, i, param)
+    {
         json_t *list = json_object_get(out->errors, json_string_value(json_object_get(param, "name")));
         if (list != NULL) json_object_set(param, "inverse_pth_root_errors", list);
     }
@@ -151,7 +164,8 @@ static void print_errors(json_t *errors)
     size_t i, n;
     char *text;
 
-    json_object_foreach(errors, name, list) {
+    json_object_foreach(errors, name, list)
+    {
         FILE *line = open_memstream(&text, &n);
         if (line == NULL) return;
         json_array_foreach(list, i, value) fprintf(line, " %.3g", json_number_value(value));
@@ -161,22 +175,23 @@ static void print_errors(json_t *errors)
     }
 }
 
+/* Checks that the command's pattern matches at least one parameter. */
+static int check_match(const output *out, int rc, pd_error *err)
+{
+    if (rc != PD_OK || out->pattern == NULL || out->list.n > 0) return rc;
+    return pd_fail(err, PD_NOT_FOUND, "no parameter matches '%.200s'", out->pattern);
+}
+
 int pd_run_params(pd_line *line)
 {
-    bool verbose = false;
-    const pd_line_option options[] = {
-        { "verbose", 'v', NULL,
-          "Also show axes, remarks, the scalars of the last round and the error that is kept of each root",
-          pd_take_flag, &verbose, 0, 0 }, { 0 }
-    };
-    output out = { 0 };
+    bool verbose = pd_line_has(line, "verbose");
+    output out = { .list = pd_list_begin(&params_list, line), .pattern = line->n_args > 1 ? line->args[1] : NULL };
     pd_error err = { 0 };
     int rc, status;
 
-    pd_line_parse(line, options);
-    out.list = pd_list_begin(&params_list, line->json);
     out.remarks = verbose && !line->json ? json_array() : NULL;
     rc = pd_list_fetch(line, PARAMD__LIST_KIND__LIST_PARAMS, add_page, &out, &err);
+    rc = check_match(&out, rc, &err);
     if (rc == PD_OK && out.any_roots && (line->json || verbose)) rc = fetch_errors(line, &out, &err);
     if (rc == PD_OK && line->json) merge_errors(&out);
     status = pd_list_end(&out.list, rc, &err);

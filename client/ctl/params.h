@@ -1,4 +1,4 @@
-/* params.h - the command params: a job's parameters. */
+/* params.h - the command params: lists the parameters of a job. */
 #ifndef PD_PARAMS_H
 #define PD_PARAMS_H
 

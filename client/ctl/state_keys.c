@@ -1,4 +1,4 @@
-/* state_keys.c - reads the names of tensors in saved files. */
+/* state_keys.c - finds out from a tensor's name in a saved file which optimizer state it is. */
 #include "state_keys.h"
 
 #include <jansson.h>
@@ -9,18 +9,28 @@
 
 enum { CODES = 1, STACKED = 2, FILL = 4 };
 
-#define SHARDED "the stacked matrices of upstream's sharded mode do not say whose they are: save them by parameter, " \
-                "stats/NAME/statistics/I and preconditioners/I"
+#define SHARDED                                                                                                        \
+    "the stacked matrices of upstream's sharded mode do not say whose they are: save them by parameter, "              \
+    "stats/NAME/statistics/I and preconditioners/I"
 
-/* Upstream's paths. `before` NULL: the path below the block in Meta's keys, else the path behind before/NAME. Words are
- * joined by '/'; '#' is a number. `slot` NULL: the value follows from the rest. CODES: the path, or a QuantizedValue
- * there. One line a quantity: add those of other systems here. */
-static const struct { const char *before, *path, *slot; unsigned flags; } upstream[] = {
+/* Paths of state tensors in files of the original optimizers ("upstream"). Each row is one kind of tensor. To
+ * support another optimizer's files, add rows.
+ *
+ * In Meta's flat keys, `path` is the part behind the block, and `before` is NULL. In JAX files, a key is
+ * before/NAME/path. Words of a path are joined by '/'; '#' stands for a number.
+ *
+ * `slot` is NULL for tensors that are skipped, because they follow from other state. With the flag CODES the tensor
+ * may also be quantized: its codes and bucket sizes are tensors of their own, with longer paths. */
+static const struct {
+    const char *before, *path, *slot;
+    unsigned flags;
+} upstream[] = {
     { NULL, "shampoo/factor_matrices/#/quantized_values", "factor_matrices", 0 },
     { NULL, "shampoo/inv_factor_matrices/#/quantized_values", "inv_factor_matrices", 0 },
-    /* upstream only saves true; tested again at the next root */
+    /* skipped: Meta's optimizer saves only `true` here; the daemon checks by itself at the next root whether a
+     * factor is diagonal */
     { NULL, "shampoo/is_factor_matrices_diagonal/#", NULL, 0 },
-    /* whatever the method: its class derives from Adagrad's */
+    /* named adagrad with every grafting method, as Meta's grafting classes derive from Adagrad's */
     { NULL, "adagrad/quantized_values", "grafting_second_moment", 0 },
     { NULL, "momentum/quantized_values", "momentum", 0 },
     { NULL, "filtered_grad/quantized_values", "filtered_grad", 0 },
@@ -32,7 +42,7 @@ static const struct { const char *before, *path, *slot; unsigned flags; } upstre
     { "stats", "statistics/#", "statistics", CODES },
     { "stats", "preconditioners/#", "preconditioners", CODES },
     { "stats", "training_metrics/inverse_pth_root_errors", "inverse_pth_root_errors", FILL },
-    /* the same, LocalShardedParameterStats */
+    /* scalable_shampoo in sharded mode: LocalShardedParameterStats */
     { "local_stats", "diagonal_statistics", "diagonal_statistics", CODES },
     { "local_stats", "diagonal_momentum", "diagonal_momentum", CODES },
     { "local_stats", "momentum", "momentum", CODES },
@@ -49,9 +59,11 @@ static const struct { const char *before, *path, *slot; unsigned flags; } upstre
     { "Qs_preconditioners", "#", "Q", STACKED },
 };
 
-/* Values for all parameters at once, by the last word of the path. `slot` NULL: the step counter. */
-static const struct { const char *word, *slot; } common[] = { { "count", NULL }, { "step", NULL },
-                                                              { "update_counter", "update_counter" } };
+/* Values that a file has once for all parameters, by the last word of their path. If `slot` is NULL, the value is
+ * the step counter. */
+static const struct {
+    const char *word, *slot;
+} common[] = { { "count", NULL }, { "step", NULL }, { "update_counter", "update_counter" } };
 
 /* ---- parameters ---- */
 
@@ -73,24 +85,26 @@ static bool find_name(const char *text, size_t length, const char *const *names,
     return found != NULL;
 }
 
-/* Finds the parameter of the text before a JSON path: NAME, "NAME.", "state.NAME" ... */
+/* Finds the parameter that is named by the text in front of a JSON list. The text may be NAME, "NAME.", "NAME/", or
+ * one of these with "state." or "state/" before it. */
 static bool find_before(const char *text, size_t length, const char *const *names, size_t n, size_t *param)
 {
     static const char prefix[] = "state";
-    const size_t skip = sizeof prefix;          /* with the separator */
+    const size_t skip = sizeof prefix; /* length of "state" and the separator behind it */
 
     if (find_name(text, length, names, n, param)) return true;
-    if (length > 1 && (text[length - 1] == '.' || text[length - 1] == '/')
-        && find_before(text, length - 1, names, n, param)) return true;
+    if (length > 1 && (text[length - 1] == '.' || text[length - 1] == '/') &&
+        find_before(text, length - 1, names, n, param))
+        return true;
     if (length <= skip || strncmp(text, prefix, skip - 1) != 0 || (text[skip - 1] != '.' && text[skip - 1] != '/'))
         return false;
-    return find_name(text + skip, length - skip, names, n, param)
-        || find_name(text + skip, length - skip - 1, names, n, param);
+    return find_name(text + skip, length - skip, names, n, param) ||
+           find_name(text + skip, length - skip - 1, names, n, param);
 }
 
-/* ---- upstream's paths ---- */
+/* ---- Meta's flat keys ---- */
 
-/* Returns 3 for "block_3"; -1: something else. */
+/* Returns the number in a text such as "block_3"; -1: the text is not of this form. */
 static int block_of(const char *text)
 {
     int block, end = 0;
@@ -99,7 +113,8 @@ static int block_of(const char *text)
     return block;
 }
 
-/* Joins the words behind the block; a number among them becomes '#'. False: not such a path. */
+/* Joins the words of a flat key behind its block with '/', as in the table. A number becomes '#' and goes to
+ * *number. Returns false if the key has another form. */
 static bool join(const json_t *path, char *text, size_t size, int *number)
 {
     size_t used = 0;
@@ -109,8 +124,9 @@ static bool join(const json_t *path, char *text, size_t size, int *number)
         const json_t *item = json_array_get(path, i);
         const char *word = json_is_integer(item) ? "#" : json_string_value(item);
         if (word == NULL || used + strlen(word) + 2 > size) return false;
-        if (json_is_integer(item) && (*number >= 0 || json_integer_value(item) < 0
-                                      || json_integer_value(item) > 1 << 20)) return false;
+        if (json_is_integer(item) &&
+            (*number >= 0 || json_integer_value(item) < 0 || json_integer_value(item) > 1 << 20))
+            return false;
         if (json_is_integer(item)) *number = (int)json_integer_value(item);
         used += (size_t)snprintf(text + used, size - used, "%s%s", i > 1 ? "/" : "", word);
     }
@@ -135,7 +151,7 @@ static void read_path(pd_state_key *out, const json_t *path)
     }
 }
 
-/* Reads NAME["step"] and the like. False: the key does not end in a JSON list behind a parameter's name. */
+/* Reads a key such as NAME["step"]. Returns false if the key is not a parameter's name with a JSON list behind it. */
 static bool read_flat_key(pd_state_key *out, const char *key, const char *const *names, size_t n)
 {
     for (const char *at = strchr(key, '['); at != NULL; at = strchr(at + 1, '[')) {
@@ -149,9 +165,10 @@ static bool read_flat_key(pd_state_key *out, const char *key, const char *const 
     return false;
 }
 
-/* ---- our own names ---- */
+/* ---- paramd's own names ---- */
 
-/* Reads "block_3.factor_matrices.1" or "momentum". */
+/* Reads the part of paramd's own names behind the parameter's name, such as "block_3.factor_matrices.1" or
+ * "momentum". */
 static void read_slot(pd_state_key *out, const char *text)
 {
     const char *dot = strchr(text, '.'), *last;
@@ -184,12 +201,19 @@ static bool read_own_key(pd_state_key *out, const char *key, const char *const *
     return false;
 }
 
-/* ---- JAX's paths ---- */
+/* ---- paths of JAX files ---- */
 
-/* A path as words joined by '/', and as it was written, with its dots. Both have the same length. */
-typedef struct path { char words[1024], stood[1024]; size_t n; } path;
+/* A path in two forms of the same length: `words` with all separators as '/', `stood` with '.' and '/' as they were
+ * written. */
+typedef struct path {
+    char words[1024], stood[1024];
+    size_t n;
+} path;
 
-static bool is_separator(char c) { return c == '.' || c == '/'; }
+static bool is_separator(char c)
+{
+    return c == '.' || c == '/';
+}
 
 static bool put(path *p, char c)
 {
@@ -199,7 +223,8 @@ static bool put(path *p, char c)
     return true;
 }
 
-/* Reads keystr's ['word'] or [3], from the bracket on. Returns the end; NULL: neither. */
+/* Reads a bracket of jax.tree_util.keystr, ['word'] or [3], as one word of the path. Returns the text behind the
+ * bracket; NULL: not such a bracket. */
 static const char *put_bracket(path *p, const char *at)
 {
     char quote = at[1] == '\'' || at[1] == '"' ? at[1] : '\0';
@@ -211,7 +236,7 @@ static const char *put_bracket(path *p, const char *at)
     return end + 1 + (quote != '\0');
 }
 
-/* Splits a key into words. False: too long, or wrong brackets. */
+/* Splits a key into the words of a path. Returns false if the key is too long or has wrong brackets. */
 static bool read_words(path *p, const char *key)
 {
     p->n = 0;
@@ -226,19 +251,22 @@ static bool read_words(path *p, const char *key)
     return p->n > 0;
 }
 
-/* Finds the parameter whose name is this part of the path: as written, or with one separator throughout. */
+/* Finds the parameter that is named by a part of the path. Tries the separators as they are written, then all as
+ * '/', then all as '.'. */
 static bool find_in_path(const path *p, size_t from, size_t end, const char *const *names, size_t n, size_t *param)
 {
     char dotted[sizeof p->words];
 
     if (end <= from) return false;
-    if (find_name(p->stood + from, end - from, names, n, param)
-        || find_name(p->words + from, end - from, names, n, param)) return true;
+    if (find_name(p->stood + from, end - from, names, n, param) ||
+        find_name(p->words + from, end - from, names, n, param))
+        return true;
     for (size_t i = from; i < end; i++) dotted[i - from] = p->words[i] == '/' ? '.' : p->words[i];
     return find_name(dotted, end - from, names, n, param);
 }
 
-/* Returns true for "statistics/3/quantized" and the pattern "statistics/#/quantized". */
+/* Returns true if the text matches the pattern, in which '#' stands for a number: "statistics/3" matches
+ * "statistics/#". Sets *number to this number; -1: the pattern has none. */
 static bool is_like(const char *text, const char *pattern, int *number)
 {
     int end;
@@ -275,15 +303,18 @@ static bool ends_in(const char *text, const char *word)
     return n > length && strcmp(text + n - length, word) == 0 && text[n - length - 1] == '/';
 }
 
-/* The last word of a path to a quantized value. */
+/* Which part of a quantized value a path names, by its last word: codes, or a tensor beside them. WHOLE: not
+ * quantized. */
 typedef enum ending { WHOLE, OF_CODES, BESIDE_CODES } ending;
 
-/* Copies the path without its last word. False: too long. */
+/* Copies a path, but leaves out its last word if this names a part of a quantized value. *found is the part. Returns
+ * false if the path is too long. */
 static bool cut_ending(char *out, size_t size, const char *text, ending *found)
 {
-    static const struct { const char *word; ending is; } endings[] = { { "quantized", OF_CODES },
-                                                                       { "bucket_size", BESIDE_CODES },
-                                                                       { "diagonal", BESIDE_CODES } };
+    static const struct {
+        const char *word;
+        ending is;
+    } endings[] = { { "quantized", OF_CODES }, { "bucket_size", BESIDE_CODES }, { "diagonal", BESIDE_CODES } };
     size_t n = strlen(text);
 
     *found = WHOLE;
@@ -295,7 +326,8 @@ static bool cut_ending(char *out, size_t size, const char *text, ending *found)
     return snprintf(out, size, "%.*s", (int)n, text) < (int)size;
 }
 
-/* Reads the part behind before/NAME: a row's path, or a companion of its codes. */
+/* Compares `rest`, the path behind the parameter's name, with one row of the table. Also accepts the codes of a
+ * quantized value at this path, and the tensors beside the codes. */
 static bool read_row(pd_state_key *out, size_t row, size_t param, const char *rest)
 {
     ending found = WHOLE;
@@ -303,14 +335,16 @@ static bool read_row(pd_state_key *out, size_t row, size_t param, const char *re
     int number;
 
     if (is_like(rest, upstream[row].path, &number)) return take_row(out, row, param, number);
-    if ((upstream[row].flags & CODES) == 0 || !cut_ending(stem, sizeof stem, rest, &found)
-        || !is_like(stem, upstream[row].path, &number)) return false;
+    if ((upstream[row].flags & CODES) == 0 || !cut_ending(stem, sizeof stem, rest, &found) ||
+        !is_like(stem, upstream[row].path, &number))
+        return false;
     take_row(out, row, param, number);
     if (found == BESIDE_CODES) out->kind = PD_KEY_COMPANION;
     return true;
 }
 
-/* Reads a path whose word `before` ends at `from`. The longest name that fits wins. */
+/* Reads a path before/NAME/REST, in which NAME begins at character `from`. If several parameter names fit, the
+ * longest one wins. */
 static bool read_behind(pd_state_key *out, size_t row, const path *p, size_t from, const char *const *names, size_t n)
 {
     size_t param;
@@ -322,7 +356,8 @@ static bool read_behind(pd_state_key *out, size_t row, const path *p, size_t fro
     return false;
 }
 
-/* Returns the position behind the first such word of the path; 0: it has none. */
+/* Returns the position behind the first occurrence of `word` and its '/' in the path; 0: the path does not have this
+ * word. */
 static size_t find_word(const path *p, const char *word)
 {
     size_t length = strlen(word);
@@ -341,7 +376,8 @@ static bool read_upstream(pd_state_key *out, const path *p, const char *const *n
     return false;
 }
 
-/* Reads "statistics/3/quantized": a slot of ours, and whether it has codes. */
+/* Reads the rest of a path in a recorded run, such as "statistics/3/quantized": the slot, its number, and the part
+ * of a quantized value. */
 static void read_field(pd_state_key *out, const char *text)
 {
     ending found;
@@ -355,7 +391,7 @@ static void read_field(pd_state_key *out, const char *text)
     if (found == BESIDE_CODES && out->kind == PD_KEY_PART) out->kind = PD_KEY_COMPANION;
 }
 
-/* Reads state/0007/NAME/statistics/3. */
+/* Reads the path of a tensor in a recorded run, such as state/0007/NAME/statistics/3. */
 static bool read_recorded(pd_state_key *out, const path *p, const char *const *names, size_t n)
 {
     size_t from = strlen("state/"), digits;
@@ -372,8 +408,8 @@ static bool read_recorded(pd_state_key *out, const path *p, const char *const *n
     return false;
 }
 
-/* Returns true for a word that may stand before values of all parameters: an index into a chain, or a container's
- * name. */
+/* Returns true for a word that is ignored in front of a value for all parameters: an index in a chain of optimizers,
+ * or the name of a container. */
 static bool is_holder(const char *word, size_t length)
 {
     static const char *const holders[] = { "state", "opt_state", "optimizer", "optimizer_state", "inner_state" };
@@ -399,7 +435,8 @@ static bool read_common(pd_state_key *out, const path *p)
     return false;
 }
 
-/* Recognises stacks of sharded mode. */
+/* Recognises tensors of scalable_shampoo's sharded mode, which stack the matrices of all parameters. They are
+ * refused. */
 static bool read_stack(pd_state_key *out, const path *p)
 {
     if (find_word(p, "global_stats") == 0) return false;
@@ -414,6 +451,10 @@ void pd_state_key_read(pd_state_key *out, const char *key, const char *const *na
     path p;
 
     *out = nothing;
+    if (find_name(key, strlen(key), names, n, &out->param)) {
+        out->kind = PD_KEY_WEIGHTS;
+        return;
+    }
     if (read_flat_key(out, key, names, n)) return;
     *out = nothing;
     if (read_own_key(out, key, names, n)) return;

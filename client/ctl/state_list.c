@@ -1,4 +1,4 @@
-/* state_list.c - fetches the list of a job's state. */
+/* state_list.c - fetches the list of the optimizer state tensors of a job. */
 #include "state_list.h"
 
 #include <stdio.h>
@@ -20,8 +20,8 @@ static int compare_names(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* Returns the list's own copy of the name. Entries of a parameter follow each other, so a name is kept once. NULL: out
- * of memory. */
+/* Returns the list's own copy of a parameter's name. The tensors of a parameter arrive one after the other, so the
+ * last name is compared, and each name is stored once. NULL: out of memory. */
 static const char *keep_name(pd_state_list *list, const char *name)
 {
     const char **more;
@@ -33,7 +33,7 @@ static const char *keep_name(pd_state_list *list, const char *name)
     return more[list->n_names++];
 }
 
-/* Adds an entry. PD_NO_MEMORY, PD_DATA_LOSS. */
+/* Adds a tensor to the list. PD_NO_MEMORY: out of memory. PD_DATA_LOSS: the daemon sent an invalid shape. */
 static int add(pd_state_list *list, const Paramd__StateInfo *from, pd_error *err)
 {
     pd_state_tensor *more = realloc(list->at, (list->n + 1) * sizeof *more), *to;
@@ -57,7 +57,7 @@ static int add(pd_state_list *list, const Paramd__StateInfo *from, pd_error *err
 
 typedef struct fetching {
     pd_state_list *list;
-    pd_error       err;                 /* of the first entry that could not be added */
+    pd_error err; /* error of the first tensor that could not be added */
 } fetching;
 
 static void add_page(void *arg, const Paramd__ListReply *page)
@@ -80,9 +80,45 @@ int pd_state_list_fetch(pd_state_list *out, pd_operator *op, const char *job, co
     rc = pd_operator_list(op, &request, add_page, &f, err);
     if (rc == PD_OK && (rc = f.err.code) != PD_OK) *err = f.err;
     if (rc != PD_OK) return rc;
+    if (out->n == 0) return PD_OK;
     qsort(out->at, out->n, sizeof *out->at, compare_whole);
     qsort(out->names, out->n_names, sizeof *out->names, compare_names);
     return PD_OK;
+}
+
+/* The state while parameter names are added to a list. The first `n_sorted` names were in the list before, in order;
+ * these are not added again. */
+typedef struct naming {
+    pd_state_list *list;
+    size_t n_sorted;
+    bool no_memory;
+} naming;
+
+static void add_names(void *arg, const Paramd__ListReply *page)
+{
+    naming *n = arg;
+
+    for (size_t i = 0; i < page->n_params && !n->no_memory; i++) {
+        const char *name = page->params[i]->name;
+        if (n->n_sorted > 0 &&
+            bsearch(&name, n->list->names, n->n_sorted, sizeof *n->list->names, compare_names) != NULL)
+            continue;
+        n->no_memory = keep_name(n->list, name) == NULL;
+    }
+}
+
+int pd_state_list_fetch_params(pd_state_list *list, pd_operator *op, const char *job, pd_error *err)
+{
+    Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
+    naming n = { .list = list, .n_sorted = list->n_names };
+    int rc;
+
+    request.what = PARAMD__LIST_KIND__LIST_PARAMS;
+    request.job = (char *)job;
+    rc = pd_operator_list(op, &request, add_names, &n, err);
+    if (rc == PD_OK && n.no_memory) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (list->n_names > 0) qsort(list->names, list->n_names, sizeof *list->names, compare_names);
+    return rc;
 }
 
 void pd_state_list_free(pd_state_list *list)

@@ -1,4 +1,4 @@
-/* state_table.h - the command state: the tensors of a job's optimizer state. */
+/* state_table.h - the command state: prints a table of a job's optimizer state tensors. */
 #ifndef PD_STATE_TABLE_H
 #define PD_STATE_TABLE_H
 

@@ -1,7 +1,8 @@
-/* status.c - prints a daemon's status. */
+/* status.c - the command status: prints a daemon's memory, traffic and jobs. */
 #include "status.h"
 
 #include "connection.h"
+#include "format.h"
 #include "lists.h"
 #include "reflect.h"
 #include "result.h"
@@ -10,8 +11,8 @@ static void print_daemon(const Paramd__StatusReply *s)
 {
     char a[PD_CELL], b[PD_CELL];
 
-    pd_print_line(stdout, "server       %s, protocol %u, BLAS core %s%s", s->server, s->protocol, s->blas_core,
-                  s->draining ? ", draining" : "");
+    pd_print_line(stdout, "server       %s, protocol %u, CPU %s, BLAS core %s%s", s->server, s->protocol, s->cpu,
+                  s->blas_core, s->draining ? ", draining" : "");
     printf("up           %s\n", pd_duration_text(a, s->uptime_ms));
     printf("connections  %u\n", s->connections);
     printf("memory       %s resident, %s at most\n", pd_bytes_text(a, s->resident_bytes),
@@ -26,9 +27,9 @@ static void print_daemon(const Paramd__StatusReply *s)
     printf("\n");
 }
 
-static int print_status(const Paramd__StatusReply *status)
+static int print_status(const pd_line *line, const Paramd__StatusReply *status)
 {
-    pd_list_output jobs = pd_list_begin(pd_list_named("jobs"), false);
+    pd_list_output jobs = pd_list_begin(pd_list_named("jobs"), line);
 
     print_daemon(status);
     for (size_t i = 0; i < status->n_jobs; i++) pd_list_add(&jobs, &status->jobs[i]->base);
@@ -42,9 +43,10 @@ int pd_run_status(pd_line *line)
     void *reply = NULL;
     int status;
 
-    pd_line_parse(line, NULL);
-    if (pd_operator_ask(line, &op, PD_STATUS, NULL, &reply, &err) != PD_OK) status = pd_result_fail(line->json, &err);
-    else status = line->json ? pd_result_json(pd_message_json(reply)) : print_status(reply);
+    if (pd_operator_ask(line, &op, PD_STATUS, NULL, &reply, &err) != PD_OK)
+        status = pd_result_fail(line->json, &err);
+    else
+        status = line->json ? pd_result_json(pd_message_json(reply)) : print_status(line, reply);
     pd_operator_close(&op);
     return status;
 }

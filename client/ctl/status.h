@@ -1,4 +1,4 @@
-/* status.h - the command status: a daemon's memory, traffic and jobs. */
+/* status.h - the command status: prints a daemon's memory, traffic and jobs. */
 #ifndef PD_STATUS_H
 #define PD_STATUS_H
 

@@ -1,228 +1,172 @@
-/* fashion.c - one worker of a training job, in C: the example to begin with.
+/* fashion.c - one worker of a training job, in C. The workers divide each batch of images among them and compute
+ * gradients. paramd averages the gradients, runs the optimizer and sends the new weights. Read main() first, then
+ * join(), train() and take_step(). The model in classifier.h does not use paramd.
  *
- * Each worker holds its share of Fashion-MNIST and computes gradients; paramd averages them over the workers, runs the optimizer and hands
- * out the new weights. Read main() downwards: join, declare, train (take_step is the heart), leave. All that speaks to paramd is in this file;
- * mlp.c has the model, dataset.c the images, report.c what rank 0 tells of it.
- *
- *     paramd &
- *     for rank in 0 1 2 3; do fashion --rank $rank --world-size 4 & done; wait */
-#include <cblas.h>
-#include <stdio.h>
-#include <stdlib.h>
-
+ *     paramd & for rank in 0 1 2 3; do fashion --rank $rank --world-size 4 & done; wait */
+#include <argp.h>
+#include <jansson.h>
+#include "classifier.h"
 #include "paramd/client.h"
-#include "report.h"
-#include "settings.h"
-#include "course.h"
-#include "weights.h"
 
-typedef struct worker {
-    settings   set;
-    pd_client *client;
-    int        rank, world;
-    mlp        net;
-    dataset    train, test, probe;      /* test and probe (training images whose loss is told on the way): rank 0 only */
-    float     *x;                       /* one batch of images … */
-    uint8_t   *label;                   /* … and their classes */
-    report     report;                  /* rank 0 only */
-} worker;
+enum { URL = 1, JOB, RULE, OUT, RANK, WORLD_SIZE, SEED, EPOCHS, BATCH, SETTINGS };
+static const struct argp_option options[] = {
+    { "url", URL, "URL", 0, "where paramd listens [PARAMD_URL, else tcp://127.0.0.1:7070]", 0 },
+    { "job", JOB, "NAME", 0, "the job to join [PARAMD_JOB, else default]", 0 },
+    { "rank", RANK, "N", 0, "this worker's number, from 0 [RANK, else 0]", 0 },
+    { "world-size", WORLD_SIZE, "N", 0, "number of workers [WORLD_SIZE, else 1]", 0 },
+    { "rule", RULE, "RULE", 0, "which parameters get which optimizer [* sgd lr=0.1 momentum=0.9]", 0 },
+    { "epochs", EPOCHS, "N", 0, "passes over the training images [8]", 0 },
+    { "batch", BATCH, "N", 0, "images in a step, of all workers together [256]", 0 },
+    { "seed", SEED, "N", 0, "of the initial weights and of the order of the images [1]", 0 },
+    { "out", OUT, "PREFIX", 0, "rank 0 writes PREFIX.safetensors and PREFIX.jsonl [fashion]", 0 },
+    { 0 },
+};
+static const char *text[SETTINGS] = { [RULE] = "* sgd lr=0.1 momentum=0.9", [OUT] = "fashion" };
+static int number[SETTINGS] = { [SEED] = 1, [EPOCHS] = 8, [BATCH] = 256 };
+static const char folder[] = "/usr/share/datasets/fashion-mnist";
+static images training, test;
+static mlp net;
+static void *weights[TENSORS]; /* pointers to the tensors in `net.value` */
+static pd_client *client;
+static pd_error err;
 
-/* Says hello. Without --rank and --job, where this worker belongs comes from the environment (RANK, WORLD_SIZE, PARAMD_JOB). */
-static int join(worker *w, pd_error *err)
+static error_t on_option(int key, char *value, struct argp_state *state)
 {
-    char rule[544], seed[32];
-    pd_client_options options = {
-        .urls = w->set.url, .job = w->set.job, .rank = w->set.rank, .world_size = w->set.world_size,
-        .options = (const char *[]){ "aggregate=weighted_mean", seed, NULL },       /* shares of a batch may differ by one image */
-        .rules = (const char *[]){ rule, NULL },                                    /* all parameters get the same optimizer */
-    };
+    char rest;
+    if (key < URL || key >= SETTINGS) return ARGP_ERR_UNKNOWN;
+    text[key] = value;
+    if (key >= RANK && (sscanf(value, "%d%c", &number[key], &rest) != 1 || number[key] < (key < EPOCHS ? 0 : 1)))
+        argp_error(state, "%s: expected a whole number%s", value, key < EPOCHS ? "" : " above 0");
+    if (number[BATCH] > MOST_BATCH) argp_error(state, "--batch: expected at most %d", MOST_BATCH);
+    return 0;
+}
+
+/* Joins the job, declares the parameters, and gets the first weights: those of rank 0, or the current weights of a
+ * job that has already begun. */
+static int join(void)
+{
+    char seed[32];
+    pd_client_param params[TENSORS] = { 0 };
+    pd_client_options me = { .urls = text[URL], .job = text[JOB], .rank = number[RANK] };
     int rc;
-
-    snprintf(rule, sizeof rule, "* %s", w->set.optimizer);
-    snprintf(seed, sizeof seed, "seed=%llu", (unsigned long long)w->set.seed);      /* a worker with another one is refused */
-    if ((rc = pd_client_open(&w->client, &options, err)) != PD_OK) return rc;
-    w->rank = pd_client_welcome(w->client)->rank;
-    w->world = pd_client_welcome(w->client)->world_size;
-    if (w->set.batch < w->world) return pd_fail(err, PD_INVALID_ARGUMENT, "a batch of %d images is too small for %d workers", w->set.batch, w->world);
-    return PD_OK;
-}
-
-static void list_weights(const worker *w, void *weights[MLP_TENSORS])
-{
-    for (int t = 0; t < MLP_TENSORS; t++) weights[t] = w->net.tensor[t];
-}
-
-/* Tells the model's parameters and gets the weights to begin with: rank 0's, or where the job stands if it is under way. */
-static int declare(worker *w, pd_error *err)
-{
-    pd_client_param params[MLP_TENSORS] = { 0 };
-    void *weights[MLP_TENSORS];
-    int   rc;
-
-    mlp_init(&w->net, w->set.seed);
-    for (int t = 0; t < MLP_TENSORS; t++) {
-        params[t].name = mlp_name(t);
-        params[t].shape = mlp_shape(&w->net, t);
+    me.world_size = number[WORLD_SIZE];
+    me.options = (const char *[]){ "aggregate=weighted_mean", seed, NULL };
+    me.rules = (const char *[]){ text[RULE], NULL };
+    snprintf(seed, sizeof seed, "seed=%d", number[SEED]); /* all workers need the same seed: paramd refuses one that
+                                                           * differs */
+    if ((rc = pd_client_open(&client, &me, &err)) != PD_OK) return rc;
+    mlp_init(&net, number[SEED]);
+    for (int t = 0; t < TENSORS; t++) {
+        params[t].name = tensor_name[t];
+        params[t].shape = (pd_shape){ 2 - t % 2, { width[t / 2 + 1], t % 2 == 0 ? width[t / 2] : 0 } };
+        weights[t] = net.value + tensor_at[t];
     }
-    list_weights(w, weights);
-    if ((rc = pd_client_declare(w->client, params, MLP_TENSORS, err)) != PD_OK) return rc;
-    return pd_client_init(w->client, weights, err);
+    if ((rc = pd_client_declare(client, params, TENSORS, &err)) != PD_OK) return rc;
+    return pd_client_init(client, weights, &err);
 }
 
-/* The first step to take, from 0. For a worker that takes over from one that died parameters may be a step apart: the lowest counts. */
-static uint64_t next_step(const worker *w)
+/* Returns the number of steps that every parameter has taken. After a worker's death, some parameters may be one
+ * step ahead. */
+static int steps_taken(void)
 {
-    uint64_t least = pd_client_step(w->client, 0);
-
-    for (size_t t = 1; t < MLP_TENSORS; t++)
-        if (pd_client_step(w->client, t) < least) least = pd_client_step(w->client, t);
-    return least;
+    uint64_t least = UINT64_MAX;
+    for (size_t t = 0; t < TENSORS; t++)
+        if (pd_client_step(client, t) < least) least = pd_client_step(client, t);
+    return (int)least;
 }
 
-/* Gradients out, new weights in: all parameters at once, but those that have taken this step already. rate 0 leaves the learning rate to
- * the job's configuration. */
-static int exchange(worker *w, uint64_t step, int examples, double rate, pd_error *err)
+/* Computes gradients for this worker's part of a batch, pushes them, and pulls the new weights. Sets *loss to the
+ * mean loss of all workers. */
+static int take_step(int step, int first, double *loss)
 {
-    pd_item items[MLP_TENSORS] = { 0 };
-    size_t  n = 0;
-    char    lr[40];
-    pd_push_options push = { .weight = examples, .hypers = rate > 0.0 ? (const char *[]){ lr, NULL } : NULL };
+    const pd_welcome *me = pd_client_welcome(client);
+    int n = images_take(&training, first + me->rank, first + number[BATCH], me->world_size, net.out[0], net.label), rc;
+    pd_scalar mine = { .name = "loss", .value = mlp_differentiate(&net, n) };
+    pd_push_options push = { .weight = n, .zero_weight = n == 0, .scalars = &mine, .n_scalars = isfinite(mine.value) };
+    pd_item items[TENSORS];
     pd_ticket_id ticket;
-    int     rc;
-
-    snprintf(lr, sizeof lr, "%s=%.9g", w->set.rate_name, rate);
-    for (size_t t = 0; t < MLP_TENSORS; t++)
-        if (pd_client_step(w->client, t) == step)
-            items[n++] = (pd_item){ .param = t, .gradient = w->net.gradient[t], .weights = w->net.tensor[t] };
-    if ((rc = pd_client_push_pull(w->client, items, n, &push, &ticket, err)) != PD_OK) return rc;
-    return pd_client_wait(w->client, ticket, 0, err);   /* a program with more to do does it before it waits */
-}
-
-/* step counts from 0. */
-static int take_step(worker *w, uint64_t step, uint64_t steps, uint64_t per_epoch, pd_error *err)
-{
-    int    batch = w->set.batch, first = (int)(step % per_epoch) * batch;
-    int    examples = dataset_take(&w->train, first, batch, w->x, w->label);
-    double loss = mlp_differentiate(&w->net, w->x, w->label, examples);
-    double rate = w->set.constant ? w->set.rate : course_rate(w->set.rate, step, steps);
-    int    rc = exchange(w, step, examples, rate, err);
-
-    return rc == PD_OK && w->rank == 0 ? report_step(&w->report, step + 1, loss, rate, err) : rc;
-}
-
-static int test(worker *w, uint64_t step, pd_error *err)
-{
-    double accuracy, loss = course_evaluate(&w->net, &w->test, w->x, w->label, &accuracy);
-
-    return report_epoch(&w->report, step, loss, accuracy, err);
-}
-
-static int probe(worker *w, uint64_t step, pd_error *err)
-{
-    double accuracy, loss = course_evaluate(&w->net, &w->probe, w->x, w->label, &accuracy);
-
-    return report_train_loss(&w->report, step, loss, err);
-}
-
-/* What rank 0 tells after a step; steps count from 1 here. */
-static int tell(worker *w, uint64_t step, uint64_t per_epoch, pd_error *err)
-{
-    int rc = PD_OK;
-
-    if (w->set.probe > 0 && step % (uint64_t)w->set.probe == 0) rc = probe(w, step, err);
-    if (rc == PD_OK && step % per_epoch == 0) rc = test(w, step, err);
+    size_t count = 0;
+    for (size_t t = 0; t < TENSORS; t++)
+        if (pd_client_step(client, t) == (uint64_t)step)
+            items[count++] = (pd_item){ .param = t, .gradient = net.gradient + tensor_at[t], .weights = weights[t] };
+    rc = pd_client_push_pull(client, items, count, &push, &ticket, &err);
+    if (rc == PD_OK)
+        rc = pd_client_wait(client, ticket, 0, &err); /* a program with other work could do it before it
+                                                                    * waits */
+    *loss = mine.mean;
     return rc;
 }
 
-/* The server has lost the job: it starts anew from rank 0's weights, and every rank gets these. */
-static int restart(worker *w, pd_error *err)
+/* Opens the output file PREFIX.suffix, where PREFIX is the option --out. Ends the program on an error. */
+static FILE *create(const char *suffix, const char *mode)
 {
-    void *weights[MLP_TENSORS];
-
-    fprintf(stderr, "fashion: rank %d: %s\n", w->rank, err->text);
-    list_weights(w, weights);
-    return pd_client_restart(w->client, weights, err);
+    char path[4096];
+    snprintf(path, sizeof path, "%s.%s", text[OUT], suffix);
+    FILE *file = fopen(path, mode);
+    if (file == NULL) perror(path), exit(1);
+    return file;
 }
 
-static int train(worker *w, pd_error *err)
+/* Takes the remaining steps. Rank 0 logs the loss of each step, and tests the model after each epoch. */
+static int train(void)
 {
-    uint64_t per_epoch = (uint64_t)(w->train.total / w->set.batch), steps = per_epoch * (uint64_t)w->set.epochs;
-    uint64_t begin = next_step(w), step = begin;        /* not 0 for a worker that comes back */
-    int      rc = w->rank == 0 ? report_open(&w->report, w->set.out, begin, steps, per_epoch, w->set.batch, err) : PD_OK;
-
-    while (step < steps && rc == PD_OK) {
-        if (step == begin || step % per_epoch == 0) dataset_shuffle(&w->train, w->set.seed, step / per_epoch);
-        rc = take_step(w, step, steps, per_epoch, err);
-        if (rc == PD_DATA_LOSS) {
-            rc = restart(w, err);
-            step = begin = next_step(w);
-            continue;
+    const pd_welcome *me = pd_client_welcome(client);
+    int epochs = number[EPOCHS], per_epoch = training.n / number[BATCH], steps = per_epoch * epochs;
+    int step = steps_taken(), epoch = -1, rc = PD_OK;
+    FILE *log = me->rank == 0 ? create("jsonl", step == 0 ? "w" : "a") : NULL;
+    double loss, accuracy;
+    printf("rank %d %s the job, step %d of %d\n", me->rank, me->created ? "created" : "joined", step, steps);
+    for (; step < steps && rc == PD_OK; step++) {
+        if (step % per_epoch == 0) fflush(NULL); /* writes buffered output, so that it can be read during training */
+        if (step / per_epoch != epoch) images_shuffle(&training, number[SEED], epoch = step / per_epoch);
+        rc = take_step(step, step % per_epoch * number[BATCH], &loss);
+        if (rc == PD_DATA_LOSS) { /* paramd was restarted: the job goes on from the weights that the workers hold */
+            fprintf(stderr, "fashion: %s\n", err.text);
+            if ((rc = pd_client_restart(client, weights, &err)) == PD_OK) step = steps_taken() - 1;
+        } else if (rc == PD_OK && log != NULL) {
+            if (isfinite(loss)) fprintf(log, "{\"step\": %d, \"train_loss\": %.6g}\n", step + 1, loss);
+            if ((step + 1) % per_epoch != 0) continue;
+            loss = mlp_test(&net, &test, &accuracy);
+            fprintf(log, "{\"step\": %d, \"test_loss\": %.6g, \"test_accuracy\": %.4f}\n", step + 1, loss, accuracy);
+            printf("epoch %d/%d  test accuracy %.2f %%  test loss %.4f\n", epoch + 1, epochs, 100 * accuracy, loss);
         }
-        if (rc == PD_OK && w->rank == 0) rc = tell(w, step + 1, per_epoch, err);
-        step++;
     }
     return rc;
 }
 
-/* Rank 0 keeps what was learnt. */
-static int keep(worker *w, pd_error *err)
+/* Writes the weights as a safetensors file: the length of the JSON header, then the header, then the values of all
+ * tensors. */
+static int save(void)
 {
-    char path[512], subtitle[700];
-    int  rc;
-
-    snprintf(path, sizeof path, "%s.safetensors", w->set.out);
-    snprintf(subtitle, sizeof subtitle, "%s, %d worker%s, %d images a step, %d epoch%s", w->set.optimizer, w->world, w->world == 1 ? "" : "s",
-             w->set.batch, w->set.epochs, w->set.epochs == 1 ? "" : "s");
-    if ((rc = weights_write(&w->net, path, err)) != PD_OK) return rc;
-    if ((rc = report_finish(&w->report, subtitle, err)) != PD_OK) return rc;
-    printf("final test accuracy %.2f %%\nweights %s\ncurve   %s\n", w->report.accuracy, path, w->report.picture);
-    return PD_OK;
-}
-
-static int allocate(worker *w, pd_error *err)
-{
-    int most = w->set.batch > COURSE_CHUNK ? w->set.batch : COURSE_CHUNK;
-
-    w->x = malloc((size_t)most * DATASET_PIXELS * sizeof *w->x);
-    w->label = malloc((size_t)most);
-    if (w->x == NULL || w->label == NULL || mlp_new(&w->net, course_widths, most) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    return PD_OK;
-}
-
-static int load(worker *w, pd_error *err)
-{
-    int rc = dataset_load(&w->train, w->set.data, "train", w->rank, w->world, err);
-
-    if (rc == PD_OK && w->rank == 0) rc = dataset_load(&w->test, w->set.data, "t10k", 0, 1, err);
-    if (rc == PD_OK && w->rank == 0 && w->set.probe > 0) rc = dataset_load_first(&w->probe, w->set.data, "train", COURSE_PROBE, err);
-    if (rc == PD_OK && w->set.batch > w->train.total) rc = pd_fail(err, PD_INVALID_ARGUMENT, "a batch of %d, but only %d images", w->set.batch, w->train.total);
-    return rc;
+    json_t *header = json_object();
+    for (int t = 0; t < TENSORS; t++) {
+        json_t *shape = json_pack(t % 2 == 0 ? "[i,i]" : "[i]", width[t / 2 + 1], width[t / 2]);
+        json_t *entry = json_pack("{s:s, s:o, s:[i,i]}", "dtype", "F32", "shape", shape, "data_offsets",
+                                  4 * tensor_at[t], 4 * tensor_at[t + 1]);
+        json_object_set_new(header, tensor_name[t], entry);
+    }
+    uint64_t bytes = json_dumpb(header, NULL, 0, 0);
+    FILE *file = create("safetensors", "wb");
+    fwrite(&bytes, sizeof bytes, 1, file);
+    json_dumpf(header, file, 0);
+    fwrite(net.value, sizeof net.value, 1, file);
+    json_decref(header);
+    return ferror(file) == 0 && fclose(file) == 0 ? PD_OK : pd_fail(&err, PD_UNAVAILABLE, "cannot write the weights");
 }
 
 int main(int argc, char **argv)
 {
-    worker   w = { 0 };
-    pd_error err = { 0 };
-    int      rc;
-
-    settings_parse(&w.set, argc, argv);
-    openblas_set_num_threads(1);                        /* the workers share this machine's cores */
-    rc = allocate(&w, &err);
-    if (rc == PD_OK) rc = join(&w, &err);
-    if (rc == PD_OK) rc = load(&w, &err);
-    if (rc == PD_OK) rc = declare(&w, &err);
-    if (rc == PD_OK) rc = train(&w, &err);
-    if (rc == PD_OK && w.rank == 0) rc = keep(&w, &err);
-    if (rc == PD_OK) rc = pd_client_leave(w.client, &err);
-    if (rc != PD_OK) fprintf(stderr, "fashion: rank %d: %s: %s\n", w.rank, pd_code_name(rc), err.text);
-
-    pd_client_close(w.client);
-    report_close(&w.report);
-    dataset_free(&w.train);
-    dataset_free(&w.test);
-    dataset_free(&w.probe);
-    mlp_free(&w.net);
-    free(w.x);
-    free(w.label);
+    static const struct argp argp = { options, on_option, NULL, "Trains on Fashion-MNIST.", NULL, NULL, NULL };
+    argp_err_exit_status = 2;
+    argp_parse(&argp, argc, argv, 0, NULL, NULL);
+    openblas_set_num_threads(1); /* one thread for each worker, since the workers share this machine's cores */
+    int rc = images_load(&training, folder, "train", &err);
+    if (rc == PD_OK) rc = images_load(&test, folder, "t10k", &err);
+    if (rc == PD_OK) rc = join();
+    if (rc == PD_OK) rc = train();
+    if (rc == PD_OK && pd_client_welcome(client)->rank == 0) rc = save();
+    if (rc == PD_OK) rc = pd_client_leave(client, &err);
+    if (rc != PD_OK) fprintf(stderr, "fashion: %s: %s\n", pd_code_name(rc), err.text);
+    pd_client_close(client);
     return rc == PD_OK ? 0 : 1;
 }

@@ -1,147 +1,302 @@
-/* command_line.c - reads one command's line with argp. */
+/* command_line.c - reads the command line of one command, as the command's table of options describes it. */
 #include "command_line.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "result.h"
+#include "format.h"
+#include "help.h"
+#include "nearest.h"
+#include "units.h"
+#include "sock.h"
 
-enum { MOST_OPTIONS = 8, FIRST_KEY = 256 };
+#define MOST_SECONDS 1000000.0
+
+_Noreturn void pd_line_refuse(const pd_line *line, const char *format, ...)
+{
+    const char *name = line->command != NULL ? line->command->name : "", *space = line->command != NULL ? " " : "";
+    char text[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    pd_print_line(stderr, "paramctl%s%s: %s", space, name, text);
+    fprintf(stderr, "Try `paramctl%s%s --help'.\n", space, name);
+    exit(PD_EXIT_USAGE);
+}
 
 /* ---- values ---- */
 
-void pd_take_flag(const pd_line_option *option, char *value, struct argp_state *state)
+static bool read_seconds(const char *text, double *seconds)
 {
-    (void)value, (void)state;
-    *(bool *)option->to = true;
+    return pd_duration_read(text, true, seconds) && *seconds > 0 && *seconds <= MOST_SECONDS;
 }
 
-static double seconds(const char *text, struct argp_state *state)
+static bool read_number(const pd_command_option *option, const char *text, int64_t *number)
 {
     char *end;
-    double value = strtod(text, &end);
 
-    if (end == text || *end != '\0' || !(value > 0) || value > 1e6) {
-        argp_error(state, "%s: expected a number of seconds above 0 and at most 1000000", text);
-    }
-    return value;
-}
-
-void pd_take_seconds(const pd_line_option *option, char *value, struct argp_state *state)
-{
-    *(double *)option->to = seconds(value, state);
-}
-
-void pd_take_number(const pd_line_option *option, char *value, struct argp_state *state)
-{
-    char *end;
     errno = 0;
-    long long number = strtoll(value, &end, 10);
-
-    if (end == value || *end != '\0' || errno != 0 || number < option->least || number > option->most) {
-        argp_error(state, "%s: expected a whole number from %lld to %lld", value, (long long)option->least,
-                   (long long)option->most);
-    }
-    *(int64_t *)option->to = number;
+    *number = strtoll(text, &end, 10);
+    return end != text && *end == '\0' && errno == 0 && *number >= option->least && *number <= option->most;
 }
 
-/* ---- the common options ---- */
-
-static const struct argp_option common_options[] = {
-    { "server",  's', "URL",     0,
-      "Daemon to talk to: tcp://host:port or unix:///path (default: $PARAMD_URL, else tcp://127.0.0.1:7070)", 1 },
-    { "timeout", 't', "SECONDS", 0, "Give up after so long without an answer (default 5)", 1 },
-    { "json",    'j', NULL,      0, "Print JSON for machines instead of text for people", 1 },
-    { 0 }
-};
-
-static error_t parse_common(int key, char *arg, struct argp_state *state)
+/* Returns whether `text` is one of the words in a list such as "text|json". */
+static bool is_among(const char *words, const char *text)
 {
-    pd_line *line = state->input;
-
-    switch (key) {
-    case 's': line->server = arg; break;
-    case 't': line->timeout = seconds(arg, state); break;
-    case 'j': line->json = true; break;
-    default:  return ARGP_ERR_UNKNOWN;
+    for (size_t n; *words != '\0'; words += n + (words[n] == '|')) {
+        n = strcspn(words, "|");
+        if (strlen(text) == n && strncmp(words, text, n) == 0) return true;
     }
-    return 0;
+    return false;
 }
 
-const struct argp pd_common_argp = { .options = common_options, .parser = parse_common };
+static void check_value(const pd_line *line, const pd_command_option *option, const char *value)
+{
+    double seconds;
+    int64_t number;
 
-/* ---- the line ---- */
+    if (option->kind == PD_OPTION_SECONDS && !read_seconds(value, &seconds))
+        pd_line_refuse(line, "--%s %s: expected a time above 0 s and of at most %.0f s, such as 2, 500ms or 1m",
+                       option->name, value, MOST_SECONDS);
+    if (option->kind == PD_OPTION_NUMBER && !read_number(option, value, &number))
+        pd_line_refuse(line, "--%s %s: expected a whole number from %lld to %lld", option->name, value,
+                       (long long)option->least, (long long)option->most);
+    if (option->kind == PD_OPTION_CHOICE && !is_among(option->value, value))
+        pd_line_refuse(line, "--%s %s: expected one of %s", option->name, value, option->value);
+}
+
+/* ---- options ---- */
+
+static const pd_command_option *find_in(const pd_command_option *options, const char *name, size_t n, char letter)
+{
+    for (; options != NULL && options->name != NULL; options++)
+        if (letter != 0 ? options->letter == letter
+                        : strlen(options->name) == n && strncmp(options->name, name, n) == 0)
+            return options;
+    return NULL;
+}
+
+/* Finds an option by its name, or by its letter if `letter` is not 0. NULL: there is no such option. */
+static const pd_command_option *find_option(const pd_line *line, const char *name, size_t n, char letter)
+{
+    const pd_command_option *found = line->command != NULL ? find_in(line->command->options, name, n, letter) : NULL;
+
+    return found != NULL ? found : find_in(pd_common_options, name, n, letter);
+}
+
+static void refuse_unknown(const pd_line *line, const char *name, size_t n)
+{
+    pd_nearest near = pd_nearest_begin(name, n);
+
+    if (line->command != NULL)
+        for (const pd_command_option *o = line->command->options; o != NULL && o->name != NULL; o++)
+            pd_nearest_offer(&near, o->name);
+    for (const pd_command_option *o = pd_common_options; o->name != NULL; o++) pd_nearest_offer(&near, o->name);
+    if (near.best != NULL) pd_line_refuse(line, "there is no option --%.*s; is --%s meant?", (int)n, name, near.best);
+    pd_line_refuse(line, "there is no option --%.*s", (int)n, name);
+}
+
+static void take(pd_line *line, const pd_command_option *option, const char *value)
+{
+    if (line->n_given == PD_MOST_GIVEN) pd_line_refuse(line, "more than %d options", PD_MOST_GIVEN);
+    if (value != NULL) check_value(line, option, value);
+    line->given[line->n_given++] = (pd_given){ option, value };
+}
+
+/* Returns the value of an option that stands without "=VALUE". NULL for a flag, which has no value. An option whose
+ * value may be left out gets its value for this case (`alone`). For any other option the value is the next word of
+ * the line. */
+static const char *next_value(pd_line *line, const pd_command_option *option, int *at)
+{
+    if (option->kind == PD_OPTION_FLAG) return NULL;
+    if (option->alone != NULL) return option->alone;
+    if (*at + 1 >= line->argc) pd_line_refuse(line, "--%s: %s is missing", option->name, option->value);
+    return line->argv[++*at];
+}
+
+/* Reads an option in one of the forms "--name", "--name value" or "--name=value". */
+static void read_long(pd_line *line, int *at)
+{
+    const char *name = line->argv[*at] + 2;
+    size_t n = strcspn(name, "=");
+    const pd_command_option *option = find_option(line, name, n, 0);
+
+    if (option == NULL) refuse_unknown(line, name, n);
+    if (name[n] != '=')
+        take(line, option, next_value(line, option, at));
+    else if (option->kind == PD_OPTION_FLAG)
+        pd_line_refuse(line, "--%s takes no value", option->name);
+    else
+        take(line, option, name + n + 1);
+}
+
+/* Reads a word with one-letter options, such as "-j", "-jv", "-ojson" or "-o json". */
+static void read_letters(pd_line *line, int *at)
+{
+    const char *letter = line->argv[*at] + 1;
+
+    for (; *letter != '\0'; letter++) {
+        const pd_command_option *option = find_option(line, NULL, 0, *letter);
+        if (option == NULL) pd_line_refuse(line, "there is no option -%c", *letter);
+        if (option->kind != PD_OPTION_FLAG && letter[1] != '\0') {
+            take(line, option, letter + 1 + (letter[1] == '='));
+            return;
+        }
+        take(line, option, next_value(line, option, at));
+    }
+}
+
+/* Reads the options of the line and collects the arguments between them in line->args. With `first_only` reading
+ * stops at the first argument. Returns the index at which reading stopped. */
+static int read_words(pd_line *line, bool first_only)
+{
+    bool options = true;
+    int at = 1;
+
+    line->args = line->argv + 1;
+    line->n_args = 0;
+    for (; at < line->argc; at++) {
+        char *word = line->argv[at];
+        if (options && strcmp(word, "--") == 0)
+            options = false;
+        else if (options && strncmp(word, "--", 2) == 0)
+            read_long(line, &at);
+        else if (options && word[0] == '-' && word[1] != '\0')
+            read_letters(line, &at);
+        else if (first_only)
+            return at;
+        else
+            line->args[line->n_args++] = word;
+    }
+    return at;
+}
+
+static const pd_given *last_given(const pd_line *line, const char *name)
+{
+    for (size_t i = line->n_given; i > 0; i--)
+        if (strcmp(line->given[i - 1].option->name, name) == 0) return &line->given[i - 1];
+    return NULL;
+}
+
+/* Sets the fields of the line from the options that all commands have. */
+static void take_common(pd_line *line)
+{
+    const char *output = pd_line_text(line, "output");
+
+    line->server = pd_line_text(line, "server");
+    line->timeout = pd_line_seconds(line, "timeout");
+    line->json = pd_line_has(line, "json") || strcmp(output, "json") == 0;
+    line->wide = strcmp(output, "wide") == 0;
+}
+
+/* Checks the form of the server's address now, so that a wrong address counts as wrong usage of the command. */
+static void check_server(const pd_line *line)
+{
+    const char *from = line->server != NULL ? line->server : getenv("PARAMD_URL");
+    pd_address *urls = NULL;
+    size_t n;
+    pd_error err;
+
+    if (from == NULL || (from[0] == '\0' && line->server == NULL)) return;
+    if (pd_addresses_parse(&urls, &n, from, PD_TO_CONNECT, &err) == PD_INVALID_ARGUMENT)
+        pd_line_refuse(line, "%s", err.text);
+    free(urls);
+}
+
+/* Ends the program with an error that names the first missing argument. After n arguments this is the word behind
+ * the first n words of the command's `args`, such as "JOB PATTERN NAME=VALUE...". */
+static void refuse_missing(const pd_line *line)
+{
+    const char *word = line->command->args;
+
+    for (int i = 0; i < line->n_args; i++) word += strcspn(word, " ") + 1;
+    pd_line_refuse(line, "%.*s is missing", (int)strcspn(word, " "), word);
+}
+
+/* ---- reading a line ---- */
 
 pd_line pd_line_new(const pd_command *command, int argc, char **argv)
 {
-    argp_program_version = "paramctl " PD_VERSION;      /* assigned, not defined: a hidden symbol would be no news to
-                                                         * libc */
-    argp_err_exit_status = PD_EXIT_USAGE;
-    return (pd_line){ .timeout = 5, .command = command, .argc = argc, .argv = argv };
+    return (pd_line){ .command = command, .argc = argc, .argv = argv };
 }
 
-typedef struct parsing {
-    pd_line         *line;
-    const pd_line_option *options;
-} parsing;
-
-static int key_of(const parsing *p, const pd_line_option *option)
+static void print_version(void)
 {
-    return option->letter != 0 ? option->letter : FIRST_KEY + (int)(option - p->options);
+    printf("paramctl " PD_VERSION "\n");
+    exit(PD_EXIT_OK);
 }
 
-static bool is_end(const pd_line_option *option) { return option->name == NULL && option->help == NULL; }
-
-static error_t parse_own(const parsing *p, int key, char *arg, struct argp_state *state)
+const char *pd_line_parse_common(pd_line *line)
 {
-    for (const pd_line_option *option = p->options; option != NULL && !is_end(option); option++) {
-        if (option->name == NULL || key != key_of(p, option)) continue;
-        option->take(option, arg, state);
-        return 0;
+    int at = read_words(line, true);
+
+    line->argc -= at;
+    line->argv += at;
+    if (pd_line_has(line, "version")) print_version();
+    return line->argc > 0 ? line->argv[0] : NULL;
+}
+
+void pd_line_parse(pd_line *line)
+{
+    read_words(line, false);
+    if (pd_line_has(line, "help")) {
+        pd_help_command(stdout, line->command);
+        exit(PD_EXIT_OK);
     }
-    return ARGP_ERR_UNKNOWN;
+    if (pd_line_has(line, "version")) print_version();
+    take_common(line);
+    if (line->n_args < line->command->least) refuse_missing(line);
+    if (line->n_args > line->command->most)
+        pd_line_refuse(line, "%s: one argument too many", line->args[line->command->most]);
+    check_server(line);
 }
 
-static error_t parse_command_part(int key, char *arg, struct argp_state *state)
-{
-    parsing *p = state->input;
-    pd_line *line = p->line;
+/* ---- values of options ---- */
 
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = line;
-        return 0;
-    case ARGP_KEY_ARGS:
-        line->args = state->argv + state->next;
-        line->n_args = state->argc - state->next;
-        return 0;
-    case ARGP_KEY_END:
-        if (line->n_args < line->command->least) argp_error(state, "%s is missing", line->command->args);
-        if (line->n_args > line->command->most)
-            argp_error(state, "%s: one argument too many", line->args[line->command->most]);
-        return 0;
-    default:
-        return parse_own(p, key, arg, state);
-    }
+bool pd_line_has(const pd_line *line, const char *name)
+{
+    return last_given(line, name) != NULL;
 }
 
-void pd_line_parse(pd_line *line, const pd_line_option *options)
+const char *pd_line_text(const pd_line *line, const char *name)
 {
-    static const struct argp_child common[] = { { &pd_common_argp, 0, NULL, 0 }, { 0 } };
-    parsing p = { line, options };
-    struct argp_option own[MOST_OPTIONS + 1] = { 0 };
-    struct argp argp = { .options = options != NULL ? own : NULL, .parser = parse_command_part,
-                         .args_doc = line->command->args, .doc = line->command->about,
-                         .children = common };
-    char name[64];
+    const pd_given *given = last_given(line, name);
+    const pd_command_option *option = given != NULL ? given->option : find_option(line, name, strlen(name), 0);
 
-    for (size_t i = 0; options != NULL && i < MOST_OPTIONS && !is_end(&options[i]); i++) {
-        const pd_line_option *option = &options[i];
-        own[i] = (struct argp_option){ option->name, option->name != NULL ? key_of(&p, option) : 0, option->value,
-                                       0, option->help, 0 };
+    assert(option != NULL);
+    return given != NULL ? given->value : option->preset;
+}
+
+int64_t pd_line_number(const pd_line *line, const char *name)
+{
+    const char *text = pd_line_text(line, name);
+
+    return text != NULL ? strtoll(text, NULL, 10) : 0;
+}
+
+double pd_line_seconds(const pd_line *line, const char *name)
+{
+    const char *text = pd_line_text(line, name);
+    double seconds = 0;
+
+    if (text != NULL) read_seconds(text, &seconds);
+    return seconds;
+}
+
+size_t pd_line_texts(const pd_line *line, const char *name, char **values, size_t most)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < line->n_given; i++) {
+        if (strcmp(line->given[i].option->name, name) != 0) continue;
+        if (n == most) pd_line_refuse(line, "--%s is given more than %zu times", name, most);
+        values[n++] = (char *)line->given[i].value;
     }
-    snprintf(name, sizeof name, "paramctl %s", line->command->name);
-    line->argv[0] = name;
-    if (argp_parse(&argp, line->argc, line->argv, 0, NULL, &p) != 0) exit(PD_EXIT_USAGE);
+    return n;
 }

@@ -1,4 +1,4 @@
-/* connection.c - opens an operator's connection, and makes the requests that several programs share. */
+/* connection.c - opens an operator's connection, and sends the requests that several programs need. */
 #include "connection.h"
 
 #include <pwd.h>
@@ -7,23 +7,26 @@
 
 #include "command_line.h"
 
-/* Names the operator, for the daemon's log and its records: "user@host:pid". */
+/* Writes the operator's name for the daemon's log and records, in the form "user@host:pid". */
 static const char *operator_label(char *text, size_t size)
 {
     const struct passwd *user = getpwuid(geteuid());
     char host[64] = "";
 
     gethostname(host, sizeof host - 1);
-    if (user != NULL) snprintf(text, size, "%.40s@%s:%ld", user->pw_name, host, (long)getpid());
-    else snprintf(text, size, "%ld@%s:%ld", (long)geteuid(), host, (long)getpid());
+    if (user != NULL)
+        snprintf(text, size, "%.40s@%s:%ld", user->pw_name, host, (long)getpid());
+    else
+        snprintf(text, size, "%ld@%s:%ld", (long)geteuid(), host, (long)getpid());
     return text;
 }
 
 int pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err)
 {
     char label[128];
-    pd_client_options options = { .urls = url, .job = "", .deadline = timeout, .impatient = true,
-                                  .label = operator_label(label, sizeof label) };
+    pd_client_options options = {
+        .urls = url, .job = "", .deadline = timeout, .impatient = true, .label = operator_label(label, sizeof label)
+    };
     int rc;
 
     *out = (pd_operator){ .arena = pd_arena_new(PD_ARENA_BUDGET) };
@@ -54,7 +57,7 @@ int pd_operator_list(pd_operator *op, Paramd__ListRequest *request, pd_page_user
 
     while ((rc = pd_client_call(op->client, PD_LIST, &request->base, op->arena, (void **)&page, err)) == PD_OK) {
         use(arg, page);
-        if (page->next <= request->start) break;        /* 0: that was the last */
+        if (page->next <= request->start) break; /* next is 0 on the last page */
         request->start = page->next;
     }
     return rc;

@@ -1,30 +1,33 @@
-/* connection.h - an operator's connection to a daemon, which joins no job. */
+/* connection.h - an operator's connection to a daemon. It joins no job. */
 #ifndef PD_CONNECTION_H
 #define PD_CONNECTION_H
 
 #include "operator.h"
 
-struct pd_line;                         /* command_line.h */
+struct pd_line; /* command_line.h */
 
-/* The connection, and memory for its answers. */
+/* An operator's connection, and the memory for answers. */
 typedef struct pd_operator {
     pd_client *client;
-    pd_arena  *arena;
+    pd_arena *arena;
 } pd_operator;
 
-/* `url` NULL: PARAMD_URL, else tcp://127.0.0.1:7070. PD_UNAVAILABLE: nobody answers there. */
-int  pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
+/* Connects to the daemon at `url`; NULL: to PARAMD_URL, or if that is not set to tcp://127.0.0.1:7070.
+ * PD_UNAVAILABLE: no daemon answers there. */
+int pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
 void pd_operator_close(pd_operator *op);
-/* Opens a connection as the line says and asks one thing. The answer is in op's arena. The caller closes op, also after
- * an error. */
-int  pd_operator_ask(const struct pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request,
-                     void **reply, pd_error *err);
-/* Hands each page of a list to `use`, which borrows it for the call. Changes request->start. */
+/* Opens a connection with the server and timeout of the command line, and sends one request. The answer is in the
+ * memory of `op`. The caller closes `op`, also after an error. */
+int pd_operator_ask(const struct pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request,
+                    void **reply, pd_error *err);
+/* Fetches a list page by page, and calls `use` with each page. A page is valid during the call only. Changes
+ * request->start. */
 typedef void pd_page_user(void *arg, const Paramd__ListReply *page);
-int  pd_operator_list(pd_operator *op, Paramd__ListRequest *request, pd_page_user *use, void *arg, pd_error *err);
-/* Ends a job, for cleaning up: errors are ignored. */
+int pd_operator_list(pd_operator *op, Paramd__ListRequest *request, pd_page_user *use, void *arg, pd_error *err);
+/* Drops a job, to clean up after a replay or a measurement. Errors are ignored. */
 void pd_operator_drop(const char *url, double timeout, const char *job);
-/* Checks that a daemon answers, before a request whose own deadline is long. */
-int  pd_operator_probe(const char *url, double timeout, pd_error *err);
+/* Checks that a daemon answers at all. Used before a request with a long deadline, so that a missing daemon is
+ * reported soon. */
+int pd_operator_probe(const char *url, double timeout, pd_error *err);
 
 #endif

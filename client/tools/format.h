@@ -1,41 +1,37 @@
-/* format.h - tables and numbers for people at a terminal. */
+/* format.h - formats numbers and lines of text for people at a terminal. */
 #ifndef PD_FORMAT_H
 #define PD_FORMAT_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "paramd/error.h"
 
-#define PD_CELL 48              /* room for any number as text */
+#define PD_CELL 48 /* buffer size that is enough for the text of any number */
 
-/* "1.2 GiB", "512 B". Returns `text`. */
+/* Writes a number of bytes, such as "1.2 GiB" or "512 B". Returns `text`. */
 char *pd_bytes_text(char text[PD_CELL], uint64_t bytes);
-/* "1,048,576" */
+/* Writes a number with separators, such as "1,048,576". */
 char *pd_count_text(char text[PD_CELL], uint64_t count);
-/* "850 ms", "3 min 12 s", "2 d 4 h" */
+/* Writes a duration, such as "850 ms", "3 min 12 s" or "2 d 4 h". */
 char *pd_duration_text(char text[PD_CELL], uint64_t ms);
 
-/* "3.2 Gflop": so many floating-point operations */
+/* Writes a rate of events per second, such as "120", "12.5" or "0.07". */
+char *pd_speed_text(char text[PD_CELL], double per_second);
+
+/* Writes a number of floating-point operations, such as "3.2 Gflop". */
 char *pd_flops_text(char text[PD_CELL], double flops);
 
-/* Prints a line. Characters that cannot be printed show as '?', newlines included: quoted text may come from a peer. */
-void  pd_print_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints JSON of one or more lines. Characters that cannot be printed become escapes, so the values stay the same. */
-void  pd_print_json(FILE *out, const char *json);
-
-/* A table is filled row by row and printed when all widths are known. */
-typedef struct pd_table pd_table;
-
-/* `titles`: one a column, separated by '|'; '>' before a title aligns its column to the right. NULL: out of memory. */
-pd_table *pd_table_new(const char *titles);
-/* Adds the next cell. Characters that cannot be printed show as '?'. Lack of memory is reported by pd_table_print. */
-void      pd_table_cell(pd_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Adds a line over all columns. Its width counts for no column. */
-void      pd_table_line(pd_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints titles and rows, or `none` if there are no rows, and frees the table. PD_NO_MEMORY: prints only that. */
-int       pd_table_print(pd_table *table, FILE *out, const char *none);
-void      pd_table_free(pd_table *table);       /* accepts NULL */
+/* Returns the formatted text with '?' in place of characters that cannot be printed. The caller frees it. NULL: out
+ * of memory. */
+char *pd_text_formatted(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
+/* Prints a line. Unprintable characters and newlines show as '?', because a text from a daemon or a file could
+ * change the terminal's state. */
+void pd_print_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints JSON text, which may have several lines. Unprintable characters become JSON escapes, so that the values
+ * stay the same. */
+void pd_print_json(FILE *out, const char *json);
 
 #endif

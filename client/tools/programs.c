@@ -1,10 +1,58 @@
-/* programs.c - the table of programs that paramctl executes. */
+/* programs.c - the table of the programs that paramctl executes for some commands. */
 #include "programs.h"
 
+static const pd_command_option plan_options[] = {
+    { "rule", 0, PD_OPTION_TEXT, "RULE",
+      .help =
+          "\"GLOB OPTIMIZER name=value ...\", as a job gives it; may be repeated, the first that matches a name wins "
+          "(default: \"* sgd\")" },
+    { "workers", 0, PD_OPTION_NUMBER, "W", .help = "Workers of the job", .preset = "1", .least = 0,
+      .most = UINT32_MAX },
+    { "option", 0, PD_OPTION_TEXT, "KEY=VALUE",
+      .help = "An option of the job, as its workers give it, such as aggregate=median; may be repeated" },
+    { "threads", 0, PD_OPTION_NUMBER, "T", .help = "Threads of the daemon that take optimizer steps, its step_threads",
+      .preset = "1", .least = 1, .most = 1024 },
+    { "pool-threads", 0, PD_OPTION_NUMBER, "P", .help = "Threads of the daemon that compute roots, its pool_threads",
+      .preset = "1", .least = 1, .most = 60 },
+    { "verbose", 'v', PD_OPTION_FLAG, NULL,
+      .help = "List every parameter, slot and task; without it similar ones share a line" },
+    { NULL }
+};
+
+static const pd_command_option replay_options[] = {
+    { "local", 0, PD_OPTION_FLAG, NULL, .help = "Run the optimizer in this process instead of through a daemon" },
+    { "state", 0, PD_OPTION_FLAG, NULL, .help = "With --local: also compare recorded optimizer state" },
+    { "verbose", 'v', PD_OPTION_FLAG, NULL, .help = "Also show each parameter's largest error" },
+    { NULL }
+};
+
+static const pd_command_option bench_options[] = {
+    { "workers", 0, PD_OPTION_NUMBER, "W", .help = "Client connections, one thread each", .preset = "4", .least = 1,
+      .most = 256 },
+    { "tensors", 0, PD_OPTION_NUMBER, "N", .help = "Tensors that each connection pushes and pulls in a round",
+      .preset = "25", .least = 1, .most = 1 << 20 },
+    { "floats", 0, PD_OPTION_NUMBER, "F", .help = "Elements of a tensor", .preset = "1048576", .least = 1,
+      .most = 1ll << 32 },
+    { "rounds", 0, PD_OPTION_NUMBER, "R", .help = "Rounds measured, at least 5", .preset = "20", .least = 5,
+      .most = 100000 },
+    { NULL }
+};
+
 const pd_command pd_programs[] = {
-    [PD_PROGRAM_REPLAY] = { "replay", "TRACE|FOLDER...", "Replay recorded runs, compare the weights",
-                            1, 1 << 20, NULL },
-    [PD_PROGRAM_PLAN]   = { "plan",   "FILE",            "Tell what a model's optimizer costs",       1, 1, NULL },
-    [PD_PROGRAM_BENCH]  = { "bench",  "net",             "Measure throughput beside bare TCP",        1, 1, NULL },
+    [PD_PROGRAM_OPTIMIZERS] = { "optimizers", "[NAME]", "List optimizers, or the hyperparameters of one",
+                                "Lists the optimizers of this release, without a daemon. With --server it asks that "
+                                "daemon, which may be of another release.",
+                                NULL, 0, 1 },
+    [PD_PROGRAM_PLAN] = { "plan", "FILE", "Tell what a model's optimizer costs in memory and work, without a daemon",
+                          "FILE has the names and shapes of the parameters; - is standard input. It is one of\n"
+                          "text: a line for each parameter, `wte 50257 768' or `wte (50257, 768)', and "
+                          "`axes=vocab,embed' at its end names the dimensions; # begins a comment;\n"
+                          "JSON: {\"wte\": [50257, 768], ...};\n"
+                          "a safetensors file, of which only the header is read.",
+                          plan_options, 1, 1 },
+    [PD_PROGRAM_REPLAY] = { "replay", "TRACE|FOLDER...", "Replay recorded runs of reference optimizers and compare",
+                            NULL, replay_options, 1, 1 << 20 },
+    [PD_PROGRAM_BENCH] = { "bench", "net", "Measure throughput through a daemon beside bare TCP", NULL, bench_options,
+                           1, 1 },
     { 0 }
 };

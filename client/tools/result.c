@@ -1,4 +1,4 @@
-/* result.c - prints how a command ended. */
+/* result.c - prints the result of a command: an error, or an answer as JSON. */
 #include "result.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 static int exit_status(int code)
 {
     if (code == PD_OK) return PD_EXIT_OK;
-    return code == PD_UNAVAILABLE || code == PD_DEADLINE_EXCEEDED ? PD_EXIT_UNREACHABLE : PD_EXIT_REFUSED;
+    return code == PD_UNAVAILABLE || code == PD_DEADLINE_EXCEEDED ? PD_EXIT_UNREACHABLE : PD_EXIT_FAILED;
 }
 
 int pd_result_fail_quietly(bool json, const pd_error *err)
@@ -30,7 +30,7 @@ int pd_result_json(json_t *value)
     json_decref(value);
     if (text == NULL) {
         fprintf(stderr, "paramctl: out of memory\n");
-        return PD_EXIT_REFUSED;
+        return PD_EXIT_FAILED;
     }
     pd_print_json(stdout, text);
     fputc('\n', stdout);

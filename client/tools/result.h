@@ -1,20 +1,20 @@
-/* result.h - how a command ends: exit statuses, errors and answers in JSON. */
+/* result.h - prints the result of a command: an error, or an answer as JSON. */
 #ifndef PD_RESULT_H
 #define PD_RESULT_H
 
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "command.h"
 #include "paramd/error.h"
 
-/* Exit statuses, as the help lists them. */
-enum { PD_EXIT_OK = 0, PD_EXIT_REFUSED = 1, PD_EXIT_USAGE = 2, PD_EXIT_UNREACHABLE = 3 };
-
-/* Prints an error, and with `json` also as an object on stdout. Returns the exit status that belongs to it. */
+/* Prints an error on standard error; with `json` also as an object on standard output. Returns the exit status for
+ * this error. */
 int pd_result_fail(bool json, const pd_error *err);
-/* The same, but prints nothing without `json`. */
+/* Prints an error as a JSON object if `json` is set, and nothing otherwise. Returns the exit status for this error. */
 int pd_result_fail_quietly(bool json, const pd_error *err);
-/* Prints `value` indented on stdout, and frees it. NULL: out of memory. Returns an exit status. */
+/* Prints `value` with indentation on standard output, and frees it. A `value` of NULL means out of memory. Returns
+ * an exit status. */
 int pd_result_json(json_t *value);
 
 #endif

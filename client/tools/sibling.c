@@ -1,4 +1,4 @@
-/* sibling.c - finds a program beside the one that runs. */
+/* sibling.c - finds a program in the folder of the running program. */
 #include "sibling.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* sibling.h - programs that are installed together find each other in the folder that they share. */
+/* sibling.h - finds a program in the folder of the running program, where they were installed together. */
 #ifndef PD_SIBLING_H
 #define PD_SIBLING_H
 
@@ -6,8 +6,8 @@
 
 #include "paramd/error.h"
 
-/* Writes the path of the program `name` in the folder of the running program. PD_UNAVAILABLE: it is not there, or may
- * not be executed. */
+/* Writes the path of the program `name` in the folder of the running program. PD_UNAVAILABLE: the folder has no such
+ * program, or it may not be executed. */
 int pd_sibling_path(char *path, size_t size, const char *name, pd_error *err);
 
 #endif

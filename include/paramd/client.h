@@ -1,37 +1,55 @@
 /* paramd/client.h - the client library: a worker's side of a training job.
  *
+ *     const char *rules[] = { "* sgd lr=0.1 momentum=0.9", NULL };
+ *     pd_client_options options = { .urls = "tcp://127.0.0.1:7070", .job = "mnist", .world_size = 4, .rules = rules };
  *     pd_client *client;
- *     pd_client_open(&client, &(pd_client_options){ .urls = "tcp://127.0.0.1:7070", .job = "mnist", .rank = 0, .world_size = 4,
- *                    .rules = (const char *[]){ "* sgd lr=0.1 momentum=0.9", NULL } }, &err);
- *     pd_client_declare(client, params, n, &err);                  names, shapes
- *     pd_client_init(client, weights, &err);                       the lowest rank's values; every rank then holds them (or its range of them)
+ *
+ *     pd_client_open(&client, &options, &err);
+ *     pd_client_declare(client, params, n, &err);        names and shapes
+ *     pd_client_init(client, weights, &err);             rank 0's weights; every rank has them afterwards
  *     for each step:
- *         pd_client_push_pull(client, items, n, NULL, &ticket, &err);  gradients out; new weights land in items[i].weights
- *         pd_client_wait(client, ticket, 0, &err);
+ *         pd_client_push_pull(client, items, n, NULL, &ticket, &err);   gradients go out
+ *         pd_client_wait(client, ticket, 0, &err);                      new weights are in items[i].weights
  *     pd_client_leave(client, &err);
  *     pd_client_close(client);
  *
- * A handle has one I/O thread of its own: heartbeats go on during a long backward pass, connections that break are made again
- * with back-off (50 ms doubling to 2 s; also when the server is not up yet), and what was not answered is sent again, the identical
- * bytes; the server counts it once. What a server refuses because it is shutting down is kept for the one that comes next.
- * No globals. A handle may be used from one thread at a time; different handles are independent. It does not survive fork().
+ * Threads. A handle (pd_client) has one I/O thread. It sends heartbeats during a long backward pass. It connects
+ * again when the connection breaks, with pauses from 50 ms, doubling to 2 s. It sends again whatever the server has
+ * not answered, byte for byte; the server counts each contribution once. Use a handle from one thread at a time.
+ * Different handles are independent. There are no globals. A handle does not survive fork().
  *
- * Buffers are the caller's: a gradient must not change, and weights must not be read, until the ticket is done.
+ * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: a number with which
+ * pd_client_wait waits for the request's end.
  *
- * Calls that wait (open, declare, init, barrier, leave, wait) do so at most for the handle's deadline and then return PD_DEADLINE_EXCEEDED with a
- * text that begins "waited" (open: PD_UNAVAILABLE, and there is no handle). What they asked for stays under way: the same call again goes on
- * waiting, with the same buffers.
+ * Ownership. Buffers belong to the caller, and the library borrows them. Until the ticket is done, do not change a
+ * gradient, and do not read weights.
  *
- * The server may lose the job: it was killed and started again, say. Then every ticket and every later call ends with PD_DATA_LOSS, and
- * pd_client_restart goes on from the weights that the workers hold.
+ * Waiting. These calls wait: open, declare, init, restart, barrier, leave and wait. Each waits at most for the
+ * handle's deadline. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited" (pd_client_open
+ * returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the same buffers
+ * again to go on waiting. A call that has waited for 2 s without a connection gives a notice
+ * (pd_client_options.notice).
  *
- * Other errors end the handle for good, and every later call returns them: PD_ABORTED (another process has taken the rank over, or the job was
- * dropped), PD_FAILED_PRECONDITION and PD_INVALID_ARGUMENT after a reconnect (the server came back with another job), PD_INTERNAL (the peer breaks the
- * protocol). pd_client_close is all that is left then. */
+ * Lost jobs. The server may lose the job, for instance because it was killed and started again. Then every ticket
+ * and every later call ends with PD_DATA_LOSS. pd_client_restart goes on from the weights that the workers hold.
+ *
+ * Errors that end the handle. After these errors every later call returns the same error, and only pd_client_close
+ * makes sense:
+ *   PD_ABORTED              another process has taken the rank over, or the job was dropped
+ *   PD_FAILED_PRECONDITION  after a reconnect: the server came back with another job
+ *   PD_INVALID_ARGUMENT     the same
+ *   PD_INTERNAL             the server breaks the protocol
+ *
+ * Versions. PARAMD_VERSION is the version of this header, pd_version() that of the library. The library must be at
+ * least as new as the header. Later versions may add fields to the end of pd_client_options, pd_client_param,
+ * pd_push_options, pd_client_stats and pd_welcome. So a program tells the library how large its structs are: the
+ * inline functions at the end of this file do that for C and C++. Bindings of other languages call the functions
+ * that end in _sized. All other structs stay as they are in every libparamd.so.0. */
 #ifndef PARAMD_CLIENT_H
 #define PARAMD_CLIENT_H
 
 #include "paramd/tensor.h"
+#include "paramd/version.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,87 +58,144 @@ extern "C" {
 typedef struct pd_client pd_client;
 typedef uint64_t pd_ticket_id;
 
-/* Zero means "take it from the environment, else the default". All text is copied. */
+/* Returns the version of the library as text, for instance "0.1.0". */
+PD_API const char *pd_version(void);
+
+/* ---- opening and closing ---- */
+
+/* Server and job that a client connects to, and the behaviour of the handle. A field that is 0 or NULL is taken from
+ * the environment variable that its comment names. Without that variable its default holds. All text is copied. */
 typedef struct pd_client_options {
-    const char *urls;               /* "tcp://host:port" or "unix:///path", several separated by commas are tried in turn; PARAMD_URL; tcp://127.0.0.1:7070 */
-    const char *job;                /* PARAMD_JOB, else torchrun's TORCHELASTIC_RUN_ID unless that is "none", else "default". "": operator's connection, no job */
-    int         rank;               /* with world_size 0 both come from RANK and WORLD_SIZE, else 0 of 1 */
-    int         world_size;
-    const char *const *options;     /* the job's configuration "name=value" ("nonfinite=reject"), NULL at the end; or NULL */
-    const char *const *rules;       /* "glob optimizer name=value ..." in order, the first that matches a name wins; NULL at the end; or NULL: "* sgd".
-                                     * A value may be a schedule: "* sgd lr=linear_warmup(peak=0.1,warmup_steps=500)" (README.md) */
-    const char *label;              /* shown to operators; default "host:pid" */
-    double      deadline;           /* seconds for each call that waits; default 120 */
-    bool        checksum;           /* XXH3 over every frame */
-    bool        impatient;          /* do not wait for a server that is not up, nor connect again: the handle ends when every URL was tried once */
-    uint64_t    nonce;              /* identity of this process; default: random */
+    /* Addresses of the server: "host:port", "[IPv6]:port" or ":port" (this machine), each also with "tcp://" in
+     * front, or "unix:///path". An address without a port means port 7070. Several addresses are separated by commas
+     * and tried in turn. Default: the environment variable PARAMD_URL, else "tcp://127.0.0.1:7070". */
+    const char *urls;
+    /* Name of the job. Default: the environment variable PARAMD_JOB, else TORCHELASTIC_RUN_ID (set by torchrun)
+     * unless that is "none", else "default". "" (not NULL): an operator's connection, which belongs to no job. */
+    const char *job;
+    /* This process's rank, from 0 to world_size - 1, and the number of workers in the job. If world_size is 0, both
+     * are taken from the environment variables RANK and WORLD_SIZE. Without these variables: rank 0 of 1 worker. */
+    int rank, world_size;
+    /* The job's configuration as "name=value" texts, for instance "nonfinite=reject". NULL ends the list. The
+     * pointer may be NULL: no configuration. */
+    const char *const *options;
+    /* Optimizer rules as texts "glob optimizer name=value ...". NULL ends the list. A parameter uses the first rule
+     * whose glob matches its name. A value may be a schedule: "* sgd lr=linear_warmup(peak=0.1,warmup_steps=500)".
+     * If the pointer is NULL, there is one rule, "* sgd". */
+    const char *const *rules;
+    /* Text that names this worker in operators' displays. Default: "host:pid". */
+    const char *label;
+    /* Most seconds that each call of the handle waits. Default: 120. */
+    double deadline;
+    /* Makes the client add an XXH3 checksum to every frame. */
+    bool checksum;
+    /* Makes the client try every address once, then give up: it does not wait for a server that is not up, and does
+     * not connect again. It gives no notices. */
+    bool impatient;
+    /* Identity of this process, by which the server tells it from other processes: any number except 0 that no other
+     * process has. Default: random. */
+    uint64_t nonce;
+    /* Called with a notice: one sentence for the user, without a newline, valid during the call. There are two
+     * kinds: a call has waited 2 s without a connection; the job is left over from an earlier run. The thread that
+     * called the library calls `notice` from within that call. `notice` must not call the library. NULL: the notice
+     * is written to standard error as "paramd: TEXT". */
+    void (*notice)(void *arg, const char *text);
+    /* Passed to `notice` as its first argument. */
+    void *notice_arg;
+    /* Gives no notices. */
+    bool quiet;
 } pd_client_options;
 
-/* Starts the I/O thread and waits until the server has welcomed this worker. Names of hosts are looked up by that thread.
- * PD_UNAVAILABLE: no server within the deadline (says why the last attempt failed). PD_FAILED_PRECONDITION: the job exists with another
- * configuration (names the key). PD_INVALID_ARGUMENT: an address, option, rule or environment variable. PD_RESOURCE_EXHAUSTED: a limit of the server. */
-PD_API int pd_client_open(pd_client **out, const pd_client_options *options, pd_error *err);
-/* Ends the connection without leaving the job (the server will wait for this rank to come back); frees. Tickets not done are forgotten, and
- * their buffers are the caller's again. Accepts NULL. */
+/* Ends the connection and frees the handle. Does not leave the job: the server waits for this rank to come back.
+ * Tickets that are not done are forgotten, and their buffers belong to the caller again. Accepts NULL. */
 PD_API void pd_client_close(pd_client *client);
-/* Leaves the job for good: waits until the server knows. Then only pd_client_close is left. */
+/* Leaves the job for good, and waits until the server has confirmed it. Afterwards only pd_client_close may be
+ * called. */
 PD_API int pd_client_leave(pd_client *client, pd_error *err);
 
-/* What the server said in its welcome. */
+/* The server's answer to a client that has connected: facts about the job and the server. */
 typedef struct pd_welcome {
-    uint64_t seed;                  /* of the job */
-    bool     created;
-    int      rank, world_size;
+    /* The job's seed. */
+    uint64_t seed;
+    /* Whether this process created the job by connecting. */
+    bool created;
+    int rank, world_size;
+    /* Elements of a full chunk of a tensor; most bytes of a frame's payload. */
     uint64_t chunk_elements, max_payload;
-    char     server[64], blas_core[32];
+    /* Program and version of the server; name of the BLAS kernels that the server uses. */
+    char server[64], blas_core[32];
+    /* Rounds that the job had closed when this process joined it: the lowest number among its parameters. */
+    uint64_t step;
+    /* If no worker was connected when this process joined: seconds after which the server would have ended the job.
+     * 0: a worker was connected, or the job is new. */
+    double linger;
 } pd_welcome;
+/* Returns the welcome: the server's answer when this client last joined the job. It belongs to the handle, and
+ * pd_client_restart changes it. */
 PD_API const pd_welcome *pd_client_welcome(const pd_client *client);
 
+/* ---- the model ---- */
+
+/* The declaration of one parameter. Name and axes are copied. */
 typedef struct pd_client_param {
-    const char *name;               /* UTF-8, at most 256 bytes */
-    pd_shape    shape;
-    pd_dtype    push_dtype;         /* element type of the gradients handed in; 0: PD_F32 */
-    pd_dtype    pull_dtype;         /* element type of the weights handed out; 0: PD_F32 */
-    pd_dtype    update_dtype;       /* not 0: what travels is, wherever that suffices, what a step added to the weights, in this element type (shampoo's
-                                     * communication_dtype, with communicate_params off); pull_dtype is float32. Weights come out as the server has them, bit for
-                                     * bit, in the buffers of every pull: the same buffer each time, with what the last pull left in it */
-    bool        ranged;             /* this rank has elements [start, end) of the flattened tensor alone, as FSDP shards have; false: all of it */
-    int64_t     start, end;         /* with `ranged`; start == end: nothing, and nobody waits for this rank's part of it */
-    const char *axes;               /* logical names of the dimensions, "layers,embed,mlp": as many as there are, each empty or at most 64 letters, digits and _
-                                     * without a digit in front; NULL or "": not given. adafactor reads off how to factor, kron which leading dimensions
-                                     * count independent layers. The same on every rank. Copied */
-    bool        model_state;        /* not trained (batch-norm statistics): what ranks push as `gradient` are values, and their mean, weighted by the pushes' weights under
-                                     * aggregate = weighted_mean, is what it becomes; no rule is asked. A rank without values for it pushes none (NULL).
-                                     * Values are float32: a counter such as num_batches_tracked is exact up to 2^24. The same on every rank */
+    /* Name of the parameter: UTF-8, 1 to 256 bytes, unique in the job. */
+    const char *name;
+    /* Shape of the whole tensor, even if this rank has only a range of its elements. */
+    pd_shape shape;
+    /* Element type of this rank's gradients. 0: PD_F32. */
+    pd_dtype push_dtype;
+    /* Element type of the weights that this rank receives. 0: PD_F32. */
+    pd_dtype pull_dtype;
+    /* Element type of updates. If it is not 0, the server sends the change of the weights in the last step, in this
+     * type, in place of the weights if the buffer has the weights of the step before, and if the optimizer gives
+     * updates (Shampoo with a communication_dtype and without communicate_params). 0: no updates.
+     *
+     * The client adds the change to the weights in the caller's buffer, which then equal the server's weights bit
+     * for bit. So every pull must get the same buffer, with the content that the last pull left in it. pull_dtype
+     * must be float32. */
+    pd_dtype update_dtype;
+    /* This rank has only elements [start, end) of the flattened tensor, as FSDP shards have. false: this rank has
+     * all elements, and start and end are 0. */
+    bool ranged;
+    /* The elements [start, end) of a ranged parameter that this rank has. start == end: this rank has none, and no
+     * round of the parameter waits for it. */
+    int64_t start, end;
+    /* Logical names of the dimensions, "layers,embed,mlp": one per dimension, separated by commas. A name is empty
+     * or at most 64 letters, digits and _, and does not begin with a digit. NULL or "": no names. All ranks must
+     * give the same names.
+     *
+     * Adafactor chooses by the names which dimensions it factors. kron learns from them which leading dimensions
+     * only count layers that are stacked in one tensor. */
+    const char *axes;
+    /* The parameter is not trained (for instance batch-norm statistics). The ranks push values instead of gradients,
+     * and the parameter becomes the mean of the values, weighted by pd_push_options.weight if aggregate =
+     * weighted_mean. No optimizer rule applies. A rank without values pushes NULL. Values are float32, so a counter
+     * such as num_batches_tracked is exact up to 2^24. All ranks must set the same flag. */
+    bool model_state;
 } pd_client_param;
 
-/* Declares all parameters of the model, once. Every rank declares the same names and shapes, in any order. Parameter i of later calls is
- * params[i]. After an error it may be called again with what was mended.
- *
- * A parameter is `ranged` on every rank or on none. The gradients and weights of a ranged one are then its end - start elements, in every call: a rank
- * pushes, initialises and pulls these. The shape stays that of the whole tensor, which the optimizer works on. Ranges of several ranks may be
- * the same, as HSDP's replicas have them, or overlap: an element's gradient is the mean of those that have it, and of what one rank alone has, that rank's,
- * bit for bit. Together they leave nothing out. The step is taken when all ranges have come.
- * PD_INVALID_ARGUMENT: a name, shape, range or hyperparameter (names it), or a number of ranks that adasum cannot pair. PD_FAILED_PRECONDITION: differs from what other
- * ranks declared, or this rank before; or elements that no rank has, or that adasum cannot pair the ranks of.
- * PD_RESOURCE_EXHAUSTED: over a limit of the server (says which, in bytes). */
-PD_API int pd_client_declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err);
-/* Rounds closed so far of a parameter, as last heard of: where a process that comes back goes on. */
+/* Returns how many rounds of the parameter are closed, as the server's last answer reported. A process that comes
+ * back goes on with the next step. */
 PD_API uint64_t pd_client_step(const pd_client *client, size_t param);
-/* What the parameter's optimizer wants known of how it was declared (an option that has no effect on it): one sentence, "" where there is nothing. Lives until
- * pd_client_close. Of very many parameters with notes the answer has room for some; `paramctl params JOB --verbose` shows them all. */
+/* Returns the optimizer's note on the parameter's declaration, one sentence (for instance: an option has no effect
+ * on this parameter); "" if there is none. The text is valid until pd_client_close. If very many parameters have
+ * notes, the server does not send all of them: `paramctl params JOB --verbose` shows all. */
 PD_API const char *pd_client_note(const pd_client *client, size_t param);
-/* The server has no weights yet and asks this rank for them. */
+/* Returns whether the server has no weights yet and waits for this rank's initial weights. pd_client_init sends
+ * them. */
 PD_API bool pd_client_must_init(const pd_client *client);
 
-/* weights[i]: whole tensor of parameter i, in float32 (init) resp. pull_dtype (filled); of a ranged one, its range. The ranks that must send them:
- * rank 0, and of a ranged parameter all that have elements of it, where the lowest rank's values stand. In a job with initial_weights = mean all ranks send what
- * they have of every parameter, and the mean stands. Then every rank receives the server's present weights into the same buffers. Waits. With pull_dtype other than float32 the
- * initial values are read as that type too. */
+/* Sends this rank's initial weights if the server waits for them, then receives the server's present weights into
+ * the same buffers. This call waits.
+ *
+ * weights[i] is parameter i: the whole tensor, or this rank's range of it. The buffer has elements of type
+ * pull_dtype, before and after the call. Rank 0 sends the initial weights. Of a ranged parameter every rank sends
+ * its elements; where ranges overlap, the server takes those of the lowest rank. In a job with initial_weights =
+ * mean every rank sends all weights that it has, and the server takes their mean. */
 PD_API int pd_client_init(pd_client *client, void *const *weights, pd_error *err);
 
 /* Starts the job anew after PD_DATA_LOSS ("the server no longer has job ..."), on the same handle, with the same
- * parameters, options and rules. Every rank calls it, and goes on with the step that pd_client_step then tells:
+ * parameters, options and rules. Every rank calls it, and goes on with the step that pd_client_step then returns:
  *
  *     rc = pd_client_wait(client, ticket, 0, &err);
  *     if (rc == PD_DATA_LOSS) {
@@ -128,119 +203,271 @@ PD_API int pd_client_init(pd_client *client, void *const *weights, pd_error *err
  *         step = pd_client_step(client, 0);            steps taken, the same number on every rank
  *     }
  *
- * weights: as for pd_client_init. The ranks that give initial weights give those of now: rank 0 does, and of a ranged
- * parameter each rank its range (with initial_weights = mean every rank gives all it has). Then every rank receives the
- * job's weights into the same buffers. So all ranks have the same weights, also where some had heard of the last step
- * and others had not.
+ * `weights` are this rank's present weights. The same ranks send them as in pd_client_init. Then every rank receives
+ * the job's weights into the same buffers. So all ranks have the same weights, even if only some of them had
+ * received the result of the last step.
  *
- * The new job's start_step is the lowest step that rank 0 had heard of among its parameters, whatever start_step the
- * options say. Counters of optimizers, schedules and random numbers go on from there. A rank that was further goes back
- * and takes its last step again.
+ * The new job's start_step is the lowest step among rank 0's parameters, whatever the options say. Counters of
+ * optimizers, schedules and random numbers go on from there. A rank that was further ahead goes back and takes its
+ * last step again.
  *
- * The state of optimizers is lost: momentum, second moments, statistics and roots begin anew (`paramctl import` brings
- * recorded state into the new job). Operators' `set` commands are lost too.
+ * The state of the optimizers is lost: momentum, second moments, statistics and roots begin anew (`paramctl import`
+ * brings recorded state into the new job). The operators' `set` commands are lost too.
  *
- * A ticket that was under way may have brought new weights of some tensors or chunks and not of others: of these rank 0
- * gives newer weights than start_step says. The ranges of a ranged parameter may be a step apart in the same way. A
- * program that cannot have that keeps a copy of the weights of its last whole step and gives the copy.
+ * A ticket that was under way may have brought new weights of some tensors or chunks and not of others. For the
+ * tensors that it did bring, rank 0 then sends weights that are newer than start_step. The ranges of a ranged
+ * parameter may differ by one step in the same way. A program that cannot accept that keeps a copy of the weights of
+ * its last whole step, and passes the copy to this call.
  *
- * A rank whose process was lost with the server opens, declares and initialises as ever, once rank 0 has restarted.
- * Where rank 0's process is gone, its new one opens with the option start_step and its own weights; the others wait for
- * it here. A rank that had left does not come back.
+ * If a rank's process was lost together with the server, its new process opens, declares and initialises as usual,
+ * once rank 0 has restarted the job. If rank 0's process was lost, its new process opens with the option start_step
+ * and its own weights; the other ranks wait for it in this call. A rank that had left does not come back.
  *
- * Waits at most the handle's deadline; the same call again goes on waiting. PD_DEADLINE_EXCEEDED: rank 0 has not
- * restarted the job yet, say. PD_FAILED_PRECONDITION: the job is not lost; or the server has another one of this name,
- * with other options. PD_DATA_LOSS: the job was lost again, call it again. */
+ * This call waits. PD_DEADLINE_EXCEEDED: for instance, rank 0 has not restarted the job yet. PD_FAILED_PRECONDITION:
+ * the job is not lost, or the server has another job of this name with other options. PD_DATA_LOSS: the job was lost
+ * again; call it again. */
 PD_API int pd_client_restart(pd_client *client, void *const *weights, pd_error *err);
 
+/* ---- steps ---- */
+
+/* A request for one parameter, as part of a push or pull, and its results. */
 typedef struct pd_item {
-    size_t      param;
-    const void *gradient;           /* push: whole tensor (or range) in push_dtype; NULL: no gradient of this parameter in this step */
-    void       *weights;            /* pull: whole tensor (or range) in pull_dtype; NULL only where the range is empty */
-    int         outcome;            /* out, when done: 0 pulled only, or a range without elements, 1 stepped, 2 skipped because not finite, 3 no rank had a gradient,
-                                     * 4 the optimizer refused the step (pd_client_wait); negative: this item was refused, an enum pd_code */
-    uint64_t    step, version;      /* out: rounds closed; the step that produced the weights */
+    /* Index of the parameter in the array that was passed to pd_client_declare. */
+    size_t param;
+    /* The gradient to push, in push_dtype: the whole tensor, or this rank's range. NULL: this rank has no gradient
+     * of the parameter in this step. */
+    const void *gradient;
+    /* Buffer for the pulled weights, in pull_dtype: the whole tensor, or this rank's range. NULL only if the range
+     * is empty. */
+    void *weights;
+    /* Result of this item, once the ticket is done:
+     *   0  the item was only pulled, or its range is empty
+     *   1  the optimizer took the step
+     *   2  the step was skipped, since a gradient was not finite
+     *   3  no rank had a gradient
+     *   4  the optimizer refused the step (see pd_client_wait)
+     *   < 0, an enum pd_code: the server refused this item */
+    int outcome;
+    /* Results. step: number of closed rounds of the parameter. version: number of the step that made the pulled
+     * weights. */
+    uint64_t step, version;
 } pd_item;
 
-typedef struct pd_push_options {
-    double weight;                  /* number of examples behind the gradient, for aggregate = weighted_mean; 0: 1 unless zero_weight */
-    bool   zero_weight;
-    bool   presummed;               /* the gradient is a sum over its examples */
-    const char *const *hypers;      /* "lr=0.05": values that hold for this step, the same on every rank; NULL at the end; or NULL. Copied */
-    struct pd_scalar  *scalars;     /* numbers for the round beside its gradients (loss, token count), at most 16; borrowed until the ticket is done, names too */
-    size_t             n_scalars;
-    bool               sparse;      /* the gradients are sparse: refused, in words that say what to do instead (PD_INVALID_ARGUMENT) */
-} pd_push_options;
-
-/* They ride with one item of the call, to the round of its parameter: the one whose name sorts first (byte by byte), whole parameters before ranged ones. So
- * every rank gives them with a call of a step that names that one. The round waits for no scalar: a rank need give none, or others than the rest; all ranks
- * together have at most 16 names. A round that was skipped or refused returns them as well. A process that takes a rank over in the midst of a round gives
- * nothing more to it if the one before had given some: the mean is over what stands.
- * PD_INVALID_ARGUMENT from the call: a name, a name twice, a value that is not finite; this rank has no elements of that parameter (its rounds do not wait for
- * the rank). From the ticket, and the item is refused: more names than 16. */
+/* A number that a rank gives to a round beside the gradients, for instance a loss or a token count. */
 typedef struct pd_scalar {
-    const char *name;               /* UTF-8, 1 to 64 bytes, no control characters */
-    double      value;              /* this rank's; finite */
-    double      mean;               /* out, when done: over the ranks that gave it to this round, weighted by the pushes' weights (summed in rank order, in double; what
-                                     * one rank alone gives comes out as it went in); NaN where all of these are 0, and where the item was refused */
-    double      weight;             /* out: sum of those weights; 0 where the item was refused */
+    /* Name of the scalar: UTF-8, 1 to 64 bytes, no control characters. */
+    const char *name;
+    /* The value that this rank gives; must be finite. */
+    double value;
+    /* Result: the mean of this scalar over the ranks that gave it to the round, weighted by pd_push_options.weight.
+     * The sum is computed in double, in the order of ranks. The value of a single rank comes out unchanged. NaN if
+     * all weights are 0, or if the item was refused. */
+    double mean;
+    /* Result: the sum of the weights of the ranks that gave this scalar; 0 if the item was refused. */
+    double weight;
 } pd_scalar;
 
-/* Queue and return at once; many may be under way. `items` (the array too) and the tensors are borrowed until the ticket is done. Small
- * tensors of one call travel together, large ones in chunks. Each item belongs to its parameter's next step.
- * PD_RESOURCE_EXHAUSTED: too many tickets under way. PD_INVALID_ARGUMENT: unknown parameter, or one that already has a push under way. */
-PD_API int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
-PD_API int pd_client_push_pull(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
-/* Ends this rank's step `step`, the one that its pushes since the last one ended belong to: parameters that it has pushed nothing of count as without a
- * gradient from it (in PyTorch: those whose .grad is None are simply not pushed). Needed when some are left out, since their rounds wait for every rank;
- * no step needs it where all are pushed, or named with a NULL gradient. Queue and return at once, after the step's pushes; the ticket is
- * done when the round of every parameter is closed. What was left out may have moved then, since other ranks may have had gradients: pull it with
- * min_step = step. Until the ticket is done no parameter that was left out can be pushed (PD_INVALID_ARGUMENT).
- * PD_INVALID_ARGUMENT: step 0; another step is being closed. PD_FAILED_PRECONDITION: a push of this step has ended with an error: push that parameter
- * again first (also without a gradient, where it shall have none). From the ticket: PD_FAILED_PRECONDITION: a push of this step was refused, or some
- * parameter is behind (step is not its rounds closed + 1): nothing has changed. The error of a push of this step, which ends this ticket, too: push
- * again, then close again. PD_DEADLINE_EXCEEDED: it stands, closing the same step again goes on waiting. */
-PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err);
-/* Weights once at least `min_step` rounds are closed; 0: as they are, once there are any. Of a tensor in several chunks that is pulled while this
- * rank's own next push of it is under way, chunks may be of different versions. */
-PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
+/* Options of a push: the gradients' weight, hyperparameters and scalars.
+ *
+ * The scalars of a push belong to one parameter of the call: the one whose name sorts first (byte by byte), whole
+ * parameters before ranged ones. So all ranks must give the scalars of a step with a call that contains that
+ * parameter.
+ *
+ * A scalar's mean is computed when that parameter's round closes, even if the step is skipped or refused. No round
+ * waits for scalars: ranks may give different names or none. All ranks together have at most 16 names. If a new
+ * process takes a rank over after the old one has given scalars to the round, the new process's scalars do not
+ * count.
+ *
+ * Errors of the call: PD_INVALID_ARGUMENT if a name is not valid or is given twice, if a value is not finite, or if
+ * this rank has no elements of that parameter.
+ *
+ * Errors of the ticket: if the ranks give more than 16 names, the server refuses the item. */
+typedef struct pd_push_options {
+    /* Number of examples behind the gradient, for aggregate = weighted_mean. 0 counts as 1, unless zero_weight is
+     * set. */
+    double weight;
+    /* The gradient's weight is 0, as for a rank without examples. */
+    bool zero_weight;
+    /* The gradient that is pushed is the sum over its examples, not their mean. */
+    bool presummed;
+    /* Hyperparameters for this step as "lr=0.05" texts, the same on every rank. NULL ends the list. The pointer may
+     * be NULL: no changes. The texts are copied. */
+    const char *const *hypers;
+    /* At most 16 scalars. The array and the names in it are borrowed until the ticket is done. */
+    pd_scalar *scalars;
+    size_t n_scalars;
+    /* The gradients are sparse. Such a push is refused with PD_INVALID_ARGUMENT; the error text says what to do
+     * instead. */
+    bool sparse;
+} pd_push_options;
 
-/* Waits for a ticket at most `seconds` (0: the handle's deadline) and forgets it when it is done or failed: then the buffers are the caller's again.
- * PD_DEADLINE_EXCEEDED from here (text begins "waited"): still under way, wait again. The server's own errors end the ticket with the first
- * of them, once every item is either done or refused (items[i].outcome tells), and at most a second later: items that are not answered by then end with
- * that error, too, and pushing them again is harmless. For instance PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed": the contribution stands,
- * pushing the same again goes on waiting.
- * PD_FAILED_PRECONDITION where some items have the outcome 4: the optimizer refused their steps (a root could not be made, say), and the text is its reason for
- * one of them. Every rank is told. Those rounds are closed, weights and version stay as they were (and were pulled where that was asked for), the step counts for
- * the optimizer; the other items are done, and the next step is pushed as ever. With nonfinite_scope = job a refusal concerns all parameters of its
- * rule. PD_NOT_FOUND: no such ticket (or waited for already). */
+/* Ends this rank's step number `step`. Parameters that this rank has not pushed since it ended the step before count
+ * as having no gradient from this rank (in PyTorch: those whose .grad is None). The rounds of the other ranks wait
+ * until this rank has pushed or left out every parameter. So a rank must call it unless it pushes all parameters in
+ * each step, with a NULL gradient where it has none.
+ *
+ * Call it after the step's pushes. It queues the request and returns at once. The ticket is done when the rounds of
+ * all parameters are closed. Until then, a parameter that was left out cannot be pushed (PD_INVALID_ARGUMENT). Other
+ * ranks may have had gradients of the parameters that this rank left out: pull these parameters with min_step =
+ * step.
+ *
+ * Errors of the call:
+ *   PD_INVALID_ARGUMENT     step is 0, or another step is being closed
+ *   PD_FAILED_PRECONDITION  a push of this step has ended with an error. First push that parameter again, with a NULL
+ *                           gradient if it has none.
+ *
+ * Errors of the ticket:
+ *   PD_FAILED_PRECONDITION  a push of this step was refused, or `step` is not the next step of some parameter. Nothing
+ *                           has changed.
+ *   PD_DEADLINE_EXCEEDED    not done yet: close the same step again to go on waiting
+ *
+ * If a push of this step fails while the step is being closed, the ticket has that push's error. Push again, then
+ * close the step again. */
+PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err);
+/* Receives the weights of parameters once at least `min_step` of their rounds are closed. With min_step 0 it
+ * receives the present weights, once there are any. The call queues the request and returns at once; items and
+ * buffers are borrowed until the ticket is done.
+ *
+ * If this rank pushes the next gradient of a large tensor during the pull, some chunks of the weights may be newer
+ * than others. */
+PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket,
+                          pd_error *err);
+
+/* Waits for a ticket at most `seconds` (0: the handle's deadline). When the ticket is done or has failed, it is
+ * forgotten, and the buffers belong to the caller again.
+ *
+ * PD_DEADLINE_EXCEEDED, with a text that begins with "waited": the request is still under way; wait again.
+ * PD_NOT_FOUND: no such ticket, or it was waited for already.
+ *
+ * PD_FAILED_PRECONDITION, and some items have the outcome 4: the optimizer refused the step of these parameters, for
+ * instance because it could not compute a root. The text has the reason for one of them, and every rank gets this
+ * error. The optimizer counts the step and the rounds are closed, but weights and version stay as they were. All
+ * other items are done. Push the next step as usual. With nonfinite_scope = job, a refusal concerns all parameters
+ * of the same optimizer rule.
+ *
+ * Any other error is the first one that the server gave. The ticket ends when every item is done or refused
+ * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It
+ * is safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server
+ * keeps this rank's gradient: push the same again to go on waiting. */
 PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
-/* Done or failed: pd_client_wait will not block. */
+/* Returns whether the ticket is done or has failed, so that pd_client_wait will not block. */
 PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
 
-/* Waits until every rank of the job has called it as often. */
+/* Waits until every rank of the job has called this function as often as this rank. */
 PD_API int pd_client_barrier(pd_client *client, pd_error *err);
 
 /* ---- random numbers, from the job's seed alone ---- */
 
-/* Two streams: of one all ranks draw the same numbers (initial weights, a common shuffle), of the other each rank its own (dropout). Number i of a draw depends
- * on the job's seed, the stream (and rank), `key` and i alone: not on what was drawn before, and neither on the machine.
+/* The two streams of random numbers that a rank draws from. From the shared stream all ranks draw the same numbers
+ * (initial weights, a common shuffle). From its own stream each rank draws other numbers (dropout). Number i of a
+ * draw depends only on the job's seed, the stream (and the rank), `key` and i: neither on earlier draws nor on the
+ * machine.
  *
- * How they are made, so that another client can make the same. E(k, c) is Threefry-2x32 with 20 rounds (Salmon et al. 2011): two words of key and two of
- * counter, the lower half of a 64-bit number first, to two words. With the seed s of the job (HelloReply.seed):
+ * The definition, for other clients. E(k, c) is Threefry-2x32 with 20 rounds (Salmon et al. 2011). It takes two
+ * words of key and two of counter, each pair the lower and upper half of a 64-bit number, and gives two words. With
+ * the job's seed s (HelloReply.seed):
  *     w = E(E(s, 0), 2^64 - 1)                  all streams of workers
  *     t = E(w, 0) of all ranks, E(w, 1 + rank) of one
  *     x = word i % 2 of E(E(t, key), i / 2)     number i
- *     k = upper 24 bits of x;  uniform: k 2^-24;  normal: sqrt(2) erfinv((2 k + 1) 2^-24 - 1), to a few units in the last place of float32 */
+ *     k = upper 24 bits of x
+ *     uniform: k 2^-24
+ *     normal:  sqrt(2) erfinv((2 k + 1) 2^-24 - 1), to a few units in the last place of float32 */
 typedef enum pd_stream { PD_STREAM_SHARED, PD_STREAM_OWN } pd_stream;
-/* out[0 .. n): numbers `first` … of the draw `key` (a step, say), uniform in [0, 1), resp. of the standard normal distribution. Does not wait, and
- * several threads may call at once. */
-PD_API void pd_client_uniform(const pd_client *client, pd_stream stream, uint64_t key, uint64_t first, float *out, size_t n);
-PD_API void pd_client_normal(const pd_client *client, pd_stream stream, uint64_t key, uint64_t first, float *out, size_t n);
+/* Fill out[0 .. n) with random numbers of the draw `key` (for instance the step): number `first` of the draw, the
+ * next one, and so on. pd_client_uniform gives numbers uniform in [0, 1), pd_client_normal normally distributed
+ * ones. They do not wait, and several threads may call them at once. */
+PD_API void pd_client_uniform(const pd_client *client, pd_stream stream, uint64_t key, uint64_t first, float *out,
+                              size_t n);
+PD_API void pd_client_normal(const pd_client *client, pd_stream stream, uint64_t key, uint64_t first, float *out,
+                             size_t n);
 
-/* Bytes sent and received since open, and times the connection was made. */
-typedef struct pd_client_stats { uint64_t bytes_out, bytes_in, payload_out, payload_in, connects, resent; } pd_client_stats;
-PD_API pd_client_stats pd_client_count(const pd_client *client);
+/* ---- counters ---- */
+
+/* Counts since pd_client_open. */
+typedef struct pd_client_stats {
+    /* Bytes sent and received, in all; bytes of gradients and weights among them. */
+    uint64_t bytes_out, bytes_in, payload_out, payload_in;
+    /* Connections made; frames that were sent again after a reconnect. */
+    uint64_t connects, resent;
+} pd_client_stats;
+
+/* ---- functions that take the size of a struct ---- */
+
+/* Opens a client as pd_client_open does. `size` is the size of pd_client_options in the caller's program.
+ * PD_INVALID_ARGUMENT: `size` is smaller than in version 0.1, or larger than the library's struct (the program was
+ * built with a newer header). */
+PD_API int pd_client_open_sized(pd_client **out, const pd_client_options *options, size_t size, pd_error *err);
+/* Declares or pushes as the function without _sized does. `size` is the size of the struct pd_client_param or
+ * pd_push_options in the caller's program. In `params` it is also the distance from one parameter to the next. */
+PD_API int pd_client_declare_sized(pd_client *client, const pd_client_param *params, size_t n, size_t size,
+                                   pd_error *err);
+PD_API int pd_client_push_sized(pd_client *client, pd_item *items, size_t n, const pd_push_options *options,
+                                size_t size, pd_ticket_id *ticket, pd_error *err);
+PD_API int pd_client_push_pull_sized(pd_client *client, pd_item *items, size_t n, const pd_push_options *options,
+                                     size_t size, pd_ticket_id *ticket, pd_error *err);
+/* Copies the counters into `size` bytes at `stats`. Counters that the library does not have become 0. */
+PD_API void pd_client_count_sized(const pd_client *client, pd_client_stats *stats, size_t size);
+
+/* Starts the I/O thread and waits until the server has welcomed this worker. The I/O thread looks up names of hosts.
+ * Gives *out, which pd_client_close frees. After an error there is no handle.
+ *
+ * PD_UNAVAILABLE: no server answered within the deadline; the text says why the last attempt failed.
+ * PD_INVALID_ARGUMENT: an address, option, rule or environment variable has no valid value. PD_FAILED_PRECONDITION:
+ * the job exists with another configuration; the text names the key and both values, and says so if the job is left
+ * over from an earlier run. PD_RESOURCE_EXHAUSTED: a limit of the server is reached. */
+static inline int pd_client_open(pd_client **out, const pd_client_options *options, pd_error *err)
+{
+    return pd_client_open_sized(out, options, sizeof *options, err);
+}
+
+/* Declares all parameters of the model, once, and waits until all ranks' declarations fit together. Every rank
+ * declares the same names and shapes, in any order. Later calls name a parameter by its index in `params`. After an
+ * error nothing is declared: correct the parameters and call it again.
+ *
+ * A parameter is ranged on every rank or on none. Of a ranged parameter, a rank pushes and pulls only its end -
+ * start elements. The ranges of several ranks may be equal, as replicas of HSDP have them, or overlap: an element's
+ * gradient is the mean over the ranks that have it. An element that only one rank has keeps that rank's gradient bit
+ * for bit. Together the ranges must cover the tensor. The optimizer works on the whole tensor, and steps when all
+ * ranges have arrived.
+ *
+ * PD_INVALID_ARGUMENT: a name, shape, range or hyperparameter is not valid (the text names it), or adasum cannot
+ * pair this number of ranks.
+ *
+ * PD_FAILED_PRECONDITION: the declaration differs from that of another rank, or from an earlier one of this rank; or
+ * some elements belong to no rank; or adasum cannot pair the ranks that have the same elements.
+ *
+ * PD_RESOURCE_EXHAUSTED: the declaration exceeds a limit of the server (the text names it, in bytes). */
+static inline int pd_client_declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err)
+{
+    return pd_client_declare_sized(client, params, n, sizeof *params, err);
+}
+
+/* Push gradients; pd_client_push_pull also receives the weights after the step. They queue the request and return at
+ * once; many tickets may be under way. The array `items` and the tensors in it are borrowed until the ticket is
+ * done. Each item belongs to its parameter's next step. Small tensors of one call travel together, large ones in
+ * chunks. `options` may be NULL.
+ *
+ * PD_RESOURCE_EXHAUSTED: too many tickets are under way. PD_INVALID_ARGUMENT: the parameter is unknown, or has a
+ * push under way already. */
+static inline int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_options *options,
+                                 pd_ticket_id *ticket, pd_error *err)
+{
+    return pd_client_push_sized(client, items, n, options, sizeof *options, ticket, err);
+}
+static inline int pd_client_push_pull(pd_client *client, pd_item *items, size_t n, const pd_push_options *options,
+                                      pd_ticket_id *ticket, pd_error *err)
+{
+    return pd_client_push_pull_sized(client, items, n, options, sizeof *options, ticket, err);
+}
+
+/* Returns the counters. */
+static inline pd_client_stats pd_client_count(const pd_client *client)
+{
+    pd_client_stats stats;
+
+    pd_client_count_sized(client, &stats, sizeof stats);
+    return stats;
+}
 
 #ifdef __cplusplus
 }

@@ -1,12 +1,11 @@
-/* paramd/error.h - what can go wrong, told once for every program.
+/* paramd/error.h - error codes and error texts, the same for all programs and libraries.
  *
- * Every function that can fail returns an int: PD_OK (0) or one of the negative codes below. The codes
- * are gRPC's canonical list with the sign turned, so that they travel on the wire unchanged; PD_NO_MEMORY
- * is local to a process and travels as RESOURCE_EXHAUSTED.
+ * Every function that can fail returns an int: PD_OK (0) or one of the negative codes below. The codes are those of
+ * gRPC with the opposite sign. PD_NO_MEMORY stays within a process; on the wire it is RESOURCE_EXHAUSTED.
  *
- * Functions that take a `pd_error *` also leave a sentence there that says what was expected, what came
- * and what to do. NULL is fine: then only the code is told. After an error the object is as it was before
- * the call, unless the function's comment says otherwise. Programming errors are asserted, not returned. */
+ * Functions with a `pd_error *` argument also write one sentence: what was expected, what came, and what to do. Pass
+ * NULL if you need only the code. After an error the object is as it was before the call, unless the function's comment
+ * says otherwise. Programming errors are asserted, not returned. */
 #ifndef PARAMD_ERROR_H
 #define PARAMD_ERROR_H
 
@@ -14,29 +13,29 @@
 extern "C" {
 #endif
 
-/* Marks what a shared library exports; everything else stays inside it. */
+/* Marks the functions that a shared library exports. */
 #define PD_API __attribute__((visibility("default")))
 
-/* X(name, value, short text) */
-#define PD_ERRORS(X)                                                                    \
-    X(OK,                    0, "ok")                                                   \
-    X(CANCELLED,            -1, "cancelled")                                            \
-    X(UNKNOWN,              -2, "unknown error")                                        \
-    X(INVALID_ARGUMENT,     -3, "invalid argument")                                     \
-    X(DEADLINE_EXCEEDED,    -4, "deadline exceeded")                                    \
-    X(NOT_FOUND,            -5, "not found")                                            \
-    X(ALREADY_EXISTS,       -6, "already exists")                                       \
-    X(PERMISSION_DENIED,    -7, "permission denied")                                    \
-    X(RESOURCE_EXHAUSTED,   -8, "a limit is reached")                                   \
-    X(FAILED_PRECONDITION,  -9, "not possible in the present state")                    \
-    X(ABORTED,             -10, "aborted")                                              \
-    X(OUT_OF_RANGE,        -11, "out of range")                                         \
-    X(UNIMPLEMENTED,       -12, "not implemented")                                      \
-    X(INTERNAL,            -13, "internal error")                                       \
-    X(UNAVAILABLE,         -14, "not reachable or shutting down, try again")            \
-    X(DATA_LOSS,           -15, "data is damaged")                                      \
-    X(UNAUTHENTICATED,     -16, "not authenticated")                                    \
-    X(NO_MEMORY,           -17, "out of memory")
+/* The list of codes as X(name, value, short text), for macros that make an enum or a table of it. */
+#define PD_ERRORS(X)                                                                                                   \
+    X(OK, 0, "ok")                                                                                                     \
+    X(CANCELLED, -1, "cancelled")                                                                                      \
+    X(UNKNOWN, -2, "unknown error")                                                                                    \
+    X(INVALID_ARGUMENT, -3, "invalid argument")                                                                        \
+    X(DEADLINE_EXCEEDED, -4, "deadline exceeded")                                                                      \
+    X(NOT_FOUND, -5, "not found")                                                                                      \
+    X(ALREADY_EXISTS, -6, "already exists")                                                                            \
+    X(PERMISSION_DENIED, -7, "permission denied")                                                                      \
+    X(RESOURCE_EXHAUSTED, -8, "a limit is reached")                                                                    \
+    X(FAILED_PRECONDITION, -9, "not possible in the present state")                                                    \
+    X(ABORTED, -10, "aborted")                                                                                         \
+    X(OUT_OF_RANGE, -11, "out of range")                                                                               \
+    X(UNIMPLEMENTED, -12, "not implemented")                                                                           \
+    X(INTERNAL, -13, "internal error")                                                                                 \
+    X(UNAVAILABLE, -14, "not reachable or shutting down, try again")                                                   \
+    X(DATA_LOSS, -15, "data is damaged")                                                                               \
+    X(UNAUTHENTICATED, -16, "not authenticated")                                                                       \
+    X(NO_MEMORY, -17, "out of memory")
 
 enum pd_code {
 #define PD_CODE(name, value, text) PD_##name = value,
@@ -47,16 +46,19 @@ enum pd_code {
 #define PD_ERROR_TEXT 512
 
 typedef struct pd_error {
-    int  code;                      /* enum pd_code */
-    char text[PD_ERROR_TEXT];       /* one sentence, no newline, always terminated */
+    /* An enum pd_code. */
+    int code;
+    /* The error's text: one sentence without a newline, always terminated by a zero. */
+    char text[PD_ERROR_TEXT];
 } pd_error;
 
-/* Fills *err (unless NULL) and returns `code`, so that a caller can write
- * `return pd_fail(err, PD_NOT_FOUND, "job %s: no such job", name);`. A text too long is cut. What cannot be printed
- * (control characters, broken UTF-8) becomes '?', so that a text may quote whatever a peer sent. */
+/* Fills *err (unless NULL) and returns `code`, so that a caller can write `return pd_fail(err, PD_NOT_FOUND, "job
+ * %s: no such job", name);`. A text that is too long is cut. Control characters and broken UTF-8 become '?', so a
+ * text may quote bytes that a peer has sent. */
 PD_API int pd_fail(pd_error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* "INVALID_ARGUMENT", and the short text. Never NULL; "UNKNOWN" for a code not in the list. */
+/* Return the name of an error code, for instance "INVALID_ARGUMENT", and its short text. A code that is not listed
+ * counts as UNKNOWN. */
 PD_API const char *pd_code_name(int code);
 PD_API const char *pd_code_text(int code);
 

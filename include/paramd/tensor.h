@@ -1,7 +1,7 @@
 /* paramd/tensor.h - shapes, element types and borrowed views of tensors.
  *
- * All tensors are dense and row-major (the last dimension runs fastest), as numpy, PyTorch and JAX store
- * them. Sizes are 64-bit: a parameter may have more than 2^31 elements. */
+ * All tensors are dense and row-major: the last dimension runs fastest, as in numpy, PyTorch and JAX. Sizes are 64-bit:
+ * a parameter may have more than 2^31 elements. */
 #ifndef PARAMD_TENSOR_H
 #define PARAMD_TENSOR_H
 
@@ -17,46 +17,57 @@ extern "C" {
 
 #define PD_MAX_RANK 8
 
-/* Element types on the wire and in files. The values are the protocol's: never renumber. */
+/* Element types on the wire and in files. The protocol fixes their values. */
 typedef enum pd_dtype {
-    PD_F32  = 1,
-    PD_F16  = 2,        /* IEEE half */
-    PD_BF16 = 3,        /* upper half of a float32, rounded to nearest even */
+    PD_F32 = 1,
+    /* IEEE half precision. */
+    PD_F16 = 2,
+    /* bfloat16 is the upper half of a float32, rounded to nearest even. */
+    PD_BF16 = 3
 } pd_dtype;
 
-/* Bytes of one element; 0 for a value that is none of the above. */
+/* Returns the bytes of one element of a type; 0 for an unknown type. */
 PD_API size_t pd_dtype_size(pd_dtype dtype);
-/* "float32", "float16", "bfloat16"; "?" for a value that is none of them. */
+/* Returns the name of an element type: "float32", "float16" or "bfloat16"; "?" for an unknown type. */
 PD_API const char *pd_dtype_name(pd_dtype dtype);
-/* The reverse; also takes the short forms f32, f16, bf16. PD_INVALID_ARGUMENT: no such type. */
+/* Reads an element type from its name, or from the short form f32, f16 or bf16. PD_INVALID_ARGUMENT: the name is
+ * unknown. */
 PD_API int pd_dtype_parse(pd_dtype *out, const char *name);
 
 typedef struct pd_shape {
-    int     rank;               /* 0 (a scalar, one element) to PD_MAX_RANK */
-    int64_t dim[PD_MAX_RANK];   /* each >= 0; those past `rank` are 0 */
+    /* Number of dimensions, 0 to PD_MAX_RANK. A tensor of rank 0 has one element. */
+    int rank;
+    /* Sizes of the dimensions, each >= 0. Entries from `rank` on are 0. */
+    int64_t dim[PD_MAX_RANK];
 } pd_shape;
 
-/* Product of the dimensions. PD_INVALID_ARGUMENT: rank or a dimension out of range, or the product times
- * 8 bytes does not fit an int64_t. */
+/* Computes the number of elements: the product of the dimensions. PD_INVALID_ARGUMENT: rank or a dimension is out of
+ * range, or 8 times the product does not fit an int64_t. */
 PD_API int pd_shape_elements(const pd_shape *shape, int64_t *elements);
+/* Returns whether two shapes have the same rank and the same dimensions. */
 PD_API bool pd_shape_equal(const pd_shape *a, const pd_shape *b);
-/* "(128, 784)" into `text` (at least 192 bytes are enough for any shape); returns `text`. */
+/* Writes a shape as "(128, 784)" into `text` (192 bytes are enough for any shape), and returns `text`. */
 PD_API char *pd_shape_text(const pd_shape *shape, char *text, size_t size);
 
-/* Where elements [start, end) of a tensor are cut to travel in pieces: at the multiples of `chunk` (>= 1) between them. Elements of the piece that
- * begins at `first`; -1: none does. An empty range has one piece, of 0 elements, at its start. */
+/* Returns the number of elements in one piece of a range. Elements [start, end) of a tensor travel in pieces, which
+ * are cut at the multiples of `chunk` (>= 1). An empty range has one piece of 0 elements, at its start. `first` is
+ * the first element of the piece; returns -1 if no piece begins there. */
 PD_API int64_t pd_range_piece(int64_t start, int64_t end, uint64_t chunk, uint64_t first);
 
-/* Logical names of a tensor's dimensions: "layers,embed,mlp". As many as it has dimensions, each empty or of letters, digits and _ without a digit
- * in front. "": no names, whatever the rank. */
-#define PD_AXIS_BYTES 64                                    /* of one name, at most */
-#define PD_AXES_BYTES (PD_MAX_RANK * (PD_AXIS_BYTES + 1))   /* room for all of them, with commas and the end */
-/* PD_INVALID_ARGUMENT: they are no such names; the text says what was expected and what came. */
+/* Logical names of a tensor's dimensions are a text like "layers,embed,mlp": one name per dimension, separated by
+ * commas. A name is empty, or made of letters, digits and _, and does not begin with a digit. "": no names, for any
+ * rank. */
+/* Most bytes of the logical name of one dimension. */
+#define PD_AXIS_BYTES 64
+/* Most bytes of the text with the logical names of all dimensions, with commas and the terminating zero. */
+#define PD_AXES_BYTES (PD_MAX_RANK * (PD_AXIS_BYTES + 1))
+/* Checks that `axes` is a valid text of logical names for a tensor of `rank` dimensions. PD_INVALID_ARGUMENT: the
+ * error says why not. */
 PD_API int pd_axes_check(const char *axes, int rank, pd_error *err);
 
-/* A borrowed view: whoever made it owns the memory. */
+/* A view of float32 elements. The memory belongs to the maker of the view. */
 typedef struct pd_tensor {
-    float   *at;
+    float *at;
     pd_shape shape;
 } pd_tensor;
 

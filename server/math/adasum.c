@@ -1,3 +1,4 @@
+/* adasum.c - adds vectors by Adasum, in passes over fixed ranges of elements. */
 #include "adasum.h"
 
 #include <assert.h>
@@ -6,36 +7,38 @@
 #include <string.h>
 
 #include "convert.h"
-#include "clones.h"
+#include "lanes.h"
 #include "gram.h"
 #include "kernels.h"
 
 enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, BLOCK = PD_GRAM_BLOCK, MANY = PD_GRAM_VECTORS, LINE = 16 };
 #define EPSILON 1e-30
-#define CANCELLED 1e-14             /* squared norm, over what it is the difference of */
-#define NS_PER_DOT 0.06             /* of one core, for each element and pair */
-#define NS_PER_TERM 0.3             /* and for each element read and converted */
+#define CANCELLED 1e-14 /* a merged vector fa + gb counts as 0 if |fa + gb|^2 is below this times |fa|^2 + |gb|^2 */
+#define NS_PER_DOT 0.06 /* time on one core for one element of one pair of vectors */
+#define NS_PER_TERM 0.3 /* time on one core to read and convert an element */
 
-/* A level of the tree cut down to groups: leaf j of group g is vector (g leaves + j) stride, and, where the surplus is folded in, the one
- * `surplus` after it. */
+/* A level of the merge tree, cut into groups that are merged independently. Leaf j of group g is vector number (g *
+ * leaves + j) * stride. If the number of contributions is not a power of two, the first level also merges each
+ * surplus contribution, number r + width, into leaf r. */
 typedef struct stage {
     int leaves, groups, stride;
 } stage;
 
 struct pd_adasum {
     pd_adasum_form form;
-    pd_vectors     in;
-    int64_t        n, range, ranges;    /* elements, of a unit; units that cover them */
-    float         *to;
-    stage          stage;
-    int            width;           /* of the whole tree: the largest power of two that is at most k; of vdot: 1 */
-    bool           first;           /* the stage reads the contributions */
-    bool           combines;        /* this pass; else it takes dot products */
-    int            n_dots;          /* of a group and range */
-    double        *dots;            /* [group][range][n_dots] */
-    double        *scale;           /* behind them, [group][member]: what each is multiplied by; 1 until that is known */
-    bool          *finite;          /* behind those, [range] */
-    float         *scratch[];
+    pd_vectors in;
+    int64_t n, range, ranges; /* number of elements of a unit; number of units that cover all elements */
+    float *to;
+    stage stage;
+    int width;     /* leaves of the whole tree: the largest power of two that is at most k; 1 in the vdot form */
+    bool first;    /* this stage reads the contributions; later stages read the results of the stage before */
+    bool combines; /* this pass combines vectors; otherwise it takes dot products */
+    int n_dots;    /* number of dot products that one unit (one group, one range) computes */
+    double *dots;  /* [group][range][n_dots]: the dot products */
+    double *scale; /* [group][member]: the factor of each vector, 1 until it is computed; shares the allocation of
+                    * `dots` */
+    bool *finite;  /* [range]: whether all result elements are finite; shares the allocation of `dots` */
+    float *scratch[];
 };
 
 bool pd_adasum_is_exact(int k)
@@ -51,7 +54,8 @@ static int largest_power(int k)
     return power;
 }
 
-/* Leaves of a group of the first stage: no more than MANY vectors with what is folded into them. */
+/* Returns the number of leaves of a group in the first stage. The leaves and the surplus vectors that are merged
+ * into them are together at most MANY vectors. */
 static int first_leaves(int k)
 {
     int width = largest_power(k), most = width == k ? MANY : MANY / 2;
@@ -66,7 +70,8 @@ int64_t pd_adasum_scratch_vectors(pd_adasum_form form, int k)
 
 /* ---- members of a group ---- */
 
-/* Number of the vectors of group g of the tree: its leaves, then what is folded into them. */
+/* Writes the numbers of the vectors of group g: first its leaves, then the surplus vectors that are merged into the
+ * leaves. Returns how many vectors these are. */
 static int members(const pd_adasum *a, int g, int *member)
 {
     const stage *s = &a->stage;
@@ -78,7 +83,8 @@ static int members(const pd_adasum *a, int g, int *member)
     return n;
 }
 
-/* Where the result of group g goes: the first stage's g-th vector. */
+/* Returns the array that receives the result of a group, given its first vector `leaf`. The array belongs to the
+ * group of the first stage that contains this vector: `to` for group 0, otherwise that group's scratch vector. */
 static float *result(const pd_adasum *a, int leaf)
 {
     int slot = leaf / first_leaves(a->in.k);
@@ -86,8 +92,10 @@ static float *result(const pd_adasum *a, int leaf)
     return slot == 0 ? a->to : a->scratch[slot - 1];
 }
 
-/* Elements [first, first + n) of a vector of this stage. */
-static const float *load(const pd_adasum *a, int vector, size_t run, int64_t first, int64_t n, int64_t room, float *tile)
+/* Returns elements [first, first + n) of a vector that this stage reads, followed by zeros up to `room` elements.
+ * Copies them into `tile` if necessary. */
+static const float *load(const pd_adasum *a, int vector, size_t run, int64_t first, int64_t n, int64_t room,
+                         float *tile)
 {
     if (a->first) return pd_vectors_load(&a->in, vector, run, first, n, room, tile);
     if (n == room) return result(a, vector) + first;
@@ -100,7 +108,7 @@ static const float *load(const pd_adasum *a, int vector, size_t run, int64_t fir
 
 typedef struct block {
     int64_t first, n;
-    size_t  run;
+    size_t run;
 } block;
 
 static block first_block(const pd_adasum *a, int64_t range)
@@ -125,7 +133,8 @@ static bool next_block(const pd_adasum *a, int64_t range, block *b)
 
 /* ---- sums of vectors ---- */
 
-/* One loop over k vectors, added in order; k and first are constants where it is called. */
+/* Adds k weighted vectors to the sum, in order, in one loop. `first`: the sum starts with these vectors. The callers
+ * pass `k` and `first` as constants, so the compiler unrolls the loop. */
 PD_INLINE void sum_group(double *restrict sum, const float *const *x, const double *scale, int k, bool first)
 {
     for (int i = 0; i < BLOCK; i++) {
@@ -135,23 +144,33 @@ PD_INLINE void sum_group(double *restrict sum, const float *const *x, const doub
     }
 }
 
-#define SUM(k)                                                                                                                          \
-    PD_CLONES static void set_##k(double *sum, const float *const *x, const double *scale) { sum_group(sum, x, scale, k, true); }      \
-    PD_CLONES static void add_##k(double *sum, const float *const *x, const double *scale) { sum_group(sum, x, scale, k, false); }
+#define SUM(k)                                                                                                         \
+    PD_CLONES(void, set_##k, (double *sum, const float *const *x, const double *scale), (sum, x, scale))               \
+    {                                                                                                                  \
+        sum_group(sum, x, scale, k, true);                                                                             \
+    }                                                                                                                  \
+    PD_CLONES(void, add_##k, (double *sum, const float *const *x, const double *scale), (sum, x, scale))               \
+    {                                                                                                                  \
+        sum_group(sum, x, scale, k, false);                                                                            \
+    }
 SUM(1)
 SUM(4)
 
-/* Adds up k vectors, MANY or fewer; those before them are in the sum unless they are the first. */
+/* Adds k <= MANY weighted vectors to the sum. `first`: the sum starts with these vectors; otherwise it already holds
+ * the earlier ones. */
 static void sum_block(double *sum, const float *const *x, const double *scale, int k, bool first)
 {
     for (int j = 0, some; j < k; j += some, first = false) {
         some = k - j >= 4 ? 4 : 1;
-        if (some == 4) (first ? set_4 : add_4)(sum, x + j, scale + j);
-        else (first ? set_1 : add_1)(sum, x + j, scale + j);
+        if (some == 4)
+            (first ? set_4 : add_4)(sum, x + j, scale + j);
+        else
+            (first ? set_1 : add_1)(sum, x + j, scale + j);
     }
 }
 
-/* The sum of k vectors of a block, member[j] or j, each times scale[j]: MANY at a time. */
+/* Computes the sum of k vectors of a block, MANY vectors at a time. Term j is scale[j] times vector number
+ * member[j], or number j if `member` is NULL. */
 static void sum_vectors(const pd_adasum *a, const block *b, int k, const int *member, const double *scale, double *sum)
 {
     float tile[MANY][BLOCK];
@@ -159,16 +178,17 @@ static void sum_vectors(const pd_adasum *a, const block *b, int k, const int *me
 
     for (int j = 0, some; j < k; j += some) {
         some = k - j < MANY ? k - j : MANY;
-        for (int i = 0; i < some; i++) x[i] = load(a, member != NULL ? member[j + i] : j + i, b->run, b->first, b->n, BLOCK, tile[i]);
+        for (int i = 0; i < some; i++)
+            x[i] = load(a, member != NULL ? member[j + i] : j + i, b->run, b->first, b->n, BLOCK, tile[i]);
         sum_block(sum, x, scale + j, some, j == 0);
     }
 }
 
 /* ---- dot products ---- */
 
-PD_CLONES static void widen(double *restrict to, const float *restrict x)
+PD_CLONES(void, widen, (double *restrict to, const float *restrict x), (to, x))
 {
-    for (int i = 0; i < BLOCK; i += LINE) {                 /* while the dot products are taken, the next block arrives */
+    for (int i = 0; i < BLOCK; i += LINE) { /* prefetches the next block while the dot products are taken */
         __builtin_prefetch(x + i + BLOCK, 0, 2);
         for (int j = i; j < i + LINE; j++) to[j] = (double)x[j];
     }
@@ -191,24 +211,22 @@ static void take_dots(const pd_adasum *a, int g, int64_t range, double *dots)
     pd_gram_fold(&gram, dots);
 }
 
-typedef double doubles __attribute__((vector_size(64), aligned(8), may_alias));
-typedef float  floats __attribute__((vector_size(32), aligned(4), may_alias));
-
-/* dots[0] += g s, dots[1] += g g. */
-PD_CLONES static void dots_with_sum(double *dots, const float *g, const double *s)
+/* Adds the dot product of g and s to dots[0], and that of g with itself to dots[1]. */
+PD_CLONES(void, dots_with_sum, (double *dots, const float *g, const double *s), (dots, g, s))
 {
-    doubles gs = { 0 }, gg = { 0 };
+    pd_lanes gs = { 0 }, gg = { 0 };
 
     for (int i = 0; i < BLOCK; i += 8) {
-        doubles x = __builtin_convertvector(*(const floats *)(g + i), doubles);
-        gs += x * *(const doubles *)(s + i);
-        gg += x * x;
+        pd_lanes x = pd_lanes_of(g + i);
+        pd_lanes_add_product(&gs, x, (pd_lanes){ PD_DOUBLES(s + i), PD_DOUBLES(s + i + 4) });
+        pd_lanes_add_product(&gg, x, x);
     }
-    dots[0] += ((gs[0] + gs[4]) + (gs[2] + gs[6])) + ((gs[1] + gs[5]) + (gs[3] + gs[7]));
-    dots[1] += ((gg[0] + gg[4]) + (gg[2] + gg[6])) + ((gg[1] + gg[5]) + (gg[3] + gg[7]));
+    dots[0] += pd_lanes_sum(gs);
+    dots[1] += pd_lanes_sum(gg);
 }
 
-/* The sum first, of a block at a time: scales are still 1. */
+/* Computes the dot products that the vdot form needs in a range: each vector with the sum of all vectors, and with
+ * itself. The factors in a->scale are still 1 here, so sum_vectors returns the plain sum. */
 static void take_vdots(const pd_adasum *a, int64_t range, double *dots)
 {
     float tile[BLOCK];
@@ -217,15 +235,17 @@ static void take_vdots(const pd_adasum *a, int64_t range, double *dots)
 
     do {
         sum_vectors(a, &b, a->in.k, NULL, a->scale, sum);
-        for (int r = 0; r < a->in.k; r++) dots_with_sum(dots + 2 * r, load(a, r, b.run, b.first, b.n, BLOCK, tile), sum);
+        for (int r = 0; r < a->in.k; r++)
+            dots_with_sum(dots + 2 * r, load(a, r, b.run, b.first, b.n, BLOCK, tile), sum);
     } while (next_block(a, range, &b));
 }
 
 /* ---- coefficients ---- */
 
-/* Vectors of a group while they are merged: node m is the sum of scale[m][i] times vector i; dot[][] are the nodes' with each other. */
+/* The vectors of a group while they are merged. Node m is the sum over i of scale[m][i] times vector i. dot[a][b] is
+ * the dot product of nodes a and b. */
 typedef struct merging {
-    int    k;
+    int k;
     double scale[MANY][MANY];
     double dot[MANY][MANY];
 } merging;
@@ -239,7 +259,7 @@ static void merge_dots(merging *m, int a, int b, double f, double g)
     m->dot[a][a] = cancelled ? 0 : norm;
 }
 
-/* Node a becomes merge(a, b). */
+/* Replaces node a by merge(a, b). */
 static void merge(merging *m, int a, int b)
 {
     double ab = m->dot[a][b], f = 1 - ab / (2 * m->dot[a][a] + EPSILON), g = 1 - ab / (2 * m->dot[b][b] + EPSILON);
@@ -271,7 +291,8 @@ static void vdot_scales(int k, const double *dots, double *scale)
     }
 }
 
-/* The ranges' dot products, added in order to those of the first. */
+/* Adds the dot products of all ranges of group g in order, and leaves the sums in the first range's place. Returns
+ * them. */
 static double *fold_ranges(const pd_adasum *a, int g)
 {
     double *sum = a->dots + (size_t)g * (size_t)a->ranges * (size_t)a->n_dots;
@@ -283,7 +304,7 @@ static double *fold_ranges(const pd_adasum *a, int g)
 
 /* ---- combination ---- */
 
-PD_CLONES static bool store(float *restrict to, const double *restrict sum, int64_t n)
+PD_CLONES(bool, store, (float *restrict to, const double *restrict sum, int64_t n), (to, sum, n))
 {
     uint32_t bad = 0;
 
@@ -313,14 +334,18 @@ static void plan_stage(pd_adasum *a)
 {
     bool tree = a->form == PD_ADASUM_TREE;
 
-    if (a->first) a->stage = tree ? (stage){ first_leaves(a->in.k), a->width / first_leaves(a->in.k), 1 } : (stage){ a->in.k, 1, 1 };
-    else a->stage = (stage){ a->stage.groups < MANY ? a->stage.groups : MANY, 0, a->stage.stride * a->stage.leaves };
+    if (a->first)
+        a->stage =
+            tree ? (stage){ first_leaves(a->in.k), a->width / first_leaves(a->in.k), 1 } : (stage){ a->in.k, 1, 1 };
+    else
+        a->stage = (stage){ a->stage.groups < MANY ? a->stage.groups : MANY, 0, a->stage.stride * a->stage.leaves };
     if (!a->first) a->stage.groups = a->width / a->stage.stride / a->stage.leaves;
     a->combines = tree && a->in.k == 1;
     memset(a->dots, 0, (size_t)a->stage.groups * (size_t)a->ranges * (size_t)a->n_dots * sizeof *a->dots);
 }
 
-/* Elements of a unit: fewer where it reads more than MANY vectors. */
+/* Returns the number of elements of a unit. A unit that reads more than MANY vectors has fewer elements, so that it
+ * reads about as much as any other. */
 static int64_t range_of(pd_adasum_form form, int k)
 {
     int64_t range = form == PD_ADASUM_VDOT && k > MANY ? (int64_t)RANGE * MANY / k / BLOCK * BLOCK : RANGE;
@@ -328,7 +353,8 @@ static int64_t range_of(pd_adasum_form form, int k)
     return range > LEAST_RANGE ? range : LEAST_RANGE;
 }
 
-int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, int64_t n, float *to, float *const *scratch)
+int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, int64_t n, float *to,
+                    float *const *scratch)
 {
     bool tree = form == PD_ADASUM_TREE;
     int n_dots = tree ? PD_GRAM_DOTS : 2 * v->k;
@@ -339,7 +365,14 @@ int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, i
 
     assert(v->k >= 1 && n >= 0 && (n == 0 || v->ends[v->n_runs - 1] == n));
     if (a == NULL) return PD_NO_MEMORY;
-    *a = (pd_adasum){ .form = form, .in = *v, .n = n, .range = range, .ranges = (int64_t)ranges, .to = to, .first = true, .width = tree ? largest_power(v->k) : 1,
+    *a = (pd_adasum){ .form = form,
+                      .in = *v,
+                      .n = n,
+                      .range = range,
+                      .ranges = (int64_t)ranges,
+                      .to = to,
+                      .first = true,
+                      .width = tree ? largest_power(v->k) : 1,
                       .n_dots = n_dots };
     if ((a->dots = malloc((dots + scales) * sizeof *a->dots + (ranges + 1) * sizeof *a->finite)) == NULL) {
         pd_adasum_end(a);
@@ -375,7 +408,8 @@ static int group_size(const pd_adasum *a)
 
 double pd_adasum_unit_ns(const pd_adasum *a)
 {
-    double k = group_size(a), n = (double)(a->n < a->range ? a->n : a->range), pairs = a->form == PD_ADASUM_VDOT ? 2 * k : k * (k + 1) / 2;
+    double k = group_size(a), n = (double)(a->n < a->range ? a->n : a->range),
+           pairs = a->form == PD_ADASUM_VDOT ? 2 * k : k * (k + 1) / 2;
 
     return n * (NS_PER_TERM * k + (a->combines ? 0 : NS_PER_DOT * pairs));
 }
@@ -388,7 +422,8 @@ void pd_adasum_unit(pd_adasum *a, int64_t i)
 
     if (a->combines) {
         const int *which = a->form == PD_ADASUM_TREE ? member : NULL;
-        bool finite = combine(a, k, which, a->scale + (size_t)g * MANY, result(a, g * a->stage.leaves * a->stage.stride), range);
+        bool finite =
+            combine(a, k, which, a->scale + (size_t)g * MANY, result(a, g * a->stage.leaves * a->stage.stride), range);
         if (a->stage.groups == 1) a->finite[range] = finite;
     } else if (a->form == PD_ADASUM_TREE) {
         take_dots(a, g, range, dots);
@@ -401,8 +436,10 @@ void pd_adasum_turn(pd_adasum *a)
 {
     if (!a->combines) {
         for (int g = 0; g < a->stage.groups; g++) {
-            if (a->form == PD_ADASUM_TREE) tree_scales(a, g, fold_ranges(a, g), a->scale + (size_t)g * MANY);
-            else vdot_scales(a->in.k, fold_ranges(a, g), a->scale);
+            if (a->form == PD_ADASUM_TREE)
+                tree_scales(a, g, fold_ranges(a, g), a->scale + (size_t)g * MANY);
+            else
+                vdot_scales(a->in.k, fold_ranges(a, g), a->scale);
         }
         a->combines = true;
     } else if (a->stage.groups > 1) {

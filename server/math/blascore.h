@@ -8,19 +8,32 @@
 
 #include <stdbool.h>
 
-/* Name of the kernels in use: "SkylakeX". Results differ in bits between two of them. */
+/* Returns the name of the BLAS kernels in use, such as "SkylakeX". Results of different kernels may differ in their
+ * last bits. */
 const char *pd_blas_core(void);
-/* The library is the OpenMP flavour, the only one that shares our threads instead of adding a pool of its own. */
+/* Returns whether OpenBLAS was built for OpenMP. Only that build shares this program's threads instead of adding a
+ * thread pool of its own. */
 bool pd_blas_uses_openmp(void);
-/* Why the kernels in use are a poor choice for this CPU, as a sentence; NULL: they are not. */
+/* Returns a sentence that says why the kernels in use are a poor choice for the instruction set in use (cpu.h). NULL:
+ * they are a good choice. */
 const char *pd_blas_poor_choice(void);
 
-/* From here on BLAS that the calling thread (in a parallel region: this region's part of it) asks for is computed
- * by it alone. One thread everywhere: bits then do not depend on how many there are. OPENBLAS_NUM_THREADS does not
- * do it: the OpenMP flavour asks OpenMP. */
+/* Returns the kernels that OPENBLAS_CORETYPE should name in a new start of this program; NULL: those in use are
+ * right.
+ *
+ *   - The environment already names kernels: NULL. ("auto" names none.)
+ *   - The instruction set in use is older than the CPU's newest one, since PARAMD_CPU or the configuration chose it:
+ *     the kernels for this set.
+ *   - OPENBLAS_CORETYPE is not set, and OpenBLAS made a poor choice: "auto". */
+const char *pd_blas_wanted_core(void);
+
+/* Makes BLAS compute on the calling thread alone from here on; in a parallel region, on each of its threads alone.
+ * So the bits of a result do not depend on the number of threads. OPENBLAS_NUM_THREADS does not help here: an
+ * OpenBLAS that was built for OpenMP takes the number of threads from OpenMP. */
 void pd_blas_one_thread(void);
 
-/* The judgement behind it, for any core and CPU. */
+/* Returns why the named kernels (`core`) are a poor choice for a CPU with these features; NULL: they are a good
+ * choice. pd_blas_poor_choice calls it for the CPU at hand. */
 const char *pd_blas_judge(const char *core, bool has_avx2, bool has_avx512);
 
 #endif

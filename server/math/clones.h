@@ -1,25 +1,44 @@
-/* clones.h - compiles one source for several instruction sets: put PD_CLONES before an element-wise function.
+/* clones.h - compiles one function for several instruction sets, and calls the one for the set in use (cpu.h).
  *
- * gcc compiles the function three times (AVX-512, AVX2, plain) and the loader picks the best for the CPU. All give
- * the same bits: every operation is IEEE, none is fused (-ffp-contract=off), and sums have lanes of their own
- * (kernels.h). Off under sanitizers, which run before the loader can resolve such functions, and under compilers
- * without clones. PD_WITHOUT_AVX512 (CMake's PD_CPU=avx2) leaves the AVX-512 clone out, so that a machine with
- * AVX-512 tests the others. */
+ *     PD_CLONES(void, scale, (float *x, float by, int64_t n), (x, by, n))
+ *     {
+ *         for (int64_t i = 0; i < n; i++) x[i] *= by;
+ *     }
+ *
+ * defines the static function scale(x, by, n). The arguments of the macro are: type of the result, name, parameters,
+ * and the parameters' names once more.
+ *
+ * All instruction sets give the same bits. Every operation is IEEE, products and sums are not fused
+ * (-ffp-contract=off), and long sums have an order that does not depend on the registers (lanes.h). Compilers other
+ * than gcc and CPUs other than x86-64 get one plain function. */
 #ifndef PD_CLONES_H
 #define PD_CLONES_H
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define PD_HAS_CLONES
-#ifdef PD_WITHOUT_AVX512
-#define PD_CLONES __attribute__((target_clones("arch=x86-64-v3", "default")))
-#else
-#define PD_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#endif
-#else
-#define PD_CLONES
-#endif
+#include "cpu.h"
 
-/* Helpers of such a function must become part of each clone. */
+/* Put PD_INLINE before the helpers of such a function, so that they become part of each clone. */
 #define PD_INLINE static inline __attribute__((always_inline))
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define PD_CLONES(result, name, params, args)                                                                          \
+    PD_INLINE result name##_body params;                                                                               \
+    __attribute__((noinline, target("arch=x86-64-v4"))) static result name##_avx512 params                             \
+    {                                                                                                                  \
+        return name##_body args;                                                                                       \
+    }                                                                                                                  \
+    __attribute__((noinline, target("arch=x86-64-v3"))) static result name##_avx2 params                               \
+    {                                                                                                                  \
+        return name##_body args;                                                                                       \
+    }                                                                                                                  \
+    static result name params                                                                                          \
+    {                                                                                                                  \
+        if (pd_cpu_in_use == PD_CPU_AVX512) return name##_avx512 args;                                                 \
+        if (pd_cpu_in_use == PD_CPU_AVX2) return name##_avx2 args;                                                     \
+        return name##_body args;                                                                                       \
+    }                                                                                                                  \
+    PD_INLINE result name##_body params
+#else
+#define PD_CLONES(result, name, params, args) static result name params
+#endif
 
 #endif

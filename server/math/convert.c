@@ -1,37 +1,42 @@
+/* convert.c - converts tensors between float32, float16 and bfloat16. */
 #include "convert.h"
 
 enum { TILE = 1024 };
 
-PD_CLONES static void widen_f16(float *restrict to, const uint16_t *restrict from, int64_t n)
+PD_CLONES(void, widen_f16, (float *restrict to, const uint16_t *restrict from, int64_t n), (to, from, n))
 {
     for (int64_t i = 0; i < n; i++) to[i] = pd_f32_from_f16(from[i]);
 }
 
-PD_CLONES static void widen_bf16(float *restrict to, const uint16_t *restrict from, int64_t n)
+PD_CLONES(void, widen_bf16, (float *restrict to, const uint16_t *restrict from, int64_t n), (to, from, n))
 {
     for (int64_t i = 0; i < n; i++) to[i] = pd_f32_from_bf16(from[i]);
 }
 
-PD_CLONES static void narrow_f16(uint16_t *restrict to, const float *restrict from, int64_t n)
+PD_CLONES(void, narrow_f16, (uint16_t *restrict to, const float *restrict from, int64_t n), (to, from, n))
 {
     for (int64_t i = 0; i < n; i++) to[i] = pd_f16_from_f32(from[i]);
 }
 
-PD_CLONES static void narrow_bf16(uint16_t *restrict to, const float *restrict from, int64_t n)
+PD_CLONES(void, narrow_bf16, (uint16_t *restrict to, const float *restrict from, int64_t n), (to, from, n))
 {
     for (int64_t i = 0; i < n; i++) to[i] = pd_bf16_from_f32(from[i]);
 }
 
 static void widen(float *to, const void *from, pd_dtype from_type, int64_t n)
 {
-    if (from_type == PD_F16) widen_f16(to, from, n);
-    else widen_bf16(to, from, n);
+    if (from_type == PD_F16)
+        widen_f16(to, from, n);
+    else
+        widen_bf16(to, from, n);
 }
 
 static void narrow(void *to, pd_dtype to_type, const float *from, int64_t n)
 {
-    if (to_type == PD_F16) narrow_f16(to, from, n);
-    else narrow_bf16(to, from, n);
+    if (to_type == PD_F16)
+        narrow_f16(to, from, n);
+    else
+        narrow_bf16(to, from, n);
 }
 
 void pd_convert(void *to, pd_dtype to_type, const void *from, pd_dtype from_type, int64_t n)

@@ -1,4 +1,4 @@
-/* convert.h - element types to each other, with the bits of IEEE hardware. Pure; any thread. */
+/* convert.h - conversions between element types, with the bits of IEEE hardware. Pure; any thread. */
 #ifndef PD_CONVERT_H
 #define PD_CONVERT_H
 
@@ -8,12 +8,12 @@
 
 #include "clones.h"
 
-/* Elements [0, n) of `from` to those of `to`, which must not overlap, by way of float32: rounded to nearest even,
- * NaN stays NaN, what float16 cannot hold becomes infinite, subnormal numbers are kept. Equal types are copied bit
- * for bit. */
+/* Converts elements [0, n) of `from` into `to`; the two must not overlap. Values go through float32 and are rounded to
+ * nearest even. NaN stays NaN, a value that float16 cannot hold becomes infinite, and subnormal numbers are kept. Equal
+ * types are copied bit for bit. */
 void pd_convert(void *to, pd_dtype to_type, const void *from, pd_dtype from_type, int64_t n);
 
-/* ---- one element, for loops that convert on the way; without branches, so that they vectorise ---- */
+/* ---- conversions of one element, for loops over elements; they have no branches, so that the loops vectorise ---- */
 
 PD_INLINE uint32_t pd_f32_bits(float x)
 {
@@ -29,8 +29,8 @@ PD_INLINE float pd_f32_from_bits(uint32_t bits)
     return x;
 }
 
-/* condition ? yes : no, by a mask: compilers make jumps of several conditions on one value, and loops with jumps
- * stay scalar. */
+/* Returns `condition ? yes : no` by a mask. Compilers turn several conditions on one value into jumps, and do not
+ * vectorize loops with jumps. */
 PD_INLINE uint32_t pd_choose(bool condition, uint32_t yes, uint32_t no)
 {
     return no ^ ((no ^ yes) & -(uint32_t)condition);
@@ -45,34 +45,43 @@ PD_INLINE uint16_t pd_bf16_from_f32(float x)
 {
     uint32_t bits = pd_f32_bits(x);
     uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    /* a NaN whose payload sits in the lost half stays one */
+    /* sets a bit of the mantissa, so that a NaN stays a NaN when its lower half is cut off */
     uint32_t quiet = bits >> 16 | 0x40u;
 
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
-/* A half's exponent and mantissa, moved into a float's place, read as its value times 2^-112: one exact product. */
+/* Converts by moving the exponent and mantissa of the float16 into their places in a float32. The exponents are
+ * offset differently, so this float32 is the value times 2^-112. An exact product by 2^112 corrects it. */
 PD_INLINE float pd_f32_from_f16(uint16_t h)
 {
     uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13;
     uint32_t bits = pd_f32_bits(pd_f32_from_bits(magnitude) * 0x1p112f);
-    uint32_t special = magnitude | 0x7f800000u;                 /* infinite or NaN, payload kept */
+    uint32_t special = magnitude | 0x7f800000u; /* the result if the float16 is infinite or NaN; a NaN keeps its
+                                                 * payload */
 
     return pd_f32_from_bits((magnitude >= 0x0f800000u ? special : bits) | (uint32_t)(h & 0x8000u) << 16);
 }
 
+/* Rounds |x| to the places of float16 by one addition: 2^13 times the power of two at or below |x| has its last place
+ * where float16 rounds. Below 2^-14 float16 has a fixed last place, so the power is at least that. The sum's mantissa
+ * is then the rounded mantissa; a carry out of it raises the exponent, as it should.
+ *
+ * Values from 65520 on give infinity: they are limited to 65536, whose exponent is that of infinity in float16. A NaN
+ * is limited, too, and gets its mantissa back. */
 PD_INLINE uint16_t pd_f16_from_f32(float x)
 {
-    uint32_t bits = pd_f32_bits(x), a = bits & 0x7fffffffu;
-    uint32_t normal = (a + 0xfffu + (a >> 13 & 1u) - (112u << 23)) >> 13;
-    /* the last place of 0.5f is 2^-24, a half's smallest step */
-    uint32_t tiny = pd_f32_bits(pd_f32_from_bits(a) + 0.5f) - 0x3f000000u;
-    uint32_t nan = 0x7e00u | (a >> 13 & 0x3ffu);
-    uint32_t h = pd_choose(a < 0x38800000u, tiny, normal);
+    int32_t bits = (int32_t)pd_f32_bits(x), magnitude = bits & 0x7fffffff;
+    int32_t finite = magnitude < 0x47800000 ? magnitude : 0x47800000; /* at most 65536 */
+    int32_t power = finite & 0x7f800000;
+    int32_t nan = (0x7f800000 - magnitude) >> 31 & (0x200 | (magnitude >> 13 & 0x3ff)); /* 0 if x is a number */
+    float places;
+    uint32_t half;
 
-    h = pd_choose(a >= 0x477ff000u, 0x7c00u, h);                /* from 65520 on: infinite */
-    h = pd_choose(a > 0x7f800000u, nan, h);
-    return (uint16_t)(h | (bits >> 16 & 0x8000u));
+    power = power > 0x38800000 ? power : 0x38800000; /* at least 2^-14 */
+    places = pd_f32_from_bits((uint32_t)power + (13u << 23));
+    half = (pd_f32_bits(pd_f32_from_bits((uint32_t)finite) + places) & 0xfff) + ((uint32_t)(power - 0x38800000) >> 13);
+    return (uint16_t)(half | (uint32_t)nan | ((uint32_t)bits >> 16 & 0x8000u));
 }
 
 #endif

@@ -22,8 +22,9 @@ int pd_fail(pd_error *err, int code, const char *format, ...)
 const char *pd_code_name(int code)
 {
     switch (code) {
-#define NAME_CASE(name, value, text) case value: return #name;
-    PD_ERRORS(NAME_CASE)
+#define NAME_CASE(name, value, text)                                                                                   \
+    case value: return #name;
+        PD_ERRORS(NAME_CASE)
 #undef NAME_CASE
     default: return "UNKNOWN";
     }
@@ -32,8 +33,9 @@ const char *pd_code_name(int code)
 const char *pd_code_text(int code)
 {
     switch (code) {
-#define TEXT_CASE(name, value, text) case value: return text;
-    PD_ERRORS(TEXT_CASE)
+#define TEXT_CASE(name, value, text)                                                                                   \
+    case value: return text;
+        PD_ERRORS(TEXT_CASE)
 #undef TEXT_CASE
     default: return "unknown error";
     }

@@ -1,28 +1,31 @@
+/* gram.c - computes dot products of a few short vectors with each other. */
 #include "gram.h"
 
-#include "clones.h"
+#include "lanes.h"
 
-typedef double doubles __attribute__((vector_size(64), may_alias));
+#define HALF(gram, i, j, h) ((pd_doubles *)((gram)->lane[PD_GRAM_AT(i, j)] + 4 * (h)))
 
-#define LANES(gram, i, j) ((doubles *)(gram)->lane[PD_GRAM_AT(i, j)])
+/* TILE: number of vectors whose dot products with each other are summed in one loop. PAIR: number of vectors that
+ * one loop multiplies with TILE other ones. With these numbers the sums stay in the 16 registers of AVX2. */
+enum { TILE = 4, PAIR = 2 };
 
-/* Vectors of a tile: its sums stay in registers. */
-enum { TILE = 4 };
-
-/* Pairs within n vectors, the first of which is number `first`; n is a constant where it is called. This file is compiled with products and sums
- * fused where the CPU can: products of two float32 are exact in float64, so that changes no bit. */
-PD_INLINE void triangle(pd_gram *gram, const double *const *x, int first, int n)
+/* Adds the dot products of all pairs among n vectors, x[first] ... x[first + n - 1]. If half is 0, computes lanes 0
+ * to 3, otherwise lanes 4 to 7. The callers pass n and half as constants, so that the loops are unrolled.
+ *
+ * The compiler may fuse products and sums in this file. That changes no bit, since products of two float32 are exact
+ * in float64. */
+PD_INLINE void triangle_half(pd_gram *gram, const double *const *x, int first, int n, int half)
 {
-    doubles sum[TILE * (TILE + 1) / 2], v[TILE];
+    pd_doubles sum[TILE * (TILE + 1) / 2], v[TILE];
 
 #pragma GCC unroll 4
     for (int j = 0; j < n; j++)
 #pragma GCC unroll 4
-        for (int i = 0; i <= j; i++) sum[PD_GRAM_AT(i, j)] = *LANES(gram, first + i, first + j);
-    for (int e = 0; e < PD_GRAM_BLOCK; e += 8) {
+        for (int i = 0; i <= j; i++) sum[PD_GRAM_AT(i, j)] = *HALF(gram, first + i, first + j, half);
+    for (int e = 4 * half; e < PD_GRAM_BLOCK; e += 8) {
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) {
-            v[j] = *(const doubles *)(x[first + j] + e);
+            v[j] = PD_DOUBLES(x[first + j] + e);
 #pragma GCC unroll 4
             for (int i = 0; i <= j; i++) sum[PD_GRAM_AT(i, j)] += v[i] * v[j];
         }
@@ -30,37 +33,60 @@ PD_INLINE void triangle(pd_gram *gram, const double *const *x, int first, int n)
 #pragma GCC unroll 4
     for (int j = 0; j < n; j++)
 #pragma GCC unroll 4
-        for (int i = 0; i <= j; i++) *LANES(gram, first + i, first + j) = sum[PD_GRAM_AT(i, j)];
+        for (int i = 0; i <= j; i++) *HALF(gram, first + i, first + j, half) = sum[PD_GRAM_AT(i, j)];
 }
 
-/* Pairs of one of the first TILE vectors and one of the n that follow. */
-PD_INLINE void rectangle(pd_gram *gram, const double *const *x, int n)
+/* Adds the dot products of the vectors x[0] ... x[TILE - 1] with the vectors x[first] ... x[first + n - 1]; n is at
+ * most PAIR. */
+PD_INLINE void rectangle_half(pd_gram *gram, const double *const *x, int first, int n, int half)
 {
-    doubles sum[TILE][TILE], v[TILE];
+    pd_doubles sum[PAIR][TILE], v[TILE];
 
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int j = 0; j < n; j++)
 #pragma GCC unroll 4
-        for (int i = 0; i < TILE; i++) sum[j][i] = *LANES(gram, i, TILE + j);
-    for (int e = 0; e < PD_GRAM_BLOCK; e += 8) {
+        for (int i = 0; i < TILE; i++) sum[j][i] = *HALF(gram, i, first + j, half);
+    for (int e = 4 * half; e < PD_GRAM_BLOCK; e += 8) {
 #pragma GCC unroll 4
-        for (int i = 0; i < TILE; i++) v[i] = *(const doubles *)(x[i] + e);
-#pragma GCC unroll 4
+        for (int i = 0; i < TILE; i++) v[i] = PD_DOUBLES(x[i] + e);
+#pragma GCC unroll 2
         for (int j = 0; j < n; j++) {
-            doubles w = *(const doubles *)(x[TILE + j] + e);
+            pd_doubles w = PD_DOUBLES(x[first + j] + e);
 #pragma GCC unroll 4
             for (int i = 0; i < TILE; i++) sum[j][i] += v[i] * w;
         }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int j = 0; j < n; j++)
 #pragma GCC unroll 4
-        for (int i = 0; i < TILE; i++) *LANES(gram, i, TILE + j) = sum[j][i];
+        for (int i = 0; i < TILE; i++) *HALF(gram, i, first + j, half) = sum[j][i];
 }
 
-#define GRAM_OF(n)                                                                                                  \
-    PD_CLONES static void triangle_##n(pd_gram *gram, const double *const *x, int first) { triangle(gram, x, first, n); }     \
-    PD_CLONES static void rectangle_##n(pd_gram *gram, const double *const *x) { rectangle(gram, x, n); }
+PD_INLINE void triangle(pd_gram *gram, const double *const *x, int first, int n)
+{
+    triangle_half(gram, x, first, n, 0);
+    triangle_half(gram, x, first, n, 1);
+}
+
+/* Adds the dot products of each of the first TILE vectors with each of the n vectors after them. */
+PD_INLINE void rectangle(pd_gram *gram, const double *const *x, int n)
+{
+    for (int half = 0; half < 2; half++) {
+        int j = TILE;
+        for (; j + PAIR <= TILE + n; j += PAIR) rectangle_half(gram, x, j, PAIR, half);
+        if (j < TILE + n) rectangle_half(gram, x, j, 1, half);
+    }
+}
+
+#define GRAM_OF(n)                                                                                                     \
+    PD_CLONES(void, triangle_##n, (pd_gram * gram, const double *const *x, int first), (gram, x, first))               \
+    {                                                                                                                  \
+        triangle(gram, x, first, n);                                                                                   \
+    }                                                                                                                  \
+    PD_CLONES(void, rectangle_##n, (pd_gram * gram, const double *const *x), (gram, x))                                \
+    {                                                                                                                  \
+        rectangle(gram, x, n);                                                                                         \
+    }
 GRAM_OF(1)
 GRAM_OF(2)
 GRAM_OF(3)
@@ -68,8 +94,10 @@ GRAM_OF(4)
 
 void pd_gram_add(pd_gram *gram, const double *const *x, int k)
 {
-    static void (*const triangles[])(pd_gram *, const double *const *, int) = { triangle_1, triangle_2, triangle_3, triangle_4 };
-    static void (*const rectangles[])(pd_gram *, const double *const *) = { rectangle_1, rectangle_2, rectangle_3, rectangle_4 };
+    static void (*const triangles[])(pd_gram *, const double *const *, int) = { triangle_1, triangle_2, triangle_3,
+                                                                                triangle_4 };
+    static void (*const rectangles[])(pd_gram *, const double *const *) = { rectangle_1, rectangle_2, rectangle_3,
+                                                                            rectangle_4 };
 
     triangles[(k < TILE ? k : TILE) - 1](gram, x, 0);
     if (k <= TILE) return;

@@ -1,9 +1,11 @@
+/* kernels.c - sums, scales and checks vectors in loops that memory bandwidth bounds. */
 #include "kernels.h"
 
 #include "convert.h"
-#include "clones.h"
+#include "lanes.h"
 
-/* A run of acc that stays in the first-level cache while the addends pass over it. */
+/* Number of elements of acc that are summed at a time. They stay in the first-level cache while one addend after the
+ * other is added. */
 enum { TILE = 2048 };
 
 PD_INLINE bool finite_bits(uint32_t bits)
@@ -13,10 +15,11 @@ PD_INLINE bool finite_bits(uint32_t bits)
 
 /* ---- accumulation ---- */
 
-/* Most float32 addends of one loop: enough for the loop to run as fast as memory does. */
+/* Largest number of float32 addends that one loop adds. Four make the loop as fast as memory. */
 enum { GROUP = 4 };
 
-/* One loop over k addends; k and first are constants where it is called. */
+/* Adds k addends to acc in one loop. `first`: they replace what acc holds. The callers pass `k` and `first` as
+ * constants, so that the loop has no branches. */
 PD_INLINE void sum_group(float *acc, const pd_addend *x, int64_t offset, int64_t n, int k, bool first)
 {
     const float *a = (const float *)x[0].at + offset, *b = a, *c = a, *d = a;
@@ -25,7 +28,7 @@ PD_INLINE void sum_group(float *acc, const pd_addend *x, int64_t offset, int64_t
     if (k > 1) b = (const float *)x[1].at + offset, wb = x[1].weight;
     if (k > 2) c = (const float *)x[2].at + offset, wc = x[2].weight;
     if (k > 3) d = (const float *)x[3].at + offset, wd = x[3].weight;
-#pragma GCC ivdep                                       /* addends do not overlap acc, or are acc */
+#pragma GCC ivdep /* addends do not overlap acc, or are acc itself */
     for (int64_t i = 0; i < n; i++) {
         float sum = first ? wa * a[i] : acc[i] + wa * a[i];
         if (k > 1) sum += wb * b[i];
@@ -35,21 +38,28 @@ PD_INLINE void sum_group(float *acc, const pd_addend *x, int64_t offset, int64_t
     }
 }
 
-#define SUM(k)                                                                                                      \
-    PD_CLONES static void set_##k(float *acc, const pd_addend *x, int64_t offset, int64_t n) { sum_group(acc, x, offset, n, k, true); }   \
-    PD_CLONES static void add_##k(float *acc, const pd_addend *x, int64_t offset, int64_t n) { sum_group(acc, x, offset, n, k, false); }
+#define SUM(k)                                                                                                         \
+    PD_CLONES(void, set_##k, (float *acc, const pd_addend *x, int64_t offset, int64_t n), (acc, x, offset, n))         \
+    {                                                                                                                  \
+        sum_group(acc, x, offset, n, k, true);                                                                         \
+    }                                                                                                                  \
+    PD_CLONES(void, add_##k, (float *acc, const pd_addend *x, int64_t offset, int64_t n), (acc, x, offset, n))         \
+    {                                                                                                                  \
+        sum_group(acc, x, offset, n, k, false);                                                                        \
+    }
 SUM(1)
 SUM(2)
 SUM(3)
 SUM(4)
 
-/* Addends of two bytes go one by one, converted on the way. */
-#define SUM_SHORT(name, value, op)                                                                                  \
-    PD_CLONES static void name(float *restrict acc, const pd_addend *x, int64_t offset, int64_t n)                  \
-    {                                                                                                               \
-        const uint16_t *restrict a = (const uint16_t *)x->at + offset;                                              \
-        float w = x->weight;                                                                                        \
-        for (int64_t i = 0; i < n; i++) acc[i] op w * value(a[i]);                                                  \
+/* Defines functions that add one addend of float16 or bfloat16 to acc, or set acc to it. The elements are converted
+ * in the loop. */
+#define SUM_SHORT(name, value, op)                                                                                     \
+    PD_CLONES(void, name, (float *restrict acc, const pd_addend *x, int64_t offset, int64_t n), (acc, x, offset, n))   \
+    {                                                                                                                  \
+        const uint16_t *restrict a = (const uint16_t *)x->at + offset;                                                 \
+        float w = x->weight;                                                                                           \
+        for (int64_t i = 0; i < n; i++) acc[i] op w *value(a[i]);                                                      \
     }
 SUM_SHORT(set_f16, pd_f32_from_f16, =)
 SUM_SHORT(add_f16, pd_f32_from_f16, +=)
@@ -58,7 +68,7 @@ SUM_SHORT(add_bf16, pd_f32_from_bf16, +=)
 
 typedef void sum_function(float *acc, const pd_addend *x, int64_t offset, int64_t n);
 
-/* How many of the k addends go into the next loop. */
+/* Returns how many of the next k addends one loop adds: up to GROUP of float32, or one of another type. */
 static int group_size(const pd_addend *x, int k)
 {
     int n = 0;
@@ -76,7 +86,7 @@ static sum_function *group_function(const pd_addend *x, int size, bool first)
     return first ? sets[size - 1] : adds[size - 1];
 }
 
-PD_CLONES static bool finite_f32(const float *x, int64_t n)
+PD_CLONES(bool, finite_f32, (const float *x, int64_t n), (x, n))
 {
     uint32_t bad = 0;
 
@@ -84,7 +94,7 @@ PD_CLONES static bool finite_f32(const float *x, int64_t n)
     return !bad;
 }
 
-PD_CLONES static void divide(float *x, float divisor, int64_t n)
+PD_CLONES(void, divide, (float *x, float divisor, int64_t n), (x, divisor, n))
 {
     for (int64_t i = 0; i < n; i++) x[i] /= divisor;
 }
@@ -109,7 +119,7 @@ bool pd_accumulate(float *acc, int64_t n, bool resume, const pd_addend *x, int k
 
 /* ---- finiteness ---- */
 
-PD_CLONES static bool finite_16(const uint16_t *x, uint16_t exponent, int64_t n)
+PD_CLONES(bool, finite_16, (const uint16_t *x, uint16_t exponent, int64_t n), (x, exponent, n))
 {
     uint16_t bad = 0;
 
@@ -119,7 +129,8 @@ PD_CLONES static bool finite_16(const uint16_t *x, uint16_t exponent, int64_t n)
 
 bool pd_all_finite(const void *at, pd_dtype dtype, int64_t n)
 {
-    for (int64_t i = 0; i < n; i += TILE) {             /* tiles: a bad element near the front ends the search */
+    for (int64_t i = 0; i < n; i += TILE) { /* tile by tile, so that the search ends soon if an element near the
+                                             * front is not finite */
         int64_t some = n - i < TILE ? n - i : TILE;
         const char *tile = (const char *)at + (size_t)i * pd_dtype_size(dtype);
         bool finite = dtype == PD_F32 ? finite_f32((const void *)tile, some)
@@ -129,7 +140,7 @@ bool pd_all_finite(const void *at, pd_dtype dtype, int64_t n)
     return true;
 }
 
-PD_CLONES static bool finite_f64(const double *x, int64_t n)
+PD_CLONES(bool, finite_f64, (const double *x, int64_t n), (x, n))
 {
     uint64_t bad = 0;
 
@@ -150,43 +161,37 @@ bool pd_all_finite_f64(const double *x, int64_t n)
 
 /* ---- sums ---- */
 
-typedef float  floats __attribute__((vector_size(32), aligned(4), may_alias));
-typedef double doubles __attribute__((vector_size(64)));
-
-PD_INLINE double fold(const doubles *low, const doubles *high)
-{
-    doubles lane = *low + *high;
-
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
-
-/* The last n < 16 elements, padded with zeros to whole lanes. */
+/* Copies the last n < 16 elements of a vector and pads them with zeros, so that they fill all 16 lanes. */
 PD_INLINE void load_tail(float *tail, const float *x, int64_t n)
 {
     memset(tail, 0, 16 * sizeof *tail);
     memcpy(tail, x, (size_t)n * sizeof *tail);
 }
 
-PD_CLONES static double dot(const float *x, const float *y, int64_t n)
+/* Adds the products of 16 elements: the first eight to one set of lanes, the others to another. */
+PD_INLINE void add_products(pd_lanes sum[2], const float *x, const float *y)
 {
-    doubles low = { 0 }, high = { 0 };
+    pd_lanes_add_product(&sum[0], pd_lanes_of(x), pd_lanes_of(y));
+    pd_lanes_add_product(&sum[1], pd_lanes_of(x + 8), pd_lanes_of(y + 8));
+}
+
+PD_CLONES(double, dot, (const float *x, const float *y, int64_t n), (x, y, n))
+{
+    pd_lanes sum[2] = { 0 };
     float a[16], b[16];
     int64_t i;
 
-    for (i = 0; i + 16 <= n; i += 16) {
-        low += __builtin_convertvector(*(const floats *)(x + i), doubles) * __builtin_convertvector(*(const floats *)(y + i), doubles);
-        high += __builtin_convertvector(*(const floats *)(x + i + 8), doubles) * __builtin_convertvector(*(const floats *)(y + i + 8), doubles);
-    }
+    for (i = 0; i + 16 <= n; i += 16) add_products(sum, x + i, y + i);
     if (i < n) {
         load_tail(a, x + i, n - i);
         load_tail(b, y + i, n - i);
-        low += __builtin_convertvector(*(const floats *)a, doubles) * __builtin_convertvector(*(const floats *)b, doubles);
-        high += __builtin_convertvector(*(const floats *)(a + 8), doubles) * __builtin_convertvector(*(const floats *)(b + 8), doubles);
+        add_products(sum, a, b);
     }
-    return fold(&low, &high);
+    pd_lanes_add(&sum[0], sum[1]);
+    return pd_lanes_sum(sum[0]);
 }
 
-double pd_dot(const float *x, const float *y, int64_t n)       /* clones of an exported function would be exported, too */
+double pd_dot(const float *x, const float *y, int64_t n)
 {
     return dot(x, y, n);
 }
@@ -198,9 +203,9 @@ double pd_sum_squares(const float *x, int64_t n)
 
 /* ---- scaling ---- */
 
-PD_CLONES static void scale(float *to, const float *from, float by, int64_t n)
+PD_CLONES(void, scale, (float *to, const float *from, float by, int64_t n), (to, from, by, n))
 {
-#pragma GCC ivdep                                       /* they do not overlap, or are the same */
+#pragma GCC ivdep /* the vectors do not overlap, or are the same */
     for (int64_t i = 0; i < n; i++) to[i] = by * from[i];
 }
 

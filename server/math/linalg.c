@@ -1,3 +1,4 @@
+/* linalg.c - wraps the BLAS routines that optimizers need. */
 #include "linalg.h"
 
 #include <assert.h>
@@ -6,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* BLAS counts in int, and wants a stride of at least 1 of empty matrices too. */
+/* Converts a dimension for BLAS, which counts in int and wants a stride of at least 1 even for empty matrices. */
 static int size(int64_t n)
 {
     assert(n >= 0 && n <= INT_MAX);
@@ -19,8 +20,14 @@ static int stride(pd_mat M)
     return size(M.stride > 0 ? M.stride : 1);
 }
 
-static int64_t rows_of(pd_mat M, pd_turn turn) { return turn == PD_AS_IS ? M.rows : M.cols; }
-static int64_t cols_of(pd_mat M, pd_turn turn) { return turn == PD_AS_IS ? M.cols : M.rows; }
+static int64_t rows_of(pd_mat M, pd_turn turn)
+{
+    return turn == PD_AS_IS ? M.rows : M.cols;
+}
+static int64_t cols_of(pd_mat M, pd_turn turn)
+{
+    return turn == PD_AS_IS ? M.cols : M.rows;
+}
 
 static CBLAS_TRANSPOSE blas_turn(pd_turn turn)
 {
@@ -38,7 +45,8 @@ void pd_gemm(pd_mat C, float beta, float alpha, pd_mat A, pd_turn a, pd_mat B, p
 
     assert(rows_of(B, b) == k && C.rows == m && C.cols == n);
     if (m == 0 || n == 0) return;
-    cblas_sgemm(CblasRowMajor, blas_turn(a), blas_turn(b), size(m), size(n), size(k), alpha, A.at, stride(A), B.at, stride(B), beta, C.at, stride(C));
+    cblas_sgemm(CblasRowMajor, blas_turn(a), blas_turn(b), size(m), size(n), size(k), alpha, A.at, stride(A), B.at,
+                stride(B), beta, C.at, stride(C));
 }
 
 void pd_syrk(pd_mat S, float beta, float alpha, pd_mat A, pd_side side)
@@ -48,29 +56,32 @@ void pd_syrk(pd_mat S, float beta, float alpha, pd_mat A, pd_side side)
 
     assert(S.rows == n && S.cols == n);
     if (n == 0) return;
-    cblas_ssyrk(CblasRowMajor, CblasLower, blas_turn(turn), size(n), size(k), alpha, A.at, stride(A), beta, S.at, stride(S));
+    cblas_ssyrk(CblasRowMajor, CblasLower, blas_turn(turn), size(n), size(k), alpha, A.at, stride(A), beta, S.at,
+                stride(S));
 }
 
 void pd_symm(pd_mat C, float beta, float alpha, pd_mat S, pd_mat B, pd_side side)
 {
     assert(S.rows == S.cols && S.rows == (side == PD_LEFT ? B.rows : B.cols) && C.rows == B.rows && C.cols == B.cols);
     if (C.rows == 0 || C.cols == 0) return;
-    cblas_ssymm(CblasRowMajor, blas_side(side), CblasLower, size(C.rows), size(C.cols),
-                alpha, S.at, stride(S), B.at, stride(B), beta, C.at, stride(C));
+    cblas_ssymm(CblasRowMajor, blas_side(side), CblasLower, size(C.rows), size(C.cols), alpha, S.at, stride(S), B.at,
+                stride(B), beta, C.at, stride(C));
 }
 
 void pd_trmm(pd_mat B, pd_mat U, pd_turn u, pd_side side)
 {
     assert(U.rows == U.cols && U.rows == (side == PD_LEFT ? B.rows : B.cols));
     if (B.rows == 0 || B.cols == 0) return;
-    cblas_strmm(CblasRowMajor, blas_side(side), CblasUpper, blas_turn(u), CblasNonUnit, size(B.rows), size(B.cols), 1, U.at, stride(U), B.at, stride(B));
+    cblas_strmm(CblasRowMajor, blas_side(side), CblasUpper, blas_turn(u), CblasNonUnit, size(B.rows), size(B.cols), 1,
+                U.at, stride(U), B.at, stride(B));
 }
 
 void pd_trsm(pd_mat B, pd_mat U, pd_turn u, pd_side side)
 {
     assert(U.rows == U.cols && U.rows == (side == PD_LEFT ? B.rows : B.cols));
     if (B.rows == 0 || B.cols == 0) return;
-    cblas_strsm(CblasRowMajor, blas_side(side), CblasUpper, blas_turn(u), CblasNonUnit, size(B.rows), size(B.cols), 1, U.at, stride(U), B.at, stride(B));
+    cblas_strsm(CblasRowMajor, blas_side(side), CblasUpper, blas_turn(u), CblasNonUnit, size(B.rows), size(B.cols), 1,
+                U.at, stride(U), B.at, stride(B));
 }
 
 void pd_gemv(float *y, float beta, float alpha, pd_mat A, pd_turn a, const float *x)
@@ -86,7 +97,7 @@ void pd_symv(float *y, pd_mat S, const float *x)
     cblas_ssymv(CblasRowMajor, CblasLower, size(S.rows), 1, S.at, stride(S), x, 1, 0, y, 1);
 }
 
-/* Rows `first` to `first + count` of op(M), or its columns. */
+/* Returns rows [first, first + count) of op(M). If op transposes, these are columns of M. */
 static pd_mat rows_from(pd_mat M, pd_turn turn, int64_t first, int64_t count)
 {
     if (turn == PD_AS_IS) return (pd_mat){ M.at + first * M.stride, count, M.cols, M.stride };
@@ -98,7 +109,8 @@ static pd_mat cols_from(pd_mat M, pd_turn turn, int64_t first, int64_t count)
     return rows_from(M, turn == PD_AS_IS ? PD_TRANSPOSED : PD_AS_IS, first, count);
 }
 
-/* The square below the diagonal is one product, and above and below it lie two halves like this one. */
+/* Recursive: computes the rectangle below the diagonal (the lower left quarter) by one product. The upper left and
+ * the lower right quarter are again halves of squares. */
 void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn b)
 {
     enum { SMALL = 96 };
@@ -111,7 +123,8 @@ void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn 
     }
     pd_gemm((pd_mat){ S.at + top * S.stride, rest, top, S.stride }, 0, alpha, below, a, left, b);
     pd_gemm_half((pd_mat){ S.at, top, top, S.stride }, alpha, rows_from(A, a, 0, top), a, left, b);
-    pd_gemm_half((pd_mat){ S.at + top * S.stride + top, rest, rest, S.stride }, alpha, below, a, cols_from(B, b, top, rest), b);
+    pd_gemm_half((pd_mat){ S.at + top * S.stride + top, rest, rest, S.stride }, alpha, below, a,
+                 cols_from(B, b, top, rest), b);
 }
 
 static pd_mat part_of(pd_mat M, int64_t top, int64_t left, int64_t rows, int64_t cols)
@@ -119,7 +132,8 @@ static pd_mat part_of(pd_mat M, int64_t top, int64_t left, int64_t rows, int64_t
     return (pd_mat){ M.at + top * M.stride + left, rows, cols, M.stride };
 }
 
-/* The quarter on the upper right becomes T11 U12 + T12 U22; before and behind it lie two triangles like this one. */
+/* Recursive: replaces the upper right quarter by T11 U12 + T12 U22. The upper left and the lower right quarter are
+ * again products of triangles. */
 void pd_trmm_upper(pd_mat U, pd_mat T)
 {
     enum { SMALL = 48 };
@@ -137,18 +151,20 @@ void pd_trmm_upper(pd_mat U, pd_mat T)
     pd_trmm_upper(part_of(U, top, top, rest, rest), part_of(T, top, top, rest, rest));
 }
 
-/* One of the two passes over S strides down columns: in squares whose rows, a power of 2 apart, still share a set of the first-level cache. */
-#define MIRROR(name, type)                                                                                          \
-    static void name(type *at, int64_t n, int64_t stride)                                                           \
-    {                                                                                                               \
-        enum { SIDE = 8 };                                                                                          \
-                                                                                                                    \
-        for (int64_t top = 0; top < n; top += SIDE) {                                                               \
-            int64_t bottom = top + SIDE < n ? top + SIDE : n;                                                       \
-            for (int64_t left = 0; left <= top; left += SIDE)                                                       \
-                for (int64_t j = left; j < left + SIDE && j < bottom; j++)                                          \
-                    for (int64_t i = j < top ? top : j + 1; i < bottom; i++) at[j * stride + i] = at[i * stride + j];       \
-        }                                                                                                           \
+/* Copies the lower half over the upper half in squares of 8 by 8. Writing goes along rows, so reading goes down
+ * columns. Rows that lie a power of 2 apart fall into the same set of the first-level cache; eight such rows still
+ * fit into it. */
+#define MIRROR(name, type)                                                                                             \
+    static void name(type *at, int64_t n, int64_t stride)                                                              \
+    {                                                                                                                  \
+        enum { SIDE = 8 };                                                                                             \
+                                                                                                                       \
+        for (int64_t top = 0; top < n; top += SIDE) {                                                                  \
+            int64_t bottom = top + SIDE < n ? top + SIDE : n;                                                          \
+            for (int64_t left = 0; left <= top; left += SIDE)                                                          \
+                for (int64_t j = left; j < left + SIDE && j < bottom; j++)                                             \
+                    for (int64_t i = j < top ? top : j + 1; i < bottom; i++) at[j * stride + i] = at[i * stride + j];  \
+        }                                                                                                              \
     }
 MIRROR(mirror_f32, float)
 MIRROR(mirror_f64, double)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define ALIGN     ((size_t)64)
+#define ALIGN ((size_t)64)
 #define HUGE_PAGE ((size_t)2 << 20)
 
 void *pd_pages_new(size_t bytes)
@@ -14,7 +14,8 @@ void *pd_pages_new(size_t bytes)
     void *at = NULL;
 
     if (bytes > PTRDIFF_MAX - ALIGN || posix_memalign(&at, align, bytes / ALIGN * ALIGN + ALIGN) != 0) return NULL;
-    if (align == HUGE_PAGE) (void)madvise(at, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);       /* only faster: a refusal is fine */
+    if (align == HUGE_PAGE) /* huge pages only save time, so an error is ignored */
+        (void)madvise(at, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
     return at;
 }
 

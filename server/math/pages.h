@@ -5,13 +5,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Allocates `bytes` (0 too) at a multiple of 64; free() them. From 2 MiB on they begin on a huge page, and the
- * kernel is asked for huge pages: passes over a large tensor, and its first touch, then take a tenth of the page
- * faults. NULL: out of memory, or more bytes than a pointer can span. */
+/* Allocates `bytes` (0 too) at a multiple of 64. Free them with free(). Memory of 2 MiB or more begins on a huge page,
+ * and the kernel is asked for huge pages: the first touch of a large tensor, and passes over it, then take a tenth of
+ * the page faults. NULL: out of memory, or more bytes than a pointer can span. */
 void *pd_pages_new(size_t bytes);
-/* The same for n floats. */
+/* Allocates n floats like pd_pages_new does. */
 float *pd_floats_new(int64_t n);
-/* Returns a size in floats, rounded up so that what follows begins at a multiple of 64 bytes. */
+/* Rounds a number of floats up to a multiple of 64 bytes, so that the data behind them begins aligned. */
 int64_t pd_floats_padded(int64_t n);
 
 #endif

@@ -8,39 +8,51 @@
 
 #include <stdbool.h>
 
-/* name, what goes wrong */
-#define PD_PLANTS_TABLE(X) \
-    X(roots_largest_first, "the root pool takes the largest task first, across all jobs, so a small job's root never runs beside a large job's") \
-    X(leave_incoming, "a Leave is answered while a push arrives, and the push goes on for a job that the connection has no more") \
+/* The planted bugs: the name of each, and a text that says what goes wrong. */
+#define PD_PLANTS_TABLE(X)                                                                                             \
+    X(roots_largest_first, "the root pool takes the largest task first, across all jobs, so a small job's root never " \
+                           "runs beside a large job's")                                                                \
+    X(leave_incoming,                                                                                                  \
+      "a Leave is answered while a push arrives, and the push goes on for a job that the connection has no more")      \
     X(wake_own_only, "memory that comes home wakes its own connection alone, not those that the whole budget stopped") \
-    X(stale_look, "a rank is over its quota since another job declared or holds more, and nobody looks") \
-    X(importer_holds_share, "an operator who imports keeps a rank's share of the budget, of which the store does not know") \
-    X(request_zero, "a request with id 0 is taken, and its answer goes to nobody") \
-    X(close_counts_refused, "a step is closed although the loop thread has refused a push of it: its gradients count as absent") \
-    X(zombie_takes_rank, "a process that another one has superseded comes back and takes the rank again") \
-    X(lost_wake_up, "the loop thread runs out of time with the last effect of its backlog, and forgets mail that came meanwhile") \
-    X(lost_ack, "initial weights are taken, and nobody answers") \
-    X(budget_leak, "memory of a connection that has gone stays charged to the budget") \
-    X(buffer_lost, "one payload buffer in a hundred does not go home") \
-    X(torn_reply, "a chunk behind the first is sent from one element too early") \
-    X(version_back, "an answer names the version before the one that it brings") \
-    X(parked_forever, "a root comes back, and the step that waited for it does not go on") \
-    X(duplicate_counted, "a push that comes again after its round has closed is counted in the next round") \
-    X(init_mixed, "initial weights of a parameter may come from two processes at a rank, one part from each") \
-    X(weight_per_chunk, "chunks of one parameter that a rank pushes with unlike weights are each taken with their own") \
-    X(records_uncounted, "max_total_bytes does not count what the server itself keeps of each parameter") \
-    X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends another request that uses the id again") \
+    X(stale_look, "a rank is over its quota since another job declared or holds more, and nobody looks")               \
+    X(importer_holds_quota,                                                                                            \
+      "an operator who imports keeps a rank's share of the budget, of which the store does not know")                  \
+    X(request_zero, "a request with id 0 is taken, and its answer goes to nobody")                                     \
+    X(close_counts_refused,                                                                                            \
+      "a step is closed although the loop thread has refused a push of it: its gradients count as absent")             \
+    X(zombie_takes_rank, "a process that another one has superseded comes back and takes the rank again")              \
+    X(lost_wake_up,                                                                                                    \
+      "the loop thread runs out of time with the last effect of its backlog, and forgets mail that came meanwhile")    \
+    X(lost_ack, "initial weights are taken, and nobody answers")                                                       \
+    X(budget_leak, "memory of a connection that has gone stays charged to the budget")                                 \
+    X(buffer_lost, "one payload buffer in a hundred does not go home")                                                 \
+    X(torn_reply, "a chunk behind the first is sent from one element too early")                                       \
+    X(version_back, "an answer names the version before the one that it brings")                                       \
+    X(parked_forever, "a root comes back, and the step that waited for it does not go on")                             \
+    X(duplicate_counted, "a push that comes again after its round has closed is counted in the next round")            \
+    X(init_mixed, "initial weights of a parameter may come from two processes at a rank, one part from each")          \
+    X(weight_per_chunk,                                                                                                \
+      "chunks of one parameter that a rank pushes with unlike weights are each taken with their own")                  \
+    X(records_uncounted, "max_total_bytes does not count what the server itself keeps of each parameter")              \
+    X(image_forgets_roots, "an image leaves out the roots that are computed and not adopted yet")                      \
+    X(image_forgets_outcome, "an image leaves out how the last round of a parameter ended")                            \
+    X(image_forgets_superseded, "an image leaves out which processes have been superseded at a rank")                  \
+    X(torn_export, "an export reads the latest weights of a parameter, not those of its step")                         \
+    X(export_outlives_operator, "an operator is gone, and the job rests as long as its export may be silent")          \
+    X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends "        \
+                                 "another request that uses the id again")
 
 enum pd_plant {
     PD_PLANT_none,
 #define PD_PLANT_NUMBER(name, text) PD_PLANT_##name,
     PD_PLANTS_TABLE(PD_PLANT_NUMBER)
 #undef PD_PLANT_NUMBER
-    PD_PLANT_END
+        PD_PLANT_END
 };
 
 #ifdef PD_PLANTS
-extern enum pd_plant pd_planted;        /* tests/sim: set before the first event of a run */
+extern enum pd_plant pd_planted; /* the bug that is switched on in this run; set by tests/sim before the first event */
 #define PD_PLANTED(name) (pd_planted == PD_PLANT_##name)
 #else
 #define PD_PLANTED(name) false

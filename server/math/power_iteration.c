@@ -1,4 +1,5 @@
-/* power_iteration.c - the largest eigenvalue of a symmetric matrix, as Google's program estimates it. */
+/* power_iteration.c - estimates the largest eigenvalue of a symmetric matrix as Google's Distributed Shampoo
+ * does. */
 #include "power_iteration.h"
 
 #include <assert.h>
@@ -7,13 +8,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- the start vector: google_shampoo's page, 5.2; Matsumoto and Nishimura 1998 (MT19937) ---- */
+/* ---- the start vector, from the generator MT19937 (Matsumoto and Nishimura 1998) ---- */
 
 enum { WORDS = 624, APART = 397, SEED = 1729 };
 
 typedef struct twister {
     uint32_t word[WORDS];
-    int      next;
+    int next;
 } twister;
 
 static void seed(twister *t)
@@ -50,7 +51,8 @@ void pd_start_vector(double *v, int64_t n)
 
     seed(&t);
     for (int64_t i = 0; i < n; i++) {
-        double high = draw(&t) >> 5, low = draw(&t) >> 6;           /* 27 and 26 bits: 53 in all */
+        double high = draw(&t) >> 5, low = draw(&t) >> 6; /* builds a random number of 53 bits from 27 and 26 bits of
+                                                           * two generator outputs */
         v[i] = -1.0 + 2.0 * ((high * 67108864.0 + low) / 9007199254740992.0);
     }
 }
@@ -58,20 +60,23 @@ void pd_start_vector(double *v, int64_t n)
 /* ---- the iteration ---- */
 
 enum { MOST_STEPS = 100 };
-static const double tolerance = 1e-6;           /* absolute: of a matrix this small the first quotient is the result */
+/* Largest change of the estimate at which the iteration ends. It is absolute: if all eigenvalues are below it, the
+ * iteration ends after its first step. */
+static const double tolerance = 1e-6;
 
 static double dot(const double *x, const double *y, int64_t n)
 {
     return cblas_ddot((int)n, x, 1, y, 1);
 }
 
-/* The padding's part of the vector stays `scale` times that of the start vector, whose sum of squares is `rest`: the padding block is a
- * multiple of the identity. */
+/* `rest` is the sum of squares of the start vector's entries n and up, which belong to the padding. The padding
+ * block of the matrix is a multiple of the identity, so these entries only change by a common factor: `scale`. */
 int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, int64_t padded_side, double padding)
 {
     int64_t side = padded_side > 0 ? padded_side : n;
-    double *x, *y;                  /* x: n entries of the vector, then the start vector's others */
-    double rest, norm, scale = side > n ? 1 : 0, quotient = 0, change = INFINITY;     /* without padding it would grow beyond all bounds */
+    double *x, *y; /* x holds n entries of the current vector, then the padding's entries of the start vector */
+    double rest, norm, scale = side > n ? 1 : 0, quotient = 0,
+                       change = INFINITY; /* `scale` is 0 without padding: otherwise it would grow without bounds */
 
     assert(n > 0 && n <= INT_MAX && side >= n && side <= INT_MAX);
     if ((x = malloc((size_t)(side + n) * sizeof *x)) == NULL) return PD_NO_MEMORY;
@@ -79,7 +84,8 @@ int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, i
     pd_start_vector(x, side);
     rest = dot(x + n, x + n, side - n);
     norm = sqrt(dot(x, x, n) + rest);
-    for (int step = 0; step < MOST_STEPS && change > tolerance; step++) {       /* not with a NaN */
+    for (int step = 0; step < MOST_STEPS && change > tolerance; step++) { /* the comparison is false for a NaN, so
+                                                                           * the loop ends */
         double last = quotient;
         cblas_dscal((int)n, 1 / norm, x, 1);
         scale /= norm;

@@ -6,12 +6,17 @@
 
 #include "paramd/error.h"
 
-/* Estimates the largest eigenvalue by power iteration in float64 from a fixed start vector (google_shampoo's page,
- * 5.2): at most 100 steps, absolute tolerance 1e-6. A (n, n) is only read; it is padded as pd_root_want says. v:
- * NULL, or gets the last vector, padded_side (or n) numbers: NaN of a zero matrix. PD_OUT_OF_RANGE: A's quotient
- * is not finite, and *largest is it. PD_NO_MEMORY. */
+/* Estimates the largest eigenvalue by power iteration in float64 from a fixed start vector, as `power_iteration` in
+ * Google's program: at most 100 steps, absolute tolerance 1e-6. PD_OUT_OF_RANGE: the estimate is not finite; it is
+ * written to *largest all the same. PD_NO_MEMORY.
+ *
+ * A (n, n) is only read. If padded_side is above n, A counts as the top left corner of a matrix with padded_side
+ * rows, which has `padding` on the rest of its diagonal.
+ *
+ * `v` may be NULL. Otherwise it receives the last vector, of padded_side (or n) numbers. They are NaN for a matrix
+ * of zeros. */
 int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, int64_t padded_side, double padding);
-/* Writes the start vector's first n entries: MT19937 of seed 1729, uniform on [-1, 1). */
+/* Writes the first n entries of the start vector: MT19937 with seed 1729, uniform on [-1, 1). */
 void pd_start_vector(double *v, int64_t n);
 
 #endif

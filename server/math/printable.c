@@ -20,5 +20,6 @@ int pd_text_check(const char *what, const char *text, pd_error *err)
     if (good == n) return PD_OK;
     if (pd_utf8_next(text + good, n - good, &point) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s is not UTF-8 at byte %zu", what, good);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%s has a control character at byte %zu: U+%04X cannot be printed", what, good, (unsigned)point);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s has a control character at byte %zu: U+%04X cannot be printed", what,
+                   good, (unsigned)point);
 }

@@ -1,12 +1,18 @@
-/* quantize.c - google_shampoo's page, section 7.
+/* quantize.c - stores tensors in int8, int16 or bfloat16 as Google's Distributed Shampoo ("upstream") does
+ * (quantization_utils.py).
  *
- * What is not finite. Upstream's arithmetic makes of an infinity in a column the bucket inf, of a NaN (or of an infinite or NaN diagonal taken
- * apart, inf - inf) the bucket NaN; whatever the codes, code * bucket is then NaN in the whole column. The codes themselves are left to the
- * conversion of NaN and of floats out of range to an integer, which neither C nor upstream's language defines: here they are 0. Other columns
- * are untouched. A bucket so small that it is a subnormal number may be rounded down by as much as a third: codes beyond the last are the last.
+ * NaN and infinity: in upstream's arithmetic a column with an infinity gets the bucket inf. A column with a NaN gets
+ * the bucket NaN, and so does a column whose diagonal element is kept apart and not finite (inf - inf). All elements
+ * of such a column read as NaN, whatever its codes are. Other columns are not affected. Upstream converts NaN and
+ * floats out of range to integer codes, and neither C nor upstream's language defines the result; here these codes
+ * are 0.
  *
- * Memory is walked in tiles of columns, all rows of a tile twice (maxima, codes), so that buckets stay in the first-level cache. Where a row is
- * narrower than a tile, a run takes several rows at once, each element with a lane of its own: loops stay long for vectors, too. */
+ * Tiny values: a bucket that is a subnormal number may be rounded down by as much as a third. Codes that exceed the
+ * largest code for this reason become the largest code.
+ *
+ * Memory is walked in tiles of columns. All rows of a tile are read twice, for the maxima and for the codes, so that
+ * buckets stay in the first-level cache. If a row is narrower than a tile, a loop takes several rows at once (a run
+ * of rows), so that loops are long for narrow tensors, too. */
 #include "quantize.h"
 
 #include <assert.h>
@@ -19,13 +25,13 @@ enum { TILE = 1024, ALIGN = 64 };
 
 /* ---- sizes ---- */
 
-static const struct { const char *name; int64_t bytes, buckets; } storages[] = {
-    [PD_STORE_F32]   = { "float32",  4, 0 },
-    [PD_STORE_BF16]  = { "bfloat16", 2, 0 },
-    [PD_STORE_INT8]  = { "int8",     1, INT8_MAX },
-    [PD_STORE_INT16] = { "int16",    2, INT16_MAX },
-    [PD_STORE_F16]   = { "float16",  2, 0 },
-    [PD_STORE_F64]   = { "float64",  8, 0 },
+static const struct {
+    const char *name;
+    int64_t bytes, buckets;
+} storages[] = {
+    [PD_STORE_F32] = { "float32", 4, 0 },      [PD_STORE_BF16] = { "bfloat16", 2, 0 },
+    [PD_STORE_INT8] = { "int8", 1, INT8_MAX }, [PD_STORE_INT16] = { "int16", 2, INT16_MAX },
+    [PD_STORE_F16] = { "float16", 2, 0 },      [PD_STORE_F64] = { "float64", 8, 0 },
 };
 
 const char *pd_storage_name(pd_storage storage)
@@ -38,14 +44,17 @@ static bool has_buckets(pd_storage storage)
     return storages[storage].buckets > 0;
 }
 
-/* Of a storage without buckets: what elements are cast to. */
+/* Returns the element type of a form without buckets: float16 or bfloat16. */
 static pd_dtype cast_of(const pd_quantized *q)
 {
     return q->storage == PD_STORE_F16 ? PD_F16 : PD_BF16;
 }
 
-/* Bytes up to the end of each part, when each begins at a multiple of `align`; they stay at INT64_MAX once that is passed. */
-typedef struct layout { int64_t bucket, diagonal, end; } layout;
+/* The offsets in bytes at which the codes, the buckets and the diagonal end, each rounded up to a multiple of
+ * `align`. An offset that overflows is INT64_MAX, and so are the ones after it. */
+typedef struct layout {
+    int64_t bucket, diagonal, end;
+} layout;
 
 static int64_t padded(int64_t at, int64_t align)
 {
@@ -99,10 +108,11 @@ pd_quantized pd_quantized_at(void *memory, pd_storage storage, bool diagonal_apa
     return q;
 }
 
-/* ---- loops; lane j of a run belongs to the same column in every run ---- */
+/* ---- loops over a run of rows; element j belongs to the same column in every run of a tile ---- */
 
-/* top[j] <- max(top[j], |x[j]|), as bits: their order is that of the numbers, infinity above all of them, NaN above that. */
-PD_CLONES static void raise(int32_t *restrict top, const float *restrict x, int64_t n)
+/* Computes top[j] <- max(top[j], |x[j]|) by comparing bits as integers: they have the order of the numbers, with
+ * infinity above all numbers and NaN above infinity. */
+PD_CLONES(void, raise, (int32_t *restrict top, const float *restrict x, int64_t n), (top, x, n))
 {
     for (int64_t j = 0; j < n; j++) {
         int32_t magnitude = (int32_t)(pd_f32_bits(x[j]) & 0x7fffffffu);
@@ -110,41 +120,48 @@ PD_CLONES static void raise(int32_t *restrict top, const float *restrict x, int6
     }
 }
 
-/* x / divisor to the nearest integer, halves to the even one, in whole numbers alone, so that the loop needs neither the rounding mode nor an
- * instruction that older machines lack. NaN gives 0, what is beyond `most` gives that. */
+/* Rounds x / divisor to the nearest integer, halves to the even one. Uses whole numbers alone, so that the loop needs
+ * neither the rounding mode nor an instruction that older machines lack. NaN gives 0, and a quotient beyond `most`
+ * gives `most`. */
 PD_INLINE int32_t code_of(float x, float divisor, float most)
 {
-    uint32_t bits = pd_f32_bits(x / divisor), magnitude = bits & 0x7fffffffu;
-    int32_t negative = (int32_t)bits >> 31, code;
+    int32_t bits = (int32_t)pd_f32_bits(x / divisor), negative = bits >> 31, magnitude = bits & 0x7fffffff;
+    int32_t limit = (int32_t)pd_f32_bits(most), code;
     float m, rest;
 
-    magnitude = pd_choose(magnitude > 0x7f800000u, 0, magnitude);
-    magnitude = pd_choose(magnitude > pd_f32_bits(most), pd_f32_bits(most), magnitude);
-    m = pd_f32_from_bits(magnitude);
+    magnitude = (int32_t)pd_choose(magnitude > 0x7f800000, 0, (uint32_t)magnitude);
+    magnitude = (int32_t)pd_choose(magnitude > limit, (uint32_t)limit, (uint32_t)magnitude);
+    m = pd_f32_from_bits((uint32_t)magnitude);
     code = (int32_t)m;
-    rest = m - (float)code;                                     /* exact, in [0, 1); its sign may be that of -0 */
-    code += (int32_t)pd_f32_bits(rest) + (code & 1) > 0x3f000000;       /* above a half, or a half and odd */
+    rest = m - (float)code;                                       /* exact, in [0, 1); it may be -0 */
+    code += (int32_t)pd_f32_bits(rest) + (code & 1) > 0x3f000000; /* rounds up if the rest is above 1/2, or is 1/2
+                                                                   * and the code odd */
     return (code ^ negative) - negative;
 }
 
-#define CODES(type, encode, decode, most)                                                                           \
-    PD_CLONES static void encode(type *restrict code, const float *restrict x, const float *restrict divisor, int64_t n)    \
-    {                                                                                                               \
-        for (int64_t j = 0; j < n; j++) code[j] = (type)code_of(x[j], divisor[j], most);                            \
-    }                                                                                                               \
-    PD_CLONES static void decode(float *restrict x, const type *restrict code, const float *restrict bucket, int64_t n)     \
-    {                                                                                                               \
-        for (int64_t j = 0; j < n; j++) x[j] = (float)code[j] * bucket[j];                                          \
+#define CODES(type, encode, decode, most)                                                                              \
+    PD_CLONES(void, encode, (type *restrict code, const float *restrict x, const float *restrict divisor, int64_t n),  \
+              (code, x, divisor, n))                                                                                   \
+    {                                                                                                                  \
+        for (int64_t j = 0; j < n; j++) code[j] = (type)code_of(x[j], divisor[j], most);                               \
+    }                                                                                                                  \
+    PD_CLONES(void, decode, (float *restrict x, const type *restrict code, const float *restrict bucket, int64_t n),   \
+              (x, code, bucket, n))                                                                                    \
+    {                                                                                                                  \
+        for (int64_t j = 0; j < n; j++) x[j] = (float)code[j] * bucket[j];                                             \
     }
 CODES(int8_t, encode_8, decode_8, INT8_MAX)
 CODES(int16_t, encode_16, decode_16, INT16_MAX)
 
 /* ---- tiles and runs ---- */
 
-/* Columns [col, col + cols) of the tensor, walked in runs of `rows` rows: either all columns, or one row a run. */
-typedef struct tile { int64_t col, cols, rows; } tile;
+/* Columns [col, col + cols) of the tensor. They are processed in runs of `rows` rows: several rows if a tile has all
+ * columns of the tensor, otherwise one row. */
+typedef struct tile {
+    int64_t col, cols, rows;
+} tile;
 
-/* The next tile from column `col` on; wide tensors are cut into tiles of about the same width. */
+/* Returns the next tile, from column `col` on. Wide tensors are cut into tiles of about the same width. */
 static tile tile_at(const pd_quantized *q, int64_t col)
 {
     int64_t tiles = (q->cols - 1) / TILE + 1, width = padded((q->cols - 1) / tiles + 1, 16);
@@ -153,7 +170,9 @@ static tile tile_at(const pd_quantized *q, int64_t col)
     return (tile){ col, q->cols - col < width ? q->cols - col : width, 1 };
 }
 
-typedef struct run { int64_t row, rows, offset, n; } run;
+typedef struct run {
+    int64_t row, rows, offset, n;
+} run;
 
 static run run_at(const pd_quantized *q, const tile *t, int64_t row)
 {
@@ -162,7 +181,8 @@ static run run_at(const pd_quantized *q, const tile *t, int64_t row)
     return (run){ row, rows, row * q->cols + t->col, rows * t->cols };
 }
 
-/* The entry of a run's memory that lies on the diagonal, for the run's i-th row. NULL: none does. */
+/* Returns the element on the tensor's diagonal in the run's i-th row; `at` holds the run's elements. NULL: the tile
+ * does not contain it. */
 static float *diagonal_entry(float *at, const tile *t, const run *r, int64_t i)
 {
     int64_t j = r->row + i - t->col;
@@ -170,8 +190,10 @@ static float *diagonal_entry(float *at, const tile *t, const run *r, int64_t i)
     return j >= 0 && j < t->cols ? at + i * t->cols + j : NULL;
 }
 
-/* The run's elements, without the diagonal where that is kept apart: a finite entry leaves 0, another NaN. */
-static const float *without_diagonal(const pd_quantized *q, const float *x, const tile *t, const run *r, float copy[TILE])
+/* Returns the run's elements. If the diagonal is kept apart, they are copied with other values on the diagonal: 0
+ * for a finite element, otherwise NaN. */
+static const float *without_diagonal(const pd_quantized *q, const float *x, const tile *t, const run *r,
+                                     float copy[TILE])
 {
     if (!q->diagonal_apart) return x + r->offset;
     memcpy(copy, x + r->offset, (size_t)r->n * sizeof *copy);
@@ -182,10 +204,11 @@ static const float *without_diagonal(const pd_quantized *q, const float *x, cons
     return copy;
 }
 
-/* A bucket a lane: the columns' buckets, as often as a run has rows. */
+/* Repeats the buckets of the tile's columns for each row of a run. */
 static void spread(const pd_quantized *q, const tile *t, float bucket[TILE])
 {
-    for (int64_t i = 0; i < t->rows; i++) memcpy(bucket + i * t->cols, q->bucket + t->col, (size_t)t->cols * sizeof *bucket);
+    for (int64_t i = 0; i < t->rows; i++)
+        memcpy(bucket + i * t->cols, q->bucket + t->col, (size_t)t->cols * sizeof *bucket);
 }
 
 static void find_buckets(const pd_quantized *q, const float *x, const tile *t)
@@ -213,8 +236,10 @@ static void quantize_tile(const pd_quantized *q, const float *x, const tile *t)
     for (int64_t row = 0; row < q->rows; row += t->rows) {
         run r = run_at(q, t, row);
         const float *at = without_diagonal(q, x, t, &r, copy);
-        if (q->storage == PD_STORE_INT8) encode_8((int8_t *)q->codes + r.offset, at, divisor, r.n);
-        else encode_16((int16_t *)q->codes + r.offset, at, divisor, r.n);
+        if (q->storage == PD_STORE_INT8)
+            encode_8((int8_t *)q->codes + r.offset, at, divisor, r.n);
+        else
+            encode_16((int16_t *)q->codes + r.offset, at, divisor, r.n);
     }
 }
 
@@ -225,18 +250,20 @@ void pd_quantize(const pd_quantized *q, const float *x)
         return;
     }
     for (int64_t i = 0; q->diagonal_apart && i < q->rows; i++) q->diagonal[i] = x[i * q->cols + i];
-    for (int64_t col = 0; col < q->cols; ) {
+    for (int64_t col = 0; col < q->cols;) {
         tile t = tile_at(q, col);
         quantize_tile(q, x, &t);
         col += t.cols;
     }
 }
 
-/* The run's values to `at`. */
+/* Writes the dequantized values of a run to `at`. */
 static void decode_run(float *at, const pd_quantized *q, const tile *t, const run *r, const float *bucket)
 {
-    if (q->storage == PD_STORE_INT8) decode_8(at, (const int8_t *)q->codes + r->offset, bucket, r->n);
-    else decode_16(at, (const int16_t *)q->codes + r->offset, bucket, r->n);
+    if (q->storage == PD_STORE_INT8)
+        decode_8(at, (const int8_t *)q->codes + r->offset, bucket, r->n);
+    else
+        decode_16(at, (const int16_t *)q->codes + r->offset, bucket, r->n);
     for (int64_t i = 0; q->diagonal_apart && i < r->rows; i++) {
         float *d = diagonal_entry(at, t, r, i);
         if (d != NULL) *d += q->diagonal[r->row + i];
@@ -251,7 +278,7 @@ void pd_dequantize(float *x, const pd_quantized *q)
         pd_convert(x, PD_F32, q->codes, cast_of(q), q->rows * q->cols);
         return;
     }
-    for (int64_t col = 0; col < q->cols; ) {
+    for (int64_t col = 0; col < q->cols;) {
         tile t = tile_at(q, col);
         spread(q, &t, bucket);
         for (int64_t row = 0; row < q->rows; row += t.rows) {
@@ -292,7 +319,7 @@ bool pd_quantized_holds(const pd_quantized *q, const float *x)
     float bucket[TILE], values[TILE];
 
     if (!has_buckets(q->storage)) return holds_cast(q, x);
-    for (int64_t col = 0; col < q->cols; ) {
+    for (int64_t col = 0; col < q->cols;) {
         tile t = tile_at(q, col);
         spread(q, &t, bucket);
         for (int64_t row = 0; row < q->rows; row += t.rows) {

@@ -1,16 +1,26 @@
-/* quantize.h - tensors stored in fewer bits: bfloat16 and float16, or int8 and int16 with a bucket size per
- * column. Pure; any thread.
+/* quantize.h - tensors stored in fewer bits: bfloat16 and float16, or int8 and int16 with a bucket size per column.
+ * Pure; any thread. Source: quantization_utils.py of Google's Distributed Shampoo, called upstream here.
  *
  * A tensor counts as a matrix of `rows` = its first dimension and `cols` = the product of the others (a vector has
- * one column). With int8 (127 buckets on each side) and int16 (32767): bucket[j] = max |x[:, j]| / buckets; code =
- * x / bucket rounded to nearest even, dividing by 1 where the bucket is 0; value = code * bucket. With
- * `diagonal_apart` (square) the diagonal is kept in float32 and counts as 0 in the columns. bfloat16 and float16
- * are casts, rounded to nearest even (convert.h); they have neither buckets nor a diagonal apart. Source:
- * google_shampoo's page, section 7. The lowest code (-128, -32768) is never used. |value - x| is at most half a
- * bucket and a rounding, as long as the bucket is a normal number (max |x| above about 1e-33). What is not finite:
- * a column with an infinity or a NaN (also on a diagonal taken apart) comes back as NaN, whole, as from upstream's
- * arithmetic; its bucket is infinite or NaN, its codes are 0. Other columns do not notice. Casts keep infinities
- * and NaN where they are, and what float16 cannot hold becomes infinite. */
+ * one column).
+ *
+ * int8 has 127 buckets on each side of zero, int16 has 32767. In column j:
+ *
+ *     bucket[j] = max |x[:, j]| / buckets
+ *     code      = x / bucket[j], rounded to nearest even; x / 1 if the bucket is 0
+ *     value     = code * bucket[j]
+ *
+ * |value - x| is at most half a bucket and a rounding, as long as the bucket is a normal number (max |x| above about
+ * 1e-33). The lowest code (-128, -32768) is never used. With `diagonal_apart`, for square matrices, the diagonal is
+ * kept in float32 and counts as 0 in the columns.
+ *
+ * bfloat16 and float16 are casts, rounded to nearest even (convert.h). They have no buckets, and their diagonal is
+ * not kept apart.
+ *
+ * Values that are not finite: a column with an infinity or a NaN (also on a diagonal kept apart) is dequantized to
+ * NaN in all its elements, as upstream's arithmetic does. Its bucket is infinite or NaN, its codes are 0. Other
+ * columns are not affected. Casts keep infinities and NaN where they are. A value beyond the range of float16
+ * becomes infinite. */
 #ifndef PD_QUANTIZE_H
 #define PD_QUANTIZE_H
 
@@ -18,35 +28,47 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum pd_storage { PD_STORE_F32, PD_STORE_BF16, PD_STORE_INT8, PD_STORE_INT16, PD_STORE_F16, PD_STORE_F64 } pd_storage;
+typedef enum pd_storage {
+    PD_STORE_F32,
+    PD_STORE_BF16,
+    PD_STORE_INT8,
+    PD_STORE_INT16,
+    PD_STORE_F16,
+    PD_STORE_F64
+} pd_storage;
 
 typedef struct pd_quantized {
-    pd_storage storage;             /* neither PD_STORE_F32 nor PD_STORE_F64: fewer bits than float32 */
-    bool       diagonal_apart;      /* of a cast: false, whatever was asked for */
-    int64_t    rows, cols;
-    void      *codes;               /* rows * cols of uint16_t (a cast), int8_t or int16_t */
-    float     *bucket;              /* cols; NULL for a cast */
-    float     *diagonal;            /* rows; NULL unless diagonal_apart, and for a cast */
+    pd_storage storage;  /* a form of fewer bits: neither PD_STORE_F32 nor PD_STORE_F64 */
+    bool diagonal_apart; /* always false for a form that is a cast (bfloat16, float16) */
+    int64_t rows, cols;
+    void *codes;     /* rows * cols elements: uint16_t (casts), int8_t or int16_t */
+    float *bucket;   /* one bucket size per column; NULL for a cast */
+    float *diagonal; /* the diagonal, one value per row; NULL unless diagonal_apart */
 } pd_quantized;
 
-/* Bytes that a tensor takes in this form, without gaps: codes, buckets, diagonal. INT64_MAX where that does not
- * fit. Of PD_STORE_F32: 4 bytes an element, of PD_STORE_F64 8. */
+/* Returns the bytes that a tensor takes in this form without gaps: codes, buckets and diagonal. PD_STORE_F32 takes 4
+ * bytes an element, PD_STORE_F64 8. INT64_MAX: too many. */
 int64_t pd_quantized_bytes(pd_storage storage, bool diagonal_apart, int64_t rows, int64_t cols);
-/* Bytes of memory for it: each part begins at a multiple of 64. Same overflow. */
+/* Returns the bytes of memory that a tensor needs in this form if codes, buckets and diagonal each begin at a
+ * multiple of 64. INT64_MAX: too many. */
 int64_t pd_quantized_room(pd_storage storage, bool diagonal_apart, int64_t rows, int64_t cols);
-/* Lays the parts out in `memory` (64-byte aligned, pd_quantized_room bytes); borrows it, and reads and writes
- * nothing. All zero bytes are zeros quantized. */
+/* Makes a quantized tensor whose codes, buckets and diagonal lie in `memory` (64-byte aligned, pd_quantized_room
+ * bytes). The memory is borrowed, and neither read nor written here. Memory of zero bytes stands for a tensor of
+ * zeros. */
 pd_quantized pd_quantized_at(void *memory, pd_storage storage, bool diagonal_apart, int64_t rows, int64_t cols);
 
-/* x (rows, cols) to codes, buckets and diagonal, and back; x lies outside q's memory. The same bits on every CPU. */
+/* Convert x (rows, cols) to codes, buckets and diagonal, and back. x lies outside q's memory. The bits are the same on
+ * every CPU. */
 void pd_quantize(const pd_quantized *q, const float *x);
 void pd_dequantize(float *x, const pd_quantized *q);
-/* Elements [first, first + n), row-major, as pd_dequantize gives them. */
+/* Dequantizes elements [first, first + n) of the tensor in row-major order. They have the same bits as from
+ * pd_dequantize. */
 void pd_dequantize_run(float *x, const pd_quantized *q, int64_t first, int64_t n);
-/* x is, bit for bit, what pd_dequantize gives: nobody has changed it. One pass that writes nothing, where
- * quantizing it again takes two, and stops at the first difference. */
+/* Returns whether x equals the dequantized tensor bit for bit. Then x need not be quantized again. This check takes
+ * one pass that writes nothing and stops at the first difference; quantizing takes two passes. */
 bool pd_quantized_holds(const pd_quantized *q, const float *x);
 
-const char *pd_storage_name(pd_storage storage);    /* "float32", "bfloat16", "int8", "int16", "float16", "float64" */
+const char *pd_storage_name(pd_storage storage); /* returns "float32", "bfloat16", "int8", "int16", "float16" or
+                                                  * "float64" */
 
 #endif

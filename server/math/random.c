@@ -1,3 +1,4 @@
+/* random.c - computes random numbers from a seed, a name, a key and an index. */
 #include "random.h"
 
 #include <math.h>
@@ -9,9 +10,12 @@
 
 /* ---- the cipher ---- */
 
-PD_INLINE uint32_t turned(uint32_t x, int bits) { return x << bits | x >> (32 - bits); }
+PD_INLINE uint32_t turned(uint32_t x, int bits)
+{
+    return x << bits | x >> (32 - bits);
+}
 
-/* Four rounds. */
+/* Does four rounds. */
 PD_INLINE void mix(uint32_t *x, uint32_t *y, int a, int b, int c, int d)
 {
     *x += *y, *y = turned(*y, a) ^ *x;
@@ -20,7 +24,7 @@ PD_INLINE void mix(uint32_t *x, uint32_t *y, int a, int b, int c, int d)
     *x += *y, *y = turned(*y, d) ^ *x;
 }
 
-/* The key goes in before the first round and after every fourth, with its words taken in turn. */
+/* Enciphers a counter. The key is added before the first round and after every fourth one. Its words take turns. */
 PD_INLINE void encipher(uint32_t k0, uint32_t k1, uint32_t *x, uint32_t *y)
 {
     uint32_t k2 = 0x1bd11bda ^ k0 ^ k1;
@@ -68,15 +72,16 @@ pd_random pd_random_stream(uint64_t seed, const char *name)
         for (size_t i = 0; i < sizeof word && at + i < n; i++) word |= (uint64_t)(unsigned char)name[at + i] << (8 * i);
         stream = pd_random_fold(stream, word);
     }
-    return pd_random_fold(stream, n);               /* "a" is not "a\0" */
+    return pd_random_fold(stream, n); /* folds in the length, so that "a" and "a\0" differ */
 }
 
 /* ---- words ---- */
 
-enum { TILE = 1024 };           /* words that are made at a time: even */
+enum { TILE = 1024 }; /* random words that are computed at a time; an even number */
 
-/* Both words of counters c, c + 1 ... whose upper half is the same. */
-PD_CLONES static void make_words(pd_random key, uint32_t low, uint32_t high, uint32_t *words, int64_t pairs)
+/* Computes the two random words of each counter low, low + 1 ...; all counters have the same upper half `high`. */
+PD_CLONES(void, make_words, (pd_random key, uint32_t low, uint32_t high, uint32_t *words, int64_t pairs),
+          (key, low, high, words, pairs))
 {
     uint32_t k0 = key.key[0], k1 = key.key[1];
 
@@ -88,7 +93,8 @@ PD_CLONES static void make_words(pd_random key, uint32_t low, uint32_t high, uin
     }
 }
 
-/* Fills `words` with words of the draw from an even number on; where the lower half of the counter begins anew it stops. Returns how many there are. */
+/* Computes random words of a draw, from word number `first` on, which must be even. Computes n words, rounded up to
+ * even, but at most TILE, and stops earlier if the counter's lower half overflows. Returns the number of words. */
 static int64_t some_words(pd_random key, uint64_t first, uint32_t *words, int64_t n)
 {
     uint64_t counter = first / 2, left = (UINT64_C(1) << 32) - (uint32_t)counter;
@@ -107,7 +113,8 @@ static void draw(pd_random stream, uint64_t key, uint64_t first, float *out, int
     uint32_t words[TILE];
 
     while (n > 0) {
-        int64_t skipped = (int64_t)(first % 2), made = some_words(folded, first - (uint64_t)skipped, words, n + skipped) - skipped;
+        int64_t skipped = (int64_t)(first % 2),
+                made = some_words(folded, first - (uint64_t)skipped, words, n + skipped) - skipped;
         if (made > n) made = n;
         make(words + skipped, out, made);
         first += (uint64_t)made;
@@ -118,7 +125,7 @@ static void draw(pd_random stream, uint64_t key, uint64_t first, float *out, int
 
 /* ---- uniform ---- */
 
-PD_CLONES static void uniform_numbers(const uint32_t *words, float *out, int64_t n)
+PD_CLONES(void, uniform_numbers, (const uint32_t *words, float *out, int64_t n), (words, out, n))
 {
     for (int64_t i = 0; i < n; i++) out[i] = (float)(int32_t)(words[i] >> 8) * 0x1p-24f;
 }
@@ -130,10 +137,12 @@ void pd_random_uniform(pd_random stream, uint64_t key, uint64_t first, float *ou
 
 /* ---- normal ---- */
 
-/* -log(y) of y in (0, 1], within a unit in the last place or 2^-25: y = 2^e (1 + f) with 1 + f between sqrt(1/2) and sqrt(2). */
+/* Returns -log(y) for y in (0, 1], with an error of at most one unit in the last place or 2^-25. It splits y = 2^e
+ * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2). */
 PD_INLINE float minus_log(float y)
 {
-    static const float q[] = { 0.33333311f, -0.24999987f, 0.20002146f, -0.16669214f, 0.1422001f, -0.12385593f, 0.11865249f, -0.1178052f, 0.069205977f };
+    static const float q[] = { 0.33333311f,  -0.24999987f, 0.20002146f, -0.16669214f, 0.1422001f,
+                               -0.12385593f, 0.11865249f,  -0.1178052f, 0.069205977f };
     const uint32_t root = 0x3f3504f3;
     int32_t shifted = (int32_t)(pd_f32_bits(y) - root);
     float e = (float)(shifted >> 23), f = pd_f32_from_bits(((uint32_t)shifted & 0x7fffffu) + root) - 1.0f;
@@ -143,12 +152,13 @@ PD_INLINE float minus_log(float y)
     return -(e * 0.693359375f + (f + (f * f * (f * sum - 0.5f) - e * 0.00021219444f)));
 }
 
-/* sqrt(2) erfinv(u) = u P(w), w = -log(1 - u^2): P a polynomial in w - 2.5 where w < 5, else in sqrt(w) - 3. Fitted to relative errors of 6e-9. */
+/* Returns sqrt(2) erfinv(u), computed as u P(w) with w = -log(1 - u^2). P is a polynomial in w - 2.5 for w < 5, and
+ * in sqrt(w) - 3 for larger w. Its coefficients are fitted to relative errors of 6e-9. */
 PD_INLINE float normal_of(float u)
 {
-    static const float middle[] = { 2.1233134f, 0.34880203f, -0.0059077172f, -0.0017716446f, 0.00030878568f,
+    static const float middle[] = { 2.1233134f,      0.34880203f,     -0.0059077172f, -0.0017716446f, 0.00030878568f,
                                     -7.0192304e-06f, -4.8970037e-06f, 6.5926408e-07f, 3.2855891e-08f, -1.2432377e-08f };
-    static const float tail[] = { 4.0064344f, 1.4165825f, 0.013358241f, -0.010803993f, 0.0080369357f,
+    static const float tail[] = { 4.0064344f,     1.4165825f,    0.013358241f,    -0.010803993f,   0.0080369357f,
                                   -0.0050715599f, 0.0021163311f, -0.00011068562f, -0.00045152646f, 0.00018392589f };
     float size = fabsf(u), w = minus_log((1.0f - size) * (1.0f + size));
     bool central = w < 5.0f;
@@ -158,21 +168,24 @@ PD_INLINE float normal_of(float u)
     return u * sum;
 }
 
-PD_CLONES static void all_normal_of(const float *u, float *out, int64_t n)
+PD_CLONES(void, all_normal_of, (const float *u, float *out, int64_t n), (u, out, n))
 {
     for (int64_t i = 0; i < n; i++) out[i] = normal_of(u[i]);
 }
 
-/* What is cloned is static: its dispatch would be exported from the library, whatever its visibility. */
+/* This function is not cloned itself: the dispatch of a cloned function would be exported from the library, whatever
+ * its visibility. */
 void pd_random_normal_of(const float *u, float *out, int64_t n)
 {
     all_normal_of(u, out, n);
 }
 
-/* u: odd multiples of 2^-24, so that neither 0 nor an end of (-1, 1) is among them. */
-PD_CLONES static void normal_numbers(const uint32_t *words, float *out, int64_t n)
+/* Computes standard normal numbers from random words. The argument u of the inverse is an odd multiple of 2^-24, so
+ * it is never 0, -1 or 1. */
+PD_CLONES(void, normal_numbers, (const uint32_t *words, float *out, int64_t n), (words, out, n))
 {
-    for (int64_t i = 0; i < n; i++) out[i] = normal_of((float)((int32_t)(words[i] >> 8) * 2 + 1 - (1 << 24)) * 0x1p-24f);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = normal_of((float)((int32_t)(words[i] >> 8) * 2 + 1 - (1 << 24)) * 0x1p-24f);
 }
 
 void pd_random_normal(pd_random stream, uint64_t key, uint64_t first, float *out, int64_t n)

@@ -1,3 +1,4 @@
+/* robust.c - computes medians and trimmed means, element by element. */
 #include "robust.h"
 
 #include <assert.h>
@@ -5,7 +6,8 @@
 #include "convert.h"
 #include "clones.h"
 
-/* Elements that are sorted side by side: many, or so few that the rows of many vectors stay in the second-level cache. */
+/* Number of elements that are sorted at the same time: WIDE for up to FEW vectors. More vectors take NARROW, so that
+ * one row for each vector fits into the second-level cache. */
 enum { WIDE = 64, NARROW = 16, FEW = 1024 };
 
 static int width(int k)
@@ -23,7 +25,8 @@ size_t pd_trimmed_mean_scratch(int k)
     return (size_t)k * (size_t)width(k) * sizeof(int32_t);
 }
 
-/* Integers in the order of the numbers: of negative ones all bits but the sign are turned around. One NaN stands for all. */
+/* Returns an integer that sorts in the order of the float32 numbers. Of a negative number all bits but the sign are
+ * inverted. All NaNs get the same key, above infinity. */
 PD_INLINE int32_t key_of(uint32_t bits)
 {
     uint32_t key = bits ^ ((uint32_t)((int32_t)bits >> 31) & 0x7fffffffu);
@@ -36,13 +39,13 @@ PD_INLINE float value_of(int32_t key)
     return pd_f32_from_bits((uint32_t)key ^ ((uint32_t)(key >> 31) & 0x7fffffffu));
 }
 
-PD_CLONES static void make_keys(int32_t *restrict row, const float *restrict x, int w)
+PD_CLONES(void, make_keys, (int32_t *restrict row, const float *restrict x, int w), (row, x, w))
 {
     for (int i = 0; i < w; i++) row[i] = key_of(pd_f32_bits(x[i]));
 }
 
-/* Rows a < b: the smaller values to a, the larger to b. */
-PD_CLONES static void order(int32_t *restrict a, int32_t *restrict b, int w)
+/* Swaps elements between rows a and b so that a gets the smaller and b the larger of each pair. */
+PD_CLONES(void, order, (int32_t *restrict a, int32_t *restrict b, int w), (a, b, w))
 {
     for (int i = 0; i < w; i++) {
         int32_t x = a[i], y = b[i];
@@ -51,8 +54,9 @@ PD_CLONES static void order(int32_t *restrict a, int32_t *restrict b, int w)
     }
 }
 
-/* Batcher's merge exchange sort (Knuth, The Art of Computer Programming, volume 3, 5.2.2, algorithm M): the same comparisons whatever the
- * values, so that many elements go side by side; any k. */
+/* Sorts the k rows element by element, by Batcher's merge exchange (Knuth, The Art of Computer Programming, volume
+ * 3, 5.2.2, algorithm M), which works for any k. Which rows it compares does not depend on the values, so all
+ * elements of a row are sorted at the same time. */
 static void sort_rows(int32_t *rows, int k, int w)
 {
     int top = 1;
@@ -64,8 +68,9 @@ static void sort_rows(int32_t *rows, int k, int w)
                 if ((i & p) == r) order(rows + (ptrdiff_t)i * w, rows + (ptrdiff_t)(i + d) * w, w);
 }
 
-/* Mean of the kept rows; w of them, of which n are wanted. */
-PD_CLONES static bool average(float *to, int n, const int32_t *rows, int kept, int w)
+/* Computes the mean of `kept` rows, element by element. A row has w elements; only the first n are written. Returns
+ * whether all of these are finite. */
+PD_CLONES(bool, average, (float *to, int n, const int32_t *rows, int kept, int w), (to, n, rows, kept, w))
 {
     double sum[WIDE] = { 0 };
     uint32_t bad = 0;
@@ -79,8 +84,8 @@ PD_CLONES static bool average(float *to, int n, const int32_t *rows, int kept, i
     return !bad;
 }
 
-/* Elements [first, first + n) of a source as keys, w of them. */
-static void load_row(int32_t *row, const pd_source *x, int64_t first, int n, int w)
+/* Writes the sort keys of elements [first, first + n) of a vector into a row of w keys. */
+static void load_row(int32_t *row, const pd_vector_run *x, int64_t first, int n, int w)
 {
     float tile[WIDE] = { 0 };
     const char *from = (const char *)x->at + (size_t)first * pd_dtype_size(x->dtype);
@@ -93,7 +98,7 @@ static void load_row(int32_t *row, const pd_source *x, int64_t first, int n, int
     make_keys(row, tile, w);
 }
 
-bool pd_trimmed_mean(float *to, int64_t n, const pd_source *x, int k, int trim, void *scratch)
+bool pd_trimmed_mean(float *to, int64_t n, const pd_vector_run *x, int k, int trim, void *scratch)
 {
     int32_t *rows = scratch;
     int w = width(k);

@@ -1,4 +1,4 @@
-/* root.c - takes a root by the wanted method, and tries again where it failed. */
+/* root.c - computes a root by the requested method, and retries if the method fails. */
 #include "root.h"
 
 #include <assert.h>
@@ -14,9 +14,9 @@
 static int by_method(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
 {
     switch (want->method) {
-    case PD_ROOT_NEWTON:  return pd_root_newton(X, A, want, report);
-    case PD_ROOT_EIGH:    return pd_root_eigh(X, A, want, report);
-    case PD_ROOT_EIGH64:  return pd_root_eigh64(X, A, want, report);
+    case PD_ROOT_NEWTON: return pd_root_newton(X, A, want, report);
+    case PD_ROOT_EIGH: return pd_root_eigh(X, A, want, report);
+    case PD_ROOT_EIGH64: return pd_root_eigh64(X, A, want, report);
     case PD_ROOT_TRACKED: return pd_root_tracked(X, Q, A, want, report);
     case PD_ROOT_COUPLED: return pd_root_coupled(X, A, want, report);
     case PD_ROOT_HIGHER_ORDER: return pd_root_higher_order(X, A, want, report);
@@ -25,13 +25,13 @@ static int by_method(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_
     return PD_INTERNAL;
 }
 
-/* Of the last attempt: another one may do better. */
+/* Returns whether the result of the last try is not good enough, so that another try makes sense. */
 static bool is_refused(int rc, const pd_root_want *want, const pd_root_report *report)
 {
     return rc == PD_OUT_OF_RANGE || (rc == PD_OK && !(report->error < want->most_error));
 }
 
-/* After a try by `want`: a decomposition in float64, with the same ridge. */
+/* Returns the request for the first retry: an eigendecomposition in float64 with the same ridge as the failed try. */
 static pd_root_want by_decomposition(const pd_root_want *want, const pd_root_report *report)
 {
     pd_root_want now = *want;
@@ -48,8 +48,9 @@ int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_repo
     int rc;
 
     *report = (pd_root_report){ .error = NAN, .largest = NAN, .condition = NAN, .tries = 1 };
-    if (!pd_root_is_finite(A)) return PD_OUT_OF_RANGE;              /* LAPACK may not come back from it */
-    if (want->ridge == PD_RIDGE_SHIFTED && pd_root_is_diagonal((pd_factor){ .A = A })) return pd_root_of_diagonal(X, (pd_factor){ .A = A }, want, report);
+    if (!pd_root_is_finite(A)) return PD_OUT_OF_RANGE; /* LAPACK may hang on NaN and infinities */
+    if (want->ridge == PD_RIDGE_SHIFTED && pd_root_is_diagonal((pd_factor){ .A = A }))
+        return pd_root_of_diagonal(X, (pd_factor){ .A = A }, want, report);
     rc = by_method(X, Q, A, want, report);
     report->tries = 1;
     now = by_decomposition(want, report);
@@ -61,17 +62,23 @@ int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_repo
     return rc;
 }
 
-/* In products of n by n matrices as float32 takes them: Newton 20 steps with T^p, M and H, of each somewhat more than one half, and in float64; an
- * eigendecomposition 8, in float64 half as much again, and one to put the root together; 5 to follow an eigenbasis. In float32 with whole products Newton
- * takes 15 steps, and an iteration of third order 12 with two products more. */
+/* Estimates the cost from the number of products of n by n matrices in float32:
+ *
+ *   - Newton: 20 steps with the products for T^p, M and H. Each costs somewhat more than half a full product, and twice
+ *     that because it is float64.
+ *   - Eigendecomposition: 8 products, and one to assemble the root. In float64: 12 and two.
+ *   - Tracked eigenbasis: 5.
+ *   - Coupled Newton in float32: 15 steps with full products.
+ *   - Higher order (order 3 is assumed): 12 steps with two more products each. */
 double pd_root_flops(pd_root_method method, int64_t n, int p)
 {
-    double product = 2.0 * (double)n * (double)n * (double)n, powers = floor(log2(p)) + __builtin_popcount((unsigned)p) + 1;
+    double product = 2.0 * (double)n * (double)n * (double)n,
+           powers = floor(log2(p)) + __builtin_popcount((unsigned)p) + 1;
 
     switch (method) {
-    case PD_ROOT_NEWTON:  return 20 * 2 * 0.6 * powers * product;
-    case PD_ROOT_EIGH:    return (8 + 1) * product;
-    case PD_ROOT_EIGH64:  return (12 + 2) * product;
+    case PD_ROOT_NEWTON: return 20 * 2 * 0.6 * powers * product;
+    case PD_ROOT_EIGH: return (8 + 1) * product;
+    case PD_ROOT_EIGH64: return (12 + 2) * product;
     case PD_ROOT_TRACKED: break;
     case PD_ROOT_COUPLED: return 15 * powers * product;
     case PD_ROOT_HIGHER_ORDER: return 12 * (powers + 2) * product;
@@ -79,22 +86,27 @@ double pd_root_flops(pd_root_method method, int64_t n, int p)
     return 5 * product;
 }
 
-/* Matrices of n by n float32 that are there at once. Newton's are float64: M, H, T, and what T^p goes through. Eigendecompositions have two for LAPACK, in float64 the
- * matrix too; small ones are made in float64. To follow an eigenbasis takes the root in it and four more; coupled iterations have seven. */
+/* Returns how many n by n matrices a method has in memory at once, counted in float32 (a float64 matrix counts
+ * twice):
+ *
+ *   - Newton: the float64 matrices M, H and T, and two or three more for the power T^p of an inverse p-th root.
+ *   - Eigendecomposition: two for LAPACK. In float64 (also for small matrices): two for LAPACK and the matrix itself.
+ *   - Tracked eigenbasis: the same, since it falls back to an eigendecomposition.
+ *   - Coupled iterations: seven. */
 static int64_t matrices_of(pd_root_method method, int64_t n, int p)
 {
     switch (method) {
-    case PD_ROOT_NEWTON:  return 2 * (3 + (__builtin_popcount((unsigned)p) == 1 ? 2 : 3));
-    case PD_ROOT_EIGH:    return n <= PD_ROOT_SMALL ? 6 : 2;
-    case PD_ROOT_EIGH64:  return 6;
-    case PD_ROOT_TRACKED: return n <= PD_ROOT_SMALL ? 6 : 5;
+    case PD_ROOT_NEWTON: return 2 * (3 + (__builtin_popcount((unsigned)p) == 1 ? 2 : 3));
+    case PD_ROOT_EIGH:
+    case PD_ROOT_TRACKED: return n <= PD_ROOT_SMALL ? 6 : 2;
+    case PD_ROOT_EIGH64: return 6;
     case PD_ROOT_COUPLED:
     case PD_ROOT_HIGHER_ORDER: break;
     }
     return 7;
 }
 
-/* And vectors. */
+/* Counts the matrices of the method (or of its retry, if that has more) and 64 vectors of n numbers. */
 int64_t pd_root_scratch(pd_root_method method, bool retried, int64_t n, int p)
 {
     int64_t most = matrices_of(method, n, p), again = retried ? matrices_of(PD_ROOT_EIGH64, n, p) : 0;

@@ -1,19 +1,23 @@
-/* root.h - roots of matrices by any method, with retries; and their cost. Pure; any thread; they allocate their
- * work memory. */
+/* root.h - roots of matrices by any method, with retries; and their cost. Pure; any thread; the functions allocate
+ * their work memory. */
 #ifndef PD_ROOT_H
 #define PD_ROOT_H
 
 #include "root_types.h"
 
-/* As `want` says, with retries: X and the report are of the first try that is good, or of the last. Out of memory
- * is not tried again. Q (n, n): tracked alone, in and out: the last eigenbasis, an eigenvector in each row, all
- * zeros where there is none yet; else .at is NULL. What is not orthogonal counts as none, and after an error Q is
- * as it was or all zeros. */
+/* Computes the root that `want` describes, with retries. X and the report are those of the first good try, or of the
+ * last try. After running out of memory there is no retry.
+ *
+ * Q (n, n) is used by the method `tracked` alone; for others Q.at is NULL. It holds the last eigenbasis, one
+ * eigenvector in each row, or zeros if there is none yet. The new basis is written into it. A Q that is not
+ * orthogonal counts as none. After an error Q is unchanged, or all zeros. */
 int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report);
 
-/* Floating-point operations of one root, an estimate: due tasks run largest first. */
+/* Returns an estimate of the floating-point operations of one root. The scheduler uses it: of the tasks that are due
+ * the largest run first. */
 double pd_root_flops(pd_root_method method, int64_t n, int p);
-/* Bytes that it works with beside X, Q and A, at most. `retried`: eigh64 may have to make it. */
+/* Returns the most bytes that computing a root allocates. X, Q and A are not counted. `retried`: the memory of a
+ * retry by eigh64 counts, too. */
 int64_t pd_root_scratch(pd_root_method method, bool retried, int64_t n, int p);
 
 #endif

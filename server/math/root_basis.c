@@ -1,4 +1,4 @@
-/* root_basis.c - eigendecomposition in float32, roots made of it, and measures of their errors. */
+/* root_basis.c - computes eigendecompositions in float32, roots from eigenvectors, and the errors of both. */
 #include "root_basis.h"
 
 #include <cblas.h>
@@ -14,7 +14,7 @@
 
 enum { LANES = 8, MOST_ORDER = 64 };
 
-/* ---- an eigenvalue's part in the root ---- */
+/* ---- the root of an eigenvalue ---- */
 
 pd_form pd_form_of(const pd_root_want *want)
 {
@@ -36,21 +36,25 @@ double pd_form_half(const pd_form *form, double eigenvalue)
     return pow(fmax(eigenvalue - form->lift, 0) + form->ridge, form->half);
 }
 
-int pd_basis_judge(pd_root_report *report, pd_form *form, double least, double largest, double eps, int64_t n, const pd_root_want *want)
+int pd_basis_judge(pd_root_report *report, pd_form *form, double least, double largest, double eps, int64_t n,
+                   const pd_root_want *want)
 {
     *form = pd_form_of(want);
     if (!isfinite(least) || !isfinite(largest)) return PD_OUT_OF_RANGE;
     report->largest = fmax(largest, 0);
     form->ridge = pd_form_ridge(want, report->largest);
-    if (want->ridge == PD_RIDGE_SHIFTED) form->lift = fmin(least, 0);
-    else if (!(form->ridge > 0) && least <= eps * sqrt((double)n) * largest) return PD_OUT_OF_RANGE;
+    if (want->ridge == PD_RIDGE_SHIFTED)
+        form->lift = fmin(least, 0);
+    else if (!(form->ridge > 0) && least <= eps * sqrt((double)n) * largest)
+        return PD_OUT_OF_RANGE;
     report->condition = (fmax(largest - form->lift, 0) + form->ridge) / (fmax(least - form->lift, 0) + form->ridge);
     return PD_OK;
 }
 
-/* ---- products with vectors ---- */
+/* ---- products of matrices and vectors ---- */
 
-PD_CLONES void pd_basis_apply(double *y, pd_mat M, const double *x)
+/* Computes y <- M x. */
+PD_CLONES(void, apply, (double *y, pd_mat M, const double *x), (y, M, x))
 {
     int64_t n = M.rows, whole = n / LANES * LANES;
 
@@ -64,11 +68,16 @@ PD_CLONES void pd_basis_apply(double *y, pd_mat M, const double *x)
     }
 }
 
+void pd_basis_apply(double *y, pd_mat M, const double *x)
+{
+    apply(y, M, x);
+}
+
 void pd_basis_signs(double *v, int64_t n)
 {
     uint64_t state = 0;
 
-    for (int64_t i = 0; i < n; i++) {                               /* splitmix64 */
+    for (int64_t i = 0; i < n; i++) { /* the generator splitmix64 */
         uint64_t z = state += 0x9e3779b97f4a7c15u;
         z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -76,8 +85,8 @@ void pd_basis_signs(double *v, int64_t n)
     }
 }
 
-/* y <- M' x */
-PD_CLONES static void apply_turned(double *restrict y, pd_mat M, const double *restrict x)
+/* Computes the product of the transposed M with x: y <- M' x. */
+PD_CLONES(void, apply_turned, (double *restrict y, pd_mat M, const double *restrict x), (y, M, x))
 {
     for (int64_t j = 0; j < M.cols; j++) y[j] = 0;
     for (int64_t i = 0; i < M.rows; i++) {
@@ -90,13 +99,16 @@ static void apply_factor(double *y, pd_factor A, const double *x)
 {
     int n = (int)A.A.rows;
 
-    if (A.wide == NULL) pd_basis_apply(y, A.A, x);
-    else cblas_dgemv(CblasRowMajor, CblasNoTrans, n, n, 1, A.wide, n, x, 1, 0, y, 1);
+    if (A.wide == NULL)
+        pd_basis_apply(y, A.A, x);
+    else
+        cblas_dgemv(CblasRowMajor, CblasNoTrans, n, n, 1, A.wide, n, x, 1, 0, y, 1);
 }
 
-/* ---- the measures ---- */
+/* ---- measuring errors ---- */
 
-/* One product after the other; x and y change places. */
+/* Multiplies the vector x by M, `times` times. After each product the pointers x and y are swapped, so x is always
+ * the newest vector. */
 static void multiply(double **y, double **x, pd_mat M, int times)
 {
     for (int i = 0; i < times; i++) {
@@ -130,7 +142,8 @@ int pd_basis_check(double *error, pd_mat X, pd_factor A, double ridge, int p)
 int pd_basis_residual(double *error, pd_mat Q, const double *values, pd_factor A)
 {
     int64_t n = Q.rows;
-    double *room = pd_root_room(1, 3 * n, sizeof *room, 0), *v = room, *x = room + n, *y = room + 2 * n, most = 0, sum = 0;
+    double *room = pd_root_room(1, 3 * n, sizeof *room, 0), *v = room, *x = room + n, *y = room + 2 * n, most = 0,
+           sum = 0;
 
     if (room == NULL) return PD_NO_MEMORY;
     pd_basis_signs(v, n);
@@ -157,8 +170,9 @@ int pd_basis_finish(double *error, pd_mat X, pd_factor A, const pd_form *form)
 
 /* ---- decomposition ---- */
 
-/* Which half of a matrix LAPACK should read. The reduction to a tridiagonal matrix begins at one end of the diagonal (the first element where it
- * reads the lower half) and keeps small eigenvalues better when it begins at the large end: up to 6 times, n = 64 and 128. */
+/* Returns which half of a matrix LAPACK should read. LAPACK's reduction to a tridiagonal matrix begins at one end of
+ * the diagonal: at the first element if it reads the lower half, otherwise at the last. Small eigenvalues come out
+ * up to 6 times more exact if it begins at the end with the large elements (measured at n = 64 and 128). */
 static const char *half_to_read(pd_mat A)
 {
     double first = 0, second = 0;
@@ -170,10 +184,13 @@ static const char *half_to_read(pd_mat A)
     return first >= second ? "L" : "U";
 }
 
-/* LAPACK's own sizes: 1 + 6n + 2n^2 numbers and 3 + 5n integers. What is column-major there is row-major here: eigenvectors come in rows. */
+/* Decomposes the matrix in Q by LAPACK's ssyevd; Q gets the eigenvectors. The work sizes are those of its manual
+ * page: 1 + 6n + 2n^2 numbers and 3 + 5n integers. LAPACK is column-major and this code is row-major, so
+ * eigenvectors come in rows. */
 static int eigenvectors(pd_mat Q, float *values, float *work, int64_t n_work)
 {
-    lapack_int n = (lapack_int)Q.rows, stride = (lapack_int)Q.stride, room = (lapack_int)n_work, n_whole = 3 + 5 * n, info = 0;
+    lapack_int n = (lapack_int)Q.rows, stride = (lapack_int)Q.stride, room = (lapack_int)n_work, n_whole = 3 + 5 * n,
+               info = 0;
     lapack_int *whole = malloc((size_t)n_whole * sizeof *whole);
 
     if (whole == NULL) return PD_NO_MEMORY;
@@ -182,7 +199,8 @@ static int eigenvectors(pd_mat Q, float *values, float *work, int64_t n_work)
     return info == 0 ? PD_OK : PD_OUT_OF_RANGE;
 }
 
-/* X <- (Q f^(1/2))' (Q f^(1/2)), f the roots of the eigenvalues. S: as large as Q. */
+/* Assembles the root X <- Q' diag(f) Q as the product S' S with S = diag(f^(1/2)) Q. f are the roots of the
+ * eigenvalues. S is scratch memory as large as Q. */
 static void assemble(pd_mat X, pd_mat S, pd_mat Q, const float *values, const pd_form *form)
 {
     for (int64_t i = 0; i < Q.rows; i++) {
@@ -193,7 +211,8 @@ static void assemble(pd_mat X, pd_mat S, pd_mat Q, const float *values, const pd
     pd_mirror(X);
 }
 
-/* The decomposition's residual. `room`: n numbers of float64. */
+/* Computes the residual of a decomposition with eigenvalues in float32. `room` is scratch memory for n numbers of
+ * float64. */
 static int residual(double *error, pd_mat Q, const float *values, pd_mat A, double *room)
 {
     for (int64_t i = 0; i < Q.rows; i++) room[i] = (double)values[i];
@@ -212,7 +231,8 @@ int pd_basis_decompose(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, p
     values = work + n_work;
     rc = eigenvectors(Q, values, work, n_work);
     if (rc == PD_OK) rc = pd_basis_judge(report, form, (double)values[0], (double)values[n - 1], FLT_EPSILON, n, want);
-    if (rc == PD_OK && form->p == 0) rc = residual(&report->error, Q, values, A, (double *)(work + (n * n + 1) / 2 * 2));
+    if (rc == PD_OK && form->p == 0)
+        rc = residual(&report->error, Q, values, A, (double *)(work + (n * n + 1) / 2 * 2));
     if (rc == PD_OK) assemble(X, pd_mat_dense(work, n, n), Q, values, form);
     free(work);
     report->tries = 1;

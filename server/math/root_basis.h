@@ -1,4 +1,4 @@
-/* root_basis.h - roots from eigenvectors: what root_eigh.c and root_tracked.c share; for them alone. Pure; any thread.
+/* root_basis.h - computes roots from eigenvectors; shared by root_eigh.c and root_tracked.c only. Pure; any thread.
  *
  * A basis Q (n, n) holds one eigenvector in each row: A = Q' diag(values) Q. */
 #ifndef PD_ROOT_BASIS_H
@@ -9,46 +9,51 @@
 
 #include "root_types.h"
 
-/* The root's function of an eigenvalue x: (max(x - lift, 0) + ridge)^(2 half). */
+/* The function that turns an eigenvalue x of A into an eigenvalue of the root: (max(x - lift, 0) + ridge)^(2 half). */
 typedef struct pd_form {
-    double lift;                /* PD_RIDGE_SHIFTED: the least eigenvalue where that is negative; else 0 */
+    double lift; /* PD_RIDGE_SHIFTED: the smallest eigenvalue if it is negative; otherwise 0 */
     double ridge;
-    double half;                /* half the exponent, negative for an inverse root */
-    int    p;                   /* the root is the inverse p-th one; 0: that is no whole number */
+    double half; /* half the exponent, negative for an inverse root */
+    int p;       /* p if the root is the inverse p-th root; 0: the exponent is not 1/p for a whole number p */
 } pd_form;
 
-/* What `want` says without knowing A: half and p. The rest is 0. */
+/* Returns a form with the members that follow from `want` alone: half and p. The members that depend on A are 0. */
 pd_form pd_form_of(const pd_root_want *want);
-/* What is added to A: relative to its largest eigenvalue, or as it is. */
+/* Returns the ridge that is added to A: relative to its largest eigenvalue, or absolute. */
 double pd_form_ridge(const pd_root_want *want, double largest);
-/* The square root of the root's eigenvalue. */
+/* Turns an eigenvalue of A into an eigenvalue of the root, and returns the square root of that. */
 double pd_form_half(const pd_form *form, double eigenvalue);
 
-/* Q <- the eigenvectors of A by ssyevd, X <- the root made of them. A stays; Q may be X, and then only the root
- * remains. Fills the form, and the report but for `error` (and that too where form->p is 0). Errors as in root.h;
- * Q then holds nothing of use. */
+/* Decomposes A by ssyevd, and computes the root from the eigenvectors. Q gets the eigenvectors, X the root. If Q and
+ * X are the same matrix, only the root is kept. A is not changed.
+ *
+ * Fills the form and the report, but report->error only if form->p is 0. Errors are those of root_types.h. After an
+ * error, Q is undefined. */
 int pd_basis_decompose(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_form *form, pd_root_report *report);
 
-/* From A's least and largest eigenvalue, computed with rounding unit `eps`: fills the report's `largest` and
- * `condition`, and the form. PD_OUT_OF_RANGE: they are not finite, or without a relative ridge A is singular up to
- * rounding. */
-int pd_basis_judge(pd_root_report *report, pd_form *form, double least, double largest, double eps, int64_t n, const pd_root_want *want);
+/* Fills the report's `largest` and `condition`, and the form, from A's smallest and largest eigenvalue, which were
+ * computed with rounding unit `eps`. PD_OUT_OF_RANGE: an eigenvalue is not finite, or the ridge is relative but 0
+ * and A is singular up to rounding. */
+int pd_basis_judge(pd_root_report *report, pd_form *form, double least, double largest, double eps, int64_t n,
+                   const pd_root_want *want);
 
-/* The residual of a root: *error <- |X^a (A + ridge I) X^b v - v| / |v|, a = p / 2 rounded down, b = p - a, v of
- * fixed pseudo-random signs. In float64, one matrix and vector after the other. The root stands on both sides of A
- * because X^p A magnifies the rounding of the largest eigenvalues by the condition number, and this only by its
- * square root. PD_OUT_OF_RANGE: X or the residual is not finite. */
+/* Computes the residual of a root: *error <- |X^a (A + ridge I) X^b v - v| / |v|, with a = p / 2 rounded down, b = p
+ * - a, and v of fixed pseudo-random signs. Works in float64, one matrix-vector product after the other.
+ * PD_OUT_OF_RANGE: X or the residual is not finite.
+ *
+ * A stands between powers of X to keep rounding errors small. X^p A would magnify the errors of the largest
+ * eigenvalues by the condition number; this form magnifies them only by its square root. */
 int pd_basis_check(double *error, pd_mat X, pd_factor A, double ridge, int p);
-/* The residual of a decomposition, for the roots that the above cannot measure: *error <- |Q' diag(values) Q v - A
- * v| / (|v| max |values|). */
+/* Computes the residual of a decomposition, for roots that pd_basis_check cannot measure: *error <- |Q' diag(values) Q
+ * v - A v| / (|v| max |values|). */
 int pd_basis_residual(double *error, pd_mat Q, const double *values, pd_factor A);
-/* The last look at a root made by `form`: as pd_basis_check where form->p is a number; else the error stays, and X
- * is to be finite. */
+/* Checks a root that was computed with `form`. If form->p is not 0, *error becomes the residual from pd_basis_check;
+ * otherwise *error is left as it is, as long as X is finite. PD_OUT_OF_RANGE: X or the residual is not finite. */
 int pd_basis_finish(double *error, pd_mat X, pd_factor A, const pd_form *form);
 
-/* y <- M x, M (n, n). Sums have lanes of their own: same bits on every CPU. */
+/* Computes y <- M x for M (n, n). Sums are split into lanes in a fixed way, so the bits are the same on every CPU. */
 void pd_basis_apply(double *y, pd_mat M, const double *x);
-/* n pseudo-random signs, the same each time. */
+/* Writes n pseudo-random signs, 1 or -1; every call writes the same ones. */
 void pd_basis_signs(double *v, int64_t n);
 
 #endif

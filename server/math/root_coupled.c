@@ -1,12 +1,14 @@
-/* Coupled iterations in float32: meta_shampoo's page, section 5; Higham, Functions of Matrices, chapter 7; Lakic 1998.
+/* root_coupled.c - computes roots by coupled iterations in float32 (matrix_functions.py of Meta's Distributed
+ * Shampoo; Higham, Functions of Matrices, chapter 7; Lakic 1998).
  *
  *     X = z^(1/p) I, M = z A';    X <- X T, M <- T^p M        A' = A + ridge I
  *
- * M goes to I, and X to the inverse p-th root of A'. Newton's T is (1 + 1/p) I - M/p, the first two terms of the series of M^(-1/p) at I; an
- * iteration of order m has m of them.
+ * M converges to I, and X to the inverse p-th root of A'. Newton's T is (1 + 1/p) I - M/p: the first two terms of
+ * the power series of M^(-1/p) at I. An iteration of order m takes the first m terms.
  *
- * All are powers of A', but no half of a product is spared: rounded as they come, X's errors are such that A' X^p stays 10 to 100 times nearer to I
- * than with products made symmetric (n 7 to 32, conditions 1e4 to 1e10), and by that the root is judged. */
+ * All matrices are powers of A', and so symmetric. Still both halves of their products are computed: with the plain
+ * rounding of full products A' X^p stays 10 to 100 times nearer to I than with products that are made symmetric (n 7
+ * to 32, conditions 1e4 to 1e10). The root is judged by this distance from I. */
 #include "root_coupled.h"
 
 #include <assert.h>
@@ -18,20 +20,20 @@
 #include "root_parts.h"
 
 enum { SPARE = 3, MATRICES = 4 + SPARE, SMALL = 32 };
-static const double most_growth = 1.2;          /* of max |M - I| in one iteration of higher order */
-static const double most_error  = 0.1;          /* of its root, max |A' X^p - I| */
-static const float  bound_slack = 1.001f;        /* of the largest eigenvalue's bound */
+static const double most_growth = 1.2;   /* the iteration ends if max |M - I| grows by more than this in one step */
+static const double most_error = 0.1;    /* a root is an error if max |A' X^p - I| is above this */
+static const float bound_slack = 1.001f; /* least safety factor on the bound of the largest eigenvalue */
 
 typedef struct coupled {
     int64_t n;
-    int     p;
-    pd_mat  A, M, X, T;         /* A: with the ridge */
-    pd_mat  spare[SPARE];       /* hold nothing */
-    double *vectors;            /* two, of n numbers */
-    void   *room;
+    int p;
+    pd_mat A, M, X, T;   /* the matrices of the iteration; A includes the ridge */
+    pd_mat spare[SPARE]; /* matrices without content */
+    double *vectors;     /* two vectors of n numbers */
+    void *room;
 } coupled;
 
-/* A: its lower half, mirrored. */
+/* Allocates all matrices. A is copied from its lower half, which is mirrored. */
 static int coupled_new(coupled *c, pd_mat A, int p)
 {
     int64_t n = A.rows;
@@ -53,7 +55,7 @@ static void add_to_diagonal(pd_mat S, float a)
     for (int64_t i = 0; i < S.rows; i++) S.at[i * S.stride + i] += a;
 }
 
-/* A spare matrix that is neither of these. */
+/* Returns a spare matrix that is neither a nor b. */
 static pd_mat unused(const coupled *c, pd_mat a, pd_mat b)
 {
     int i = 0;
@@ -62,7 +64,7 @@ static pd_mat unused(const coupled *c, pd_mat a, pd_mat b)
     return c->spare[i];
 }
 
-/* *one <- a spare matrix that has become its next value. */
+/* Replaces *one by `next`, a spare matrix, and makes the old *one spare. */
 static void replace(coupled *c, pd_mat *one, pd_mat next)
 {
     int i = 0;
@@ -72,7 +74,8 @@ static void replace(coupled *c, pd_mat *one, pd_mat next)
     *one = next;
 }
 
-/* P <- A B. Small ones are summed in float64: rounded once, and with the same bits on every CPU. */
+/* Computes P <- A B. Products of small matrices are summed in float64, so that they are rounded only once and have
+ * the same bits on every CPU. */
 static void multiply(pd_mat P, pd_mat A, pd_mat B)
 {
     int64_t n = P.rows;
@@ -89,7 +92,8 @@ static void multiply(pd_mat P, pd_mat A, pd_mat B)
     }
 }
 
-/* S^m, m >= 1, from the lowest bit of m: in a spare matrix, or S itself. */
+/* Returns S^m for m >= 1, by repeated squaring from the lowest bit of m. The result is a spare matrix, or S itself
+ * for m = 1. */
 static pd_mat power(const coupled *c, pd_mat S, int m)
 {
     pd_mat square = S, so_far = { 0 };
@@ -109,7 +113,7 @@ static pd_mat power(const coupled *c, pd_mat S, int m)
     }
 }
 
-/* max |S - I|; NaN where there is one. */
+/* Returns max |S - I|; NaN if S has a NaN. */
 static double off_identity(pd_mat S)
 {
     float most = 0;
@@ -125,7 +129,7 @@ static double off_identity(pd_mat S)
 
 /* ---- the iteration ---- */
 
-/* X = z^(1/p) I, M = z A' */
+/* Sets X = z^(1/p) I and M = z A'. */
 static void begin(coupled *c, float z)
 {
     int64_t square = c->n * c->n;
@@ -135,7 +139,7 @@ static void begin(coupled *c, float z)
     for (int64_t i = 0; i < square; i++) c->M.at[i] = z * c->A.at[i];
 }
 
-/* T <- (1 + 1/p) I - M/p */
+/* Computes T <- (1 + 1/p) I - M/p. */
 static void newton_term(coupled *c)
 {
     float part = (float)(-1.0 / c->p);
@@ -144,7 +148,8 @@ static void newton_term(coupled *c)
     add_to_diagonal(c->T, (float)(1 + 1.0 / c->p));
 }
 
-/* T <- b0 I + b1 B + ... + b(m-1) B^(m-1), B = I - M, by Horner; b_i is b_(i-1) (1 + (i-1) p) / (i p). */
+/* Computes T <- b0 I + b1 B + ... + b(m-1) B^(m-1) with B = I - M by Horner's rule. b_i is b_(i-1) (1 + (i-1) p) / (i
+ * p). */
 static void series_term(coupled *c, int order)
 {
     double b = 1, next;
@@ -156,7 +161,7 @@ static void series_term(coupled *c, int order)
     add_to_diagonal(c->T, (float)b);
     for (int i = order - 1; i > 0; i--, b = next) {
         next = b * ((double)i * c->p) / (1 + (i - 1.0) * c->p);
-        if (i == order - 1)                                     /* T is b I */
+        if (i == order - 1) /* T is still b I, so the product with B needs no multiply() */
             for (int64_t k = 0; k < c->n * c->n; k++) c->T.at[k] = (float)b * c->spare[0].at[k];
         else {
             multiply(c->spare[1], c->T, c->spare[0]);
@@ -166,7 +171,7 @@ static void series_term(coupled *c, int order)
     }
 }
 
-/* X <- X T, M <- T^p M. Gives max |M - I|. */
+/* Computes X <- X T and M <- T^p M. Returns max |M - I|. */
 static double advance(coupled *c)
 {
     pd_mat raised, next = c->spare[0];
@@ -180,9 +185,10 @@ static double advance(coupled *c)
     return off_identity(c->M);
 }
 
-/* ---- what the report says ---- */
+/* ---- the result ---- */
 
-/* |S^p| from below, by `rounds` of it on a vector of signs. */
+/* Returns a lower bound of the norm of S^p: how much S^p, applied `rounds` times to a vector of signs, stretches it
+ * in the last round. */
 static double norm_of_power(const coupled *c, pd_mat S, int p, int rounds)
 {
     int64_t n = c->n;
@@ -201,7 +207,8 @@ static double norm_of_power(const coupled *c, pd_mat S, int p, int rounds)
     return grown;
 }
 
-/* X <- root, which is to be finite. c->X: the inverse p-th root. */
+/* Copies `root` to X and fills report->condition, which is computed from c->X. So c->X must hold the inverse p-th
+ * root when this function is called. PD_OUT_OF_RANGE: the root is not finite. */
 static int give(pd_mat X, const coupled *c, pd_mat root, pd_root_report *report)
 {
     for (int64_t i = 0; i < c->n; i++) memcpy(X.at + i * X.stride, root.at + i * c->n, (size_t)c->n * sizeof *X.at);
@@ -213,7 +220,7 @@ static int give(pd_mat X, const coupled *c, pd_mat root, pd_root_report *report)
     return PD_OK;
 }
 
-/* ---- Newton with a ridge that is absolute ---- */
+/* ---- Newton's iteration, with an absolute ridge ---- */
 
 static double frobenius(pd_mat S)
 {
@@ -226,7 +233,8 @@ static double frobenius(pd_mat S)
 static void newton(coupled *c, const pd_root_want *want, pd_root_report *report)
 {
     report->error = off_identity(c->M);
-    while (report->iterations < want->iterations && report->error > want->tolerance) {      /* not with a NaN */
+    while (report->iterations < want->iterations && report->error > want->tolerance) { /* the comparison is false for
+                                                                                        * a NaN, so the loop ends */
         newton_term(c);
         report->error = advance(c);
         report->iterations++;
@@ -252,7 +260,7 @@ int pd_root_coupled(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report
     return rc;
 }
 
-/* ---- of higher order, with a ridge relative to a bound of the largest eigenvalue ---- */
+/* ---- iterations of higher order, with a ridge relative to a bound of the largest eigenvalue ---- */
 
 static float largest_row_sum(pd_mat S)
 {
@@ -266,7 +274,8 @@ static float largest_row_sum(pd_mat S)
     return most;
 }
 
-/* min(|A|, |A^4|^(1/4)) in the norm of largest row sums. A^4 is made of A over a power of two, so that it neither overflows nor vanishes. */
+/* Returns an upper bound of A's largest eigenvalue: min(|A|, |A^4|^(1/4)), where |.| is the largest row sum. A is
+ * divided by a power of two first, so that A^4 neither overflows nor vanishes. */
 static float bound_of(coupled *c)
 {
     float norm = largest_row_sum(c->A);
@@ -278,7 +287,8 @@ static float bound_of(coupled *c)
     return fminf(norm, ldexpf(powf(largest_row_sum(power(c, c->T, 4)), 0.25f), exponent));
 }
 
-/* z, from the bound of the largest eigenvalue of A' and its ridge. Slack in the bound keeps M's eigenvalues where the iteration converges. */
+/* Returns z, the scale of the first M and X. `bound` limits the largest eigenvalue of A'. The safety factor on the
+ * bound keeps M's eigenvalues in the range where the iteration converges. */
 static float start_of(float bound, float ridge, int p)
 {
     float kappa = powf(bound / ridge, 1.0f / (float)p), slack = (kappa * bound - ridge) / (kappa * bound - bound);
@@ -307,7 +317,7 @@ static void iterate(coupled *c, const pd_root_want *want, pd_root_report *report
     if (error <= want->tolerance) report->ended = PD_ENDED_CONVERGED;
 }
 
-/* max |A' X^p - I| */
+/* Returns max |A' X^p - I|, the error of the root. Overwrites M. */
 static double error_of(coupled *c)
 {
     multiply(c->M, c->A, power(c, c->X, c->p));

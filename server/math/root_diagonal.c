@@ -1,5 +1,6 @@
-/* Roots of matrices with nothing beside the diagonal, element by element: what Meta's Shampoo does with them, and with a single number, whatever
- * method is wanted (meta_shampoo's page, section 5). Nothing is lifted here: a negative element has no root. */
+/* root_diagonal.c - computes roots of diagonal matrices element by element. Meta's Shampoo does so for diagonal
+ * matrices and single numbers, whatever method is configured (matrix_functions.py). Negative elements are not raised
+ * to 0 first: if one stays negative with epsilon added, there is no root. */
 #include "root_diagonal.h"
 
 #include <math.h>
@@ -11,7 +12,8 @@ bool pd_root_is_diagonal(pd_factor A)
 {
     for (int64_t i = 0; i < A.A.rows; i++)
         for (int64_t j = 0; j < A.A.rows; j++)
-            if (i != j && (A.wide != NULL ? A.wide[i * A.A.rows + j] != 0 : A.A.at[i * A.A.stride + j] != 0)) return false;
+            if (i != j && (A.wide != NULL ? A.wide[i * A.A.rows + j] != 0 : A.A.at[i * A.A.stride + j] != 0))
+                return false;
     return true;
 }
 
@@ -25,7 +27,9 @@ int pd_root_of_diagonal(pd_mat X, pd_factor A, const pd_root_want *want, pd_root
         X.at[i * X.stride + i] = (float)pow(a + want->epsilon, -exponent);
         largest = fmax(largest, a), least = fmin(least, a);
     }
-    *report = (pd_root_report){ .error = 0, .largest = largest, .condition = (largest + want->epsilon) / (least + want->epsilon), .tries = 1 };
+    *report = (pd_root_report){
+        .error = 0, .largest = largest, .condition = (largest + want->epsilon) / (least + want->epsilon), .tries = 1
+    };
     if (pd_root_is_finite(X)) return PD_OK;
     report->error = INFINITY;
     return PD_OUT_OF_RANGE;

@@ -1,5 +1,6 @@
-/* Roots from a symmetric eigendecomposition: in float32 by root_basis.c, and here in float64. Eigenvalues that rounding made negative count as
- * zero, so that with a ridge every root exists; without one a matrix that is singular up to rounding is refused. */
+/* root_eigh.c - computes roots from symmetric eigendecompositions, in float32 (with root_basis.c) and in float64.
+ * Eigenvalues that rounding made negative count as zero, so with a ridge every root exists. Without a ridge a matrix
+ * that is singular up to rounding is refused. */
 #include "root_eigh.h"
 
 #include <assert.h>
@@ -19,12 +20,12 @@
 /* ---- in float64 ---- */
 
 typedef struct wide {
-    int64_t     n;
-    double     *Q;              /* A, then the eigenvectors in rows, then those scaled */
-    double     *work;           /* of dsyevd, n_work numbers; then the root */
-    double     *values;         /* ascending */
-    lapack_int *whole;          /* of dsyevd */
-    int64_t     n_work;
+    int64_t n;
+    double *Q;         /* first A, then the eigenvectors in rows, at last the scaled eigenvectors */
+    double *work;      /* first the work memory of dsyevd (n_work numbers), then the root */
+    double *values;    /* eigenvalues, ascending */
+    lapack_int *whole; /* integer work memory of dsyevd */
+    int64_t n_work;
 } wide;
 
 static int wide_new(wide *w, int64_t n)
@@ -66,14 +67,14 @@ static void wide_assemble(pd_mat X, wide *w, const pd_form *form)
     pd_mirror(X);
 }
 
-/* The measure of the decomposition takes eigenvectors rounded to float32, in X. */
+/* Computes the residual of the decomposition. X holds the eigenvectors, rounded to float32, during this check. */
 static int wide_residual(double *error, pd_mat X, const wide *w, pd_factor A)
 {
     pd_root_narrow(X, w->Q);
     return pd_basis_residual(error, X, w->values, A);
 }
 
-/* A is finite. */
+/* Computes the root of a finite matrix A by an eigendecomposition in float64. */
 static int wide_root(pd_mat X, pd_factor A, const pd_root_want *want, pd_root_report *report)
 {
     pd_form form;
@@ -81,8 +82,10 @@ static int wide_root(pd_mat X, pd_factor A, const pd_root_want *want, pd_root_re
     int rc = wide_new(&w, X.rows);
 
     if (rc == PD_OK) {
-        if (A.wide == NULL) pd_root_widen(w.Q, A.A);
-        else memcpy(w.Q, A.wide, (size_t)(w.n * w.n) * sizeof *w.Q);
+        if (A.wide == NULL)
+            pd_root_widen(w.Q, A.A);
+        else
+            memcpy(w.Q, A.wide, (size_t)(w.n * w.n) * sizeof *w.Q);
         rc = wide_decompose(&w);
     }
     if (rc == PD_OK) rc = pd_basis_judge(report, &form, w.values[0], w.values[w.n - 1], DBL_EPSILON, w.n, want);
@@ -112,8 +115,9 @@ int pd_root_wide(pd_mat X, const double *A, const pd_root_want *want, pd_root_re
 
 /* ---- in float32 ---- */
 
-/* Up to PD_ROOT_SMALL rows a root with an absolute ridge is made in float64, which costs 0.1 ms more at 64 rows and 0.5 at 128. Eigenvalues of ssyevd are
- * wrong by 2^-24 of the largest: where the ridge is no larger than that they are most of a small factor's error. */
+/* If the ridge is absolute, roots of matrices with up to PD_ROOT_SMALL rows are computed in float64: this costs only
+ * 0.1 ms more at 64 rows and 0.5 ms at 128. The reason: ssyevd's eigenvalues have errors of 2^-24 of the largest
+ * eigenvalue. If the ridge is not larger than these errors, they dominate the error of the root. */
 int pd_root_eigh(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report)
 {
     pd_form form;

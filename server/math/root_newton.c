@@ -1,10 +1,16 @@
-/* Coupled Newton in float64: google_shampoo's page, 5.1 to 5.4; Higham, Functions of Matrices, equation 7.18.
+/* root_newton.c - computes roots by coupled Newton iterations in float64, as `matrix_inverse_pth_root` of Google's
+ * Distributed Shampoo does (Higham, Functions of Matrices, equation 7.18).
  *
  *     M = z (A + ridge I), H = z^(1/p) I;      T = ((p + 1) I - M) / p,  M <- T^p M,  H <- H T
  *
- * M goes to I and H to the root. Padding is never built: its block of M stays x I, and x enters every measure of M. H and T of the
- * padding are of no use to the corner. All are powers of A, so of a symmetric A one half of every product is enough; an A that quantizing
- * has left asymmetric gets true products. */
+ * M converges to I and H to the root.
+ *
+ * Google pads A to a larger matrix. Here the padding is never built. Its block of M always has the form x I, so the
+ * number x is enough to measure the padded M. The padding blocks of H and T do not affect the corner that holds the
+ * root.
+ *
+ * All matrices are powers of A, so if A is symmetric, only one half of each product is computed. Quantizing may have
+ * made A asymmetric: then products are computed whole. */
 #include "root_newton.h"
 
 #include <assert.h>
@@ -20,27 +26,29 @@
 #include "root_parts.h"
 
 enum { MOST_STEPS = 100, MOST_SPARE = 3 };
-static const double tolerance = 1e-6;           /* of max |M - I| */
-static const double most_growth = 1.2;          /* of it in one step: it may grow before it falls */
+static const double tolerance = 1e-6;  /* the iteration has converged if max |M - I| is at most this */
+static const double most_growth = 1.2; /* the iteration ends if max |M - I| grows by this factor in one step; it may
+                                        * grow less before it falls */
 
 typedef struct newton {
     int64_t n;
-    int     p;
-    bool    symmetric;
-    double *M, *H, *T, *spare[MOST_SPARE];      /* (n, n) without gaps; `spare` hold nothing */
-    int     n_spare;
+    int p;
+    bool symmetric;
+    double *M, *H, *T, *spare[MOST_SPARE]; /* (n, n), dense; the spare ones hold no values yet */
+    int n_spare;
     double *memory;
-    double *v, *u;                              /* n */
-    int64_t pads;                               /* rows of padding */
-    double  x;                                  /* the padding block of M is x I */
+    double *v, *u; /* n numbers each */
+    int64_t pads;  /* rows of padding */
+    double x;      /* the padding block of M is x I */
 } newton;
 
-/* T^p needs, beside T, its square to be squared again, the product so far where p has more than one bit, and what is being computed. */
+/* Allocates the matrices. Besides T, computing T^p needs two or three: the last square of T, the matrix that is
+ * being computed, and the product so far if p has more than one bit set. */
 static int newton_new(newton *w, int64_t n, int p)
 {
     int count = __builtin_popcount((unsigned)p) == 1 ? 2 : MOST_SPARE;
     double *at = pd_root_room(n, 3 + count, sizeof(double), 2 * (size_t)n * sizeof(double));
-    size_t each = (size_t)n * (size_t)n;                    /* no overflow where there was memory */
+    size_t each = (size_t)n * (size_t)n; /* no overflow: the caller has A in memory, which has as many elements */
 
     if (at == NULL) return PD_NO_MEMORY;
     *w = (newton){ .n = n, .p = p, .memory = at, .M = at, .H = at + each, .T = at + 2 * each, .n_spare = count };
@@ -50,7 +58,10 @@ static int newton_new(newton *w, int64_t n, int p)
     return PD_OK;
 }
 
-static void newton_free(newton *w) { free(w->memory); }
+static void newton_free(newton *w)
+{
+    free(w->memory);
+}
 
 static double *take(newton *w)
 {
@@ -58,17 +69,23 @@ static double *take(newton *w)
     return w->spare[--w->n_spare];
 }
 
-static void put_back(newton *w, double *one) { w->spare[w->n_spare++] = one; }
-
-/* ---- passes over a matrix ---- */
-
-/* The rectangle of C = A B that begins at (row, col). */
-static void rectangle(double *C, const double *A, const double *B, int n, int row, int col, int rows, int cols)
+static void put_back(newton *w, double *one)
 {
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, cols, n, 1, A + (int64_t)row * n, n, B + col, n, 0, C + (int64_t)row * n + col, n);
+    w->spare[w->n_spare++] = one;
 }
 
-/* The lower half of the square on C's diagonal from `first` on, and a little more: below its two halves lies a rectangle. */
+/* ---- operations on matrices ---- */
+
+/* Computes one rectangle of the product C = A B: `rows` by `cols` elements from (row, col) on. */
+static void rectangle(double *C, const double *A, const double *B, int n, int row, int col, int rows, int cols)
+{
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, cols, n, 1, A + (int64_t)row * n, n, B + col, n, 0,
+                C + (int64_t)row * n + col, n);
+}
+
+/* Recursive: computes the lower half of the square block of C = A B that begins at (first, first). The lower left
+ * quarter is one product; the upper left and lower right quarters are halves of squares again. Small squares are
+ * computed whole. */
 static void lower_half(double *C, const double *A, const double *B, int n, int first, int count)
 {
     enum { SMALL = 64 };
@@ -83,7 +100,7 @@ static void lower_half(double *C, const double *A, const double *B, int n, int f
     lower_half(C, A, B, n, first + top, rest);
 }
 
-/* In squares, as pd_mirror does. */
+/* Copies the lower half over the upper half in small squares, as pd_mirror does in float32. */
 static void mirror(double *C, int64_t n)
 {
     enum { SIDE = 4 };
@@ -96,7 +113,7 @@ static void mirror(double *C, int64_t n)
     }
 }
 
-/* Gives A B in a matrix taken from the spare ones. */
+/* Returns the product A B in one of the spare matrices. */
 static double *product(newton *w, const double *A, const double *B)
 {
     int n = (int)w->n;
@@ -105,7 +122,8 @@ static double *product(newton *w, const double *A, const double *B)
     if (w->symmetric) {
         lower_half(C, A, B, n, 0, n);
         mirror(C, n);
-    } else rectangle(C, A, B, n, 0, 0, n, n);
+    } else
+        rectangle(C, A, B, n, 0, 0, n, n);
     return C;
 }
 
@@ -114,13 +132,14 @@ static void add_to_diagonal(double *S, int64_t n, double a)
     for (int64_t i = 0; i < n; i++) S[i * n + i] += a;
 }
 
-PD_CLONES static void scale(double *to, const double *from, double a, int64_t n)
+PD_CLONES(void, scale, (double *to, const double *from, double a, int64_t n), (to, from, a, n))
 {
     for (int64_t i = 0; i < n; i++) to[i] = a * from[i];
 }
 
-/* Largest |x| as its bits: these order as the numbers do, with every NaN above infinity. */
-PD_CLONES static int64_t largest_bits(const double *x, int64_t n)
+/* Returns the bits of the largest |x|. As integers they have the order of the numbers, with every NaN above
+ * infinity. */
+PD_CLONES(int64_t, largest_bits, (const double *x, int64_t n), (x, n))
 {
     int64_t most = 0;
 
@@ -133,9 +152,12 @@ PD_CLONES static int64_t largest_bits(const double *x, int64_t n)
     return most;
 }
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
-/* max |M - I|; NaN where there is one. */
+/* Returns max |M - I|; NaN if M has a NaN. */
 static double distance_from_identity(const newton *w)
 {
     double most, off = w->x - 1;
@@ -161,7 +183,8 @@ static double sum_of_squares(const double *S, int64_t n)
 
 /* ---- the iteration ---- */
 
-/* T^p by repeated squaring, from the lowest bit of p; T stays. It is w->T itself where p is 1, else the caller puts it back. */
+/* Computes T^p by repeated squaring, from the lowest bit of p. T is not changed. Returns T itself if p is 1;
+ * otherwise a matrix that the caller must put back to the spare ones. */
 static double *power(newton *w)
 {
     double *square = w->T, *so_far = NULL;
@@ -182,7 +205,7 @@ static double *power(newton *w)
     return so_far;
 }
 
-/* T, and the next M; the last one is put back. */
+/* Computes T and the next M. The old M becomes a spare matrix. */
 static void step(newton *w)
 {
     double part = -1.0 / w->p, *last = w->M, *raised;
@@ -204,8 +227,9 @@ static void advance_root(newton *w)
     put_back(w, last);
 }
 
-/* M holds A + ridge I, and x the same of the padding. Gives max |M - I| of the last M. Where that grew too much H stays the root of the step
- * before: upstream stops there, with this measure of the step after. */
+/* Runs the iteration. At its start M holds A + ridge I, and x the diagonal value of its padding. Returns max |M - I|
+ * of the last M. If this number grew too much in the last step, H is not updated in that step, as in Google's
+ * program. */
 static double iterate(newton *w, int *steps)
 {
     double norm = sqrt(sum_of_squares(w->M, w->n) + (double)w->pads * w->x * w->x);
@@ -216,7 +240,8 @@ static double iterate(newton *w, int *steps)
     memset(w->H, 0, (size_t)w->n * (size_t)w->n * sizeof *w->H);
     add_to_diagonal(w->H, w->n, pow(z, 1.0 / w->p));
     error = distance_from_identity(w);
-    for (*steps = 0; *steps < MOST_STEPS && error > tolerance;) {           /* not with a NaN */
+    for (*steps = 0; *steps < MOST_STEPS && error > tolerance;) { /* the comparison is false for a NaN, so the loop
+                                                                   * ends */
         double last = error;
         step(w);
         ++*steps;
@@ -227,9 +252,10 @@ static double iterate(newton *w, int *steps)
     return error;
 }
 
-/* ---- the condition ---- */
+/* ---- the condition number ---- */
 
-/* |S^p| from below, by `rounds` of it on a vector. */
+/* Returns a lower bound of the norm of S^p: how much S^p, applied `rounds` times to a vector, stretches it in the
+ * last round. */
 static double norm_of_power(newton *w, const double *S, int p, int rounds)
 {
     int n = (int)w->n;
@@ -246,7 +272,8 @@ static double norm_of_power(newton *w, const double *S, int p, int rounds)
     return grown;
 }
 
-/* Of A + ridge I: its norm times that of the root's power, its inverse. */
+/* Returns the condition number of A + ridge I: its norm times the norm of its inverse. The inverse is H^p, where H
+ * is the root. */
 static double condition(newton *w, pd_mat A, double ridge)
 {
     pd_root_widen(w->T, A);
@@ -256,7 +283,7 @@ static double condition(newton *w, pd_mat A, double ridge)
 
 /* ---- one root ---- */
 
-/* Of a 1 by 1 matrix that is not padded, in closed form. */
+/* Computes the root of a 1 by 1 matrix without padding in closed form. */
 static void root_of_number(newton *w, pd_root_report *report)
 {
     w->H[0] = pow(w->M[0], -1.0 / w->p);
@@ -272,8 +299,10 @@ static int root_of(newton *w, pd_mat X, pd_mat A, const pd_root_want *want, pd_r
     if (rc != PD_OK) return rc;
     add_to_diagonal(w->M, w->n, ridge);
     w->x = want->padding + ridge;
-    if (w->n + w->pads == 1) root_of_number(w, report);
-    else report->error = (double)(float)iterate(w, &report->iterations);
+    if (w->n + w->pads == 1)
+        root_of_number(w, report);
+    else
+        report->error = (double)(float)iterate(w, &report->iterations);
     pd_root_narrow(X, w->H);
     if (!isfinite(report->error) || !pd_root_is_finite(X)) return PD_OUT_OF_RANGE;
     if (w->n + w->pads > 1) report->condition = condition(w, A, ridge);

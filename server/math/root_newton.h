@@ -4,7 +4,8 @@
 
 #include "root_types.h"
 
-/* As pd_root by PD_ROOT_NEWTON, without retries. Diagonal matrices are like all others. */
+/* Computes a root like pd_root does for PD_ROOT_NEWTON, but without retries and without the shortcut for diagonal
+ * matrices. */
 int pd_root_newton(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
 
 #endif

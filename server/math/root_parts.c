@@ -9,7 +9,7 @@
 
 double pd_root_ridge(double epsilon, double largest)
 {
-    return epsilon * (largest < 1e-6 ? 1e-6 : largest);         /* of a NaN the comparison is false */
+    return epsilon * (largest < 1e-6 ? 1e-6 : largest); /* the comparison is false for a NaN, so a NaN stays a NaN */
 }
 
 double pd_root_bounded_ridge(double epsilon, double bound)
@@ -31,7 +31,9 @@ void *pd_root_room(int64_t n, int64_t count, size_t size, size_t more)
     size_t bytes;
 
     if (__builtin_mul_overflow((size_t)n, (size_t)n, &bytes) || __builtin_mul_overflow(bytes, (size_t)count, &bytes) ||
-        __builtin_mul_overflow(bytes, size, &bytes) || __builtin_add_overflow(bytes, more, &bytes) || bytes > PTRDIFF_MAX - 64) return NULL;
+        __builtin_mul_overflow(bytes, size, &bytes) || __builtin_add_overflow(bytes, more, &bytes) ||
+        bytes > PTRDIFF_MAX - 64)
+        return NULL;
     return pd_pages_new(bytes);
 }
 

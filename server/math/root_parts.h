@@ -1,4 +1,4 @@
-/* root_parts.h - helpers that the methods of root.h share; for them alone. Pure; any thread. */
+/* root_parts.h - ridges, memory and conversions for the methods of root.h; not for other modules. Pure; any thread. */
 #ifndef PD_ROOT_PARTS_H
 #define PD_ROOT_PARTS_H
 
@@ -6,27 +6,27 @@
 
 #include "root_types.h"
 
-/* epsilon * max(largest, 1e-6): the ridge of a matrix whose largest eigenvalue is `largest`. A NaN passes. */
+/* Returns the ridge of a matrix whose largest eigenvalue is `largest`: epsilon * max(largest, 1e-6). A NaN stays a
+ * NaN. */
 double pd_root_ridge(double epsilon, double largest);
 
-/* max(epsilon * bound, 1e-16): the ridge of the iteration of higher order. `bound` is not below the largest
- * eigenvalue. A NaN passes. */
+/* Returns the ridge of the iteration of higher order: max(epsilon * bound, 1e-16). `bound` is not below the largest
+ * eigenvalue. A NaN stays a NaN. */
 double pd_root_bounded_ridge(double epsilon, double bound);
 
-/* The exponent of the root that PD_RIDGE_SHIFTED wants, positive for an inverse one: q / p of the coupled
- * iterations, and else `exponent`. */
+/* Returns the exponent of the requested root as a positive number: q / p for the coupled iterations, otherwise
+ * want->exponent. */
 double pd_root_exponent(const pd_root_want *want);
 
-/* Memory for `count` matrices (n, n) of elements of `size` bytes and `more` bytes behind them, aligned to 64; the
- * matrices follow each other without gaps. Gives: free() it. NULL: out of memory, or more bytes than can be
- * counted. */
+/* Allocates `count` matrices (n, n) with elements of `size` bytes, and `more` bytes behind the last matrix. The
+ * memory is aligned to 64 bytes; free it with free(). NULL: out of memory, or the size overflows. */
 void *pd_root_room(int64_t n, int64_t count, size_t size, size_t more);
 
-/* to (n, n) without gaps <- A, and back, rounded to float32. */
+/* Copy A to a dense float64 matrix (n, n), and a float64 matrix to X, rounded to float32. */
 void pd_root_widen(double *to, pd_mat A);
 void pd_root_narrow(pd_mat X, const double *from);
 
-/* No element of X is infinite or NaN. */
+/* Returns whether X is finite: no element is infinite or NaN. */
 bool pd_root_is_finite(pd_mat X);
 
 #endif

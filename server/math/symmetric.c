@@ -1,3 +1,4 @@
+/* symmetric.c - stores and multiplies symmetric matrices by rows of blocks. */
 #include "symmetric.h"
 
 #include <assert.h>
@@ -15,13 +16,13 @@ static int64_t triangle(int64_t k)
     return k * (k + 1) / 2;
 }
 
-/* The k whose triangle is `blocks`, which is not negative; -1: none. 8 blocks + 1 is then the square of 2 k + 1, and below the limit its root comes
- * out exact, although the square itself may have been rounded. */
+/* Returns the k for which k(k+1)/2 is `blocks` (not negative); -1: there is none. For such a k, 8 blocks + 1 is the
+ * square of 2 k + 1. Below the limit on k its square root comes out exact, although 8 blocks + 1 may be rounded. */
 static int64_t root_of_triangle(int64_t blocks)
 {
     int64_t k = (int64_t)((sqrt(8 * (double)blocks + 1) - 1) / 2);
 
-    return k <= 3000000000 && triangle(k) == blocks ? k : -1;          /* more would not fit any memory */
+    return k <= 3000000000 && triangle(k) == blocks ? k : -1; /* no machine has memory for a larger k */
 }
 
 int pd_blockrows_of(pd_blockrows *out, pd_mat M, pd_error *err)
@@ -29,8 +30,10 @@ int pd_blockrows_of(pd_blockrows *out, pd_mat M, pd_error *err)
     int64_t k = M.rows > 0 && M.cols >= 0 && M.cols % M.rows == 0 ? root_of_triangle(M.cols / M.rows) : -1;
 
     if (k < 0) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%lld rows and %lld columns are not block rows of a symmetric matrix: "
-                       "the columns must be 1, 3, 6, 10 ... times the rows", LL(M.rows), LL(M.cols));
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%lld rows and %lld columns are not block rows of a symmetric matrix: "
+                       "the columns must be 1, 3, 6, 10 ... times the rows",
+                       LL(M.rows), LL(M.cols));
     }
     *out = (pd_blockrows){ M, M.rows, k };
     return PD_OK;
@@ -60,7 +63,7 @@ static pd_mat part(pd_mat M, int64_t row, int64_t col, int64_t rows, int64_t col
     return (pd_mat){ M.at + row * M.stride + col, rows, cols, M.stride };
 }
 
-/* Blocks Bi0 ... Bij, without Bij itself. */
+/* Returns a view of the first j blocks of block row i: Bi0 up to, but not including, Bij. */
 static pd_mat before(pd_blockrows B, int64_t i, int64_t j)
 {
     return part(B.at, 0, B.b * triangle(i), B.b, B.b * j);
@@ -73,7 +76,8 @@ static pd_mat block(pd_blockrows B, int64_t i, int64_t j)
 
 static void copy(pd_mat to, pd_mat from)
 {
-    for (int64_t r = 0; r < from.rows; r++) memcpy(to.at + r * to.stride, from.at + r * from.stride, (size_t)from.cols * sizeof *to.at);
+    for (int64_t r = 0; r < from.rows; r++)
+        memcpy(to.at + r * to.stride, from.at + r * from.stride, (size_t)from.cols * sizeof *to.at);
 }
 
 static void clear(pd_mat M)
@@ -125,7 +129,8 @@ void pd_blockrows_diagonal(float *d, pd_blockrows B)
     }
 }
 
-/* By the bits, in whose order NaN is the largest: fmax would pass over it. */
+/* Sets *most to |x| if that is larger. Compares bits as integers, where NaN is larger than all numbers: fmax would
+ * ignore a NaN. */
 static void raise(float *most, float x)
 {
     uint32_t magnitude = pd_f32_bits(x) & 0x7fffffffu;
@@ -144,7 +149,9 @@ void pd_blockrows_row_maxima(float *most, pd_blockrows B)
             for (int64_t c = 0; c < row.cols; c++) {
                 float x = row.at[r * row.stride + c];
                 raise(&most[i * b + r], x);
-                if (c < i * b) raise(&most[c], x);              /* the same entry above the diagonal */
+                if (c < i * b)
+                    raise(&most[c], x); /* x also stands for the mirrored entry above the diagonal, in row
+                                         * c */
             }
         }
     }
@@ -156,7 +163,8 @@ void pd_blockrows_scale(pd_blockrows C, pd_blockrows B, const float *v)
     for (int64_t i = 0; i < B.k; i++) {
         pd_mat to = before(C, i, i + 1), from = before(B, i, i + 1);
         for (int64_t r = 0; r < B.b; r++) {
-            for (int64_t c = 0; c < from.cols; c++) to.at[r * to.stride + c] = from.at[r * from.stride + c] * v[i * B.b + r];
+            for (int64_t c = 0; c < from.cols; c++)
+                to.at[r * to.stride + c] = from.at[r * from.stride + c] * v[i * B.b + r];
         }
     }
 }
@@ -168,18 +176,25 @@ static int check_padding(pd_mat P, pd_mat X, pd_blockrows *padded, pd_error *err
     pd_blockrows given;
     int rc;
 
-    if (X.rows > P.rows) return pd_fail(err, PD_INVALID_ARGUMENT, "%lld rows are more than the block side, %lld", LL(X.rows), LL(P.rows));
-    if (X.rows > X.cols) return pd_fail(err, PD_INVALID_ARGUMENT, "%lld rows are more than the columns, %lld", LL(X.rows), LL(X.cols));
+    if (X.rows > P.rows)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%lld rows are more than the block side, %lld", LL(X.rows),
+                       LL(P.rows));
+    if (X.rows > X.cols)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%lld rows are more than the columns, %lld", LL(X.rows), LL(X.cols));
     if (X.cols > P.cols) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%lld columns are more than block side times number of blocks, %lld", LL(X.cols), LL(P.cols));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%lld columns are more than block side times number of blocks, %lld",
+                       LL(X.cols), LL(P.cols));
     }
     if (X.rows < P.rows && X.rows != X.cols) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "below the block side only square matrices can be padded: %lld rows, %lld columns",
-                       LL(X.rows), LL(X.cols));
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "below the block side only square matrices can be padded: %lld rows, %lld columns", LL(X.rows),
+                       LL(X.cols));
     }
     if ((rc = pd_blockrows_of(padded, P, err)) != PD_OK) return rc;
     if (X.rows == P.rows) return pd_blockrows_of(&given, X, err);
-    return padded->k > 0 ? PD_OK : pd_fail(err, PD_INVALID_ARGUMENT, "no columns are fewer than the block side, %lld", LL(P.rows));
+    return padded->k > 0
+               ? PD_OK
+               : pd_fail(err, PD_INVALID_ARGUMENT, "no columns are fewer than the block side, %lld", LL(P.rows));
 }
 
 int pd_blockrows_pad(pd_mat P, pd_mat X, pd_error *err)

@@ -1,15 +1,16 @@
+/* tensor.c - counts elements and bytes of tensors, and prints their shapes. */
 #include "paramd/tensor.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static const struct {
-    pd_dtype    dtype;
-    size_t      size;
+    pd_dtype dtype;
+    size_t size;
     const char *name, *brief;
 } dtypes[] = {
-    { PD_F32,  4, "float32",  "f32" },
-    { PD_F16,  2, "float16",  "f16" },
+    { PD_F32, 4, "float32", "f32" },
+    { PD_F16, 2, "float16", "f16" },
     { PD_BF16, 2, "bfloat16", "bf16" },
 };
 enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0] };
@@ -46,8 +47,10 @@ int pd_shape_elements(const pd_shape *shape, int64_t *elements)
     if (shape->rank < 0 || shape->rank > PD_MAX_RANK) return PD_INVALID_ARGUMENT;
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dim[i] < 0) return PD_INVALID_ARGUMENT;
-        if (shape->dim[i] == 0) empty = true;
-        else if (__builtin_mul_overflow(n, shape->dim[i], &n)) return PD_INVALID_ARGUMENT;
+        if (shape->dim[i] == 0)
+            empty = true;
+        else if (__builtin_mul_overflow(n, shape->dim[i], &n))
+            return PD_INVALID_ARGUMENT;
     }
     if (__builtin_mul_overflow(n, (int64_t)8, &bytes)) return PD_INVALID_ARGUMENT;
     *elements = empty ? 0 : n;
@@ -79,7 +82,10 @@ int64_t pd_range_piece(int64_t start, int64_t end, uint64_t chunk, uint64_t firs
 
 /* ---- axes ---- */
 
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
 
 static int check_axis(const char *axis, size_t n, int d, pd_error *err)
 {
@@ -88,8 +94,10 @@ static int check_axis(const char *axis, size_t n, int d, pd_error *err)
 
     for (size_t i = 0; i < n && good; i++) good = is_letter(axis[i]) || (i > 0 && axis[i] >= '0' && axis[i] <= '9');
     if (good) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "axis %d: expected a name of at most %d letters, digits and _, no digit in front, or nothing; got \"%.*s\"", d,
-                   PD_AXIS_BYTES, shown, axis);
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "axis %d: expected a name of at most %d letters, digits and _, no digit in front, or nothing; got \"%.*s\"", d,
+        PD_AXIS_BYTES, shown, axis);
 }
 
 int pd_axes_check(const char *axes, int rank, pd_error *err)
@@ -98,7 +106,9 @@ int pd_axes_check(const char *axes, int rank, pd_error *err)
 
     if (axes[0] == '\0') return PD_OK;
     for (const char *comma = axes; (comma = strchr(comma, ',')) != NULL; comma++) n++;
-    if (n != rank) return pd_fail(err, PD_INVALID_ARGUMENT, "expected a name for each of %d dimensions, got %d in \"%.100s\"", rank, n, axes);
+    if (n != rank)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "expected a name for each of %d dimensions, got %d in \"%.100s\"",
+                       rank, n, axes);
     for (int d = 0; d < rank; d++) {
         size_t length = strcspn(axes, ",");
         if (check_axis(axes, length, d, err) != PD_OK) return PD_INVALID_ARGUMENT;

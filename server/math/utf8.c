@@ -7,9 +7,16 @@
 
 /* ---- characters ---- */
 
-/* The forms of UTF-8: the bits that mark the first byte, how many bytes follow, and the least code point that needs so many. */
-static const struct { uint8_t mask, lead, more; uint32_t least; } forms[] = {
-    { 0x80, 0x00, 0, 0x0 }, { 0xe0, 0xc0, 1, 0x80 }, { 0xf0, 0xe0, 2, 0x800 }, { 0xf8, 0xf0, 3, 0x10000 },
+/* The forms of a UTF-8 character of 1 to 4 bytes: mask and value of the first byte's marker bits, how many bytes
+ * follow, and the smallest code point that needs this form. */
+static const struct {
+    uint8_t mask, lead, more;
+    uint32_t least;
+} forms[] = {
+    { 0x80, 0x00, 0, 0x0 },
+    { 0xe0, 0xc0, 1, 0x80 },
+    { 0xf0, 0xe0, 2, 0x800 },
+    { 0xf8, 0xf0, 3, 0x10000 },
 };
 enum { FORMS = sizeof forms / sizeof forms[0] };
 
@@ -30,10 +37,12 @@ size_t pd_utf8_next(const char *at, size_t n, uint32_t *point)
     return forms[form].more + 1u;
 }
 
-/* First and last of the code points that are not printable, in ascending order. */
-static const struct { uint32_t first, last; } hidden[] = {
-    { 0x0, 0x1f }, { 0x7f, 0x9f }, { 0x61c, 0x61c }, { 0x200b, 0x200f }, { 0x2028, 0x202e }, { 0x2060, 0x206f }, { 0xfeff, 0xfeff },
-    { 0xfff9, 0xfffb }, { 0xe0000, 0xe007f },
+/* Ranges of code points that are not printable, in ascending order. */
+static const struct {
+    uint32_t first, last;
+} hidden[] = {
+    { 0x0, 0x1f },      { 0x7f, 0x9f },     { 0x61c, 0x61c },   { 0x200b, 0x200f },   { 0x2028, 0x202e },
+    { 0x2060, 0x206f }, { 0xfeff, 0xfeff }, { 0xfff9, 0xfffb }, { 0xe0000, 0xe007f },
 };
 enum { HIDDEN = sizeof hidden / sizeof hidden[0] };
 
@@ -54,7 +63,7 @@ size_t pd_point_escape(char out[PD_ESCAPE], uint32_t point)
 
 /* ---- texts ---- */
 
-/* The text ends inside this character: somebody has cut it. */
+/* Returns whether the text ends in the middle of a character, because it was cut. `text` begins at that character. */
 static bool is_cut(const char *text, size_t left)
 {
     size_t form = 1;
@@ -66,7 +75,8 @@ static bool is_cut(const char *text, size_t left)
     return true;
 }
 
-/* Copies characters while they fit. `out` may be `text`: no character becomes longer. */
+/* Copies whole characters while they fit, and writes '?' for those that are not printable. `out` may be `text`: no
+ * character becomes longer. */
 static void print(char *out, size_t size, const char *text)
 {
     size_t left = strlen(text), used = 0;
@@ -76,8 +86,10 @@ static void print(char *out, size_t size, const char *text)
         size_t bytes = pd_utf8_next(text, left, &point), taken = bytes > 0 ? bytes : 1;
         bool good = bytes > 0 && pd_point_printable(point);
         if (used + (good ? bytes : 1) >= size || (bytes == 0 && is_cut(text, left))) break;
-        if (good) memmove(out + used, text, bytes);
-        else out[used] = '?';
+        if (good)
+            memmove(out + used, text, bytes);
+        else
+            out[used] = '?';
         used += good ? bytes : 1;
         text += taken;
         left -= taken;
@@ -91,4 +103,7 @@ char *pd_text_print(char *out, size_t size, const char *text)
     return out;
 }
 
-void pd_text_mend(char *text) { print(text, strlen(text) + 1, text); }
+void pd_text_mend(char *text)
+{
+    print(text, strlen(text) + 1, text);
+}

@@ -6,37 +6,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1             /* an element without memory for the table has none afterwards */
+#define HASH_NONFATAL_OOM 1 /* if memory is out, uthash adds no element and sets the element's table pointer to NULL */
 #include <uthash.h>
 
 typedef struct entry {
-    uint64_t     closed;            /* rounds closed */
-    int          outcome;           /* of the last round; 0: no round yet */
-    uint64_t     version;
-    pd_snapshot *snapshot;          /* the board's reference; NULL: no weights yet */
-    pd_reason   *why;               /* why the last step was refused; NULL: it was not, or no reason is known */
-    pd_scalar_means *scalars;       /* of the last round; NULL: none */
-    pd_counted  *counted;           /* the ranks whose contributions the last round counts; NULL: all */
-    pd_waiter   *waiters;
+    uint64_t closed; /* number of rounds that the parameter has closed */
+    int outcome;     /* outcome of the parameter's last round; 0: no round has closed yet */
+    uint64_t version;
+    pd_snapshot *snapshot; /* the board's reference to the last published weights; NULL: none are published yet */
+    pd_reason *why;        /* why the optimizer refused the last step; NULL: it did not refuse, or memory was short */
+    pd_scalar_means *scalars; /* averaged scalars of the last round; NULL: the round had none */
+    pd_counted *counted;      /* the ranks whose contributions the last round counts; NULL: it counts all ranks */
+    pd_waiter *waiters;
 } entry;
 
 _Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES,
                "what the board keeps of a parameter is counted at Declare");
 
 typedef struct job {
-    uint32_t       number;          /* chosen by the store, not by a peer: an unkeyed hash is safe */
-    size_t         n;
-    entry        **at;              /* each in its own memory, since waiters point into them and the array may grow */
-    size_t         params;          /* of the job; 0: not known yet. There may be more entries */
-    uint64_t       least;           /* rounds that all parameters have closed */
-    size_t         at_least;        /* parameters that have closed just `least` rounds */
-    pd_waiter     *rest;            /* waiters for all parameters */
+    uint32_t number; /* job number: chosen by the store, not by a peer, so a hash without a secret key is safe */
+    size_t n;
+    entry **at;      /* one entry per parameter, each allocated on its own: waiters point to entries while this array
+                      * may move */
+    size_t params;   /* number of the job's parameters; 0: not known yet. The array of entries may be longer */
+    uint64_t least;  /* number of rounds that every parameter has closed */
+    size_t at_least; /* number of parameters that have closed exactly `least` rounds */
+    pd_waiter *rest; /* requests that wait until all parameters of the job have closed the request's round */
     UT_hash_handle hh;
 } job;
 
 struct pd_board {
     pd_board_user user;
-    job          *jobs;
+    job *jobs;
 };
 
 /* ---- life ---- */
@@ -165,7 +166,10 @@ static bool has_answer(const entry *e, const pd_wait *wait, const pd_waiter *wai
     return (e->closed >= wait->step || waiter->idle) && (!waiter->pulls || e->snapshot != NULL);
 }
 
-static bool all_closed(const job *j, uint64_t step) { return j->params > 0 && j->least >= step; }
+static bool all_closed(const job *j, uint64_t step)
+{
+    return j->params > 0 && j->least >= step;
+}
 
 bool pd_board_would_answer(const pd_board *board, uint32_t number, const pd_wait *wait)
 {
@@ -177,8 +181,11 @@ bool pd_board_would_answer(const pd_board *board, uint32_t number, const pd_wait
     return i == wait->n;
 }
 
-/* Answers the waiter that stands for all other parameters. */
-static void answer_rest(pd_waiter *waiter) { waiter->wait->open--; }
+/* Notes that all other parameters have closed the round for which a request waits. */
+static void answer_rest(pd_waiter *waiter)
+{
+    waiter->wait->open--;
+}
 
 static void answer(const entry *e, pd_waiter *waiter)
 {
@@ -197,8 +204,8 @@ static void answer(const entry *e, pd_waiter *waiter)
     if (waiter->pulls) {
         waiter->snapshot = e->snapshot;
         waiter->snapshot->board_refs++;
-        waiter->updates = waiter->update != 0 && waiter->holds != 0 && waiter->snapshot->builds_on == waiter->holds
-                          && waiter->snapshot->update_dtype == waiter->update;
+        waiter->updates = waiter->update != 0 && waiter->holds != 0 && waiter->snapshot->builds_on == waiter->holds &&
+                          waiter->snapshot->update_dtype == waiter->update;
     }
     waiter->wait->open--;
 }
@@ -212,8 +219,10 @@ bool pd_board_wait(pd_board *board, uint32_t number, pd_wait *wait)
         assert(j != NULL);
         wait->rest.wait = wait;
         wait->open++;
-        if (all_closed(j, wait->step)) answer_rest(&wait->rest);
-        else link_in(&j->rest, &wait->rest);
+        if (all_closed(j, wait->step))
+            answer_rest(&wait->rest);
+        else
+            link_in(&j->rest, &wait->rest);
     }
     for (size_t i = 0; i < wait->n; i++) {
         pd_waiter *waiter = &wait->at[i];
@@ -221,8 +230,10 @@ bool pd_board_wait(pd_board *board, uint32_t number, pd_wait *wait)
         assert(j != NULL && waiter->param < j->n);
         e = j->at[waiter->param];
         waiter->wait = wait;
-        if (has_answer(e, wait, waiter)) answer(e, waiter);
-        else link_in(&e->waiters, waiter);
+        if (has_answer(e, wait, waiter))
+            answer(e, waiter);
+        else
+            link_in(&e->waiters, waiter);
     }
     return wait->open == 0;
 }
@@ -256,7 +267,8 @@ static void publish(pd_board *board, entry *e, pd_closed *closed)
         e->snapshot->board_refs = 1;
         e->version = e->snapshot->version;
     }
-    e->closed = closed->step;               /* initial weights count too: a job may start at a later step */
+    e->closed = closed->step; /* initial weights also set the number of closed rounds: a job may start at a later
+                               * step than 0 */
     if (closed->outcome != 0) {
         e->outcome = (int)closed->outcome;
         pd_reason_unref(e->why);
@@ -311,8 +323,8 @@ static void fail(pd_board *board, pd_wait *wait, const pd_error *err)
     board->user.failed(board->user.arg, wait, err);
 }
 
-/* Fails the waits of a list for `step` or an earlier one. A failed wait removes its pieces from this and other lists,
- * so the walk starts again from the head of the list. */
+/* Fails the requests in a list that wait for round `step` or an earlier one. A failed request removes its pieces
+ * from this list and from others, so the walk starts again from the head of the list. */
 static void fail_waiters(pd_board *board, pd_waiter *const *list, uint64_t step, const pd_error *err)
 {
     pd_waiter *waiter = *list;

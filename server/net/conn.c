@@ -24,7 +24,8 @@ bool pd_conn_wants_to_read(const pd_conn *conn)
     return !conn->ended && !pd_framer_stalled(conn->framer) && conn->output.held < PD_HIGH_WATER;
 }
 
-/* A connection that is not read from still waits, once, for the end of its peer's side. */
+/* Tells the transport which events to watch. A connection that the server does not read from is still notified once
+ * when its peer ends the connection. */
 void pd_conn_watch(pd_conn *conn)
 {
     unsigned events = pd_conn_wants_to_read(conn) ? PD_ON_READ : conn->ended || conn->hung ? 0 : PD_ON_GONE;
@@ -32,7 +33,8 @@ void pd_conn_watch(pd_conn *conn)
     if (conn->state == PD_CLOSED) return;
     if (!pd_output_empty(&conn->output)) events |= PD_ON_WRITE;
     if (events == conn->watched) return;
-    if ((events & ~conn->watched & PD_ON_READ) != 0)        /* the connection was silent because we did not read */
+    if ((events & ~conn->watched & PD_ON_READ) != 0) /* restart the timeouts: the connection was silent only because
+                                                      * the server did not read from it */
         conn->read_ms = conn->frame_ms = pd_loop_now_ms(conn->daemon);
     conn->watched = events;
     conn->transport->ops->watch(conn->transport, events);
@@ -61,10 +63,12 @@ void pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer)
     pd_conn *conn = pd_loop_find(daemon, buffer->conn);
 
     if (PD_PLANTED(buffer_lost) && buffer->size % 101 == 0) return;
-    pd_admission_give(&daemon->admission, conn != NULL ? &conn->share : NULL, buffer->charged);
+    pd_admission_give(&daemon->admission, conn != NULL ? &conn->quota : NULL, buffer->charged);
     pd_pool_put(daemon->pool, buffer);
-    if (conn == NULL || (daemon->short_of_budget && !PD_PLANTED(wake_own_only))) daemon->stall_over = true;
-    else if (pd_framer_stalled(conn->framer)) pd_conn_wake(conn);
+    if (conn == NULL || (daemon->short_of_budget && !PD_PLANTED(wake_own_only)))
+        daemon->stall_over = true;
+    else if (pd_framer_stalled(conn->framer))
+        pd_conn_wake(conn);
 }
 
 void pd_conn_drop_incoming(pd_conn *conn)
@@ -82,8 +86,8 @@ bool pd_conn_is_late(const pd_conn *conn)
 {
     const pd_incoming *incoming = &conn->incoming;
 
-    return incoming->pending != NULL && incoming->mark < conn->overdue.since
-           && incoming->pending->wait.step <= conn->overdue.step;
+    return incoming->pending != NULL && incoming->mark < conn->overdue.since &&
+           incoming->pending->wait.step <= conn->overdue.step;
 }
 
 /* ---- opening and closing ---- */
@@ -125,7 +129,7 @@ void pd_conn_notify_store(pd_conn *conn, const char *reason)
 
     conn->notice = NULL;
     if (notice == NULL) return;
-    if (!conn->joined) {
+    if (!conn->joined && !conn->exports) {
         pd_request_free(notice);
         return;
     }
@@ -133,8 +137,10 @@ void pd_conn_notify_store(pd_conn *conn, const char *reason)
     notice->job = conn->job;
     notice->rank = conn->rank;
     pd_text_print(notice->u.lost.reason, sizeof notice->u.lost.reason, reason);
-    if (conn->state == PD_WELCOMING) pd_loop_keep_notice(conn->daemon, notice);
-    else pd_loop_post(conn->daemon, notice);
+    if (conn->state == PD_WELCOMING)
+        pd_loop_keep_notice(conn->daemon, notice);
+    else
+        pd_loop_post(conn->daemon, notice);
 }
 
 static void drop_output(pd_conn *conn)
@@ -164,8 +170,8 @@ void pd_conn_undeclare(pd_conn *conn)
 {
     conn->declaring = conn->declared = false;
     pd_handles_cut(&conn->handles, 0);
-    if (conn->share.reserve == 0) return;
-    pd_admission_leave(&conn->daemon->admission, &conn->share);
+    if (conn->quota.reserve == 0) return;
+    pd_admission_leave(&conn->daemon->admission, &conn->quota);
     conn->daemon->stall_over = true;
 }
 
@@ -197,8 +203,8 @@ void pd_conn_close(pd_conn *conn, const char *reason)
 
     if (conn->state == PD_CLOSED) return;
     if (conn->joined && conn->notice != NULL)
-        daemon->config.log(LOG_DEBUG, "%s (%s, rank %u): connection closed: %s", conn->peer, conn->label, conn->rank,
-                           reason);
+        pd_loop_log(daemon, LOG_DEBUG, (pd_log_facts){ .rank = &conn->rank }, "%s (%s, rank %u): connection closed: %s",
+                    conn->peer, conn->label, conn->rank, reason);
     let_go(conn, reason);
     drop_output(conn);
     conn->state = PD_CLOSED;
@@ -210,13 +216,23 @@ void pd_conn_close(pd_conn *conn, const char *reason)
     daemon->closed = conn;
 }
 
+void pd_conn_log_command(const pd_conn *conn, const char *job, const char *command)
+{
+    char author[sizeof conn->label + sizeof conn->peer + 3];
+
+    snprintf(author, sizeof author, "%s (%s)", conn->label, conn->peer);
+    pd_loop_log(conn->daemon, LOG_NOTICE, (pd_log_facts){ .job = job[0] != '\0' ? job : NULL, .author = author }, "%s",
+                command);
+}
+
 void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
 {
     static const pd_prefix nothing;
 
     if (!pd_conn_live(conn)) return;
-    conn->daemon->config.log(LOG_WARNING, "%s%s%s: connection ended: %s", conn->peer,
-                             conn->label[0] != '\0' ? " " : "", conn->label, err->text);
+    pd_loop_log(conn->daemon, LOG_WARNING,
+                (pd_log_facts){ .rank = conn->joined ? &conn->rank : NULL, .code = err->code },
+                "%s%s%s: connection ended: %s", conn->peer, conn->label[0] != '\0' ? " " : "", conn->label, err->text);
     let_go(conn, err->text);
     pd_conn_refuse(conn, asked != NULL ? asked : &nothing, err);
     if (conn->state == PD_CLOSED) return;
@@ -230,8 +246,10 @@ void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
 static void queue_frame(pd_conn *conn, int rc, uint8_t *at, size_t bytes)
 {
     if (rc == PD_OK && (rc = pd_output_frame(&conn->output, at, bytes)) != PD_OK) free(at);
-    if (rc == PD_OK) pd_conn_touch(conn);
-    else pd_conn_close(conn, pd_code_text(rc));
+    if (rc == PD_OK)
+        pd_conn_touch(conn);
+    else
+        pd_conn_close(conn, pd_code_text(rc));
 }
 
 void pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
@@ -249,7 +267,8 @@ void pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
     queue_frame(conn, rc, at, bytes);
 }
 
-void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage *message)
+static void reply_with(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage *message,
+                       const struct iovec *payload)
 {
     uint8_t *at = NULL;
     size_t bytes = 0;
@@ -257,8 +276,8 @@ void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage
     pd_error err;
 
     if (!pd_conn_live(conn)) return;
-    rc = pd_frame_pack(&at, &bytes, asked->method, PD_FLAG_REPLY | (asked->flags & PD_FLAG_CHECKSUM), asked->request,
-                       message, NULL, 0, 0);
+    rc = pd_frame_pack_whole(&at, &bytes, asked->method, PD_FLAG_REPLY | (asked->flags & PD_FLAG_CHECKSUM),
+                             asked->request, message, payload);
     if (rc != PD_OUT_OF_RANGE) {
         queue_frame(conn, rc, at, bytes);
         return;
@@ -266,6 +285,11 @@ void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage
     pd_fail(&err, PD_RESOURCE_EXHAUSTED, "the answer to %s does not fit the %d bytes of a frame's header",
             pd_method_name(asked->method), PD_MAX_HEADER_BYTES);
     pd_conn_refuse(conn, asked, &err);
+}
+
+void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage *message)
+{
+    reply_with(conn, asked, message, &(struct iovec){ NULL, 0 });
 }
 
 int pd_conn_no_memory(const pd_prefix *asked, pd_error *err)
@@ -279,8 +303,8 @@ void pd_conn_data_reply(pd_conn *conn, pd_pending *pending)
     pd_conn_touch(conn);
 }
 
-/* Ends an open request. A frame may be held back until the connection has fewer requests for the store: it is offered
- * again. */
+/* Removes a request that is answered or failed. If a frame was held back because too many requests of this
+ * connection waited for the store, the frame is processed again. */
 static void remove_pending(pd_conn *conn, pd_pending *pending)
 {
     if (pending->kind == PD_AWAITS_STORE && pd_framer_stalled(conn->framer)) pd_conn_wake(conn);
@@ -289,12 +313,18 @@ static void remove_pending(pd_conn *conn, pd_pending *pending)
     pd_pending_free(pending);
 }
 
-void pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message)
+void pd_conn_answer_with(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message, void *payload,
+                         size_t bytes)
 {
     pd_prefix asked = pd_pending_asked(pending);
 
-    pd_conn_reply(conn, &asked, message);
+    reply_with(conn, &asked, message, &(struct iovec){ payload, bytes });
     if (conn->state != PD_CLOSED) remove_pending(conn, pending);
+}
+
+void pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message)
+{
+    pd_conn_answer_with(conn, pending, message, NULL, 0);
 }
 
 void pd_conn_fail(pd_conn *conn, pd_pending *pending, const pd_error *err)

@@ -4,7 +4,7 @@
 enum { READ_SPANS = 8, WRITE_SPANS = 1024 };
 
 #define END_TEXT "closed by the peer"
-#define SLICE    (64 * 1024)            /* bytes per read: what fits the cache moves fastest */
+#define SLICE (64 * 1024) /* most bytes per read: data that fits the CPU cache is processed fastest */
 
 static uint64_t now_ms(const pd_conn *conn)
 {
@@ -18,11 +18,13 @@ static void sent(pd_conn *conn, size_t n)
     pd_pending *done;
 
     conn->daemon->bytes_out += n;
+    pd_traffic_count(conn->daemon->traffic, conn->job, 0, n);
     if (pd_output_sent(&conn->output, conn->daemon->board, n, &done)) conn->write_ms = now_ms(conn);
     pd_pending_free(done);
 }
 
-/* Sends once. PD_UNAVAILABLE: the transport takes no more bytes now. PD_CANCELLED: the transport is broken. */
+/* Sends queued bytes once. PD_UNAVAILABLE: the transport takes no more bytes now. PD_CANCELLED: the transport is
+ * broken. */
 static int write_some(pd_conn *conn, size_t most, size_t *n)
 {
     struct iovec iov[WRITE_SPANS];
@@ -40,16 +42,19 @@ static int write_some(pd_conn *conn, size_t most, size_t *n)
     return PD_OK;
 }
 
-/* Shuts our side of an ENDING connection, whose last frame is sent. Bytes that the peer still sends are read away. */
+/* Shuts the server's sending side of an ENDING connection whose last frame is sent. Bytes that the peer still sends
+ * are discarded. */
 static void shut(pd_conn *conn)
 {
     conn->shut = true;
     conn->transport->ops->shut(conn->transport);
 }
 
-/* Settles a connection whose peer has ended its side. The store gets the disconnect notice as soon as it knows the
- * connection, so that a process that was killed counts as lost at once. The effects of its requests stand. False: every
- * request was answered, and the connection is closed. */
+/* Handles a connection whose peer has ended its sending side. Requests that came before are still carried out and
+ * answered.
+ *
+ * Sends the disconnect notice as soon as the store knows the connection, so that a killed process counts as lost at
+ * once. Returns false if no answer is left to send: the connection is closed then. */
 static bool settle_up(pd_conn *conn)
 {
     if (conn->state == PD_OPEN && conn->notice != NULL && !conn->declaring) {
@@ -93,8 +98,8 @@ static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered, pd_error
     return conn->transport->ops->receive(conn->transport, iov, spans, err);
 }
 
-/* Sends a heartbeat of our own. A worker whose share is used gets no answers to its heartbeats, since they are not
- * read. */
+/* Sends a heartbeat of the server's own. While a worker is over quota, the server does not read its frames, so the
+ * worker's own heartbeats get no answers. */
 static void beat(pd_conn *conn, uint64_t now)
 {
     static const pd_prefix nobody = { .method = PD_HEARTBEAT };
@@ -104,7 +109,8 @@ static void beat(pd_conn *conn, uint64_t now)
     pd_conn_reply(conn, &nobody, &ok.base);
 }
 
-/* Ends a connection whose stream is broken. The error is in conn->why if a callback of the framer found it. */
+/* Ends a connection whose byte stream is invalid. The error is in conn->why if one of our callbacks found it,
+ * otherwise in the framer (the parser of frames). */
 static void stream_broke(pd_conn *conn)
 {
     pd_error why = conn->why.code != PD_OK ? conn->why : *pd_framer_error(conn->framer);
@@ -117,15 +123,16 @@ static void after_fed(pd_conn *conn, int rc)
     pd_conn_watch(conn);
 }
 
-/* Sends a heartbeat to find out whether the peer still lives: if its process has ended, the transport breaks. */
+/* Sends a heartbeat to check that the peer still exists: if the peer's process has ended, the transport reports an
+ * error. */
 static void probe(pd_conn *conn)
 {
     if (conn->state == PD_OPEN && conn->joined && pd_output_empty(&conn->output)) beat(conn, now_ms(conn));
     pd_conn_touch(conn);
 }
 
-/* Notes that the peer has ended its side. Its requests are still answered, as long as a peer may take to read an
- * answer. */
+/* Notes that the peer has ended its sending side. Open requests are still answered, within the time that a peer
+ * has to read an answer. */
 static void peer_ended(pd_conn *conn)
 {
     if (!pd_framer_idle(conn->framer)) {
@@ -148,13 +155,16 @@ static void read_frames(pd_conn *conn)
         ssize_t n = read_slice(conn, quota < SLICE ? quota : SLICE, &offered, &err);
         if (n == 0) return;
         if (n < 0) {
-            if (n == PD_CANCELLED) peer_ended(conn);
-            else pd_conn_close(conn, err.text);
+            if (n == PD_CANCELLED)
+                peer_ended(conn);
+            else
+                pd_conn_close(conn, err.text);
             return;
         }
         conn->read_ms = now_ms(conn);
         if (pd_framer_idle(conn->framer)) conn->frame_ms = conn->read_ms;
         conn->daemon->bytes_in += (size_t)n;
+        pd_traffic_count(conn->daemon->traffic, conn->job, (uint64_t)n, 0);
         quota -= (size_t)n;
         after_fed(conn, pd_framer_fed(conn->framer, (size_t)n));
         if ((size_t)n < offered) return;
@@ -172,8 +182,8 @@ static void read_away(pd_conn *conn)
     if (n < 0) pd_conn_close(conn, "ended");
 }
 
-/* Notes that the peer is gone while the connection is not read from. Frames that the peer sent before are read later,
- * and answered. */
+/* Notes that the peer has disconnected while the server is not reading from the connection. Frames that the peer
+ * sent earlier are read later, and answered. */
 static void gone(pd_conn *conn)
 {
     if (!pd_conn_live(conn)) {
@@ -191,13 +201,17 @@ static void on_ready(void *arg, unsigned events)
 
     conn->daemon->active++;
     if ((events & PD_ON_GONE) != 0 && (events & PD_ON_READ) == 0) {
-        if ((conn->watched & PD_ON_GONE) != 0) gone(conn);
-        else pd_conn_close(conn, "the connection is broken");
+        if ((conn->watched & PD_ON_GONE) != 0)
+            gone(conn);
+        else
+            pd_conn_close(conn, "the connection is broken");
         return;
     }
     if ((events & PD_ON_READ) != 0) {
-        if (conn->state == PD_ENDING) read_away(conn);
-        else read_frames(conn);
+        if (conn->state == PD_ENDING)
+            read_away(conn);
+        else
+            read_frames(conn);
     }
     if ((events & PD_ON_WRITE) != 0) pd_conn_touch(conn);
 }
@@ -219,7 +233,7 @@ void pd_conn_resume(pd_conn *conn)
 
 /* ---- deadlines ---- */
 
-/* Ends the connection with an error that names the deadline. */
+/* Ends the connection with an error that names the timeout which has passed. */
 static void too_slow(pd_conn *conn, int code, const char *what, uint64_t ms)
 {
     pd_error err;
@@ -244,7 +258,7 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
         too_slow(conn, PD_DEADLINE_EXCEEDED, "a frame was not complete", config->read_ms);
     else if (!pd_output_empty(&conn->output) && now - conn->write_ms > config->write_ms)
         pd_conn_close(conn, "it did not read an answer in time");
-    else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output)
-             && now - conn->beat_ms >= config->heartbeat_ms)
+    else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output) &&
+             now - conn->beat_ms >= config->heartbeat_ms)
         beat(conn, now);
 }

@@ -4,13 +4,14 @@
 
 #include "conn.h"
 
-/* Gives the connection its transport, which it owns from then on. */
+/* Gives the connection its transport, which the connection then owns. */
 void pd_conn_attach(pd_conn *conn, pd_transport *transport);
-/* Offers the frame that was held back to the framer's user again. Not inside a framer callback. */
+/* Tries again to process the frame that the connection holds back. Must not be called inside a callback of the
+ * framer. */
 void pd_conn_resume(pd_conn *conn);
-/* Writes as much as the transport takes now. */
+/* Writes as many queued bytes as the transport takes now, at most the connection's part of this turn. */
 void pd_conn_write(pd_conn *conn);
-/* Checks the deadlines of the connection, and sends heartbeats where they are due. */
+/* Checks the timeouts of the connection, and sends heartbeats that are due. */
 void pd_conn_tick(pd_conn *conn, uint64_t now_ms);
 
 #endif

@@ -1,4 +1,5 @@
-/* conversation.c - the conversation as a whole: its parts, a turn of the loop, its beginning and its end. */
+/* conversation.c - makes the parts of the conversation with workers and operators, runs each turn of the loop, and
+ * frees the parts. */
 #include "conversation.h"
 
 #include "conn_io.h"
@@ -6,6 +7,7 @@
 #include "incoming.h"
 #include "methods.h"
 #include "plant.h"
+#include "reloading.h"
 #include "shutdown.h"
 
 #include <assert.h>
@@ -15,11 +17,17 @@
 #include <unistd.h>
 
 enum { ENDING_PLACES = 64 };
-#define EFFECTS_NS 1000000u             /* time that one turn of the loop may spend on effects */
-#define OWN_TICKET ((pd_ticket){ 0, 1 })        /* no connection has number 0 */
+#define EFFECTS_NS 1000000u              /* nanoseconds per turn for handling effects (messages of the step thread) */
+#define OWN_TICKET ((pd_ticket){ 0, 1 }) /* for the daemon's own requests to the store: no connection has number 0 */
 
-const pd_daemon_config *pd_conversation_settings(const pd_daemon *daemon) { return &daemon->config; }
-const pd_platform      *pd_conversation_platform(const pd_daemon *daemon) { return &daemon->platform; }
+const pd_daemon_config *pd_conversation_settings(const pd_daemon *daemon)
+{
+    return &daemon->config;
+}
+const pd_platform *pd_conversation_platform(const pd_daemon *daemon)
+{
+    return &daemon->platform;
+}
 
 /* ---- callbacks of the board and the buffer pool ---- */
 
@@ -57,8 +65,8 @@ static void on_released(void *arg, pd_snapshot *snapshot)
 
 /* ---- a turn of the loop ---- */
 
-/* Returns the mail as an effect. Asserts that effects arrive in the order of their numbers, without a gap:
- * pd_turn_forward gave them these numbers. */
+/* Returns a mail of the step thread as an effect (its answer or report). Asserts that no effect is lost and that
+ * effects arrive in the order in which pd_turn_forward numbered them. */
 static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
 {
     pd_effect *effect = (pd_effect *)(void *)mail;
@@ -67,7 +75,7 @@ static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
     return effect;
 }
 
-/* Handles one effect. Returns false if the time is up or no effect is left. */
+/* Handles one effect. Returns false if the turn's time is used up or no effect is left. */
 static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
 {
     pd_mail *next;
@@ -80,12 +88,13 @@ static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
     return pd_loop_clock_ns(daemon) <= until_ns;
 }
 
-/* The mailbox wakes the loop only for mail that finds it empty. So the loop wakes itself, unless it has seen the
- * mailbox empty after the last effect. */
+/* Handles effects until the turn's time is used up. If effects may be left, the loop wakes itself for its next turn:
+ * the mailbox wakes it only when mail arrives in an empty mailbox. */
 void pd_conversation_take_effects(pd_daemon *daemon)
 {
     uint64_t until_ns = pd_loop_clock_ns(daemon) + EFFECTS_NS;
 
+    if (daemon->board == NULL) return; /* the daemon has stopped: pd_conversation_dispose frees the effects */
     while (handle_next(daemon, until_ns)) continue;
     if (daemon->backlog != NULL || (pd_loop_clock_ns(daemon) > until_ns && !PD_PLANTED(lost_wake_up)))
         daemon->platform.wake(daemon->platform.arg);
@@ -100,7 +109,8 @@ static void resume_stalled(pd_daemon *daemon)
         pd_conn_resume(conn);
     }
     if (!daemon->stall_over) return;
-    daemon->stall_over = daemon->short_of_budget = false;       /* connections that still wait report it again */
+    daemon->stall_over = daemon->short_of_budget = false; /* clear both flags: connections that still have to wait
+                                                           * set them again */
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_resume(daemon->conns[i]);
 }
@@ -138,9 +148,16 @@ void pd_conversation_finish_turn(pd_daemon *daemon)
 
 void pd_conversation_interrupt(pd_daemon *daemon, const char *name)
 {
-    daemon->config.log(LOG_NOTICE, "%s", name);
-    if (daemon->shutdown.begun) daemon->platform.stop(daemon->platform.arg);
-    else pd_shutdown_begin(daemon);
+    pd_loop_log(daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "%s", name);
+    if (daemon->shutdown.begun)
+        daemon->platform.stop(daemon->platform.arg);
+    else
+        pd_shutdown_begin(daemon);
+}
+
+void pd_conversation_reload(pd_daemon *daemon)
+{
+    pd_reloading_begin(daemon);
 }
 
 void pd_conversation_tick(pd_daemon *daemon)
@@ -169,8 +186,9 @@ static int make_parts(pd_daemon *daemon)
     daemon->board = pd_board_new(&user);
     daemon->arena = pd_arena_new(PD_ARENA_BUDGET);
     daemon->drain_request = pd_request_new(PD_REQ_DRAIN, OWN_TICKET);
-    if (daemon->conns == NULL || daemon->numbers == NULL || daemon->effects == NULL || daemon->pool == NULL
-        || daemon->board == NULL || daemon->arena == NULL || daemon->drain_request == NULL) return PD_NO_MEMORY;
+    if (daemon->conns == NULL || daemon->numbers == NULL || daemon->effects == NULL || daemon->pool == NULL ||
+        daemon->board == NULL || daemon->arena == NULL || daemon->drain_request == NULL)
+        return PD_NO_MEMORY;
     daemon->admission.budget = daemon->config.ingest_bytes;
     return pd_reply_scratch_init(&daemon->scratch, daemon->config.max_pieces);
 }
@@ -179,8 +197,8 @@ int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const 
 {
     pd_daemon *daemon = calloc(1, sizeof *daemon);
 
-    assert(config->ingest_bytes >= config->max_payload
-           && config->max_payload >= config->chunk_elements * sizeof(float));
+    assert(config->ingest_bytes >= config->max_payload &&
+           config->max_payload >= config->chunk_elements * sizeof(float));
     if (daemon == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     pd_methods_check();
     daemon->config = *config;
@@ -195,10 +213,22 @@ int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const 
     return PD_OK;
 }
 
-pd_mailbox *pd_conversation_effects(pd_daemon *daemon) { return daemon->effects; }
-uint64_t    pd_conversation_calls(const pd_daemon *daemon, unsigned method) { return daemon->calls[method]; }
-bool        pd_conversation_is_drained(const pd_daemon *daemon) { return daemon->shutdown.drained; }
-bool        pd_conversation_has_conns(const pd_daemon *daemon) { return daemon->n_conns > 0; }
+pd_mailbox *pd_conversation_effects(pd_daemon *daemon)
+{
+    return daemon->effects;
+}
+uint64_t pd_conversation_calls(const pd_daemon *daemon, unsigned method)
+{
+    return daemon->calls[method];
+}
+bool pd_conversation_is_drained(const pd_daemon *daemon)
+{
+    return daemon->shutdown.drained;
+}
+bool pd_conversation_has_conns(const pd_daemon *daemon)
+{
+    return daemon->n_conns > 0;
+}
 
 void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests)
 {
@@ -220,17 +250,33 @@ int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const cha
     return PD_OK;
 }
 
+/* Returns the snapshots in effects that were taken from the mailbox but not handled: the board does not know them.
+ * The step thread itself takes back effects that are still in the mailbox. */
+static void release_backlog(pd_daemon *daemon)
+{
+    size_t i = daemon->backlog_at;
+
+    for (pd_mail *mail = daemon->backlog; mail != NULL; mail = mail->next, i = 0) {
+        pd_effect *effect = (pd_effect *)(void *)mail;
+        for (; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
+            if (effect->u.closed.at[i].snapshot != NULL) on_released(daemon, effect->u.closed.at[i].snapshot);
+            effect->u.closed.at[i].snapshot = NULL;
+        }
+    }
+}
+
 void pd_conversation_close_all(pd_daemon *daemon)
 {
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_close(daemon->conns[i], "the server stops");
     pd_board_free(daemon->board);
     daemon->board = NULL;
+    release_backlog(daemon);
     pd_loop_flush(daemon);
     free_closed(daemon);
 }
 
-/* Frees effects that came too late to be handled; buffers go back to the pool, and lines are logged. */
+/* Frees effects that came too late to be handled. Their buffers go back to the pool, and their log lines are logged. */
 static void free_effects(pd_daemon *daemon, pd_mail *mail)
 {
     while (mail != NULL) {
@@ -238,7 +284,7 @@ static void free_effects(pd_daemon *daemon, pd_mail *mail)
         mail = mail->next;
         daemon->effects_handled++;
         if (effect->kind == PD_EFF_BUFFER) pd_conn_return_buffer(daemon, effect->u.buffer);
-        if (effect->kind == PD_EFF_LOG) pd_loop_log(daemon, effect);
+        if (effect->kind == PD_EFF_LOG) daemon->config.log(&effect->u.log);
         pd_effect_free(effect);
     }
 }
@@ -251,6 +297,7 @@ void pd_conversation_dispose(pd_daemon *daemon)
         free_effects(daemon, pd_mailbox_take(daemon->effects));
     }
     pd_board_free(daemon->board);
+    pd_traffic_free(&daemon->traffic);
     pd_mailbox_free(daemon->effects);
     pd_pool_free(daemon->pool);
     pd_arena_free(daemon->arena);

@@ -1,8 +1,11 @@
-/* conversation.h - the conversation with workers and operators, on any platform: how the event loop drives it.
+/* conversation.h - how the event loop of any platform drives the conversation with workers and operators.
  *
- * Loop thread. pd_conversation_make, _start, then for each turn of the loop _take_effects when the platform was woken,
- * _accept for each new connection, _finish_turn at the end; _tick several times a second; _close_all and _dispose at
- * the end. */
+ * Runs on the loop thread. Effects are the step thread's messages to this thread: answers to requests, and reports
+ * of closed rounds.
+ *
+ * The caller makes and starts the conversation. In each turn of the loop, the caller calls _take_effects if the
+ * platform was woken, _accept for each new connection, and _finish_turn at the end. The caller calls _tick several
+ * times a second, and _close_all and _dispose when the daemon ends. */
 #ifndef PD_CONVERSATION_H
 #define PD_CONVERSATION_H
 
@@ -11,34 +14,36 @@
 #include "platform.h"
 #include "transport.h"
 
-/* Makes the conversation. Copies `config` and `platform`; their texts are borrowed for the daemon's life.
- * PD_NO_MEMORY. */
-int  pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const pd_platform *platform, pd_error *err);
-/* Begins. Borrows `requests`, the step thread's mailbox. */
+/* Makes the conversation. Copies `config` and `platform`. The strings in them are borrowed for the daemon's life.
+ * Fails with PD_NO_MEMORY. */
+int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const pd_platform *platform, pd_error *err);
+/* Starts the conversation. Borrows `requests`, the mailbox from which the step thread reads. */
 void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests);
-/* Returns the mailbox to which the step thread posts its effects. Borrowed. */
+/* Returns the mailbox to which the step thread posts its effects. The caller only borrows it. */
 pd_mailbox *pd_conversation_effects(pd_daemon *daemon);
-/* Takes a connected transport. Beyond max_connections the peer gets an error and the connection ends. PD_NO_MEMORY:
- * the transport is still the caller's. */
-int  pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer);
+/* Adds a connection with this transport. If there are more than max_connections, the peer gets an error and the
+ * connection ends. PD_NO_MEMORY: the transport is still the caller's. */
+int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer);
 /* Handles the effects that the step thread has posted, for about a millisecond. */
 void pd_conversation_take_effects(pd_daemon *daemon);
-/* Ends a turn, before the loop waits: resumes connections, writes answers, posts requests. */
+/* Ends a turn, before the loop waits for events: resumes held-back frames, writes answers, posts requests. */
 void pd_conversation_finish_turn(pd_daemon *daemon);
-/* Checks deadlines. The platform calls it several times a second. */
+/* Checks timeouts. The platform calls it several times a second. */
 void pd_conversation_tick(pd_daemon *daemon);
-/* Handles a signal: the first drains and stops, the second stops at once. */
+/* Handles a termination signal: the first signal drains and stops the daemon, the second stops it at once. */
 void pd_conversation_interrupt(pd_daemon *daemon, const char *name);
-/* Closes all connections and gives the store its snapshots back. */
+/* Starts to read the configuration again. Limits that may change at run time take effect afterwards. */
+void pd_conversation_reload(pd_daemon *daemon);
+/* Closes all connections, and returns the snapshots of the board to the store. */
 void pd_conversation_close_all(pd_daemon *daemon);
 /* Frees the conversation, after the step thread has ended and all background work is done. Accepts NULL. */
 void pd_conversation_dispose(pd_daemon *daemon);
 
-bool     pd_conversation_has_conns(const pd_daemon *daemon);
-bool     pd_conversation_is_drained(const pd_daemon *daemon);
+bool pd_conversation_has_conns(const pd_daemon *daemon);
+bool pd_conversation_is_drained(const pd_daemon *daemon);
 /* Returns how often a method's handler was called. */
 uint64_t pd_conversation_calls(const pd_daemon *daemon, unsigned method);
 const pd_daemon_config *pd_conversation_settings(const pd_daemon *daemon);
-const pd_platform      *pd_conversation_platform(const pd_daemon *daemon);
+const pd_platform *pd_conversation_platform(const pd_daemon *daemon);
 
 #endif

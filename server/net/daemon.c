@@ -4,6 +4,7 @@
 #include "listen.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -13,11 +14,27 @@ enum { TICK_MS = 250 };
 
 /* ---- the platform ---- */
 
-static uint64_t now_ms(void *arg)   { return uv_now(&((pd_uvloop *)arg)->uv); }
-static uint64_t clock_ns(void *arg) { (void)arg; return uv_hrtime(); }
-static void     wake(void *arg)     { uv_async_send(&((pd_uvloop *)arg)->wake); }
-static void     stop(void *arg)     { uv_stop(&((pd_uvloop *)arg)->uv); }
-static void     end_listening(void *arg) { pd_listen_end(arg); }
+static uint64_t now_ms(void *arg)
+{
+    return uv_now(&((pd_uvloop *)arg)->uv);
+}
+static uint64_t clock_ns(void *arg)
+{
+    (void)arg;
+    return uv_hrtime();
+}
+static void wake(void *arg)
+{
+    uv_async_send(&((pd_uvloop *)arg)->wake);
+}
+static void stop(void *arg)
+{
+    uv_stop(&((pd_uvloop *)arg)->uv);
+}
+static void end_listening(void *arg)
+{
+    pd_listen_end(arg);
+}
 
 static uint64_t secret(void *arg)
 {
@@ -28,8 +45,8 @@ static uint64_t secret(void *arg)
     return key;
 }
 
-typedef struct errand {                 /* background work in libuv's threads */
-    uv_work_t      uv;
+typedef struct errand { /* work that runs in libuv's background threads */
+    uv_work_t uv;
     pd_background *work;
 } errand;
 
@@ -62,8 +79,14 @@ static bool background(void *arg, pd_background *work)
 
 /* ---- libuv's callbacks ---- */
 
-static void on_wake(uv_async_t *handle)      { pd_conversation_take_effects(((pd_uvloop *)handle->data)->daemon); }
-static void on_prepare(uv_prepare_t *handle) { pd_conversation_finish_turn(((pd_uvloop *)handle->data)->daemon); }
+static void on_wake(uv_async_t *handle)
+{
+    pd_conversation_take_effects(((pd_uvloop *)handle->data)->daemon);
+}
+static void on_prepare(uv_prepare_t *handle)
+{
+    pd_conversation_finish_turn(((pd_uvloop *)handle->data)->daemon);
+}
 
 static void on_timer(uv_timer_t *handle)
 {
@@ -75,14 +98,22 @@ static void on_timer(uv_timer_t *handle)
 
 static void on_signal(void *arg, int number)
 {
-    pd_conversation_interrupt(((pd_uvloop *)arg)->daemon, strsignal(number));
+    pd_daemon *daemon = ((pd_uvloop *)arg)->daemon;
+
+    if (number == SIGHUP)
+        pd_conversation_reload(daemon);
+    else
+        pd_conversation_interrupt(daemon, strsignal(number));
 }
 
 /* ---- life ---- */
 
-static pd_uvloop *loop_of(const pd_daemon *daemon) { return pd_conversation_platform(daemon)->arg; }
+static pd_uvloop *loop_of(const pd_daemon *daemon)
+{
+    return pd_conversation_platform(daemon)->arg;
+}
 
-/* Makes the loop and its handles. NULL: out of memory. */
+/* Makes libuv's event loop and its handles. Returns NULL if memory is out. */
 static pd_uvloop *make_loop(void)
 {
     pd_uvloop *loop = calloc(1, sizeof *loop);
@@ -107,15 +138,21 @@ static void free_loop(pd_uvloop *loop)
     uv_close((uv_handle_t *)&loop->prepare, NULL);
     uv_close((uv_handle_t *)&loop->timer, NULL);
     pd_signals_end(&loop->signals);
-    uv_run(&loop->uv, UV_RUN_DEFAULT);          /* background work ends, and handles close */
+    uv_run(&loop->uv, UV_RUN_DEFAULT); /* one more turn, so that background work ends and the handles close */
     uv_loop_close(&loop->uv);
 }
 
 int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err)
 {
     pd_uvloop *loop = make_loop();
-    pd_platform platform = { .arg = loop, .now_ms = now_ms, .clock_ns = clock_ns, .random = secret, .wake = wake,
-                             .stop = stop, .end_listening = end_listening, .background = background };
+    pd_platform platform = { .arg = loop,
+                             .now_ms = now_ms,
+                             .clock_ns = clock_ns,
+                             .random = secret,
+                             .wake = wake,
+                             .stop = stop,
+                             .end_listening = end_listening,
+                             .background = background };
     int rc;
 
     if (loop == NULL) return pd_fail(err, PD_NO_MEMORY, "the event loop cannot be made");
@@ -124,8 +161,13 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
         free(loop);
         return rc;
     }
-    if ((config->signals && (rc = pd_signals_open(&loop->signals, &loop->uv, on_signal, loop, err)) != PD_OK)
-        || (rc = pd_listen(loop, err)) != PD_OK) {
+    if (config->signals) rc = pd_signals_open(&loop->signals, &loop->uv, on_signal, loop, err);
+    if (rc == PD_OK) {
+        pd_signals_begin(&loop->signals); /* signals are handled before the sockets listen: a supervisor may stop the
+                                           * daemon from then on */
+        rc = pd_listen(loop, err);
+    }
+    if (rc != PD_OK) {
         pd_daemon_free(loop->daemon);
         return rc;
     }
@@ -144,7 +186,10 @@ void pd_daemon_free(pd_daemon *daemon)
     free(loop);
 }
 
-unsigned pd_daemon_port(const pd_daemon *daemon) { return loop_of(daemon)->port; }
+unsigned pd_daemon_port(const pd_daemon *daemon)
+{
+    return loop_of(daemon)->port;
+}
 
 void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests)
 {
@@ -155,7 +200,6 @@ void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests)
     pd_listen_begin(loop);
     uv_prepare_start(&loop->prepare, on_prepare);
     uv_timer_start(&loop->timer, on_timer, TICK_MS, TICK_MS);
-    pd_signals_begin(&loop->signals);
 }
 
 int pd_daemon_adopt(pd_daemon *daemon, int fd)

@@ -7,19 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOTE_FORM = 4 };                /* bytes that a note adds to its text: tag, length, a longer length around it */
+enum {
+    NOTE_FORM = 4
+}; /* bytes that a note adds to a packed message besides its text: tag, length, and growth of the outer length field */
 
-/* Reads which elements of the parameter travel on this connection. */
+/* Reads the range of the parameter's elements that this connection pushes and pulls. */
 static int read_range(pd_param_decl *decl, const Paramd__Parameter *parameter, int64_t elements, pd_error *err)
 {
     if (!parameter->ranged && (parameter->range_start | parameter->range_end) != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range_start %llu and range_end %llu count only with "
-                       "`ranged`", parameter->name, (unsigned long long)parameter->range_start,
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "parameter %s: range_start %llu and range_end %llu count only with "
+                       "`ranged`",
+                       parameter->name, (unsigned long long)parameter->range_start,
                        (unsigned long long)parameter->range_end);
     if (!parameter->ranged) return PD_OK;
     if (parameter->range_start > parameter->range_end || parameter->range_end > (uint64_t)elements)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range of elements %llu to %llu: expected start <= end "
-                       "<= %lld, the elements it has", parameter->name, (unsigned long long)parameter->range_start,
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "parameter %s: range of elements %llu to %llu: expected start <= end "
+                       "<= %lld, the elements it has",
+                       parameter->name, (unsigned long long)parameter->range_start,
                        (unsigned long long)parameter->range_end, (long long)elements);
     decl->ranged = true;
     decl->start = (int64_t)parameter->range_start;
@@ -51,18 +57,22 @@ static int read_types(pd_param_decl *decl, const Paramd__Parameter *parameter, p
     decl->pull_dtype = parameter->pull_dtype == 0 ? PD_F32 : (pd_dtype)parameter->pull_dtype;
     decl->update_dtype = (pd_dtype)parameter->update_dtype;
     if (pd_dtype_size(decl->pull_dtype) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: element type %u is not known: 1 float32, 2 float16, 3 "
-                       "bfloat16", parameter->name, parameter->pull_dtype);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "parameter %s: element type %u is not known: 1 float32, 2 float16, 3 "
+                       "bfloat16",
+                       parameter->name, parameter->pull_dtype);
     if (parameter->update_dtype != 0 && (pd_dtype_size(decl->update_dtype) == 0 || decl->pull_dtype != PD_F32))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: updates of element type %u beside weights of type %u: "
-                       "1 float32, 2 float16, 3 bfloat16, and weights beside updates are float32", parameter->name,
-                       parameter->update_dtype, parameter->pull_dtype);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "parameter %s: updates of element type %u beside weights of type %u: "
+                       "1 float32, 2 float16, 3 bfloat16, and weights beside updates are float32",
+                       parameter->name, parameter->update_dtype, parameter->pull_dtype);
     return PD_OK;
 }
 
 static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_error *err)
 {
-    pd_param_decl decl = { .name = parameter->name, .axes = parameter->axes[0] != '\0' ? parameter->axes : NULL,
+    pd_param_decl decl = { .name = parameter->name,
+                           .axes = parameter->axes[0] != '\0' ? parameter->axes : NULL,
                            .model_state = parameter->model_state };
     int64_t elements;
     int rc = pd_name_check("parameter", parameter->name, err);
@@ -99,7 +109,8 @@ fail:
     return NULL;
 }
 
-/* Sends the whole set to the store, with the last Declare. */
+/* Sends the declarations of all the connection's Declare requests to the store. Called for the last of these
+ * requests. */
 static int declare_all(pd_conn *conn, const pd_pending *pending, pd_error *err)
 {
     pd_daemon *daemon = conn->daemon;
@@ -138,10 +149,11 @@ int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
     if (conn->declared)
         return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters of this connection are declared already");
     if (declare->n_parameters > PD_MAX_DECLARE)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Declare of %zu parameters: at most %d in one, the others in "
-                       "further ones", declare->n_parameters, PD_MAX_DECLARE);
-    if ((pending = pd_pending_new(&conn->pendings, conn, prefix, 0)) == NULL)
-        return pd_conn_no_memory(prefix, err);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "Declare of %zu parameters: at most %d in one, the others in "
+                       "further ones",
+                       declare->n_parameters, PD_MAX_DECLARE);
+    if ((pending = pd_pending_new(&conn->pendings, conn, prefix, 0)) == NULL) return pd_conn_no_memory(prefix, err);
     if ((rc = declare_some(conn, pending, declare, err)) != PD_OK) {
         pd_pending_free(pending);
         return rc;
@@ -154,7 +166,7 @@ int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
 
 /* ---- the answer ---- */
 
-/* Adds notes, as many as fit into the header. */
+/* Adds the optimizer's notes on the declarations to the reply, as many as fit into the frame's header. */
 static void add_notes(Paramd__DeclareReply *reply, const pd_declared *declared)
 {
     size_t bytes = protobuf_c_message_get_packed_size(&reply->base);
@@ -167,7 +179,8 @@ static void add_notes(Paramd__DeclareReply *reply, const pd_declared *declared)
     }
 }
 
-/* Answers one Declare of the set with its own parameters. */
+/* Answers one Declare request. A connection may declare its parameters in several requests; each answer has only the
+ * parameters of its own request. */
 static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *effect, Paramd__Declared **list)
 {
     Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
@@ -194,7 +207,7 @@ static void reply_all(pd_conn *conn, const pd_effect *effect, Paramd__Declared *
         reply_declared(conn, pending, effect, list);
 }
 
-/* Counts the pieces in which the parameters of the connection travel. */
+/* Counts the pieces into which the parameters of the connection are split for transfer. */
 static uint64_t count_pieces(const pd_conn *conn)
 {
     uint64_t chunk = conn->daemon->config.chunk_elements, n = 0;
@@ -214,11 +227,14 @@ void pd_reply_declare(pd_conn *conn, const pd_effect *effect)
 
     conn->declaring = false;
     conn->declared = true;
-    pd_board_settle(conn->daemon->board, conn->job, n);         /* every rank declares all of them */
+    pd_board_settle(conn->daemon->board, conn->job, n); /* n is the job's number of parameters, since every rank
+                                                         * declares all parameters */
     for (size_t i = 0; i < n; i++) conn->handles.params[i] = effect->u.declared.params[i].param;
     conn->pieces = count_pieces(conn);
-    if (declared != NULL && list != NULL) reply_all(conn, effect, declared, list);
-    else pd_conn_close(conn, pd_code_text(PD_NO_MEMORY));
+    if (declared != NULL && list != NULL)
+        reply_all(conn, effect, declared, list);
+    else
+        pd_conn_close(conn, pd_code_text(PD_NO_MEMORY));
     free(declared);
     free(list);
     pd_conn_resume(conn);

@@ -1,12 +1,13 @@
-/* declare_request.h - Declare: the parameters of a worker. */
+/* declare_request.h - Declare: the request with which a worker declares its parameters. Loop thread. */
 #ifndef PD_DECLARE_REQUEST_H
 #define PD_DECLARE_REQUEST_H
 
 #include "conn.h"
 
-/* Runs Declare. The last one of a set sends the whole set to the store. */
-int  pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
-/* Answers all Declare requests of the set that the store has taken. */
+/* Handles a Declare request. The last Declare of a connection sends the declarations of all its Declare requests to
+ * the store. */
+int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+/* Answers all Declare requests of a connection whose declarations the store has accepted. */
 void pd_reply_declare(pd_conn *conn, const pd_effect *effect);
 
 #endif

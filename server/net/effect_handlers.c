@@ -1,8 +1,10 @@
-/* effect_handlers.c - handles the effects of the step thread: answers requests, publishes rounds, ends connections. */
+/* effect_handlers.c - handles the effects that the step thread sends: answers requests, publishes rounds, ends
+ * connections. */
 #include "effect_handlers.h"
 
 #include "conn_io.h"
 #include "declare_request.h"
+#include "export_request.h"
 #include "hello_request.h"
 #include "info_reply.h"
 #include "plant.h"
@@ -11,8 +13,8 @@
 
 #include <syslog.h>
 
-/* Finds the connection and the request that an effect answers. NULL: the connection has gone, or its request has
- * ended. */
+/* Finds the connection and the request that an effect answers. Returns NULL if the connection is closed or the
+ * request has ended. */
 static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending **pending)
 {
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
@@ -21,8 +23,8 @@ static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending
     return *pending != NULL ? conn : NULL;
 }
 
-/* Posts the disconnect notice of a connection that went while its welcome was under way: the job's number is known
- * now. */
+/* Posts the disconnect notice of a connection that closed before the store answered its Hello. The notice waited for
+ * that answer, which contains the job's number. */
 static void post_notice(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_request *notice = pd_loop_take_notice(daemon, effect->ticket.conn);
@@ -41,17 +43,18 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
         post_notice(daemon, effect);
         return;
     }
-    daemon->config.log(LOG_DEBUG, "%s (%s) is rank %u of job %u", conn->peer, conn->label, conn->rank, effect->job);
+    pd_loop_log(daemon, LOG_DEBUG, (pd_log_facts){ .rank = &conn->rank }, "%s (%s) is rank %u of job %u", conn->peer,
+                conn->label, conn->rank, effect->job);
     pd_reply_hello(conn, pending, effect);
 }
 
-/* Refuses the frame that is being read: it was meant for the job. */
+/* Refuses the frame that is being read, because it was sent to a job that the connection no longer belongs to. */
 static void cancel_incoming(pd_conn *conn, const pd_error *err)
 {
     if (conn->incoming.begun && conn->incoming.refusal.code == PD_OK) conn->incoming.refusal = *err;
 }
 
-/* Takes a connection out of its job. The store needs no disconnect notice any more. */
+/* Removes a connection from its job. The store needs no disconnect notice of the connection any more. */
 static void left(pd_conn *conn, const pd_error *why)
 {
     if (!PD_PLANTED(leave_incoming)) cancel_incoming(conn, why);
@@ -68,7 +71,7 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     pd_error why;
     unsigned method;
 
-    if (effect->ticket.conn == 0) {     /* our own drain */
+    if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain, so no request is answered */
         pd_shutdown_drained(daemon);
         return;
     }
@@ -82,7 +85,7 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     left(conn, &why);
 }
 
-/* Refuses a whole set of declarations. The worker may declare again. */
+/* Refuses all Declare requests of a connection together. The worker may declare its parameters again. */
 static void refuse_set(pd_conn *conn, const pd_error *err)
 {
     pd_pending *pending;
@@ -93,17 +96,19 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
     pd_conn_resume(conn);
 }
 
-/* Charges this connection with the bytes that the rank's earlier connections still have in flight. They also come home
- * to it. Otherwise a worker could have one frame more in flight each time it connects. */
+/* Charges this connection with the bytes that the rank's earlier connections still have in flight, until their
+ * buffers are freed. Otherwise a worker could get one more frame in flight with each new connection. */
 static void inherit(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
 
-    if (conn != NULL) conn->share.charged += effect->u.declared.held;
+    if (conn != NULL) conn->quota.charged += effect->u.declared.held;
 }
 
-/* Answers a Declare: from now on the connection may send frames of up to its reserve. The store has reserved these
- * bytes in the same budget. They are refused if an older connection of this rank was fenced and is not closed yet. */
+/* Answers a Declare. From now on the connection may have payloads of up to its reserve in flight.
+ *
+ * The Declare can still be refused here, although the store has accepted it: the rank's older connection, which this
+ * one replaces, may not be closed yet and still own a reserve. Then there may be no room for a second one. */
 static void on_declared(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
@@ -114,9 +119,10 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
     if (conn == NULL) return;
     for (size_t i = 0; i < effect->u.declared.n; i++)
         if (effect->u.declared.params[i].note != NULL) pd_text_mend(effect->u.declared.params[i].note);
-    if (pd_admission_join(&daemon->admission, &conn->share, effect->u.declared.reserve, &err) == PD_OK)
+    if (pd_admission_join(&daemon->admission, &conn->quota, effect->u.declared.reserve, &err) == PD_OK)
         pd_reply_declare(conn, effect);
-    else refuse_set(conn, &err);
+    else
+        refuse_set(conn, &err);
 }
 
 static void on_error(pd_daemon *daemon, const pd_effect *effect)
@@ -125,17 +131,18 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = addressee(daemon, effect, &pending);
     pd_prefix asked;
 
-    if (effect->ticket.conn == 0) {     /* our own drain has missed its deadline */
-        daemon->config.log(LOG_WARNING, "%s", effect->u.error.text);
+    if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain, and the drain has missed its deadline */
+        pd_loop_log(daemon, LOG_WARNING, (pd_log_facts){ .code = effect->u.error.code }, "%s", effect->u.error.text);
         pd_shutdown_drained(daemon);
         return;
     }
     if (conn == NULL) {
-        pd_request_free(pd_loop_take_notice(daemon, effect->ticket.conn));      /* the store does not know it */
+        /* the store refused the Hello, so it needs no disconnect notice */
+        pd_request_free(pd_loop_take_notice(daemon, effect->ticket.conn));
         return;
     }
     asked = pd_pending_asked(pending);
-    if (asked.method == PD_HELLO) {     /* the store does not know this connection */
+    if (asked.method == PD_HELLO) { /* the store does not know this connection, so it needs no disconnect notice */
         conn->joined = false;
         pd_conn_end(conn, &asked, &effect->u.error);
         return;
@@ -149,7 +156,7 @@ static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
 
     if (conn == NULL) return;
-    conn->joined = false;               /* the store needs no disconnect notice */
+    conn->joined = false; /* the store has replaced this connection, so it needs no disconnect notice */
     pd_conn_fail_all(conn, &effect->u.error);
     pd_conn_end(conn, NULL, &effect->u.error);
 }
@@ -157,6 +164,7 @@ static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
 static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_board_drop(daemon->board, effect->job, &effect->u.error);
+    pd_traffic_remove(&daemon->traffic, effect->job);
     for (size_t i = 0; i < daemon->capacity; i++) {
         pd_conn *conn = daemon->conns[i];
         if (conn == NULL || conn->job != effect->job || conn->job == 0 || !pd_conn_live(conn)) continue;
@@ -166,16 +174,17 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
     }
 }
 
-/* Ends the frame that waits for memory, which is not on the board. Frames behind it end when they are read
- * (pd_conn_is_late). */
+/* Ends the frame that this connection holds back with the deadline's error. Frames that the peer sent after it end
+ * when they are read (pd_conn_is_late). */
 static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
 {
-    conn->overdue = (pd_overdue){ .since = conn->daemon->mark, .step = effect->u.timed_out.step,
+    conn->overdue = (pd_overdue){ .since = conn->daemon->mark,
+                                  .step = effect->u.timed_out.step,
                                   .error = effect->u.timed_out.error };
     if (pd_conn_is_late(conn)) pd_conn_resume(conn);
 }
 
-/* Fails all requests that wait for an overdue round. */
+/* Fails all requests that wait for a round whose deadline has passed. */
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
     daemon->mark++;
@@ -203,7 +212,16 @@ static void on_set(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) pd_reply_set(conn, pending, effect->u.set);
 }
 
-/* Enters closed rounds on the board, as many as time allows; backlog_at counts them. False: some are left. */
+static void on_export(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+
+    if (conn != NULL) pd_reply_export(conn, pending, &effect->u.exported);
+}
+
+/* Enters the closed rounds of an effect on the board, as many as the turn's time allows. `backlog_at` counts the
+ * entered rounds. Returns false if some rounds are left. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
 {
     while (daemon->backlog_at < effect->u.closed.n) {
@@ -219,19 +237,22 @@ static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until
 bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
 {
     switch (effect->kind) {
-    case PD_EFF_HELLO:     on_hello(daemon, effect); break;
-    case PD_EFF_DECLARED:  on_declared(daemon, effect); break;
-    case PD_EFF_OK:        on_ok(daemon, effect); break;
-    case PD_EFF_ERROR:     on_error(daemon, effect); break;
-    case PD_EFF_CLOSED:    if (!on_closed(daemon, effect, until_ns)) return false; break;
+    case PD_EFF_HELLO: on_hello(daemon, effect); break;
+    case PD_EFF_DECLARED: on_declared(daemon, effect); break;
+    case PD_EFF_OK: on_ok(daemon, effect); break;
+    case PD_EFF_ERROR: on_error(daemon, effect); break;
+    case PD_EFF_CLOSED:
+        if (!on_closed(daemon, effect, until_ns)) return false;
+        break;
     case PD_EFF_TIMED_OUT: on_timed_out(daemon, effect); break;
-    case PD_EFF_BUFFER:    pd_conn_return_buffer(daemon, effect->u.buffer); break;
-    case PD_EFF_FENCED:    on_fenced(daemon, effect); break;
-    case PD_EFF_JOB_GONE:  on_job_gone(daemon, effect); break;
-    case PD_EFF_INFO:      on_info(daemon, effect); break;
-    case PD_EFF_SET:       on_set(daemon, effect); break;
-    case PD_EFF_LOG:       pd_loop_log(daemon, effect); break;
-    case PD_EFF_TASK:      break;       /* never reaches the loop thread */
+    case PD_EFF_BUFFER: pd_conn_return_buffer(daemon, effect->u.buffer); break;
+    case PD_EFF_FENCED: on_fenced(daemon, effect); break;
+    case PD_EFF_JOB_GONE: on_job_gone(daemon, effect); break;
+    case PD_EFF_INFO: on_info(daemon, effect); break;
+    case PD_EFF_SET: on_set(daemon, effect); break;
+    case PD_EFF_EXPORT: on_export(daemon, effect); break;
+    case PD_EFF_LOG: daemon->config.log(&effect->u.log); break;
+    case PD_EFF_TASK: break; /* the step thread sends no such effect to the loop thread */
     }
     pd_effect_free(effect);
     return true;

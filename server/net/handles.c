@@ -1,10 +1,10 @@
-/* handles.c - the parameters of one connection, as the connection numbers them. */
+/* handles.c - the parameters of one connection, in the order in which the connection declared them (their handles). */
 #include "handles.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The factor 2: the arrays grow by doubling, so up to half of their capacity may be unused. */
+/* the arrays grow by doubling, so up to half of their capacity may be unused: hence the factor 2 */
 _Static_assert(2 * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) <= PD_LOOP_DECL_BYTES,
                "what a connection keeps of a declaration is counted at Declare");
 
@@ -18,7 +18,7 @@ static int grow(void **array, size_t capacity, size_t size)
 }
 
 enum { LEAST = 16 };
-_Static_assert(LEAST * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) + 48 <= PD_LOOP_RANK_BYTES,
+_Static_assert(LEAST *(sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) + 48 <= PD_LOOP_RANK_BYTES,
                "what a connection keeps of a small set is counted at Declare");
 
 static int make_room(pd_handles *handles)
@@ -26,9 +26,10 @@ static int make_room(pd_handles *handles)
     size_t capacity = handles->capacity == 0 ? LEAST : 2 * handles->capacity;
 
     if (handles->n < handles->capacity) return PD_OK;
-    if (grow((void **)&handles->facts, capacity, sizeof *handles->facts) != PD_OK
-        || grow((void **)&handles->decls, capacity, sizeof *handles->decls) != PD_OK
-        || grow((void **)&handles->params, capacity, sizeof *handles->params) != PD_OK) return PD_NO_MEMORY;
+    if (grow((void **)&handles->facts, capacity, sizeof *handles->facts) != PD_OK ||
+        grow((void **)&handles->decls, capacity, sizeof *handles->decls) != PD_OK ||
+        grow((void **)&handles->params, capacity, sizeof *handles->params) != PD_OK)
+        return PD_NO_MEMORY;
     handles->capacity = capacity;
     return PD_OK;
 }

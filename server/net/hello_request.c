@@ -1,4 +1,5 @@
-/* hello_request.c - Hello: turns it into a request to the store, and the store's answer into a welcome. */
+/* hello_request.c - Hello: turns a Hello into a request to the store, and the store's answer into the reply to the
+ * peer. */
 #include "hello_request.h"
 
 #include "conn_io.h"
@@ -46,9 +47,11 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.creator = hello->creator;
     request->u.hello.job_name = strdup(hello->job);
     request->u.hello.label = strdup(conn->label);
-    if (request->u.hello.job_name != NULL && request->u.hello.label != NULL
-        && pd_options_copy(&request->u.hello.options, &request->u.hello.n_options, hello->options, hello->n_options)
-           == PD_OK && copy_rules(request, hello->rules, hello->n_rules) == PD_OK) return request;
+    if (request->u.hello.job_name != NULL && request->u.hello.label != NULL &&
+        pd_options_copy(&request->u.hello.options, &request->u.hello.n_options, hello->options, hello->n_options) ==
+            PD_OK &&
+        copy_rules(request, hello->rules, hello->n_rules) == PD_OK)
+        return request;
     pd_request_free(request);
     return NULL;
 }
@@ -86,6 +89,8 @@ static void welcome(pd_conn *conn, const pd_prefix *asked, const pd_effect *effe
     reply.seed = effect != NULL ? effect->u.hello.seed : 0;
     reply.created = effect != NULL && effect->u.hello.created;
     reply.creator = effect != NULL ? effect->u.hello.creator : 0;
+    reply.step = effect != NULL ? effect->u.hello.step : 0;
+    reply.linger_ms = effect != NULL ? effect->u.hello.linger_ms : 0;
     pd_conn_reply(conn, asked, &reply.base);
 }
 
@@ -110,6 +115,7 @@ void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
     pd_pendings_remove(&conn->pendings, pending);
     pd_pending_free(pending);
     conn->job = effect->job;
+    pd_traffic_add(&conn->daemon->traffic, conn->job);
     conn->state = PD_OPEN;
     welcome(conn, &asked, effect);
     pd_conn_resume(conn);

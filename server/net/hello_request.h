@@ -4,9 +4,9 @@
 
 #include "conn.h"
 
-/* Runs Hello. A worker's goes to the store; an operator is welcomed at once. */
-int  pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
-/* Welcomes a worker that the store has taken. Ends the pending request. */
+/* Handles a Hello. A worker's Hello is sent to the store. An operator's Hello is answered at once. */
+int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+/* Answers the Hello of a worker that the store has accepted into its job. Ends the pending request. */
 void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect);
 
 #endif

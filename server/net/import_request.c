@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the most payload of a frame. An operator has no share of the ingest budget: its piece waits until the budget
- * has room. */
+/* Returns the most payload bytes that an Import frame may have. An operator has no reserve in the ingest budget: its
+ * frame waits until the budget has enough free bytes. */
 static uint64_t most_bytes(const pd_conn *conn)
 {
     const uint64_t most = 1 << 20;
@@ -20,9 +20,11 @@ static int check_piece(const pd_conn *conn, const Paramd__ImportRequest *import,
     uint64_t each = import->wide ? sizeof(double) : sizeof(float), most = most_bytes(conn);
 
     if (import->first > INT64_MAX || import->count > most / each || import->count * each != prefix->payload_bytes)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a piece of %llu elements of %llu bytes has a payload of %llu "
-                       "bytes; a piece may have %llu bytes", (unsigned long long)import->count,
-                       (unsigned long long)each, (unsigned long long)prefix->payload_bytes, (unsigned long long)most);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "Import: a piece of %llu elements of %llu bytes has a payload of %llu "
+                       "bytes; a piece may have %llu bytes",
+                       (unsigned long long)import->count, (unsigned long long)each,
+                       (unsigned long long)prefix->payload_bytes, (unsigned long long)most);
     if (import->n_shape > PD_MAX_RANK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a shape of %zu dimensions, at most %d are possible",
                        import->n_shape, PD_MAX_RANK);
@@ -71,8 +73,8 @@ int pd_prepare_import(pd_conn *conn, const pd_prefix *prefix, void *message, pd_
     const Paramd__ImportRequest *import = message;
     int rc = check_import(conn, import, prefix, err);
 
-    if (PD_PLANTED(importer_holds_share) && rc == PD_OK && prefix->payload_bytes > 0 && conn->share.reserve == 0)
-        rc = pd_admission_join(&conn->daemon->admission, &conn->share, most_bytes(conn), err);
+    if (PD_PLANTED(importer_holds_quota) && rc == PD_OK && prefix->payload_bytes > 0 && conn->quota.reserve == 0)
+        rc = pd_admission_join(&conn->daemon->admission, &conn->quota, most_bytes(conn), err);
     if (rc != PD_OK) return rc;
     if ((conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, 0)) != NULL)
         conn->incoming.pending->kind = PD_AWAITS_STORE;
@@ -86,6 +88,7 @@ void pd_finish_import(pd_conn *conn)
 {
     pd_request *request = conn->incoming.request;
 
+    if (request->u.import.act == PD_IMPORT_BEGIN) pd_conn_log_command(conn, request->u.import.job_name, "import-state");
     pd_pendings_add(&conn->pendings, conn->incoming.pending);
     conn->incoming.pending = NULL;
     request->u.import.buffer = conn->incoming.buffer;

@@ -4,7 +4,7 @@
 
 #include "conn.h"
 
-int  pd_prepare_import(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+int pd_prepare_import(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 void pd_finish_import(pd_conn *conn);
 
 #endif

@@ -1,14 +1,15 @@
-/* incoming.c - takes in the frames of a connection: checks each one, finds memory for its payload, runs its method. */
+/* incoming.c - receives the frames of a connection: checks each frame, gets memory for its payload, and runs its
+ * method. */
 #include "incoming.h"
 
 #include "conn.h"
 #include "methods.h"
 #include "plant.h"
 
-/* ---- checks before the method sees a frame ---- */
+/* ---- checks of a frame before its method runs ---- */
 
-/* Checks that the connection may go on. An error ends the connection: the stream makes no sense, or the peer has sent
- * no Hello. */
+/* Checks that a frame fits the state of the connection. An error ends the connection: the stream is invalid, or the
+ * peer has sent no Hello. */
 static int check_stream(pd_conn *conn, const pd_prefix *prefix)
 {
     const pd_daemon_config *config = &conn->daemon->config;
@@ -16,20 +17,24 @@ static int check_stream(pd_conn *conn, const pd_prefix *prefix)
     if ((prefix->flags & (PD_FLAG_REPLY | PD_FLAG_ERROR)) != 0)
         return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "expected a request, got a frame that is marked as an answer");
     if (prefix->request == 0 && !PD_PLANTED(request_zero))
-        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "a request with id 0, which stands for no request: ids begin "
+        return pd_fail(&conn->why, PD_INVALID_ARGUMENT,
+                       "a request with id 0, which stands for no request: ids begin "
                        "with 1");
     if (conn->state == PD_GREETING && prefix->method != PD_HELLO)
         return pd_fail(&conn->why, PD_FAILED_PRECONDITION, "expected Hello as the first request, got %s",
                        pd_method_name(prefix->method));
     if (conn->state == PD_GREETING && (prefix->header_bytes > config->hello_bytes || prefix->payload_bytes > 0))
-        return pd_fail(&conn->why, PD_RESOURCE_EXHAUSTED, "Hello has a header of %u bytes and a payload of %llu: at "
+        return pd_fail(&conn->why, PD_RESOURCE_EXHAUSTED,
+                       "Hello has a header of %u bytes and a payload of %llu: at "
                        "most %u bytes of header (limits.hello_bytes) and no payload are allowed. The job's rules and "
                        "options travel in the header: shorten them, or raise limits.hello_bytes in the server's "
-                       "configuration", prefix->header_bytes, (unsigned long long)prefix->payload_bytes,
-                       config->hello_bytes);
+                       "configuration",
+                       prefix->header_bytes, (unsigned long long)prefix->payload_bytes, config->hello_bytes);
     if (pd_pendings_find(&conn->pendings, prefix->request) != NULL)
-        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "request id %llu is still under way: an id may be used again "
-                       "when it is answered", (unsigned long long)prefix->request);
+        return pd_fail(&conn->why, PD_INVALID_ARGUMENT,
+                       "request id %llu is still under way: an id may be used again "
+                       "when it is answered",
+                       (unsigned long long)prefix->request);
     return PD_OK;
 }
 
@@ -37,9 +42,10 @@ static int check_needs(const pd_conn *conn, unsigned needs, const char *name, pd
 {
     if ((needs & PD_NEEDS_WORKER) != 0 && conn->job == 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       conn->operates ? "%s is for workers: this connection's Hello named no job"
+                       conn->operates   ? "%s is for workers: this connection's Hello named no job"
                        : conn->has_left ? "%s: this worker has left the job: connect anew to join it again"
-                       : "%s: the job has ended: connect anew to begin another", name);
+                                        : "%s: the job has ended: connect anew to begin another",
+                       name);
     if ((needs & PD_NEEDS_DECLARED) != 0 && !conn->declared)
         return pd_fail(err, PD_FAILED_PRECONDITION, "%s before the parameters are declared", name);
     if ((needs & PD_NEEDS_OPERATOR) != 0 && !conn->operates)
@@ -57,28 +63,34 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
         return pd_fail(err, PD_UNIMPLEMENTED, "method %u: only 0 to %d are known", prefix->method, PD_METHODS - 1);
     if ((rc = check_needs(conn, m->needs, m->name, err)) != PD_OK) return rc;
     if (prefix->header_bytes > config->max_header)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: a header of %u bytes, at most %u are allowed "
-                       "(limits.max_header)", m->name, prefix->header_bytes, config->max_header);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "%s: a header of %u bytes, at most %u are allowed "
+                       "(limits.max_header)",
+                       m->name, prefix->header_bytes, config->max_header);
     if (m->run != NULL && prefix->payload_bytes > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no payload, this one has %llu bytes", m->name,
                        (unsigned long long)prefix->payload_bytes);
-    if (conn->pendings.n >= PD_MAX_PENDING + 2 * conn->pieces
-        || conn->pendings.pieces >= PD_MAX_WAITING + 2 * conn->pieces)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: %zu requests with %zu pieces are under way on this connection: "
-                       "wait for answers", m->name, conn->pendings.n, conn->pendings.pieces);
+    if (conn->pendings.n >= PD_MAX_PENDING + 2 * conn->pieces ||
+        conn->pendings.pieces >= PD_MAX_WAITING + 2 * conn->pieces)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "%s: %zu requests with %zu pieces are under way on this connection: "
+                       "wait for answers",
+                       m->name, conn->pendings.n, conn->pendings.pieces);
     if (m->kind == PD_AWAITS_OTHERS && conn->pendings.of_kind[PD_AWAITS_OTHERS] >= PD_MAX_CONTROL)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: %d requests of this connection wait for other connections: "
-                       "wait for answers", m->name, PD_MAX_CONTROL);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "%s: %d requests of this connection wait for other connections: "
+                       "wait for answers",
+                       m->name, PD_MAX_CONTROL);
     return PD_OK;
 }
 
-/* Returns whether the frame must wait until the step thread has answered another request of the connection. The step
- * thread does so without other connections. A request that waits for other connections never stops the reading: its
- * answer may depend on the frames that this connection sends next. */
+/* Returns whether the frame must wait until the step thread has answered other requests of this connection. The step
+ * thread answers such requests without waiting for other connections. Requests that do wait for other connections
+ * never hold a frame back: their answers may depend on the frames that this connection sends next. */
 static bool must_wait(const pd_conn *conn, const pd_prefix *prefix)
 {
-    return prefix->method < PD_METHODS && pd_methods[prefix->method].kind == PD_AWAITS_STORE
-           && conn->pendings.of_kind[PD_AWAITS_STORE] >= PD_MAX_CONTROL;
+    return prefix->method < PD_METHODS && pd_methods[prefix->method].kind == PD_AWAITS_STORE &&
+           conn->pendings.of_kind[PD_AWAITS_STORE] >= PD_MAX_CONTROL;
 }
 
 /* ---- the framer's callbacks ---- */
@@ -98,8 +110,9 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     pd_methods[prefix->method].prepare(conn, prefix, message, err);
 }
 
-/* Reports to the step thread that this connection waits for ingest memory, so that the store sums the rank's
- * contributions early. Without memory for the report, the next tick offers the frame again. */
+/* Reports to the step thread that this connection waits for ingest memory. The store then adds up the rank's
+ * contributions early, which frees their buffers. If there is no memory for the report, the frame is tried again at
+ * the next tick. */
 static void report_stalled(pd_conn *conn, bool budget)
 {
     pd_daemon *daemon = conn->daemon;
@@ -118,8 +131,8 @@ static void report_stalled(pd_conn *conn, bool budget)
     pd_loop_post(daemon, request);
 }
 
-/* Gets memory for the payload, if the rank's share allows it. PD_UNAVAILABLE: the share does not allow it yet, or the
- * memory is still being allocated. */
+/* Gets memory for the frame's payload, if the rank's quota allows it. PD_UNAVAILABLE: the quota does not allow it
+ * yet, or the memory is still being allocated. */
 static int land(pd_conn *conn, uint64_t bytes)
 {
     pd_incoming *incoming = &conn->incoming;
@@ -128,7 +141,7 @@ static int land(pd_conn *conn, uint64_t bytes)
 
     incoming->span = (struct iovec){ NULL, bytes };
     if (incoming->refusal.code != PD_OK || incoming->request == NULL) return PD_OK;
-    if (!pd_admission_take(&daemon->admission, &conn->share, bytes)) {
+    if (!pd_admission_take(&daemon->admission, &conn->quota, bytes)) {
         if (pd_conn_is_late(conn)) {
             incoming->refusal = conn->overdue.error;
             return PD_OK;
@@ -141,7 +154,7 @@ static int land(pd_conn *conn, uint64_t bytes)
         incoming->span.iov_base = incoming->buffer->at;
         return PD_OK;
     }
-    pd_admission_give(&daemon->admission, &conn->share, bytes);
+    pd_admission_give(&daemon->admission, &conn->quota, bytes);
     incoming->asked = true;
     if (rc == PD_UNAVAILABLE) return rc;
     pd_fail(&incoming->refusal, rc, "no memory for a payload of %llu bytes: try again later",
@@ -175,12 +188,14 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     return PD_OK;
 }
 
-/* Answers a request with an error. A refused Hello also ends the connection. The error is passed by value, since the
- * end of the connection clears the incoming frame, which may own it. */
+/* Answers a request with an error. A refused Hello also ends the connection. The error is passed by value: it may
+ * belong to the incoming frame, which is cleared when the connection ends. */
 static void refuse(pd_conn *conn, const pd_prefix *prefix, pd_error err)
 {
-    if (prefix->method == PD_HELLO) pd_conn_end(conn, prefix, &err);
-    else pd_conn_refuse(conn, prefix, &err);
+    if (prefix->method == PD_HELLO)
+        pd_conn_end(conn, prefix, &err);
+    else
+        pd_conn_refuse(conn, prefix, &err);
 }
 
 static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
@@ -201,9 +216,11 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     if (rc != PD_OK) refuse(conn, prefix, err);
 }
 
-/* Refuses a frame. The store does not know of a push that is refused here, so a later push of the connection must not
- * end the step and count its gradients as absent. If memory was short, the connection is closed, and the worker sends
- * both again. Otherwise no push ends a step until the worker has read the error. */
+/* Refuses a frame. The store does not learn of a push that is refused here. If a later push of the connection ended
+ * the step (close_step), the refused gradients would count as absent.
+ *
+ * Two rules prevent this. After a refusal, the connection may end no step until the worker has read the error. If
+ * memory was out, the connection is closed, and the worker sends its pushes again. */
 static void refuse_incoming(pd_conn *conn, const pd_prefix *prefix)
 {
     const pd_error *err = &conn->incoming.refusal;
@@ -224,8 +241,10 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     if (!pd_conn_live(conn)) return PD_CANCELLED;
     conn->frame_ms = pd_loop_now_ms(conn->daemon);
     conn->daemon->frames_in++;
-    if (conn->incoming.refusal.code != PD_OK) refuse_incoming(conn, prefix);
-    else run(conn, prefix, header);
+    if (conn->incoming.refusal.code != PD_OK)
+        refuse_incoming(conn, prefix);
+    else
+        run(conn, prefix, header);
     pd_conn_drop_incoming(conn);
     return pd_conn_live(conn) ? PD_OK : PD_CANCELLED;
 }

@@ -1,5 +1,7 @@
-/* info_reply.c - answers of Status, List and Set: entries of the store become messages. */
+/* info_reply.c - answers Status, List and Set: copies entries (rows of a list, from the store) into messages. */
 #include "info_reply.h"
+
+#include "cpu.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,18 +10,18 @@
 
 enum { PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024 };
 
-/* ---- entries: copied field by field, as the list's table says ---- */
+/* ---- entries: a table describes the fields of each list, and every field is copied by its description ---- */
 
 typedef struct page {
     const pd_info_list *list;
-    const ProtobufCMessageDescriptor *type;                     /* of an entry's message */
-    const ProtobufCFieldDescriptor *fields[PD_MOST_FIELDS];     /* of that, in the order of the list's table */
-    char    *messages;
-    void    *at[PD_INFO_PAGE];
+    const ProtobufCMessageDescriptor *type;                 /* descriptor of the message of one entry */
+    const ProtobufCFieldDescriptor *fields[PD_MOST_FIELDS]; /* the message's fields, in the order of the list's table */
+    char *messages;
+    void *at[PD_INFO_PAGE];
     uint64_t shapes[PD_INFO_PAGE][PD_MAX_RANK];
-    int32_t  follows[PD_INFO_PAGE][PD_MAX_RANK];
+    int32_t follows[PD_INFO_PAGE][PD_MAX_RANK];
     Paramd__Scalar scalars[PD_INFO_PAGE][PD_MAX_SCALARS], *scalar_lists[PD_INFO_PAGE][PD_MAX_SCALARS];
-    size_t   n, bytes;
+    size_t n, bytes;
 } page;
 
 static size_t copy_shape(uint64_t *to, const pd_shape *from)
@@ -51,7 +53,8 @@ static size_t count_of(const char *entry, const pd_info_field *field)
     return *(const size_t *)(const void *)(entry + field->count_at);
 }
 
-/* Into message number p->n. What a message points to is in the entry, or in the page. */
+/* Copies one field of an entry into the page's next message. Pointers in the message refer to the entry or to the
+ * page. */
 static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *to, const char *entry,
                        const pd_info_field *from)
 {
@@ -60,11 +63,14 @@ static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *t
     size_t *count = (size_t *)(void *)(message + to->quantifier_offset);
 
     switch (from->kind) {
-    case PD_INFO_NUMBER:  memcpy(member, at, from->bytes); return;
-    case PD_INFO_FLAG:    *(protobuf_c_boolean *)member = *(const bool *)at; return;
-    case PD_INFO_WORD:    memcpy(&values, at, sizeof values); break;
-    case PD_INFO_TEXT:    break;
-    case PD_INFO_SHAPE:   *count = copy_shape(p->shapes[p->n], at); values = p->shapes[p->n]; break;
+    case PD_INFO_NUMBER: memcpy(member, at, from->bytes); return;
+    case PD_INFO_FLAG: *(protobuf_c_boolean *)member = *(const bool *)at; return;
+    case PD_INFO_WORD: memcpy(&values, at, sizeof values); break;
+    case PD_INFO_TEXT: break;
+    case PD_INFO_SHAPE:
+        *count = copy_shape(p->shapes[p->n], at);
+        values = p->shapes[p->n];
+        break;
     case PD_INFO_FOLLOWS:
         *count = copy_follows(p->follows[p->n], at, count_of(entry, from));
         values = p->follows[p->n];
@@ -77,9 +83,9 @@ static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *t
     *(const void **)member = values;
 }
 
-/* ---- a page: as many of the entries as fit a header ---- */
+/* ---- a page: as many of the entries as fit into the header of a frame ---- */
 
-/* `reply`: a message with a list of that name. */
+/* Returns the descriptor of the reply's repeated field with the same name as the list. */
 static const ProtobufCFieldDescriptor *list_in(const ProtobufCMessage *reply, const pd_info_list *list)
 {
     return protobuf_c_message_descriptor_get_field_by_name(reply->descriptor, list->name);
@@ -107,7 +113,7 @@ static void fill_entries(page *p, const pd_info *info)
     }
 }
 
-/* Puts the page into the reply. PD_NO_MEMORY. */
+/* Puts the page's messages into the reply. PD_NO_MEMORY: the reply is unchanged. */
 static int fill_page(page *p, const pd_info *info, ProtobufCMessage *reply)
 {
     const ProtobufCFieldDescriptor *list = list_in(reply, info->list);
@@ -146,7 +152,8 @@ static uint64_t resident_bytes(const pd_daemon *daemon)
     return space != NULL ? strtoull(space, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* The kernel notes the peak at intervals, so what is resident now may be more. */
+/* Returns the peak of the resident memory: the kernel's peak or the current value, whichever is larger. The kernel
+ * updates its peak only at intervals. */
 static uint64_t peak_resident_bytes(uint64_t resident)
 {
     struct rusage usage;
@@ -159,8 +166,10 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
 {
     reply->server = "paramd " PD_VERSION;
     reply->protocol = PD_PROTOCOL_VERSION;
+    reply->cpu = (char *)pd_cpu_names[pd_cpu_in_use];
     reply->blas_core = (char *)daemon->config.blas_core;
     reply->uptime_ms = pd_loop_now_ms(daemon) - daemon->started_ms;
+    reply->drain_timeout_ms = daemon->config.drain_ms;
     reply->draining = info->draining || daemon->shutdown.begun;
     reply->connections = (uint32_t)daemon->n_conns;
     reply->ingest_bytes = daemon->admission.budget;
@@ -180,7 +189,7 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
     reply->n_loop_busy_ms = 4;
 }
 
-/* With the first page of the jobs; List has all. */
+/* Answers Status. The answer contains the first page of the list of jobs. List gives all pages. */
 static int status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, page *p)
 {
     Paramd__StatusReply reply = PARAMD__STATUS_REPLY__INIT;
@@ -192,18 +201,26 @@ static int status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info,
     return PD_OK;
 }
 
-void pd_reply_info(pd_conn *conn, pd_pending *pending, const pd_info *info)
+/* Adds the bytes received and sent to the entries of jobs. Only the loop thread knows these numbers. */
+static void add_traffic(const pd_daemon *daemon, pd_info *info)
+{
+    for (size_t i = 0; i < info->n; i++)
+        pd_traffic_read(daemon->traffic, info->jobs[i].number, &info->jobs[i].bytes_in, &info->jobs[i].bytes_out);
+}
+
+void pd_reply_info(pd_conn *conn, pd_pending *pending, pd_info *info)
 {
     page *p = calloc(1, sizeof *p);
     int rc = PD_NO_MEMORY;
 
+    if (strcmp(info->list->name, "jobs") == 0) add_traffic(conn->daemon, info);
     if (p != NULL) rc = (pending->method == PD_STATUS ? status_reply : list_reply)(conn, pending, info, p);
     if (rc != PD_OK) pd_conn_close(conn, pd_code_text(rc));
     if (p != NULL) free(p->messages);
     free(p);
 }
 
-/* ---- what an operator has set ---- */
+/* ---- the answer to Set: the hyperparameters that an operator has changed ---- */
 
 static void fill_change(Paramd__SetChange *to, const pd_set_change *from)
 {

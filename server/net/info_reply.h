@@ -4,9 +4,9 @@
 
 #include "conn.h"
 
-/* Answers Status or List. */
-void pd_reply_info(pd_conn *conn, pd_pending *pending, const pd_info *info);
-/* Answers Set. */
+/* Answers a Status or a List request. */
+void pd_reply_info(pd_conn *conn, pd_pending *pending, pd_info *info);
+/* Answers a Set request. */
 void pd_reply_set(pd_conn *conn, pd_pending *pending, const pd_set_result *result);
 
 #endif

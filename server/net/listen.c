@@ -1,14 +1,14 @@
 /* listen.c - listening sockets: opens them, accepts connections, hands them to the conversation. */
-#define _GNU_SOURCE       /* accept4 */
+#define _GNU_SOURCE /* accept4 */
 #include "listen.h"
 
+#include "loop.h"
+#include "reach.h"
 #include "socket.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -21,38 +21,6 @@
 #include <unistd.h>
 
 enum { BACKLOG = 1024, ACCEPTS_A_TURN = 32 };
-
-/* ---- addresses ---- */
-
-static bool is_loopback(const struct sockaddr *address)
-{
-    const struct sockaddr_in *v4 = (const void *)address;
-    const struct sockaddr_in6 *v6 = (const void *)address;
-
-    if (address->sa_family == AF_UNIX) return true;
-    if (address->sa_family == AF_INET) return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
-    return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-}
-
-static void address_text(const struct sockaddr *address, socklen_t length, char *text, size_t size)
-{
-    char host[64], port[16];
-
-    if (address->sa_family == AF_UNIX)
-        snprintf(text, size, "unix socket");
-    else if (getnameinfo(address, length, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-        snprintf(text, size, address->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
-    else
-        snprintf(text, size, "?");
-}
-
-static int check_reach(const pd_uvloop *loop, const struct sockaddr *address, const char *text, pd_error *err)
-{
-    if (is_loopback(address) || pd_conversation_settings(loop->daemon)->insecure) return PD_OK;
-    return pd_fail(err, PD_PERMISSION_DENIED, "refusing to listen on %s: anybody who reaches it could read and change "
-                   "every job, as there are no credentials yet. Listen on 127.0.0.1, or set server.insecure = yes if "
-                   "the network keeps strangers out", text);
-}
 
 /* ---- a listening socket ---- */
 
@@ -80,15 +48,15 @@ static void report(pd_uvloop *loop, int fd, const char *path)
     char text[80];
 
     if (path[0] != '\0') {
-        pd_conversation_settings(loop->daemon)->log(LOG_NOTICE, "listening on unix:%s", path);
+        pd_loop_log(loop->daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "listening on unix://%s", path);
         return;
     }
     if (getsockname(fd, (struct sockaddr *)&address, &length) != 0) return;
-    address_text((struct sockaddr *)&address, length, text, sizeof text);
+    pd_reach_text((struct sockaddr *)&address, length, text, sizeof text);
     if (loop->port == 0 && address.ss_family == AF_INET) loop->port = ntohs(((struct sockaddr_in *)&address)->sin_port);
     if (loop->port == 0 && address.ss_family == AF_INET6)
         loop->port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
-    pd_conversation_settings(loop->daemon)->log(LOG_NOTICE, "listening on %s", text);
+    pd_loop_log(loop->daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "listening on %s", text);
 }
 
 static int open_tcp(const struct addrinfo *info)
@@ -110,10 +78,11 @@ static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, pd_error *er
     char text[80];
     int fd, rc;
 
-    address_text(info->ai_addr, info->ai_addrlen, text, sizeof text);
-    if ((rc = check_reach(loop, info->ai_addr, text, err)) != PD_OK) return rc;
-    if ((fd = open_tcp(info)) < 0)
-        return pd_fail(err, PD_UNAVAILABLE, "cannot listen on %s: %s", text, strerror(errno));
+    if ((fd = open_tcp(info)) < 0) {
+        rc = errno;
+        pd_reach_text(info->ai_addr, info->ai_addrlen, text, sizeof text);
+        return pd_fail(err, PD_UNAVAILABLE, "cannot listen on %s: %s", text, strerror(rc));
+    }
     if ((rc = add(loop, fd, "", err)) != PD_OK) {
         close(fd);
         return rc;
@@ -122,58 +91,10 @@ static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, pd_error *er
     return PD_OK;
 }
 
-/* Splits "host:port", "[v6]:port" or "*:port" in place. */
-static int split(char *at, char **host, char **port, pd_error *err)
-{
-    char *colon = strrchr(at, ':'), *end;
-
-    if (colon == NULL || colon[1] == '\0')
-        return pd_fail(err, PD_INVALID_ARGUMENT, "server.listen: \"%s\" is not host:port", at);
-    *host = at;
-    *port = colon + 1;
-    *colon = '\0';
-    if (at[0] == '[' && (end = strchr(at, ']')) != NULL && end[1] == '\0') {
-        *end = '\0';
-        *host = at + 1;
-    } else if (strchr(at, ':') != NULL) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "server.listen: \"%s:%s\": write an IPv6 address as [address]:port",
-                       at, *port);
-    }
-    if (strcmp(*host, "*") == 0) *host = "";
-    return PD_OK;
-}
-
-static int listen_address(pd_uvloop *loop, char *at, pd_error *err)
-{
-    struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
-                              .ai_flags = AI_PASSIVE | AI_NUMERICSERV }, *list;
-    char *host = NULL, *port = NULL;
-    int rc = split(at, &host, &port, err), found;
-
-    if (rc != PD_OK) return rc;
-    found = getaddrinfo(host[0] != '\0' ? host : NULL, port, &hints, &list);
-    if (found != 0) return pd_fail(err, PD_UNAVAILABLE, "server.listen: %s:%s: %s", host, port, gai_strerror(found));
-    for (struct addrinfo *info = list; info != NULL && rc == PD_OK; info = info->ai_next)
-        rc = listen_tcp(loop, info, err);
-    freeaddrinfo(list);
-    return rc;
-}
-
-static int listen_addresses(pd_uvloop *loop, const char *text, pd_error *err)
-{
-    char *copy = strdup(text), *state = NULL;
-    int rc = PD_OK;
-
-    if (copy == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    for (char *at = strtok_r(copy, ", \t", &state); at != NULL && rc == PD_OK; at = strtok_r(NULL, ", \t", &state))
-        rc = listen_address(loop, at, err);
-    free(copy);
-    return rc;
-}
-
 /* ---- Unix sockets ---- */
 
-/* Returns whether the file is a socket whose server has gone: it refuses connections, and may be replaced. */
+/* Returns whether the file is a socket whose server no longer runs. Such a socket refuses connections and may be
+ * replaced. */
 static bool is_stale(const struct sockaddr_un *address)
 {
     struct stat found;
@@ -201,13 +122,11 @@ static int listen_unix(pd_uvloop *loop, const char *path, pd_error *err)
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     int fd, rc;
 
-    if (strlen(path) >= sizeof address.sun_path)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "server.unix_socket: a path of at most %zu bytes, this has %zu",
-                       sizeof address.sun_path - 1, strlen(path));
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, strlen(path) + 1); /* the path fits: the parser of addresses has checked its
+                                                       * length */
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind_unix(fd, &address) != 0 || listen(fd, BACKLOG) != 0) {
-        rc = pd_fail(err, PD_UNAVAILABLE, "cannot listen on unix:%s: %s", path, strerror(errno));
+        rc = pd_fail(err, PD_UNAVAILABLE, "cannot listen on unix://%s: %s", path, strerror(errno));
         if (fd >= 0) close(fd);
         return rc;
     }
@@ -219,7 +138,34 @@ static int listen_unix(pd_uvloop *loop, const char *path, pd_error *err)
     return PD_OK;
 }
 
-/* ---- sockets that the service manager has opened ---- */
+/* ---- listening on the addresses in the settings ---- */
+
+static int listen_address(pd_uvloop *loop, const pd_address *address, pd_error *err)
+{
+    struct addrinfo *list;
+    int rc;
+
+    if (address->local) return listen_unix(loop, address->host, err);
+    rc = pd_reach_resolve(address, pd_conversation_settings(loop->daemon)->insecure, &list, err);
+    for (struct addrinfo *info = list; info != NULL && rc == PD_OK; info = info->ai_next)
+        rc = listen_tcp(loop, info, err);
+    if (list != NULL) freeaddrinfo(list);
+    return rc;
+}
+
+static int listen_addresses(pd_uvloop *loop, const char *text, pd_error *err)
+{
+    pd_address *addresses;
+    size_t n;
+    int rc = pd_addresses_parse(&addresses, &n, text, PD_TO_LISTEN, err);
+
+    if (rc != PD_OK) return rc;
+    for (size_t i = 0; i < n && rc == PD_OK; i++) rc = listen_address(loop, &addresses[i], err);
+    free(addresses);
+    return rc;
+}
+
+/* ---- listening sockets that the service manager has opened ---- */
 
 static int take_socket(pd_uvloop *loop, int fd, pd_error *err)
 {
@@ -227,13 +173,12 @@ static int take_socket(pd_uvloop *loop, int fd, pd_error *err)
     socklen_t length = sizeof address;
     int listens = 0, rc;
     socklen_t size = sizeof listens;
-    char text[80];
 
-    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens
-        || getsockname(fd, (struct sockaddr *)&address, &length) != 0)
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens ||
+        getsockname(fd, (struct sockaddr *)&address, &length) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "descriptor %d of LISTEN_FDS is not a listening socket", fd);
-    address_text((struct sockaddr *)&address, length, text, sizeof text);
-    if ((rc = check_reach(loop, (struct sockaddr *)&address, text, err)) != PD_OK) return rc;
+    rc = pd_reach_check((struct sockaddr *)&address, length, pd_conversation_settings(loop->daemon)->insecure, err);
+    if (rc != PD_OK) return rc;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     if ((rc = add(loop, fd, "", err)) == PD_OK) report(loop, fd, "");
@@ -249,7 +194,6 @@ int pd_listen(pd_uvloop *loop, pd_error *err)
     for (int i = 0; i < config->n_sockets && rc == PD_OK; i++) rc = take_socket(loop, config->first_socket + i, err);
     if (config->n_sockets > 0 || rc != PD_OK) return rc;
     if (config->listen[0] != '\0') rc = listen_addresses(loop, config->listen, err);
-    if (rc == PD_OK && config->unix_socket[0] != '\0') rc = listen_unix(loop, config->unix_socket, err);
     return rc;
 }
 
@@ -281,24 +225,27 @@ static void welcome(pd_uvloop *loop, int fd, const struct sockaddr *address, soc
     char text[80];
 
     tune(fd, address->sa_family, pd_conversation_settings(loop->daemon));
-    address_text(address, length, text, sizeof text);
+    pd_reach_text(address, length, text, sizeof text);
     if (pd_listen_adopt(loop, fd, text) != PD_OK) close(fd);
 }
 
-/* Accepts and closes a connection with the spare descriptor, as no other is left. So the peer knows, and the socket
- * does not stay readable. */
+/* Refuses a connection when no file descriptor is free: frees the spare descriptor, accepts the connection with it,
+ * and closes the connection. So the peer knows that it is refused, and the listening socket does not stay readable. */
 static void turn_away(pd_uvloop *loop, int fd)
 {
     int peer;
 
-    pd_conversation_settings(loop->daemon)->log(LOG_WARNING, "out of file descriptors: a connection was turned away "
-                                                "(ulimit -n, LimitNOFILE)");
+    pd_loop_log(loop->daemon, LOG_WARNING, (pd_log_facts){ 0 },
+                "out of file descriptors: a connection was turned away "
+                "(ulimit -n, LimitNOFILE)");
     if (loop->spare_fd >= 0) close(loop->spare_fd);
     peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
     if (peer >= 0) close(peer);
     loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (peer >= 0 && loop->spare_fd >= 0) return;
-    for (int i = 0; i < loop->n_listeners; i++) uv_poll_stop(&loop->listener[i].poll);      /* until the next tick */
+    for (int i = 0; i < loop->n_listeners; i++)
+        uv_poll_stop(&loop->listener[i].poll); /* accept no connections until
+                                                                                        * the next tick */
     loop->paused = true;
 }
 

@@ -4,13 +4,14 @@
 
 #include "uvloop.h"
 
-/* Opens the listening sockets of the settings. Errors are those of pd_daemon_new. */
-int  pd_listen(pd_uvloop *loop, pd_error *err);
-/* Accepts connections from now on. */
+/* Opens the listening sockets that the settings name. Errors are those of pd_daemon_new. */
+int pd_listen(pd_uvloop *loop, pd_error *err);
+/* Starts to accept connections. */
 void pd_listen_begin(pd_uvloop *loop);
 /* Closes the listening sockets. */
 void pd_listen_end(pd_uvloop *loop);
-/* Hands a connected non-blocking socket to the conversation. PD_NO_MEMORY: the socket is still the caller's. */
-int  pd_listen_adopt(pd_uvloop *loop, int fd, const char *peer);
+/* Gives a connected non-blocking socket to the conversation as a new connection. PD_NO_MEMORY: the socket is still
+ * the caller's. */
+int pd_listen_adopt(pd_uvloop *loop, int fd, const char *peer);
 
 #endif

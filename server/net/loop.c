@@ -3,21 +3,31 @@
 
 #include <assert.h>
 
-#define TURN_BYTES  (1024 * 1024)               /* bytes that all connections together should move in one turn */
+#define TURN_BYTES (1024 * 1024) /* bytes that all connections together should move in one turn */
 #define LEAST_QUOTA (32 * 1024)
-#define MOST_QUOTA  (256 * 1024)
+#define MOST_QUOTA (256 * 1024)
 
-uint64_t pd_loop_now_ms(const pd_daemon *daemon)   { return daemon->platform.now_ms(daemon->platform.arg); }
-uint64_t pd_loop_clock_ns(const pd_daemon *daemon) { return daemon->platform.clock_ns(daemon->platform.arg); }
-
-void pd_loop_log(const pd_daemon *daemon, const pd_effect *effect)
+uint64_t pd_loop_now_ms(const pd_daemon *daemon)
 {
-    if (daemon->config.log_text != NULL)
-        daemon->config.log_text(effect->u.log.level, effect->u.log.site, effect->u.log.text);
-    else daemon->config.log(effect->u.log.level, "%s", effect->u.log.text);
+    return daemon->platform.now_ms(daemon->platform.arg);
+}
+uint64_t pd_loop_clock_ns(const pd_daemon *daemon)
+{
+    return daemon->platform.clock_ns(daemon->platform.arg);
 }
 
-/* ---- connections by number: a connection's place is number % capacity ---- */
+void pd_loop_log(const pd_daemon *daemon, int level, pd_log_facts facts, const char *format, ...)
+{
+    pd_log_entry entry;
+    va_list args;
+
+    va_start(args, format);
+    pd_log_entry_make(&entry, level, facts, format, args);
+    va_end(args);
+    daemon->config.log(&entry);
+}
+
+/* ---- connections by number: a connection's index in the table is number % capacity ---- */
 
 struct pd_conn *pd_loop_find(pd_daemon *daemon, uint64_t number)
 {
@@ -57,8 +67,10 @@ size_t pd_loop_quota(const pd_daemon *daemon)
 void pd_loop_post(pd_daemon *daemon, pd_request *request)
 {
     request->mail.next = NULL;
-    if (daemon->post_first == NULL) daemon->post_first = &request->mail;
-    else daemon->post_last->next = &request->mail;
+    if (daemon->post_first == NULL)
+        daemon->post_first = &request->mail;
+    else
+        daemon->post_last->next = &request->mail;
     daemon->post_last = &request->mail;
 }
 
@@ -76,8 +88,10 @@ pd_request *pd_loop_take_notice(pd_daemon *daemon, uint64_t number)
         before = notice;
     if (notice == NULL) return NULL;
     next = (pd_request *)(void *)notice->mail.next;
-    if (before == NULL) daemon->notices = next;
-    else before->mail.next = notice->mail.next;
+    if (before == NULL)
+        daemon->notices = next;
+    else
+        before->mail.next = notice->mail.next;
     return notice;
 }
 
@@ -87,13 +101,13 @@ static void post_released(pd_daemon *daemon)
 
     if (daemon->released == NULL) return;
     request = pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 });
-    if (request == NULL) return;        /* the next turn tries again */
+    if (request == NULL) return; /* out of memory: the next turn tries again to send the snapshots back */
     request->u.released.first = daemon->released;
     daemon->released = NULL;
     pd_loop_post(daemon, request);
 }
 
-/* All requests of a turn are one post, so the step thread is woken once. */
+/* Posts all requests of a turn in one operation, so that the step thread is woken only once. */
 void pd_loop_flush(pd_daemon *daemon)
 {
     int rc;
@@ -101,7 +115,7 @@ void pd_loop_flush(pd_daemon *daemon)
     post_released(daemon);
     if (daemon->post_first == NULL) return;
     rc = pd_mailbox_post(daemon->requests, daemon->post_first, daemon->post_last);
-    assert(rc == PD_OK);                /* the mailbox is closed only after this thread has ended */
+    assert(rc == PD_OK); /* posting cannot fail: the mailbox is closed only after this thread has ended */
     (void)rc;
     daemon->post_first = daemon->post_last = NULL;
 }

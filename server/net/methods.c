@@ -1,7 +1,8 @@
-/* methods.c - the table of methods, and the methods whose requests need no module of their own. */
+/* methods.c - the table of methods, and the handlers of methods that have no module of their own. */
 #include "methods.h"
 
 #include "declare_request.h"
+#include "export_request.h"
 #include "hello_request.h"
 #include "info.h"
 #include "import_request.h"
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes an open request without pieces. NULL: out of memory. */
+/* Makes a pd_pending for a request without tensors. NULL: out of memory. */
 static pd_pending *new_pending(pd_conn *conn, const pd_prefix *prefix)
 {
     pd_pending *pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
@@ -25,8 +26,8 @@ static pd_pending *new_pending(pd_conn *conn, const pd_prefix *prefix)
     return pending;
 }
 
-/* Posts a request of that kind to the store, and opens it on the connection. The caller fills in the rest before the
- * turn ends. NULL: out of memory. */
+/* Posts a request of the given kind to the store, and adds it to the connection's unanswered requests. The caller
+ * fills in the other fields before the turn ends. Returns NULL if memory is out, and sets the error. */
 static pd_request *ask(pd_conn *conn, pd_request_kind kind, const pd_prefix *prefix, pd_error *err)
 {
     pd_pending *pending = new_pending(conn, prefix);
@@ -59,8 +60,10 @@ static int run_heartbeat(pd_conn *conn, const pd_prefix *prefix, void *message, 
     Paramd__Ok ok = PARAMD__OK__INIT;
 
     (void)message, (void)err;
-    if (pd_output_beat(&conn->output, prefix)) pd_conn_touch(conn);
-    else pd_conn_reply(conn, prefix, &ok.base);
+    if (pd_output_beat(&conn->output, prefix))
+        pd_conn_touch(conn);
+    else
+        pd_conn_reply(conn, prefix, &ok.base);
     return PD_OK;
 }
 
@@ -144,6 +147,7 @@ static int run_drop(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
         return pd_fail(err, PD_NO_MEMORY, "out of memory, try again later");
     }
     request->u.info.job_name = name;
+    pd_conn_log_command(conn, name, "drop");
     return PD_OK;
 }
 
@@ -155,10 +159,11 @@ static int run_drain(pd_conn *conn, const pd_prefix *prefix, void *message, pd_e
 
     if (request == NULL) return PD_NO_MEMORY;
     request->u.drain.deadline_ns = ms * (uint64_t)1000000;
+    pd_conn_log_command(conn, "", "drain");
     return PD_OK;
 }
 
-/* Opens the request, which is answered when the store has drained. */
+/* Handles a Shutdown request. The request is answered when the store has drained. */
 static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     pd_pending *pending = new_pending(conn, prefix);
@@ -166,6 +171,7 @@ static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, p
     (void)message;
     if (pending == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory, try again later");
     pd_pendings_add(&conn->pendings, pending);
+    pd_conn_log_command(conn, "", "shutdown");
     pd_shutdown_begin(conn->daemon);
     return PD_OK;
 }
@@ -181,6 +187,20 @@ static int copy_set(pd_request *request, const pd_conn *conn, const Paramd__SetR
     return pd_options_copy(&request->u.set.options, &request->u.set.n, set->options, set->n_options);
 }
 
+/* Logs the command "set PATTERN NAME=VALUE... from step N", cut to the length of a log entry. */
+static void log_set(const pd_conn *conn, const Paramd__SetRequest *set)
+{
+    char text[240];
+    size_t used = (size_t)snprintf(text, sizeof text, "set %.100s", set->pattern);
+
+    for (size_t i = 0; i < set->n_options && used < sizeof text; i++)
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used, " %s=%s", set->options[i]->name, set->options[i]->value);
+    if (set->from_step > 0 && used < sizeof text)
+        snprintf(text + used, sizeof text - used, " from step %llu", (unsigned long long)set->from_step);
+    pd_conn_log_command(conn, set->job, text);
+}
+
 static int run_set(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__SetRequest *set = message;
@@ -194,33 +214,34 @@ static int run_set(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
     }
     pd_pendings_add(&conn->pendings, pending);
     pd_loop_post(conn->daemon, request);
+    log_set(conn, set);
     return PD_OK;
 }
 
-/* ---- the table ---- */
+/* ---- the table of methods ---- */
 
 const pd_method_entry pd_methods[PD_METHODS] = {
-    [PD_HELLO]      = { "Hello",      0,                 .run = pd_run_hello },
-    [PD_DECLARE]    = { "Declare",    PD_NEEDS_WORKER,            .run = pd_run_declare },
-    [PD_INIT]       = { "Initialise", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_init,
-                        .finish = pd_finish_init },
-    [PD_PUSH]       = { "Push",       PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_push,
-                        .finish = pd_finish_push },
-    [PD_PULL]       = { "Pull",       PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .run = pd_run_pull },
-    [PD_PUSH_PULL]  = { "PushPull",   PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_push,
-                        .finish = pd_finish_push },
-    [PD_BARRIER]    = { "Barrier",    PD_NEEDS_WORKER,            PD_AWAITS_OTHERS, .run = run_barrier },
-    [PD_HEARTBEAT]  = { "Heartbeat",  0,                 .run = run_heartbeat },
-    [PD_LEAVE]      = { "Leave",      PD_NEEDS_WORKER,            PD_AWAITS_STORE, .run = run_leave },
-    [PD_STATUS]     = { "Status",     0,                 PD_AWAITS_STORE, .run = run_status },
-    [PD_LIST]       = { "List",       0,                 PD_AWAITS_STORE, .run = run_list },
-    [PD_OPTIMIZERS] = { "Optimizers", 0,                 .run = run_optimizers },
-    [PD_DROP]       = { "Drop",       PD_NEEDS_OPERATOR,          PD_AWAITS_STORE, .run = run_drop },
-    [PD_DRAIN]      = { "Drain",      PD_NEEDS_OPERATOR,          PD_AWAITS_OTHERS, .run = run_drain },
-    [PD_SHUTDOWN]   = { "Shutdown",   PD_NEEDS_OPERATOR,          PD_AWAITS_OTHERS, .run = run_shutdown },
-    [PD_SET]        = { "Set",        PD_NEEDS_OPERATOR,          PD_AWAITS_STORE, .run = run_set },
-    [PD_IMPORT]     = { "Import",     PD_NEEDS_OPERATOR,          PD_AWAITS_STORE, .prepare = pd_prepare_import,
-                        .finish = pd_finish_import },
+    [PD_HELLO] = { "Hello", 0, .run = pd_run_hello },
+    [PD_DECLARE] = { "Declare", PD_NEEDS_WORKER, .run = pd_run_declare },
+    [PD_INIT] = { "Initialise", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_init,
+                  .finish = pd_finish_init },
+    [PD_PUSH] = { "Push", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_push, .finish = pd_finish_push },
+    [PD_PULL] = { "Pull", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .run = pd_run_pull },
+    [PD_PUSH_PULL] = { "PushPull", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_push,
+                       .finish = pd_finish_push },
+    [PD_BARRIER] = { "Barrier", PD_NEEDS_WORKER, PD_AWAITS_OTHERS, .run = run_barrier },
+    [PD_HEARTBEAT] = { "Heartbeat", 0, .run = run_heartbeat },
+    [PD_LEAVE] = { "Leave", PD_NEEDS_WORKER, PD_AWAITS_STORE, .run = run_leave },
+    [PD_STATUS] = { "Status", 0, PD_AWAITS_STORE, .run = run_status },
+    [PD_LIST] = { "List", 0, PD_AWAITS_STORE, .run = run_list },
+    [PD_OPTIMIZERS] = { "Optimizers", 0, .run = run_optimizers },
+    [PD_DROP] = { "Drop", PD_NEEDS_OPERATOR, PD_AWAITS_STORE, .run = run_drop },
+    [PD_DRAIN] = { "Drain", PD_NEEDS_OPERATOR, PD_AWAITS_OTHERS, .run = run_drain },
+    [PD_SHUTDOWN] = { "Shutdown", PD_NEEDS_OPERATOR, PD_AWAITS_OTHERS, .run = run_shutdown },
+    [PD_SET] = { "Set", PD_NEEDS_OPERATOR, PD_AWAITS_STORE, .run = run_set },
+    [PD_IMPORT] = { "Import", PD_NEEDS_OPERATOR, PD_AWAITS_STORE, .prepare = pd_prepare_import,
+                    .finish = pd_finish_import },
+    [PD_EXPORT] = { "Export", PD_NEEDS_OPERATOR, PD_AWAITS_OTHERS, .run = pd_run_export },
 };
 
 void pd_methods_check(void)

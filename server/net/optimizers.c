@@ -1,4 +1,4 @@
-/* optimizers.c - the answer to Optimizers, in pages. */
+/* optimizers.c - makes the answer to an Optimizers request, in pages. */
 #include "optimizers.h"
 
 #include <stdio.h>
@@ -7,15 +7,19 @@
 
 /* ---- one optimizer ---- */
 
-static const char *const type_names[] = { [PD_REAL] = "real", [PD_INT] = "int", [PD_FLAG] = "flag",
-                                          [PD_CHOICE] = "choice", [PD_TEXT] = "text" };
+static const char *const type_names[] = {
+    [PD_REAL] = "real", [PD_INT] = "int", [PD_FLAG] = "flag", [PD_CHOICE] = "choice", [PD_TEXT] = "text"
+};
 
-typedef struct hyper_entry { Paramd__Hyper message; char preset[64]; } hyper_entry;
+typedef struct hyper_entry {
+    Paramd__Hyper message;
+    char preset[64];
+} hyper_entry;
 
 typedef struct row_entry {
     Paramd__Optimizer message;
-    Paramd__Hyper    *list[PD_MAX_HYPERS];
-    hyper_entry       hypers[PD_MAX_HYPERS];
+    Paramd__Hyper *list[PD_MAX_HYPERS];
+    hyper_entry hypers[PD_MAX_HYPERS];
 } row_entry;
 
 static void fill_hyper(hyper_entry *to, const pd_hypers *defaults, const pd_hyper *from, int index)
@@ -53,7 +57,7 @@ static row_entry *new_entry(const pd_row *row)
     return to;
 }
 
-/* ---- a page of them ---- */
+/* ---- a page of optimizers ---- */
 
 static int no_such_optimizer(pd_row_at *at, const char *name, pd_error *err)
 {
@@ -67,7 +71,7 @@ static int no_such_optimizer(pd_row_at *at, const char *name, pd_error *err)
     return pd_fail(err, PD_NOT_FOUND, "there is no optimizer %.64s; there are: %s", name, list);
 }
 
-/* Finds the rows [*first, *end) that are asked for. */
+/* Finds the range [*first, *end) of optimizers that a request asks for. */
 static int find_rows(pd_row_at *at, const char *name, size_t *first, size_t *end, pd_error *err)
 {
     size_t n = 0, i;
@@ -76,13 +80,14 @@ static int find_rows(pd_row_at *at, const char *name, size_t *first, size_t *end
     *end = n;
     if (*first > n) *first = n;
     if (name[0] == '\0') return PD_OK;
-    for (i = 0; i < n && strcmp(pd_row_name(at(i)), name) != 0; i++);
+    for (i = 0; i < n && strcmp(pd_row_name(at(i)), name) != 0; i++)
+        ;
     *first = i;
     *end = i + 1;
     return i < n ? PD_OK : no_such_optimizer(at, name, err);
 }
 
-/* Adds rows until the page is full. */
+/* Adds optimizers to the page until it is full. */
 static int fill(Paramd__OptimizersReply *reply, pd_row_at *at, size_t first, size_t end)
 {
     size_t bytes = 0;
@@ -123,7 +128,9 @@ no_memory:
 void pd_optimizers_free(Paramd__OptimizersReply *reply)
 {
     if (reply == NULL) return;
-    for (size_t i = 0; i < reply->n_optimizers; i++) free(reply->optimizers[i]);    /* first member of a row_entry */
+    for (size_t i = 0; i < reply->n_optimizers; i++)
+        free(reply->optimizers[i]); /* the message is the first member
+                                                                                  * of the allocated row_entry */
     free(reply->optimizers);
     free(reply);
 }

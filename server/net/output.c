@@ -1,4 +1,5 @@
-/* output.c - the output of a connection: queues of frames, and the spans of the frame being sent. */
+/* output.c - the output of a connection: queues of frames to send, and the memory spans of the frame that is being
+ * sent. */
 #include "output.h"
 #include "plant.h"
 
@@ -44,8 +45,9 @@ bool pd_output_empty(const pd_output *output)
 
 bool pd_output_beat(pd_output *output, const pd_prefix *asked)
 {
-    pd_prefix prefix = { .version = PD_PROTOCOL_VERSION, .flags = PD_FLAG_REPLY, .method = PD_HEARTBEAT,
-                         .request = asked->request };
+    pd_prefix prefix = {
+        .version = PD_PROTOCOL_VERSION, .flags = PD_FLAG_REPLY, .method = PD_HEARTBEAT, .request = asked->request
+    };
 
     if (output->beats_bytes == sizeof output->beats) return false;
     if ((asked->flags & PD_FLAG_CHECKSUM) != 0) {
@@ -63,8 +65,10 @@ int pd_output_frame(pd_output *output, uint8_t *at, size_t bytes)
 
     if (frame == NULL) return PD_NO_MEMORY;
     *frame = (pd_frame_out){ .bytes = bytes, .at = at };
-    if (output->first == NULL) output->first = frame;
-    else output->last->next = frame;
+    if (output->first == NULL)
+        output->first = frame;
+    else
+        output->last->next = frame;
     output->last = frame;
     output->held += bytes + sizeof *frame;
     return PD_OK;
@@ -73,13 +77,15 @@ int pd_output_frame(pd_output *output, uint8_t *at, size_t bytes)
 void pd_output_reply(pd_output *output, pd_pending *reply)
 {
     reply->next_reply = NULL;
-    if (output->first_reply == NULL) output->first_reply = reply;
-    else output->last_reply->next_reply = reply;
+    if (output->first_reply == NULL)
+        output->first_reply = reply;
+    else
+        output->last_reply->next_reply = reply;
     output->last_reply = reply;
     output->held += pd_pending_bytes(reply->wait.n);
 }
 
-/* ---- a reply's payload: each piece's data at the next multiple of 64 ---- */
+/* ---- a reply's payload: the data of each piece begins at the next multiple of 64 bytes ---- */
 
 static size_t element_bytes(const pd_waiter *piece)
 {
@@ -121,7 +127,8 @@ uint64_t pd_reply_payload_bytes(const pd_wait *wait)
     return bytes;
 }
 
-/* Fills iov with spans of the payload from (piece, sent) on, at most `max` spans and `most` bytes. */
+/* Fills iov with the next spans of the payload to send, at most `max` spans and `most` bytes. The spans begin at the
+ * piece with index `piece`, of which `sent` bytes are sent already. */
 static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_t sent, struct iovec *iov, int max,
                          size_t most)
 {
@@ -146,11 +153,12 @@ static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_
     return n;
 }
 
-/* ---- the frame being sent ---- */
+/* ---- the frame that is being sent ---- */
 
-#define REASONS_BYTES 4096              /* of reasons in one reply: they always fit beside the outcomes */
+#define REASONS_BYTES 4096 /* most bytes for reasons of refused steps in one reply; the header has space for them */
 
-/* Puts in each reason once, as long as there is room. */
+/* Adds the reasons why steps were refused to the outcomes of a reply. A reason is left out if it repeats the reason
+ * before it, or if it does not fit. */
 static void put_reasons(const pd_reply_scratch *scratch, const pd_wait *wait)
 {
     const pd_reason *last = NULL;
@@ -158,8 +166,8 @@ static void put_reasons(const pd_reply_scratch *scratch, const pd_wait *wait)
 
     for (size_t i = 0; i < wait->n; i++) {
         const pd_reason *why = wait->at[i].why;
-        bool news = why != NULL && (last == NULL || strcmp(why->text, last->text) != 0)
-                    && used + strlen(why->text) <= REASONS_BYTES;
+        bool news = why != NULL && (last == NULL || strcmp(why->text, last->text) != 0) &&
+                    used + strlen(why->text) <= REASONS_BYTES;
         scratch->outcomes[i].why = news ? (char *)why->text : (char *)protobuf_c_empty_string;
         if (!news) continue;
         used += strlen(why->text);
@@ -167,8 +175,8 @@ static void put_reasons(const pd_reply_scratch *scratch, const pd_wait *wait)
     }
 }
 
-/* Puts in the scalars of each round once, with the first of a parameter's consecutive pieces, as long as there is
- * room. */
+/* Adds the averaged scalars of rounds to the outcomes of a reply. If consecutive pieces have the scalars of the same
+ * round, only the first piece gets them. Scalars that do not fit are left out. */
 static void put_scalars(pd_reply_scratch *scratch, const pd_wait *wait)
 {
     const pd_scalar_means *last = NULL;
@@ -207,8 +215,8 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
     put_reasons(scratch, wait);
     put_scalars(scratch, wait);
     if (reply->checksum)
-        n_spans = payload_spans(wait, last_with_data(wait), 0, 0, scratch->spans, (int)(2 * scratch->capacity),
-                                SIZE_MAX);
+        n_spans =
+            payload_spans(wait, last_with_data(wait), 0, 0, scratch->spans, (int)(2 * scratch->capacity), SIZE_MAX);
     return pd_frame_pack(&output->head_owned, &output->head_bytes, reply->method, flags, reply->id, &message.base,
                          scratch->spans, (size_t)n_spans, pd_reply_payload_bytes(wait));
 }
@@ -254,9 +262,12 @@ static int begin(pd_output *output, pd_reply_scratch *scratch)
     output->head_sent = 0;
     output->head_owned = NULL;
     output->reply = NULL;
-    if (output->beats_bytes > 0) begin_beats(output);
-    else if (output->first != NULL) begin_frame(output);
-    else rc = begin_reply(output, scratch);
+    if (output->beats_bytes > 0)
+        begin_beats(output);
+    else if (output->first != NULL)
+        begin_frame(output);
+    else
+        rc = begin_reply(output, scratch);
     output->busy = rc == PD_OK;
     return rc;
 }
@@ -278,7 +289,8 @@ int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *i
     return PD_OK;
 }
 
-/* Moves on by n sent bytes of the payload, and releases the references of the pieces that are sent. */
+/* Advances the payload's position by n sent bytes, and releases the references of the pieces that are completely
+ * sent. */
 static void payload_sent(pd_output *output, pd_board *board, uint64_t n)
 {
     pd_wait *wait = &output->reply->wait;

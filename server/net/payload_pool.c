@@ -1,4 +1,4 @@
-/* payload_pool.c - memory for payloads, recycled by size class. */
+/* payload_pool.c - memory for payloads of frames. A slab is one block of memory; slabs are recycled by size class. */
 #include "payload_pool.h"
 
 #include <assert.h>
@@ -7,30 +7,30 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LEAST     4096u                 /* smallest class; the next are 1.5, 2, 3, 4, 6, 8 ... times this */
-#define CLASSES   96
+#define LEAST 4096u /* bytes of the smallest size class; the next classes are 1.5, 2, 3, 4, 6, 8 ... times as large */
+#define CLASSES 96
 #define ALIGNMENT 64u
-#define MAPPED    (1024u * 1024u)       /* from this size on, mmap: freeing returns memory to the kernel */
+#define MAPPED (1024u * 1024u) /* from this size on, memory comes from mmap: freeing returns it to the kernel */
 #define HUGE_PAGE (2u * 1024u * 1024u)
-#define PREPARED  (64u * 1024u)         /* from this size on, fresh memory is allocated on another thread */
+#define PREPARED (64u * 1024u) /* from this size on, new memory is allocated on another thread */
 
 typedef struct slab {
-    pd_buffer    buffer;                /* first: a pd_buffer of ours is a slab */
+    pd_buffer buffer; /* must be the first member: a pd_buffer of this pool is cast to a slab */
     struct slab *next;
-    unsigned     class;
+    unsigned class;
     struct pd_pool *pool;
-    pd_background work;                 /* allocates and touches its memory */
+    pd_background work; /* background work that allocates and touches the slab's memory */
 } slab;
 
 struct pd_pool {
-    uint64_t   limit, used, kept;
-    slab      *unused[CLASSES];
-    unsigned   coming[CLASSES];         /* slabs being allocated on another thread */
-    uint64_t   making;                  /* bytes of these */
-    bool       failed;                  /* an allocation has failed, and no frame has been refused for it yet */
-    pd_platform platform;               /* without `background`: memory is allocated at once */
-    void     (*ready)(void *arg);
-    void      *arg;
+    uint64_t limit, used, kept;
+    slab *unused[CLASSES];
+    unsigned coming[CLASSES]; /* number of slabs per size class that another thread is allocating */
+    uint64_t making;          /* bytes of the slabs that other threads are allocating */
+    bool failed;              /* an allocation has failed, and no frame has been refused for this failure yet */
+    pd_platform platform;     /* if its `background` is NULL, memory is allocated at once */
+    void (*ready)(void *arg);
+    void *arg;
 };
 
 static size_t class_bytes(unsigned class)
@@ -42,7 +42,7 @@ static size_t class_bytes(unsigned class)
 static unsigned class_of(size_t size)
 {
     unsigned class = 0;
-    while (class < CLASSES && class_bytes(class) < size) class++;
+    while (class < CLASSES && class_bytes(class) < size) class ++;
     return class;
 }
 
@@ -61,7 +61,7 @@ static uint8_t *map(size_t size)
     return at + before;
 }
 
-/* Allocates memory for a slab. Any thread. NULL: out of memory. */
+/* Allocates memory for a slab. May run on any thread. Returns NULL if memory is out. */
 static uint8_t *make(size_t size)
 {
     return size >= MAPPED ? map(size) : aligned_alloc(ALIGNMENT, size);
@@ -81,8 +81,10 @@ static void slab_free(slab *s)
 {
     size_t size = class_bytes(s->class);
 
-    if (s->buffer.at == NULL || size < MAPPED) free(s->buffer.at);
-    else munmap(s->buffer.at, size);
+    if (s->buffer.at == NULL || size < MAPPED)
+        free(s->buffer.at);
+    else
+        munmap(s->buffer.at, size);
     free(s);
 }
 
@@ -96,10 +98,10 @@ static slab *take_unused(pd_pool *pool, unsigned class)
     return s;
 }
 
-/* Frees unused buffers until `size` bytes fit into the limit, the largest first. */
+/* Frees unused buffers, the largest first, until another `size` bytes fit into the pool's limit. */
 static void make_room(pd_pool *pool, size_t size)
 {
-    for (unsigned class = CLASSES; class-- > 0 && pool->kept > 0;) {
+    for (unsigned class = CLASSES; class -- > 0 && pool->kept > 0;) {
         while (pool->unused[class] != NULL && pool->used + pool->kept + pool->making + size > pool->limit)
             slab_free(take_unused(pool, class));
     }
@@ -112,14 +114,14 @@ static void keep(pd_pool *pool, slab *s)
     pool->kept += class_bytes(s->class);
 }
 
-/* ---- fresh memory ---- */
+/* ---- new memory from the kernel ---- */
 
 static slab *slab_of(pd_background *work)
 {
     return (slab *)(void *)((char *)work - offsetof(slab, work));
 }
 
-/* Allocates the memory and touches every page, on another thread. */
+/* Allocates a slab's memory and touches every page. Runs on another thread. */
 static void prepare(pd_background *work)
 {
     slab *s = slab_of(work);
@@ -129,7 +131,8 @@ static void prepare(pd_background *work)
     for (size_t at = 0; s->buffer.at != NULL && at < size; at += page) *(volatile uint8_t *)(s->buffer.at + at) = 0;
 }
 
-/* Files the new slab. If its memory could not be allocated, the next frame that asks is refused. */
+/* Adds the new slab to the pool's unused slabs. If its memory could not be allocated, the pool notes the failure,
+ * and refuses the next frame that asks again. */
 static void prepared(pd_background *work)
 {
     slab *s = slab_of(work);
@@ -138,8 +141,10 @@ static void prepared(pd_background *work)
     pool->coming[s->class]--;
     pool->making -= class_bytes(s->class);
     pool->failed = s->buffer.at == NULL;
-    if (pool->failed) slab_free(s);
-    else keep(pool, s);
+    if (pool->failed)
+        slab_free(s);
+    else
+        keep(pool, s);
     pool->ready(pool->arg);
 }
 
@@ -159,8 +164,10 @@ static int order(pd_pool *pool, unsigned class)
     return PD_UNAVAILABLE;
 }
 
-/* Orders memory for a frame, or lets it wait for memory that is coming. A frame that asks again does not find its slab
- * if another frame took it, whose own slab is still coming, or if the slab was freed to make room for another size. */
+/* Starts the allocation of a slab for a frame, or lets the frame wait for a slab that is being allocated.
+ *
+ * A frame that asks again may have lost its slab: another frame took it, or the slab was freed to make space for
+ * another size. Then another slab is allocated. */
 static int wait_for(pd_pool *pool, unsigned class, bool asked)
 {
     if (!asked) return order(pool, class);
@@ -200,7 +207,7 @@ void pd_pool_free(pd_pool *pool)
 {
     if (pool == NULL) return;
     assert(pool->used == 0);
-    for (unsigned class = 0; class < CLASSES; class++)
+    for (unsigned class = 0; class < CLASSES; class ++)
         while (pool->unused[class] != NULL) slab_free(take_unused(pool, class));
     free(pool);
 }
@@ -240,5 +247,11 @@ void pd_pool_put(pd_pool *pool, pd_buffer *buffer)
     keep(pool, s);
 }
 
-uint64_t pd_pool_used(const pd_pool *pool) { return pool->used; }
-uint64_t pd_pool_kept(const pd_pool *pool) { return pool->kept; }
+uint64_t pd_pool_used(const pd_pool *pool)
+{
+    return pool->used;
+}
+uint64_t pd_pool_kept(const pd_pool *pool)
+{
+    return pool->kept;
+}

@@ -1,4 +1,5 @@
-/* pending.c - the open requests of a connection, in two hash tables. */
+/* pending.c - the open requests (not answered yet) of a connection, in two hash tables: by request id and by serial
+ * number. */
 #include "pending.h"
 
 #include "plant.h"
@@ -49,11 +50,13 @@ static int resize(pd_pendings *table, unsigned bits)
     return PD_OK;
 }
 
-/* Makes the tables, or larger ones when they are full. PD_NO_MEMORY: there are no tables. */
+/* Allocates the hash tables, or doubles them when they are full. PD_NO_MEMORY: there are no tables. */
 static int prepare(pd_pendings *table)
 {
     if (table->bits == 0) return resize(table, LEAST_BITS);
-    if (table->n >> table->bits > 0) (void)resize(table, table->bits + 1);  /* without memory buckets get fuller */
+    if (table->n >> table->bits > 0)
+        (void)resize(table, table->bits + 1); /* if memory is out, the tables stay as
+                                                                            * they are and their buckets get longer */
     return PD_OK;
 }
 
@@ -66,7 +69,10 @@ void pd_pendings_free(pd_pendings *table)
 
 /* ---- one request ---- */
 
-size_t pd_pending_bytes(size_t n_pieces) { return sizeof(pd_pending) + n_pieces * sizeof(pd_waiter); }
+size_t pd_pending_bytes(size_t n_pieces)
+{
+    return sizeof(pd_pending) + n_pieces * sizeof(pd_waiter);
+}
 
 pd_pending *pd_pending_new(pd_pendings *table, struct pd_conn *conn, const pd_prefix *request, size_t n_pieces)
 {
@@ -84,7 +90,8 @@ pd_pending *pd_pending_new(pd_pendings *table, struct pd_conn *conn, const pd_pr
 
 pd_prefix pd_pending_asked(const pd_pending *pending)
 {
-    return (pd_prefix){ .method = pending->method, .request = pending->id,
+    return (pd_prefix){ .method = pending->method,
+                        .request = pending->id,
                         .flags = pending->checksum ? PD_FLAG_CHECKSUM : 0 };
 }
 
@@ -120,8 +127,10 @@ void pd_pendings_add(pd_pendings *table, pd_pending *pending)
     file(table, pending);
     pending->older = table->newest;
     pending->newer = NULL;
-    if (table->newest != NULL) table->newest->newer = pending;
-    else table->oldest = pending;
+    if (table->newest != NULL)
+        table->newest->newer = pending;
+    else
+        table->oldest = pending;
     table->newest = pending;
     table->n++;
     table->pieces += pending->wait.n;
@@ -137,10 +146,14 @@ void pd_pendings_remove(pd_pendings *table, pd_pending *pending)
     *at = pending->next_id;
     for (at = serial_bucket(table, pending->serial); *at != pending;) at = &(*at)->next_serial;
     *at = pending->next_serial;
-    if (pending->older != NULL) pending->older->newer = pending->newer;
-    else table->oldest = pending->newer;
-    if (pending->newer != NULL) pending->newer->older = pending->older;
-    else table->newest = pending->older;
+    if (pending->older != NULL)
+        pending->older->newer = pending->newer;
+    else
+        table->oldest = pending->newer;
+    if (pending->newer != NULL)
+        pending->newer->older = pending->older;
+    else
+        table->newest = pending->older;
     table->n--;
     table->pieces -= pending->wait.n;
     table->of_kind[pending->kind]--;

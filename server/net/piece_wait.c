@@ -1,4 +1,4 @@
-/* piece_wait.c - describes the pieces for which a push or a pull waits on the board. */
+/* piece_wait.c - tells the board (board.h) for which pieces of parameters a push or a pull waits. */
 #include "piece_wait.h"
 
 void pd_piece_wait_fill(const pd_conn *conn, pd_waiter *waiter, pd_piece_wanted wanted)
@@ -20,7 +20,8 @@ int pd_piece_wait_check(const pd_conn *conn, const pd_pending *pending, pd_error
     uint64_t bytes = pd_reply_payload_bytes(&pending->wait), most = conn->daemon->config.max_payload;
 
     if (bytes <= most) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: the answer would have a payload of %llu bytes, at most %llu are "
-                   "allowed: ask for less in one frame", pd_method_name(pending->method), (unsigned long long)bytes,
-                   (unsigned long long)most);
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "%s: the answer would have a payload of %llu bytes, at most %llu are "
+                   "allowed: ask for less in one frame",
+                   pd_method_name(pending->method), (unsigned long long)bytes, (unsigned long long)most);
 }

@@ -1,4 +1,5 @@
-/* pull_request.c - Pull: checks which chunks a worker wants, and waits on the board for them. */
+/* pull_request.c - Pull: checks which chunks of the parameters a worker wants, and lets the board answer when they
+ * are new enough. */
 #include "pull_request.h"
 
 #include "piece_wait.h"
@@ -10,18 +11,24 @@ static int check_want(const pd_conn *conn, const Paramd__Want *want, size_t i, p
     int64_t count;
 
     if (want->handle >= conn->handles.n)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu: handle %u, but this connection has declared %zu "
-                       "parameters", i, want->handle, conn->handles.n);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "want %zu: handle %u, but this connection has declared %zu "
+                       "parameters",
+                       i, want->handle, conn->handles.n);
     facts = &conn->handles.facts[want->handle];
     count = pd_range_piece(facts->start, facts->end, chunk, want->first);
     if (count < 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu (%s): first element %llu, expected %lld, or a multiple of "
-                       "%llu between that and %lld", i, facts->name, (unsigned long long)want->first,
-                       (long long)facts->start, (unsigned long long)chunk, (long long)facts->end);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "want %zu (%s): first element %llu, expected %lld, or a multiple of "
+                       "%llu between that and %lld",
+                       i, facts->name, (unsigned long long)want->first, (long long)facts->start,
+                       (unsigned long long)chunk, (long long)facts->end);
     if (want->count != (uint64_t)count)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu (%s): %llu elements from %llu on, expected the whole chunk "
-                       "or what the range has of it, %lld", i, facts->name, (unsigned long long)want->count,
-                       (unsigned long long)want->first, (long long)count);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "want %zu (%s): %llu elements from %llu on, expected the whole chunk "
+                       "or what the range has of it, %lld",
+                       i, facts->name, (unsigned long long)want->count, (unsigned long long)want->first,
+                       (long long)count);
     return PD_OK;
 }
 
@@ -31,22 +38,27 @@ static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_
 
     if (pull->n_wants == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Pull without wants");
     if (pull->n_wants > conn->daemon->config.max_pieces)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Pull of %zu chunks: at most %u are allowed in a frame "
-                       "(limits.max_pieces)", pull->n_wants, conn->daemon->config.max_pieces);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "Pull of %zu chunks: at most %u are allowed in a frame "
+                       "(limits.max_pieces)",
+                       pull->n_wants, conn->daemon->config.max_pieces);
     for (size_t i = 0; i < pull->n_wants && rc == PD_OK; i++) rc = check_want(conn, pull->wants[i], i, err);
     return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->handles.facts, err) : rc;
 }
 
-/* Checks that the pulls which wait for rounds do not take too much memory. Such a pull is refused, not held back: the
- * round may wait for a push that this connection sends next. Two pulls of every piece of the connection's parameters
- * always fit, since a step pulls each piece once. */
+/* Checks that this connection's pulls that wait for rounds do not take too much memory. A step pulls each piece
+ * once, so the limit has space for two pulls of every piece.
+ *
+ * A pull beyond the limit is refused at once. It must not wait: its round may need a push that this connection sends
+ * later. */
 static int check_waiting(const pd_conn *conn, const pd_wait *wait, pd_error *err)
 {
     uint64_t waiting = conn->pendings.pulling + pd_pending_bytes(wait->n);
     uint64_t most = PD_HIGH_WATER + 2 * conn->pieces * pd_pending_bytes(1);
 
     if (waiting <= most || pd_board_would_answer(conn->daemon->board, conn->job, wait)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Pull: the pulls of this connection that wait for rounds already take "
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "Pull: the pulls of this connection that wait for rounds already take "
                    "%llu bytes of memory, at most %llu are allowed: wait for answers",
                    (unsigned long long)conn->pendings.pulling, (unsigned long long)most);
 }
@@ -63,16 +75,23 @@ int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error 
     pending->wait.step = pull->min_step;
     for (size_t i = 0; i < pull->n_wants; i++) {
         const Paramd__Want *want = pull->wants[i];
-        pd_piece_wait_fill(conn, &pending->wait.at[i], (pd_piece_wanted){
-            .handle = want->handle, .first = want->first, .count = want->count, .holds = want->holds, .pulls = true,
-        });
+        pd_piece_wait_fill(conn, &pending->wait.at[i],
+                           (pd_piece_wanted){
+                               .handle = want->handle,
+                               .first = want->first,
+                               .count = want->count,
+                               .holds = want->holds,
+                               .pulls = true,
+                           });
     }
-    if ((rc = pd_piece_wait_check(conn, pending, err)) != PD_OK
-        || (rc = check_waiting(conn, &pending->wait, err)) != PD_OK) {
+    if ((rc = pd_piece_wait_check(conn, pending, err)) != PD_OK ||
+        (rc = check_waiting(conn, &pending->wait, err)) != PD_OK) {
         pd_pending_free(pending);
         return rc;
     }
-    if (pd_board_wait(conn->daemon->board, conn->job, &pending->wait)) pd_conn_data_reply(conn, pending);
-    else pd_pendings_add(&conn->pendings, pending);
+    if (pd_board_wait(conn->daemon->board, conn->job, &pending->wait))
+        pd_conn_data_reply(conn, pending);
+    else
+        pd_pendings_add(&conn->pendings, pending);
     return PD_OK;
 }

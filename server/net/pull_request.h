@@ -1,4 +1,4 @@
-/* pull_request.h - Pull: asks for weights. */
+/* pull_request.h - Pull: a worker's request for weights. Loop thread. */
 #ifndef PD_PULL_REQUEST_H
 #define PD_PULL_REQUEST_H
 

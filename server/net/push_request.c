@@ -1,4 +1,5 @@
-/* push_request.c - Initialise, Push and PushPull: checks their pieces, and turns them into requests to the store. */
+/* push_request.c - Initialise, Push and PushPull: checks their pieces (tensors or chunks), and turns them into
+ * requests to the store. */
 #include "push_request.h"
 
 #include "option_copy.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- from the wire's pieces to the store's ---- */
+/* ---- turning the pieces of a frame into the pieces of a request to the store ---- */
 
 static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Piece *const *pieces, size_t n,
                         bool may_be_none, pd_error *err)
@@ -21,13 +22,16 @@ static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Pi
     if (n == 0 && !may_be_none)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s without pieces", pd_method_name(prefix->method));
     if (n > config->max_pieces)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s of %zu pieces: at most %u are allowed in a frame "
-                       "(limits.max_pieces)", pd_method_name(prefix->method), n, config->max_pieces);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "%s of %zu pieces: at most %u are allowed in a frame "
+                       "(limits.max_pieces)",
+                       pd_method_name(prefix->method), n, config->max_pieces);
     return pd_pieces_check(pieces, n, conn->handles.facts, conn->handles.n, config->chunk_elements,
                            prefix->payload_bytes, err);
 }
 
-/* Makes the request to the store. Until the payload is there, `at` of a piece is its offset in the payload. */
+/* Makes the request to the store. Until the payload has arrived, the field `at` of a piece is an offset in the
+ * payload. */
 static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind kind, Paramd__Piece *const *pieces,
                         size_t n, pd_error *err)
 {
@@ -43,14 +47,18 @@ static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind 
     for (size_t i = 0; i < n; i++) {
         const Paramd__Piece *from = pieces[i];
         request->u.data.pieces[i] = (pd_piece){
-            .param = conn->handles.params[from->handle], .dtype = (pd_dtype)from->dtype, .absent = from->absent,
-            .first = (int64_t)from->first, .count = (int64_t)from->count, .at = (const void *)(uintptr_t)from->offset,
+            .param = conn->handles.params[from->handle],
+            .dtype = (pd_dtype)from->dtype,
+            .absent = from->absent,
+            .first = (int64_t)from->first,
+            .count = (int64_t)from->count,
+            .at = (const void *)(uintptr_t)from->offset,
         };
     }
     return PD_OK;
 }
 
-/* Turns offsets into addresses, when the payload is complete. */
+/* Replaces the offsets of the pieces by addresses, when the payload is complete. */
 static void settle(pd_incoming *incoming)
 {
     pd_request *request = incoming->request;
@@ -110,8 +118,10 @@ static int check_push(const Paramd__PushRequest *push, pd_error *err)
 {
     if (push->step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "push for step 0: the first step is 1");
     if (!isfinite(push->weight) || push->weight < 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "push with weight %g: expected a finite number of examples, 0 or "
-                       "more", push->weight);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "push with weight %g: expected a finite number of examples, 0 or "
+                       "more",
+                       push->weight);
     if (push->zero_weight && push->weight != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "push with weight %g and zero_weight: give one of them", push->weight);
     if (push->n_hypers > PD_MAX_OPTIONS)
@@ -120,28 +130,31 @@ static int check_push(const Paramd__PushRequest *push, pd_error *err)
     return PD_OK;
 }
 
-/* Checks scalars: they belong to the round of the first piece's parameter, which must wait for this rank. The pieces
- * were checked. */
+/* Checks the scalars of a push, after its pieces were checked. The scalars belong to the round of the first piece's
+ * parameter. It is an error if this rank has no elements of that parameter: the round does not wait for the rank. */
 static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
 {
     const pd_handle_facts *facts;
 
     if (push->n_scalars == 0) return PD_OK;
     if (push->n_pieces == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "push with scalars and without pieces: they belong to the parameter "
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "push with scalars and without pieces: they belong to the parameter "
                        "of the first piece");
     facts = &conn->handles.facts[push->pieces[0]->handle];
     if (facts->start == facts->end)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "push with scalars for the round of %.160s, of which this rank has no "
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "push with scalars for the round of %.160s, of which this rank has no "
                        "elements: the round does not wait for it; begin the push with a parameter of which it has "
-                       "some", facts->name);
+                       "some",
+                       facts->name);
     return pd_scalars_check(push->scalars, push->n_scalars, err);
 }
 
 _Static_assert((int)PD_PUSH_SCALARS == PD_MAX_SCALARS && (int)PD_PUSH_SCALAR_NAME == PD_SCALAR_NAME_MAX,
                "the wire and the store bound scalars alike");
 
-/* Copies scalars that were checked. PD_NO_MEMORY. */
+/* Copies the push's scalars, which were checked before, into the request. PD_NO_MEMORY: nothing is copied. */
 static int copy_scalars(pd_request *request, const Paramd__PushRequest *push)
 {
     if (push->n_scalars == 0) return PD_OK;
@@ -171,8 +184,8 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     return rc == PD_OK ? PD_OK : pd_conn_no_memory(prefix, err);
 }
 
-/* Refuses to end a step while the worker has not yet read that one of its pushes was refused. Otherwise the gradients
- * of that push would count as absent without the worker's knowledge. */
+/* Refuses a push that ends a step while the worker has not yet read that one of its earlier pushes was refused.
+ * Otherwise the gradients of the refused push would count as absent without the worker's knowledge. */
 static int check_close_step(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
 {
     if (!push->last || push->mark >= conn->refused) return PD_OK;
@@ -180,13 +193,14 @@ static int check_close_step(const pd_conn *conn, const Paramd__PushRequest *push
         *err = conn->overdue.error;
         return err->code;
     }
-    return pd_fail(err, PD_FAILED_PRECONDITION, "step %llu cannot be ended: a push of this connection was refused, and "
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "step %llu cannot be ended: a push of this connection was refused, and "
                    "its gradients would count as absent. Read the error, push it again, and end the step behind it",
                    (unsigned long long)push->step);
 }
 
-/* Returns whether the push is a retry: the rounds of all its pieces are closed. The board answers it, and its payload
- * is read away. */
+/* Returns whether the push is a retry: the rounds of all its pieces are closed. The board answers a retry, and its
+ * payload is discarded. */
 static bool is_retry(const pd_conn *conn, const pd_wait *wait)
 {
     return pd_board_would_answer(conn->daemon->board, conn->job, wait) && !PD_PLANTED(duplicate_counted);
@@ -211,16 +225,21 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     pending->wait.all = push->last;
     for (size_t i = 0; i < push->n_pieces; i++) {
         const Paramd__Piece *piece = push->pieces[i];
-        pd_piece_wait_fill(conn, &pending->wait.at[i], (pd_piece_wanted){
-            .handle = piece->handle, .first = piece->first, .count = piece->count, .holds = piece->holds,
-            .pulls = prefix->method == PD_PUSH_PULL && !piece->absent,
-        });
+        pd_piece_wait_fill(conn, &pending->wait.at[i],
+                           (pd_piece_wanted){
+                               .handle = piece->handle,
+                               .first = piece->first,
+                               .count = piece->count,
+                               .holds = piece->holds,
+                               .pulls = prefix->method == PD_PUSH_PULL && !piece->absent,
+                           });
     }
     if ((rc = pd_piece_wait_check(conn, pending, err)) != PD_OK) return rc;
     return is_retry(conn, &pending->wait) ? PD_OK : fill_push(conn, prefix, push, err);
 }
 
-/* Puts the pieces on the board before the contribution is posted, so that no closing round is missed. */
+/* Registers the pieces on the board, then posts the contribution to the store. In this order, the board cannot miss
+ * the closing of a round. */
 void pd_finish_push(pd_conn *conn)
 {
     pd_pending *pending = conn->incoming.pending;

@@ -1,4 +1,4 @@
-/* shutdown.c - the end of the daemon: drains the store, answers the operators who asked for it, and stops the loop. */
+/* shutdown.c - stops the daemon: drains the store, answers the Shutdown requests of operators, and stops the loop. */
 #include "shutdown.h"
 
 #include "conn.h"
@@ -7,7 +7,10 @@
 
 enum { DRAIN_GRACE_MS = 2000, FLUSH_MS = 1000 };
 
-static void stop(pd_daemon *daemon) { daemon->platform.stop(daemon->platform.arg); }
+static void stop(pd_daemon *daemon)
+{
+    daemon->platform.stop(daemon->platform.arg);
+}
 
 void pd_shutdown_begin(pd_daemon *daemon)
 {
@@ -17,7 +20,8 @@ void pd_shutdown_begin(pd_daemon *daemon)
     if (daemon->shutdown.begun) return;
     daemon->shutdown.begun = true;
     daemon->shutdown.deadline_ms = pd_loop_now_ms(daemon) + within_ms + DRAIN_GRACE_MS;
-    daemon->config.log(LOG_NOTICE, "stopping: rounds under way may finish within %.1f s", (double)within_ms / 1e3);
+    pd_loop_log(daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "stopping: rounds under way may finish within %.1f s",
+                (double)within_ms / 1e3);
     if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_STOPS);
     daemon->platform.end_listening(daemon->platform.arg);
     daemon->drain_request = NULL;
@@ -32,8 +36,8 @@ static void answer_shutdowns(pd_daemon *daemon)
     for (size_t i = 0; i < daemon->capacity; i++) {
         pd_conn *conn = daemon->conns[i];
         pd_pending *pending;
-        while (conn != NULL && conn->operates && pd_conn_live(conn)
-               && (pending = pd_pendings_of_method(&conn->pendings, PD_SHUTDOWN)) != NULL)
+        while (conn != NULL && conn->operates && pd_conn_live(conn) &&
+               (pending = pd_pendings_of_method(&conn->pendings, PD_SHUTDOWN)) != NULL)
             pd_conn_answer(conn, pending, &ok.base);
     }
 }

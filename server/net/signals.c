@@ -1,24 +1,26 @@
-/* signals.c - SIGTERM and SIGINT as events of the loop, by a pipe. */
+/* signals.c - turns SIGTERM, SIGINT and SIGHUP into events of the loop, through a pipe. */
 #include "signals.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
 
-static int write_end = -1;              /* of the pipe; static, since a signal handler gets no argument */
+static int write_end = -1; /* write end of the pipe; a static variable, since a signal handler gets no argument */
 
 static void note(int number)
 {
     char byte = (char)number;
     int before = errno;
 
-    if (write(write_end, &byte, 1) < 0) errno = 0;      /* the pipe is full: enough signals wait in it */
+    if (write(write_end, &byte, 1) < 0)
+        errno = 0; /* the pipe is full, so enough signals wait in it: this one may be
+                                                    * lost */
     errno = before;
 }
 
 static void set_action(void (*action)(int))
 {
-    static const int numbers[] = { SIGTERM, SIGINT };
+    static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
     struct sigaction how = { .sa_handler = action, .sa_flags = SA_RESTART };
 
     sigfillset(&how.sa_mask);
@@ -56,7 +58,8 @@ void pd_signals_begin(pd_signals *signals)
     set_action(note);
 }
 
-/* Leaves the pipe open, since another thread may be running the signal handler, which writes to it. */
+/* Ignores the signals from now on, but leaves the pipe open: another thread may still be running the signal handler,
+ * which writes to it. */
 void pd_signals_end(pd_signals *signals)
 {
     if (!signals->open) return;

@@ -1,7 +1,7 @@
-/* signals.h - SIGTERM and SIGINT as events of the loop. Loop thread; once in a process.
+/* signals.h - turns SIGTERM, SIGINT and SIGHUP into events of the loop. Loop thread; at most once in a process.
  *
- * uv_signal_t is not used: when that closes, libuv restores the signal's default action, so a second SIGTERM would kill
- * a process that is just ending. */
+ * This module does not use libuv's uv_signal_t. When a uv_signal_t closes, libuv restores the signal's default
+ * action, so a second SIGTERM would kill a process that is about to end. */
 #ifndef PD_SIGNALS_H
 #define PD_SIGNALS_H
 
@@ -12,19 +12,19 @@
 
 typedef struct pd_signals {
     uv_poll_t poll;
-    int       pipe[2];                          /* the handler writes a signal's number, the loop reads it */
-    bool      open;
-    void    (*on_signal)(void *arg, int number);
-    void     *arg;
+    int pipe[2]; /* the signal handler writes the number of each signal, and the loop reads it */
+    bool open;
+    void (*on_signal)(void *arg, int number);
+    void *arg;
 } pd_signals;
 
-/* Opens the pipe from the signal handler to the loop. `out` is zeroed memory. PD_UNAVAILABLE: the process has no
- * descriptors left; nothing has changed. */
-int  pd_signals_open(pd_signals *out, uv_loop_t *loop, void (*on_signal)(void *arg, int number), void *arg,
-                     pd_error *err);
-/* Calls on_signal for each signal from now on. Does nothing if `signals` is not open. */
+/* Opens the pipe from the signal handler to the loop. `out` must be zeroed memory. PD_UNAVAILABLE: the process has
+ * no free file descriptors; nothing has changed. */
+int pd_signals_open(pd_signals *out, uv_loop_t *loop, void (*on_signal)(void *arg, int number), void *arg,
+                    pd_error *err);
+/* Starts to call on_signal for each of the three signals. Does nothing if `signals` is not open. */
 void pd_signals_begin(pd_signals *signals);
-/* Ignores both signals for the rest of the process's life. Called before the loop's last turn. Does nothing if
+/* Ignores the three signals for the rest of the process's life. Called before the loop's last turn. Does nothing if
  * `signals` is not open. */
 void pd_signals_end(pd_signals *signals);
 

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 typedef struct sock {
-    pd_transport transport;             /* first: a transport of ours is a sock */
-    uv_poll_t    poll;
-    int          fd;
+    pd_transport transport; /* must be the first member: a transport of this module is cast to a sock */
+    uv_poll_t poll;
+    int fd;
 } sock;
 
 static int broken(pd_error *err)
@@ -18,7 +18,10 @@ static int broken(pd_error *err)
     return pd_fail(err, PD_UNAVAILABLE, "%s", strerror(errno));
 }
 
-static bool is_later(void) { return errno == EAGAIN || errno == EWOULDBLOCK; }
+static bool is_later(void)
+{
+    return errno == EAGAIN || errno == EWOULDBLOCK;
+}
 
 static ssize_t sock_receive(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
 {
@@ -44,8 +47,8 @@ static ssize_t sock_send(pd_transport *transport, const struct iovec *iov, int n
     return is_later() ? 0 : broken(err);
 }
 
-/* Reports the events of a socket; a socket that fails is reported as gone. After urgent data, which is never read,
- * polling stops. */
+/* Reports the events of a socket. A socket that fails is reported as gone. After urgent data, which nothing reads,
+ * polling stops: otherwise it would report the data again and again. */
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     sock *s = poll->data;
@@ -69,7 +72,7 @@ static void sock_watch(pd_transport *transport, unsigned events)
     if ((events & PD_ON_READ) != 0) wanted |= UV_READABLE;
     if ((events & PD_ON_WRITE) != 0) wanted |= UV_WRITABLE;
     if ((events & PD_ON_GONE) != 0) wanted |= UV_DISCONNECT;
-    if (wanted == 0) wanted = UV_PRIORITIZED;           /* wait for errors alone, which poll always reports */
+    if (wanted == 0) wanted = UV_PRIORITIZED; /* watch only for errors, which poll always reports */
     uv_poll_start(&s->poll, wanted, on_poll);
 }
 
@@ -100,8 +103,9 @@ static void sock_close(pd_transport *transport)
     uv_close((uv_handle_t *)&s->poll, on_closed);
 }
 
-static const pd_transport_ops ops = { .receive = sock_receive, .send = sock_send, .watch = sock_watch,
-                                      .shut = sock_shut, .close = sock_close };
+static const pd_transport_ops ops = {
+    .receive = sock_receive, .send = sock_send, .watch = sock_watch, .shut = sock_shut, .close = sock_close
+};
 
 pd_transport *pd_socket_new(pd_uvloop *loop, int fd)
 {

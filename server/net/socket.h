@@ -5,10 +5,10 @@
 #include "transport.h"
 #include "uvloop.h"
 
-/* Makes a transport, which owns the socket from then on. NULL: out of memory, or `fd` is no socket; `fd` is still the
- * caller's. */
+/* Makes a transport, which then owns the socket. Returns NULL if memory is out or `fd` is no socket; `fd` is still
+ * the caller's then. */
 pd_transport *pd_socket_new(pd_uvloop *loop, int fd);
 /* Frees a transport that was never watched, and leaves its socket open. */
-void          pd_socket_release(pd_transport *transport);
+void pd_socket_release(pd_transport *transport);
 
 #endif

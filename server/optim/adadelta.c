@@ -11,11 +11,11 @@ enum { LR, RHO, EPS, WEIGHT_DECAY, MAXIMIZE };
 enum { SQUARE_AVG, ACC_DELTA };
 
 static const pd_hyper adadelta_hypers[] = {
-    [LR]           = { "lr", PD_REAL, 1, 0, INFINITY, NULL, "factor of the step", true, false },
-    [RHO]          = { "rho", PD_REAL, 0.9, 0, 1, NULL, "how much of the averages stays from step to step", true, false },
-    [EPS]          = { "eps", PD_REAL, 1e-6, 0, INFINITY, NULL, "added to both averages", true, false },
+    [LR] = { "lr", PD_REAL, 1, 0, INFINITY, NULL, "factor of each step", true, false },
+    [RHO] = { "rho", PD_REAL, 0.9, 0, 1, NULL, "decay of the averages", true, false },
+    [EPS] = { "eps", PD_REAL, 1e-6, 0, INFINITY, NULL, "added to both averages", true, false },
     [WEIGHT_DECAY] = PD_HYPER_L2,
-    [MAXIMIZE]     = PD_HYPER_MAXIMIZE,
+    [MAXIMIZE] = PD_HYPER_MAXIMIZE,
     { .name = NULL },
 };
 
@@ -27,14 +27,17 @@ static int adadelta_plan(const pd_declaration *declaration, const double *fact, 
     return pd_plan_slots(plan, (const char *const[]){ "square_avg", "acc_delta", NULL });
 }
 
-typedef struct factors { pd_pull pull; float rho, gain, eps, rate; } factors;
+typedef struct factors {
+    pd_pull pull;
+    float rho, gain, eps, rate;
+} factors;
 
-PD_CLONES static void pass(const pd_unit *unit, factors f)
+PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
 {
     const pd_run r = pd_run_of(unit);
     float *v = pd_run_slot(unit, SQUARE_AVG), *s = pd_run_slot(unit, ACC_DELTA);
 
-#pragma GCC ivdep                                       /* after may be before itself, never a shifted part of it */
+#pragma GCC ivdep /* `after` and `before` are one array or do not overlap: iterations are independent */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w), square = f.rho * v[i] + f.gain * g * g;
         float delta = sqrtf(s[i] + f.eps) / sqrtf(square + f.eps) * g;
@@ -49,15 +52,18 @@ static void move(const pd_unit *unit)
     const double *h = unit->hyper;
 
     pass(unit, (factors){
-        .pull = pd_pull_of(h[LR], h[WEIGHT_DECAY], false, h[MAXIMIZE] != 0),
-        .rho  = (float)h[RHO], .gain = (float)(1 - h[RHO]), .eps = (float)h[EPS], .rate = (float)-h[LR],
-    });
+                   .pull = pd_pull_of(h[LR], h[WEIGHT_DECAY], false, h[MAXIMIZE] != 0),
+                   .rho = (float)h[RHO],
+                   .gain = (float)(1 - h[RHO]),
+                   .eps = (float)h[EPS],
+                   .rate = (float)-h[LR],
+               });
 }
 
 const pd_row pd_adadelta = {
-    .name   = "adadelta",
-    .about  = "Adadelta (torch.optim.Adadelta)",
+    .name = "adadelta",
+    .about = "Adadelta (torch.optim.Adadelta)",
     .hypers = adadelta_hypers,
-    .plan   = adadelta_plan,
+    .plan = adadelta_plan,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };

@@ -1,45 +1,74 @@
-/* adafactor_move.c - the phases of adafactor that use its moments: lengths of updates, limits, the move. Updates are computed anew where they are
- * needed, which costs less than to write and read them. */
+/* adafactor_move.c - the phases of adafactor that use its moments: lengths, limits, move. A run is a contiguous row
+ * of a block along the last dimension (adafactor_walk.h). Updates are not stored but computed again in each phase:
+ * this costs less than writing and reading them. */
 #include <string.h>
 
 #include "adafactor_move.h"
 #include "adafactor_walk.h"
 
-PD_INLINE float larger(float a, float b) { return ((b > a) | (b != b)) ? b : a; }      /* NaN where either is */
-PD_INLINE float smaller(float a, float b) { return ((b < a) | (b != b)) ? b : a; }
-
-static bool is_bfloat16(const pd_unit *unit) { return unit->hyper[PARAM_DTYPE] == DTYPE_BFLOAT16; }
-
-/* ---- phase lengths ---- */
-
-/* Sums of squares of k updates, (g one) many or (g many) one, in 8 lanes. */
-PD_INLINE void add_updates(const float *const *g, const float *one, const float *many, bool one_first, int k, int64_t n, double *sum)
+/* Return the larger and the smaller of two numbers; NaN if one of the two is NaN. */
+PD_INLINE float larger(float a, float b)
 {
-    doubles lanes[TOGETHER] = { { 0 } };
+    return ((b > a) | (b != b)) ? b : a;
+}
+PD_INLINE float smaller(float a, float b)
+{
+    return ((b < a) | (b != b)) ? b : a;
+}
+
+static bool is_bfloat16(const pd_unit *unit)
+{
+    return unit->hyper[PARAM_DTYPE] == DTYPE_BFLOAT16;
+}
+
+/* ---- the phase "lengths": squared lengths of the updates ---- */
+
+/* Returns four updates: update i is the product of g[i], `one` and many[i]. Rounding depends on the order of the
+ * factors: `one_first` multiplies g[i] by `one` first, otherwise many[i] comes first. */
+PD_INLINE pd_floats updates_of(const float *g, float one, const float *many, bool one_first)
+{
+    return one_first ? PD_FLOATS(g) * one * PD_FLOATS(many) : PD_FLOATS(g) * PD_FLOATS(many) * one;
+}
+
+PD_INLINE void add_squared_updates(pd_lanes *sum, const float *g, float one, const float *many, bool one_first)
+{
+    pd_lanes y = pd_lanes_widen(updates_of(g, one, many, one_first), updates_of(g + 4, one, many + 4, one_first));
+
+    pd_lanes_add_product(sum, y, y);
+}
+
+/* Adds the sum of squares of each of k vectors of updates to sum[], in 8 lanes. Update i of vector j is the product of
+ * the gradient g[j][i], one[j] and many[i]. */
+PD_INLINE void add_updates(const float *const *g, const float *one, const float *many, bool one_first, int k, int64_t n,
+                           double *sum)
+{
+    pd_lanes lanes[TOGETHER] = { { { 0 }, { 0 } } };
+    float last[8] = { 0 }, last_many[8] = { 0 };
     int64_t i;
 
-    for (i = 0; i + 8 <= n; i += 8) {
-        for (int j = 0; j < k; j++) {
-            floats y = one_first ? LOAD(g[j] + i) * one[j] * LOAD(many + i) : LOAD(g[j] + i) * LOAD(many + i) * one[j];
-            lanes[j] += __builtin_convertvector(y, doubles) * __builtin_convertvector(y, doubles);
-        }
-    }
+    for (i = 0; i + 8 <= n; i += 8)
+        for (int j = 0; j < k; j++) add_squared_updates(&lanes[j], g[j] + i, one[j], many + i, one_first);
+    memcpy(last_many, many + i, (size_t)(n - i) * sizeof *many);
     for (int j = 0; j < k; j++) {
-        for (int64_t rest = i; rest < n; rest++) {
-            double y = (double)(one_first ? g[j][rest] * one[j] * many[rest] : g[j][rest] * many[rest] * one[j]);
-            lanes[j][rest - i] += y * y;
-        }
-        sum[j] += sum_of(&lanes[j]);
+        memcpy(last, g[j] + i, (size_t)(n - i) * sizeof *last);
+        add_squared_updates(&lanes[j], last, one[j], last_many, one_first);
+        sum[j] += pd_lanes_sum(lanes[j]);
     }
 }
 
-PD_CLONES static void add_updates_four(const float *const *g, const float *one, const float *many, bool one_first, int64_t n, double *sum)
+PD_CLONES(void, add_updates_four,
+          (const float *const *g, const float *one, const float *many, bool one_first, int64_t n, double *sum),
+          (g, one, many, one_first, n, sum))
 {
-    if (one_first) add_updates(g, one, many, true, TOGETHER, n, sum);
-    else add_updates(g, one, many, false, TOGETHER, n, sum);
+    if (one_first)
+        add_updates(g, one, many, true, TOGETHER, n, sum);
+    else
+        add_updates(g, one, many, false, TOGETHER, n, sum);
 }
 
-PD_CLONES static void add_updates_one(const float *const *g, const float *one, const float *many, bool one_first, int64_t n, double *sum)
+PD_CLONES(void, add_updates_one,
+          (const float *const *g, const float *one, const float *many, bool one_first, int64_t n, double *sum),
+          (g, one, many, one_first, n, sum))
 {
     add_updates(g, one, many, one_first, 1, n, sum);
 }
@@ -54,8 +83,10 @@ static void add_lengths(const pd_unit *unit, const pd_runs *r, double *squares, 
 
     pd_runs_of(g, r, unit->gradient);
     for (int j = 0; j < r->k; j++) one[j] = ones[r->along[j]];
-    if (r->k == TOGETHER) add_updates_four(g, one, many, r->along_is == ROW, r->n, sum);
-    else for (int j = 0; j < r->k; j++) add_updates_one(g + j, one + j, many, r->along_is == ROW, r->n, sum + j);
+    if (r->k == TOGETHER)
+        add_updates_four(g, one, many, r->along_is == ROW, r->n, sum);
+    else
+        for (int j = 0; j < r->k; j++) add_updates_one(g + j, one + j, many, r->along_is == ROW, r->n, sum + j);
     for (int j = 0; j < r->k; j++) squares[r->group[j] - first] += sum[j];
 }
 
@@ -80,9 +111,9 @@ void pd_adafactor_lengths(const pd_unit *unit)
     } while (pd_walk_on(&w));
 }
 
-/* ---- phase limits ---- */
+/* ---- the phase "limits": rate and clip factor of each group ---- */
 
-/* The learning rate times the scale of weights of this mean square. */
+/* Returns the learning rate of a group. `mean`: the mean square of its weights, which gives the scale. */
 static float rate_of(const pd_unit *unit, float mean)
 {
     const double *h = unit->hyper;
@@ -126,37 +157,47 @@ void pd_adafactor_limits(const pd_unit *unit)
     }
 }
 
-/* ---- phase move ---- */
+/* ---- the phase "move": new weights ---- */
 
-typedef struct pull { float rate, clip, beta, gain, keep; bool skip, coarse_m, coarse_w; } pull;
+typedef struct pull {
+    float rate, clip, beta, gain, keep;
+    bool skip, coarse_m, coarse_w;
+} pull;
 
-/* What weight decay leaves of the weights, in double and then rounded. */
+/* Returns the factor by which weight decay multiplies the weights. It is computed in double and then rounded. */
 static float kept_of(const double *h)
 {
     double decay = h[WEIGHT_DECAY];
 
-    if (!pd_adafactor_is_none(h[DECAY_EXPONENT]) && h[DECAY_EXPONENT] != 0) decay = (decay != 0 ? decay : 1) * pow(h[LEARNING_RATE], h[DECAY_EXPONENT]);
+    if (!pd_adafactor_is_none(h[DECAY_EXPONENT]) && h[DECAY_EXPONENT] != 0)
+        decay = (decay != 0 ? decay : 1) * pow(h[LEARNING_RATE], h[DECAY_EXPONENT]);
     return (float)(1 - decay);
 }
 
-/* The same for a momentum kept in bfloat16, whose decay is a product of that type, and for weights of it. */
+/* Returns the factors of a step. The decay factor of a bfloat16 momentum is rounded to bfloat16, and so is the
+ * weight decay factor of bfloat16 weights. */
 static pull pull_of(const pd_unit *unit)
 {
     const double *h = unit->hyper;
-    pull f = { .beta = (float)h[BETA1], .gain = (float)(1 - h[BETA1]), .keep = kept_of(h), .skip = unit->hyper[SKIP_NAN] != 0,
-               .coarse_m = h[DTYPE_MOMENTUM] == DTYPE_BFLOAT16, .coarse_w = is_bfloat16(unit) };
+    pull f = { .beta = (float)h[BETA1],
+               .gain = (float)(1 - h[BETA1]),
+               .keep = kept_of(h),
+               .skip = unit->hyper[SKIP_NAN] != 0,
+               .coarse_m = h[DTYPE_MOMENTUM] == DTYPE_BFLOAT16,
+               .coarse_w = is_bfloat16(unit) };
 
     if (f.coarse_m) f.beta = pd_rounded(f.beta);
     if (f.coarse_w) f.keep = pd_rounded(f.keep);
     return f;
 }
 
-/* One pass over memory. `coarse`: some of it is rounded to bfloat16. */
+/* Computes the new weights of a run in one pass over memory. `coarse`: the momentum or the weights are rounded to
+ * bfloat16. */
 PD_INLINE void pass(const pd_stretch *s, pull f, pd_layout layout, bool momentum, bool coarse)
 {
-    const pd_stretch r = *s;                                   /* what is written changes none of it */
+    const pd_stretch r = *s; /* a local copy: the compiler knows that writes to memory do not change it */
 
-#pragma GCC ivdep                                           /* after may be before itself, never a shifted part of it */
+#pragma GCC ivdep /* `after` and `before` are one array or do not overlap: iterations are independent */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], u = f.rate * (pd_update_of(&r, layout, i) / f.clip), kept = f.keep * w, next;
         if (momentum) {
@@ -173,8 +214,10 @@ PD_INLINE void pass(const pd_stretch *s, pull f, pd_layout layout, bool momentum
 PD_INLINE void move_as(const pd_stretch *s, pull f, pd_layout layout)
 {
     if (f.coarse_m || f.coarse_w) {
-        if (s->m != NULL) pass(s, f, layout, true, true);
-        else pass(s, f, layout, false, true);
+        if (s->m != NULL)
+            pass(s, f, layout, true, true);
+        else
+            pass(s, f, layout, false, true);
     } else if (s->m != NULL) {
         pass(s, f, layout, true, false);
     } else {
@@ -182,18 +225,34 @@ PD_INLINE void move_as(const pd_stretch *s, pull f, pd_layout layout)
     }
 }
 
-PD_CLONES static void move_across(const pd_stretch *s, pull f) { move_as(s, f, ACROSS); }
-PD_CLONES static void move_along(const pd_stretch *s, pull f)  { move_as(s, f, ALONG); }
-PD_CLONES static void move_single(const pd_stretch *s, pull f) { move_as(s, f, SINGLE); }
-PD_CLONES static void move_whole(const pd_stretch *s, pull f)  { move_as(s, f, WHOLE); }
-PD_CLONES static void move_still(const pd_stretch *s, pull f)  { move_as(s, f, STILL); }
+PD_CLONES(void, move_across, (const pd_stretch *s, pull f), (s, f))
+{
+    move_as(s, f, ACROSS);
+}
+PD_CLONES(void, move_along, (const pd_stretch *s, pull f), (s, f))
+{
+    move_as(s, f, ALONG);
+}
+PD_CLONES(void, move_single, (const pd_stretch *s, pull f), (s, f))
+{
+    move_as(s, f, SINGLE);
+}
+PD_CLONES(void, move_whole, (const pd_stretch *s, pull f), (s, f))
+{
+    move_as(s, f, WHOLE);
+}
+PD_CLONES(void, move_still, (const pd_stretch *s, pull f), (s, f))
+{
+    move_as(s, f, STILL);
+}
 
 void pd_adafactor_move(const pd_unit *unit)
 {
     const pd_adafactor_own *own = unit->plan->own;
 
-    static void (*const moves[])(const pd_stretch *s, pull f) = { [ACROSS] = move_across, [ALONG] = move_along, [SINGLE] = move_single, [WHOLE] = move_whole,
-                                                                     [STILL] = move_still };
+    static void (*const moves[])(const pd_stretch *s, pull f) = {
+        [ACROSS] = move_across, [ALONG] = move_along, [SINGLE] = move_single, [WHOLE] = move_whole, [STILL] = move_still
+    };
     pd_walk w = pd_walk_of(unit->plan, unit->block);
     const double *limits = pd_slot_doubles(unit, own->limits);
     const int64_t most = w.step[GROUP] != 0 ? 1 : w.n;

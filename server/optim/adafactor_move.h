@@ -4,8 +4,8 @@
 
 #include "row.h"
 
-void pd_adafactor_lengths(const pd_unit *unit);     /* blocks: sums of the update's squares */
-void pd_adafactor_limits(const pd_unit *unit);      /* whole: each group's rate and clip */
-void pd_adafactor_move(const pd_unit *unit);        /* blocks */
+void pd_adafactor_lengths(const pd_unit *unit); /* runs per block: sums the squares of the block's updates */
+void pd_adafactor_limits(const pd_unit *unit);  /* runs once: computes the rate and the clip factor of each group */
+void pd_adafactor_move(const pd_unit *unit);    /* runs per block: computes the new weights */
 
 #endif

@@ -1,4 +1,4 @@
-/* adafactor_plan.c - which dimensions of a parameter are factored, and how its elements are cut into blocks. */
+/* adafactor_plan.c - decides which dimensions of a parameter are factored, and how its elements are cut into blocks. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,13 +26,16 @@ static const char *text_of(const pd_declaration *declaration, int hyper)
     return pd_hypers_given_text(&declaration->hypers, hyper);
 }
 
-/* Puts what a text belongs to before its error. */
+/* Returns `rc`. If it is an error about the text of a hyperparameter, writes the hyperparameter's name and the error
+ * text `why` to *err. */
 static int in_hyper(const char *name, int rc, const pd_error *why, pd_error *err)
 {
-    return rc == PD_OK ? rc : pd_fail(err, rc == PD_NOT_FOUND ? PD_INVALID_ARGUMENT : rc, "%s: %.400s", name, why->text);
+    return rc == PD_OK ? rc
+                       : pd_fail(err, rc == PD_NOT_FOUND ? PD_INVALID_ARGUMENT : rc, "%s: %.400s", name, why->text);
 }
 
-/* Names of axes make a rule for every parameter that has dimensions, once one of the job has names. */
+/* Makes the factor rule of a parameter from the logical names of its dimensions. Called only if some parameter of
+ * the job names its dimensions. All other parameters with dimensions must then name theirs, too. */
 static int rule_of_axes(pd_factor_rule *rule, const pd_declaration *declaration, pd_error *err)
 {
     pd_error why = { 0 };
@@ -41,14 +44,19 @@ static int rule_of_axes(pd_factor_rule *rule, const pd_declaration *declaration,
 
     if (rc != PD_OK) return rc;
     if (axes.n != declaration->shape.rank)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "logical_factor_rules: no rule is found for it: others of the job name their axes, it does not; give it axes, too");
-    return in_hyper("logical_factor_rules", pd_factor_rule_of_axes(rule, text_of(declaration, LOGICAL_RULES), &axes, &why), &why, err);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "logical_factor_rules: no rule is found for it: others of the job name their axes, it does not; "
+                       "give it axes, too");
+    return in_hyper("logical_factor_rules",
+                    pd_factor_rule_of_axes(rule, text_of(declaration, LOGICAL_RULES), &axes, &why), &why, err);
 }
 
-/* In the maps of the set, or in some of its own. */
+/* Looks up the parameter's name in the map that is the text of a hyperparameter, and reads its value. The maps in
+ * declaration->maps are read once for all parameters. If it is NULL, the map is read for this parameter alone. */
 static int find_in_map(const pd_declaration *declaration, int hyper, pd_value_reader *parse, void *value, pd_error *err)
 {
-    pd_name_maps *own = declaration->maps == NULL ? pd_name_maps_new(1) : NULL, *maps = own != NULL ? own : declaration->maps;
+    pd_name_maps *own = declaration->maps == NULL ? pd_name_maps_new(1) : NULL,
+                 *maps = own != NULL ? own : declaration->maps;
     pd_error why = { 0 };
     int rc = maps == NULL ? pd_fail(&why, PD_NO_MEMORY, "out of memory for a map")
                           : pd_name_map_find(maps, text_of(declaration, hyper), declaration->name, parse, value, &why);
@@ -57,18 +65,24 @@ static int find_in_map(const pd_declaration *declaration, int hyper, pd_value_re
     return in_hyper(declaration->hypers.row->hypers[hyper].name, rc, &why, err);
 }
 
-static int find_rule(pd_factor_rule *rule, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int find_rule(pd_factor_rule *rule, const pd_declaration *declaration, const double *fact, pd_plan *plan,
+                     pd_error *err)
 {
     bool factored = declaration->hypers.value[FACTORED] != 0, maps = *text_of(declaration, FACTOR_MAP) != '\0';
     bool tabled = *text_of(declaration, LOGICAL_RULES) != '\0';
     int rc = PD_OK;
 
     *rule = (pd_factor_rule){ .way = PD_FACTOR_HEURISTIC };
-    if (!factored && maps) return pd_fail(err, PD_INVALID_ARGUMENT, "adafactor: factored is no, but factorization rules have been provided in factor_map");
+    if (!factored && maps)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "adafactor: factored is no, but factorization rules have been provided in factor_map");
     if (tabled && fact[FACT_HAS_AXES] == 0)
-        snprintf(plan->note, sizeof plan->note, "logical_factor_rules has no effect: no parameter of the job names its axes");
-    if (tabled && fact[FACT_HAS_AXES] != 0) rc = rule_of_axes(rule, declaration, err);
-    else if (maps) rc = find_in_map(declaration, FACTOR_MAP, pd_factor_reader, rule, err);
+        snprintf(plan->note, sizeof plan->note,
+                 "logical_factor_rules has no effect: no parameter of the job names its axes");
+    if (tabled && fact[FACT_HAS_AXES] != 0)
+        rc = rule_of_axes(rule, declaration, err);
+    else if (maps)
+        rc = find_in_map(declaration, FACTOR_MAP, pd_factor_reader, rule, err);
     if (!factored) *rule = (pd_factor_rule){ .way = PD_FACTOR_NONE };
     return rc;
 }
@@ -82,7 +96,10 @@ static int find_scaling(pd_plan *plan, const pd_declaration *declaration, pd_err
 
     if (*text != '\0' && pd_flag_reader(&flag, text, NULL) != PD_OK) {
         if (strchr(text, ':') == NULL)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "multiply_by_parameter_scale must be either yes, no or rules, ['regular expression':yes,...]; got \"%.80s\"", text);
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "multiply_by_parameter_scale must be either yes, no or rules, ['regular "
+                           "expression':yes,...]; got \"%.80s\"",
+                           text);
         rc = find_in_map(declaration, BY_SCALE, pd_flag_reader, &flag, err);
     }
     own->by_scale = flag;
@@ -91,7 +108,7 @@ static int find_scaling(pd_plan *plan, const pd_declaration *declaration, pd_err
 
 /* ---- the plan's shape ---- */
 
-/* A scalar counts as a vector of one. */
+/* Merges neighbouring dimensions that have the same factor rule. A scalar counts as a vector of one element. */
 static void merge(pd_plan *plan, const pd_shape *shape, const pd_factoring *factoring)
 {
     pd_adafactor_own *own = plan->own;
@@ -112,7 +129,7 @@ static void merge(pd_plan *plan, const pd_shape *shape, const pd_factoring *fact
     own->rule[0] = PD_DIM_NONE;
 }
 
-/* Over the dimensions whose rule's bit is set. */
+/* Returns the tensor over the dimensions whose rule is in the bit set `rules`. */
 static pd_over over(const pd_plan *plan, unsigned rules)
 {
     pd_over to = { .elements = 1 };
@@ -125,9 +142,18 @@ static pd_over over(const pd_plan *plan, unsigned rules)
     return to;
 }
 
-pd_over pd_over_all_but(const pd_plan *plan, pd_dim_rule rule) { return over(plan, ~(1u << rule)); }
-pd_over pd_over_groups(const pd_plan *plan)                    { return over(plan, 1u << PD_DIM_BATCH); }
-pd_over pd_over_both(const pd_plan *plan)                      { return over(plan, 1u << PD_DIM_BATCH | 1u << PD_DIM_NONE); }
+pd_over pd_over_all_but(const pd_plan *plan, pd_dim_rule rule)
+{
+    return over(plan, ~(1u << rule));
+}
+pd_over pd_over_groups(const pd_plan *plan)
+{
+    return over(plan, 1u << PD_DIM_BATCH);
+}
+pd_over pd_over_both(const pd_plan *plan)
+{
+    return over(plan, 1u << PD_DIM_BATCH | 1u << PD_DIM_NONE);
+}
 
 int64_t pd_over_first(const pd_over *of, const pd_block *block, int rank)
 {
@@ -152,11 +178,20 @@ static bool is_factored_dim(const pd_plan *plan, int d)
     return pd_adafactor_rule(plan, d) == PD_DIM_ROW || pd_adafactor_rule(plan, d) == PD_DIM_COLUMN;
 }
 
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t at_most(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static int64_t at_least(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
-/* Where the parameter is cut, and into how many chunks. Blocks that are cut along a dimension that only one moment has share sums of the other: these are
- * to be few beside the elements. */
+/* Chooses the dimension along which blocks are cut, and the number of chunks.
+ *
+ * If it is a ROW or COLUMN dimension, one of the two moments does not have it, and all blocks along it add to the
+ * same sums of that moment. So each block has its own copy of these sums. A chunk has at least ADAFACTOR_SHARES
+ * indices, so that the copies are small compared with the blocks. */
 static void find_cut(pd_plan *plan)
 {
     pd_adafactor_own *own = plan->own;
@@ -174,7 +209,7 @@ static void find_cut(pd_plan *plan)
         if (inner <= CHUNK_ELEMENTS || cut == plan->shape.rank - 1) break;
     }
     chunks = at_most(chunks, plan->shape.dim[cut]);
-    chunks = (plan->shape.dim[cut] + chunks - 1) / chunks;          /* indices of a chunk */
+    chunks = (plan->shape.dim[cut] + chunks - 1) / chunks; /* from here on: indices per chunk */
     own->cut = cut;
     own->chunks = (plan->shape.dim[cut] + chunks - 1) / chunks;
 }
@@ -215,7 +250,7 @@ static int make_blocks(pd_plan *plan)
 
 /* ---- slots ---- */
 
-/* The declared dimensions but those of `rule`. */
+/* Returns the slot of a moment that has all dimensions of the parameter except those with the rule `rule`. */
 static pd_slot_spec moment(const char *name, const pd_shape *shape, const pd_factoring *factoring, pd_dim_rule rule)
 {
     pd_slot_spec spec = { .name = name, .number = -1, .follows_known = true };
@@ -228,7 +263,7 @@ static pd_slot_spec moment(const char *name, const pd_shape *shape, const pd_fac
     return spec;
 }
 
-/* PD_OK, and its index in *slot; or PD_NO_MEMORY. */
+/* Adds a slot to the plan, and writes its index to *slot. PD_NO_MEMORY. */
 static int add(pd_plan *plan, const pd_slot_spec *spec, int *slot)
 {
     int index = pd_plan_slot(plan, spec);
@@ -239,12 +274,17 @@ static int add(pd_plan *plan, const pd_slot_spec *spec, int *slot)
 
 static int add_temporary(pd_plan *plan, const char *name, int64_t n, pd_storage storage, int *slot)
 {
-    return add(plan, &(pd_slot_spec){ .name = name, .number = -1, .shape = { 1, { n } }, .temporary = true, .storage = storage }, slot);
+    return add(
+        plan,
+        &(pd_slot_spec){ .name = name, .number = -1, .shape = { 1, { n } }, .temporary = true, .storage = storage },
+        slot);
 }
 
-static int add_moments(pd_plan *plan, const pd_shape *shape, const pd_factoring *factoring, bool momentum, pd_storage storage)
+static int add_moments(pd_plan *plan, const pd_shape *shape, const pd_factoring *factoring, bool momentum,
+                       pd_storage storage)
 {
-    pd_slot_spec v_row = moment("v_row", shape, factoring, PD_DIM_COLUMN), v_col = moment("v_col", shape, factoring, PD_DIM_ROW);
+    pd_slot_spec v_row = moment("v_row", shape, factoring, PD_DIM_COLUMN),
+                 v_col = moment("v_col", shape, factoring, PD_DIM_ROW);
     pd_adafactor_own *own = plan->own;
     int rc = PD_OK;
 
@@ -254,15 +294,17 @@ static int add_moments(pd_plan *plan, const pd_shape *shape, const pd_factoring 
     } else {
         rc = add(plan, &(pd_slot_spec){ .name = "v", .number = -1, .shape = *shape }, &own->v);
     }
-    if (rc == PD_OK && momentum) rc = add(plan, &(pd_slot_spec){ .name = "m", .number = -1, .shape = *shape, .storage = storage }, &own->m);
+    if (rc == PD_OK && momentum)
+        rc = add(plan, &(pd_slot_spec){ .name = "m", .number = -1, .shape = *shape, .storage = storage }, &own->m);
     return rc;
 }
 
-/* What a step of a factored one works with. */
+/* Adds the temporary slots that only a factored parameter needs. */
 static int add_sums(pd_plan *plan)
 {
     pd_adafactor_own *own = plan->own;
-    pd_over row = pd_over_all_but(plan, PD_DIM_COLUMN), col = pd_over_all_but(plan, PD_DIM_ROW), both = pd_over_both(plan);
+    pd_over row = pd_over_all_but(plan, PD_DIM_COLUMN), col = pd_over_all_but(plan, PD_DIM_ROW),
+            both = pd_over_both(plan);
     bool chunked = own->chunks > 1 && is_factored_dim(plan, own->cut);
     int rc = add_temporary(plan, "row_sums", row.elements, PD_STORE_F64, &own->row_sums);
 
@@ -282,7 +324,8 @@ static int add_limits(pd_plan *plan)
     pd_adafactor_own *own = plan->own;
     int rc;
 
-    own->groups = plan->n_blocks > 0 ? pd_over_size(&groups, &plan->blocks[0], plan->shape.rank) : 0;      /* the first is as large as any */
+    own->groups = plan->n_blocks > 0 ? pd_over_size(&groups, &plan->blocks[0], plan->shape.rank)
+                                     : 0; /* the first block is at least as large as any other */
     rc = add_temporary(plan, "squares", 2 * (int64_t)plan->n_blocks * own->groups, PD_STORE_F64, &own->squares);
     return rc == PD_OK ? add_temporary(plan, "limits", 2 * groups.elements, PD_STORE_F64, &own->limits) : rc;
 }
@@ -294,19 +337,24 @@ static void note_ignored(pd_plan *plan, const pd_factor_rule *rule, const pd_fac
     char text[96];
 
     if (!factoring->ignored) return;
-    snprintf(plan->note, sizeof plan->note, "factorization rule %s is ignored: a parameter of rank at most 2 without BATCH goes by HEURISTIC",
+    snprintf(plan->note, sizeof plan->note,
+             "factorization rule %s is ignored: a parameter of rank at most 2 without BATCH goes by HEURISTIC",
              pd_factor_rule_text(rule, text, sizeof text));
 }
 
-/* What only a parameter that is declared must have. */
+/* Checks values that matter only when a parameter is declared: the learning rate is given, and step_offset is not
+ * above the job's first step. */
 static int check_declared(const pd_declaration *declaration, pd_error *err)
 {
     int64_t offset = (int64_t)declaration->hypers.value[STEP_OFFSET];
 
     if (pd_adafactor_is_none(declaration->hypers.value[LEARNING_RATE]))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "no learning rate provided: learning_rate of adafactor has no default, set it in the rule");
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "no learning rate provided: learning_rate of adafactor has no default, set it in the rule");
     if (offset <= declaration->start_step) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "step_offset of adafactor is %lld, and the job's steps begin at %lld: it must not be larger, or all would be NaN",
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "step_offset of adafactor is %lld, and the job's steps begin at %lld: it must not be larger, or all "
+                   "would be NaN",
                    (long long)offset, (long long)declaration->start_step);
 }
 
@@ -320,7 +368,8 @@ int pd_adafactor_plan(const pd_declaration *declaration, const double *fact, pd_
     int rc;
 
     own->v = own->m = own->v_row = own->v_col = own->shared = -1;
-    if ((rc = check_declared(declaration, err)) != PD_OK || (rc = find_scaling(plan, declaration, err)) != PD_OK) return rc;
+    if ((rc = check_declared(declaration, err)) != PD_OK || (rc = find_scaling(plan, declaration, err)) != PD_OK)
+        return rc;
     if ((rc = find_rule(&rule, declaration, fact, plan, err)) != PD_OK) return rc;
     if ((rc = pd_factoring_of(&factoring, &rule, &declaration->shape, (int64_t)h[MIN_DIM], err)) != PD_OK) return rc;
     note_ignored(plan, &rule, &factoring);

@@ -1,11 +1,15 @@
-/* adafactor_sums.c - the phases that make adafactor's moments: sums over a block, moments, means of row moments. */
+/* adafactor_sums.c - the phases of adafactor that compute its moments: sums over blocks, moments, means of row
+ * moments. A run is a contiguous row of a block along the last dimension (adafactor_walk.h). */
 #include <string.h>
 
 #include "adafactor_sums.h"
 #include "adafactor_walk.h"
 #include "kernels.h"
 
-static bool is_bfloat16(const pd_unit *unit) { return unit->hyper[PARAM_DTYPE] == DTYPE_BFLOAT16; }
+static bool is_bfloat16(const pd_unit *unit)
+{
+    return unit->hyper[PARAM_DTYPE] == DTYPE_BFLOAT16;
+}
 
 /* ---- sums of squares ---- */
 
@@ -17,78 +21,104 @@ static double sum_rounded_squares(const float *x, int64_t n)
     return sum;
 }
 
-/* A run's weights into the sums of its groups. `first`: the block's first group. */
+/* Adds the squares of a run's weights to the sums of their groups. `first` is the block's first group. */
 static void add_weights(const pd_unit *unit, const pd_walk *w, double *squares, int64_t first)
 {
     const float *weights = unit->before + w->element;
 
     for (int64_t i = 0; i < w->n; i += w->tile) {
         int64_t n = w->n - i < w->tile ? w->n - i : w->tile;
-        squares[w->at[GROUP] + i * w->step[GROUP] - first] += is_bfloat16(unit) ? sum_rounded_squares(weights + i, n) : pd_sum_squares(weights + i, n);
+        squares[w->at[GROUP] + i * w->step[GROUP] - first] +=
+            is_bfloat16(unit) ? sum_rounded_squares(weights + i, n) : pd_sum_squares(weights + i, n);
     }
 }
 
-/* s = x^2 + epsilon of k runs: the sum of each into sum[], in 8 lanes, and their sum, element by element, into `to`. */
+/* Returns s = x^2 + epsilon of eight elements. */
+PD_INLINE pd_lanes shifted(const float *x, float epsilon)
+{
+    return pd_lanes_widen(PD_FLOATS(x) * PD_FLOATS(x) + epsilon, PD_FLOATS(x + 4) * PD_FLOATS(x + 4) + epsilon);
+}
+
+/* Computes s = x^2 + epsilon for k runs of n elements. Adds the sum of each run j to sum[j], in 8 lanes. Adds the s of
+ * element i of all runs to to[i]. */
 PD_INLINE void add_shifted(double *restrict to, const float *const *x, int k, int64_t n, float epsilon, double *sum)
 {
-    doubles lanes[TOGETHER] = { { 0 } };
+    pd_lanes lanes[TOGETHER] = { { { 0 }, { 0 } } };
     int64_t i;
 
     for (i = 0; i + 8 <= n; i += 8) {
-        doubles all = { 0 };
+        pd_lanes all = { { 0 }, { 0 } };
         for (int j = 0; j < k; j++) {
-            doubles s = __builtin_convertvector(LOAD(x[j] + i) * LOAD(x[j] + i) + epsilon, doubles);
-            lanes[j] += s;
-            all += s;
+            pd_lanes s = shifted(x[j] + i, epsilon);
+            pd_lanes_add(&lanes[j], s);
+            pd_lanes_add(&all, s);
         }
-        for (int lane = 0; lane < 8; lane++) to[i + lane] += all[lane];
+        *(pd_doubles *)(to + i) += all.low;
+        *(pd_doubles *)(to + i + 4) += all.high;
     }
     for (int j = 0; j < k; j++) {
-        for (int64_t rest = i; rest < n; rest++) {
-            double s = (double)(x[j][rest] * x[j][rest] + epsilon);
-            lanes[j][rest - i] += s;
-            to[rest] += s;
+        double rest[8] = { 0 };
+        for (int64_t e = i; e < n; e++) {
+            rest[e - i] = (double)(x[j][e] * x[j][e] + epsilon);
+            to[e] += rest[e - i];
         }
-        sum[j] += sum_of(&lanes[j]);
+        pd_lanes_add(&lanes[j], (pd_lanes){ PD_DOUBLES(rest), PD_DOUBLES(rest + 4) });
+        sum[j] += pd_lanes_sum(lanes[j]);
     }
 }
 
-PD_CLONES static void add_shifted_four(double *to, const float *const *x, int64_t n, float epsilon, double *sum) { add_shifted(to, x, TOGETHER, n, epsilon, sum); }
-PD_CLONES static void add_shifted_one(double *to, const float *const *x, int64_t n, float epsilon, double *sum)  { add_shifted(to, x, 1, n, epsilon, sum); }
-
-PD_CLONES static void add_squares_four(const float *const *x, int64_t n, double *sum)
+PD_CLONES(void, add_shifted_four, (double *to, const float *const *x, int64_t n, float epsilon, double *sum),
+          (to, x, n, epsilon, sum))
 {
-    doubles lanes[TOGETHER] = { { 0 } };
+    add_shifted(to, x, TOGETHER, n, epsilon, sum);
+}
+PD_CLONES(void, add_shifted_one, (double *to, const float *const *x, int64_t n, float epsilon, double *sum),
+          (to, x, n, epsilon, sum))
+{
+    add_shifted(to, x, 1, n, epsilon, sum);
+}
+
+PD_CLONES(void, add_squares_four, (const float *const *x, int64_t n, double *sum), (x, n, sum))
+{
+    pd_lanes lanes[TOGETHER] = { { { 0 }, { 0 } } };
     int64_t i;
 
     for (i = 0; i + 8 <= n; i += 8)
-        for (int j = 0; j < TOGETHER; j++) lanes[j] += __builtin_convertvector(LOAD(x[j] + i), doubles) * __builtin_convertvector(LOAD(x[j] + i), doubles);
+        for (int j = 0; j < TOGETHER; j++)
+            pd_lanes_add_product(&lanes[j], pd_lanes_of(x[j] + i), pd_lanes_of(x[j] + i));
     for (int j = 0; j < TOGETHER; j++) {
-        for (int64_t rest = i; rest < n; rest++) lanes[j][rest - i] += (double)x[j][rest] * (double)x[j][rest];
-        sum[j] += sum_of(&lanes[j]);
+        float rest[8] = { 0 };
+        memcpy(rest, x[j] + i, (size_t)(n - i) * sizeof *rest);
+        pd_lanes_add_product(&lanes[j], pd_lanes_of(rest), pd_lanes_of(rest));
+        sum[j] += pd_lanes_sum(lanes[j]);
     }
 }
 
-/* Weights of runs that have one group each. */
+/* Adds the squares of the weights of several runs to the sums of their groups. Each run belongs to one group. */
 static void add_weights_of(const pd_unit *unit, const pd_runs *r, double *squares, int64_t first)
 {
     const float *x[TOGETHER];
     double sum[TOGETHER] = { 0 };
 
     pd_runs_of(x, r, unit->before);
-    if (is_bfloat16(unit)) for (int j = 0; j < r->k; j++) sum[j] = sum_rounded_squares(x[j], r->n);
-    else if (r->k == TOGETHER) add_squares_four(x, r->n, sum);
-    else for (int j = 0; j < r->k; j++) sum[j] = pd_sum_squares(x[j], r->n);
+    if (is_bfloat16(unit))
+        for (int j = 0; j < r->k; j++) sum[j] = sum_rounded_squares(x[j], r->n);
+    else if (r->k == TOGETHER)
+        add_squares_four(x, r->n, sum);
+    else
+        for (int j = 0; j < r->k; j++) sum[j] = pd_sum_squares(x[j], r->n);
     for (int j = 0; j < r->k; j++) squares[r->group[j] - first] += sum[j];
 }
 
-/* Where a block adds up what belongs to one moment: to[walk's position]. Zero at first. */
+/* Returns the array in which a block adds up the sums of squares for one moment (ROW or COL). Sets the block's sums
+ * to 0 first. The array is indexed by the walk's position in that moment, w->at[which]. */
 static double *sums_of(const pd_unit *unit, const pd_walk *w, int which)
 {
     const pd_adafactor_own *own = unit->plan->own;
     bool shared = own->shared >= 0 && own->shared_is_row == (which == ROW);
     int64_t first = w->at[which];
-    double *at = shared ? pd_slot_doubles(unit, own->shared) + unit->index * own->shared_size : pd_slot_doubles(unit, which == ROW ? own->row_sums : own->col_sums) + first;
+    double *at = shared ? pd_slot_doubles(unit, own->shared) + unit->index * own->shared_size
+                        : pd_slot_doubles(unit, which == ROW ? own->row_sums : own->col_sums) + first;
 
     memset(at, 0, (size_t)pd_over_size(&w->over[which], unit->block, w->rank) * sizeof *at);
     return at - first;
@@ -100,8 +130,10 @@ static void sum_runs(const pd_unit *unit, const pd_runs *r, double *along, doubl
     double sum[TOGETHER] = { 0 };
 
     pd_runs_of(x, r, unit->gradient);
-    if (r->k == TOGETHER) add_shifted_four(across + r->across, x, r->n, epsilon, sum);
-    else for (int j = 0; j < r->k; j++) add_shifted_one(across + r->across, x + j, r->n, epsilon, sum + j);
+    if (r->k == TOGETHER)
+        add_shifted_four(across + r->across, x, r->n, epsilon, sum);
+    else
+        for (int j = 0; j < r->k; j++) add_shifted_one(across + r->across, x + j, r->n, epsilon, sum + j);
     for (int j = 0; j < r->k; j++) along[r->along[j]] += sum[j];
 }
 
@@ -119,7 +151,8 @@ static void sum_single(const pd_unit *unit, const pd_walk *w, double *row, doubl
 static void sum_factored(const pd_unit *unit)
 {
     pd_walk w = pd_walk_of(unit->plan, unit->block);
-    double *sums[] = { [ROW] = sums_of(unit, &w, ROW), [COL] = sums_of(unit, &w, COL) }, *squares = pd_squares_of(unit, OF_WEIGHTS);
+    double *sums[] = { [ROW] = sums_of(unit, &w, ROW), [COL] = sums_of(unit, &w, COL) },
+           *squares = pd_squares_of(unit, OF_WEIGHTS);
     const int64_t first = w.at[GROUP];
     bool more = !pd_walk_is_single(&w);
     pd_runs r;
@@ -136,9 +169,12 @@ static void sum_factored(const pd_unit *unit)
     } while (pd_walk_on(&w));
 }
 
-/* ---- phase sums ---- */
+/* ---- the phase "sums" ---- */
 
-typedef struct mixture { float keep, gain, epsilon; bool skip; } mixture;
+typedef struct mixture {
+    float keep, gain, epsilon;
+    bool skip;
+} mixture;
 
 static mixture mixture_of(const pd_unit *unit)
 {
@@ -147,7 +183,7 @@ static mixture mixture_of(const pd_unit *unit)
     return (mixture){ keep, 1.0f - keep, (float)unit->hyper[EPSILON1], unit->hyper[SKIP_NAN] != 0 };
 }
 
-PD_CLONES static void mix_whole(float *v, const float *g, int64_t n, mixture mix)
+PD_CLONES(void, mix_whole, (float *v, const float *g, int64_t n, mixture mix), (v, g, n, mix))
 {
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; i++) {
@@ -156,7 +192,8 @@ PD_CLONES static void mix_whole(float *v, const float *g, int64_t n, mixture mix
     }
 }
 
-/* Its moment is of this element alone, so its update is known at once. */
+/* Updates the moment of a block that is not factored, and sums the squares of the update in the same pass: each
+ * element of the moment depends on one element of the gradient only. */
 static void sum_whole(const pd_unit *unit)
 {
     pd_walk w = pd_walk_of(unit->plan, unit->block);
@@ -180,13 +217,16 @@ void pd_adafactor_sums(const pd_unit *unit)
     const pd_adafactor_own *own = unit->plan->own;
 
     memset(pd_squares_of(unit, OF_WEIGHTS), 0, 2 * (size_t)own->groups * sizeof(double));
-    if (pd_adafactor_is_factored(unit)) sum_factored(unit);
-    else sum_whole(unit);
+    if (pd_adafactor_is_factored(unit))
+        sum_factored(unit);
+    else
+        sum_whole(unit);
 }
 
-/* ---- phase moments ---- */
+/* ---- the phase "moments" ---- */
 
-/* What the blocks found for element i of a moment. */
+/* Returns the sum of squares for element i of a moment (ROW or COL), added up over all blocks that have a part of
+ * it. */
 static double total_of(const pd_unit *unit, int which, int64_t i)
 {
     const pd_adafactor_own *own = unit->plan->own;
@@ -194,20 +234,24 @@ static double total_of(const pd_unit *unit, int which, int64_t i)
     const double *shared;
     double sum = 0;
 
-    if (own->shared < 0 || own->shared_is_row != (which == ROW)) return pd_slot_doubles(unit, which == ROW ? own->row_sums : own->col_sums)[i];
+    if (own->shared < 0 || own->shared_is_row != (which == ROW))
+        return pd_slot_doubles(unit, which == ROW ? own->row_sums : own->col_sums)[i];
     shared = pd_slot_doubles(unit, own->shared) + i / size * own->chunks * size + i % size;
     for (int64_t chunk = 0; chunk < own->chunks; chunk++) sum += shared[chunk * size];
     return sum;
 }
 
-/* This unit's share of a moment. The new values, NaN and all, go into the factors: state may keep an old one instead. */
+/* Updates the part of a moment (ROW or COL) that this call is responsible for. The temporary slot of factors gets
+ * the new values, including NaN. If skip_nan_updates is set, the moment keeps its old value instead of a NaN. */
 static void mix_moment(const pd_unit *unit, int which, mixture mix)
 {
     const pd_adafactor_own *own = unit->plan->own;
     const pd_over over = pd_over_all_but(unit->plan, which == ROW ? PD_DIM_COLUMN : PD_DIM_ROW);
     const float count = (float)(unit->plan->elements / over.elements);
-    const int64_t begin = over.elements * unit->index / unit->n_units, end = over.elements * (unit->index + 1) / unit->n_units;
-    float *v = pd_slot_floats(unit, which == ROW ? own->v_row : own->v_col), *next = pd_slot_floats(unit, which == ROW ? own->row_factors : own->col_factors);
+    const int64_t begin = over.elements * unit->index / unit->n_units,
+                  end = over.elements * (unit->index + 1) / unit->n_units;
+    float *v = pd_slot_floats(unit, which == ROW ? own->v_row : own->v_col),
+          *next = pd_slot_floats(unit, which == ROW ? own->row_factors : own->col_factors);
 
     for (int64_t i = begin; i < end; i++) {
         next[i] = mix.keep * v[i] + mix.gain * ((float)total_of(unit, which, i) / count);
@@ -224,14 +268,16 @@ void pd_adafactor_moments(const pd_unit *unit)
     mix_moment(unit, COL, mix);
 }
 
-/* ---- phase means ---- */
+/* ---- the phase "means" ---- */
 
-/* v_row's shape as a block of the parameter. */
+/* Returns a block for a walk that visits each element of v_row once: the whole parameter, but with a single index in
+ * the COLUMN dimensions. */
 static pd_block rows_of(const pd_plan *plan)
 {
     pd_block block = { 0 };
 
-    for (int d = 0; d < plan->shape.rank; d++) block.size[d] = pd_adafactor_rule(plan, d) == PD_DIM_COLUMN ? 1 : plan->shape.dim[d];
+    for (int d = 0; d < plan->shape.rank; d++)
+        block.size[d] = pd_adafactor_rule(plan, d) == PD_DIM_COLUMN ? 1 : plan->shape.dim[d];
     return block;
 }
 
@@ -246,7 +292,8 @@ void pd_adafactor_means(const pd_unit *unit)
 
     memset(mean, 0, (size_t)w.over[BOTH].elements * sizeof *mean);
     do {
-        for (int64_t i = 0; i < w.n; i++) mean[w.at[BOTH] + i * w.step[BOTH]] += (double)factor[w.at[ROW] + i * w.step[ROW]];
+        for (int64_t i = 0; i < w.n; i++)
+            mean[w.at[BOTH] + i * w.step[BOTH]] += (double)factor[w.at[ROW] + i * w.step[ROW]];
     } while (pd_walk_on(&w));
     w = pd_walk_of(unit->plan, &block);
     do {

@@ -1,8 +1,10 @@
+/* adafactor_walk.c - visits the elements of a block in runs along the last dimension. */
 #include "adafactor_walk.h"
 
 #include "kernels.h"
 
-/* t = step - step_offset + 1 is rounded to float32, as are its power and the difference. */
+/* Computes b = 1 - t^(-decay_rate) with t = step - step_offset + 1. t, the power and the difference are rounded to
+ * float32. */
 float pd_adafactor_keep(const pd_unit *unit)
 {
     float t = (float)(unit->count - 1 - (int64_t)unit->hyper[STEP_OFFSET]) + 1.0f;
@@ -39,7 +41,7 @@ static void advance(pd_walk *w, int d, int64_t by)
     for (int i = 0; i < TENSORS; i++) w->at[i] += by * w->over[i].stride[d];
 }
 
-/* To the next run. False: there is none. */
+/* Moves the walk to the next run of the block. Returns false if there is none. */
 bool pd_walk_on(pd_walk *w)
 {
     for (int d = w->rank - 2; d >= 0; d--) {
@@ -51,7 +53,8 @@ bool pd_walk_on(pd_walk *w)
     return false;
 }
 
-/* The next ones, of a walk whose runs have one element of some moment. False: these were the last. */
+/* Collects the next runs, at most TOGETHER, that use the same elements of the moment `across_is`. Each run must have
+ * a single element of the other moment. Returns false if no run is left after these. */
 bool pd_walk_gather(pd_walk *w, pd_runs *r)
 {
     bool more;
@@ -70,12 +73,16 @@ bool pd_walk_gather(pd_walk *w, pd_runs *r)
     return more;
 }
 
-/* Those from element i of a run on. */
+/* Returns a view of n elements of a run, from its element i on. */
 pd_stretch pd_stretch_of(const pd_unit *unit, const pd_walk *w, int64_t i, int64_t n)
 {
     const pd_adafactor_own *own = unit->plan->own;
     const int64_t at = w->element + i;
-    pd_stretch s = { .layout = w->still ? STILL : WHOLE, .n = n, .gradient = unit->gradient + at, .before = unit->before + at, .after = unit->after + at };
+    pd_stretch s = { .layout = w->still ? STILL : WHOLE,
+                     .n = n,
+                     .gradient = unit->gradient + at,
+                     .before = unit->before + at,
+                     .after = unit->after + at };
 
     if (own->m >= 0) s.m = pd_slot_floats(unit, own->m) + at;
     if (!pd_adafactor_is_factored(unit)) {
@@ -94,13 +101,21 @@ PD_INLINE void find_updates_as(const pd_stretch *s, pd_layout layout, float *res
     for (int64_t i = 0; i < s->n; i++) y[i] = pd_update_of(s, layout, i);
 }
 
-/* s->n is at most TILE. */
-PD_CLONES double pd_stretch_squares(const pd_stretch *s)
+/* Works in a buffer of TILE elements, so s->n must not exceed TILE. */
+PD_CLONES(double, squares, (const pd_stretch *s), (s))
 {
     float y[TILE];
 
-    if (s->layout == WHOLE) find_updates_as(s, WHOLE, y);
-    else if (s->layout == STILL) find_updates_as(s, STILL, y);
-    else find_updates_as(s, SINGLE, y);
+    if (s->layout == WHOLE)
+        find_updates_as(s, WHOLE, y);
+    else if (s->layout == STILL)
+        find_updates_as(s, STILL, y);
+    else
+        find_updates_as(s, SINGLE, y);
     return pd_sum_squares(y, s->n);
+}
+
+double pd_stretch_squares(const pd_stretch *s)
+{
+    return squares(s);
 }

@@ -7,24 +7,23 @@
  *     x <- max(x, v)                                            max_exp_avg_sq, with amsgrad only; else x is v
  *     w <- w - lr / (1 - beta1^count) m / (sqrt(x) / sqrt(1 - beta2^count) + eps)
  *
- * The two rows differ in their defaults alone. amsgrad decides what state there is, so it stays as declared. */
+ * adam and adamw differ only in their defaults. amsgrad adds a slot to the state, so it cannot change after the
+ * declaration. */
 #include "first_order.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, AMSGRAD, MAXIMIZE, DECOUPLED };
 enum { EXP_AVG, EXP_AVG_SQ, MAX_EXP_AVG_SQ };
 
-#define HYPERS(decay, decoupled)                                                                                                        \
-    [LR]           = PD_HYPER_LR(1e-3),                                                                                                 \
-    [BETA1]        = PD_HYPER_BETA(0, 0.9, "the gradient's average"),                                                                   \
-    [BETA2]        = PD_HYPER_BETA(1, 0.999, "the squared gradient's average"),                                                         \
-    [EPS]          = PD_HYPER_EPS(1e-8),                                                                                                \
-    [WEIGHT_DECAY] = PD_HYPER_DECAY(decay, "factor of the weights added to the gradient, or, decoupled, of lr by which they shrink"),    \
-    [AMSGRAD]      = { "amsgrad", PD_FLAG, 0, 0, 1, NULL, "divide by the largest average of the squared gradient so far", false, false }, \
-    [MAXIMIZE]     = PD_HYPER_MAXIMIZE,                                                                                                 \
-    [DECOUPLED]    = PD_HYPER_DECOUPLED(decoupled),                                                                                     \
-    { .name = NULL },
+#define HYPERS(decay, decoupled)                                                                                       \
+    [LR] = PD_HYPER_LR(1e-3), [BETA1] = PD_HYPER_BETA(0, 0.9, "the gradient's average"),                               \
+    [BETA2] = PD_HYPER_BETA(1, 0.999, "the squared gradient's average"), [EPS] = PD_HYPER_EPS(1e-8),                   \
+    [WEIGHT_DECAY] = PD_HYPER_DECAY(                                                                                   \
+        decay, "factor of the weights added to the gradient, or, decoupled, of lr by which they shrink"),              \
+    [AMSGRAD] = { "amsgrad", PD_FLAG, 0, 0, 1, NULL, "divide by the largest average of the squared gradient so far",   \
+                  false,     false },                                                                                  \
+    [MAXIMIZE] = PD_HYPER_MAXIMIZE, [DECOUPLED] = PD_HYPER_DECOUPLED(decoupled), { .name = NULL },
 
-static const pd_hyper adam_hypers[]  = { HYPERS(0, 0) };
+static const pd_hyper adam_hypers[] = { HYPERS(0, 0) };
 static const pd_hyper adamw_hypers[] = { HYPERS(1e-2, 1) };
 
 static int adam_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
@@ -33,30 +32,40 @@ static int adam_plan(const pd_declaration *declaration, const double *fact, pd_p
 
     (void)fact;
     (void)err;
-    return pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", amsgrad ? "max_exp_avg_sq" : NULL, NULL });
+    return pd_plan_slots(plan,
+                         (const char *const[]){ "exp_avg", "exp_avg_sq", amsgrad ? "max_exp_avg_sq" : NULL, NULL });
 }
 
-typedef struct factors { pd_pull pull; float beta1, gain1, beta2, gain2, eps, root, rate; } factors;
+typedef struct factors {
+    pd_pull pull;
+    float beta1, gain1, beta2, gain2, eps, root, rate;
+} factors;
 
 static factors factors_of(const pd_unit *unit)
 {
     const double *h = unit->hyper;
 
     return (factors){
-        .pull  = pd_pull_of(h[LR], h[WEIGHT_DECAY], h[DECOUPLED] != 0, h[MAXIMIZE] != 0),
-        .beta1 = (float)h[BETA1], .gain1 = (float)(1 - h[BETA1]), .beta2 = (float)h[BETA2], .gain2 = (float)(1 - h[BETA2]), .eps = (float)h[EPS],
-        .root  = (float)sqrt(pd_bias(h[BETA2], unit->count)),
-        .rate  = (float)(-h[LR] / pd_bias(h[BETA1], unit->count)),
+        .pull = pd_pull_of(h[LR], h[WEIGHT_DECAY], h[DECOUPLED] != 0, h[MAXIMIZE] != 0),
+        .beta1 = (float)h[BETA1],
+        .gain1 = (float)(1 - h[BETA1]),
+        .beta2 = (float)h[BETA2],
+        .gain2 = (float)(1 - h[BETA2]),
+        .eps = (float)h[EPS],
+        .root = (float)sqrt(pd_bias(h[BETA2], unit->count)),
+        .rate = (float)(-h[LR] / pd_bias(h[BETA1], unit->count)),
     };
 }
 
-/* One pass over memory; `amsgrad` is a constant where it is called. */
+/* Computes the new weights and moments of a range in one pass over memory. The callers pass `amsgrad` as a constant,
+ * so the loop has no branches. */
 PD_INLINE void pass(const pd_unit *unit, factors f, bool amsgrad)
 {
     const pd_run r = pd_run_of(unit);
-    float *m = pd_run_slot(unit, EXP_AVG), *v = pd_run_slot(unit, EXP_AVG_SQ), *largest = amsgrad ? pd_run_slot(unit, MAX_EXP_AVG_SQ) : NULL;
+    float *m = pd_run_slot(unit, EXP_AVG), *v = pd_run_slot(unit, EXP_AVG_SQ),
+          *largest = amsgrad ? pd_run_slot(unit, MAX_EXP_AVG_SQ) : NULL;
 
-#pragma GCC ivdep                                       /* after may be before itself, never a shifted part of it */
+#pragma GCC ivdep /* `after` and `before` are one array or do not overlap: iterations are independent */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w);
         float average = f.beta1 * m[i] + f.gain1 * g, square = f.beta2 * v[i] + f.gain2 * g * g;
@@ -67,8 +76,14 @@ PD_INLINE void pass(const pd_unit *unit, factors f, bool amsgrad)
     }
 }
 
-PD_CLONES static void plain(const pd_unit *unit, factors f)   { pass(unit, f, false); }
-PD_CLONES static void amsgrad(const pd_unit *unit, factors f) { pass(unit, f, true); }
+PD_CLONES(void, plain, (const pd_unit *unit, factors f), (unit, f))
+{
+    pass(unit, f, false);
+}
+PD_CLONES(void, amsgrad, (const pd_unit *unit, factors f), (unit, f))
+{
+    pass(unit, f, true);
+}
 
 static void move(const pd_unit *unit)
 {
@@ -76,17 +91,17 @@ static void move(const pd_unit *unit)
 }
 
 const pd_row pd_adam = {
-    .name   = "adam",
-    .about  = "Adam (torch.optim.Adam)",
+    .name = "adam",
+    .about = "Adam (torch.optim.Adam)",
     .hypers = adam_hypers,
-    .plan   = adam_plan,
+    .plan = adam_plan,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };
 
 const pd_row pd_adamw = {
-    .name   = "adamw",
-    .about  = "Adam with decoupled weight decay (torch.optim.AdamW)",
+    .name = "adamw",
+    .about = "Adam with decoupled weight decay (torch.optim.AdamW)",
     .hypers = adamw_hypers,
-    .plan   = adam_plan,
+    .plan = adam_plan,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };

@@ -10,12 +10,12 @@ enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, MAXIMIZE };
 enum { EXP_AVG, EXP_INF };
 
 static const pd_hyper adamax_hypers[] = {
-    [LR]           = PD_HYPER_LR(2e-3),
-    [BETA1]        = PD_HYPER_BETA(0, 0.9, "the gradient's average"),
-    [BETA2]        = PD_HYPER_BETA(1, 0.999, "the largest gradient"),
-    [EPS]          = { "eps", PD_REAL, 1e-8, 0, INFINITY, NULL, "added to the gradient's size", true, false },
+    [LR] = PD_HYPER_LR(2e-3),
+    [BETA1] = PD_HYPER_BETA(0, 0.9, "the gradient's average"),
+    [BETA2] = PD_HYPER_BETA(1, 0.999, "the largest gradient"),
+    [EPS] = { "eps", PD_REAL, 1e-8, 0, INFINITY, NULL, "added to the absolute value of the gradient", true, false },
     [WEIGHT_DECAY] = PD_HYPER_L2,
-    [MAXIMIZE]     = PD_HYPER_MAXIMIZE,
+    [MAXIMIZE] = PD_HYPER_MAXIMIZE,
     { .name = NULL },
 };
 
@@ -27,14 +27,17 @@ static int adamax_plan(const pd_declaration *declaration, const double *fact, pd
     return pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_inf", NULL });
 }
 
-typedef struct factors { pd_pull pull; float beta1, gain1, beta2, eps, rate; } factors;
+typedef struct factors {
+    pd_pull pull;
+    float beta1, gain1, beta2, eps, rate;
+} factors;
 
-PD_CLONES static void pass(const pd_unit *unit, factors f)
+PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
 {
     const pd_run r = pd_run_of(unit);
     float *m = pd_run_slot(unit, EXP_AVG), *u = pd_run_slot(unit, EXP_INF);
 
-#pragma GCC ivdep                                       /* after may be before itself, never a shifted part of it */
+#pragma GCC ivdep /* `after` and `before` are one array or do not overlap: iterations are independent */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w);
         float average = f.beta1 * m[i] + f.gain1 * g, largest = pd_larger(f.beta2 * u[i], fabsf(g) + f.eps);
@@ -49,16 +52,19 @@ static void move(const pd_unit *unit)
     const double *h = unit->hyper;
 
     pass(unit, (factors){
-        .pull  = pd_pull_of(h[LR], h[WEIGHT_DECAY], false, h[MAXIMIZE] != 0),
-        .beta1 = (float)h[BETA1], .gain1 = (float)(1 - h[BETA1]), .beta2 = (float)h[BETA2], .eps = (float)h[EPS],
-        .rate  = (float)(-h[LR] / pd_bias(h[BETA1], unit->count)),
-    });
+                   .pull = pd_pull_of(h[LR], h[WEIGHT_DECAY], false, h[MAXIMIZE] != 0),
+                   .beta1 = (float)h[BETA1],
+                   .gain1 = (float)(1 - h[BETA1]),
+                   .beta2 = (float)h[BETA2],
+                   .eps = (float)h[EPS],
+                   .rate = (float)(-h[LR] / pd_bias(h[BETA1], unit->count)),
+               });
 }
 
 const pd_row pd_adamax = {
-    .name   = "adamax",
-    .about  = "Adam by the infinity norm (torch.optim.Adamax)",
+    .name = "adamax",
+    .about = "Adam by the infinity norm (torch.optim.Adamax)",
     .hypers = adamax_hypers,
-    .plan   = adamax_plan,
+    .plan = adamax_plan,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };

@@ -10,9 +10,9 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "images hold numbers as they lie in memory");
 _Static_assert(sizeof(size_t) == sizeof(uint64_t) && sizeof(bool) == 1, "numbers have the same width in an image");
 
-#define MAGIC       0x4d494450u         /* "PDIM" */
-#define LENGTH_AT   8                   /* of the image's length, behind magic and version */
-#define LEAST_ROOM  4096
+#define MAGIC 0x4d494450u /* "PDIM" */
+#define LENGTH_AT 8       /* offset of the image's length, behind magic and version */
+#define LEAST_ROOM 4096
 #define AGREED_TEXT 4096
 
 /* ---- errors ---- */
@@ -32,15 +32,22 @@ int pd_archive_fail(pd_archive *archive, int code, const char *format, ...)
     return pd_fail(&archive->err, code, "%s", text);
 }
 
-int  pd_archive_status(const pd_archive *archive)     { return archive->err.code; }
-bool pd_archive_is_reading(const pd_archive *archive) { return archive->reading; }
+int pd_archive_status(const pd_archive *archive)
+{
+    return archive->err.code;
+}
+bool pd_archive_is_reading(const pd_archive *archive)
+{
+    return archive->reading;
+}
 
 static bool is_ok(const pd_archive *archive)
 {
     return archive->err.code == PD_OK;
 }
 
-/* Returns the code for a value that must not be: an image has it, or the program that writes. */
+/* Returns the error code for a value that is out of its bounds: the image is damaged, or the writing program has a
+ * bug. */
 static int code_of_misfit(const pd_archive *archive)
 {
     return archive->reading ? PD_DATA_LOSS : PD_INTERNAL;
@@ -65,13 +72,14 @@ static bool grow(pd_archive *archive, size_t wanted)
     return true;
 }
 
-/* Returns how many bytes the open section, or the image, still has for a reader. */
+/* Returns how many bytes a reader has left in the open section, or in the image if no section is open. */
 static size_t bytes_left(const pd_archive *archive)
 {
     return (archive->depth > 0 ? archive->open[archive->depth - 1].at : archive->size) - archive->at;
 }
 
-/* Returns where the reader's next n bytes lie. NULL: an error, now or before. */
+/* Returns a pointer to the next n bytes of the image that is read. NULL: fewer bytes are left, or there was an
+ * earlier error. */
 static const uint8_t *peek(pd_archive *archive, size_t n)
 {
     if (!is_ok(archive)) return NULL;
@@ -100,13 +108,17 @@ void pd_archive_bytes(pd_archive *archive, void *at, size_t n)
 static size_t element_bytes(pd_field_kind kind)
 {
     switch (kind) {
-    case PD_FIELD_I32: case PD_FIELD_U32: case PD_FIELD_F32: return 4;
-    case PD_FIELD_I64: case PD_FIELD_U64: case PD_FIELD_F64: return 8;
-    default:                                                 return 1;
+    case PD_FIELD_I32:
+    case PD_FIELD_U32:
+    case PD_FIELD_F32: return 4;
+    case PD_FIELD_I64:
+    case PD_FIELD_U64:
+    case PD_FIELD_F64: return 8;
+    default: return 1;
     }
 }
 
-/* Checks an element of a field that lies at `at`. */
+/* Returns whether the number at `at`, an element of a field, is within the field's bounds. */
 static bool in_bounds(const pd_field *field, const uint8_t *at)
 {
     uint64_t bits = 0;
@@ -143,8 +155,8 @@ void pd_archive_count(pd_archive *archive, size_t *n, size_t most, size_t least_
     if (archive->reading) *n = is_ok(archive) ? count : 0;
 }
 
-/* Visits the length of a text, then its *n bytes. Returns where the bytes lie: at `mine`, or in the image. NULL: an
- * error. */
+/* Visits the length of a text (*n), then its bytes. A writer writes the bytes of `mine`, and gets `mine`. A reader
+ * gets a pointer to the bytes in the image. Returns NULL after an error. */
 static const char *visit_chars(pd_archive *archive, const char *name, const char *mine, size_t *n, size_t most)
 {
     const char *at = mine;
@@ -197,9 +209,9 @@ static void visit_field(pd_archive *archive, const pd_field *field, void *at)
 {
     if (!is_ok(archive)) return;
     switch (field->kind) {
-    case PD_FIELD_TEXT:   visit_text(archive, field, at); break;
+    case PD_FIELD_TEXT: visit_text(archive, field, at); break;
     case PD_FIELD_STRING: visit_string(archive, field, at); break;
-    default:              visit_numbers(archive, field, at); break;
+    default: visit_numbers(archive, field, at); break;
     }
 }
 
@@ -220,7 +232,7 @@ void pd_archive_agree(pd_archive *archive, const char *what, const char *mine)
 
 /* ---- records ---- */
 
-/* FNV-1a over names, kinds and sizes of the fields. */
+/* Returns a hash (FNV-1a) of the names, kinds and sizes of a table's fields. */
 static uint64_t fingerprint(const pd_table *table)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -234,15 +246,17 @@ static uint64_t fingerprint(const pd_table *table)
     return hash;
 }
 
-/* Returns the bytes that a record takes in an image at least. */
+/* Returns the least number of bytes that a record takes in an image. */
 static size_t least_bytes(const pd_table *table)
 {
     size_t n = 0;
 
-    for (const pd_field *field = table->fields; field->name != NULL; field++) switch (field->kind) {
-    case PD_FIELD_TEXT:   n += sizeof(uint64_t); break;
-    case PD_FIELD_STRING: n += sizeof(bool); break;
-    default:              n += field->bytes; break;
+    for (const pd_field *field = table->fields; field->name != NULL; field++) {
+        switch (field->kind) {
+        case PD_FIELD_TEXT: n += sizeof(uint64_t); break;
+        case PD_FIELD_STRING: n += sizeof(bool); break;
+        default: n += field->bytes; break;
+        }
     }
     return n;
 }
@@ -278,7 +292,7 @@ void *pd_archive_list(pd_archive *archive, const pd_table *table, void *records,
 
 /* ---- sections ---- */
 
-/* Checks the name of the section that begins here. */
+/* Writes the name of a section, or checks that the section that begins here in the image has this name. */
 static void visit_name(pd_archive *archive, const char *name)
 {
     size_t length = strlen(name);
@@ -333,7 +347,8 @@ void pd_archive_leave(pd_archive *archive)
 
 /* ---- the image ---- */
 
-/* Visits magic, version and length. The writer's length is put in at the end. */
+/* Visits magic, version and length of the image. A writer writes 0 as the length; pd_archive_end puts the real one
+ * in. */
 static void visit_header(pd_archive *archive)
 {
     uint32_t magic = MAGIC, version = PD_ARCHIVE_VERSION;

@@ -3,20 +3,23 @@
  *     g <- -g if maximize;   g <- g + weight_decay w
  *     w <- (1 - lambd eta) w - eta g
  *     x <- w where mu is 1, else x + mu (w - x)                 ax: the averaged weights, read from the state
- *     eta <- lr / (1 + lambd lr count)^alpha                    for the next step; lr in the first
- *     mu  <- 1 / max(1, count - t0)                             1 in the first */
+ *     eta <- lr / (1 + lambd lr count)^alpha                    for the next step; lr in the first step
+ *     mu  <- 1 / max(1, count - t0)                             for the next step; 1 in the first step */
 #include "first_order.h"
 
 enum { LR, LAMBD, ALPHA, T0, WEIGHT_DECAY, MAXIMIZE };
 enum { AX, ETA, MU };
 
 static const pd_hyper asgd_hypers[] = {
-    [LR]           = PD_HYPER_LR(1e-2),
-    [LAMBD]        = { "lambd", PD_REAL, 1e-4, -INFINITY, INFINITY, NULL, "decay of the weights and of the rate", true, false },
-    [ALPHA]        = { "alpha", PD_REAL, 0.75, -INFINITY, INFINITY, NULL, "power by which the rate falls", true, false },
-    [T0]           = { "t0", PD_REAL, 1e6, -INFINITY, INFINITY, NULL, "step after which the weights are averaged", true, false },
+    [LR] = PD_HYPER_LR(1e-2),
+    [LAMBD] = { "lambd", PD_REAL, 1e-4, -INFINITY, INFINITY, NULL, "decay of the weights and of the learning rate",
+                true, false },
+    [ALPHA] = { "alpha", PD_REAL, 0.75, -INFINITY, INFINITY, NULL, "power in the decay of the learning rate", true,
+                false },
+    [T0] = { "t0", PD_REAL, 1e6, -INFINITY, INFINITY, NULL, "step after which averaging of the weights begins", true,
+             false },
     [WEIGHT_DECAY] = PD_HYPER_L2,
-    [MAXIMIZE]     = PD_HYPER_MAXIMIZE,
+    [MAXIMIZE] = PD_HYPER_MAXIMIZE,
     { .name = NULL },
 };
 
@@ -31,14 +34,17 @@ static int asgd_plan(const pd_declaration *declaration, const double *fact, pd_p
     return rc == PD_OK ? pd_plan_number(plan, "mu", 1) : rc;
 }
 
-typedef struct factors { pd_pull pull; float eta, mu; } factors;
+typedef struct factors {
+    pd_pull pull;
+    float eta, mu;
+} factors;
 
-PD_CLONES static void pass(const pd_unit *unit, factors f)
+PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
 {
     const pd_run r = pd_run_of(unit);
     float *ax = pd_run_slot(unit, AX);
 
-#pragma GCC ivdep                                       /* after may be before itself, never a shifted part of it */
+#pragma GCC ivdep /* `after` and `before` are one array or do not overlap: iterations are independent */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w), moved = f.pull.keep * w - f.eta * g;
         float average = ax[i] + (moved - ax[i]) * f.mu;
@@ -66,9 +72,10 @@ static void advance(const pd_unit *unit)
 }
 
 const pd_row pd_asgd = {
-    .name   = "asgd",
-    .about  = "averaged stochastic gradient descent (torch.optim.ASGD)",
+    .name = "asgd",
+    .about = "averaged stochastic gradient descent (torch.optim.ASGD)",
     .hypers = asgd_hypers,
-    .plan   = asgd_plan,
-    .phases = { { .name = "move", .kind = PD_RANGES, .run = move }, { .name = "advance", .kind = PD_WHOLE, .run = advance } },
+    .plan = asgd_plan,
+    .phases = { { .name = "move", .kind = PD_RANGES, .run = move },
+                { .name = "advance", .kind = PD_WHOLE, .run = advance } },
 };

@@ -1,3 +1,4 @@
+/* assignment.c - sorts blocks by size, and distributes them to ranks. */
 #include "assignment.h"
 
 #include <assert.h>
@@ -19,7 +20,9 @@ int64_t pd_assigned_bytes(int64_t elements, pd_dtype type)
 {
     int64_t bytes;
 
-    if (__builtin_mul_overflow(elements, (int64_t)pd_dtype_size(type), &bytes) || __builtin_add_overflow(bytes, (int64_t)63, &bytes)) return INT64_MAX;
+    if (__builtin_mul_overflow(elements, (int64_t)pd_dtype_size(type), &bytes) ||
+        __builtin_add_overflow(bytes, (int64_t)63, &bytes))
+        return INT64_MAX;
     return bytes - bytes % 64;
 }
 
@@ -32,7 +35,7 @@ static int lightest(const int64_t *rank_bytes, int ranks)
     return best;
 }
 
-/* A block of no bytes is a block: what counts is whether one came. */
+/* Checks that each rank owns at least one block. A block of 0 bytes counts, too. */
 static int check_owners(const int *owner, size_t n, int ranks, pd_error *err)
 {
     bool *owns = calloc((size_t)ranks, sizeof *owns);
@@ -43,7 +46,9 @@ static int check_owners(const int *owner, size_t n, int ranks, pd_error *err)
     while (idle < ranks && owns[idle]) idle++;
     free(owns);
     if (idle == ranks) return PD_OK;
-    return pd_fail(err, PD_FAILED_PRECONDITION, "Some workers have no parameters to work on: %zu blocks for %d ranks, and rank %d owns none. Use smaller groups, or smaller blocks",
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "Some workers have no parameters to work on: %zu blocks for %d ranks, and rank %d owns none. Use "
+                   "smaller groups, or smaller blocks",
                    n, ranks, idle);
 }
 
@@ -78,9 +83,14 @@ int pd_group_size(int *size, int64_t trainers, int world, pd_error *err)
 {
     assert(world >= 1);
     if (trainers != -1 && (trainers < 1 || trainers > world))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Invalid number of trainers per group: %lld. Must be between 1 and %d, the number of workers, or set to -1.", (long long)trainers, world);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "Invalid number of trainers per group: %lld. Must be between 1 and %d, the number of workers, "
+                       "or set to -1.",
+                       (long long)trainers, world);
     if (trainers != -1 && world % trainers != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Invalid number of trainers per group: %lld. Must divide the number of workers, %d.", (long long)trainers, world);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "Invalid number of trainers per group: %lld. Must divide the number of workers, %d.",
+                       (long long)trainers, world);
     *size = trainers == -1 ? world : (int)trainers;
     return PD_OK;
 }

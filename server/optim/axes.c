@@ -1,3 +1,4 @@
+/* axes.c - reads the logical names of a parameter's dimensions. */
 #include "axes.h"
 
 #include <stdio.h>
@@ -8,21 +9,35 @@
 #include "pairs.h"
 
 static const pd_axis_rule standard[] = {
-    { "vocab", PD_DIM_COLUMN }, { "embed", PD_DIM_ROW }, { "mlp", PD_DIM_COLUMN }, { "heads", PD_DIM_COLUMN }, { "kv", PD_DIM_COLUMN },
-    { "joined_kv", PD_DIM_COLUMN }, { "relpos_buckets", PD_DIM_NONE }, { "layers", PD_DIM_BATCH }, { "stack", PD_DIM_BATCH },
-    { "q_wi_fused", PD_DIM_COLUMN }, { "o_wo_fused", PD_DIM_COLUMN }, { "multiquery_heads", PD_DIM_COLUMN }, { "kv_fused", PD_DIM_COLUMN },
-    { "layer_norm_scale", PD_DIM_NONE }, { "mlp_activations", PD_DIM_COLUMN },
+    { "vocab", PD_DIM_COLUMN },
+    { "embed", PD_DIM_ROW },
+    { "mlp", PD_DIM_COLUMN },
+    { "heads", PD_DIM_COLUMN },
+    { "kv", PD_DIM_COLUMN },
+    { "joined_kv", PD_DIM_COLUMN },
+    { "relpos_buckets", PD_DIM_NONE },
+    { "layers", PD_DIM_BATCH },
+    { "stack", PD_DIM_BATCH },
+    { "q_wi_fused", PD_DIM_COLUMN },
+    { "o_wo_fused", PD_DIM_COLUMN },
+    { "multiquery_heads", PD_DIM_COLUMN },
+    { "kv_fused", PD_DIM_COLUMN },
+    { "layer_norm_scale", PD_DIM_NONE },
+    { "mlp_activations", PD_DIM_COLUMN },
 };
 static const pd_axis_table standard_table = { standard, sizeof standard / sizeof *standard, NULL };
 
-static const struct { const char *word; pd_dim_rule rule; } words[] = {
-    { "NONE", PD_DIM_NONE }, { "ROW", PD_DIM_ROW }, { "COLUMN", PD_DIM_COLUMN }, { "BATCH", PD_DIM_BATCH }, { "COL", PD_DIM_COLUMN },
-    { "UNFACTORIZED", PD_DIM_NONE },
+static const struct {
+    const char *word;
+    pd_dim_rule rule;
+} words[] = {
+    { "NONE", PD_DIM_NONE },   { "ROW", PD_DIM_ROW },    { "COLUMN", PD_DIM_COLUMN },
+    { "BATCH", PD_DIM_BATCH }, { "COL", PD_DIM_COLUMN }, { "UNFACTORIZED", PD_DIM_NONE },
 };
 
 const char *pd_dim_rule_name(pd_dim_rule rule)
 {
-    return words[rule].word;                            /* the first four stand in the order of the type */
+    return words[rule].word; /* the first four words are in the order of the enum pd_dim_rule */
 }
 
 bool pd_dim_rule_read(pd_dim_rule *rule, const char *text)
@@ -37,7 +52,7 @@ bool pd_dim_rule_read(pd_dim_rule *rule, const char *text)
 
 /* ---- names of a parameter's dimensions ---- */
 
-/* The name that begins at `at`, up to a comma, without the blanks around it. False: too long. */
+/* Copies the name of `length` bytes at `at`, without the blanks around it. Returns false if it is too long. */
 static bool copy_name(char *name, const char *at, size_t length)
 {
     while (length > 0 && strchr(" \t", at[length - 1]) != NULL) length--;
@@ -58,12 +73,15 @@ int pd_axes_read(pd_axes *out, const char *text, int rank, pd_error *err)
     for (bool more = true; more; n++) {
         size_t length = strcspn(at, ",");
         if (n < rank && n < PD_MAX_RANK && !copy_name(out->name[n], at, length))
-            return pd_fail(err, PD_INVALID_ARGUMENT, "axes: a name has at most %d bytes, not %zu: \"%.80s\"", PD_AXIS_NAME - 1, length, at);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "axes: a name has at most %d bytes, not %zu: \"%.80s\"",
+                           PD_AXIS_NAME - 1, length, at);
         more = at[length] == ',';
         at += length + more;
     }
     if (n != rank)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "axes: expected %d names with commas between them, one for each dimension, got %d: \"%.160s\"", rank, n, text);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "axes: expected %d names with commas between them, one for each dimension, got %d: \"%.160s\"",
+                       rank, n, text);
     out->n = n;
     return PD_OK;
 }
@@ -84,9 +102,11 @@ static int fill(pd_axis_rule *to, const pd_pairs *pairs, pd_error *err)
     for (size_t i = 0; i < pairs->n; i++) {
         const pd_pair *pair = &pairs->at[i];
         if (strlen(pair->key) >= PD_AXIS_NAME || *pair->key == '\0')
-            return pd_fail(err, PD_INVALID_ARGUMENT, "the name of an axis has 1 to %d bytes, not \"%.80s\"", PD_AXIS_NAME - 1, pair->key);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "the name of an axis has 1 to %d bytes, not \"%.80s\"",
+                           PD_AXIS_NAME - 1, pair->key);
         if (!pd_dim_rule_read(&to[i].rule, pair->value))
-            return pd_fail(err, PD_INVALID_ARGUMENT, "axis %s: expected ROW, COLUMN, BATCH or NONE, got \"%.40s\"", pair->key, pair->value);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "axis %s: expected ROW, COLUMN, BATCH or NONE, got \"%.40s\"",
+                           pair->key, pair->value);
         strcpy(to[i].name, pair->key);
     }
     return PD_OK;
@@ -101,7 +121,8 @@ int pd_axis_table_read(pd_axis_table *out, const char *text, pd_error *err)
     if (strcmp(text, "standard") == 0) return PD_OK;
     *out = (pd_axis_table){ 0 };
     rc = pd_pairs_read(&pairs, text, err);
-    if (rc == PD_OK && (out->own = calloc(pairs.n + 1, sizeof *out->own)) == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory for a table of axes");
+    if (rc == PD_OK && (out->own = calloc(pairs.n + 1, sizeof *out->own)) == NULL)
+        rc = pd_fail(err, PD_NO_MEMORY, "out of memory for a table of axes");
     if (rc == PD_OK) rc = fill(out->own, &pairs, err);
     if (rc == PD_OK) out->n = pairs.n;
     out->at = out->own;

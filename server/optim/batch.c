@@ -1,4 +1,5 @@
-/* batch.c - runs many steps together: one piece of each step at a time, with all their units in one parallel region. */
+/* batch.c - runs many steps in waves. A wave takes one piece of work from each step, and runs the units of all
+ * pieces in one parallel region. A unit is the part of a piece that one thread computes. */
 #include "batch.h"
 
 #include <assert.h>
@@ -16,22 +17,26 @@
 #include "pages.h"
 #include "stored.h"
 
-/* Below so much work in the steps of a wave the other threads are not woken: that takes longer. The bits are the same. */
+/* If a wave is estimated to take less than this, it runs on one thread: waking the other threads would take longer.
+ * The number of threads does not change the results. */
 #define WORTH_SHARING_NS 50000.0
 
-/* One step's next piece of work: a phase, or copying or adopting its tasks. A wave runs one piece of each step. */
+/* A step's next piece of work: one phase, or one of the stages in which slots or tasks are copied. A wave runs one
+ * piece of each step. */
 typedef struct piece {
     pd_optim *optim;
-    int64_t   first;                    /* number of its first unit in the wave */
-    int64_t   n_units;
+    int64_t first; /* number, within the wave, of the piece's first unit */
+    int64_t n_units;
 } piece;
 
 struct pd_batch {
-    int      threads;
-    int64_t  scratch_floats;            /* of each thread */
-    float   *scratch;
-    piece   *pieces;
-    double (*partial)[PD_MAX_PARTIALS]; /* by number of the unit in the wave */
+    int threads;
+    int64_t scratch_floats; /* scratch memory of each thread, in floats */
+    float *scratch;
+    piece *pieces;
+    double (*partial)
+        [PD_MAX_PARTIALS]; /* numbers that each unit reports, such as a sum of squares; a unit is the part of a phase that
+                                         * one thread computes. Indexed by the unit's place among those that run together */
 };
 
 /* ---- memory ---- */
@@ -67,9 +72,12 @@ void pd_batch_free(pd_batch *batch)
     free(batch);
 }
 
-int pd_batch_threads(const pd_batch *batch) { return batch->threads; }
+int pd_batch_threads(const pd_batch *batch)
+{
+    return batch->threads;
+}
 
-/* ---- the way of one step through its stages ---- */
+/* ---- moving one step from stage to stage ---- */
 
 static bool skipped(const pd_optim *optim)
 {
@@ -77,7 +85,8 @@ static bool skipped(const pd_optim *optim)
     return phase->skip != NULL && phase->skip(&optim->shared->plan, optim->hyper, optim->saved.count);
 }
 
-/* Returns the phase before which tasks are captured or adopted next, or the number of phases. */
+/* Returns the phase before which the step must stop to copy the inputs of its root tasks (capture), or to begin to
+ * use their results (adopt). Returns the number of phases if neither is left to do. */
 static int next_stop(const pd_optim *optim)
 {
     int stop = optim->n_phases;
@@ -87,14 +96,16 @@ static int next_stop(const pd_optim *optim)
     return stop;
 }
 
-/* Moves on to the next phase before `end` that is not skipped. Returns whether there is one. */
+/* Skips phases that need not run, up to phase `end`. Returns whether a phase before `end` is left to run. */
 static bool next_phase(pd_optim *optim, int end)
 {
     while (optim->phase < end && skipped(optim)) optim->phase++;
     return optim->phase < end;
 }
 
-/* All phases up to the next stop have run: brings the step to what follows. At the same phase capturing comes first. */
+/* Chooses the stage of a step that has run its phases up to the next stop: capture (copy the inputs of root tasks),
+ * wait until their results can be used (adopted), or close. If both stops are before the same phase, capture comes
+ * first. */
 static void leave_phases(pd_optim *optim)
 {
     if (!optim->captured && optim->phase == optim->row->capture_phase) {
@@ -109,40 +120,39 @@ static void leave_phases(pd_optim *optim)
     }
 }
 
-/* Brings a step to its next piece of work. False: it is done, or has to wait. */
+/* Moves a step on to its next piece of work. Returns false if the step is done or has to wait. */
 static bool has_work(pd_optim *optim)
 {
     for (;;) switch (optim->stage) {
-    case PD_STAGE_IDLE:
-        return false;
-    case PD_STAGE_OPEN:
-        if (optim->n_whole > 0 && !optim->opened) return true;
-        optim->stage = PD_STAGE_PHASES;
-        break;
-    case PD_STAGE_PHASES:
-        if (next_phase(optim, next_stop(optim))) return true;
-        leave_phases(optim);
-        break;
-    case PD_STAGE_CAPTURE:
-        if (optim->n_work > 0) return true;
-        optim->stage = PD_STAGE_PHASES;
-        break;
-    case PD_STAGE_WAIT:
-        pd_step_settle(optim);
-        if (!pd_step_is_decided(optim)) return false;
-        pd_step_decide(optim);
-        pd_tasks_collect(optim);
-        optim->stage = PD_STAGE_ADOPT;
-        break;
-    case PD_STAGE_ADOPT:
-        if (optim->n_work > 0) return true;
-        optim->stage = optim->refused ? PD_STAGE_CLOSE : PD_STAGE_PHASES;
-        break;
-    case PD_STAGE_CLOSE:
-        if (optim->n_whole > 0 && optim->opened) return true;
-        pd_optim_end(optim);
-        return false;
-    }
+        case PD_STAGE_IDLE: return false;
+        case PD_STAGE_OPEN:
+            if (optim->n_whole > 0 && !optim->opened) return true;
+            optim->stage = PD_STAGE_PHASES;
+            break;
+        case PD_STAGE_PHASES:
+            if (next_phase(optim, next_stop(optim))) return true;
+            leave_phases(optim);
+            break;
+        case PD_STAGE_CAPTURE:
+            if (optim->n_work > 0) return true;
+            optim->stage = PD_STAGE_PHASES;
+            break;
+        case PD_STAGE_WAIT:
+            pd_step_settle(optim);
+            if (!pd_step_is_decided(optim)) return false;
+            pd_step_decide(optim);
+            pd_tasks_collect(optim);
+            optim->stage = PD_STAGE_ADOPT;
+            break;
+        case PD_STAGE_ADOPT:
+            if (optim->n_work > 0) return true;
+            optim->stage = optim->refused ? PD_STAGE_CLOSE : PD_STAGE_PHASES;
+            break;
+        case PD_STAGE_CLOSE:
+            if (optim->n_whole > 0 && optim->opened) return true;
+            pd_optim_end(optim);
+            return false;
+        }
 }
 
 static int64_t count_units(const pd_optim *optim)
@@ -155,12 +165,13 @@ static int64_t count_units(const pd_optim *optim)
     case PD_RANGES: return plan->elements / plan->range_elements + (plan->elements % plan->range_elements != 0);
     case PD_BLOCKS: return (int64_t)plan->n_blocks;
     case PD_STRIPES: return (int64_t)plan->n_blocks * plan->stripes;
-    case PD_WHOLE:  return 1;
+    case PD_WHOLE: return 1;
     }
     return 0;
 }
 
-/* In the order of the units, whoever ran them. */
+/* Combines the partial results of a phase's units in the order of the units. So the total does not depend on which
+ * thread ran which unit. */
 static void fold_partials(pd_optim *optim, const double (*partial)[PD_MAX_PARTIALS], int64_t n)
 {
     const pd_phase *phase = &optim->row->phases[optim->phase];
@@ -198,7 +209,7 @@ static void finish_work(const pd_batch *batch, const piece *p)
     }
 }
 
-/* ---- units, on any thread of the region ---- */
+/* ---- running units, on any thread of the parallel region ---- */
 
 static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int thread)
 {
@@ -206,10 +217,22 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
     const pd_plan *plan = &optim->shared->plan;
     const pd_phase *phase = &optim->row->phases[optim->phase];
     pd_unit unit = {
-        .plan = plan, .hyper = optim->hyper, .fact = optim->shared->fact, .random = optim->shared->random,
-        .random_of_all = optim->shared->random_of_all, .draws = optim->io.draws, .count = optim->saved.count, .index = index, .n_units = p->n_units,
-        .gradient = optim->io.gradient, .before = optim->io.before, .after = optim->io.after, .update = optim->io.update, .slot = optim->slot,
-        .partial = batch->partial[p->first + index], .total = (const double (*)[PD_MAX_PARTIALS])optim->total,
+        .plan = plan,
+        .hyper = optim->hyper,
+        .fact = optim->shared->fact,
+        .random = optim->shared->random,
+        .random_of_all = optim->shared->random_of_all,
+        .draws = optim->io.draws,
+        .count = optim->saved.count,
+        .index = index,
+        .n_units = p->n_units,
+        .gradient = optim->io.gradient,
+        .before = optim->io.before,
+        .after = optim->io.after,
+        .update = optim->io.update,
+        .slot = optim->slot,
+        .partial = batch->partial[p->first + index],
+        .total = (const double(*)[PD_MAX_PARTIALS])optim->total,
     };
 
     memset(unit.partial, 0, sizeof batch->partial[0]);
@@ -228,13 +251,14 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
     }
     if (phase->kind == PD_RANGES) {
         unit.first = index * plan->range_elements;
-        unit.n = plan->elements - unit.first < plan->range_elements ? plan->elements - unit.first : plan->range_elements;
+        unit.n =
+            plan->elements - unit.first < plan->range_elements ? plan->elements - unit.first : plan->range_elements;
     }
     phase->run(&unit);
     if (phase->kind == PD_BLOCKS && optim->view_floats > 0) pd_block_close(optim, index);
 }
 
-/* The piece that unit number u of the wave belongs to. */
+/* Returns the piece that contains unit number u of the wave. */
 static const piece *piece_of(const piece *pieces, size_t n, int64_t u)
 {
     size_t low = 0;
@@ -252,17 +276,17 @@ static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thre
     const piece *p = piece_of(batch->pieces, n_pieces, u);
 
     switch (p->optim->stage) {
-    case PD_STAGE_OPEN:    pd_stored_open(p->optim, (size_t)(u - p->first)); break;
-    case PD_STAGE_CLOSE:   pd_stored_close(p->optim, (size_t)(u - p->first)); break;
+    case PD_STAGE_OPEN: pd_stored_open(p->optim, (size_t)(u - p->first)); break;
+    case PD_STAGE_CLOSE: pd_stored_close(p->optim, (size_t)(u - p->first)); break;
     case PD_STAGE_CAPTURE: pd_tasks_copy(p->optim, (size_t)(u - p->first)); break;
-    case PD_STAGE_ADOPT:   pd_tasks_adopt(p->optim, (size_t)(u - p->first)); break;
-    default:               run_phase(batch, p, u - p->first, thread);
+    case PD_STAGE_ADOPT: pd_tasks_adopt(p->optim, (size_t)(u - p->first)); break;
+    default: run_phase(batch, p, u - p->first, thread);
     }
 }
 
 /* ---- waves ---- */
 
-/* One piece of each step that has one. False: no step has. */
+/* Runs the next piece of each step that has one. Returns false if no step has one. */
 static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
 {
     size_t n_pieces = 0;
@@ -280,7 +304,7 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
     }
     if (n_pieces == 0) return false;
     team = units > 1 && ns > WORTH_SHARING_NS ? batch->threads : 1;
-    (void)team;                                         /* without OpenMP nobody reads it */
+    (void)team; /* used only with OpenMP: without it the compiler ignores the pragma */
 #pragma omp parallel num_threads(team)
     {
         pd_blas_one_thread();
@@ -291,7 +315,8 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
     return true;
 }
 
-/* A step that was passed over may go on: the last member of its atomic group came after it in a wave. */
+/* Returns whether a step that waited when its turn came can go on now. This happens if another member of its atomic
+ * group, later in the same wave, was the last one that the group waited for. */
 static bool any_goes_on(pd_optim *const *steps, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -308,14 +333,15 @@ static void note_parked(pd_optim *optim)
 
 void pd_batch_run_steps(pd_batch *batch, pd_optim *const *steps, size_t n)
 {
-    do while (run_wave(batch, steps, n)) continue;
+    do
+        while (run_wave(batch, steps, n)) continue;
     while (any_goes_on(steps, n));
     for (size_t i = 0; i < n; i++) note_parked(steps[i]);
 }
 
 void pd_batch_run_tasks(const pd_batch *batch, pd_task *const *tasks, size_t n)
 {
-    (void)batch;                                        /* without OpenMP nobody reads it */
+    (void)batch; /* used only with OpenMP: without it the compiler ignores the pragma */
 #pragma omp parallel num_threads(batch->threads)
     {
         pd_blas_one_thread();

@@ -1,18 +1,20 @@
+/* block_products.c - multiplies a block of any rank by itself, and by matrices along its dimensions. */
 #include "block_products.h"
 
 #include <assert.h>
 
-/* Elements of a block of a matrix that, with what is made of it, stays in a second-level cache. */
+/* Most elements of a matrix block that is copied. Such a block fits into a second-level cache together with its
+ * products. */
 enum { MOST_GATHERED = 32768 };
 
-/* The block's elements lie together, in its own order. */
+/* Returns whether the elements of the block are contiguous in the tensor. */
 static bool lies_dense(const pd_shape *shape, const pd_block *block)
 {
     return pd_block_run_length(shape, block) == pd_block_elements(block, shape->rank);
 }
 
-/* Small blocks of a matrix are gathered, too: their rows often lie a power of 2 apart and push each other out of the first-level cache, and
- * they are read four times. */
+/* Returns whether products read the block in place. Small blocks of a matrix are copied: they are read four times, and
+ * their rows often lie a power of 2 apart, so they would push each other out of the first-level cache. */
 static bool is_used_in_place(const pd_shape *shape, const pd_block *block)
 {
     return lies_dense(shape, block) || (shape->rank == 2 && pd_block_elements(block, 2) > MOST_GATHERED);
@@ -30,7 +32,10 @@ int64_t pd_block_view_scratch(const pd_shape *shape, const pd_block *block)
 
 int64_t pd_block_contract_scratch(const pd_shape *shape, const pd_block *block)
 {
-    return (shape->rank < 2 ? 0 : shape->rank == 2 && is_used_in_place(shape, block) ? 1 : 2) * padded(pd_block_elements(block, shape->rank));
+    return (shape->rank < 2                                      ? 0
+            : shape->rank == 2 && is_used_in_place(shape, block) ? 1
+                                                                 : 2) *
+           padded(pd_block_elements(block, shape->rank));
 }
 
 pd_block_view pd_block_look(const float *whole, const pd_shape *shape, const pd_block *block, float *scratch)
@@ -62,10 +67,12 @@ static int64_t product(const int64_t *size, int first, int end)
 
 void pd_block_gram(pd_mat S, float beta, float alpha, const pd_block_view *view, int dim)
 {
-    int64_t outer = product(view->size, 0, dim), side = view->size[dim], inner = product(view->size, dim + 1, view->rank);
+    int64_t outer = product(view->size, 0, dim), side = view->size[dim],
+            inner = product(view->size, dim + 1, view->rank);
 
     if (view->rank == 2) {
-        pd_syrk(S, beta, alpha, (pd_mat){ view->at, view->size[0], view->size[1], view->stride }, dim == 0 ? PD_LEFT : PD_RIGHT);
+        pd_syrk(S, beta, alpha, (pd_mat){ view->at, view->size[0], view->size[1], view->stride },
+                dim == 0 ? PD_LEFT : PD_RIGHT);
     } else if (inner == 1) {
         pd_syrk(S, beta, alpha, pd_mat_dense(view->at, outer, side), PD_RIGHT);
     } else {
@@ -85,8 +92,9 @@ static void contract_matrix(pd_mat out, const pd_block_view *view, float *const 
     pd_gemm(out, 0, 1, half, PD_AS_IS, pd_mat_dense(P[1], n, n), PD_AS_IS);
 }
 
-/* Each turn takes the first dimension away and brings its successor last; after as many turns as dimensions they are in order again. The last turn
- * writes to `out`. */
+/* Multiplies along one dimension after the other. Each product removes the first dimension of the block and appends
+ * the new one at the end. After one product per dimension they are in their old order again. The last product writes
+ * to `out`. */
 static void contract_in_turns(float *out, const pd_block_view *view, float *const *P, float *scratch)
 {
     int64_t n = product(view->size, 0, view->rank);
@@ -95,7 +103,8 @@ static void contract_in_turns(float *out, const pd_block_view *view, float *cons
     for (int d = 0; d < view->rank; d++) {
         int64_t side = view->size[d], rest = n / side;
         float *to = d == view->rank - 1 ? out : scratch + d % 2 * padded(n);
-        pd_gemm(pd_mat_dense(to, rest, side), 0, 1, pd_mat_dense(from, side, rest), PD_TRANSPOSED, pd_mat_dense(P[d], side, side), PD_AS_IS);
+        pd_gemm(pd_mat_dense(to, rest, side), 0, 1, pd_mat_dense(from, side, rest), PD_TRANSPOSED,
+                pd_mat_dense(P[d], side, side), PD_AS_IS);
         from = to;
     }
 }
@@ -109,8 +118,8 @@ double pd_block_view_sum(const pd_block_view *view, double (*measure)(const floa
     return sum;
 }
 
-double pd_block_contract(float *whole, const pd_shape *shape, const pd_block *block, const pd_block_view *view, float *const *P, float *scratch,
-                         double (*measure)(const float *x, int64_t n))
+double pd_block_contract(float *whole, const pd_shape *shape, const pd_block *block, const pd_block_view *view,
+                         float *const *P, float *scratch, double (*measure)(const float *x, int64_t n))
 {
     int64_t n = product(view->size, 0, view->rank);
     bool in_place = is_used_in_place(shape, block);
@@ -118,9 +127,12 @@ double pd_block_contract(float *whole, const pd_shape *shape, const pd_block *bl
     double sum;
 
     out.at = in_place ? whole + pd_block_run_start(shape, block, 0) : scratch + (view->rank - 1) % 2 * padded(n);
-    if (view->rank == 1) pd_gemv(out.at, 0, 1, pd_mat_dense(P[0], n, n), PD_TRANSPOSED, view->at);
-    else if (view->rank == 2) contract_matrix((pd_mat){ out.at, view->size[0], view->size[1], view->stride }, view, P, scratch);
-    else contract_in_turns(out.at, view, P, scratch);
+    if (view->rank == 1)
+        pd_gemv(out.at, 0, 1, pd_mat_dense(P[0], n, n), PD_TRANSPOSED, view->at);
+    else if (view->rank == 2)
+        contract_matrix((pd_mat){ out.at, view->size[0], view->size[1], view->stride }, view, P, scratch);
+    else
+        contract_in_turns(out.at, view, P, scratch);
     sum = pd_block_view_sum(&out, measure);
     if (!in_place) pd_block_scatter(whole, out.at, shape, block);
     return sum;

@@ -1,16 +1,17 @@
+/* clip.c - scales gradients so that their common norm has an upper bound. */
 #include "clip.h"
 
 #include <math.h>
 
 #include "kernels.h"
 
-/* Waking another thread takes about as long as one piece. */
+/* With more pieces than this, several threads are used. Waking a thread takes about as long as one piece. */
 enum { WORTH_SHARING = 2 };
 
 double pd_clip_sum(pd_clip_piece *pieces, size_t n, double sofar, int threads)
 {
     (void)threads;
-    #pragma omp parallel for schedule(static) num_threads(threads) if(n > WORTH_SHARING)
+#pragma omp parallel for schedule(static) num_threads(threads) if (n > WORTH_SHARING)
     for (size_t i = 0; i < n; i++) pieces[i].squares = pd_sum_squares(pieces[i].from, pieces[i].n);
     for (size_t i = 0; i < n; i++) sofar += pieces[i].squares;
     return sofar;
@@ -19,7 +20,7 @@ double pd_clip_sum(pd_clip_piece *pieces, size_t n, double sofar, int threads)
 void pd_clip_apply(const pd_clip_piece *pieces, size_t n, float scale, int threads)
 {
     (void)threads;
-    #pragma omp parallel for schedule(static) num_threads(threads) if(n > WORTH_SHARING)
+#pragma omp parallel for schedule(static) num_threads(threads) if (n > WORTH_SHARING)
     for (size_t i = 0; i < n; i++) pd_scale(pieces[i].to, pieces[i].from, scale, pieces[i].n);
 }
 
@@ -30,4 +31,7 @@ float pd_clip_scale(double limit, double squares)
     return (float)limit * (isnan(inverse) || inverse < most ? inverse : most);
 }
 
-bool pd_clip_exceeds(double limit, double squares) { return sqrt(squares) > limit; }
+bool pd_clip_exceeds(double limit, double squares)
+{
+    return sqrt(squares) > limit;
+}

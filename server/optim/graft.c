@@ -1,24 +1,24 @@
+/* graft.c - computes directions of first-order optimizers; Shampoo's step gets their length (grafting). */
 #include "graft.h"
 
 #include <string.h>
 
-/* Elements of D that are made at a time, to be squared while they are in the first-level cache. */
+#include "lanes.h"
+
+/* Number of elements of the direction D that are computed at a time, and then squared while they are in the
+ * first-level cache. */
 enum { TILE = 1024 };
 
-typedef float  floats __attribute__((vector_size(32), aligned(4), may_alias));
-typedef double doubles __attribute__((vector_size(64)));
-
-PD_INLINE void add_squared(doubles *sum, const float *x)
+/* Squares eight elements in float32, and adds the squares in float64. */
+PD_INLINE void add_squared(pd_lanes *sum, const float *x)
 {
-    floats lane = *(const floats *)x;
-
-    *sum += __builtin_convertvector(lane * lane, doubles);
+    pd_lanes_add(sum, pd_lanes_widen(PD_FLOATS(x) * PD_FLOATS(x), PD_FLOATS(x + 4) * PD_FLOATS(x + 4)));
 }
 
-/* In 16 lanes, element i in lane i mod 16, added pairwise at the end. */
-PD_CLONES static double squares(const float *x, int64_t n)
+/* Sums squares in 16 lanes: element i belongs to lane i mod 16, and the lanes are added pairwise at the end. */
+PD_CLONES(double, squares, (const float *x, int64_t n), (x, n))
 {
-    doubles low = { 0 }, high = { 0 };
+    pd_lanes low = { 0 }, high = { 0 };
     float tail[16] = { 0 };
     int64_t i;
 
@@ -29,11 +29,11 @@ PD_CLONES static double squares(const float *x, int64_t n)
     memcpy(tail, x + i, (size_t)(n - i) * sizeof *tail);
     add_squared(&low, tail);
     add_squared(&high, tail + 8);
-    low += high;
-    return ((low[0] + low[4]) + (low[2] + low[6])) + ((low[1] + low[5]) + (low[3] + low[7]));
+    pd_lanes_add(&low, high);
+    return pd_lanes_sum(low);
 }
 
-double pd_squares(const float *x, int64_t n)                /* clones of an exported function would be exported, too */
+double pd_squares(const float *x, int64_t n)
 {
     return squares(x, n);
 }
@@ -43,7 +43,7 @@ float pd_norm(double sum)
     return sqrtf((float)sum);
 }
 
-PD_CLONES static void accumulate(float *restrict V, const float *restrict G, int64_t n, const pd_graft *f)
+PD_CLONES(void, accumulate, (float *restrict V, const float *restrict G, int64_t n, const pd_graft *f), (V, G, n, f))
 {
     const float divisor = f->divisor, w1 = f->w1, w2 = f->w2;
 
@@ -58,25 +58,34 @@ void pd_graft_accumulate(float *V, const float *G, int64_t n, const pd_graft *f)
     if (f->kind == PD_GRAFT_DIAGONAL || f->kind == PD_GRAFT_CORRECTED) accumulate(V, G, n, f);
 }
 
-/* `kind` is a constant where it is called. */
+/* Computes directions of one kind. The callers pass `kind` as a constant, so the loop has no branches. */
 PD_INLINE void directions(float *D, const float *G, const float *V, int64_t n, const pd_graft *f, pd_graft_kind kind)
 {
     const pd_graft own = *f;
 
-#pragma GCC ivdep                                       /* D may be G itself, never a shifted part of it */
+#pragma GCC ivdep /* D and G are one array or do not overlap: iterations are independent */
     for (int64_t i = 0; i < n; i++) D[i] = pd_graft_direction(kind, &own, G[i], kind == PD_GRAFT_SIGN ? 0 : V[i]);
 }
 
-PD_CLONES static void sign(float *D, const float *G, int64_t n, const pd_graft *f) { directions(D, G, NULL, n, f, PD_GRAFT_SIGN); }
-PD_CLONES static void diagonal(float *D, const float *G, const float *V, int64_t n, const pd_graft *f) { directions(D, G, V, n, f, PD_GRAFT_DIAGONAL); }
-PD_CLONES static void corrected(float *D, const float *G, const float *V, int64_t n, const pd_graft *f) { directions(D, G, V, n, f, PD_GRAFT_CORRECTED); }
+PD_CLONES(void, sign, (float *D, const float *G, int64_t n, const pd_graft *f), (D, G, n, f))
+{
+    directions(D, G, NULL, n, f, PD_GRAFT_SIGN);
+}
+PD_CLONES(void, diagonal, (float *D, const float *G, const float *V, int64_t n, const pd_graft *f), (D, G, V, n, f))
+{
+    directions(D, G, V, n, f, PD_GRAFT_DIAGONAL);
+}
+PD_CLONES(void, corrected, (float *D, const float *G, const float *V, int64_t n, const pd_graft *f), (D, G, V, n, f))
+{
+    directions(D, G, V, n, f, PD_GRAFT_CORRECTED);
+}
 
 void pd_graft_directions(float *D, const float *G, const float *V, int64_t n, const pd_graft *f)
 {
     switch (f->kind) {
-    case PD_GRAFT_PLAIN:     memmove(D, G, (size_t)n * sizeof *D); break;
-    case PD_GRAFT_SIGN:      sign(D, G, n, f); break;
-    case PD_GRAFT_DIAGONAL:  diagonal(D, G, V, n, f); break;
+    case PD_GRAFT_PLAIN: memmove(D, G, (size_t)n * sizeof *D); break;
+    case PD_GRAFT_SIGN: sign(D, G, n, f); break;
+    case PD_GRAFT_DIAGONAL: diagonal(D, G, V, n, f); break;
     case PD_GRAFT_CORRECTED: corrected(D, G, V, n, f); break;
     }
 }

@@ -1,13 +1,14 @@
-/* graft.h - directions of first-order methods that lend their length to another direction (arXiv:2002.11803), and
- * norms as float32 arithmetic has them. Pure; any thread.
+/* graft.h - directions D of first-order optimizers, and norms in float32 arithmetic. Grafting (arXiv:2002.11803)
+ * gives Shampoo's direction the length of D. G is the gradient, V the moving sum of its squares. Pure; any thread.
  *
  *     PD_GRAFT_PLAIN     D = G
- *     PD_GRAFT_SIGN      D = sign(G), 0 of 0
+ *     PD_GRAFT_SIGN      D = sign(G), where sign(0) = 0
  *     PD_GRAFT_DIAGONAL  V <- w1 V + w2 g^2,  D = g / (sqrt(V) + epsilon) / clip      with g = G / divisor
- *     PD_GRAFT_CORRECTED V <- w1 V + w2 G^2,  D = F / (sqrt(V / correction) + epsilon) of another gradient F, a filtered one
+ *     PD_GRAFT_CORRECTED V <- w1 V + w2 G^2,  D = F / (sqrt(V / correction) + epsilon) of another gradient F, a
+ *         filtered one
  *
- * Adagrad is w1 = w2 = 1, RMSProp w1 = beta2 and w2 = 1 - beta2; the normalized forms divide by the gradient's
- * norm. */
+ * Adagrad has w1 = w2 = 1, RMSProp w1 = beta2 and w2 = 1 - beta2. The normalized forms of both divide the gradient
+ * by its norm. */
 #ifndef PD_GRAFT_H
 #define PD_GRAFT_H
 
@@ -20,11 +21,12 @@ typedef enum pd_graft_kind { PD_GRAFT_PLAIN, PD_GRAFT_SIGN, PD_GRAFT_DIAGONAL, P
 
 typedef struct pd_graft {
     pd_graft_kind kind;
-    float w1, w2, epsilon, divisor, clip;       /* of those with a V; divisor and clip are 1 where there is none */
-    float correction;                           /* PD_GRAFT_CORRECTED; 1: none */
+    float w1, w2, epsilon, divisor, clip; /* for kinds that have a V; divisor and clip are 1 if unused */
+    float correction;                     /* divisor of V in PD_GRAFT_CORRECTED; 1: no correction */
 } pd_graft;
 
-/* One element of D; `v` after its update. NaN and infinities pass through. */
+/* Returns one element of the direction D from an element g of the gradient and v, the element of V after its update.
+ * If g is NaN, so is the result. */
 PD_INLINE float pd_graft_direction(pd_graft_kind kind, const pd_graft *f, float g, float v)
 {
     if (kind == PD_GRAFT_SIGN) return g > 0 ? 1.0f : g < 0 ? -1.0f : g;
@@ -33,19 +35,19 @@ PD_INLINE float pd_graft_direction(pd_graft_kind kind, const pd_graft *f, float 
     return g;
 }
 
-/* Updates V of those that have one; else V is not read. */
+/* Updates V, if this kind of direction has one; otherwise V is not read. */
 void pd_graft_accumulate(float *V, const float *G, int64_t n, const pd_graft *f);
-/* D itself, which may take the place of G. */
+/* Writes the direction of n elements to D. D may be G. */
 void pd_graft_directions(float *D, const float *G, const float *V, int64_t n, const pd_graft *f);
-/* Squares of D added up, as pd_squares does. */
+/* Returns the sum of the squares of the direction D, added as in pd_squares. D itself is not stored. */
 double pd_graft_squares(const float *G, const float *V, int64_t n, const pd_graft *f);
 
-/* Sum of x[i]^2, each square rounded to float32 and so infinite or 0 where that overflows or underflows, but added
- * in float64: the bits do not depend on threads. */
+/* Returns the sum of x[i]^2. Each square is rounded to float32, so it may overflow to infinity or underflow to 0;
+ * squares are added in float64. The bits do not depend on threads. */
 double pd_squares(const float *x, int64_t n);
-/* The same of sign(x): how many are not 0. */
+/* Returns the sum of the squares of sign(x): the number of elements that are not 0. */
 double pd_sign_squares(const float *x, int64_t n);
-/* The float32 norm that such a sum stands for. */
-float  pd_norm(double squares);
+/* Returns the norm in float32 from a sum of squares. */
+float pd_norm(double sum);
 
 #endif

@@ -1,4 +1,4 @@
-/* hypers.c - hyperparameters: finding rows, setting, checking and printing values. */
+/* hypers.c - sets, checks and prints the values of hyperparameters. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,45 +8,22 @@
 #include "number.h"
 #include "row.h"
 #include "schedule.h"
-#include "table.h"
 #include "text.h"
 
 _Static_assert(PD_MAX_HYPERS <= 64, "a bit each");
 
-/* Its place in a pd_hypers is as a schedule's. Written before anyone else sees it; never after. */
+/* The text of a hyperparameter of type PD_TEXT: a node of the list `texts` of a pd_hypers. It is constant once it is
+ * in the list, so that copies may share it. */
 struct pd_hyper_text {
     const pd_hyper_text *next;
-    const pd_hypers     *owner;         /* where it was set */
-    int                  index;         /* of the hyperparameter */
-    char                 text[];
+    const pd_hypers *owner; /* the struct in which the text was set, and which frees it */
+    int index;              /* index of the hyperparameter that has the text */
+    char text[];
 };
 
-static uint64_t bit(int index) { return (uint64_t)1 << index; }
-
-const pd_row *pd_optim_at(size_t index)
+static uint64_t bit(int index)
 {
-    for (size_t i = 0; pd_rows[i] != NULL; i++)
-        if (i == index) return pd_rows[i];
-    return NULL;
-}
-
-const pd_row *pd_optim_find(const char *name)
-{
-    for (size_t i = 0; pd_rows[i] != NULL; i++)
-        if (strcmp(pd_rows[i]->name, name) == 0) return pd_rows[i];
-    return NULL;
-}
-
-const char *pd_row_name(const pd_row *row)  { return row->name; }
-const char *pd_row_about(const pd_row *row) { return row->about; }
-
-const pd_hyper *pd_row_hypers(const pd_row *row, size_t *count)
-{
-    size_t n = 0;
-
-    while (row->hypers[n].name != NULL) n++;
-    *count = n;
-    return row->hypers;
+    return (uint64_t)1 << index;
 }
 
 int pd_hypers_find(const pd_row *row, const char *name)
@@ -63,7 +40,7 @@ void pd_hypers_init(pd_hypers *hypers, const pd_row *row)
     for (int i = 0; row->hypers[i].name != NULL; i++) hypers->value[i] = row->hypers[i].preset;
 }
 
-/* ---- text to value: PD_OK or PD_INVALID_ARGUMENT ---- */
+/* ---- reading a value from text: PD_OK or PD_INVALID_ARGUMENT ---- */
 
 static int parse_flag(const char *text, double *value)
 {
@@ -78,7 +55,8 @@ static int parse_flag(const char *text, double *value)
     return PD_INVALID_ARGUMENT;
 }
 
-/* The index-th of "none|sgd|adam": its start, and its length; NULL: there are not so many. */
+/* Returns where the word number `index` of a text like "none|sgd|adam" begins, and its length. NULL: there are fewer
+ * words. */
 static const char *choice_at(const char *choices, int index, size_t *length)
 {
     for (; index > 0; index--) {
@@ -103,7 +81,7 @@ static int parse_choice(const char *text, const char *choices, double *value)
     return PD_INVALID_ARGUMENT;
 }
 
-/* The word that stands for a number's least value. */
+/* Returns whether the text is the word that stands for a number's least value, for instance "ready". */
 static bool is_the_word(const pd_hyper *hyper, const char *text)
 {
     return hyper->choices != NULL && strcasecmp(text, hyper->choices) == 0;
@@ -117,20 +95,23 @@ static int parse(const pd_hyper *hyper, const char *text, double *value)
         *value = hyper->least;
         if (is_the_word(hyper, text)) return PD_OK;
         return hyper->type == PD_REAL ? pd_number_read(text, value) : pd_number_read_whole(text, value);
-    case PD_FLAG:   return parse_flag(text, value);
+    case PD_FLAG: return parse_flag(text, value);
     case PD_CHOICE: return parse_choice(text, hyper->choices, value);
-    case PD_TEXT:   break;                              /* set_text */
+    case PD_TEXT: break; /* set_text does it */
     }
     return PD_INVALID_ARGUMENT;
 }
 
 /* ---- setting ---- */
 
-/* "0 to 100, or ready". Returns `text`. */
+/* Writes the range of a number for an error text, such as "0 to 100, or ready", and returns `text`. */
 static const char *range_text(const pd_hyper *hyper, char *text, size_t size)
 {
-    if (hyper->choices == NULL) snprintf(text, size, "%.17g to %.17g", hyper->least, hyper->most);
-    else snprintf(text, size, "%.17g to %.17g, or %.40s", hyper->least + (hyper->type == PD_INT), hyper->most, hyper->choices);
+    if (hyper->choices == NULL)
+        snprintf(text, size, "%.17g to %.17g", hyper->least, hyper->most);
+    else
+        snprintf(text, size, "%.17g to %.17g, or %.40s", hyper->least + (hyper->type == PD_INT), hyper->most,
+                 hyper->choices);
     return text;
 }
 
@@ -145,14 +126,15 @@ static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
         if (hyper->choices == NULL) return number;
         snprintf(text, size, "%s from %s", number, range_text(hyper, range, sizeof range));
         return text;
-    case PD_FLAG:   return "yes or no";
+    case PD_FLAG: return "yes or no";
     case PD_CHOICE: return hyper->choices;
-    case PD_TEXT:   return "text";
+    case PD_TEXT: return "text";
     }
     return "";
 }
 
-/* The one whose help says that it is upstream's of that name, "(upstream: scanned_layers)". NULL: none does. */
+/* Returns the hyperparameter that has replaced the original implementation's hyperparameter `name`. Its help text
+ * names the original, for instance "(upstream: scanned_layers)". NULL: no help text names it. */
 static const pd_hyper *instead_of(const pd_row *row, const char *name)
 {
     char words[96];
@@ -163,7 +145,8 @@ static const pd_hyper *instead_of(const pd_row *row, const char *name)
     return NULL;
 }
 
-/* Names those that fit, whole; a rule's text and what it is about come before it. */
+/* Writes the error that the optimizer has no hyperparameter `name`, and returns PD_NOT_FOUND. The error lists the
+ * names that it has, as many as fit. The caller puts the rule's text in front of the error. */
 static int no_such_hyper(const pd_row *row, const char *name, pd_error *err)
 {
     static const char more[] = ", ...";
@@ -172,13 +155,16 @@ static int no_such_hyper(const pd_row *row, const char *name, pd_error *err)
     size_t used = 0;
 
     if (instead != NULL)
-        return pd_fail(err, PD_NOT_FOUND, "%s has no hyperparameter %.64s; set %s: %s", row->name, name, instead->name, instead->help);
+        return pd_fail(err, PD_NOT_FOUND, "%s has no hyperparameter %.64s; set %s: %s", row->name, name, instead->name,
+                       instead->help);
     for (int i = 0; row->hypers[i].name != NULL; i++) {
         bool fits = used + strlen(", ") + strlen(row->hypers[i].name) + sizeof more <= sizeof list;
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", fits && i > 0 ? ", " : "", fits ? row->hypers[i].name : more);
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", fits && i > 0 ? ", " : "",
+                                 fits ? row->hypers[i].name : more);
         if (!fits) break;
     }
-    return pd_fail(err, PD_NOT_FOUND, "%s has no hyperparameter %.64s; it has: %s (paramctl optimizers %s)", row->name, name, list, row->name);
+    return pd_fail(err, PD_NOT_FOUND, "%s has no hyperparameter %.64s; it has: %s (paramctl optimizers %s)", row->name,
+                   name, list, row->name);
 }
 
 static bool is_outside(const pd_hyper *hyper, double value)
@@ -186,7 +172,8 @@ static bool is_outside(const pd_hyper *hyper, double value)
     return hyper->type != PD_CHOICE && (value < hyper->least || value > hyper->most);
 }
 
-/* The row's check knows the value, and has words for it: upstream's. */
+/* Returns whether the optimizer's own check refuses this value, which is out of range. If it does, *err has the
+ * wording of the original implementation. */
 static bool refused_by_row(const pd_row *row, int index, double value, pd_error *err)
 {
     pd_hypers alone;
@@ -205,17 +192,19 @@ static int set_number(pd_hypers *hypers, int index, const char *text, pd_error *
     char words[192];
 
     if (parse(hyper, text, &number) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: expected %s, got \"%.64s\"", hyper->name, row, wanted(hyper, words, sizeof words), text);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: expected %s, got \"%.64s\"", hyper->name, row,
+                       wanted(hyper, words, sizeof words), text);
     if (is_outside(hyper, number)) {
         if (refused_by_row(hypers->row, index, number, err)) return PD_OUT_OF_RANGE;
-        return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.64s is outside its range, %s", hyper->name, row, text, range_text(hyper, words, sizeof words));
+        return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.64s is outside its range, %s", hyper->name, row, text,
+                       range_text(hyper, words, sizeof words));
     }
     hypers->value[index] = number;
     hypers->scheduled &= ~bit(index);
     return PD_OK;
 }
 
-/* ---- schedules: a list that only grows at its head, so that the copies that share its rest are not disturbed ---- */
+/* ---- schedules: a linked list that grows only at its head, so copies of a pd_hypers can share its tail ---- */
 
 static double scheduled_value(const pd_hyper *hyper, const pd_schedule *schedule, int64_t count)
 {
@@ -224,13 +213,14 @@ static double scheduled_value(const pd_hyper *hyper, const pd_schedule *schedule
     return hyper->type == PD_REAL ? value : rint(value);
 }
 
-/* How far outside the range. */
+/* Returns how far a value lies outside the hyperparameter's range; not above 0: it lies inside. */
 static double excess(const pd_hyper *hyper, double value)
 {
     return fmax(hyper->least - value, value - hyper->most);
 }
 
-/* All values lie in the range; else the text has the one that is furthest outside. */
+/* Checks that all values of a schedule lie in the hyperparameter's range. The error shows the value that is furthest
+ * outside. */
 static int check_values(const pd_row *row, const pd_hyper *hyper, const pd_schedule *schedule, pd_error *err)
 {
     char number[PD_NUMBER_TEXT], words[192];
@@ -240,15 +230,17 @@ static int check_values(const pd_row *row, const pd_hyper *hyper, const pd_sched
     for (size_t i = 0; pd_schedule_corner(schedule, i, &count); i++) {
         double plain = pd_schedule_at(schedule, count), value = scheduled_value(hyper, schedule, count);
         if (pd_schedule_is_list(schedule) && plain != value)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: expected whole numbers, got %s in %.64s", hyper->name, row->name,
-                           pd_number_text(plain, number, sizeof number), schedule->text);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: expected whole numbers, got %s in %.64s", hyper->name,
+                           row->name, pd_number_text(plain, number, sizeof number), schedule->text);
         if (excess(hyper, value) <= worst) continue;
         worst = excess(hyper, value);
         at = count;
     }
     if (worst == 0) return PD_OK;
-    return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.64s is %s at count %lld, outside its range, %s", hyper->name, row->name, schedule->text,
-                   pd_number_text(scheduled_value(hyper, schedule, at), number, sizeof number), (long long)at, range_text(hyper, words, sizeof words));
+    return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.64s is %s at count %lld, outside its range, %s", hyper->name,
+                   row->name, schedule->text,
+                   pd_number_text(scheduled_value(hyper, schedule, at), number, sizeof number), (long long)at,
+                   range_text(hyper, words, sizeof words));
 }
 
 static int set_schedule(pd_hypers *hypers, int index, const char *text, pd_error *err)
@@ -276,7 +268,7 @@ static int set_schedule(pd_hypers *hypers, int index, const char *text, pd_error
     return PD_OK;
 }
 
-/* ---- texts: a list that grows as that of schedules does ---- */
+/* ---- texts: a linked list that grows only at its head, so copies of a pd_hypers can share its tail ---- */
 
 static int set_text(pd_hypers *hypers, int index, const char *text, pd_error *err)
 {
@@ -284,9 +276,12 @@ static int set_text(pd_hypers *hypers, int index, const char *text, pd_error *er
     size_t length = strnlen(text, PD_MAX_TEXT + 1);
     pd_hyper_text *node;
 
-    if (length > PD_MAX_TEXT) return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: a text has at most %d bytes, not %zu", name, row, PD_MAX_TEXT, strlen(text));
+    if (length > PD_MAX_TEXT)
+        return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: expected a text of at most %d bytes, got %zu", name, row,
+                       PD_MAX_TEXT, strlen(text));
     if (length > 0) {
-        if ((node = malloc(sizeof *node + length + 1)) == NULL) return pd_fail(err, PD_NO_MEMORY, "%s of %s: out of memory for its text", name, row);
+        if ((node = malloc(sizeof *node + length + 1)) == NULL)
+            return pd_fail(err, PD_NO_MEMORY, "%s of %s: out of memory for its text", name, row);
         *node = (pd_hyper_text){ .next = hypers->texts, .owner = hypers, .index = index };
         memcpy(node->text, text, length + 1);
         hypers->texts = node;
@@ -295,7 +290,8 @@ static int set_text(pd_hypers *hypers, int index, const char *text, pd_error *er
     return PD_OK;
 }
 
-/* The first of that index; NULL: there is none, as where values came without texts. */
+/* Returns the text of hyperparameter `index`: the first one in the list with this index. NULL: it has no text, for
+ * instance because only the values were copied into this struct. */
 static const pd_hyper_text *text_of(const pd_hypers *hypers, int index)
 {
     const pd_hyper_text *text = hypers->texts;
@@ -310,18 +306,22 @@ const char *pd_hypers_given_text(const pd_hypers *hypers, int index)
     return text != NULL ? text->text : "";
 }
 
-/* One entry of the table. */
+/* Sets one hyperparameter from text: a text, a schedule or a number. */
 static int set_one(pd_hypers *hypers, int index, const char *value, uint64_t *mask, pd_error *err)
 {
     int rc;
 
-    if (hypers->row->hypers[index].type == PD_TEXT) rc = set_text(hypers, index, value, err);
-    else rc = pd_schedule_is_text(value) ? set_schedule(hypers, index, value, err) : set_number(hypers, index, value, err);
+    if (hypers->row->hypers[index].type == PD_TEXT)
+        rc = set_text(hypers, index, value, err);
+    else
+        rc = pd_schedule_is_text(value) ? set_schedule(hypers, index, value, err)
+                                        : set_number(hypers, index, value, err);
     if (rc == PD_OK) *mask |= bit(index);
     return rc;
 }
 
-/* Index of NAME[0] and how many such entries there are; -1: NAME is no list. */
+/* Finds the entries of a list: NAME[0], NAME[1] and so on. Returns the index of NAME[0] and sets *n to their number;
+ * -1: NAME is no list. */
 static int find_list(const pd_row *row, const char *name, int *n)
 {
     char entry[96];
@@ -338,15 +338,18 @@ static int find_list(const pd_row *row, const char *name, int *n)
 
 static int no_list(const pd_row *row, const char *name, int n, bool spreads, const char *text, pd_error *err)
 {
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s: expected %s%d numbers with commas between them, got \"%.64s\"", name, row->name,
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "%.64s of %s: expected %s%d numbers with commas between them, got \"%.64s\"", name, row->name,
                    spreads ? "a number, or at most " : "", n, text);
 }
 
-/* "0.9,0.999", also in () or []. `items`: what is inside the brackets; cut up on the way. */
-static int set_list(pd_hypers *hypers, int first, int n, const char *name, const char *text, char *items, uint64_t *mask, pd_error *err)
+/* Sets all numbers of a list, for instance betas, from a text like "0.9,0.999", also in () or []. `items` is a copy
+ * of the text inside the brackets; the function cuts it into items. */
+static int set_list(pd_hypers *hypers, int first, int n, const char *name, const char *text, char *items,
+                    uint64_t *mask, pd_error *err)
 {
     const pd_hyper *hyper = &hypers->row->hypers[first];
-    bool whole = items == NULL;                         /* no brackets, no comma: one number */
+    bool whole = items == NULL; /* the text is one number, without brackets and comma */
     int i = 0, rc = PD_OK;
 
     for (int k = 0; whole && hyper->spreads && k < n; k++)
@@ -357,7 +360,7 @@ static int set_list(pd_hypers *hypers, int first, int n, const char *name, const
         if ((rc = set_one(hypers, first + i, item, mask, err)) != PD_OK) return rc;
     }
     if (i < n && !hyper->spreads) return no_list(hypers->row, name, n, false, text, err);
-    for (; i < n; i++) {                                /* left out: as if nobody had set them */
+    for (; i < n; i++) { /* entries of the list that the text leaves out get their defaults */
         hypers->value[first + i] = hypers->row->hypers[first + i].preset;
         hypers->scheduled &= ~bit(first + i);
         *mask |= bit(first + i);
@@ -384,8 +387,11 @@ uint64_t pd_hypers_bits(const pd_row *row, const char *name)
     return mask;
 }
 
-/* "Adam(beta2=0.999,epsilon=1e-8)": the word, and NAME.beta2, NAME.epsilon. `members`: what is inside the brackets; cut up on the way. */
-static int set_members(pd_hypers *hypers, int index, const char *name, const char *text, char *members, uint64_t *mask, pd_error *err)
+/* Sets a choice and its options from a text like "Adam(beta2=0.999,epsilon=1e-8)": the choice NAME to the word, and
+ * the options NAME.beta2 and NAME.epsilon. `members` is a copy of the text inside the brackets; the function cuts it
+ * into options. */
+static int set_members(pd_hypers *hypers, int index, const char *name, const char *text, char *members, uint64_t *mask,
+                       pd_error *err)
 {
     char word[64], entry[160];
     int rc;
@@ -395,7 +401,9 @@ static int set_members(pd_hypers *hypers, int index, const char *name, const cha
     for (char *member; (member = pd_text_item(&members)) != NULL;) {
         char *equals = strchr(member, '=');
         int at;
-        if (equals == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s: expected word(name=value,...), got \"%.64s\"", name, hypers->row->name, text);
+        if (equals == NULL)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s: expected word(name=value,...), got \"%.64s\"", name,
+                           hypers->row->name, text);
         *equals = '\0';
         snprintf(entry, sizeof entry, "%.64s.%.64s", name, member);
         if ((at = pd_hypers_find(hypers->row, entry)) < 0) return no_such_hyper(hypers->row, entry, err);
@@ -410,16 +418,20 @@ static int set_named(pd_hypers *hypers, const char *name, const char *value, uin
     char *inside;
 
     if (index < 0 && list < 0) return no_such_hyper(hypers->row, name, err);
-    if (index >= 0 && (hypers->row->hypers[index].type == PD_TEXT || strchr(value, '(') == NULL || !has_members(hypers->row, name)))
+    if (index >= 0 &&
+        (hypers->row->hypers[index].type == PD_TEXT || strchr(value, '(') == NULL || !has_members(hypers->row, name)))
         return set_one(hypers, index, value, mask, err);
     if ((rc = pd_text_inside(&inside, value)) != PD_OK) return pd_fail(err, rc, "out of memory");
-    if (index >= 0) rc = set_members(hypers, index, name, value, inside == NULL ? (char[]){ "" } : inside, mask, err);
-    else rc = set_list(hypers, list, n, name, value, inside, mask, err);
+    if (index >= 0)
+        rc = set_members(hypers, index, name, value, inside == NULL ? (char[]){ "" } : inside, mask, err);
+    else
+        rc = set_list(hypers, list, n, name, value, inside, mask, err);
     free(inside);
     return rc;
 }
 
-/* Schedules of its own that stand before `keep`. */
+/* Frees schedules that were set in this struct, from the head of the list to `keep`, which stays. If `keep` is NULL,
+ * all that were set in this struct are freed. */
 static void drop_schedules(pd_hypers *hypers, const pd_schedule *keep)
 {
     while (hypers->schedules != keep && hypers->schedules->owner == hypers) {
@@ -451,7 +463,7 @@ int pd_hypers_set_which(pd_hypers *hypers, const char *name, const char *value, 
         *mask |= set;
         return PD_OK;
     }
-    drop_schedules(hypers, schedules);                  /* a list that failed in its midst has set nothing */
+    drop_schedules(hypers, schedules); /* a list that fails in the middle must leave all its entries unchanged */
     drop_texts(hypers, texts);
     memcpy(hypers->value, before, sizeof before);
     hypers->scheduled = scheduled;
@@ -473,7 +485,8 @@ void pd_hypers_free(pd_hypers *hypers)
     hypers->texts = NULL;
 }
 
-/* The first of that index, which must have one. */
+/* Returns the schedule of hyperparameter `index`: the first one in the list with this index. The hyperparameter must
+ * have a schedule. */
 static const pd_schedule *schedule_of(const pd_hypers *hypers, int index)
 {
     const pd_schedule *schedule = hypers->schedules;
@@ -505,7 +518,8 @@ static int check_corners(const pd_hypers *hypers, const pd_schedule *schedule, p
     for (size_t i = 0; pd_schedule_corner(schedule, i, &count); i++) {
         int rc;
         pd_hypers_at(hypers, count, now.value);
-        if ((rc = hypers->row->check(hypers, &now, &why)) != PD_OK) return pd_fail(err, rc, "%.440s, at count %lld of a schedule", why.text, (long long)count);
+        if ((rc = hypers->row->check(hypers, &now, &why)) != PD_OK)
+            return pd_fail(err, rc, "%.440s, at count %lld of a schedule", why.text, (long long)count);
     }
     return PD_OK;
 }
@@ -521,7 +535,8 @@ int pd_hypers_check(const pd_hypers *hypers, pd_error *err)
     return rc;
 }
 
-/* Where `now` is values alone, its texts are those declared. */
+/* Returns whether `now` has another text than `declared`. A struct that has only values and no texts counts as
+ * having the declared ones. */
 static bool is_another_text(const pd_hypers *declared, const pd_hypers *now, int index)
 {
     const pd_hyper_text *text = text_of(now, index);
@@ -535,18 +550,23 @@ int pd_hypers_check_step(const pd_hypers *declared, const pd_hypers *now, pd_err
 
     for (int i = 0; row->hypers[i].name != NULL; i++)
         if (!row->hypers[i].per_step && (declared->value[i] != now->value[i] || is_another_text(declared, now, i)))
-            return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s cannot change while the job runs: it is %.64s, a step asks for %.64s", row->hypers[i].name,
-                           row->name, pd_hypers_text(declared, i, was, sizeof was), pd_hypers_text(now, i, is, sizeof is));
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "%s of %s cannot change while the job runs: it is %.64s, a step asks for %.64s",
+                           row->hypers[i].name, row->name, pd_hypers_text(declared, i, was, sizeof was),
+                           pd_hypers_text(now, i, is, sizeof is));
     return row->check == NULL ? PD_OK : row->check(declared, now, err);
 }
 
-/* ---- value to text ---- */
+/* ---- writing a value as text ---- */
 
 static void number_text(const pd_hyper *hyper, double value, char *text, size_t size)
 {
-    if (hyper->choices != NULL && value == hyper->least) snprintf(text, size, "%s", hyper->choices);
-    else if (hyper->type == PD_INT) snprintf(text, size, "%lld", (long long)value);
-    else pd_number_text(value, text, size);
+    if (hyper->choices != NULL && value == hyper->least)
+        snprintf(text, size, "%s", hyper->choices);
+    else if (hyper->type == PD_INT)
+        snprintf(text, size, "%lld", (long long)value);
+    else
+        pd_number_text(value, text, size);
 }
 
 const char *pd_hypers_text(const pd_hypers *hypers, int index, char *text, size_t size)
@@ -559,7 +579,7 @@ const char *pd_hypers_text(const pd_hypers *hypers, int index, char *text, size_
     if ((hypers->scheduled & bit(index)) != 0) return schedule_of(hypers, index)->text;
     switch (hyper->type) {
     case PD_REAL:
-    case PD_INT:  number_text(hyper, value, text, size); break;
+    case PD_INT: number_text(hyper, value, text, size); break;
     case PD_FLAG: snprintf(text, size, "%s", value != 0 ? "yes" : "no"); break;
     case PD_CHOICE:
         choice = choice_at(hyper->choices, (int)value, &length);

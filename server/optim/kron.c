@@ -1,19 +1,24 @@
-/* kron - PSGD Kron as distributed_kron 1.0.0 has it (arXiv:1512.04202, arXiv:2211.04422). With t = 1 in the first step:
+/* kron - PSGD Kron as distributed_kron 1.0.0 computes it (arXiv:1512.04202, arXiv:2211.04422). With t = 1 in the
+ * first step:
  *
- *     mu <- (1 - b1) G + b1 mu;   X = mu / (1 - b1^t)                     merged, cut into blocks and padded (kron_shape.c)
- *     now and then, on a counter that every parameter keeps alike:
- *         rarely Q_i <- Q_i times what makes the largest element of all Q_i the same
+ *     mu <- (1 - b1) G + b1 mu;   X = mu / (1 - b1^t)                 merged, cut into blocks and padded (kron_shape.c)
+ *     every 1/p steps, counted in the same way for every parameter (p: preconditioner_update_probability):
+ *         with probability 0.01: Q_i <- c_i Q_i, so that all Q_i have the same largest element
  *         H = X + sqrt(2^-23) mean|X| V, V ~ N(0, 1)
  *         A = Q_i along every dimension of H;   B = Q_i^-T along every dimension of V
  *         T1, T2 = A and B contracted with themselves over all dimensions but i
- *         Q_i <- (I - preconditioner_lr / bound(T1 + T2) triu(T1 - T2)) Q_i           for each block; diagonal factors keep diagonals alone
+ *         Q_i <- (I - preconditioner_lr / bound(T1 + T2) triu(T1 - T2)) Q_i  for each block; diagonal factors keep
+ *             diagonals alone
  *     U = Q_i' Q_i along every dimension of X
  *     U <- U / max(1, rms(U) / 1.1)                                         over the whole parameter
  *     W <- W - learning_rate (U + weight_decay W)
  *
- * A task gives what is in parentheses, of a diagonal factor without the I, and not the factor: results that come late (root_delay) change whatever the factors have
- * become, so none undoes another, and balancing in between, which leaves A and B as they were, does no harm. What looks as if it could be simplified mostly cannot:
- * the padding is part of the arithmetic, and the root mean square overflows as that of float32 does, upon which nothing moves. */
+ * A task computes the multiplier in parentheses (for a diagonal factor without the I), not the new factor. With
+ * root_delay the multiplier arrives some steps later. It then multiplies the factor of that step, so no update
+ * undoes another one. Factors may be balanced in the meantime: balancing does not change A and B.
+ *
+ * Do not simplify two properties that distributed_kron has as well. The padding is part of the arithmetic. The root
+ * mean square overflows as float32 does, which stops the parameter. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -24,38 +29,75 @@
 #include "pages.h"
 #include "schedule.h"
 
-#define DAMPING     3.4526698e-4f       /* sqrt(2^-23) */
-#define BALANCED    0.01                /* probability of balancing, of an update */
-#define MOST_RMS    1.1f
-/* Stands for upstream's default schedule. 0 does not: a schedule of one's own may come down to it, upon which no factor changes any more. */
-#define ANNEAL      (-1.0)
+#define DAMPING 3.4526698e-4f /* sqrt(2^-23) */
+#define BALANCED 0.01         /* probability that an update balances the factors */
+#define MOST_RMS 1.1f
+/* Value that selects the original implementation's default schedule, "anneal". 0 cannot select it: a user's schedule
+ * may fall to 0, which means that no factor changes any more. */
+#define ANNEAL (-1.0)
 
 static const pd_hyper kron_hypers[] = {
-    [LEARNING_RATE]    = { "learning_rate", PD_REAL, 0.0003, -INFINITY, INFINITY, NULL, "learning rate, about a third of Adam's", true },
-    [B1]               = { "b1", PD_REAL, 0.9, 0, 1, NULL, "decay of the momentum, below 1; 0: no momentum, and no memory for it", true },
-    [WEIGHT_DECAY]     = { "weight_decay", PD_REAL, 0, 0, INFINITY, NULL, "decoupled weight decay, times the learning rate", true },
-    [DECAY_MIN_NDIM]   = { "weight_decay_min_ndim", PD_INT, 0, 0, 2147483647, NULL, "parameters with fewer dimensions do not decay (upstream: weight_decay_mask)", false },
-    [PROBABILITY]      = { "preconditioner_update_probability", PD_REAL, ANNEAL, ANNEAL, 1, "anneal", "p, above 0: factors are updated every ceil(1/p) steps; anneal: precond_update_prob_schedule(), upstream's default", true },
-    [MAX_SIZE]         = { "max_size_triangular", PD_INT, 8192, 0, 2147483647, NULL, "larger dimensions get a diagonal factor", false },
-    [MIN_NDIM]         = { "min_ndim_triangular", PD_INT, 2, 0, 2147483647, NULL, "parameters with fewer dimensions get diagonal factors alone", false },
-    [SAVE_MODE]        = { "memory_save_mode", PD_CHOICE, KRON_SAVE_NONE, 0, 0, "none|one_diag|all_diag", "which dimensions get diagonal factors all the same: the largest, all", false },
-    [FACTOR_RATE]      = { "preconditioner_lr", PD_REAL, 0.1, 0, INFINITY, NULL, "step size of the factors, sensibly 0.01 to 0.5", true },
-    [INIT_SCALE]       = { "preconditioner_init_scale", PD_REAL, 1, 0, 1e30, NULL, "the preconditioner's factors multiply to this at first, above 0", false },
-    [MU_DTYPE]         = { "mu_dtype", PD_CHOICE, 0, 0, 0, "float32|bfloat16", "how the momentum is stored", false },
-    [PRECOND_DTYPE]    = { "precond_dtype", PD_CHOICE, 0, 0, 0, "float32|bfloat16", "how the factors are stored", false },
-    [UPDATE_PRECISION] = { "precond_update_precision", PD_CHOICE, 1, 0, 0, "bfloat16|tensorfloat32|float32|default|high|highest", "of the products in an update of the factors: accepted, all are float32 here", false },
-    [GRADS_PRECISION]  = { "precond_grads_precision", PD_CHOICE, 2, 0, 0, "bfloat16|tensorfloat32|float32|default|high|highest", "of the products with the momentum: accepted, all are float32 here", false },
-    [LAX_MAP]          = { "lax_map_scanned_layers", PD_FLAG, 0, 0, 1, NULL, "update the factors of scanned layers within the step, a block on each thread: memory for these alone, and no root_delay", false },
-    [LAX_MAP_BATCH]    = { "lax_map_batch_size", PD_INT, 8, 1, 2147483647, NULL, "accepted: with lax_map_scanned_layers as many blocks as there are threads are under way", false },
-    [MERGE]            = { "merge_small_dims", PD_FLAG, 1, 0, 1, NULL, "merge small dimensions", false },
-    [MERGED_SIZE]      = { "target_merged_dim_size", PD_INT, 4096, 1, 2147483647, NULL, "the size that merging aims at", false },
-    [PARTITION]        = { "partition_grads_into_blocks", PD_FLAG, 1, 0, 1, NULL, "cut dimensions with triangular factors into blocks", false },
-    [BLOCK_SIZE]       = { "block_size", PD_INT, 256, 1, 2147483647, NULL, "side of a block", false },
-    [SCANNED_AXES]     = { "scanned_axes", PD_TEXT, 0, 0, 0, NULL, "names of axes which, where they lead, count independent layers (upstream: scanned_layers), \"layers,stack\" by default; none: no axis does", false },
-    [SCALE_ONLY]       = { "scale_by_kron_only", PD_FLAG, 0, 0, 1, NULL, "weights move by minus the preconditioned momentum, without rate and decay (upstream's inner transformation gives it with a plus)", false },
-    [ROOT_DELAY]       = { "root_delay", PD_INT, 0, -1, 1 << 30, "ready", "steps from the momentum to the use of the factors updated with it, at most the steps between two updates; ready: as soon as they are done, which depends on timing", false },
-    [PAD_BLOCKS]       = { "pad_blocks", PD_FLAG, 1, 0, 1, NULL, "pad blocks with zeros to multiples of block_size, as upstream does; no: blocks have their real sizes", false },
-    [SKIP_ZERO]        = { "skip_zero_updates", PD_FLAG, 0, 0, 1, NULL, "a momentum of zeros alone does not update the factors, which upstream's grow under it", true },
+    [LEARNING_RATE] = { "learning_rate", PD_REAL, 0.0003, -INFINITY, INFINITY, NULL,
+                        "learning rate, about a third of Adam's", true },
+    [B1] = { "b1", PD_REAL, 0.9, 0, 1, NULL, "decay of the momentum, below 1; 0: no momentum and no memory for it",
+             true },
+    [WEIGHT_DECAY] = { "weight_decay", PD_REAL, 0, 0, INFINITY, NULL,
+                       "decoupled weight decay, multiplied by the learning rate", true },
+    [DECAY_MIN_NDIM] = { "weight_decay_min_ndim", PD_INT, 0, 0, 2147483647, NULL,
+                         "parameters with fewer dimensions do not decay (upstream: weight_decay_mask)", false },
+    [PROBABILITY] = { "preconditioner_update_probability", PD_REAL, ANNEAL, ANNEAL, 1, "anneal",
+                      "p, above 0: factors are updated every ceil(1/p) steps; anneal: precond_update_prob_schedule(), "
+                      "upstream's default",
+                      true },
+    [MAX_SIZE] = { "max_size_triangular", PD_INT, 8192, 0, 2147483647, NULL, "larger dimensions get a diagonal factor",
+                   false },
+    [MIN_NDIM] = { "min_ndim_triangular", PD_INT, 2, 0, 2147483647, NULL,
+                   "parameters with fewer dimensions get only diagonal factors", false },
+    [SAVE_MODE] = { "memory_save_mode", PD_CHOICE, KRON_SAVE_NONE, 0, 0, "none|one_diag|all_diag",
+                    "dimensions that always get a diagonal factor: none, the largest one, or all", false },
+    [FACTOR_RATE] = { "preconditioner_lr", PD_REAL, 0.1, 0, INFINITY, NULL,
+                      "step size of the factors; 0.01 to 0.5 is reasonable", true },
+    [INIT_SCALE] = { "preconditioner_init_scale", PD_REAL, 1, 0, 1e30, NULL,
+                     "initial scale of the preconditioner, the product of its factors; above 0", false },
+    [MU_DTYPE] = { "mu_dtype", PD_CHOICE, 0, 0, 0, "float32|bfloat16", "storage type of the momentum", false },
+    [PRECOND_DTYPE] = { "precond_dtype", PD_CHOICE, 0, 0, 0, "float32|bfloat16", "storage type of the factors", false },
+    [UPDATE_PRECISION] = { "precond_update_precision", PD_CHOICE, 1, 0, 0,
+                           "bfloat16|tensorfloat32|float32|default|high|highest",
+                           "accepted and ignored: products in an update of the factors are float32", false },
+    [GRADS_PRECISION] = { "precond_grads_precision", PD_CHOICE, 2, 0, 0,
+                          "bfloat16|tensorfloat32|float32|default|high|highest",
+                          "accepted and ignored: products with the momentum are float32", false },
+    [LAX_MAP] = { "lax_map_scanned_layers", PD_FLAG, 0, 0, 1, NULL,
+                  "update the factors of scanned layers within the step, one block per thread at a time: less memory, "
+                  "but no root_delay",
+                  false },
+    [LAX_MAP_BATCH] = { "lax_map_batch_size", PD_INT, 8, 1, 2147483647, NULL,
+                        "accepted and ignored: with lax_map_scanned_layers each thread updates one block at a time",
+                        false },
+    [MERGE] = { "merge_small_dims", PD_FLAG, 1, 0, 1, NULL, "merge small dimensions", false },
+    [MERGED_SIZE] = { "target_merged_dim_size", PD_INT, 4096, 1, 2147483647, NULL, "target size of merged dimensions",
+                      false },
+    [PARTITION] = { "partition_grads_into_blocks", PD_FLAG, 1, 0, 1, NULL,
+                    "cut dimensions with triangular factors into blocks", false },
+    [BLOCK_SIZE] = { "block_size", PD_INT, 256, 1, 2147483647, NULL, "side of a block", false },
+    [SCANNED_AXES] = { "scanned_axes", PD_TEXT, 0, 0, 0, NULL,
+                       "names of leading axes that count independent layers (upstream: scanned_layers); "
+                       "\"layers,stack\" by default; none: no axis",
+                       false },
+    [SCALE_ONLY] = { "scale_by_kron_only", PD_FLAG, 0, 0, 1, NULL,
+                     "subtract the preconditioned momentum from the weights, without learning rate and weight decay "
+                     "(upstream's inner transformation adds it)",
+                     false },
+    [ROOT_DELAY] = { "root_delay", PD_INT, 0, -1, 1 << 30, "ready",
+                     "steps from a momentum to the use of the factors updated with it, at most the steps between two "
+                     "updates; ready: as soon as they are done, so results depend on timing",
+                     false },
+    [PAD_BLOCKS] = { "pad_blocks", PD_FLAG, 1, 0, 1, NULL,
+                     "pad blocks with zeros to multiples of block_size, as upstream does; no: blocks keep their sizes",
+                     false },
+    [SKIP_ZERO] = { "skip_zero_updates", PD_FLAG, 0, 0, 1, NULL,
+                    "do not update factors while the momentum is all zeros (upstream updates them, and they grow)",
+                    true },
     { .name = NULL },
 };
 
@@ -64,7 +106,7 @@ static double probability(const double *h, int64_t count)
     return h[PROBABILITY] == ANNEAL ? pd_schedule_anneal(count - 1) : h[PROBABILITY];
 }
 
-/* Steps from one update to the next at the probability p, at least. */
+/* Returns the least number of steps between two updates of the factors at the probability p. */
 static double interval_of(double p)
 {
     return p == ANNEAL ? 1 : fmin(ceil((double)(1 / (float)p)), 0x1p53);
@@ -79,24 +121,36 @@ static int kron_check(const pd_hypers *declared, const pd_hypers *now, pd_error 
 {
     const double *h = now->value;
 
-    if (h[B1] >= 1) return pd_fail(err, PD_INVALID_ARGUMENT, "b1 of kron must be at least 0 and below 1, got %g", h[B1]);
+    if (h[B1] >= 1)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "b1 of kron must be at least 0 and below 1, got %g", h[B1]);
     if ((declared->value[B1] != 0) != (h[B1] != 0))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "b1 of kron cannot change from %g to %g while the job runs: only between values above 0", declared->value[B1], h[B1]);
-    if (h[INIT_SCALE] <= 0) return pd_fail(err, PD_INVALID_ARGUMENT, "preconditioner_init_scale of kron must be above 0, got %g", h[INIT_SCALE]);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "b1 of kron cannot change from %g to %g while the job runs: only between values above 0",
+                       declared->value[B1], h[B1]);
+    if (h[INIT_SCALE] <= 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "preconditioner_init_scale of kron must be above 0, got %g",
+                       h[INIT_SCALE]);
     if (!is_probability(h[PROBABILITY], (now->scheduled >> PROBABILITY & 1) != 0))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "preconditioner_update_probability of kron must be above 0 and at most 1, or anneal, got %g", h[PROBABILITY]);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "preconditioner_update_probability of kron must be above 0 and at most 1, or anneal, got %g",
+                       h[PROBABILITY]);
     if (h[ROOT_DELAY] > interval_of(h[PROBABILITY]))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "root_delay of kron must be at most the steps between two updates of the factors: it is %.0f, and with "
-                       "preconditioner_update_probability as it is there are updates every %.0f steps", h[ROOT_DELAY], interval_of(h[PROBABILITY]));
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "root_delay of kron must be at most the steps between two updates of the factors: it is %.0f, and with "
+            "preconditioner_update_probability as it is there are updates every %.0f steps",
+            h[ROOT_DELAY], interval_of(h[PROBABILITY]));
     return PD_OK;
 }
 
 static const char *kron_warning(const pd_hypers *declared)
 {
-    return declared->value[SKIP_ZERO] != 0 ? "skip_zero_updates: factors rest while a momentum is all zeros, unlike those of distributed_kron" : NULL;
+    return declared->value[SKIP_ZERO] != 0
+               ? "skip_zero_updates: factors rest while a momentum is all zeros, unlike those of distributed_kron"
+               : NULL;
 }
 
-/* ---- phases: momentum, and what is decided ---- */
+/* ---- phases: momentum, and the step's decisions about the factors ---- */
 
 enum { PHASE_MOMENTUM, PHASE_DECIDE, PHASE_BALANCE, PHASE_UPDATE, PHASE_PRECONDITION, PHASE_MOVE };
 
@@ -106,14 +160,20 @@ static void follow_gradient(const pd_unit *unit)
     const double b1 = unit->hyper[B1];
     float *mu = own->mu < 0 ? NULL : unit->slot[own->mu];
     pd_kron_momentum m = {
-        .X = unit->slot[own->x] + unit->first, .mu = mu == NULL ? NULL : mu + unit->first, .gradient = unit->gradient + unit->first, .n = unit->n,
-        .keep = (float)b1, .gain = (float)(1 - b1), .divisor = (float)(1 - pow(b1, (double)unit->count)), .bfloat16 = unit->hyper[MU_DTYPE] != 0,
+        .X = unit->slot[own->x] + unit->first,
+        .mu = mu == NULL ? NULL : mu + unit->first,
+        .gradient = unit->gradient + unit->first,
+        .n = unit->n,
+        .keep = (float)b1,
+        .gain = (float)(1 - b1),
+        .divisor = (float)(1 - pow(b1, (double)unit->count)),
+        .bfloat16 = unit->hyper[MU_DTYPE] != 0,
     };
 
     unit->partial[0] = pd_kron_follow(&m);
 }
 
-/* One draw for all parameters of the job. */
+/* Returns the step's random number that decides about balancing. It is the same for all parameters of the job. */
 static double drawn(const pd_unit *unit)
 {
     float uniform;
@@ -123,7 +183,7 @@ static double drawn(const pd_unit *unit)
     return (double)uniform;
 }
 
-/* Elements of all blocks, padding counted. */
+/* Returns the number of elements of all blocks, including padding. */
 static double elements_of_blocks(const pd_plan *plan)
 {
     const pd_kron_own *own = plan->own;
@@ -182,14 +242,14 @@ static void balance(const pd_unit *unit)
     pd_kron_balance(&block, Q, is_bfloat16(unit->plan));
 }
 
-/* What the update of one block's factors starts from. */
+/* The inputs of an update of one block's factors. */
 typedef struct update {
-    const pd_plan  *plan;
-    const double   *hyper;
-    pd_random       random;
+    const pd_plan *plan;
+    const double *hyper;
+    pd_random random;
     const pd_draws *draws;
-    int64_t         count, index;
-    float           mean;
+    int64_t count, index;
+    float mean;
 } update;
 
 static int64_t product(const int64_t *size, int rank)
@@ -200,17 +260,21 @@ static int64_t product(const int64_t *size, int rank)
     return n;
 }
 
-/* An element's number is its place in the whole stacked, padded array, so it does not matter who draws it. */
+/* Draws the random probe V of one block. The number of an element in the random stream is its place in the stacked,
+ * padded array of all blocks. So the numbers do not depend on the thread that draws them. */
 static void draw_probe(const update *u, float *V, int64_t n)
 {
     const pd_kron_own *own = u->plan->own;
     int64_t first = u->index * own->probe;
 
-    if (u->draws == NULL || u->draws->normal == NULL) pd_random_normal(u->random, (uint64_t)u->count, (uint64_t)first, V, n);
-    else for (int64_t i = 0; i < n; i++) V[i] = u->draws->normal[first + i];
+    if (u->draws == NULL || u->draws->normal == NULL)
+        pd_random_normal(u->random, (uint64_t)u->count, (uint64_t)first, V, n);
+    else
+        for (int64_t i = 0; i < n; i++) V[i] = u->draws->normal[first + i];
 }
 
-/* H is where x is, or, where there is padding, a copy among zeros. */
+/* Returns H, the block's momentum in its padded size. Without padding it is x itself; otherwise x is copied into H
+ * among zeros. */
 static float *spread(float *H, float *x, const pd_kron_block *block, int64_t n)
 {
     pd_shape whole = { .rank = block->rank };
@@ -226,12 +290,12 @@ static float *spread(float *H, float *x, const pd_kron_block *block, int64_t n)
     return H;
 }
 
-PD_CLONES static void add_noise(float *restrict H, const float *restrict V, float size, int64_t n)
+PD_CLONES(void, add_noise, (float *restrict H, const float *restrict V, float size, int64_t n), (H, V, size, n))
 {
     for (int64_t i = 0; i < n; i++) H[i] += size * V[i];
 }
 
-/* M: multipliers of the factors Q. x: the block's momentum, dense; used up. */
+/* Computes M, the multipliers of a block's factors Q. x is the block's momentum, dense; it is overwritten. */
 static void find_multipliers(const update *u, float *x, float *const *Q, float *const *M, float *memory)
 {
     pd_kron_block block = pd_kron_block_of(u->plan, u->index);
@@ -243,13 +307,18 @@ static void find_multipliers(const update *u, float *x, float *const *Q, float *
     pd_kron_multipliers(&block, H, V, Q, (float)u->hyper[FACTOR_RATE], M, memory + 2 * pd_floats_padded(n));
 }
 
-/* ---- by tasks ---- */
+/* ---- update of the factors by tasks ---- */
 
 static int kron_task(pd_task_view *task)
 {
     pd_kron_block block = pd_kron_block_of(task->plan, task->spec->block);
-    update u = { .plan = task->plan, .hyper = task->hyper, .random = task->random, .draws = task->draws, .count = task->count,
-                 .index = task->spec->block, .mean = task->input[1][DECIDED_MEAN] };
+    update u = { .plan = task->plan,
+                 .hyper = task->hyper,
+                 .random = task->random,
+                 .draws = task->draws,
+                 .count = task->count,
+                 .index = task->spec->block,
+                 .mean = task->input[1][DECIDED_MEAN] };
     float *memory = pd_pages_new((size_t)pd_kron_task_scratch(&block) * sizeof *memory);
 
     if (memory == NULL) return PD_NO_MEMORY;
@@ -267,16 +336,22 @@ static void kron_adopt(const pd_task_view *task, float *const *slot)
     pd_kron_multiply(&block, Q, task->output, is_bfloat16(task->plan));
 }
 
-/* ---- or within the step ---- */
+/* ---- update of the factors within the step ---- */
 
 static void update_factors(const pd_unit *unit)
 {
     const pd_kron_own *own = unit->plan->own;
     const pd_plan *plan = unit->plan;
     pd_kron_block block = pd_kron_block_of(plan, unit->index);
-    update u = { .plan = plan, .hyper = unit->hyper, .random = unit->random, .draws = unit->draws, .count = unit->count, .index = unit->index,
+    update u = { .plan = plan,
+                 .hyper = unit->hyper,
+                 .random = unit->random,
+                 .draws = unit->draws,
+                 .count = unit->count,
+                 .index = unit->index,
                  .mean = unit->slot[own->decision][DECIDED_MEAN] };
-    float *Q[PD_MAX_RANK], *M[PD_MAX_RANK], *x = unit->scratch, *at = x + pd_floats_padded(product(block.size, block.rank));
+    float *Q[PD_MAX_RANK], *M[PD_MAX_RANK], *x = unit->scratch,
+                                            *at = x + pd_floats_padded(product(block.size, block.rank));
     bool finite = true;
 
     if (!kron_due(plan, unit->hyper, unit->count, unit->slot)) return;
@@ -284,7 +359,8 @@ static void update_factors(const pd_unit *unit)
     find_factors(plan, unit->index, unit->slot, Q);
     pd_block_gather(x, unit->slot[own->x], &plan->shape, unit->block);
     find_multipliers(&u, x, Q, M, at);
-    for (int d = 0; d < block.rank; d++) finite = finite && pd_all_finite(M[d], PD_F32, pd_kron_factor_floats(&block, d));
+    for (int d = 0; d < block.rank; d++)
+        finite = finite && pd_all_finite(M[d], PD_F32, pd_kron_factor_floats(&block, d));
     if (finite) pd_kron_multiply(&block, Q, M, is_bfloat16(plan));
 }
 
@@ -296,7 +372,7 @@ static bool updates_by_tasks(const pd_plan *plan, const double *h, int64_t count
     return !own->in_step;
 }
 
-/* ---- phases: the step ---- */
+/* ---- phases: preconditioning and the move of the weights ---- */
 
 static void precondition(const pd_unit *unit)
 {
@@ -312,12 +388,13 @@ static void precondition(const pd_unit *unit)
     if (view.at == unit->scratch) pd_block_scatter(layer, view.at, &place.shape, &place.box);
 }
 
-/* Where the sum of squares is beyond float32 this is infinite, as upstream's is. */
+/* Returns the number by which the update U is divided, so that its root mean square is at most 1.1. The number is at
+ * least 1. It is infinite if the sum of squares exceeds float32, as in the original implementation. */
 static float clip_of(const pd_unit *unit)
 {
     float excess = sqrtf((float)unit->total[PHASE_PRECONDITION][0] / (float)unit->plan->elements) / MOST_RMS;
 
-    return excess < 1 ? 1 : excess;                     /* NaN passes */
+    return excess < 1 ? 1 : excess; /* if `excess` is NaN, the result is NaN and not 1 */
 }
 
 static void move(const pd_unit *unit)
@@ -326,9 +403,14 @@ static void move(const pd_unit *unit)
     const double *h = unit->hyper;
     bool scales_only = h[SCALE_ONLY] != 0;
     pd_kron_step step = {
-        .after = unit->after + unit->first, .update = unit->update == NULL ? NULL : unit->update + unit->first, .before = unit->before + unit->first,
-        .u = unit->slot[own->x] + unit->first, .n = unit->n, .clip = clip_of(unit),
-        .decay = scales_only || !own->decays ? 0 : (float)h[WEIGHT_DECAY], .rate = scales_only ? -1 : -(float)h[LEARNING_RATE],
+        .after = unit->after + unit->first,
+        .update = unit->update == NULL ? NULL : unit->update + unit->first,
+        .before = unit->before + unit->first,
+        .u = unit->slot[own->x] + unit->first,
+        .n = unit->n,
+        .clip = clip_of(unit),
+        .decay = scales_only || !own->decays ? 0 : (float)h[WEIGHT_DECAY],
+        .rate = scales_only ? -1 : -(float)h[LEARNING_RATE],
     };
 
     pd_kron_move(&step);
@@ -356,11 +438,14 @@ const pd_row pd_kron = {
     .warning = kron_warning,
     .plan    = pd_kron_plan,
     .phases  = {
-        [PHASE_MOMENTUM]     = { .name = "momentum", .kind = PD_RANGES, .run = follow_gradient, .fold = { PD_FOLD_SUM } },
+        [PHASE_MOMENTUM]     = { .name = "momentum", .kind = PD_RANGES, .run = follow_gradient,
+                                 .fold = { PD_FOLD_SUM } },
         [PHASE_DECIDE]       = { .name = "decide", .kind = PD_WHOLE, .run = decide },
         [PHASE_BALANCE]      = { .name = "balance", .kind = PD_BLOCKS, .run = balance },
-        [PHASE_UPDATE]       = { .name = "update factors", .kind = PD_BLOCKS, .run = update_factors, .skip = updates_by_tasks },
-        [PHASE_PRECONDITION] = { .name = "precondition", .kind = PD_BLOCKS, .run = precondition, .fold = { PD_FOLD_SUM } },
+        [PHASE_UPDATE]       = { .name = "update factors", .kind = PD_BLOCKS, .run = update_factors,
+                                 .skip = updates_by_tasks },
+        [PHASE_PRECONDITION] = { .name = "precondition", .kind = PD_BLOCKS, .run = precondition,
+                                 .fold = { PD_FOLD_SUM } },
         [PHASE_MOVE]         = { .name = "move", .kind = PD_RANGES, .run = move },
     },
     .own_bytes = sizeof(pd_kron_own),

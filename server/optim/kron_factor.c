@@ -1,4 +1,4 @@
-/* kron_factor.c - the arithmetic of one block: how its factors change, and what they do to its elements. */
+/* kron_factor.c - the arithmetic of one block of kron: the update of its factors, and preconditioning with them. */
 #include "kron_factor.h"
 
 #include <assert.h>
@@ -10,17 +10,18 @@
 #include "kernels.h"
 #include "pages.h"
 
-#define TINY 0x1p-126f                  /* keeps a bound from being a divisor of 0 */
+#define TINY 0x1p-126f /* added to a bound before a division by it, since the bound may be 0 */
 
 /* ---- loops ---- */
 
-/* The larger of two, none of them negative; a NaN stays. */
+/* Returns the larger of two numbers that are not negative; NaN if one of them is NaN. */
 PD_INLINE float larger(float a, float b)
 {
     return b > a || isnan(b) ? b : a;
 }
 
-/* Each row takes part in the lanes of the ones before. */
+/* Updates the 16 lanes in most[] with a row of a matrix: each lane has the largest absolute value that it has seen.
+ * Element i of every row belongs to lane i % 16. */
 PD_INLINE void largest_in_lanes(float *most, const float *x, int64_t n)
 {
     int64_t i = 0;
@@ -38,7 +39,7 @@ static float largest_lane(const float *most)
     return size;
 }
 
-PD_CLONES static float largest(const float *x, int64_t n)
+PD_CLONES(float, largest, (const float *x, int64_t n), (x, n))
 {
     float most[16] = { 0 };
 
@@ -46,8 +47,9 @@ PD_CLONES static float largest(const float *x, int64_t n)
     return largest_lane(most);
 }
 
-/* Of the lower half of a square matrix, and of the upper one. */
-PD_CLONES static float largest_below(pd_mat S)
+/* Return the largest absolute element of a triangle of a square matrix, the diagonal included: largest_below of the
+ * lower triangle, largest_above of the upper one. */
+PD_CLONES(float, largest_below, (pd_mat S), (S))
 {
     float most[16] = { 0 };
 
@@ -55,7 +57,7 @@ PD_CLONES static float largest_below(pd_mat S)
     return largest_lane(most);
 }
 
-PD_CLONES static float largest_above(pd_mat S)
+PD_CLONES(float, largest_above, (pd_mat S), (S))
 {
     float most[16] = { 0 };
 
@@ -63,38 +65,38 @@ PD_CLONES static float largest_above(pd_mat S)
     return largest_lane(most);
 }
 
-PD_CLONES static void scale(float *restrict x, float by, int64_t n)
+PD_CLONES(void, scale, (float *restrict x, float by, int64_t n), (x, by, n))
 {
     for (int64_t i = 0; i < n; i++) x[i] *= by;
 }
 
-PD_CLONES static void divide(float *restrict x, float by, int64_t n)
+PD_CLONES(void, divide, (float *restrict x, float by, int64_t n), (x, by, n))
 {
     for (int64_t i = 0; i < n; i++) x[i] /= by;
 }
 
-PD_CLONES static void scale_each(float *restrict x, const float *restrict by, int64_t n)
+PD_CLONES(void, scale_each, (float *restrict x, const float *restrict by, int64_t n), (x, by, n))
 {
     for (int64_t i = 0; i < n; i++) x[i] *= by[i];
 }
 
-PD_CLONES static void divide_each(float *restrict x, const float *restrict by, int64_t n)
+PD_CLONES(void, divide_each, (float *restrict x, const float *restrict by, int64_t n), (x, by, n))
 {
     for (int64_t i = 0; i < n; i++) x[i] /= by[i];
 }
 
-PD_CLONES static void add_share_of_each(float *restrict x, const float *restrict share, int64_t n)
+PD_CLONES(void, add_share_of_each, (float *restrict x, const float *restrict share, int64_t n), (x, share, n))
 {
     for (int64_t i = 0; i < n; i++) x[i] += share[i] * x[i];
 }
 
-PD_CLONES static void add_squares(float *restrict sum, const float *restrict x, int64_t n)
+PD_CLONES(void, add_squares, (float *restrict sum, const float *restrict x, int64_t n), (sum, x, n))
 {
     for (int64_t i = 0; i < n; i++) sum[i] += x[i] * x[i];
 }
 
-/* (a, b) <- (a + b, a - b) */
-PD_CLONES static void sum_and_difference(float *restrict a, float *restrict b, int64_t n)
+/* Replaces a and b, element by element, by their sum and their difference: (a, b) <- (a + b, a - b). */
+PD_CLONES(void, sum_and_difference, (float *restrict a, float *restrict b, int64_t n), (a, b, n))
 {
     for (int64_t i = 0; i < n; i++) {
         float sum = a[i] + b[i], difference = a[i] - b[i];
@@ -103,14 +105,15 @@ PD_CLONES static void sum_and_difference(float *restrict a, float *restrict b, i
     }
 }
 
-PD_CLONES static void round_to_bfloat16(float *x, int64_t n)
+PD_CLONES(void, round_to_bfloat16, (float *x, int64_t n), (x, n))
 {
     for (int64_t i = 0; i < n; i++) x[i] = pd_f32_from_bf16(pd_bf16_from_f32(x[i]));
 }
 
-/* ---- the bound ---- */
+/* ---- the bound of a matrix's largest eigenvalue ---- */
 
-/* The row of a symmetric matrix with the largest sum of squares, the first where several have it. Reads the lower half. */
+/* Returns the index of the row with the largest sum of squares in a symmetric matrix; of equal rows the first. Reads
+ * the lower half. squares[] gets the sums of all rows. */
 static int64_t heaviest_row(pd_mat S, float *squares)
 {
     int64_t heaviest = 0;
@@ -142,7 +145,7 @@ float pd_kron_norm_bound(pd_mat S, float *scratch)
     return most * sqrtf((float)pd_sum_squares(twice, S.rows));
 }
 
-/* ---- along a dimension ---- */
+/* ---- operations along one dimension of a tensor ---- */
 
 static int64_t product(const int64_t *size, int first, int end)
 {
@@ -152,11 +155,13 @@ static int64_t product(const int64_t *size, int first, int end)
     return n;
 }
 
-/* x as `count` matrices, one behind the other, whose rows belong to a dimension, or, where it is the last one, as a single matrix whose columns do. */
+/* A view of a tensor x as `count` matrices, for an operation along one dimension. The matrices lie one behind the
+ * other in memory. Their rows are indexed by that dimension. For the last dimension, x is a single matrix, and its
+ * columns are indexed by the dimension (`columns`). */
 typedef struct sheets {
-    pd_mat  first;
+    pd_mat first;
     int64_t count;
-    bool    columns;
+    bool columns;
 } sheets;
 
 static sheets sheets_of(const pd_block_view *x, int dim)
@@ -172,35 +177,45 @@ static void along_diagonal(pd_mat B, bool columns, const float *q, bool divides)
 {
     for (int64_t i = 0; i < B.rows; i++) {
         float *row = B.at + i * B.stride;
-        if (columns && divides) divide_each(row, q, B.cols);
-        else if (columns) scale_each(row, q, B.cols);
-        else if (divides) divide(row, q[i], B.cols);
-        else scale(row, q[i], B.cols);
+        if (columns && divides)
+            divide_each(row, q, B.cols);
+        else if (columns)
+            scale_each(row, q, B.cols);
+        else if (divides)
+            divide(row, q[i], B.cols);
+        else
+            scale(row, q[i], B.cols);
     }
 }
 
-/* Rows of x take Q from the left, columns Q' from the right. */
-static void along_triangle(pd_mat B, bool columns, pd_mat Q, pd_kron_deed deed)
+/* Applies an operation with the triangular factor Q to the matrix B, in place: from the left, or with `columns` from
+ * the right. */
+static void along_triangle(pd_mat B, bool columns, pd_mat Q, pd_kron_operation operation)
 {
     pd_side side = columns ? PD_RIGHT : PD_LEFT;
-    pd_turn turn = (deed == PD_KRON_APPLY) == columns ? PD_TRANSPOSED : PD_AS_IS;
+    pd_turn turn = (operation == PD_KRON_APPLY) == columns ? PD_TRANSPOSED : PD_AS_IS;
 
-    if (deed == PD_KRON_SOLVE_TRANSPOSED) pd_trsm(B, Q, turn, side);
-    else pd_trmm(B, Q, turn, side);
+    if (operation == PD_KRON_SOLVE_TRANSPOSED)
+        pd_trsm(B, Q, turn, side);
+    else
+        pd_trmm(B, Q, turn, side);
 }
 
-void pd_kron_along(const pd_block_view *x, int dim, const float *Q, bool diagonal, int64_t side, pd_kron_deed deed)
+void pd_kron_along(const pd_block_view *x, int dim, const float *Q, bool diagonal, int64_t side,
+                   pd_kron_operation operation)
 {
     sheets x_of = sheets_of(x, dim);
     pd_mat B = x_of.first, triangle = { (float *)Q, x->size[dim], x->size[dim], side };
 
     for (int64_t o = 0; o < x_of.count; o++, B.at += B.rows * B.cols) {
-        if (diagonal) along_diagonal(B, x_of.columns, Q, deed == PD_KRON_SOLVE_TRANSPOSED);
-        else along_triangle(B, x_of.columns, triangle, deed);
+        if (diagonal)
+            along_diagonal(B, x_of.columns, Q, operation == PD_KRON_SOLVE_TRANSPOSED);
+        else
+            along_triangle(B, x_of.columns, triangle, operation);
     }
 }
 
-/* ---- how factors change ---- */
+/* ---- update of the factors: multipliers ---- */
 
 static pd_block_view dense_view(const pd_kron_block *block, float *at)
 {
@@ -220,7 +235,7 @@ static int64_t largest_of(const int64_t *n, int count, const bool *but)
     return most;
 }
 
-/* A matrix of sums of the largest triangle, and three rows, or two diagonals. */
+/* The bound of a triangular factor takes a matrix and three vectors, that of a diagonal factor one vector. */
 int64_t pd_kron_update_scratch(const pd_kron_block *block)
 {
     int64_t triangle = largest_of(block->full, block->rank, block->diagonal);
@@ -228,7 +243,7 @@ int64_t pd_kron_update_scratch(const pd_kron_block *block)
     return pd_floats_padded(triangle * triangle) + 3 * pd_floats_padded(largest_of(block->full, block->rank, NULL));
 }
 
-/* Sums of squares along all dimensions but one. */
+/* Computes for each index of dimension `dim` the sum of the squares over all other dimensions of x. */
 static void squares_along(float *sum, const pd_block_view *x, int dim)
 {
     sheets s = sheets_of(x, dim);
@@ -237,13 +252,17 @@ static void squares_along(float *sum, const pd_block_view *x, int dim)
     for (int64_t o = 0; o < s.count; o++, s.first.at += s.first.rows * s.first.cols)
         for (int64_t i = 0; i < s.first.rows; i++) {
             const float *row = s.first.at + i * s.first.stride;
-            if (s.columns) add_squares(sum, row, s.first.cols);
-            else sum[i] += (float)pd_sum_squares(row, s.first.cols);
+            if (s.columns)
+                add_squares(sum, row, s.first.cols);
+            else
+                sum[i] += (float)pd_sum_squares(row, s.first.cols);
         }
 }
 
-/* m = -rate / max|T1 + T2| (T1 - T2), of a factor with `side` >= n elements. */
-static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, const pd_block_view *B, int dim, float rate, float *scratch)
+/* Computes the multiplier of a diagonal factor, m = -rate / max|T1 + T2| (T1 - T2). m has `side` numbers; those
+ * behind the block's size are 0. */
+static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, const pd_block_view *B, int dim,
+                                float rate, float *scratch)
 {
     int64_t n = A->size[dim];
     float step;
@@ -256,8 +275,9 @@ static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, 
     for (int64_t i = 0; i < n; i++) m[i] *= -step;
 }
 
-/* The difference, whose lower half is given, becomes the identity minus `step` times its upper half, with zeros below. By squares whose rows share a set of
- * the first-level cache. */
+/* Computes the multiplier of a triangular factor in place. M has T1 - T2 in its lower half, which is symmetric. M
+ * becomes the identity minus `step` times the upper half, with zeros below the diagonal. Works in squares of 8 x 8,
+ * since all rows of a square may fall into the same set of the first-level cache. */
 static void to_multiplier(pd_mat M, float step)
 {
     enum { SIDE = 8 };
@@ -274,8 +294,9 @@ static void to_multiplier(pd_mat M, float step)
     }
 }
 
-/* M = I - rate / bound(T1 + T2) triu(T1 - T2) */
-static void triangular_multiplier(float *at, int64_t side, const pd_block_view *A, const pd_block_view *B, int dim, float rate, float *scratch)
+/* Computes the multiplier of a triangular factor, M = I - rate / bound(T1 + T2) triu(T1 - T2). */
+static void triangular_multiplier(float *at, int64_t side, const pd_block_view *A, const pd_block_view *B, int dim,
+                                  float rate, float *scratch)
 {
     int64_t n = A->size[dim];
     pd_mat M = { at, n, n, side }, sum = pd_mat_dense(scratch, n, n);
@@ -287,7 +308,8 @@ static void triangular_multiplier(float *at, int64_t side, const pd_block_view *
     to_multiplier(M, rate / (pd_kron_norm_bound(sum, scratch + pd_floats_padded(n * n)) + TINY));
 }
 
-void pd_kron_multipliers(const pd_kron_block *block, float *H, float *V, float *const *Q, float rate, float *const *M, float *scratch)
+void pd_kron_multipliers(const pd_kron_block *block, float *H, float *V, float *const *Q, float rate, float *const *M,
+                         float *scratch)
 {
     pd_block_view A = dense_view(block, H), B = dense_view(block, V);
 
@@ -296,12 +318,14 @@ void pd_kron_multipliers(const pd_kron_block *block, float *H, float *V, float *
         pd_kron_along(&B, d, Q[d], block->diagonal[d], block->side[d], PD_KRON_SOLVE_TRANSPOSED);
     }
     for (int d = 0; d < block->rank; d++) {
-        if (block->diagonal[d]) diagonal_multiplier(M[d], block->side[d], &A, &B, d, rate, scratch);
-        else triangular_multiplier(M[d], block->side[d], &A, &B, d, rate, scratch);
+        if (block->diagonal[d])
+            diagonal_multiplier(M[d], block->side[d], &A, &B, d, rate, scratch);
+        else
+            triangular_multiplier(M[d], block->side[d], &A, &B, d, rate, scratch);
     }
 }
 
-/* ---- factors ---- */
+/* ---- update of the factors: products, balancing ---- */
 
 int64_t pd_kron_factor_floats(const pd_kron_block *block, int d)
 {
@@ -325,13 +349,15 @@ void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const 
 {
     for (int d = 0; d < block->rank; d++) {
         int64_t n = block->full[d], side = block->side[d];
-        if (block->diagonal[d]) add_share_of_each(Q[d], M[d], n);
-        else pd_trmm_upper((pd_mat){ Q[d], n, n, side }, (pd_mat){ M[d], n, n, side });
+        if (block->diagonal[d])
+            add_share_of_each(Q[d], M[d], n);
+        else
+            pd_trmm_upper((pd_mat){ Q[d], n, n, side }, (pd_mat){ M[d], n, n, side });
         if (bfloat16) round_to_bfloat16(Q[d], pd_kron_factor_floats(block, d));
     }
 }
 
-/* Of the part of a factor that the block uses. */
+/* Returns the largest absolute element in the part of a factor that the block uses. */
 static float largest_in_factor(const pd_kron_block *block, int d, float *Q)
 {
     int64_t n = block->full[d];
@@ -358,8 +384,9 @@ void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16)
 
 /* ---- preconditioning ---- */
 
-/* Of a padded factor only the corner that belongs to elements matters. Its rows from n on meet no element behind the triangle's diagonal: with x zero from
- * n on, row b of Q x takes a >= b >= n alone and is 0 there, and Q' of that takes rows a <= b < n for what lies before n. */
+/* Uses only the corner of n x n elements of a padded factor Q, where n is the size without padding. The other
+ * elements have no effect: x is zero from n on, and Q is upper triangular, so Q x is zero from n on, too. The first
+ * n elements of Q'(Q x) then depend only on the corner. */
 void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q)
 {
     for (int d = 0; d < block->rank; d++) {
@@ -368,7 +395,7 @@ void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, fl
     }
 }
 
-/* ---- what it costs ---- */
+/* ---- costs ---- */
 
 double pd_kron_update_flops(const pd_kron_block *block)
 {
@@ -376,8 +403,11 @@ double pd_kron_update_flops(const pd_kron_block *block)
 
     for (int d = 0; d < block->rank; d++) {
         double n = (double)block->full[d];
-        if (block->diagonal[d]) flops += 6 * elements;
-        else flops += 4 * elements * n + n * n * n / 3;         /* a product, a solution, two grams; the new factor */
+        if (block->diagonal[d])
+            flops += 6 * elements;
+        else
+            /* for a triangular factor: a product, a triangular solution, two contractions, and the product with M */
+            flops += 4 * elements * n + n * n * n / 3;
     }
     return flops;
 }

@@ -1,4 +1,5 @@
-/* kron_move.c - the two passes of kron over all elements: the momentum, and the move. */
+/* kron_move.c - the two passes of the optimizer kron over all elements: the update of the momentum, and the move of
+ * the weights. */
 #include "kron_move.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 
 /* ---- momentum ---- */
 
-PD_CLONES static double sum_of_sizes(const float *x, int64_t n)
+PD_CLONES(double, sum_of_sizes, (const float *x, int64_t n), (x, n))
 {
     double lane[16] = { 0 }, sum = 0;
     int64_t i = 0;
@@ -20,10 +21,11 @@ PD_CLONES static double sum_of_sizes(const float *x, int64_t n)
     return sum;
 }
 
-/* `bfloat16` is a constant where it is called. */
+/* Updates the momentum. Each caller passes `bfloat16` as a constant, so the compiler makes a loop for each value. */
 PD_INLINE void follow(const pd_kron_momentum *m, bool bfloat16)
 {
-    const float keep = bfloat16 ? pd_f32_from_bf16(pd_bf16_from_f32(m->keep)) : m->keep, gain = m->gain, divisor = m->divisor;
+    const float keep = bfloat16 ? pd_f32_from_bf16(pd_bf16_from_f32(m->keep)) : m->keep, gain = m->gain,
+                divisor = m->divisor;
     const float *restrict gradient = m->gradient;
     float *restrict X = m->X, *restrict mu = m->mu;
 
@@ -35,27 +37,36 @@ PD_INLINE void follow(const pd_kron_momentum *m, bool bfloat16)
     }
 }
 
-PD_CLONES static void follow_float32(const pd_kron_momentum *m)  { follow(m, false); }
-PD_CLONES static void follow_bfloat16(const pd_kron_momentum *m) { follow(m, true); }
+PD_CLONES(void, follow_float32, (const pd_kron_momentum *m), (m))
+{
+    follow(m, false);
+}
+PD_CLONES(void, follow_bfloat16, (const pd_kron_momentum *m), (m))
+{
+    follow(m, true);
+}
 
 double pd_kron_follow(const pd_kron_momentum *m)
 {
-    if (m->mu == NULL) for (int64_t i = 0; i < m->n; i++) m->X[i] = m->gradient[i];
-    else if (m->bfloat16) follow_bfloat16(m);
-    else follow_float32(m);
+    if (m->mu == NULL)
+        for (int64_t i = 0; i < m->n; i++) m->X[i] = m->gradient[i];
+    else if (m->bfloat16)
+        follow_bfloat16(m);
+    else
+        follow_float32(m);
     return sum_of_sizes(m->X, m->n);
 }
 
-/* ---- the last pass ---- */
+/* ---- the move of the weights ---- */
 
-/* `updates` is a constant where it is called. */
+/* Moves the weights. Each caller passes `updates` as a constant, so the compiler makes a loop for each value. */
 PD_INLINE void move(const pd_kron_step *s, bool updates)
 {
     const float clip = s->clip, decay = s->decay, rate = s->rate;
     const float *before = s->before, *u = s->u;
     float *after = s->after, *update = s->update;
 
-#pragma GCC ivdep                                       /* after may be before or u itself, never a shifted part of one */
+#pragma GCC ivdep /* `after` is the array `before` or u, or overlaps neither of them: the loop may be vectorized */
     for (int64_t i = 0; i < s->n; i++) {
         float w = before[i], change = rate * (u[i] / clip + decay * w);
         if (updates) update[i] = change;
@@ -63,11 +74,19 @@ PD_INLINE void move(const pd_kron_step *s, bool updates)
     }
 }
 
-PD_CLONES static void move_alone(const pd_kron_step *s)   { move(s, false); }
-PD_CLONES static void move_and_tell(const pd_kron_step *s) { move(s, true); }
+PD_CLONES(void, move_alone, (const pd_kron_step *s), (s))
+{
+    move(s, false);
+}
+PD_CLONES(void, move_and_tell, (const pd_kron_step *s), (s))
+{
+    move(s, true);
+}
 
 void pd_kron_move(const pd_kron_step *s)
 {
-    if (s->update != NULL) move_and_tell(s);
-    else move_alone(s);
+    if (s->update != NULL)
+        move_and_tell(s);
+    else
+        move_alone(s);
 }

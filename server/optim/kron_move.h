@@ -1,4 +1,5 @@
-/* kron_move.h - passes of kron over runs of elements: the momentum, and the move. Pure; any thread. */
+/* kron_move.h - passes of the optimizer kron over contiguous elements: the update of the momentum, and the move of
+ * the weights. Pure functions; any thread. */
 #ifndef PD_KRON_MOVE_H
 #define PD_KRON_MOVE_H
 
@@ -6,23 +7,25 @@
 #include <stdint.h>
 
 typedef struct pd_kron_momentum {
-    /* out: the momentum without bias; in and out, NULL: there is none, and X is the gradient */
+    /* X: receives the momentum, corrected for its bias. mu: the momentum, updated in place; NULL: there is no
+     * momentum, and X receives the gradient. */
     float *X, *mu;
     const float *gradient;
     int64_t n;
-    float   keep, gain, divisor;        /* b1, 1 - b1, 1 - b1^t */
-    bool    bfloat16;                   /* of mu: `keep` is, and its product with mu becomes, a bfloat16 number */
+    float keep, gain, divisor; /* the momentum's constants b1, 1 - b1 and 1 - b1^t */
+    /* mu is stored as bfloat16: `keep` is rounded to bfloat16, and its product with mu as well */
+    bool bfloat16;
 } pd_kron_momentum;
 
-/* Gives the sum of |X|. */
+/* Updates the momentum mu and fills X. Returns the sum of |X|. */
 double pd_kron_follow(const pd_kron_momentum *m);
-/* after = before + rate (u / clip + decay before); `after` may be `before` or `u`; `update`, where not NULL, gets
- * what is added. */
+/* The weights and factors of a move: after = before + rate (u / clip + decay before). `after` may be the same memory
+ * as `before` or `u`. `update`, unless NULL, receives after - before. */
 typedef struct pd_kron_step {
     float *after, *update;
     const float *before, *u;
     int64_t n;
-    float   clip, decay, rate;
+    float clip, decay, rate;
 } pd_kron_step;
 void pd_kron_move(const pd_kron_step *s);
 

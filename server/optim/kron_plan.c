@@ -1,4 +1,4 @@
-/* kron_plan.c - which slots, blocks and tasks a parameter of kron has. */
+/* kron_plan.c - plans the slots, blocks and tasks of a parameter of the optimizer kron. */
 #include "kron_plan.h"
 
 #include <limits.h>
@@ -11,17 +11,17 @@
 #include "shapes.h"
 #include "text.h"
 
-/* What a plan is made of, before it is made. */
+/* The decisions from which a parameter's plan is made. */
 typedef struct draft {
     const double *h;
-    pd_shape      shape;            /* without the scanned dimensions */
-    int           scanned;
-    int64_t       layers;
+    pd_shape shape; /* the parameter's shape without its scanned dimensions */
+    int scanned;
+    int64_t layers;
     pd_kron_shape merged;
-    pd_kron_cut   cut;
+    pd_kron_cut cut;
 } draft;
 
-/* ---- scanned dimensions ---- */
+/* ---- scanned dimensions: leading ones that count independent layers ---- */
 
 static int is_listed(bool *listed, const char *name, const char *list)
 {
@@ -30,13 +30,14 @@ static int is_listed(bool *listed, const char *name, const char *list)
 
     *listed = false;
     if (inside != NULL) rest = inside;
-    for (char *item; rc == PD_OK && (item = pd_text_item(&rest)) != NULL;) *listed = *listed || (*name != '\0' && strcmp(item, name) == 0);
+    for (char *item; rc == PD_OK && (item = pd_text_item(&rest)) != NULL;)
+        *listed = *listed || (*name != '\0' && strcmp(item, name) == 0);
     free(copy);
     free(inside);
     return rc;
 }
 
-/* Leading dimensions that count independent layers. */
+/* Counts the scanned dimensions: the leading ones that count independent layers. */
 static int count_scanned(const pd_declaration *declaration, int *n, pd_error *err)
 {
     const char *list = pd_hypers_given_text(&declaration->hypers, SCANNED_AXES);
@@ -46,15 +47,20 @@ static int count_scanned(const pd_declaration *declaration, int *n, pd_error *er
 
     if (rc != PD_OK) return rc;
     *n = 0;
-    if (*list == '\0') *n = pd_axes_leading_batch(&axes);
-    else for (; *n < axes.n && rc == PD_OK; *n += listed)
-        if ((rc = is_listed(&listed, axes.name[*n], list)) != PD_OK || !listed) break;
+    if (*list == '\0')
+        *n = pd_axes_leading_batch(&axes);
+    else
+        for (; *n < axes.n && rc == PD_OK; *n += listed)
+            if ((rc = is_listed(&listed, axes.name[*n], list)) != PD_OK || !listed) break;
     if (rc != PD_OK || *n == 0 || *n < declaration->shape.rank) return rc;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "all dimensions are scanned layers (axes \"%.100s\"), which leaves kron nothing to precondition; name its last axis otherwise, "
-                   "or set scanned_axes", declaration->axes);
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "all dimensions are scanned layers (axes \"%.100s\"), which leaves kron nothing to precondition; "
+                   "name its last axis otherwise, "
+                   "or set scanned_axes",
+                   declaration->axes);
 }
 
-/* ---- what there is to be ---- */
+/* ---- draft: merged shape, cuts into blocks and sizes ---- */
 
 static pd_kron_shape merged_of(const pd_shape *shape, const double *h, bool merges)
 {
@@ -69,7 +75,7 @@ static pd_kron_cut cut_of(const pd_kron_shape *merged, const double *h, bool pad
     return pd_kron_cut_of(merged, h[PARTITION] != 0 ? (int64_t)h[BLOCK_SIZE] : 0, pads);
 }
 
-/* A parameter without elements gets no factors. */
+/* Makes the draft of a parameter. A parameter without elements gets no factors. */
 static int make_draft(draft *d, const pd_declaration *declaration, int64_t elements, pd_error *err)
 {
     int rc = count_scanned(declaration, &d->scanned, err);
@@ -79,8 +85,10 @@ static int make_draft(draft *d, const pd_declaration *declaration, int64_t eleme
     d->layers = 1;
     for (int i = 0; i < declaration->shape.rank; i++) {
         int64_t dim = declaration->shape.dim[i];
-        if (i < d->scanned) d->layers *= dim;
-        else d->shape.dim[d->shape.rank++] = dim;
+        if (i < d->scanned)
+            d->layers *= dim;
+        else
+            d->shape.dim[d->shape.rank++] = dim;
     }
     if (elements == 0) return PD_OK;
     d->merged = merged_of(&d->shape, d->h, d->h[MERGE] != 0);
@@ -92,11 +100,12 @@ static double numbers_of(const pd_kron_shape *merged, const pd_kron_cut *cut)
 {
     double numbers = 0;
 
-    for (int d = 0; d < merged->shape.rank; d++) numbers += (double)cut->side[d] * (merged->diagonal[d] ? 1 : (double)cut->side[d]);
+    for (int d = 0; d < merged->shape.rank; d++)
+        numbers += (double)cut->side[d] * (merged->diagonal[d] ? 1 : (double)cut->side[d]);
     return numbers * (double)cut->n_blocks;
 }
 
-/* Elements of a padded block; INT64_MAX where that does not fit. */
+/* Returns the number of elements of a padded block; INT64_MAX: it does not fit an int64_t. */
 static int64_t probe_of(const draft *d)
 {
     int64_t n = 1;
@@ -111,20 +120,29 @@ static int check_sizes(const draft *d, pd_error *err)
     int64_t blocks, bytes;
     char text[192];
 
-    if (d->cut.n_blocks == INT64_MAX || __builtin_mul_overflow(d->layers, d->cut.n_blocks, &blocks) || blocks > PD_MAX_BLOCKS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "shape %s would be cut into more than %d blocks; use a larger block_size than %.0f",
+    if (d->cut.n_blocks == INT64_MAX || __builtin_mul_overflow(d->layers, d->cut.n_blocks, &blocks) ||
+        blocks > PD_MAX_BLOCKS)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "shape %s would be cut into more than %d blocks; use a larger block_size than %.0f",
                        pd_shape_text(&d->merged.shape, text, sizeof text), PD_MAX_BLOCKS, d->h[BLOCK_SIZE]);
     if (probe_of(d) > INT_MAX)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a block of more than %d elements, with its padding, is not possible: of shape %s; set pad_blocks=no, let fewer "
-                       "dimensions be diagonal, or cut them by partition_grads_into_blocks and block_size", INT_MAX, pd_shape_text(&d->merged.shape, text, sizeof text));
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "a block of more than %d elements, with its padding, is not possible: of shape %s; set "
+                       "pad_blocks=no, let fewer "
+                       "dimensions be diagonal, or cut them by partition_grads_into_blocks and block_size",
+                       INT_MAX, pd_shape_text(&d->merged.shape, text, sizeof text));
     for (int i = 0; i < d->merged.shape.rank; i++)
-        if (!d->merged.diagonal[i] && __builtin_mul_overflow(d->cut.side[i] * d->cut.side[i], blocks * (int64_t)sizeof(double), &bytes))
-            return pd_fail(err, PD_INVALID_ARGUMENT, "triangular factors of side %lld are not possible; use a smaller block_size or max_size_triangular",
-                           (long long)d->cut.side[i]);
+        if (!d->merged.diagonal[i] &&
+            __builtin_mul_overflow(d->cut.side[i] * d->cut.side[i], blocks * (int64_t)sizeof(double), &bytes))
+            return pd_fail(
+                err, PD_INVALID_ARGUMENT,
+                "triangular factors of side %lld are not possible; use a smaller block_size or max_size_triangular",
+                (long long)d->cut.side[i]);
     return PD_OK;
 }
 
-/* Merging, and padding, can make factors far larger than the weights that they belong to. */
+/* Writes a note into the plan if the factors have far more numbers than the parameter has weights, and merging and
+ * padding are the cause. */
 static void note_size(pd_plan *plan, const draft *d)
 {
     enum { FEW = 1 << 16, MANY = 16 };
@@ -133,28 +151,40 @@ static void note_size(pd_plan *plan, const draft *d)
     pd_kron_cut cut = cut_of(&apart, d->h, false);
 
     if (numbers < FEW || numbers < MANY * weights || numbers <= numbers_of(&apart, &cut)) return;
-    snprintf(plan->note, sizeof plan->note, "its factors hold %.0f numbers for each weight; with merge_small_dims=no pad_blocks=no they would hold %.2g", numbers / weights,
-             numbers_of(&apart, &cut) / weights);
+    snprintf(
+        plan->note, sizeof plan->note,
+        "its factors hold %.0f numbers for each weight; with merge_small_dims=no pad_blocks=no they would hold %.2g",
+        numbers / weights, numbers_of(&apart, &cut) / weights);
 }
 
 /* ---- slots ---- */
 
-static pd_storage storage_of(double dtype) { return dtype != 0 ? PD_STORE_BF16 : PD_STORE_F32; }
+static pd_storage storage_of(double dtype)
+{
+    return dtype != 0 ? PD_STORE_BF16 : PD_STORE_F32;
+}
 
-/* A merged dimension follows none of those that it was made of, nor does a matrix's second one: rows are what a factor is cut by. */
+/* Notes which original dimension of the parameter each dimension of a factor belongs to. A merged dimension belongs
+ * to none of the dimensions that it was made of. A matrix's second dimension belongs to none either: factors are cut
+ * by rows. */
 static void follow(pd_slot_spec *spec, const draft *d, int dim)
 {
     spec->follows_known = true;
     memset(spec->follows, -1, sizeof spec->follows);
     if (d->scanned == 1 && d->cut.n_blocks == 1) spec->follows[0] = 0;
-    if (d->shape.rank > 0 && d->merged.first[dim + 1] == d->merged.first[dim] + 1) spec->follows[1] = (int8_t)(d->scanned + d->merged.first[dim]);
+    if (d->shape.rank > 0 && d->merged.first[dim + 1] == d->merged.first[dim] + 1)
+        spec->follows[1] = (int8_t)(d->scanned + d->merged.first[dim]);
 }
 
 static int add_factor(pd_plan *plan, const draft *d, int dim)
 {
     int64_t side = d->cut.side[dim];
-    pd_slot_spec Q = { .name = "Q", .number = dim, .shape = { .rank = 2, .dim = { (int64_t)plan->n_blocks, side } }, .share = PD_SHARE_ITEM,
-                       .fill = (float)pow(d->h[INIT_SCALE], 1.0 / d->merged.shape.rank), .storage = storage_of(d->h[PRECOND_DTYPE]) };
+    pd_slot_spec Q = { .name = "Q",
+                       .number = dim,
+                       .shape = { .rank = 2, .dim = { (int64_t)plan->n_blocks, side } },
+                       .share = PD_SHARE_ITEM,
+                       .fill = (float)pow(d->h[INIT_SCALE], 1.0 / d->merged.shape.rank),
+                       .storage = storage_of(d->h[PRECOND_DTYPE]) };
 
     if (!d->merged.diagonal[dim]) {
         Q.shape.dim[Q.shape.rank++] = side;
@@ -169,8 +199,12 @@ static int add_slots(pd_plan *plan, const draft *d, const pd_shape *declared)
     pd_kron_own *own = plan->own;
     pd_slot_spec mu = { .name = "mu", .number = -1, .shape = *declared, .storage = storage_of(d->h[MU_DTYPE]) };
     pd_slot_spec counter = { .name = "update_counter", .number = -1 };
-    pd_slot_spec X = { .name = "update", .number = -1, .shape = plan->shape, .temporary = true, .in_after = true, .share = PD_SHARE_BOX };
-    pd_slot_spec decision = { .name = "decision", .number = -1, .shape = { .rank = 1, .dim = { DECIDED } }, .temporary = true };
+    pd_slot_spec X = {
+        .name = "update", .number = -1, .shape = plan->shape, .temporary = true, .in_after = true, .share = PD_SHARE_BOX
+    };
+    pd_slot_spec decision = {
+        .name = "decision", .number = -1, .shape = { .rank = 1, .dim = { DECIDED } }, .temporary = true
+    };
     int first = -1;
 
     own->mu = d->h[B1] != 0 ? pd_plan_slot(plan, &mu) : -1;
@@ -188,7 +222,7 @@ static int add_slots(pd_plan *plan, const draft *d, const pd_shape *declared)
 
 /* ---- blocks ---- */
 
-/* Layer by layer; of each of its scanned dimensions a block has one index. */
+/* Adds the blocks, layer by layer. A block lies in one layer: it has one index of each scanned dimension. */
 static int add_blocks(pd_plan *plan, const draft *d)
 {
     plan->n_blocks = (size_t)(d->layers * d->cut.n_blocks);
@@ -263,7 +297,10 @@ static int add_task(pd_plan *plan, int64_t b)
 {
     const pd_kron_own *own = plan->own;
     pd_kron_block block = pd_kron_block_of(plan, b);
-    pd_task_spec task = { .block = (int)b, .n_inputs = 2 + block.rank, .n_outputs = block.rank, .cost = pd_kron_update_flops(&block),
+    pd_task_spec task = { .block = (int)b,
+                          .n_inputs = 2 + block.rank,
+                          .n_outputs = block.rank,
+                          .cost = pd_kron_update_flops(&block),
                           .scratch = pd_kron_task_scratch(&block) * (int64_t)sizeof(float) };
 
     task.input[0] = own->x;
@@ -272,7 +309,10 @@ static int add_task(pd_plan *plan, int64_t b)
     return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
 static int add_work(pd_plan *plan)
 {
@@ -282,7 +322,8 @@ static int add_work(pd_plan *plan)
     for (int64_t b = 0; b < (int64_t)plan->n_blocks; b++) {
         pd_kron_block block = pd_kron_block_of(plan, b);
         pd_kron_place place = pd_kron_place_of(plan, b);
-        int64_t floats = larger(pd_block_view_scratch(&place.shape, &place.box), in_step ? pd_kron_phase_scratch(&block) : 0);
+        int64_t floats =
+            larger(pd_block_view_scratch(&place.shape, &place.box), in_step ? pd_kron_phase_scratch(&block) : 0);
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, floats);
         plan->flops += pd_kron_precondition_flops(&block);
         if (!in_step && add_task(plan, b) != PD_OK) return PD_NO_MEMORY;

@@ -1,4 +1,4 @@
-/* kron_shape.c - types of factors, merging of dimensions, cutting into blocks. */
+/* kron_shape.c - decides types of factors, merges dimensions, and cuts shapes into blocks, for the optimizer kron. */
 #include "kron_shape.h"
 
 #include <math.h>
@@ -6,20 +6,22 @@
 
 /* ---- types ---- */
 
-void pd_kron_types(const pd_shape *shape, int64_t max_size_triangular, int64_t min_ndim_triangular, int memory_save_mode, bool *diagonal)
+void pd_kron_types(const pd_shape *shape, int64_t max_size_triangular, int64_t min_ndim_triangular,
+                   int memory_save_mode, bool *diagonal)
 {
     int largest = 0;
 
     for (int d = 1; d < shape->rank; d++)
         if (shape->dim[d] >= shape->dim[largest]) largest = d;
     for (int d = 0; d < PD_MAX_RANK; d++)
-        diagonal[d] = d >= shape->rank || shape->dim[d] == 1 || shape->dim[d] > max_size_triangular || shape->rank < min_ndim_triangular ||
-                      memory_save_mode == KRON_SAVE_ALL_DIAG || (memory_save_mode == KRON_SAVE_ONE_DIAG && d == largest);
+        diagonal[d] = d >= shape->rank || shape->dim[d] == 1 || shape->dim[d] > max_size_triangular ||
+                      shape->rank < min_ndim_triangular || memory_save_mode == KRON_SAVE_ALL_DIAG ||
+                      (memory_save_mode == KRON_SAVE_ONE_DIAG && d == largest);
 }
 
 /* ---- merging ---- */
 
-/* Of one group of dimensions with that product. */
+/* Returns the loss of a merged dimension of size `product`: how far it is from the target size. */
 static double loss_of(double product, double target)
 {
     double loss = product < target ? log2(target / product) : 10 * log2(product / target);
@@ -29,7 +31,8 @@ static double loss_of(double product, double target)
     return loss;
 }
 
-/* Is dimension d joined to d + 1? Ways are numbered so that groups which end early come first. */
+/* Returns whether dimensions d and d + 1 are joined in merging number `way`. The bits of `way` say which neighbours
+ * are joined, the first pair by the highest bit. So a low number joins dimensions at the end only. */
 static bool joins(const pd_shape *shape, int way, int d)
 {
     return d + 1 < shape->rank && (way >> (shape->rank - 2 - d) & 1) != 0;
@@ -48,7 +51,7 @@ static double loss_of_way(const pd_shape *shape, int way, int64_t target)
     return loss;
 }
 
-/* The first of those with the least loss. */
+/* Returns the way of merging with the least loss; of equally good ways the first one. */
 static int best_way(const pd_shape *shape, int64_t target)
 {
     int best = 0;

@@ -1,4 +1,5 @@
-/* lion - steps by the sign of an interpolated momentum (arXiv:2302.06675), with the names and defaults that its authors' code has:
+/* lion - steps by the sign of an interpolated momentum (arXiv:2302.06675). Names and defaults are those of its
+ * authors' code:
  *
  *     g <- -g if maximize
  *     w <- w - lr weight_decay w
@@ -10,11 +11,12 @@ enum { LR, BETA1, BETA2, WEIGHT_DECAY, MAXIMIZE };
 enum { EXP_AVG };
 
 static const pd_hyper lion_hypers[] = {
-    [LR]           = PD_HYPER_LR(1e-4),
-    [BETA1]        = { "betas[0]", PD_REAL, 0.9, 0, 1 - 0x1p-53, NULL, "share of the momentum in the direction", true, false },
-    [BETA2]        = PD_HYPER_BETA(1, 0.99, "the momentum"),
+    [LR] = PD_HYPER_LR(1e-4),
+    [BETA1] = { "betas[0]", PD_REAL, 0.9, 0, 1 - 0x1p-53, NULL, "weight of the momentum in the direction", true,
+                false },
+    [BETA2] = PD_HYPER_BETA(1, 0.99, "the momentum"),
     [WEIGHT_DECAY] = PD_HYPER_DECAY(0, "factor of lr by which the weights shrink (decoupled)"),
-    [MAXIMIZE]     = PD_HYPER_MAXIMIZE,
+    [MAXIMIZE] = PD_HYPER_MAXIMIZE,
     { .name = NULL },
 };
 
@@ -26,14 +28,17 @@ static int lion_plan(const pd_declaration *declaration, const double *fact, pd_p
     return pd_plan_slots(plan, (const char *const[]){ "exp_avg", NULL });
 }
 
-typedef struct factors { pd_pull pull; float beta1, gain1, beta2, gain2, lr; } factors;
+typedef struct factors {
+    pd_pull pull;
+    float beta1, gain1, beta2, gain2, lr;
+} factors;
 
-PD_CLONES static void pass(const pd_unit *unit, factors f)
+PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
 {
     const pd_run r = pd_run_of(unit);
     float *m = pd_run_slot(unit, EXP_AVG);
 
-#pragma GCC ivdep                                       /* after may be before itself, never a shifted part of it */
+#pragma GCC ivdep /* `after` and `before` are the same memory or do not overlap: the loop may be vectorized */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w), momentum = m[i];
         m[i] = f.beta2 * momentum + f.gain2 * g;
@@ -46,15 +51,19 @@ static void move(const pd_unit *unit)
     const double *h = unit->hyper;
 
     pass(unit, (factors){
-        .pull  = pd_pull_of(h[LR], h[WEIGHT_DECAY], true, h[MAXIMIZE] != 0),
-        .beta1 = (float)h[BETA1], .gain1 = (float)(1 - h[BETA1]), .beta2 = (float)h[BETA2], .gain2 = (float)(1 - h[BETA2]), .lr = (float)h[LR],
-    });
+                   .pull = pd_pull_of(h[LR], h[WEIGHT_DECAY], true, h[MAXIMIZE] != 0),
+                   .beta1 = (float)h[BETA1],
+                   .gain1 = (float)(1 - h[BETA1]),
+                   .beta2 = (float)h[BETA2],
+                   .gain2 = (float)(1 - h[BETA2]),
+                   .lr = (float)h[LR],
+               });
 }
 
 const pd_row pd_lion = {
-    .name   = "lion",
-    .about  = "evolved sign momentum (arXiv:2302.06675)",
+    .name = "lion",
+    .about = "evolved sign momentum (arXiv:2302.06675)",
     .hypers = lion_hypers,
-    .plan   = lion_plan,
+    .plan = lion_plan,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };

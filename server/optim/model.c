@@ -1,4 +1,4 @@
-/* model.c - all parameters of a model stepped together by the calling program: include/paramd/optim.h. */
+/* model.c - steps all parameters of a model together in the calling program (include/paramd/optim.h). */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,52 +7,55 @@
 #include "assignment.h"
 #include "batch.h"
 #include "clip.h"
+#include "cpu.h"
 #include "factor_rules.h"
 #include "optimizer.h"
 #include "pages.h"
 #include "state.h"
 
-/* Parameters that count their steps together: pd_row.counts_by_group. */
+/* A group of parameters that count their steps together, since their optimizer counts by group
+ * (pd_row.counts_by_group). */
 typedef struct group {
     const pd_row *row;
-    int           number;
-    int64_t       count;            /* steps in which one of them had a gradient */
-    size_t        stepping;         /* of them, in the call */
+    int number;
+    int64_t count;   /* number of steps in which at least one parameter of the group had a gradient */
+    size_t stepping; /* number of the group's parameters that step in this call */
     pd_atomic_group together;
 } group;
 
-/* Parameters whose gradients are clipped together, since their row has a limit: pd_row.clip_norm. */
+/* A group of parameters whose gradients are clipped together, since their optimizer has a limit (pd_row.clip_norm). */
 typedef struct limited {
     const pd_row *row;
-    int           number;
-    double        limit;
-    size_t        first;            /* of its parameters */
+    int number;
+    double limit;
+    size_t first; /* index of the group's first parameter */
 } limited;
 
 #define ALONE ((size_t)-1)
 
 struct pd_model {
-    pd_optim **optims;              /* by parameter */
-    size_t     n;
-    size_t    *order;               /* of the parameters in `steps`: those that are alone, then group by group */
-    size_t    *group_of;            /* by parameter, or ALONE */
-    group     *groups;
-    size_t     n_groups;
-    pd_optim **steps;               /* those under way in one call: room for all */
-    double     limit, norm;         /* of all gradients together, 0: none; and what the norm was in the last step */
-    limited   *limits;
-    size_t     n_limits;
-    size_t    *limit_of;            /* by parameter, or ALONE */
-    float    **scaled;              /* by parameter: memory for its gradient where that may be clipped, else NULL */
-    const float **gradient;         /* by parameter, of the call under way: as given or scaled; NULL: none */
-    pd_batch  *batch;               /* enough for all of them, so that a step under way cannot fail */
+    pd_optim **optims; /* by parameter */
+    size_t n;
+    size_t *order;    /* indices of all parameters: first those without a group, then group by group */
+    size_t *group_of; /* for each parameter: index of its group in `groups`, or ALONE */
+    group *groups;
+    size_t n_groups;
+    pd_optim **steps;   /* the steps under way in this call; an array with room for all parameters */
+    double limit, norm; /* limit: of the norm of all gradients (0: no clipping); norm: of all gradients in the last
+                         * step */
+    limited *limits;
+    size_t n_limits;
+    size_t *limit_of;       /* for each parameter: index of its group in `limits`, or ALONE */
+    float **scaled;         /* for each parameter: memory for its clipped gradient; NULL: it is never clipped */
+    const float **gradient; /* for each parameter: its gradient in this call, given or clipped; NULL: none */
+    pd_batch *batch;        /* runs the steps; has memory for all parameters, so that a step under way cannot fail */
 };
 
-/* ---- facts, once for each row ---- */
+/* ---- facts about all parameters of an optimizer, collected once for each optimizer ---- */
 
 typedef struct surveyed {
     const pd_row *row;
-    double        fact[PD_MAX_FACTS];
+    double fact[PD_MAX_FACTS];
 } surveyed;
 
 static const double *facts_of(surveyed *list, size_t *n_list, const pd_row *row, const pd_declaration *params, size_t n)
@@ -75,7 +78,8 @@ static int make_optims(pd_model *model, const pd_declaration *params, pd_error *
     for (size_t i = 0; rc == PD_OK && i < model->n; i++) {
         pd_declaration declaration = params[i];
         declaration.maps = maps;
-        rc = pd_optim_new(&model->optims[i], &declaration, facts_of(list, &n_list, params[i].hypers.row, params, model->n), err);
+        rc = pd_optim_new(&model->optims[i], &declaration,
+                          facts_of(list, &n_list, params[i].hypers.row, params, model->n), err);
     }
     pd_name_maps_free(maps);
     free(list);
@@ -91,7 +95,8 @@ static size_t find_group(pd_model *model, const pd_declaration *param)
 
     if (!row->counts_by_group) return ALONE;
     while (g < model->n_groups && (model->groups[g].row != row || model->groups[g].number != param->group)) g++;
-    if (g == model->n_groups) model->groups[model->n_groups++] = (group){ .row = row, .number = param->group, .count = param->start_step };
+    if (g == model->n_groups)
+        model->groups[model->n_groups++] = (group){ .row = row, .number = param->group, .count = param->start_step };
     return g;
 }
 
@@ -120,7 +125,8 @@ static int make_scaled(pd_model *model, size_t param)
     return model->scaled[param] != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
-/* The parameter belongs to those that are clipped at this limit, which is one for all of a group. */
+/* Adds a parameter to its group of parameters that are clipped together. All parameters of a group must have the
+ * same limit. */
 static int add_limited(pd_model *model, const pd_declaration *params, size_t param, double limit, pd_error *err)
 {
     const pd_declaration *of = &params[param];
@@ -129,10 +135,14 @@ static int add_limited(pd_model *model, const pd_declaration *params, size_t par
     while (k < model->n_limits && (model->limits[k].row != of->hypers.row || model->limits[k].number != of->group)) k++;
     if (k == model->n_limits) model->limits[model->n_limits++] = (limited){ of->hypers.row, of->group, limit, param };
     if (model->limits[k].limit != limit)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: gradients of its group are clipped at the norm %g, but by %.160s at %g: expected one limit",
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "parameter %.160s: gradients of its group are clipped at the norm %g, but by %.160s at %g: "
+                       "expected one limit",
                        of->name, limit, params[model->limits[k].first].name, model->limits[k].limit);
     model->limit_of[param] = k;
-    return make_scaled(model, param) == PD_OK ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.160s: no memory for its clipped gradient", of->name);
+    return make_scaled(model, param) == PD_OK
+               ? PD_OK
+               : pd_fail(err, PD_NO_MEMORY, "parameter %.160s: no memory for its clipped gradient", of->name);
 }
 
 static int make_limits(pd_model *model, const pd_declaration *params, pd_error *err)
@@ -143,7 +153,8 @@ static int make_limits(pd_model *model, const pd_declaration *params, pd_error *
     model->limit_of = calloc(model->n + 1, sizeof *model->limit_of);
     model->scaled = calloc(model->n + 1, sizeof *model->scaled);
     model->gradient = calloc(model->n + 1, sizeof *model->gradient);
-    if (model->limits == NULL || model->limit_of == NULL || model->scaled == NULL || model->gradient == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (model->limits == NULL || model->limit_of == NULL || model->scaled == NULL || model->gradient == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (size_t i = 0; rc == PD_OK && i < model->n; i++) {
         const pd_hypers *hypers = &params[i].hypers;
         double limit = hypers->row->clip_norm != NULL ? hypers->row->clip_norm(hypers->value) : 0;
@@ -156,23 +167,31 @@ static int make_limits(pd_model *model, const pd_declaration *params, pd_error *
 int pd_model_clip(pd_model *model, double limit, pd_error *err)
 {
     if (limit != 0 && !(limit >= PD_CLIP_LEAST && limit <= PD_CLIP_MOST))
-        return pd_fail(err, PD_OUT_OF_RANGE, "limit of the norm: expected 0 (none), or a number from %g to %g, got %g", PD_CLIP_LEAST, PD_CLIP_MOST, limit);
+        return pd_fail(err, PD_OUT_OF_RANGE, "limit of the norm: expected 0 (none), or a number from %g to %g, got %g",
+                       PD_CLIP_LEAST, PD_CLIP_MOST, limit);
     for (size_t i = 0; limit > 0 && i < model->n; i++)
-        if (!model->optims[i]->row->takes_values && make_scaled(model, i) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "no memory for clipped gradients");
+        if (!model->optims[i]->row->takes_values && make_scaled(model, i) != PD_OK)
+            return pd_fail(err, PD_NO_MEMORY, "no memory for clipped gradients");
     model->limit = limit;
     model->norm = 0;
     return PD_OK;
 }
 
-double pd_model_norm(const pd_model *model) { return model->norm; }
-
-/* `scope`: an index of the limits, or ALONE: all. */
-static bool is_clipped(const pd_model *model, size_t scope, size_t param)
+double pd_model_norm(const pd_model *model)
 {
-    return model->gradient[param] != NULL && !model->optims[param]->row->takes_values && (scope == ALONE || model->limit_of[param] == scope);
+    return model->norm;
 }
 
-/* Gives squares + those of the gradient; or scales it. */
+/* Returns whether a parameter has a gradient that belongs to `scope`. A scope is an index of `limits` (one group's
+ * gradients are clipped together), or ALONE (all gradients are clipped together). */
+static bool is_clipped(const pd_model *model, size_t scope, size_t param)
+{
+    return model->gradient[param] != NULL && !model->optims[param]->row->takes_values &&
+           (scope == ALONE || model->limit_of[param] == scope);
+}
+
+/* Adds the squares of a parameter's gradient to the sum `squares` and returns the new sum. If `scale` is set,
+ * multiplies the gradient by it instead. */
 static double pass_over(pd_model *model, size_t param, double squares, const float *scale)
 {
     enum { AT_ONCE = 64 };
@@ -182,16 +201,21 @@ static double pass_over(pd_model *model, size_t param, double squares, const flo
     for (int64_t first = 0; first < elements;) {
         size_t n = 0;
         for (; n < AT_ONCE && first < elements; first += pieces[n++].n) {
-            pieces[n] = (pd_clip_piece){ .from = model->gradient[param] + first, .to = model->scaled[param] + first, .n = elements - first };
+            pieces[n] = (pd_clip_piece){ .from = model->gradient[param] + first,
+                                         .to = model->scaled[param] + first,
+                                         .n = elements - first };
             if (pieces[n].n > PD_CLIP_RANGE) pieces[n].n = PD_CLIP_RANGE;
         }
-        if (scale != NULL) pd_clip_apply(pieces, n, *scale, pd_batch_threads(model->batch));
-        else squares = pd_clip_sum(pieces, n, squares, pd_batch_threads(model->batch));
+        if (scale != NULL)
+            pd_clip_apply(pieces, n, *scale, pd_batch_threads(model->batch));
+        else
+            squares = pd_clip_sum(pieces, n, squares, pd_batch_threads(model->batch));
     }
     return squares;
 }
 
-/* Gives the norm. */
+/* Clips the gradients of a scope by their common norm. The scope is an index of `limits`, or ALONE for all
+ * parameters. Returns the norm before clipping. */
 static double clip_together(pd_model *model, size_t scope, double limit)
 {
     double squares = 0;
@@ -208,7 +232,8 @@ static double clip_together(pd_model *model, size_t scope, double limit)
     return sqrt(squares);
 }
 
-/* First all of them, then those of each group with a limit, as that has left them. */
+/* Clips all gradients together by the model's limit. After that, clips the gradients of each group whose optimizer
+ * has a limit of its own. */
 static void clip(pd_model *model, const pd_step_io *io)
 {
     for (size_t i = 0; i < model->n; i++) model->gradient[i] = io[i].gradient;
@@ -221,10 +246,11 @@ static void clip(pd_model *model, const pd_step_io *io)
 
 int pd_model_new(pd_model **out, const pd_declaration *params, size_t count, int threads, pd_error *err)
 {
-    pd_model *model = calloc(1, sizeof *model);
-    int rc = PD_NO_MEMORY;
+    pd_model *model;
+    int rc = pd_cpu_check(err);
 
-    if (model == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (rc != PD_OK) return rc;
+    if ((model = calloc(1, sizeof *model)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     model->n = count;
     model->optims = calloc(count + 1, sizeof *model->optims);
     model->steps = calloc(count + 1, sizeof *model->steps);
@@ -259,18 +285,19 @@ void pd_model_free(pd_model *model)
     free(model);
 }
 
-/* ---- a step ---- */
+/* ---- a step of the model ---- */
 
 static int check_draws(const pd_optim *optim, const pd_draws *draws, pd_error *err)
 {
     int64_t wanted = optim->row->normals != NULL ? optim->row->normals(&optim->shared->plan) : 0;
 
     if (draws == NULL || draws->normal == NULL || draws->n_normal == wanted) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: expected %lld normal numbers for a step, got %lld", optim->name, (long long)wanted,
-                   (long long)draws->n_normal);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: expected %lld normal numbers for a step, got %lld",
+                   optim->name, (long long)wanted, (long long)draws->n_normal);
 }
 
-/* Nothing is asked for that a row does not give, and nothing is given that it does not take. */
+/* Checks that updates are requested only where the optimizer gives updates, and that a step gets as many recorded
+ * random numbers as its optimizer takes. */
 static int check(const pd_model *model, const pd_step_io *io, pd_error *err)
 {
     int rc = PD_OK;
@@ -279,7 +306,8 @@ static int check(const pd_model *model, const pd_step_io *io, pd_error *err)
         const pd_optim *optim = model->optims[i];
         if (io[i].gradient == NULL) continue;
         if (io[i].update != NULL && optim->row->update_dtype == NULL)
-            return pd_fail(err, PD_UNIMPLEMENTED, "parameter %s: expected no memory for updates, %s writes weights alone", optim->name, optim->row->name);
+            return pd_fail(err, PD_UNIMPLEMENTED, "parameter %s: expected update = NULL, because %s gives no updates",
+                           optim->name, optim->row->name);
         rc = check_draws(optim, io[i].draws, err);
     }
     return rc;
@@ -298,7 +326,8 @@ static int begin(pd_model *model, size_t param, const pd_step_io *io)
     return PD_OK;
 }
 
-/* Begins the step of every parameter that has a gradient, or of none: PD_NO_MEMORY. */
+/* Begins the step of each parameter that has a gradient, and lists these optimizers in model->steps. PD_NO_MEMORY:
+ * no step has begun. */
 static int begin_all(pd_model *model, const pd_step_io *io, size_t *n_steps)
 {
     size_t n = 0;
@@ -317,10 +346,11 @@ static int begin_all(pd_model *model, const pd_step_io *io, size_t *n_steps)
     return PD_OK;
 }
 
-/* The groups' steps stand last in model->steps, in the order of the groups. */
+/* Makes the steps of each group an atomic group, which fails as a whole, and advances the groups' counters.
+ * model->steps has n steps: those of groups come last, in the order of the groups. */
 static void bind_groups(pd_model *model, size_t n)
 {
-    for (size_t g = model->n_groups; g-- > 0; ) {
+    for (size_t g = model->n_groups; g-- > 0;) {
         group *at = &model->groups[g];
         if (at->stepping == 0) continue;
         n -= at->stepping;
@@ -329,7 +359,7 @@ static void bind_groups(pd_model *model, size_t n)
     }
 }
 
-/* That of the first parameter whose step was given up. */
+/* Returns the error of the first parameter whose step was refused by its optimizer; PD_OK: no step was refused. */
 static int find_refusal(const pd_model *model, const pd_step_io *io, pd_error *err)
 {
     for (size_t i = 0; i < model->n; i++) {
@@ -339,7 +369,7 @@ static int find_refusal(const pd_model *model, const pd_step_io *io, pd_error *e
     return PD_OK;
 }
 
-/* Some of the root tasks captured, at most `room`. */
+/* Takes root tasks that are ready to run from the steps that made them, at most `room` tasks. Returns their number. */
 static size_t take_tasks(pd_optim *const *steps, size_t n, pd_task **task, pd_optim **owner, size_t room)
 {
     size_t taken = 0;
@@ -351,7 +381,8 @@ static size_t take_tasks(pd_optim *const *steps, size_t n, pd_task **task, pd_op
 
 enum { AT_ONCE = 64 };
 
-/* The largest first, so that no thread begins one when the others are done. Which goes first changes no result. */
+/* Sorts root tasks by cost, the most expensive first, so that no thread begins a large task when the others are
+ * done. The order changes no result. */
 static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
 {
     pd_load load[AT_ONCE];
@@ -366,7 +397,7 @@ static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
     for (size_t i = 0; i < n; i++) task[i] = tasks[load[i].place], owner[i] = owners[load[i].place];
 }
 
-/* Runs the root tasks captured. True: there were some. */
+/* Runs the root tasks that the steps have made. Returns whether there were any. */
 static bool run_tasks(const pd_model *model, size_t n)
 {
     pd_task *task[AT_ONCE];
@@ -389,7 +420,8 @@ int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err)
 
     if (rc != PD_OK) return rc;
     clip(model, io);
-    if (begin_all(model, io, &n) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "no memory for a step's temporary tensors");
+    if (begin_all(model, io, &n) != PD_OK)
+        return pd_fail(err, PD_NO_MEMORY, "no memory for a step's temporary tensors");
     bind_groups(model, n);
     do pd_batch_run_steps(model->batch, model->steps, n);
     while (run_tasks(model, n));
@@ -397,17 +429,22 @@ int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err)
     return find_refusal(model, io, err);
 }
 
-int pd_model_read_part(const pd_model *model, size_t param, const char *slot, int number, int block, double *out, int64_t n, pd_error *err)
+int pd_model_read_part(const pd_model *model, size_t param, const char *slot, int number, int block, double *out,
+                       int64_t n, pd_error *err)
 {
     const pd_optim *optim = model->optims[param];
     char name[128];
     int64_t elements = 0;
     pd_part part;
 
-    pd_slot_name(&(pd_slot_spec){ .name = slot, .number = number, .of_block = block >= 0, .block = block }, name, sizeof name);
-    if (!pd_plan_part(pd_optim_plan(optim), slot, number, block, &part)) return pd_fail(err, PD_NOT_FOUND, "the optimizer keeps no slot %s", name);
+    pd_slot_name(&(pd_slot_spec){ .name = slot, .number = number, .of_block = block >= 0, .block = block }, name,
+                 sizeof name);
+    if (!pd_plan_part(pd_optim_plan(optim), slot, number, block, &part))
+        return pd_fail(err, PD_NOT_FOUND, "the optimizer keeps no slot %s", name);
     (void)pd_shape_elements(&part.shape, &elements);
-    if (elements != n) return pd_fail(err, PD_OUT_OF_RANGE, "slot %s has %lld elements, not %lld", name, (long long)elements, (long long)n);
+    if (elements != n)
+        return pd_fail(err, PD_OUT_OF_RANGE, "slot %s has %lld elements, got memory for %lld", name,
+                       (long long)elements, (long long)n);
     pd_optim_read_part(optim, &part, out);
     return PD_OK;
 }

@@ -1,9 +1,10 @@
-/* model_state - what belongs to the model and is not trained (a batch norm's running mean and variance): the aggregate of what ranks push are values, and these
- * become the weights.
+/* model_state - the rule for tensors that belong to the model and are not trained, such as a batch norm's running
+ * mean and variance. Ranks push values in place of gradients, and the mean of the values becomes the weights:
  *
  *     w <- g
  *
- * It has no state and no hyperparameters. Values are float32: a counter (num_batches_tracked) is exact up to 2^24 = 16777216. */
+ * The rule has no state and no hyperparameters. Values are float32: a counter (num_batches_tracked) is exact up to
+ * 2^24 = 16777216. */
 #include <string.h>
 
 #include "row.h"
@@ -22,9 +23,10 @@ static void take(const pd_unit *unit)
 }
 
 const pd_row pd_model_state = {
-    .name   = "model_state",
-    .about  = "not trained: becomes the mean of what the ranks push (a batch norm's statistics)",
-    .hypers = no_hypers, .plan = no_state,
+    .name = "model_state",
+    .about = "not trained: becomes the mean of what the ranks push (a batch norm's statistics)",
+    .hypers = no_hypers,
+    .plan = no_state,
     .phases = { { .name = "take", .kind = PD_RANGES, .run = take } },
     .takes_values = true,
 };

@@ -9,22 +9,26 @@
  *     d = sqrt(v / (1 - beta2^count)) + eps
  *     w <- w - lr (1 - mu) / (1 - product) g / d - lr mu_next / (1 - product mu_next) m / d
  *
- * torch up to 1.13 multiplies mu into the second term's product once too often; `mu_counted_twice` does the same, for recorded runs. */
+ * torch up to 1.13 multiplies mu once too often into the product of the second term. The option `mu_counted_twice`
+ * does the same, so that recorded runs of these versions can be repeated. */
 #include "first_order.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, MOMENTUM_DECAY, DECOUPLED, MAXIMIZE, MU_TWICE };
 enum { EXP_AVG, EXP_AVG_SQ, MU_PRODUCT };
 
 static const pd_hyper nadam_hypers[] = {
-    [LR]             = PD_HYPER_LR(2e-3),
-    [BETA1]          = PD_HYPER_BETA(0, 0.9, "the gradient's average"),
-    [BETA2]          = PD_HYPER_BETA(1, 0.999, "the squared gradient's average"),
-    [EPS]            = PD_HYPER_EPS(1e-8),
-    [WEIGHT_DECAY]   = PD_HYPER_DECAY(0, "factor of the weights added to the gradient, or, decoupled, of lr by which they shrink"),
-    [MOMENTUM_DECAY] = { "momentum_decay", PD_REAL, 4e-3, 0, INFINITY, NULL, "how fast the momentum grows from half of betas[0] to the whole", true, false },
-    [DECOUPLED]      = PD_HYPER_DECOUPLED(0),
-    [MAXIMIZE]       = PD_HYPER_MAXIMIZE,
-    [MU_TWICE]       = { "mu_counted_twice", PD_FLAG, 0, 0, 1, NULL, "a defect of torch up to 1.13, to reproduce its runs", true, false },
+    [LR] = PD_HYPER_LR(2e-3),
+    [BETA1] = PD_HYPER_BETA(0, 0.9, "the gradient's average"),
+    [BETA2] = PD_HYPER_BETA(1, 0.999, "the squared gradient's average"),
+    [EPS] = PD_HYPER_EPS(1e-8),
+    [WEIGHT_DECAY] =
+        PD_HYPER_DECAY(0, "factor of the weights added to the gradient, or, decoupled, of lr by which they shrink"),
+    [MOMENTUM_DECAY] = { "momentum_decay", PD_REAL, 4e-3, 0, INFINITY, NULL,
+                         "speed at which the momentum factor grows from half of betas[0] to betas[0]", true, false },
+    [DECOUPLED] = PD_HYPER_DECOUPLED(0),
+    [MAXIMIZE] = PD_HYPER_MAXIMIZE,
+    [MU_TWICE] = { "mu_counted_twice", PD_FLAG, 0, 0, 1, NULL,
+                   "repeat a defect of torch up to 1.13, to reproduce its runs", true, false },
     { .name = NULL },
 };
 
@@ -48,17 +52,21 @@ static void advance(const pd_unit *unit)
     unit->slot[MU_PRODUCT][0] *= (float)momentum_at(unit->hyper, unit->count);
 }
 
-typedef struct factors { pd_pull pull; float beta1, gain1, beta2, gain2, eps, bias, ahead, rate; } factors;
+typedef struct factors {
+    pd_pull pull;
+    float beta1, gain1, beta2, gain2, eps, bias, ahead, rate;
+} factors;
 
-PD_CLONES static void pass(const pd_unit *unit, factors f)
+PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
 {
     const pd_run r = pd_run_of(unit);
     float *m = pd_run_slot(unit, EXP_AVG), *v = pd_run_slot(unit, EXP_AVG_SQ);
 
-#pragma GCC ivdep                                       /* after may be before itself, never a shifted part of it */
+#pragma GCC ivdep /* `after` and `before` are the same memory or do not overlap: the loop may be vectorized */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w);
-        float average = f.beta1 * m[i] + f.gain1 * g, square = f.beta2 * v[i] + f.gain2 * g * g, below = sqrtf(square / f.bias) + f.eps;
+        float average = f.beta1 * m[i] + f.gain1 * g, square = f.beta2 * v[i] + f.gain2 * g * g,
+              below = sqrtf(square / f.bias) + f.eps;
         m[i] = average;
         v[i] = square;
         r.after[i] = f.pull.keep * w + f.ahead * g / below + f.rate * average / below;
@@ -68,21 +76,27 @@ PD_CLONES static void pass(const pd_unit *unit, factors f)
 static void move(const pd_unit *unit)
 {
     const double *h = unit->hyper, mu = momentum_at(h, unit->count), next = momentum_at(h, unit->count + 1);
-    const double product = (double)unit->slot[MU_PRODUCT][0], product_next = product * (h[MU_TWICE] != 0 ? mu : 1) * next;
+    const double product = (double)unit->slot[MU_PRODUCT][0],
+                 product_next = product * (h[MU_TWICE] != 0 ? mu : 1) * next;
 
     pass(unit, (factors){
-        .pull  = pd_pull_of(h[LR], h[WEIGHT_DECAY], h[DECOUPLED] != 0, h[MAXIMIZE] != 0),
-        .beta1 = (float)h[BETA1], .gain1 = (float)(1 - h[BETA1]), .beta2 = (float)h[BETA2], .gain2 = (float)(1 - h[BETA2]), .eps = (float)h[EPS],
-        .bias  = (float)pd_bias(h[BETA2], unit->count),
-        .ahead = (float)(-h[LR] * (1 - mu) / (1 - product)),
-        .rate  = (float)(-h[LR] * next / (1 - product_next)),
-    });
+                   .pull = pd_pull_of(h[LR], h[WEIGHT_DECAY], h[DECOUPLED] != 0, h[MAXIMIZE] != 0),
+                   .beta1 = (float)h[BETA1],
+                   .gain1 = (float)(1 - h[BETA1]),
+                   .beta2 = (float)h[BETA2],
+                   .gain2 = (float)(1 - h[BETA2]),
+                   .eps = (float)h[EPS],
+                   .bias = (float)pd_bias(h[BETA2], unit->count),
+                   .ahead = (float)(-h[LR] * (1 - mu) / (1 - product)),
+                   .rate = (float)(-h[LR] * next / (1 - product_next)),
+               });
 }
 
 const pd_row pd_nadam = {
-    .name   = "nadam",
-    .about  = "Adam with Nesterov momentum (torch.optim.NAdam)",
+    .name = "nadam",
+    .about = "Adam with Nesterov momentum (torch.optim.NAdam)",
     .hypers = nadam_hypers,
-    .plan   = nadam_plan,
-    .phases = { { .name = "advance", .kind = PD_WHOLE, .run = advance }, { .name = "move", .kind = PD_RANGES, .run = move } },
+    .plan = nadam_plan,
+    .phases = { { .name = "advance", .kind = PD_WHOLE, .run = advance },
+                { .name = "move", .kind = PD_RANGES, .run = move } },
 };

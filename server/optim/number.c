@@ -1,3 +1,4 @@
+/* number.c - reads numbers strictly, and writes the shortest text that gives the same number. */
 #include "number.h"
 
 #include <ctype.h>

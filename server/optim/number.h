@@ -1,17 +1,17 @@
-/* number.h - numbers as text: reading them strictly, writing them short. Pure. */
+/* number.h - reads numbers strictly from text, and writes them as the shortest text. Pure functions. */
 #ifndef PD_NUMBER_H
 #define PD_NUMBER_H
 
 #include <stddef.h>
 
-#define PD_NUMBER_TEXT 32       /* room for any number's text */
+#define PD_NUMBER_TEXT 32 /* enough bytes for the text of any number */
 
-/* The whole text is one finite number, without blanks; for the second a whole one that an int64_t holds.
- * PD_INVALID_ARGUMENT: it is not. */
+/* Read a text that is one finite number without blanks. pd_number_read_whole accepts only whole numbers that fit an
+ * int64_t. PD_INVALID_ARGUMENT: the text is no such number. */
 int pd_number_read(const char *text, double *value);
 int pd_number_read_whole(const char *text, double *value);
 
-/* The shortest text that reads back to the same bits. Returns `text`. */
+/* Writes the shortest text from which pd_number_read gets the same bits. Returns `text`. */
 char *pd_number_text(double value, char *text, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* optimizer.c - the life of one parameter's optimizer: made, filled, read, and its steps begun and ended. */
+/* optimizer.c - makes, fills, reads and frees one parameter's optimizer, and begins and ends its steps. */
 #include "optimizer.h"
 
 #include <assert.h>
@@ -11,10 +11,10 @@
 #include "plan_bytes.h"
 #include "stored.h"
 
-/* Rough speeds of one core, for estimates alone. */
+/* Rough speeds of one core, to estimate how long a step takes. */
 #define BYTES_PER_NS 25.0
 #define FLOPS_PER_NS 50.0
-#define STEP_NS      500.0
+#define STEP_NS 500.0
 
 /* ---- state ---- */
 
@@ -28,11 +28,13 @@ static int make_tasks(pd_optim *optim)
     return optim->work == NULL || optim->saved.roots == NULL ? PD_NO_MEMORY : PD_OK;
 }
 
-/* Gradient in, weights in and out, state in and out. */
+/* Estimates the time of a step from its memory traffic and its arithmetic. A step reads the gradient, and reads and
+ * writes weights and state. */
 static double estimate_ns(const pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
-    double bytes = 3.0 * sizeof(float) * (double)plan->elements + 2.0 * (double)optim->state_bytes + 2.0 * sizeof(float) * (double)optim->temporary_floats;
+    double bytes = 3.0 * sizeof(float) * (double)plan->elements + 2.0 * (double)optim->state_bytes +
+                   2.0 * sizeof(float) * (double)optim->temporary_floats;
 
     return STEP_NS + bytes / BYTES_PER_NS + plan->flops / FLOPS_PER_NS;
 }
@@ -87,7 +89,8 @@ bool pd_optim_fill(pd_optim *optim, pd_fill *at, double *budget_ns, int *rc)
     return *rc == PD_OK;
 }
 
-int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan,
+                     pd_error *err)
 {
     pd_optim *optim;
     pd_fill at = { 0 };
@@ -130,16 +133,53 @@ void pd_optim_free(pd_optim *optim)
 
 /* ---- reading ---- */
 
-const pd_plan   *pd_optim_plan(const pd_optim *optim)     { return &optim->shared->plan; }
-const pd_hypers *pd_optim_hypers(const pd_optim *optim)   { return &optim->hypers; }
-int64_t          pd_optim_count(const pd_optim *optim)    { return optim->saved.count; }
-int64_t          pd_optim_elements(const pd_optim *optim) { return optim->shared->plan.elements; }
-int64_t          pd_optim_state_bytes(const pd_optim *optim) { return pd_plan_state_bytes(&optim->shared->plan); }
-double           pd_optim_cost_ns(const pd_optim *optim)  { return optim->cost_ns; }
-pd_root_stats    pd_optim_root_stats(const pd_optim *optim) { return optim->saved.stats; }
-bool             pd_optim_rests(const pd_optim *optim)    { return optim->stage == PD_STAGE_IDLE && optim->saved.oldest == NULL; }
-bool             pd_optim_done(const pd_optim *optim)     { return optim->stage == PD_STAGE_IDLE; }
-const pd_error  *pd_optim_refused(const pd_optim *optim)  { return optim->refused && optim->stage == PD_STAGE_IDLE ? &optim->own.why : NULL; }
+const pd_plan *pd_optim_plan(const pd_optim *optim)
+{
+    return &optim->shared->plan;
+}
+const pd_hypers *pd_optim_hypers(const pd_optim *optim)
+{
+    return &optim->hypers;
+}
+int64_t pd_optim_count(const pd_optim *optim)
+{
+    return optim->saved.count;
+}
+int64_t pd_optim_elements(const pd_optim *optim)
+{
+    return optim->shared->plan.elements;
+}
+int64_t pd_optim_state_bytes(const pd_optim *optim)
+{
+    return pd_plan_state_bytes(&optim->shared->plan);
+}
+double pd_optim_cost_ns(const pd_optim *optim)
+{
+    return optim->cost_ns;
+}
+pd_root_stats pd_optim_root_stats(const pd_optim *optim)
+{
+    return optim->saved.stats;
+}
+bool pd_optim_rests(const pd_optim *optim)
+{
+    return optim->stage == PD_STAGE_IDLE && optim->saved.oldest == NULL;
+}
+size_t pd_optim_tasks_left(const pd_optim *optim)
+{
+    size_t n = 0;
+
+    for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) n++;
+    return n;
+}
+bool pd_optim_done(const pd_optim *optim)
+{
+    return optim->stage == PD_STAGE_IDLE;
+}
+const pd_error *pd_optim_refused(const pd_optim *optim)
+{
+    return optim->refused && optim->stage == PD_STAGE_IDLE ? &optim->own.why : NULL;
+}
 
 pd_tensor pd_optim_slot(const pd_optim *optim, size_t i)
 {
@@ -157,11 +197,12 @@ pd_root_state pd_optim_root(const pd_optim *optim, size_t task)
 
 void pd_optim_set_count(pd_optim *optim, int64_t count)
 {
-    assert(optim->stage == PD_STAGE_IDLE && count >= optim->saved.count);
+    assert(optim->stage == PD_STAGE_IDLE && count >= 0 && (count >= optim->saved.count || pd_optim_rests(optim)));
     optim->saved.count = count;
 }
 
-/* As declared or scheduled, but for what this step brings. */
+/* Computes the hyperparameters of this step: declared or scheduled values, replaced by the step's own ones
+ * (io->hypers). */
 static void put_in_force(pd_optim *optim, const pd_step_io *io)
 {
     pd_hypers_at(&optim->hypers, optim->saved.count, optim->hyper);
@@ -169,7 +210,7 @@ static void put_in_force(pd_optim *optim, const pd_step_io *io)
         if ((io->hypers_mask >> i & 1) != 0) optim->hyper[i] = io->hypers[i];
 }
 
-/* Until it is bound to others a step decides alone. */
+/* Makes the step an atomic group of its own, until pd_optim_bind puts it into a larger one. */
 static void unbind(pd_optim *optim)
 {
     optim->own.steps = optim->own.first = 1;
@@ -182,12 +223,14 @@ static void unbind(pd_optim *optim)
 
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
 {
-    assert(optim->stage == PD_STAGE_IDLE && io->gradient != NULL && (io->update == NULL || optim->row->update_dtype != NULL));
+    assert(optim->stage == PD_STAGE_IDLE && io->gradient != NULL &&
+           (io->update == NULL || optim->row->update_dtype != NULL));
     optim->io = *io;
     if (pd_slots_open(optim) != PD_OK) return PD_NO_MEMORY;
     unbind(optim);
     memset(optim->total, 0, (size_t)optim->n_phases * sizeof *optim->total);
-    put_in_force(optim, io);            /* before it is counted: the first step's count is 0 */
+    put_in_force(optim, io); /* The counter advances after this call, so that the first step uses the schedules'
+                              * values at count 0. */
     optim->saved.count++;
     optim->phase = 0;
     optim->round = 0;
@@ -210,9 +253,11 @@ void pd_optim_cancel(pd_optim *optim)
     pd_optim_end(optim);
 }
 
-/* ---- steps that stand or fall together ---- */
+/* ---- atomic groups: steps that fail together ---- */
 
-/* With a delay: something captured earlier is due. Without: the row captures in this step. */
+/* Returns whether the step can still be refused because a root task fails. If roots are used in a later step, this
+ * is so when an earlier task is due in this step. If roots are used in the same step (root_delay 0), this is so when
+ * the step makes new tasks. */
 static bool may_refuse(const pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;

@@ -1,3 +1,4 @@
+/* pairs.c - reads lists of pairs, "[name:value,...]", from the text of a rule. */
 #include "pairs.h"
 
 #include <stdbool.h>
@@ -9,7 +10,7 @@ static char *past_blanks(char *at)
     return at + strspn(at, " \t");
 }
 
-/* Takes a quoted key out of its quotes, in place. Behind it; NULL: the quote has no end. */
+/* Removes the quotes of a quoted key, in place. Returns the byte after the closing quote; NULL: there is none. */
 static char *unquote(char *at)
 {
     char *to = at;
@@ -25,7 +26,8 @@ static char *unquote(char *at)
     return NULL;
 }
 
-/* Behind a value: at the comma or the end. NULL: its brackets do not match. */
+/* Returns the end of the value that begins at `at`: the comma after it, or the end of the text. NULL: its brackets
+ * do not match. */
 static char *past_value(char *at)
 {
     int depth = 0;
@@ -44,7 +46,8 @@ static void cut_blanks(char *text)
     while (n > 0 && strchr(" \t", text[n - 1]) != NULL) text[--n] = '\0';
 }
 
-/* The key at `at`, ended in place. Behind its colon; NULL: there is none. */
+/* Reads the key at `at` and writes a zero behind it. Returns the byte after the key's colon; NULL: there is no key
+ * with a colon. */
 static char *take_key(pd_pair *pair, char *at)
 {
     bool quoted = *at == '\'';
@@ -58,7 +61,8 @@ static char *take_key(pd_pair *pair, char *at)
     return colon + 1;
 }
 
-/* One pair at *at, which moves to the next one, or to the end. False: there is none. */
+/* Reads one pair of a list, at *at. Moves *at to the next pair, or to the end. Returns false if there is no complete
+ * pair. */
 static bool take_pair(pd_pair *pair, char **at)
 {
     char *value = take_key(pair, *at), *end;
@@ -67,13 +71,13 @@ static bool take_pair(pd_pair *pair, char **at)
     pair->value = past_blanks(value);
     if ((end = past_value(pair->value)) == NULL || end == pair->value) return false;
     *at = *end == ',' ? end + 1 : end;
-    if (*end == ',' && *past_blanks(*at) == '\0') return false;         /* a comma with nothing behind it */
+    if (*end == ',' && *past_blanks(*at) == '\0') return false; /* no pair follows the comma */
     *end = '\0';
     cut_blanks(pair->value);
     return true;
 }
 
-/* The list without the brackets around it. */
+/* Removes the blanks and brackets around a list, in place. Returns its first byte. */
 static char *inside(char *text)
 {
     size_t n;
@@ -91,10 +95,14 @@ static int fill(pd_pairs *out, const char *text, pd_error *err)
     char *at = inside(out->memory);
 
     for (at = past_blanks(at); *at != '\0'; at = past_blanks(at), out->n++) {
-        size_t here = (size_t)(at - out->memory);           /* the copy is cut up, the text is not */
-        if (out->n == PD_MAX_PAIRS) return pd_fail(err, PD_INVALID_ARGUMENT, "a list has at most %d pairs", PD_MAX_PAIRS);
+        /* `at` points into a copy that is cut into pairs; error texts show the original list */
+        size_t here = (size_t)(at - out->memory);
+        if (out->n == PD_MAX_PAIRS)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "expected at most %d pairs in a list, got more", PD_MAX_PAIRS);
         if (!take_pair(&out->at[out->n], &at))
-            return pd_fail(err, PD_INVALID_ARGUMENT, "expected key:value with commas between the pairs, special characters of a key between two ', got \"%.80s\"",
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "expected key:value pairs separated by commas, and keys with special characters in ' "
+                           "quotes, got \"%.80s\"",
                            text + here);
     }
     return PD_OK;

@@ -1,8 +1,8 @@
-/* pairs.h - lists of pairs as text, "[key:value,key:value]": what a rule says that has no fixed set of words.
- * Pure.
+/* pairs.h - reads lists of pairs, "[key:value,key:value]", for optimizer rules that need more than a fixed set of
+ * words. Pure functions.
  *
- * A key that has blanks, commas, colons, brackets or quotes stands between two ', and '' in it is one ': no other
- * byte means anything there, so a regular expression stands as it is. Square brackets, and blanks around keys,
+ * A key with blanks, commas, colons, brackets or quotes stands between two '. In such a key '' stands for one ', and
+ * no other byte has a meaning, so a regular expression needs no escapes. Square brackets, and blanks around keys,
  * values and pairs, may be left out. Values are words, or words in () or []. */
 #ifndef PD_PAIRS_H
 #define PD_PAIRS_H
@@ -14,19 +14,19 @@
 #define PD_MAX_PAIRS 256
 
 typedef struct pd_pair {
-    char *key;                  /* without quotes */
-    char *value;                /* as it stands, never empty */
+    char *key;   /* without quotes */
+    char *value; /* value as it stands in the text, never empty */
 } pd_pair;
 
 typedef struct pd_pairs {
-    pd_pair *at;                /* in the order of the text */
-    size_t   n;
-    char    *memory;
+    pd_pair *at; /* the pairs, in the order of the text */
+    size_t n;
+    char *memory;
 } pd_pairs;
 
-/* Fills *out; pd_pairs_free it, also after an error. PD_INVALID_ARGUMENT: not such a list, or of more than
- * PD_MAX_PAIRS. PD_NO_MEMORY. */
-int  pd_pairs_read(pd_pairs *out, const char *text, pd_error *err);
+/* Reads a list of pairs into *out. Free it with pd_pairs_free, also after an error. PD_INVALID_ARGUMENT: the text is
+ * no such list, or has more than PD_MAX_PAIRS pairs. PD_NO_MEMORY. */
+int pd_pairs_read(pd_pairs *out, const char *text, pd_error *err);
 void pd_pairs_free(pd_pairs *pairs);
 
 #endif

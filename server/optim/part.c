@@ -1,5 +1,5 @@
-/* part.c - parts of an optimizer's state by their names, read and written between two steps in float64 however
- * they are stored. */
+/* part.c - reads and writes named parts of an optimizer's state between two steps. Values are float64, whatever the
+ * storage type. */
 #include "part.h"
 
 #include <assert.h>
@@ -13,14 +13,16 @@
 
 enum { TILE = 1024 };
 
-/* ---- finding one ---- */
+/* ---- finding a part ---- */
 
-/* Element for element the parameter, so that blocks cut it. */
+/* Returns whether the slot has one element for each element of the parameter, so that the plan's blocks divide it as
+ * well. */
 static bool is_of_parameter(const pd_plan *plan, const pd_slot_spec *spec)
 {
     int64_t n = -1;
 
-    return !spec->of_block && !spec->blockwise && !spec->symmetric && pd_shape_elements(&spec->shape, &n) == PD_OK && n == plan->elements;
+    return !spec->of_block && !spec->blockwise && !spec->symmetric && pd_shape_elements(&spec->shape, &n) == PD_OK &&
+           n == plan->elements;
 }
 
 static void take_item(const pd_slot_spec *spec, int block, pd_part *part)
@@ -52,14 +54,17 @@ bool pd_plan_part(const pd_plan *plan, const char *slot, int number, int block, 
 {
     for (size_t i = 0; i < plan->n_slots; i++) {
         const pd_slot_spec *spec = &plan->slots[i];
-        if (!spec->temporary && spec->number == number && strcmp(spec->name, slot) == 0 && finds(plan, i, block, part)) return true;
+        if (!spec->temporary && spec->number == number && strcmp(spec->name, slot) == 0 && finds(plan, i, block, part))
+            return true;
     }
     return false;
 }
 
-/* ---- runs of elements that lie together: one of a whole slot ---- */
+/* ---- a part as runs of contiguous elements: a whole slot is one run ---- */
 
-typedef struct runs { int64_t n, length; } runs;
+typedef struct runs {
+    int64_t n, length;
+} runs;
 
 static runs runs_of(const pd_plan *plan, const pd_part *part)
 {
@@ -79,7 +84,8 @@ static int64_t start_of(const pd_plan *plan, const pd_part *part, int64_t run)
 
 static bool is_idle(const pd_optim *optim, const pd_part *part)
 {
-    return optim->stage == PD_STAGE_IDLE && part->slot < optim->shared->plan.n_slots && !optim->shared->plan.slots[part->slot].temporary;
+    return optim->stage == PD_STAGE_IDLE && part->slot < optim->shared->plan.n_slots &&
+           !optim->shared->plan.slots[part->slot].temporary;
 }
 
 /* ---- reading ---- */
@@ -106,9 +112,12 @@ static void read_run(double *out, const pd_optim *optim, size_t slot, int64_t fi
     const void *at = optim->slot[slot];
 
     if (n == 0) return;
-    if (codes != NULL) read_codes(out, codes, first, n);
-    else if (optim->shared->plan.slots[slot].storage == PD_STORE_F64) memcpy(out, (const double *)at + first, (size_t)n * sizeof *out);
-    else widen(out, (const float *)at + first, n);
+    if (codes != NULL)
+        read_codes(out, codes, first, n);
+    else if (optim->shared->plan.slots[slot].storage == PD_STORE_F64)
+        memcpy(out, (const double *)at + first, (size_t)n * sizeof *out);
+    else
+        widen(out, (const float *)at + first, n);
 }
 
 void pd_optim_read_part(const pd_optim *optim, const pd_part *part, double *out)
@@ -117,8 +126,28 @@ void pd_optim_read_part(const pd_optim *optim, const pd_part *part, double *out)
     runs r = runs_of(plan, part);
 
     assert(is_idle(optim, part));
-    for (int64_t i = 0; i < r.n; i++) read_run(out + i * r.length, optim, part->slot, start_of(plan, part, i), r.length);
+    for (int64_t i = 0; i < r.n; i++)
+        read_run(out + i * r.length, optim, part->slot, start_of(plan, part, i), r.length);
     if (plan->slots[part->slot].symmetric) pd_mirror_f64(out, part->shape.dim[0]);
+}
+
+/* Corrects elements [first, first + n) of a symmetric slot that were read into `out`. Only the lower half of the
+ * slot is kept up to date, so elements above the diagonal are read again from below it. */
+static void read_mirrored(double *out, const pd_optim *optim, size_t slot, int64_t first, int64_t n)
+{
+    int64_t side = optim->shared->plan.slots[slot].shape.dim[1];
+
+    for (int64_t k = 0; k < n; k++) {
+        int64_t row = (first + k) / side, col = (first + k) % side;
+        if (col > row) read_run(out + k, optim, slot, col * side + row, 1);
+    }
+}
+
+void pd_optim_read_elements(const pd_optim *optim, size_t i, int64_t first, int64_t n, double *out)
+{
+    assert(is_idle(optim, &(pd_part){ .slot = i }));
+    read_run(out, optim, i, first, n);
+    if (optim->shared->plan.slots[i].symmetric) read_mirrored(out, optim, i, first, n);
 }
 
 void pd_optim_read_slot(const pd_optim *optim, size_t i, float *out)
@@ -139,7 +168,7 @@ void pd_optim_read_slot(const pd_optim *optim, size_t i, float *out)
 
 /* ---- writing ---- */
 
-/* To `slot`, which lies there as phases see it. */
+/* Writes the values of a part into a slot of float32 elements, or of float64 elements if `wide`. */
 static void write_runs(void *slot, bool wide, const pd_plan *plan, const pd_part *part, const double *in)
 {
     runs r = runs_of(plan, part);
@@ -151,7 +180,8 @@ static void write_runs(void *slot, bool wide, const pd_plan *plan, const pd_part
     }
 }
 
-/* Buckets belong to whole columns: the slot's float32 form is made, written to and stored. */
+/* Writes the values of a part into a quantized slot. The whole slot is decoded and encoded again, because a scale
+ * belongs to a whole column. */
 static int write_codes(const pd_quantized *codes, const pd_optim *optim, const pd_part *part, const double *in)
 {
     const pd_plan *plan = &optim->shared->plan;

@@ -1,8 +1,9 @@
+/* partition.c - cuts a shape into blocks, and copies blocks from and to a whole tensor. */
 #include "partition.h"
 
 #include <string.h>
 
-/* Into how many pieces a dimension (>= 1) is cut. */
+/* Returns the number of pieces of at most block_size that a dimension is cut into. */
 static int64_t cuts(int64_t dim, int64_t block_size)
 {
     return block_size <= 0 ? 1 : dim / block_size + (dim % block_size != 0);
@@ -45,7 +46,8 @@ int64_t pd_block_elements(const pd_block *block, int rank)
 
 /* ---- runs ---- */
 
-/* The dimension along which a run lies: behind it the block spans every one. */
+/* Returns the dimension along which the contiguous runs of a block extend. The block covers every later dimension
+ * completely. */
 static int run_dim(const pd_shape *shape, const pd_block *block)
 {
     int d = shape->rank - 1;

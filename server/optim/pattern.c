@@ -1,3 +1,4 @@
+/* pattern.c - searches names with regular expressions, within a budget of steps. The only user of PCRE2. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 
 #include "pattern.h"
@@ -7,9 +8,10 @@
 #include <string.h>
 
 enum { DEPTH = 1000, HEAP_KIB = 1024 };
-enum { START = 8 };                     /* steps of a search that ends before its first item */
+enum { START = 8 }; /* steps that a search costs before it tries the first item of the expression */
 
-/* Bytes are characters where text and expression are ASCII, which is many times faster. PCRE2 calls us back at each item. */
+/* How an expression is compiled. If text and expression are ASCII, bytes are treated as characters, which is many
+ * times faster. In both modes PCRE2 calls the function `count` before each item of the expression. */
 enum { ASCII, UTF8, MODES };
 static const uint32_t options[MODES] = {
     [ASCII] = PCRE2_AUTO_CALLOUT | PCRE2_NEVER_BACKSLASH_C | PCRE2_NEVER_UTF | PCRE2_NEVER_UCP,
@@ -19,22 +21,22 @@ static const uint32_t options[MODES] = {
 struct pd_search {
     pcre2_general_context *general;
     pcre2_compile_context *compile;
-    pcre2_match_context   *match;
-    pcre2_match_data      *data;
-    int64_t                left;
-    int64_t                weight;      /* of a step of the expression that is searched for */
+    pcre2_match_context *match;
+    pcre2_match_data *data;
+    int64_t left;
+    int64_t weight; /* how much of the budget one step of the current expression uses */
 };
 
 struct pd_pattern {
-    pd_search  *search;
-    char       *text;
-    char       *ours;                   /* as PCRE2 reads it; NULL: it is too long */
-    bool        ascii;
-    pcre2_code *code[MODES];            /* NULL: not compiled yet */
-    int64_t     weight[MODES];
+    pd_search *search;
+    char *text;
+    char *ours; /* the expression in PCRE2's syntax; NULL: the expression is too long */
+    bool ascii;
+    pcre2_code *code[MODES]; /* compiled expression for each mode; NULL: not compiled yet */
+    int64_t weight[MODES];
 };
 
-/* Our own calls, as all of the project's. */
+/* Allocates with malloc, as the rest of the project does, instead of PCRE2's default allocator. */
 static void *get(size_t size, void *nothing)
 {
     (void)nothing;
@@ -54,11 +56,14 @@ static int no_memory(pd_error *err)
 
 /* ---- the budget ---- */
 
-/* An item of more than a byte may run over all that is left of the text, and compare each character of that with all that it has. */
+/* Charges one step to the budget; PCRE2 calls it before each item of the expression. An item longer than a byte may
+ * scan the rest of the text and compare each character with the whole item, so such an item costs more. */
 static int count(pcre2_callout_block *at, void *arg)
 {
     pd_search *search = arg;
-    int64_t over = at->next_item_length > 1 ? (int64_t)(at->next_item_length * (at->subject_length - at->current_position)) / 32 : 0;
+    int64_t over = at->next_item_length > 1
+                       ? (int64_t)(at->next_item_length * (at->subject_length - at->current_position)) / 32
+                       : 0;
 
     search->left -= search->weight * (1 + over);
     return search->left >= 0 ? 0 : PCRE2_ERROR_CALLOUT;
@@ -95,7 +100,10 @@ void pd_search_free(pd_search *search)
     free(search);
 }
 
-int64_t pd_search_left(const pd_search *search) { return search->left; }
+int64_t pd_search_left(const pd_search *search)
+{
+    return search->left;
+}
 
 /* ---- expressions ---- */
 
@@ -105,13 +113,14 @@ static bool is_ascii(const char *text)
     return *text == '\0';
 }
 
-/* "{,n}" or "{,}", which Python reads as {0,n} and {0,}. */
+/* Returns whether the expression goes on at `at` with "{,n}" or "{,}". Python reads these as {0,n} and {0,}. */
 static bool has_no_least(const char *at)
 {
     return at[0] == '{' && at[1] == ',' && at[2 + strspn(at + 2, "0123456789")] == '}';
 }
 
-/* The class that begins at *from, up to its ] or the end, where *from stands then. A ] that comes first stands for itself, as a [ does. */
+/* Copies a character class, "[...]", and escapes '[' in it. A ']' in first place is an ordinary character. Moves
+ * *from to the closing ']' or to the end of the text. Returns the end of the copy. */
 static char *copy_class(char *to, const char **from)
 {
     const char *at = *from;
@@ -128,15 +137,17 @@ static char *copy_class(char *to, const char **from)
     return to;
 }
 
-/* From Python's spelling; at most twice as long. */
+/* Translates a regular expression from Python's syntax to PCRE2's. The result is at most twice as long. */
 static void respell(char *to, const char *from)
 {
     while (*from != '\0') {
         if (*from == '[') to = copy_class(to, &from);
         if (*from == '\0') break;
         *to++ = *from;
-        if (*from == '\\' && from[1] != '\0') *to++ = *++from;
-        else if (has_no_least(from)) *to++ = '0';
+        if (*from == '\\' && from[1] != '\0')
+            *to++ = *++from;
+        else if (has_no_least(from))
+            *to++ = '0';
         from++;
     }
     *to = '\0';
@@ -166,7 +177,8 @@ void pd_pattern_free(pd_pattern *pattern)
     free(pattern);
 }
 
-/* What is kept of groups is copied in each step. */
+/* Sets the cost of one step of a compiled expression. Capture groups raise it, because each step copies their
+ * positions. Also charges the compilation to the budget. */
 static void weigh(pd_pattern *pattern, int mode)
 {
     uint32_t groups = 0;
@@ -185,15 +197,19 @@ static int compile(pd_pattern *pattern, int mode, pd_error *err)
     int code = 0;
 
     if (pattern->ours == NULL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "the regular expression \"%.64s...\" has %zu bytes; it may have %d", pattern->text, strlen(pattern->text), PD_MAX_PATTERN);
-    pattern->code[mode] = pcre2_compile((PCRE2_SPTR)pattern->ours, PCRE2_ZERO_TERMINATED, options[mode], &code, &at, pattern->search->compile);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "the regular expression \"%.64s...\" has %zu bytes; expected at most %d", pattern->text,
+                       strlen(pattern->text), PD_MAX_PATTERN);
+    pattern->code[mode] = pcre2_compile((PCRE2_SPTR)pattern->ours, PCRE2_ZERO_TERMINATED, options[mode], &code, &at,
+                                        pattern->search->compile);
     if (pattern->code[mode] != NULL) {
         weigh(pattern, mode);
         return PD_OK;
     }
     if (code == PCRE2_ERROR_HEAP_FAILED) return no_memory(err);
     (void)pcre2_get_error_message(code, words, sizeof words);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "\"%.128s\" is not a regular expression: %s at byte %zu", pattern->ours, (const char *)words, at);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "\"%.128s\" is not a regular expression: %s at byte %zu", pattern->ours,
+                   (const char *)words, at);
 }
 
 /* ---- searches ---- */
@@ -207,10 +223,14 @@ int pd_pattern_find(pd_pattern *pattern, const char *text, bool *found, pd_error
     if (pattern->code[mode] == NULL && (rc = compile(pattern, mode, err)) != PD_OK) return rc;
     search->weight = pattern->weight[mode];
     search->left -= START * search->weight;
-    rc = search->left < 0 ? PCRE2_ERROR_CALLOUT : pcre2_match(pattern->code[mode], (PCRE2_SPTR)text, strlen(text), 0, 0, search->data, search->match);
+    rc = search->left < 0
+             ? PCRE2_ERROR_CALLOUT
+             : pcre2_match(pattern->code[mode], (PCRE2_SPTR)text, strlen(text), 0, 0, search->data, search->match);
     *found = rc >= 0;
     if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH) return PD_OK;
     if (rc == PCRE2_ERROR_NOMEMORY) return no_memory(err);
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the regular expression \"%.128s\" takes too %s to be searched for in \"%.128s\": make it simpler",
-                   pattern->text, rc == PCRE2_ERROR_CALLOUT ? "long, after all searches before it," : "much memory", text);
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "searching \"%.128s\" for the regular expression \"%.128s\" takes too %s: simplify the expression",
+                   text, pattern->text,
+                   rc == PCRE2_ERROR_CALLOUT ? "long, together with all earlier searches" : "much memory");
 }

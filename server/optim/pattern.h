@@ -1,12 +1,13 @@
-/* pattern.h - regular expressions that come from peers, searched for in names. Pure.
+/* pattern.h - searches names for regular expressions that come from peers. Pure functions.
  *
- * An expression is found as Python's re.search finds it: anywhere, case-sensitive, in UTF-8. The syntax is
- * PCRE2's, which has Python's but for a few rare forms; {,n} is {0,n} and a [ inside of [] stands for itself, as
- * there.
+ * An expression is searched for as by Python's re.search: anywhere in the text, case-sensitive, in UTF-8. The syntax
+ * is PCRE2's, which includes Python's except a few rare forms; as in Python {,n} is {0,n}, and a [ inside of []
+ * stands for itself.
  *
- * What searches cost is counted in steps, and those of a pd_search all draw on one budget, whatever the
- * expressions. A step is about 20 ns at most: an item of the expression that is tried at a place of the text is
- * one and some more by what it may run over, a search at least 8, compiling by its result. */
+ * The cost of searches is counted in steps, and all searches of a pd_search share one budget. A step takes at most
+ * about 20 ns. Trying an item of the expression at a place of the text costs one step, and more if the item can run
+ * over more text. A search costs at least 8 steps. Compiling an expression costs steps in proportion to the size of
+ * the result. */
 #ifndef PD_PATTERN_H
 #define PD_PATTERN_H
 
@@ -16,22 +17,25 @@
 
 #include "paramd/error.h"
 
-#define PD_MAX_PATTERN 1024     /* bytes */
+#define PD_MAX_PATTERN 1024 /* in bytes */
 
-typedef struct pd_search  pd_search;    /* a budget, and what searches work with: of one thread */
-typedef struct pd_pattern pd_pattern;   /* an expression, compiled when it is first searched for */
+typedef struct pd_search pd_search;   /* budget and work memory for searches; for one thread */
+typedef struct pd_pattern pd_pattern; /* a regular expression; compiled when it is first searched for */
 
-/* NULL: out of memory. */
+/* Makes a search with a budget of so many steps. NULL: out of memory. */
 pd_search *pd_search_new(int64_t steps);
-void       pd_search_free(pd_search *search);               /* accepts NULL */
-int64_t    pd_search_left(const pd_search *search);         /* steps; below 0: the last one wanted more */
+void pd_search_free(pd_search *search); /* accepts NULL */
+/* Returns the steps that are left of the budget; below 0: the last search needed more. */
+int64_t pd_search_left(const pd_search *search);
 
-/* NULL: out of memory. It belongs to the search, which must outlive it, but for the text, which is copied. */
+/* Makes a pattern from the text of a regular expression. The pattern uses the search's budget, and the search must
+ * outlive it. The text is copied. NULL: out of memory. */
 pd_pattern *pd_pattern_new(pd_search *search, const char *text);
-void        pd_pattern_free(pd_pattern *pattern);           /* accepts NULL */
+void pd_pattern_free(pd_pattern *pattern); /* accepts NULL */
 
-/* Is it found in the text? Gives *found. PD_INVALID_ARGUMENT: no regular expression, or one of more than
- * PD_MAX_PATTERN bytes. PD_RESOURCE_EXHAUSTED: the budget is used up, or this takes too much memory. PD_NO_MEMORY. */
+/* Searches `text` for the pattern and sets *found. PD_INVALID_ARGUMENT: the pattern is no regular expression, or has
+ * more than PD_MAX_PATTERN bytes. PD_RESOURCE_EXHAUSTED: the budget is used up, or the search needs too much memory.
+ * PD_NO_MEMORY. */
 int pd_pattern_find(pd_pattern *pattern, const char *text, bool *found, pd_error *err);
 
 #endif

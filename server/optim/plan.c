@@ -1,4 +1,5 @@
-/* plan.c - filling a plan, and the sizes of its slots and of a task's shares of them. */
+/* plan.c - appends slots, tasks and blocks to a parameter's plan, and computes the sizes of slots and of a task's
+ * shares of them. */
 #include "plan.h"
 
 #include <limits.h>
@@ -6,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes room for one more entry in an array that doubles: 4, 8, 16 ... NULL: out of memory, and the array is unchanged. */
+/* Makes room for one more entry in an array of n entries, and returns the array. The capacity doubles: 4, 8, 16 ...
+ * NULL: out of memory; the array is unchanged then. */
 static void *grown(void *at, size_t n, size_t size)
 {
     if (n != 0 && (n < 4 || (n & (n - 1)) != 0)) return at;
@@ -59,7 +61,8 @@ bool pd_slot_is_coded(const pd_slot_spec *spec)
     return !spec->temporary && spec->storage != PD_STORE_F32 && spec->storage != PD_STORE_F64;
 }
 
-/* pd_shape_elements has made sure that 8 bytes an element fit. */
+/* The product of elements and size cannot overflow: pd_shape_elements refuses shapes whose elements would not fit at
+ * 8 bytes each. */
 int64_t pd_slot_seen_bytes(const pd_slot_spec *spec)
 {
     int64_t elements, size = spec->storage == PD_STORE_F64 ? (int64_t)sizeof(double) : (int64_t)sizeof(float);
@@ -67,7 +70,7 @@ int64_t pd_slot_seen_bytes(const pd_slot_spec *spec)
     return pd_shape_elements(&spec->shape, &elements) == PD_OK ? elements * size : INT64_MAX;
 }
 
-/* Its elements can be counted: a shape for which that fails is refused before. */
+/* Cannot fail: plan_make.c has refused every shape whose elements cannot be counted. */
 int64_t pd_slot_elements(const pd_slot_spec *spec)
 {
     int64_t elements = 0;
@@ -87,8 +90,8 @@ int64_t pd_task_elements(const pd_plan *plan, const pd_task_spec *task, int slot
 
     switch (spec->share) {
     case PD_SHARE_WHOLE: return pd_slot_elements(spec);
-    case PD_SHARE_BOX:   return pd_block_elements(&plan->blocks[task->block], plan->shape.rank);
-    case PD_SHARE_ITEM:  return pd_slot_item_elements(spec);
+    case PD_SHARE_BOX: return pd_block_elements(&plan->blocks[task->block], plan->shape.rank);
+    case PD_SHARE_ITEM: return pd_slot_item_elements(spec);
     }
     return 0;
 }
@@ -97,7 +100,8 @@ int64_t pd_task_share_bytes(const pd_plan *plan, const pd_task_spec *task, int s
 {
     const pd_slot_spec *spec = &plan->slots[slot];
 
-    return spec->share == PD_SHARE_WHOLE ? pd_slot_seen_bytes(spec) : pd_task_elements(plan, task, slot) * (int64_t)sizeof(float);
+    return spec->share == PD_SHARE_WHOLE ? pd_slot_seen_bytes(spec)
+                                         : pd_task_elements(plan, task, slot) * (int64_t)sizeof(float);
 }
 
 char *pd_slot_name(const pd_slot_spec *spec, char *text, size_t size)
@@ -105,8 +109,10 @@ char *pd_slot_name(const pd_slot_spec *spec, char *text, size_t size)
     int used = spec->of_block ? snprintf(text, size, "block_%d.", spec->block) : 0;
 
     if (used < 0 || (size_t)used >= size) return text;
-    if (spec->number < 0) snprintf(text + used, size - (size_t)used, "%s", spec->name);
-    else snprintf(text + used, size - (size_t)used, "%s.%d", spec->name, spec->number);
+    if (spec->number < 0)
+        snprintf(text + used, size - (size_t)used, "%s", spec->name);
+    else
+        snprintf(text + used, size - (size_t)used, "%s.%d", spec->name, spec->number);
     return text;
 }
 

@@ -1,11 +1,11 @@
-/* plan_bytes.c - counts what a plan, its state, its steps and its tasks take. */
+/* plan_bytes.c - counts the bytes that a plan, its state, its steps and its tasks take. */
 #include "plan_bytes.h"
 
 #include <stdlib.h>
 
 #include "state.h"
 
-enum { PADDING = 60 };                  /* before a tensor that begins at a multiple of 64 bytes, at most */
+enum { PADDING = 60 }; /* most unused bytes before a tensor that begins at a multiple of 64 */
 
 static int64_t plus(int64_t bytes, int64_t more)
 {
@@ -20,6 +20,16 @@ int64_t pd_slot_bytes(const pd_slot_spec *spec)
     if (!pd_slot_is_coded(spec) || bytes == INT64_MAX) return bytes;
     pd_slot_sides(spec, &rows, &cols);
     return pd_quantized_bytes(spec->storage, spec->diagonal_apart, rows, cols);
+}
+
+/* A loop reads one element of each slot at a time, and AMD's first-level cache confuses addresses whose bits 12 to 27
+ * are equal. Slots of exactly 256 MiB would throw each other out of this cache, and a step would take twice as long. A
+ * gap of SPREAD bytes changes both the cache's line and those bits. */
+int64_t pd_slot_gap(const pd_slot_spec *spec)
+{
+    enum { LARGE = 4 << 20, SPREAD = 4096 + 64 };
+
+    return spec->temporary || pd_slot_is_coded(spec) || pd_slot_seen_bytes(spec) < LARGE ? 0 : SPREAD;
 }
 
 int64_t pd_plan_state_bytes(const pd_plan *plan)
@@ -79,18 +89,18 @@ int pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes)
     return PD_OK;
 }
 
-/* Returns the bytes that every optimizer takes, whatever its plan. */
+/* Returns the bytes of the records that every optimizer has, whatever its plan. */
 static int64_t optimizer_bytes(void)
 {
     int64_t records = pd_block_bytes(sizeof(pd_optim)) + pd_block_bytes(sizeof(pd_shared_plan)) +
                       pd_block_bytes(PD_MAX_PHASES * sizeof(double[PD_MAX_PARTIALS]));
 
-    records += pd_block_bytes(sizeof(float *));                         /* the array of slots */
-    return records + 2 * pd_pages_bytes(0);                             /* state, and temporaries of a step */
+    records += pd_block_bytes(sizeof(float *)); /* the array optim->slot; slot_bytes counts its entries */
+    return records + 2 * pd_pages_bytes(0);     /* 2: one block of memory for the state, one for temporary slots */
 }
 
-/* Returns the bytes of one task that is away, whatever its plan: its records, the allocator's overhead, and the message
- * that carries it to the pool and back (MAIL). */
+/* Returns the bytes that one task takes while it is at the root pool, whatever its plan: its records, the
+ * allocator's overhead, and the message that carries it to the pool and back (MAIL). */
 static int64_t bytes_of_a_task(void)
 {
     enum { MAIL = 1200 };
@@ -98,17 +108,22 @@ static int64_t bytes_of_a_task(void)
     return pd_block_bytes(sizeof(pd_task)) + pd_block_bytes(sizeof(pd_pending_task)) + pd_pages_bytes(0) + MAIL;
 }
 
-/* Returns the most bytes that an array of n entries takes: it grows by doubling, so up to half of it may be unused. */
-static int64_t array_bytes(size_t n, size_t size) { return n == 0 ? 0 : pd_block_bytes((int64_t)((n < 4 ? 4 : 2 * n) * size)); }
+/* Returns the most bytes that an array of n entries takes. The array grows by doubling, so up to half of it may be
+ * unused. */
+static int64_t array_bytes(size_t n, size_t size)
+{
+    return n == 0 ? 0 : pd_block_bytes((int64_t)((n < 4 ? 4 : 2 * n) * size));
+}
 
-/* What a batch keeps of the units of one stage of a step. */
+/* Returns the bytes in which a batch keeps the numbers that the units of a parameter's phase report
+ * (pd_unit.partial). */
 static int64_t batch_bytes(const pd_plan *plan)
 {
     return pd_block_bytes((pd_plan_most_units(plan) + 1) * (int64_t)sizeof(double[PD_MAX_PARTIALS]) + 64);
 }
 
-/* What tasks that are out take, beside what is copied for them: each of their tensors begins at a multiple of 64
- * bytes. */
+/* Returns the bytes of all tasks while they are at the root pool, without the copies of their inputs. Includes the
+ * padding before each tensor. */
 static int64_t task_bytes(const pd_plan *plan)
 {
     int64_t bytes = (int64_t)plan->n_tasks * bytes_of_a_task();
@@ -121,8 +136,10 @@ static int64_t slot_bytes(const pd_plan *plan)
 {
     int64_t bytes = (int64_t)plan->n_slots * (int64_t)(sizeof(float *) + PADDING);
 
-    for (size_t i = 0; i < plan->n_slots; i++)
+    for (size_t i = 0; i < plan->n_slots; i++) {
         if (pd_slot_is_coded(&plan->slots[i])) bytes += (int64_t)sizeof(pd_stored);
+        bytes += pd_slot_gap(&plan->slots[i]);
+    }
     return bytes;
 }
 
@@ -130,7 +147,8 @@ int64_t pd_plan_own_bytes(const pd_plan *plan)
 {
     int64_t arrays = array_bytes(plan->n_slots, sizeof *plan->slots) + array_bytes(plan->n_tasks, sizeof *plan->tasks);
 
-    arrays += pd_block_bytes((int64_t)(plan->n_blocks * sizeof *plan->blocks)) + pd_block_bytes((int64_t)plan->own_bytes);
+    arrays +=
+        pd_block_bytes((int64_t)(plan->n_blocks * sizeof *plan->blocks)) + pd_block_bytes((int64_t)plan->own_bytes);
     arrays += (int64_t)(plan->n_tasks * (sizeof(pd_root_state) + sizeof(pd_task *)));
     return optimizer_bytes() + batch_bytes(plan) + arrays + slot_bytes(plan) + task_bytes(plan);
 }

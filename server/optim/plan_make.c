@@ -1,4 +1,5 @@
-/* plan_make.c - asks a row for the plan of a declaration, and checks what the row's contract demands of a plan. */
+/* plan_make.c - has an optimizer make the plan of a declaration, and checks the plan against the row contract
+ * (row.h). */
 #include "plan_make.h"
 
 #include <assert.h>
@@ -15,7 +16,7 @@ static bool share_is_sound(const pd_plan *plan, const pd_slot_spec *spec)
     return spec->shape.rank >= 1 && spec->shape.dim[0] == (int64_t)plan->n_blocks;
 }
 
-/* What the row's contract asks of a slot. */
+/* Checks a slot against the row contract (row.h), which all optimizers must keep. */
 static bool is_sound(const pd_plan *plan, const pd_slot_spec *spec)
 {
     bool has_block = spec->block >= 0 && (size_t)spec->block < plan->n_blocks;
@@ -23,12 +24,14 @@ static bool is_sound(const pd_plan *plan, const pd_slot_spec *spec)
 
     if ((spec->blockwise || spec->of_block) && !has_block) return false;
     if (spec->storage == PD_STORE_F64 && (spec->blockwise || spec->in_after || spec->diagonal_apart)) return false;
-    if (spec->in_after && (!spec->temporary || pd_shape_elements(&spec->shape, &elements) != PD_OK || elements != plan->elements)) return false;
+    if (spec->in_after &&
+        (!spec->temporary || pd_shape_elements(&spec->shape, &elements) != PD_OK || elements != plan->elements))
+        return false;
     if (spec->identity && spec->shape.rank < 2) return false;
     return (!spec->symmetric || spec->shape.rank == 2) && share_is_sound(plan, spec);
 }
 
-/* Where it shares a slot with others it has a block. */
+/* Checks that a task which has a share of a slot names a valid block. */
 static bool task_is_sound(const pd_plan *plan, const pd_task_spec *task)
 {
     bool shares = false;
@@ -53,7 +56,8 @@ static bool all_sound(const pd_plan *plan)
         if (!is_sound(plan, &plan->slots[i])) return false;
     for (size_t t = 0; t < plan->n_tasks; t++)
         if (!task_is_sound(plan, &plan->tasks[t])) return false;
-    return plan->errors_slot < 0 || ((size_t)plan->errors_slot < plan->n_slots && plan->slots[plan->errors_slot].storage == PD_STORE_F32);
+    return plan->errors_slot < 0 ||
+           ((size_t)plan->errors_slot < plan->n_slots && plan->slots[plan->errors_slot].storage == PD_STORE_F32);
 }
 
 static int fill(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
@@ -65,8 +69,10 @@ static int fill(pd_plan *plan, const pd_declaration *declaration, const double *
 
     if (row->check != NULL && (rc = row->check(&declaration->hypers, &declaration->hypers, err)) != PD_OK) return rc;
     if (pd_shape_elements(shape, &plan->elements) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a shape of %d dimensions %s is not possible", shape->rank,
-                       shape->rank < 0 || shape->rank > PD_MAX_RANK ? "" : pd_shape_text(shape, text, sizeof text));
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "invalid shape %s of %d dimensions: expected at most 8, none negative, whose elements fit 64 bits",
+            shape->rank < 0 || shape->rank > PD_MAX_RANK ? "" : pd_shape_text(shape, text, sizeof text), shape->rank);
     plan->shape = *shape;
     plan->range_elements = PD_RANGE_ELEMENTS;
     plan->stripes = 1;
@@ -76,14 +82,18 @@ static int fill(pd_plan *plan, const pd_declaration *declaration, const double *
     return row->plan(declaration, fact, plan, err);
 }
 
-/* A number without dimensions follows none. What is shaped as the parameter follows its dimensions, unless the row
- * says otherwise. A matrix of a block may have that shape by chance. */
+/* Sets `follows` of slots: the parameter's dimensions that a slot's dimensions belong to. Slots for which the
+ * optimizer has set it are skipped. A slot without dimensions follows none. A slot with the parameter's shape
+ * follows the parameter's dimensions. Slots of a block are left alone: they may have that shape by chance. */
 static void find_followers(pd_plan *plan, const pd_shape *declared)
 {
+    assert(declared->rank <= PD_MAX_RANK);
     for (size_t i = 0; i < plan->n_slots; i++) {
         pd_slot_spec *spec = &plan->slots[i];
         if (spec->shape.rank == 0) spec->follows_known = true;
-        if (spec->follows_known || spec->identity || spec->symmetric || spec->blockwise || spec->of_block || !pd_shape_equal(&spec->shape, declared)) continue;
+        if (spec->follows_known || spec->identity || spec->symmetric || spec->blockwise || spec->of_block ||
+            !pd_shape_equal(&spec->shape, declared))
+            continue;
         spec->follows_known = true;
         for (int d = 0; d < declared->rank; d++) spec->follows[d] = (int8_t)d;
     }
@@ -98,7 +108,8 @@ int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double 
     memset(plan, 0, sizeof *plan);
     if ((rc = fill(plan, declaration, fact, &why)) != PD_OK) {
         pd_plan_free(plan);
-        return pd_fail(err, rc, "parameter %.160s: %.300s", declaration->name, rc == PD_NO_MEMORY ? "out of memory for its plan" : why.text);
+        return pd_fail(err, rc, "parameter %.160s: %.300s", declaration->name,
+                       rc == PD_NO_MEMORY ? "out of memory for its plan" : why.text);
     }
     find_followers(plan, &declaration->shape);
     assert(plan->range_elements > 0 && plan->root_delay >= PD_ROOT_READY);

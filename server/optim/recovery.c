@@ -1,3 +1,4 @@
+/* recovery.c - finds the dense tensor blocks in a flat range of a parameter's elements. */
 #include "recovery.h"
 
 #include <assert.h>
@@ -10,7 +11,7 @@ static void add(pd_recovered *out, pd_shape shape, int64_t offset)
     out->n++;
 }
 
-/* `count` indices of dimension d with all that lies behind each. */
+/* Returns the shape of a block that has `count` indices of dimension d and all indices of the later dimensions. */
 static pd_shape box_of(const pd_shape *shape, int d, int64_t count)
 {
     pd_shape box = { .rank = shape->rank - d, .dim = { count } };
@@ -19,7 +20,8 @@ static pd_shape box_of(const pd_shape *shape, int d, int64_t count)
     return box;
 }
 
-/* Elements start to end, not cut at a dimension before d. */
+/* Cuts elements [start, end) into blocks, beginning with dimension d, and adds the blocks. If d > 0, the range lies
+ * within one index of dimension d - 1. */
 static void recover(pd_recovered *out, const pd_shape *shape, int d, int64_t start, int64_t end)
 {
     int64_t each = 1, low, high;
@@ -47,10 +49,15 @@ int pd_recover_blocks(pd_recovered *out, const pd_shape *shape, int64_t start, i
     char text[192];
 
     *out = (pd_recovered){ 0 };
-    if (pd_shape_elements(shape, &elements) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "a range is asked of a shape that is none, or too large");
+    if (pd_shape_elements(shape, &elements) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "expected a shape of at most 8 dimensions, none negative, whose elements fit 64 bits");
     if (start < 0 || start > end || end > elements)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "elements %lld to %lld are no range of shape %s, which has %lld: expected 0 <= start <= end <= %lld", (long long)start,
-                       (long long)end, pd_shape_text(shape, text, sizeof text), (long long)elements, (long long)elements);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "elements %lld to %lld are not a range of shape %s, which has %lld elements: expected 0 <= "
+                       "start <= end <= %lld",
+                       (long long)start, (long long)end, pd_shape_text(shape, text, sizeof text), (long long)elements,
+                       (long long)elements);
     recover(out, shape, 0, start, end);
     return PD_OK;
 }

@@ -1,4 +1,4 @@
-/* rmsprop - steps divided by the root of the mean square of recent gradients, as torch.optim.RMSprop has it:
+/* rmsprop - divides the gradient by the root mean square of recent gradients, as in torch.optim.RMSprop:
  *
  *     g <- -g if maximize;   g <- g + weight_decay w
  *     v <- alpha v + (1 - alpha) g g                            square_avg
@@ -7,27 +7,31 @@
  *     b <- momentum b + d                                       momentum_buffer, with momentum only; else b is d
  *     w <- w - lr b
  *
- * There is a momentum buffer exactly when momentum is not 0, so it may change from step to step, but not to or from 0. */
+ * A parameter has a momentum buffer if and only if momentum is not 0. So a job may change momentum from step to
+ * step, but not to or from 0. */
 #include "first_order.h"
 
 enum { LR, ALPHA, EPS, WEIGHT_DECAY, MOMENTUM, CENTERED, MAXIMIZE };
-enum { SQUARE_AVG };                    /* then momentum_buffer and grad_avg, those there are */
+enum { SQUARE_AVG }; /* first slot; momentum_buffer and then grad_avg follow it, if the parameter has them */
 
 static const pd_hyper rmsprop_hypers[] = {
-    [LR]           = PD_HYPER_LR(1e-2),
-    [ALPHA]        = { "alpha", PD_REAL, 0.99, 0, INFINITY, NULL, "how much of the averages stays from step to step", true, false },
-    [EPS]          = PD_HYPER_EPS(1e-8),
+    [LR] = PD_HYPER_LR(1e-2),
+    [ALPHA] = { "alpha", PD_REAL, 0.99, 0, INFINITY, NULL, "decay of the averages", true, false },
+    [EPS] = PD_HYPER_EPS(1e-8),
     [WEIGHT_DECAY] = PD_HYPER_L2,
-    [MOMENTUM]     = { "momentum", PD_REAL, 0, 0, INFINITY, NULL, "momentum factor; 0: no momentum and no buffer", true, false },
-    [CENTERED]     = { "centered", PD_FLAG, 0, 0, 1, NULL, "divide by the deviation from the gradient's average, an estimate of the variance", false, false },
-    [MAXIMIZE]     = PD_HYPER_MAXIMIZE,
+    [MOMENTUM] = { "momentum", PD_REAL, 0, 0, INFINITY, NULL, "momentum factor; 0: no momentum and no buffer", true,
+                   false },
+    [CENTERED] = { "centered", PD_FLAG, 0, 0, 1, NULL,
+                   "divide by the deviation from the gradient's average, an estimate of the variance", false, false },
+    [MAXIMIZE] = PD_HYPER_MAXIMIZE,
     { .name = NULL },
 };
 
 static int rmsprop_check(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
 {
     if ((declared->value[MOMENTUM] != 0) == (now->value[MOMENTUM] != 0)) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "rmsprop: momentum cannot change from %g to %g while the job runs: only between values above 0",
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "rmsprop: momentum cannot change from %g to %g while the job runs: only between values above 0",
                    declared->value[MOMENTUM], now->value[MOMENTUM]);
 }
 
@@ -43,15 +47,20 @@ static int rmsprop_plan(const pd_declaration *declaration, const double *fact, p
     return pd_plan_slots(plan, names);
 }
 
-typedef struct factors { pd_pull pull; float alpha, gain, eps, momentum, rate; } factors;
+typedef struct factors {
+    pd_pull pull;
+    float alpha, gain, eps, momentum, rate;
+} factors;
 
-/* One pass over memory; `momentum` and `centered` are constants where it is called. */
+/* Updates state and weights in one pass over memory. Callers pass `momentum` and `centered` as constants, so the
+ * loop has no branches. */
 PD_INLINE void pass(const pd_unit *unit, factors f, bool momentum, bool centered)
 {
     const pd_run r = pd_run_of(unit);
-    float *v = pd_run_slot(unit, SQUARE_AVG), *b = momentum ? pd_run_slot(unit, 1) : NULL, *a = centered ? pd_run_slot(unit, 1 + momentum) : NULL;
+    float *v = pd_run_slot(unit, SQUARE_AVG), *b = momentum ? pd_run_slot(unit, 1) : NULL,
+          *a = centered ? pd_run_slot(unit, 1 + momentum) : NULL;
 
-#pragma GCC ivdep                                       /* after may be before itself, never a shifted part of it */
+#pragma GCC ivdep /* `after` and `before` are the same memory or do not overlap: the loop may be vectorized */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w), square = f.alpha * v[i] + f.gain * g * g, below;
         v[i] = square;
@@ -71,7 +80,11 @@ PD_INLINE void pass(const pd_unit *unit, factors f, bool momentum, bool centered
     }
 }
 
-#define PASS(name, momentum, centered) PD_CLONES static void name(const pd_unit *unit, factors f) { pass(unit, f, momentum, centered); }
+#define PASS(name, momentum, centered)                                                                                 \
+    PD_CLONES(void, name, (const pd_unit *unit, factors f), (unit, f))                                                 \
+    {                                                                                                                  \
+        pass(unit, f, momentum, centered);                                                                             \
+    }
 
 PASS(plain, false, false)
 PASS(plain_centered, false, true)
@@ -80,20 +93,26 @@ PASS(with_momentum_centered, true, true)
 
 static void move(const pd_unit *unit)
 {
-    static void (*const passes[2][2])(const pd_unit *unit, factors f) = { { plain, plain_centered }, { with_momentum, with_momentum_centered } };
+    static void (*const passes[2][2])(const pd_unit *unit, factors f) = { { plain, plain_centered },
+                                                                          { with_momentum, with_momentum_centered } };
     const double *h = unit->hyper;
 
-    passes[h[MOMENTUM] != 0][h[CENTERED] != 0](unit, (factors){
-        .pull  = pd_pull_of(h[LR], h[WEIGHT_DECAY], false, h[MAXIMIZE] != 0),
-        .alpha = (float)h[ALPHA], .gain = (float)(1 - h[ALPHA]), .eps = (float)h[EPS], .momentum = (float)h[MOMENTUM], .rate = (float)-h[LR],
-    });
+    passes[h[MOMENTUM] != 0][h[CENTERED] != 0](unit,
+                                               (factors){
+                                                   .pull = pd_pull_of(h[LR], h[WEIGHT_DECAY], false, h[MAXIMIZE] != 0),
+                                                   .alpha = (float)h[ALPHA],
+                                                   .gain = (float)(1 - h[ALPHA]),
+                                                   .eps = (float)h[EPS],
+                                                   .momentum = (float)h[MOMENTUM],
+                                                   .rate = (float)-h[LR],
+                                               });
 }
 
 const pd_row pd_rmsprop = {
-    .name   = "rmsprop",
-    .about  = "RMSprop (torch.optim.RMSprop)",
+    .name = "rmsprop",
+    .about = "RMSprop (torch.optim.RMSprop)",
     .hypers = rmsprop_hypers,
-    .check  = rmsprop_check,
-    .plan   = rmsprop_plan,
+    .check = rmsprop_check,
+    .plan = rmsprop_plan,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };

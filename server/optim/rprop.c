@@ -1,12 +1,14 @@
-/* rprop - steps by the gradient's sign, each element's as long as its sign has kept, as torch.optim.Rprop has it:
+/* rprop - steps by the sign of the gradient. Each element has its own step size, which grows while the sign stays the
+ * same and shrinks when it changes, as in torch.optim.Rprop:
  *
  *     g <- -g if maximize
- *     p = g prev;   z <- z etas[1] where p > 0, z etas[0] where p < 0, else z           step_size: lr before the first step
+ *     p = g prev;   z <- z etas[1] where p > 0, z etas[0] where p < 0, else z       step_size: lr before the first step
  *     z <- at least step_sizes[0], at most step_sizes[1]
  *     g <- 0 where p < 0
  *     w <- w - sign(g) z;   prev <- g                                                   prev: 0 before the first step
  *
- * For gradients of whole data sets: the sign of a small batch's gradient is mostly noise. lr acts in a parameter's first step alone. */
+ * Use it with gradients of whole data sets: the sign of a small batch's gradient is mostly noise. lr only sets the step
+ * size of a parameter's first step. */
 #include <string.h>
 
 #include "first_order.h"
@@ -15,12 +17,14 @@ enum { LR, ETA_MINUS, ETA_PLUS, STEP_MIN, STEP_MAX, MAXIMIZE };
 enum { PREV, STEP_SIZE };
 
 static const pd_hyper rprop_hypers[] = {
-    [LR]        = { "lr", PD_REAL, 1e-2, 0, INFINITY, NULL, "length of an element's first step; of no effect afterwards", true, false },
-    [ETA_MINUS] = { "etas[0]", PD_REAL, 0.5, 0, 1, NULL, "factor of the step where the gradient has changed its sign", true, false },
-    [ETA_PLUS]  = { "etas[1]", PD_REAL, 1.2, 1, INFINITY, NULL, "factor of the step where it has kept it", true, false },
-    [STEP_MIN]  = { "step_sizes[0]", PD_REAL, 1e-6, -INFINITY, INFINITY, NULL, "shortest step", true, false },
-    [STEP_MAX]  = { "step_sizes[1]", PD_REAL, 50, -INFINITY, INFINITY, NULL, "longest step", true, false },
-    [MAXIMIZE]  = PD_HYPER_MAXIMIZE,
+    [LR] = { "lr", PD_REAL, 1e-2, 0, INFINITY, NULL, "step size in the first step; no effect afterwards", true, false },
+    [ETA_MINUS] = { "etas[0]", PD_REAL, 0.5, 0, 1, NULL, "factor of the step size if the gradient's sign has changed",
+                    true, false },
+    [ETA_PLUS] = { "etas[1]", PD_REAL, 1.2, 1, INFINITY, NULL,
+                   "factor of the step size if the gradient's sign has stayed", true, false },
+    [STEP_MIN] = { "step_sizes[0]", PD_REAL, 1e-6, -INFINITY, INFINITY, NULL, "smallest step size", true, false },
+    [STEP_MAX] = { "step_sizes[1]", PD_REAL, 50, -INFINITY, INFINITY, NULL, "largest step size", true, false },
+    [MAXIMIZE] = PD_HYPER_MAXIMIZE,
     { .name = NULL },
 };
 
@@ -41,7 +45,8 @@ static int rprop_plan(const pd_declaration *declaration, const double *fact, pd_
     return pd_plan_slots(plan, (const char *const[]){ "prev", "step_size", NULL });
 }
 
-/* x, or 0 where `gone`: by its bits, since a second condition on the same comparison would make the compiler branch and store in parts. */
+/* Returns x, or 0 if `gone`. Works on the bits of x: with a plain condition, the compiler would put branches into
+ * the loop that calls it. */
 PD_INLINE float unless(bool gone, float x)
 {
     uint32_t bits;
@@ -52,14 +57,17 @@ PD_INLINE float unless(bool gone, float x)
     return x;
 }
 
-typedef struct factors { float sign, lr, minus, plus, least, most; bool first; } factors;
+typedef struct factors {
+    float sign, lr, minus, plus, least, most;
+    bool first;
+} factors;
 
-PD_CLONES static void pass(const pd_unit *unit, factors f)
+PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
 {
     const pd_run r = pd_run_of(unit);
     float *prev = pd_run_slot(unit, PREV), *size = pd_run_slot(unit, STEP_SIZE);
 
-#pragma GCC ivdep                                       /* after may be before itself, never a shifted part of it */
+#pragma GCC ivdep /* `after` and `before` are the same memory or do not overlap: the loop may be vectorized */
     for (int64_t i = 0; i < r.n; i++) {
         float g = f.sign * r.gradient[i], product = g * prev[i], length = f.first ? f.lr : size[i];
         length *= product > 0 ? f.plus : product < 0 ? f.minus : 1.0f;
@@ -77,16 +85,21 @@ static void move(const pd_unit *unit)
     const double *h = unit->hyper;
 
     pass(unit, (factors){
-        .sign = h[MAXIMIZE] != 0 ? -1.0f : 1.0f, .lr = (float)h[LR], .minus = (float)h[ETA_MINUS], .plus = (float)h[ETA_PLUS],
-        .least = (float)h[STEP_MIN], .most = (float)h[STEP_MAX], .first = unit->count == 1,
-    });
+                   .sign = h[MAXIMIZE] != 0 ? -1.0f : 1.0f,
+                   .lr = (float)h[LR],
+                   .minus = (float)h[ETA_MINUS],
+                   .plus = (float)h[ETA_PLUS],
+                   .least = (float)h[STEP_MIN],
+                   .most = (float)h[STEP_MAX],
+                   .first = unit->count == 1,
+               });
 }
 
 const pd_row pd_rprop = {
-    .name   = "rprop",
-    .about  = "resilient backpropagation (torch.optim.Rprop)",
+    .name = "rprop",
+    .about = "resilient backpropagation (torch.optim.Rprop)",
     .hypers = rprop_hypers,
-    .check  = rprop_check,
-    .plan   = rprop_plan,
+    .check = rprop_check,
+    .plan = rprop_plan,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };

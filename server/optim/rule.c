@@ -1,3 +1,4 @@
+/* rule.c - reads the optimizer rules of a job, and finds the first rule whose glob matches a parameter's name. */
 #include "rule.h"
 
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 
 /* ---- globs ---- */
 
-/* A set begins after '['. *end: behind its ']', or NULL where there is none: then '[' is an ordinary byte. */
+/* Returns whether a set of characters in a glob, like [a-z], contains c. `set` is the byte after the '['. *end
+ * becomes the byte after the closing ']'; NULL: there is none, and the '[' is an ordinary byte. */
 static bool set_has(const char *set, unsigned char c, const char **end)
 {
     bool negated = *set == '!' || *set == '^', found = false;
@@ -28,7 +30,8 @@ static bool set_has(const char *set, unsigned char c, const char **end)
     return found != negated;
 }
 
-/* One pattern element that is not '*' against one byte; *glob moves behind the element on success. */
+/* Compares one byte of a name with one element of a glob that is not '*'. If they match, moves *glob to the next
+ * element. */
 static bool element_matches(const char **glob, char c)
 {
     const char *at = *glob, *end;
@@ -41,15 +44,20 @@ static bool element_matches(const char **glob, char c)
             return inside;
         }
     }
-    if (*at == '\\' && at[1] != '\0') at++;
-    else if (*at == '?') c = '?';
+    if (*at == '\\' && at[1] != '\0')
+        at++;
+    else if (*at == '?')
+        c = '?';
     *glob = at + 1;
     return *at == c;
 }
 
 bool pd_glob_match(const char *glob, const char *name)
 {
-    const char *after_star = NULL, *retry = NULL;       /* where to go on when a guess was wrong: only the last star matters */
+    const char *after_star = NULL,
+               /* The first byte of the name that the last '*' does not match for now. If the rest then fails to
+                * match, the '*' takes one byte more. Earlier '*' never need to be tried again. */
+        *retry = NULL;
 
     while (*name != '\0') {
         const char *next = glob;
@@ -87,7 +95,8 @@ static int unknown_optimizer(const char *rule, const char *name, const pd_row *c
         size_t used = strlen(list);
         snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", pd_row_name(rows[i]));
     }
-    return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": there is no optimizer %.40s; there are: %s", rule, name, list);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": there is no optimizer %.40s; there are: %s", rule, name,
+                   list);
 }
 
 static int set_hyper(pd_rule *rule, char *word, pd_error *err)
@@ -96,14 +105,16 @@ static int set_hyper(pd_rule *rule, char *word, pd_error *err)
     pd_error why;
     int rc;
 
-    if (equals == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": expected name=value, not \"%.60s\"", rule->text, word);
+    if (equals == NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": expected name=value, got \"%.60s\"", rule->text,
+                       word);
     *equals = '\0';
     rc = pd_hypers_set(&rule->hypers, word, equals + 1, &why);
     if (rc == PD_OK) return PD_OK;
     return pd_fail(err, rc == PD_NO_MEMORY ? rc : PD_INVALID_ARGUMENT, "rule \"%.100s\": %.300s", rule->text, why.text);
 }
 
-/* `words`: a copy of the text, cut up on the way. */
+/* Reads a rule from `words`, a copy of its text, which the function cuts into words. */
 static int parse_words(pd_rule *rule, char *words, const pd_row *const *rows, pd_error *err)
 {
     static const char blank[] = " \t";
@@ -111,7 +122,9 @@ static int parse_words(pd_rule *rule, char *words, const pd_row *const *rows, pd
     const pd_row *row;
     pd_error why;
 
-    if (name == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": expected \"glob optimizer name=value ...\"", rule->text);
+    if (name == NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": expected \"glob optimizer name=value ...\"",
+                       rule->text);
     if ((row = find_row(rows, name)) == NULL) return unknown_optimizer(rule->text, name, rows, err);
     if ((rule->glob = strdup(glob)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a rule");
     pd_hypers_init(&rule->hypers, row);
@@ -130,13 +143,16 @@ static int parse_rule(pd_rule *rule, const char *text, const pd_row *const *rows
     int rc;
 
     rule->text = strdup(text);
-    if (words == NULL || rule->text == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory for a rule");
-    else rc = parse_words(rule, words, rows, err);
+    if (words == NULL || rule->text == NULL)
+        rc = pd_fail(err, PD_NO_MEMORY, "out of memory for a rule");
+    else
+        rc = parse_words(rule, words, rows, err);
     free(words);
     return rc;
 }
 
-/* Names are never empty. */
+/* Makes a job's rule for model state: parameters that are not trained. Its empty glob matches no parameter's name,
+ * since names are never empty. */
 static int make_state_rule(pd_rule *rule, pd_error *err)
 {
     rule->text = strdup("model_state");
@@ -145,7 +161,8 @@ static int make_state_rule(pd_rule *rule, pd_error *err)
     return rule->text != NULL && rule->glob != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory for a rule");
 }
 
-static int parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows, bool with_state, pd_error *err)
+static int parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows, bool with_state,
+                 pd_error *err)
 {
     static char *const preset[] = { (char *)"* sgd" };
     pd_rule *parsed;
@@ -172,12 +189,16 @@ int pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, c
     return parse(out, n_out, rules, n, rows, false, err);
 }
 
-int pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows, pd_error *err)
+int pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows,
+                    pd_error *err)
 {
     return parse(out, n_out, rules, n, rows, true, err);
 }
 
-pd_rule *pd_rules_of_state(pd_rule *rules, size_t n) { return &rules[n - 1]; }
+pd_rule *pd_rules_of_state(pd_rule *rules, size_t n)
+{
+    return &rules[n - 1];
+}
 
 void pd_rules_free(pd_rule *rules, size_t n)
 {

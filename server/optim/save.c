@@ -1,7 +1,8 @@
-/* save.c - visits the saved part of an optimizer, in either direction. */
+/* save.c - writes the saved part of an optimizer to an image, or reads it from one, with the same functions. */
 #include "save.h"
 
 #include "plan.h"
+#include "plant.h"
 #include "plan_bytes.h"
 #include "quantize.h"
 #include "state.h"
@@ -20,36 +21,48 @@ bool pd_optim_may_be_saved(const pd_optim *optim)
 
 /* ---- tables ---- */
 
-static const pd_field optim_fields[] = {
-    PD_FIELD_IN(pd_optim_saved, count, 0, INT64_MAX / 2), PD_FIELD(pd_optim_saved, stats.due), PD_FIELD(pd_optim_saved, stats.adopted),
-    PD_FIELD(pd_optim_saved, stats.failed), PD_FIELD(pd_optim_saved, stats.waits), PD_FIELD(pd_optim_saved, stats.replaced),
-    PD_FIELD(pd_optim_saved, stats.dropped), PD_FIELD(pd_optim_saved, stats.last_error), PD_FIELD(pd_optim_saved, stats.last_cost_ms), { 0 } };
+static const pd_field optim_fields[] = { PD_FIELD_IN(pd_optim_saved, count, 0, INT64_MAX / 2),
+                                         PD_FIELD(pd_optim_saved, stats.due),
+                                         PD_FIELD(pd_optim_saved, stats.adopted),
+                                         PD_FIELD(pd_optim_saved, stats.failed),
+                                         PD_FIELD(pd_optim_saved, stats.waits),
+                                         PD_FIELD(pd_optim_saved, stats.replaced),
+                                         PD_FIELD(pd_optim_saved, stats.dropped),
+                                         PD_FIELD(pd_optim_saved, stats.last_error),
+                                         PD_FIELD(pd_optim_saved, stats.last_cost_ms),
+                                         { 0 } };
 static const pd_table optim_table = { "optimizer", sizeof(pd_optim_saved), optim_fields };
 
-static const pd_field root_fields[] = {
-    PD_FIELD(pd_root_state, count), PD_FIELD(pd_root_state, adopted), PD_FIELD(pd_root_state, failed), PD_FIELD(pd_root_state, error),
-    PD_FIELD(pd_root_state, condition), PD_FIELD(pd_root_state, ms), PD_FIELD(pd_root_state, failing), { 0 } };
+static const pd_field root_fields[] = { PD_FIELD(pd_root_state, count),     PD_FIELD(pd_root_state, adopted),
+                                        PD_FIELD(pd_root_state, failed),    PD_FIELD(pd_root_state, error),
+                                        PD_FIELD(pd_root_state, condition), PD_FIELD(pd_root_state, ms),
+                                        PD_FIELD(pd_root_state, failing),   { 0 } };
 static const pd_table root_table = { "root", sizeof(pd_root_state), root_fields };
 
-/* A task that is back and not adopted. */
+/* The record of a pending task in an image: its result is back and not adopted yet. */
 typedef struct task_record {
     uint32_t index;
-    int64_t  count;
-    int32_t  status;
+    int64_t count;
+    int32_t status;
     uint32_t unfit;
-    double   error, condition, ms;
-    double   hyper[PD_MAX_HYPERS];
+    double error, condition, ms;
+    double hyper[PD_MAX_HYPERS];
 } task_record;
 
-static const pd_field task_fields[] = {
-    PD_FIELD(task_record, index), PD_FIELD_IN(task_record, count, 0, INT64_MAX / 2), PD_FIELD(task_record, status),
-    PD_FIELD_IN(task_record, unfit, 0, PD_UNFIT_INF), PD_FIELD(task_record, error), PD_FIELD(task_record, condition), PD_FIELD(task_record, ms),
-    PD_FIELD(task_record, hyper), { 0 } };
+static const pd_field task_fields[] = { PD_FIELD(task_record, index),
+                                        PD_FIELD_IN(task_record, count, 0, INT64_MAX / 2),
+                                        PD_FIELD(task_record, status),
+                                        PD_FIELD_IN(task_record, unfit, 0, PD_UNFIT_INF),
+                                        PD_FIELD(task_record, error),
+                                        PD_FIELD(task_record, condition),
+                                        PD_FIELD(task_record, ms),
+                                        PD_FIELD(task_record, hyper),
+                                        { 0 } };
 static const pd_table task_table = { "task", sizeof(task_record), task_fields };
 
 /* ---- slots ---- */
 
-/* Makes sure that the slots of the image are those of the optimizer: by name, shape and storage. */
+/* Writes the names, shapes and storage types of the slots, or checks that the image has the same ones. */
 static void agree_on_slots(pd_archive *archive, const pd_plan *plan)
 {
     char text[512], name[128], shape[192];
@@ -57,24 +70,30 @@ static void agree_on_slots(pd_archive *archive, const pd_plan *plan)
     for (size_t i = 0; i < plan->n_slots; i++) {
         const pd_slot_spec *spec = &plan->slots[i];
         if (spec->temporary) continue;
-        snprintf(text, sizeof text, "%s %s %s%s", pd_slot_name(spec, name, sizeof name), pd_shape_text(&spec->shape, shape, sizeof shape),
-                 pd_storage_name(spec->storage), spec->diagonal_apart ? ", diagonal apart" : "");
+        snprintf(text, sizeof text, "%s %s %s%s", pd_slot_name(spec, name, sizeof name),
+                 pd_shape_text(&spec->shape, shape, sizeof shape), pd_storage_name(spec->storage),
+                 spec->diagonal_apart ? ", diagonal apart" : "");
         pd_archive_agree(archive, "slot", text);
     }
 }
 
-/* ---- tasks that are back ---- */
+/* ---- pending tasks: their results are back and not adopted yet ---- */
 
 static task_record record_of(const pd_task *task)
 {
-    task_record record = { .index = (uint32_t)pd_task_index(task), .count = task->view.count, .status = task->status, .unfit = (uint32_t)task->view.unfit,
-                           .error = task->view.error, .condition = task->view.condition, .ms = task->ms };
+    task_record record = { .index = (uint32_t)pd_task_index(task),
+                           .count = task->view.count,
+                           .status = task->status,
+                           .unfit = (uint32_t)task->view.unfit,
+                           .error = task->view.error,
+                           .condition = task->view.condition,
+                           .ms = task->ms };
 
     memcpy(record.hyper, task->hyper, sizeof record.hyper);
     return record;
 }
 
-/* The results of a task that failed are not used. */
+/* Writes or reads the results of a pending task. A failed task has none. */
 static void visit_outputs(pd_archive *archive, pd_task *task)
 {
     const pd_task_spec *spec = task->view.spec;
@@ -100,8 +119,10 @@ static void read_task(pd_archive *archive, pd_optim *optim)
     pd_archive_fields(archive, &task_table, &record);
     if (pd_archive_status(archive) != PD_OK) return;
     if (record.index >= optim->shared->plan.n_tasks || record.count > optim->saved.count) {
-        pd_archive_fail(archive, PD_DATA_LOSS, "task %u, captured in step %lld, does not fit to %zu tasks after %lld steps", record.index,
-                        (long long)record.count, optim->shared->plan.n_tasks, (long long)optim->saved.count);
+        pd_archive_fail(
+            archive, PD_DATA_LOSS,
+            "task %u captured in step %lld is not possible: the optimizer has %zu tasks and has made %lld steps",
+            record.index, (long long)record.count, optim->shared->plan.n_tasks, (long long)optim->saved.count);
         return;
     }
     if ((task = pd_tasks_add_back(optim, record.index, record.count)) == NULL) {
@@ -122,12 +143,13 @@ static void visit_tasks(pd_archive *archive, pd_optim *optim)
     size_t n = 0;
 
     for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) n++;
+    if (PD_PLANTED(image_forgets_roots)) n = 0;
     pd_archive_count(archive, &n, 4 * optim->shared->plan.n_tasks, 1);
-    if (!pd_archive_is_reading(archive)) write_tasks(archive, optim);
+    if (!pd_archive_is_reading(archive) && n > 0) write_tasks(archive, optim);
     for (size_t i = 0; pd_archive_is_reading(archive) && i < n; i++) read_task(archive, optim);
 }
 
-/* ---- the optimizer ---- */
+/* ---- one parameter's optimizer ---- */
 
 void pd_optim_visit(pd_archive *archive, pd_optim *optim)
 {

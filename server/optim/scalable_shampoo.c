@@ -1,18 +1,25 @@
-/* scalable_shampoo - Google's Distributed Shampoo (arXiv:1802.09568, arXiv:2002.09018) as its JAX program computes it, spring 2022:
+/* scalable_shampoo - Google's Distributed Shampoo (arXiv:1802.09568, arXiv:2002.09018) as its JAX program of spring
+ * 2022 computes it:
  *
- *     S_i <- w1 S_i + w2 (block of G contracted with itself over all dimensions but i)      for each block, every statistics_compute_steps
- *     X_i <- (S_i + ridge I)^(-1/p)                                                         every preconditioning_compute_steps, unless it failed
+ *     S_i <- w1 S_i + w2 (block of G contracted with itself over all dimensions but i)  for each block, every
+ *         statistics_compute_steps
+ *     X_i <- (S_i + ridge I)^(-1/p)  every preconditioning_compute_steps; after a failure X_i stays
  *     P   =  G multiplied by the X of its block along each dimension
- *     D   =  the graft's direction (graft.h)
+ *     D   =  the direction of a first-order optimizer, the graft (graft.h)
  *     U   =  P |D| / (|P| + 1e-16);      U' = U + weight_decay W,  D' = D + weight_decay W
  *     m_U <- beta1 m_U + w U',  m_D <- beta1 m_D + w D'
  *     m, u = (m_U, U') from start_preconditioning_step on, (m_D, D') before
  *     W   <- W - learning_rate (nesterov ? w u + beta1 m : m)
  *
- * Shapes, blocks and exponents: shapes.h. Parameters without dimensions, or with one above skip_preconditioning_dim_size_gt, have no statistics
- * and P = D. Upstream's counter is 0 in the first step, ours 1. What here looks as if it could be simplified mostly cannot: norms overflow as those of
- * float32 do, the choice between the two momenta is arithmetic so that a NaN in the other one spreads, and a model's parameters are
- * coupled through its largest block (padding_coupling) when roots are taken. */
+ * w1 is beta2, and w2 is 1 - beta2 (1 if beta2 is 1). w is 1 - beta1 with moving_average_for_momentum, otherwise 1.
+ *
+ * shapes.h has the shapes, blocks and exponents. A parameter without dimensions, or with a dimension above
+ * skip_preconditioning_dim_size_gt, has no statistics, and P = D. The JAX program ("upstream") counts steps from 0,
+ * this file from 1.
+ *
+ * Some code looks as if it could be simplified, but must give the same bits as the JAX program. Norms overflow as
+ * float32 norms do. The choice between the two momenta is a weighted sum, so a NaN in either one spreads. The roots
+ * of all parameters depend on the largest block of the model (padding_coupling). */
 #include <math.h>
 
 #include "block_products.h"
@@ -22,42 +29,77 @@
 #include "scalable_shampoo_plan.h"
 #include "shapes.h"
 
-#define LARGEST_COUNT 9007199254740991.0        /* whole numbers are exact in a double up to here */
-#define TINY 1e-16f                             /* keeps norms from being divisors of 0 */
+#define LARGEST_COUNT 9007199254740991.0 /* 2^53 - 1: every whole number up to here is exact in a double */
+#define TINY 1e-16f                      /* added to a norm before a division by it, since the norm may be 0 */
 
 static const pd_hyper shampoo_hypers[] = {
-    [LEARNING_RATE]        = { "learning_rate", PD_REAL, 0.1, -INFINITY, INFINITY, NULL, "learning rate (required upstream)", true },
-    [BLOCK_SIZE]           = { "block_size", PD_INT, 128, -1, 2147483647, NULL, "largest side of a preconditioner, and of merged dimensions; at most 0: nothing is cut or merged (required upstream)", false },
-    [BETA1]                = { "beta1", PD_REAL, 0.9, 0, 1, NULL, "decay of both momenta, below 1", true },
-    [BETA2]                = { "beta2", PD_REAL, 0.999, 0, 1, NULL, "decay of statistics and of the RMSProp graft, above 0; exactly 1: plain sums", true },
-    [DIAGONAL_EPSILON]     = { "diagonal_epsilon", PD_REAL, 1e-10, 0, INFINITY, NULL, "added to the square root in the Adagrad and RMSProp grafts", true },
-    [MATRIX_EPSILON]       = { "matrix_epsilon", PD_REAL, 1e-6, 0, INFINITY, NULL, "first value of statistics, and ridge relative to their largest eigenvalue", true },
-    [WEIGHT_DECAY]         = { "weight_decay", PD_REAL, 0, 0, INFINITY, NULL, "factor of the weights added to both directions (L2 penalty)", true },
-    [START_STEP]           = { "start_preconditioning_step", PD_INT, 5, 0, LARGEST_COUNT, NULL, "step (from 0) from which on the preconditioned direction is used", true },
-    [ROOT_INTERVAL]        = { "preconditioning_compute_steps", PD_INT, 1, 1, LARGEST_COUNT, NULL, "steps from one computation of the roots to the next", true },
-    [STATISTICS_INTERVAL]  = { "statistics_compute_steps", PD_INT, 1, 1, LARGEST_COUNT, NULL, "steps from one update of the statistics to the next", true },
-    [INTERPRET_SHAPES]     = { "best_effort_shape_interpretation", PD_FLAG, 1, 0, 1, NULL, "merge small dimensions", false },
-    [GRAFT_TYPE]           = { "graft_type", PD_CHOICE, GRAFT_SGD, 0, 0, "SGD|ADAGRAD|RMSPROP|RMSPROP_NORMALIZED|SQRT_N|ADAGRAD_NORMALIZED", "whose step length the preconditioned direction gets", false },
-    [NESTEROV]             = { "nesterov", PD_FLAG, 1, 0, 1, NULL, "Nesterov momentum", true },
-    [EXPONENT_OVERRIDE]    = { "exponent_override", PD_INT, 0, 0, 1 << 20, NULL, "order of the inverse root; 0: twice the number of dimensions", true },
-    [FAILURE_THRESHOLD]    = { "inverse_failure_threshold", PD_REAL, 0.1, 0, INFINITY, NULL, "a root with an error of at least this is thrown away", true },
-    [MOVING_AVERAGE]       = { "moving_average_for_momentum", PD_FLAG, 0, 0, 1, NULL, "new terms enter the momenta times 1 - beta1", true },
-    [SKIP_SIZE]            = { "skip_preconditioning_dim_size_gt", PD_INT, 4096, 0, 2147483647, NULL, "parameters with a dimension above this take the graft's steps alone", false },
-    [CLIP]                 = { "clip_by_scaled_gradient_norm", PD_REAL, 0, 0, INFINITY, "none", "largest root mean square of the RMSProp grafts", true },
-    [MEMORY_REDUCTION]     = { "best_effort_memory_usage_reduction", PD_FLAG, 0, 0, 1, NULL, "store state in int8 and int16", false },
-    [PRECISION]            = { "precision", PD_CHOICE, 0, 0, 0, "highest|high|default", "of the products in a root: accepted, all are the highest here", true },
-    [SHARDED]              = { "shard_optimizer_states", PD_FLAG, 0, 0, 1, NULL, "the arithmetic of upstream's sharded mode: roots are used one step later", false },
-    [ROOT_METHOD]          = { "root_method", PD_CHOICE, PD_ROOT_NEWTON, 0, 0, PD_ROOT_METHODS, "how roots are computed; newton is upstream's", false },
-    [ROOT_DELAY]           = { "root_delay", PD_INT, 0, -1, LARGEST_COUNT, "ready", "steps from the statistics to the use of their root, at most preconditioning_compute_steps; ready: as soon as it is done, which depends on timing", false },
-    [ROOT_RETRIES]         = { "root_retries", PD_INT, 0, 0, 6, NULL, "how often a root that failed is tried again, by eigh64 and with larger ridges", true },
-    [PADDING_COUPLING]     = { "padding_coupling", PD_FLAG, 1, 0, 1, NULL, "newton: roots as if padded to the largest block of the model, as upstream's are", false },
-    [REDUCTION_SCOPE]      = { "memory_reduction_scope", PD_CHOICE, SCOPE_ALL, 0, 0, "all|momentum", "what best_effort_memory_usage_reduction covers: statistics and preconditioners (int16) too, or the momenta (int8) alone", false },
-    [DIAGONAL_DTYPE]       = { "diagonal_statistics_dtype", PD_CHOICE, 0, 0, 0, "float32|bfloat16", "how the graft's diagonal statistics are stored", false },
-    [NAN_ROOTS_LEAK]       = { "nan_roots_leak", PD_FLAG, 0, 0, 1, NULL, "a root that is NaN destroys the last good one: a defect of upstream's sharded mode, for replays", false },
+    [LEARNING_RATE] = { "learning_rate", PD_REAL, 0.1, -INFINITY, INFINITY, NULL, "learning rate (required upstream)",
+                        true },
+    [BLOCK_SIZE] = { "block_size", PD_INT, 128, -1, 2147483647, NULL,
+                     "largest side of a preconditioner and of merged dimensions; 0 or -1: nothing is cut or merged "
+                     "(required upstream)",
+                     false },
+    [BETA1] = { "beta1", PD_REAL, 0.9, 0, 1, NULL, "decay of both momenta, below 1", true },
+    [BETA2] = { "beta2", PD_REAL, 0.999, 0, 1, NULL,
+                "decay of statistics and of the RMSProp graft, above 0; exactly 1: plain sums", true },
+    [DIAGONAL_EPSILON] = { "diagonal_epsilon", PD_REAL, 1e-10, 0, INFINITY, NULL,
+                           "added to the square root in the Adagrad and RMSProp grafts", true },
+    [MATRIX_EPSILON] = { "matrix_epsilon", PD_REAL, 1e-6, 0, INFINITY, NULL,
+                         "initial diagonal of the statistics, and ridge relative to their largest eigenvalue", true },
+    [WEIGHT_DECAY] = { "weight_decay", PD_REAL, 0, 0, INFINITY, NULL,
+                       "factor of the weights added to both directions (L2 penalty)", true },
+    [START_STEP] = { "start_preconditioning_step", PD_INT, 5, 0, LARGEST_COUNT, NULL,
+                     "first step (counted from 0) with the preconditioned direction", true },
+    [ROOT_INTERVAL] = { "preconditioning_compute_steps", PD_INT, 1, 1, LARGEST_COUNT, NULL,
+                        "steps from one computation of the roots to the next", true },
+    [STATISTICS_INTERVAL] = { "statistics_compute_steps", PD_INT, 1, 1, LARGEST_COUNT, NULL,
+                              "steps from one update of the statistics to the next", true },
+    [INTERPRET_SHAPES] = { "best_effort_shape_interpretation", PD_FLAG, 1, 0, 1, NULL, "merge small dimensions",
+                           false },
+    [GRAFT_TYPE] = { "graft_type", PD_CHOICE, GRAFT_SGD, 0, 0,
+                     "SGD|ADAGRAD|RMSPROP|RMSPROP_NORMALIZED|SQRT_N|ADAGRAD_NORMALIZED",
+                     "optimizer whose step length the preconditioned direction takes", false },
+    [NESTEROV] = { "nesterov", PD_FLAG, 1, 0, 1, NULL, "Nesterov momentum", true },
+    [EXPONENT_OVERRIDE] = { "exponent_override", PD_INT, 0, 0, 1 << 20, NULL,
+                            "order of the inverse root; 0: twice the number of dimensions", true },
+    [FAILURE_THRESHOLD] = { "inverse_failure_threshold", PD_REAL, 0.1, 0, INFINITY, NULL,
+                            "a root with at least this error is not used", true },
+    [MOVING_AVERAGE] = { "moving_average_for_momentum", PD_FLAG, 0, 0, 1, NULL,
+                         "multiply new terms of the momenta by 1 - beta1", true },
+    [SKIP_SIZE] = { "skip_preconditioning_dim_size_gt", PD_INT, 4096, 0, 2147483647, NULL,
+                    "parameters with a larger dimension take the steps of graft_type's optimizer", false },
+    [CLIP] = { "clip_by_scaled_gradient_norm", PD_REAL, 0, 0, INFINITY, "none",
+               "largest root mean square of the RMSProp grafts", true },
+    [MEMORY_REDUCTION] = { "best_effort_memory_usage_reduction", PD_FLAG, 0, 0, 1, NULL,
+                           "store state in int8 and int16", false },
+    [PRECISION] = { "precision", PD_CHOICE, 0, 0, 0, "highest|high|default",
+                    "accepted and ignored: products in a root always have the highest precision", true },
+    [SHARDED] = { "shard_optimizer_states", PD_FLAG, 0, 0, 1, NULL,
+                  "compute as upstream's sharded mode does: roots are used one step later", false },
+    [ROOT_METHOD] = { "root_method", PD_CHOICE, PD_ROOT_NEWTON, 0, 0, PD_ROOT_METHODS,
+                      "method that computes roots; newton is upstream's", false },
+    [ROOT_DELAY] = { "root_delay", PD_INT, 0, -1, LARGEST_COUNT, "ready",
+                     "steps from statistics to the use of their root, at most preconditioning_compute_steps; ready: as "
+                     "soon as it is done, so results depend on timing",
+                     false },
+    [ROOT_RETRIES] = { "root_retries", PD_INT, 0, 0, 6, NULL,
+                       "number of retries of a failed root, by eigh64 with larger ridges", true },
+    [PADDING_COUPLING] = { "padding_coupling", PD_FLAG, 1, 0, 1, NULL,
+                           "newton: compute roots as if padded to the model's largest block, as upstream does", false },
+    [REDUCTION_SCOPE] = { "memory_reduction_scope", PD_CHOICE, SCOPE_ALL, 0, 0, "all|momentum",
+                          "scope of best_effort_memory_usage_reduction: momentum: momenta (int8); all: also statistics "
+                          "and preconditioners (int16)",
+                          false },
+    [DIAGONAL_DTYPE] = { "diagonal_statistics_dtype", PD_CHOICE, 0, 0, 0, "float32|bfloat16",
+                         "storage type of the graft's diagonal statistics", false },
+    [NAN_ROOTS_LEAK] = { "nan_roots_leak", PD_FLAG, 0, 0, 1, NULL,
+                         "a root that is NaN replaces the last good one: a defect of upstream's sharded mode, for "
+                         "replays",
+                         false },
     { .name = NULL },
 };
 
-/* ---- what a parameter's values mean ---- */
+/* ---- properties that follow from the hyperparameters ---- */
 
 static bool graft_is_normalized(const double *h)
 {
@@ -79,10 +121,16 @@ static int shampoo_check(const pd_hypers *declared, const pd_hypers *now, pd_err
     const double *h = now->value;
 
     (void)declared;
-    if (h[BETA1] >= 1) return pd_fail(err, PD_INVALID_ARGUMENT, "beta1 of scalable_shampoo must be at least 0 and below 1, got %g", h[BETA1]);
-    if (h[BETA2] <= 0) return pd_fail(err, PD_INVALID_ARGUMENT, "beta2 of scalable_shampoo must be above 0 and at most 1, got %g", h[BETA2]);
+    if (h[BETA1] >= 1)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "beta1 of scalable_shampoo must be at least 0 and below 1, got %g",
+                       h[BETA1]);
+    if (h[BETA2] <= 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "beta2 of scalable_shampoo must be above 0 and at most 1, got %g",
+                       h[BETA2]);
     if (h[ROOT_DELAY] > h[ROOT_INTERVAL])
-        return pd_fail(err, PD_INVALID_ARGUMENT, "root_delay of scalable_shampoo must be at most preconditioning_compute_steps: it is %.0f, and roots are computed every %.0f steps",
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "root_delay of scalable_shampoo must be at most preconditioning_compute_steps: it is %.0f, and "
+                       "roots are computed every %.0f steps",
                        h[ROOT_DELAY], h[ROOT_INTERVAL]);
     return PD_OK;
 }
@@ -101,9 +149,13 @@ static int shampoo_task(pd_task_view *task)
 {
     const double *h = task->hyper;
     int64_t side = pd_statistics_side(task->plan, task->spec->block);
-    pd_root_want want = { .method = (pd_root_method)h[ROOT_METHOD], .p = pd_scalable_root_order(task->plan, h), .epsilon = h[MATRIX_EPSILON],
-                          .padded_side = h[PADDING_COUPLING] != 0 ? (int64_t)task->fact[0] : 0, .padding = pd_scalable_quantizes_statistics(h) ? 0 : 1,
-                          .most_error = h[FAILURE_THRESHOLD], .retries = (int)h[ROOT_RETRIES] };
+    pd_root_want want = { .method = (pd_root_method)h[ROOT_METHOD],
+                          .p = pd_scalable_root_order(task->plan, h),
+                          .epsilon = h[MATRIX_EPSILON],
+                          .padded_side = h[PADDING_COUPLING] != 0 ? (int64_t)task->fact[0] : 0,
+                          .padding = pd_scalable_quantizes_statistics(h) ? 0 : 1,
+                          .most_error = h[FAILURE_THRESHOLD],
+                          .retries = (int)h[ROOT_RETRIES] };
     pd_root_report report = { 0 };
     pd_mat Q = { 0 };
     int rc;
@@ -112,14 +164,16 @@ static int shampoo_task(pd_task_view *task)
         Q = pd_mat_dense(task->output[1], side, side);
         for (int64_t i = 0; i < side * side; i++) Q.at[i] = task->input[1][i];
     }
-    rc = pd_root(pd_mat_dense(task->output[0], side, side), Q, pd_mat_dense(task->input[0], side, side), &want, &report);
+    rc =
+        pd_root(pd_mat_dense(task->output[0], side, side), Q, pd_mat_dense(task->input[0], side, side), &want, &report);
     task->error = rc == PD_OUT_OF_RANGE ? NAN : report.error;
     task->condition = report.condition;
     if (rc != PD_OK) return rc;
     return (float)report.error < (float)h[FAILURE_THRESHOLD] ? PD_OK : PD_OUT_OF_RANGE;
 }
 
-/* Keeps the error of a root as upstream's metric does, and its defect where that is wanted. */
+/* Stores a root's error in the slot for operators, by the rules of the original implementation. With nan_roots_leak
+ * it also repeats a defect of that implementation: a root that is NaN overwrites the last good root. */
 static void shampoo_note(const pd_task_view *task, float *const *slot)
 {
     const double *h = task->hyper;
@@ -127,22 +181,25 @@ static void shampoo_note(const pd_task_view *task, float *const *slot)
     int64_t k = task->spec->block, side = pd_statistics_side(task->plan, k);
     float *X = slot[pd_scalable_slot(&slots, k, PRECONDITIONER)];
 
-    if (task->error > 0 && (float)task->error != (float)h[FAILURE_THRESHOLD]) slot[slots.errors][k] = (float)task->error;
+    if (task->error > 0 && (float)task->error != (float)h[FAILURE_THRESHOLD])
+        slot[slots.errors][k] = (float)task->error;
     if (h[NAN_ROOTS_LEAK] == 0 || !isnan(task->error) || pd_scalable_quantizes_statistics(h)) return;
     for (int64_t i = 0; i < side * side; i++) X[i] = NAN;
 }
 
-/* ---- phases: blocks ---- */
+/* ---- phases: statistics and direction of a block ---- */
 
 enum { PHASE_STATISTICS, PHASE_NORM, PHASE_PRECONDITION, PHASE_GRAFT, PHASE_CLIP, PHASE_MOVE };
-enum { OF_DIRECTION, OF_GRAFT };                        /* partial sums of squares */
+enum { OF_DIRECTION, OF_GRAFT }; /* indices of the sums of squares that block_direction reports */
 
-PD_CLONES static void blend(float *restrict S, float w1, const float *restrict term, float w2, int64_t n)
+PD_CLONES(void, blend, (float *restrict S, float w1, const float *restrict term, float w2, int64_t n),
+          (S, w1, term, w2, n))
 {
     for (int64_t i = 0; i < n; i++) S[i] = w1 * S[i] + w2 * term[i];
 }
 
-/* `scratch`: a matrix of the largest side, where statistics are not symmetric. */
+/* Updates the statistics of one block. `scratch` has room for a matrix of the block's largest side. It is used only
+ * for statistics that are stored in int16. */
 static void update_statistics(const pd_unit *unit, const pd_block_view *view, float *scratch)
 {
     const double *h = unit->hyper;
@@ -163,7 +220,8 @@ static void update_statistics(const pd_unit *unit, const pd_block_view *view, fl
     }
 }
 
-/* Where no root is due in a step nobody reads the statistics before the next: they are updated when the block is looked at anyway. */
+/* Updates the statistics of a block in steps that compute roots: the roots must see the new statistics. In other
+ * steps block_direction updates the statistics, while it has the block in the caches anyway. */
 static void block_statistics(const pd_unit *unit)
 {
     pd_block_view view = pd_block_look(unit->gradient, &unit->plan->shape, unit->block, unit->scratch);
@@ -185,10 +243,14 @@ static void block_direction(const pd_unit *unit)
     float *scratch = unit->scratch + pd_block_view_scratch(&plan->shape, unit->block);
     float *X[PD_MAX_RANK];
 
-    if (every(h[STATISTICS_INTERVAL], unit->count) && !shampoo_due(plan, h, unit->count, NULL)) update_statistics(unit, &view, scratch);
-    for (int d = 0; d < view.rank; d++) X[d] = unit->slot[pd_scalable_slot(&slots, unit->index * view.rank + d, PRECONDITIONER)];
-    unit->partial[OF_DIRECTION] = pd_block_contract(unit->slot[slots.direction], &plan->shape, unit->block, &view, X, scratch, pd_squares);
-    if (!pd_scalable_graft_has_diagonal(h)) unit->partial[OF_GRAFT] = pd_block_view_sum(&view, h[GRAFT_TYPE] == GRAFT_SGD ? pd_squares : pd_sign_squares);
+    if (every(h[STATISTICS_INTERVAL], unit->count) && !shampoo_due(plan, h, unit->count, NULL))
+        update_statistics(unit, &view, scratch);
+    for (int d = 0; d < view.rank; d++)
+        X[d] = unit->slot[pd_scalable_slot(&slots, unit->index * view.rank + d, PRECONDITIONER)];
+    unit->partial[OF_DIRECTION] =
+        pd_block_contract(unit->slot[slots.direction], &plan->shape, unit->block, &view, X, scratch, pd_squares);
+    if (!pd_scalable_graft_has_diagonal(h))
+        unit->partial[OF_GRAFT] = pd_block_view_sum(&view, h[GRAFT_TYPE] == GRAFT_SGD ? pd_squares : pd_sign_squares);
 }
 
 static bool no_blocks(const pd_plan *plan, const double *h, int64_t count)
@@ -198,7 +260,7 @@ static bool no_blocks(const pd_plan *plan, const double *h, int64_t count)
     return plan->n_blocks == 0;
 }
 
-/* ---- phases: grafting ---- */
+/* ---- phases: grafting, which takes the length of another optimizer's step ---- */
 
 static void gradient_norm(const pd_unit *unit)
 {
@@ -212,14 +274,19 @@ static bool no_gradient_norm(const pd_plan *plan, const double *h, int64_t count
     return !graft_is_normalized(h);
 }
 
-/* Without the clip. */
+/* Returns the graft's constants for this step. The clip factor is 1; later phases fill it in. */
 static pd_graft graft_of(const pd_unit *unit)
 {
     const double *h = unit->hyper;
     bool sums = h[GRAFT_TYPE] == GRAFT_ADAGRAD || h[GRAFT_TYPE] == GRAFT_ADAGRAD_NORMALIZED || h[BETA2] == 1;
-    pd_graft graft = { .kind = h[GRAFT_TYPE] == GRAFT_SGD ? PD_GRAFT_PLAIN : h[GRAFT_TYPE] == GRAFT_SQRT_N ? PD_GRAFT_SIGN : PD_GRAFT_DIAGONAL,
-                       .w1 = sums ? 1.0f : (float)h[BETA2], .w2 = sums ? 1.0f : (float)(1 - h[BETA2]), .epsilon = (float)h[DIAGONAL_EPSILON],
-                       .divisor = 1, .clip = 1 };
+    pd_graft graft = { .kind = h[GRAFT_TYPE] == GRAFT_SGD      ? PD_GRAFT_PLAIN
+                               : h[GRAFT_TYPE] == GRAFT_SQRT_N ? PD_GRAFT_SIGN
+                                                               : PD_GRAFT_DIAGONAL,
+                       .w1 = sums ? 1.0f : (float)h[BETA2],
+                       .w2 = sums ? 1.0f : (float)(1 - h[BETA2]),
+                       .epsilon = (float)h[DIAGONAL_EPSILON],
+                       .divisor = 1,
+                       .clip = 1 };
 
     if (graft_is_normalized(h)) graft.divisor = pd_norm(unit->total[PHASE_NORM][0]) + TINY;
     return graft;
@@ -230,7 +297,7 @@ static float clip_of(const pd_unit *unit)
     float rms = pd_norm(unit->total[PHASE_GRAFT][0]) / sqrtf((float)unit->plan->elements);
     float excess = rms / (float)unit->hyper[CLIP];
 
-    return excess < 1 ? 1 : excess;                     /* NaN passes */
+    return excess < 1 ? 1 : excess; /* if `excess` is NaN, the result is NaN and not 1 */
 }
 
 static float *diagonal_of(const pd_unit *unit)
@@ -248,7 +315,8 @@ static void graft(const pd_unit *unit)
     unit->partial[0] = pd_graft_squares(unit->gradient + unit->first, V, unit->n, &f);
 }
 
-/* block_direction has added up the squares of the others. */
+/* Returns whether the graft phase is skipped. It is not needed for a graft without diagonal statistics:
+ * block_direction has summed the squares already. */
 static bool no_graft(const pd_plan *plan, const double *h, int64_t count)
 {
     (void)count;
@@ -273,10 +341,11 @@ static bool no_clip(const pd_plan *plan, const double *h, int64_t count)
 static double graft_squares(const pd_unit *unit)
 {
     if (graft_is_clipped(unit->hyper)) return unit->total[PHASE_CLIP][0];
-    return no_graft(unit->plan, unit->hyper, unit->count) ? unit->total[PHASE_PRECONDITION][OF_GRAFT] : unit->total[PHASE_GRAFT][0];
+    return no_graft(unit->plan, unit->hyper, unit->count) ? unit->total[PHASE_PRECONDITION][OF_GRAFT]
+                                                          : unit->total[PHASE_GRAFT][0];
 }
 
-/* ---- phases: the step ---- */
+/* ---- phases: the move of the weights ---- */
 
 static void move(const pd_unit *unit)
 {
@@ -285,13 +354,24 @@ static void move(const pd_unit *unit)
     bool own = unit->plan->n_blocks > 0;
     double squares = graft_squares(unit);
     scalable_move m = {
-        .graft = graft_of(unit), .own_direction = own, .n = unit->n, .nesterov = h[NESTEROV] != 0, .decays = h[WEIGHT_DECAY] != 0,
-        .after = unit->after + unit->first, .before = unit->before + unit->first, .gradient = unit->gradient + unit->first, .diagonal = diagonal_of(unit),
-        .direction = own ? unit->slot[slots.direction] + unit->first : NULL, .momentum = unit->slot[slots.momentum] + unit->first,
+        .graft = graft_of(unit),
+        .own_direction = own,
+        .n = unit->n,
+        .nesterov = h[NESTEROV] != 0,
+        .decays = h[WEIGHT_DECAY] != 0,
+        .after = unit->after + unit->first,
+        .before = unit->before + unit->first,
+        .gradient = unit->gradient + unit->first,
+        .diagonal = diagonal_of(unit),
+        .direction = own ? unit->slot[slots.direction] + unit->first : NULL,
+        .momentum = unit->slot[slots.momentum] + unit->first,
         .diagonal_momentum = slots.diagonal_momentum < 0 ? NULL : unit->slot[slots.diagonal_momentum] + unit->first,
         .length = pd_norm(squares) / (pd_norm(own ? unit->total[PHASE_PRECONDITION][OF_DIRECTION] : squares) + TINY),
-        .beta1 = (float)h[BETA1], .gain = h[MOVING_AVERAGE] != 0 ? (float)(1 - h[BETA1]) : 1.0f, .weight_decay = (float)h[WEIGHT_DECAY],
-        .run = (double)(unit->count - 1) >= h[START_STEP] ? 1.0f : 0.0f, .rate = -(float)h[LEARNING_RATE],
+        .beta1 = (float)h[BETA1],
+        .gain = h[MOVING_AVERAGE] != 0 ? (float)(1 - h[BETA1]) : 1.0f,
+        .weight_decay = (float)h[WEIGHT_DECAY],
+        .run = (double)(unit->count - 1) >= h[START_STEP] ? 1.0f : 0.0f,
+        .rate = -(float)h[LEARNING_RATE],
     };
 
     if (graft_is_clipped(h)) m.graft.clip = clip_of(unit);
@@ -307,11 +387,16 @@ const pd_row pd_scalable_shampoo = {
     .survey = pd_scalable_survey,
     .plan   = pd_scalable_plan,
     .phases = {
-        [PHASE_STATISTICS]   = { .name = "statistics", .kind = PD_BLOCKS, .run = block_statistics, .skip = no_statistics_for_roots },
-        [PHASE_NORM]         = { .name = "gradient norm", .kind = PD_RANGES, .run = gradient_norm, .fold = { PD_FOLD_SUM }, .skip = no_gradient_norm },
-        [PHASE_PRECONDITION] = { .name = "precondition", .kind = PD_BLOCKS, .run = block_direction, .fold = { PD_FOLD_SUM, PD_FOLD_SUM }, .skip = no_blocks },
-        [PHASE_GRAFT]        = { .name = "graft", .kind = PD_RANGES, .run = graft, .fold = { PD_FOLD_SUM }, .skip = no_graft },
-        [PHASE_CLIP]         = { .name = "clip", .kind = PD_RANGES, .run = clipped_norm, .fold = { PD_FOLD_SUM }, .skip = no_clip },
+        [PHASE_STATISTICS]   = { .name = "statistics", .kind = PD_BLOCKS, .run = block_statistics,
+                                 .skip = no_statistics_for_roots },
+        [PHASE_NORM]         = { .name = "gradient norm", .kind = PD_RANGES, .run = gradient_norm,
+                                 .fold = { PD_FOLD_SUM }, .skip = no_gradient_norm },
+        [PHASE_PRECONDITION] = { .name = "precondition", .kind = PD_BLOCKS, .run = block_direction,
+                                 .fold = { PD_FOLD_SUM, PD_FOLD_SUM }, .skip = no_blocks },
+        [PHASE_GRAFT]        = { .name = "graft", .kind = PD_RANGES, .run = graft,
+                                 .fold = { PD_FOLD_SUM }, .skip = no_graft },
+        [PHASE_CLIP]         = { .name = "clip", .kind = PD_RANGES, .run = clipped_norm,
+                                 .fold = { PD_FOLD_SUM }, .skip = no_clip },
         [PHASE_MOVE]         = { .name = "move", .kind = PD_RANGES, .run = move },
     },
     .capture_phase = PHASE_PRECONDITION, .adopt_phase = PHASE_PRECONDITION,

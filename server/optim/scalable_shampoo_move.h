@@ -1,4 +1,5 @@
-/* scalable_shampoo_move.h - the last pass of a step of scalable_shampoo. Pure; any thread. */
+/* scalable_shampoo_move.h - the last pass of a step of scalable_shampoo: momenta and weights. Pure functions; any
+ * thread. */
 #ifndef PD_SCALABLE_SHAMPOO_MOVE_H
 #define PD_SCALABLE_SHAMPOO_MOVE_H
 
@@ -6,22 +7,25 @@
 
 #include "graft.h"
 
-/* The last pass of a step over n elements: from gradient and direction by both momenta to the weights. */
+/* The arguments of the last pass of a step over n elements. The pass reads gradient and direction, updates both
+ * momenta and then the weights. */
 typedef struct scalable_move {
-    pd_graft     graft;
-    bool         own_direction;     /* else the direction is the graft's, and `direction` is NULL */
-    bool         nesterov, decays;
-    int64_t      n;
-    float       *after;             /* may be `before`, or the memory of `direction` */
+    pd_graft graft;
+    bool own_direction; /* the parameter has a preconditioned direction; false: the graft's is used, `direction` is
+                         * NULL */
+    bool nesterov, decays;
+    int64_t n;
+    float *after; /* receives the weights; may be the memory of `before` or `direction` */
     const float *before, *gradient;
-    const float *diagonal;          /* the graft's V, after its update; or NULL */
+    const float *diagonal; /* the graft's diagonal statistics, updated in this step; NULL: it has none */
     const float *direction;
-    /* the latter NULL with PD_GRAFT_SIGN: the one momentum then keeps what was chosen */
-    float       *momentum, *diagonal_momentum;
-    float        length;            /* of the graft over the direction's own */
-    float        beta1, gain, weight_decay;
-    float        run;               /* 1: the preconditioned direction is used, 0: the graft's */
-    float        rate;              /* minus the learning rate */
+    /* The momenta of the preconditioned direction and of the graft's. With PD_GRAFT_SIGN diagonal_momentum is NULL,
+     * and `momentum` is that of the chosen direction. */
+    float *momentum, *diagonal_momentum;
+    float length; /* factor that gives the direction the length of the graft's step */
+    float beta1, gain, weight_decay;
+    float run;  /* 1: the step uses the preconditioned direction; 0: the graft's */
+    float rate; /* minus the learning rate */
 } scalable_move;
 
 void pd_scalable_move(const scalable_move *m);

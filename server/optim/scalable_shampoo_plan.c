@@ -1,4 +1,4 @@
-/* scalable_shampoo_plan.c - which slots, blocks and tasks a parameter of scalable_shampoo has. */
+/* scalable_shampoo_plan.c - plans the slots, blocks and tasks of a parameter of scalable_shampoo. */
 #include <math.h>
 
 #include "block_products.h"
@@ -6,7 +6,7 @@
 #include "scalable_shampoo_plan.h"
 #include "shapes.h"
 
-/* ---- what a parameter's values mean ---- */
+/* ---- properties that follow from the hyperparameters ---- */
 
 bool pd_scalable_quantizes_statistics(const double *h)
 {
@@ -33,7 +33,7 @@ int pd_scalable_root_order(const pd_plan *plan, const double *h)
     return h[EXPONENT_OVERRIDE] > 0 ? (int)h[EXPONENT_OVERRIDE] : 2 * plan->shape.rank;
 }
 
-/* ---- the largest block of a parameter ---- */
+/* ---- survey: the largest block of a parameter ---- */
 
 void pd_scalable_survey(const pd_declaration *declaration, double *fact)
 {
@@ -42,7 +42,9 @@ void pd_scalable_survey(const pd_declaration *declaration, double *fact)
     pd_shape merged;
 
     fact[0] = 0;
-    if (pd_shape_elements(&declaration->shape, &elements) != PD_OK || elements == 0 || !is_preconditioned(&declaration->shape, h)) return;
+    if (pd_shape_elements(&declaration->shape, &elements) != PD_OK || elements == 0 ||
+        !is_preconditioned(&declaration->shape, h))
+        return;
     merged = merged_shape(&declaration->shape, h);
     fact[0] = (double)pd_shape_largest_side(&merged, (int64_t)h[BLOCK_SIZE]);
 }
@@ -51,7 +53,9 @@ void pd_scalable_survey(const pd_declaration *declaration, double *fact)
 
 scalable_layout pd_scalable_layout(const pd_plan *plan, const double *h)
 {
-    scalable_layout slots = { .direction = -1, .errors = -1, .statistics = -1, .each = h[ROOT_METHOD] == PD_ROOT_TRACKED ? 3 : 2 };
+    scalable_layout slots = {
+        .direction = -1, .errors = -1, .statistics = -1, .each = h[ROOT_METHOD] == PD_ROOT_TRACKED ? 3 : 2
+    };
     int n = 0;
 
     slots.momentum = n++;
@@ -83,12 +87,17 @@ static int plan_diagonals(pd_plan *plan, const pd_shape *declared, const double 
     return PD_OK;
 }
 
-static int plan_statistic(pd_plan *plan, const pd_shape *declared, const scalable_layout *slots, int64_t k, const double *h)
+static int plan_statistic(pd_plan *plan, const pd_shape *declared, const scalable_layout *slots, int64_t k,
+                          const double *h)
 {
     int64_t side = pd_statistics_side(plan, k);
     int8_t from = (int8_t)pd_shape_merged_from(declared, &plan->shape, (int)(k % plan->shape.rank));
-    pd_slot_spec matrix = { .number = (int)k, .shape = { .rank = 2, .dim = { side, side } }, .identity = true, .block = (int)(k / plan->shape.rank),
-                            .follows_known = from >= 0, .follows = { from, from } };
+    pd_slot_spec matrix = { .number = (int)k,
+                            .shape = { .rank = 2, .dim = { side, side } },
+                            .identity = true,
+                            .block = (int)(k / plan->shape.rank),
+                            .follows_known = from >= 0,
+                            .follows = { from, from } };
     pd_slot_spec statistic = matrix, preconditioner = matrix, basis = matrix;
     pd_task_spec task = { .block = (int)k, .n_inputs = slots->each - 1, .n_outputs = slots->each - 1 };
 
@@ -99,7 +108,8 @@ static int plan_statistic(pd_plan *plan, const pd_shape *declared, const scalabl
     }
     statistic.name = "statistics";
     statistic.fill = (float)h[MATRIX_EPSILON];
-    statistic.symmetric = !pd_scalable_quantizes_statistics(h);     /* rounded by columns it is not quite */
+    /* with int16 each column is rounded by its own scale, so the stored matrix is not exactly symmetric */
+    statistic.symmetric = !pd_scalable_quantizes_statistics(h);
     preconditioner.name = "preconditioners";
     preconditioner.fill = 1;
     basis.name = "eigenbasis";
@@ -108,30 +118,39 @@ static int plan_statistic(pd_plan *plan, const pd_shape *declared, const scalabl
     task.input[1] = task.output[1] = pd_scalable_slot(slots, k, BASIS);
     task.exponent = pd_scalable_root_order(plan, h);
     task.cost = pd_root_flops((pd_root_method)h[ROOT_METHOD], side, pd_scalable_root_order(plan, h));
-    task.scratch = pd_root_scratch((pd_root_method)h[ROOT_METHOD], h[ROOT_RETRIES] > 0, side, pd_scalable_root_order(plan, h));
+    task.scratch =
+        pd_root_scratch((pd_root_method)h[ROOT_METHOD], h[ROOT_RETRIES] > 0, side, pd_scalable_root_order(plan, h));
     if (pd_plan_slot(plan, &statistic) < 0 || pd_plan_slot(plan, &preconditioner) < 0) return PD_NO_MEMORY;
     if (slots->each > 2 && pd_plan_slot(plan, &basis) < 0) return PD_NO_MEMORY;
     return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
-/* A unit's scratch memory: a gathered block, then what contraction takes, or a statistic's new term. */
+/* Returns how many floats of scratch memory the unit of a block needs: a copy of the block, and either the work
+ * memory of the contraction or the new term of a statistic. */
 static int64_t scratch_of(const pd_plan *plan, const pd_block *block, const double *h)
 {
     int64_t products = pd_block_contract_scratch(&plan->shape, block);
 
-    for (int d = 0; pd_scalable_quantizes_statistics(h) && d < plan->shape.rank; d++) products = larger(products, block->size[d] * block->size[d]);
+    for (int d = 0; pd_scalable_quantizes_statistics(h) && d < plan->shape.rank; d++)
+        products = larger(products, block->size[d] * block->size[d]);
     return pd_block_view_scratch(&plan->shape, block) + products;
 }
 
-/* The largest block need not be the one that takes most: it may be used where it lies, and a smaller one be gathered. */
+/* Sets the plan's scratch memory to the most that any block needs, and adds up the operations of a step. All blocks
+ * are checked, since the largest one may need less than a smaller one: it may be used in place, while the smaller
+ * one is copied. */
 static void plan_work(pd_plan *plan, const double *h)
 {
     for (size_t b = 0; b < plan->n_blocks; b++) {
         const pd_block *block = &plan->blocks[b];
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, scratch_of(plan, block, h));
-        for (int d = 0; d < plan->shape.rank; d++)      /* half a product for statistics, one for preconditioning */
+        for (int d = 0; d < plan->shape.rank; d++) /* operations: 1 each for the statistic (half of a product), 2 for
+                                                    * preconditioning (a whole product) */
             plan->flops += 3.0 * (double)pd_block_elements(block, plan->shape.rank) * (double)block->size[d];
     }
 }
@@ -146,10 +165,17 @@ static int plan_blocks(pd_plan *plan, const pd_declaration *declaration, pd_erro
     if ((rc = pd_shape_check_blocks(&plan->shape, (int64_t)h[BLOCK_SIZE], "block_size", err)) != PD_OK) return rc;
     if ((rc = pd_plan_blocks(plan, (int64_t)h[BLOCK_SIZE])) != PD_OK) return rc;
     slots = pd_scalable_layout(plan, h);
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "direction", .number = -1, .shape = declaration->shape, .temporary = true, .in_after = true }) < 0)
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "direction",
+                                            .number = -1,
+                                            .shape = declaration->shape,
+                                            .temporary = true,
+                                            .in_after = true }) < 0)
         return PD_NO_MEMORY;
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "inverse_pth_root_errors", .number = -1, .shape = { .rank = 1, .dim = { pd_statistics_count(plan) } },
-                                              .follows_known = true, .follows = { -1 } }) < 0)
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "inverse_pth_root_errors",
+                                            .number = -1,
+                                            .shape = { .rank = 1, .dim = { pd_statistics_count(plan) } },
+                                            .follows_known = true,
+                                            .follows = { -1 } }) < 0)
         return PD_NO_MEMORY;
     plan->errors_slot = slots.errors;
     for (int64_t k = 0; k < pd_statistics_count(plan); k++)
@@ -164,7 +190,9 @@ int pd_scalable_plan(const pd_declaration *declaration, const double *fact, pd_p
     int rc = plan_diagonals(plan, &declaration->shape, h);
 
     (void)fact;
-    plan->root_delay = h[ROOT_DELAY] < 0 ? PD_ROOT_READY : h[ROOT_DELAY] == 0 && h[SHARDED] != 0 ? 1 : (int)fmin(h[ROOT_DELAY], 1 << 30);
+    plan->root_delay = h[ROOT_DELAY] < 0                       ? PD_ROOT_READY
+                       : h[ROOT_DELAY] == 0 && h[SHARDED] != 0 ? 1
+                                                               : (int)fmin(h[ROOT_DELAY], 1 << 30);
     if (rc != PD_OK || plan->elements == 0 || !is_preconditioned(&declaration->shape, h)) return rc;
     return plan_blocks(plan, declaration, err);
 }

@@ -1,3 +1,4 @@
+/* schedule.c - reads schedules of hyperparameters, and computes their value at a step. */
 #include "schedule.h"
 
 #include <math.h>
@@ -9,7 +10,8 @@
 
 /* ---- formulas ---- */
 
-/* From `from` (share 0) to `to` (share 1), exact at both and never beyond them. */
+/* Interpolates between `from` (at share 0) and `to` (at share 1). The result is exact at both ends, and never lies
+ * outside of them, even after rounding. */
 static double between(double from, double to, double share)
 {
     double value = from * (1 - share) + to * share;
@@ -76,7 +78,8 @@ static double rsqrt(const double *arg, double count)
     return arg[BASE] / sqrt(fmax(count, arg[WARMUP]));
 }
 
-/* Upstream calls it with 1 in the first step. */
+/* Computes distributed_kron's schedule of the update probability. That program counts the first step as 1, `count`
+ * counts it as 0: hence count + 1. */
 static double anneal(const double *arg, double count)
 {
     enum { MAX, MIN, DECAY, FLAT };
@@ -91,50 +94,95 @@ double pd_schedule_anneal(int64_t count)
     return anneal(upstream, (double)count);
 }
 
-/* ---- the kinds ---- */
+/* ---- the kinds of schedules ---- */
 
 typedef struct argument {
     const char *name;
-    double      preset;         /* NAN: must be given */
-    double      least, most;
-    bool        whole;
+    double preset; /* default value; NAN: the argument is required */
+    double least, most;
+    bool whole;
 } argument;
 
 typedef enum form { NAMED, TABLE, PIECEWISE } form;
 
 struct pd_schedule_kind {
     const char *name, *help;
-    form        form;
-    argument    args[PD_SCHEDULE_ARGS];         /* NAMED: ends with a NULL name where there are fewer */
-    double    (*at)(const double *arg, double count);
+    form form;
+    argument args[PD_SCHEDULE_ARGS]; /* the arguments of a NAMED schedule; an entry without a name ends a list that
+                                      * is not full */
+    double (*at)(const double *arg, double count);
 };
 
-#define MOST_STEPS 9007199254740992.0           /* 2^53: doubles count up to here */
-#define VALUE(name, preset)        { name, preset, -1e300, 1e300, false }
-#define SHARE(name, preset)        { name, preset, 0, 1, false }
-#define RATE(name, preset)         { name, preset, 0, 1e300, false }
-#define POWER(name, preset)        { name, preset, 1e-3, 1e3, false }
-#define STEPS(name, preset, least) { name, preset, least, MOST_STEPS, true }
+#define MOST_STEPS 9007199254740992.0 /* 2^53: every whole number up to here is exact in a double */
+#define VALUE(name, preset)                                                                                            \
+    {                                                                                                                  \
+        name, preset, -1e300, 1e300, false                                                                             \
+    }
+#define SHARE(name, preset)                                                                                            \
+    {                                                                                                                  \
+        name, preset, 0, 1, false                                                                                      \
+    }
+#define RATE(name, preset)                                                                                             \
+    {                                                                                                                  \
+        name, preset, 0, 1e300, false                                                                                  \
+    }
+#define POWER(name, preset)                                                                                            \
+    {                                                                                                                  \
+        name, preset, 1e-3, 1e3, false                                                                                 \
+    }
+#define STEPS(name, preset, least)                                                                                     \
+    {                                                                                                                  \
+        name, preset, least, MOST_STEPS, true                                                                          \
+    }
 
 static const pd_schedule_kind kinds[] = {
-    { "linear_warmup", "peak min(1, (count + 1) / warmup_steps)", NAMED,
-      { VALUE("peak", NAN), STEPS("warmup_steps", NAN, 1) }, linear_warmup },
-    { "warmup_linear", "linear_warmup, then from warmup_steps on linearly down to end, at count = steps", NAMED,
-      { VALUE("peak", NAN), STEPS("warmup_steps", NAN, 0), STEPS("steps", NAN, 1), VALUE("end", 0) }, warmup_linear },
-    { "linear", "from init to end in `steps` steps from `begin` on", NAMED,
-      { VALUE("init", NAN), VALUE("end", NAN), STEPS("steps", NAN, 1), STEPS("begin", 0, 0) }, linear },
-    { "polynomial", "end + (init - end) (1 - (count - begin) / steps)^power", NAMED,
-      { VALUE("init", NAN), VALUE("end", NAN), POWER("power", NAN), STEPS("steps", NAN, 1), STEPS("begin", 0, 0) }, polynomial },
-    { "cosine", "linearly from init to peak in warmup_steps, then half a cosine down to end, at count = steps", NAMED,
-      { VALUE("peak", NAN), STEPS("steps", NAN, 1), STEPS("warmup_steps", 0, 0), VALUE("init", 0), VALUE("end", 0), POWER("exponent", 1) }, cosine },
-    { "inverse_sqrt", "linear_warmup, then peak sqrt(warmup_steps / (count + 1))", NAMED,
-      { VALUE("peak", NAN), STEPS("warmup_steps", NAN, 1) }, inverse_sqrt },
-    { "rsqrt", "base / sqrt(max(count, warmup_steps))", NAMED,
-      { VALUE("base", NAN), STEPS("warmup_steps", NAN, 1) }, rsqrt },
-    { "precond_update_prob_schedule", "max_prob exp(-decay (count + 1 - flat_start)), between min_prob and max_prob", NAMED,
-      { SHARE("max_prob", 1), SHARE("min_prob", 0.03), RATE("decay", 0.001), VALUE("flat_start", 500) }, anneal },
-    { "piecewise", "the first value, and from each count on the value behind its colon", PIECEWISE, { { .name = NULL } }, NULL },
-    { "table", "one value a step, the last one held", TABLE, { { .name = NULL } }, NULL },
+    { "linear_warmup",
+      "peak min(1, (count + 1) / warmup_steps)",
+      NAMED,
+      { VALUE("peak", NAN), STEPS("warmup_steps", NAN, 1) },
+      linear_warmup },
+    { "warmup_linear",
+      "linear_warmup, then linear from peak to end, which is reached at count = steps",
+      NAMED,
+      { VALUE("peak", NAN), STEPS("warmup_steps", NAN, 0), STEPS("steps", NAN, 1), VALUE("end", 0) },
+      warmup_linear },
+    { "linear",
+      "linear from init to end in `steps` steps, beginning at count = begin",
+      NAMED,
+      { VALUE("init", NAN), VALUE("end", NAN), STEPS("steps", NAN, 1), STEPS("begin", 0, 0) },
+      linear },
+    { "polynomial",
+      "end + (init - end) (1 - (count - begin) / steps)^power",
+      NAMED,
+      { VALUE("init", NAN), VALUE("end", NAN), POWER("power", NAN), STEPS("steps", NAN, 1), STEPS("begin", 0, 0) },
+      polynomial },
+    { "cosine",
+      "linear from init to peak in warmup_steps, then half a cosine to end, which is reached at count = steps",
+      NAMED,
+      { VALUE("peak", NAN), STEPS("steps", NAN, 1), STEPS("warmup_steps", 0, 0), VALUE("init", 0), VALUE("end", 0),
+        POWER("exponent", 1) },
+      cosine },
+    { "inverse_sqrt",
+      "linear_warmup, then peak sqrt(warmup_steps / (count + 1))",
+      NAMED,
+      { VALUE("peak", NAN), STEPS("warmup_steps", NAN, 1) },
+      inverse_sqrt },
+    { "rsqrt",
+      "base / sqrt(max(count, warmup_steps))",
+      NAMED,
+      { VALUE("base", NAN), STEPS("warmup_steps", NAN, 1) },
+      rsqrt },
+    { "precond_update_prob_schedule",
+      "max_prob exp(-decay (count + 1 - flat_start)), between min_prob and max_prob",
+      NAMED,
+      { SHARE("max_prob", 1), SHARE("min_prob", 0.03), RATE("decay", 0.001), VALUE("flat_start", 500) },
+      anneal },
+    { "piecewise",
+      "the first value, then from each COUNT on the value V after its colon",
+      PIECEWISE,
+      { { .name = NULL } },
+      NULL },
+    { "table", "one value for each step; the last one stays", TABLE, { { .name = NULL } }, NULL },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -146,7 +194,8 @@ static int count_args(const pd_schedule_kind *kind)
     return n;
 }
 
-/* "cosine(peak=,steps=,warmup_steps=0,...)" behind what is in `text`: what is not given a value here must be given. Too long: cut. */
+/* Appends to `text` how a schedule is written, for error texts: "cosine(peak=,steps=,warmup_steps=0,...)". Arguments
+ * without a value are required. Cuts the text if it is too long. */
 static void add_usage(char *text, size_t size, const pd_schedule_kind *kind)
 {
     size_t used = strlen(text);
@@ -160,8 +209,8 @@ static void add_usage(char *text, size_t size, const pd_schedule_kind *kind)
     for (int i = 0; i < count_args(kind); i++) {
         const argument *arg = &kind->args[i];
         used = strlen(text);
-        snprintf(text + used, size - used, "%s%s=%s", i > 0 ? "," : "", arg->name, isnan(arg->preset) ? "" :
-                 pd_number_text(arg->preset, preset, sizeof preset));
+        snprintf(text + used, size - used, "%s%s=%s", i > 0 ? "," : "", arg->name,
+                 isnan(arg->preset) ? "" : pd_number_text(arg->preset, preset, sizeof preset));
     }
     used = strlen(text);
     snprintf(text + used, size - used, ")");
@@ -177,16 +226,18 @@ static int unknown_kind(const char *text, size_t length, pd_error *err)
         size_t used = strlen(list);
         snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", kinds[i].name);
     }
-    return pd_fail(err, PD_INVALID_ARGUMENT, "there is no schedule %.*s; there are: %s", length < 40 ? (int)length : 40, text, list);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "there is no schedule %.*s; there are: %s", length < 40 ? (int)length : 40,
+                   text, list);
 }
 
-/* What is wrong with a word, and how the kind is written. */
+/* Fills an error with a problem (`what`), the wrong `word`, and how this kind of schedule is written. Returns
+ * PD_INVALID_ARGUMENT. */
 static int misused(const pd_schedule_kind *kind, const char *what, const char *word, pd_error *err)
 {
     char usage[200] = "";
 
     add_usage(usage, sizeof usage, kind);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%s \"%.40s\"; expected %s: %s", what, word, usage, kind->help);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s \"%.40s\"; the form is %s: %s", what, word, usage, kind->help);
 }
 
 static int read_argument(pd_schedule *schedule, int i, const char *text, pd_error *err)
@@ -194,11 +245,12 @@ static int read_argument(pd_schedule *schedule, int i, const char *text, pd_erro
     const argument *arg = &schedule->kind->args[i];
     int rc = arg->whole ? pd_number_read_whole(text, &schedule->arg[i]) : pd_number_read(text, &schedule->arg[i]);
 
-    if (rc != PD_OK) return pd_fail(err, rc, "%s of %s: expected %s, got \"%.40s\"", arg->name, schedule->kind->name,
-                                    arg->whole ? "a whole number" : "a finite number", text);
+    if (rc != PD_OK)
+        return pd_fail(err, rc, "%s of %s: expected %s, got \"%.40s\"", arg->name, schedule->kind->name,
+                       arg->whole ? "a whole number" : "a finite number", text);
     if (schedule->arg[i] < arg->least || schedule->arg[i] > arg->most)
-        return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.40s is outside its range, %.17g to %.17g", arg->name, schedule->kind->name, text,
-                       arg->least, arg->most);
+        return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.40s is outside its range, %.17g to %.17g", arg->name,
+                       schedule->kind->name, text, arg->least, arg->most);
     return PD_OK;
 }
 
@@ -209,13 +261,14 @@ static int argument_called(const pd_schedule_kind *kind, const char *name)
     return -1;
 }
 
-/* What concerns several arguments. */
+/* Checks that `steps` is more than `warmup_steps`, if the schedule has both arguments. */
 static int check_arguments(const pd_schedule *schedule, pd_error *err)
 {
     int steps = argument_called(schedule->kind, "steps"), warmup = argument_called(schedule->kind, "warmup_steps");
 
     if (steps < 0 || warmup < 0 || schedule->arg[warmup] < schedule->arg[steps]) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: steps counts the warm-up too: expected more than warmup_steps = %.17g, got %.17g",
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "%s: steps counts the warm-up too: expected more than warmup_steps = %.17g, got %.17g",
                    schedule->kind->name, schedule->arg[warmup], schedule->arg[steps]);
 }
 
@@ -226,11 +279,11 @@ static int read_named(pd_schedule *schedule, char *words, pd_error *err)
     char *word;
     int rc;
 
-    if (*words == '\0') words = NULL;                   /* all as preset */
+    if (*words == '\0') words = NULL; /* no arguments are given: all have their defaults */
     while ((word = strsep(&words, ",")) != NULL) {
         char *equals = strchr(word, '=');
         int i;
-        if (equals == NULL) return misused(kind, "no argument", word, err);
+        if (equals == NULL) return misused(kind, "expected name=value, got", word, err);
         *equals = '\0';
         if ((i = argument_called(kind, word)) < 0) return misused(kind, "unknown argument", word, err);
         if (given[i]) return misused(kind, "given twice: argument", word, err);
@@ -244,18 +297,24 @@ static int read_named(pd_schedule *schedule, char *words, pd_error *err)
     return check_arguments(schedule, err);
 }
 
-/* "COUNT:" before value i of a piecewise one; *word moves behind it. */
+/* Reads the count before value i of a piecewise schedule, "COUNT:". Moves *word behind the colon. The first value
+ * has no count. */
 static int read_boundary(pd_schedule *schedule, size_t i, char **word, pd_error *err)
 {
     char *colon = strchr(*word, ':');
     double from;
 
     schedule->from[i] = 0;
-    if ((i == 0) != (colon == NULL)) return misused(schedule->kind, i == 0 ? "a count before the first value in" : "no count before the value", *word, err);
+    if ((i == 0) != (colon == NULL))
+        return misused(schedule->kind,
+                       i == 0 ? "expected no count before the first value, got" : "expected a count before the value",
+                       *word, err);
     if (i == 0) return PD_OK;
     *colon = '\0';
-    if (pd_number_read_whole(*word, &from) != PD_OK || from > MOST_STEPS) return misused(schedule->kind, "no count", *word, err);
-    if (from <= (double)schedule->from[i - 1]) return misused(schedule->kind, "counts must ascend from 1 on, which does not", *word, err);
+    if (pd_number_read_whole(*word, &from) != PD_OK || from > MOST_STEPS)
+        return misused(schedule->kind, "expected a count, got", *word, err);
+    if (from <= (double)schedule->from[i - 1])
+        return misused(schedule->kind, "expected ascending counts from 1 on, got", *word, err);
     schedule->from[i] = (int64_t)from;
     *word = colon + 1;
     return PD_OK;
@@ -277,17 +336,19 @@ static int read_list(pd_schedule *schedule, char *words, pd_error *err)
 
     schedule->value = malloc(n * sizeof *schedule->value);
     if (piecewise) schedule->from = malloc(n * sizeof *schedule->from);
-    if (schedule->value == NULL || (piecewise && schedule->from == NULL)) return pd_fail(err, PD_NO_MEMORY, "out of memory for a schedule");
+    if (schedule->value == NULL || (piecewise && schedule->from == NULL))
+        return pd_fail(err, PD_NO_MEMORY, "out of memory for a schedule");
     for (size_t i = 0; (word = strsep(&words, ",")) != NULL; i++) {
         int rc = piecewise ? read_boundary(schedule, i, &word, err) : PD_OK;
         if (rc != PD_OK) return rc;
-        if (pd_number_read(word, &schedule->value[i]) != PD_OK) return misused(schedule->kind, "no finite number", word, err);
+        if (pd_number_read(word, &schedule->value[i]) != PD_OK)
+            return misused(schedule->kind, "expected a finite number, got", word, err);
     }
     schedule->n = n;
     return PD_OK;
 }
 
-/* `words`: what stands between the parentheses, cut up on the way. */
+/* Reads the text between the parentheses of a schedule. The function cuts the text into words. */
 static int read_words(pd_schedule *schedule, char *words, pd_error *err)
 {
     return schedule->kind->form == NAMED ? read_named(schedule, words, err) : read_list(schedule, words, err);
@@ -314,7 +375,8 @@ int pd_schedule_read(pd_schedule **out, const char *text, pd_error *err)
     int rc;
 
     if (kind == NULL) return unknown_kind(text, name, err);
-    if (length < name + 2 || text[length - 1] != ')') return misused(kind, "no closing parenthesis at the end of", text, err);
+    if (length < name + 2 || text[length - 1] != ')')
+        return misused(kind, "expected a closing parenthesis at the end of", text, err);
     schedule = calloc(1, sizeof *schedule);
     words = strndup(text + name + 1, length - name - 2);
     if (schedule == NULL || words == NULL || (schedule->text = strdup(text)) == NULL) {
@@ -324,8 +386,10 @@ int pd_schedule_read(pd_schedule **out, const char *text, pd_error *err)
         rc = read_words(schedule, words, err);
     }
     free(words);
-    if (rc == PD_OK) *out = schedule;
-    else pd_schedule_free(schedule);
+    if (rc == PD_OK)
+        *out = schedule;
+    else
+        pd_schedule_free(schedule);
     return rc;
 }
 
@@ -340,15 +404,17 @@ void pd_schedule_free(pd_schedule *schedule)
 
 /* ---- values ---- */
 
-/* The last i with from[i] <= count. */
+/* Returns the piece of a piecewise schedule that `count` lies in: the last i with from[i] <= count. */
 static size_t piece_at(const pd_schedule *schedule, int64_t count)
 {
     size_t low = 0, high = schedule->n;
 
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
-        if (schedule->from[middle] <= count) low = middle;
-        else high = middle;
+        if (schedule->from[middle] <= count)
+            low = middle;
+        else
+            high = middle;
     }
     return low;
 }
@@ -356,9 +422,9 @@ static size_t piece_at(const pd_schedule *schedule, int64_t count)
 double pd_schedule_at(const pd_schedule *schedule, int64_t count)
 {
     switch (schedule->kind->form) {
-    case NAMED:     return schedule->kind->at(schedule->arg, (double)count);
+    case NAMED: return schedule->kind->at(schedule->arg, (double)count);
     case PIECEWISE: return schedule->value[piece_at(schedule, count)];
-    case TABLE:     break;
+    case TABLE: break;
     }
     return schedule->value[(size_t)count < schedule->n ? (size_t)count : schedule->n - 1];
 }
@@ -368,7 +434,9 @@ bool pd_schedule_is_list(const pd_schedule *schedule)
     return schedule->kind->form != NAMED;
 }
 
-/* Every formula is monotone between 0, its numbers of steps (and the count before them), their sum, and for ever. */
+/* Gives corner number i. False: the schedule has fewer corners. Corners are counts such that between neighbouring
+ * ones the values of every formula only rise or only fall. The corners of a formula are 0, each argument that counts
+ * steps, the count before it, the sum of these arguments, and a count beyond all of them. */
 bool pd_schedule_corner(const pd_schedule *schedule, size_t i, int64_t *count)
 {
     double corner[2 * PD_SCHEDULE_ARGS + 3] = { 0 }, sum = 0;

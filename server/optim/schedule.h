@@ -1,6 +1,6 @@
-/* schedule.h - a hyperparameter's value as a function of the step. Pure.
+/* schedule.h - a hyperparameter's value as a function of the step. Pure functions.
  *
- * As text, without blanks, because rules are split at blanks:
+ * Schedules are written without blanks, because rules are split at blanks:
  *
  *     linear_warmup(peak=0.1,warmup_steps=2000)
  *     cosine(peak=0.1,steps=100000,warmup_steps=2000,end=0.001)
@@ -8,8 +8,8 @@
  *     table(0.1,0.05,0.01)
  *     precond_update_prob_schedule(min_prob=0.05,flat_start=1000)
  *
- * `count` is 0 in the first step. Values are computed in double. The kinds are one table in schedule.c; where
- * optax has the same schedule, so are its formula and its meaning of arguments. */
+ * `count` is 0 in the first step. Values are computed in double. All kinds of schedules are in one table in
+ * schedule.c. Where optax has a schedule of the same name, formula and arguments are those of optax. */
 #ifndef PD_SCHEDULE_H
 #define PD_SCHEDULE_H
 
@@ -19,36 +19,39 @@
 
 typedef struct pd_schedule_kind pd_schedule_kind;
 
-/* Written by pd_schedule_read, then by hypers.c before anyone else sees it; never after. */
+/* A schedule: a node of the list `schedules` of a pd_hypers. It is constant once it is in the list, so that copies
+ * may share it. */
 struct pd_schedule {
     const pd_schedule_kind *kind;
-    double   arg[PD_SCHEDULE_ARGS];     /* in the order of the kind's arguments */
-    size_t   n;                         /* of a list: how many values */
-    double  *value;
-    /* of a piecewise one: value[i] holds from this count on; ascending, the first is 0 */
+    double arg[PD_SCHEDULE_ARGS]; /* values of the arguments, in the order of the kind's table */
+    size_t n;                     /* number of values of a `piecewise` or `table` */
+    double *value;
+    /* Only for `piecewise`: value[i] is used from count from[i] on. The counts ascend, and the first one is 0. */
     int64_t *from;
-    char    *text;                      /* as it was given */
+    char *text; /* the schedule's text, as given */
 
-    /* its place in a pd_hypers: hypers.c */
+    /* The schedule's place in the list of a pd_hypers. Set by hypers.c. */
     const pd_schedule *next;
-    const pd_hypers   *owner;           /* where it was set */
-    int                index;           /* of the hyperparameter */
+    const pd_hypers *owner; /* the struct in which the schedule was set, and which frees it */
+    int index;              /* index of the hyperparameter that follows the schedule */
 };
 
-/* What a value is that is not a plain number, flag or word: something in parentheses. */
+/* Returns whether a hyperparameter's value is the text of a schedule: it has parentheses, which no number, flag or
+ * word has. */
 bool pd_schedule_is_text(const char *text);
-/* Gives *out. PD_INVALID_ARGUMENT: not a schedule; the text lists the kinds, or the arguments of the kind.
- * PD_OUT_OF_RANGE: an argument outside its range. PD_NO_MEMORY. */
-int  pd_schedule_read(pd_schedule **out, const char *text, pd_error *err);
-void pd_schedule_free(pd_schedule *schedule);               /* accepts NULL */
+/* Reads a schedule from text. Gives *out. PD_INVALID_ARGUMENT: the text is no schedule; the error lists the kinds,
+ * or the arguments of the kind. PD_OUT_OF_RANGE: an argument is outside its range. PD_NO_MEMORY. */
+int pd_schedule_read(pd_schedule **out, const char *text, pd_error *err);
+void pd_schedule_free(pd_schedule *schedule); /* accepts NULL */
 
 double pd_schedule_at(const pd_schedule *schedule, int64_t count);
-/* distributed_kron's precond_update_prob_schedule, as it is by default: a probability from 1 down to 0.03. */
+/* Returns distributed_kron's default precond_update_prob_schedule: a probability that falls from 1 to 0.03. */
 double pd_schedule_anneal(int64_t count);
-/* Its values are those of a list, and no others. */
-bool   pd_schedule_is_list(const pd_schedule *schedule);
-/* The i-th of the counts whose values are the schedule's least and largest, among others; each value of a list is
- * at one of them. False: there are not so many. */
-bool   pd_schedule_corner(const pd_schedule *schedule, size_t i, int64_t *count);
+/* Returns whether the schedule lists all its values (`piecewise` and `table`), so that no formula computes them. */
+bool pd_schedule_is_list(const pd_schedule *schedule);
+/* Gives corner number i of a schedule in *count. False: there are fewer corners. Corners are counts such that
+ * between neighbouring ones the value only rises or only falls. So the least and the largest value are at corners.
+ * In a list, every value is a corner. */
+bool pd_schedule_corner(const pd_schedule *schedule, size_t i, int64_t *count);
 
 #endif

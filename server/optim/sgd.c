@@ -1,12 +1,13 @@
-/* sgd - stochastic gradient descent as torch.optim.SGD has it (and its order of operations):
+/* sgd - stochastic gradient descent as in torch.optim.SGD, with the same order of operations:
  *
  *     g <- -g if maximize;   g <- g + weight_decay w
  *     b <- g in the first step, then momentum b + (1 - dampening) g        momentum_buffer, with momentum only
  *     g <- g + momentum b with nesterov, else b
  *     w <- w - lr g
  *
- * There is a momentum buffer exactly when momentum is not 0. A job may change momentum from step to step (schedules that cycle it), but
- * not to or from 0: the buffer's first value would then depend on when that happened. A parameter without a gradient takes no step. */
+ * A parameter has a momentum buffer if and only if momentum is not 0. A job may change momentum from step to step (a
+ * cyclic schedule), but not to or from 0: the buffer's first value would then depend on the step of the change. A
+ * parameter without a gradient takes no step. */
 #include <math.h>
 
 #include "clones.h"
@@ -15,12 +16,14 @@
 enum { LR, MOMENTUM, DAMPENING, WEIGHT_DECAY, NESTEROV, MAXIMIZE };
 
 static const pd_hyper sgd_hypers[] = {
-    [LR]           = { "lr", PD_REAL, 1e-3, 0, INFINITY, NULL, "learning rate", true },
-    [MOMENTUM]     = { "momentum", PD_REAL, 0, 0, INFINITY, NULL, "momentum factor; 0: no momentum and no buffer", true },
-    [DAMPENING]    = { "dampening", PD_REAL, 0, -INFINITY, INFINITY, NULL, "dampening of the gradient in the momentum", true },
-    [WEIGHT_DECAY] = { "weight_decay", PD_REAL, 0, 0, INFINITY, NULL, "factor of the weights added to the gradient (L2 penalty)", true },
-    [NESTEROV]     = { "nesterov", PD_FLAG, 0, 0, 1, NULL, "Nesterov momentum; needs momentum > 0 and dampening 0", true },
-    [MAXIMIZE]     = { "maximize", PD_FLAG, 0, 0, 1, NULL, "climb along the gradient instead of descending", true },
+    [LR] = { "lr", PD_REAL, 1e-3, 0, INFINITY, NULL, "learning rate", true },
+    [MOMENTUM] = { "momentum", PD_REAL, 0, 0, INFINITY, NULL, "momentum factor; 0: no momentum and no buffer", true },
+    [DAMPENING] = { "dampening", PD_REAL, 0, -INFINITY, INFINITY, NULL, "dampening of the gradient in the momentum",
+                    true },
+    [WEIGHT_DECAY] = { "weight_decay", PD_REAL, 0, 0, INFINITY, NULL,
+                       "factor of the weights added to the gradient (L2 penalty)", true },
+    [NESTEROV] = { "nesterov", PD_FLAG, 0, 0, 1, NULL, "Nesterov momentum; needs momentum > 0 and dampening 0", true },
+    [MAXIMIZE] = { "maximize", PD_FLAG, 0, 0, 1, NULL, "add the gradient instead of subtracting it", true },
     { .name = NULL },
 };
 
@@ -29,10 +32,12 @@ static int sgd_check(const pd_hypers *declared, const pd_hypers *now, pd_error *
     const double *value = now->value;
 
     if (value[NESTEROV] != 0 && (value[MOMENTUM] <= 0 || value[DAMPENING] != 0))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "sgd: nesterov needs momentum > 0 and dampening = 0, got momentum %g and dampening %g",
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "sgd: nesterov needs momentum > 0 and dampening = 0, got momentum %g and dampening %g",
                        value[MOMENTUM], value[DAMPENING]);
     if ((declared->value[MOMENTUM] != 0) != (value[MOMENTUM] != 0))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "sgd: momentum cannot change from %g to %g while the job runs: only between values above 0",
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "sgd: momentum cannot change from %g to %g while the job runs: only between values above 0",
                        declared->value[MOMENTUM], value[MOMENTUM]);
     return PD_OK;
 }
@@ -48,13 +53,17 @@ static int sgd_plan(const pd_declaration *declaration, const double *fact, pd_pl
     return slot < 0 ? slot : PD_OK;
 }
 
-typedef struct factors { float lr, momentum, gain, weight_decay, sign; } factors;
+typedef struct factors {
+    float lr, momentum, gain, weight_decay, sign;
+} factors;
 typedef enum buffer { NONE, FIRST, NEXT } buffer;
 
-/* One pass over memory. `buf`, `nesterov` and `decay` are constants where it is called, so the loop has no branches. */
-PD_INLINE void pass(float *after, const float *before, const float *gradient, float *restrict b, int64_t n, factors f, buffer buf, bool nesterov, bool decay)
+/* Updates buffer and weights in one pass over memory. Callers pass `buf`, `nesterov` and `decay` as constants, so
+ * the loop has no branches. */
+PD_INLINE void pass(float *after, const float *before, const float *gradient, float *restrict b, int64_t n, factors f,
+                    buffer buf, bool nesterov, bool decay)
 {
-#pragma GCC ivdep                                       /* after may be before itself, never a shifted part of it */
+#pragma GCC ivdep /* `after` and `before` are the same memory or do not overlap: the loop may be vectorized */
     for (int64_t i = 0; i < n; i++) {
         float w = before[i], g = f.sign * gradient[i];
         if (decay) g = g + f.weight_decay * w;
@@ -65,10 +74,12 @@ PD_INLINE void pass(float *after, const float *before, const float *gradient, fl
     }
 }
 
-#define PASS(name, buf, nesterov, decay)                                                                                              \
-    PD_CLONES static void name(float *after, const float *before, const float *gradient, float *restrict b, int64_t n, factors f)     \
-    {                                                                                                                                 \
-        pass(after, before, gradient, b, n, f, buf, nesterov, decay);                                                                 \
+#define PASS(name, buf, nesterov, decay)                                                                               \
+    PD_CLONES(void, name,                                                                                              \
+              (float *after, const float *before, const float *gradient, float *restrict b, int64_t n, factors f),     \
+              (after, before, gradient, b, n, f))                                                                      \
+    {                                                                                                                  \
+        pass(after, before, gradient, b, n, f, buf, nesterov, decay);                                                  \
     }
 
 PASS(plain, NONE, false, false)
@@ -82,28 +93,31 @@ PASS(next_decay, NEXT, false, true)
 PASS(next_nesterov, NEXT, true, false)
 PASS(next_nesterov_decay, NEXT, true, true)
 
-typedef void pass_function(float *after, const float *before, const float *gradient, float *restrict b, int64_t n, factors f);
+typedef void pass_function(float *after, const float *before, const float *gradient, float *restrict b, int64_t n,
+                           factors f);
 
 static void move(const pd_unit *unit)
 {
     static pass_function *const passes[3][2][2] = {
-        [NONE]  = { { plain, plain_decay }, { plain, plain_decay } },
+        [NONE] = { { plain, plain_decay }, { plain, plain_decay } },
         [FIRST] = { { first, first_decay }, { first_nesterov, first_nesterov_decay } },
-        [NEXT]  = { { next, next_decay }, { next_nesterov, next_nesterov_decay } },
+        [NEXT] = { { next, next_decay }, { next_nesterov, next_nesterov_decay } },
     };
     const double *h = unit->hyper;
-    const factors f = { (float)h[LR], (float)h[MOMENTUM], (float)(1 - h[DAMPENING]), (float)h[WEIGHT_DECAY], h[MAXIMIZE] != 0 ? -1.0f : 1.0f };
+    const factors f = { (float)h[LR], (float)h[MOMENTUM], (float)(1 - h[DAMPENING]), (float)h[WEIGHT_DECAY],
+                        h[MAXIMIZE] != 0 ? -1.0f : 1.0f };
     buffer buf = unit->plan->n_slots == 0 ? NONE : unit->count == 1 ? FIRST : NEXT;
     float *b = buf == NONE ? NULL : unit->slot[0] + unit->first;
 
-    passes[buf][h[NESTEROV] != 0][h[WEIGHT_DECAY] != 0](unit->after + unit->first, unit->before + unit->first, unit->gradient + unit->first, b, unit->n, f);
+    passes[buf][h[NESTEROV] != 0][h[WEIGHT_DECAY] != 0](unit->after + unit->first, unit->before + unit->first,
+                                                        unit->gradient + unit->first, b, unit->n, f);
 }
 
 const pd_row pd_sgd = {
-    .name   = "sgd",
-    .about  = "stochastic gradient descent with momentum (torch.optim.SGD)",
+    .name = "sgd",
+    .about = "stochastic gradient descent with momentum (torch.optim.SGD)",
     .hypers = sgd_hypers,
-    .check  = sgd_check,
-    .plan   = sgd_plan,
+    .check = sgd_check,
+    .plan = sgd_plan,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };

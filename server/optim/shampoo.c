@@ -1,17 +1,27 @@
-/* shampoo - Meta's PyTorch Distributed Shampoo (arXiv:2309.06497), release of July 2024, with beta3 and dampening of the month after:
+/* shampoo - Meta's PyTorch Distributed Shampoo (arXiv:2309.06497), the release of July 2024, with beta3 and
+ * dampening from August 2024:
  *
  *     G   <- G + weight_decay W, unless the decay is decoupled
- *     L_k <- beta2 L_k + (1 - beta2) (block of G contracted with itself over all dimensions but k)      for each block; beta2 = 1: plain sums
- *     R_k <- (L_k / c2 + epsilon I)^(-exponent_multiplier/r)          every precondition_frequency steps, from start_preconditioning_step on
+ *     L_k <- beta2 L_k + (1 - beta2) (block of G contracted with itself over all dimensions but k)  for each block;
+ *         beta2 = 1: plain sums
+ *     R_k <- (L_k / c2 + epsilon I)^(-exponent_multiplier/r)  every precondition_frequency steps, from
+ *         start_preconditioning_step on
  *     F   <- beta1 F + (1 - beta1) G;   D = F / c1                    beta1 = 0: D = G
- *     P   =  D multiplied by the R of its block along each dimension, times |graft(D)| / (|P| + 1e-16) of the block;   graft(D) before the start
+ *     P  =  D multiplied by the R of its block along each dimension, times |graft(D)| / (|P| + 1e-16) of the block;
+ *         graft(D) before the start
  *     P   <- P + weight_decay W, where the decay is decoupled
  *     M   <- momentum M + (1 - dampening) P;   P <- M, or (1 - dampening) P + momentum M with Nesterov
  *     W   <- W - lr P
  *
- * with c1 = 1 - beta1^t, c2 = 1 - beta2^t where biases are corrected. The steps t are counted by the group. Grafts: graft.h, with moments of their
- * own; shapes, blocks and their order: shapes.h. All state begins at zero, the roots too. What differs from Google's Shampoo is more than names: row
- * scalable_shampoo. Of upstream's defects none is copied: a 0 inside the list inv_root_override is the default there, as everywhere. */
+ * If biases are corrected, c1 = 1 - beta1^t and c2 = 1 - beta2^t, otherwise both are 1. The group of parameters
+ * counts the steps t. r is inv_root_override, or by default twice the number of dimensions. All state begins at
+ * zero, the roots too.
+ *
+ * graft(D) is the direction of a first-order optimizer, the graft: see graft.h. Its second moments are state of
+ * their own. shapes.h has the shapes, the blocks and their order.
+ *
+ * Defects of Meta's program ("upstream") are not copied. For example, a 0 inside the list inv_root_override means
+ * the default, as a plain 0 does. Google's Shampoo is another optimizer, scalable_shampoo. */
 #include <math.h>
 
 #include "kernels.h"
@@ -23,75 +33,146 @@
 #include "shampoo_step.h"
 #include "shapes.h"
 
-#define LARGEST_COUNT 9007199254740991.0        /* whole numbers are exact in a double up to here */
-#define LARGEST_INT   2147483647
-#define DTYPES        "float32|bfloat16|float16"
+#define LARGEST_COUNT 9007199254740991.0 /* 2^53 - 1: every whole number up to here is exact in a double */
+#define LARGEST_INT 2147483647
+#define DTYPES "float32|bfloat16|float16"
 
-#define OVERRIDE(order, list) [ROOT_OVERRIDE + (order)] = { "inv_root_override[" #order "]", PD_INT, 0, -LARGEST_INT, 1 << 20, NULL, \
-    "r of the inverse root of blocks with " #order " dimensions, 0: twice that; a plain number holds for all blocks", true, list }
+#define OVERRIDE(order, list)                                                                                          \
+    [ROOT_OVERRIDE + (order)] = { "inv_root_override[" #order "]",                                                     \
+                                  PD_INT,                                                                              \
+                                  0,                                                                                   \
+                                  -LARGEST_INT,                                                                        \
+                                  1 << 20,                                                                             \
+                                  NULL,                                                                                \
+                                  "order r of the inverse root of blocks with " #order                                 \
+                                  " dimensions; 0: twice the dimensions; one number sets it for all blocks",           \
+                                  true,                                                                                \
+                                  list }
 
 static const pd_hyper shampoo_hypers[] = {
-    [LR]                  = { "lr", PD_REAL, 0.01, 0, INFINITY, NULL, "learning rate", true },
-    [BETA1]               = { "betas[0]", PD_REAL, 0.9, 0, 1, NULL, "decay of the filtered gradient, below 1; 0: gradients are not filtered", true },
-    [BETA2]               = { "betas[1]", PD_REAL, 1, 0, 1, NULL, "decay of the factor matrices, above 0; exactly 1: plain sums", true },
-    [BETA3]               = { "beta3", PD_REAL, -1, -1, 1, NULL, "weight of the old filtered gradient in the direction, below 1; -1: betas[0]", true },
-    [EPSILON]             = { "epsilon", PD_REAL, 1e-12, 0, INFINITY, NULL, "added to the eigenvalues of each factor matrix, above 0", true },
-    [MOMENTUM]            = { "momentum", PD_REAL, 0, 0, 1, NULL, "momentum of the direction, below 1; 0: none", true },
-    [DAMPENING]           = { "dampening", PD_REAL, 0, 0, 1, NULL, "dampening of the direction in the momentum, below 1", true },
-    [WEIGHT_DECAY]        = { "weight_decay", PD_REAL, 0, 0, INFINITY, NULL, "factor of the weights added to the direction, or to the gradient", true },
-    [MAX_DIM]             = { "max_preconditioner_dim", PD_INT, 1024, 1, LARGEST_INT, NULL, "largest side of a block, and of merged dimensions", false },
-    [FREQUENCY]           = { "precondition_frequency", PD_INT, 1, 1, LARGEST_COUNT, NULL, "steps from one computation of the inverse roots to the next", true },
-    [START_STEP]          = { "start_preconditioning_step", PD_INT, -1, -1, LARGEST_COUNT, NULL, "first step (from 1) with Shampoo's direction, at least precondition_frequency; -1: that", true },
-    OVERRIDE(0, true), OVERRIDE(1, false), OVERRIDE(2, false), OVERRIDE(3, false), OVERRIDE(4, false), OVERRIDE(5, false), OVERRIDE(6, false),
-    OVERRIDE(7, false), OVERRIDE(8, false),
-    [EXPONENT_MULTIPLIER] = { "exponent_multiplier", PD_REAL, 1, -INFINITY, INFINITY, NULL, "the exponent of the inverse roots is -exponent_multiplier / r", true },
-    [NESTEROV]            = { "use_nesterov", PD_FLAG, 0, 0, 1, NULL, "Nesterov momentum; nothing without momentum", true },
-    [BIAS_CORRECTION]     = { "use_bias_correction", PD_FLAG, 1, 0, 1, NULL, "of the filtered gradient and the factor matrices", true },
-    [DECOUPLED_DECAY]     = { "use_decoupled_weight_decay", PD_FLAG, 1, 0, 1, NULL, "weight decay enters the direction (AdamW); else the gradient (L2 penalty)", false },
-    [MERGE_DIMS]          = { "use_merge_dims", PD_FLAG, 1, 0, 1, NULL, "merge small dimensions", false },
-    [GRAFTING]            = { "grafting_config", PD_CHOICE, GRAFT_NONE, 0, 0, "none|SGD|Adagrad|RMSprop|Adam", "whose step length each block gets", false },
-    [GRAFTING_BETA2]      = { "grafting_config.beta2", PD_REAL, -INFINITY, -INFINITY, INFINITY, "default", "decay of the second moment of RMSprop (0.99) and Adam (0.999), above 0", true },
-    [GRAFTING_EPSILON]    = { "grafting_config.epsilon", PD_REAL, -INFINITY, -INFINITY, INFINITY, "default", "added to its square root: Adagrad 1e-10, RMSprop and Adam 1e-8; above 0", true },
-    [PRECONDITIONER_DTYPE] = { "preconditioner_dtype", PD_CHOICE, OLD_NONE, 0, 0, "none|float32|float64", "of factor matrices and their roots' computation (deprecated upstream)", false },
-    [PRECISION]           = { "precision_config", PD_CHOICE, 0, 0, 0, "none|PrecisionConfig", "what each quantity is stored as; not together with preconditioner_dtype", false },
-    [FACTOR_DTYPE]        = { "precision_config.factor_matrix_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES "|float64", "of factor matrices; float64: roots are computed in it, too", false },
-    [INVERSE_DTYPE]       = { "precision_config.inv_factor_matrix_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES, "of inverse roots", false },
-    [FILTERED_DTYPE]      = { "precision_config.filtered_grad_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES, "of the filtered gradient", false },
-    [MOMENTUM_DTYPE]      = { "precision_config.momentum_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES, "of the momentum", false },
-    [GRAFTING_DTYPE]      = { "precision_config.grafting_state_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES, "of the graft's second moment", false },
-    [COMPUTATION_DTYPE]   = { "precision_config.computation_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, "float32", "what a step computes in", false },
-    [PROTECTED_EIGH]      = { "use_protected_eigh", PD_FLAG, 1, 0, 1, NULL, "a root that fails is tried again in float64, and then the last good one stays; else the step fails", true },
-    [ROOT_METHOD]         = { "root_inverse_method", PD_CHOICE, ROOT_EIGEN, 0, 0, "eigen|newton|higher_order|tracked", "how roots are computed; tracked is not upstream's", false },
-    [ROOT_TOLERANCE]      = { "root_inverse_tolerance", PD_REAL, 1e-6, 0, INFINITY, NULL, "newton, higher_order: largest error at which the iteration ends", true },
-    [ROOT_ITERATIONS]     = { "root_inverse_max_iterations", PD_INT, 100, 1, LARGEST_INT, NULL, "newton, higher_order: most iterations", true },
-    [ROOT_ITERATION_ORDER] = { "root_inverse_order", PD_INT, 2, 2, 32, NULL, "higher_order: order of the iteration; 2 is Newton's", true },
-    [TRAINERS]            = { "num_trainers_per_group", PD_INT, -1, -1, LARGEST_INT, NULL, "upstream's groups of ranks: at least 1, or -1; changes no number", false },
-    [COMMUNICATION_DTYPE] = { "communication_dtype", PD_CHOICE, SEND_FLOAT32, 0, 0, "FP32|FP16|BF16|DEFAULT", "updates are rounded to it before they are added", false },
-    [COMMUNICATE_PARAMS]  = { "communicate_params", PD_FLAG, 0, 0, 1, NULL, "the weights are rounded to communication_dtype instead", false },
-    [TRACK_RESIDUALS]     = { "track_root_inv_residuals", PD_FLAG, 0, 0, 1, NULL, "accepted: errors of roots are always there to be read", true },
-    [PYTORCH_COMPILE]     = { "use_pytorch_compile", PD_FLAG, 0, 0, 1, NULL, "no: there is nothing to compile", false },
-    [ROOT_DELAY]          = { "root_delay", PD_INT, 0, -1, LARGEST_COUNT, "ready", "steps from the factors to the use of their root, at most precondition_frequency; ready: as soon as it is done, which depends on timing", false },
-    [ROOT_RETRIES]        = { "root_retries", PD_INT, 0, 0, 6, NULL, "how often a root that failed is tried once more, with larger epsilons", true },
+    [LR] = { "lr", PD_REAL, 0.01, 0, INFINITY, NULL, "learning rate", true },
+    [BETA1] = { "betas[0]", PD_REAL, 0.9, 0, 1, NULL,
+                "decay of the filtered gradient, below 1; 0: gradients are not filtered", true },
+    [BETA2] = { "betas[1]", PD_REAL, 1, 0, 1, NULL, "decay of the factor matrices, above 0; exactly 1: plain sums",
+                true },
+    [BETA3] = { "beta3", PD_REAL, -1, -1, 1, NULL,
+                "weight of the previous filtered gradient in the direction, below 1; -1: betas[0]", true },
+    [EPSILON] = { "epsilon", PD_REAL, 1e-12, 0, INFINITY, NULL,
+                  "added to the eigenvalues of each factor matrix, above 0", true },
+    [MOMENTUM] = { "momentum", PD_REAL, 0, 0, 1, NULL, "momentum of the direction, below 1; 0: none", true },
+    [DAMPENING] = { "dampening", PD_REAL, 0, 0, 1, NULL, "dampening of the direction in the momentum, below 1", true },
+    [WEIGHT_DECAY] = { "weight_decay", PD_REAL, 0, 0, INFINITY, NULL,
+                       "factor of the weights added to the direction, or to the gradient", true },
+    [MAX_DIM] = { "max_preconditioner_dim", PD_INT, 1024, 1, LARGEST_INT, NULL,
+                  "largest side of a block and of merged dimensions", false },
+    [FREQUENCY] = { "precondition_frequency", PD_INT, 1, 1, LARGEST_COUNT, NULL,
+                    "steps from one computation of the inverse roots to the next", true },
+    [START_STEP] = { "start_preconditioning_step", PD_INT, -1, -1, LARGEST_COUNT, NULL,
+                     "first step (counted from 1) with Shampoo's direction, at least precondition_frequency; -1: "
+                     "precondition_frequency",
+                     true },
+    OVERRIDE(0, true),
+    OVERRIDE(1, false),
+    OVERRIDE(2, false),
+    OVERRIDE(3, false),
+    OVERRIDE(4, false),
+    OVERRIDE(5, false),
+    OVERRIDE(6, false),
+    OVERRIDE(7, false),
+    OVERRIDE(8, false),
+    [EXPONENT_MULTIPLIER] = { "exponent_multiplier", PD_REAL, 1, -INFINITY, INFINITY, NULL,
+                              "the exponent of the inverse roots is -exponent_multiplier / r", true },
+    [NESTEROV] = { "use_nesterov", PD_FLAG, 0, 0, 1, NULL, "Nesterov momentum; no effect without momentum", true },
+    [BIAS_CORRECTION] = { "use_bias_correction", PD_FLAG, 1, 0, 1, NULL,
+                          "correct the bias of the filtered gradient and the factor matrices", true },
+    [DECOUPLED_DECAY] = { "use_decoupled_weight_decay", PD_FLAG, 1, 0, 1, NULL,
+                          "add weight decay to the direction (AdamW); no: to the gradient (L2 penalty)", false },
+    [MERGE_DIMS] = { "use_merge_dims", PD_FLAG, 1, 0, 1, NULL, "merge small dimensions", false },
+    [GRAFTING] = { "grafting_config", PD_CHOICE, GRAFT_NONE, 0, 0, "none|SGD|Adagrad|RMSprop|Adam",
+                   "optimizer whose step length each block takes", false },
+    [GRAFTING_BETA2] = { "grafting_config.beta2", PD_REAL, -INFINITY, -INFINITY, INFINITY, "default",
+                         "decay of the second moment, above 0; default: RMSprop 0.99, Adam 0.999", true },
+    [GRAFTING_EPSILON] = { "grafting_config.epsilon", PD_REAL, -INFINITY, -INFINITY, INFINITY, "default",
+                           "added to the square root of the second moment, above 0; default: Adagrad 1e-10, RMSprop "
+                           "and Adam 1e-8",
+                           true },
+    [PRECONDITIONER_DTYPE] = { "preconditioner_dtype", PD_CHOICE, OLD_NONE, 0, 0, "none|float32|float64",
+                               "type of the factor matrices and of the computation of their roots (deprecated "
+                               "upstream)",
+                               false },
+    [PRECISION] = { "precision_config", PD_CHOICE, 0, 0, 0, "none|PrecisionConfig",
+                    "storage type of each quantity; excludes preconditioner_dtype", false },
+    [FACTOR_DTYPE] = { "precision_config.factor_matrix_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES "|float64",
+                       "storage type of the factor matrices; float64: roots are computed in float64 as well", false },
+    [INVERSE_DTYPE] = { "precision_config.inv_factor_matrix_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES,
+                        "storage type of the inverse roots", false },
+    [FILTERED_DTYPE] = { "precision_config.filtered_grad_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES,
+                         "storage type of the filtered gradient", false },
+    [MOMENTUM_DTYPE] = { "precision_config.momentum_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES,
+                         "storage type of the momentum", false },
+    [GRAFTING_DTYPE] = { "precision_config.grafting_state_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES,
+                         "storage type of the graft's second moment", false },
+    [COMPUTATION_DTYPE] = { "precision_config.computation_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, "float32",
+                            "type of the arithmetic of a step", false },
+    [PROTECTED_EIGH] = { "use_protected_eigh", PD_FLAG, 1, 0, 1, NULL,
+                         "retry a failed root in float64, then keep the last good root; no: the step fails", true },
+    [ROOT_METHOD] = { "root_inverse_method", PD_CHOICE, ROOT_EIGEN, 0, 0, "eigen|newton|higher_order|tracked",
+                      "method that computes roots; upstream has no tracked", false },
+    [ROOT_TOLERANCE] = { "root_inverse_tolerance", PD_REAL, 1e-6, 0, INFINITY, NULL,
+                         "newton, higher_order: the iteration ends when its error is at most this", true },
+    [ROOT_ITERATIONS] = { "root_inverse_max_iterations", PD_INT, 100, 1, LARGEST_INT, NULL,
+                          "newton, higher_order: largest number of iterations", true },
+    [ROOT_ITERATION_ORDER] = { "root_inverse_order", PD_INT, 2, 2, 32, NULL,
+                               "higher_order: order of the iteration; 2 is Newton's", true },
+    [TRAINERS] = { "num_trainers_per_group", PD_INT, -1, -1, LARGEST_INT, NULL,
+                   "ranks in each of upstream's groups, -1: all; has no effect on results", false },
+    [COMMUNICATION_DTYPE] = { "communication_dtype", PD_CHOICE, SEND_FLOAT32, 0, 0, "FP32|FP16|BF16|DEFAULT",
+                              "type that updates are rounded to before they are added", false },
+    [COMMUNICATE_PARAMS] = { "communicate_params", PD_FLAG, 0, 0, 1, NULL,
+                             "round the weights to communication_dtype instead of the updates", false },
+    [TRACK_RESIDUALS] = { "track_root_inv_residuals", PD_FLAG, 0, 0, 1, NULL,
+                          "accepted and ignored: errors of roots can always be read", true },
+    [PYTORCH_COMPILE] = { "use_pytorch_compile", PD_FLAG, 0, 0, 1, NULL,
+                          "only no is accepted: there is nothing to compile", false },
+    [ROOT_DELAY] = { "root_delay", PD_INT, 0, -1, LARGEST_COUNT, "ready",
+                     "steps from the factors to the use of their root, at most precondition_frequency; ready: as soon "
+                     "as it is done, so results depend on timing",
+                     false },
+    [ROOT_RETRIES] = { "root_retries", PD_INT, 0, 0, 6, NULL,
+                       "number of retries of a failed root, with larger epsilons", true },
     { .name = NULL },
 };
 
 /* ---- roots ---- */
 
-/* Two causes of refusal, which the task tells by its status: */
+/* The status of a task that gives no root: the root is not finite, or the method failed. */
 enum { NOT_FINITE = PD_OUT_OF_RANGE, FAILED = PD_ABORTED };
 
 static pd_root_want want_of(const pd_task_view *task)
 {
-    static const pd_root_method methods[] = { [ROOT_EIGEN] = PD_ROOT_EIGH, [ROOT_NEWTON] = PD_ROOT_COUPLED, [ROOT_HIGHER_ORDER] = PD_ROOT_HIGHER_ORDER, [ROOT_TRACKED] = PD_ROOT_TRACKED };
+    static const pd_root_method methods[] = { [ROOT_EIGEN] = PD_ROOT_EIGH,
+                                              [ROOT_NEWTON] = PD_ROOT_COUPLED,
+                                              [ROOT_HIGHER_ORDER] = PD_ROOT_HIGHER_ORDER,
+                                              [ROOT_TRACKED] = PD_ROOT_TRACKED };
     const double *h = task->hyper;
     int p = pd_shampoo_root_order(task->plan, h);
 
-    return (pd_root_want){ .method = methods[(int)h[ROOT_METHOD]], .p = p, .exponent = h[EXPONENT_MULTIPLIER] / p, .epsilon = h[EPSILON], .ridge = PD_RIDGE_SHIFTED,
-                           .most_error = INFINITY, .retries = (int)h[ROOT_RETRIES] + (h[PROTECTED_EIGH] != 0 && h[ROOT_METHOD] == ROOT_EIGEN ? 1 : 0), .q = 1,
-                           .tolerance = h[ROOT_TOLERANCE], .iterations = (int)h[ROOT_ITERATIONS], .order = (int)h[ROOT_ITERATION_ORDER] };
+    return (pd_root_want){ .method = methods[(int)h[ROOT_METHOD]],
+                           .p = p,
+                           .exponent = h[EXPONENT_MULTIPLIER] / p,
+                           .epsilon = h[EPSILON],
+                           .ridge = PD_RIDGE_SHIFTED,
+                           .most_error = INFINITY,
+                           .retries =
+                               (int)h[ROOT_RETRIES] + (h[PROTECTED_EIGH] != 0 && h[ROOT_METHOD] == ROOT_EIGEN ? 1 : 0),
+                           .q = 1,
+                           .tolerance = h[ROOT_TOLERANCE],
+                           .iterations = (int)h[ROOT_ITERATIONS],
+                           .order = (int)h[ROOT_ITERATION_ORDER] };
 }
 
-/* NaN counts before infinities. What is neither, as nearly always, takes the quick scan alone. */
+/* Returns why a factor has no root: it has a NaN, or infinities but no NaN; PD_FIT: it is finite. A finite factor,
+ * the usual case, costs one fast scan. */
 static pd_unfit unfit_of(const float *A, const double *wide, int64_t n)
 {
     pd_unfit unfit = PD_FIT;
@@ -105,19 +186,22 @@ static pd_unfit unfit_of(const float *A, const double *wide, int64_t n)
     return unfit;
 }
 
-/* Divides the factor by its bias correction, in place. */
+/* Divides a factor by its bias correction, in place. */
 static void correct(const pd_task_view *task, float *A, double *wide, int64_t n)
 {
     const double *h = task->hyper;
     float correction = h[BIAS_CORRECTION] != 0 && h[BETA2] < 1 ? pd_shampoo_correction(h[BETA2], task->count) : 1.0f;
 
     for (int64_t i = 0; i < n; i++) {
-        if (wide != NULL) wide[i] /= (double)correction;
-        else A[i] /= correction;
+        if (wide != NULL)
+            wide[i] /= (double)correction;
+        else
+            A[i] /= correction;
     }
 }
 
-/* A float64 root other than by eigendecomposition is computed in float32. */
+/* Computes the root of a factor. A float64 factor is rounded to float32 first, unless the method is
+ * eigendecomposition. */
 static int root_of(const pd_task_view *task, float *A, double *wide, int64_t side, pd_root_report *report)
 {
     pd_root_want want = want_of(task);
@@ -144,7 +228,7 @@ static int shampoo_task(pd_task_view *task)
         task->error = NAN;
         return PD_INVALID_ARGUMENT;
     }
-    for (int64_t i = 0; i < n; i++) task->output[0][i] = 0;         /* what a method that gives up may leave as it is */
+    for (int64_t i = 0; i < n; i++) task->output[0][i] = 0; /* a method that fails may leave the output unwritten */
     rc = root_of(task, task->input[0], wide, side, &report);
     task->error = rc == PD_OUT_OF_RANGE ? NAN : report.error;
     task->condition = report.condition;
@@ -153,29 +237,45 @@ static int shampoo_task(pd_task_view *task)
     return pd_all_finite(task->output[0], PD_F32, n) ? FAILED : NOT_FINITE;
 }
 
-/* What upstream raises is a failed step; what it warns of leaves the last good root. */
+/* Refuses the step because a root failed, if the original implementation raises an exception in this case. If the
+ * original only warns, the step goes on with the last good root. */
 static int shampoo_refusal(const pd_task_view *task, pd_error *err)
 {
     int rank = task->plan->shape.rank, block = task->spec->block / rank, dim = task->spec->block % rank;
 
     if (task->unfit == PD_UNFIT_NAN)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "Encountered nan values in bias-corrected factor matrix block_%d.%d! To mitigate, check if nan inputs are being "
-                       "passed into the network or nan gradients are being passed to the optimizer.", block, dim);
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "Encountered nan values in bias-corrected factor matrix block_%d.%d! To mitigate, check if nan "
+                       "inputs are being "
+                       "passed into the network or nan gradients are being passed to the optimizer.",
+                       block, dim);
     if (task->unfit == PD_UNFIT_INF)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "Encountered inf values in bias-corrected factor matrix block_%d.%d! In some cases, this may be due to "
-                       "divergence of the algorithm. To mitigate, try decreasing the learning rate or increasing grafting epsilon.", block, dim);
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "Encountered inf values in bias-corrected factor matrix block_%d.%d! In some cases, this may be due to "
+            "divergence of the algorithm. To mitigate, try decreasing the learning rate or increasing grafting "
+            "epsilon.",
+            block, dim);
     if (task->status == NOT_FINITE)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "Encountered nan or inf values in inverse factor matrix block_%d.%d! To mitigate, try increasing epsilon, "
-                       "starting later (start_preconditioning_step), or preconditioner_dtype=float64.", block, dim);
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "Encountered nan or inf values in inverse factor matrix block_%d.%d! To mitigate, try increasing epsilon, "
+            "starting later (start_preconditioning_step), or preconditioner_dtype=float64.",
+            block, dim);
     if (task->status != PD_OK && task->hyper[PROTECTED_EIGH] == 0)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "the inverse root of factor matrix block_%d.%d failed, and use_protected_eigh is off", block, dim);
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "the inverse root of factor matrix block_%d.%d failed, and use_protected_eigh is off", block,
+                       dim);
     return PD_OK;
 }
 
-/* Of communicated weights the differences are no numbers of that type. */
+/* Returns the element type in which updates are exact: the communicated type. 0 if weights are communicated instead:
+ * their differences are not exact in that type. */
 static pd_dtype shampoo_update_dtype(const double *h)
 {
-    static const pd_dtype types[] = { [SEND_FLOAT32] = PD_F32, [SEND_FLOAT16] = PD_F16, [SEND_BFLOAT16] = PD_BF16, [SEND_DEFAULT] = PD_F32 };
+    static const pd_dtype types[] = {
+        [SEND_FLOAT32] = PD_F32, [SEND_FLOAT16] = PD_F16, [SEND_BFLOAT16] = PD_BF16, [SEND_DEFAULT] = PD_F32
+    };
     return h[COMMUNICATE_PARAMS] != 0 ? (pd_dtype)0 : types[(int)h[COMMUNICATION_DTYPE]];
 }
 

@@ -1,4 +1,5 @@
-/* shampoo_check.c - which values shampoo takes: upstream's own refusals in upstream's words, so that who knows them finds them again. */
+/* shampoo_check.c - checks the hyperparameters of shampoo. An error that Meta's implementation also raises has its
+ * wording, so that users find Meta's documentation when they search for it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 enum { TEXT = 40 };
 
-/* A number as Python prints it: 0.0, 1.0001, 1e-08. Returns `text`. */
+/* Writes a number as Python prints it, for instance 0.0, 1.0001 or 1e-08. Returns `text`. */
 static const char *python(double value, char *text)
 {
     double size = fabs(value);
@@ -22,7 +23,7 @@ static const char *python(double value, char *text)
     return text;
 }
 
-/* A refusal whose only argument is a number. */
+/* Fills an error with a text that contains one number. Returns PD_INVALID_ARGUMENT. */
 static int refuse(pd_error *err, const char *before, double value, const char *after)
 {
     char text[TEXT];
@@ -37,13 +38,19 @@ static int refuse_whole(pd_error *err, const char *before, double value, const c
 static int check_rates(const double *h, pd_error *err)
 {
     if (!(h[LR] >= 0)) return refuse(err, "Invalid learning rate: ", h[LR], ". Must be >= 0.0.");
-    if (!(h[BETA1] >= 0 && h[BETA1] < 1)) return refuse(err, "Invalid beta parameter at index 0: ", h[BETA1], ". Must be in [0.0, 1.0).");
-    if (!(h[BETA2] > 0 && h[BETA2] <= 1)) return refuse(err, "Invalid beta parameter at index 1: ", h[BETA2], ". Must be in (0.0, 1.0].");
-    if (h[BETA3] != -1 && !(h[BETA3] >= 0 && h[BETA3] < 1)) return refuse(err, "Invalid beta3 parameter: ", h[BETA3], ". Must be in [0.0, 1.0).");
+    if (!(h[BETA1] >= 0 && h[BETA1] < 1))
+        return refuse(err, "Invalid beta parameter at index 0: ", h[BETA1], ". Must be in [0.0, 1.0).");
+    if (!(h[BETA2] > 0 && h[BETA2] <= 1))
+        return refuse(err, "Invalid beta parameter at index 1: ", h[BETA2], ". Must be in (0.0, 1.0].");
+    if (h[BETA3] != -1 && !(h[BETA3] >= 0 && h[BETA3] < 1))
+        return refuse(err, "Invalid beta3 parameter: ", h[BETA3], ". Must be in [0.0, 1.0).");
     if (!(h[EPSILON] > 0)) return refuse(err, "Invalid epsilon value: ", h[EPSILON], ". Must be > 0.0.");
-    if (!(h[MOMENTUM] >= 0 && h[MOMENTUM] < 1)) return refuse(err, "Invalid momentum parameter: ", h[MOMENTUM], ". Must be [0.0, 1.0).");
-    if (!(h[DAMPENING] >= 0 && h[DAMPENING] < 1)) return refuse(err, "Invalid dampening parameter: ", h[DAMPENING], ". Must be [0.0, 1.0).");
-    if (!(h[WEIGHT_DECAY] >= 0)) return refuse(err, "Invalid weight_decay value: ", h[WEIGHT_DECAY], ". Must be >= 0.0.");
+    if (!(h[MOMENTUM] >= 0 && h[MOMENTUM] < 1))
+        return refuse(err, "Invalid momentum parameter: ", h[MOMENTUM], ". Must be [0.0, 1.0).");
+    if (!(h[DAMPENING] >= 0 && h[DAMPENING] < 1))
+        return refuse(err, "Invalid dampening parameter: ", h[DAMPENING], ". Must be [0.0, 1.0).");
+    if (!(h[WEIGHT_DECAY] >= 0))
+        return refuse(err, "Invalid weight_decay value: ", h[WEIGHT_DECAY], ". Must be >= 0.0.");
     return PD_OK;
 }
 
@@ -58,7 +65,8 @@ static int check_grafting(const double *h, pd_error *err)
     return PD_OK;
 }
 
-/* Of one number as such, of several as the list that they came in. */
+/* Fills the error about a negative entry of inv_root_override. The text shows one number if all entries are equal,
+ * otherwise the list as given. */
 static int refuse_override(const double *override, pd_error *err)
 {
     char list[256] = "";
@@ -67,17 +75,22 @@ static int refuse_override(const double *override, pd_error *err)
     while (same < ROOT_ORDERS && override[same] == override[0]) same++;
     if (same == ROOT_ORDERS) return refuse_whole(err, "Invalid exponent override: ", override[0], ". Must be >= 0.");
     while (override[n - 1] == 0) n--;
-    for (int i = 0; i < n; i++) used += snprintf(list + used, sizeof list - (size_t)used, "%s%.0f", i > 0 ? ", " : "", override[i]);
+    for (int i = 0; i < n; i++)
+        used += snprintf(list + used, sizeof list - (size_t)used, "%s%.0f", i > 0 ? ", " : "", override[i]);
     return pd_fail(err, PD_INVALID_ARGUMENT, "Invalid exponent override list: [%s]. All values must be >= 0.", list);
 }
 
 static int check_preconditioning(const double *h, pd_error *err)
 {
-    if (h[MAX_DIM] < 1) return refuse_whole(err, "Invalid max preconditioner dimension: ", h[MAX_DIM], ". Must be >= 1.");
+    if (h[MAX_DIM] < 1)
+        return refuse_whole(err, "Invalid max preconditioner dimension: ", h[MAX_DIM], ". Must be >= 1.");
     if (h[FREQUENCY] < 1) return refuse_whole(err, "Invalid precondition frequency: ", h[FREQUENCY], ". Must be >= 1.");
-    if (h[START_STEP] < -1) return refuse_whole(err, "Invalid start preconditioning step: ", h[START_STEP], ". Must be >= -1.");
+    if (h[START_STEP] < -1)
+        return refuse_whole(err, "Invalid start preconditioning step: ", h[START_STEP], ". Must be >= -1.");
     if (h[START_STEP] >= 0 && h[START_STEP] < h[FREQUENCY])
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Invalid start_preconditioning_step value: %.0f. Must be >= precondition_frequency=%.0f.", h[START_STEP], h[FREQUENCY]);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "Invalid start_preconditioning_step value: %.0f. Must be >= precondition_frequency=%.0f.",
+                       h[START_STEP], h[FREQUENCY]);
     for (int i = 0; i < ROOT_ORDERS; i++)
         if (h[ROOT_OVERRIDE + i] < 0) return refuse_override(h + ROOT_OVERRIDE, err);
     return PD_OK;
@@ -94,30 +107,42 @@ static bool has_precision(const double *h)
 static int check_execution(const double *h, pd_error *err)
 {
     if (h[PRECONDITIONER_DTYPE] != OLD_NONE && has_precision(h))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Both preconditioner_dtype and precision_config are provided. "
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "Both preconditioner_dtype and precision_config are provided. "
                        "Please use only precision_config as preconditioner_dtype is deprecated.");
     if (h[PYTORCH_COMPILE] != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Backend does NOT support Pytorch 2.0 compile. Switch to use_pytorch_compile=False.");
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "Backend does NOT support Pytorch 2.0 compile. Switch to use_pytorch_compile=False.");
     if (h[TRAINERS] != -1 && h[TRAINERS] < 1)
-        return refuse_whole(err, "Invalid number of trainers per group: ", h[TRAINERS], ". Must be at least 1 or set to -1.");
+        return refuse_whole(err, "Invalid number of trainers per group: ", h[TRAINERS],
+                            ". Must be at least 1 or set to -1.");
     if ((h[ROOT_METHOD] == ROOT_NEWTON || h[ROOT_METHOD] == ROOT_HIGHER_ORDER) && h[EXPONENT_MULTIPLIER] != 1)
-        return refuse(err, "exponent_multiplier of shampoo must be 1 with this root_inverse_method, which makes roots alone: it is ", h[EXPONENT_MULTIPLIER],
-                      "; use eigen or tracked");
+        return refuse(err,
+                      "exponent_multiplier of shampoo must be 1 with this root_inverse_method, which computes only "
+                      "plain roots: got ",
+                      h[EXPONENT_MULTIPLIER], "; use eigen or tracked");
     if (h[ROOT_DELAY] > h[FREQUENCY])
-        return pd_fail(err, PD_INVALID_ARGUMENT, "root_delay of shampoo must be at most precondition_frequency: it is %.0f, and roots are computed every %.0f steps",
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "root_delay of shampoo must be at most precondition_frequency: it is %.0f, and roots are "
+                       "computed every %.0f steps",
                        h[ROOT_DELAY], h[FREQUENCY]);
     return PD_OK;
 }
 
-/* State that is there, or not, from the beginning. */
+/* Refuses a step in which beta1 or momentum changes between 0 and another value: that would need a slot which the
+ * state does not have. */
 static int check_state(const double *declared, const double *h, pd_error *err)
 {
-    static const struct { int index; const char *name; } all[] = { { BETA1, "betas[0]" }, { MOMENTUM, "momentum" } };
+    static const struct {
+        int index;
+        const char *name;
+    } all[] = { { BETA1, "betas[0]" }, { MOMENTUM, "momentum" } };
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if ((declared[all[i].index] != 0) != (h[all[i].index] != 0))
-            return pd_fail(err, PD_INVALID_ARGUMENT, "shampoo: %s cannot change from %g to %g while the job runs: only between values above 0", all[i].name,
-                           declared[all[i].index], h[all[i].index]);
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "shampoo: %s cannot change from %g to %g while the job runs: only between values above 0",
+                           all[i].name, declared[all[i].index], h[all[i].index]);
     return PD_OK;
 }
 
@@ -139,7 +164,8 @@ const char *pd_shampoo_warning(const pd_hypers *declared)
 
     for (int i = 0; i < ROOT_ORDERS; i++) overrides |= h[ROOT_OVERRIDE + i] > 0;
     if (overrides && h[EXPONENT_MULTIPLIER] != 1)
-        return "inv_root_override and exponent_multiplier both change the exponent of the inverse roots; upstream advises one of them";
+        return "inv_root_override and exponent_multiplier both change the exponent of the inverse roots; upstream "
+               "advises one of them";
     if (h[NESTEROV] != 0 && h[MOMENTUM] == 0) return "use_nesterov has no effect without momentum";
     return NULL;
 }

@@ -1,4 +1,5 @@
-/* shampoo_step.c - the arithmetic of a step of shampoo, block by block: all of it but the roots runs while a block is in the caches. */
+/* shampoo_step.c - the arithmetic of a shampoo step, block by block. All of it but the roots is computed while a
+ * block is in the caches. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "shampoo_step.h"
 #include "shapes.h"
 
-#define TINY 1e-16f                             /* keeps a norm from being a divisor of 0 */
+#define TINY 1e-16f /* added to a norm before a division by it, since the norm may be 0 */
 
 float pd_shampoo_correction(double beta, int64_t t)
 {
@@ -26,17 +27,18 @@ bool pd_shampoo_due(const pd_plan *plan, const double *h, int64_t count, float *
 
 /* ---- a block in memory ---- */
 
-/* What a unit works on. */
+/* The block that a unit works on, and pointers into the unit's scratch memory. */
 typedef struct work {
-    const pd_unit  *unit;
-    shampoo_layout  slots;
-    shampoo_box     box;
-    pd_block_view   gradient;       /* with the penalty's term */
-    float          *filtered, *direction, *products;        /* parts of the scratch memory */
-    int64_t         n, run;         /* elements, and how many of them lie together */
+    const pd_unit *unit;
+    shampoo_layout slots;
+    shampoo_box box;
+    pd_block_view gradient;                 /* the block's gradient, with the L2 penalty */
+    float *filtered, *direction, *products; /* pointers into the unit's scratch memory */
+    int64_t n, run;                         /* number of elements of the block; length of its contiguous runs */
 } work;
 
-/* The i-th element that lies at the beginning of a run, in a tensor of the whole parameter. */
+/* Returns the index in the whole parameter of the block's element i, which must be the first one of a contiguous
+ * run. */
 static int64_t whole(const work *w, int64_t i)
 {
     return pd_block_run_start(&w->unit->plan->shape, w->unit->block, i / w->run);
@@ -60,7 +62,7 @@ static bool has_penalty(const double *h)
     return h[WEIGHT_DECAY] != 0 && h[DECOUPLED_DECAY] == 0;
 }
 
-/* G + weight_decay W, gathered. */
+/* Writes the block's gradient with the L2 penalty, G + weight_decay W, to the contiguous memory `G`. */
 static void penalize(const work *w, float *G)
 {
     const pd_unit *unit = w->unit;
@@ -76,8 +78,11 @@ static work look(const pd_unit *unit)
 {
     const pd_plan *plan = unit->plan;
     shampoo_scratch parts = pd_shampoo_scratch(plan, unit->block, unit->hyper);
-    work w = { .unit = unit, .slots = pd_shampoo_layout(unit->hyper), .box = pd_shampoo_box(plan, unit->block),
-               .n = pd_block_elements(unit->block, plan->shape.rank), .run = pd_block_run_length(&plan->shape, unit->block) };
+    work w = { .unit = unit,
+               .slots = pd_shampoo_layout(unit->hyper),
+               .box = pd_shampoo_box(plan, unit->block),
+               .n = pd_block_elements(unit->block, plan->shape.rank),
+               .run = pd_block_run_length(&plan->shape, unit->block) };
 
     if (has_penalty(unit->hyper)) {
         penalize(&w, unit->scratch);
@@ -91,7 +96,7 @@ static work look(const pd_unit *unit)
     return w;
 }
 
-/* ---- factors, and the graft's second moment ---- */
+/* ---- factors, and the second moment of the graft ---- */
 
 static void add_wide(double *L, double w1, const float *term, double w2, int64_t side)
 {
@@ -128,7 +133,12 @@ static pd_graft graft_of(const pd_unit *unit)
 {
     const double *h = unit->hyper;
     double beta2 = graft_beta2(h), epsilon = h[GRAFTING] == GRAFT_ADAGRAD ? 1e-10 : 1e-8;
-    pd_graft graft = { .kind = PD_GRAFT_PLAIN, .w1 = (float)beta2, .w2 = beta2 == 1 ? 1.0f : (float)(1 - beta2), .divisor = 1, .clip = 1, .correction = 1 };
+    pd_graft graft = { .kind = PD_GRAFT_PLAIN,
+                       .w1 = (float)beta2,
+                       .w2 = beta2 == 1 ? 1.0f : (float)(1 - beta2),
+                       .divisor = 1,
+                       .clip = 1,
+                       .correction = 1 };
 
     if (isfinite(h[GRAFTING_EPSILON])) epsilon = h[GRAFTING_EPSILON];
     graft.epsilon = (float)epsilon;
@@ -145,7 +155,8 @@ static void update_moment(const work *w)
         pd_graft_accumulate(state_at(w, w->slots.second_moment, i), gradient_at(w, i), w->run, &graft);
 }
 
-/* Before roots are taken of them. In other steps nobody reads them in between: they are updated when the block is looked at anyway. */
+/* Updates the factors of a block in steps that compute roots: the roots must see the new factors. In other steps
+ * pd_shampoo_step updates the factors, while it has the block in the caches anyway. */
 void pd_shampoo_factors(const pd_unit *unit)
 {
     work w = look(unit);
@@ -165,7 +176,11 @@ static shampoo_filter filter_of(const pd_unit *unit)
 {
     const double *h = unit->hyper;
     bool ahead = h[BETA3] >= 0;
-    shampoo_filter filter = { .beta1 = (float)h[BETA1], .gain = (float)(1 - h[BETA1]), .ahead = ahead, .beta3 = (float)h[BETA3], .rest = (float)(1 - h[BETA3]),
+    shampoo_filter filter = { .beta1 = (float)h[BETA1],
+                              .gain = (float)(1 - h[BETA1]),
+                              .ahead = ahead,
+                              .beta3 = (float)h[BETA3],
+                              .rest = (float)(1 - h[BETA3]),
                               .correction = 1 };
 
     if (h[BIAS_CORRECTION] == 0) return filter;
@@ -174,7 +189,8 @@ static shampoo_filter filter_of(const pd_unit *unit)
     return filter;
 }
 
-/* Leaves D where `filtered` is, or takes the gradient as it is; gives its graft's sum of squares. */
+/* Computes the filtered gradient D in w->filtered. Without a filter the gradient itself is used. Returns the sum of
+ * squares of the graft's direction. */
 static double filter(work *w, const pd_graft *graft)
 {
     const shampoo_filter f = filter_of(w->unit);
@@ -186,15 +202,18 @@ static double filter(work *w, const pd_graft *graft)
             pd_shampoo_filter(w->filtered + i, state_at(w, w->slots.filtered_grad, i), D, w->run, &f);
             D = w->filtered + i;
         }
-        if (w->unit->hyper[GRAFTING] != GRAFT_NONE) squares += pd_graft_squares(D, state_at(w, w->slots.second_moment, i), w->run, graft);
+        if (w->unit->hyper[GRAFTING] != GRAFT_NONE)
+            squares += pd_graft_squares(D, state_at(w, w->slots.second_moment, i), w->run, graft);
     }
     if (w->slots.filtered_grad >= 0) w->gradient = pd_block_look(w->filtered, &w->box.shape, &w->box.block, NULL);
     return squares;
 }
 
-/* ---- the direction: P, where `direction` is ---- */
+/* ---- the direction P, in w->direction ---- */
 
-/* From its first roots on, of which each has a diagonal above 0: those that may come late (root_delay) are waited for. */
+/* Returns whether the step uses the block's roots: it has reached the start step, and each dimension has a root. A
+ * root that was never computed is all zeros, so its first diagonal element is 0. This can only happen if root_delay
+ * is not 0. */
 static bool uses_roots(const work *w)
 {
     const pd_unit *unit = w->unit;
@@ -206,7 +225,8 @@ static bool uses_roots(const work *w)
     return true;
 }
 
-/* Gives the length that P has to be multiplied by. */
+/* Computes the direction P of a block from its roots. Returns the factor that gives P the length of the graft's
+ * step; 1 without grafting. */
 static float precondition(const work *w, double graft_squares)
 {
     const pd_unit *unit = w->unit;
@@ -219,12 +239,16 @@ static float precondition(const work *w, double graft_squares)
     return unit->hyper[GRAFTING] == GRAFT_NONE ? 1.0f : pd_norm(graft_squares) / (pd_norm(squares) + TINY);
 }
 
-/* Before the first roots: the graft's direction, or none. */
+/* Writes the graft's direction to w->direction, or zeros without grafting. Used before the block's first roots
+ * exist. */
 static void go_with_graft(const work *w, const pd_graft *graft)
 {
     for (int64_t i = 0; i < w->n; i += w->run) {
-        if (w->unit->hyper[GRAFTING] == GRAFT_NONE) memset(w->direction + i, 0, (size_t)w->run * sizeof(float));
-        else pd_graft_directions(w->direction + i, gradient_at(w, i), state_at(w, w->slots.second_moment, i), w->run, graft);
+        if (w->unit->hyper[GRAFTING] == GRAFT_NONE)
+            memset(w->direction + i, 0, (size_t)w->run * sizeof(float));
+        else
+            pd_graft_directions(w->direction + i, gradient_at(w, i), state_at(w, w->slots.second_moment, i), w->run,
+                                graft);
     }
 }
 
@@ -232,9 +256,15 @@ static void go_with_graft(const work *w, const pd_graft *graft)
 
 static shampoo_move move_of(const double *h, float length)
 {
-    return (shampoo_move){ .length = length, .decays = h[WEIGHT_DECAY] != 0 && h[DECOUPLED_DECAY] != 0, .decay = (float)h[WEIGHT_DECAY],
-                           .has_momentum = h[MOMENTUM] != 0, .nesterov = h[NESTEROV] != 0, .momentum = (float)h[MOMENTUM],
-                           .gain = (float)(1 - h[DAMPENING]), .rate = -(float)h[LR], .send = (int)h[COMMUNICATION_DTYPE],
+    return (shampoo_move){ .length = length,
+                           .decays = h[WEIGHT_DECAY] != 0 && h[DECOUPLED_DECAY] != 0,
+                           .decay = (float)h[WEIGHT_DECAY],
+                           .has_momentum = h[MOMENTUM] != 0,
+                           .nesterov = h[NESTEROV] != 0,
+                           .momentum = (float)h[MOMENTUM],
+                           .gain = (float)(1 - h[DAMPENING]),
+                           .rate = -(float)h[LR],
+                           .send = (int)h[COMMUNICATION_DTYPE],
                            .sends_weights = h[COMMUNICATE_PARAMS] != 0 };
 }
 
@@ -245,7 +275,8 @@ static void move(const work *w, float length)
 
     for (int64_t i = 0; i < w->n; i += w->run) {
         int64_t at = whole(w, i);
-        pd_shampoo_move(unit->after + at, unit->before + at, w->direction + i, state_at(w, w->slots.momentum, i), w->run, &m);
+        pd_shampoo_move(unit->after + at, unit->before + at, w->direction + i, state_at(w, w->slots.momentum, i),
+                        w->run, &m);
         if (unit->update != NULL) memcpy(unit->update + at, w->direction + i, (size_t)w->run * sizeof(float));
     }
 }
@@ -262,7 +293,9 @@ void pd_shampoo_step(const pd_unit *unit)
         update_moment(&w);
     }
     squares = filter(&w, &graft);
-    if (uses_roots(&w)) length = precondition(&w, squares);
-    else go_with_graft(&w, &graft);
+    if (uses_roots(&w))
+        length = precondition(&w, squares);
+    else
+        go_with_graft(&w, &graft);
     move(&w, length);
 }

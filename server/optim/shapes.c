@@ -1,3 +1,4 @@
+/* shapes.c - merges the dimensions of a parameter's shape, and checks the blocks that the shape is cut into. */
 #include "shapes.h"
 
 #include <limits.h>
@@ -43,7 +44,8 @@ int pd_shape_merged_from(const pd_shape *shape, const pd_shape *merged, int d)
         int64_t size = 1;
         int many = 0;
         from = at < shape->rank ? at : -1;
-        if (merged->dim[m] == 1) at++;                  /* kept as it was */
+        /* a merged dimension of 1 is one original dimension: nothing was merged, or all dimensions are 1 */
+        if (merged->dim[m] == 1) at++;
         while (at < shape->rank && size < merged->dim[m]) {
             if (shape->dim[at] > 1 && many++ == 0) from = at;
             size *= shape->dim[at++];
@@ -89,12 +91,15 @@ int pd_shape_check_blocks(const pd_shape *shape, int64_t block_size, const char 
     char text[192];
 
     if (pd_partition_count(shape, block_size) > PD_MAX_BLOCKS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "shape %s would be cut into more than %d blocks; use a larger %s than %lld",
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "shape %s would be cut into more than %d blocks; use a larger %s than %lld",
                        pd_shape_text(shape, text, sizeof text), PD_MAX_BLOCKS, hyper, (long long)block_size);
     if (side > INT_MAX || __builtin_mul_overflow(side * side, (int64_t)8, &bytes))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a matrix of side %lld is not possible; use a smaller %s", (long long)side, hyper);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a matrix of side %lld is not possible; use a smaller %s",
+                       (long long)side, hyper);
     if (pd_block_elements(&first, shape->rank) > INT_MAX)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a block of %lld elements is not possible, at most %d are; use a smaller %s",
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "a block of %lld elements is not possible, at most %d are; use a smaller %s",
                        (long long)pd_block_elements(&first, shape->rank), INT_MAX, hyper);
     return PD_OK;
 }

@@ -1,4 +1,4 @@
-/* shared_plan.c - the end of what an optimizer and its tasks share. */
+/* shared_plan.c - frees the plan that an optimizer shares with its tasks when its last user drops it. */
 #include "shared_plan.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* stored.c - a parameter's slots in memory: float32 or float64 where they lie, or coded in
- * fewer bits, with a float32 form while a step, a unit or a task uses them. */
+/* stored.c - keeps a parameter's slots in memory. Float32 and float64 slots are used in place. Coded slots have
+ * fewer bits; they get a float32 form while a step, a unit or a task uses them. */
 #include "stored.h"
 
 #include <assert.h>
@@ -9,10 +9,12 @@
 #include "linalg.h"
 #include "pages.h"
 #include "partition.h"
+#include "plan_bytes.h"
 
-/* Rough times of one core that touches fresh memory: for each slot, and for each element of it. */
-#define SLOT_NS  100.0
-#define FILL_NS  2.0
+/* Rough times in ns to fill fresh memory on one core: for each slot, and for each element of a plain and of a coded
+ * slot. */
+#define SLOT_NS 100.0
+#define FILL_NS 2.0
 #define CODED_NS 4.0
 enum { LEAST_FILL = 1 << 16 };
 
@@ -21,7 +23,7 @@ static const pd_slot_spec *spec_of(const pd_optim *optim, int slot)
     return &optim->shared->plan.slots[slot];
 }
 
-/* Of the form that phases see, in floats: a float64 takes two. */
+/* Returns how many floats a slot takes in the form that phases see. A float64 counts as two floats. */
 static int64_t floats_of(const pd_slot_spec *spec)
 {
     return pd_floats_padded(pd_slot_elements(spec) * (spec->storage == PD_STORE_F64 ? 2 : 1));
@@ -34,12 +36,12 @@ static int add(int64_t *sum, int64_t more)
     return more == INT64_MAX || __builtin_add_overflow(*sum, more, sum) ? PD_NO_MEMORY : PD_OK;
 }
 
-/* Bytes of state in memory, each slot at a multiple of 64. */
+/* Returns how many bytes of state a slot takes in memory, a multiple of 64. */
 static int64_t room_of(const pd_slot_spec *spec)
 {
-    int64_t rows, cols;
+    int64_t rows, cols, bytes = floats_of(spec) * (int64_t)sizeof(float);
 
-    if (!pd_slot_is_coded(spec)) return floats_of(spec) * (int64_t)sizeof(float);
+    if (!pd_slot_is_coded(spec)) return bytes + pd_slot_gap(spec);
     pd_slot_sides(spec, &rows, &cols);
     return pd_quantized_room(spec->storage, spec->diagonal_apart, rows, cols);
 }
@@ -57,7 +59,8 @@ static int by_block(const void *left, const void *right)
 {
     const pd_stored *a = left, *b = right;
 
-    return a->block != b->block ? (a->block > b->block) - (a->block < b->block) : (a->slot > b->slot) - (a->slot < b->slot);
+    return a->block != b->block ? (a->block > b->block) - (a->block < b->block)
+                                : (a->slot > b->slot) - (a->slot < b->slot);
 }
 
 static int list_stored(pd_optim *optim)
@@ -83,8 +86,10 @@ void pd_stored_of_block(const pd_optim *optim, int64_t block, size_t *first, siz
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (optim->stored[middle].block < block) low = middle + 1;
-        else high = middle;
+        if (optim->stored[middle].block < block)
+            low = middle + 1;
+        else
+            high = middle;
     }
     *first = low;
     while (low < optim->n_stored && optim->stored[low].block == block) low++;
@@ -115,15 +120,17 @@ int pd_slots_measure(pd_optim *optim)
     return PD_OK;
 }
 
-/* ---- the state ---- */
+/* ---- the memory of the state ---- */
 
 static void set(void *at, const pd_slot_spec *spec, int64_t i, float value)
 {
-    if (spec->storage == PD_STORE_F64) ((double *)at)[i] = (double)value;
-    else ((float *)at)[i] = value;
+    if (spec->storage == PD_STORE_F64)
+        ((double *)at)[i] = (double)value;
+    else
+        ((float *)at)[i] = value;
 }
 
-/* Of each matrix of a stack. */
+/* Sets the diagonal of each matrix in a slot that is a stack of identity matrices. */
 static void set_diagonals(void *at, const pd_slot_spec *spec, int64_t n)
 {
     int64_t rows = spec->shape.dim[spec->shape.rank - 2], cols = spec->shape.dim[spec->shape.rank - 1];
@@ -132,11 +139,20 @@ static void set_diagonals(void *at, const pd_slot_spec *spec, int64_t n)
         for (int64_t i = 0; i < rows && i < cols; i++) set(at, spec, first + i * cols + i, spec->fill);
 }
 
-/* Elements [first, end) of n; with the last of them the diagonals. */
+/* Fills elements [first, end) of a slot of n elements with initial values. If `end` is n, also sets the diagonals of
+ * identity matrices. */
 static void fill(void *at, const pd_slot_spec *spec, int64_t first, int64_t end, int64_t n)
 {
     for (int64_t i = first; i < end; i++) set(at, spec, i, spec->identity ? 0.0f : spec->fill);
     if (spec->identity && end == n) set_diagonals(at, spec, n);
+}
+
+/* Zeroes the unused bytes of a slot's memory, which ends at `end`: images of the state hold them, too (save.c). */
+static void zero_behind(const pd_slot_spec *spec, char *end)
+{
+    int64_t unused = room_of(spec) - pd_slot_bytes(spec);
+
+    memset(end - unused, 0, (size_t)unused);
 }
 
 static void place(pd_optim *optim)
@@ -148,6 +164,7 @@ static void place(pd_optim *optim)
         if (plan->slots[i].temporary || pd_slot_is_coded(&plan->slots[i])) continue;
         optim->slot[i] = (float *)memory;
         memory += room_of(&plan->slots[i]);
+        zero_behind(&plan->slots[i], memory);
     }
     for (size_t i = 0; i < optim->n_stored; i++) {
         const pd_slot_spec *spec = spec_of(optim, optim->stored[i].slot);
@@ -169,7 +186,7 @@ int pd_slots_make(pd_optim *optim)
 
 /* ---- initial values ---- */
 
-/* By way of the slot's float32 form. */
+/* Fills a coded slot with initial values: makes its float32 form and encodes it. */
 static int fill_coded(const pd_optim *optim, int slot, int64_t n)
 {
     float *values = pd_floats_new(n);
@@ -202,7 +219,7 @@ int pd_slot_fill(const pd_optim *optim, pd_fill *at, double *budget_ns)
     return PD_OK;
 }
 
-/* ---- for the time of a step ---- */
+/* ---- temporary slots and float32 forms during a step ---- */
 
 int pd_slots_open(pd_optim *optim)
 {
@@ -243,10 +260,11 @@ void pd_stored_close(const pd_optim *optim, size_t i)
 {
     const pd_stored *stored = &optim->stored[i];
 
-    if (!pd_quantized_holds(&stored->codes, optim->slot[stored->slot])) pd_quantize(&stored->codes, optim->slot[stored->slot]);
+    if (!pd_quantized_holds(&stored->codes, optim->slot[stored->slot]))
+        pd_quantize(&stored->codes, optim->slot[stored->slot]);
 }
 
-/* ---- for the time of a unit: slot[i] of a block's slots belongs to the thread that runs it ---- */
+/* ---- float32 forms of a block's slots: optim->slot[i] of such a slot belongs to the thread that runs the unit ---- */
 
 void pd_block_open(const pd_optim *optim, int64_t block, float *memory)
 {
@@ -281,10 +299,12 @@ const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot)
     if (optim->slot[slot] != NULL) return NULL;
     if (spec->blockwise) pd_stored_of_block(optim, spec->block, &first, &end);
     past = end;
-    while (first < end) {                       /* binary search: the entries of one block are sorted by slot */
+    while (first < end) { /* binary search: the coded slots of one block are sorted by index */
         size_t middle = first + (end - first) / 2;
-        if (optim->stored[middle].slot < slot) first = middle + 1;
-        else end = middle;
+        if (optim->stored[middle].slot < slot)
+            first = middle + 1;
+        else
+            end = middle;
     }
     return first < past && optim->stored[first].slot == slot ? &optim->stored[first].codes : NULL;
 }
@@ -293,13 +313,15 @@ static void copy(void *to, const void *from, const pd_slot_spec *spec)
 {
     size_t bytes = (size_t)pd_slot_seen_bytes(spec);
 
-    if (bytes > 0) memcpy(to, from, bytes);             /* without elements it may have no memory */
+    if (bytes > 0) memcpy(to, from, bytes); /* a slot without elements may have no memory to copy from */
 }
 
 static void mirror(void *at, const pd_slot_spec *spec)
 {
-    if (spec->storage == PD_STORE_F64) pd_mirror_f64(at, spec->shape.dim[0]);
-    else pd_mirror(pd_mat_dense(at, spec->shape.dim[0], spec->shape.dim[1]));
+    if (spec->storage == PD_STORE_F64)
+        pd_mirror_f64(at, spec->shape.dim[0]);
+    else
+        pd_mirror(pd_mat_dense(at, spec->shape.dim[0], spec->shape.dim[1]));
 }
 
 void pd_slot_load(const pd_optim *optim, int slot, void *to)
@@ -307,8 +329,10 @@ void pd_slot_load(const pd_optim *optim, int slot, void *to)
     const pd_slot_spec *spec = spec_of(optim, slot);
     const pd_quantized *codes = pd_slot_codes(optim, slot);
 
-    if (codes != NULL) pd_dequantize(to, codes);
-    else copy(to, optim->slot[slot], spec);
+    if (codes != NULL)
+        pd_dequantize(to, codes);
+    else
+        copy(to, optim->slot[slot], spec);
     if (spec->symmetric) mirror(to, spec);
 }
 
@@ -316,13 +340,15 @@ void pd_slot_store(const pd_optim *optim, int slot, const void *from)
 {
     const pd_quantized *codes = pd_slot_codes(optim, slot);
 
-    if (codes != NULL) pd_quantize(codes, from);
-    else copy(optim->slot[slot], from, spec_of(optim, slot));
+    if (codes != NULL)
+        pd_quantize(codes, from);
+    else
+        copy(optim->slot[slot], from, spec_of(optim, slot));
 }
 
-/* ---- a task's shares of them ---- */
+/* ---- copies of a task's share of a slot ---- */
 
-/* Where item b of a slot begins that a step has opened. */
+/* Returns where a task's item of a PD_SHARE_ITEM slot begins. The slot must have its float32 form. */
 static float *item_at(const pd_optim *optim, const pd_task_spec *task, int slot)
 {
     return optim->slot[slot] + task->block * pd_slot_item_elements(spec_of(optim, slot));
@@ -333,24 +359,24 @@ static size_t item_bytes(const pd_optim *optim, int slot)
     return (size_t)pd_slot_item_elements(spec_of(optim, slot)) * sizeof(float);
 }
 
-void pd_share_load(const pd_optim *optim, const pd_task_spec *task, int slot, void *to)
+void pd_slot_part_load(const pd_optim *optim, const pd_task_spec *task, int slot, void *to)
 {
     const pd_plan *plan = &optim->shared->plan;
 
     switch (plan->slots[slot].share) {
     case PD_SHARE_WHOLE: pd_slot_load(optim, slot, to); break;
-    case PD_SHARE_BOX:   pd_block_gather(to, optim->slot[slot], &plan->shape, &plan->blocks[task->block]); break;
-    case PD_SHARE_ITEM:  memcpy(to, item_at(optim, task, slot), item_bytes(optim, slot)); break;
+    case PD_SHARE_BOX: pd_block_gather(to, optim->slot[slot], &plan->shape, &plan->blocks[task->block]); break;
+    case PD_SHARE_ITEM: memcpy(to, item_at(optim, task, slot), item_bytes(optim, slot)); break;
     }
 }
 
-void pd_share_store(const pd_optim *optim, const pd_task_spec *task, int slot, const void *from)
+void pd_slot_part_store(const pd_optim *optim, const pd_task_spec *task, int slot, const void *from)
 {
     const pd_plan *plan = &optim->shared->plan;
 
     switch (plan->slots[slot].share) {
     case PD_SHARE_WHOLE: pd_slot_store(optim, slot, from); break;
-    case PD_SHARE_BOX:   pd_block_scatter(optim->slot[slot], from, &plan->shape, &plan->blocks[task->block]); break;
-    case PD_SHARE_ITEM:  memcpy(item_at(optim, task, slot), from, item_bytes(optim, slot)); break;
+    case PD_SHARE_BOX: pd_block_scatter(optim->slot[slot], from, &plan->shape, &plan->blocks[task->block]); break;
+    case PD_SHARE_ITEM: memcpy(item_at(optim, task, slot), from, item_bytes(optim, slot)); break;
     }
 }

@@ -1,4 +1,5 @@
-/* survey.c - folds what the declarations of a job say about themselves into the job's facts. */
+/* survey.c - computes numbers about all parameters of a job (facts), such as their total size, by a sum or a maximum
+ * over the declarations. */
 #include "survey.h"
 
 #include <math.h>

@@ -1,15 +1,16 @@
-/* survey.h - facts: what the parameters of a job must know of each other before they are planned. Pure. */
+/* survey.h - surveys: computes facts about all parameters of a job, which are needed before one of them is planned.
+ * Pure functions. */
 #ifndef PD_SURVEY_H
 #define PD_SURVEY_H
 
 #include "row.h"
 
-/* Folds one more value in. */
+/* Returns the result for one more value: the sum with the values before it, or the largest of all. A NaN stays. */
 double pd_folded(pd_fold fold, double sofar, double value);
-/* Folds the surveys of the declarations that have this row into fact[PD_MAX_FACTS], in the order given. */
+/* Computes the job's facts for one optimizer in fact[PD_MAX_FACTS], from all its declarations in the order given. */
 void pd_optim_survey(const pd_row *row, const pd_declaration *params, size_t n, double *fact);
-/* Surveys one more declaration, for callers that spread a survey over several turns: one call for each declaration, in
- * order. `fact` and `any` begin zeroed. */
+/* Adds one more declaration to the facts of a job, for callers that spread a survey over several calls: one for each
+ * declaration, in order. *any and fact[] are zero before the first call. */
 void pd_optim_survey_one(const pd_row *row, const pd_declaration *param, bool *any, double *fact);
 
 #endif

@@ -1,10 +1,11 @@
-/* table.h - every optimizer the server knows. */
+/* table.h - lists every optimizer that the server knows. */
 #ifndef PD_TABLE_H
 #define PD_TABLE_H
 
 #include "paramd/optim.h"
 
-extern const pd_row *const pd_rows[];       /* ends with NULL */
-extern const pd_row pd_model_state;         /* for what a worker declares to be model state, whatever the rules say */
+extern const pd_row *const pd_rows[]; /* ends with NULL */
+/* The optimizer of parameters that a worker declares as model state, whatever the rules are. */
+extern const pd_row pd_model_state;
 
 #endif

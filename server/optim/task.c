@@ -1,4 +1,5 @@
-/* task.c - root tasks: their copies, their way to other threads and back, and whether a step fails because of them. */
+/* task.c - root tasks: copies their inputs, hands them out, takes them back, and decides whether their failure fails
+ * the step. */
 #include "task.h"
 
 #include <assert.h>
@@ -12,8 +13,10 @@
 
 /* ---- capture ---- */
 
-/* Lays a task's shares of n slots, as phases see those, one after the other; without memory it only measures. Returns the floats they take. */
-static int64_t lay_out(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *memory, float **tensor)
+/* Assigns the memory of a task to n slots, one after the other. Each gets as much as the task's share of the slot.
+ * If `memory` is NULL, no memory is assigned. Returns the number of floats that the slots take. */
+static int64_t lay_out(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *memory,
+                       float **tensor)
 {
     int64_t floats = 0;
 
@@ -28,10 +31,13 @@ static int64_t floats_of_task(const pd_plan *plan, const pd_task_spec *spec)
 {
     float *none[PD_MAX_TASK_TENSORS];
 
-    return lay_out(plan, spec, spec->input, spec->n_inputs, NULL, none) + lay_out(plan, spec, spec->output, spec->n_outputs, NULL, none);
+    return lay_out(plan, spec, spec->input, spec->n_inputs, NULL, none) +
+           lay_out(plan, spec, spec->output, spec->n_outputs, NULL, none);
 }
 
-/* Room for all tasks of a capture that lasts for the step. NULL: each gets its own memory. */
+/* Allocates one arena for all tasks of a step. With a root delay of 0, all these tasks are also adopted and freed in
+ * the same step. With another delay, with a single task, or if memory runs out, returns NULL: then each task
+ * allocates its own memory. */
 static pd_task_arena *arena_new(const pd_plan *plan)
 {
     pd_task_arena *arena = plan->root_delay == 0 && plan->n_tasks > 1 ? calloc(1, sizeof *arena) : NULL;
@@ -69,7 +75,7 @@ static bool give_memory(pd_task *task, const pd_plan *plan, pd_task_arena *arena
     return true;
 }
 
-/* Makes a task that is captured at `count`, with memory for its inputs and outputs. NULL: out of memory. */
+/* Makes a task captured in step `count`, with memory for its inputs and outputs. Returns NULL if out of memory. */
 static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, int64_t count, pd_task_arena *arena)
 {
     pd_task *task = calloc(1, sizeof *task);
@@ -80,10 +86,18 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, int64_
     memcpy(task->hyper, optim->hyper, sizeof task->hyper);
     task->shared = optim->shared;
     task->shared->refs++;
-    task->view = (pd_task_view){ .plan = &task->shared->plan, .spec = spec, .hyper = task->hyper, .fact = task->shared->fact, .count = count,
-                                 .random = task->shared->random, .random_of_all = task->shared->random_of_all, .draws = optim->io.draws,
-                                 .input = task->input, .output = task->output };
-    if ((task->pending = calloc(1, sizeof *task->pending)) != NULL && give_memory(task, &optim->shared->plan, arena)) return task;
+    task->view = (pd_task_view){ .plan = &task->shared->plan,
+                                 .spec = spec,
+                                 .hyper = task->hyper,
+                                 .fact = task->shared->fact,
+                                 .count = count,
+                                 .random = task->shared->random,
+                                 .random_of_all = task->shared->random_of_all,
+                                 .draws = optim->io.draws,
+                                 .input = task->input,
+                                 .output = task->output };
+    if ((task->pending = calloc(1, sizeof *task->pending)) != NULL && give_memory(task, &optim->shared->plan, arena))
+        return task;
     free(task->pending);
     pd_task_free(task);
     return NULL;
@@ -124,17 +138,36 @@ void pd_tasks_copy(const pd_optim *optim, size_t i)
 {
     pd_task *task = optim->work[i];
 
-    for (int k = 0; k < task->view.spec->n_inputs; k++) pd_share_load(optim, task->view.spec, task->view.spec->input[k], task->input[k]);
+    for (int k = 0; k < task->view.spec->n_inputs; k++)
+        pd_slot_part_load(optim, task->view.spec, task->view.spec->input[k], task->input[k]);
 }
 
-/* Adds a task to the list of those that are captured and not adopted. */
+/* Inserts a pending task into the list of pending tasks. The list is sorted by the step whose statistics a task has,
+ * and within a step by the order of the plan. Call it only for a list whose tasks have all come back from the root
+ * pool. */
+static void insert(pd_optim *optim, pd_pending_task *pending)
+{
+    pd_pending_task **link = &optim->saved.oldest;
+
+    while (*link != NULL &&
+           ((*link)->count < pending->count ||
+            ((*link)->count == pending->count && pd_task_index((*link)->task) <= pd_task_index(pending->task))))
+        link = &(*link)->next;
+    pending->next = *link;
+    *link = pending;
+    if (pending->next == NULL) optim->saved.newest = pending;
+}
+
+/* Appends a task to the list of pending tasks: those that were captured and are not adopted yet. */
 static pd_pending_task *append(pd_optim *optim, pd_task *task)
 {
     pd_pending_task *pending = task->pending;
 
     *pending = (pd_pending_task){ .count = task->view.count, .task = task };
-    if (optim->saved.oldest == NULL) optim->saved.oldest = pending;
-    else optim->saved.newest->next = pending;
+    if (optim->saved.oldest == NULL)
+        optim->saved.oldest = pending;
+    else
+        optim->saved.newest->next = pending;
     optim->saved.newest = pending;
     return pending;
 }
@@ -152,7 +185,9 @@ pd_task *pd_tasks_add_back(pd_optim *optim, size_t index, int64_t count)
 {
     pd_task *task = task_new(optim, &optim->shared->plan.tasks[index], count, NULL);
 
-    if (task != NULL) append(optim, task)->back = true;
+    if (task == NULL) return NULL;
+    *task->pending = (pd_pending_task){ .count = count, .task = task, .back = true };
+    insert(optim, task->pending);
     return task;
 }
 
@@ -168,15 +203,16 @@ pd_task *pd_optim_capture(pd_optim *optim)
     return task;
 }
 
-/* ---- away ---- */
+/* ---- running a task: any thread ---- */
 
-/* A task's shares of n slots, as phases see those. */
+/* Checks that n tensors of a task, which belong to the slots `slot`, have finite values only. */
 static bool all_finite(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *const *tensor)
 {
     for (int i = 0; i < n; i++) {
         int64_t elements = pd_task_elements(plan, spec, slot[i]);
-        bool finite = plan->slots[slot[i]].storage == PD_STORE_F64 ? pd_all_finite_f64((const void *)tensor[i], elements)
-                                                                   : pd_all_finite(tensor[i], PD_F32, elements);
+        bool finite = plan->slots[slot[i]].storage == PD_STORE_F64
+                          ? pd_all_finite_f64((const void *)tensor[i], elements)
+                          : pd_all_finite(tensor[i], PD_F32, elements);
         if (!finite) return false;
     }
     return true;
@@ -192,7 +228,7 @@ static bool has_nan(const void *at, bool is_wide, int64_t n)
     return found;
 }
 
-/* Of inputs that are not all finite. */
+/* Returns why a task's inputs, which are not all finite, have no root: they have a NaN, or infinities but no NaN. */
 static pd_unfit why_unfit(const pd_task *task)
 {
     const pd_plan *plan = task->view.plan;
@@ -200,7 +236,8 @@ static pd_unfit why_unfit(const pd_task *task)
 
     for (int i = 0; i < spec->n_inputs; i++) {
         int slot = spec->input[i];
-        if (has_nan(task->input[i], plan->slots[slot].storage == PD_STORE_F64, pd_task_elements(plan, spec, slot))) return PD_UNFIT_NAN;
+        if (has_nan(task->input[i], plan->slots[slot].storage == PD_STORE_F64, pd_task_elements(plan, spec, slot)))
+            return PD_UNFIT_NAN;
     }
     return PD_UNFIT_INF;
 }
@@ -225,12 +262,24 @@ void pd_task_run(pd_task *task)
     task->status = run_checked(task);
 }
 
-void   pd_task_took(pd_task *task, double ms) { task->ms = ms; }
-double pd_task_cost(const pd_task *task)      { return task->view.spec->cost; }
-int    pd_task_index(const pd_task *task)     { return (int)(task->view.spec - task->shared->plan.tasks); }
-bool   pd_task_replaceable(const pd_task *task) { return task->shared->plan.root_delay == PD_ROOT_READY; }
+void pd_task_took(pd_task *task, double ms)
+{
+    task->ms = ms;
+}
+double pd_task_cost(const pd_task *task)
+{
+    return task->view.spec->cost;
+}
+int pd_task_index(const pd_task *task)
+{
+    return (int)(task->view.spec - task->shared->plan.tasks);
+}
+bool pd_task_replaceable(const pd_task *task)
+{
+    return task->shared->plan.root_delay == PD_ROOT_READY;
+}
 
-/* ---- back ---- */
+/* ---- delivery ---- */
 
 void pd_optim_deliver(pd_optim *optim, pd_task *task)
 {
@@ -245,7 +294,7 @@ static bool adopts_when_ready(const pd_optim *optim)
     return optim->shared->plan.root_delay == PD_ROOT_READY;
 }
 
-/* The task behind it is to be adopted in this step. */
+/* Returns whether a pending task is due: its result must be adopted in this step. */
 static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
 {
     if (adopts_when_ready(optim)) return pending->back;
@@ -255,12 +304,13 @@ static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
 static bool tasks_are_back(const pd_optim *optim)
 {
     if (adopts_when_ready(optim)) return true;
-    for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL && is_due(optim, pending); pending = pending->next)
+    for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL && is_due(optim, pending);
+         pending = pending->next)
         if (!pending->back) return false;
     return true;
 }
 
-/* Takes the pending after `before` (NULL: the oldest) away and gives its task. */
+/* Removes from the list the pending task that follows `before`; NULL: the oldest one. Returns its task. */
 static pd_task *take_out(pd_optim *optim, pd_pending_task *before)
 {
     pd_pending_task **link = before == NULL ? &optim->saved.oldest : &before->next, *pending = *link;
@@ -272,13 +322,15 @@ static pd_task *take_out(pd_optim *optim, pd_pending_task *before)
     return task;
 }
 
-/* It was never run because newer statistics came, or a newer root is in use already. */
+/* Returns whether a task's result is out of date. Either the task was never run, because a newer one replaced it, or
+ * a newer root is in use already. */
 static bool is_stale(const pd_optim *optim, const pd_task *task)
 {
-    return adopts_when_ready(optim) && (task->status == PD_CANCELLED || task->view.count < optim->saved.roots[pd_task_index(task)].count);
+    return adopts_when_ready(optim) &&
+           (task->status == PD_CANCELLED || task->view.count < optim->saved.roots[pd_task_index(task)].count);
 }
 
-/* ---- is the step given up? ---- */
+/* ---- refusal: does a failed task fail the step? ---- */
 
 static bool refuses(const pd_optim *optim, pd_task *task, pd_error *why)
 {
@@ -301,7 +353,8 @@ void pd_step_settle(pd_optim *optim)
     optim->settled = true;
     for (pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) {
         pending->due = is_due(optim, pending);
-        if (pending->due && optim->last == NULL && optim->row->refusal != NULL && refuses(optim, pending->task, &why)) optim->last = pending;
+        if (pending->due && optim->last == NULL && optim->row->refusal != NULL && refuses(optim, pending->task, &why))
+            optim->last = pending;
     }
     group->arrived++;
     if (optim->last == NULL || group->first <= optim->place) return;
@@ -329,9 +382,10 @@ bool pd_optim_waits(const pd_optim *optim)
     return optim->settled ? !pd_step_is_decided(optim) : !tasks_are_back(optim);
 }
 
-/* ---- adopted ---- */
+/* ---- adoption ---- */
 
-/* Takes the task after `before` for adoption, or throws it away: for a newer one, or since the step was given up before it. */
+/* Moves the pending task that follows `before` to optim->work, to be adopted. Throws it away instead if its result
+ * is out of date, or if it comes after the task that failed the step. */
 static void collect(pd_optim *optim, pd_pending_task *before)
 {
     bool last = (before == NULL ? optim->saved.oldest : before->next) == optim->last;
@@ -354,8 +408,10 @@ void pd_tasks_collect(pd_optim *optim)
 
     optim->n_work = 0;
     while ((pending = before == NULL ? optim->saved.oldest : before->next) != NULL) {
-        if (pending->due && (optim->n_work == 0 || pending->count == optim->work[0]->view.count)) collect(optim, before);
-        else before = pending;
+        if (pending->due && (optim->n_work == 0 || pending->count == optim->work[0]->view.count))
+            collect(optim, before);
+        else
+            before = pending;
     }
 }
 
@@ -365,7 +421,8 @@ static void adopt(const pd_optim *optim, const pd_task *task)
         optim->row->adopt(&task->view, optim->slot);
         return;
     }
-    for (int k = 0; k < task->view.spec->n_outputs; k++) pd_share_store(optim, task->view.spec, task->view.spec->output[k], task->output[k]);
+    for (int k = 0; k < task->view.spec->n_outputs; k++)
+        pd_slot_part_store(optim, task->view.spec, task->view.spec->output[k], task->output[k]);
 }
 
 void pd_tasks_adopt(const pd_optim *optim, size_t i)

@@ -1,3 +1,4 @@
+/* text.c - cuts a list in a text into words or items. Brackets and quotes keep their contents together. */
 #include "text.h"
 
 #include <stdbool.h>
@@ -5,16 +6,21 @@
 
 #include "paramd/error.h"
 
-static bool is_blank(char c) { return c == ' ' || c == '\t'; }
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
 
-/* The last byte of what stands at `at`: where a quote begins there that ends somewhere, its end, else the byte itself. */
+/* Returns the closing quote if `at` points to a quoted text, otherwise `at`. A quote that is never closed is an
+ * ordinary byte. */
 static const char *past_quote(const char *at)
 {
     const char *end = *at == '\'' ? strchr(at + 1, '\'') : NULL;
     return end != NULL ? end : at;
 }
 
-/* Behind the piece that begins at `at`: at its separator, a blank or else a comma, outside of brackets and quotes, or at the end. */
+/* Returns the end of the word that begins at `at`, or of the item if `blanks` is false. A word ends at a blank, an
+ * item at a comma, outside of brackets and quotes; both end at the end of the text. */
 static char *end_of(char *at, bool blanks)
 {
     int depth = 0;
@@ -38,7 +44,7 @@ static char *without_blanks(char *text)
     return text;
 }
 
-/* Cuts at `end`; *rest is NULL behind the last piece. */
+/* Writes a zero at `end` and moves *rest behind it. *rest becomes NULL after the last word or item. */
 static void cut(char **rest, char *end)
 {
     *rest = *end == '\0' ? NULL : end + 1;
@@ -88,7 +94,8 @@ int pd_text_inside(char **inside, const char *text)
 {
     size_t open = first_bracket(text), length = strlen(text);
     bool bracketed = text[open] != '\0' && length > 0 && (text[length - 1] == ')' || text[length - 1] == ']');
-    bool called = bracketed && memchr(text, ',', open) == NULL;          /* "word(a,b)", or no word at all */
+    /* the text is like "word(a,b)" or "(a,b)": no comma comes before the bracket */
+    bool called = bracketed && memchr(text, ',', open) == NULL;
 
     *inside = NULL;
     if (!called && strchr(text, ',') == NULL) return PD_OK;

@@ -1,9 +1,12 @@
-/* store.c - the root of the training state: which part of it takes a request, and whose turn it is. */
+/* store.c - the whole training state: passes each request to the part that handles it, and lets the jobs work in
+ * turn. */
 #include "store.h"
 
 #include "barrier.h"
 #include "declare.h"
+#include "export.h"
 #include "hello.h"
+#include "lingering.h"
 #include "image.h"
 #include "import.h"
 #include "inbox.h"
@@ -21,7 +24,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-/* ---- life ---- */
+/* ---- creating and freeing the store ---- */
 
 static int check_config(const pd_store_config *config, pd_error *err)
 {
@@ -71,7 +74,8 @@ static void drop_job(pd_store *store, pd_job *job, const pd_error *err)
     if (job->queued) DL_DELETE2(store->due, job, prev_due, next_due);
     job->queued = false;
     pd_jobs_drop(&store->jobs, job);
-    pd_say(&store->outbox, PD_SAY_INFO, "job %s: %.300s", job->steps.name, err->text);
+    pd_say(&store->outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .code = err->code }, "%.300s",
+           err->text);
     pd_job_release(job, err);
     pd_jobs_free_gone(&store->jobs, job);
 }
@@ -100,7 +104,7 @@ void pd_store_free(pd_store *store)
     if (store == NULL) return;
     pd_fail(&err, PD_UNAVAILABLE, "the server stops");
     drop_all(store, &err);
-    assert(store->jobs.numbers == NULL);        /* all root tasks are back */
+    assert(store->jobs.numbers == NULL); /* no job is left, because the caller has returned all root tasks */
     pd_drain_free(&store->drain);
     free_effects(store);
     pd_sums_free(&store->sums);
@@ -108,14 +112,20 @@ void pd_store_free(pd_store *store)
     free(store);
 }
 
-pd_effect *pd_store_effects(pd_store *store) { return pd_effects_take(&store->outbox); }
+pd_effect *pd_store_effects(pd_store *store)
+{
+    return pd_effects_take(&store->outbox);
+}
 
-/* ---- whose turn it is ---- */
+/* ---- which job works next ---- */
 
-static int by_turn(const pd_job *a, const pd_job *b) { return a->turn < b->turn ? -1 : a->turn > b->turn; }
+static int by_turn(const pd_job *a, const pd_job *b)
+{
+    return a->turn < b->turn ? -1 : a->turn > b->turn;
+}
 
-/* Queues a job that has something to do. The job that has waited longest since its last turn comes first: one that has
- * just become due is not behind the one that is always due. */
+/* Queues a job that has work. The queue is sorted by the jobs' last turns, oldest first. So a job that has just got
+ * work comes before a job that has just worked and still has more. */
 static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
 {
     if (job->queued || !pd_job_has_work(job, now_ns)) return;
@@ -123,7 +133,8 @@ static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
     job->queued = true;
 }
 
-/* Reserves have grown, or a connection waits: ranks of any job may be over quota now that were not. */
+/* Searches all jobs for ranks over quota again if reserves have grown or a connection waits for memory: both can put
+ * ranks of any job over quota. */
 static void look_again(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;
@@ -131,25 +142,27 @@ static void look_again(pd_store *store, uint64_t now_ns)
     if (!store->ingest.grown) return;
     store->ingest.grown = false;
     if (PD_PLANTED(stale_look)) return;
-    HASH_ITER(hh, store->jobs.names, job, next) {
+    HASH_ITER(hh, store->jobs.names, job, next)
+    {
         job->steps.look = job->steps.look_loose = true;
         queue(store, job, now_ns);
     }
 }
 
-/* Draws the consequences of a request, a batch or a tick for the whole store. */
+/* Does the work that any request, batch or tick may make necessary: searches for ranks over quota, and answers drain
+ * requests. */
 static void settle(pd_store *store, uint64_t now_ns)
 {
     look_again(store, now_ns);
     pd_drain_answer(&store->drain, &store->jobs, &store->outbox, now_ns);
 }
 
-/* ---- requests that concern the table of jobs ---- */
+/* ---- requests that are not from a worker to its job ---- */
 
 static pd_job_env env_of(pd_store *store)
 {
-    return (pd_job_env){ &store->config, &store->presets, &store->outbox, &store->pools, &store->budget,
-                         &store->ingest, &store->sums, &store->collecting };
+    return (pd_job_env){ &store->config, &store->presets, &store->outbox, &store->pools,
+                         &store->budget, &store->ingest,  &store->sums,   &store->collecting };
 }
 
 static int create_job(pd_store *store, const pd_request *request, pd_job **out, pd_error *err)
@@ -160,23 +173,36 @@ static int create_job(pd_store *store, const pd_request *request, pd_job **out, 
 
     if (store->drain.draining) return pd_fail(err, PD_UNAVAILABLE, "the server is draining and takes no new jobs");
     if (store->jobs.n >= store->config.max_jobs)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s would be one more than the %u jobs allowed "
-                       "(limits.max_jobs)", request->u.hello.job_name, store->config.max_jobs);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "job %.100s would be one more than the %u jobs allowed "
+                       "(limits.max_jobs)",
+                       request->u.hello.job_name, store->config.max_jobs);
     if ((rc = pd_job_new(&job, &env, store->jobs.last_number + 1, request, err)) != PD_OK) return rc;
     if ((rc = pd_jobs_add(&store->jobs, job, err)) != PD_OK) {
         pd_job_free(job);
         return rc;
     }
-    pd_say(&store->outbox, PD_SAY_INFO, "job %s: created for %u workers", job->steps.name, job->steps.members.ranks);
+    pd_say(&store->outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name }, "created for %u workers",
+           job->steps.members.ranks);
     *out = job;
     return PD_OK;
 }
 
-/* Returns whether the worker rejoins a job that is not there any more. */
+/* Returns whether the worker wants to rejoin a job that does not exist any more. */
 static bool rejoins_nothing(const pd_request *hello, const pd_job *job)
 {
-    return hello->u.hello.rejoins && (job == NULL || (hello->u.hello.creator != 0
-                                                      && hello->u.hello.creator != job->saved.creator));
+    return hello->u.hello.rejoins &&
+           (job == NULL || (hello->u.hello.creator != 0 && hello->u.hello.creator != job->saved.creator));
+}
+
+/* Checks that the worker's Hello describes the job. If it does not, and all workers of the job are gone, the error
+ * says so. */
+static int agree(pd_job *job, const pd_request *request, uint64_t now_ns, pd_error *err)
+{
+    int rc = pd_job_agrees(job, request, err);
+
+    if (rc == PD_FAILED_PRECONDITION) pd_linger_explain(job, now_ns, err);
+    return rc;
 }
 
 static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
@@ -187,15 +213,17 @@ static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
     int rc = pd_hello_check(request, &err);
 
     if (rc == PD_OK && rejoins_nothing(request, job))
-        rc = pd_fail(&err, PD_NOT_FOUND, "the job %.200s that this worker was in is not on this server any more, and "
-                     "who rejoins a job does not create it", request->u.hello.job_name);
-    if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : pd_job_agrees(job, request, &err);
+        rc = pd_fail(&err, PD_NOT_FOUND,
+                     "the job %.200s that this worker was in is not on this server any more, and "
+                     "who rejoins a job does not create it",
+                     request->u.hello.job_name);
+    if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : agree(job, request, now_ns, &err);
     if (rc == PD_OK) rc = pd_rank_admits(job, request, &err);
     if (rc != PD_OK) {
         pd_request_refuse(&store->outbox, request, &err);
         return;
     }
-    pd_rank_join(job, request, created);
+    pd_rank_join(job, request, created, now_ns);
     queue(store, job, now_ns);
 }
 
@@ -206,7 +234,7 @@ static void drop(pd_store *store, pd_request *request)
     pd_error err;
 
     pd_fail(&err, PD_ABORTED, "an operator has dropped the job");
-    if (name == NULL || name[0] == '\0') {      /* our own stepper, at its end */
+    if (name == NULL || name[0] == '\0') { /* the daemon stops, and drops all jobs */
         pd_fail(&err, PD_UNAVAILABLE, "the server stops");
         drop_all(store, &err);
     } else if (job != NULL) {
@@ -220,7 +248,7 @@ static void drop(pd_store *store, pd_request *request)
     pd_request_free(request);
 }
 
-/* Gives snapshots back to the pools that they know themselves: their parameter may be gone. */
+/* Gives snapshots back to their pools. A snapshot knows its pools, since its parameter may be freed already. */
 static void released(pd_request *request)
 {
     pd_snapshot *next;
@@ -236,11 +264,15 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
 
-    assert(job != NULL && request->u.task.param < job->steps.n_params);         /* a job stays until its tasks are back */
+    assert(job != NULL && request->u.task.param < job->steps.n_params); /* a job is freed after its last root task */
     pd_steps_task(&job->steps, &job->steps.params[request->u.task.param], request->u.task.task, job->gone);
     pd_request_free(request);
-    if (job->gone) pd_jobs_free_gone(&store->jobs, job);
-    else queue(store, job, now_ns);
+    if (job->gone) {
+        pd_jobs_free_gone(&store->jobs, job);
+        return;
+    }
+    pd_export_look(job);
+    queue(store, job, now_ns);
 }
 
 static void import(pd_store *store, pd_request *request, uint64_t now_ns)
@@ -257,7 +289,35 @@ static void import(pd_store *store, pd_request *request, uint64_t now_ns)
     queue(store, job, now_ns);
 }
 
-/* An operator who imports has no job and no share: its piece waits until the whole budget has room. */
+static void export(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    pd_job *job = pd_jobs_find(&store->jobs, request->u.export.job_name);
+    pd_error err;
+
+    if (job == NULL) {
+        pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", request->u.export.job_name);
+        pd_request_refuse(&store->outbox, request, &err);
+        return;
+    }
+    pd_job_export(job, request, now_ns);
+    queue(store, job, now_ns);
+}
+
+/* Ends the export that an operator began on a connection which is lost. */
+static void operator_lost(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    pd_job *job, *next;
+
+    HASH_ITER(hh, store->jobs.names, job, next)
+    {
+        pd_export_lost(job, request);
+        queue(store, job, now_ns);
+    }
+    pd_request_free(request);
+}
+
+/* Notes that the connection of an operator's import is blocked for lack of ingest memory. The operator has no rank
+ * and so no quota: the import waits until the whole ingest budget has room. */
 static void operator_stalled(pd_store *store, pd_request *request)
 {
     if (store->ingest.held > 0) store->ingest.exhausted = true;
@@ -265,7 +325,7 @@ static void operator_stalled(pd_store *store, pd_request *request)
     pd_request_free(request);
 }
 
-/* ---- requests of workers, to their job ---- */
+/* ---- requests from workers to their job ---- */
 
 static void lost(pd_job *job, pd_request *request, uint64_t now_ns)
 {
@@ -282,6 +342,10 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
         operator_stalled(store, request);
         return;
     }
+    if (request->kind == PD_REQ_LOST && request->job == 0) {
+        operator_lost(store, request, now_ns);
+        return;
+    }
     if (job == NULL || job->gone) {
         pd_fail(&err, PD_ABORTED, "this job has ended: say Hello again");
         pd_request_refuse(&store->outbox, request, &err);
@@ -289,19 +353,25 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     }
     switch (request->kind) {
     case PD_REQ_DECLARE: pd_job_declare(job, request, now_ns); break;
-    case PD_REQ_INIT:    pd_job_init(job, request, now_ns); break;
-    case PD_REQ_PUSH:    pd_job_push(job, request, now_ns); break;
+    case PD_REQ_INIT: pd_job_init(job, request, now_ns); break;
+    case PD_REQ_PUSH: pd_job_push(job, request, now_ns); break;
     case PD_REQ_BARRIER: pd_job_barrier(job, request); break;
-    case PD_REQ_LEAVE:   pd_rank_leave(job, request, now_ns); break;
+    case PD_REQ_LEAVE: pd_rank_leave(job, request, now_ns); break;
     case PD_REQ_STALLED: pd_rank_stalled(job, request); break;
-    default:
-        assert(request->kind == PD_REQ_LOST);
-        lost(job, request, now_ns);
+    default: assert(request->kind == PD_REQ_LOST); lost(job, request, now_ns);
     }
     queue(store, job, now_ns);
 }
 
-/* ---- images ---- */
+/* Sets new limits. Existing jobs that exceed the limits stay, but get no more memory. */
+static void limit(pd_store *store, pd_request *request)
+{
+    store->config.max_jobs = request->u.limits.max_jobs;
+    store->config.max_total_bytes = store->budget.limit = request->u.limits.max_total_bytes;
+    pd_request_free(request);
+}
+
+/* ---- images of jobs ---- */
 
 int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t *n, pd_error *err)
 {
@@ -325,16 +395,19 @@ int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t 
 void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     switch (request->kind) {
-    case PD_REQ_HELLO:    hello(store, request, now_ns); break;
-    case PD_REQ_INFO:     pd_info_answer(&store->jobs, &store->outbox, store->drain.draining, request); break;
-    case PD_REQ_DROP:     drop(store, request); break;
-    case PD_REQ_SET:      pd_job_set(pd_jobs_find(&store->jobs, request->u.set.job_name), &store->outbox,
-                                     store->drain.draining, request); break;
-    case PD_REQ_DRAIN:    pd_drain_take(&store->drain, &store->jobs, &store->outbox, request, now_ns); break;
-    case PD_REQ_IMPORT:   import(store, request, now_ns); break;
+    case PD_REQ_HELLO: hello(store, request, now_ns); break;
+    case PD_REQ_INFO: pd_info_answer(&store->jobs, &store->outbox, store->drain.draining, request, now_ns); break;
+    case PD_REQ_DROP: drop(store, request); break;
+    case PD_REQ_SET:
+        pd_job_set(pd_jobs_find(&store->jobs, request->u.set.job_name), &store->outbox, store->drain.draining, request);
+        break;
+    case PD_REQ_DRAIN: pd_drain_take(&store->drain, &store->jobs, &store->outbox, request, now_ns); break;
+    case PD_REQ_IMPORT: import(store, request, now_ns); break;
+    case PD_REQ_EXPORT: export(store, request, now_ns); break;
     case PD_REQ_RELEASED: released(request); break;
-    case PD_REQ_TASK:     task(store, request, now_ns); break;
-    default:              to_job(store, request, now_ns); break;
+    case PD_REQ_LIMITS: limit(store, request); break;
+    case PD_REQ_TASK: task(store, request, now_ns); break;
+    default: to_job(store, request, now_ns); break;
     }
     settle(store, now_ns);
 }
@@ -353,16 +426,22 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     return store->due != NULL;
 }
 
-bool pd_store_has_work(const pd_store *store) { return store->due != NULL; }
+bool pd_store_has_work(const pd_store *store)
+{
+    return store->due != NULL;
+}
 
 void pd_store_tick(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;
     pd_error err;
 
-    HASH_ITER(hh, store->jobs.names, job, next) {
-        if (pd_job_tick(job, now_ns, &err)) queue(store, job, now_ns);
-        else drop_job(store, job, &err);
+    HASH_ITER(hh, store->jobs.names, job, next)
+    {
+        if (pd_job_tick(job, now_ns, &err))
+            queue(store, job, now_ns);
+        else
+            drop_job(store, job, &err);
     }
     settle(store, now_ns);
 }
@@ -373,18 +452,19 @@ uint64_t pd_store_next_tick(const pd_store *store)
     uint64_t at = pd_drain_next_tick(&store->drain);
 
     HASH_ITER(hh, store->jobs.names, job, next)
-        if (pd_job_next_tick(job) < at) at = pd_job_next_tick(job);
+    if (pd_job_next_tick(job) < at) at = pd_job_next_tick(job);
     return at;
 }
 
-/* ---- bytes ---- */
+/* ---- bytes in use ---- */
 
 pd_store_bytes pd_store_count_bytes(const pd_store *store)
 {
     pd_store_bytes bytes = { .held = store->ingest.held };
     const pd_job *job, *next;
 
-    HASH_ITER(hh_number, store->jobs.numbers, job, next) {
+    HASH_ITER(hh_number, store->jobs.numbers, job, next)
+    {
         for (uint32_t i = 0; i < job->steps.n_params; i++) {
             const pd_param *param = &job->steps.params[i];
             if (param->current != NULL) bytes.weights += (uint64_t)param->elements * sizeof(float);

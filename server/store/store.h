@@ -1,7 +1,8 @@
-/* store.h - the training state: jobs, parameters, rounds, weights. What happens when a request comes in?
+/* store.h - the whole training state (jobs, parameters, rounds, weights), and how it handles requests.
  *
- * Step thread. A pure state machine: requests come in with the time, effects come out; no clock, sockets, files,
- * threads or random numbers, so a test or a simulation drives it like the daemon does. */
+ * Step thread. A pure state machine: requests come in together with the time, and effects come out. It uses no
+ * clock, sockets, files, threads or random numbers, so tests and simulations can drive it exactly as the daemon
+ * does. */
 #ifndef PD_STORE_H
 #define PD_STORE_H
 
@@ -10,35 +11,43 @@
 
 typedef struct pd_store pd_store;
 
-int  pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err);
-/* Before: drop all jobs (PD_REQ_DROP without a name) and take the effects, so that payload buffers go home; bring root
- * tasks (PD_REQ_TASK) and published snapshots (PD_REQ_RELEASED) back. Accepts NULL. */
+int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err);
+/* Frees the store. Accepts NULL.
+ *
+ * Before, the caller must drop all jobs (PD_REQ_DROP without a name) and take the effects, so that payload buffers
+ * go back to their connections. It must also return all root tasks (PD_REQ_TASK) and published snapshots
+ * (PD_REQ_RELEASED). */
 void pd_store_free(pd_store *store);
 
-/* Takes `request`. Cheap: validates and files; arithmetic waits for pd_store_work. now_ns: a monotonic clock. */
+/* Takes a request. Cheap: the request is checked and filed, and its arithmetic is left to pd_store_work. now_ns:
+ * time of a monotonic clock. */
 void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns);
-/* One batch of bounded work (reductions and optimizer steps), of the next job in turn. True: there is more to do
- * now. */
+/* Does one bounded batch of work (sums and optimizer steps) for the next job in turn. Returns true if there is more
+ * to do now. */
 bool pd_store_work(pd_store *store, uint64_t now_ns);
 bool pd_store_has_work(const pd_store *store);
-/* Deadlines that have passed (rounds, lingering jobs, drain). */
+/* Does the work of deadlines that have passed: of rounds, lingering jobs, imports, exports and drains. */
 void pd_store_tick(pd_store *store, uint64_t now_ns);
-/* When pd_store_tick wants to be called next; UINT64_MAX: no deadline. */
+/* Returns the time at which pd_store_tick must be called next; UINT64_MAX: there is no deadline. */
 uint64_t pd_store_next_tick(const pd_store *store);
 
-/* Writes everything that a restart must bring back of a job: image/image.h. Gives *image (free() it) of *n bytes.
- * PD_NOT_FOUND; PD_UNAVAILABLE: a step or a root task is under way, try again after the next batch or task;
- * PD_NO_MEMORY. */
-int  pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t *n, pd_error *err);
-/* Makes a job from an image, of which every byte is checked. Its workers are lost until they come back and send again
- * what was not answered. After an error nothing has changed. */
-int  pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err);
+/* Writes the state of a job that a restart must bring back: image/image.h. Gives *image, an allocated buffer of *n
+ * bytes that the caller frees.
+ *
+ * PD_NOT_FOUND: there is no such job. PD_UNAVAILABLE: a step or a root task is under way, try again after the next
+ * batch or task. PD_NO_MEMORY. */
+int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t *n, pd_error *err);
+/* Makes a job from an image, every byte of which is checked. Its workers count as lost until they come back; they
+ * send their unanswered requests again. After an error nothing has changed. */
+int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err);
 
-/* Gives the effects so far, oldest first, linked by mail.next; NULL: none. */
+/* Takes and returns the effects so far, oldest first, linked by mail.next; NULL: none. */
 pd_effect *pd_store_effects(pd_store *store);
 
-/* Bytes now held, for the memory figure and limits. */
-typedef struct pd_store_bytes { uint64_t weights, accumulators, state, snapshots, held; } pd_store_bytes;
+/* Bytes of memory in use, by purpose, for operators and limits. */
+typedef struct pd_store_bytes {
+    uint64_t weights, accumulators, state, snapshots, held;
+} pd_store_bytes;
 pd_store_bytes pd_store_count_bytes(const pd_store *store);
 
 #endif

@@ -1,4 +1,4 @@
-/* store_state.h - the whole training state, for store.c, its tests and the simulator. Step thread. */
+/* store_state.h - the struct of the whole training state, for store.c, its tests and the simulator. Step thread. */
 #ifndef PD_STORE_STATE_H
 #define PD_STORE_STATE_H
 
@@ -7,18 +7,18 @@
 #include "sums.h"
 
 struct pd_store {
-    pd_store_config  config;
-    pd_job_values    presets;
-    pd_effects       outbox;
-    pd_buffer_pools  pools;
-    pd_budget        budget;
-    pd_ingest        ingest;
-    pd_sums          sums;              /* scratch of the batch being worked on */
+    pd_store_config config;
+    pd_job_values presets;
+    pd_effects outbox;
+    pd_buffer_pools pools;
+    pd_budget budget;
+    pd_ingest ingest;
+    pd_sums sums; /* scratch of the present batch */
     pd_collect_batch collecting;
-    pd_jobs          jobs;
-    pd_job          *due;               /* jobs with something to do, the one that was served longest ago first */
-    uint64_t         turns;             /* batches so far */
-    pd_drain         drain;
+    pd_jobs jobs;
+    pd_job *due;    /* queue of jobs that have work; the job whose last turn is longest ago is first */
+    uint64_t turns; /* number of batches that all jobs together have had */
+    pd_drain drain;
 };
 
 #endif

@@ -1,3 +1,4 @@
+/* figure.c - prints the result of a figure, and computes percentiles. */
 #include "figure.h"
 
 #include <errno.h>
@@ -6,6 +7,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "blascore.h"
+#include "cpu.h"
 
 double figure_ms(void)
 {
@@ -24,7 +28,8 @@ void figure_stop(const char *format, ...)
     vfprintf(stderr, format, args);
     va_end(args);
     fputc('\n', stderr);
-    _Exit(1);                           /* other threads may be anywhere; the daemon ends with us */
+    _Exit(1); /* exits without clean-up, since other threads may be running; the daemon it started ends with this
+               * process */
 }
 
 void *figure_alloc(size_t bytes)
@@ -37,9 +42,13 @@ void *figure_alloc(size_t bytes)
 
 void figure_kernels(char **argv)
 {
-    if (getenv("OPENBLAS_CORETYPE") != NULL && getenv("OMP_NUM_THREADS") != NULL) return;
-    setenv("OPENBLAS_CORETYPE", "auto", 0);
-    setenv("OMP_NUM_THREADS", "1", 0);  /* what OpenBLAS in its OpenMP flavour asks at every call */
+    const char *core = pd_blas_wanted_core();
+    pd_error err;
+
+    if (pd_cpu_check(&err) != PD_OK) figure_stop("%s", err.text);
+    if (core == NULL && getenv("OPENBLAS_CORETYPE") != NULL && getenv("OMP_NUM_THREADS") != NULL) return;
+    setenv("OPENBLAS_CORETYPE", core != NULL ? core : "auto", 1);
+    setenv("OMP_NUM_THREADS", "1", 0); /* an OpenBLAS that is built with OpenMP reads this variable at every call */
     setenv("OMP_WAIT_POLICY", "passive", 0);
     execv("/proc/self/exe", argv);
     figure_stop("cannot start anew: %s", strerror(errno));
@@ -69,7 +78,8 @@ const Paramd__StatusReply *figure_status(const char *url, pd_operator *op)
     void *reply = NULL;
     pd_error err = { 0 };
 
-    if (pd_operator_open(op, url, 10, &err) != PD_OK || pd_client_call(op->client, PD_STATUS, NULL, op->arena, &reply, &err) != PD_OK) {
+    if (pd_operator_open(op, url, 10, &err) != PD_OK ||
+        pd_client_call(op->client, PD_STATUS, NULL, op->arena, &reply, &err) != PD_OK) {
         figure_stop("%s", err.text);
     }
     return reply;
@@ -77,14 +87,18 @@ const Paramd__StatusReply *figure_status(const char *url, pd_operator *op)
 
 const int64_t *figure_model(size_t *n)
 {
-    static const struct { int64_t mib; size_t count; } matrices[] = { { 64, 1 }, { 16, 6 }, { 4, 16 }, { 1, 28 } };
+    static const struct {
+        int64_t mib;
+        size_t count;
+    } matrices[] = { { 64, 1 }, { 16, 6 }, { 4, 16 }, { 1, 28 } };
     static int64_t elements[1 + 6 + 16 + 28 + 512];
     size_t i = 0;
 
     for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++) {
         for (size_t c = 0; c < matrices[k].count; c++) elements[i++] = matrices[k].mib << 18;
     }
-    for (size_t c = 0; c < 512; c++) elements[i++] = 1024 << c % 3;             /* 4, 8, 16 KiB: about 5 MiB of biases and norms */
+    /* biases and norms: 512 vectors of 4, 8 and 16 KiB, about 5 MiB together */
+    for (size_t c = 0; c < 512; c++) elements[i++] = 1024 << c % 3;
     *n = i;
     return elements;
 }

@@ -11,24 +11,25 @@
 
 enum { LARGE = 20000, IN_A_FRAME = 1000, LISTS = 6000, STATUSES = 4000 };
 
-/* ---- the job ---- */
+/* ---- the job of 20,000 parameters ---- */
 
 int flood_job(const char *url)
 {
     int fd = wire_connect(url);
 
     wire_hello(fd, "large", 0, 1, 7);
-    wire_hear(fd, NULL);
-    for (uint32_t first = 0; first < LARGE; first += IN_A_FRAME) wire_declare(fd, 2 + first, first, IN_A_FRAME, 16, first + IN_A_FRAME == LARGE);
-    for (uint32_t first = 0; first < LARGE; first += IN_A_FRAME) wire_hear(fd, NULL);
+    wire_receive(fd, NULL);
+    for (uint32_t first = 0; first < LARGE; first += IN_A_FRAME)
+        wire_declare(fd, 2 + first, first, IN_A_FRAME, 16, first + IN_A_FRAME == LARGE);
+    for (uint32_t first = 0; first < LARGE; first += IN_A_FRAME) wire_receive(fd, NULL);
     return fd;
 }
 
-/* ---- the flood: one thread writes, one reads ---- */
+/* ---- the flood: one thread writes requests, one reads answers ---- */
 
 typedef struct flood {
     const char *url;
-    int         fd;
+    int fd;
     atomic_bool over;
 } flood;
 
@@ -42,8 +43,10 @@ static void *write_requests(void *arg)
     list.job = (char *)"large";
     for (uint64_t i = 0; i < LISTS + STATUSES; i++) {
         list.start = i * 256 % LARGE;
-        if (i % 5 < 3) wire_ask(f->fd, PD_LIST, 2 + i, &list.base, 0);
-        else wire_ask(f->fd, PD_STATUS, 2 + i, &empty.base, 0);
+        if (i % 5 < 3)
+            wire_ask(f->fd, PD_LIST, 2 + i, &list.base, 0);
+        else
+            wire_ask(f->fd, PD_STATUS, 2 + i, &empty.base, 0);
     }
     return NULL;
 }
@@ -52,7 +55,8 @@ static void *read_answers(void *arg)
 {
     flood *f = arg;
 
-    for (int i = 0; i < LISTS + STATUSES;) i += wire_hear(f->fd, NULL).request != 0;       /* 0: a sign of life */
+    /* a frame with request id 0 answers no request: it is a heartbeat */
+    for (int i = 0; i < LISTS + STATUSES;) i += wire_receive(f->fd, NULL).request != 0;
     atomic_store(&f->over, true);
     return NULL;
 }
@@ -63,7 +67,7 @@ static double hello_ms(const char *url, uint64_t nonce)
     int fd = wire_connect(url);
 
     wire_hello(fd, "other", 0, 1, nonce);
-    wire_hear(fd, NULL);
+    wire_receive(fd, NULL);
     close(fd);
     return figure_ms() - begun;
 }
@@ -76,9 +80,10 @@ size_t flood_run(const char *url, double *ms, size_t most, double *whole_ms)
     size_t n = 0;
 
     wire_hello(f.fd, "", 0, 0, 1);
-    wire_hear(f.fd, NULL);
+    wire_receive(f.fd, NULL);
     begun = figure_ms();
-    if (pthread_create(&writer, NULL, write_requests, &f) != 0 || pthread_create(&reader, NULL, read_answers, &f) != 0) figure_stop("cannot start a thread");
+    if (pthread_create(&writer, NULL, write_requests, &f) != 0 || pthread_create(&reader, NULL, read_answers, &f) != 0)
+        figure_stop("cannot start a thread");
     for (uint64_t nonce = 100; !atomic_load(&f.over) && n < most; nonce++) {
         ms[n++] = hello_ms(url, nonce);
         usleep(1000);
@@ -97,7 +102,8 @@ double flood_resident_mib(pid_t pid)
     FILE *file;
 
     snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
-    if ((file = fopen(path, "r")) == NULL || fscanf(file, "%*s %ld", &pages) != 1) figure_stop("%s cannot be read", path);
+    if ((file = fopen(path, "r")) == NULL || fscanf(file, "%*s %ld", &pages) != 1)
+        figure_stop("%s cannot be read", path);
     fclose(file);
     return (double)pages * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
 }

@@ -1,3 +1,4 @@
+/* matrices.c - makes the statistics whose roots are measured, and computes reference roots with ssyevd. */
 #include "matrices.h"
 
 #include <cblas.h>
@@ -27,7 +28,7 @@ static double uniform(uint64_t *seed)
     return ((double)((z ^ (z >> 31)) >> 11) + 0.5) / 9007199254740992.0;
 }
 
-/* Two at a time (Box and Muller). */
+/* Draws two normal numbers (Box and Muller). */
 static void normal(double pair[2], uint64_t *seed)
 {
     double radius = sqrt(-2 * log(uniform(seed))), angle = 6.283185307179586 * uniform(seed);
@@ -39,7 +40,8 @@ void matrices_with_condition(pd_mat A, double condition, uint64_t seed)
 {
     lapack_int n = (lapack_int)A.rows, room = 64 * n, info;
     size_t square = (size_t)n * (size_t)n;
-    double *Q = figure_alloc(square * sizeof *Q), *S = figure_alloc(square * sizeof *S), *tau = figure_alloc((size_t)n * 65 * sizeof *tau), pair[2];
+    double *Q = figure_alloc(square * sizeof *Q), *S = figure_alloc(square * sizeof *S),
+           *tau = figure_alloc((size_t)n * 65 * sizeof *tau), pair[2];
 
     for (size_t i = 0; i + 1 < square; i += 2) normal(pair, &seed), Q[i] = pair[0], Q[i + 1] = pair[1];
     LAPACK_dgeqrf(&n, &n, Q, &n, tau, tau + n, &room, &info);
@@ -68,7 +70,7 @@ void matrices_step(pd_mat A, pd_mat G, float beta, double power, uint64_t *seed)
     pd_mirror(A);
 }
 
-/* ---- the root as anyone would compute it ---- */
+/* ---- the root by a plain eigendecomposition ---- */
 
 double matrices_plain(pd_mat X, pd_mat A, const matrices_root *root, double *alone)
 {
@@ -78,7 +80,8 @@ double matrices_plain(pd_mat X, pd_mat A, const matrices_root *root, double *alo
     pd_mat Q = matrices_new(n), S = matrices_new(n);
     double begun, middle, end, ridge;
 
-    memset(work, 1, (size_t)n_work * sizeof *work);             /* every page is there before the clock starts */
+    memset(work, 1, (size_t)n_work * sizeof *work); /* writes to every page, so that no page fault falls into the
+                                                     * measured time */
     matrices_copy(Q, A), matrices_copy(S, A), matrices_copy(X, A);
     begun = figure_ms();
     LAPACK_ssyevd("V", "L", &n, Q.at, &n, values, work, &n_work, whole, &n_whole, &info);
@@ -119,6 +122,7 @@ double matrices_error(pd_mat X, const double *R)
 {
     double difference = 0, norm = 0;
 
-    for (int64_t i = 0; i < X.rows * X.cols; i++) difference += ((double)X.at[i] - R[i]) * ((double)X.at[i] - R[i]), norm += R[i] * R[i];
+    for (int64_t i = 0; i < X.rows * X.cols; i++)
+        difference += ((double)X.at[i] - R[i]) * ((double)X.at[i] - R[i]), norm += R[i] * R[i];
     return sqrt(difference / norm);
 }

@@ -1,6 +1,8 @@
-/* roots_parallel: how much faster the root pool makes 64 roots of 512 (p = 4) with a thread for each core than with one thread. The tasks are those
- * of a row of ours, run by the daemon's own pool: from the first one submitted until the last one is back. Roots by coupled Newton, the default, of
- * well-conditioned statistics, which keeps the time short; by eigendecomposition in the note. Runs take turns and the median ratio counts. */
+/* roots_parallel: how much faster the root pool computes 64 roots of 512 x 512 (p = 4) with one thread for each core
+ * than with one thread. The root tasks belong to an optimizer in this file, and the daemon's own pool runs them. The
+ * time is measured from the first submitted task until the last task is back. The roots are computed by coupled
+ * Newton, the default method, from well-conditioned statistics, which keeps the time short. The note has the figure
+ * for roots by eigendecomposition. Runs with one thread and with many alternate, and the median ratio counts. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -16,18 +18,24 @@
 
 enum { ROOTS = 64, SIDE = 512, ORDER = 4, CONDITION = 4, PAIRS = 3 };
 
-/* ---- the row: a parameter's gradient is its statistics ---- */
+/* ---- an optimizer whose statistics are the gradient itself ---- */
 
 static pd_root_method method;
 static const pd_hyper none[] = { { .name = NULL } };
 
 static int plan_root(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
-    pd_task_spec task = { .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 }, .cost = pd_root_flops(PD_ROOT_NEWTON, SIDE, ORDER) };
+    pd_task_spec task = { .n_inputs = 1,
+                          .n_outputs = 1,
+                          .input = { 0 },
+                          .output = { 1 },
+                          .cost = pd_root_flops(PD_ROOT_NEWTON, SIDE, ORDER) };
     (void)fact, (void)err;
 
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .number = -1, .shape = declaration->shape }) < 0) return PD_NO_MEMORY;
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .number = -1, .shape = declaration->shape }) < 0) return PD_NO_MEMORY;
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .number = -1, .shape = declaration->shape }) < 0)
+        return PD_NO_MEMORY;
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .number = -1, .shape = declaration->shape }) < 0)
+        return PD_NO_MEMORY;
     return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
@@ -47,12 +55,27 @@ static int root(pd_task_view *task)
     return rc == PD_OK && report.error < 0.1 ? PD_OK : PD_OUT_OF_RANGE;
 }
 
-static void keep(const pd_unit *unit) { memcpy(unit->slot[0], unit->gradient, (size_t)SIDE * SIDE * sizeof *unit->gradient); }
-static void show(const pd_unit *unit) { memcpy(unit->after, unit->slot[1], (size_t)SIDE * SIDE * sizeof *unit->after); }
-static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot) { return plan != NULL && hyper != NULL && count > 0 && slot != NULL; }
+static void keep(const pd_unit *unit)
+{
+    memcpy(unit->slot[0], unit->gradient, (size_t)SIDE * SIDE * sizeof *unit->gradient);
+}
+static void show(const pd_unit *unit)
+{
+    memcpy(unit->after, unit->slot[1], (size_t)SIDE * SIDE * sizeof *unit->after);
+}
+static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot)
+{
+    return plan != NULL && hyper != NULL && count > 0 && slot != NULL;
+}
 
 static const pd_row row = {
-    .name = "roots", .hypers = none, .plan = plan_root, .due = always, .task = root, .capture_phase = 1, .adopt_phase = 1,
+    .name = "roots",
+    .hypers = none,
+    .plan = plan_root,
+    .due = always,
+    .task = root,
+    .capture_phase = 1,
+    .adopt_phase = 1,
     .phases = { { "keep", PD_WHOLE, keep, { 0 }, NULL }, { "show", PD_WHOLE, show, { 0 }, NULL } },
 };
 
@@ -91,16 +114,19 @@ static void collect(pd_mailbox *done)
     }
 }
 
-/* Processor time of this process, in ms: more of it on several threads than on one is what they cost each other. */
+/* Returns the processor time of this process, in ms. If several threads use more of it for the same work than one
+ * thread does, they slow each other down. */
 static double processor_ms(void)
 {
     struct rusage used;
 
     getrusage(RUSAGE_SELF, &used);
-    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e3 + (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e3;
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e3 +
+           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e3;
 }
 
-/* All roots on a pool of so many threads, in ms; *busy: processor time. */
+/* Computes all roots on a pool of `threads` threads. Returns the elapsed milliseconds; writes the processor time to
+ * *busy. */
 static double run(int threads, double *busy)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
@@ -143,14 +169,18 @@ static outcome measure(pd_root_method wanted, int threads)
     return o;
 }
 
-static double median(double *at) { return figure_quantile(at, PAIRS, 0.5); }
+static double median(double *at)
+{
+    return figure_quantile(at, PAIRS, 0.5);
+}
 
 static void print(const char *name, outcome *o, int threads)
 {
     double middle = median(o->ratio);
 
-    printf("%s %.2f (%.2f to %.2f of %d pairs), %.2f s on 1 thread and %.2f s on %d, of processors %.2f s and %.2f s", name, middle, o->ratio[0],
-           o->ratio[PAIRS - 1], PAIRS, median(o->one) / 1e3, median(o->all) / 1e3, threads, median(o->busy_one) / 1e3, median(o->busy_all) / 1e3);
+    printf("%s %.2f (%.2f to %.2f of %d pairs), %.2f s on 1 thread and %.2f s on %d, of processors %.2f s and %.2f s",
+           name, middle, o->ratio[0], o->ratio[PAIRS - 1], PAIRS, median(o->one) / 1e3, median(o->all) / 1e3, threads,
+           median(o->busy_one) / 1e3, median(o->busy_all) / 1e3);
 }
 
 int main(int argc, char **argv)

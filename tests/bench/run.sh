@@ -1,19 +1,28 @@
 #!/bin/bash
 # Measures the project's figures on a release build with the default configuration and prints one JSON object a line:
-#   {"figure": "net_large", "value": 0.88, "unit": "of bare TCP", "bar": ">= 0.85", "holds": true, "command": "...", "note": "...", "load": 0.1}
-# Measure on a quiet machine: other work slows the daemon and what it is compared with by different amounts. "load" is the load average
-# (running processes) just before.
+# {"figure": "net_large", "cpu": "auto", "value": 0.88, "unit": "of bare TCP", "bar": ">= 0.85", "holds": true,
+# "command": "...", "note": "...", "load": 0.1}
+# Measure on a quiet machine: other work slows the daemon and what it is compared with by different amounts. "load" is
+# the load average (running processes) just before.
 # Usage: tests/bench/run.sh [NAME...]     without names: all but the slow ones (marked slow below)
-# Exit status: 0 when everything asked for was measured, whether or not it holds; 1 when something could not be measured; 2 usage.
+#        tests/bench/run.sh --cpu avx2,avx512 [NAME...]     on each of these instruction sets; without names: the
+#                                         figures that depend on them most (marked kernel)
+# Exit status: 0 when everything asked for was measured, whether or not it holds; 1 when something could not be
+# measured; 2 usage.
 set -u
 cd "$(dirname "$0")/../.." || exit
 bin=build/release/bin
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin           # Debian's own tools, whatever else lies on the path
 
-# name | unit | bar | slow? | command
+# Recorded runs: all of them where they lie beside the project, else the selection in the repository.
+golden=../shared/golden
+if [ ! -d $golden ]; then golden=tests/golden/traces; fi
+
+# name | unit | bar | slow or kernel, or nothing | command
 figures='
 net_large    | of bare TCP                  | >= 0.85  |      | paramctl bench net --json
-net_small    | of bare TCP                  | >= 0.60  |      | paramctl bench net --json --tensors 2000 --floats 1024 --rounds 100
+net_small    | of bare TCP                  | >= 0.60  |      | \
+    paramctl bench net --json --tensors 2000 --floats 1024 --rounds 100
 loop_lag_ms  | ms, 99.9th percentile        | <= 2     |      | figure_loop_lag_ms
 memory       | of weights, accumulators, optimizer state and snapshots | <= 1.10 | | figure_memory
 fairness_ms  | ms, 99th percentile          | <= 100   |      | figure_fairness_ms
@@ -21,33 +30,46 @@ flood_hello_ms | ms, 99th percentile         | <= 100   |      | figure_flood_he
 flood_memory_mib | MiB                       | <= 128   |      | figure_flood_memory_mib
 sim_seeds    | seeds a second, one core     | >= 50    |      | pd_sim --seeds 1..2000
 idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000
-root_scratch | of ssyevd                    | <= 1.20  |      | figure_root_scratch
-root_tracked | of ssyevd and the product    | <= 0.50  |      | figure_root_tracked
+root_scratch | of ssyevd                    | <= 1.20  | kernel | figure_root_scratch
+root_tracked | of ssyevd and the product    | <= 0.50  | kernel | figure_root_tracked
+root_tracked_fast | of ssyevd and the product | <= 1.10 | kernel | figure_root_tracked 1024 0.95 4 0 1 1024
 root_stall_p50 | of the step time without roots | <= 1.05 |  | figure_root_stall p50
 root_stall_p99 | of the step time without roots | <= 1.5  |  | figure_root_stall p99
 root_fairness | of the step time alone       | <= 3     |      | figure_root_fairness
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
 roots_parallel | times the speed of one     | >= 1.9   |      | figure_roots_parallel
-replay_distributed_kron | of the traces ok, here; a daemon would draw its own probes | >= 1 | | figure_replay_folder ../shared/golden/distributed_kron
-replay_google_shampoo | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/google_shampoo
-replay_meta_shampoo | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/meta_shampoo
-replay_torch_optim | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/torch_optim
-replay_t5x_adafactor | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/t5x_adafactor
-replay_trax_average | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/trax_average
-first_order_bandwidth | of the bytes per second of a triad | >= 0.80 | | figure_first_order_bandwidth
-adafactor_bandwidth | of the bytes per second of a triad | >= 0.70 | | figure_adafactor_bandwidth
-adasum_bandwidth | bytes read, of the bytes per second of a triad | >= 0.50 | | figure_adasum_bandwidth
-shampoo_step_128 | of the sgemm peak of all cores | >= 0.55 |  | figure_shampoo_step scalable_shampoo 4096x1024 preconditioning_compute_steps=1000000000 block_size=128
-shampoo_step_1024 | of the sgemm peak of all cores | >= 0.70 |  | figure_shampoo_step scalable_shampoo 4096x1024 preconditioning_compute_steps=1000000000 block_size=1024
-kron_step    | of the sgemm peak of one core    | >= 0.50  |      | figure_kron_step 1024x1024
-kron_step_1024 | of the sgemm peak of one core  | >= 0.50  |      | figure_kron_step 1024x1024 partition_grads_into_blocks=no
-gpt2_step    | of the sgemm peak of all cores | >= 0.60 |      | figure_shampoo_step shampoo tests/support/gpt2_small.shapes precondition_frequency=1000000000 betas=0.9,0.999 grafting_config=Adam weight_decay=1e-5
+replay_distributed_kron | of the traces ok, here; a daemon would draw its own probes | >= 1 | | \
+    figure_replay_folder GOLDEN/distributed_kron
+replay_google_shampoo | of the traces ok, here and through a daemon | >= 1 | | \
+    figure_replay_folder GOLDEN/google_shampoo
+replay_meta_shampoo | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/meta_shampoo
+replay_torch_optim | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/torch_optim
+replay_t5x_adafactor | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/t5x_adafactor
+replay_trax_average | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/trax_average
+first_order_bandwidth | of the bytes per second of a triad | >= 0.85 | kernel | figure_first_order_bandwidth
+adafactor_bandwidth | of the bytes per second of a triad | >= 0.80 | kernel | figure_adafactor_bandwidth
+adasum_bandwidth | bytes read, of the bytes per second of a triad | >= 0.60 | kernel | figure_adasum_bandwidth
+quantize_bandwidth | of the bytes per second of a triad | >= 0.70 | kernel | figure_kernel_bandwidth quantize
+convert_bandwidth | of the bytes per second of a triad | >= 0.85 | kernel | figure_kernel_bandwidth convert
+robust_bandwidth | of the bytes per second of a triad | >= 0 | kernel | figure_kernel_bandwidth robust
+shampoo_step_128 | of the sgemm peak of all cores | >= 0.60 | kernel | \
+    figure_shampoo_step scalable_shampoo 4096x1024 preconditioning_compute_steps=1000000000 block_size=128
+shampoo_step_1024 | of the sgemm peak of all cores | >= 0.90 | kernel | \
+    figure_shampoo_step scalable_shampoo 4096x1024 preconditioning_compute_steps=1000000000 block_size=1024
+kron_step    | of the sgemm peak of one core    | >= 0.55  | kernel | figure_kron_step 1024x1024
+kron_step_1024 | of the sgemm peak of one core  | >= 0.75  | kernel | \
+    figure_kron_step 1024x1024 partition_grads_into_blocks=no
+gpt2_step    | of the sgemm peak of all cores | >= 0.85 | kernel | \
+    figure_shampoo_step shampoo tests/support/gpt2_small.shapes precondition_frequency=1000000000 betas=0.9,0.999 \
+    grafting_config=Adam weight_decay=1e-5
 fsdp_exact   | largest difference           | <= 0     |      | figure_fsdp_exact
 state_memory | of what the mathematics needs | <= 1.02 |       | figure_state_memory
 steps_to_sgd_scalable_shampoo | of the steps of SGD | <= 0.65 | slow | figure_steps_to scalable_shampoo
 steps_to_sgd_kron | of the steps of SGD              | <= 0.65  | slow | figure_steps_to kron
 steps_to_sgd_adafactor | of the steps of SGD         | <= 1.0   | slow | figure_steps_to adafactor
 '
+
+figures=${figures//\\$'\n'/}                            # a row that ends with a backslash goes on in the next line
 
 trim() { local text=$1; text=${text#"${text%%[![:space:]]*}"}; printf '%s' "${text%"${text##*[![:space:]]}"}"; }
 
@@ -59,13 +81,16 @@ measure() {
         output=$("$bin"/$1) || return 1
         field() { sed -n 's/^ *"'"$1"'": \([-0-9.eE+]*\),\{0,1\}$/\1/p' <<< "$output"; }
         printf '%.3f\t%.2f GB/s of payload, bare TCP %.2f GB/s; rounds of %.1f and %.1f ms\n' \
-            "$(field ratio)" "$(field payload_gb_per_s)" "$(field bare_tcp_gb_per_s)" "$(field round_ms)" "$(field bare_round_ms)" ;;
+            "$(field ratio)" "$(field payload_gb_per_s)" "$(field bare_tcp_gb_per_s)" "$(field round_ms)" \
+                "$(field bare_round_ms)" ;;
     pd_sim*)
         output=$("$bin"/$1) || { printf '%s\n' "$output" | tail -3 >&2; return 1; }
-        sed -n 's/^\([0-9]*\) seeds, 0 failed, \([0-9.]*\) a second$/\2\t\1 seeds without a violated invariant/p' <<< "$output" ;;
+        sed -n 's/^\([0-9]*\) seeds, 0 failed, \([0-9.]*\) a second$/\2\t\1 seeds without a violated invariant/p' <<< \
+            "$output" ;;
     deploy*)
         output=$($1 2>&1) || { printf '%s\n' "$output" | tail -5 >&2; return 1; }
-        sed -n 's/.*test accuracy[^0-9]*\([0-9.]*\) *%.*/\1/p' <<< "$output" | tail -1 | awk '{ printf "%.4f\tafter the last epoch\n", $1 / 100 }' ;;
+        sed -n 's/.*test accuracy[^0-9]*\([0-9.]*\) *%.*/\1/p' <<< "$output" | tail -1 \
+            | awk '{ printf "%.4f\tafter the last epoch\n", $1 / 100 }' ;;
     *)  "$bin"/$1 ;;
     esac
 }
@@ -81,10 +106,19 @@ report() {
         echo "$1: could not be measured: $shown" >&2
         return 1
     fi
-    holds=$(awk -v value="$value" -v bar="$3" 'BEGIN { split(bar, b, " "); print (b[1] == ">=" ? value >= b[2] : value <= b[2]) ? "true" : "false" }')
-    printf '{"figure": "%s", "value": %s, "unit": "%s", "bar": "%s", "holds": %s, "command": "%s", "note": "%s", "load": %s}\n' \
-        "$1" "$value" "$2" "$3" "$holds" "$shown" "$note" "$load"
+    holds=$(awk -v value="$value" -v bar="$3" \
+        'BEGIN { split(bar, b, " "); print (b[1] == ">=" ? value >= b[2] : value <= b[2]) ? "true" : "false" }')
+    printf '{"figure": "%s", "cpu": "%s", "value": %s, "unit": "%s", "bar": "%s", "holds": %s, ' "$1" \
+        "${PARAMD_CPU:-auto}" "$value" "$2" "$3" "$holds"
+    printf '"command": "%s", "note": "%s", "load": %s}\n' "$shown" "$note" "$load"
 }
+
+cpus=("${PARAMD_CPU:-auto}") kind=
+if [ "${1:-}" = --cpu ]; then
+    IFS=, read -ra cpus <<< "${2:?--cpu: expected instruction sets, for instance avx2,avx512}"
+    kind=kernel
+    shift 2
+fi
 
 names=()
 while IFS='|' read -r name _; do
@@ -92,18 +126,24 @@ while IFS='|' read -r name _; do
     [ -n "$name" ] && names+=("$name")
 done <<< "$figures"
 for wanted in "$@"; do
-    [[ " ${names[*]} " == *" $wanted "* ]] || { echo "run.sh: $wanted is no figure; there are: ${names[*]}" >&2; exit 2; }
+    [[ " ${names[*]} " == *" $wanted "* ]] \
+        || { echo "run.sh: $wanted is no figure; there are: ${names[*]}" >&2; exit 2; }
 done
 
-cmake --preset release > /dev/null && cmake --build build/release > /dev/null || { echo "run.sh: the release build failed" >&2; exit 1; }
+cmake --preset release > /dev/null && cmake --build build/release > /dev/null \
+    || { echo "run.sh: the release build failed" >&2; exit 1; }
 
 status=0
 while IFS='|' read -r name unit bar slow command; do
     name=$(trim "$name")
     [ -n "$name" ] || continue
     if [ $# -gt 0 ]; then [[ " $* " == *" $name "* ]] || continue
+    elif [ -n "$kind" ]; then [ "$(trim "$slow")" = "$kind" ] || continue
     else [ "$(trim "$slow")" = slow ] && continue
     fi
-    report "$name" "$(trim "$unit")" "$(trim "$bar")" "$(trim "$command")" || status=1
+    command=$(trim "$command")
+    for cpu in "${cpus[@]}"; do
+        PARAMD_CPU=$cpu report "$name" "$(trim "$unit")" "$(trim "$bar")" "${command/GOLDEN/$golden}" || status=1
+    done
 done <<< "$figures"
 exit $status

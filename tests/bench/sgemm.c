@@ -1,3 +1,4 @@
+/* sgemm.c - measures the peak of sgemm on this machine. */
 #include "sgemm.h"
 
 #include "figure.h"
@@ -35,6 +36,7 @@ double sgemm_peak(int threads)
     begin = figure_ms();
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (int t = 0; t < threads; t++)
-        pd_gemm(pd_mat_dense(C + n * t, SIDE, SIDE), 0, 1, pd_mat_dense(A, SIDE, SIDE), PD_AS_IS, pd_mat_dense(B, SIDE, SIDE), PD_AS_IS);
+        pd_gemm(pd_mat_dense(C + n * t, SIDE, SIDE), 0, 1, pd_mat_dense(A, SIDE, SIDE), PD_AS_IS,
+                pd_mat_dense(B, SIDE, SIDE), PD_AS_IS);
     return 2.0 * SIDE * SIDE * SIDE * threads / (figure_ms() - begin);
 }

@@ -1,15 +1,16 @@
-/* sgemm.h - what a machine's sgemm reaches, which steps of matrix optimizers are measured against. */
+/* sgemm.h - measures the machine's peak of sgemm, to which figures compare the steps of matrix optimizers. */
 #ifndef PD_SGEMM_H
 #define PD_SGEMM_H
 
 #include <stdint.h>
 
-/* Uniform on [-size, size), the same every time. */
-void   sgemm_fill(float *at, int64_t n, float size);
-/* So many of them. Gives: free() them; ends the program where there is no memory. */
+/* Fills `at` with pseudo-random numbers, uniform on [-size, size). They are the same every time. */
+void sgemm_fill(float *at, int64_t n, float size);
+/* Returns n numbers as sgemm_fill makes them. The caller frees them. Ends the program if there is no memory. */
 float *sgemm_random(int64_t n, float size);
 
-/* Floating-point operations a millisecond of all threads together, that multiply matrices of side 1024, each on its own. */
+/* Returns the floating-point operations per millisecond of all threads together. Each thread multiplies its own
+ * matrices of side 1024. */
 double sgemm_peak(int threads);
 
 #endif

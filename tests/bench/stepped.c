@@ -1,3 +1,4 @@
+/* stepped.c - times whole steps of one optimizer in this process. */
 #include "stepped.h"
 
 #include "batch.h"

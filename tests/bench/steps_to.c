@@ -1,52 +1,70 @@
-/* steps_to - how many steps of the quickstart's model an optimizer needs for the training loss that momentum SGD has after its last epoch.
+/* steps_to - measures how many steps an optimizer needs until the quickstart's model has the training loss that
+ * momentum SGD has after its last epoch.
  *
- *     figure_steps_to scalable_shampoo kron [--json FILE] [--svg FILE] [--tune]
+ *     figure_steps_to scalable_shampoo kron [--json FILE] [--tune]
  *
- * Training loss: on 10,000 training images, always the same, every 26 steps, as the mean of the last 3 looks. All sides are tuned on a
- * seed of their own over grids of one size (the table below): SGD for the lowest loss after its last epoch, the others for the fewest steps to
- * it. Then five other seeds, with the same first weights and the same order of images for all. Per seed: the level is SGD's loss after its
- * last epoch; each side's steps are those to its first look at or below. The value is the ratio of the medians.
+ * The training loss is the loss of 10,000 training images, always the same ones. It is measured every 26 steps, and
+ * the mean of the last 3 measurements counts. First, every optimizer, including SGD, is tuned on a seed of its own
+ * over a grid of 12 candidates (the table below). SGD is tuned for the lowest loss after its last epoch, the other
+ * optimizers for the fewest steps to that loss. Then all optimizers train with five other seeds. For each seed, the
+ * initial weights and the order of images are the same for all. The value is the median number of steps, divided by
+ * SGD's median.
  *
- * Prints "VALUE<tab>NOTE" for each optimizer; --json keeps every curve, --svg draws them, --tune ends after the tuning and prints the grid's outcome. */
+ * Prints "VALUE<tab>NOTE" for each optimizer. --json writes every curve. --tune ends after the tuning and prints its
+ * results. */
 #include <argp.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "compare.h"
 #include "figure.h"
 #include "trial.h"
 
-enum { AXES = 3, MOST_VALUES = 6, CANDIDATES = 12, SEEDS = 5, MOST_SIDES = COMPARE_MOST_SIDES, KEY_JSON = 256, KEY_SVG, KEY_TUNE };
+enum { AXES = 3, MOST_VALUES = 6, CANDIDATES = 12, SEEDS = 5, MOST_SIDES = 4, KEY_JSON = 256, KEY_TUNE };
 static const uint64_t tuning_seed = 100, seeds[SEEDS] = { 1, 2, 3, 4, 5 };
 
-/* An optimizer with what all its candidates share, and the values tried: their product has CANDIDATES members. */
+/* An optimizer to compare: the part of the rule that its candidates share, and the hyperparameters to tune with
+ * their values. Each combination of values is a candidate. */
 typedef struct contender {
     const char *name, *rule;
-    struct axis { const char *hyper, *value[MOST_VALUES]; } axis[AXES];
+    struct axis {
+        const char *hyper, *value[MOST_VALUES];
+    } axis[AXES];
 } contender;
 
 static const contender contenders[] = {
-    { "sgd", "sgd", { { "lr", { "0.02", "0.05", "0.1" } }, { "momentum", { "0.9", "0.95" } }, { "nesterov", { "no", "yes" } } } },
-    { "scalable_shampoo", "scalable_shampoo block_size=128 preconditioning_compute_steps=20 root_method=eigh",
-      { { "learning_rate", { "0.02", "0.05", "0.1" } }, { "beta1", { "0.9", "0.95" } }, { "beta2", { "0.99", "0.999" } } } },
-    { "kron", "kron merge_small_dims=no partition_grads_into_blocks=no preconditioner_update_probability=0.2",
-      { { "learning_rate", { "0.0003", "0.001", "0.003" } }, { "b1", { "0.9", "0.95" } }, { "preconditioner_lr", { "0.1", "0.3" } } } },
-    { "adafactor", "adafactor",
-      { { "learning_rate", { "0.01", "0.02", "0.04" } }, { "beta1", { "0", "0.9" } }, { "decay_rate", { "0.8", "0.95" } } } },
+    { "sgd",
+      "sgd",
+      { { "lr", { "0.02", "0.05", "0.1" } }, { "momentum", { "0.9", "0.95" } }, { "nesterov", { "no", "yes" } } } },
+    { "scalable_shampoo",
+      "scalable_shampoo block_size=128 preconditioning_compute_steps=20 root_method=eigh",
+      { { "learning_rate", { "0.02", "0.05", "0.1" } },
+        { "beta1", { "0.9", "0.95" } },
+        { "beta2", { "0.99", "0.999" } } } },
+    { "kron",
+      "kron merge_small_dims=no partition_grads_into_blocks=no preconditioner_update_probability=0.2",
+      { { "learning_rate", { "0.0003", "0.001", "0.003" } },
+        { "b1", { "0.9", "0.95" } },
+        { "preconditioner_lr", { "0.1", "0.3" } } } },
+    { "adafactor",
+      "adafactor",
+      { { "learning_rate", { "0.01", "0.02", "0.04" } },
+        { "beta1", { "0", "0.9" } },
+        { "decay_rate", { "0.8", "0.95" } } } },
 };
 
 typedef struct arguments {
-    const contender *who[MOST_SIDES];           /* the first is SGD */
-    int         n;
-    const char *json, *svg;
-    bool        tune;
+    const contender *who[MOST_SIDES]; /* the optimizers to compare; the first is SGD */
+    int n;
+    const char *json;
+    bool tune;
 } arguments;
 
 static const contender *find(const char *name)
 {
-    char   names[512] = "";
+    char names[512] = "";
     size_t used = 0;
 
     for (size_t i = 1; i < sizeof contenders / sizeof *contenders; i++) {
@@ -62,10 +80,11 @@ static int values(const struct axis *axis)
     int n = 0;
 
     while (n < MOST_VALUES && axis->value[n] != NULL) n++;
-    return n > 0 ? n : 1;               /* an axis that is not used */
+    return n > 0 ? n : 1; /* an axis without values counts as one value in the number of combinations */
 }
 
-/* The rule of candidate number `index`, the last axis fastest. */
+/* Writes the rule of candidate number `index`. Candidates are numbered so that the value of the last hyperparameter
+ * changes fastest. */
 static void write_rule(const contender *who, int index, char *rule, size_t size)
 {
     const char *chosen[AXES];
@@ -104,7 +123,8 @@ static int lowest(const trial *trials)
     return best;
 }
 
-/* Fewest steps to the level; of equals the lower loss at the end. */
+/* Returns the index of the candidate that reaches the loss `level` in the fewest steps. Among equals, the lower loss
+ * at the end wins. */
 static int quickest(const trial *trials, double level)
 {
     int best = 0;
@@ -118,13 +138,17 @@ static int quickest(const trial *trials, double level)
 
 static void show_grid(const contender *who, const trial *trials, double level)
 {
-    fprintf(stderr, "%s, tuned on seed %llu: steps to %.4f, loss after the last epoch\n", who->name, (unsigned long long)tuning_seed, level);
+    fprintf(stderr, "%s, tuned on seed %llu: steps to %.4f, loss after the last epoch\n", who->name,
+            (unsigned long long)tuning_seed, level);
     for (int c = 0; c < CANDIDATES; c++)
-        fprintf(stderr, "  %6.0f  %.4f  %s\n", trial_reaches(&trials[c], level), trial_final(&trials[c]), trials[c].rule);
+        fprintf(stderr, "  %6.0f  %.4f  %s\n", trial_reaches(&trials[c], level), trial_final(&trials[c]),
+                trials[c].rule);
 }
 
-/* Chooses a rule for each of n sides: best[k] is the candidate in trials[k]. */
-static void tune(const contender *const *side, int n, trial trials[][CANDIDATES], const trial_data *data, int threads, trial **best)
+/* Tries all candidates of n optimizers. Points best[k] to the best candidate of optimizer k, which is one of
+ * trials[k]. */
+static void tune(const contender *const *side, int n, trial trials[][CANDIDATES], const trial_data *data, int threads,
+                 trial **best)
 {
     double level;
 
@@ -138,11 +162,11 @@ static void tune(const contender *const *side, int n, trial trials[][CANDIDATES]
 
 /* ---- measuring ---- */
 
-/* One side's five runs and what they give. */
+/* The trials of one tuned optimizer, one for each of five seeds. */
 typedef struct side {
     const contender *who;
-    trial  trials[SEEDS];
-    double steps[SEEDS];                /* to SGD's level with the same seed */
+    trial trials[SEEDS];
+    double steps[SEEDS]; /* steps[i]: steps to the final loss of SGD with the same seed */
 } side;
 
 static double median_of(const double *at)
@@ -161,16 +185,26 @@ static double median_by(const side *s, double (*of)(const trial *))
     return median_of(value);
 }
 
-static double accuracy_of(const trial *t) { return t->accuracy; }
-static double gradient_ms_of(const trial *t) { return t->gradient_ms; }
-static double optimizer_ms_of(const trial *t) { return t->optimizer_ms; }
+static double accuracy_of(const trial *t)
+{
+    return t->accuracy;
+}
+static double gradient_ms_of(const trial *t)
+{
+    return t->gradient_ms;
+}
+static double optimizer_ms_of(const trial *t)
+{
+    return t->optimizer_ms;
+}
 
 static void measure(side *sides, int n, trial *const *rule, const trial_data *data, int threads)
 {
-    trial all[MOST_SIDES * SEEDS] = { 0 };
+    static trial all[MOST_SIDES * SEEDS];
 
     for (int i = 0; i < n * SEEDS; i++) {
         all[i].seed = seeds[i / n];
+        all[i].tested = true;
         strcpy(all[i].rule, rule[i % n]->rule);
     }
     trial_run(all, (size_t)(n * SEEDS), data, threads);
@@ -180,7 +214,7 @@ static void measure(side *sides, int n, trial *const *rule, const trial_data *da
     }
 }
 
-/* "864 (846-900)" */
+/* Formats a median and its range: "864 (846-900)". */
 static const char *spread(const double *at, char text[64])
 {
     double least = at[0], most = at[0];
@@ -193,13 +227,15 @@ static const char *spread(const double *at, char text[64])
     return text;
 }
 
-/* The ratio with a level that is `factor` times SGD's last loss: SGD's curve is flat at its end, so its own step there says little alone. */
+/* Returns the ratio of the two optimizers' steps to a loss of `factor` times SGD's final loss. Near its end, SGD's
+ * curve is flat, so the ratio for the final loss alone says little. */
 static double ratio_at(const side *sgd, const side *other, double factor)
 {
     double steps[2][SEEDS];
 
     for (int k = 0; k < 2; k++)
-        for (int i = 0; i < SEEDS; i++) steps[k][i] = trial_reaches(&(k == 0 ? sgd : other)->trials[i], factor * trial_final(&sgd->trials[i]));
+        for (int i = 0; i < SEEDS; i++)
+            steps[k][i] = trial_reaches(&(k == 0 ? sgd : other)->trials[i], factor * trial_final(&sgd->trials[i]));
     return median_of(steps[1]) / median_of(steps[0]);
 }
 
@@ -207,7 +243,7 @@ static void print_value(const side *sgd, const side *other)
 {
     const side *const sides[2] = { other, sgd };
     double ratio = ratio_at(sgd, other, 1.0);
-    char   text[64];
+    char text[64];
 
     printf(isfinite(ratio) ? "%.3f\t" : "999\tnever reached; ", ratio);
     printf("steps of %d seeds, median (min-max): %s", SEEDS, spread(other->steps, text));
@@ -216,44 +252,46 @@ static void print_value(const side *sgd, const side *other)
     printf("; with levels 2 %% and 10 %% higher %.3f and %.3f", ratio_at(sgd, other, 1.02), ratio_at(sgd, other, 1.1));
     printf("; tuned over %d candidates each: %s, %s", CANDIDATES, other->trials[0].rule, sgd->trials[0].rule);
     for (int k = 0; k < 2; k++)
-        printf("; %s: loss %.4f and test accuracy %.4f at the end, CPU time of a step %.2f ms for gradients + %.2f ms for the optimizer", sides[k]->who->name,
-               median_by(sides[k], trial_final), median_by(sides[k], accuracy_of), median_by(sides[k], gradient_ms_of), median_by(sides[k], optimizer_ms_of));
+        printf("; %s: loss %.4f and test accuracy %.4f at the end, CPU time of a step %.2f ms for gradients + %.2f ms "
+               "for the optimizer",
+               sides[k]->who->name, median_by(sides[k], trial_final), median_by(sides[k], accuracy_of),
+               median_by(sides[k], gradient_ms_of), median_by(sides[k], optimizer_ms_of));
     putchar('\n');
 }
 
-/* ---- what is kept ---- */
+/* ---- the curves as JSON ---- */
 
+/* Writes one field of measurement number i: the values of all seeds as a list, and their median. */
+static void write_field(FILE *file, const side *s, int i, const char *name, size_t offset)
+{
+    double value[SEEDS];
+
+    fprintf(file, ", \"%s_by_seed\": [", name);
+    for (int k = 0; k < SEEDS; k++) {
+        value[k] = *(const double *)((const char *)&s->trials[k].look[i] + offset);
+        fprintf(file, "%s%.6g", k == 0 ? "" : ", ", value[k]);
+    }
+    fprintf(file, "], \"%s\": %.6g", name, median_of(value));
+}
+
+/* Writes a file with one JSON object a line, one for each measurement of each optimizer. paramd-plot reads it. */
 static void write_json(const side *sides, int n, const char *path)
 {
     FILE *file = fopen(path, "w");
 
     if (file == NULL) figure_stop("%s: cannot write", path);
-    for (int k = 0; k < n; k++)
-        for (int s = 0; s < SEEDS; s++) {
-            const trial *t = &sides[k].trials[s];
-            fprintf(file, "{\"optimizer\": \"%s\", \"seed\": %llu, \"rule\": \"%s\", \"reached\": %.0f, \"test_accuracy\": %.4f, \"gradient_ms\": %.3f, "
-                    "\"optimizer_ms\": %.3f, \"loss\": [", sides[k].who->name, (unsigned long long)t->seed, t->rule, isfinite(sides[k].steps[s]) ? sides[k].steps[s] : -1.0,
-                    t->accuracy, t->gradient_ms, t->optimizer_ms);
-            for (size_t i = 0; i < t->loss.n; i++) fprintf(file, "%s[%.0f, %.6g]", i == 0 ? "" : ", ", t->loss.step[i], t->loss.value[i]);
-            fputs("]}\n", file);
+    for (const side *s = sides; s < sides + n; s++) {
+        int looks = TRIAL_LOOKS;
+        for (int k = 0; k < SEEDS; k++) looks = s->trials[k].looks < looks ? s->trials[k].looks : looks;
+        for (int i = 0; i < looks; i++) {
+            fprintf(file, "{\"optimizer\": \"%s\", \"step\": %d", s->who->name, s->trials[0].look[i].step);
+            write_field(file, s, i, "train_loss", offsetof(trial_look, train_loss));
+            write_field(file, s, i, "test_loss", offsetof(trial_look, test_loss));
+            write_field(file, s, i, "cpu_seconds", offsetof(trial_look, cpu_seconds));
+            fputs("}\n", file);
         }
-    if (fclose(file) != 0) figure_stop("%s: cannot write", path);
-}
-
-static void draw(const side *sides, int n, const char *path)
-{
-    static const char subtitle[] = "784-256-128-10 classifier of Fashion-MNIST, 256 images a step, 8 epochs; all tuned alike";
-    compare_side drawn[MOST_SIDES] = { 0 };
-    pd_error err = { 0 };
-
-    for (int k = 0; k < n; k++) {
-        drawn[k].name = k == 0 ? "momentum SGD" : sides[k].who->name;
-        drawn[k].n_seeds = SEEDS;
-        for (int s = 0; s < SEEDS; s++) drawn[k].seed[s] = sides[k].trials[s].loss;
-        drawn[k].reached = isfinite(median_of(sides[k].steps)) ? median_of(sides[k].steps) : 0.0;
     }
-    if (compare_write(drawn, n, median_by(&sides[0], trial_final), path, "Training loss over steps: median of five seeds", subtitle, &err) != PD_OK)
-        figure_stop("%s", err.text);
+    if (fclose(file) != 0) figure_stop("%s: cannot write", path);
 }
 
 /* ---- the command line ---- */
@@ -264,7 +302,6 @@ static error_t on_option(int key, char *text, struct argp_state *state)
 
     switch (key) {
     case KEY_JSON: args->json = text; return 0;
-    case KEY_SVG: args->svg = text; return 0;
     case KEY_TUNE: args->tune = true; return 0;
     case ARGP_KEY_ARG:
         if (args->n == MOST_SIDES) argp_error(state, "at most %d optimizers", MOST_SIDES - 1);
@@ -278,32 +315,30 @@ static error_t on_option(int key, char *text, struct argp_state *state)
 int main(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        { "json", KEY_JSON, "FILE", 0, "keep every curve, one JSON object a line", 0 },
-        { "svg", KEY_SVG, "FILE", 0, "draw the curves", 0 },
-        { "tune", KEY_TUNE, NULL, 0, "only tune, and show what the grids gave", 0 },
+        { "json", KEY_JSON, "FILE", 0, "write every curve, one JSON object a line", 0 },
+        { "tune", KEY_TUNE, NULL, 0, "only tune, and show the results of the grids", 0 },
         { 0 },
     };
-    static const struct argp argp = { options, on_option, "OPTIMIZER...", "Steps to the training loss that momentum SGD ends at.", NULL, NULL, NULL };
+    static const struct argp argp = {
+        options, on_option, "OPTIMIZER...", "Steps to the training loss that momentum SGD ends at.", NULL, NULL, NULL
+    };
     static trial tuning[MOST_SIDES][CANDIDATES];
-    static side  sides[MOST_SIDES];
-    arguments  args = { .who = { &contenders[0] }, .n = 1 };
-    trial_data data = { 0 };
-    trial     *best[MOST_SIDES];
-    int        threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    static side sides[MOST_SIDES];
+    arguments args = { .who = { &contenders[0] }, .n = 1 };
+    trial_data *data;
+    trial *best[MOST_SIDES];
+    int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
 
     argp_parse(&argp, argc, argv, 0, NULL, &args);
     figure_kernels(argv);
     for (int k = 0; k < args.n; k++) sides[k].who = args.who[k];
-    trial_load(&data);
-    tune(args.who, args.n, tuning, &data, threads, best);
+    data = trial_load();
+    tune(args.who, args.n, tuning, data, threads, best);
     if (!args.tune) {
-        measure(sides, args.n, best, &data, threads);
+        measure(sides, args.n, best, data, threads);
         if (args.json != NULL) write_json(sides, args.n, args.json);
-        if (args.svg != NULL) draw(sides, args.n, args.svg);
         for (int k = 1; k < args.n; k++) print_value(&sides[0], &sides[k]);
     }
-    for (int i = 0; i < args.n * CANDIDATES; i++) trial_free(&tuning[i / CANDIDATES][i % CANDIDATES]);
-    for (int i = 0; i < args.n * SEEDS; i++) trial_free(&sides[i / SEEDS].trials[i % SEEDS]);
-    trial_unload(&data);
+    free(data);
     return 0;
 }

@@ -1,3 +1,4 @@
+/* triad.c - measures the memory bandwidth of this machine. */
 #include "triad.h"
 
 #include "clones.h"
@@ -19,7 +20,7 @@ float *triad_floats(int64_t n, float size)
     return at;
 }
 
-PD_CLONES static void triad_range(float *a, const float *b, const float *c, int64_t n)
+PD_CLONES(void, triad_range, (float *a, const float *b, const float *c, int64_t n), (a, b, c, n))
 {
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; i++) a[i] = b[i] + 0.5f * c[i];
@@ -29,8 +30,9 @@ double triad_ms(float *a, const float *b, const float *c, int64_t n, int threads
 {
     double begin = figure_ms();
 
-    (void)threads;                                      /* a build without OpenMP has one */
+    (void)threads; /* a build without OpenMP runs the triad on one thread */
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t first = 0; first < n; first += RANGE) triad_range(a + first, b + first, c + first, n - first < RANGE ? n - first : RANGE);
+    for (int64_t first = 0; first < n; first += RANGE)
+        triad_range(a + first, b + first, c + first, n - first < RANGE ? n - first : RANGE);
     return figure_ms() - begin;
 }

@@ -1,3 +1,4 @@
+/* trial.c - trains the example's model with one optimizer and one seed. */
 #include "trial.h"
 
 #include <math.h>
@@ -12,25 +13,22 @@
 
 static const char folder[] = "/usr/share/datasets/fashion-mnist";
 
-void trial_load(trial_data *data)
+trial_data *trial_load(void)
 {
+    trial_data *data = figure_alloc(sizeof *data);
     pd_error err = { 0 };
 
-    if (dataset_load(&data->train, folder, "train", 0, 1, &err) != PD_OK || dataset_load(&data->test, folder, "t10k", 0, 1, &err) != PD_OK ||
-        dataset_load_first(&data->probe, folder, "train", COURSE_PROBE, &err) != PD_OK)
+    if (images_load(&data->train, folder, "train", &err) != PD_OK ||
+        images_load(&data->test, folder, "t10k", &err) != PD_OK)
         figure_stop("%s", err.text);
+    data->probe = data->train;
+    data->probe.n = TRIAL_PROBE;
+    return data;
 }
 
-void trial_unload(trial_data *data)
-{
-    dataset_free(&data->train);
-    dataset_free(&data->probe);
-    dataset_free(&data->test);
-}
+/* ---- making the optimizer from its rule ---- */
 
-/* ---- the optimizer, from its rule ---- */
-
-/* Index of what the row calls the learning rate. */
+/* Returns the index of the learning rate among the hyperparameters. */
 static int rate_of(const pd_row *row)
 {
     int lr = pd_hypers_find(row, "lr");
@@ -39,7 +37,7 @@ static int rate_of(const pd_row *row)
 
 static void read_rule(const char *rule, pd_hypers *hypers)
 {
-    char     words[sizeof((trial *)0)->rule], *rest, *word, *value;
+    char words[sizeof((trial *)0)->rule], *rest, *word, *value;
     pd_error err = { 0 };
 
     strcpy(words, rule);
@@ -54,134 +52,138 @@ static void read_rule(const char *rule, pd_hypers *hypers)
     if (pd_hypers_check(hypers, &err) != PD_OK) figure_stop("%s: %s", rule, err.text);
 }
 
-static pd_model *new_model(const mlp *net, const pd_hypers *hypers, uint64_t seed)
+static pd_model *new_model(const pd_hypers *hypers, uint64_t seed)
 {
-    pd_declaration params[MLP_TENSORS];
+    pd_declaration params[TENSORS];
     pd_model *model;
-    pd_error  err = { 0 };
+    pd_error err = { 0 };
 
-    for (int t = 0; t < MLP_TENSORS; t++) params[t] = (pd_declaration){ .name = mlp_name(t), .shape = mlp_shape(net, t), .hypers = *hypers, .seed = seed };
-    if (pd_model_new(&model, params, MLP_TENSORS, 1, &err) != PD_OK) figure_stop("%s", err.text);
+    for (int t = 0; t < TENSORS; t++)
+        params[t] = (pd_declaration){ .name = tensor_name[t],
+                                      .shape = { 2 - t % 2, { width[t / 2 + 1], t % 2 == 0 ? width[t / 2] : 0 } },
+                                      .hypers = *hypers,
+                                      .seed = seed };
+    if (pd_model_new(&model, params, TENSORS, 1, &err) != PD_OK) figure_stop("%s", err.text);
     return model;
 }
 
-/* ---- one trial ---- */
+/* ---- running one trial ---- */
 
-/* What one thread trains with. */
+/* The data and model of one thread. */
 typedef struct bench {
     const trial_data *data;
-    dataset    train;                   /* shares the images, has an order of its own */
-    mlp        net;
-    float     *x;
-    uint8_t   *label;
+    images train; /* the training images, in an order of this thread's own */
+    mlp net;
 } bench;
 
-static void open_bench(bench *b, const trial_data *data)
-{
-    *b = (bench){ .data = data, .train = data->train };
-    b->train.order = figure_alloc((size_t)data->train.n * sizeof *b->train.order);
-    b->x = figure_alloc((size_t)COURSE_CHUNK * DATASET_PIXELS * sizeof *b->x);
-    b->label = figure_alloc(COURSE_CHUNK);
-    if (mlp_new(&b->net, course_widths, COURSE_CHUNK) != PD_OK) figure_stop("no memory for the model");
-}
-
-static void close_bench(bench *b)
-{
-    free(b->train.order);
-    free(b->x);
-    free(b->label);
-    mlp_free(&b->net);
-}
-
-static double cpu_ms(void)
+/* Returns the CPU time of this thread. Other processes on the machine do not count. */
+static double cpu_seconds(void)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* With this step's learning rate, as the worker sends it. */
+/* Runs the optimizer on all parameters, with the learning rate of this step. */
 static void step_model(bench *b, pd_model *model, const pd_hypers *hypers)
 {
-    uint64_t   mask = 1ull << rate_of(hypers->row);
-    pd_step_io io[MLP_TENSORS];
-    pd_error   err = { 0 };
+    uint64_t mask = 1ull << rate_of(hypers->row);
+    pd_step_io io[TENSORS];
+    pd_error err = { 0 };
 
-    for (int t = 0; t < MLP_TENSORS; t++)
-        io[t] = (pd_step_io){ .gradient = b->net.gradient[t], .before = b->net.tensor[t], .after = b->net.tensor[t], .hypers = hypers->value, .hypers_mask = mask };
+    for (int t = 0; t < TENSORS; t++)
+        io[t] = (pd_step_io){ .gradient = b->net.gradient + tensor_at[t],
+                              .before = b->net.value + tensor_at[t],
+                              .after = b->net.value + tensor_at[t],
+                              .hypers = hypers->value,
+                              .hypers_mask = mask };
     if (pd_model_step(model, io, &err) != PD_OK) figure_stop("%s", err.text);
 }
 
-/* The mean of the last losses, as far as there are enough of them. False: the loss is no number any more. */
-static bool look(bench *b, trial *t, int step, double recent[TRIAL_SMOOTH])
+/* Measures the losses after `step` steps and appends them to the trial. */
+static void look(bench *b, trial *t, int step, double seconds)
 {
-    double accuracy, sum = 0.0;
-    int    count = step / TRIAL_EVERY;
+    trial_look *now = &t->look[t->looks];
+    int n = t->looks + 1 < TRIAL_SMOOTH ? t->looks + 1 : TRIAL_SMOOTH;
+    double accuracy;
 
-    recent[count % TRIAL_SMOOTH] = course_evaluate(&b->net, &b->data->probe, b->x, b->label, &accuracy);
-    if (!isfinite(recent[count % TRIAL_SMOOTH])) return false;
-    for (int i = 0; i < TRIAL_SMOOTH; i++) sum += recent[i];
-    if (count >= TRIAL_SMOOTH && plot_add(&t->loss, step, sum / TRIAL_SMOOTH) != PD_OK) figure_stop("out of memory");
-    return true;
+    *now = (trial_look){ .step = step, .cpu_seconds = seconds };
+    now->train_loss = mlp_test(&b->net, &b->data->probe, &accuracy);
+    if (t->tested) now->test_loss = mlp_test(&b->net, &b->data->test, &accuracy);
+    t->diverged = !isfinite(now->train_loss);
+    for (int i = 0; i < n; i++) now->smooth_loss += now[-i].train_loss / n;
+    if (!t->diverged) t->looks++;
+}
+
+/* Returns the learning rate of a step. It falls from the declared rate to almost 0 along half a cosine. */
+static double rate_at(double first, int step, int steps)
+{
+    return first * 0.5 * (1.0 + cos(M_PI * step / steps));
 }
 
 static void train(bench *b, trial *t)
 {
-    double     recent[TRIAL_SMOOTH] = { 0 }, rate;
-    int        per_epoch = b->train.total / TRIAL_BATCH, steps = per_epoch * TRIAL_EPOCHS;
-    pd_hypers  hypers;
-    pd_model  *model;
+    int per_epoch = b->train.n / TRIAL_BATCH, steps = per_epoch * TRIAL_EPOCHS, n;
+    double rate, gradients = 0, optimizer = 0;
+    pd_hypers hypers;
+    pd_model *model;
 
     read_rule(t->rule, &hypers);
     rate = hypers.value[rate_of(hypers.row)];
-    mlp_init(&b->net, t->seed);
-    model = new_model(&b->net, &hypers, t->seed);
+    mlp_init(&b->net, (int)t->seed);
+    model = new_model(&hypers, t->seed);
     for (int step = 0; step < steps && !t->diverged; step++) {
-        double began = cpu_ms(), between;
-        if (step % per_epoch == 0) dataset_shuffle(&b->train, t->seed, (uint64_t)(step / per_epoch));
-        mlp_differentiate(&b->net, b->x, b->label, dataset_take(&b->train, step % per_epoch * TRIAL_BATCH, TRIAL_BATCH, b->x, b->label));
-        hypers.value[rate_of(hypers.row)] = course_rate(rate, (uint64_t)step, (uint64_t)steps);
-        between = cpu_ms();
+        int first = step % per_epoch * TRIAL_BATCH;
+        double began = cpu_seconds(), between;
+        if (first == 0) images_shuffle(&b->train, (int)t->seed, step / per_epoch);
+        n = images_take(&b->train, first, first + TRIAL_BATCH, 1, b->net.out[0], b->net.label);
+        mlp_differentiate(&b->net, n);
+        hypers.value[rate_of(hypers.row)] = rate_at(rate, step, steps);
+        between = cpu_seconds();
         step_model(b, model, &hypers);
-        t->optimizer_ms += (cpu_ms() - between) / steps;
-        t->gradient_ms += (between - began) / steps;
-        if ((step + 1) % TRIAL_EVERY == 0) t->diverged = !look(b, t, step + 1, recent);
+        gradients += between - began;
+        optimizer += cpu_seconds() - between;
+        if ((step + 1) % TRIAL_EVERY == 0) look(b, t, step + 1, gradients + optimizer);
     }
-    course_evaluate(&b->net, &b->data->test, b->x, b->label, &t->accuracy);
+    t->gradient_ms = 1e3 * gradients / steps;
+    t->optimizer_ms = 1e3 * optimizer / steps;
+    mlp_test(&b->net, &b->data->test, &t->accuracy);
     pd_model_free(model);
     pd_hypers_free(&hypers);
 }
 
-/* ---- all of them ---- */
+/* ---- running many trials on several threads ---- */
 
 typedef struct work {
     const trial_data *data;
-    trial        *trials;
-    size_t        n;
+    trial *trials;
+    size_t n;
     atomic_size_t next, done;
 } work;
 
 static void *worker(void *argument)
 {
-    work  *w = argument;
-    bench  b;
+    work *w = argument;
+    bench *b = figure_alloc(sizeof *b);
     size_t i;
 
-    open_bench(&b, w->data);
+    b->data = w->data;
+    b->train = w->data->train;
     while ((i = atomic_fetch_add(&w->next, 1)) < w->n) {
         trial *t = &w->trials[i];
-        train(&b, t);
-        fprintf(stderr, "%2zu/%zu  seed %llu  %s: loss %.4f  accuracy %.4f  %.2f + %.2f ms a step\n", atomic_fetch_add(&w->done, 1) + 1, w->n,
-                (unsigned long long)t->seed, t->rule, trial_final(t), t->accuracy, t->gradient_ms, t->optimizer_ms);
+        train(b, t);
+        fprintf(stderr, "%2zu/%zu  seed %llu  %s: loss %.4f  accuracy %.4f  %.2f + %.2f ms a step\n",
+                atomic_fetch_add(&w->done, 1) + 1, w->n, (unsigned long long)t->seed, t->rule, trial_final(t),
+                t->accuracy, t->gradient_ms, t->optimizer_ms);
     }
-    close_bench(&b);
+    free(b);
     return NULL;
 }
 
 void trial_run(trial *trials, size_t n, const trial_data *data, int threads)
 {
-    work       w = { .data = data, .trials = trials, .n = n };
+    work w = { .data = data, .trials = trials, .n = n };
     pthread_t *thread = figure_alloc((size_t)threads * sizeof *thread);
 
     for (int i = 0; i < threads; i++)
@@ -190,13 +192,14 @@ void trial_run(trial *trials, size_t n, const trial_data *data, int threads)
     free(thread);
 }
 
-void trial_free(trial *t) { plot_free(&t->loss); }
-
 double trial_reaches(const trial *t, double level)
 {
-    for (size_t i = 0; i < t->loss.n; i++)
-        if (t->loss.value[i] <= level) return t->loss.step[i];
+    for (int i = TRIAL_SMOOTH - 1; i < t->looks; i++)
+        if (t->look[i].smooth_loss <= level) return t->look[i].step;
     return INFINITY;
 }
 
-double trial_final(const trial *t) { return t->diverged || t->loss.n == 0 ? INFINITY : t->loss.value[t->loss.n - 1]; }
+double trial_final(const trial *t)
+{
+    return t->diverged || t->looks == 0 ? INFINITY : t->look[t->looks - 1].smooth_loss;
+}

@@ -1,3 +1,4 @@
+/* wire.c - connects a client's socket to a daemon, and sends and receives raw frames. */
 #include "wire.h"
 
 #include <arpa/inet.h>
@@ -17,7 +18,8 @@ int wire_connect(const char *url)
 
     if (sscanf(url, "tcp://127.0.0.1:%d", &port) != 1) figure_stop("%s is no loopback address", url);
     address.sin_port = htons((uint16_t)port);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0) figure_stop("connect: %s", strerror(errno));
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
+        figure_stop("connect: %s", strerror(errno));
     return fd;
 }
 
@@ -40,7 +42,8 @@ void wire_ask(int fd, unsigned method, uint64_t id, const ProtobufCMessage *mess
     uint8_t *frame, *payload = figure_alloc(payload_bytes);
     size_t bytes;
 
-    if (pd_frame_pack(&frame, &bytes, method, 0, id, message, NULL, 0, payload_bytes) != PD_OK) figure_stop("no memory for a frame");
+    if (pd_frame_pack(&frame, &bytes, method, 0, id, message, NULL, 0, payload_bytes) != PD_OK)
+        figure_stop("no memory for a frame");
     wire_send(fd, frame, bytes);
     wire_send(fd, payload, payload_bytes);
     free(frame);
@@ -61,7 +64,7 @@ static void stop_at_error(const uint8_t *header, size_t bytes)
     figure_stop("%s", err.text);
 }
 
-pd_prefix wire_hear(int fd, uint8_t *header)
+pd_prefix wire_receive(int fd, uint8_t *header)
 {
     uint8_t bytes[PD_PREFIX_BYTES], own[PD_MAX_HEADER_BYTES], *to = header != NULL ? header : own;
     pd_prefix prefix;

@@ -1,7 +1,10 @@
 #!/bin/bash
-# deploy/docker-compose.yml for real: builds both images, brings up one daemon and four workers, and looks whether they have
-# learnt something, whether the daemon was healthy and whether it ends well. Starts a container engine of its own in a private mount
-# namespace and takes everything away again. Runs when PARAMD_TEST_CONTAINERS=1 asks for it: it needs root, a Debian mirror and the packages
+# deploy/docker-compose.yml for real: builds both images, brings up one daemon and four workers, and looks whether they
+# have
+# learnt something, whether the daemon was healthy and whether it ends well. Starts a container engine of its own in a
+# private mount
+# namespace and takes everything away again. Runs when PARAMD_TEST_CONTAINERS=1 asks for it: it needs root, a Debian
+# mirror and the packages
 # of "# containers" in deploy/packages.txt, and touches the network of the machine while it runs. Skips otherwise.
 # Takes some minutes: the images install their packages and build from the sources.
 set -euo pipefail
@@ -22,7 +25,8 @@ fi
 if mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi
 
 scratch=$(mktemp -d /var/tmp/paramd-compose.XXXXXX)
-export DOCKER_HOST=unix://$scratch/docker.sock DOCKER_BUILDKIT=0 COMPOSE_DOCKER_CLI_BUILD=0 COMPOSE_PROJECT_NAME=paramdtest
+export DOCKER_HOST=unix://$scratch/docker.sock DOCKER_BUILDKIT=0 COMPOSE_DOCKER_CLI_BUILD=0 \
+    COMPOSE_PROJECT_NAME=paramdtest
 export PARAMD_BASE=paramd-test-base PARAMD_SLIM=paramd-test-base EPOCHS=2
 rules=$(iptables-save 2> /dev/null || true) forwarding=$(cat /proc/sys/net/ipv4/ip_forward)
 engine=''
@@ -61,7 +65,8 @@ trap 'exit 130' INT TERM
 say() { printf '== %s (%d s)\n' "$*" "$SECONDS"; }
 
 say "base image"
-mmdebstrap --quiet --variant=minbase bookworm "$scratch/base.tar" > "$scratch/base.log" 2>&1 || { tail -n 5 "$scratch/base.log"; echo "skip: no base image can be made (no mirror?)"; exit 77; }
+mmdebstrap --quiet --variant=minbase bookworm "$scratch/base.tar" > "$scratch/base.log" 2>&1 \
+    || { tail -n 5 "$scratch/base.log"; echo "skip: no base image can be made (no mirror?)"; exit 77; }
 
 say "engine"
 dockerd --data-root "$scratch/data" --exec-root "$scratch/run" --pidfile "$scratch/dockerd.pid" -H "$DOCKER_HOST" \
@@ -69,7 +74,8 @@ dockerd --data-root "$scratch/data" --exec-root "$scratch/run" --pidfile "$scrat
 engine=$!
 for _ in {1..200}; do
     if docker version > /dev/null 2>&1; then break; fi
-    kill -0 "$engine" 2> /dev/null || { tail -n 5 "$scratch/dockerd.log"; echo "skip: the engine does not start here"; engine=''; exit 77; }
+    kill -0 "$engine" 2> /dev/null \
+        || { tail -n 5 "$scratch/dockerd.log"; echo "skip: the engine does not start here"; engine=''; exit 77; }
     sleep 0.1
 done
 docker import "$scratch/base.tar" "$PARAMD_BASE" > /dev/null
@@ -97,7 +103,8 @@ docker cp "$(container worker0):/out/fashion.jsonl" "$scratch/"
 docker cp "$(container worker0):/out/fashion.safetensors" "$scratch/"
 [ "$(stat -c %s "$scratch/fashion.safetensors")" -gt 900000 ] || { echo "fashion.safetensors is too small"; exit 1; }
 accuracy=$(sed -n 's/.*"test_accuracy": \([0-9.]*\).*/\1/p' "$scratch/fashion.jsonl" | tail -n 1)
-awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.85) }' || { echo "test accuracy $accuracy after $EPOCHS epochs: expected at least 0.85"; exit 1; }
+awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.85) }' \
+    || { echo "test accuracy $accuracy after $EPOCHS epochs: expected at least 0.85"; exit 1; }
 
 say "stop"
 id=$(container paramd)

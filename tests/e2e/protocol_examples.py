@@ -1,4 +1,7 @@
-"""Plays the examples of proto/PROTOCOL.md against a live server. What the page shows is sent, and each answer is compared byte for byte."""
+"""Plays the examples of proto/PROTOCOL.md against a live server.
+
+The bytes that the page shows are sent, and each answer is compared byte for byte.
+"""
 import os
 import re
 import socket
@@ -99,7 +102,8 @@ class Examples(unittest.TestCase):
         cls.frames = read_page()
         cls.scratch = tempfile.TemporaryDirectory()
         port_file = os.path.join(cls.scratch.name, "port")
-        cls.daemon = subprocess.Popen([os.path.join(os.environ["PARAMD_BIN"], "paramd"), "--listen=127.0.0.1:0", f"--port-file={port_file}"],
+        cls.daemon = subprocess.Popen([os.path.join(os.environ["PARAMD_BIN"], "paramd"), "--listen=127.0.0.1:0",
+                f"--port-file={port_file}"],
                                       stderr=subprocess.DEVNULL)
         until = time.monotonic() + 20
         while not (os.path.exists(port_file) and os.path.getsize(port_file)) and time.monotonic() < until:
@@ -121,7 +125,8 @@ class Examples(unittest.TestCase):
     def expect(self, stream, frame):
         came = stream.receive()
         if not frame.pattern().fullmatch(came):
-            self.fail(f"the page's answer \"{frame.title}\" and the server's differ; the server sent\n{came.hex(' ')}\n{came}")
+            self.fail(f"the page's answer \"{frame.title}\" and the server's differ; the server sent\n"
+                      f"{came.hex(' ')}\n{came}")
         if frame.title.endswith("and the connection ends"):
             self.assertEqual(stream.receive(), b"", f"{frame.title}: the connection goes on")
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# deploy/quickstart.sh as a user runs it: it teaches the model, the same with 1 and with 4 workers, and leaves nothing running,
-# whether it ends by itself, fails or is interrupted.
+# Runs deploy/quickstart.sh as a user does. It trains the model, to the same weights with 1 and with 4 workers. It
+# leaves no process behind, whether it ends by itself, fails or is interrupted.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin
@@ -29,12 +29,15 @@ ended() {
     session=''
 }
 
-start --epochs 2 --workers 4 --train-loss 100
+start --epochs 2 --workers 4
 ended 0
 accuracy=$(sed -n 's/.*"test_accuracy": \([0-9.]*\).*/\1/p' "$TMPDIR/fashion.jsonl" | tail -n 1)
-[ "$(grep -c '"train_loss": 0\.[0-9]*}' "$TMPDIR/fashion.jsonl")" = 4 ] || complain "468 steps, the training loss every 100: expected 4 of them"
+losses=$(grep -c '"train_loss": [0-9]' "$TMPDIR/fashion.jsonl")
+[ "$losses" = 468 ] || complain "expected the training losses of 468 steps, got $losses"
+grep -qE "^rank 0 (created|joined) the job, step 0 of 468$" "$TMPDIR/said" || complain "does not print its first step"
 grep -q "^final test accuracy" "$TMPDIR/said" || complain "does not tell the final accuracy"
 [ -z "$(ls -d "$TMPDIR"/paramd-quickstart.* 2> /dev/null)" ] || complain "left its logs though all went well"
+grep -q '>train loss 0\.' "$TMPDIR/fashion.svg" || complain "the picture does not label the training loss"
 if command -v rsvg-convert > /dev/null; then rsvg-convert "$TMPDIR/fashion.svg" > "$TMPDIR/fashion.png"; fi
 python3 - "$TMPDIR/fashion.safetensors" << 'EOF'
 import json, struct, sys
@@ -45,7 +48,8 @@ assert header["layers.0.weight"]["shape"] == [256, 784], header
 assert max(t["data_offsets"][1] for name, t in header.items() if name != "__metadata__") == len(data) - 8 - size
 EOF
 
-awk -v accuracy="$accuracy" 'BEGIN { exit !(accuracy >= 0.865) }' || complain "test accuracy $accuracy after 2 epochs: expected at least 0.865"
+awk -v accuracy="$accuracy" 'BEGIN { exit !(accuracy >= 0.865) }' ||
+    complain "test accuracy $accuracy after 2 epochs: expected at least 0.865"
 
 # Few steps of large batches: rounding has no time to grow, so all numbers of workers must end at the same weights.
 for workers in 1 3 4; do
@@ -61,10 +65,11 @@ for other in others:
     assert numpy.linalg.norm(alone - other) < 1e-3 * numpy.linalg.norm(alone), numpy.linalg.norm(alone - other)
 EOF
 
-start --optimizer scalable_shampoo --epochs 1 --workers 2 --train-loss 117
+start --optimizer scalable_shampoo --epochs 1 --workers 2
 ended 0
-loss=$(sed -n 's/.*"train_loss": \([0-9.]*\).*/\1/p' "$TMPDIR/fashion.jsonl" | tail -n 1)
-awk -v loss="$loss" 'BEGIN { exit !(loss > 0 && loss < 0.36) }' || complain "training loss $loss after an epoch of second order: expected less than 0.36"
+loss=$(sed -n 's/.*"test_loss": \([0-9.]*\).*/\1/p' "$TMPDIR/fashion.jsonl" | tail -n 1)
+awk -v loss="$loss" 'BEGIN { exit !(loss > 0 && loss < 0.40) }' ||
+    complain "test loss $loss after an epoch of second order: expected less than 0.40"
 
 start --optimizer nonsense
 ended 1
@@ -73,7 +78,7 @@ grep -q nonsense "$TMPDIR/said" || complain "does not say what is wrong with the
 
 start --epochs 1000
 tries=300
-until grep -q "images/s" "$TMPDIR/said" || [ $((tries--)) = 0 ]; do sleep 0.1; done
+until grep -q "^epoch 1/" "$TMPDIR/said" || [ $((tries--)) = 0 ]; do sleep 0.1; done
 kill -TERM "$session"
 ended 143
 echo "test accuracy of 4 workers after 2 epochs: $accuracy"

@@ -8,7 +8,8 @@ import unittest
 import numpy as np
 
 import stranger
-from stranger import CHUNK, INIT, INVALID_ARGUMENT, PULL, PUSH, PUSH_PULL, fields, init, nested, number, push, varint, want
+from stranger import CHUNK, INIT, INVALID_ARGUMENT, PULL, PUSH, PUSH_PULL
+from stranger import fields, init, nested, number, push, varint, want
 
 RESOURCE_EXHAUSTED, WORLD = 8, 4
 
@@ -127,10 +128,14 @@ class Scalars(stranger.Stranger):
         worker, = self.team(("a", (1,)), ("b", (1,)), world=1)
         header, payload = push(1, (1, 0, [1]))
         worker.call(PUSH, header + scalars(2, loss=0.5, tokens=64), payload)
-        paramctl = [os.path.join(os.environ["PARAMD_BIN"], "paramctl"), "params", self.id(), "--server", f"tcp://127.0.0.1:{self.port}"]
-        shown = {param["name"]: param["scalars"] for param in json.loads(subprocess.check_output(paramctl + ["--json"]))["params"]}
-        self.assertEqual(shown, {"a": [], "b": [{"name": "loss", "value": 0.5, "weight": 2}, {"name": "tokens", "value": 64, "weight": 2}]})
-        self.assertIn("b: loss 0.5 in step 1, of weight 2\n", subprocess.check_output(paramctl + ["--verbose"], text=True))
+        paramctl = [os.path.join(os.environ["PARAMD_BIN"], "paramctl"), "params", self.id(), "--server",
+                f"tcp://127.0.0.1:{self.port}"]
+        shown = {param["name"]: param["scalars"] for param in
+                json.loads(subprocess.check_output(paramctl + ["--json"]))["params"]}
+        self.assertEqual(shown, {"a": [], "b": [{"name": "loss", "value": 0.5, "weight": 2},
+                {"name": "tokens", "value": 64, "weight": 2}]})
+        self.assertIn("b: loss 0.5 in step 1, of weight 2\n",
+                subprocess.check_output(paramctl + ["--verbose"], text=True))
 
     def test_what_is_no_scalar_is_refused_and_changes_nothing(self):
         worker, = self.team(("a", (1,)), world=1)
@@ -142,7 +147,8 @@ class Scalars(stranger.Stranger):
         refused(INVALID_ARGUMENT, "control character", scalars(**{"a\tb": 1}))
         refused(INVALID_ARGUMENT, "loss stands twice", scalars(loss=1) + scalars(loss=1))
         refused(RESOURCE_EXHAUSTED, "17 scalars in a push: at most 16", scalars(**{f"s{i}": i for i in range(17)}))
-        self.assertRefused(INVALID_ARGUMENT, "without pieces", worker.call, PUSH, number(1, 1) + number(7, 1) + scalars(loss=1))
+        self.assertRefused(INVALID_ARGUMENT, "without pieces", worker.call, PUSH, number(1, 1) + number(7, 1) +
+                scalars(loss=1))
         answer, _ = worker.call(PUSH, header + scalars(**{"x" * 64: 2, "µ": 3}), payload)
         self.assertEqual(told(answer), {"x" * 64: (2, 1), "µ": (3, 1)})
 
@@ -150,8 +156,10 @@ class Scalars(stranger.Stranger):
         one, two = self.team(("a", (1,)), world=2)
         header, payload = push(1, (0, 0, [1]))
         one.send(PUSH, header + scalars(loss=1), payload)
-        self.assertRefused(INVALID_ARGUMENT, "rank 0 has given loss = 1 for step 1 before and now gives 2", one.call, PUSH, header + scalars(loss=2), payload)
-        self.assertRefused(INVALID_ARGUMENT, "17 names", two.call, PUSH, header + scalars(**{f"s{i}": i for i in range(16)}), payload)
+        self.assertRefused(INVALID_ARGUMENT, "rank 0 has given loss = 1 for step 1 before and now gives 2", one.call,
+                PUSH, header + scalars(loss=2), payload)
+        self.assertRefused(INVALID_ARGUMENT, "17 names", two.call, PUSH, header +
+                scalars(**{f"s{i}": i for i in range(16)}), payload)
         two.send(PUSH, header + scalars(**{f"s{i}": i for i in range(15)}), payload)
         self.assertEqual(len(told(one.receive()[1])), 16)
 
@@ -165,7 +173,8 @@ class Scalars(stranger.Stranger):
         other.call(stranger.DECLARE, nested(1, shape + number(4, 4) + number(5, 4) + number(6, 1)) + number(2, 1))
         worker.call(INIT, *init((0, 0, [0] * 4)))
         nothing = number(1, 1) + nested(6, number(2, 1) + number(3, 4))
-        self.assertRefused(INVALID_ARGUMENT, "of which this rank has no elements", other.call, PUSH, nothing + scalars(loss=1))
+        self.assertRefused(INVALID_ARGUMENT, "of which this rank has no elements", other.call, PUSH, nothing +
+                scalars(loss=1))
         header, payload = push(1, (0, 0, [1] * 4))
         self.assertEqual(told(worker.call(PUSH, header + scalars(loss=1), payload)[0]), {"loss": (1, 1)})
 

@@ -1,4 +1,6 @@
-"""A client written from proto/PROTOCOL.md alone: struct, sockets and a protobuf of twenty lines; nothing of this project's code."""
+"""A client written from proto/PROTOCOL.md alone: struct, sockets and a protobuf of twenty lines.
+
+It uses nothing of this project's code."""
 import os
 import socket
 import struct
@@ -7,7 +9,8 @@ import tempfile
 import time
 import unittest
 
-HELLO, DECLARE, INIT, PUSH, PULL, PUSH_PULL, BARRIER, HEARTBEAT, LEAVE, STATUS, LIST, OPTIMIZERS, DROP, DRAIN, SET = *range(14), 15
+HELLO, DECLARE, INIT, PUSH, PULL, PUSH_PULL, BARRIER, HEARTBEAT, LEAVE = range(9)
+STATUS, LIST, OPTIMIZERS, DROP, DRAIN, SET = 9, 10, 11, 12, 13, 15
 INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED = 3, 5, 7, 8
 FAILED_PRECONDITION, ABORTED, UNIMPLEMENTED, UNAVAILABLE = 9, 10, 12, 14
 PREFIX = struct.Struct("<4sBBHIIQQQ")
@@ -75,7 +78,8 @@ class Client:
 
     def send(self, method, header=b"", payload=b""):
         self.last += 1
-        self.socket.sendall(PREFIX.pack(b"PDF1", 1, 0, method, len(header), 0, len(payload), self.last, 0) + header + payload)
+        self.socket.sendall(PREFIX.pack(b"PDF1", 1, 0, method, len(header), 0, len(payload), self.last, 0) + header +
+                payload)
         return self.last
 
     def receive(self):
@@ -97,12 +101,15 @@ class Client:
         return header, payload
 
     def hello(self, job, rank=0, world=1, nonce=1, options=()):
-        header = number(1, 1) + nested(2, job) + number(3, rank) + number(4, world) + varint(5 << 3 | 1) + struct.pack("<Q", nonce)
-        header += b"".join(nested(8, nested(1, name) + nested(2, value)) for name, value in options) + nested(9, "* sgd lr=0.5")
+        header = number(1, 1) + nested(2, job) + number(3, rank) + number(4, world)
+        header += varint(5 << 3 | 1) + struct.pack("<Q", nonce)
+        header += b"".join(nested(8, nested(1, name) + nested(2, value)) for name, value in options)
+        header += nested(9, "* sgd lr=0.5")
         return self.call(HELLO, header)[0]
 
     def declare(self, *shapes, last=True):
-        header = b"".join(nested(1, nested(1, name) + nested(2, b"".join(map(varint, shape)))) for name, shape in shapes)
+        header = b"".join(nested(1, nested(1, name) + nested(2, b"".join(map(varint, shape)))) for name, shape in
+                shapes)
         return self.call(DECLARE, header + number(2, last))[0]
 
 
@@ -114,7 +121,8 @@ def lay_out(*pieces):
             list_of.append(number(1, handle) + number(6, 1))
             continue
         payload += bytes(-len(payload) % 64)
-        list_of.append(number(1, handle) + number(2, 1) + number(3, first) + number(4, len(values)) + number(5, len(payload)))
+        list_of.append(number(1, handle) + number(2, 1) + number(3, first) + number(4, len(values)) +
+                number(5, len(payload)))
         payload += struct.pack(f"<{len(values)}f", *values)
     return list_of, payload
 
@@ -130,7 +138,8 @@ def push(step, *pieces):
 
 
 def want(step, *chunks):
-    return number(1, step) + b"".join(nested(2, number(1, h) + number(2, first) + number(3, n)) for h, first, n in chunks)
+    return number(1, step) + b"".join(nested(2, number(1, h) + number(2, first) + number(3, n)) for h, first, n in
+            chunks)
 
 
 def outcomes(header):
@@ -147,7 +156,8 @@ class Stranger(unittest.TestCase):
     def setUpClass(cls):
         cls.scratch = tempfile.TemporaryDirectory()
         port_file = os.path.join(cls.scratch.name, "port")
-        cls.daemon = subprocess.Popen([os.path.join(os.environ["PARAMD_BIN"], "paramd"), "--listen=127.0.0.1:0", f"--port-file={port_file}", "--chunk-bytes=4KiB"],
+        cls.daemon = subprocess.Popen([os.path.join(os.environ["PARAMD_BIN"], "paramd"), "--listen=127.0.0.1:0",
+                f"--port-file={port_file}", "--chunk-bytes=4KiB"],
                                       stderr=subprocess.DEVNULL)
         until = time.monotonic() + 20
         while not (os.path.exists(port_file) and os.path.getsize(port_file)) and time.monotonic() < until:
@@ -167,7 +177,7 @@ class Stranger(unittest.TestCase):
         return client
 
     def pair(self, options=()):
-        """Two workers of a job of the test's own with the parameters a (2, 3) and b (2,), which begin at 0 ... 5 and 10, 20."""
+        """Returns two workers of a new job with the parameters a (2, 3), 0 ... 5, and b (2,), 10 and 20."""
         workers = [self.client(), self.client()]
         for rank, worker in enumerate(workers):
             worker.hello(self.id(), rank, 2, 100 + rank, options)
@@ -236,7 +246,8 @@ class Stranger(unittest.TestCase):
         one.close()
         back = self.client()
         back.hello(self.id(), 0, 2, 100)
-        self.assertEqual([fields(d) for d in back.declare(("b", (2,)), ("a", (2, 3)))[1]], [{2: [1]}, {2: [1]}])       # handles are the connection's
+        # handles are the connection's
+        self.assertEqual([fields(d) for d in back.declare(("b", (2,)), ("a", (2, 3)))[1]], [{2: [1]}, {2: [1]}])
         request = back.send(PUSH, *push(1, (1, 0, [2] * 6), (0, 0, [2, 2])))
         two.call(PUSH, *frame)
         self.assertEqual(outcomes(back.receive()[1]), [(1, 1, 1)] * 2)
@@ -284,7 +295,8 @@ class Stranger(unittest.TestCase):
 
     def test_a_push_that_is_rejected_is_pushed_again(self):
         one, two = self.pair([("nonfinite", "reject")])
-        self.assertRefused(INVALID_ARGUMENT, "Push again for step 1", one.call, PUSH, *push(1, (1, 0, [float("nan"), 0])))
+        self.assertRefused(INVALID_ARGUMENT, "Push again for step 1", one.call, PUSH,
+                *push(1, (1, 0, [float("nan"), 0])))
         one.send(PUSH, *push(1, (1, 0, [2, 0])))
         self.assertEqual(outcomes(two.call(PUSH, *push(1, (1, 0, [0, 0])))[0]), [(1, 1, 1)])
 
@@ -308,7 +320,8 @@ class Stranger(unittest.TestCase):
         beyond, long, again = self.client(), self.client(), self.client()
         self.assertRefused(INVALID_ARGUMENT, "rank 2", beyond.hello, self.id(), 2, 2)
         self.assertIsNone(beyond.receive())
-        self.assertRefused(RESOURCE_EXHAUSTED, "limits.hello_bytes", long.hello, self.id(), 0, 1, 1, [("x", "y" * 5000)])
+        self.assertRefused(RESOURCE_EXHAUSTED, "limits.hello_bytes", long.hello, self.id(), 0, 1, 1,
+                [("x", "y" * 5000)])
         self.assertIsNone(long.receive())
         again.hello("")
         self.assertRefused(FAILED_PRECONDITION, "second Hello", again.hello, "")
@@ -383,16 +396,19 @@ class Stranger(unittest.TestCase):
         self.assertRefused(PERMISSION_DENIED, "operators", one.call, SET, command)
         answer = operator.call(SET, command + number(4, 2))[0]
         change = fields(answer[2][0])
-        self.assertEqual((answer[1], change[2], change[3], change[5], change[7], change[8]), ([1], [b"lr"], [b"0.5"], [b"0.25"], [1], [2]))
+        self.assertEqual((answer[1], change[2], change[3], change[5], change[7], change[8]),
+                ([1], [b"lr"], [b"0.5"], [b"0.25"], [1], [2]))
         for step, expected in (1, [8, 18]), (2, [7, 17]):
             frame = push(step, (1, 0, [4, 4]), (0, 0, [0] * 6))
             one.send(PUSH_PULL, *frame)
             two.call(PUSH_PULL, *frame)
             self.assertEqual(floats(one.receive()[2], 0, 2), expected)
         setting = fields(operator.call(LIST, number(1, 5) + nested(2, self.id()))[0][6][0])
-        self.assertEqual((setting[1], setting[2], setting[3], setting[4], setting[5]), ([b"b"], [b"lr"], [b"0.25"], [2], [1]))
+        self.assertEqual((setting[1], setting[2], setting[3], setting[4], setting[5]),
+                ([b"b"], [b"lr"], [b"0.25"], [2], [1]))
         self.assertRefused(FAILED_PRECONDITION, "earliest", operator.call, SET, command + number(4, 2))
-        self.assertRefused(NOT_FOUND, "no job", operator.call, SET, nested(2, "b") + nested(3, nested(1, "lr") + nested(2, "1")))
+        self.assertRefused(NOT_FOUND, "no job", operator.call, SET, nested(2, "b") +
+                nested(3, nested(1, "lr") + nested(2, "1")))
 
     def test_zz_a_draining_server_finishes_what_is_open(self):
         one, two = self.pair()

@@ -1,4 +1,5 @@
-/* What is declared beside names and shapes, through the real daemon: two workers with batch-norm statistics, and what an operator sees. */
+/* Tests the details that workers declare beside names and shapes, through the real daemon: two workers with batch-norm
+ * statistics, and what an operator sees. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +26,7 @@ static model *statistics_model(void)
     return m;
 }
 
-/* Three steps; statistics are values that the rank has, the counter the same on both. */
+/* Takes three steps. The statistics differ by rank, the counter is the same on both ranks. */
 static bool train(worker *w)
 {
     for (int step = 1; step <= 3; step++) {
@@ -34,12 +35,15 @@ static bool train(worker *w)
         for (int i = 0; i < 6; i++) w->gradients[KERNEL][i] = 1;
         for (int i = 0; i < 3; i++) w->gradients[MEAN][i] = (float)(10 * step + i + 4 * w->rank);
         w->gradients[TRACKED][0] = (float)(16777210 + step);
-        if (pd_client_push_pull(w->client, w->items, PARAMS, &(pd_push_options){ .weight = 1 + 2 * w->rank }, &ticket, &err) != PD_OK) return worker_fail(w, "push_pull", &err);
+        if (pd_client_push_pull(w->client, w->items, PARAMS, &(pd_push_options){ .weight = 1 + 2 * w->rank }, &ticket,
+                                &err) != PD_OK)
+            return worker_fail(w, "push_pull", &err);
         if (pd_client_wait(w->client, ticket, 0, &err) != PD_OK) return worker_fail(w, "wait", &err);
         for (int i = 0; i < 6; i++)
             if (w->weights[KERNEL][i] != -0.5f * (float)step) return worker_fail(w, "the kernel is trained", NULL);
         for (int i = 0; i < 3; i++)
-            if (w->weights[MEAN][i] != (float)(10 * step + i + 3)) return worker_fail(w, "the mean is the weighted mean of both", NULL);
+            if (w->weights[MEAN][i] != (float)(10 * step + i + 3))
+                return worker_fail(w, "the mean is the weighted mean of both", NULL);
         if (w->weights[TRACKED][0] != (float)(16777210 + step)) return worker_fail(w, "a counter is exact", NULL);
     }
     if (strcmp(pd_client_note(w->client, KERNEL), "") != 0) return worker_fail(w, "there is nothing to say", NULL);
@@ -52,7 +56,14 @@ static void statistics_of_two_workers_are_averaged_beside_what_is_trained(void *
     test_daemon *daemon = daemon_start(NULL);
     worker workers[TEAM_MOST];
     model *m = statistics_model();
-    team t = { .url = daemon->url, .job = "norm", .world = 2, .rules = rules, .options = options, .model = m, .zero = true, .work = train };
+    team t = { .url = daemon->url,
+               .job = "norm",
+               .world = 2,
+               .rules = rules,
+               .options = options,
+               .model = m,
+               .zero = true,
+               .work = train };
     (void)state;
     team_run(&t, workers);
     team_free(&t, workers);
@@ -60,7 +71,7 @@ static void statistics_of_two_workers_are_averaged_beside_what_is_trained(void *
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-/* What paramctl prints. */
+/* Runs a paramctl command and returns its output in `text`. */
 static void operate(const test_daemon *daemon, const char *words, char *text, size_t size)
 {
     char line[400];
@@ -114,7 +125,8 @@ static void an_operator_sees_axes_and_what_slots_follow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(statistics_of_two_workers_are_averaged_beside_what_is_trained), cmocka_unit_test(an_operator_sees_axes_and_what_slots_follow),
+        cmocka_unit_test(statistics_of_two_workers_are_averaged_beside_what_is_trained),
+        cmocka_unit_test(an_operator_sees_axes_and_what_slots_follow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

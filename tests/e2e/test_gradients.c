@@ -1,4 +1,5 @@
-/* What gradients become, through the real daemon: means and sums, gaps, numbers that are not finite, values sent with a push. */
+/* Tests gradients through the real daemon: means and sums, gaps, numbers that are not finite, and hyperparameters sent
+ * with a push. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@
 #include "daemon_process.h"
 #include "team.h"
 
-/* Chunks of 4 KiB so that tensors of a few thousand elements already travel in several. */
+/* Chunks of 4 KiB, so that a tensor of a few thousand elements has several chunks. */
 static const char *const small_chunks[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB", NULL };
 static const int64_t mixed[] = { 1, 1024, 1025, 4000, 3, 64, 8192, 5 };
 enum { SIZE = 1500, MIXED = sizeof mixed / sizeof mixed[0] };
@@ -44,7 +45,9 @@ static double weight_of(int rank)
 
 static bool weighted_steps(worker *w)
 {
-    pd_push_options options = { .weight = weight_of(w->rank), .zero_weight = weight_of(w->rank) == 0, .presummed = *(how *)w->team->arg == PRESUMMED };
+    pd_push_options options = { .weight = weight_of(w->rank),
+                                .zero_weight = weight_of(w->rank) == 0,
+                                .presummed = *(how *)w->team->arg == PRESUMMED };
 
     for (int i = 0; i < STEPS; i++)
         if (!worker_step(w, NULL, &options)) return false;
@@ -78,8 +81,8 @@ static void aggregate_here(const model *m, size_t p, uint64_t step, int world, h
     free(g);
 }
 
-/* What two vectors become, in float64: a takes it. */
-static void merge_here(double *a, const double *b, int64_t n)
+/* Writes the Adasum of two vectors, computed in float64, to `a`. */
+static void adasum_pair(double *a, const double *b, int64_t n)
 {
     double aa = 1e-30, ab = 0, bb = 1e-30;
 
@@ -96,7 +99,7 @@ static int ascending(const void *a, const void *b)
     return (*(const float *)a > *(const float *)b) - (*(const float *)a < *(const float *)b);
 }
 
-/* Of four ranks. */
+/* Computes the aggregate that the test expects of the gradients of four ranks. */
 static void gather_here(const model *m, size_t p, uint64_t step, how h, float *out)
 {
     int64_t n = m->elements[p];
@@ -109,9 +112,9 @@ static void gather_here(const model *m, size_t p, uint64_t step, how h, float *o
         fill_gradient(g[r], n, r, step, p);
         for (int64_t i = 0; i < n; i++) x[r][i] = g[r][i];
     }
-    merge_here(x[0], x[1], n);
-    merge_here(x[2], x[3], n);
-    merge_here(x[0], x[2], n);
+    adasum_pair(x[0], x[1], n);
+    adasum_pair(x[2], x[3], n);
+    adasum_pair(x[0], x[2], n);
     for (int64_t i = 0; i < n; i++) {
         float values[4] = { g[0][i], g[1][i], g[2][i], g[3][i] };
         qsort(values, 4, sizeof *values, ascending);
@@ -129,7 +132,13 @@ static void expect_aggregate(const test_daemon *daemon, const char *job, const c
     const char *const options[] = { option, NULL };
     model *m = model_new(mixed, MIXED);
     team t = {
-        .url = daemon->url, .job = job, .world = 4, .rules = rules, .options = options, .model = m, .arg = &h,
+        .url = daemon->url,
+        .job = job,
+        .world = 4,
+        .rules = rules,
+        .options = options,
+        .model = m,
+        .arg = &h,
         .work = h == WEIGHTED || h == PRESUMMED ? weighted_steps : plain_steps,
     };
     worker workers[TEAM_MOST];
@@ -140,8 +149,10 @@ static void expect_aggregate(const test_daemon *daemon, const char *job, const c
         float *sum = calloc((size_t)m->elements[p], sizeof *sum);
 
         for (uint64_t step = 1; step <= STEPS; step++) {
-            if (h == ADASUM || h == MEDIAN) gather_here(m, p, step, h, sum);
-            else aggregate_here(m, p, step, 4, h, sum);
+            if (h == ADASUM || h == MEDIAN)
+                gather_here(m, p, step, h, sum);
+            else
+                aggregate_here(m, p, step, 4, h, sum);
             for (int64_t i = 0; i < m->elements[p]; i++) here[p][i] -= LR * sum[i];
         }
         free(sum);
@@ -150,19 +161,35 @@ static void expect_aggregate(const test_daemon *daemon, const char *job, const c
     for (size_t p = 0; p < m->n; p++)
         for (int64_t i = 0; i < m->elements[p]; i++) {
             float difference = fabsf(workers[1].weights[p][i] - here[p][i]), scale = 1e-5f * (1 + fabsf(here[p][i]));
-            if (difference > scale) fail_msg("%s: p%zu[%lld]: %g, expected %g", job, p, (long long)i, workers[1].weights[p][i], here[p][i]);
+            if (difference > scale)
+                fail_msg("%s: p%zu[%lld]: %g, expected %g", job, p, (long long)i, workers[1].weights[p][i], here[p][i]);
         }
     team_free(&t, workers);
     model_free_buffers(m, here);
     model_free(m);
 }
 
-static void the_mean_is_of_all_ranks(void **state) { expect_aggregate(*state, "mean", "aggregate=mean", MEAN); }
-static void the_sum_is_of_all_ranks(void **state) { expect_aggregate(*state, "sum", "aggregate=sum", SUM); }
-static void the_weighted_mean_counts_examples(void **state) { expect_aggregate(*state, "weighted", "aggregate=weighted_mean", WEIGHTED); }
-static void presummed_gradients_are_divided_by_all_examples(void **state) { expect_aggregate(*state, "presummed", "aggregate=weighted_mean", PRESUMMED); }
+static void the_mean_is_of_all_ranks(void **state)
+{
+    expect_aggregate(*state, "mean", "aggregate=mean", MEAN);
+}
+static void the_sum_is_of_all_ranks(void **state)
+{
+    expect_aggregate(*state, "sum", "aggregate=sum", SUM);
+}
+static void the_weighted_mean_counts_examples(void **state)
+{
+    expect_aggregate(*state, "weighted", "aggregate=weighted_mean", WEIGHTED);
+}
+static void presummed_gradients_are_divided_by_all_examples(void **state)
+{
+    expect_aggregate(*state, "presummed", "aggregate=weighted_mean", PRESUMMED);
+}
 
-static void adasum_merges_ranks_in_pairs(void **state) { expect_aggregate(*state, "adasum", "aggregate=adasum", ADASUM); }
+static void adasum_merges_ranks_in_pairs(void **state)
+{
+    expect_aggregate(*state, "adasum", "aggregate=adasum", ADASUM);
+}
 static void the_median_and_the_trimmed_mean_of_four_keep_the_middle_two(void **state)
 {
     expect_aggregate(*state, "median", "aggregate=median", MEDIAN);
@@ -171,7 +198,7 @@ static void the_median_and_the_trimmed_mean_of_four_keep_the_middle_two(void **s
 
 /* ---- gradients that are missing or not finite ---- */
 
-/* Rank 1 has no gradient of p1, nobody has one of p2. */
+/* Takes a step in which rank 1 has no gradient of parameter 1, and no rank has a gradient of parameter 2. */
 static bool gappy_step(worker *w)
 {
     if (w->rank == 1) w->items[1].gradient = NULL;
@@ -205,7 +232,8 @@ static void a_rank_without_gradient_does_not_count_and_none_at_all_is_no_step(vo
     model_free(m);
 }
 
-/* Rank 0 has gradients of p0, rank 1 of p0 and p1, nobody of p2: they push no more than that and close the step, twice. */
+/* Takes two steps in which ranks leave parameters out. Rank 0 pushes parameter 0 only, rank 1 pushes parameters 0
+ * and 1, and nobody pushes parameter 2. Each rank ends its step with close_step. */
 static bool closed_steps(worker *w)
 {
     for (uint64_t step = 1; step <= 2; step++) {
@@ -214,9 +242,11 @@ static bool closed_steps(worker *w)
         pd_error err;
 
         for (size_t p = 0; p < n; p++) fill_gradient(w->gradients[p], SIZE, w->rank, step, p);
-        if (pd_client_push(w->client, w->items, n, NULL, &push, &err) != PD_OK || pd_client_close_step(w->client, step, &closing, &err) != PD_OK ||
+        if (pd_client_push(w->client, w->items, n, NULL, &push, &err) != PD_OK ||
+            pd_client_close_step(w->client, step, &closing, &err) != PD_OK ||
             pd_client_wait(w->client, closing, 0, &err) != PD_OK || pd_client_wait(w->client, push, 0, &err) != PD_OK ||
-            pd_client_pull(w->client, w->items, 3, step, &pull, &err) != PD_OK || pd_client_wait(w->client, pull, 0, &err) != PD_OK)
+            pd_client_pull(w->client, w->items, 3, step, &pull, &err) != PD_OK ||
+            pd_client_wait(w->client, pull, 0, &err) != PD_OK)
             return worker_fail(w, "a step that is closed", &err);
         for (size_t p = 0; p < 3; p++)
             if (pd_client_step(w->client, p) != step) return worker_fail(w, "a parameter is not a step further", NULL);
@@ -251,13 +281,14 @@ static void what_a_rank_leaves_out_is_absent_when_it_closes_its_step(void **stat
     model_free(m);
 }
 
-/* p1 of rank 1 holds a NaN in its second chunk. */
+/* The gradient of p1 on rank 1 has a NaN in its second chunk. */
 static bool push_poison(worker *w, pd_error *err)
 {
     pd_ticket_id ticket;
     int rc;
 
-    for (size_t p = 0; p < 2; p++) fill_gradient(w->gradients[p], w->team->model->elements[p], w->rank, pd_client_step(w->client, p) + 1, p);
+    for (size_t p = 0; p < 2; p++)
+        fill_gradient(w->gradients[p], w->team->model->elements[p], w->rank, pd_client_step(w->client, p) + 1, p);
     if (w->rank == 1) w->gradients[1][SIZE - 1] = NAN;
     rc = pd_client_push_pull(w->client, w->items, 2, NULL, &ticket, err);
     if (rc == PD_OK) rc = pd_client_wait(w->client, ticket, 0, err);
@@ -299,7 +330,9 @@ static void a_gradient_that_is_not_finite_skips_the_whole_jobs_step_where_that_i
     static const char *const options[] = { "nonfinite_scope=job", NULL };
     test_daemon *daemon = *state;
     model *m = model_new(two_sizes, 2);
-    team t = { .url = daemon->url, .job = "skip-all", .world = 2, .options = options, .model = m, .work = poisoned_step };
+    team t = {
+        .url = daemon->url, .job = "skip-all", .world = 2, .options = options, .model = m, .work = poisoned_step
+    };
     worker workers[TEAM_MOST];
     float **first = model_buffers(m);
 
@@ -330,7 +363,7 @@ static void a_gradient_that_is_not_finite_is_applied_where_that_is_wanted(void *
     model_free(m);
 }
 
-/* The refused tensor is pushed again, mended, and the step is taken by all. */
+/* The rank pushes the refused tensor again without NaN, and all ranks take the step. */
 static bool rejected_step(worker *w)
 {
     pd_ticket_id ticket;
@@ -338,13 +371,16 @@ static bool rejected_step(worker *w)
 
     if (w->rank == 0) return push_poison(w, &err) || worker_fail(w, "push_pull", &err);
     if (push_poison(w, &err)) return worker_fail(w, "a NaN was taken", NULL);
-    if (err.code != PD_INVALID_ARGUMENT || strstr(err.text, "p1") == NULL) return worker_fail(w, "not the error expected", &err);
+    if (err.code != PD_INVALID_ARGUMENT || strstr(err.text, "p1") == NULL)
+        return worker_fail(w, "not the error expected", &err);
     if (strstr(err.text, "Encountered nan or inf values") == NULL) return worker_fail(w, "not upstream's words", NULL);
-    if (strstr(err.text, "a lower learning rate") == NULL || strstr(err.text, "start_preconditioning_step, clipping of gradients") == NULL)
+    if (strstr(err.text, "a lower learning rate") == NULL ||
+        strstr(err.text, "start_preconditioning_step, clipping of gradients") == NULL)
         return worker_fail(w, "no advice", &err);
     if (w->items[1].outcome != PD_INVALID_ARGUMENT) return worker_fail(w, "p1 is not marked as refused", &err);
     w->gradients[1][SIZE - 1] = 1;
-    if (pd_client_push_pull(w->client, &w->items[1], 1, NULL, &ticket, &err) != PD_OK || pd_client_wait(w->client, ticket, 0, &err) != PD_OK)
+    if (pd_client_push_pull(w->client, &w->items[1], 1, NULL, &ticket, &err) != PD_OK ||
+        pd_client_wait(w->client, ticket, 0, &err) != PD_OK)
         return worker_fail(w, "the mended push", &err);
     return true;
 }
@@ -396,13 +432,14 @@ static void a_learning_rate_sent_with_a_push_holds_for_that_step(void **state)
         for (int i = 0; i < SIZE; i++) here[0][i] -= (s == 3 ? 0.25f : 1.0f / (float)(1 << s)) * g[i];
     }
     team_run(&t, workers);
-    for (int i = 0; i < SIZE; i++) assert_true(fabsf(workers[0].weights[0][i] - here[0][i]) <= 1e-5f * (1 + fabsf(here[0][i])));
+    for (int i = 0; i < SIZE; i++)
+        assert_true(fabsf(workers[0].weights[0][i] - here[0][i]) <= 1e-5f * (1 + fabsf(here[0][i])));
     team_free(&t, workers);
     model_free_buffers(m, here);
     model_free(m);
 }
 
-/* Rank 1 pushes second and is refused; it pushes again with the value of the round. */
+/* Rank 1 pushes second and is refused. It pushes again with the value of the round. */
 static bool conflicting_step(worker *w)
 {
     static const char *const mine[2][2] = { { "lr=0.5", NULL }, { "lr=0.125", NULL } };
@@ -413,7 +450,8 @@ static bool conflicting_step(worker *w)
     if (w->rank == 0) return worker_step(w, NULL, &options);
     daemon_await_contributions(w->team->arg, "conflict", 1);
     fill_gradient(w->gradients[0], SIZE, 1, 1, 0);
-    if (pd_client_push_pull(w->client, w->items, 1, &options, &ticket, &err) != PD_OK || pd_client_wait(w->client, ticket, 0, &err) == PD_OK)
+    if (pd_client_push_pull(w->client, w->items, 1, &options, &ticket, &err) != PD_OK ||
+        pd_client_wait(w->client, ticket, 0, &err) == PD_OK)
         return worker_fail(w, "two learning rates in one round were taken", &err);
     if (err.code != PD_INVALID_ARGUMENT || strstr(err.text, "0.5") == NULL || strstr(err.text, "0.125") == NULL)
         return worker_fail(w, "the error does not name both values", &err);

@@ -1,4 +1,5 @@
-/* Frames that lie, garbage, and peers that dawdle, on raw sockets: a clear error, nothing changed, the daemon lives and serves the others. */
+/* Tests invalid frames, garbage and slow peers on raw sockets. Each gets a clear error and changes nothing, and the
+ * daemon keeps serving the others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,28 +22,36 @@
 #include "team.h"
 
 static const char *const flags[] = {
-    "--chunk-bytes=4KiB", "--max-payload=64KiB", "--handshake-timeout=1s", "--heartbeat-timeout=20s", "--read-timeout=1s", "--write-timeout=1s", NULL,
+    "--chunk-bytes=4KiB",
+    "--max-payload=64KiB",
+    "--handshake-timeout=1s",
+    "--heartbeat-timeout=20s",
+    "--read-timeout=1s",
+    "--write-timeout=1s",
+    NULL,
 };
 enum { SIZE = 1500, CHUNK = 1024 };
 static const int64_t sizes[] = { SIZE, 8 };
 static const char *const rules[] = { "* sgd lr=1", NULL };
 
-/* A raw connection beside a well-behaved worker of the same job, which counts steps: the job has two ranks, the raw one is rank 1. */
+/* A job of two ranks. Rank 1 is a raw socket that misbehaves. Rank 0 is a well-behaved worker, which counts steps. */
 typedef struct scene {
     test_daemon *daemon;
-    model       *model;
-    team         team;
-    worker       good;              /* rank 0 */
-    int          fd;
-    uint64_t     id;
-    pd_arena    *arena;
+    model *model;
+    team team;
+    worker good; /* the well-behaved worker, rank 0 */
+    int fd;
+    uint64_t id;
+    pd_arena *arena;
 } scene;
 
 /* ---- raw frames ---- */
 
 static int connect_raw(int port)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)port),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     struct timeval limit = { .tv_sec = (time_t)patient(5) };
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -56,7 +65,7 @@ static void send_raw(int fd, const void *at, size_t n)
 {
     for (size_t sent = 0; sent < n;) {
         ssize_t part = send(fd, (const uint8_t *)at + sent, n - sent, MSG_NOSIGNAL);
-        if (part <= 0) return;                  /* the daemon has had enough: what it answered is read next */
+        if (part <= 0) return; /* the daemon has closed the connection: the test reads the daemon's answer next */
         sent += (size_t)part;
     }
 }
@@ -71,11 +80,15 @@ static bool read_raw(int fd, void *at, size_t n)
     return true;
 }
 
-static void send_bytes(scene *s, unsigned method, const void *header, size_t header_bytes, const void *payload, size_t n, uint64_t claimed)
+static void send_bytes(scene *s, unsigned method, const void *header, size_t header_bytes, const void *payload,
+                       size_t n, uint64_t claimed)
 {
     uint8_t prefix[PD_PREFIX_BYTES];
 
-    pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = (uint16_t)method, .header_bytes = (uint32_t)header_bytes, .payload_bytes = claimed,
+    pd_prefix_write(prefix, &(pd_prefix){ .version = 1,
+                                          .method = (uint16_t)method,
+                                          .header_bytes = (uint32_t)header_bytes,
+                                          .payload_bytes = claimed,
                                           .request = ++s->id });
     send_raw(s->fd, prefix, sizeof prefix);
     send_raw(s->fd, header, header_bytes);
@@ -92,7 +105,8 @@ static void send_message(scene *s, unsigned method, const ProtobufCMessage *mess
     free(header);
 }
 
-/* The next answer: its code (PD_OK when it is no error) and text. -1000: the connection was closed. */
+/* Reads the next answer. Returns its code (PD_OK if it is no error) and its text in *err; -1000: the connection was
+ * closed. */
 static int next_answer(scene *s, pd_error *err)
 {
     uint8_t raw[PD_PREFIX_BYTES], header[PD_MAX_HEADER_BYTES], byte;
@@ -135,7 +149,8 @@ static void say_hello(scene *s)
 static void say_declare(scene *s)
 {
     Paramd__DeclareRequest request = PARAMD__DECLARE_REQUEST__INIT;
-    Paramd__Parameter params[2] = { PARAMD__PARAMETER__INIT, PARAMD__PARAMETER__INIT }, *list[] = { &params[0], &params[1] };
+    Paramd__Parameter params[2] = { PARAMD__PARAMETER__INIT, PARAMD__PARAMETER__INIT },
+                      *list[] = { &params[0], &params[1] };
     uint64_t dims[] = { SIZE, 8 };
 
     for (int i = 0; i < 2; i++) {
@@ -150,7 +165,7 @@ static void say_declare(scene *s)
     expect_answer(s, PD_OK, NULL);
 }
 
-/* A fresh raw connection that has declared; the one before, if any, is closed. */
+/* Closes the raw connection, if any. Opens a new one, which joins as rank 1 and declares its parameters. */
 static void reconnect(scene *s)
 {
     if (s->fd >= 0) close(s->fd);
@@ -186,7 +201,7 @@ static Paramd__Piece piece(uint32_t handle, uint64_t first, uint64_t count, uint
     return p;
 }
 
-/* ---- the scene ---- */
+/* ---- set-up and tear-down ---- */
 
 static int set_up(void **state)
 {
@@ -207,13 +222,14 @@ static int set_up(void **state)
     return 0;
 }
 
-/* After whatever was sent, both ranks take one step, and it is the first: nothing has changed. */
+/* Checks that the frames of the test have changed nothing: both ranks can take one step, and it is the first one. */
 static int tear_down(void **state)
 {
     scene *s = *state;
     float ones[CHUNK + (SIZE - CHUNK) + 8 + 32];
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
-    Paramd__Piece pieces[3] = { piece(0, 0, CHUNK, 0), piece(0, CHUNK, SIZE - CHUNK, 4 * CHUNK), piece(1, 0, 8, 6016) }, *list[3] = { &pieces[0], &pieces[1], &pieces[2] };
+    Paramd__Piece pieces[3] = { piece(0, 0, CHUNK, 0), piece(0, CHUNK, SIZE - CHUNK, 4 * CHUNK), piece(1, 0, 8, 6016) },
+                  *list[3] = { &pieces[0], &pieces[1], &pieces[2] };
 
     for (size_t i = 0; i < sizeof ones / sizeof ones[0]; i++) ones[i] = 1;
     assert_true(daemon_lives(s->daemon));
@@ -242,9 +258,10 @@ static void expect_end(scene *s, const char *words)
     int code = next_answer(s, &err);
 
     if (code == PD_OK) fail_msg("expected an error, got an answer");
-    if (code != -1000 && words != NULL && strstr(err.text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+    if (code != -1000 && words != NULL && strstr(err.text, words) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", err.text, words);
     ssize_t n = recv(s->fd, err.text, 1, 0);
-    assert_true(n == 0 || (n < 0 && errno == ECONNRESET));  /* the end of the stream, and not of our patience */
+    assert_true(n == 0 || (n < 0 && errno == ECONNRESET)); /* the end of the stream, not the test's own timeout */
 }
 
 static void talk(scene *s, const void *at, size_t n)
@@ -277,7 +294,7 @@ static void random_bytes_end_their_connection_alone(void **state)
             x ^= x << 17;
             noise[i] = (uint8_t)x;
         }
-        if (round % 2 == 0) memcpy(noise, "PDF1\1\0\0\0", 8);      /* a good beginning */
+        if (round % 2 == 0) memcpy(noise, "PDF1\1\0\0\0", 8); /* half of the noise begins with a valid prefix */
         talk(s, noise, sizeof noise);
         while (next_answer(s, &err) != -1000) continue;
     }
@@ -371,7 +388,10 @@ static void a_payload_longer_than_allowed_ends_the_stream_before_memory_is_asked
     scene *s = *state;
     uint8_t prefix[PD_PREFIX_BYTES];
 
-    pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_PUSH, .header_bytes = 0, .payload_bytes = UINT64_MAX / 4, .request = 9 });
+    pd_prefix_write(
+        prefix,
+        &(pd_prefix){
+            .version = 1, .method = PD_PUSH, .header_bytes = 0, .payload_bytes = UINT64_MAX / 4, .request = 9 });
     send_raw(s->fd, prefix, sizeof prefix);
     expect_end(s, "payload");
 }
@@ -386,14 +406,14 @@ static void a_header_that_is_no_message_is_refused(void **state)
     expect_answer(s, PD_INVALID_ARGUMENT, NULL);
 }
 
-/* Empty sub-messages: two bytes on the wire, dozens in memory. */
+/* Sends a push header full of empty sub-messages. Each takes two bytes on the wire, but dozens of bytes in memory. */
 static void a_header_bomb_is_refused(void **state)
 {
     scene *s = *state;
     uint8_t *header = malloc(PD_MAX_HEADER_BYTES);
 
     for (size_t i = 0; i < PD_MAX_HEADER_BYTES; i += 2) {
-        header[i] = 6 << 3 | 2;                 /* PushRequest.pieces, of no bytes */
+        header[i] = 6 << 3 | 2; /* field PushRequest.pieces, with length 0 */
         header[i + 1] = 0;
     }
     send_bytes(s, PD_PUSH, header, PD_MAX_HEADER_BYTES, NULL, 0, 0);
@@ -409,7 +429,7 @@ static void a_payload_where_none_belongs_is_refused(void **state)
     send_bytes(s, PD_HEARTBEAT, NULL, 0, bytes, sizeof bytes, sizeof bytes);
     expect_answer(s, PD_INVALID_ARGUMENT, "payload");
     send_bytes(s, PD_HEARTBEAT, NULL, 0, NULL, 0, 0);
-    expect_answer(s, PD_OK, NULL);              /* and it was read away */
+    expect_answer(s, PD_OK, NULL); /* the daemon has read all bytes of the refused frame */
 }
 
 /* ---- pieces ---- */
@@ -503,21 +523,24 @@ static void a_wrong_checksum_ends_the_stream(void **state)
     scene *s = *state;
     uint8_t prefix[PD_PREFIX_BYTES];
 
-    pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_HEARTBEAT, .flags = PD_FLAG_CHECKSUM, .request = 9, .checksum = 1 });
+    pd_prefix_write(
+        prefix,
+        &(pd_prefix){ .version = 1, .method = PD_HEARTBEAT, .flags = PD_FLAG_CHECKSUM, .request = 9, .checksum = 1 });
     send_raw(s->fd, prefix, sizeof prefix);
     expect_end(s, "checksum");
 }
 
-/* ---- peers that dawdle ---- */
+/* ---- slow peers ---- */
 
-/* Another worker's step while the raw peer dawdles: a job of its own is not held up. */
+/* Takes a step of another job while the raw peer is slow: the other job must not be delayed. */
 static void expect_service(scene *s)
 {
     team t = { .url = s->daemon->url, .job = "bystander", .world = 1, .rules = rules, .model = s->model, .zero = true };
     double begun = seconds_now();
     worker w;
 
-    if (!worker_open(&w, &t, 0) || !worker_declare(&w) || !worker_count(&w) || !worker_leave(&w)) fail_msg("%s", w.failure);
+    if (!worker_open(&w, &t, 0) || !worker_declare(&w) || !worker_count(&w) || !worker_leave(&w))
+        fail_msg("%s", w.failure);
     assert_true(seconds_now() - begun < patient(0.5));
     worker_free(&w);
 }
@@ -539,12 +562,14 @@ static void a_frame_that_trickles_is_cut_and_holds_up_nobody(void **state)
 
     pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_PUSH, .header_bytes = 1000, .request = 9 });
     send_raw(s->fd, prefix, sizeof prefix);
-    for (expect_service(s); recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 1 && seconds_now() - begun < patient(4); sleep_for(0.05)) send_raw(s->fd, &byte, 1);
+    for (expect_service(s); recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 1 && seconds_now() - begun < patient(4);
+         sleep_for(0.05))
+        send_raw(s->fd, &byte, 1);
     assert_in_range((int)(1000 * (seconds_now() - begun)), 900, (int)(1000 * patient(3.5)));
     expect_end(s, "a frame was not complete");
 }
 
-/* Asks for weights until nothing more can be sent, and reads none of them. */
+/* Requests weights until no more requests can be sent, and reads no answer. */
 static void who_does_not_read_is_cut_and_holds_up_nobody(void **state)
 {
     scene *s = *state;
@@ -557,7 +582,11 @@ static void who_does_not_read_is_cut_and_holds_up_nobody(void **state)
     pull.wants = wants;
     pull.n_wants = 1;
     bytes = protobuf_c_message_pack(&pull.base, frame + PD_PREFIX_BYTES) + PD_PREFIX_BYTES;
-    do pd_prefix_write(frame, &(pd_prefix){ .version = 1, .method = PD_PULL, .header_bytes = (uint32_t)(bytes - PD_PREFIX_BYTES), .request = ++s->id });
+    do
+        pd_prefix_write(frame, &(pd_prefix){ .version = 1,
+                                             .method = PD_PULL,
+                                             .header_bytes = (uint32_t)(bytes - PD_PREFIX_BYTES),
+                                             .request = ++s->id });
     while (send(s->fd, frame, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes);
     expect_service(s);
     assert_true(daemon_says(s->daemon, "did not read", patient(6)));

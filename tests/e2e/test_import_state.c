@@ -1,4 +1,5 @@
-/* Saved optimizer state goes into a job of the real daemon: training goes on there as if it had never been elsewhere. */
+/* Tests the import of saved optimizer state into a job of the real daemon: training goes on as if the optimizer had run
+ * there from the start. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,10 +27,11 @@ enum { PARAMS = 3, LAYERS = 4, BEFORE = 7, AFTER = 6 };
 /* ---- training in this process ---- */
 
 typedef struct local {
-    pd_rule        *rule;   size_t n_rules;
-    pd_declaration  params[PARAMS];
-    pd_model       *model;
-    float          *weights[PARAMS], *gradient[PARAMS];
+    pd_rule *rule;
+    size_t n_rules;
+    pd_declaration params[PARAMS];
+    pd_model *model;
+    float *weights[PARAMS], *gradient[PARAMS];
 } local;
 
 static void local_new(local *l, const char *text)
@@ -39,7 +41,8 @@ static void local_new(local *l, const char *text)
 
     if (pd_rules_parse(&l->rule, &l->n_rules, rules, 1, pd_rows, &err) != PD_OK) fail_msg("%s", err.text);
     for (size_t i = 0; i < PARAMS; i++) {
-        l->params[i] = (pd_declaration){ .name = names[i], .shape = shapes[i], .axes = axes[i], .hypers = l->rule->hypers };
+        l->params[i] =
+            (pd_declaration){ .name = names[i], .shape = shapes[i], .axes = axes[i], .hypers = l->rule->hypers };
         l->weights[i] = calloc((size_t)elements[i], sizeof(float));
         l->gradient[i] = calloc((size_t)elements[i], sizeof(float));
         fill_gradient(l->weights[i], elements[i], 9, 1, i);
@@ -69,9 +72,10 @@ static void local_free(local *l)
     pd_rules_free(l->rule, l->n_rules);
 }
 
-/* ---- a saved file of its state ---- */
+/* ---- saves the local optimizer state to a file ---- */
 
-static void save_part(saved *s, const local *l, size_t param, const pd_plan *plan, const pd_slot_spec *spec, int block, const char *name)
+static void save_part(saved *s, const local *l, size_t param, const pd_plan *plan, const pd_slot_spec *spec, int block,
+                      const char *name)
 {
     pd_part part;
     int64_t n = 0;
@@ -81,7 +85,8 @@ static void save_part(saved *s, const local *l, size_t param, const pd_plan *pla
     assert_true(pd_plan_part(plan, spec->name, spec->number, block, &part));
     (void)pd_shape_elements(&part.shape, &n);
     assert_non_null(data = malloc((size_t)n * sizeof *data));
-    if (pd_model_read_part(l->model, param, spec->name, spec->number, block, data, n, &err) != PD_OK) fail_msg("%s: %s", name, err.text);
+    if (pd_model_read_part(l->model, param, spec->name, spec->number, block, data, n, &err) != PD_OK)
+        fail_msg("%s: %s", name, err.text);
     save_tensor(s, PD_ST_F64, &part.shape, data, name);
 }
 
@@ -93,7 +98,8 @@ static void save_by_our_names(saved *s, const local *l, size_t param, const pd_p
     save_part(s, l, param, plan, spec, spec->of_block ? spec->block : -1, name);
 }
 
-/* Meta's flat keys: of matrices, and of what is the whole parameter's here block by block. */
+/* Saves a slot under the flat keys of Meta's Shampoo. A slot of a matrix belongs to one block. Any other slot is cut
+ * into one tensor for each block. */
 static void save_by_flat_keys(saved *s, const local *l, size_t param, const pd_plan *plan, const pd_slot_spec *spec)
 {
     char name[512];
@@ -102,14 +108,15 @@ static void save_by_flat_keys(saved *s, const local *l, size_t param, const pd_p
     for (size_t b = 0; b < plan->n_blocks; b++) {
         if (spec->of_block && spec->block != (int)b) continue;
         if (spec->of_block)
-            snprintf(name, sizeof name, "%s[\"block_%zu\", \"shampoo\", \"%s\", %d, \"quantized_values\"]", names[param], b, spec->name, spec->number);
+            snprintf(name, sizeof name, "%s[\"block_%zu\", \"shampoo\", \"%s\", %d, \"quantized_values\"]",
+                     names[param], b, spec->name, spec->number);
         else
             snprintf(name, sizeof name, "%s[\"block_%zu\", \"%s\", \"quantized_values\"]", names[param], b, word);
         save_part(s, l, param, plan, spec, (int)b, name);
     }
 }
 
-/* ---- by paths into JAX's state ---- */
+/* ---- tensors that are named by their path in JAX's optimizer state ---- */
 
 static float *read_floats(const local *l, size_t param, const pd_slot_spec *spec, int64_t *n)
 {
@@ -120,17 +127,21 @@ static float *read_floats(const local *l, size_t param, const pd_slot_spec *spec
     (void)pd_shape_elements(&spec->shape, n);
     wide = calloc((size_t)*n + 1, sizeof *wide);
     out = calloc((size_t)*n + 1, sizeof *out);
-    if (pd_model_read_part(l->model, param, spec->name, spec->number, spec->of_block ? spec->block : -1, wide, *n, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_model_read_part(l->model, param, spec->name, spec->number, spec->of_block ? spec->block : -1, wide, *n,
+                           &err) != PD_OK)
+        fail_msg("%s", err.text);
     for (int64_t i = 0; i < *n; i++) out[i] = (float)wide[i];
     free(wide);
     return out;
 }
 
-/* Upstream's QuantizedValue: codes, a bucket for each column, and the diagonal where it lies apart. */
+/* Saves a slot as a QuantizedValue of Google's Shampoo: codes, a bucket size for each column, and the diagonal if it
+ * is stored separately. */
 static void save_codes(saved *s, const pd_slot_spec *spec, const float *values, int64_t n, const char *stem)
 {
     int64_t rows = spec->shape.dim[0];
-    void *memory = aligned_alloc(64, ((size_t)pd_quantized_room(spec->storage, spec->diagonal_apart, rows, n / rows) + 63) / 64 * 64);
+    void *memory = aligned_alloc(
+        64, ((size_t)pd_quantized_room(spec->storage, spec->diagonal_apart, rows, n / rows) + 63) / 64 * 64);
     pd_quantized q = pd_quantized_at(memory, spec->storage, spec->diagonal_apart, rows, n / rows);
     pd_shape columns = { .rank = spec->shape.rank - 1 };
 
@@ -142,24 +153,36 @@ static void save_codes(saved *s, const pd_slot_spec *spec, const float *values, 
     free(memory);
 }
 
-/* A member of scalable_shampoo's ParameterStats, under keystr's or a plain path. */
-static void save_member(saved *s, const pd_slot_spec *spec, const float *values, int64_t n, const char *param, bool keystr)
+/* Saves a member of scalable_shampoo's ParameterStats, under a path as jax's keystr() writes it or under a plain
+ * path. */
+static void save_member(saved *s, const pd_slot_spec *spec, const float *values, int64_t n, const char *param,
+                        bool keystr)
 {
     bool coded = spec->storage == PD_STORE_INT8 || spec->storage == PD_STORE_INT16;
     char stem[256];
 
     if (strcmp(spec->name, "inverse_pth_root_errors") == 0)
-        snprintf(stem, sizeof stem, keystr ? "[0].stats['%s'].training_metrics.%s" : "stats/%s/training_metrics/%s", param, spec->name);
+        snprintf(stem, sizeof stem, keystr ? "[0].stats['%s'].training_metrics.%s" : "stats/%s/training_metrics/%s",
+                 param, spec->name);
     else if (spec->number >= 0)
-        snprintf(stem, sizeof stem, keystr ? "[0].stats['%s'].%s[%d]%s" : "stats/%s/%s/%d%s", param, spec->name, spec->number, !coded ? "" : keystr ? "." : "/");
+        snprintf(stem, sizeof stem, keystr ? "[0].stats['%s'].%s[%d]%s" : "stats/%s/%s/%d%s", param, spec->name,
+                 spec->number,
+                 !coded   ? ""
+                 : keystr ? "."
+                          : "/");
     else
         snprintf(stem, sizeof stem, keystr ? "[0].stats['%s'].%s." : "stats/%s/%s/", param, spec->name);
-    if (coded) save_codes(s, spec, values, n, stem);
-    else save_as(s, PD_ST_F32, &spec->shape, values, stem, spec->number < 0 && strcmp(spec->name, "inverse_pth_root_errors") != 0 ? "quantized" : "");
+    if (coded)
+        save_codes(s, spec, values, n, stem);
+    else
+        save_as(s, PD_ST_F32, &spec->shape, values, stem,
+                spec->number < 0 && strcmp(spec->name, "inverse_pth_root_errors") != 0 ? "quantized" : "");
 }
 
-/* Factors are stacked by layer and block, where there are such: 4 layers of the last parameter, and blocks unless the rule says that there are none. */
-static void save_factor(saved *s, const local *l, size_t param, const pd_slot_spec *spec, const float *values, bool keystr)
+/* Saves a Kronecker factor, stacked by layer and by block. Only the last parameter has several layers. Without
+ * partition_grads_into_blocks there is no block dimension. */
+static void save_factor(saved *s, const local *l, size_t param, const pd_slot_spec *spec, const float *values,
+                        bool keystr)
 {
     bool blocks = l->rule->hypers.value[pd_hypers_find(l->rule->hypers.row, "partition_grads_into_blocks")] != 0;
     int64_t layers = param == PARAMS - 1 ? LAYERS : 1;
@@ -169,12 +192,15 @@ static void save_factor(saved *s, const local *l, size_t param, const pd_slot_sp
     if (layers > 1) stacked.dim[stacked.rank++] = layers;
     if (blocks) stacked.dim[stacked.rank++] = spec->shape.dim[0] / layers;
     for (int d = 1; d < spec->shape.rank; d++) stacked.dim[stacked.rank++] = spec->shape.dim[d];
-    snprintf(stem, sizeof stem, keystr ? "[0]['Qs_preconditioners']['%s'][%d]" : "Qs_preconditioners/%s/%d", names[param], spec->number);
+    snprintf(stem, sizeof stem, keystr ? "[0]['Qs_preconditioners']['%s'][%d]" : "Qs_preconditioners/%s/%d",
+             names[param], spec->number);
     save_as(s, PD_ST_F32, &stacked, values, stem, "");
 }
 
-/* A member of distributed_kron's state; its counter, which is one for all, with the last parameter. */
-static void save_kron(saved *s, const local *l, size_t param, const pd_slot_spec *spec, const float *values, bool keystr)
+/* Saves a member of distributed_kron's state. All parameters have one common counter, which is saved with the last
+ * parameter. */
+static void save_kron(saved *s, const local *l, size_t param, const pd_slot_spec *spec, const float *values,
+                      bool keystr)
 {
     char stem[256];
     int32_t counter = (int32_t)values[0];
@@ -189,7 +215,10 @@ static void save_kron(saved *s, const local *l, size_t param, const pd_slot_spec
     }
 }
 
-static bool is_of(const local *l, const char *optimizer) { return strcmp(pd_row_name(l->rule->hypers.row), optimizer) == 0; }
+static bool is_of(const local *l, const char *optimizer)
+{
+    return strcmp(pd_row_name(l->rule->hypers.row), optimizer) == 0;
+}
 
 static void save_by_paths(saved *s, const local *l, size_t param, const pd_slot_spec *spec, bool keystr)
 {
@@ -198,9 +227,12 @@ static void save_by_paths(saved *s, const local *l, size_t param, const pd_slot_
     float *values = read_floats(l, param, spec, &n);
 
     snprintf(stem, sizeof stem, keystr ? ".param_states['%s']." : "state/param_states/%s/", names[param]);
-    if (is_of(l, "kron")) save_kron(s, l, param, spec, values, keystr);
-    else if (is_of(l, "adafactor")) save_as(s, PD_ST_F32, &spec->shape, values, stem, spec->name);
-    else save_member(s, spec, values, n, names[param], keystr);
+    if (is_of(l, "kron"))
+        save_kron(s, l, param, spec, values, keystr);
+    else if (is_of(l, "adafactor"))
+        save_as(s, PD_ST_F32, &spec->shape, values, stem, spec->name);
+    else
+        save_member(s, spec, values, n, names[param], keystr);
     free(values);
 }
 
@@ -211,7 +243,8 @@ static bool has_slot(const pd_plan *plan, const char *name)
     return false;
 }
 
-/* One zero where upstream keeps nothing: of shampoo's metrics and of adafactor's fields. */
+/* Saves one zero for each metric of scalable_shampoo and each field of adafactor that this state has no slot for.
+ * The original optimizers save such zeros too. */
 static void save_filling(saved *s, const local *l, const pd_plan *plan, const char *param, bool keystr)
 {
     static const char *const fields[] = { "v_row", "v_col", "v", "m" };
@@ -219,7 +252,8 @@ static void save_filling(saved *s, const local *l, const pd_plan *plan, const ch
     float zero = 0;
 
     snprintf(stem, sizeof stem, keystr ? "[0].stats['%s'].training_metrics." : "stats/%s/training_metrics/", param);
-    if (is_of(l, "scalable_shampoo") && !has_slot(plan, "inverse_pth_root_errors")) save_as(s, PD_ST_F32, &(pd_shape){ 1, { 1 } }, &zero, stem, "inverse_pth_root_errors");
+    if (is_of(l, "scalable_shampoo") && !has_slot(plan, "inverse_pth_root_errors"))
+        save_as(s, PD_ST_F32, &(pd_shape){ 1, { 1 } }, &zero, stem, "inverse_pth_root_errors");
     snprintf(stem, sizeof stem, keystr ? ".param_states['%s']." : "state/param_states/%s/", param);
     for (int f = 0; f < 4 && is_of(l, "adafactor"); f++)
         if (!has_slot(plan, fields[f])) save_as(s, PD_ST_F32, &(pd_shape){ 1, { 1 } }, &zero, stem, fields[f]);
@@ -227,7 +261,8 @@ static void save_filling(saved *s, const local *l, const pd_plan *plan, const ch
 
 typedef enum spelling { OURS, FLAT, PATHS, KEYSTR, DICTS } spelling;
 
-/* "stats/NAME/momentum" as keystr has it of dictionaries in dictionaries: "['stats']['NAME']['momentum']". */
+/* Rewrites paths as jax's keystr() writes those of nested dictionaries: "stats/NAME/momentum" becomes
+ * "['stats']['NAME']['momentum']". */
 static void respell(saved *s)
 {
     for (size_t i = 0; i < s->n; i++) {
@@ -239,11 +274,15 @@ static void respell(saved *s)
     }
 }
 
-static void save_slot(saved *s, const local *l, size_t param, const pd_plan *plan, const pd_slot_spec *spec, spelling how)
+static void save_slot(saved *s, const local *l, size_t param, const pd_plan *plan, const pd_slot_spec *spec,
+                      spelling how)
 {
-    if (how == OURS) save_by_our_names(s, l, param, plan, spec);
-    else if (how == FLAT) save_by_flat_keys(s, l, param, plan, spec);
-    else save_by_paths(s, l, param, spec, how == KEYSTR);
+    if (how == OURS)
+        save_by_our_names(s, l, param, plan, spec);
+    else if (how == FLAT)
+        save_by_flat_keys(s, l, param, plan, spec);
+    else
+        save_by_paths(s, l, param, spec, how == KEYSTR);
 }
 
 static void save_state(saved *s, const local *l, spelling how)
@@ -261,14 +300,16 @@ static void save_state(saved *s, const local *l, spelling how)
     }
 }
 
-/* Of each parameter, or of all at once: then perhaps twice, as two members of a chain count. */
+/* Saves the step counter, for each parameter or once for all. A file with keystr() paths may have it twice, because
+ * two members of an optax chain count. */
 static void save_counters(saved *s, const local *l, spelling how)
 {
     const int64_t count = BEFORE;
     const int32_t narrow = BEFORE;
     bool t5x = is_of(l, "adafactor");
 
-    for (size_t i = 0; i < PARAMS && (how == OURS || how == FLAT); i++) save_as(s, PD_ST_I64, &(pd_shape){ 0 }, &count, names[i], "[\"step\"]");
+    for (size_t i = 0; i < PARAMS && (how == OURS || how == FLAT); i++)
+        save_as(s, PD_ST_I64, &(pd_shape){ 0 }, &count, names[i], "[\"step\"]");
     if (how == PATHS) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &narrow, t5x ? "state/step" : "count", "");
     if (how == KEYSTR) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &narrow, t5x ? ".step" : "[0].count", "");
     if (how == KEYSTR && !t5x) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &narrow, "[1].count", "");
@@ -293,8 +334,8 @@ static int paramctl(const test_daemon *daemon, const char *arguments, char *outp
 
 typedef struct remote {
     test_daemon *daemon;
-    pd_client   *client;
-    float       *weights[PARAMS];
+    pd_client *client;
+    float *weights[PARAMS];
 } remote;
 
 static void remote_new(remote *r, const char *rule, float *const *weights)
@@ -305,7 +346,9 @@ static void remote_new(remote *r, const char *rule, float *const *weights)
     pd_error err = { 0 };
 
     r->daemon = daemon_start(NULL);
-    if (pd_client_open(&r->client, &(pd_client_options){ .urls = r->daemon->url, .job = "moved", .world_size = 1, .rules = rules }, &err) != PD_OK)
+    if (pd_client_open(&r->client,
+                       &(pd_client_options){ .urls = r->daemon->url, .job = "moved", .world_size = 1, .rules = rules },
+                       &err) != PD_OK)
         fail_msg("%s", err.text);
     for (size_t i = 0; i < PARAMS; i++) {
         params[i] = (pd_client_param){ .name = names[i], .shape = shapes[i], .axes = axes[i] };
@@ -362,11 +405,13 @@ static void moves(const char *rule, spelling how)
     snprintf(arguments, sizeof arguments, "import-state moved %s", path);
     if (paramctl(r.daemon, arguments, output, sizeof output) != 0) fail_msg("%s: %s", rule, output);
     assert_non_null(strstr(output, "imported"));
+    assert_true(daemon_says(r.daemon, "job moved: import-state, by ", patient(5)));
     for (uint64_t step = BEFORE + 1; step <= BEFORE + AFTER; step++) {
         local_step(&l, step);
         remote_step(&r, step);
     }
-    for (size_t i = 0; i < PARAMS; i++) assert_memory_equal(l.weights[i], r.weights[i], (size_t)elements[i] * sizeof(float));
+    for (size_t i = 0; i < PARAMS; i++)
+        assert_memory_equal(l.weights[i], r.weights[i], (size_t)elements[i] * sizeof(float));
     remote_free(&r);
     local_free(&l);
     free(s);
@@ -385,28 +430,42 @@ static void training_goes_on_bit_for_bit_on_a_daemon_that_gets_the_state(void **
 static void shampoos_state_moves_under_metas_flat_keys(void **state)
 {
     (void)state;
-    moves("* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=8 momentum=0.5 precondition_frequency=2 grafting_config=Adam", FLAT);
+    moves("* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=8 momentum=0.5 "
+          "precondition_frequency=2 grafting_config=Adam",
+          FLAT);
 }
 
 static void scalable_shampoos_state_moves_under_paths_into_upstreams(void **state)
 {
     (void)state;
-    moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=RMSPROP start_preconditioning_step=3 preconditioning_compute_steps=2", PATHS);
-    moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=SQRT_N start_preconditioning_step=3 skip_preconditioning_dim_size_gt=11", KEYSTR);
+    moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=RMSPROP start_preconditioning_step=3 "
+          "preconditioning_compute_steps=2",
+          PATHS);
+    moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=SQRT_N start_preconditioning_step=3 "
+          "skip_preconditioning_dim_size_gt=11",
+          KEYSTR);
 }
 
 static void quantized_state_moves_as_codes_with_what_lies_beside_them(void **state)
 {
     (void)state;
-    moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=ADAGRAD start_preconditioning_step=3 best_effort_memory_usage_reduction=yes", PATHS);
-    moves("* scalable_shampoo learning_rate=0.05 block_size=8 start_preconditioning_step=3 best_effort_memory_usage_reduction=yes memory_reduction_scope=momentum", KEYSTR);
-    moves("* scalable_shampoo learning_rate=0.05 block_size=8 start_preconditioning_step=3 best_effort_memory_usage_reduction=yes", DICTS);
+    moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=ADAGRAD start_preconditioning_step=3 "
+          "best_effort_memory_usage_reduction=yes",
+          PATHS);
+    moves("* scalable_shampoo learning_rate=0.05 block_size=8 start_preconditioning_step=3 "
+          "best_effort_memory_usage_reduction=yes memory_reduction_scope=momentum",
+          KEYSTR);
+    moves("* scalable_shampoo learning_rate=0.05 block_size=8 start_preconditioning_step=3 "
+          "best_effort_memory_usage_reduction=yes",
+          DICTS);
 }
 
 static void adafactors_state_moves_with_a_zero_for_each_field_that_is_not_kept(void **state)
 {
     (void)state;
-    moves("* adafactor learning_rate=0.01 min_dim_size_to_factor=8 beta1=0.9 factor_map=['conv':(BATCH,ROW,COLUMN),'.*':HEURISTIC]", PATHS);
+    moves("* adafactor learning_rate=0.01 min_dim_size_to_factor=8 beta1=0.9 "
+          "factor_map=['conv':(BATCH,ROW,COLUMN),'.*':HEURISTIC]",
+          PATHS);
     moves("* adafactor learning_rate=0.01 factored=no", KEYSTR);
 }
 
@@ -414,7 +473,9 @@ static void krons_state_moves_with_its_factors_stacked_as_upstream_has_them(void
 {
     (void)state;
     moves("* kron learning_rate=0.01 block_size=8 preconditioner_update_probability=0.5", PATHS);
-    moves("* kron learning_rate=0.01 partition_grads_into_blocks=no merge_small_dims=no memory_save_mode=one_diag preconditioner_update_probability=0.3", KEYSTR);
+    moves("* kron learning_rate=0.01 partition_grads_into_blocks=no merge_small_dims=no memory_save_mode=one_diag "
+          "preconditioner_update_probability=0.3",
+          KEYSTR);
     moves("* kron learning_rate=0.01 b1=0 block_size=4", KEYSTR);
 }
 
@@ -435,7 +496,7 @@ static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **st
     local_step(&l, 1);
     save_state(s, &l, OURS);
     free(s->data[s->n - 1]);
-    s->n--;                                             /* conv.weight's momentum */
+    s->n--; /* removes the momentum of conv.weight from the saved state */
     save_tensor(s, PD_ST_F64, &shapes[1], data, "layers.1.bias.momentum_buffer");
     write_saved(s, path);
     remote_new(&r, rule, fresh.weights);
@@ -448,7 +509,8 @@ static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **st
         local_step(&fresh, step);
         remote_step(&r, step);
     }
-    for (size_t i = 0; i < PARAMS; i++) assert_memory_equal(fresh.weights[i], r.weights[i], (size_t)elements[i] * sizeof(float));
+    for (size_t i = 0; i < PARAMS; i++)
+        assert_memory_equal(fresh.weights[i], r.weights[i], (size_t)elements[i] * sizeof(float));
     remote_free(&r);
     local_free(&l);
     local_free(&fresh);
@@ -457,8 +519,10 @@ static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **st
     unlink(path);
 }
 
-/* Imports a file with this one tensor beside nothing else, in part: what paramctl says. */
-static int import_one(const remote *r, pd_st_dtype dtype, pd_shape shape, const char *name, const void *beside, char *output, size_t size)
+/* Imports with --partial a file that has only the tensor `name`, and a second tensor `beside` unless that is NULL.
+ * Returns the exit status of paramctl. */
+static int import_one(const remote *r, pd_st_dtype dtype, pd_shape shape, const char *name, const void *beside,
+                      char *output, size_t size)
 {
     static const uint8_t zeros[4096];
     char path[] = "/tmp/paramd_import_XXXXXX", arguments[256];
@@ -488,7 +552,8 @@ static void assert_unknown(const remote *r, pd_st_dtype dtype, pd_shape shape, c
 
 static void what_is_not_as_upstream_has_it_is_unknown(void **state)
 {
-    static const char rule[] = "* scalable_shampoo learning_rate=0.05 block_size=8 best_effort_memory_usage_reduction=yes skip_preconditioning_dim_size_gt=11";
+    static const char rule[] = "* scalable_shampoo learning_rate=0.05 block_size=8 "
+                               "best_effort_memory_usage_reduction=yes skip_preconditioning_dim_size_gt=11";
     local l = { 0 };
     remote r = { 0 };
     char output[4096];
@@ -496,13 +561,19 @@ static void what_is_not_as_upstream_has_it_is_unknown(void **state)
     (void)state;
     local_new(&l, rule);
     remote_new(&r, rule, l.weights);
-    assert_unknown(&r, PD_ST_I8, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized", NULL);           /* no buckets */
-    assert_unknown(&r, PD_ST_I8, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized", "stats/layers.0.weight/momentum/bucket_size");
+    assert_unknown(&r, PD_ST_I8, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized",
+                   NULL); /* the file has codes without their bucket sizes */
+    assert_unknown(&r, PD_ST_I8, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized",
+                   "stats/layers.0.weight/momentum/bucket_size");
     assert_unknown(&r, PD_ST_I32, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized", NULL);
-    assert_unknown(&r, PD_ST_F32, (pd_shape){ 1, { 2 } }, "stats/layers.0.weight/training_metrics/inverse_pth_root_errors", NULL);
+    assert_unknown(&r, PD_ST_F32, (pd_shape){ 1, { 2 } },
+                   "stats/layers.0.weight/training_metrics/inverse_pth_root_errors", NULL);
     assert_unknown(&r, PD_ST_I32, (pd_shape){ 1, { 2 } }, "count", NULL);
-    assert_int_equal(import_one(&r, PD_ST_F32, (pd_shape){ 3, { 2, 8, 8 } }, "stats/global_stats/statistics", NULL, output, sizeof output), 1);
-    assert_non_null(strstr(output, "unknown  stats/global_stats/statistics: the stacked matrices of upstream's sharded mode"));
+    assert_int_equal(import_one(&r, PD_ST_F32, (pd_shape){ 3, { 2, 8, 8 } }, "stats/global_stats/statistics", NULL,
+                                output, sizeof output),
+                     1);
+    assert_non_null(
+        strstr(output, "unknown  stats/global_stats/statistics: the stacked matrices of upstream's sharded mode"));
     remote_free(&r);
     local_free(&l);
 }
@@ -545,7 +616,9 @@ static void factors_that_are_stacked_otherwise_are_refused(void **state)
     (void)state;
     local_new(&l, rule);
     remote_new(&r, rule, l.weights);
-    assert_int_equal(import_one(&r, PD_ST_F32, (pd_shape){ 3, { 8, 6, 8 } }, "Qs_preconditioners/layers.0.weight/0", NULL, output, sizeof output), 1);
+    assert_int_equal(import_one(&r, PD_ST_F32, (pd_shape){ 3, { 8, 6, 8 } }, "Qs_preconditioners/layers.0.weight/0",
+                                NULL, output, sizeof output),
+                     1);
     if (strstr(output, "Q") == NULL || strstr(output, "imported 1") != NULL) fail_msg("%s", output);
     remote_free(&r);
     local_free(&l);
@@ -562,7 +635,9 @@ static void one_number_comes_as_a_scalar_or_as_a_list_of_one(void **state)
     local_new(&l, rule);
     remote_new(&r, rule, l.weights);
     for (int rank = 0; rank < 2; rank++)
-        if (import_one(&r, PD_ST_F32, (pd_shape){ rank, { rank } }, "layers.0.bias.mu_product", NULL, output, sizeof output) != 0) fail_msg("%s", output);
+        if (import_one(&r, PD_ST_F32, (pd_shape){ rank, { rank } }, "layers.0.bias.mu_product", NULL, output,
+                       sizeof output) != 0)
+            fail_msg("%s", output);
     remote_free(&r);
     local_free(&l);
 }

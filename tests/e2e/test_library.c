@@ -1,4 +1,5 @@
-/* The shared library as another program sees it. */
+/* Tests the shared libraries as another program sees them: they export the functions of their public headers, and no
+ * others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,44 +11,92 @@
 
 #include <cmocka.h>
 
-static const char *const public_functions[] = {
-    "pd_client_barrier", "pd_client_close", "pd_client_close_step", "pd_client_count", "pd_client_declare", "pd_client_init", "pd_client_leave", "pd_client_must_init", "pd_client_normal",
-    "pd_client_open", "pd_client_pull", "pd_client_push", "pd_client_push_pull", "pd_client_ready", "pd_client_restart", "pd_client_step", "pd_client_wait",
-    "pd_client_note", "pd_client_uniform", "pd_client_welcome",
-    "pd_code_name", "pd_code_text", "pd_fail",
-    "pd_axes_check", "pd_dtype_name", "pd_dtype_parse", "pd_dtype_size", "pd_range_piece", "pd_shape_elements", "pd_shape_equal", "pd_shape_text",
-};
-enum { N_PUBLIC = sizeof public_functions / sizeof public_functions[0] };
+enum { MAX_NAMES = 200, NAME_BYTES = 128 };
 
-static bool is_public(const char *name)
+typedef struct names {
+    char at[MAX_NAMES][NAME_BYTES];
+    int n;
+} names;
+
+/* Runs a command that prints one name on each line, and adds these names to the list. */
+static void read_names(names *all, const char *command)
 {
-    for (int i = 0; i < N_PUBLIC; i++)
-        if (strcmp(name, public_functions[i]) == 0) return true;
+    FILE *output = popen(command, "r");
+
+    assert_non_null(output);
+    while (all->n < MAX_NAMES && fscanf(output, "%127s", all->at[all->n]) == 1) all->n++;
+    assert_int_equal(pclose(output), 0);
+}
+
+static bool has(const names *all, const char *name)
+{
+    for (int i = 0; i < all->n; i++)
+        if (strcmp(all->at[i], name) == 0) return true;
     return false;
 }
 
-/* Names that sanitizers and the linker add begin with "__" or "_". */
-static void exports_exactly_the_public_functions(void **state)
+/* Reads the names of the functions that a header declares as public: their declaration begins with PD_API. */
+static void read_header(names *all, const char *header)
 {
-    char command[4096], name[256];
-    int found = 0;
-    FILE *nm;
+    char command[1024];
+
+    snprintf(command, sizeof command, "sed -nE 's/^PD_API [^(]*[ *](pd_[a-z0-9_]+)\\(.*/\\1/p' %s/include/paramd/%s.h",
+             PD_SOURCE_DIR, header);
+    read_names(all, command);
+}
+
+/* Reads the names that a library exports. Skips names that begin with "_", which sanitizers and the linker add.
+ * Removes the symbol version, so a function with another version or none has a wrong name. */
+static void read_library(names *all, const char *library, const char *version)
+{
+    char command[1024];
+
+    snprintf(command, sizeof command,
+             "nm -D --defined-only --with-symbol-versions '%s/../lib/%s.so' | "
+             "awk '$3 !~ /^_/ && $2 != \"A\" { sub(\"@@%s$\", \"\", $3); print $3 }'",
+             getenv("PARAMD_BIN"), library, version);
+    read_names(all, command);
+}
+
+static void expect_same(const names *exported, const names *declared)
+{
+    for (int i = 0; i < exported->n; i++)
+        if (!has(declared, exported->at[i])) fail_msg("%s is exported, and no header declares it", exported->at[i]);
+    for (int i = 0; i < declared->n; i++)
+        if (!has(exported, declared->at[i])) fail_msg("%s is declared, and not exported", declared->at[i]);
+}
+
+static void the_client_library_exports_exactly_its_public_functions(void **state)
+{
+    static names exported, declared;
     (void)state;
 
-    snprintf(command, sizeof command, "nm -D --defined-only --format=posix '%s/../lib/libparamd.so'", getenv("PARAMD_BIN"));
-    nm = popen(command, "r");
-    assert_non_null(nm);
-    while (fscanf(nm, "%255s%*[^\n]", name) == 1) {
-        if (name[0] == '_') continue;
-        if (!is_public(name)) fail_msg("%s is exported and not a public function", name);
-        found++;
-    }
-    assert_int_equal(pclose(nm), 0);
-    assert_int_equal(found, N_PUBLIC);
+    read_library(&exported, "libparamd", "PARAMD_0.1");
+    read_header(&declared, "client");
+    read_header(&declared, "tensor");
+    read_header(&declared, "error");
+    assert_true(declared.n > 30);
+    expect_same(&exported, &declared);
+}
+
+static void the_optimizer_library_exports_exactly_its_public_functions(void **state)
+{
+    static names exported, declared;
+    (void)state;
+
+    read_library(&exported, "libparamd_optim", "PARAMD_OPTIM_0.1");
+    read_header(&declared, "optim");
+    read_header(&declared, "tensor");
+    read_header(&declared, "error");
+    assert_true(declared.n > 30);
+    expect_same(&exported, &declared);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(exports_exactly_the_public_functions) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_client_library_exports_exactly_its_public_functions),
+        cmocka_unit_test(the_optimizer_library_exports_exactly_its_public_functions),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

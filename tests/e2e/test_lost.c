@@ -1,4 +1,4 @@
-/* Workers that die, freeze and are replaced, as processes. */
+/* Tests worker processes that die, freeze and are replaced. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,8 @@
 #include "daemon_process.h"
 #include "team.h"
 
-static const char *const flags[] = { "--chunk-bytes=4KiB", "--heartbeat-interval=200ms", "--heartbeat-timeout=2s", NULL };
+static const char *const flags[] = { "--chunk-bytes=4KiB", "--heartbeat-interval=200ms", "--heartbeat-timeout=2s",
+                                     NULL };
 static const char *const rules[] = { "* sgd lr=0.5 momentum=0.9", NULL };
 static const char *const options[] = { "step_timeout=1", NULL };
 static const int64_t sizes[] = { 3000, 10 };
@@ -33,7 +34,7 @@ static int stop_daemon(void **state)
     return daemon_stop(*state, patient(10));
 }
 
-/* ---- rank 2, which a process of its own plays ---- */
+/* ---- rank 2, in a child process ---- */
 
 static bool push_first_parameter_only(worker *w)
 {
@@ -42,10 +43,11 @@ static bool push_first_parameter_only(worker *w)
 
     fill_gradient(w->gradients[0], sizes[0], 2, LOST_IN, 0);
     if (pd_client_push_pull(w->client, &w->items[0], 1, NULL, &ticket, &err) != PD_OK) return false;
-    return pd_client_wait(w->client, ticket, 0, &err) == PD_OK;         /* the others' push closes this round, or not */
+    /* this round of the first parameter may close, because the other ranks push too; or it fails */
+    return pd_client_wait(w->client, ticket, 0, &err) == PD_OK;
 }
 
-/* Two steps, half a third; then `ends` itself. */
+/* Runs rank 2: it takes two steps and half of the third, then raises the signal `ends` on itself. */
 static void play_rank_2(const team *t, int ends)
 {
     worker w;
@@ -58,11 +60,11 @@ static void play_rank_2(const team *t, int ends)
         if (!worker_step(&w, NULL, NULL)) _exit(2);
     push_first_parameter_only(&w);
     raise(ends);
-    /* thawed: another process has the rank now */
+    /* the process was frozen and goes on: meanwhile another process has taken its rank */
     fill_gradient(w.gradients[1], sizes[1], 2, LOST_IN, 1);
     rc = pd_client_push(w.client, &w.items[1], 1, NULL, &ticket, &err);
     if (rc == PD_OK) rc = pd_client_wait(w.client, ticket, patient(10), &err);
-    if (rc == PD_ABORTED) rc = pd_client_barrier(w.client, &err);       /* every later call says the same */
+    if (rc == PD_ABORTED) rc = pd_client_barrier(w.client, &err); /* every later call fails with the same error */
     _exit(rc == PD_ABORTED ? FENCED : 3);
 }
 
@@ -75,16 +77,18 @@ static pid_t fork_rank_2(const team *t, int ends)
     return pid;
 }
 
-/* ---- the test's own ranks: handles that one thread drives together ---- */
+/* ---- the test's own ranks: one thread drives all their clients ---- */
 
-/* Pushes what is not at that step yet: after an error some parameters' rounds are closed, others are not. */
+/* Pushes the parameters whose round of this step is still open. After a failed step, the round of the first
+ * parameter may be closed. */
 static void begin_step(worker *w, uint64_t step, pd_ticket_id *ticket)
 {
     size_t first = pd_client_step(w->client, 0) >= step ? 1 : 0;
     pd_error err;
 
     for (size_t p = first; p < 2; p++) fill_gradient(w->gradients[p], sizes[p], w->rank, step, p);
-    if (pd_client_push_pull(w->client, w->items + first, 2 - first, NULL, ticket, &err) != PD_OK) fail_msg("rank %d: %s", w->rank, err.text);
+    if (pd_client_push_pull(w->client, w->items + first, 2 - first, NULL, ticket, &err) != PD_OK)
+        fail_msg("rank %d: %s", w->rank, err.text);
 }
 
 static int end_step(worker *w, pd_ticket_id ticket, pd_error *err)
@@ -107,7 +111,8 @@ static void join(worker *w, const team *t, int rank)
     if (!worker_open(w, t, rank)) fail_msg("%s", w->failure);
 }
 
-/* Ranks 0 and 1 take part; rank 2's process ends itself in step 3. Returns its process. */
+/* Runs ranks 0 and 1 here, and rank 2 in a child process that kills or freezes itself in step 3. Returns the child's
+ * id. */
 static pid_t lose_rank_2(const team *t, worker *w, int ends)
 {
     pid_t pid = fork_rank_2(t, ends);
@@ -129,7 +134,7 @@ static pid_t lose_rank_2(const team *t, worker *w, int ends)
     return pid;
 }
 
-/* A new process takes rank 2 over at step 3, and all go on to the last step. */
+/* Opens a new worker as rank 2 at step 3. Then all ranks go on to the last step. */
 static void replace_rank_2(const team *t, worker *w)
 {
     join(&w[2], t, 2);
@@ -196,12 +201,12 @@ static void a_worker_that_is_frozen_is_named_and_refused_when_it_thaws(void **st
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), FENCED);
-    step_together(w, 3, STEPS + 1);             /* what it sent counted for nothing */
+    step_together(w, 3, STEPS + 1); /* the step closes normally: the pushes of the thawed process were refused */
     leave(w, 3);
     model_free(m);
 }
 
-/* Without anybody's word: the heartbeats stop, the daemon notices. */
+/* The process freezes without a disconnect: its heartbeats stop, and the daemon reports the lost worker. */
 static void a_frozen_worker_is_lost_when_its_heartbeats_stop(void **state)
 {
     test_daemon *daemon = *state;
@@ -225,7 +230,7 @@ static void a_frozen_worker_is_lost_when_its_heartbeats_stop(void **state)
     model_free(m);
 }
 
-/* Nobody sends anything for longer than the daemon bears silence: heartbeats do. */
+/* The worker sends no request for longer than the daemon's silence timeout. Its heartbeats keep it in the job. */
 static void a_worker_that_computes_for_long_is_not_lost(void **state)
 {
     test_daemon *daemon = *state;
@@ -235,7 +240,7 @@ static void a_worker_that_computes_for_long_is_not_lost(void **state)
 
     join(&w, &t, 0);
     if (!worker_declare(&w)) fail_msg("%s", w.failure);
-    sleep_for(2.6);                         /* no condition: nothing must happen in this time */
+    sleep_for(2.6); /* no condition to wait for: nothing must happen in this time */
     if (!worker_step(&w, NULL, NULL)) fail_msg("%s", w.failure);
     assert_int_equal(pd_client_count(w.client).connects, 1);
     leave(&w, 1);

@@ -1,4 +1,5 @@
-/* The program paramd before it serves: configuration, and that deploy/paramd.conf is what it prints. */
+/* Tests the program paramd before it serves: configuration, exit codes, and the configuration file that is
+ * installed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,14 +10,18 @@
 
 #include <cmocka.h>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "blascore.h"
+#include "cpu.h"
 
 enum { MOST = 65536 };
 
-/* Runs paramd with these arguments in a shell; its output and its errors land in `text`. Returns its exit status. */
+/* Runs paramd with these arguments in a shell. `text` receives its output and errors. Returns its exit status. */
 static int run(const char *arguments, char *text)
 {
     char command[1024];
@@ -41,6 +46,8 @@ static void expect(const char *text, const char *part)
     if (strstr(text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", text, part);
 }
 
+/* The installed paramd.conf equals the output of --print-config, because the build generates it so
+ * (deploy/CMakeLists.txt). */
 static void the_shipped_file_is_what_the_daemon_prints(void **state)
 {
     static char printed[MOST], shipped[MOST];
@@ -48,7 +55,7 @@ static void the_shipped_file_is_what_the_daemon_prints(void **state)
     FILE *file;
     (void)state;
 
-    snprintf(path, sizeof path, "%s/deploy/paramd.conf", PD_SOURCE_DIR);
+    snprintf(path, sizeof path, "%s/../deploy/paramd.conf", getenv("PARAMD_BIN"));
     file = fopen(path, "r");
     assert_non_null(file);
     shipped[fread(shipped, 1, MOST - 1, file)] = '\0';
@@ -60,12 +67,20 @@ static void the_shipped_file_is_what_the_daemon_prints(void **state)
 static void the_shipped_file_is_valid(void **state)
 {
     static char text[MOST];
-    char arguments[1024];
     (void)state;
 
-    snprintf(arguments, sizeof arguments, "--check-config --config %s/deploy/paramd.conf", PD_SOURCE_DIR);
-    assert_int_equal(run(arguments, text), 0);
+    assert_int_equal(run("--check-config --config \"$PARAMD_BIN/../deploy/paramd.conf\"", text), 0);
     expect(text, "fine");
+}
+
+static void what_is_printed_with_flags_has_their_values(void **state)
+{
+    static char text[MOST];
+    (void)state;
+
+    assert_int_equal(run("--print-config --listen '*:7070' --insecure", text), 0);
+    expect(text, "\nlisten = *:7070\n");
+    expect(text, "\ninsecure = yes\n");
 }
 
 static void a_faulty_file_ends_the_program_with_its_line(void **state)
@@ -89,11 +104,59 @@ static void refuses_to_listen_where_strangers_are(void **state)
     static char text[MOST];
     (void)state;
 
-    assert_int_equal(run("--listen 0.0.0.0:0", text), 1);
+    assert_int_equal(run("--listen 0.0.0.0:0", text), 2);
     expect(text, "refusing to listen on 0.0.0.0:0");
     expect(text, "server.insecure = yes");
-    assert_int_equal(run("--listen '[::]:0'", text), 1);
+    assert_int_equal(run("--listen '[::]:0'", text), 2);
     expect(text, "refusing to listen on");
+}
+
+static void a_wrong_command_line_exits_2_and_a_busy_address_1(void **state)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    char arguments[32];
+    static char text[MOST];
+    (void)state;
+
+    assert_int_equal(run("--lisen :0", text), 2);
+    expect(text, "did you mean --listen?");
+    assert_int_equal(run("--port 7411 --listen :0", text), 2);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    snprintf(arguments, sizeof arguments, "--port %d", ntohs(address.sin_port));
+    assert_int_equal(run(arguments, text), 1);
+    expect(text, "Address already in use");
+    close(fd);
+}
+
+static void an_unknown_variable_ends_the_program(void **state)
+{
+    static char text[MOST];
+    (void)state;
+
+    setenv("PARAMD_LISEN", ":0", 1);
+    assert_int_equal(run("--check-config", text), 2);
+    unsetenv("PARAMD_LISEN");
+    expect(text, "PARAMD_LISEN: there is no such variable; the nearest is PARAMD_LISTEN");
+}
+
+static void check_config_refuses_what_the_start_refuses(void **state)
+{
+    static const char *const wrong[] = { "--listen 127.0.0.1:65536", "--listen localhost", "--listen '*:0'",
+                                         "--chunk-bytes 8195",       "--max-payload 4k",   "--heartbeat-timeout 1s" };
+    static char checked[MOST], started[MOST];
+    char arguments[128];
+    (void)state;
+
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        snprintf(arguments, sizeof arguments, "--check-config %s", wrong[i]);
+        assert_int_equal(run(arguments, checked), 2);
+        assert_int_equal(run(wrong[i], started), 2);
+        assert_string_equal(checked, started);
+    }
 }
 
 static void says_what_it_is(void **state)
@@ -132,7 +195,7 @@ static void chooses_good_blas_kernels_where_nobody_else_has_chosen(void **state)
     if (before != NULL) setenv("OPENBLAS_CORETYPE", before, 1);
     free(before);
     assert_int_equal(sscanf(strstr(text, "BLAS core "), "BLAS core %63s", core), 1);
-    assert_null(pd_blas_judge(core, __builtin_cpu_supports("avx2"), __builtin_cpu_supports("avx512f")));
+    assert_null(pd_blas_judge(core, pd_cpu_newest() >= PD_CPU_AVX2, pd_cpu_newest() == PD_CPU_AVX512));
 }
 
 int main(void)
@@ -140,6 +203,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_shipped_file_is_what_the_daemon_prints),
         cmocka_unit_test(the_shipped_file_is_valid),
+        cmocka_unit_test(what_is_printed_with_flags_has_their_values),
+        cmocka_unit_test(a_wrong_command_line_exits_2_and_a_busy_address_1),
+        cmocka_unit_test(an_unknown_variable_ends_the_program),
+        cmocka_unit_test(check_config_refuses_what_the_start_refuses),
         cmocka_unit_test(a_faulty_file_ends_the_program_with_its_line),
         cmocka_unit_test(refuses_to_listen_where_strangers_are),
         cmocka_unit_test(says_what_it_is),

@@ -1,4 +1,4 @@
-/* paramctl plan as a program: what it prints, and its exit status. No daemon runs. */
+/* Tests paramctl plan as a program: its output and its exit status. No daemon runs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -11,9 +11,9 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-static char output[64 * 1024];          /* of the last command, both streams */
+static char output[64 * 1024]; /* output of the last paramctl command: stdout and stderr */
 
-/* Runs `paramctl plan OPTIONS FILE` on a file with this text; gives its exit status. */
+/* Runs `paramctl plan OPTIONS FILE` on a file with this text. Returns its exit status. */
 static int plan(const char *text, const char *options)
 {
     char path[] = "/tmp/paramd_plan_XXXXXX", line[2048];
@@ -23,7 +23,8 @@ static int plan(const char *text, const char *options)
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     close(fd);
-    snprintf(line, sizeof line, "%s/paramctl --server tcp://127.0.0.1:1 plan %s %s 2>&1", getenv("PARAMD_BIN"), options, path);
+    snprintf(line, sizeof line, "%s/paramctl --server tcp://127.0.0.1:1 plan %s %s 2>&1", getenv("PARAMD_BIN"), options,
+             path);
     assert_non_null(pipe = popen(line, "r"));
     output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
     status = pclose(pipe);
@@ -39,45 +40,48 @@ static void assert_says(const char *part)
 
 static void a_plan_tells_what_a_model_costs_without_a_daemon(void **state)
 {
-    static const char expected[] =
-        "PARAMETER          SHAPE       STORED   COUNT     BYTES\n"
-        "embed.weight\n"
-        "  sgd: state 250 KiB\n"
-        "  weights          (1000, 64)  float32          250 KiB\n"
-        "  momentum_buffer  (1000, 64)  float32          250 KiB\n"
-        "layers.*.weight  x2\n"
-        "out.weight\n"
-        "  sgd: state 16.0 KiB each, 48.0 KiB of all 3\n"
-        "  weights          (64, 64)    float32         16.0 KiB\n"
-        "  momentum_buffer  (64, 64)    float32         16.0 KiB\n"
-        "layers.*.bias  x2\n"
-        "  sgd: state 0 B each, 0 B of all 2\n"
-        "  weights          (64,)       float32            256 B\n"
-        "\n"
-        "PARAMS  ELEMENTS  WEIGHTS    STATE  RULE\n"
-        "     2       128    512 B      0 B  *.bias sgd lr=0.1\n"
-        "     4    76,288  298 KiB  298 KiB  * sgd momentum=0.9\n"
-        "\n"
-        "parameters   6 of 76,416 elements\n"
-        "weights      298 KiB\n"
-        "state        298 KiB, 1.00 of the weights\n"
-        "largest      embed.weight: 250 KiB of weights, 250 KiB of state\n"
-        "memory       1.2 MiB in the daemon: 1 worker, aggregate = mean\n"
-        "               597 KiB  weights, published and to come\n"
-        "               298 KiB  sums of gradients\n"
-        "               298 KiB  optimizer state\n";
+    static const char expected[] = "PARAMETER          SHAPE       STORED   COUNT     BYTES\n"
+                                   "embed.weight\n"
+                                   "  sgd: state 250 KiB\n"
+                                   "  weights          (1000, 64)  float32          250 KiB\n"
+                                   "  momentum_buffer  (1000, 64)  float32          250 KiB\n"
+                                   "layers.*.weight  x2\n"
+                                   "out.weight\n"
+                                   "  sgd: state 16.0 KiB each, 48.0 KiB of all 3\n"
+                                   "  weights          (64, 64)    float32         16.0 KiB\n"
+                                   "  momentum_buffer  (64, 64)    float32         16.0 KiB\n"
+                                   "layers.*.bias  x2\n"
+                                   "  sgd: state 0 B each, 0 B of all 2\n"
+                                   "  weights          (64,)       float32            256 B\n"
+                                   "\n"
+                                   "PARAMS  ELEMENTS  WEIGHTS    STATE  RULE\n"
+                                   "     2       128    512 B      0 B  *.bias sgd lr=0.1\n"
+                                   "     4    76,288  298 KiB  298 KiB  * sgd momentum=0.9\n"
+                                   "\n"
+                                   "parameters   6 of 76,416 elements\n"
+                                   "weights      298 KiB\n"
+                                   "state        298 KiB, 1.00 of the weights\n"
+                                   "largest      embed.weight: 250 KiB of weights, 250 KiB of state\n"
+                                   "memory       1.2 MiB in the daemon: 1 worker, aggregate = mean\n"
+                                   "               597 KiB  weights, published and to come\n"
+                                   "               298 KiB  sums of gradients\n"
+                                   "               298 KiB  optimizer state\n";
 
     (void)state;
-    assert_int_equal(plan("# a small model\nembed.weight 1000 64\nlayers.0.weight 64 64\nlayers.0.bias 64\nlayers.1.weight 64 64\nlayers.1.bias 64\nout.weight 64 64\n",
-                          "--rule '*.bias sgd lr=0.1' --rule '* sgd momentum=0.9'"), 0);
-    strstr(output, "optimizer state\n")[strlen("optimizer state\n")] = '\0';     /* the size of records is that of structs */
+    assert_int_equal(plan("# a small model\nembed.weight 1000 64\nlayers.0.weight 64 64\nlayers.0.bias "
+                          "64\nlayers.1.weight 64 64\nlayers.1.bias 64\nout.weight 64 64\n",
+                          "--rule '*.bias sgd lr=0.1' --rule '* sgd momentum=0.9'"),
+                     0);
+    strstr(output, "optimizer state\n")[strlen("optimizer state\n")] =
+        '\0'; /* the output is compared up to here: the bytes in the lines that follow depend on the sizes of structs */
     assert_string_equal(output, expected);
 }
 
 static void who_plans_a_median_of_a_large_model_learns_what_it_holds(void **state)
 {
     (void)state;
-    assert_int_equal(plan("w 65536 106496\nb 4096\n", "--workers 16 --option aggregate=median --rule '* adamw lr=1e-3'"), 0);
+    assert_int_equal(
+        plan("w 65536 106496\nb 4096\n", "--workers 16 --option aggregate=median --rule '* adamw lr=1e-3'"), 0);
     assert_says("\n  adamw: state 52.0 GiB\n  median: holds 416 GiB\n");
     assert_says("memory       546 GiB in the daemon: 16 workers, aggregate = median\n");
     assert_says("               416 GiB  contributions of all workers at once\n");
@@ -94,7 +98,7 @@ static void what_no_job_may_have_is_no_option(void **state)
     assert_int_equal(plan("w 3\n", "--threads 0"), 2);
     for (int i = 0; i < 65; i++) strcat(options, "--option seed=1 ");
     assert_int_equal(plan("w 3\n", options), 2);
-    assert_says("more than 64 options");
+    assert_says("--option is given more than 64 times");
 }
 
 static void a_plan_in_json_is_for_machines(void **state)
@@ -113,7 +117,7 @@ static void a_plan_says_which_line_is_bad(void **state)
     (void)state;
     assert_int_equal(plan("w 3 4\nv three\n", ""), 1);
     assert_says(":2: v: expected a dimension");
-    assert_int_equal(plan("w 3 4\n", "--rule '* marvel'"), 1);
+    assert_int_equal(plan("w 3 4\n", "--rule '* marvel'"), 2);
     assert_says("there is no optimizer marvel");
 }
 
@@ -126,7 +130,7 @@ static void more_rules_than_a_job_may_have_are_refused(void **state)
     assert_int_equal(plan("w 3\n", options), 0);
     strcat(options, "--rule '* sgd' ");
     assert_int_equal(plan("w 3\n", options), 2);
-    assert_says("more than 64 rules");
+    assert_says("--rule is given more than 64 times");
 }
 
 int main(void)

@@ -1,4 +1,5 @@
-/* paramctl plan beside a real daemon: the memory that it forecasts is what the daemon counts once the same job has declared, and it refuses what the daemon refuses. */
+/* Tests paramctl plan against a real daemon: the memory that it forecasts is the memory that the daemon counts after
+ * the same job has declared, and it refuses the same jobs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -17,7 +18,7 @@
 
 enum { WORKERS = 4, THREADS = 3, POOL = 2, PARAMS = 4 };
 
-/* One in several chunks, one that is scanned, a vector, and values that are averaged. */
+/* A matrix of several chunks, stacked layers that are scanned, a vector, and model state that is averaged. */
 static const pd_client_param params[PARAMS] = {
     { .name = "embed", .shape = { 2, { 2100, 1001 } } },
     { .name = "layers.weight", .shape = { 3, { 3, 96, 40 } } },
@@ -28,9 +29,9 @@ static const char shapes[] = "embed 2100 1001\nlayers.weight 3 96 40\nhead.bias 
 
 static test_daemon *server;
 static char shapes_path[] = "/tmp/paramd_counts_XXXXXX";
-static char output[1 << 20];            /* of the last command, both streams */
+static char output[1 << 20]; /* output of the last paramctl command: stdout and stderr */
 
-/* Runs `paramctl WORDS`; gives its exit status. */
+/* Runs `paramctl WORDS`. Returns its exit status. */
 static int paramctl(const char *words)
 {
     char line[4096];
@@ -49,7 +50,8 @@ static json_t *asked(const char *words)
     json_error_t why;
     json_t *answer;
 
-    if (paramctl(words) != 0 || (answer = json_loads(output, 0, &why)) == NULL) fail_msg("paramctl %s: %s", words, output);
+    if (paramctl(words) != 0 || (answer = json_loads(output, 0, &why)) == NULL)
+        fail_msg("paramctl %s: %s", words, output);
     return answer;
 }
 
@@ -61,11 +63,14 @@ static int64_t integer(const json_t *object, const char *key)
     return (int64_t)json_integer_value(value);
 }
 
-/* What paramctl plan says, with a rule and options "a=1 b=2". */
+/* Returns the forecast of paramctl plan for a rule and for job options, which are given as "a=1 b=2". */
 static json_t *planned(const char *rule, const char *options, int workers)
 {
     char words[2048], copy[256], *rest;
-    size_t at = (size_t)snprintf(words, sizeof words, "plan --json --workers %d --threads %d --pool-threads %d --rule '*running_mean model_state' --rule \"%s\"", workers, THREADS, POOL, rule);
+    size_t at = (size_t)snprintf(
+        words, sizeof words,
+        "plan --json --workers %d --threads %d --pool-threads %d --rule '*running_mean model_state' --rule \"%s\"",
+        workers, THREADS, POOL, rule);
 
     snprintf(copy, sizeof copy, "%s", options);
     for (char *option = strtok_r(copy, " ", &rest); option != NULL; option = strtok_r(NULL, " ", &rest))
@@ -74,7 +79,8 @@ static json_t *planned(const char *rule, const char *options, int workers)
     return asked(words);
 }
 
-/* The first worker of a job; NULL: the daemon refuses it, and *err says why. */
+/* Opens the first worker of a job and declares its parameters. Returns NULL with the reason in *err if the daemon
+ * refuses. */
 static pd_client *declared(const char *rule, const char *options, int workers, pd_error *err)
 {
     const char *rules[] = { "*running_mean model_state", rule, NULL }, *list[9] = { NULL };
@@ -83,9 +89,17 @@ static pd_client *declared(const char *rule, const char *options, int workers, p
     pd_client *client;
 
     snprintf(copy, sizeof copy, "%s", options);
-    for (char *option = strtok_r(copy, " ", &rest); option != NULL; option = strtok_r(NULL, " ", &rest)) list[n++] = option;
-    if (pd_client_open(&client, &(pd_client_options){ .urls = server->url, .job = "counted", .world_size = workers, .rules = rules, .options = list,
-                                                      .deadline = patient(20) }, err) != PD_OK) return NULL;
+    for (char *option = strtok_r(copy, " ", &rest); option != NULL; option = strtok_r(NULL, " ", &rest))
+        list[n++] = option;
+    if (pd_client_open(&client,
+                       &(pd_client_options){ .urls = server->url,
+                                             .job = "counted",
+                                             .world_size = workers,
+                                             .rules = rules,
+                                             .options = list,
+                                             .deadline = patient(20) },
+                       err) != PD_OK)
+        return NULL;
     if (pd_client_declare(client, params, PARAMS, err) == PD_OK) return client;
     pd_client_close(client);
     return NULL;
@@ -93,10 +107,12 @@ static pd_client *declared(const char *rule, const char *options, int workers, p
 
 static void assert_same(int64_t forecast, int64_t counted, const char *what, const char *rule, const char *options)
 {
-    if (forecast != counted) fail_msg("%s of \"%s\" with %s: forecast %lld, the daemon counts %lld", what, rule, options, (long long)forecast, (long long)counted);
+    if (forecast != counted)
+        fail_msg("%s of \"%s\" with %s: forecast %lld, the daemon counts %lld", what, rule, options,
+                 (long long)forecast, (long long)counted);
 }
 
-/* Of each parameter: what the aggregate holds, and state. */
+/* Compares the forecast and the counted bytes of each parameter, for its aggregate and for its optimizer state. */
 static void compare_params(const json_t *plan, const char *rule, const char *options)
 {
     json_t *counted = asked("params --json counted");
@@ -104,11 +120,15 @@ static void compare_params(const json_t *plan, const char *rule, const char *opt
     json_t *param;
 
     assert_int_equal(json_array_size(json_object_get(counted, "params")), PARAMS);
-    json_array_foreach(json_object_get(counted, "params"), i, param) {
-        const json_t *kind = json_array_get(json_object_get(plan, "kinds"), (size_t)integer(json_array_get(json_object_get(plan, "params"), i), "kind"));
-        assert_same(integer(kind, "gather_bytes"), integer(param, "gather_bytes"), "gather_bytes", rule, options);
+    json_array_foreach(json_object_get(counted, "params"), i, param)
+    {
+        const json_t *kind =
+            json_array_get(json_object_get(plan, "kinds"),
+                           (size_t)integer(json_array_get(json_object_get(plan, "params"), i), "kind"));
+        assert_same(integer(kind, "collect_bytes"), integer(param, "collect_bytes"), "collect_bytes", rule, options);
         assert_same(integer(kind, "state_bytes"), integer(param, "state_bytes"), "state_bytes", rule, options);
-        assert_string_equal(json_string_value(json_object_get(kind, "aggregate")), json_string_value(json_object_get(param, "aggregate")));
+        assert_string_equal(json_string_value(json_object_get(kind, "aggregate")),
+                            json_string_value(json_object_get(param, "aggregate")));
     }
     json_decref(counted);
 }
@@ -122,8 +142,8 @@ static void compare(const char *rule, const char *options)
     if (client == NULL) fail_msg("%s %s: %s", rule, options, err.text);
     jobs = asked("jobs --json");
     assert_int_equal(json_array_size(json_object_get(jobs, "jobs")), 1);
-    assert_same(integer(json_object_get(json_object_get(plan, "total"), "memory"), "all"), integer(json_array_get(json_object_get(jobs, "jobs"), 0), "committed_bytes"),
-                "all", rule, options);
+    assert_same(integer(json_object_get(json_object_get(plan, "total"), "memory"), "all"),
+                integer(json_array_get(json_object_get(jobs, "jobs"), 0), "committed_bytes"), "all", rule, options);
     compare_params(plan, rule, options);
     json_decref(jobs);
     json_decref(plan);
@@ -155,9 +175,12 @@ static void a_forecast_is_what_the_daemon_counts_for_every_optimizer(void **stat
     size_t i, n = 0;
 
     (void)state;
-    json_array_foreach(json_object_get(list, "optimizers"), i, entry) {
+    json_array_foreach(json_object_get(list, "optimizers"), i, entry)
+    {
         const char *name = json_string_value(json_object_get(entry, "name"));
-        const char *more = strcmp(name, "adafactor") == 0 ? " learning_rate=0.1 factor_map=['layers.*':(BATCH,ROW,COLUMN),'.*':HEURISTIC]" : "";     /* what it has no default for */
+        const char *more = strcmp(name, "adafactor") == 0
+                               ? " learning_rate=0.1 factor_map=['layers.*':(BATCH,ROW,COLUMN),'.*':HEURISTIC]"
+                               : ""; /* adafactor has hyperparameters without a default */
         snprintf(rule, sizeof rule, "* %s%s", name, more);
         compare(rule, "aggregate=median");
         n++;
@@ -169,8 +192,12 @@ static void a_forecast_is_what_the_daemon_counts_for_every_optimizer(void **stat
 static void a_forecast_counts_late_roots_blocks_and_stored_slots_as_the_daemon_does(void **state)
 {
     (void)state;
-    compare("* scalable_shampoo block_size=64 best_effort_memory_usage_reduction=yes preconditioning_compute_steps=10 root_delay=10", "aggregate=adasum");
-    compare("* shampoo max_preconditioner_dim=100 precondition_frequency=5 root_delay=3 grafting_config=Adam(beta2=0.999)", "aggregate=mean");
+    compare("* scalable_shampoo block_size=64 best_effort_memory_usage_reduction=yes preconditioning_compute_steps=10 "
+            "root_delay=10",
+            "aggregate=adasum");
+    compare(
+        "* shampoo max_preconditioner_dim=100 precondition_frequency=5 root_delay=3 grafting_config=Adam(beta2=0.999)",
+        "aggregate=mean");
     compare("* kron block_size=50 partition_grads_into_blocks=yes root_delay=1", "aggregate=trimmed_mean");
 }
 
@@ -178,30 +205,39 @@ static void a_forecast_counts_clipping_as_the_daemon_does(void **state)
 {
     (void)state;
     compare("* sgd lr=1", "clip_global_norm=1 nonfinite_scope=job");
-    compare("* adafactor learning_rate=0.1 global_norm_clip_threshold=1 factor_map=['layers.*':(BATCH,ROW,COLUMN),'.*':HEURISTIC]", "initial_weights=mean");
+    compare("* adafactor learning_rate=0.1 global_norm_clip_threshold=1 "
+            "factor_map=['layers.*':(BATCH,ROW,COLUMN),'.*':HEURISTIC]",
+            "initial_weights=mean");
 }
 
 static void what_the_daemon_refuses_a_forecast_refuses_in_its_words(void **state)
 {
-    static const struct { int workers; const char *rule, *options, *words; } cases[] = {
+    static const struct {
+        int workers;
+        const char *rule, *options, *words;
+    } cases[] = {
         { 6, "* sgd lr=1", "aggregate=adasum", "aggregate = adasum merges workers in pairs" },
         { 2, "* sgd lr=1", "aggregate=trimmed_mean", "trim is less than half of the workers" },
         { 2, "* sgd lr=1", "aggregate=mode", "aggregate = mode: expected one of mean|" },
         { 2, "* sgd lr=1", "average=mean", "average is no key of a job; there are: aggregate" },
         { 3, "* shampoo num_trainers_per_group=2", "aggregate=mean", "Must divide the number of workers, 3." },
-        { 3, "* adafactor learning_rate=0.1 step_offset=5 factor_map=['layers.*':(BATCH,ROW,COLUMN),'.*':HEURISTIC]", "start_step=4", "step_offset" },
+        { 3, "* adafactor learning_rate=0.1 step_offset=5 factor_map=['layers.*':(BATCH,ROW,COLUMN),'.*':HEURISTIC]",
+          "start_step=4", "step_offset" },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char words[1024];
         pd_error err = { 0 };
-        snprintf(words, sizeof words, "plan --workers %d --rule '*running_mean model_state' --rule \"%s\" --option %s %s", cases[i].workers, cases[i].rule, cases[i].options,
-                 shapes_path);
-        assert_int_equal(paramctl(words), 1);
-        if (strstr(output, cases[i].words) == NULL) fail_msg("%s does not say \"%s\":\n%s", words, cases[i].words, output);
+        snprintf(words, sizeof words,
+                 "plan --workers %d --rule '*running_mean model_state' --rule \"%s\" --option %s %s", cases[i].workers,
+                 cases[i].rule, cases[i].options, shapes_path);
+        assert_int_equal(paramctl(words), 2);
+        if (strstr(output, cases[i].words) == NULL)
+            fail_msg("%s does not say \"%s\":\n%s", words, cases[i].words, output);
         assert_null(declared(cases[i].rule, cases[i].options, cases[i].workers, &err));
-        if (strstr(err.text, cases[i].words) == NULL) fail_msg("the daemon does not say \"%s\": %s", cases[i].words, err.text);
+        if (strstr(err.text, cases[i].words) == NULL)
+            fail_msg("the daemon does not say \"%s\": %s", cases[i].words, err.text);
         paramctl("drop counted");
     }
 }
@@ -210,7 +246,8 @@ static void what_the_daemon_refuses_a_forecast_refuses_in_its_words(void **state
 
 static int begin(void **state)
 {
-    static const char *const flags[] = { "--threads-step-threads=3", "--threads-pool-threads=2", "--job-job-linger=1h", NULL };
+    static const char *const flags[] = { "--threads-step-threads=3", "--threads-pool-threads=2", "--job-job-linger=1h",
+                                         NULL };
     int fd = mkstemp(shapes_path);
 
     (void)state;
@@ -227,7 +264,7 @@ static int end(void **state)
     return daemon_stop(server, patient(10)) != 0;
 }
 
-/* What a test that failed has left does not concern the next. */
+/* Drops the job that a failed test has left, so that the next test does not see it. */
 static int fresh(void **state)
 {
     (void)state;

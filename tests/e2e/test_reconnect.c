@@ -1,4 +1,5 @@
-/* Connections that break at every place: each contribution counts exactly once. Gradients are ones, so that the weights count the steps. */
+/* Tests connections that break at every place: each contribution counts exactly once. Gradients are ones, so the
+ * weights count the steps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -20,7 +21,7 @@
 static const char *const flags[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB", NULL };
 static const char *const rules[] = { "* sgd lr=1", NULL };
 static const int64_t sizes[] = { 2500, 10, 600 };
-enum { STEP_BYTES = (2500 + 10 + 600) * 4 + 700 };      /* of a push, and of its answer, with their headers */
+enum { STEP_BYTES = (2500 + 10 + 600) * 4 + 700 }; /* bytes of a step's pushes, or of their answers */
 
 static int start_daemon(void **state)
 {
@@ -34,13 +35,14 @@ static int stop_daemon(void **state)
 }
 
 typedef struct trouble {
-    proxy *between;                 /* rank 1 and the daemon; rank 0 is connected directly */
-    int    steps;
-    void (*before)(proxy *p, int step);         /* what happens to the connection before each step */
-    bool   leaves_out;              /* rank 1 pushes its first parameter alone and closes the step */
+    proxy *between; /* proxy between rank 1 and the daemon; rank 0 is connected directly */
+    int steps;
+    void (*before)(proxy *p, int step); /* called before each step, to disturb the connection */
+    bool leaves_out;                    /* rank 1 pushes only its first parameter and sends close_step */
 } trouble;
 
-/* The mean is of those who have a gradient: ones, too. */
+/* Takes a step in which rank 1 pushes only its first parameter. The mean of the other parameters is taken over rank
+ * 0 alone, so it is ones, too. */
 static bool count_and_close(worker *w)
 {
     uint64_t step = pd_client_step(w->client, 0) + 1;
@@ -49,9 +51,11 @@ static bool count_and_close(worker *w)
     pd_error err;
 
     for (int64_t i = 0; i < w->team->model->elements[0]; i++) w->gradients[0][i] = 1;
-    if (pd_client_push(w->client, w->items, 1, NULL, &push, &err) != PD_OK || pd_client_close_step(w->client, step, &closing, &err) != PD_OK ||
+    if (pd_client_push(w->client, w->items, 1, NULL, &push, &err) != PD_OK ||
+        pd_client_close_step(w->client, step, &closing, &err) != PD_OK ||
         pd_client_wait(w->client, push, 0, &err) != PD_OK || pd_client_wait(w->client, closing, 0, &err) != PD_OK ||
-        pd_client_pull(w->client, w->items, n, step, &pull, &err) != PD_OK || pd_client_wait(w->client, pull, 0, &err) != PD_OK)
+        pd_client_pull(w->client, w->items, n, step, &pull, &err) != PD_OK ||
+        pd_client_wait(w->client, pull, 0, &err) != PD_OK)
         return worker_fail(w, "a step that is closed", &err);
     return true;
 }
@@ -68,7 +72,7 @@ static bool troubled_steps(worker *w)
     return true;
 }
 
-/* Two ranks, of which the second goes through the proxy. */
+/* Runs rank 0, which is connected to the daemon directly, in a thread of its own. */
 static void *direct_life(void *arg)
 {
     worker *w = arg;
@@ -76,7 +80,7 @@ static void *direct_life(void *arg)
     return NULL;
 }
 
-/* Threads that will cut a connection of the proxy. */
+/* Number of threads that are about to cut a connection of the proxy. */
 static atomic_int cutters;
 
 static bool no_cutter_is_left(void *arg)
@@ -98,7 +102,13 @@ static pd_client_stats run_so(const test_daemon *daemon, const char *job, troubl
     what.between = proxy_start(daemon->port);
     snprintf(through, sizeof through, "tcp://127.0.0.1:%d", proxy_port(what.between));
     for (int r = 0; r < 2; r++)
-        t[r] = (team){ .url = r == 0 ? daemon->url : through, .job = job, .world = 2, .rules = rules, .model = m, .zero = true, .arg = &what };
+        t[r] = (team){ .url = r == 0 ? daemon->url : through,
+                       .job = job,
+                       .world = 2,
+                       .rules = rules,
+                       .model = m,
+                       .zero = true,
+                       .arg = &what };
     assert_int_equal(pthread_create(&thread, NULL, direct_life, &w[0]), 0);
     done = worker_open(&w[1], &t[1], 1) && worker_declare(&w[1]) && troubled_steps(&w[1]);
     proxy_cut_after(what.between, 0, 0);
@@ -158,12 +168,13 @@ static void cut_between_steps(void **state)
 
 static void cut_around_closes(proxy *p, int step)
 {
-    proxy_cut_after(p, 2500 * 4 + 700 + (size_t)(step * 137) % 400, 0);        /* enough for one step, not for two */
+    proxy_cut_after(p, 2500 * 4 + 700 + (size_t)(step * 137) % 400, 0); /* cuts after at least one step, before two */
 }
 
 static void a_step_that_is_closed_while_connections_break_is_closed_once(void **state)
 {
-    pd_client_stats stats = run_so(*state, "closes", (trouble){ .steps = 12, .before = cut_around_closes, .leaves_out = true });
+    pd_client_stats stats =
+        run_so(*state, "closes", (trouble){ .steps = 12, .before = cut_around_closes, .leaves_out = true });
 
     assert_true(stats.connects > 4);
     assert_true(stats.resent > 0);
@@ -171,10 +182,11 @@ static void a_step_that_is_closed_while_connections_break_is_closed_once(void **
 
 /* ---- answers that never arrive ---- */
 
-/* Without weights three answers of 48 bytes come, and one of 40, that of the close: so many bytes mean all are lost. */
+/* Number of swallowed bytes at which the answers of a step are lost. Without weights a step has three answers of 48
+ * bytes, and an answer of 40 bytes to close_step. */
 enum { LOST_BYTES = 3 * 48 + 1 };
 
-/* Cuts when the answers of a step are lost. */
+/* Waits until the proxy has swallowed the answers of a step, then cuts its connections. */
 static void *cut_soon(void *arg)
 {
     proxy_await_swallowed(arg, LOST_BYTES, patient(5));
@@ -184,7 +196,8 @@ static void *cut_soon(void *arg)
     return NULL;
 }
 
-/* Pushes arrive and count; the client does not hear of it, and sends them again on the next connection. */
+/* Swallows the answers of every second step, whose pushes arrive and count. The client sends these pushes again on
+ * the next connection. */
 static void lose_answers(proxy *p, int step)
 {
     pthread_t thread;
@@ -204,7 +217,8 @@ static void a_push_whose_answer_was_lost_counts_once(void **state)
 
 static void the_end_of_a_step_whose_answer_was_lost_counts_once(void **state)
 {
-    pd_client_stats stats = run_so(*state, "lost-closes", (trouble){ .steps = 6, .before = lose_answers, .leaves_out = true });
+    pd_client_stats stats =
+        run_so(*state, "lost-closes", (trouble){ .steps = 6, .before = lose_answers, .leaves_out = true });
 
     assert_true(stats.resent >= 3);
 }
@@ -221,7 +235,7 @@ static void a_slow_connection_is_only_slow(void **state)
 
 /* ---- initial weights ---- */
 
-/* The first connection ends after so many bytes; those after it do not. */
+/* Removes the proxy's byte limit as soon as a second connection is there, so that only the first one is cut. */
 static void *mend_after_the_first(void *arg)
 {
     proxy *p = arg;
@@ -248,7 +262,7 @@ static void initialise_through(const test_daemon *daemon, const model *m, size_t
     assert_int_equal(pthread_create(&thread, NULL, mend_after_the_first, p), 0);
     if (!worker_open(&w, &t, 0) || !worker_declare(&w)) fail_msg("cut after %zu bytes: %s", cut, w.failure);
     assert_true(model_same(m, w.weights, first));
-    proxy_cut_now(p);                   /* where it was not cut before */
+    proxy_cut_now(p); /* ends the first connection, if the byte limit has not cut it */
     pthread_join(thread, NULL);
     if (!worker_leave(&w)) fail_msg("%s", w.failure);
     worker_free(&w);

@@ -1,4 +1,4 @@
-/* What the daemon refuses, and in which words. */
+/* Tests what the daemon refuses, and the texts of its errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,8 +34,9 @@ static int open_as(const test_daemon *daemon, const pd_client_options *as, pd_cl
     return pd_client_open(client, &options, err);
 }
 
-/* The second of two workers is refused, and told these words. */
-static void expect_refusal(const test_daemon *daemon, const pd_client_options *first, const pd_client_options *second, int code, const char *words)
+/* Opens two workers. Checks that the second is refused with this error code and with a text that contains `words`. */
+static void expect_refusal(const test_daemon *daemon, const pd_client_options *first, const pd_client_options *second,
+                           int code, const char *words)
 {
     pd_client *a, *b;
     pd_error err = { 0 };
@@ -49,7 +50,8 @@ static void expect_refusal(const test_daemon *daemon, const pd_client_options *f
 static void a_worker_with_another_world_size_is_told_so(void **state)
 {
     expect_refusal(*state, &(pd_client_options){ .job = "world", .rank = 0, .world_size = 2 },
-                   &(pd_client_options){ .job = "world", .rank = 1, .world_size = 3 }, PD_FAILED_PRECONDITION, "world_size");
+                   &(pd_client_options){ .job = "world", .rank = 1, .world_size = 3 }, PD_FAILED_PRECONDITION,
+                   "world_size");
 }
 
 static void a_worker_with_another_configuration_is_told_the_key(void **state)
@@ -57,7 +59,8 @@ static void a_worker_with_another_configuration_is_told_the_key(void **state)
     static const char *const mean[] = { "aggregate=mean", NULL }, *const sum[] = { "aggregate=sum", NULL };
 
     expect_refusal(*state, &(pd_client_options){ .job = "keys", .rank = 0, .world_size = 2, .options = mean },
-                   &(pd_client_options){ .job = "keys", .rank = 1, .world_size = 2, .options = sum }, PD_FAILED_PRECONDITION, "aggregate");
+                   &(pd_client_options){ .job = "keys", .rank = 1, .world_size = 2, .options = sum },
+                   PD_FAILED_PRECONDITION, "aggregate");
 }
 
 static void a_worker_with_other_rules_is_told_which(void **state)
@@ -65,7 +68,8 @@ static void a_worker_with_other_rules_is_told_which(void **state)
     static const char *const one[] = { "* sgd lr=0.5", NULL }, *const two[] = { "* sgd lr=0.25", NULL };
 
     expect_refusal(*state, &(pd_client_options){ .job = "rules", .rank = 0, .world_size = 2, .rules = one },
-                   &(pd_client_options){ .job = "rules", .rank = 1, .world_size = 2, .rules = two }, PD_FAILED_PRECONDITION, "0.25");
+                   &(pd_client_options){ .job = "rules", .rank = 1, .world_size = 2, .rules = two },
+                   PD_FAILED_PRECONDITION, "0.25");
 }
 
 static void expect_open_refused(const test_daemon *daemon, const pd_client_options *as, int code, const char *words)
@@ -77,7 +81,7 @@ static void expect_open_refused(const test_daemon *daemon, const pd_client_optio
     if (strstr(err.text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
 }
 
-/* A rule with a table of about 60 KB, in a text of the caller's. */
+/* Writes a rule with a table of about 60 KB into the caller's text. */
 static void fill_long_rule(char *rule, size_t size)
 {
     size_t used = (size_t)snprintf(rule, size, "* sgd lr=table(1");
@@ -92,7 +96,8 @@ static void rules_that_do_not_fit_hello_are_told_which_limit_to_raise(void **sta
     const char *rules[] = { rule, NULL };
 
     fill_long_rule(rule, sizeof rule);
-    expect_open_refused(*state, &(pd_client_options){ .job = "long", .rank = 0, .world_size = 1, .rules = rules }, PD_RESOURCE_EXHAUSTED, "raise limits.hello_bytes");
+    expect_open_refused(*state, &(pd_client_options){ .job = "long", .rank = 0, .world_size = 1, .rules = rules },
+                        PD_RESOURCE_EXHAUSTED, "raise limits.hello_bytes");
 }
 
 static void long_rules_are_taken_where_the_limit_is_raised(void **state)
@@ -105,7 +110,9 @@ static void long_rules_are_taken_where_the_limit_is_raised(void **state)
     (void)state;
 
     fill_long_rule(rule, sizeof rule);
-    if (open_as(daemon, &(pd_client_options){ .job = "long", .rank = 0, .world_size = 1, .rules = rules }, &client, &err) != PD_OK) fail_msg("%s", err.text);
+    if (open_as(daemon, &(pd_client_options){ .job = "long", .rank = 0, .world_size = 1, .rules = rules }, &client,
+                &err) != PD_OK)
+        fail_msg("%s", err.text);
     pd_client_close(client);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
@@ -113,28 +120,31 @@ static void long_rules_are_taken_where_the_limit_is_raised(void **state)
 static void an_option_that_does_not_exist_is_named(void **state)
 {
     static const char *const options[] = { "agregate=mean", NULL };
-    expect_open_refused(*state, &(pd_client_options){ .job = "typo", .world_size = 1, .options = options }, PD_INVALID_ARGUMENT, "agregate");
+    expect_open_refused(*state, &(pd_client_options){ .job = "typo", .world_size = 1, .options = options },
+                        PD_INVALID_ARGUMENT, "agregate");
 }
 
 static void a_value_that_is_none_of_an_options_is_named(void **state)
 {
     static const char *const options[] = { "nonfinite=explode", NULL };
-    expect_open_refused(*state, &(pd_client_options){ .job = "value", .world_size = 1, .options = options }, PD_INVALID_ARGUMENT, "explode");
+    expect_open_refused(*state, &(pd_client_options){ .job = "value", .world_size = 1, .options = options },
+                        PD_INVALID_ARGUMENT, "explode");
 }
 
 /* ---- parameters ---- */
 
-static int declare_with(const test_daemon *daemon, const char *job, int rank, int world, const char *const *rules, const pd_client_param *params, size_t n,
-                        pd_client **client, pd_error *err)
+static int declare_with(const test_daemon *daemon, const char *job, int rank, int world, const char *const *rules,
+                        const pd_client_param *params, size_t n, pd_client **client, pd_error *err)
 {
-    int rc = open_as(daemon, &(pd_client_options){ .job = job, .rank = rank, .world_size = world, .rules = rules }, client, err);
+    int rc = open_as(daemon, &(pd_client_options){ .job = job, .rank = rank, .world_size = world, .rules = rules },
+                     client, err);
 
     if (rc != PD_OK) *client = NULL;
     return rc == PD_OK ? pd_client_declare(*client, params, n, err) : rc;
 }
 
-static void expect_declare_refused(const test_daemon *daemon, const char *job, const char *const *rules, const pd_client_param *params, size_t n, int code,
-                                   const char *words)
+static void expect_declare_refused(const test_daemon *daemon, const char *job, const char *const *rules,
+                                   const pd_client_param *params, size_t n, int code, const char *words)
 {
     pd_client *client;
     pd_error err = { 0 };
@@ -146,36 +156,44 @@ static void expect_declare_refused(const test_daemon *daemon, const char *job, c
 
 static void a_shape_that_differs_from_what_another_rank_declared_is_named(void **state)
 {
-    const pd_client_param mine[] = { { .name = "layer/kernel", .shape = { 2, { 4, 10 } } } }, other[] = { { .name = "layer/kernel", .shape = { 2, { 10, 4 } } } };
+    const pd_client_param mine[] = { { .name = "layer/kernel", .shape = { 2, { 4, 10 } } } },
+                          other[] = { { .name = "layer/kernel", .shape = { 2, { 10, 4 } } } };
     test_daemon *daemon = *state;
     pd_client *a, *b;
     pd_error err = { 0 };
 
-    assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "shapes", .rank = 0, .world_size = 2 }, &a, &err), PD_OK);
+    assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "shapes", .rank = 0, .world_size = 2 }, &a, &err),
+                     PD_OK);
     assert_int_equal(pd_client_declare(a, mine, 1, &err), PD_OK);
     assert_int_equal(declare_with(daemon, "shapes", 1, 2, NULL, other, 1, &b, &err), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(err.text, "layer/kernel"));
     assert_non_null(strstr(err.text, "(4, 10)"));
     assert_non_null(strstr(err.text, "(10, 4)"));
-    assert_int_equal(pd_client_declare(b, mine, 1, &err), PD_OK);       /* mended on the same handle */
+    assert_int_equal(pd_client_declare(b, mine, 1, &err), PD_OK); /* the refused client declares correctly */
     pd_client_close(a);
     pd_client_close(b);
 }
 
 static void a_shape_that_no_tensor_has_is_told_as_it_came(void **state)
 {
-    const pd_client_param vast[] = { { .name = "vast", .shape = { 3, { 1 << 30, 1 << 30, 1 << 30 } } } }, deep[] = { { .name = "deep", .shape = { .rank = 9 } } };
+    const pd_client_param vast[] = { { .name = "vast", .shape = { 3, { 1 << 30, 1 << 30, 1 << 30 } } } },
+                          deep[] = { { .name = "deep", .shape = { .rank = 9 } } };
 
-    expect_declare_refused(*state, "vast", NULL, vast, 1, PD_INVALID_ARGUMENT, "parameter vast: expected dimensions from 0 and fewer than 2^60 elements, got shape "
+    expect_declare_refused(*state, "vast", NULL, vast, 1, PD_INVALID_ARGUMENT,
+                           "parameter vast: expected dimensions from 0 and fewer than 2^60 elements, got shape "
                            "(1073741824, 1073741824, 1073741824)");
-    expect_declare_refused(*state, "deep", NULL, deep, 1, PD_INVALID_ARGUMENT, "parameter deep: expected rank 0 to 8, got 9");
+    expect_declare_refused(*state, "deep", NULL, deep, 1, PD_INVALID_ARGUMENT,
+                           "parameter deep: expected rank 0 to 8, got 9");
 }
 
-/* The wake-up of the second call may come while the first connection is being closed; left unread, it would end every attempt to connect. */
+/* A client whose declaration was refused may declare again at once. The second call wakes the client's thread, maybe
+ * while the thread still closes the first connection. If this wake-up stayed unread, it would end every later
+ * attempt to connect. */
 static void a_handle_can_be_mended_however_quickly_it_asks_again(void **state)
 {
     enum { TIMES = 20 };
-    const pd_client_param wrong[] = { { .name = "wrong", .shape = { 1, { 4 } } } }, right[] = { { .name = "right", .shape = { 1, { 4 } } } };
+    const pd_client_param wrong[] = { { .name = "wrong", .shape = { 1, { 4 } } } },
+                          right[] = { { .name = "right", .shape = { 1, { 4 } } } };
     const char *const rules[] = { "right sgd", NULL };
     test_daemon *daemon = *state;
     pd_error err = { 0 };
@@ -192,12 +210,14 @@ static void a_handle_can_be_mended_however_quickly_it_asks_again(void **state)
 
 static void a_parameter_that_another_rank_did_not_declare_is_named(void **state)
 {
-    const pd_client_param mine[] = { { .name = "a", .shape = { 1, { 4 } } } }, other[] = { { .name = "a", .shape = { 1, { 4 } } }, { .name = "b", .shape = { 1, { 4 } } } };
+    const pd_client_param mine[] = { { .name = "a", .shape = { 1, { 4 } } } },
+                          other[] = { { .name = "a", .shape = { 1, { 4 } } }, { .name = "b", .shape = { 1, { 4 } } } };
     test_daemon *daemon = *state;
     pd_client *a, *b;
     pd_error err = { 0 };
 
-    assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "sets", .rank = 0, .world_size = 2 }, &a, &err), PD_OK);
+    assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "sets", .rank = 0, .world_size = 2 }, &a, &err),
+                     PD_OK);
     assert_int_equal(pd_client_declare(a, mine, 1, &err), PD_OK);
     assert_int_equal(declare_with(daemon, "sets", 1, 2, NULL, other, 2, &b, &err), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(err.text, "b"));
@@ -209,13 +229,17 @@ static const pd_client_param plain[] = { { .name = "w", .shape = { 1, { 4 } } } 
 
 static void an_unknown_optimizer_a_bad_hyperparameter_and_a_name_twice_are_refused(void **state)
 {
-    static const char *const unknown[] = { "* adamant", NULL }, *const hyper[] = { "* sgd momentun=0.9", NULL }, *const range[] = { "* sgd lr=-1", NULL };
+    static const char *const unknown[] = { "* adamant", NULL }, *const hyper[] = { "* sgd momentun=0.9", NULL },
+                             *const range[] = { "* sgd lr=-1", NULL };
     const pd_client_param twice[] = { { .name = "w", .shape = { 1, { 4 } } }, { .name = "w", .shape = { 1, { 4 } } } };
     test_daemon *daemon = *state;
 
-    expect_open_refused(daemon, &(pd_client_options){ .job = "unknown", .world_size = 1, .rules = unknown }, PD_INVALID_ARGUMENT, "adamant");
-    expect_open_refused(daemon, &(pd_client_options){ .job = "hyper", .world_size = 1, .rules = hyper }, PD_INVALID_ARGUMENT, "momentun");
-    expect_open_refused(daemon, &(pd_client_options){ .job = "range", .world_size = 1, .rules = range }, PD_INVALID_ARGUMENT, "lr");
+    expect_open_refused(daemon, &(pd_client_options){ .job = "unknown", .world_size = 1, .rules = unknown },
+                        PD_INVALID_ARGUMENT, "adamant");
+    expect_open_refused(daemon, &(pd_client_options){ .job = "hyper", .world_size = 1, .rules = hyper },
+                        PD_INVALID_ARGUMENT, "momentun");
+    expect_open_refused(daemon, &(pd_client_options){ .job = "range", .world_size = 1, .rules = range },
+                        PD_INVALID_ARGUMENT, "lr");
     expect_declare_refused(daemon, "twice", NULL, twice, 2, PD_INVALID_ARGUMENT, "w");
 }
 
@@ -252,12 +276,15 @@ static void one_connection_too_many_is_told_and_the_others_live(void **state)
 
     assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "a", .world_size = 1 }, &a, &err), PD_OK);
     assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "b", .world_size = 1 }, &b, &err), PD_OK);
-    assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "c", .world_size = 1 }, &c, &err), PD_RESOURCE_EXHAUSTED);
+    assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "c", .world_size = 1 }, &c, &err),
+                     PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(err.text, "max_connections"));
     assert_int_equal(pd_client_barrier(a, &err), PD_OK);
     pd_client_close(a);
-    for (int i = 0; i < 100 && open_as(daemon, &(pd_client_options){ .job = "c", .world_size = 1 }, &c, &err) != PD_OK; i++) sleep_for(0.01);
-    assert_int_equal(pd_client_barrier(c, &err), PD_OK);            /* there is room again */
+    for (int i = 0; i < 100 && open_as(daemon, &(pd_client_options){ .job = "c", .world_size = 1 }, &c, &err) != PD_OK;
+         i++)
+        sleep_for(0.01);
+    assert_int_equal(pd_client_barrier(c, &err), PD_OK); /* one connection was closed, so this one is accepted */
     pd_client_close(b);
     pd_client_close(c);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
@@ -269,8 +296,8 @@ static void one_job_too_many_is_refused(void **state)
     test_daemon *daemon = daemon_start(flags);
     (void)state;
 
-    expect_refusal(daemon, &(pd_client_options){ .job = "a", .world_size = 1 }, &(pd_client_options){ .job = "b", .world_size = 1 },
-                   PD_RESOURCE_EXHAUSTED, "max_jobs");
+    expect_refusal(daemon, &(pd_client_options){ .job = "a", .world_size = 1 },
+                   &(pd_client_options){ .job = "b", .world_size = 1 }, PD_RESOURCE_EXHAUSTED, "max_jobs");
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
@@ -285,7 +312,8 @@ static void more_parameters_than_a_job_may_have_are_refused(void **state)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-/* Each rank owns at least its largest frame of the budget for gradients in flight: two ranks fit, three do not. */
+/* Each rank reserves its largest frame in the ingest budget, which limits gradients in flight. Two ranks fit, three
+ * do not. */
 static void a_job_whose_ranks_have_no_share_of_the_ingest_budget_is_refused(void **state)
 {
     static const char *const flags[] = { "--chunk-bytes=64KiB", "--ingest-bytes=140KiB", NULL };
@@ -299,12 +327,13 @@ static void a_job_whose_ranks_have_no_share_of_the_ingest_budget_is_refused(void
     assert_non_null(strstr(err.text, "ingest_bytes"));
     pd_client_close(three);
     for (int r = 0; r < 2; r++)
-        if (declare_with(daemon, "two", r, 2, NULL, param, 1, &two[r], &err) != PD_OK) fail_msg("rank %d: %s", r, err.text);
+        if (declare_with(daemon, "two", r, 2, NULL, param, 1, &two[r], &err) != PD_OK)
+            fail_msg("rank %d: %s", r, err.text);
     for (int r = 0; r < 2; r++) pd_client_close(two[r]);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-/* ---- the handle's own checks ---- */
+/* ---- checks that the client handle makes without the daemon ---- */
 
 static void calls_in_the_wrong_order_are_refused_without_asking(void **state)
 {

@@ -1,4 +1,4 @@
-/* Does a replay through a daemon agree with what was recorded, and with the replay in this process? */
+/* Tests that a replay through a daemon agrees with the recorded run, and with the replay in this process. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,14 +27,16 @@ static tracefile small_trace(void)
     return file;
 }
 
-static void assert_one(const char *path, const pd_replay_options *options, pd_replay_outcome outcome, const char *part_of_why)
+static void assert_one(const char *path, const pd_replay_options *options, pd_replay_outcome outcome,
+                       const char *part_of_why)
 {
     const char *where = options->local ? "here" : "through the daemon";
     pd_replay_result r;
 
     pd_replay_file(&r, path, options);
     if (r.outcome != outcome) fail_msg("%s: outcome %d, error %g: %s", where, r.outcome, r.verdict.error, r.why.text);
-    if (strstr(r.why.text, part_of_why) == NULL) fail_msg("%s: \"%s\" does not say \"%s\"", where, r.why.text, part_of_why);
+    if (strstr(r.why.text, part_of_why) == NULL)
+        fail_msg("%s: \"%s\" does not say \"%s\"", where, r.why.text, part_of_why);
     pd_replay_result_free(&r);
 }
 
@@ -48,14 +50,16 @@ static void assert_both(const tracefile *file, pd_replay_outcome outcome, const 
     unlink(path);
 }
 
-/* "*" is a name like any other, and not that of all parameters. */
+/* One parameter is named "*". In a group of parameters, "*" names this parameter only, and does not match all names. */
 static void each_group_of_parameters_has_its_own_rule(void **state)
 {
     static const float v1[2] = { .5f, 1 };
     tracefile file = small_trace();
 
     (void)state;
-    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 2, \"groups\": [{\"params\": [\"*\"], \"lr\": 0.25}, {\"params\": [\"w\", \"a b\"], \"lr\": 0.5}]}");
+    tracefile_meta(&file, "config",
+                   "{\"optimizer\": \"SGD\", \"lr\": 2, \"groups\": [{\"params\": [\"*\"], \"lr\": 0.25}, {\"params\": "
+                   "[\"w\", \"a b\"], \"lr\": 0.5}]}");
     tracefile_add(&file, "param/0000/*", w0, 2);
     tracefile_add(&file, "grad/0001/*", g1, 2);
     tracefile_add(&file, "param/0001/*", v1, 2);
@@ -65,7 +69,8 @@ static void each_group_of_parameters_has_its_own_rule(void **state)
     assert_both(&file, PD_REPLAY_OK, "");
 }
 
-/* One step of Meta's Shampoo: a NaN in the gradient of w leaves it as it was; v, in a group of its own, moves. */
+/* Makes the trace of one step of Meta's Shampoo. A NaN in the gradient of parameter w leaves w unchanged. Parameter
+ * v belongs to another group, and takes the step. */
 static tracefile failing_trace(void)
 {
     static const float bad[2] = { NAN, 4 }, v1[2] = { .5f, 1.5f }, g[2] = { 1, 1 };
@@ -73,7 +78,9 @@ static tracefile failing_trace(void)
 
     tracefile_meta(&file, "system", "meta_shampoo");
     tracefile_meta(&file, "noise_bc32", "1e-6");
-    tracefile_meta(&file, "config", "{\"lr\": 0.5, \"betas\": [0, 1], \"grafting_config\": {\"type\": \"sgd\"}, \"groups\": [{\"params\": [\"v\"], \"epsilon\": 1e-3}]}");
+    tracefile_meta(&file, "config",
+                   "{\"lr\": 0.5, \"betas\": [0, 1], \"grafting_config\": {\"type\": \"sgd\"}, \"groups\": "
+                   "[{\"params\": [\"v\"], \"epsilon\": 1e-3}]}");
     file.entry[1].at = bad;
     file.entry[2].at = w0;
     tracefile_add(&file, "param/0000/v", w0, 2);
@@ -105,7 +112,8 @@ static void an_error_that_was_not_recorded_fails(void **state)
     assert_both(&file, PD_REPLAY_FAILED, "nan values");
 }
 
-/* A scalar without merging has no factor: upstream fails in every step, and ours does not begin. */
+/* Without merged dimensions a scalar has no Kronecker factor. The recorded Shampoo fails in every step, and paramd
+ * refuses the declaration: the replay counts this as agreement. */
 static void a_refused_declaration_agrees_where_upstream_could_not_take_a_step(void **state)
 {
     static const float one = 1, half = .5f;
@@ -135,7 +143,8 @@ static void a_refused_declaration_fails_where_upstream_took_a_step(void **state)
     assert_both(&file, PD_REPLAY_FAILED, "parameter s");
 }
 
-/* The first step has no gradient at all: it is none, and the second counts as the first: the bias correction turns 0.5 g into g. */
+/* The first step has no gradient at all, so it does not count. The second step is the optimizer's first one: its
+ * bias correction turns 0.5 g into g. */
 static void a_step_without_gradients_is_no_step(void **state)
 {
     static const float none[2] = { 1, 2 }, g[2] = { 0, 3 }, after[2] = { 1, -1 };
@@ -145,7 +154,9 @@ static void a_step_without_gradients_is_no_step(void **state)
     tracefile_meta(&file, "system", "meta_shampoo");
     tracefile_meta(&file, "noise_bc32", "1e-6");
     tracefile_meta(&file, "steps", "2");
-    tracefile_meta(&file, "config", "{\"lr\": 1, \"betas\": [0.5, 1], \"start_preconditioning_step\": 9, \"grafting_config\": {\"type\": \"sgd\"}}");
+    tracefile_meta(&file, "config",
+                   "{\"lr\": 1, \"betas\": [0.5, 1], \"start_preconditioning_step\": 9, \"grafting_config\": "
+                   "{\"type\": \"sgd\"}}");
     file.n = 1;
     tracefile_add(&file, "param/0001/w", none, 2);
     tracefile_add(&file, "grad/0002/w", g, 2);
@@ -153,7 +164,7 @@ static void a_step_without_gradients_is_no_step(void **state)
     assert_both(&file, PD_REPLAY_OK, "");
 }
 
-/* SGD moves each element by itself, so shards change nothing. */
+/* SGD updates each element independently of the others, so training in shards gives the same weights. */
 static void blocks_of_shards_are_parameters_of_their_own(void **state)
 {
     tracefile file = small_trace();
@@ -165,7 +176,8 @@ static void blocks_of_shards_are_parameters_of_their_own(void **state)
 
 /* ---- averages ---- */
 
-/* One parameter of two elements, one trial; what each replica gives and gets. */
+/* Makes the trace of one averaging of a parameter with two elements: the gradient of each replica, and the average
+ * that the replica receives. */
 static tracefile averages(const char *config, int replicas, const float gradient[][2], const float average[][2])
 {
     tracefile file = tracefile_of("trax_average", "averages", "1", config);
@@ -184,7 +196,8 @@ static const float four[4][2] = { { 1, 0 }, { 0, 2 }, { 0, 4 }, { 8, 0 } };
 
 static void replicas_average_with_those_that_hold_their_shard_of_the_weights(void **state)
 {
-    static const float halves[4][2] = { { .5f, 2 }, { 4, 1 }, { .5f, 2 }, { 4, 1 } }, sums[4][2] = { { 1, 4 }, { 8, 2 }, { 1, 4 }, { 8, 2 } };
+    static const float halves[4][2] = { { .5f, 2 }, { 4, 1 }, { .5f, 2 }, { 4, 1 } },
+                       sums[4][2] = { { 1, 4 }, { 8, 2 }, { 1, 4 }, { 8, 2 } };
     tracefile file = averages("{\"variant\": \"mean\", \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 2}", 4, four, halves);
 
     (void)state;
@@ -193,15 +206,19 @@ static void replicas_average_with_those_that_hold_their_shard_of_the_weights(voi
     assert_both(&file, PD_REPLAY_OK, "");
     file = averages("{\"variant\": \"mean\", \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 1}", 4, four, halves);
     assert_both(&file, PD_REPLAY_FAILED, "");
-    file = averages("{\"variant\": \"adasum_vdot\", \"adasum\": true, \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 2}", 4, four, sums);
+    file = averages("{\"variant\": \"adasum_vdot\", \"adasum\": true, \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 2}", 4,
+                    four, sums);
     assert_both(&file, PD_REPLAY_OK, "");
 }
 
-/* 1, 0 and 0, 2 are orthogonal, so are 0, 4 and 8, 0: 1, 2 and 8, 4. ab = 16, aa = 5, bb = 80: (1 - 1.6) (1, 2) + (1 - 0.1) (8, 4). */
+/* The Adasum of orthogonal gradients is their sum: (1, 0) + (0, 2) = (1, 2), and (0, 4) + (8, 0) = (8, 4). These two
+ * sums have the dot product 16 and the squared norms 5 and 80. Their Adasum is (1 - 16 / 10) (1, 2) + (1 - 16 / 160)
+ * (8, 4). */
 static void adasum_goes_through_the_daemon(void **state)
 {
     static const float merged[4][2] = { { 6.6f, 2.4f }, { 6.6f, 2.4f }, { 6.6f, 2.4f }, { 6.6f, 2.4f } };
-    const char *config = "{\"variant\": \"adasum_butterfly\", \"adasum\": true, \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 1}";
+    const char *config =
+        "{\"variant\": \"adasum_butterfly\", \"adasum\": true, \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 1}";
     tracefile file = averages(config, 4, four, merged);
 
     (void)state;
@@ -212,10 +229,10 @@ static void adasum_goes_through_the_daemon(void **state)
     assert_both(&file, PD_REPLAY_FAILED, "adasum of 3 replicas");
 }
 
-/* A parameter of several chunks, and shards that end in the midst of one. */
+/* The parameter has several chunks, and shards end inside a chunk. */
 static void what_was_sent_is_counted_in_chunks(void **state)
 {
-    enum { N = 1500, RANKS = 3 };           /* a chunk has 1024 elements */
+    enum { N = 1500, RANKS = 3 }; /* a chunk has 1024 elements */
     static const char *const flags[] = { "--chunk-bytes=4KiB", NULL };
     test_daemon *whole = server;
     float ones[N];
@@ -229,7 +246,8 @@ static void what_was_sent_is_counted_in_chunks(void **state)
         tracefile_meta(&file, "system", "trax_average");
         tracefile_meta(&file, "case", "chunks");
         tracefile_meta(&file, "steps", "1");
-        snprintf(config, sizeof config, "{\"variant\": \"mean\", \"n_devices\": %d, \"N_WEIGHTS_SHARDS\": %d}", RANKS, shards);
+        snprintf(config, sizeof config, "{\"variant\": \"mean\", \"n_devices\": %d, \"N_WEIGHTS_SHARDS\": %d}", RANKS,
+                 shards);
         tracefile_meta(&file, "config", config);
         for (int r = 0; r < RANKS; r++) {
             snprintf(name, sizeof name, "grad/0001/r%02d/w", r);

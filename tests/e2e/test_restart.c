@@ -1,5 +1,5 @@
-/* test_restart.c - the daemon is killed in the middle of a run and started anew: workers hear that the job is
- * lost, start it anew from the weights that they hold, and training goes on. */
+/* Tests a daemon that is killed in the middle of a run and started again. Workers learn that the job is lost, create it
+ * again from the weights that they have, and training continues. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static const char *const counting[] = { "* sgd lr=1", NULL };
 static const int64_t sizes[] = { 2500, 10, 600 };
 enum { TENSORS = 3 };
 
-/* A daemon at the port of one that was killed. */
+/* Starts a daemon at the port of the killed daemon; 0: at any port. */
 static test_daemon *start_at(int port)
 {
     char listen[64];
@@ -49,13 +49,14 @@ static int restart(worker *w, pd_error *err)
 enum { WORLD = 4, STEPS = 60, KILLED_AT = 20 };
 
 typedef struct course {
-    atomic_int step;                    /* rank 0's */
-    atomic_int restarts;                /* of all ranks */
-    double     loss[3 * STEPS];         /* rank 0's, in the order in which it computed them */
-    int        n;
+    atomic_int step;        /* number of steps that rank 0 has taken */
+    atomic_int restarts;    /* number of restarts, of all ranks together */
+    double loss[3 * STEPS]; /* losses of rank 0, in the order in which it computed them */
+    int n;
 } course;
 
-/* Each rank draws the weights to a point of its own; that of all together is (WORLD - 1) / 2. */
+/* Computes gradients. The loss of each rank is least where all weights equal its rank number, so the loss of all
+ * ranks is least at (WORLD - 1) / 2. Returns the squared distance of the weights from that minimum. */
 static double differentiate(worker *w)
 {
     const model *m = w->team->model;
@@ -111,8 +112,8 @@ static bool train(worker *w)
 
 typedef struct scene {
     test_daemon *daemon;
-    const team  *team;
-    worker       workers[TEAM_MOST];
+    const team *team;
+    worker workers[TEAM_MOST];
 } scene;
 
 static void *run_team(void *arg)
@@ -127,7 +128,8 @@ static void expect_descent(const course *c)
 {
     assert_true(c->n >= STEPS);
     for (int i = 1; i < c->n; i++)
-        if (c->loss[i] > c->loss[i - 1]) fail_msg("loss %d is %g after %g: the model was not kept", i, c->loss[i], c->loss[i - 1]);
+        if (c->loss[i] > c->loss[i - 1])
+            fail_msg("loss %d is %g after %g: the model was not kept", i, c->loss[i], c->loss[i - 1]);
     assert_true(c->loss[c->n - 1] < 0.05 * c->loss[0]);
 }
 
@@ -137,7 +139,14 @@ static void training_goes_on_from_the_weights_held(void **state)
     model *m = model_new(sizes, TENSORS);
     course c = { 0 };
     scene s = { .daemon = start_at(0) };
-    team t = { .url = s.daemon->url, .job = "held", .world = WORLD, .rules = rules, .model = m, .work = train, .arg = &c, .deadline = patient(20) };
+    team t = { .url = s.daemon->url,
+               .job = "held",
+               .world = WORLD,
+               .rules = rules,
+               .model = m,
+               .work = train,
+               .arg = &c,
+               .deadline = patient(20) };
     pthread_t thread;
     char url[64];
     (void)state;
@@ -159,7 +168,7 @@ static void training_goes_on_from_the_weights_held(void **state)
     assert_int_equal(daemon_stop(s.daemon, patient(10)), 0);
 }
 
-/* ---- ranks at different steps: one of two is behind a proxy that swallows the last answer ---- */
+/* ---- two ranks at different steps: one is behind a proxy that swallows the answers of the last step ---- */
 
 enum { BEFORE = 3 };
 
@@ -167,8 +176,8 @@ typedef struct pair {
     test_daemon *daemon;
     proxy *between;
     model *m;
-    char   direct[64], through[64];
-    team   t[2];
+    char direct[64], through[64];
+    team t[2];
     worker w[2];
 } pair;
 
@@ -205,7 +214,12 @@ static void start_pair(pair *s, int behind, double deadline)
     snprintf(s->direct, sizeof s->direct, "%s", s->daemon->url);
     snprintf(s->through, sizeof s->through, "tcp://127.0.0.1:%d", proxy_port(s->between));
     for (int r = 0; r < 2; r++) {
-        s->t[r] = (team){ .url = r == behind ? s->through : s->direct, .job = "pair", .world = 2, .rules = counting, .model = s->m, .zero = true,
+        s->t[r] = (team){ .url = r == behind ? s->through : s->direct,
+                          .job = "pair",
+                          .world = 2,
+                          .rules = counting,
+                          .model = s->m,
+                          .zero = true,
                           .deadline = deadline };
         if (!worker_open(&s->w[r], &s->t[r], r)) fail_msg("%s", s->w[r].failure);
     }
@@ -223,7 +237,8 @@ static void expect_lost(worker *w, int rc, const pd_error *err)
     assert_int_equal(pd_client_barrier(w->client, &again), PD_DATA_LOSS);
 }
 
-/* Step BEFORE + 1 is done, and rank `behind` does not know. Then the daemon is killed. Every rank hears of it. */
+/* Takes step BEFORE + 1, whose answer does not reach rank `behind`. Then kills the daemon and starts an empty one.
+ * Checks that both ranks learn that the job is lost. */
 static void lose_the_job(pair *s, int behind)
 {
     worker *ahead = &s->w[1 - behind];
@@ -239,7 +254,7 @@ static void lose_the_job(pair *s, int behind)
     proxy_cut_now(s->between);
     rc = pd_client_wait(s->w[behind].client, ticket[behind], patient(20), &err);
     expect_lost(&s->w[behind], rc, &err);
-    rc = try_push(ahead, &ticket[1 - behind], &err);            /* it may have heard of it already */
+    rc = try_push(ahead, &ticket[1 - behind], &err); /* the push fails if the rank knows already that the job is lost */
     if (rc == PD_OK) rc = pd_client_wait(ahead->client, ticket[1 - behind], patient(20), &err);
     expect_lost(ahead, rc, &err);
 }
@@ -262,18 +277,20 @@ static void end_pair(pair *s)
     assert_int_equal(daemon_stop(s->daemon, patient(10)), 0);
 }
 
-/* The same call again goes on waiting. */
+/* Calls restart until it succeeds. A call that times out does not end the restart: the next call continues to wait. */
 static void restart_at_last(worker *w)
 {
     double until = seconds_now() + patient(20);
     pd_error err;
     int rc;
 
-    do rc = restart(w, &err); while (rc == PD_DEADLINE_EXCEEDED && seconds_now() < until);
+    do rc = restart(w, &err);
+    while (rc == PD_DEADLINE_EXCEEDED && seconds_now() < until);
     if (rc != PD_OK) fail_msg("rank %d: %s", w->rank, err.text);
 }
 
-/* Rank 0 decides: all end up at its step with its weights. */
+/* Loses the job while rank `behind` has not heard of its last step, and restarts it. Rank 0 decides: both ranks go
+ * on from its step with its weights. */
 static void start_anew(int behind, int steps)
 {
     pair s;

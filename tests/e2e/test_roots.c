@@ -1,4 +1,5 @@
-/* Second order through the real daemon: the same weights whatever its threads do and whenever its roots are done, and what is told of them. */
+/* Tests second-order optimizers through the real daemon: the weights do not depend on thread timing or on the time at
+ * which roots finish. Also tests what is reported about roots. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,9 +14,11 @@
 #include "daemon_process.h"
 #include "team.h"
 
-/* Matrices that are cut into blocks of 64, vectors, and a tensor; chunks of 4 KiB. */
+/* Matrices that are cut into blocks of 64, vectors, and a tensor of three dimensions. Chunks have 4 KiB. */
 static const int64_t elements[] = { 200 * 150, 64 * 64, 100, 130 * 40, 6 * 5 * 40 };
-static const pd_shape shapes[] = { { 2, { 200, 150 } }, { 2, { 64, 64 } }, { 1, { 100 } }, { 2, { 130, 40 } }, { 3, { 6, 5, 40 } } };
+static const pd_shape shapes[] = {
+    { 2, { 200, 150 } }, { 2, { 64, 64 } }, { 1, { 100 } }, { 2, { 130, 40 } }, { 3, { 6, 5, 40 } }
+};
 enum { PARAMS = sizeof elements / sizeof elements[0], STEPS = 9, WORLD = 3 };
 
 static model *matrices(void)
@@ -26,7 +29,8 @@ static model *matrices(void)
     return m;
 }
 
-/* Every worker has an order of its own in every step; where `arg` says so, a pace too. */
+/* Takes all steps. Each worker pushes the parameters in a random order, which differs between ranks and steps. With
+ * a seed (`arg`) above 0, each worker also sleeps for a different time before each step. */
 static bool work(worker *w)
 {
     const uint64_t *seed = w->team->arg;
@@ -40,9 +44,12 @@ static bool work(worker *w)
     return true;
 }
 
-typedef struct told { uint64_t due, adopted, failed, replaced, waits; } told;
+typedef struct told {
+    uint64_t due, adopted, failed, replaced, waits;
+} told;
 
-/* What the daemon's status tells of the job's roots; it lingers when its workers have left. */
+/* Asks the daemon how many roots of the job were due, adopted, failed, and so on. The job lingers after its workers
+ * have left. */
 static told ask(const test_daemon *daemon, const char *job)
 {
     Paramd__StatusReply *status = NULL;
@@ -54,19 +61,27 @@ static told ask(const test_daemon *daemon, const char *job)
     for (size_t i = 0; i < status->n_jobs; i++) {
         const Paramd__JobInfo *info = status->jobs[i];
         if (strcmp(info->name, job) == 0)
-            roots = (told){ info->roots_due, info->roots_adopted, info->roots_failed, info->roots_replaced, info->root_waits };
+            roots = (told){ info->roots_due, info->roots_adopted, info->roots_failed, info->roots_replaced,
+                            info->root_waits };
     }
     pd_operator_close(&op);
     return roots;
 }
 
-/* Trains on a daemon with these flags and gives the weights. */
+/* Trains on a daemon with these flags. Returns the weights. */
 static float **train(const char *const *flags, const char *rule, uint64_t seed, told *roots)
 {
     const char *const rules[] = { rule, NULL };
     test_daemon *daemon = daemon_start(flags);
     model *m = matrices();
-    team t = { .url = daemon->url, .job = "roots", .world = WORLD, .rules = rules, .model = m, .work = work, .arg = &seed, .deadline = patient(30) };
+    team t = { .url = daemon->url,
+               .job = "roots",
+               .world = WORLD,
+               .rules = rules,
+               .model = m,
+               .work = work,
+               .arg = &seed,
+               .deadline = patient(30) };
     worker workers[TEAM_MOST];
     float **weights = model_buffers(m);
 
@@ -80,9 +95,12 @@ static float **train(const char *const *flags, const char *rule, uint64_t seed, 
     return weights;
 }
 
-static const char *const one_thread[] = { "--threads-step-threads=1", "--threads-pool-threads=1", "--chunk-bytes=4KiB", "--max-payload=16KiB", NULL };
-static const char *const two_threads[] = { "--threads-step-threads=2", "--threads-pool-threads=2", "--chunk-bytes=4KiB", "--max-payload=64KiB", NULL };
-static const char *const four_threads[] = { "--threads-step-threads=4", "--threads-pool-threads=3", "--chunk-bytes=8KiB", "--max-payload=8KiB", NULL };
+static const char *const one_thread[] = { "--threads-step-threads=1", "--threads-pool-threads=1", "--chunk-bytes=4KiB",
+                                          "--max-payload=16KiB", NULL };
+static const char *const two_threads[] = { "--threads-step-threads=2", "--threads-pool-threads=2", "--chunk-bytes=4KiB",
+                                           "--max-payload=64KiB", NULL };
+static const char *const four_threads[] = { "--threads-step-threads=4", "--threads-pool-threads=3",
+                                            "--chunk-bytes=8KiB", "--max-payload=8KiB", NULL };
 
 static void daemons_agree(int delay, const char *more)
 {
@@ -92,7 +110,9 @@ static void daemons_agree(int delay, const char *more)
     float **weights, **others;
     model *m = matrices();
 
-    snprintf(rule, sizeof rule, "* scalable_shampoo learning_rate=0.01 block_size=64 start_preconditioning_step=2 preconditioning_compute_steps=2 root_delay=%d %s",
+    snprintf(rule, sizeof rule,
+             "* scalable_shampoo learning_rate=0.01 block_size=64 start_preconditioning_step=2 "
+             "preconditioning_compute_steps=2 root_delay=%d %s",
              delay, more);
     weights = train(one_thread, rule, 0, &first);
     assert_true(first.due > 0 && first.adopted > 0);
@@ -128,11 +148,20 @@ static void daemons_with_other_threads_agree_where_roots_are_used_later(void **s
 
 static void ready_roots_never_wait_and_the_log_says_what_that_costs(void **state)
 {
-    static const char *const rules[] = { "* scalable_shampoo learning_rate=0.01 block_size=64 preconditioning_compute_steps=1 root_delay=ready", NULL };
+    static const char *const rules[] = {
+        "* scalable_shampoo learning_rate=0.01 block_size=64 preconditioning_compute_steps=1 root_delay=ready", NULL
+    };
     test_daemon *daemon = daemon_start(two_threads);
     model *m = matrices();
     uint64_t seed = 3;
-    team t = { .url = daemon->url, .job = "ready", .world = WORLD, .rules = rules, .model = m, .work = work, .arg = &seed, .deadline = patient(30) };
+    team t = { .url = daemon->url,
+               .job = "ready",
+               .world = WORLD,
+               .rules = rules,
+               .model = m,
+               .work = work,
+               .arg = &seed,
+               .deadline = patient(30) };
     worker workers[TEAM_MOST];
     told roots;
 
@@ -148,7 +177,8 @@ static void ready_roots_never_wait_and_the_log_says_what_that_costs(void **state
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-/* Gradients that are not a number go in (nonfinite = apply): their roots fail, the last good ones stay, and steps go on. */
+/* Takes all steps, with a NaN in the gradient of p0 in step 3, which the daemon applies (nonfinite = apply). The
+ * roots of p0 then fail, the last good roots stay in use, and steps go on. */
 static bool poison(worker *w)
 {
     for (uint64_t step = 1; step <= STEPS; step++) {
@@ -156,7 +186,8 @@ static bool poison(worker *w)
         pd_error err = { 0 };
         for (size_t i = 0; i < PARAMS; i++) fill_gradient(w->gradients[i], elements[i], w->rank, step, i);
         if (step == 3) w->gradients[0][0] = 0.0f / 0.0f;
-        if (pd_client_push_pull(w->client, w->items, PARAMS, NULL, &ticket, &err) != PD_OK) return worker_fail(w, "push", &err);
+        if (pd_client_push_pull(w->client, w->items, PARAMS, NULL, &ticket, &err) != PD_OK)
+            return worker_fail(w, "push", &err);
         if (pd_client_wait(w->client, ticket, patient(20), &err) != PD_OK) return worker_fail(w, "wait", &err);
     }
     return true;
@@ -164,11 +195,20 @@ static bool poison(worker *w)
 
 static void a_failed_root_keeps_the_last_good_one_and_training_goes_on(void **state)
 {
-    static const char *const rules[] = { "* scalable_shampoo learning_rate=0.01 block_size=64 preconditioning_compute_steps=1", NULL };
+    static const char *const rules[] = {
+        "* scalable_shampoo learning_rate=0.01 block_size=64 preconditioning_compute_steps=1", NULL
+    };
     static const char *const options[] = { "nonfinite=apply", NULL };
     test_daemon *daemon = daemon_start(one_thread);
     model *m = matrices();
-    team t = { .url = daemon->url, .job = "poison", .world = 1, .rules = rules, .options = options, .model = m, .work = poison, .deadline = patient(30) };
+    team t = { .url = daemon->url,
+               .job = "poison",
+               .world = 1,
+               .rules = rules,
+               .options = options,
+               .model = m,
+               .work = poison,
+               .deadline = patient(30) };
     worker workers[TEAM_MOST];
     told roots;
 
@@ -177,16 +217,20 @@ static void a_failed_root_keeps_the_last_good_one_and_training_goes_on(void **st
     assert_int_equal(workers[0].items[1].step, STEPS);
     roots = ask(daemon, "poison");
     assert_int_equal(roots.adopted + roots.failed, roots.due);
-    assert_int_equal(roots.failed, 2 * (STEPS - 2));            /* both sides of the one block that has it, from step 3 on */
-    assert_true(daemon_says(daemon, "root preconditioners.0 of p0, size (64, 64), has failed by step 3 (1 times so far)", patient(5)));
-    assert_true(daemon_says(daemon, "root preconditioners.0 of p0, size (64, 64), has failed by step 6 (4 times so far)", patient(5)));
+    /* the two roots of the block that got the NaN fail in every step from step 3 on */
+    assert_int_equal(roots.failed, 2 * (STEPS - 2));
+    assert_true(daemon_says(
+        daemon, "root preconditioners.0 of p0, size (64, 64), has failed by step 3 (1 times so far)", patient(5)));
+    assert_true(daemon_says(
+        daemon, "root preconditioners.0 of p0, size (64, 64), has failed by step 6 (4 times so far)", patient(5)));
     assert_false(daemon_says(daemon, "failed by step 5 ", 0));
     team_free(&t, workers);
     model_free(m);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-/* Rank 0's gradient of p0 is spoiled in step 2. The factors of p0 hold that for ever, so its step is refused then and in the next; the others go on. */
+/* Pushes a gradient of p0 with a NaN from rank 0 in step 2. The Kronecker factors of p0 keep the NaN, so steps 2 and
+ * 3 of p0 are refused. The other parameters go on. */
 static bool be_refused(worker *w)
 {
     float *kept = malloc((size_t)elements[0] * sizeof *kept);
@@ -201,11 +245,16 @@ static bool be_refused(worker *w)
         if (step == 2) memcpy(kept, w->weights[0], (size_t)elements[0] * sizeof *kept);
         rc = pd_client_push_pull(w->client, w->items, PARAMS, NULL, &ticket, &err);
         if (rc == PD_OK) rc = pd_client_wait(w->client, ticket, patient(20), &err);
-        if (rc != (step == 1 ? PD_OK : PD_FAILED_PRECONDITION)) good = worker_fail(w, "not the result expected", &err);
-        else if (step > 1 && (strstr(err.text, "p0") == NULL || strstr(err.text, "Encountered nan values") == NULL)) good = worker_fail(w, "no reason", &err);
-        else if (w->items[0].outcome != (step == 1 ? 1 : 4) || w->items[1].outcome != 1) good = worker_fail(w, "outcomes", NULL);
-        else if (w->items[0].step != step || w->items[0].version != 1) good = worker_fail(w, "step and version", NULL);
-        else if (step > 1 && memcmp(kept, w->weights[0], (size_t)elements[0] * sizeof *kept) != 0) good = worker_fail(w, "weights have moved", NULL);
+        if (rc != (step == 1 ? PD_OK : PD_FAILED_PRECONDITION))
+            good = worker_fail(w, "not the result expected", &err);
+        else if (step > 1 && (strstr(err.text, "p0") == NULL || strstr(err.text, "Encountered nan values") == NULL))
+            good = worker_fail(w, "no reason", &err);
+        else if (w->items[0].outcome != (step == 1 ? 1 : 4) || w->items[1].outcome != 1)
+            good = worker_fail(w, "outcomes", NULL);
+        else if (w->items[0].step != step || w->items[0].version != 1)
+            good = worker_fail(w, "step and version", NULL);
+        else if (step > 1 && memcmp(kept, w->weights[0], (size_t)elements[0] * sizeof *kept) != 0)
+            good = worker_fail(w, "weights have moved", NULL);
     }
     free(kept);
     return good;
@@ -217,7 +266,14 @@ static void a_refused_step_is_told_to_all_ranks_and_training_goes_on(void **stat
     static const char *const options[] = { "nonfinite=apply", NULL };
     test_daemon *daemon = daemon_start(one_thread);
     model *m = matrices();
-    team t = { .url = daemon->url, .job = "refused", .world = 2, .rules = rules, .options = options, .model = m, .work = be_refused, .deadline = patient(30) };
+    team t = { .url = daemon->url,
+               .job = "refused",
+               .world = 2,
+               .rules = rules,
+               .options = options,
+               .model = m,
+               .work = be_refused,
+               .deadline = patient(30) };
     worker workers[TEAM_MOST];
 
     (void)state;
@@ -228,11 +284,13 @@ static void a_refused_step_is_told_to_all_ranks_and_training_goes_on(void **stat
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-/* One statistic of 60,000 by 60,000 is 14.4 GB, and there are roots of the same size, twice over for the task. */
+/* A statistic of 60,000 by 60,000 elements takes 14.4 GB. Its root takes as much, and the task that computes the
+ * root needs memory for two more matrices of this size. */
 static void a_dimension_of_60000_is_refused_with_its_bytes(void **state)
 {
     static const char *const limited[] = { "--max-total-bytes=8GiB", NULL };
-    static const char *const rules[] = { "* scalable_shampoo block_size=60000 skip_preconditioning_dim_size_gt=100000", NULL };
+    static const char *const rules[] = { "* scalable_shampoo block_size=60000 skip_preconditioning_dim_size_gt=100000",
+                                         NULL };
     static const int64_t large = 60000;
     test_daemon *daemon = daemon_start(limited);
     model *m = model_new(&large, 1);
@@ -242,7 +300,8 @@ static void a_dimension_of_60000_is_refused_with_its_bytes(void **state)
     (void)state;
     assert_true(worker_open(&w, &t, 0));
     assert_false(worker_declare(&w));
-    if (strstr(w.failure, "parameter p0 needs 576") == NULL || strstr(w.failure, "8589934592 allowed") == NULL) fail_msg("%s", w.failure);
+    if (strstr(w.failure, "parameter p0 needs 576") == NULL || strstr(w.failure, "8589934592 allowed") == NULL)
+        fail_msg("%s", w.failure);
     worker_free(&w);
     model_free(m);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);

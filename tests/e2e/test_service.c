@@ -1,4 +1,4 @@
-/* The daemon as a service: its manager, its sockets, its descriptors, and how it stops. */
+/* Tests the daemon as a service: its service manager, its sockets, its descriptors, and how it stops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 #include "daemon_process.h"
 #include "team.h"
 
-/* An operator's connection. PD_OK: welcomed. */
+/* Connects an operator. Returns PD_OK if it is welcomed. */
 static int greet(const char *url, double deadline, pd_error *err)
 {
     pd_client *client;
@@ -40,8 +40,8 @@ static void expect_welcome(const char *url)
 
 /* ---- the service manager ---- */
 
-/* A datagram within so many seconds, into `text`. */
-static bool hear(int fd, char *text, size_t size, double seconds)
+/* Waits at most `seconds` for a datagram, and stores it in `text`. Returns whether one came. */
+static bool receive_notice(int fd, char *text, size_t size, double seconds)
 {
     struct timeval limit = { .tv_sec = (time_t)seconds };
     ssize_t n;
@@ -54,11 +54,11 @@ static bool hear(int fd, char *text, size_t size, double seconds)
 
 static void expect_datagram(int fd, const char *text)
 {
-    char heard[64];
+    char notice[64];
 
-    do assert_true(hear(fd, heard, sizeof heard, patient(5)));
-    while (strcmp(heard, "WATCHDOG=1") == 0 && strcmp(text, heard) != 0);
-    assert_string_equal(heard, text);
+    do assert_true(receive_notice(fd, notice, sizeof notice, patient(5)));
+    while (strcmp(notice, "WATCHDOG=1") == 0 && strcmp(text, notice) != 0);
+    assert_string_equal(notice, text);
 }
 
 static void tells_its_manager_that_it_is_ready_alive_and_stopping(void **state)
@@ -86,7 +86,8 @@ static void tells_its_manager_that_it_is_ready_alive_and_stopping(void **state)
     unlink(address.sun_path);
 }
 
-/* A program in the daemon's place that tells it which sockets are its own, as the service manager does. */
+/* Writes a script into a new folder that the test runs in the daemon's place. Like systemd, it tells the daemon with
+ * LISTEN_PID and LISTEN_FDS that a socket is open for it. Returns the folder of the real programs. */
 static char *stand_in(char *folder)
 {
     char path[256];
@@ -124,8 +125,10 @@ static void serves_on_a_socket_that_it_is_given(void **state)
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
     close(fd);
     if (third >= 0) dup2(third, 3);
-    if (third >= 0) close(third);
-    else close(3);
+    if (third >= 0)
+        close(third);
+    else
+        close(3);
     snprintf(path, sizeof path, "%s/paramd", folder);
     unlink(path);
     rmdir(folder);
@@ -156,15 +159,16 @@ static void replaces_a_socket_file_that_nobody_serves(void **state)
     (void)state;
 
     snprintf(path, sizeof path, "/tmp/paramd-socket-%ld", (long)getpid());
-    snprintf(flag, sizeof flag, "--unix-socket=%s", path);
+    snprintf(flag, sizeof flag, "--listen=unix://%s", path);
     snprintf(url, sizeof url, "unix://%s", path);
     daemon = daemon_start((const char *const[]){ flag, NULL });
     expect_welcome(url);
-    assert_int_equal(daemon_refuses((const char *const[]){ flag, NULL }, text, sizeof text), 1);      /* it is served: not ours to replace */
+    assert_int_equal(daemon_refuses((const char *const[]){ flag, NULL }, text, sizeof text),
+                     1); /* another daemon serves this socket, so it must not be replaced */
     assert_non_null(strstr(text, "cannot listen on unix:"));
     expect_welcome(url);
     daemon_kill(daemon);
-    assert_int_equal(access(path, F_OK), 0);                                                          /* left behind */
+    assert_int_equal(access(path, F_OK), 0); /* the killed daemon has left its socket file */
     daemon = daemon_start((const char *const[]){ flag, NULL });
     expect_welcome(url);
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
@@ -177,7 +181,7 @@ static void a_file_that_is_no_socket_is_left_alone(void **state)
     int fd = mkstemp(path);
     (void)state;
 
-    snprintf(flag, sizeof flag, "--unix-socket=%s", path);
+    snprintf(flag, sizeof flag, "--listen=unix://%s", path);
     assert_int_equal(daemon_refuses((const char *const[]){ flag, NULL }, text, sizeof text), 1);
     assert_int_equal(access(path, F_OK), 0);
     close(fd);
@@ -188,14 +192,16 @@ static void a_file_that_is_no_socket_is_left_alone(void **state)
 
 static int connect_to(int port)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)port),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
     return fd;
 }
 
-/* Seconds of processor time that a process has used. */
+/* Returns the seconds of processor time that a process has used. */
 static double cpu_of(pid_t pid)
 {
     char path[64];
@@ -226,7 +232,7 @@ static void survives_running_out_of_descriptors(void **state)
     for (int i = 0; i < FLOOD; i++) fds[i] = connect_to(daemon->port);
     assert_true(daemon_says(daemon, "out of file descriptors", patient(5)));
     used = cpu_of(daemon->pid);
-    sleep_for(0.5);                                             /* no condition: it must not spin in this time */
+    sleep_for(0.5); /* no condition to wait for: the daemon must not spin in this time */
     assert_true(cpu_of(daemon->pid) - used < 0.25);
     for (int i = 0; i < FLOOD; i++) close(fds[i]);
     expect_welcome(daemon->url);
@@ -237,7 +243,7 @@ static void survives_running_out_of_descriptors(void **state)
 
 static const int64_t sizes[] = { 100 };
 
-/* Two ranks with a round that rank 1 leaves open. Rank 0's ticket is under way. */
+/* Opens two workers. Rank 0 pushes, so the round waits for rank 1. *ticket receives the ticket of that push. */
 static void open_round(const team *t, worker workers[2], pd_ticket_id *ticket)
 {
     pd_error err;
@@ -263,7 +269,9 @@ static void a_round_under_way_finishes_before_it_stops(void **state)
 {
     test_daemon *daemon = daemon_start(NULL);
     model *m = model_new(sizes, 1);
-    team t = { .url = daemon->url, .job = "stop", .world = 2, .rules = (const char *const[]){ "* sgd lr=1", NULL }, .model = m };
+    team t = {
+        .url = daemon->url, .job = "stop", .world = 2, .rules = (const char *const[]){ "* sgd lr=1", NULL }, .model = m
+    };
     worker workers[2];
     pd_ticket_id ticket;
     pd_error err;
@@ -286,7 +294,9 @@ static void a_round_that_does_not_finish_holds_it_no_longer_than_the_timeout(voi
 {
     test_daemon *daemon = daemon_start((const char *const[]){ "--drain-timeout=300ms", NULL });
     model *m = model_new(sizes, 1);
-    team t = { .url = daemon->url, .job = "stop", .world = 2, .rules = (const char *const[]){ "* sgd lr=1", NULL }, .model = m };
+    team t = {
+        .url = daemon->url, .job = "stop", .world = 2, .rules = (const char *const[]){ "* sgd lr=1", NULL }, .model = m
+    };
     worker workers[2];
     pd_ticket_id ticket;
     double begun;
@@ -295,7 +305,7 @@ static void a_round_that_does_not_finish_holds_it_no_longer_than_the_timeout(voi
     open_round(&t, workers, &ticket);
     daemon_await_contributions(daemon, "stop", 1);
     begun = seconds_now();
-    assert_int_equal(daemon_stop(daemon, patient(5)), 0);       /* SIGTERM */
+    assert_int_equal(daemon_stop(daemon, patient(5)), 0); /* sends SIGTERM to the daemon, and waits for its end */
     assert_true(seconds_now() - begun < patient(3));
     for (int r = 0; r < 2; r++) worker_free(&workers[r]);
     model_free(m);
@@ -303,9 +313,11 @@ static void a_round_that_does_not_finish_holds_it_no_longer_than_the_timeout(voi
 
 static void a_second_signal_stops_it_at_once(void **state)
 {
-    test_daemon *daemon = daemon_start(NULL);                   /* would wait 30 s for the round */
+    test_daemon *daemon = daemon_start(NULL); /* the default drain timeout is 30 s */
     model *m = model_new(sizes, 1);
-    team t = { .url = daemon->url, .job = "stop", .world = 2, .rules = (const char *const[]){ "* sgd lr=1", NULL }, .model = m };
+    team t = {
+        .url = daemon->url, .job = "stop", .world = 2, .rules = (const char *const[]){ "* sgd lr=1", NULL }, .model = m
+    };
     worker workers[2];
     pd_ticket_id ticket;
     (void)state;
@@ -314,7 +326,7 @@ static void a_second_signal_stops_it_at_once(void **state)
     daemon_await_contributions(daemon, "stop", 1);
     kill(daemon->pid, SIGINT);
     assert_true(daemon_says(daemon, "stopping", patient(5)));
-    assert_int_equal(daemon_stop(daemon, patient(3)), 0);       /* SIGTERM */
+    assert_int_equal(daemon_stop(daemon, patient(3)), 0); /* sends SIGTERM, which is the second signal */
     for (int r = 0; r < 2; r++) worker_free(&workers[r]);
     model_free(m);
 }

@@ -1,4 +1,4 @@
-/* The daemon's life as workers see it: late starts, addresses, draining, budgets, many jobs. */
+/* Tests the daemon as workers see it: late starts, addresses, draining, budgets, many jobs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,8 @@ static bool three_counts(worker *w)
     return true;
 }
 
-/* In a job named after the address: one that has ended lingers, with its weights. */
+/* Trains a job that is named after the address. A finished job lingers with its weights, so each address needs a job
+ * of another name. */
 static void expect_training_at(const char *url)
 {
     model *m = model_new(sizes, 2);
@@ -59,13 +60,13 @@ static bool has_ipv6(void)
 
 static void serves_a_name_an_ipv6_address_and_a_unix_socket(void **state)
 {
-    char path[64], url[128], socket_flag[96];
-    const char *flags[] = { has_ipv6() ? "--listen=127.0.0.1:0,[::1]:0" : "--listen=127.0.0.1:0", socket_flag, NULL };
+    char path[64], url[128], listen[128];
+    const char *flags[] = { listen, NULL };
     test_daemon *daemon;
     (void)state;
 
     snprintf(path, sizeof path, "/tmp/paramd-test-%d.sock", (int)getpid());
-    snprintf(socket_flag, sizeof socket_flag, "--unix-socket=%s", path);
+    snprintf(listen, sizeof listen, "--listen=127.0.0.1:0,%sunix://%s", has_ipv6() ? "[::1]:0," : "", path);
     daemon = daemon_start(flags);
     snprintf(url, sizeof url, "tcp://localhost:%d", daemon->port);
     expect_training_at(url);
@@ -78,7 +79,7 @@ static void serves_a_name_an_ipv6_address_and_a_unix_socket(void **state)
         expect_training_at(url);
     }
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
-    assert_int_equal(access(path, F_OK), -1);           /* it took its socket away */
+    assert_int_equal(access(path, F_OK), -1); /* the daemon has removed its socket file */
 }
 
 static void an_address_that_does_not_answer_is_passed_over(void **state)
@@ -115,13 +116,13 @@ static void a_worker_may_come_before_the_daemon(void **state)
     test_daemon *daemon;
     (void)state;
 
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);     /* a port that is free just now */
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0); /* finds a port that is free now */
     getsockname(fd, (struct sockaddr *)&address, &size);
     close(fd);
     snprintf(url, sizeof url, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
     snprintf(listen_flag, sizeof listen_flag, "--listen=127.0.0.1:%d", ntohs(address.sin_port));
     assert_int_equal(pthread_create(&thread, NULL, train_at, &w), 0);
-    sleep_for(0.3);                         /* no condition: nobody listens who could be asked */
+    sleep_for(0.3); /* no condition to wait for: no daemon listens yet */
     daemon = daemon_start(flags);
     pthread_join(thread, NULL);
     if (w.failure[0] != '\0') fail_msg("%s", w.failure);
@@ -171,7 +172,8 @@ static void sigterm_lets_the_round_under_way_finish_and_takes_no_new_one(void **
         assert_true(worker_counted(&w[r], 1));
     }
     begin_count(&w[0], &next);
-    assert_int_equal(pd_client_wait(w[0].client, next, patient(0.5), &err), PD_DEADLINE_EXCEEDED);     /* kept for the daemon that comes next */
+    assert_int_equal(pd_client_wait(w[0].client, next, patient(0.5), &err),
+                     PD_DEADLINE_EXCEEDED); /* the client keeps the push for the next daemon */
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
     for (int r = 0; r < 2; r++) worker_free(&w[r]);
     model_free(m);
@@ -200,7 +202,8 @@ static void sigterm_waits_no_longer_than_the_drain_timeout_for_a_rank_that_does_
     model_free(m);
 }
 
-/* A job without durability is gone with its daemon: a push for step 4 says so instead of training from nothing. */
+/* The job is not durable, so it is lost with its daemon. A push for step 4 to the new daemon fails with
+ * that reason, and does not begin the training anew. */
 static void a_daemon_that_came_back_empty_refuses_to_go_on(void **state)
 {
     char listen_flag[64];
@@ -270,7 +273,8 @@ static void the_service_manager_hears_of_readiness_the_watchdog_and_the_end(void
 
 /* ---- budgets ---- */
 
-/* Every rank in another order, none can hold more than a frame in flight: the lowest missing rank is always served. */
+/* Takes five steps. Every rank pushes in another order, and each may have only one frame in flight. The daemon must
+ * always have memory for the lowest rank that a chunk still waits for, or the job would stand still. */
 static bool own_orders(worker *w)
 {
     size_t order[12];
@@ -284,11 +288,12 @@ static bool own_orders(worker *w)
 
 enum { BUDGETS = 3 };
 
-/* The same bits whatever memory there is for what comes in. */
+/* Trains the same job with three ingest budgets. Checks that the weights are equal bit for bit. */
 static void run_everywhere(const char *aggregate)
 {
     static const char *const least[] = { "--chunk-bytes=16KiB", "--ingest-bytes=64KiB", NULL };
-    static const char *const large_frames[] = { "--chunk-bytes=16KiB", "--max-payload=64KiB", "--ingest-bytes=256KiB", NULL };
+    static const char *const large_frames[] = { "--chunk-bytes=16KiB", "--max-payload=64KiB", "--ingest-bytes=256KiB",
+                                                NULL };
     static const int64_t many[12] = { 4096, 5000, 4096, 9000, 100, 4096, 20000, 3, 8192, 4097, 64, 12000 };
     const char *const options[] = { aggregate, NULL };
     test_daemon *daemons[BUDGETS] = { daemon_start(least), daemon_start(large_frames), daemon_start(NULL) };
@@ -297,7 +302,13 @@ static void run_everywhere(const char *aggregate)
     team t[BUDGETS];
 
     for (int i = 0; i < BUDGETS; i++) {
-        t[i] = (team){ .url = daemons[i]->url, .job = "orders", .world = 4, .options = options, .rules = rules, .model = m, .work = own_orders };
+        t[i] = (team){ .url = daemons[i]->url,
+                       .job = "orders",
+                       .world = 4,
+                       .options = options,
+                       .rules = rules,
+                       .model = m,
+                       .work = own_orders };
         team_run(&t[i], workers[i]);
     }
     for (int i = 0; i < BUDGETS; i++)
@@ -319,8 +330,8 @@ static void four_orders_at_the_smallest_ingest_budget_finish_with_the_same_bits(
     run_everywhere("aggregate=trimmed_mean");
 }
 
-/* Rank 1 is late for a fixed time, longer than silence is borne. Rank 0's share is used up, so that the
- * daemon does not read even its heartbeats. */
+/* Takes one step. Rank 1 is late by more than the heartbeat timeout. Meanwhile rank 0 has used up its quota of the
+ * ingest budget, so the daemon does not read its connection, not even the heartbeats. */
 static bool one_is_late(worker *w)
 {
     if (w->rank == 1) sleep_for(1.5);
@@ -329,11 +340,14 @@ static bool one_is_late(worker *w)
 
 static void a_rank_whose_share_is_used_up_keeps_its_connection(void **state)
 {
-    static const char *const flags[] = { "--chunk-bytes=16KiB", "--ingest-bytes=64KiB", "--heartbeat-interval=200ms", "--heartbeat-timeout=700ms", NULL };
+    static const char *const flags[] = { "--chunk-bytes=16KiB", "--ingest-bytes=64KiB", "--heartbeat-interval=200ms",
+                                         "--heartbeat-timeout=700ms", NULL };
     static const int64_t large[] = { 1000000 };
     test_daemon *daemon = daemon_start(flags);
     model *m = model_new(large, 1);
-    team t = { .url = daemon->url, .job = "late", .world = 2, .rules = rules, .model = m, .zero = true, .work = one_is_late };
+    team t = {
+        .url = daemon->url, .job = "late", .world = 2, .rules = rules, .model = m, .zero = true, .work = one_is_late
+    };
     worker workers[TEAM_MOST];
     (void)state;
 

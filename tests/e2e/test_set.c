@@ -1,5 +1,5 @@
-/* Hyperparameters set while a job runs, through the real daemon, by paramctl: from the stated step on the weights are those of a job whose
- * schedule says the same, bit for bit. */
+/* Tests hyperparameters that paramctl sets while a job runs, through the real daemon: from the stated step on the
+ * weights are those of a job with the same values in a schedule, bit for bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "daemon_process.h"
 #include "team.h"
 
-static const int64_t elements[] = { 300, 2000, 7 };        /* p0 p1 p2; p1 has chunks */
+static const int64_t elements[] = { 300, 2000, 7 }; /* sizes of the parameters p0, p1 and p2; p1 has several chunks */
 enum { PARAMS = sizeof elements / sizeof elements[0], STEPS = 8, WORLD = 2, CHANGE = 4 };
 static const char *const flags[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB", NULL };
 
@@ -43,18 +43,22 @@ static int paramctl(const char *format, ...)
 
 static void expect(int status, const char *command, const char *says)
 {
-    if (paramctl("%s", command) != status || strstr(output, says) == NULL) fail_msg("paramctl %s: expected status %d and \"%s\", got:\n%s", command, status, says, output);
+    if (paramctl("%s", command) != status || strstr(output, says) == NULL)
+        fail_msg("paramctl %s: expected status %d and \"%s\", got:\n%s", command, status, says, output);
 }
 
 /* ---- the same weights as with a schedule ---- */
 
 typedef struct course {
     const char *rule;
-    const char *at[STEPS + 1];      /* what the operator says before step i is pushed */
-    bool        pushes;             /* workers send lr = 0.25 with every push */
+    const char *at[STEPS + 1]; /* at[i]: paramctl command that the operator runs before step i is pushed */
+    bool pushes;               /* the workers send lr = 0.25 with every push */
 } course;
 
-typedef struct run { const course *plan; float **weights[STEPS + 1]; } run;
+typedef struct run {
+    const course *plan;
+    float **weights[STEPS + 1];
+} run;
 
 static bool work(worker *w)
 {
@@ -72,7 +76,8 @@ static bool work(worker *w)
         if (pd_client_barrier(w->client, &err) != PD_OK) return worker_fail(w, "barrier", &err);
         if (!worker_step(w, NULL, r->plan->pushes ? &options : NULL)) return false;
         if (w->rank == 0)
-            for (size_t p = 0; p < PARAMS; p++) memcpy(r->weights[step][p], w->weights[p], (size_t)elements[p] * sizeof(float));
+            for (size_t p = 0; p < PARAMS; p++)
+                memcpy(r->weights[step][p], w->weights[p], (size_t)elements[p] * sizeof(float));
     }
     return true;
 }
@@ -80,7 +85,14 @@ static bool work(worker *w)
 static void train(const model *m, const course *plan, run *r)
 {
     const char *const rules[] = { plan->rule, NULL };
-    team t = { .url = server->url, .job = "job", .world = WORLD, .rules = rules, .model = m, .work = work, .arg = r, .deadline = patient(20) };
+    team t = { .url = server->url,
+               .job = "job",
+               .world = WORLD,
+               .rules = rules,
+               .model = m,
+               .work = work,
+               .arg = r,
+               .deadline = patient(20) };
     worker workers[TEAM_MOST];
 
     r->plan = plan;
@@ -95,7 +107,7 @@ static void end_run(const model *m, run *r)
     for (int step = 0; step <= STEPS; step++) model_free_buffers(m, r->weights[step]);
 }
 
-/* The first step whose weights differ; STEPS + 1: none does. */
+/* Trains the same model in two ways. Returns the first step after which the weights differ; STEPS + 1: none differ. */
 static int first_difference(const model *m, const course *a, const course *b)
 {
     run one, other;
@@ -113,11 +125,17 @@ static void weights_are_those_of_a_job_with_that_schedule(void **state)
 {
     static const course scheduled = { .rule = "* sgd momentum=0.9 lr=piecewise(0.1,3:0.05,6:0.2)" };
     static const course untouched = { .rule = "* sgd momentum=0.9 lr=0.1" };
-    static const course ahead = { .rule = "* sgd momentum=0.9 lr=0.1", .at = { [1] = "set job '*' lr=0.05 --from 4", [2] = "set job '*' lr=0.2 --from 7" } };
-    static const course at_once = { .rule = "* sgd momentum=0.9 lr=0.1", .at = { [4] = "set job '*' lr=0.05", [7] = "set job '*' lr=0.2" } };
-    static const course as_schedule = { .rule = "* sgd momentum=0.9 lr=1", .at = { [1] = "set job '*' 'lr=piecewise(0.1,3:0.05,6:0.2)'" } };
-    static const course over_pushed = { .rule = "* sgd momentum=0.9 lr=0.1", .pushes = true,
-                                      .at = { [1] = "set job '*' lr=0.1", [2] = "set job '*' lr=0.05 --from 4", [7] = "set job '*' lr=0.2" } };
+    static const course ahead = { .rule = "* sgd momentum=0.9 lr=0.1",
+                                  .at = { [1] = "set job '*' lr=0.05 --from 4", [2] = "set job '*' lr=0.2 --from 7" } };
+    static const course at_once = { .rule = "* sgd momentum=0.9 lr=0.1",
+                                    .at = { [4] = "set job '*' lr=0.05", [7] = "set job '*' lr=0.2" } };
+    static const course as_schedule = { .rule = "* sgd momentum=0.9 lr=1",
+                                        .at = { [1] = "set job '*' 'lr=piecewise(0.1,3:0.05,6:0.2)'" } };
+    static const course over_pushed = {
+        .rule = "* sgd momentum=0.9 lr=0.1",
+        .pushes = true,
+        .at = { [1] = "set job '*' lr=0.1", [2] = "set job '*' lr=0.05 --from 4", [7] = "set job '*' lr=0.2" }
+    };
     model *m = model_new(elements, PARAMS);
 
     (void)state;
@@ -133,7 +151,7 @@ static void a_withdrawn_setting_gives_the_schedule_back_its_place(void **state)
 {
     static const course scheduled = { .rule = "* sgd momentum=0.9 lr=linear_warmup(peak=0.1,warmup_steps=8)" };
     static const course withdrawn = { .rule = "* sgd momentum=0.9 lr=linear_warmup(peak=0.1,warmup_steps=8)",
-                                    .at = { [2] = "set job '*' lr=0.3 --from 5", [4] = "set job '*' lr= --from 5" } };
+                                      .at = { [2] = "set job '*' lr=0.3 --from 5", [4] = "set job '*' lr= --from 5" } };
     model *m = model_new(elements, PARAMS);
 
     (void)state;
@@ -141,7 +159,7 @@ static void a_withdrawn_setting_gives_the_schedule_back_its_place(void **state)
     model_free(m);
 }
 
-/* ---- what paramctl says ---- */
+/* ---- output of paramctl ---- */
 
 static bool ask(worker *w)
 {
@@ -151,7 +169,9 @@ static bool ask(worker *w)
     if (pd_client_barrier(w->client, &err) != PD_OK) return worker_fail(w, "barrier", &err);
     if (w->rank == 0) {
         expect(0, "settings job", "nothing is set: the configuration and its schedules hold");
-        expect(0, "set job 'p[01]' lr=0.05 momentum=0.5", "lr of 2 parameters (sgd): 0.1 -> 0.05, from step 2 on\nmomentum of 2 parameters (sgd): 0.9 -> 0.5, from step 2 on\n");
+        expect(0, "set job 'p[01]' lr=0.05 momentum=0.5",
+               "lr of 2 parameters (sgd): 0.1 -> 0.05, from step 2 on\nmomentum of 2 parameters (sgd): 0.9 -> 0.5, "
+               "from step 2 on\n");
         expect(0, "set job '*' lr=0.2 --from 9", "lr of 3 parameters (sgd): 0.05 and others -> 0.2, from step 9 on");
         expect(0, "settings job", "PARAMETERS  HYPERPARAMETER  VALUE  FROM STEP  STATE     SET BY");
         expect(0, "settings job", "2 of p[01]  lr              0.05           2  in force  ");
@@ -167,7 +187,8 @@ static bool ask(worker *w)
         expect(2, "set job '*' lr", "lr: expected NAME=VALUE");
         expect(2, "set job '*' lr=1 --from 0", "expected a whole number from 1");
         expect(2, "set job '*'", "is missing");
-        if (!daemon_says(server, "sets lr of 2 parameters (p[01]): 0.1 -> 0.05, from step 2 on", 5)) fail_msg("the log does not say it");
+        if (!daemon_says(server, "sets lr of 2 parameters (p[01]): 0.1 -> 0.05, from step 2 on", 5))
+            fail_msg("the log does not say it");
     }
     return true;
 }
@@ -176,7 +197,13 @@ static void the_operator_is_told_what_changed_and_what_is_set(void **state)
 {
     static const char *const rules[] = { "* sgd momentum=0.9 lr=0.1", NULL };
     model *m = model_new(elements, PARAMS);
-    team t = { .url = server->url, .job = "job", .world = WORLD, .rules = rules, .model = m, .work = ask, .deadline = patient(20) };
+    team t = { .url = server->url,
+               .job = "job",
+               .world = WORLD,
+               .rules = rules,
+               .model = m,
+               .work = ask,
+               .deadline = patient(20) };
     worker workers[TEAM_MOST];
 
     (void)state;
@@ -217,7 +244,13 @@ static void machines_are_told_the_same(void **state)
 {
     static const char *const rules[] = { "* sgd lr=0.1", NULL };
     model *m = model_new(elements, PARAMS);
-    team t = { .url = server->url, .job = "job", .world = 1, .rules = rules, .model = m, .work = ask_in_json, .deadline = patient(20) };
+    team t = { .url = server->url,
+               .job = "job",
+               .world = 1,
+               .rules = rules,
+               .model = m,
+               .work = ask_in_json,
+               .deadline = patient(20) };
     worker workers[TEAM_MOST];
 
     (void)state;

@@ -1,5 +1,6 @@
-/* Four workers that have a shard of each parameter, as FSDP cuts them, train what one worker trains with whole gradients, bit for bit: also when connections break
- * and processes die within a step. Some shards are empty: a scalar's, a bias of five elements. */
+/* Tests four workers that each have a shard of every parameter, as FSDP cuts them: they train the same weights as one
+ * worker with whole gradients, bit for bit, also when connections break and processes die within a step. Some shards
+ * are empty: those of a scalar, and of a bias of five elements. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@
 #include "team.h"
 
 enum { WORLD = 4, N = 5, STEPS = 12, MOST = 2500 };
-enum { STEP_BYTES = 6000 };             /* enough for Hello, Declare and a worker's shards or their answers */
+enum { STEP_BYTES = 6000 }; /* bytes that suffice for Hello, Declare, and one worker's shards or their answers */
 
 static const char *const flags[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB", NULL };
 static const char *const rules[] = { "* adam lr=0.01", NULL };
@@ -37,13 +38,13 @@ static int stop_daemon(void **state)
 
 typedef struct shard {
     const char *url, *job;
-    int         rank, world;            /* world 1: everything, not as ranges */
-    int         dies_in;                /* step in which its process is followed by another; 0: none */
-    proxy      *between;                /* cuts its connections in every step; NULL: none */
-    pd_client  *client;
-    int64_t     start[N], end[N];
-    float       weights[N][MOST], gradients[N][MOST];
-    char        failure[600];
+    int rank, world; /* world: number of ranks; 1: the rank has whole parameters, without ranges */
+    int dies_in;     /* step in which another process replaces this one; 0: none */
+    proxy *between;  /* proxy that cuts its connections in every step; NULL: none */
+    pd_client *client;
+    int64_t start[N], end[N];
+    float weights[N][MOST], gradients[N][MOST];
+    char failure[600];
 } shard;
 
 static bool failed(shard *s, const char *what, const pd_error *err)
@@ -64,10 +65,13 @@ static void fill(shard *s, float out[N][MOST], uint64_t step)
     }
 }
 
-/* A process of this rank, with a nonce of its own. */
+/* Opens a client for this rank and declares its shards. The client has a nonce of its own, so the daemon takes it
+ * for a new process. */
 static bool begin(shard *s)
 {
-    pd_client_options options = { .urls = s->url, .job = s->job, .rank = s->rank, .world_size = s->world, .rules = rules, .deadline = patient(20) };
+    pd_client_options options = {
+        .urls = s->url, .job = s->job, .rank = s->rank, .world_size = s->world, .rules = rules, .deadline = patient(20)
+    };
     pd_client_param params[N];
     void *weights[N];
     pd_error err = { 0 };
@@ -88,7 +92,8 @@ static bool begin(shard *s)
     return pd_client_init(s->client, weights, &err) == PD_OK || failed(s, "init", &err);
 }
 
-/* Parameters that have not closed that step yet; those whose shard is empty, always. A frame of no elements may have no place at all. */
+/* Lists the parameters whose round of this step is not known to be closed, and always the parameters with an empty
+ * shard. An item without elements may have a NULL address. */
 static size_t items_of(shard *s, uint64_t step, pd_item items[N])
 {
     size_t n = 0;
@@ -97,7 +102,9 @@ static size_t items_of(shard *s, uint64_t step, pd_item items[N])
     for (size_t p = 0; p < N; p++) {
         bool empty = s->start[p] == s->end[p];
         if (!empty && pd_client_step(s->client, p) >= step) continue;
-        items[n++] = (pd_item){ .param = p, .gradient = empty && step % 2 == 0 ? NULL : s->gradients[p], .weights = empty ? NULL : s->weights[p] };
+        items[n++] = (pd_item){ .param = p,
+                                .gradient = empty && step % 2 == 0 ? NULL : s->gradients[p],
+                                .weights = empty ? NULL : s->weights[p] };
     }
     return n;
 }
@@ -109,8 +116,10 @@ static bool step(shard *s, uint64_t number)
     pd_error err = { 0 };
     size_t n = items_of(s, number, items);
 
-    if (s->between != NULL) proxy_cut_after(s->between, STEP_BYTES + (size_t)number * 1237 % STEP_BYTES, number % 3 == 0 ? STEP_BYTES : 0);
-    if ((int)number == s->dies_in) {                    /* what it has sent stands, however much that is; nobody waits for its answer */
+    if (s->between != NULL)
+        proxy_cut_after(s->between, STEP_BYTES + (size_t)number * 1237 % STEP_BYTES, number % 3 == 0 ? STEP_BYTES : 0);
+    /* in this step the process ends: the frames that it has sent count, and nobody waits for their answers */
+    if ((int)number == s->dies_in) {
         if (pd_client_push(s->client, items, n, NULL, &ticket, &err) != PD_OK) return failed(s, "push", &err);
         sleep_for(0.02);
         pd_client_close(s->client);
@@ -122,7 +131,8 @@ static bool step(shard *s, uint64_t number)
     if (pd_client_push_pull(s->client, items, n, NULL, &ticket, &err) != PD_OK) return failed(s, "push_pull", &err);
     if (pd_client_wait(s->client, ticket, 0, &err) != PD_OK) return failed(s, "wait", &err);
     for (size_t i = 0; i < n; i++)
-        if (items[i].outcome != (s->start[items[i].param] == s->end[items[i].param] ? 0 : 1)) return failed(s, "an outcome is wrong", NULL);
+        if (items[i].outcome != (s->start[items[i].param] == s->end[items[i].param] ? 0 : 1))
+            return failed(s, "an outcome is wrong", NULL);
     return true;
 }
 
@@ -138,7 +148,7 @@ static void *live(void *arg)
     return NULL;
 }
 
-/* The first `world` shards train as one job; then every one has the weights that `whole` has. */
+/* Runs one job whose ranks are the first `world` shards. Fails if one of them fails. */
 static void train(shard *shards, int world)
 {
     pthread_t threads[WORLD];
@@ -183,7 +193,9 @@ static void a_shard_whose_connection_breaks_in_every_step_counts_once(void **sta
     char through[64];
 
     snprintf(through, sizeof through, "tcp://127.0.0.1:%d", proxy_port(between));
-    for (int rank = 0; rank < WORLD; rank++) shards[rank] = (shard){ .url = rank == 1 ? through : daemon->url, .job = "cuts", .between = rank == 1 ? between : NULL };
+    for (int rank = 0; rank < WORLD; rank++)
+        shards[rank] =
+            (shard){ .url = rank == 1 ? through : daemon->url, .job = "cuts", .between = rank == 1 ? between : NULL };
     train(shards, WORLD);
     assert_true(proxy_connections(between) > 3);
     proxy_stop(between);
@@ -195,7 +207,8 @@ static void another_process_takes_a_shard_over_within_a_step(void **state)
     static shard shards[WORLD];
     const test_daemon *daemon = *state;
 
-    for (int rank = 0; rank < WORLD; rank++) shards[rank] = (shard){ .url = daemon->url, .job = "deaths", .dies_in = 2 + 3 * rank };
+    for (int rank = 0; rank < WORLD; rank++)
+        shards[rank] = (shard){ .url = daemon->url, .job = "deaths", .dies_in = 2 + 3 * rank };
     train(shards, WORLD);
     assert_trained_like_one(daemon, "deaths-whole", shards);
 }
@@ -204,7 +217,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(shards_of_four_workers_train_like_the_whole_of_one, start_daemon, stop_daemon),
-        cmocka_unit_test_setup_teardown(a_shard_whose_connection_breaks_in_every_step_counts_once, start_daemon, stop_daemon),
+        cmocka_unit_test_setup_teardown(a_shard_whose_connection_breaks_in_every_step_counts_once, start_daemon,
+                                        stop_daemon),
         cmocka_unit_test_setup_teardown(another_process_takes_a_shard_over_within_a_step, start_daemon, stop_daemon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Keys of a job that say how it begins and how far it moves, through the client library. */
+/* Tests job options for the start and the size of steps, through the client library: start_step, initial_weights,
+ * and clip_global_norm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,10 @@ static int start_daemon(void **state)
     return 0;
 }
 
-static int stop_daemon(void **state) { return daemon_stop(*state, patient(10)); }
+static int stop_daemon(void **state)
+{
+    return daemon_stop(*state, patient(10));
+}
 
 static bool is_at(worker *w, uint64_t step)
 {
@@ -34,20 +38,22 @@ static bool pull(worker *w, uint64_t step)
     pd_ticket_id ticket;
     pd_error err;
 
-    if (pd_client_pull(w->client, w->items, 2, step, &ticket, &err) != PD_OK || pd_client_wait(w->client, ticket, 0, &err) != PD_OK)
+    if (pd_client_pull(w->client, w->items, 2, step, &ticket, &err) != PD_OK ||
+        pd_client_wait(w->client, ticket, 0, &err) != PD_OK)
         return worker_fail(w, "pull", &err);
     for (size_t p = 0; p < 2; p++)
         if (w->items[p].version != step) return worker_fail(w, "the weights are of another step", NULL);
     return true;
 }
 
-/* Pushes parameter 0 alone and ends the step. */
+/* Pushes only the first of the two parameters, and ends the step with close_step. */
 static bool close_step(worker *w, uint64_t step)
 {
     pd_ticket_id push, closing;
     pd_error err;
 
-    if (pd_client_push(w->client, w->items, 1, NULL, &push, &err) != PD_OK || pd_client_close_step(w->client, step, &closing, &err) != PD_OK ||
+    if (pd_client_push(w->client, w->items, 1, NULL, &push, &err) != PD_OK ||
+        pd_client_close_step(w->client, step, &closing, &err) != PD_OK ||
         pd_client_wait(w->client, push, 0, &err) != PD_OK || pd_client_wait(w->client, closing, 0, &err) != PD_OK)
         return worker_fail(w, "a step that is closed", &err);
     return true;
@@ -56,18 +62,19 @@ static bool close_step(worker *w, uint64_t step)
 static bool three_steps(worker *w)
 {
     if (!is_at(w, START) || !pull(w, START)) return false;
-    if (!worker_count(w) || !is_at(w, START + 1) || w->items[0].step != START + 1) return worker_fail(w, "the first step is another", NULL);
+    if (!worker_count(w) || !is_at(w, START + 1) || w->items[0].step != START + 1)
+        return worker_fail(w, "the first step is another", NULL);
     if (!worker_count(w) || !worker_counted(w, 2)) return worker_fail(w, "two steps were not counted", NULL);
     return close_step(w, START + 3) && is_at(w, START + 3);
 }
 
 typedef struct played {
     model *m;
-    team   t;
+    team t;
     worker workers[TEAM_MOST];
 } played;
 
-/* A team at the daemon, with that option and without a rule of its own but "* sgd lr=1": its workers have lived when it comes back. */
+/* Runs a team at the daemon with one job option and the rule "* sgd lr=1". The team has left when this returns. */
 static void play(played *f, const test_daemon *daemon, team t, const char *option)
 {
     static const char *const rules[] = { "* sgd lr=1", NULL };
@@ -113,9 +120,13 @@ static void every_worker_gets_the_mean_of_all_workers_weights(void **state)
     end(&f);
 }
 
-static bool two_steps(worker *w) { return worker_step(w, NULL, NULL) && worker_step(w, NULL, NULL); }
+static bool two_steps(worker *w)
+{
+    return worker_step(w, NULL, NULL) && worker_step(w, NULL, NULL);
+}
 
-/* The gradients' norm is far above the limit: two steps move by no more than two limits. */
+/* The norm of the gradients is far above clip_global_norm = 0.5, so two steps with lr = 1 move the weights by at
+ * most 1. */
 static void a_job_that_clips_moves_no_further_than_its_limit(void **state)
 {
     double squares = 0;
@@ -123,7 +134,8 @@ static void a_job_that_clips_moves_no_further_than_its_limit(void **state)
 
     play(&f, *state, (team){ .job = "clip", .world = 2, .zero = true, .work = two_steps }, "clip_global_norm=0.5");
     for (size_t p = 0; p < 2; p++)
-        for (int64_t i = 0; i < sizes[p]; i++) squares += (double)f.workers[0].weights[p][i] * f.workers[0].weights[p][i];
+        for (int64_t i = 0; i < sizes[p]; i++)
+            squares += (double)f.workers[0].weights[p][i] * f.workers[0].weights[p][i];
     assert_true(squares > 0.01 && squares <= 1.000001);
     assert_true(model_same(f.m, f.workers[0].weights, f.workers[1].weights));
     end(&f);
@@ -132,7 +144,8 @@ static void a_job_that_clips_moves_no_further_than_its_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_worker_gets_the_mean_of_all_workers_weights), cmocka_unit_test(a_job_that_clips_moves_no_further_than_its_limit),
+        cmocka_unit_test(every_worker_gets_the_mean_of_all_workers_weights),
+        cmocka_unit_test(a_job_that_clips_moves_no_further_than_its_limit),
         cmocka_unit_test(workers_of_a_job_that_starts_later_take_its_steps_from_there),
     };
     return cmocka_run_group_tests(tests, start_daemon, stop_daemon);

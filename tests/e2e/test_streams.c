@@ -1,4 +1,4 @@
-/* Random numbers of a job's workers: one stream that all share, and one for each. */
+/* Tests the random numbers of a job's workers: one stream that all workers share, and one stream for each worker. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -15,8 +15,11 @@
 enum { WORLD = 3, N = 500, KEY = 7, FIRST = 3 };
 static const int64_t elements[] = { 4 };
 
-/* By rank. */
-typedef struct draws { float shared[WORLD][N], own[WORLD][N], shared_normal[WORLD][N], own_normal[WORLD][N], parts[WORLD][N]; uint64_t seed[WORLD]; } draws;
+/* Numbers drawn by each rank. */
+typedef struct draws {
+    float shared[WORLD][N], own[WORLD][N], shared_normal[WORLD][N], own_normal[WORLD][N], parts[WORLD][N];
+    uint64_t seed[WORLD];
+} draws;
 
 static bool draw(worker *w)
 {
@@ -41,7 +44,14 @@ static void run(const test_daemon *daemon, const char *seed, draws *d)
 {
     const char *const rules[] = { "* sgd lr=0.1", NULL }, *const options[] = { seed, NULL };
     model *m = model_new(elements, 1);
-    team t = { .url = daemon->url, .job = seed, .world = WORLD, .rules = rules, .options = options, .model = m, .work = draw, .arg = d };
+    team t = { .url = daemon->url,
+               .job = seed,
+               .world = WORLD,
+               .rules = rules,
+               .options = options,
+               .model = m,
+               .work = draw,
+               .arg = d };
     worker workers[TEAM_MOST];
 
     team_run(&t, workers);
@@ -102,10 +112,11 @@ static void parts_of_a_draw_are_the_draw(void **state)
     for (int r = 0; r < WORLD; r++) assert_memory_equal(one.parts[r], one.shared[0], sizeof one.parts[r]);
 }
 
-/* The header's page, word by word. */
+/* Computes a uniform number step by step, as the header specifies it. */
 static float uniform_of(uint64_t seed, uint64_t stream, uint64_t i)
 {
-    const uint32_t zero[2] = { 0, 0 }, all[2] = { UINT32_MAX, UINT32_MAX }, which[2] = { (uint32_t)stream, 0 }, key[2] = { KEY, 0 };
+    const uint32_t zero[2] = { 0, 0 }, all[2] = { UINT32_MAX, UINT32_MAX }, which[2] = { (uint32_t)stream, 0 },
+                   key[2] = { KEY, 0 };
     const uint32_t counter[2] = { (uint32_t)(i / 2), 0 };
     uint32_t k[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) }, out[2];
 
@@ -130,10 +141,8 @@ static void another_client_can_make_the_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ranks_share_a_stream),
-        cmocka_unit_test(each_rank_has_a_stream_of_its_own),
-        cmocka_unit_test(another_seed_gives_other_numbers),
-        cmocka_unit_test(parts_of_a_draw_are_the_draw),
+        cmocka_unit_test(all_ranks_share_a_stream),         cmocka_unit_test(each_rank_has_a_stream_of_its_own),
+        cmocka_unit_test(another_seed_gives_other_numbers), cmocka_unit_test(parts_of_a_draw_are_the_draw),
         cmocka_unit_test(another_client_can_make_the_same),
     };
 

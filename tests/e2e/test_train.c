@@ -1,4 +1,4 @@
-/* Training through the real daemon: what comes back is what the arithmetic says, bit for bit. */
+/* Tests training through the real daemon: the pulled weights equal those that the formulas give, bit for bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "paramd/optim.h"
 #include "team.h"
 
-/* Chunks of 4 KiB so that tensors of a few thousand elements already travel in several. */
+/* Chunks of 4 KiB, so that a tensor of a few thousand elements has several chunks. */
 static const char *const small_chunks[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB", NULL };
 static const int64_t mixed[] = { 1, 1024, 1025, 4000, 3, 64, 8192, 5 };
 enum { SIZE = 1500, MIXED = sizeof mixed / sizeof mixed[0] };
@@ -40,7 +40,7 @@ static bool ten_steps(worker *w)
     return true;
 }
 
-/* What the same gradients do to the same weights in this process. */
+/* Applies the same gradients to the same weights in this process. Returns the weights. */
 static float **train_here(const model *m, const char *rule_values[][2], int steps)
 {
     float **weights = model_buffers(m), **gradients = model_buffers(m);
@@ -72,7 +72,9 @@ static float **train_here(const model *m, const char *rule_values[][2], int step
 static void one_worker_trains_as_the_same_arithmetic_does_here(void **state)
 {
     static const char *const rules[] = { "* sgd lr=0.05 momentum=0.9 weight_decay=0.01 nesterov=yes", NULL };
-    static const char *values[][2] = { { "lr", "0.05" }, { "momentum", "0.9" }, { "weight_decay", "0.01" }, { "nesterov", "yes" }, { NULL, NULL } };
+    static const char *values[][2] = {
+        { "lr", "0.05" }, { "momentum", "0.9" }, { "weight_decay", "0.01" }, { "nesterov", "yes" }, { NULL, NULL }
+    };
     test_daemon *daemon = *state;
     model *m = model_new(mixed, MIXED);
     team t = { .url = daemon->url, .job = "one", .world = 1, .rules = rules, .model = m, .work = ten_steps };
@@ -94,7 +96,13 @@ static void checksums_change_nothing(void **state)
     static const char *values[][2] = { { "lr", "0.05" }, { NULL, NULL } };
     test_daemon *daemon = *state;
     model *m = model_new(mixed, MIXED);
-    team t = { .url = daemon->url, .job = "checksum", .world = 1, .rules = rules, .model = m, .work = ten_steps, .checksum = true };
+    team t = { .url = daemon->url,
+               .job = "checksum",
+               .world = 1,
+               .rules = rules,
+               .model = m,
+               .work = ten_steps,
+               .checksum = true };
     worker workers[TEAM_MOST];
     float **here = train_here(m, values, 10);
 
@@ -125,7 +133,7 @@ static bool shuffled_steps(worker *w)
     return true;
 }
 
-/* In every step another rank is late. */
+/* Takes five steps. In each step the ranks push after different delays and in different orders. */
 static bool staggered_steps(worker *w)
 {
     size_t order[MIXED];
@@ -138,7 +146,7 @@ static bool staggered_steps(worker *w)
     return true;
 }
 
-/* Each parameter in a ticket of its own, all under way at once. */
+/* Pushes each parameter with a ticket of its own. All tickets are under way at once. */
 static bool pipelined_steps(worker *w)
 {
     for (int i = 0; i < 5; i++) {
@@ -150,7 +158,8 @@ static bool pipelined_steps(worker *w)
         for (size_t k = 0; k < MIXED; k++) {
             size_t p = order[k];
             fill_gradient(w->gradients[p], w->team->model->elements[p], w->rank, pd_client_step(w->client, p) + 1, p);
-            if (pd_client_push_pull(w->client, &w->items[p], 1, NULL, &tickets[k], &err) != PD_OK) return worker_fail(w, "push_pull", &err);
+            if (pd_client_push_pull(w->client, &w->items[p], 1, NULL, &tickets[k], &err) != PD_OK)
+                return worker_fail(w, "push_pull", &err);
         }
         for (size_t k = MIXED; k-- > 0;)
             if (pd_client_wait(w->client, tickets[k], 0, &err) != PD_OK) return worker_fail(w, "wait", &err);
@@ -158,11 +167,14 @@ static bool pipelined_steps(worker *w)
     return true;
 }
 
-static void run_four(const test_daemon *daemon, const model *m, const char *job, bool (*work)(worker *), const char *const *options, worker *workers, team *t)
+static void run_four(const test_daemon *daemon, const model *m, const char *job, bool (*work)(worker *),
+                     const char *const *options, worker *workers, team *t)
 {
     static const char *const rules[] = { "* sgd lr=0.05 momentum=0.9", NULL };
 
-    *t = (team){ .url = daemon->url, .job = job, .world = 4, .rules = rules, .options = options, .model = m, .work = work };
+    *t = (team){
+        .url = daemon->url, .job = job, .world = 4, .rules = rules, .options = options, .model = m, .work = work
+    };
     team_run(t, workers);
     for (int r = 1; r < 4; r++) assert_true(model_same(m, workers[0].weights, workers[r].weights));
 }
@@ -188,7 +200,7 @@ static void any_order_timing_and_pipelining_give_the_same_bits(void **state)
     model_free(m);
 }
 
-/* ---- many and large ---- */
+/* ---- many parameters, and large ones ---- */
 
 static bool two_steps(worker *w)
 {
@@ -224,13 +236,14 @@ static void two_thousand_small_tensors_arrive_in_order(void **state)
         assert_memory_equal(workers[0].weights[p], first[p], (size_t)sizes[p] * sizeof(float));
         model_free_buffers(m, first);
     }
-    assert_true(workers[0].stats.bytes_out < 600000 * 2);       /* buckets: not a frame for each */
+    /* small parameters share frames: there are far fewer frames than parameters */
+    assert_true(workers[0].stats.bytes_out < 600000 * 2);
     team_free(&t, workers);
     model_free(m);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-/* Declarations and their answers take several frames. */
+/* So many parameters take several frames for the declarations, and several for the answers. */
 static void twelve_thousand_parameters_train_and_come_back(void **state)
 {
     enum { N = 12000 };
@@ -255,7 +268,7 @@ static void twelve_thousand_parameters_train_and_come_back(void **state)
 
 static void a_tensor_larger_than_a_chunk_arrives_whole(void **state)
 {
-    static const int64_t sizes[] = { 2500000, 7 };                  /* 10 MB: three chunks of 4 MiB */
+    static const int64_t sizes[] = { 2500000, 7 }; /* 10 MB: three chunks of 4 MiB */
     static const char *const rules[] = { "* sgd lr=0.01", NULL };
     static const char *values[][2] = { { "lr", "0.01" }, { NULL, NULL } };
     test_daemon *daemon = daemon_start(NULL);
@@ -273,7 +286,7 @@ static void a_tensor_larger_than_a_chunk_arrives_whole(void **state)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-/* ---- joining in ---- */
+/* ---- workers that join a running job ---- */
 
 static void weights_are_those_of_the_lowest_rank_and_a_pull_waits_for_its_step(void **state)
 {
@@ -294,7 +307,8 @@ static void weights_are_those_of_the_lowest_rank_and_a_pull_waits_for_its_step(v
     assert_int_equal(pd_client_pull(w.client, w.items, 1, 1, &pull, &err), PD_OK);
     assert_int_equal(pd_client_wait(w.client, pull, 0.1, &err), PD_DEADLINE_EXCEEDED);
     assert_non_null(strstr(err.text, "waited"));
-    assert_int_equal(pd_client_push(w.client, &(pd_item){ .param = 0, .gradient = w.gradients[0] }, 1, NULL, &push, &err), PD_OK);
+    assert_int_equal(
+        pd_client_push(w.client, &(pd_item){ .param = 0, .gradient = w.gradients[0] }, 1, NULL, &push, &err), PD_OK);
     assert_int_equal(pd_client_wait(w.client, pull, 0, &err), PD_OK);
     for (int i = 0; i < size; i++) assert_true(weights[i] == before[i] - w.gradients[0][i]);
     assert_int_equal(w.items[0].version, 1);
@@ -315,7 +329,8 @@ static bool three_barriers(worker *w)
         sleep_for(0.01 * w->rank);
         __atomic_add_fetch(&counts[i], 1, __ATOMIC_SEQ_CST);
         if (pd_client_barrier(w->client, &err) != PD_OK) return worker_fail(w, "barrier", &err);
-        if (__atomic_load_n(&counts[i], __ATOMIC_SEQ_CST) != 4) return worker_fail(w, "a barrier let somebody through too early", NULL);
+        if (__atomic_load_n(&counts[i], __ATOMIC_SEQ_CST) != 4)
+            return worker_fail(w, "a barrier let somebody through too early", NULL);
     }
     return true;
 }

@@ -1,4 +1,5 @@
-/* Jobs whose workers are replaced in the midst of steps end with the bits of those whose workers stay: whatever optimizers, aggregates and first weights. */
+/* Tests jobs whose workers are replaced in the middle of steps: they end with the same bits as jobs whose workers stay,
+ * with all optimizers, aggregates and ways to give initial weights. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,9 +19,11 @@ static const pd_shape shapes[PARAMS] = { { 2, { 48, 40 } }, { 1, { 33 } }, { 3, 
 static const char *const axes[PARAMS] = { "embed,mlp", "embed", "layers,embed,mlp", "" };
 
 typedef struct course {
-    bool     replaced;                                  /* a rank a step, in turn */
+    bool replaced; /* in each step a worker is replaced, the ranks one after the other */
     uint64_t start;
-    double   loss[WORLD][STEPS], weight[WORLD][STEPS];  /* as they came back; weight 0: to a process that is gone */
+    /* mean and weight of the scalar that came back to each rank in each step; weight 0: the answer went to a worker
+     * that was replaced */
+    double loss[WORLD][STEPS], weight[WORLD][STEPS];
 } course;
 
 static model *model_of_all_kinds(void)
@@ -35,8 +38,9 @@ static model *model_of_all_kinds(void)
     return m;
 }
 
-/* The first `n` parameters' part of a step, but for those whose round this rank has seen closed. */
-static int push(worker *w, uint64_t step, size_t n, pd_scalar *loss, pd_item items[PARAMS], size_t *taken, pd_ticket_id *ticket, pd_error *err)
+/* Pushes the first `n` parameters of a step, except those whose round this rank has seen closed. */
+static int push(worker *w, uint64_t step, size_t n, pd_scalar *loss, pd_item items[PARAMS], size_t *taken,
+                pd_ticket_id *ticket, pd_error *err)
 {
     pd_push_options options = { .weight = 1 + 0.5 * w->rank, .scalars = loss, .n_scalars = 1 };
 
@@ -46,11 +50,12 @@ static int push(worker *w, uint64_t step, size_t n, pd_scalar *loss, pd_item ite
         fill_gradient(w->gradients[p], sizes[p], w->rank, step, p);
         items[(*taken)++] = w->items[p];
     }
-    if (*taken == 0 || items[0].param != 0) options.n_scalars = 0;      /* they ride with the first */
+    if (*taken == 0 || items[0].param != 0) options.n_scalars = 0; /* the scalars travel with the first parameter */
     return *taken > 0 ? pd_client_push_pull(w->client, items, *taken, &options, ticket, err) : PD_OK;
 }
 
-/* Gives a part of the step, which may or may not arrive, and is gone; another process comes in its place. */
+/* Pushes some of the step's gradients and ends the worker at once, so that they may or may not reach the server. Then
+ * another worker takes its rank. */
 static bool replace(worker *w, uint64_t step)
 {
     const team *t = w->team;
@@ -61,7 +66,8 @@ static bool replace(worker *w, uint64_t step)
     size_t taken;
     int rank = w->rank;
 
-    if (push(w, step, step % MOST_TAKEN, &loss, items, &taken, &ticket, &err) != PD_OK) return worker_fail(w, "part of a step", &err);
+    if (push(w, step, step % MOST_TAKEN, &loss, items, &taken, &ticket, &err) != PD_OK)
+        return worker_fail(w, "part of a step", &err);
     if (taken > 0 && step % 2 == 0) (void)pd_client_wait(w->client, ticket, 0.01, NULL);
     worker_free(w);
     return worker_open(w, t, rank) && worker_declare(w);
@@ -111,7 +117,15 @@ static void expect_the_same(const char *const *rules, const char *const *options
     test_daemon *daemon = daemon_start(NULL);
     model *m = model_of_all_kinds();
     course *stays = calloc(1, sizeof *stays), *replaced = calloc(1, sizeof *replaced);
-    team t = { .url = daemon->url, .job = "stays", .world = WORLD, .rules = rules, .options = options, .model = m, .ranks = true, .work = train, .arg = stays };
+    team t = { .url = daemon->url,
+               .job = "stays",
+               .world = WORLD,
+               .rules = rules,
+               .options = options,
+               .model = m,
+               .ranks = true,
+               .work = train,
+               .arg = stays };
     worker before[TEAM_MOST], after[TEAM_MOST];
 
     stays->start = replaced->start = start;
@@ -132,14 +146,18 @@ static void expect_the_same(const char *const *rules, const char *const *options
 
 static void kron_steps_alike(void **state)
 {
-    static const char *const rules[] = { "* kron learning_rate=0.01 merge_small_dims=no block_size=16 root_delay=1", NULL }, *const options[] = { "aggregate=weighted_mean", NULL };
+    static const char *const rules[] = { "* kron learning_rate=0.01 merge_small_dims=no block_size=16 root_delay=1",
+                                         NULL },
+                             *const options[] = { "aggregate=weighted_mean", NULL };
     (void)state;
     expect_the_same(rules, options, 0);
 }
 
 static void adafactor_steps_alike_from_a_later_step_on(void **state)
 {
-    static const char *const rules[] = { "* adafactor learning_rate=0.01 beta1=0.9 step_offset=100 logical_factor_rules=standard global_norm_clip_threshold=5", NULL };
+    static const char *const rules[] = { "* adafactor learning_rate=0.01 beta1=0.9 step_offset=100 "
+                                         "logical_factor_rules=standard global_norm_clip_threshold=5",
+                                         NULL };
     static const char *const options[] = { "start_step=100", "aggregate=median", NULL };
     (void)state;
     expect_the_same(rules, options, 100);
@@ -147,7 +165,8 @@ static void adafactor_steps_alike_from_a_later_step_on(void **state)
 
 static void several_optimizers_step_alike_on_one_norm_from_the_mean_of_first_weights(void **state)
 {
-    static const char *const rules[] = { "p0 kron learning_rate=0.01 merge_small_dims=no block_size=16", "p2 adafactor learning_rate=0.01 logical_factor_rules=standard",
+    static const char *const rules[] = { "p0 kron learning_rate=0.01 merge_small_dims=no block_size=16",
+                                         "p2 adafactor learning_rate=0.01 logical_factor_rules=standard",
                                          "* sgd lr=linear_warmup(peak=0.1,warmup_steps=20) momentum=0.9", NULL };
     static const char *const options[] = { "clip_global_norm=3", "initial_weights=mean", "aggregate=adasum", NULL };
     (void)state;
@@ -157,7 +176,8 @@ static void several_optimizers_step_alike_on_one_norm_from_the_mean_of_first_wei
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kron_steps_alike), cmocka_unit_test(adafactor_steps_alike_from_a_later_step_on),
+        cmocka_unit_test(kron_steps_alike),
+        cmocka_unit_test(adafactor_steps_alike_from_a_later_step_on),
         cmocka_unit_test(several_optimizers_step_alike_on_one_norm_from_the_mean_of_first_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

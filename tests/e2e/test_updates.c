@@ -1,4 +1,5 @@
-/* Updates instead of weights: a worker that gets what each step added, in few bits, has the server's weights all the same. */
+/* Tests updates instead of weights: a worker that pulls the change of each step, in few bits, has the same weights as
+ * the server. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,25 +16,25 @@
 #include "proxy.h"
 #include "team.h"
 
-/* Three chunks of 4 KiB and a rest, a small matrix, a vector. */
+/* A matrix of three chunks of 4 KiB and a rest, a small matrix, a vector. */
 static const int64_t elements[] = { 60 * 60, 12 * 10, 30 };
 static const pd_shape shapes[] = { { 2, { 60, 60 } }, { 2, { 12, 10 } }, { 1, { 30 } } };
 static const char *const names[] = { "large", "small", "vector" };
 enum { PARAMS = 3, RANKS = 2, STEPS = 6 };
-enum { UPDATES, WHOLE };                        /* ranks: how they pull */
+enum { UPDATES, WHOLE }; /* rank 0 pulls updates, rank 1 pulls whole weights */
 
 typedef struct worker_of_two {
-    pd_client   *client;
-    float       *weights[PARAMS], *gradient[PARAMS];
-    pd_item      items[PARAMS];
+    pd_client *client;
+    float *weights[PARAMS], *gradient[PARAMS];
+    pd_item items[PARAMS];
     pd_ticket_id ticket;
 } worker_of_two;
 
 typedef struct pair {
-    test_daemon  *daemon;
-    const char   *rule;
-    pd_dtype      dtype;
-    proxy        *between;              /* where rank UPDATES connects; NULL: at the daemon itself */
+    test_daemon *daemon;
+    const char *rule;
+    pd_dtype dtype;
+    proxy *between; /* proxy between rank UPDATES and the daemon; NULL: it connects directly */
     worker_of_two at[RANKS];
 } pair;
 
@@ -47,8 +48,14 @@ static void open_rank(pair *p, int rank)
     pd_error err = { 0 };
 
     snprintf(through, sizeof through, "tcp://127.0.0.1:%d", p->between != NULL ? proxy_port(p->between) : 0);
-    if (pd_client_open(&w->client, &(pd_client_options){ .urls = p->between != NULL && rank == UPDATES ? through : p->daemon->url, .job = "updates", .rank = rank, .world_size = RANKS, .rules = rules,
-                                                         .deadline = patient(10) }, &err) != PD_OK)
+    if (pd_client_open(&w->client,
+                       &(pd_client_options){ .urls = p->between != NULL && rank == UPDATES ? through : p->daemon->url,
+                                             .job = "updates",
+                                             .rank = rank,
+                                             .world_size = RANKS,
+                                             .rules = rules,
+                                             .deadline = patient(10) },
+                       &err) != PD_OK)
         fail_msg("%s", err.text);
 }
 
@@ -57,7 +64,8 @@ static int declare(pair *p, int rank, pd_error *err)
     pd_client_param params[PARAMS];
 
     for (size_t i = 0; i < PARAMS; i++)
-        params[i] = (pd_client_param){ .name = names[i], .shape = shapes[i], .update_dtype = rank == UPDATES ? p->dtype : 0 };
+        params[i] =
+            (pd_client_param){ .name = names[i], .shape = shapes[i], .update_dtype = rank == UPDATES ? p->dtype : 0 };
     return pd_client_declare(p->at[rank].client, params, PARAMS, err);
 }
 
@@ -109,7 +117,8 @@ static void begin(pair *p, int rank, uint64_t step, bool pulls, bool spoilt)
         if (spoilt) w->gradient[i][3] = NAN;
         w->items[i] = (pd_item){ .param = i, .gradient = w->gradient[i], .weights = w->weights[i] };
     }
-    if ((pulls ? pd_client_push_pull : pd_client_push)(w->client, w->items, PARAMS, NULL, &w->ticket, &err) != PD_OK) fail_msg("%s", err.text);
+    if ((pulls ? pd_client_push_pull : pd_client_push)(w->client, w->items, PARAMS, NULL, &w->ticket, &err) != PD_OK)
+        fail_msg("%s", err.text);
 }
 
 static void end(pair *p, int rank)
@@ -128,20 +137,29 @@ static void step(pair *p, uint64_t number, bool spoilt)
 static void assert_same(const pair *p, const char *when)
 {
     for (size_t i = 0; i < PARAMS; i++)
-        if (memcmp(p->at[UPDATES].weights[i], p->at[WHOLE].weights[i], (size_t)elements[i] * sizeof(float)) != 0) fail_msg("%s: %s", when, names[i]);
+        if (memcmp(p->at[UPDATES].weights[i], p->at[WHOLE].weights[i], (size_t)elements[i] * sizeof(float)) != 0)
+            fail_msg("%s: %s", when, names[i]);
 }
 
-static uint64_t payload_in(const pair *p, int rank) { return pd_client_count(p->at[rank].client).payload_in; }
+static uint64_t payload_in(const pair *p, int rank)
+{
+    return pd_client_count(p->at[rank].client).payload_in;
+}
 
 /* ---- tests ---- */
 
-static const char bf16[] = "* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=16 communication_dtype=BF16 grafting_config=SGD";
-static const char f16[] = "* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=16 communication_dtype=FP16 grafting_config=SGD";
+static const char bf16[] = "* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=16 "
+                           "communication_dtype=BF16 grafting_config=SGD";
+static const char f16[] = "* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=16 "
+                          "communication_dtype=FP16 grafting_config=SGD";
 static const char f32[] = "* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=16 grafting_config=SGD";
 
 static void who_gets_updates_has_the_servers_weights_bit_for_bit(void **state)
 {
-    static const struct { const char *rule; pd_dtype dtype; } cases[] = { { bf16, PD_BF16 }, { f16, PD_F16 }, { f32, PD_F32 } };
+    static const struct {
+        const char *rule;
+        pd_dtype dtype;
+    } cases[] = { { bf16, PD_BF16 }, { f16, PD_F16 }, { f32, PD_F32 } };
 
     (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
@@ -153,7 +171,8 @@ static void who_gets_updates_has_the_servers_weights_bit_for_bit(void **state)
             step(&p, s, false);
             assert_same(&p, "after a step");
         }
-        assert_int_equal((payload_in(&p, UPDATES) - before[UPDATES]) * sizeof(float), (payload_in(&p, WHOLE) - before[WHOLE]) * pd_dtype_size(cases[c].dtype));
+        assert_int_equal((payload_in(&p, UPDATES) - before[UPDATES]) * sizeof(float),
+                         (payload_in(&p, WHOLE) - before[WHOLE]) * pd_dtype_size(cases[c].dtype));
         pair_free(&p);
     }
 }
@@ -181,7 +200,7 @@ static void who_has_missed_versions_gets_whole_weights_and_then_updates_again(vo
     pair_new(&p, bf16, PD_BF16, false);
     step(&p, 1, false);
     for (uint64_t s = 2; s <= 3; s++) {
-        begin(&p, UPDATES, s, false, false);            /* pulls nothing back */
+        begin(&p, UPDATES, s, false, false); /* rank UPDATES pushes and does not pull */
         begin(&p, WHOLE, s, true, false);
         for (int r = 0; r < RANKS; r++) end(&p, r);
     }
@@ -217,10 +236,11 @@ static void a_process_that_takes_the_rank_over_begins_with_whole_weights(void **
 
 typedef struct broken {
     proxy *between;
-    int    connections;
+    int connections;
 } broken;
 
-/* The first new connection has broken in the midst of an answer: there is another. */
+/* Returns whether the expected number of connections was made. The proxy has cut the first new connection in the
+ * middle of an answer, and the client has opened another. */
 static bool has_broken(void *arg)
 {
     const broken *b = arg;
@@ -235,7 +255,7 @@ static void a_connection_that_breaks_in_the_midst_of_an_answer_adds_nothing_twic
     pair_new(&p, bf16, PD_BF16, true);
     for (uint64_t s = 1; s <= 12; s++) {
         int before = proxy_connections(p.between);
-        proxy_cut_after(p.between, 0, 700 + (size_t)(s * 1237) % 7000);         /* an answer has 7,500 bytes */
+        proxy_cut_after(p.between, 0, 700 + (size_t)(s * 1237) % 7000); /* the answer of one step has 7,500 bytes */
         proxy_cut_now(p.between);
         begin(&p, UPDATES, s, true, false);
         begin(&p, WHOLE, s, true, false);
@@ -272,9 +292,11 @@ static void updates_that_the_optimizer_does_not_give_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_gets_updates_has_the_servers_weights_bit_for_bit), cmocka_unit_test(a_step_that_is_skipped_changes_nothing),
+        cmocka_unit_test(who_gets_updates_has_the_servers_weights_bit_for_bit),
+        cmocka_unit_test(a_step_that_is_skipped_changes_nothing),
         cmocka_unit_test(who_has_missed_versions_gets_whole_weights_and_then_updates_again),
-        cmocka_unit_test(a_process_that_takes_the_rank_over_begins_with_whole_weights), cmocka_unit_test(a_connection_that_breaks_in_the_midst_of_an_answer_adds_nothing_twice),
+        cmocka_unit_test(a_process_that_takes_the_rank_over_begins_with_whole_weights),
+        cmocka_unit_test(a_connection_that_breaks_in_the_midst_of_an_answer_adds_nothing_twice),
         cmocka_unit_test(updates_that_the_optimizer_does_not_give_are_refused),
     };
 

@@ -1,7 +1,9 @@
-"""Random configurations, shapes and gradients: the library's weights and state after every step are PyTorch's, by PyTorch's own names.
+"""Compares the library with PyTorch: weights and state after every step, for random configurations, shapes and
+gradients.
 
-The library is driven through ctypes as paramd/optim.h says. What the installed PyTorch lacks is put together from what it has: decoupled decay
-shrinks the weights before a step without decay, maximize negates the gradient; Lion and LAMB are their papers' formulas in torch's operations.
+The library is called through ctypes as paramd/optim.h says. Options that the installed PyTorch lacks are made by hand:
+decoupled decay shrinks the weights before a step without decay, and maximize negates the gradient. Lion and LAMB are
+their papers' formulas in torch's operations.
 Usage: torch_optim.py [SEED [CASES]]"""
 import ctypes as C
 import math
@@ -25,7 +27,8 @@ class Shape(C.Structure):
 
 
 class Hypers(C.Structure):
-    _fields_ = [("row", C.c_void_p), ("value", C.c_double * HYPERS), ("scheduled", C.c_uint64), ("schedules", C.c_void_p)]
+    _fields_ = [("row", C.c_void_p), ("value", C.c_double * HYPERS), ("scheduled", C.c_uint64),
+            ("schedules", C.c_void_p)]
 
 
 class Declaration(C.Structure):
@@ -33,7 +36,8 @@ class Declaration(C.Structure):
 
 
 class StepIo(C.Structure):
-    _fields_ = [("gradient", C.c_void_p), ("before", C.c_void_p), ("after", C.c_void_p), ("hypers", C.POINTER(C.c_double)),
+    _fields_ = [("gradient", C.c_void_p), ("before", C.c_void_p), ("after", C.c_void_p),
+            ("hypers", C.POINTER(C.c_double)),
                 ("hypers_mask", C.c_uint64), ("update", C.c_void_p)]
 
 
@@ -47,7 +51,8 @@ lib.pd_optim_find.argtypes = [C.c_char_p]
 lib.pd_hypers_init.argtypes = [C.POINTER(Hypers), C.c_void_p]
 lib.pd_model_free.argtypes = [C.c_void_p]
 lib.pd_model_step.argtypes = [C.c_void_p, C.POINTER(StepIo), C.POINTER(Error)]
-lib.pd_model_read_part.argtypes = [C.c_void_p, C.c_size_t, C.c_char_p, C.c_int, C.c_int, C.c_void_p, C.c_int64, C.POINTER(Error)]
+lib.pd_model_read_part.argtypes = [C.c_void_p, C.c_size_t, C.c_char_p, C.c_int, C.c_int, C.c_void_p, C.c_int64,
+        C.POINTER(Error)]
 error = Error()
 
 
@@ -81,7 +86,8 @@ class Ours:
 
     def set(self, options):
         for name, value in options.items():
-            must(lib.pd_hypers_set_which(C.byref(self.hypers), name.encode(), text(value).encode(), C.byref(self.mask), C.byref(error)))
+            must(lib.pd_hypers_set_which(C.byref(self.hypers), name.encode(), text(value).encode(), C.byref(self.mask),
+                    C.byref(error)))
 
     def step(self, gradients):
         io = (StepIo * len(gradients))()
@@ -121,7 +127,8 @@ class Lion(torch.optim.Optimizer):
 
 class Lamb(torch.optim.Optimizer):
     def __init__(self, params, **options):
-        super().__init__(params, {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.01, "bias_correction": True,
+        super().__init__(params, {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.01,
+                "bias_correction": True,
                                   "grad_averaging": True, "trust_clip": False, "always_adapt": False, **options})
 
     @torch.no_grad()
@@ -132,7 +139,8 @@ class Lamb(torch.optim.Optimizer):
                 if p.grad is None:
                     continue
                 state = self.state[p]
-                m, v = state.setdefault("exp_avg", torch.zeros_like(p)), state.setdefault("exp_avg_sq", torch.zeros_like(p))
+                m, v = state.setdefault("exp_avg", torch.zeros_like(p)), state.setdefault("exp_avg_sq",
+                        torch.zeros_like(p))
                 state["step"] = t = state.get("step", 0) + 1
                 m.mul_(b1).add_(p.grad, alpha=1 - b1 if group["grad_averaging"] else 1)
                 v.mul_(b2).addcmul_(p.grad, p.grad, value=1 - b2)
@@ -166,7 +174,8 @@ def betas():
 
 
 def common():
-    return some({"lr": rate()}, eps=draw.choice([1e-12, 1e-8, 1e-4, 0.1]), weight_decay=draw.choice([1e-4, 0.01, 0.3]), maximize=draw.random() < 0.5)
+    return some({"lr": rate()}, eps=draw.choice([1e-12, 1e-8, 1e-4, 0.1]), weight_decay=draw.choice([1e-4, 0.01, 0.3]),
+            maximize=draw.random() < 0.5)
 
 
 def without(options, *names):
@@ -183,25 +192,33 @@ def turned():
 
 # name: PyTorch's class, a random configuration, and what changes with lr while it runs
 ROWS = {
-    "sgd": (torch.optim.SGD, lambda: {**without(common(), "eps"), **draw.choice([{}, {"momentum": 0.9}, {"momentum": 0.8, "dampening": 0.3}, {"momentum": 0.9, "nesterov": True}])},
+    "sgd": (torch.optim.SGD, lambda: {**without(common(), "eps"),
+            **draw.choice([{}, {"momentum": 0.9}, {"momentum": 0.8, "dampening": 0.3},
+            {"momentum": 0.9, "nesterov": True}])},
             lambda lr: {"lr": lr}),
     "adam": (torch.optim.Adam, adam, lambda lr: {"lr": lr, "betas": betas()}),
     "adamw": (torch.optim.AdamW, adam, lambda lr: {"lr": lr, "weight_decay": 0.2}),
-    "adagrad": (torch.optim.Adagrad, lambda: some(common(), lr_decay=draw.random(), initial_accumulator_value=draw.random()),
+    "adagrad": (torch.optim.Adagrad, lambda: some(common(), lr_decay=draw.random(),
+            initial_accumulator_value=draw.random()),
                 lambda lr: some({"lr": lr}, lr_decay=draw.random())),
-    "rmsprop": (torch.optim.RMSprop, lambda: some(common(), alpha=draw.uniform(0.5, 1), centered=True, momentum=draw.uniform(0.1, 0.99)),
+    "rmsprop": (torch.optim.RMSprop, lambda: some(common(), alpha=draw.uniform(0.5, 1), centered=True,
+            momentum=draw.uniform(0.1, 0.99)),
                 lambda lr: {"lr": lr, "alpha": draw.uniform(0.8, 1)}),
     "nadam": (torch.optim.NAdam, lambda: some(turned(), momentum_decay=draw.choice([0.0, 0.04, 1.0])),
               lambda lr: some({"lr": lr, "betas": betas()}, momentum_decay=draw.random())),
     "radam": (torch.optim.RAdam, turned, lambda lr: {"lr": lr, "betas": betas()}),
     "adamax": (torch.optim.Adamax, lambda: some(common(), betas=betas()), lambda lr: {"lr": lr, "betas": betas()}),
-    "adadelta": (torch.optim.Adadelta, lambda: some({**common(), "lr": draw.uniform(0.1, 2)}, rho=draw.random()), lambda lr: {"lr": lr, "rho": draw.random()}),
-    "rprop": (torch.optim.Rprop, lambda: some(without(common(), "eps", "weight_decay"), etas=(draw.uniform(0.1, 0.9), draw.uniform(1.1, 3)),
+    "adadelta": (torch.optim.Adadelta, lambda: some({**common(), "lr": draw.uniform(0.1, 2)}, rho=draw.random()), lambda
+            lr: {"lr": lr, "rho": draw.random()}),
+    "rprop": (torch.optim.Rprop, lambda: some(without(common(), "eps", "weight_decay"),
+            etas=(draw.uniform(0.1, 0.9), draw.uniform(1.1, 3)),
                                               step_sizes=(1e-3, draw.uniform(0.002, 0.1))),
               lambda lr: some({"lr": lr}, etas=(0.4, 1.5), step_sizes=(1e-4, 0.05))),
-    "asgd": (torch.optim.ASGD, lambda: some(without(common(), "eps"), lambd=draw.uniform(0, 0.1), alpha=draw.random(), t0=draw.choice([0.0, 2.0, 2.5, 1e6])),
+    "asgd": (torch.optim.ASGD, lambda: some(without(common(), "eps"), lambd=draw.uniform(0, 0.1), alpha=draw.random(),
+            t0=draw.choice([0.0, 2.0, 2.5, 1e6])),
              lambda lr: some({"lr": lr}, lambd=0.01, alpha=0.9, t0=1.0)),
-    "lamb": (Lamb, lambda: some(without(common(), "maximize"), betas=betas(), bias_correction=False, grad_averaging=False, trust_clip=True, always_adapt=True),
+    "lamb": (Lamb, lambda: some(without(common(), "maximize"), betas=betas(), bias_correction=False,
+            grad_averaging=False, trust_clip=True, always_adapt=True),
              lambda lr: {"lr": lr, "betas": betas()}),
     "lion": (Lion, lambda: some(without(common(), "eps"), betas=betas()), lambda lr: {"lr": lr, "betas": betas()}),
 }
@@ -217,8 +234,10 @@ class Theirs:
         self.by_hand = {}
         more = {"foreach": True} if foreach else {}
         cls = ROWS[row][0]
-        known = set(cls.__init__.__code__.co_varnames) if cls.__module__.startswith("torch.optim") else set(options) - {"maximize"}
-        self.by_hand = {k: options[k] for k in ("maximize", "decoupled_weight_decay") if k in options and k not in known}
+        is_torch = cls.__module__.startswith("torch.optim")
+        known = set(cls.__init__.__code__.co_varnames) if is_torch else set(options) - {"maximize"}
+        self.by_hand = {k: options[k] for k in ("maximize", "decoupled_weight_decay") if k in options and k not in
+                known}
         if self.by_hand.get("decoupled_weight_decay"):
             self.by_hand["weight_decay"] = options.get("weight_decay", 0)
             options = {**options, "weight_decay": 0}
@@ -230,7 +249,8 @@ class Theirs:
     @torch.no_grad()
     def step(self, gradients):
         for p, g in zip(self.params, gradients):
-            p.grad = None if g is None else -g if self.by_hand.get("maximize") else g.clone()      # foreach writes to it
+            # foreach writes to it
+            p.grad = None if g is None else -g if self.by_hand.get("maximize") else g.clone()
             if g is not None and self.by_hand.get("decoupled_weight_decay"):
                 p.mul_(1 - self.optim.param_groups[0]["lr"] * self.by_hand["weight_decay"])
         self.optim.step()
@@ -282,12 +302,15 @@ def case(row):
                 value = torch.as_tensor(value)
                 peak[i, name] = max(peak.get((i, name), 0.0), size(value))
                 off = apart(ours.slot(i, name, value), value) / (ULP * peak[i, name] + 1e-38)
-                if not off <= (32 if value.numel() > 20 else 4096):     # a single number may be what is left of a difference
-                    raise SystemExit("%s: %s of parameter %d is off by %.3g ulp after step %d" % (log, name, i, off, step))
+                # a single number may be what is left of a difference
+                if not off <= (32 if value.numel() > 20 else 4096):
+                    raise SystemExit("%s: %s of parameter %d is off by %.3g ulp after step %d" %
+                            (log, name, i, off, step))
     ours.free()
     return worst
 
 
 torch.manual_seed(draw.randint(0, 2 ** 31))
 for name in ROWS:
-    print("%-9s %d cases, at most %.2f ulp of the way apart" % (name, CASES, max(case(name) for _ in range(CASES))), flush=True)
+    print("%-9s %d cases, at most %.2f ulp of the way apart" % (name, CASES, max(case(name) for _ in range(CASES))),
+            flush=True)

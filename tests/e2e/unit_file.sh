@@ -14,9 +14,25 @@ unit=$scratch/paramd.service
 sed "s|/usr/bin/paramd|$PARAMD_BIN/paramd|" deploy/paramd.service > "$unit"
 grep -q "^ExecStart=$PARAMD_BIN/paramd " "$unit"
 
+# It checks what it is going to start with, and its reload is the signal that the daemon knows.
+checked=$(sed -n 's/^ExecStartPre=//p' "$unit") started=$(sed -n 's/^ExecStart=//p' "$unit")
+[ "$checked" = "${started/paramd --config/paramd --check-config --config}" ] \
+    || { echo "checked: $checked; started: $started"; exit 1; }
+grep -qx 'ExecReload=/bin/kill -HUP $MAINPID' "$unit" || { echo "no ExecReload by SIGHUP"; exit 1; }
+
+# What ExecStartPre runs: a good file passes, a wrong one stops the start with status 2 and says where.
+conf=$scratch/paramd.conf
+"$PARAMD_BIN/paramd" --print-config > "$conf"
+${checked/\/etc\/paramd\/paramd.conf/$conf} > /dev/null || { echo "the printed configuration is refused"; exit 1; }
+sed -i 's/^listen = .*/listen = 127.0.0.1:70700/' "$conf"
+status=0
+said=$(${checked/\/etc\/paramd\/paramd.conf/$conf} 2>&1) || status=$?
+[ $status = 2 ] && [[ $said == *"larger than 65535"* ]] || { echo "a wrong port: status $status: $said"; exit 1; }
+
 cp deploy/paramd.socket "$scratch/"
 
-said=$(systemd-analyze verify --man=no "$unit" "$scratch/paramd.socket" 2>&1) || { echo "$said"; echo "systemd-analyze verify refuses the unit file"; exit 1; }
+said=$(systemd-analyze verify --man=no "$unit" "$scratch/paramd.socket" 2>&1) \
+    || { echo "$said"; echo "systemd-analyze verify refuses the unit file"; exit 1; }
 [ -z "$said" ] || { echo "$said"; echo "systemd-analyze verify has something to say"; exit 1; }
 
 # From 0 (can do nothing) to 10 (can do all); a service that listens and keeps state ends near 1.2.

@@ -1,8 +1,9 @@
-/* Any conversation of up to three connections with the daemon: its loop thread's code on socket pairs, a real store run in line, no threads.
- * Input: a sequence of choices. Each operation is a byte, modulo OPS (top bit: the daemon sees it only together with the next one), then
- * the connection, then what the operation needs; frames are well formed but for the oddities that choices ask for. Whatever is sent, the daemon
- * answers with well-formed frames, and in the end every buffer and snapshot has come home. Started with PARAMD_SEEDS it also proves that the
- * seeds reach every handler. */
+/* Plays any conversation of up to three connections with the daemon: the code of the loop thread on socket pairs, and a
+ * real store in the same thread. The input is a sequence of choices. Each operation is a byte, modulo OPS, followed by
+ * the connection and by the choices that the operation needs. With the top bit of the byte set, the daemon sees the
+ * operation only together with the next one. Frames are well formed unless a choice damages them. Whatever is sent, the
+ * daemon answers with well-formed frames, and in the end every buffer and every snapshot is freed. Started with
+ * PARAMD_SEEDS, the program also checks that the seeds reach every handler. */
 #include "daemon.h"
 #include "message.h"
 #include "pieces.h"
@@ -19,34 +20,40 @@
 enum { CONNS = 3, CHUNK = 64, MOST_PARAMS = 8, MOST_PIECES = 6, PAYLOAD = 8192, FRAME = 65536 + PAYLOAD };
 enum { RAW = PD_METHODS, CLOSE, TIME, SPOIL, CUT, TURN, DEAF, OPS };
 
-typedef struct peer {                   /* the other end of a connection */
-    int        fd;                      /* -1: not connected */
-    uint64_t   start[MOST_PARAMS], end[MOST_PARAMS];    /* elements declared, by handle */
-    unsigned   n_params;
-    uint64_t   last_id;
-    bool       deaf;                    /* reads nothing for now */
+typedef struct peer {                              /* a connection, as seen by the peer of the daemon */
+    int fd;                                        /* -1: not connected */
+    uint64_t start[MOST_PARAMS], end[MOST_PARAMS]; /* declared range of each parameter handle */
+    unsigned n_params;
+    uint64_t last_id;
+    bool deaf; /* the peer does not read for now */
     pd_framer *framer;
 } peer;
 
 static struct {
-    const uint8_t *at, *end;            /* choices left */
-    pd_daemon  *daemon;
-    pd_store   *store;
-    pd_turn     turn;                   /* of the store; forwards its effects */
+    const uint8_t *at, *end; /* the rest of the input: choices that are not yet used */
+    pd_daemon *daemon;
+    pd_store *store;
+    pd_turn turn; /* runs the store's requests and work, and forwards the store's effects to the daemon */
     pd_mailbox *requests;
-    uint64_t    now;
-    peer        peers[CONNS];
-    unsigned    spoil_at, spoil_with, cut_to;   /* oddities of the next frame */
+    uint64_t now;
+    peer peers[CONNS];
+    unsigned spoil_at, spoil_with, cut_to; /* damage to the next frame */
 } world;
 
-static uint64_t calls[PD_METHODS];      /* of all conversations */
-static uint8_t  bin[PAYLOAD];
+static uint64_t calls[PD_METHODS]; /* calls of each method in all conversations */
+static uint8_t bin[PAYLOAD];
 
-static uint8_t choice(void) { return world.at < world.end ? *world.at++ : 0; }
+static uint8_t choice(void)
+{
+    return world.at < world.end ? *world.at++ : 0;
+}
 
-/* ---- the daemon and its store, in line ---- */
+/* ---- the daemon and its store, in one thread ---- */
 
-static void hush(int level, const char *format, ...) { (void)level, (void)format; }
+static void hush(const pd_log_entry *entry)
+{
+    (void)entry;
+}
 
 static void on_effects(void *arg, pd_mail *first, pd_mail *last)
 {
@@ -57,25 +64,53 @@ static void on_effects(void *arg, pd_mail *first, pd_mail *last)
 static void on_task(void *arg, pd_effect *effect)
 {
     (void)arg, (void)effect;
-    MUST(false);                            /* the rules of these jobs have no roots */
+    MUST(false); /* no rule of these jobs computes roots, so the store has no tasks for other threads */
 }
 
-static void     on_forget(void *arg, uint32_t job) { (void)arg, (void)job; }
-static uint64_t look(void *arg)                    { (void)arg; return world.now; }
+static void on_forget(void *arg, uint32_t job)
+{
+    (void)arg, (void)job;
+}
+static uint64_t look(void *arg)
+{
+    (void)arg;
+    return world.now;
+}
 
 static void begin_world(void)
 {
     pd_daemon_config config = {
-        .listen = "", .unix_socket = "", .max_connections = CONNS, .handshake_ms = 60000, .heartbeat_ms = 5000, .silence_ms = 60000, .read_ms = 60000,
-        .write_ms = 60000, .drain_ms = 1000, .ingest_bytes = 4 * PAYLOAD, .chunk_elements = CHUNK, .max_payload = PAYLOAD / 2, .max_pieces = 4,
-        .max_params = MOST_PARAMS, .max_header = 4096, .hello_bytes = 1024, .blas_core = "none", .log = hush,
+        .listen = "",
+        .max_connections = CONNS,
+        .handshake_ms = 60000,
+        .heartbeat_ms = 5000,
+        .silence_ms = 60000,
+        .read_ms = 60000,
+        .write_ms = 60000,
+        .drain_ms = 1000,
+        .ingest_bytes = 4 * PAYLOAD,
+        .chunk_elements = CHUNK,
+        .max_payload = PAYLOAD / 2,
+        .max_pieces = 4,
+        .max_params = MOST_PARAMS,
+        .max_header = 4096,
+        .hello_bytes = 1024,
+        .blas_core = "none",
+        .log = hush,
     };
-    pd_store_config store = { .max_jobs = 2, .max_params = MOST_PARAMS, .max_total_bytes = 1 << 20, .ingest_bytes = 4 * PAYLOAD, .chunk_elements = CHUNK,
-                              .frame_bytes = config.max_payload, .threads = 1, .batch_ns = 5e7 };
+    pd_store_config store = { .max_jobs = 2,
+                              .max_params = MOST_PARAMS,
+                              .max_total_bytes = 1 << 20,
+                              .ingest_bytes = 4 * PAYLOAD,
+                              .chunk_elements = CHUNK,
+                              .frame_bytes = config.max_payload,
+                              .threads = 1,
+                              .batch_ns = 5e7 };
 
     MUST(pd_daemon_new(&world.daemon, &config, NULL) == PD_OK);
     MUST(pd_store_new(&world.store, &store, NULL) == PD_OK);
-    world.turn = (pd_turn){ .store = world.store, .user = { .now_ns = look, .effects = on_effects, .task = on_task, .forget = on_forget } };
+    world.turn = (pd_turn){ .store = world.store,
+                            .user = { .now_ns = look, .effects = on_effects, .task = on_task, .forget = on_forget } };
     MUST((world.requests = pd_mailbox_new(NULL, NULL)) != NULL);
     pd_daemon_begin(world.daemon, world.requests);
     world.now = 1000000000;
@@ -92,7 +127,7 @@ static bool apply_requests(void)
     return any;
 }
 
-/* Returns whether there were effects. */
+/* Forwards the store's effects to the daemon. Returns whether there were any. */
 static bool post_effects(void)
 {
     uint64_t before = world.turn.effects;
@@ -107,7 +142,7 @@ static void run_store(void)
     if (pd_store_next_tick(world.store) <= world.now) pd_store_tick(world.store, world.now);
 }
 
-/* ---- what the daemon says ---- */
+/* ---- frames from the daemon ---- */
 
 static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
@@ -119,8 +154,10 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     (void)arg;
     MUST(arena != NULL);
     MUST((prefix->flags & PD_FLAG_REPLY) != 0);
-    if ((prefix->flags & PD_FLAG_ERROR) != 0) MUST(pd_message_error(arena, header, prefix->header_bytes, &err) < 0 && err.text[0] != '\0');
-    else MUST(pd_reply_unpack(arena, prefix->method, header, prefix->header_bytes, &message, &err) == PD_OK);
+    if ((prefix->flags & PD_FLAG_ERROR) != 0)
+        MUST(pd_message_error(arena, header, prefix->header_bytes, &err) < 0 && err.text[0] != '\0');
+    else
+        MUST(pd_reply_unpack(arena, prefix->method, header, prefix->header_bytes, &message, &err) == PD_OK);
     pd_arena_free(arena);
     span = (struct iovec){ NULL, prefix->payload_bytes };
     *spans = &span;
@@ -155,7 +192,7 @@ static void listen_to(peer *p)
     }
 }
 
-/* Everybody does what there is to do, until nobody has anything left. */
+/* Lets the daemon, the store and the peers work until none of them has anything left to do. */
 static void pump(void)
 {
     for (int quiet = 0, i = 0; quiet < 2 && i < 50; i++) {
@@ -184,12 +221,12 @@ static void end_world(void)
     apply_requests();
     MUST(pd_store_count_bytes(world.store).held == 0 && pd_store_count_bytes(world.store).snapshots == 0);
     post_effects();
-    pd_daemon_free(world.daemon);       /* asserts that every payload's memory is back */
+    pd_daemon_free(world.daemon); /* asserts that the memory of every payload is freed */
     pd_store_free(world.store);
     pd_mailbox_free(world.requests);
 }
 
-/* ---- what peers say ---- */
+/* ---- frames from the peers ---- */
 
 static void connect_peer(peer *p)
 {
@@ -206,10 +243,11 @@ static void connect_peer(peer *p)
 static void send_bytes(peer *p, const uint8_t *at, size_t n)
 {
     connect_peer(p);
-    if (send(p->fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;        /* the daemon has closed, or does not read: both are fine */
+    if (send(p->fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        return; /* the daemon has closed or does not read; both are allowed */
 }
 
-/* A frame with the oddities that were asked for; `payload` bytes of value `fill`. */
+/* Sends a frame with `payload` bytes of value `fill`, and with the damage that was chosen. */
 static void send_frame(peer *p, unsigned method, const ProtobufCMessage *message, size_t payload, uint8_t fill)
 {
     static uint8_t whole[FRAME];
@@ -231,10 +269,12 @@ static void send_frame(peer *p, unsigned method, const ProtobufCMessage *message
 
 static const char *const job_names[] = { "", "a", "b", "no such job" };
 
-/* How the job begins and how it clips: a bit each of `which`. */
+/* Adds options for the start of the job and for clipping. Each bit of `which` stands for one option. */
 static size_t add_options(Paramd__Option **list, size_t n, Paramd__Option more[3], unsigned which)
 {
-    static const char *const names[] = { "start_step", "initial_weights", "clip_global_norm" }, *const values[] = { "1", "mean", "0.5" };
+    static const char *const names[] = { "start_step", "initial_weights", "clip_global_norm" }, *const values[] = {
+        "1", "mean", "0.5"
+    };
 
     for (int i = 0; i < 3; i++) {
         paramd__option__init(&more[i]);
@@ -245,7 +285,7 @@ static size_t add_options(Paramd__Option **list, size_t n, Paramd__Option more[3
     return n;
 }
 
-/* An aggregate that needs all contributions at once. */
+/* Adds a job option that chooses an aggregate which collects all contributions. */
 static size_t add_aggregate(Paramd__Option **options, size_t n, Paramd__Option more[2])
 {
     static const char *const values[] = { "adasum", "adasum_vdot", "median", "trimmed_mean" };
@@ -265,10 +305,16 @@ static size_t add_aggregate(Paramd__Option **options, size_t n, Paramd__Option m
 
 static void say_hello(peer *p)
 {
-    static const char *const names[] = { "nonfinite", "aggregate", "colour", "" }, *const values[] = { "reject", "weighted_mean", "red", "\t" };
-    static const char *const rules[] = { "* sgd lr=0.1 momentum=0.9", "b* sgd lr=1", "* nonesuch", "* shampoo precondition_frequency=1000000 grafting_config=SGD communication_dtype=BF16" };
+    static const char *const names[] = { "nonfinite", "aggregate", "colour", "" }, *const values[] = { "reject",
+                                                                                                       "weighted_mean",
+                                                                                                       "red", "\t" };
+    static const char *const rules[] = {
+        "* sgd lr=0.1 momentum=0.9", "b* sgd lr=1", "* nonesuch",
+        "* shampoo precondition_frequency=1000000 grafting_config=SGD communication_dtype=BF16"
+    };
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
-    Paramd__Option option = PARAMD__OPTION__INIT, scope = PARAMD__OPTION__INIT, more[3], gathers[2], *options[7] = { &option, &scope };
+    Paramd__Option option = PARAMD__OPTION__INIT, scope = PARAMD__OPTION__INIT, more[3], collects[2],
+                   *options[7] = { &option, &scope };
     uint8_t who = choice(), how = choice();
     char *rule[] = { (char *)rules[how & 3], (char *)rules[how >> 2 & 3] };
 
@@ -288,12 +334,13 @@ static void say_hello(peer *p)
     scope.value = (char *)((who & 0x80) != 0 ? "job" : "parameter");
     if ((who & 0x40) != 0) options[hello.n_options++] = &scope;
     hello.n_options = add_options(options, hello.n_options, more, (unsigned)(hello.nonce >> 4 & 7));
-    if ((hello.nonce & 0x80) != 0) hello.n_options = add_aggregate(options, hello.n_options, gathers);
+    if ((hello.nonce & 0x80) != 0) hello.n_options = add_aggregate(options, hello.n_options, collects);
     p->n_params = 0;
     send_frame(p, PD_HELLO, &hello.base, 0, 0);
 }
 
-/* A range in parts of the elements, where `how` asks for one; or an oddity. */
+/* Gives the declared parameter a range of elements if `how` asks for it. Start and end are chosen in units of 1/128
+ * of the parameter. The range may be invalid. */
 static void choose_range(Paramd__Parameter *at, uint8_t how, uint64_t elements)
 {
     if ((how & 0xe0) == 0) return;
@@ -337,7 +384,8 @@ static void say_declare(peer *p)
     send_frame(p, PD_DECLARE, &declare.base, 0, 0);
 }
 
-/* A piece of what was declared, with an oddity where `how` asks for one. Returns where the next may begin. */
+/* Makes a piece of a declared parameter, damaged if `how` asks for it. Returns the offset where the next piece may
+ * begin. */
 static uint64_t make_piece(const peer *p, Paramd__Piece *piece, uint64_t offset)
 {
     uint8_t which = choice(), how = choice();
@@ -363,7 +411,11 @@ static uint64_t make_piece(const peer *p, Paramd__Piece *piece, uint64_t offset)
     return pd_piece_end(piece->offset, piece->count * pd_dtype_size((pd_dtype)piece->dtype));
 }
 
-typedef struct pieces { Paramd__Piece at[MOST_PIECES], *list[MOST_PIECES]; size_t n; uint64_t bytes; } pieces;
+typedef struct pieces {
+    Paramd__Piece at[MOST_PIECES], *list[MOST_PIECES];
+    size_t n;
+    uint64_t bytes;
+} pieces;
 
 static void make_pieces(const peer *p, pieces *out)
 {
@@ -387,7 +439,8 @@ static void say_init(peer *p)
     send_frame(p, PD_INIT, &init.base, all.bytes, fill);
 }
 
-/* As many as the highest bits of `fill` say, from a name on that the next two say: what stands further behind is none. */
+/* Makes scalars. The three highest bits of `fill` give their number, and the next two bits give the first name. The
+ * names and values at the end of the list are invalid. */
 static size_t make_scalars(Paramd__Scalar *at, Paramd__Scalar **list, uint8_t fill)
 {
     static const char *const names[] = { "loss", "tokens", "accuracy", "\xc2\xb5", "loss", "", "a\tb", "s" };
@@ -402,7 +455,7 @@ static size_t make_scalars(Paramd__Scalar *at, Paramd__Scalar **list, uint8_t fi
     return n;
 }
 
-static void say_push(peer *p, unsigned method)
+static void send_push(peer *p, unsigned method)
 {
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     Paramd__Option lr = PARAMD__OPTION__INIT, *hypers[] = { &lr };
@@ -448,10 +501,11 @@ static void say_pull(peer *p)
     send_frame(p, PD_PULL, &pull.base, 0, 0);
 }
 
-/* State of the job's parameters, in pieces of up to 63 elements, with oddities. */
+/* Sends one Import request for optimizer state of a parameter: up to 63 elements, maybe with invalid fields. */
 static void say_import(peer *p)
 {
-    static const char *const names[] = { "w", "b", "bias", "nobody" }, *const slots[] = { "momentum_buffer", "exp_avg", "", "momentum_buffer" };
+    static const char *const names[] = { "w", "b", "bias", "nobody" }, *const slots[] = { "momentum_buffer", "exp_avg",
+                                                                                          "", "momentum_buffer" };
     Paramd__ImportRequest import = PARAMD__IMPORT_REQUEST__INIT;
     uint8_t how = choice(), what = choice(), rows = choice(), columns = choice(), first = choice(), count = choice();
     uint64_t shape[2] = { rows == 255 ? UINT64_MAX : rows % 16, columns % 32 };
@@ -469,7 +523,30 @@ static void say_import(peer *p)
     import.first = (what & 0x40) != 0 ? UINT64_MAX - first : first;
     import.count = count % 64;
     import.value = (what & 0x80) != 0 ? UINT64_MAX : first;
-    send_frame(p, PD_IMPORT, &import.base, import.act == 2 ? import.count * (import.wide ? 8 : 4) + (count >> 7) : 0, first);
+    send_frame(p, PD_IMPORT, &import.base, import.act == 2 ? import.count * (import.wide ? 8 : 4) + (count >> 7) : 0,
+               first);
+}
+
+/* Sends one Export request for weights or optimizer state of a parameter: up to 63 elements, maybe with invalid
+ * fields. */
+static void say_export(peer *p)
+{
+    static const char *const names[] = { "w", "b", "bias", "nobody" }, *const slots[] = { "", "momentum_buffer",
+                                                                                          "pending_root", "" };
+    Paramd__ExportRequest export = PARAMD__EXPORT_REQUEST__INIT;
+    uint8_t how = choice(), what = choice(), first = choice(), count = choice();
+
+    export.job = (char *)job_names[how & 3];
+    export.act = how >> 2 & 7;
+    export.state = (how & 0x20) != 0;
+    export.wait_ms = (how & 0x40) != 0 ? 1000u * count : 0;
+    export.param = (char *)names[what & 3];
+    export.slot = (char *)slots[what >> 2 & 3];
+    export.number = (what & 0x10) != 0 ? 0 : -1;
+    export.block = (what & 0x20) != 0 ? 0 : -1;
+    export.first = (what & 0x40) != 0 ? UINT64_MAX - first : first;
+    export.count = (what & 0x80) != 0 ? UINT64_MAX : count % 64;
+    send_frame(p, PD_EXPORT, &export.base, 0, 0);
 }
 
 static void say_to_operators(peer *p, unsigned method)
@@ -480,7 +557,10 @@ static void say_to_operators(peer *p, unsigned method)
     Paramd__OptimizersRequest optimizers = PARAMD__OPTIMIZERS_REQUEST__INIT;
     Paramd__DropRequest drop = PARAMD__DROP_REQUEST__INIT;
     Paramd__DrainRequest drain = PARAMD__DRAIN_REQUEST__INIT;
-    uint8_t how = method == PD_BARRIER || method == PD_LIST || method == PD_OPTIMIZERS || method == PD_DROP || method == PD_DRAIN ? choice() : 0;
+    uint8_t how =
+        method == PD_BARRIER || method == PD_LIST || method == PD_OPTIMIZERS || method == PD_DROP || method == PD_DRAIN
+            ? choice()
+            : 0;
 
     barrier.sequence = how;
     list.what = how & 7;
@@ -489,14 +569,21 @@ static void say_to_operators(peer *p, unsigned method)
     drain.timeout_ms = how;
     optimizers.start = how & 7;
     optimizers.name = how >> 3 == 0 ? (char *)"" : how >> 3 == 1 ? (char *)"sgd" : (char *)"?";
-    send_frame(p, method, method == PD_BARRIER ? &barrier.base : method == PD_LIST ? &list.base : method == PD_DROP ? &drop.base
-               : method == PD_OPTIMIZERS ? &optimizers.base : method == PD_DRAIN ? &drain.base : &empty.base, 0, 0);
+    send_frame(p, method,
+               method == PD_BARRIER      ? &barrier.base
+               : method == PD_LIST       ? &list.base
+               : method == PD_DROP       ? &drop.base
+               : method == PD_OPTIMIZERS ? &optimizers.base
+               : method == PD_DRAIN      ? &drain.base
+                                         : &empty.base,
+               0, 0);
 }
 
 static void say_set(peer *p)
 {
     static const char *const names[] = { "lr", "momentum", "nesterov", "", "lrx", "weight_decay", "dampening", "lr" };
-    static const char *const values[] = { "0.5", "", "table(1,2,0.5)", "piecewise(0,3:0.5)", "-1", "nan", "yes", "linear_warmup(" };
+    static const char *const values[] = { "0.5", "",    "table(1,2,0.5)", "piecewise(0,3:0.5)", "-1",
+                                          "nan", "yes", "linear_warmup(" };
     static const char *const patterns[] = { "*", "w", "[b-w]*", "" };
     Paramd__SetRequest set = PARAMD__SET_REQUEST__INIT;
     Paramd__Option at[3], *list[3];
@@ -520,15 +607,16 @@ static void say_set(peer *p)
 static void say(peer *p, unsigned method)
 {
     switch (method) {
-    case PD_HELLO:     say_hello(p); break;
-    case PD_DECLARE:   say_declare(p); break;
-    case PD_INIT:      say_init(p); break;
+    case PD_HELLO: say_hello(p); break;
+    case PD_DECLARE: say_declare(p); break;
+    case PD_INIT: say_init(p); break;
     case PD_PUSH:
-    case PD_PUSH_PULL: say_push(p, method); break;
-    case PD_PULL:      say_pull(p); break;
-    case PD_SET:       say_set(p); break;
-    case PD_IMPORT:    say_import(p); break;
-    default:           say_to_operators(p, method); break;
+    case PD_PUSH_PULL: send_push(p, method); break;
+    case PD_PULL: say_pull(p); break;
+    case PD_SET: say_set(p); break;
+    case PD_IMPORT: say_import(p); break;
+    case PD_EXPORT: say_export(p); break;
+    default: say_to_operators(p, method); break;
     }
 }
 
@@ -545,14 +633,17 @@ static void send_raw(peer *p)
 static void operate(unsigned op, peer *p)
 {
     switch (op) {
-    case RAW:   send_raw(p); break;
+    case RAW: send_raw(p); break;
     case CLOSE: disconnect(p); break;
-    case TIME:  world.now += (uint64_t)choice() * 1000000000u; break;
-    case SPOIL: world.spoil_at = choice(); world.spoil_with = choice(); break;
-    case CUT:   world.cut_to = choice(); break;
-    case TURN:  break;
-    case DEAF:  p->deaf = !p->deaf; break;
-    default:    say(p, op); break;
+    case TIME: world.now += (uint64_t)choice() * 1000000000u; break;
+    case SPOIL:
+        world.spoil_at = choice();
+        world.spoil_with = choice();
+        break;
+    case CUT: world.cut_to = choice(); break;
+    case TURN: break;
+    case DEAF: p->deaf = !p->deaf; break;
+    default: say(p, op); break;
     }
 }
 
@@ -577,10 +668,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 static void make_seeds(const char *folder)
 {
-    static const struct { const char *name; const uint8_t *at; size_t n; } seeds[] = {
-        { "training", training, sizeof training }, { "closing", closing, sizeof closing }, { "reporting", reporting, sizeof reporting }, { "operating", operating, sizeof operating },
-        { "setting", setting, sizeof setting }, { "importing", importing, sizeof importing }, { "updating", updating, sizeof updating }, { "troubles", troubles, sizeof troubles }, { "shards", shards, sizeof shards },
-        { "gathering", gathering, sizeof gathering }, { "alone", alone, sizeof alone }, { "merging", merging, sizeof merging }, { "stating", stating, sizeof stating }, { "averaging", averaging, sizeof averaging },
+    static const struct {
+        const char *name;
+        const uint8_t *at;
+        size_t n;
+    } seeds[] = {
+        { "training", training, sizeof training },       { "closing", closing, sizeof closing },
+        { "reporting", reporting, sizeof reporting },    { "operating", operating, sizeof operating },
+        { "setting", setting, sizeof setting },          { "importing", importing, sizeof importing },
+        { "exporting", exporting, sizeof exporting },    { "updating", updating, sizeof updating },
+        { "troubles", troubles, sizeof troubles },       { "shards", shards, sizeof shards },
+        { "collecting", collecting, sizeof collecting }, { "alone", alone, sizeof alone },
+        { "merging", merging, sizeof merging },          { "stating", stating, sizeof stating },
+        { "averaging", averaging, sizeof averaging },
     };
 
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {

@@ -1,5 +1,5 @@
-/* Any bytes as a stream, in any portions: the framer hears the same frames, or the same error, as when all come at once.
- * Input: a byte that seeds the portions, a byte that says when to stall, then the stream. */
+/* Reads any bytes as a stream, in any portions. The framer reports the same frames, or the same error, as when all
+ * bytes come at once. Input: a byte that seeds the portions, a byte that says when to stall, then the stream. */
 #include "frame.h"
 
 #include "seed.h"
@@ -11,14 +11,14 @@ enum { MAX_PAYLOAD = 200000 };
 
 typedef struct listener {
     XXH64_state_t *log;
-    uint8_t      landing[MAX_PAYLOAD];
+    uint8_t landing[MAX_PAYLOAD];
     struct iovec spans[3];
-    unsigned     asked, stall_every;
+    unsigned asked, stall_every;
 } listener;
 
 static listener ears;
 
-/* A third of the payload here, a third thrown away, the rest here. */
+/* Stores a third of the payload, discards a third, and stores the rest. */
 static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
     listener *l = arg;
@@ -52,7 +52,7 @@ static uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
-/* One read of at most `most` bytes. */
+/* Feeds the framer one read of at most `most` bytes of the stream. */
 static int feed_some(pd_framer *framer, const uint8_t **data, size_t *size, int max, size_t most)
 {
     struct iovec iov[4];
@@ -60,7 +60,7 @@ static int feed_some(pd_framer *framer, const uint8_t **data, size_t *size, int 
     size_t fed = 0;
 
     MUST(n >= 1 && n <= max);
-    for (int i = 0; i < n && *size > 0; i++) {
+    for (int i = 0; i<n && * size> 0; i++) {
         size_t part = iov[i].iov_len < *size ? iov[i].iov_len : *size;
         MUST(iov[i].iov_len > 0);
         memcpy(iov[i].iov_base, *data, part);
@@ -72,10 +72,12 @@ static int feed_some(pd_framer *framer, const uint8_t **data, size_t *size, int 
     return pd_framer_fed(framer, fed);
 }
 
-/* What is heard of the stream: a digest of its frames and of how it ended. portions 0: as large as can be. */
-static uint64_t hear(const uint8_t *data, size_t size, uint32_t portions)
+/* Returns a digest of the stream's frames and of its end. `portions` seeds the sizes of the reads; 0: every read is
+ * as large as possible. */
+static uint64_t digest_of(const uint8_t *data, size_t size, uint32_t portions)
 {
-    pd_framer *framer = pd_framer_new(&(pd_framer_user){ .arg = &ears, .header = on_header, .frame = on_frame }, MAX_PAYLOAD);
+    pd_framer *framer =
+        pd_framer_new(&(pd_framer_user){ .arg = &ears, .header = on_header, .frame = on_frame }, MAX_PAYLOAD);
     int rc = PD_OK;
 
     MUST(framer != NULL);
@@ -83,7 +85,8 @@ static uint64_t hear(const uint8_t *data, size_t size, uint32_t portions)
     ears.asked = 0;
     while (rc == PD_OK && (size > 0 || pd_framer_stalled(framer))) {
         int max = portions == 0 ? 1 : 1 + (int)(next_random(&portions) % 4);
-        size_t most = portions == 0 ? SIZE_MAX / 2 : 1 + next_random(&portions) % (next_random(&portions) % 2 ? 50 : 9000);
+        size_t most =
+            portions == 0 ? SIZE_MAX / 2 : 1 + next_random(&portions) % (next_random(&portions) % 2 ? 50 : 9000);
         rc = pd_framer_stalled(framer) ? pd_framer_resume(framer) : feed_some(framer, &data, &size, max, most);
     }
     int facts[] = { rc, pd_framer_error(framer)->code, rc == PD_OK && pd_framer_idle(framer) };
@@ -92,11 +95,13 @@ static uint64_t hear(const uint8_t *data, size_t size, uint32_t portions)
     return XXH64_digest(ears.log);
 }
 
-/* Header and payload larger than what is read ahead. */
+/* Writes a seed whose header and payload are larger than the read-ahead buffer. */
 static void seed_large(const char *folder)
 {
     static uint8_t seed[2 + PD_PREFIX_BYTES + 5000 + 30000] = { 9, 2 };
-    pd_prefix prefix = { .version = 1, .flags = PD_FLAG_CHECKSUM, .method = 5, .header_bytes = 5000, .payload_bytes = 30000, .request = 1 };
+    pd_prefix prefix = {
+        .version = 1, .flags = PD_FLAG_CHECKSUM, .method = 5, .header_bytes = 5000, .payload_bytes = 30000, .request = 1
+    };
     uint8_t *body = seed + 2 + PD_PREFIX_BYTES;
 
     pd_frame_checksum(&prefix.checksum, body, 5000, &(struct iovec){ body + 5000, 30000 }, 1);
@@ -108,7 +113,9 @@ static void make_seeds(const char *folder)
 {
     static const uint8_t http[] = "\1\1GET / HTTP/1.1\r\nHost: localhost:7070\r\nAccept: */*\r\n\r\n";
     uint8_t seed[2 + 3 * PD_PREFIX_BYTES + 700] = { 5, 3 };
-    pd_prefix prefix = { .version = 1, .flags = PD_FLAG_CHECKSUM, .method = 3, .header_bytes = 100, .payload_bytes = 600, .request = 7 };
+    pd_prefix prefix = {
+        .version = 1, .flags = PD_FLAG_CHECKSUM, .method = 3, .header_bytes = 100, .payload_bytes = 600, .request = 7
+    };
     uint8_t *body = seed + 2 + PD_PREFIX_BYTES;
 
     pd_frame_checksum(&prefix.checksum, body, 100, &(struct iovec){ body + 100, 600 }, 1);
@@ -133,8 +140,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2) return 0;
     ears.stall_every = 0;
-    uint64_t whole = hear(data + 2, size - 2, 0);
-    ears.stall_every = data[1] == 1 ? 2 : data[1];      /* 1 would stall for ever */
-    MUST(hear(data + 2, size - 2, 1u + data[0]) == whole);
+    uint64_t whole = digest_of(data + 2, size - 2, 0);
+    ears.stall_every = data[1] == 1 ? 2 : data[1]; /* 1 would stall every frame, so the stream would never end */
+    MUST(digest_of(data + 2, size - 2, 1u + data[0]) == whole);
     return 0;
 }

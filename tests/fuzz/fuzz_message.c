@@ -1,5 +1,6 @@
-/* Any bytes as the header of any method: it is refused, or what comes out can be packed and read again; memory stays in its budget.
- * Input: a byte for the message (methods, then replies, then Error), a byte for the handles' sizes, then the header. */
+/* Reads any bytes as the header of any method. The header is refused, or the message can be packed and read again.
+ * Memory stays within its budget. Input: a byte for the message (methods, then replies, then Error), a byte for the
+ * sizes of handles, then the header. */
 #include "message.h"
 #include "pieces.h"
 #include "paramd/tensor.h"
@@ -21,11 +22,16 @@ static const ProtobufCMessageDescriptor *descriptor_of(uint8_t index)
     return i < PD_METHODS ? methods[i].input : methods[i - PD_METHODS].output;
 }
 
-/* What the check lets through is what its comment promises. */
+/* Runs the daemon's check of pieces. Checks that accepted pieces lie within their parameter and the payload, and
+ * that no piece comes twice. */
 static void check_pieces(Paramd__Piece *const *pieces, size_t n, uint8_t size)
 {
-    const pd_handle_facts handles[] = { { 0, size, "a" }, { 7, 3 * CHUNK + 1, "b" }, { 0, 0, "c" }, { 0, INT64_MAX / 8, "d" } };
-    uint64_t payload = n > 0 ? pd_piece_end(pieces[n - 1]->offset, pieces[n - 1]->count * pd_dtype_size((pd_dtype)pieces[n - 1]->dtype)) : 0;
+    const pd_handle_facts handles[] = {
+        { 0, size, "a" }, { 7, 3 * CHUNK + 1, "b" }, { 0, 0, "c" }, { 0, INT64_MAX / 8, "d" }
+    };
+    uint64_t payload = n > 0 ? pd_piece_end(pieces[n - 1]->offset,
+                                            pieces[n - 1]->count * pd_dtype_size((pd_dtype)pieces[n - 1]->dtype))
+                             : 0;
     pd_error err;
 
     if (pd_pieces_check(pieces, n, handles, 4, CHUNK, payload, &err) != PD_OK) {
@@ -37,7 +43,8 @@ static void check_pieces(Paramd__Piece *const *pieces, size_t n, uint8_t size)
         MUST(pieces[i]->absent || pieces[i]->first >= (uint64_t)handles[pieces[i]->handle].start);
         MUST(pieces[i]->first + pieces[i]->count <= (uint64_t)handles[pieces[i]->handle].end);
         MUST(pieces[i]->offset % PD_PAYLOAD_ALIGN == 0 && pieces[i]->offset + pieces[i]->count * 2 <= payload);
-        for (size_t k = 0; k < i && n < 100; k++) MUST(pieces[i]->handle != pieces[k]->handle || pieces[i]->first != pieces[k]->first);
+        for (size_t k = 0; k < i && n < 100; k++)
+            MUST(pieces[i]->handle != pieces[k]->handle || pieces[i]->first != pieces[k]->first);
     }
 }
 
@@ -48,7 +55,8 @@ static void read_again(const ProtobufCMessageDescriptor *type, const ProtobufCMe
     void *copy;
 
     pd_arena_reset(other);
-    if (pd_frame_pack(&frame, &bytes, 0, 0, 0, message, NULL, 0, 0) != PD_OK) return;      /* longer forms of numbers can exceed 64 KiB */
+    if (pd_frame_pack(&frame, &bytes, 0, 0, 0, message, NULL, 0, 0) != PD_OK)
+        return; /* the message may be packed with a longer encoding of numbers, and then exceed 64 KiB */
     MUST(pd_message_unpack(other, type, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &copy, NULL) == PD_OK);
     MUST(protobuf_c_message_get_packed_size(copy) == bytes - PD_PREFIX_BYTES);
     free(frame);
@@ -82,7 +90,8 @@ static void seed_hello(const char *folder)
 
 static void seed_push(const char *folder)
 {
-    Paramd__Piece piece[3] = { PARAMD__PIECE__INIT, PARAMD__PIECE__INIT, PARAMD__PIECE__INIT }, *pieces[] = { &piece[0], &piece[1], &piece[2] };
+    Paramd__Piece piece[3] = { PARAMD__PIECE__INIT, PARAMD__PIECE__INIT, PARAMD__PIECE__INIT },
+                  *pieces[] = { &piece[0], &piece[1], &piece[2] };
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
 
     for (uint32_t i = 0; i < 3; i++) piece[i].dtype = 1;
@@ -99,7 +108,7 @@ static void seed_push(const char *folder)
     seed_message(folder, "push", PD_PUSH, &push.base);
 }
 
-/* Many small pieces, and a header that asks for more memory than it may. */
+/* Writes two seeds: a message with many small pieces, and a header whose message needs more memory than its budget. */
 static void seed_large(const char *folder)
 {
     enum { MANY = 100, HOSTILE = 60000 };
@@ -118,7 +127,8 @@ static void seed_large(const char *folder)
     init.pieces = pieces;
     init.n_pieces = MANY;
     seed_message(folder, "init", PD_INIT, &init.base);
-    for (size_t i = 0; i < HOSTILE; i += 2) memcpy(wants + i, i == 0 ? (const uint8_t[]){ PD_PULL, 1 } : (const uint8_t[]){ 0x12, 0 }, 2);
+    for (size_t i = 0; i < HOSTILE; i += 2)
+        memcpy(wants + i, i == 0 ? (const uint8_t[]){ PD_PULL, 1 } : (const uint8_t[]){ 0x12, 0 }, 2);
     write_seed(folder, "empty_wants", wants, HOSTILE);
     free(wants);
 }

@@ -1,5 +1,5 @@
-/* Any bytes as the rules of a job, one a line: they are refused with a reason, or every value can be written and read again, plans are
- * made or refused with a reason, and small parameters take steps. */
+/* Reads any bytes as the rules of a job, one a line. They are refused with a reason, or every value can be written and
+ * read again, plans are made or refused with a reason, and small parameters take steps. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 enum { RULES = 8, ELEMENTS = 60 };
 
-/* Cuts the text into lines; gives how many there are. */
+/* Cuts the text into lines and returns their number. */
 static size_t cut(char *text, char **lines)
 {
     size_t n = 0;
@@ -40,9 +40,11 @@ static void write_and_read(const pd_hypers *hypers)
     char text[64];
 
     pd_hypers_init(&again, hypers->row);
-    for (size_t i = 0; i < n; i++) MUST(pd_hypers_set(&again, list[i].name, pd_hypers_text(hypers, (int)i, text, sizeof text), NULL) == PD_OK);
+    for (size_t i = 0; i < n; i++)
+        MUST(pd_hypers_set(&again, list[i].name, pd_hypers_text(hypers, (int)i, text, sizeof text), NULL) == PD_OK);
     same_values(hypers, &again);
-    for (size_t i = 0; i < n; i++) MUST(strcmp(pd_hypers_given_text(hypers, (int)i), pd_hypers_given_text(&again, (int)i)) == 0);
+    for (size_t i = 0; i < n; i++)
+        MUST(strcmp(pd_hypers_given_text(hypers, (int)i), pd_hypers_given_text(&again, (int)i)) == 0);
     pd_hypers_free(&again);
 }
 
@@ -74,13 +76,20 @@ static void take_steps(const pd_hypers *hypers, pd_shape shape)
         return;
     }
     for (int i = 0; i < ELEMENTS; i++) w[i] = g[i] = cosf((float)i);
-    for (int step = 0; step < 3; step++) MUST(pd_model_step(model, &(pd_step_io){ .gradient = g, .before = w, .after = w }, &err) == PD_OK);
+    for (int step = 0; step < 3; step++)
+        MUST(pd_model_step(model, &(pd_step_io){ .gradient = g, .before = w, .after = w }, &err) == PD_OK);
     pd_model_free(model);
 }
 
 static void use(const pd_hypers *hypers)
 {
-    static const pd_shape planned[] = { { 0 }, { 1, { 0 } }, { 1, { 100 } }, { 2, { 1, 1 } }, { 2, { 300, 7 } }, { 4, { 3, 3, 2, 50 } }, { 2, { 1 << 22, 1 << 20 } } };
+    static const pd_shape planned[] = { { 0 },
+                                        { 1, { 0 } },
+                                        { 1, { 100 } },
+                                        { 2, { 1, 1 } },
+                                        { 2, { 300, 7 } },
+                                        { 4, { 3, 3, 2, 50 } },
+                                        { 2, { 1 << 22, 1 << 20 } } };
     static const pd_shape stepped[] = { { 0 }, { 1, { 7 } }, { 2, { 6, 10 } }, { 3, { 2, 5, 3 } } };
 
     for (size_t i = 0; i < sizeof planned / sizeof *planned; i++) make_plan(hypers, planned[i]);
@@ -94,10 +103,12 @@ static void make_seeds(const char *folder)
         "* sgd lr=piecewise(0.1,1000:0.01,2000:0.001) weight_decay=table(0,0.1,0.2)",
         "* sgd lr=linear_warmup(peak=0.1,warmup_steps=6)\n? sgd lr=rsqrt(base=1,warmup_steps=10)",
         "[a-c]* scalable_shampoo block_size=2 graft_type=RMSPROP clip_by_scaled_gradient_norm=none root_delay=ready",
-        "* scalable_shampoo best_effort_memory_usage_reduction=yes preconditioning_compute_steps=2 root_delay=1 root_method=tracked",
+        "* scalable_shampoo best_effort_memory_usage_reduction=yes preconditioning_compute_steps=2 root_delay=1 "
+        "root_method=tracked",
         "a* kron scanned_axes=[layers, 'a b,(', ''] b1=0.5\n* kron scanned_axes='layers",
         "* model_state\n?* model_state lr=1",
-        "* scalable_shampoo root_method=eigh matrix_epsilon=0 exponent_override=3 root_retries=2 start_preconditioning_step=0",
+        "* scalable_shampoo root_method=eigh matrix_epsilon=0 exponent_override=3 root_retries=2 "
+        "start_preconditioning_step=0",
     };
     char name[16];
 

@@ -1,4 +1,5 @@
-/* Any bytes as a safetensors file: it is refused, or its tensors lie inside it one behind the other, and can be written and read again. */
+/* Reads any bytes as a safetensors file. The file is refused, or its tensors lie inside it one after the other and can
+ * be written and read again. */
 #include "safetensors.h"
 
 #include "seed.h"
@@ -21,7 +22,7 @@ static void check_places(const pd_safetensors *file, const uint8_t *data, size_t
     pd_safetensors_meta(file, "case");
 }
 
-/* The same tensors in a file of ours. */
+/* Writes the same tensors with a header of our own, and reads them again. */
 static void write_again(const pd_safetensors *file)
 {
     size_t n, bytes;
@@ -46,8 +47,10 @@ static void write_again(const pd_safetensors *file)
 
 static void make_seeds(const char *folder)
 {
-    pd_st_tensor tensors[] = { { .name = "layers.0.weight", .dtype = PD_ST_F32, .shape = { 2, { 2, 3 } } }, { .name = "größe", .dtype = PD_ST_BOOL, .shape = { 1, { 5 } } },
-                               { .name = "scalar", .dtype = PD_ST_I64 }, { .name = "empty", .dtype = PD_ST_BF16, .shape = { 1, { 0 } } } };
+    pd_st_tensor tensors[] = { { .name = "layers.0.weight", .dtype = PD_ST_F32, .shape = { 2, { 2, 3 } } },
+                               { .name = "größe", .dtype = PD_ST_BOOL, .shape = { 1, { 5 } } },
+                               { .name = "scalar", .dtype = PD_ST_I64 },
+                               { .name = "empty", .dtype = PD_ST_BF16, .shape = { 1, { 0 } } } };
     pd_st_meta meta[] = { { "format", "np" }, { "config", "{\"lr\": 0.1}" } };
     uint8_t *header;
     size_t bytes;

@@ -1,10 +1,13 @@
 #!/bin/bash
-# Builds every tests/fuzz/fuzz_*.c with clang, ASan and UBSan and runs each for a while on what it found so far, one on each core.
+# Builds every tests/fuzz/fuzz_*.c with clang, ASan and UBSan and runs each for a while on what it found so far, one on
+# each core.
 #
-#   tests/fuzz/run.sh [SECONDS [NAME ...]]     60 seconds each unless said; names as fuzz_frame; without names all of them
+# tests/fuzz/run.sh [SECONDS [NAME ...]]     60 seconds each unless said; names as fuzz_frame; without names all of them
 #
-# Seeds are made by the fuzzers themselves (seed.h); files under tests/fuzz/corpus/NAME/ are taken too. What was found stays in
-# build/fuzz/corpus/NAME/ for the next run; an input that fails is left in build/fuzz/findings/ and the exit status is 1.
+# Seeds are made by the fuzzers themselves (seed.h); files under tests/fuzz/corpus/NAME/ are taken too. What was found
+# stays in
+# build/fuzz/corpus/NAME/ for the next run; an input that fails is left in build/fuzz/findings/ and the exit status is
+# 1.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin
@@ -23,7 +26,8 @@ fuzz() {
     [ ! -d "tests/fuzz/corpus/$name" ] || kept=("tests/fuzz/corpus/$name")
     PARAMD_SEEDS=$corpus "$build/bin/$name"
     ASAN_OPTIONS=allocator_may_return_null=1 "$build/bin/$name" -max_total_time="$seconds" -max_len=66000 -timeout=10 \
-        -rss_limit_mb=1024 -malloc_limit_mb=256 -print_final_stats=1 -artifact_prefix="$build/findings/$name-" "$corpus" "${kept[@]}" \
+        -rss_limit_mb=1024 -malloc_limit_mb=256 -print_final_stats=1 -artifact_prefix="$build/findings/$name-" \
+            "$corpus" "${kept[@]}" \
         > "$log" 2>&1 || { result=FAIL; tail -n 60 "$log"; }
     echo "$name: $result, $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs," \
          "$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log") a second," \

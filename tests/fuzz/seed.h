@@ -1,5 +1,5 @@
-/* seed.h - a fuzzer that is started with PARAMD_SEEDS=FOLDER writes its seed corpus there and ends: seeds come from the code that
- * packs what the fuzzer unpacks, so that they follow the protocol by themselves. */
+/* seed.h - writes the seed corpus of a fuzzer that is started with PARAMD_SEEDS=FOLDER, and ends the program. The
+ * seeds are packed with the project's own code, so they follow changes of the protocol. */
 #ifndef PD_SEED_H
 #define PD_SEED_H
 
@@ -23,7 +23,7 @@ static inline void write_seed(const char *folder, const char *name, const uint8_
     }
 }
 
-/* For LLVMFuzzerInitialize: makes the seeds where that is what the program was started for. */
+/* Writes the seeds and ends the program if PARAMD_SEEDS is set. For use in LLVMFuzzerInitialize. */
 static inline int seed_if_asked(void (*make)(const char *folder))
 {
     const char *folder = getenv("PARAMD_SEEDS");
@@ -33,7 +33,13 @@ static inline int seed_if_asked(void (*make)(const char *folder))
     exit(0);
 }
 
-/* A property that must hold for every input. */
-#define MUST(holds) do { if (!(holds)) { fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #holds); abort(); } } while (0)
+/* Aborts with the text of the condition if it is false. It must hold for every input. */
+#define MUST(holds)                                                                                                    \
+    do {                                                                                                               \
+        if (!(holds)) {                                                                                                \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #holds);                                                \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
 
 #endif

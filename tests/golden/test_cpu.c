@@ -1,6 +1,5 @@
-/* Do tests and daemon compute with the instruction set that this build is for? A build with PD_CPU=avx2 proves nothing if BLAS, or our own code,
- * uses AVX-512 all the same. */
-#define _GNU_SOURCE         /* memmem */
+/* Tests that tests and daemon compute with the instruction set that PARAMD_CPU chooses: a run on AVX2 proves nothing if
+ * BLAS or our own loops use AVX-512 all the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,95 +11,127 @@
 #include <cmocka.h>
 
 #include "blascore.h"
-#include "convert.h"
-#include "clones.h"
-#include "golden.h"
+#include "cpu.h"
+#include "daemon_process.h"
 
-/* A function of ours that has clones, so that this program contains them: the linker takes what is used. */
-static void use_a_clone(void)
+/* Returns the set that the environment chooses, or the newest one. */
+static const char *wanted_set(void)
 {
-    float from[4] = { 1, 2, 3, 4 }, to[4];
+    const char *name = getenv("PARAMD_CPU");
 
-    pd_convert(to, PD_F32, from, PD_F32, 4);
-    assert_true(to[3] == 4);
+    return name != NULL ? name : pd_cpu_names[pd_cpu_newest()];
 }
 
-/* Counts the symbols of this program whose name has the suffix that gcc gives to the clones of x86-64-v`level`. The suffix is made here, lest
- * it is found as this function's own text. */
-static int clones_of_level(int level)
-{
-    char suffix[32];
-    size_t n;
-    char *bytes = golden_read("/proc/self/exe", &n);
-    int found = 0, length = snprintf(suffix, sizeof suffix, ".arch_x86_%d_v%d", 64, level);
-
-    for (char *at = bytes; (at = memmem(at, n - (size_t)(at - bytes), suffix, (size_t)length)) != NULL; at++) found++;
-    free(bytes);
-    return found;
-}
-
-static void clones_for_avx512_are_there_unless_the_build_leaves_them_out(void **state)
+static void our_loops_use_the_set_that_the_environment_names(void **state)
 {
     (void)state;
-    use_a_clone();
-#if defined(PD_WITHOUT_AVX512)
-    assert_true(clones_of_level(3) > 0);
-    assert_int_equal(clones_of_level(4), 0);
-#elif defined(PD_HAS_CLONES)
-    assert_true(clones_of_level(3) > 0);
-    assert_true(clones_of_level(4) > 0);
-#else
-    assert_int_equal(clones_of_level(3), 0);
-#endif
+    assert_string_equal(pd_cpu_names[pd_cpu_in_use], wanted_set());
 }
 
-/* Returns the name of the kernels that OPENBLAS_CORETYPE wants; NULL: it names none. A build for AVX2 must name Haswell. */
-static const char *wanted_core(void)
+/* Checks that `core` are the kernels that OPENBLAS_CORETYPE names. Where it names none, any will do. */
+static void expect_wanted_core(const char *core)
 {
-    const char *core = getenv("OPENBLAS_CORETYPE");
+    const char *wanted = getenv("OPENBLAS_CORETYPE");
 
-#ifdef PD_WITHOUT_AVX512
-    assert_non_null(core);
-    assert_string_equal(core, "Haswell");
-#endif
-    return core != NULL && strcasecmp(core, "auto") != 0 ? core : NULL;
+    assert_true(core[0] != '\0');
+    if (wanted != NULL && strcasecmp(wanted, "auto") != 0 && strcasecmp(core, wanted) != 0)
+        fail_msg("BLAS uses the kernels %s, expected %s", core, wanted);
 }
 
 static void blas_computes_with_the_kernels_that_the_environment_names(void **state)
 {
-    const char *core = wanted_core();
-
     (void)state;
-    print_message("BLAS core %s\n", pd_blas_core());
-    if (core != NULL) assert_int_equal(strcasecmp(pd_blas_core(), core), 0);
-    else assert_true(pd_blas_core()[0] != '\0');
+    expect_wanted_core(pd_blas_core());
 }
 
-/* The daemon starts itself anew with OPENBLAS_CORETYPE=auto where the choice is poor; not where the environment names one. */
-static void the_daemon_computes_with_them_too(void **state)
+typedef struct report {
+    char set[64], core[64];
+} report;
+
+/* Reads the lines "CPU avx2 (...)" and "BLAS core Haswell (...)" of `paramd --version`, with that environment. */
+static report version_of(const char *environment)
 {
-    const char *core = wanted_core();
-    char command[1024], line[512], used[64] = "";
+    report r = { "", "" };
+    char command[1024], line[512];
     FILE *out;
 
-    (void)state;
-    snprintf(command, sizeof command, "%s/paramd --version", getenv("PARAMD_BIN"));
+    snprintf(command, sizeof command, "env %s %s/paramd --version", environment, getenv("PARAMD_BIN"));
     assert_non_null(out = popen(command, "r"));
     while (fgets(line, sizeof line, out) != NULL) {
-        const char *at = strstr(line, "BLAS core ");
-        if (at != NULL) sscanf(at, "BLAS core %63[^ ,;\n]", used);
+        sscanf(line, "CPU %63[^ \n]", r.set);
+        sscanf(line, "BLAS core %63[^ \n]", r.core);
     }
     assert_int_equal(pclose(out), 0);
-    assert_true(used[0] != '\0');
-    if (core != NULL) assert_int_equal(strcasecmp(used, core), 0);
+    return r;
+}
+
+static void the_daemon_computes_with_them_too(void **state)
+{
+    report r = version_of("");
+
+    (void)state;
+    assert_string_equal(r.set, wanted_set());
+    expect_wanted_core(r.core);
+}
+
+#ifdef __x86_64__
+/* Nothing but PARAMD_CPU says which kernels BLAS should take: the daemon starts itself again to choose them. */
+static void an_older_set_brings_its_kernels_of_blas_along(void **state)
+{
+    report r;
+
+    (void)state;
+    if (pd_cpu_newest() < PD_CPU_AVX2) skip();
+    r = version_of("-u OPENBLAS_CORETYPE PARAMD_CPU=generic");
+    assert_string_equal(r.set, "generic");
+    assert_int_equal(strcasecmp(r.core, pd_cpu_blas_core(PD_CPU_GENERIC)), 0);
+}
+#endif
+
+static void a_flag_goes_before_the_environment(void **state)
+{
+    char text[64];
+    test_daemon *daemon;
+
+    (void)state;
+    setenv("PARAMD_CPU", "generic", 1);
+    daemon = daemon_start((const char *const[]){ "--cpu", "auto", NULL });
+    snprintf(text, sizeof text, "CPU %s, BLAS core ", pd_cpu_names[pd_cpu_newest()]);
+    assert_true(daemon_says(daemon, text, 10));
+    assert_int_equal(daemon_stop(daemon, 10), 0);
+}
+
+static void an_unknown_set_is_refused_with_the_choices(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    assert_int_equal(daemon_refuses((const char *const[]){ "--cpu", "avx3", NULL }, text, sizeof text), 2);
+    assert_non_null(strstr(text, PD_CPU_CHOICES));
+}
+
+static void a_set_that_the_cpu_lacks_is_refused(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    if (pd_cpu_newest() == PD_CPU_AVX512) skip();
+    assert_int_equal(daemon_refuses((const char *const[]){ "--cpu", "avx512", NULL }, text, sizeof text), 2);
+    assert_non_null(strstr(text, "threads.cpu"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clones_for_avx512_are_there_unless_the_build_leaves_them_out),
+        cmocka_unit_test(our_loops_use_the_set_that_the_environment_names),
         cmocka_unit_test(blas_computes_with_the_kernels_that_the_environment_names),
         cmocka_unit_test(the_daemon_computes_with_them_too),
+#ifdef __x86_64__
+        cmocka_unit_test(an_older_set_brings_its_kernels_of_blas_along),
+#endif
+        cmocka_unit_test(an_unknown_set_is_refused_with_the_choices),
+        cmocka_unit_test(a_set_that_the_cpu_lacks_is_refused),
+        cmocka_unit_test(a_flag_goes_before_the_environment), /* the last one: it changes PARAMD_CPU */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Plays every recorded run of Distributed PSGD Kron in distributed_kron with the probes that were recorded, and
- * compares updates and state, too; and the cases of its routines. */
+/* Replays every recorded run of Distributed PSGD Kron (folder distributed_kron) with the recorded random probes, and
+ * compares weights, updates and state. Also replays the recorded cases of its routines. */
 #include "replayed.h"
 
 int main(void)

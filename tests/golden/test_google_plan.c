@@ -1,5 +1,5 @@
-/* What scalable_shampoo plans for every shape of upstream's table, google_shampoo/preconditioner_plan.json: merged
- * shape, sides of statistics, and the root of each with its exponent. */
+/* Tests the plan of scalable_shampoo for every shape of upstream's table, google_shampoo/preconditioner_plan.json:
+ * the merged shape, the size of each statistic, and the exponent of its inverse root. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +20,9 @@ static const pd_shape_entry *entry_from(const json_t *table, pd_shape_entry *ent
 {
     const json_t *dims = json_object_get(table, "shape");
 
-    *entry = (pd_shape_entry){ .name = (char *)(uintptr_t)"w", .shape.rank = (int)json_array_size(dims) };
-    for (int d = 0; d < entry->shape.rank; d++) entry->shape.dim[d] = json_integer_value(json_array_get(dims, (size_t)d));
+    *entry = (pd_shape_entry){ .name = (char *)(uintptr_t) "w", .shape.rank = (int)json_array_size(dims) };
+    for (int d = 0; d < entry->shape.rank; d++)
+        entry->shape.dim[d] = json_integer_value(json_array_get(dims, (size_t)d));
     assert_int_equal(pd_shape_elements(&entry->shape, &entry->elements), PD_OK);
     return entry;
 }
@@ -32,7 +33,8 @@ static void assert_statistics(const pd_plan *plan, const json_t *table)
 
     assert_int_equal(plan->n_tasks, json_array_size(sizes));
     assert_int_equal(plan->shape.rank, json_array_size(merged));
-    for (int d = 0; d < plan->shape.rank; d++) assert_int_equal(plan->shape.dim[d], json_integer_value(json_array_get(merged, (size_t)d)));
+    for (int d = 0; d < plan->shape.rank; d++)
+        assert_int_equal(plan->shape.dim[d], json_integer_value(json_array_get(merged, (size_t)d)));
     for (size_t t = 0; t < plan->n_tasks; t++) {
         const pd_slot_spec *slot = &plan->slots[plan->tasks[t].input[0]];
         assert_string_equal(slot->name, "statistics");
@@ -48,7 +50,8 @@ static void statistics_and_exponents_are_upstreams(void **state)
     size_t i, with_tasks = 0;
 
     (void)state;
-    json_array_foreach(entries, i, table) {
+    json_array_foreach(entries, i, table)
+    {
         pd_shape_entry entry;
         const pd_sizing job = pd_forecast_job();
         const pd_shapes shapes = { (pd_shape_entry *)(uintptr_t)entry_from(table, &entry), 1, 0 };
@@ -56,7 +59,9 @@ static void statistics_and_exponents_are_upstreams(void **state)
         pd_forecast f;
         pd_error err;
         if (entry.elements == 0) continue;
-        snprintf(rule, sizeof rule, "* scalable_shampoo block_size=%lld best_effort_shape_interpretation=%s skip_preconditioning_dim_size_gt=1000000000",
+        snprintf(rule, sizeof rule,
+                 "* scalable_shampoo block_size=%lld best_effort_shape_interpretation=%s "
+                 "skip_preconditioning_dim_size_gt=1000000000",
                  (long long)json_integer_value(json_object_get(table, "block_size")),
                  json_is_true(json_object_get(table, "best_effort_shape_interpretation")) ? "yes" : "no");
         if (pd_forecast_make(&f, &job, &shapes, rules, 1, pd_rows, &err) != PD_OK) fail_msg("%s: %s", rule, err.text);

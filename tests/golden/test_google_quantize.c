@@ -1,5 +1,6 @@
-/* Quantizes what upstream quantized: every case of google_shampoo/quantized_value.safetensors. The input is float32,
- * divided and rounded as here, so everything is equal: codes, bucket sizes, diagonals and the values read back. */
+/* Quantizes the values of upstream's table, google_shampoo/quantized_value.safetensors. The input is float32 and both
+ * sides divide and round in the same way. So codes, bucket sizes, diagonals and the values read back are equal bit for
+ * bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,8 @@ static pd_storage storage_of(const char *dtype)
     return PD_STORE_F32;
 }
 
-/* The tensor of that case and field is there and equal, bit for bit; what is a NULL here must be missing there. */
+/* Checks that the tensor `field` of case `index` exists and equals `ours` bit for bit. If `ours` is NULL, the tensor
+ * must be missing. */
 static void assert_equal(int index, const char *field, const void *ours, size_t bytes)
 {
     const pd_st_tensor *tensor = golden_find(&file, "%03d/%s", index, field);
@@ -68,7 +70,8 @@ static void every_case_is_equal_to_the_last_bit(void **state)
     size_t i;
 
     (void)state;
-    json_array_foreach(cases, i, entry) {
+    json_array_foreach(cases, i, entry)
+    {
         check_case((int)golden_int(entry, "index"), json_string_value(json_object_get(entry, "dtype")),
                    json_is_true(json_object_get(entry, "extract_diagonal")));
     }

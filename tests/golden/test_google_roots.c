@@ -1,7 +1,8 @@
-/* Inverse roots and power iterations as upstream computed them: every case of
- * google_shampoo/matrix_inverse_pth_root.safetensors and power_iteration.safetensors. Roots may differ by 10 times the
- * trace's noise and 1e-6, relative to their norm; so may eigenvalues, and errors, which are measures of something near
- * 1, in absolute terms. A root that upstream must refuse has to be refused here. */
+/* Tests inverse roots and power iterations against upstream's: every case of
+ * google_shampoo/matrix_inverse_pth_root.safetensors and power_iteration.safetensors. The tolerance is 10 times the
+ * noise that the trace records, plus 1e-6. It is relative to the norm for roots, relative to the value for
+ * eigenvalues, and absolute for errors, which are at most about 1. A root whose error upstream finds too large must
+ * be refused here, too. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,9 +21,9 @@
 static golden_file roots, powers;
 static double tolerance;
 
-static const double refused = 0.1;              /* upstream's inverse_failure_threshold */
+static const double refused = 0.1; /* upstream's inverse_failure_threshold */
 
-/* Element i of that tensor, whichever float type it has. */
+/* Returns element i of a tensor, which is float32 or float64, as a double. */
 static double element(const golden_file *file, const pd_st_tensor *tensor, int64_t i)
 {
     const char *at = golden_data(file, tensor);
@@ -44,7 +45,7 @@ static double recorded(int index, const char *field)
     return element(&roots, golden_find(&roots, "%03d/%s", index, field), 0);
 }
 
-/* The case's matrix in full; the caller frees .at. */
+/* Returns the input matrix of a case as a full matrix, also if it is recorded in block rows. The caller frees .at. */
 static pd_mat matrix_of(int index)
 {
     const pd_st_tensor *tensor = golden_find(&roots, "%03d/matrix", index);
@@ -64,10 +65,12 @@ static pd_mat matrix_of(int index)
 static void assert_near(int index, const char *what, double ours, double theirs, double scale)
 {
     if (isnan(ours) && isnan(theirs)) return;
-    if (!(fabs(ours - theirs) <= tolerance * scale)) fail_msg("case %d: %s is %.9g, upstream's %.9g", index, what, ours, theirs);
+    if (!(fabs(ours - theirs) <= tolerance * scale))
+        fail_msg("case %d: %s is %.9g, upstream's %.9g", index, what, ours, theirs);
 }
 
-/* The top left corner of the recorded root against X. */
+/* Returns the difference between our root X and the top left corner of the recorded root, relative to the latter's
+ * norm. */
 static double difference(int index, pd_mat X)
 {
     const pd_st_tensor *tensor = golden_find(&roots, "%03d/root", index);
@@ -75,7 +78,8 @@ static double difference(int index, pd_mat X)
 
     for (int64_t i = 0; i < X.rows; i++)
         for (int64_t j = 0; j < X.cols; j++) {
-            double theirs = element(&roots, tensor, i * tensor->shape.dim[1] + j), d = (double)X.at[i * X.stride + j] - theirs;
+            double theirs = element(&roots, tensor, i * tensor->shape.dim[1] + j),
+                   d = (double)X.at[i * X.stride + j] - theirs;
             off += d * d;
             norm += theirs * theirs;
         }
@@ -90,7 +94,8 @@ static void check(int index, pd_mat A, int64_t padded_side, int p, double epsilo
     pd_root_report report;
     int rc = pd_root_newton(X, A, &want, &report);
 
-    assert_near(index, "the largest eigenvalue", report.largest, recorded(index, "max_ev"), fabs(recorded(index, "max_ev")));
+    assert_near(index, "the largest eigenvalue", report.largest, recorded(index, "max_ev"),
+                fabs(recorded(index, "max_ev")));
     assert_int_equal(rc == PD_OK && report.error < refused, error < refused);
     assert_near(index, "the error", report.error, error, 1);
     if (rc == PD_OK) assert_near(index, "the root's difference", difference(index, X), 0, 1);
@@ -103,7 +108,8 @@ static void roots_are_upstreams(void **state)
     json_t *entry;
     (void)state;
 
-    json_array_foreach(golden_cases(&roots), i, entry) {
+    json_array_foreach(golden_cases(&roots), i, entry)
+    {
         int index = (int)golden_int(entry, "index"), p = (int)golden_int(entry, "p");
         pd_mat A = matrix_of(index);
         assert_int_equal(A.rows, golden_int(entry, "size"));
@@ -113,7 +119,8 @@ static void roots_are_upstreams(void **state)
     assert_true(i > 0);
 }
 
-/* The rows that hold something else than the identity's. */
+/* Returns the number of rows without the padding. The padding is the rows at the end that equal those of the
+ * identity. */
 static int64_t side_without_padding(pd_mat A)
 {
     int64_t n = A.rows;
@@ -131,7 +138,8 @@ static void padding_that_is_only_counted_gives_the_corner_of_the_padded_root(voi
     int padded = 0;
     (void)state;
 
-    json_array_foreach(golden_cases(&roots), i, entry) {
+    json_array_foreach(golden_cases(&roots), i, entry)
+    {
         int index = (int)golden_int(entry, "index");
         pd_mat A = matrix_of(index), corner;
         int64_t n = side_without_padding(A);
@@ -151,17 +159,21 @@ static void power_iterations_are_upstreams(void **state)
     json_t *entry;
     (void)state;
 
-    json_array_foreach(golden_cases(&powers), c, entry) {
+    json_array_foreach(golden_cases(&powers), c, entry)
+    {
         int index = (int)golden_int(entry, "index");
         int64_t n = golden_int(entry, "size");
-        const pd_st_tensor *matrix = golden_find(&powers, "%03d/matrix", index), *vector = golden_find(&powers, "%03d/float64/vector", index);
+        const pd_st_tensor *matrix = golden_find(&powers, "%03d/matrix", index),
+                           *vector = golden_find(&powers, "%03d/float64/vector", index);
         double *A = malloc((size_t)(n * n) * sizeof *A), *v = malloc((size_t)n * sizeof *v);
         double largest, theirs = element(&powers, golden_find(&powers, "%03d/float64/value", index), 0);
 
         for (int64_t i = 0; i < n * n; i++) A[i] = element(&powers, matrix, i);
         assert_int_equal(pd_power_iteration(&largest, v, A, n, 0, 1), PD_OK);
-        if (!(fabs(largest - theirs) <= 1e-12 * fabs(theirs))) fail_msg("case %d: %.17g, upstream's %.17g", index, largest, theirs);
-        for (int64_t i = 0; i < n; i++) assert_near(index, "an entry of the vector", v[i], element(&powers, vector, i), 1);
+        if (!(fabs(largest - theirs) <= 1e-12 * fabs(theirs)))
+            fail_msg("case %d: %.17g, upstream's %.17g", index, largest, theirs);
+        for (int64_t i = 0; i < n; i++)
+            assert_near(index, "an entry of the vector", v[i], element(&powers, vector, i), 1);
         free(A);
         free(v);
     }

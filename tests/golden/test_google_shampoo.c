@@ -1,4 +1,5 @@
-/* Plays every recorded run of Google's Distributed Shampoo in google_shampoo, with its state. */
+/* Replays every recorded run of Google's Distributed Shampoo (folder google_shampoo), and compares its weights and
+ * state. */
 #include "replayed.h"
 
 int main(void)

@@ -1,6 +1,6 @@
-/* Computes with symmetric matrices in block rows what upstream computed: every case of
- * google_shampoo/symmetric_matrices.safetensors, to 1e-6 of each tensor's norm (products are summed in another order);
- * what only moves numbers starts from upstream's own block rows and is equal. */
+/* Tests symmetric matrices in block rows against every case of google_shampoo/symmetric_matrices.safetensors. Results
+ * agree to 1e-6 of each tensor's norm, since products are summed in another order. Functions that only move numbers
+ * start from upstream's block rows, and their results are equal. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,8 @@ static float *recorded(int index, const char *field, int64_t n)
 {
     const pd_st_tensor *tensor = golden_find(&file, "%03d/%s", index, field);
 
-    if (tensor == NULL || tensor->bytes != (uint64_t)n * sizeof(float)) fail_msg("case %d: %s is missing or of another size", index, field);
+    if (tensor == NULL || tensor->bytes != (uint64_t)n * sizeof(float))
+        fail_msg("case %d: %s is missing or of another size", index, field);
     return golden_floats(&file, tensor);
 }
 
@@ -33,14 +34,16 @@ static void assert_near(int index, const char *field, pd_mat ours, double tolera
         distance += (x - y) * (x - y);
         size += y * y;
     }
-    if (!(sqrt(distance / size) <= tolerance)) fail_msg("case %d: %s is off by %.3g", index, field, sqrt(distance / size));
+    if (!(sqrt(distance / size) <= tolerance))
+        fail_msg("case %d: %s is off by %.3g", index, field, sqrt(distance / size));
     free(theirs);
 }
 
 static void check_case(const json_t *entry)
 {
     int index = (int)golden_int(entry, "index");
-    int64_t n = golden_int(entry, "rows"), c = golden_int(entry, "cols"), b = golden_int(entry, "block_size"), k, width, last;
+    int64_t n = golden_int(entry, "rows"), c = golden_int(entry, "cols"), b = golden_int(entry, "block_size"), k, width,
+            last;
     float *input = recorded(index, "input", n * c), *vector = recorded(index, "vector", n), *concat, *ours;
     float *full = malloc((size_t)(n * n) * sizeof *full);
     pd_blockrows B, C;
@@ -57,7 +60,7 @@ static void check_case(const json_t *entry)
 
     pd_blockrows_product(C, 0, 1, X);
     assert_near(index, "concat", C.at, 1e-6);
-    for (int64_t i = 0; i < n * c; i++) input[i] *= 2;          /* update_input */
+    for (int64_t i = 0; i < n * c; i++) input[i] *= 2; /* upstream's update_input */
     pd_blockrows_product(C, (float)golden_real(entry, "update_beta"), (float)golden_real(entry, "update_alpha"), X);
     assert_near(index, "updated_last_row_block", (pd_mat){ ours + width - last, b, last, width }, 1e-6);
 

@@ -1,5 +1,5 @@
-/* Upstream's own tables of shapes in google_shampoo: merged dimensions, blocks and their order, sides of statistics,
- * exponents. */
+/* Tests shapes against upstream's own tables in google_shampoo: merged dimensions, blocks and their order, sides of
+ * statistics, exponents. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,8 @@ static void assert_shape(const pd_shape *ours, const json_t *theirs, const json_
 {
     pd_shape expected = shape_from(theirs);
 
-    if (!pd_shape_equal(ours, &expected)) fail_msg("%s: we have rank %d, %lld ...", json_dumps(entry, 0), ours->rank, (long long)ours->dim[0]);
+    if (!pd_shape_equal(ours, &expected))
+        fail_msg("%s: we have rank %d, %lld ...", json_dumps(entry, 0), ours->rank, (long long)ours->dim[0]);
 }
 
 static void small_dimensions_are_merged_as_upstream_merges_them(void **state)
@@ -43,14 +44,16 @@ static void small_dimensions_are_merged_as_upstream_merges_them(void **state)
     json_t *entry;
     (void)state;
 
-    json_array_foreach(merges, i, entry) {
-        pd_shape shape = shape_from(json_object_get(entry, "shape")), merged = pd_shape_merged(&shape, number(entry, "max_dim"));
+    json_array_foreach(merges, i, entry)
+    {
+        pd_shape shape = shape_from(json_object_get(entry, "shape")),
+                 merged = pd_shape_merged(&shape, number(entry, "max_dim"));
         assert_shape(&merged, json_object_get(entry, "merged"), entry);
     }
     assert_true(i > 0);
 }
 
-/* Of plan's statistics, in order. `sides` lists numbers, or square shapes. */
+/* Checks the sizes of the plan's statistics, in order. `sides` lists each size as a number or as a square shape. */
 static void assert_sides(const pd_plan *plan, const json_t *sides)
 {
     int64_t n = pd_statistics_count(plan);
@@ -58,7 +61,8 @@ static void assert_sides(const pd_plan *plan, const json_t *sides)
     assert_int_equal(n, json_array_size(sides));
     for (int64_t k = 0; k < n; k++) {
         const json_t *side = json_array_get(sides, (size_t)k);
-        assert_int_equal(pd_statistics_side(plan, k), json_integer_value(json_is_array(side) ? json_array_get(side, 0) : side));
+        assert_int_equal(pd_statistics_side(plan, k),
+                         json_integer_value(json_is_array(side) ? json_array_get(side, 0) : side));
     }
 }
 
@@ -85,7 +89,8 @@ static void blocks_are_upstreams_in_upstreams_order(void **state)
     json_t *entry;
     (void)state;
 
-    json_array_foreach(partitions, i, entry) {
+    json_array_foreach(partitions, i, entry)
+    {
         pd_plan plan = { .shape = shape_from(json_object_get(entry, "shape")) };
         assert_int_equal(pd_plan_blocks(&plan, number(entry, "block_size")), PD_OK);
         check_blocks(&plan, entry);
@@ -101,10 +106,13 @@ static void statistics_and_exponents_follow_from_the_shape(void **state)
     json_t *entry;
     (void)state;
 
-    json_array_foreach(plans, i, entry) {
+    json_array_foreach(plans, i, entry)
+    {
         pd_shape shape = shape_from(json_object_get(entry, "shape"));
         int64_t block_size = number(entry, "block_size");
-        pd_plan plan = { .shape = json_is_true(json_object_get(entry, "best_effort_shape_interpretation")) ? pd_shape_merged(&shape, block_size) : shape };
+        pd_plan plan = { .shape = json_is_true(json_object_get(entry, "best_effort_shape_interpretation"))
+                                      ? pd_shape_merged(&shape, block_size)
+                                      : shape };
         assert_shape(&plan.shape, json_object_get(entry, "transformed"), entry);
         assert_int_equal(2 * plan.shape.rank, number(entry, "exponent"));
         assert_int_equal(pd_plan_blocks(&plan, block_size), PD_OK);

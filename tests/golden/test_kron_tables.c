@@ -1,5 +1,5 @@
-/* Upstream's own tables in distributed_kron: which factors are diagonal and how dimensions are merged, how blocks are
- * cut and padded, what its einsum expressions say, and where its state lies on several machines. */
+/* Tests kron against upstream's own tables in distributed_kron: which factors are diagonal, how dimensions are merged,
+ * how blocks are cut and padded, the results of its einsum expressions, and on which machines its state lies. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,9 +17,12 @@
 #include "kron_plan.h"
 #include "optimizer.h"
 
-static json_t *types, *cuts, *products, *places;       /* the tables */
+static json_t *types, *cuts, *products, *places; /* tables that upstream's own functions computed */
 
-static int64_t number(const json_t *entry, const char *key) { return json_integer_value(json_object_get(entry, key)); }
+static int64_t number(const json_t *entry, const char *key)
+{
+    return json_integer_value(json_object_get(entry, key));
+}
 
 static pd_shape shape_of(const json_t *list)
 {
@@ -52,14 +55,17 @@ static void factors_are_diagonal_and_dimensions_merged_as_upstream_does(void **s
     size_t i;
 
     (void)state;
-    json_array_foreach(types, i, entry) {
-        pd_shape shape = shape_of(json_object_get(entry, "shape")), expected = shape_of(json_object_get(entry, "merged_shape"));
+    json_array_foreach(types, i, entry)
+    {
+        pd_shape shape = shape_of(json_object_get(entry, "shape")),
+                 expected = shape_of(json_object_get(entry, "merged_shape"));
         bool diagonal[PD_MAX_RANK] = { false };
         pd_kron_shape merged;
-        pd_kron_types(&shape, number(entry, "max_size_triangular"), number(entry, "min_ndim_triangular"), mode_of(entry), diagonal);
+        pd_kron_types(&shape, number(entry, "max_size_triangular"), number(entry, "min_ndim_triangular"),
+                      mode_of(entry), diagonal);
         assert_flags(diagonal, json_object_get(entry, "dim_diag"));
         merged = pd_kron_merged(&shape, diagonal, number(entry, "target_merged_dim_size"));
-        if (expected.rank == 0) expected = (pd_shape){ 1, { 1 } };      /* a scalar counts as one dimension */
+        if (expected.rank == 0) expected = (pd_shape){ 1, { 1 } }; /* a scalar counts as one dimension */
         assert_true(pd_shape_equal(&merged.shape, &expected));
         assert_flags(merged.diagonal, json_object_get(entry, "merged_diag"));
     }
@@ -72,7 +78,8 @@ static pd_kron_shape given_shape(const json_t *entry)
 {
     pd_kron_shape given = { .shape = shape_of(json_object_get(entry, "shape")) };
 
-    for (int d = 0; d < given.shape.rank; d++) given.diagonal[d] = json_is_true(json_array_get(json_object_get(entry, "diag"), (size_t)d));
+    for (int d = 0; d < given.shape.rank; d++)
+        given.diagonal[d] = json_is_true(json_array_get(json_object_get(entry, "diag"), (size_t)d));
     return given;
 }
 
@@ -95,7 +102,8 @@ static void blocks_are_cut_and_padded_as_upstream_does(void **state)
     size_t i;
 
     (void)state;
-    json_array_foreach(cuts, i, entry) {
+    json_array_foreach(cuts, i, entry)
+    {
         pd_kron_shape given = given_shape(entry);
         pd_kron_cut cut = pd_kron_cut_of(&given, number(entry, "block_size"), true);
         pd_shape stacked = shape_of(json_object_get(entry, "padded_stacked_shape"));
@@ -114,13 +122,17 @@ static void blocks_are_cut_and_padded_as_upstream_does(void **state)
 
 enum { MOST_OPERANDS = 2 * PD_MAX_RANK + 1, MOST_ELEMENTS = 4096 };
 
-typedef struct operand { const double *at; const char *letters; int n; } operand;
+typedef struct operand {
+    const double *at;
+    const char *letters;
+    int n;
+} operand;
 
 typedef struct einsum {
     operand in[MOST_OPERANDS], out;
-    int     n_in;
-    char    letters[32];
-    int64_t size[128], value[128];      /* by letter */
+    int n_in;
+    char letters[32];
+    int64_t size[128], value[128]; /* index: the letter */
 } einsum;
 
 static void note_letters(einsum *e, const operand *o, const int64_t *sizes)
@@ -140,7 +152,8 @@ static int64_t place_of(const einsum *e, const operand *o)
     return at;
 }
 
-/* Sums over every letter, one after the other. */
+/* Adds to `out` the products of the operands, summed over all values of the letters in `letters`. Takes the first
+ * letter here and the others by recursion. */
 static void sum_over(einsum *e, const char *letters, double *out)
 {
     double product = 1;
@@ -156,7 +169,7 @@ static void sum_over(einsum *e, const char *letters, double *out)
     out[place_of(e, &e->out)] += product;
 }
 
-/* "an,bo,no->ab" of tensors with these sizes, row after row. */
+/* Computes an expression such as "an,bo,no->ab" of tensors with these sizes, stored row by row. */
 static void compute(const char *expression, const double *const *at, const int64_t (*sizes)[PD_MAX_RANK], double *out)
 {
     einsum e = { .n_in = 0 };
@@ -172,18 +185,21 @@ static void compute(const char *expression, const double *const *at, const int64
     sum_over(&e, e.letters, out);
 }
 
-/* ---- the same products, ours ---- */
+/* ---- the same products, computed by our functions ---- */
 
 typedef struct factored {
     pd_kron_block block;
     int64_t n, sizes[MOST_OPERANDS][PD_MAX_RANK];
-    float   G[MOST_ELEMENTS], Q[PD_MAX_RANK][64];
-    double  wide_G[MOST_ELEMENTS], wide_Q[PD_MAX_RANK][64];
+    float G[MOST_ELEMENTS], Q[PD_MAX_RANK][64];
+    double wide_G[MOST_ELEMENTS], wide_Q[PD_MAX_RANK][64];
 } factored;
 
-static float varied(int64_t i, int salt) { return sinf((float)(i * 13 + salt * 7 + 3)); }
+static float varied(int64_t i, int salt)
+{
+    return sinf((float)(i * 13 + salt * 7 + 3));
+}
 
-/* A diagonal, or an upper triangle. */
+/* Fills the factor of dimension d: a vector if it is diagonal, otherwise an upper triangle. */
 static void fill_factor(factored *f, int d)
 {
     int64_t n = f->block.size[d], cells = f->block.diagonal[d] ? n : n * n;
@@ -225,7 +241,8 @@ static void assert_close(const float *ours, const double *theirs, int64_t n)
     assert_true(sqrt(apart) <= 2e-6 * sqrt(size));
 }
 
-/* The factors as operands, from the first on; returns their number. */
+/* Adds the Kronecker factors to a list of einsum operands, from index `first` on. Returns the new number of
+ * operands. */
 static int factors_in(const factored *f, const double **at, int64_t (*sizes)[PD_MAX_RANK], int first)
 {
     for (int d = 0; d < f->block.rank; d++) {
@@ -235,16 +252,20 @@ static int factors_in(const factored *f, const double **at, int64_t (*sizes)[PD_
     return first + f->block.rank;
 }
 
-static const char *text_of(const json_t *entry, const char *key) { return json_string_value(json_object_get(entry, key)); }
+static const char *text_of(const json_t *entry, const char *key)
+{
+    return json_string_value(json_object_get(entry, key));
+}
 
-/* Runs it for each recorded product, of which there must be many; *f holds its factors. */
+/* Calls `judge` for each recorded product, with the product's factors in *f. Checks that there are many products. */
 static void each_product(void (*judge)(factored *f, const json_t *entry))
 {
     static factored f;
     json_t *entry;
     size_t i;
 
-    json_array_foreach(products, i, entry) {
+    json_array_foreach(products, i, entry)
+    {
         fill(&f, entry);
         judge(&f, entry);
     }
@@ -269,7 +290,8 @@ static void judge_expressions(factored *f, const json_t *entry)
     compute(text_of(entry, "exprA"), at, sizes, A);
     memcpy(x, f->G, sizeof x);
     view = view_of(f, x);
-    for (int d = 0; d < f->block.rank; d++) pd_kron_along(&view, d, Q[d], f->block.diagonal[d], f->block.side[d], PD_KRON_APPLY);
+    for (int d = 0; d < f->block.rank; d++)
+        pd_kron_along(&view, d, Q[d], f->block.diagonal[d], f->block.side[d], PD_KRON_APPLY);
     assert_close(x, A, f->n);
 
     n = factors_in(f, at, sizes, n);
@@ -313,14 +335,19 @@ static void a_block_is_contracted_as_the_expressions_say(void **state)
 
 /* ---- plans ---- */
 
-static void set(pd_hypers *hypers, const char *name, const char *value) { assert_int_equal(pd_hypers_set(hypers, name, value, NULL), PD_OK); }
+static void set(pd_hypers *hypers, const char *name, const char *value)
+{
+    assert_int_equal(pd_hypers_set(hypers, name, value, NULL), PD_OK);
+}
 
 static void set_flag(pd_hypers *hypers, const json_t *options, const char *name)
 {
-    if (json_object_get(options, name) != NULL) set(hypers, name, json_is_true(json_object_get(options, name)) ? "yes" : "no");
+    if (json_object_get(options, name) != NULL)
+        set(hypers, name, json_is_true(json_object_get(options, name)) ? "yes" : "no");
 }
 
-/* The memory_save_mode and limits by which each dimension becomes what the entry says; false: there are none. */
+/* Sets the memory_save_mode under which each dimension's factor is diagonal or triangular as the table entry says.
+ * Returns false if there is no such mode. */
 static bool choose_types(pd_hypers *hypers, const pd_kron_shape *given)
 {
     static const char *const modes[] = { "none", "one_diag", "all_diag" };
@@ -340,7 +367,8 @@ static void assert_factors(const json_t *entry, const pd_plan *plan)
     json_t *factors = json_object_get(entry, "Q_shapes"), *factor;
     size_t d;
 
-    json_array_foreach(factors, d, factor) {
+    json_array_foreach(factors, d, factor)
+    {
         const pd_slot_spec *Q = &plan->slots[((const pd_kron_own *)plan->own)->q + (int64_t)d];
         pd_shape expected = shape_of(factor);
         assert_int_equal(Q->shape.rank, 1 + expected.rank);
@@ -356,7 +384,8 @@ static void factors_begin_with_the_shapes_and_scale_of_upstreams(void **state)
     size_t i, planned = 0;
 
     (void)state;
-    json_array_foreach(products, i, entry) {
+    json_array_foreach(products, i, entry)
+    {
         pd_kron_shape given = given_shape(entry);
         pd_declaration declaration = { .name = "w", .shape = given.shape };
         char scale[40];
@@ -376,9 +405,9 @@ static void factors_begin_with_the_shapes_and_scale_of_upstreams(void **state)
     assert_true(planned >= 10);
 }
 
-/* ---- where state lies ---- */
+/* ---- on which machines state lies ---- */
 
-/* The axis of machines over which dimension d of the parameter is split; NULL: none. */
+/* Returns the mesh axis over whose machines dimension d of the parameter is split, or NULL if it is not split. */
 static const json_t *axis_of(const json_t *entry, int d)
 {
     const json_t *axis = d < 0 ? NULL : json_array_get(json_object_get(entry, "params_partition_spec"), (size_t)d);
@@ -388,24 +417,31 @@ static const json_t *axis_of(const json_t *entry, int d)
 
 static void assert_axis(const json_t *derived, const json_t *recorded)
 {
-    if (derived == NULL) assert_true(recorded == NULL || json_is_null(recorded));
-    else assert_true(json_equal(derived, recorded));
+    if (derived == NULL)
+        assert_true(recorded == NULL || json_is_null(recorded));
+    else
+        assert_true(json_equal(derived, recorded));
 }
 
-/* Upstream leaves diagonals on all machines. */
+/* Checks over which machines a factor is split: its rows like the parameter's dimension that the factor follows, its
+ * columns not at all. Upstream keeps a whole copy of diagonal factors on each machine. */
 static void assert_place(const json_t *entry, const pd_slot_spec *Q, const json_t *recorded, bool stacked)
 {
     assert_true(Q->follows_known);
     assert_int_equal(json_array_size(recorded), Q->shape.rank - !stacked);
     for (int k = !stacked; k < Q->shape.rank; k++)
-        assert_axis(Q->shape.rank == 2 && k == 1 ? NULL : axis_of(entry, Q->follows[k]), json_array_get(recorded, (size_t)(k - !stacked)));
+        assert_axis(Q->shape.rank == 2 && k == 1 ? NULL : axis_of(entry, Q->follows[k]),
+                    json_array_get(recorded, (size_t)(k - !stacked)));
 }
 
-/* Why the places of its factors do not follow from those of the parameter; NULL: they do. */
+/* Returns why the placement of an entry's factors cannot be derived from the placement of its parameter, or NULL if
+ * it can. */
 static const char *excuse(const json_t *entry)
 {
-    if (!json_is_null(json_object_get(entry, "preconditioner_partition_spec"))) return "factors lie where preconditioner_partition_spec says, a choice of the user's";
-    if (json_object_size(json_object_get(entry, "options")) == 0) return "a merged dimension is split over the machines of all that it is made of";
+    if (!json_is_null(json_object_get(entry, "preconditioner_partition_spec")))
+        return "factors lie where preconditioner_partition_spec says, a choice of the user's";
+    if (json_object_size(json_object_get(entry, "options")) == 0)
+        return "a merged dimension is split over the machines of all that it is made of";
     return NULL;
 }
 
@@ -415,7 +451,8 @@ static void assert_places(const json_t *entry, const pd_plan *plan)
     bool scanned = json_is_true(json_object_get(entry, "scanned"));
     size_t d;
 
-    json_array_foreach(specs, d, spec) assert_place(entry, &plan->slots[((const pd_kron_own *)plan->own)->q + (int64_t)d], spec, scanned);
+    json_array_foreach(specs, d, spec)
+        assert_place(entry, &plan->slots[((const pd_kron_own *)plan->own)->q + (int64_t)d], spec, scanned);
 }
 
 static void state_lies_where_what_it_follows_does(void **state)
@@ -424,7 +461,8 @@ static void state_lies_where_what_it_follows_does(void **state)
     size_t i, compared = 0;
 
     (void)state;
-    json_array_foreach(places, i, entry) {
+    json_array_foreach(places, i, entry)
+    {
         pd_declaration declaration = { .name = "w", .shape = shape_of(json_object_get(entry, "shape")) };
         const json_t *options = json_object_get(entry, "options");
         const pd_slot_spec *mu;
@@ -436,7 +474,8 @@ static void state_lies_where_what_it_follows_does(void **state)
         assert_int_equal(pd_plan_make(&plan, &declaration, (double[PD_MAX_FACTS]){ 0 }, NULL), PD_OK);
         mu = &plan.slots[((const pd_kron_own *)plan.own)->mu];
         assert_true(mu->follows_known && pd_shape_equal(&mu->shape, &declaration.shape));
-        for (int d = 0; d < declaration.shape.rank; d++) assert_axis(axis_of(entry, mu->follows[d]), json_array_get(json_object_get(entry, "mu_spec"), (size_t)d));
+        for (int d = 0; d < declaration.shape.rank; d++)
+            assert_axis(axis_of(entry, mu->follows[d]), json_array_get(json_object_get(entry, "mu_spec"), (size_t)d));
         if (excuse(entry) != NULL) {
             print_message("factors of entry %zu left out: %s\n", i, excuse(entry));
         } else {

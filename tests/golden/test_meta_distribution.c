@@ -1,4 +1,5 @@
-/* Upstream's tables of distribution in meta_shampoo: blocks in a flat range of a tensor, and blocks dealt to ranks. */
+/* Tests distribution against upstream's tables in meta_shampoo: blocks in a flat range of a tensor, and blocks that are
+ * assigned to ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,7 @@
 #include "recovery.h"
 #include "shapes.h"
 
-static json_t *recoveries, *assignments;         /* rows of the tables */
+static json_t *recoveries, *assignments; /* rows of the recorded tables */
 
 static json_t *open_table(json_t **rows, const char *name)
 {
@@ -50,7 +51,8 @@ static void check_recovery(const json_t *row)
     for (int i = 0; i < r.n; i++) {
         const json_t *block = json_array_get(blocks, (size_t)i);
         pd_shape theirs = shape_from(json_object_get(block, "shape"));
-        if (!pd_shape_equal(&r.at[i].shape, &theirs) || r.at[i].offset != number(block, "offset")) fail_msg("block %d of %s", i, json_dumps(row, 0));
+        if (!pd_shape_equal(&r.at[i].shape, &theirs) || r.at[i].offset != number(block, "offset"))
+            fail_msg("block %d of %s", i, json_dumps(row, 0));
     }
 }
 
@@ -68,15 +70,17 @@ static void a_flat_ranges_blocks_are_upstreams(void **state)
 
 enum { MOST_BLOCKS = 4096, MOST_RANKS = 64 };
 
-/* Bytes of every block of every parameter, as merging and cutting make them. */
+/* Computes the bytes of every block of every parameter after merging and cutting. Returns the number of blocks. */
 static size_t find_blocks(const json_t *row, int64_t *bytes)
 {
     int64_t limit = number(row, "max_preconditioner_dim");
-    pd_dtype dtype = strcmp(json_string_value(json_object_get(row, "communication_dtype")), "FP32") == 0 ? PD_F32 : PD_BF16;
+    pd_dtype dtype =
+        strcmp(json_string_value(json_object_get(row, "communication_dtype")), "FP32") == 0 ? PD_F32 : PD_BF16;
     size_t n = 0, p;
     json_t *param;
 
-    json_array_foreach(json_object_get(row, "params"), p, param) {
+    json_array_foreach(json_object_get(row, "params"), p, param)
+    {
         pd_shape shape = shape_from(param);
         if (json_is_true(json_object_get(row, "use_merge_dims"))) shape = pd_shape_merged(&shape, limit);
         for (int64_t b = 0; b < pd_partition_count(&shape, limit); b++) {
@@ -93,7 +97,8 @@ static void assert_list(const json_t *row, const char *key, size_t i, int64_t ou
 {
     int64_t theirs = json_integer_value(json_array_get(json_object_get(row, key), i));
 
-    if (ours != theirs) fail_msg("%s[%zu] is %lld and not %lld: %s", key, i, (long long)ours, (long long)theirs, json_dumps(row, 0));
+    if (ours != theirs)
+        fail_msg("%s[%zu] is %lld and not %lld: %s", key, i, (long long)ours, (long long)theirs, json_dumps(row, 0));
 }
 
 static void check_assignment(const json_t *row)

@@ -1,6 +1,6 @@
-/* The four examples of upstream's README stand in server/optim/TUNING.md as rules of a job. They are those of the
- * recorded runs readme_* in meta_shampoo, but for the frequency of roots, which those have smaller to see more of
- * them. */
+/* Tests that the four examples of upstream's README are in server/optim/README.md as rules of a job, with the settings
+ * of the recorded runs readme_* in meta_shampoo. The recorded runs compute roots more often, so that they contain more
+ * of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,25 +19,30 @@
 static const char *const examples[] = { "SGD", "Adam", "Adagrad", "AdamW" };
 static const char *const traces[] = { "readme_sgd", "readme_adam", "readme_adagrad", "readme_adamw" };
 
-/* The rule that stands under the paragraph which begins with the example's name. */
+/* Reads the rule in the first code block after the line that begins with the example's name. The rule may take several
+ * lines. All lines but the first are indented. */
 static void read_example(const char *name, char *rule, size_t size)
 {
     char path[512], line[1024], start[32];
     FILE *file;
-    bool found = false;
+    int fences = -1; /* number of fences after the example's line; -1: before that line */
 
-    snprintf(path, sizeof path, "%s/server/optim/TUNING.md", PD_SOURCE_DIR);
+    snprintf(path, sizeof path, "%s/server/optim/README.md", PD_SOURCE_DIR);
     file = fopen(path, "r");
     assert_non_null(file);
     snprintf(start, sizeof start, "%s with lr ", name);
     rule[0] = '\0';
-    while (rule[0] == '\0' && fgets(line, sizeof line, file) != NULL) {
+    while (fences < 2 && fgets(line, sizeof line, file) != NULL) {
         line[strcspn(line, "\n")] = '\0';
-        if (strncmp(line, start, strlen(start)) == 0) found = true;
-        if (found && strncmp(line, "    * ", 6) == 0) snprintf(rule, size, "%s", line + 4);
+        if (strncmp(line, start, strlen(start)) == 0)
+            fences = 0;
+        else if (fences >= 0 && strncmp(line, "```", 3) == 0)
+            fences++;
+        else if (fences == 1)
+            strncat(rule, line, size - strlen(rule) - 1);
     }
     fclose(file);
-    if (rule[0] == '\0') fail_msg("TUNING.md has no example for %s", name);
+    if (rule[0] == '\0') fail_msg("server/optim/README.md has no example for %s", name);
 }
 
 static void read_trace(pd_recipe *recipe, const char *name)
@@ -71,7 +76,8 @@ static void examples_in_the_guide_are_upstreams(void **state)
         assert_true(rules[0].hypers.value[FREQUENCY] == 100);
         for (int i = 0; recipe.groups[0].row->hypers[i].name != NULL; i++)
             if (i != FREQUENCY && rules[0].hypers.value[i] != recipe.groups[0].value[i])
-                fail_msg("%s: %s is %g, upstream has %g", text, recipe.groups[0].row->hypers[i].name, rules[0].hypers.value[i], recipe.groups[0].value[i]);
+                fail_msg("%s: %s is %g, upstream has %g", text, recipe.groups[0].row->hypers[i].name,
+                         rules[0].hypers.value[i], recipe.groups[0].value[i]);
         pd_rules_free(rules, n);
         pd_recipe_free(&recipe);
     }

@@ -1,4 +1,5 @@
-/* Plays every recorded run of Meta's PyTorch Distributed Shampoo: replayed.h. */
+/* Replays every recorded run of Meta's PyTorch Distributed Shampoo (folder meta_shampoo), and compares its weights
+ * and, if recorded, its state. */
 #include "replayed.h"
 
 int main(void)

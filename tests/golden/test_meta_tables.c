@@ -1,6 +1,6 @@
-/* Upstream's own tables in meta_shampoo: which options its constructor takes and what it says of others, when roots
- * are computed and from when they are used, merged dimensions, blocks and where their elements lie, and the keys of
- * saved state. */
+/* Tests shampoo against upstream's own tables in meta_shampoo: which options its constructor accepts and its errors for
+ * others, when roots are computed and first used, merged dimensions, blocks and where their elements lie, and the keys
+ * of saved state. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 #include "shampoo_step.h"
 #include "state_keys.h"
 
-static json_t *validation, *schedules, *merges, *offsets, *checkpoints;        /* rows of the tables */
+static json_t *validation, *schedules, *merges, *offsets, *checkpoints; /* rows of the recorded tables */
 
 static json_t *open_table(json_t **rows, const char *name)
 {
@@ -35,7 +35,7 @@ static int64_t number(const json_t *entry, const char *key)
 
 /* ---- options ---- */
 
-/* A value as users write it: 0.5, yes, [1,2], PrecisionConfig(name=value). */
+/* Writes a value as users do: 0.5, yes, [1,2], PrecisionConfig(name=value). */
 static void write_value(FILE *out, const json_t *value)
 {
     const char *key, *separator = "";
@@ -43,15 +43,16 @@ static void write_value(FILE *out, const json_t *value)
     size_t i;
 
     switch (json_typeof(value)) {
-    case JSON_TRUE:    fputs("yes", out); break;
-    case JSON_FALSE:   fputs("no", out); break;
-    case JSON_STRING:  fputs(json_string_value(value), out); break;
+    case JSON_TRUE: fputs("yes", out); break;
+    case JSON_FALSE: fputs("no", out); break;
+    case JSON_STRING: fputs(json_string_value(value), out); break;
     case JSON_INTEGER: fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value)); break;
-    case JSON_REAL:    fprintf(out, "%.17g", json_real_value(value)); break;
-    case JSON_NULL:    fputs("none", out); break;
+    case JSON_REAL: fprintf(out, "%.17g", json_real_value(value)); break;
+    case JSON_NULL: fputs("none", out); break;
     case JSON_ARRAY:
         fputc('[', out);
-        json_array_foreach(value, i, item) {
+        json_array_foreach(value, i, item)
+        {
             fputs(separator, out);
             write_value(out, item);
             separator = ",";
@@ -60,7 +61,8 @@ static void write_value(FILE *out, const json_t *value)
         break;
     case JSON_OBJECT:
         fputs("PrecisionConfig(", out);
-        json_object_foreach((json_t *)value, key, item) {
+        json_object_foreach((json_t *)value, key, item)
+        {
             fprintf(out, "%s%s=", separator, key);
             write_value(out, item);
             separator = ",";
@@ -84,7 +86,8 @@ static int set_option(pd_hypers *hypers, const char *name, const json_t *value, 
     return rc;
 }
 
-/* *parsed: the options are such that upstream's constructor sees them. */
+/* Sets the options of a table entry. *parsed receives whether all values could be read: only then upstream's
+ * constructor gets to check them. */
 static int set_options(pd_hypers *hypers, const json_t *entry, bool *parsed, pd_error *err)
 {
     const char *graft = json_string_value(json_object_get(entry, "grafting")), *key;
@@ -93,7 +96,8 @@ static int set_options(pd_hypers *hypers, const json_t *entry, bool *parsed, pd_
 
     pd_hypers_init(hypers, pd_optim_find("shampoo"));
     if (graft != NULL) assert_int_equal(pd_hypers_set(hypers, "grafting_config", graft, err), PD_OK);
-    json_object_foreach(json_object_get(entry, "options"), key, value) {
+    json_object_foreach(json_object_get(entry, "options"), key, value)
+    {
         char name[96];
         snprintf(name, sizeof name, "%s%s", graft != NULL ? "grafting_config." : "", key);
         if (rc == PD_OK) rc = set_option(hypers, name, value, err);
@@ -108,13 +112,15 @@ static void options_are_taken_and_refused_as_upstream_does_it(void **state)
     json_t *entry;
     (void)state;
 
-    json_array_foreach(validation, i, entry) {
+    json_array_foreach(validation, i, entry)
+    {
         pd_error err = { 0 };
         pd_hypers hypers;
         bool parsed;
         int rc = set_options(&hypers, entry, &parsed, &err);
-        if ((rc == PD_OK) != json_is_true(json_object_get(entry, "accepted"))) fail_msg("%s: %s", json_dumps(entry, 0), rc == PD_OK ? "taken" : err.text);
-        if (rc == PD_OK || !parsed) continue;           /* what is no number at all has no text of upstream's */
+        if ((rc == PD_OK) != json_is_true(json_object_get(entry, "accepted")))
+            fail_msg("%s: %s", json_dumps(entry, 0), rc == PD_OK ? "taken" : err.text);
+        if (rc == PD_OK || !parsed) continue; /* upstream has no error text for a value that cannot be read */
         assert_string_equal(err.text, json_string_value(json_object_get(entry, "message")));
         texts++;
     }
@@ -129,7 +135,8 @@ static void roots_are_computed_and_used_when_upstreams_are(void **state)
     json_t *entry;
     (void)state;
 
-    json_array_foreach(schedules, i, entry) {
+    json_array_foreach(schedules, i, entry)
+    {
         const json_t *list = json_object_get(entry, "root_inverse_at");
         pd_hypers hypers;
         size_t next = 0;
@@ -140,7 +147,8 @@ static void roots_are_computed_and_used_when_upstreams_are(void **state)
         for (int64_t step = 1; step <= 30; step++) {
             bool theirs = next < json_array_size(list) && json_integer_value(json_array_get(list, next)) == step;
             next += theirs;
-            if (pd_shampoo_due(NULL, hypers.value, step, NULL) != theirs) fail_msg("%s: step %d", json_dumps(entry, 0), (int)step);
+            if (pd_shampoo_due(NULL, hypers.value, step, NULL) != theirs)
+                fail_msg("%s: step %d", json_dumps(entry, 0), (int)step);
         }
         assert_int_equal(pd_shampoo_start(hypers.value), number(entry, "shampoo_direction_from"));
     }
@@ -169,8 +177,10 @@ static void check_blocks(const json_t *entry, const char *key, const char *merge
     pd_hypers_init(&param.hypers, pd_optim_find("shampoo"));
     param.hypers.value[MAX_DIM] = (double)number(entry, "max_preconditioner_dim");
     assert_int_equal(pd_hypers_set(&param.hypers, "use_merge_dims", merge, &err), PD_OK);
-    if (pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, &err) != PD_OK) fail_msg("%s: %s", json_dumps(entry, 0), err.text);
-    if (plan.n_blocks != json_array_size(shapes)) fail_msg("%s, merged %s: we have %zu blocks", json_dumps(entry, 0), merge, plan.n_blocks);
+    if (pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, &err) != PD_OK)
+        fail_msg("%s: %s", json_dumps(entry, 0), err.text);
+    if (plan.n_blocks != json_array_size(shapes))
+        fail_msg("%s, merged %s: we have %zu blocks", json_dumps(entry, 0), merge, plan.n_blocks);
     for (size_t b = 0; b < plan.n_blocks; b++) {
         pd_shape theirs = shape_from(json_array_get(shapes, b));
         assert_int_equal(plan.shape.rank, theirs.rank);
@@ -185,7 +195,8 @@ static void dimensions_are_merged_and_cut_as_upstream_does_it(void **state)
     json_t *entry;
     (void)state;
 
-    json_array_foreach(merges, i, entry) {
+    json_array_foreach(merges, i, entry)
+    {
         check_blocks(entry, "blocks_merged", "yes");
         check_blocks(entry, "blocks_unmerged", "no");
     }
@@ -201,7 +212,8 @@ static void a_blocks_elements_are_upstreams(void **state)
     (void)state;
 
     for (int e = 0; e < MOST; e++) whole[e] = (float)e;
-    json_array_foreach(offsets, i, entry) {
+    json_array_foreach(offsets, i, entry)
+    {
         pd_shape shape = shape_from(json_object_get(entry, "shape"));
         const json_t *blocks = json_object_get(entry, "blocks");
         int64_t n = 0, split = number(entry, "split");
@@ -235,23 +247,28 @@ static pd_plan plan_of_row(const json_t *entry, const json_t *param)
     json_t *value;
 
     pd_hypers_init(&declaration.hypers, pd_optim_find("shampoo"));
-    json_object_foreach(json_object_get(entry, "options"), key, value)
-        if (set_option(&declaration.hypers, key, value, &err) != PD_OK) fail_msg("%s", err.text);
+    json_object_foreach(json_object_get(entry, "options"), key,
+                        value) if (set_option(&declaration.hypers, key, value, &err) != PD_OK) fail_msg("%s", err.text);
     declaration.hypers.value[MAX_DIM] = (double)number(entry, "max_preconditioner_dim");
-    assert_int_equal(pd_hypers_set(&declaration.hypers, "grafting_config", json_string_value(json_object_get(entry, "grafting")), &err), PD_OK);
-    for (size_t d = 0; d < json_array_size(shape); d++) declaration.shape.dim[declaration.shape.rank++] = json_integer_value(json_array_get(shape, d));
+    assert_int_equal(pd_hypers_set(&declaration.hypers, "grafting_config",
+                                   json_string_value(json_object_get(entry, "grafting")), &err),
+                     PD_OK);
+    for (size_t d = 0; d < json_array_size(shape); d++)
+        declaration.shape.dim[declaration.shape.rank++] = json_integer_value(json_array_get(shape, d));
     if (pd_plan_make(&plan, &declaration, fact, &err) != PD_OK) fail_msg("%s", err.text);
     return plan;
 }
 
-/* Every key names a part of our state with its shape; together they leave nothing of it out. */
+/* Checks that every key names a part of our state with the same shape, and that the keys together cover the whole
+ * state. */
 static void check_keys(const pd_plan *plan, const char *name, const json_t *state)
 {
     int64_t covered[64] = { 0 }, elements;
     const char *key;
     json_t *tensor;
 
-    json_object_foreach((json_t *)state, key, tensor) {
+    json_object_foreach((json_t *)state, key, tensor)
+    {
         const json_t *shape = json_object_get(tensor, "shape");
         char whole[512];
         pd_state_key read;
@@ -260,9 +277,11 @@ static void check_keys(const pd_plan *plan, const char *name, const json_t *stat
         pd_state_key_read(&read, whole, &name, 1);
         if (read.kind == PD_KEY_UNKNOWN) fail_msg("%s is not known", whole);
         if (read.kind != PD_KEY_PART) continue;
-        if (!pd_plan_part(plan, read.slot, read.number, read.block, &part)) fail_msg("%s is no part of the state", whole);
+        if (!pd_plan_part(plan, read.slot, read.number, read.block, &part))
+            fail_msg("%s is no part of the state", whole);
         assert_int_equal((size_t)part.shape.rank, json_array_size(shape));
-        for (int d = 0; d < part.shape.rank; d++) assert_int_equal(part.shape.dim[d], json_integer_value(json_array_get(shape, (size_t)d)));
+        for (int d = 0; d < part.shape.rank; d++)
+            assert_int_equal(part.shape.dim[d], json_integer_value(json_array_get(shape, (size_t)d)));
         assert_int_equal(pd_shape_elements(&part.shape, &elements), PD_OK);
         covered[part.slot] += elements;
     }
@@ -279,13 +298,13 @@ static void saved_state_has_upstreams_keys(void **state)
     json_t *entry, *param;
     (void)state;
 
-    json_array_foreach(checkpoints, i, entry)
-        json_array_foreach(json_object_get(entry, "params"), k, param) {
-            const char *name = json_string_value(json_array_get(param, 0));
-            pd_plan plan = plan_of_row(entry, param);
-            check_keys(&plan, name, json_object_get(json_object_get(entry, "state"), name));
-            pd_plan_free(&plan);
-        }
+    json_array_foreach(checkpoints, i, entry) json_array_foreach(json_object_get(entry, "params"), k, param)
+    {
+        const char *name = json_string_value(json_array_get(param, 0));
+        pd_plan plan = plan_of_row(entry, param);
+        check_keys(&plan, name, json_object_get(json_object_get(entry, "state"), name));
+        pd_plan_free(&plan);
+    }
     assert_true(i > 0);
 }
 

@@ -1,5 +1,5 @@
-/* Every key under which the recorded runs keep optimizer state, state/TTTT/NAME/FIELD, names a slot of its parameter.
- * */
+/* Tests that every key under which the recorded runs keep optimizer state, state/TTTT/NAME/FIELD, names a slot of its
+ * parameter. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +14,12 @@
 
 enum { MOST = 512 };
 
-static int ascending(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+static int ascending(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
-/* Parameters of a run: those that have weights at its beginning. */
+/* Finds the parameters of a run: those that have weights at its beginning. Returns their number. */
 static size_t find_names(const pd_safetensors *file, const char **names)
 {
     size_t n, found = 0;
@@ -31,7 +34,8 @@ static size_t find_names(const pd_safetensors *file, const char **names)
     return found;
 }
 
-/* The part of the key behind the step: NAME/FIELD, of the longest name that fits. */
+/* Checks a key that was read from the name state/TTTT/NAME/FIELD. `text` is NAME/FIELD. NAME is the longest
+ * parameter name with which the text begins. */
 static void assert_of(const pd_state_key *key, const char *text, const char *const *names)
 {
     const char *name = names[key->param], *field = text + strlen(name) + 1, *dot;
@@ -66,7 +70,8 @@ static void names_slots_of_its_parameters(void **state)
         pd_state_key key;
         if (strncmp(tensors[i].name, "state/", 6) != 0) continue;
         pd_state_key_read(&key, tensors[i].name, names, n_names);
-        if (key.kind != PD_KEY_PART && key.kind != PD_KEY_COMPANION && key.kind != PD_KEY_COUNT) fail_msg("%s: %s is unknown", (const char *)*state, tensors[i].name);
+        if (key.kind != PD_KEY_PART && key.kind != PD_KEY_COMPANION && key.kind != PD_KEY_COUNT)
+            fail_msg("%s: %s is unknown", (const char *)*state, tensors[i].name);
         assert_of(&key, tensors[i].name + strlen("state/0000/"), names);
     }
     pd_safetensors_free(file);

@@ -1,5 +1,5 @@
-/* Computes the learning rates that upstream's own schedules gave, step by step, for every trace below. Those of
- * float32 programs agree to one unit in the last place, those in double to 4. */
+/* Compares the learning rates of upstream's own schedules with ours, step by step, for every trace below. Rates that
+ * upstream computes in float32 agree to one unit in the last place, and rates in float64 to four. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -16,18 +16,23 @@
 
 typedef struct recorded {
     const char *file;
-    const char *name;                   /* upstream's of the schedule */
-    const char *format;                 /* ours, and what goes in it: */
+    const char *name;   /* upstream's name of the schedule */
+    const char *format; /* our schedule as a printf format; `key` lists the recorded values to insert */
     const char *key[3];
-    double      tolerance;
+    double tolerance;
 } recorded;
 
-#define WARMUP_LINEAR "warmup_linear", "warmup_linear(peak=%.17g,warmup_steps=%.17g,steps=%.17g)", { "peak", "warmup", "total" }, FLT_EPSILON
-#define RSQRT         "rsqrt", "rsqrt(base=%.17g,warmup_steps=%.17g)", { "base", "warmup_steps", NULL }, 4 * DBL_EPSILON
+#define WARMUP_LINEAR                                                                                                  \
+    "warmup_linear", "warmup_linear(peak=%.17g,warmup_steps=%.17g,steps=%.17g)", { "peak", "warmup", "total" },        \
+        FLT_EPSILON
+#define RSQRT "rsqrt", "rsqrt(base=%.17g,warmup_steps=%.17g)", { "base", "warmup_steps", NULL }, 4 * DBL_EPSILON
 
 static const recorded files[] = {
-    { "google_shampoo/schedule.safetensors", "linear_warmup",
-      "linear_warmup(peak=%.17g,warmup_steps=%.17g)", { "peak", "warmup_steps", NULL }, FLT_EPSILON },
+    { "google_shampoo/schedule.safetensors",
+      "linear_warmup",
+      "linear_warmup(peak=%.17g,warmup_steps=%.17g)",
+      { "peak", "warmup_steps", NULL },
+      FLT_EPSILON },
     { "distributed_kron/lr_schedule.safetensors", WARMUP_LINEAR },
     { "distributed_kron/wd_callable_schedule.safetensors", WARMUP_LINEAR },
     { "t5x_adafactor/schedule_1.safetensors", RSQRT },
@@ -63,13 +68,15 @@ static void gives_the_recorded_rates(void **state)
     pd_error err;
     const char *path = golden_path(it->file);
 
-    if (pd_trace_open(&trace, path, &err) != PD_OK || pd_trace_check(trace, &err) != PD_OK) fail_msg("%s: %s", path, err.text);
+    if (pd_trace_open(&trace, path, &err) != PD_OK || pd_trace_check(trace, &err) != PD_OK)
+        fail_msg("%s: %s", path, err.text);
     schedule = schedule_of(it, trace);
     assert_true(pd_trace_steps(trace) > 2);
     for (int64_t step = 1; step <= pd_trace_steps(trace); step++) {
         double rate = pd_schedule_at(schedule, step - 1), theirs = NAN;
         assert_true(pd_trace_rate(trace, step, &theirs));
-        if (!(fabs(rate - theirs) <= it->tolerance * fabs(theirs))) fail_msg("step %d: %.17g, recorded is %.17g", (int)step, rate, theirs);
+        if (!(fabs(rate - theirs) <= it->tolerance * fabs(theirs)))
+            fail_msg("step %d: %.17g, recorded is %.17g", (int)step, rate, theirs);
     }
     pd_schedule_free(schedule);
     pd_trace_close(trace);
@@ -80,6 +87,8 @@ int main(void)
     struct CMUnitTest tests[FILES];
 
     for (int i = 0; i < FILES; i++)
-        tests[i] = (struct CMUnitTest){ .name = files[i].file, .test_func = gives_the_recorded_rates, .initial_state = (void *)&files[i] };
+        tests[i] = (struct CMUnitTest){ .name = files[i].file,
+                                        .test_func = gives_the_recorded_rates,
+                                        .initial_state = (void *)&files[i] };
     return _cmocka_run_group_tests("recorded schedules", tests, FILES, NULL, NULL);
 }

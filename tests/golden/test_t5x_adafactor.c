@@ -1,4 +1,4 @@
-/* Plays every recorded run of T5X's adafactor, with its state, in t5x_adafactor. */
+/* Replays every recorded run of T5X's adafactor (folder t5x_adafactor), and compares its weights and state. */
 #include "replayed.h"
 
 int main(void)

@@ -1,4 +1,5 @@
-/* Plays every recorded run of torch.optim in torch_optim; they record no state. */
+/* Replays every recorded run of torch.optim (folder torch_optim), and compares its weights. The runs record no
+ * state. */
 #include "replayed.h"
 
 int main(void)

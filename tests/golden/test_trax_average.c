@@ -1,5 +1,5 @@
-/* Plays every recorded average in trax_average with the arithmetic library and through a daemon, and refuses what
- * upstream refuses (refused.json). */
+/* Replays every recorded average of Trax (folder trax_average), both with the arithmetic library and through a
+ * daemon. Checks that the cases which Trax refuses (refused.json) are refused here too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,22 +30,26 @@ static int close_refused(void **state)
     return 0;
 }
 
-/* Where upstream raises an error there is one here; where it computes what means nothing, that is known. */
+/* Checks that a configuration is refused if upstream raises an error for it. If upstream computes a meaningless
+ * result instead, our recipe must name that defect. */
 static void refuses_what_upstream_refuses(void **state)
 {
     json_t *entry;
     size_t i;
 
     (void)state;
-    json_array_foreach(refused, i, entry) {
+    json_array_foreach(refused, i, entry)
+    {
         pd_recipe recipe;
         pd_error err = { 0 };
         json_t *config = json_deep_copy(entry);
         int rc;
         json_object_set_new(config, "adasum", json_true());
         rc = pd_recipe_read(&recipe, "trax_average", config, &err);
-        if (json_is_string(json_object_get(entry, "error"))) assert_true(rc == PD_INVALID_ARGUMENT || rc == PD_UNIMPLEMENTED);
-        else assert_true(rc == PD_OK && recipe.defect != NULL);
+        if (json_is_string(json_object_get(entry, "error")))
+            assert_true(rc == PD_INVALID_ARGUMENT || rc == PD_UNIMPLEMENTED);
+        else
+            assert_true(rc == PD_OK && recipe.defect != NULL);
         pd_recipe_free(&recipe);
         json_decref(config);
     }

@@ -1,6 +1,6 @@
-/* The negative control of recorded state: with a hyperparameter slightly off, inverse roots must lie beyond their
- * tolerance. Each run is copied with another hyperparameter and without recorded state other than inverse roots, since
- * factors would fail first and hide them. */
+/* Tests that the comparison with recorded roots can fail: with a hyperparameter slightly off, inverse roots must lie
+ * beyond their tolerance. Each run is copied with another hyperparameter. The copy keeps no recorded state but inverse
+ * roots, since factors would fail first and hide them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,9 +16,18 @@
 #include "golden.h"
 #include "replay.h"
 
-/* Three have roots that are hard to compute: condition numbers of 10^3 and more. */
-static const char *const runs[] = { "start_preconditioning_step_1", "start_step_no_graft_1", "zero_grad_2", "blocks_1", "blocks_3", "beta1_zero_1",
-                                    "dampening_1", "exponent_multiplier_1", "merge_dims_off", "momentum_1", "nesterov_1" };
+/* In three of these runs, roots are hard to compute: condition numbers of 10^3 and more. */
+static const char *const runs[] = { "start_preconditioning_step_1",
+                                    "start_step_no_graft_1",
+                                    "zero_grad_2",
+                                    "blocks_1",
+                                    "blocks_3",
+                                    "beta1_zero_1",
+                                    "dampening_1",
+                                    "exponent_multiplier_1",
+                                    "merge_dims_off",
+                                    "momentum_1",
+                                    "nesterov_1" };
 enum { RUNS = sizeof runs / sizeof runs[0] };
 
 /* ---- a copy of a run ---- */
@@ -37,11 +46,15 @@ static void change_beta2(json_t *config)
     assert_int_equal(json_array_set_new(betas, 1, json_real(json_number_value(json_array_get(betas, 1)) - 1e-3)), 0);
 }
 
-static void change_nothing(json_t *config) { assert_non_null(config); }
+static void change_nothing(json_t *config)
+{
+    assert_non_null(config);
+}
 
 static void change_config(json_t *header, void (*change)(json_t *config))
 {
-    json_t *meta = json_object_get(header, "__metadata__"), *config = json_loads(json_string_value(json_object_get(meta, "config")), 0, NULL);
+    json_t *meta = json_object_get(header, "__metadata__"),
+           *config = json_loads(json_string_value(json_object_get(meta, "config")), 0, NULL);
     char *text;
 
     assert_non_null(config);
@@ -52,13 +65,15 @@ static void change_config(json_t *header, void (*change)(json_t *config))
     json_decref(config);
 }
 
-/* Names of recorded state that is no inverse root begin with "other" instead of "state": a replay passes over them. */
+/* Renames recorded state from "state/..." to "other/...", so that a replay ignores it. Inverse roots keep their
+ * names. */
 static json_t *keep_roots(const json_t *header)
 {
     json_t *kept = json_object(), *value;
     const char *name;
 
-    json_object_foreach((json_t *)(uintptr_t)header, name, value) {
+    json_object_foreach((json_t *)(uintptr_t)header, name, value)
+    {
         char other[512];
         bool dropped = strncmp(name, "state/", 6) == 0 && strstr(name, "inv_factor_matrices") == NULL;
         snprintf(other, sizeof other, "%s%s", dropped ? "other" : "", dropped ? name + 5 : name);
@@ -101,7 +116,7 @@ static void copy_run(const char *from, const char *to, void (*change)(json_t *co
 
 /* ---- the tests ---- */
 
-/* The largest error of a root, in units of its tolerance, of a run that is played with a changed configuration. */
+/* Plays a run with a changed configuration. Returns the largest error of a root, in units of its tolerance. */
 static double error_of_roots(const char *run, void (*change)(json_t *config))
 {
     char name[128], to[] = "/tmp/paramd-wrong-XXXXXX";
@@ -125,7 +140,8 @@ static double error_of_roots(const char *run, void (*change)(json_t *config))
 static void expect(void (*change)(json_t *config), bool holds)
 {
     for (int i = 0; i < RUNS; i++) {
-        if ((error_of_roots(runs[i], change) <= 1) != holds) fail_msg("%s: expected roots %s their tolerance", runs[i], holds ? "within" : "beyond");
+        if ((error_of_roots(runs[i], change) <= 1) != holds)
+            fail_msg("%s: expected roots %s their tolerance", runs[i], holds ? "within" : "beyond");
     }
 }
 

@@ -1,4 +1,5 @@
-/* fairness.h - watches how the root pool divides its threads among jobs, and checks the bound that rootqueue.h promises. */
+/* fairness.h - watches how the root pool divides its threads among jobs, and checks the bound that rootqueue.h
+ * promises. */
 #ifndef SIM_FAIRNESS_H
 #define SIM_FAIRNESS_H
 
@@ -8,19 +9,24 @@
 enum { SIM_FLOWS = 32 };
 
 typedef struct sim_flow {
-    uint32_t job;                       /* 0: this place is free */
-    uint64_t waiting;                   /* tasks */
-    double   largest;                   /* cost of a task so far, hand-over included */
-    double   overtaken[SIM_FLOWS];      /* by each other flow, since this one waits or was served last: cost of its tasks */
+    uint32_t job;     /* number of the job whose tasks these are; 0: this entry is free */
+    uint64_t waiting; /* number of the job's waiting tasks */
+    double largest;   /* largest cost of a task of the job so far, including its hand-over */
+    /* overtaken[i]: cost of the tasks of entry i that were taken since a task of this job was taken last or began to
+     * wait */
+    double overtaken[SIM_FLOWS];
 } sim_flow;
 
-typedef struct sim_fairness { sim_flow flow[SIM_FLOWS]; } sim_fairness;
+typedef struct sim_fairness {
+    sim_flow flow[SIM_FLOWS];
+} sim_fairness;
 
-/* A task of the job waits from now on. */
+/* Notes that a task of the job waits from now on. */
 void sim_fairness_wait(sim_fairness *all, uint32_t job, double cost);
-/* A thread takes a task of the job; `counts`: it is one of those that take all tasks. Fails where it overtakes another job's too often. */
+/* Notes that a thread takes a task of the job. `counts` is true for a thread that takes all kinds of tasks: only
+ * there the task overtakes waiting tasks of other jobs. Fails the run if one of these is overtaken too often. */
 void sim_fairness_take(sim_fairness *all, uint32_t job, double cost, bool counts);
-/* The job's waiting tasks are forgotten. */
+/* Forgets the job's waiting tasks. */
 void sim_fairness_forget(sim_fairness *all, uint32_t job);
 
 #endif

@@ -1,4 +1,4 @@
-/* intruder.c - peers without the client library. Each sends a list of bytes prepared before, and reads or does not. */
+/* intruder.c - peers without the client library. Each sends a prepared list of bytes. Some of them read the answers. */
 #include "intruder.h"
 
 #include "message.h"
@@ -12,14 +12,15 @@
 enum { SEND_MOST = 512 * 1024, PULLS = 400 };
 
 typedef struct sim_intruder {
-    sim            *s;
+    sim *s;
     const sim_fault *fault;
-    pd_transport   *transport;          /* NULL: ended */
-    uint8_t        *out; size_t n_out, room, sent;      /* what it has to say; */
-    size_t          stop_at;            /* it says so much and then falls silent; SIZE_MAX: all */
-    bool            reads, waits;       /* waits: for an answer, or the end of the connection */
-    bool            stays;              /* it says that it lives for as long as it likes */
-    uint64_t        last_id, begun_ns, heard;
+    pd_transport *transport; /* NULL: the peer has disconnected */
+    uint8_t *out;
+    size_t n_out, room, sent; /* bytes to send */
+    size_t stop_at;           /* number of bytes after which the peer falls silent; SIZE_MAX: it sends all */
+    bool reads, waits;        /* waits: the peer stays until it is answered or disconnected */
+    bool stays;               /* the peer sends heartbeats until all intruders leave */
+    uint64_t last_id, begun_ns, received;
     struct sim_intruder *next;
 } sim_intruder;
 
@@ -42,7 +43,8 @@ static void add_frame(sim_intruder *i, unsigned method, uint64_t id, const Proto
     uint8_t *at;
     size_t bytes;
 
-    if (pd_frame_pack(&at, &bytes, method, 0, id, message, &span, payload > 0, payload) != PD_OK) sim_fail("harness", "a frame cannot be packed");
+    if (pd_frame_pack(&at, &bytes, method, 0, id, message, &span, payload > 0, payload) != PD_OK)
+        sim_fail("harness", "a frame cannot be packed");
     add_bytes(i, at, bytes);
     free(at);
     if (payload > 0) add_bytes(i, zeros, payload);
@@ -71,7 +73,8 @@ static void add_plain(sim_intruder *i, unsigned method, uint64_t id)
     add_frame(i, method, id, &empty.base, 0);
 }
 
-/* A job of its own with one parameter of so many chunks, and its weights. */
+/* Adds the frames with which a worker creates a job of its own. The job has one parameter of `chunks` chunks, with
+ * initial weights. */
 static void add_job(sim_intruder *i, const char *kind, uint64_t chunks)
 {
     static char name[24], param[] = "w";
@@ -94,7 +97,8 @@ static void add_job(sim_intruder *i, const char *kind, uint64_t chunks)
     piece.count = chunk;
     init.pieces = pieces;
     init.n_pieces = 1;
-    for (piece.first = 0; piece.first < dim; piece.first += chunk) add_frame(i, PD_INIT, ++i->last_id, &init.base, chunk * sizeof(float));
+    for (piece.first = 0; piece.first < dim; piece.first += chunk)
+        add_frame(i, PD_INIT, ++i->last_id, &init.base, chunk * sizeof(float));
 }
 
 static void add_push(sim_intruder *i, uint64_t first, double weight)
@@ -131,12 +135,14 @@ static void add_questions(sim_intruder *i, uint64_t n)
     list.job = (char *)i->s->plan->jobs[i->fault->job].name;
     for (uint64_t k = 0; k < n; k++) {
         list.what = 1 + (uint32_t)sim_draw(i->s, 6);
-        if (sim_chance(i->s, 2)) add_plain(i, PD_STATUS, ++i->last_id);
-        else add_frame(i, PD_LIST, ++i->last_id, &list.base, 0);
+        if (sim_chance(i->s, 2))
+            add_plain(i, PD_STATUS, ++i->last_id);
+        else
+            add_frame(i, PD_LIST, ++i->last_id, &list.base, 0);
     }
 }
 
-/* Begins, brings a piece of a slot that may exist, and says no more. */
+/* Adds the frames of an import that is never ended. It begins, and sends a piece of a slot that may not exist. */
 static void add_import(sim_intruder *i)
 {
     Paramd__ImportRequest import = PARAMD__IMPORT_REQUEST__INIT;
@@ -192,7 +198,8 @@ static void add_noise(sim_intruder *i)
     add_bytes(i, bytes, sizeof bytes);
 }
 
-/* The second push is refused, so the job never steps: sim_judge_effect. */
+/* Adds two pushes for two chunks of one parameter, with different weights of the rank. The server refuses the second
+ * push, so the job never takes a step: sim_judge_effect checks that. */
 static void add_unlike(sim_intruder *i)
 {
     add_job(i, "unlike", 2);
@@ -209,7 +216,7 @@ static void add_id_zero(sim_intruder *i)
     i->waits = true;
 }
 
-/* ---- its life ---- */
+/* ---- connection, start and end of a peer ---- */
 
 static void say_more(sim_intruder *i)
 {
@@ -240,16 +247,17 @@ static void on_ready(void *arg, unsigned events)
     pd_error err;
 
     if (i->transport == NULL) return;
-    while (n > 0 && (n = i->transport->ops->receive(i->transport, &span, 1, &err)) > 0) i->heard += (uint64_t)n;
+    while (n > 0 && (n = i->transport->ops->receive(i->transport, &span, 1, &err)) > 0) i->received += (uint64_t)n;
     if ((events & PD_ON_WRITE) != 0) say_more(i);
     if (n < 0) {
         leave(i);
         return;
     }
-    i->transport->ops->watch(i->transport, (i->reads ? PD_ON_READ : 0) | (i->sent < i->n_out && i->stop_at > i->sent ? PD_ON_WRITE : 0));
+    i->transport->ops->watch(i->transport, (i->reads ? PD_ON_READ : 0) |
+                                               (i->sent < i->n_out && i->stop_at > i->sent ? PD_ON_WRITE : 0));
 }
 
-/* Says that it lives, until it leaves. */
+/* Sends a heartbeat every second until the peer disconnects. */
 static void beat(sim *s, void *who, uint64_t what)
 {
     sim_intruder *i = who;
@@ -261,7 +269,7 @@ static void beat(sim *s, void *who, uint64_t what)
     sim_after(s, SIM_S, beat, i, 0);
 }
 
-/* Says what it has kept back. */
+/* Ends the silence of a peer: sends the bytes that follow stop_at. */
 static void go_on(sim *s, void *who, uint64_t what)
 {
     sim_intruder *i = who;
@@ -282,17 +290,35 @@ static void prepare(sim_intruder *i)
     i->stop_at = SIZE_MAX;
     i->reads = true;
     switch (i->fault->kind) {
-    case SIM_DROP:   add_drop(i); break;
-    case SIM_IMPORT: add_import(i); i->stays = sim_chance(i->s, 2); break;
-    case SIM_SET:    add_set(i); break;
-    case SIM_FLOOD:  add_questions(i, i->fault->amount); break;
-    case SIM_DEAF:   add_questions(i, i->fault->amount); i->reads = false; break;
-    case SIM_HALF_HELLO: add_hello(i, ""); i->stop_at = 1 + sim_draw(i->s, i->n_out - 1); break;
-    case SIM_NOISE:  add_noise(i); break;
+    case SIM_DROP: add_drop(i); break;
+    case SIM_IMPORT:
+        add_import(i);
+        i->stays = sim_chance(i->s, 2);
+        break;
+    case SIM_SET: add_set(i); break;
+    case SIM_FLOOD: add_questions(i, i->fault->amount); break;
+    case SIM_DEAF:
+        add_questions(i, i->fault->amount);
+        i->reads = false;
+        break;
+    case SIM_HALF_HELLO:
+        add_hello(i, "");
+        i->stop_at = 1 + sim_draw(i->s, i->n_out - 1);
+        break;
+    case SIM_NOISE: add_noise(i); break;
     case SIM_ID_ZERO: add_id_zero(i); break;
     case SIM_UNLIKE: add_unlike(i); break;
-    case SIM_LEAVER: add_job(i, "own", 1); add_plain(i, PD_LEAVE, ++i->last_id); add_push(i, 0, 1); i->stop_at = i->n_out - 1 - sim_draw(i->s, 60); break;
-    case SIM_PULLER: add_job(i, "own", 1); add_pulls(i); i->reads = false; break;
+    case SIM_LEAVER:
+        add_job(i, "own", 1);
+        add_plain(i, PD_LEAVE, ++i->last_id);
+        add_push(i, 0, 1);
+        i->stop_at = i->n_out - 1 - sim_draw(i->s, 60);
+        break;
+    case SIM_PULLER:
+        add_job(i, "own", 1);
+        add_pulls(i);
+        i->reads = false;
+        break;
     default: sim_fail("harness", "%s is no intruder", sim_fault_name(i->fault->kind));
     }
 }
@@ -314,8 +340,10 @@ void sim_intruder_start(sim *s, const sim_fault *fault)
     i->transport->arg = i;
     i->transport->ops->watch(i->transport, PD_ON_WRITE | (i->reads ? PD_ON_READ : 0));
     if (fault->kind == SIM_LEAVER) sim_after(s, sim_draw(s, 30 * SIM_MS), go_on, i, 0);
-    if (i->waits || i->stays) beat(s, i, 0);
-    else sim_after(s, fault->kind == SIM_IMPORT ? fault->amount : stays, end_fault, i, 0);
+    if (i->waits || i->stays)
+        beat(s, i, 0);
+    else
+        sim_after(s, fault->kind == SIM_IMPORT ? fault->amount : stays, end_fault, i, 0);
 }
 
 static void begin_drop(sim *s, void *who, uint64_t what)

@@ -1,4 +1,5 @@
-/* link.c - a connection between two ends: bytes arrive late and in pieces, it breaks at any byte, it falls silent. */
+/* link.c - a simulated connection. Bytes arrive late and in pieces. The connection may break at any byte, or fall
+ * silent. */
 #include "server.h"
 #include "sim.h"
 
@@ -6,28 +7,34 @@
 #include <string.h>
 
 typedef struct end {
-    pd_transport transport;             /* first */
+    pd_transport transport; /* must be the first field: a transport is cast to its end */
     struct sim_link *link;
-    uint8_t  *at;                       /* bytes on their way to this end: */
-    size_t    room, head, arrived, tail;/* [head, arrived) can be read, [arrived, tail) are still under way */
-    bool      ended, end_arrived;       /* the other end has shut its side; that is known here */
-    bool      closed, serves, moving, told;     /* moving: an arrival is planned; told: so is a call of `ready` */
-    unsigned  watched;
+    uint8_t *at;                       /* buffer with the bytes that were sent to this end */
+    size_t room, head, arrived, tail;  /* at[head..arrived) can be read, at[arrived..tail) is under way */
+    bool ended, end_arrived;           /* ended: the other end has closed; end_arrived: this end knows it */
+    bool closed, serves, moving, told; /* moving: an arrival is scheduled; told: a call of `ready` is */
+    unsigned watched;
 } end;
 
 struct sim_link {
-    sim     *s;
-    end      end[2];
-    uint64_t left;                      /* bytes until it breaks */
-    bool     broken, swallows;
+    sim *s;
+    end end[2];
+    uint64_t left; /* number of bytes that still arrive before the link breaks */
+    bool broken, swallows;
     struct sim_link *next;
 };
 
-static sim_link *all;                   /* of this run */
+static sim_link *all; /* all links of this run */
 
-static end *other(const end *e) { return &e->link->end[e == &e->link->end[0] ? 1 : 0]; }
+static end *other(const end *e)
+{
+    return &e->link->end[e == &e->link->end[0] ? 1 : 0];
+}
 
-static size_t free_room(const end *to) { return to->link->s->plan->window - (to->tail - to->head); }
+static size_t free_room(const end *to)
+{
+    return to->link->s->plan->window - (to->tail - to->head);
+}
 
 static unsigned happened(const end *e)
 {
@@ -44,13 +51,19 @@ bool sim_end_poll(pd_transport *transport)
     end *e = (end *)transport;
     unsigned events = e->closed ? 0 : happened(e);
 
-    if (transport->ready == NULL) return false;         /* nobody listens at this end yet */
+    if (transport->ready == NULL) return false; /* nobody listens at this end yet */
     if (events != 0) transport->ready(transport->arg, events);
     return events != 0;
 }
 
-bool sim_end_open(const pd_transport *transport) { return !((const end *)transport)->closed; }
-uint64_t sim_link_owed(const pd_transport *transport) { return ((const end *)transport)->arrived - ((const end *)transport)->head; }
+bool sim_end_open(const pd_transport *transport)
+{
+    return !((const end *)transport)->closed;
+}
+uint64_t sim_link_owed(const pd_transport *transport)
+{
+    return ((const end *)transport)->arrived - ((const end *)transport)->head;
+}
 
 static void call_ready(sim *s, void *who, uint64_t what)
 {
@@ -61,7 +74,7 @@ static void call_ready(sim *s, void *who, uint64_t what)
     sim_end_poll(&e->transport);
 }
 
-/* Something may have happened at this end: the server's loop turns, a worker is called. */
+/* Schedules a turn of the server's loop or a call of the worker's `ready`, if an event waits at this end. */
 static void poke(end *e)
 {
     if (e->closed || e->told || happened(e) == 0) return;
@@ -97,12 +110,14 @@ static void plan_arrival(end *e)
 {
     sim *s = e->link->s;
 
-    if (e->moving || e->link->swallows || e->link->broken || (e->arrived == e->tail && e->ended == e->end_arrived)) return;
+    if (e->moving || e->link->swallows || e->link->broken || (e->arrived == e->tail && e->ended == e->end_arrived))
+        return;
     e->moving = true;
-    sim_after(s, 1000 + sim_draw(s, sim_chance(s, 8) ? s->plan->latency_ns : s->plan->latency_ns / 16 + 1), arrive, e, 0);
+    sim_after(s, 1000 + sim_draw(s, sim_chance(s, 8) ? s->plan->latency_ns : s->plan->latency_ns / 16 + 1), arrive, e,
+              0);
 }
 
-/* Some of what is under way arrives, mostly all of it. */
+/* Lets bytes under way arrive: usually all of them, sometimes only some. */
 static void arrive(sim *s, void *who, uint64_t what)
 {
     end *e = who;
@@ -137,7 +152,7 @@ static ssize_t link_receive(pd_transport *transport, const struct iovec *iov, in
         e->head += some;
     }
     if (e->head > before) {
-        poke(other(e));                 /* there is room again */
+        poke(other(e)); /* there is free space again, so the other end can send */
         return (ssize_t)(e->head - before);
     }
     if (e->link->broken) return pd_fail(err, PD_UNAVAILABLE, "connection reset by peer");
@@ -195,17 +210,22 @@ static void link_shut(pd_transport *transport)
     plan_arrival(to);
 }
 
-/* Bytes that this end has not read are lost; where there are some, the other end may see a reset in place of an end. */
+/* Closes an end. Bytes that it has not read are lost. If there are such bytes, the other end may see a reset instead of
+ * an end of the stream. */
 static void link_close(pd_transport *transport)
 {
     end *e = (end *)transport;
 
     e->closed = true;
-    if (e->tail > e->head && sim_chance(e->link->s, 2)) break_link(e->link);
-    else link_shut(transport);
+    if (e->tail > e->head && sim_chance(e->link->s, 2))
+        break_link(e->link);
+    else
+        link_shut(transport);
 }
 
-static const pd_transport_ops ops = { .receive = link_receive, .send = link_send, .watch = link_watch, .shut = link_shut, .close = link_close };
+static const pd_transport_ops ops = {
+    .receive = link_receive, .send = link_send, .watch = link_watch, .shut = link_shut, .close = link_close
+};
 
 /* ---- life ---- */
 

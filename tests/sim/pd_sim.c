@@ -14,26 +14,28 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SEED_SECONDS = 60 };             /* a seed that takes longer spins */
+enum { SEED_SECONDS = 60 }; /* longest time of a run; a longer one is reported as an endless loop */
 enum { OPT_LIST = 256, OPT_TWICE, OPT_KEEP };
 
-enum pd_plant pd_planted;               /* plant.h */
+enum pd_plant pd_planted; /* declared in plant.h */
 
 typedef struct settings {
-    uint64_t      first, last;
-    bool          trace, shrink, twice, keep_going, list;
+    uint64_t first, last;
+    bool trace, shrink, twice, keep_going, list;
     enum pd_plant plant;
 } settings;
 
-/* What the process that runs seeds tells the one that waits for it. */
+/* Results of the process that runs seeds, in memory shared with the process that waits for it. */
 typedef struct report {
     uint64_t seed, hash;
-    char     text[SIM_REPORT_BYTES];
+    char text[SIM_REPORT_BYTES];
 } report;
 
 static report *shared;
 
-static const struct { const char *name, *text; } plants[] = {
+static const struct {
+    const char *name, *text;
+} plants[] = {
 #define PLANT_ROW(name, text) { #name, text },
     { "none", "" }, PD_PLANTS_TABLE(PLANT_ROW)
 #undef PLANT_ROW
@@ -54,7 +56,7 @@ static void run_plan(const sim_plan *plan, const settings *set)
     }
 }
 
-/* The status of a process that runs `body`: 0, or it says what is wrong in shared->text. */
+/* Runs `body` in a process of its own. Returns the process's status: 0, or shared->text says what is wrong. */
 static int in_process(void (*body)(const void *arg, const settings *set), const void *arg, const settings *set)
 {
     int status;
@@ -71,13 +73,17 @@ static int in_process(void (*body)(const void *arg, const settings *set), const 
     if (child < 0 || waitpid(child, &status, 0) < 0) return -1;
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
         snprintf(shared->text, sizeof shared->text, "spins: the run takes more than %d s", SEED_SECONDS);
-    else if (WIFSIGNALED(status)) snprintf(shared->text, sizeof shared->text, "crash: %s", strsignal(WTERMSIG(status)));
+    else if (WIFSIGNALED(status))
+        snprintf(shared->text, sizeof shared->text, "crash: %s", strsignal(WTERMSIG(status)));
     else if (WEXITSTATUS(status) != 0 && shared->text[0] == '\0')
         snprintf(shared->text, sizeof shared->text, "crash: exit status %d", WEXITSTATUS(status));
     return status;
 }
 
-static void run_one(const void *arg, const settings *set) { run_plan(arg, set); }
+static void run_one(const void *arg, const settings *set)
+{
+    run_plan(arg, set);
+}
 
 static void run_range(const void *arg, const settings *set)
 {
@@ -93,7 +99,8 @@ static void run_range(const void *arg, const settings *set)
 
 /* ---- shrinking ---- */
 
-/* The same invariant is violated: what stands before the first colon. */
+/* Returns whether the plan violates the same invariant as `before` reports: the texts are equal up to the first
+ * colon. */
 static bool fails_alike(const sim_plan *plan, const settings *set, const char *before)
 {
     settings quiet = *set;
@@ -114,7 +121,8 @@ static void forget_job(sim_plan *plan, uint32_t job)
     plan->jobs[job].missing = 0;
 }
 
-/* Change number `i` that makes the plan smaller. False: there is none of that number. */
+/* Makes the plan smaller in one way, chosen by `i`: without a fault, without a job, or with fewer parameters or
+ * steps of a job. Returns false if `i` is past the last way. */
 static bool make_smaller(sim_plan *plan, uint32_t i)
 {
     if (i < plan->n_faults) {
@@ -146,7 +154,7 @@ static void shrink(sim_plan *plan, const settings *set)
     snprintf(before, sizeof before, "%s", shared->text);
     while (better) {
         better = false;
-        for (uint32_t i = 0; ; i++) {
+        for (uint32_t i = 0;; i++) {
             smaller = *plan;
             if (!make_smaller(&smaller, i)) break;
             if (memcmp(&smaller, plan, sizeof smaller) == 0 || !fails_alike(&smaller, set, before)) continue;
@@ -240,12 +248,18 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 int main(int argc, char **argv)
 {
-    static const struct argp argp = { options, parse, NULL, "Simulates paramd: server, workers, network and faults, "
-                                      "all drawn from a seed.", NULL, NULL, NULL };
+    static const struct argp argp = { options,
+                                      parse,
+                                      NULL,
+                                      "Simulates paramd: server, workers, network and faults, "
+                                      "all drawn from a seed.",
+                                      NULL,
+                                      NULL,
+                                      NULL };
     settings set = { .first = 1, .last = 1000 };
     static sim_plan plan;
 
-    pd_blas_one_thread();               /* one core, whatever the machine has */
+    pd_blas_one_thread(); /* BLAS uses one thread on every machine, so that the same seed gives the same trace */
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     argp_parse(&argp, argc, argv, 0, NULL, &set);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -1,9 +1,12 @@
 #!/bin/bash
-# Runs the planted bugs that pd_sim finds soon: each must be found. It shows that the simulator can fail. README.md tells of the others.
+# Runs the planted bugs that pd_sim finds soon: each must be found. It shows that the simulator can fail. README.md
+# tells of the others.
 # plants.sh PD_SIM
 set -u
 status=0
-for plant in roots_largest_first leave_incoming request_zero close_counts_refused lost_wake_up lost_ack budget_leak buffer_lost version_back parked_forever duplicate_counted init_mixed; do
+for plant in roots_largest_first leave_incoming request_zero close_counts_refused lost_wake_up lost_ack budget_leak \
+    buffer_lost version_back parked_forever duplicate_counted init_mixed \
+    image_forgets_outcome torn_export export_outlives_operator; do
     if "$1" --seeds 1..300 --plant $plant > /dev/null 2>&1; then
         echo "$plant was not found within 300 seeds"
         status=1

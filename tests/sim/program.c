@@ -1,4 +1,4 @@
-/* program.c - what a process of a training job does: Hello, Declare, initial weights, steps, farewell. */
+/* program.c - the program of a process of a training job: Hello, Declare, initial weights, steps, Leave. */
 #include "program.h"
 
 #include "sim_judge.h"
@@ -10,9 +10,10 @@
 
 enum { RETRY_MS = 200 };
 
-const char *const sim_phase_names[] = { "welcome", "declare", "init", "fetch", "step", "stepping", "pulling", "barrier", "leaving", "resting", "ended" };
+const char *const sim_phase_names[] = { "welcome", "declare", "init",    "fetch",   "step", "stepping",
+                                        "pulling", "barrier", "leaving", "resting", "ended" };
 
-/* Some other process has done all of the job. */
+/* Returns whether another process of the job has finished all its steps. */
 static bool is_over(const sim_worker *w)
 {
     for (const sim_worker *other = w->s->workers; other != NULL; other = other->next)
@@ -22,7 +23,8 @@ static bool is_over(const sim_worker *w)
 
 /* ---- calls ---- */
 
-/* A worker that tries again and again gets nowhere: only what it has not reached before counts. */
+/* Enters a phase. Progress counts only if the process has not been in this phase of this step before: a worker that
+ * repeats a request in vain makes no progress. */
 void sim_program_go_on(sim_worker *w, phase next)
 {
     uint64_t place = w->step * 16 + next;
@@ -41,7 +43,7 @@ void sim_program_rest(sim_worker *w, phase after, const char *why)
     w->alarm_ns = w->s->now_ns + RETRY_MS * SIM_MS;
 }
 
-/* True: the ticket is done; *rc is its result. */
+/* Returns whether the ticket is done. If so, *rc receives its result, and *err its error. */
 static bool is_done(sim_worker *w, pd_ticket_id ticket, int *rc, pd_error *err)
 {
     uint8_t *reply;
@@ -58,7 +60,7 @@ static bool is_worth_another_try(int code)
     return code == PD_RESOURCE_EXHAUSTED || code == PD_NO_MEMORY;
 }
 
-/* The error names a rank at which no process lives. */
+/* Returns whether the error names a rank that has no living process. */
 static bool names_absent(const sim_worker *w, const char *text)
 {
     char name[24];
@@ -70,11 +72,13 @@ static bool names_absent(const sim_worker *w, const char *text)
     return false;
 }
 
-/* A deadline has passed. Of a job of which a rank has gone for good the error names that rank, or one that has given up since. */
+/* Handles a request that has passed its deadline. Decides whether this process gives up (told_missing). It does so
+ * if the plan's faults are over and the error names a rank without a living process. In addition, the plan must say
+ * that a rank leaves for good, or another process must have finished all steps of the job. */
 static void note_deadline(sim_worker *w, const pd_error *err)
 {
     sim_worker_trace(w, err->text, w->step, 0);
-    if (w->job->missing == w->job->world || !w->s->calm) return;
+    if ((w->job->missing == w->job->world && !is_over(w)) || !w->s->calm) return;
     if (names_absent(w, err->text)) w->told_missing = true;
 }
 
@@ -97,19 +101,25 @@ static void declare(sim_worker *w)
     memset(params, 0, sizeof params);
     for (uint32_t p = 0; p < w->job->n_params; p++) {
         const sim_param *param = &w->job->params[p];
-        params[p] = (pd_client_param){ .name = param->name, .shape = param->shape, .ranged = param->ranged, .model_state = param->model_state };
+        params[p] = (pd_client_param){
+            .name = param->name, .shape = param->shape, .ranged = param->ranged, .model_state = param->model_state
+        };
         if (param->ranged) sim_range(w->job, param, w->rank, &params[p].start, &params[p].end);
     }
-    if (pd_core_declare(w->core, params, w->job->n_params, &w->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
-    else sim_program_go_on(w, DECLARE);
+    if (pd_core_declare(w->core, params, w->job->n_params, &w->ticket, &err) != PD_OK)
+        sim_worker_end_refused(w, err.code, err.text);
+    else
+        sim_program_go_on(w, DECLARE);
 }
 
 static void fetch(sim_worker *w)
 {
     pd_error err;
 
-    if (pd_core_fetch(w->core, (void *const *)w->weights, &w->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
-    else sim_program_go_on(w, FETCH);
+    if (pd_core_fetch(w->core, (void *const *)w->weights, &w->ticket, &err) != PD_OK)
+        sim_worker_end_refused(w, err.code, err.text);
+    else
+        sim_program_go_on(w, FETCH);
 }
 
 static void init_weights(sim_worker *w)
@@ -121,8 +131,10 @@ static void init_weights(sim_worker *w)
         return;
     }
     for (uint32_t p = 0; p < w->job->n_params; p++) sim_initial(w->job, w->rank, w->process, p, w->weights[p]);
-    if (pd_core_init(w->core, (void *const *)w->weights, &w->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
-    else sim_program_go_on(w, INIT);
+    if (pd_core_init(w->core, (void *const *)w->weights, &w->ticket, &err) != PD_OK)
+        sim_worker_end_refused(w, err.code, err.text);
+    else
+        sim_program_go_on(w, INIT);
 }
 
 static void on_declared(sim_worker *w)
@@ -131,10 +143,14 @@ static void on_declared(sim_worker *w)
     int rc;
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
-    if (rc == PD_OK && is_over(w) && least_step(w) == 0) sim_worker_end(w);        /* another process has begun anew what has ended */
-    else if (rc == PD_OK) init_weights(w);
-    else if (is_worth_another_try(rc)) sim_program_rest(w, DECLARE, err.text);
-    else sim_worker_end_refused(w, rc, err.text);
+    if (rc == PD_OK && is_over(w) && least_step(w) == 0)
+        sim_worker_end(w); /* another process has finished the job before, and this one would begin it anew */
+    else if (rc == PD_OK)
+        init_weights(w);
+    else if (is_worth_another_try(rc))
+        sim_program_rest(w, DECLARE, err.text);
+    else
+        sim_worker_end_refused(w, rc, err.text);
 }
 
 static void on_initialised(sim_worker *w)
@@ -144,10 +160,14 @@ static void on_initialised(sim_worker *w)
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
     if (rc == PD_DEADLINE_EXCEEDED) note_deadline(w, &err);
-    if (rc == PD_OK) fetch(w);
-    else if (w->told_missing) sim_worker_end(w);
-    else if (is_worth_another_try(rc) || rc == PD_DEADLINE_EXCEEDED) sim_program_rest(w, INIT, err.text);
-    else sim_worker_end_refused(w, rc, err.text);
+    if (rc == PD_OK)
+        fetch(w);
+    else if (w->told_missing)
+        sim_worker_end(w);
+    else if (is_worth_another_try(rc) || rc == PD_DEADLINE_EXCEEDED)
+        sim_program_rest(w, INIT, err.text);
+    else
+        sim_worker_end_refused(w, rc, err.text);
 }
 
 static void on_fetched(sim_worker *w)
@@ -161,14 +181,17 @@ static void on_fetched(sim_worker *w)
         return;
     }
     if (rc == PD_DEADLINE_EXCEEDED) note_deadline(w, &err);
-    if (w->told_missing) sim_worker_end(w);
-    else if (rc == PD_DEADLINE_EXCEEDED || is_worth_another_try(rc)) sim_program_rest(w, FETCH, err.text);
-    else sim_worker_end_refused(w, rc, err.text);
+    if (w->told_missing)
+        sim_worker_end(w);
+    else if (rc == PD_DEADLINE_EXCEEDED || is_worth_another_try(rc))
+        sim_program_rest(w, FETCH, err.text);
+    else
+        sim_worker_end_refused(w, rc, err.text);
 }
 
 /* ---- steps ---- */
 
-/* Parameters of this step, in an order of this worker's own. */
+/* Lists in random order the parameters that have not taken this step yet. Returns their number. */
 static size_t choose(sim_worker *w, uint32_t *order)
 {
     size_t n = 0;
@@ -184,7 +207,8 @@ static size_t choose(sim_worker *w, uint32_t *order)
     return n;
 }
 
-/* In such steps a worker names only what it has a gradient of, and closes the step. */
+/* Returns whether the worker ends this step with close_step. It then pushes only the parameters for which it has a
+ * gradient. */
 static bool closes_step(const sim_worker *w)
 {
     return sim_mix(w->job->number + 9, w->rank, w->step, 5) % 3 == 0;
@@ -208,7 +232,7 @@ static int push(sim_worker *w, call *c, pd_error *err)
     return pd_core_push(w->core, c->pulls ? PD_PUSH_PULL : PD_PUSH, c->items, c->n, &options, &c->ticket, err);
 }
 
-/* Several pushes at once; a small one may be the whole step. */
+/* Begins a step: sends several pushes at once. A push may hold all parameters of the step. */
 static void begin_step(sim_worker *w)
 {
     uint32_t order[SIM_PARAMS];
@@ -217,8 +241,10 @@ static void begin_step(sim_worker *w)
 
     w->step = least_step(w) + 1;
     if (w->step > w->job->steps) {
-        if (pd_core_leave(w->core, &w->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
-        else sim_program_go_on(w, LEAVING);
+        if (pd_core_leave(w->core, &w->ticket, &err) != PD_OK)
+            sim_worker_end_refused(w, err.code, err.text);
+        else
+            sim_program_go_on(w, LEAVING);
         return;
     }
     n = choose(w, order);
@@ -230,7 +256,8 @@ static void begin_step(sim_worker *w)
         one->n = 0;
         one->again_ns = 0;
         for (size_t end = n * (c + 1) / calls; i < end; i++)
-            if (sim_has_gradient(w->job, w->rank, w->step, order[i]) || !closes_step(w)) one->items[one->n++] = item_of(w, order[i]);
+            if (sim_has_gradient(w->job, w->rank, w->step, order[i]) || !closes_step(w))
+                one->items[one->n++] = item_of(w, order[i]);
         if (one->n == 0) continue;
         if (push(w, one, &err) != PD_OK) {
             sim_worker_end_refused(w, err.code, err.text);
@@ -239,11 +266,14 @@ static void begin_step(sim_worker *w)
         w->n_calls++;
     }
     w->ticket = 0;
-    if (closes_step(w) && pd_core_close_step(w->core, w->step, &w->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
-    else sim_program_go_on(w, STEPPING);
+    if (closes_step(w) && pd_core_close_step(w->core, w->step, &w->ticket, &err) != PD_OK)
+        sim_worker_end_refused(w, err.code, err.text);
+    else
+        sim_program_go_on(w, STEPPING);
 }
 
-/* Checks the weights that came: right numbers for their version, and no version older than one seen before. */
+/* Checks the weights that a push or pull returned: they must be the published weights of their version, and the
+ * version must not go back. */
 static void check_pulled(sim_worker *w, const call *c)
 {
     for (size_t i = 0; i < c->n; i++) {
@@ -251,15 +281,17 @@ static void check_pulled(sim_worker *w, const call *c)
         int64_t start, end;
         if (item->outcome < 0) continue;
         if (item->version < w->versions[item->param])
-            sim_fail("consistency", "%s rank %u: %s went from version %llu back to %llu", w->job->name, w->rank, w->job->params[item->param].name,
-                     (unsigned long long)w->versions[item->param], (unsigned long long)item->version);
+            sim_fail("consistency", "%s rank %u: %s went from version %llu back to %llu", w->job->name, w->rank,
+                     w->job->params[item->param].name, (unsigned long long)w->versions[item->param],
+                     (unsigned long long)item->version);
         w->versions[item->param] = item->version;
         sim_range(w->job, &w->job->params[item->param], w->rank, &start, &end);
         sim_judge_weights(w->s, w->job, (uint32_t)item->param, item->version, item->weights, start, end - start);
     }
 }
 
-/* Returns whether a push that ended with error `rc` is worth another try; notes what the next try must send. */
+/* Returns whether a push that ended with error `rc` is tried again. If infinite gradients were refused, the next try
+ * sends finite ones. */
 static bool try_again(sim_worker *w, int rc, const pd_error *err)
 {
     bool infinite = false;
@@ -268,18 +300,20 @@ static bool try_again(sim_worker *w, int rc, const pd_error *err)
         note_deadline(w, err);
         return true;
     }
-    for (uint32_t p = 0; p < w->job->n_params; p++) infinite = infinite || sim_gradient_is_infinite(w->job, w->rank, w->step, p);
+    for (uint32_t p = 0; p < w->job->n_params; p++)
+        infinite = infinite || sim_gradient_is_infinite(w->job, w->rank, w->step, p);
     if (rc == PD_INVALID_ARGUMENT && w->job->rejects && infinite) {
         w->finite = true;
         return true;
     }
-    if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "its push of this parameter was refused") != NULL) return infinite || (sim_failed_allocations() > 0);
+    if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "its push of this parameter was refused") != NULL)
+        return infinite || (sim_failed_allocations() > 0);
     if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "cannot be ended") != NULL) return true;
     return is_worth_another_try(rc);
 }
 
-/* Ends a ticket that is done, of a push (or pull) or, where `c` is NULL, of a step's closing. *again_ns: when it is tried once more. False: the
- * process has ended. */
+/* Checks whether a ticket is done: a push or pull with the call `c`, or a close_step if `c` is NULL. After an error
+ * that may pass, *again_ns receives the time of the next try. Returns false if the error ends the process. */
 static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, uint64_t *again_ns)
 {
     pd_error err;
@@ -299,7 +333,8 @@ static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, ui
     return true;
 }
 
-/* What is not closed yet is pushed once more, the same bytes unless they were refused. */
+/* Pushes the parameters again whose round is not closed. The bytes are the same, except that finite gradients
+ * replace refused infinite ones. In the phase PULLING, repeats the pull instead. */
 static int send_again(sim_worker *w, call *c, pd_error *err)
 {
     size_t n = 0;
@@ -307,7 +342,8 @@ static int send_again(sim_worker *w, call *c, pd_error *err)
     c->again_ns = 0;
     if (w->phase == PULLING) return pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, err);
     for (size_t i = 0; i < c->n; i++)
-        if (pd_core_step(w->core, c->items[i].param) + 1 == w->step) c->items[n++] = item_of(w, (uint32_t)c->items[i].param);
+        if (pd_core_step(w->core, c->items[i].param) + 1 == w->step)
+            c->items[n++] = item_of(w, (uint32_t)c->items[i].param);
     c->n = n;
     return n > 0 ? push(w, c, err) : PD_OK;
 }
@@ -326,7 +362,7 @@ static void after_step(sim_worker *w)
     }
 }
 
-/* Pulls what one push did not bring. False: all of them did. */
+/* Pulls the weights for one push that did not request them. Returns false if there is no such push. */
 static bool pull(sim_worker *w)
 {
     call *c = &w->calls[0];
@@ -335,14 +371,19 @@ static bool pull(sim_worker *w)
     while (c < w->calls + w->n_calls && (c->pulls || c->n == 0)) c++;
     if (c == w->calls + w->n_calls) return false;
     c->pulls = true;
-    if (pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
-    else sim_program_go_on(w, PULLING);
+    if (pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, &err) != PD_OK)
+        sim_worker_end_refused(w, err.code, err.text);
+    else
+        sim_program_go_on(w, PULLING);
     return true;
 }
 
-static bool is_due(const sim_worker *w, uint64_t at_ns) { return at_ns != 0 && w->s->now_ns >= at_ns; }
+static bool is_due(const sim_worker *w, uint64_t at_ns)
+{
+    return at_ns != 0 && w->s->now_ns >= at_ns;
+}
 
-/* Looks at one push. True: it is neither answered nor given up. */
+/* Finishes or repeats one push. Returns true while the push has no final answer. */
 static bool is_open(sim_worker *w, call *c)
 {
     pd_error err;
@@ -361,8 +402,10 @@ static bool is_closing(sim_worker *w)
     if (is_due(w, w->close_ns)) {
         w->close_ns = 0;
         rc = pd_core_close_step(w->core, w->step, &w->ticket, &err);
-        if (rc == PD_FAILED_PRECONDITION) w->close_ns = w->s->now_ns + RETRY_MS * SIM_MS;       /* what was refused goes first */
-        else if (rc != PD_OK) sim_worker_end_refused(w, err.code, err.text);
+        if (rc == PD_FAILED_PRECONDITION)
+            w->close_ns = w->s->now_ns + RETRY_MS * SIM_MS; /* the refused push must be repeated before close_step */
+        else if (rc != PD_OK)
+            sim_worker_end_refused(w, err.code, err.text);
     }
     return w->ticket != 0 || w->close_ns != 0;
 }
@@ -388,8 +431,10 @@ static void on_barrier(sim_worker *w)
     int rc;
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
-    if (rc != PD_OK) sim_worker_end_refused(w, rc, err.text);
-    else sim_program_go_on(w, STEP);
+    if (rc != PD_OK)
+        sim_worker_end_refused(w, rc, err.text);
+    else
+        sim_program_go_on(w, STEP);
 }
 
 static void on_left(sim_worker *w)
@@ -400,8 +445,10 @@ static void on_left(sim_worker *w)
     if (!is_done(w, w->ticket, &rc, &err)) return;
     sim_worker_trace(w, "has left", rc == PD_OK, 0);
     w->finished = w->step > w->job->steps;
-    if (rc == PD_OK || w->dropped) sim_worker_end(w);
-    else sim_worker_end_refused(w, rc, err.text);
+    if (rc == PD_OK || w->dropped)
+        sim_worker_end(w);
+    else
+        sim_worker_end_refused(w, rc, err.text);
 }
 
 static void on_rest(sim_worker *w)
@@ -410,9 +457,9 @@ static void on_rest(sim_worker *w)
     w->alarm_ns = 0;
     switch (w->after) {
     case DECLARE: declare(w); break;
-    case INIT:    init_weights(w); break;
-    case FETCH:   fetch(w); break;
-    default:      sim_program_go_on(w, STEP); break;
+    case INIT: init_weights(w); break;
+    case FETCH: fetch(w); break;
+    default: sim_program_go_on(w, STEP); break;
     }
 }
 
@@ -423,13 +470,16 @@ static void on_welcome(sim_worker *w)
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
     w->welcomed_ns = rc == PD_OK ? w->s->now_ns : 0;
-    if (rc == PD_OK && pd_core_welcome(w->core)->created && is_over(w)) sim_worker_end(w);       /* the job has ended without it */
-    else if (rc == PD_OK) declare(w);
-    else if (is_worth_another_try(rc) && (sim_failed_allocations() > 0)) sim_worker_end_dropped(w);
-    else sim_worker_end_refused(w, rc, err.text);
+    if (rc == PD_OK && pd_core_welcome(w->core)->created && is_over(w))
+        sim_worker_end(w); /* other processes have finished the job, and this Hello has created it anew */
+    else if (rc == PD_OK)
+        declare(w);
+    else if (is_worth_another_try(rc) && (sim_failed_allocations() > 0))
+        sim_worker_end_dropped(w);
+    else
+        sim_worker_end_refused(w, rc, err.text);
 }
 
-/* The program of the process, as far as it can go now. */
 void sim_program_run(sim_worker *w)
 {
     phase before;
@@ -437,16 +487,17 @@ void sim_program_run(sim_worker *w)
     do {
         before = w->phase;
         switch (w->phase) {
-        case WELCOME:  on_welcome(w); break;
-        case DECLARE:  on_declared(w); break;
-        case INIT:     on_initialised(w); break;
-        case FETCH:    on_fetched(w); break;
-        case STEP:     begin_step(w); break;
-        case STEPPING: case PULLING: on_step(w); break;
-        case BARRIER:  on_barrier(w); break;
-        case LEAVING:  on_left(w); break;
-        case RESTING:  on_rest(w); break;
-        case ENDED:    break;
+        case WELCOME: on_welcome(w); break;
+        case DECLARE: on_declared(w); break;
+        case INIT: on_initialised(w); break;
+        case FETCH: on_fetched(w); break;
+        case STEP: begin_step(w); break;
+        case STEPPING:
+        case PULLING: on_step(w); break;
+        case BARRIER: on_barrier(w); break;
+        case LEAVING: on_left(w); break;
+        case RESTING: on_rest(w); break;
+        case ENDED: break;
         }
     } while (w->phase != before && w->phase != ENDED);
 }

@@ -9,28 +9,29 @@
 typedef struct sim_server sim_server;
 
 sim_server *sim_server_new(sim *s);
-/* Ends it as main.c does: the loop, then the step thread, and frees all. Checks that nothing is left. */
-void        sim_server_free(sim_server *server);
-pd_store   *sim_server_store(sim_server *server);
+/* Ends the server as main.c does (the loop, then the step thread), and frees it. Checks that no memory is left. */
+void sim_server_free(sim_server *server);
+pd_store *sim_server_store(sim_server *server);
 
-/* A new connection from outside. Gives the client's end; NULL: the server has stopped, or takes none. */
+/* Opens a connection to the server. Returns the client's end; NULL: the server has stopped, or accepts no
+ * connections. */
 pd_transport *sim_server_connect(sim_server *server, sim_link **link);
-/* The loop thread has something to do. */
+/* Schedules a turn of the loop thread. */
 void sim_server_wake_loop(sim_server *server);
-/* A thread does not run for a while. */
+/* Keeps the loop thread (`loop` true) or the step thread from running for `ns` nanoseconds. */
 void sim_server_stall(sim_server *server, bool loop, uint64_t ns);
-/* Ends the server as a crash does, and starts it anew from images of its jobs, as soon as these can be taken; not at
- * all after so long. */
+/* Restarts the server: ends it as a crash does, and starts it with the jobs that images restore. This happens as
+ * soon as images of all jobs can be taken. If that is not possible within within_ns, there is no restart. */
 void sim_server_restart(sim_server *server, uint64_t within_ns);
-/* SIGTERM. */
+/* Sends SIGTERM. */
 void sim_server_interrupt(sim_server *server);
 bool sim_server_stopped(const sim_server *server);
 bool sim_server_draining(const sim_server *server);
-/* Nothing of a job is left: every budget is zero. */
+/* Checks at the end of all jobs that the server is at rest: nothing is left in any budget. */
 void sim_server_check_rest(sim_server *server);
-/* Prints what the server is at, for a trace that ends with a violation. */
+/* Prints the state of the server, at the end of a trace whose run violates an invariant. */
 void sim_server_describe(sim_server *server);
-/* After every event. */
+/* Checks the server's invariants. Called after every event. */
 void sim_server_check(sim_server *server);
 
 #endif

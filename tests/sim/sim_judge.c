@@ -1,4 +1,5 @@
-/* sim_judge.c - keeps what was published, compares what workers get with it, and at the end with what it should have been. */
+/* sim_judge.c - keeps the published weights, and compares the weights that workers get with them. At the end of a run
+ * it checks the published weights against the contributions. */
 #include "sim_judge.h"
 
 #include "../support/rig.h"
@@ -13,18 +14,18 @@
 enum { VERSIONS = SIM_STEPS + 1 };
 
 typedef struct published {
-    float     *weights[VERSIONS];       /* by version; NULL: none (skipped, or not yet) */
-    pd_outcome outcome[VERSIONS];       /* of the round that closed with this step */
-    uint64_t   step, version;
-    bool       begun;                   /* there are initial weights */
-    bool       again;                   /* a server that started anew has not reported it yet */
+    float *weights[VERSIONS];     /* weights by version; NULL: no step has made this version */
+    pd_outcome outcome[VERSIONS]; /* outcome of the round that closed with this step */
+    uint64_t step, version;
+    bool begun; /* the initial weights were published */
+    bool again; /* the server was restarted, and has not reported this parameter since */
 } published;
 
-/* One job of the store, from its creation to its end. */
+/* The history of one job, from its creation to its end. A job that is begun anew has another history. */
 typedef struct sim_history {
     const sim_job *job;
-    uint32_t       number;
-    published      params[SIM_PARAMS];
+    uint32_t number;
+    published params[SIM_PARAMS];
     struct sim_history *next;
 } sim_history;
 
@@ -37,7 +38,8 @@ bool sim_has_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t
 
 bool sim_gradient_is_infinite(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param)
 {
-    return sim_mix(job->number + 101, rank, step, param) % 64 < job->infinite_of_64 && sim_has_gradient(job, rank, step, param);
+    return sim_mix(job->number + 101, rank, step, param) % 64 < job->infinite_of_64 &&
+           sim_has_gradient(job, rank, step, param);
 }
 
 void sim_range(const sim_job *job, const sim_param *param, uint32_t rank, int64_t *start, int64_t *end)
@@ -53,7 +55,8 @@ void sim_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t par
     int64_t start, end;
 
     sim_range(job, &job->params[param], rank, &start, &end);
-    for (int64_t i = start; i < end; i++) out[i - start] = (float)(int)(sim_mix(job->number, rank << 16 | param, step, (uint64_t)i) % 9) - 4;
+    for (int64_t i = start; i < end; i++)
+        out[i - start] = (float)(int)(sim_mix(job->number, rank << 16 | param, step, (uint64_t)i) % 9) - 4;
     if (!finite && sim_gradient_is_infinite(job, rank, step, param)) out[(end - start) / 2] = INFINITY;
 }
 
@@ -62,8 +65,9 @@ double sim_weight(const sim_job *job, uint32_t rank, uint64_t step)
     return job->weighted ? (double)(1 + sim_mix(job->number, rank, step, 77) % 4) : 1;
 }
 
-/* A process marks the weights of a whole parameter by a multiple of 1/64, which small integers do not hide. Where initial weights are averaged
- * all processes of a rank give the same. */
+/* Initial weights are small integers. In an unranged parameter all elements also have the same fraction, a multiple
+ * of 1/64 that marks the sending process. So weights that mix two processes are found. With initial_weights=mean the
+ * rank is added instead, so all processes of a rank send the same values. */
 void sim_initial(const sim_job *job, uint32_t rank, uint64_t process, uint32_t param, float *out)
 {
     const sim_param *p = &job->params[param];
@@ -71,7 +75,8 @@ void sim_initial(const sim_job *job, uint32_t rank, uint64_t process, uint32_t p
     float mark = job->mean_init ? (float)rank : p->ranged ? 0 : (float)(process % 8) / 64;
 
     sim_range(job, p, rank, &start, &end);
-    for (int64_t i = start; i < end; i++) out[i - start] = (float)(sim_mix(job->number, param, 0, (uint64_t)i) % 9) + mark;
+    for (int64_t i = start; i < end; i++)
+        out[i - start] = (float)(sim_mix(job->number, param, 0, (uint64_t)i) % 9) + mark;
 }
 
 /* ---- what is published ---- */
@@ -108,8 +113,9 @@ static void check_mark(const sim_job *job, const sim_param *param, const float *
     if (param->ranged || job->mean_init) return;
     for (int64_t i = 1; i < param->n; i++)
         if (weights[i] - floorf(weights[i]) != weights[0] - floorf(weights[0]))
-            sim_fail("consistency", "the initial weights of %s %s come from two processes: element 0 is %g, element %lld is %g", job->name, param->name,
-                     (double)weights[0], (long long)i, (double)weights[i]);
+            sim_fail("consistency",
+                     "the initial weights of %s %s come from two processes: element 0 is %g, element %lld is %g",
+                     job->name, param->name, (double)weights[0], (long long)i, (double)weights[i]);
 }
 
 static void keep(sim_history *h, uint32_t p, const pd_snapshot *snapshot)
@@ -117,25 +123,30 @@ static void keep(sim_history *h, uint32_t p, const pd_snapshot *snapshot)
     published *pub = &h->params[p];
     const sim_param *param = &h->job->params[p];
 
-    if (snapshot->version > h->job->steps) sim_fail("exactly once", "%s %s has version %llu after %llu steps", h->job->name, param->name,
-                                                    (unsigned long long)snapshot->version, (unsigned long long)h->job->steps);
+    if (snapshot->version > h->job->steps)
+        sim_fail("exactly once", "%s %s has version %llu after %llu steps", h->job->name, param->name,
+                 (unsigned long long)snapshot->version, (unsigned long long)h->job->steps);
     if (pub->begun && snapshot->version <= pub->version)
-        sim_fail("consistency", "%s %s goes from version %llu to %llu", h->job->name, param->name, (unsigned long long)pub->version, (unsigned long long)snapshot->version);
+        sim_fail("consistency", "%s %s goes from version %llu to %llu", h->job->name, param->name,
+                 (unsigned long long)pub->version, (unsigned long long)snapshot->version);
     pub->weights[snapshot->version] = sim_must(malloc((size_t)param->n * sizeof(float)));
     memcpy(pub->weights[snapshot->version], snapshot->at[PD_F32], (size_t)param->n * sizeof(float));
     pub->version = snapshot->version;
 }
 
-/* What a server reports first that started anew is what the one before it reported last. */
+/* Checks the first report of a restarted server: it must equal the last report before the restart. */
 static void check_again(const sim_history *h, uint32_t p, const pd_closed *closed)
 {
     const published *pub = &h->params[p];
     pd_outcome last = pub->step > 0 ? pub->outcome[pub->step] : (pd_outcome)0;
 
-    if (closed->step != pub->step || closed->outcome != last || closed->snapshot == NULL || closed->snapshot->version != pub->version)
-        sim_fail("image", "%s %s comes back at step %llu with outcome %d, it was at step %llu with outcome %d", h->job->name, h->job->params[p].name,
-                 (unsigned long long)closed->step, (int)closed->outcome, (unsigned long long)pub->step, (int)last);
-    if (memcmp(closed->snapshot->at[PD_F32], pub->weights[pub->version], (size_t)h->job->params[p].n * sizeof(float)) != 0)
+    if (closed->step != pub->step || closed->outcome != last || closed->snapshot == NULL ||
+        closed->snapshot->version != pub->version)
+        sim_fail("image", "%s %s comes back at step %llu with outcome %d, it was at step %llu with outcome %d",
+                 h->job->name, h->job->params[p].name, (unsigned long long)closed->step, (int)closed->outcome,
+                 (unsigned long long)pub->step, (int)last);
+    if (memcmp(closed->snapshot->at[PD_F32], pub->weights[pub->version], (size_t)h->job->params[p].n * sizeof(float)) !=
+        0)
         sim_fail("image", "%s %s comes back with other weights", h->job->name, h->job->params[p].name);
 }
 
@@ -149,17 +160,19 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
         check_again(h, p, closed);
         return;
     }
-    sim_note(s, h->job->name, p, closed->outcome == 0 ? "has initial weights" : "closes step", closed->step, closed->outcome);
+    sim_note(s, h->job->name, p, closed->outcome == 0 ? "has initial weights" : "closes step", closed->step,
+             closed->outcome);
     if (closed->snapshot != NULL) keep(h, p, closed->snapshot);
     if (closed->outcome == 0) {
-        if (pub->begun) sim_fail("consistency", "%s %s has initial weights for the second time", h->job->name, param->name);
+        if (pub->begun)
+            sim_fail("consistency", "%s %s has initial weights for the second time", h->job->name, param->name);
         check_mark(h->job, param, pub->weights[0]);
         pub->begun = true;
         return;
     }
     if (closed->step != pub->step + 1 || closed->step > h->job->steps)
-        sim_fail("exactly once", "%s %s closes step %llu after step %llu of %llu", h->job->name, param->name, (unsigned long long)closed->step,
-                 (unsigned long long)pub->step, (unsigned long long)h->job->steps);
+        sim_fail("exactly once", "%s %s closes step %llu after step %llu of %llu", h->job->name, param->name,
+                 (unsigned long long)closed->step, (unsigned long long)pub->step, (unsigned long long)h->job->steps);
     pub->step = closed->step;
     pub->outcome[closed->step] = closed->outcome;
 }
@@ -188,14 +201,17 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
     if (effect->kind != PD_EFF_CLOSED || (job = inside_job(store, effect->job)) == NULL) return;
     if ((h = history_of(s, effect->job)) == NULL) h = begin_history(s, job);
     if (strncmp(job->steps.name, "unlike", 6) == 0 && effect->u.closed.n > 0 && effect->u.closed.at[0].outcome != 0)
-        sim_fail("exactly once", "%s steps, though its worker weighs the chunks of a parameter unlike", job->steps.name);
+        sim_fail("exactly once", "%s steps, though its worker weighs the chunks of a parameter unlike",
+                 job->steps.name);
     for (size_t i = 0; h->job != NULL && i < effect->u.closed.n; i++)
-        on_closed(s, h, param_number(h->job, job->steps.params[effect->u.closed.at[i].param].name), &effect->u.closed.at[i]);
+        on_closed(s, h, param_number(h->job, job->steps.params[effect->u.closed.at[i].param].name),
+                  &effect->u.closed.at[i]);
 }
 
 /* ---- what workers get ---- */
 
-void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t version, const float *weights, int64_t first, int64_t n)
+void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t version, const float *weights,
+                       int64_t first, int64_t n)
 {
     bool known = false;
 
@@ -205,13 +221,37 @@ void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t vers
         known = true;
         if (memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
     }
-    if (!known) sim_fail("consistency", "%s %s: a worker got version %llu, which was never published", job->name, job->params[param].name, (unsigned long long)version);
-    sim_fail("consistency", "%s %s: a worker got weights that are not those of version %llu", job->name, job->params[param].name, (unsigned long long)version);
+    if (!known)
+        sim_fail("consistency", "%s %s: a worker got version %llu, which was never published", job->name,
+                 job->params[param].name, (unsigned long long)version);
+    sim_fail("consistency", "%s %s: a worker got weights that are not those of version %llu", job->name,
+             job->params[param].name, (unsigned long long)version);
 }
 
-/* ---- what it should have been: arithmetic ---- */
+/* Returns the weights that a parameter has after a step: its latest version up to this step. NULL: the step is not
+ * closed. */
+static const float *weights_after(const sim_history *h, uint32_t param, uint64_t step)
+{
+    uint64_t version = step < VERSIONS ? step : VERSIONS - 1;
 
-/* Of one element: the values of the ranks that contribute it. Gives how many. */
+    while (version > 0 && h->params[param].weights[version] == NULL) version--;
+    return h->params[param].step >= step ? h->params[param].weights[version] : NULL;
+}
+
+void sim_judge_exported(sim *s, const sim_job *job, uint32_t param, uint64_t step, const float *weights, int64_t first,
+                        int64_t n)
+{
+    for (const sim_history *h = s->histories; h != NULL; h = h->next) {
+        const float *was = h->job == job ? weights_after(h, param, step) : NULL;
+        if (was != NULL && memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
+    }
+    sim_fail("consistency", "%s %s: an export of step %llu has weights that are not those of this step", job->name,
+             job->params[param].name, (unsigned long long)step);
+}
+
+/* ---- expected weights, by arithmetic ---- */
+
+/* Collects the values and weights that the ranks contribute to one element of a parameter. Returns their number. */
 static int values_of(const sim_job *job, uint32_t p, uint64_t step, int64_t i, double *value, double *weight)
 {
     float all[SIM_ELEMENTS];
@@ -258,7 +298,7 @@ static double aggregate(const sim_job *job, bool values, double *value, const do
     return sum / weights;
 }
 
-/* The plain cases: sgd with lr=1 moves by the aggregate. */
+/* Checks a step of sgd with lr=1, which subtracts the aggregate. Model state becomes the aggregate. */
 static void check_arithmetic(const sim_history *h, uint32_t p, uint64_t step, const float *before, const float *after)
 {
     const sim_job *job = h->job;
@@ -270,8 +310,9 @@ static void check_arithmetic(const sim_history *h, uint32_t p, uint64_t step, co
         bool state = job->params[p].model_state;
         double moved = aggregate(job, state, value, weight, n), expected = state ? moved : before[i] - moved;
         if (n == 0 || fabs(after[i] - expected) > 1e-3)
-            sim_fail("exactly once", "%s %s: step %llu takes element %lld from %g to %g, expected %g", job->name, job->params[p].name, (unsigned long long)step,
-                     (long long)i, (double)before[i], (double)after[i], expected);
+            sim_fail("exactly once", "%s %s: step %llu takes element %lld from %g to %g, expected %g", job->name,
+                     job->params[p].name, (unsigned long long)step, (long long)i, (double)before[i], (double)after[i],
+                     expected);
     }
 }
 
@@ -288,14 +329,15 @@ static void check_plain(const sim_history *h)
     }
 }
 
-/* ---- what it should have been: the same contributions, one by one, to a store of its own ---- */
+/* ---- expected weights, from an undisturbed twin: a store that gets the same contributions one by one ---- */
 
 static void join_options(const sim_job *job, char *text, size_t size)
 {
     size_t used = 0;
 
     text[0] = '\0';
-    for (uint32_t o = 0; o < job->n_options; o++) used += (size_t)snprintf(text + used, size - used, "%s%s", o > 0 ? " " : "", job->options[o]);
+    for (uint32_t o = 0; o < job->n_options; o++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", o > 0 ? " " : "", job->options[o]);
 }
 
 static void declare_twin(rig *r, const sim_job *job, uint32_t rank)
@@ -315,13 +357,15 @@ static void declare_twin(rig *r, const sim_job *job, uint32_t rank)
     }
     r->ranges = ranges;
     r->states = states;
-    if (rig_declare(r, r->job, rank, 1 + rank, names, shapes, NULL, job->n_params, PD_F32) != PD_OK) sim_fail("harness", "the twin refuses Declare: %s", r->error.text);
+    if (rig_declare(r, r->job, rank, 1 + rank, names, shapes, NULL, job->n_params, PD_F32) != PD_OK)
+        sim_fail("harness", "the twin refuses Declare: %s", r->error.text);
     r->ranges = NULL;
     r->states = NULL;
 }
 
-/* One frame with all chunks that the rank has of a parameter. */
-static void send_twin(rig *r, pd_request_kind kind, const sim_job *job, uint32_t rank, uint64_t step, uint32_t p, const float *values)
+/* Sends the twin store one frame with all chunks that the rank has of a parameter. */
+static void send_twin(rig *r, pd_request_kind kind, const sim_job *job, uint32_t rank, uint64_t step, uint32_t p,
+                      const float *values)
 {
     rig_frame *frame = rig_frame_new(r, kind, r->job, rank, 1 + rank, step);
     int64_t start, end;
@@ -378,12 +422,14 @@ static void compare_twin(rig *r, const sim_history *h, uint64_t step)
         const rig_entry *twin = rig_board(r, r->job, p);
         if (pub->weights[0] == NULL || pub->step < step) continue;
         if (twin->step != step || (step > 0 && twin->outcome != pub->outcome[step]))
-            sim_fail("exactly once", "%s %s: step %llu has outcome %d, the undisturbed twin %d (at step %llu)", h->job->name, h->job->params[p].name,
-                     (unsigned long long)step, (int)pub->outcome[step], (int)twin->outcome, (unsigned long long)twin->step);
+            sim_fail("exactly once", "%s %s: step %llu has outcome %d, the undisturbed twin %d (at step %llu)",
+                     h->job->name, h->job->params[p].name, (unsigned long long)step, (int)pub->outcome[step],
+                     (int)twin->outcome, (unsigned long long)twin->step);
         if (pub->weights[step] == NULL) continue;
         if (memcmp(pub->weights[step], rig_weights(r, r->job, p), (size_t)h->job->params[p].n * sizeof(float)) != 0)
-            sim_fail("exactly once", "%s %s: the weights of step %llu have other bits than those of the undisturbed twin", h->job->name, h->job->params[p].name,
-                     (unsigned long long)step);
+            sim_fail("exactly once",
+                     "%s %s: the weights of step %llu have other bits than those of the undisturbed twin", h->job->name,
+                     h->job->params[p].name, (unsigned long long)step);
     }
 }
 
@@ -397,7 +443,8 @@ static void check_twin(const sim *s, const sim_history *h, uint64_t last)
     rig_new(&r, &config);
     join_options(h->job, options, sizeof options);
     for (uint32_t rank = 0; rank < h->job->world; rank++) {
-        if (rig_hello(&r, h->job->name, rank, h->job->world, 1 + rank, 1 + rank, options, h->job->rule) != PD_OK) sim_fail("harness", "the twin refuses Hello: %s", r.error.text);
+        if (rig_hello(&r, h->job->name, rank, h->job->world, 1 + rank, 1 + rank, options, h->job->rule) != PD_OK)
+            sim_fail("harness", "the twin refuses Hello: %s", r.error.text);
         declare_twin(&r, h->job, rank);
     }
     init_twin(&r, h);
@@ -427,8 +474,12 @@ void sim_judge_all(sim *s)
 
     for (const sim_history *h = s->histories; h != NULL; h = h->next) {
         if (h->job == NULL || !all_begun(h, &last) || last == 0) continue;
-        if (h->job->plain && !h->job->clips && h->job->how != PD_ADASUM && h->job->how != PD_VDOT_ADASUM) check_plain(h);
-        if (h->job->plain || sim_failed_allocations() == 0) check_twin(s, h, last);        /* a root without memory is not made, and counted as failed */
+        if (h->job->plain && !h->job->clips && h->job->how != PD_ADASUM && h->job->how != PD_VDOT_ADASUM)
+            check_plain(h);
+        if (h->job->plain || sim_failed_allocations() == 0)
+            /* A root that fails for lack of memory changes the weights. So a job with roots is compared with its
+             * undisturbed twin only if no allocation has failed. */
+            check_twin(s, h, last);
     }
 }
 

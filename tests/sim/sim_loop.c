@@ -1,4 +1,5 @@
-/* sim_loop.c - the server's loop thread as events: when it runs, and how much of its mail it takes, is drawn. */
+/* sim_loop.c - the server's loop thread as events. Random draws decide when the loop runs and whether it takes its
+ * mail. */
 #include "server_state.h"
 
 #include "conn.h"
@@ -10,15 +11,19 @@
 #include <syslog.h>
 
 enum { TICK_MS = 250, HANDSHAKE_MS = 2000, SILENCE_MS = 3000, HEARTBEAT_MS = 1000, DRAIN_MS = 2000 };
-/* What the server may hold at rest beside what jobs have committed: in all, for each connection, and for each parameter
- * of the plan. These are tables, and memory that one batch of work leaves to the next. */
+/* Limits of the memory that an idle server may use besides the memory committed to jobs: a constant, and bytes for
+ * each connection and for each parameter of the plan. An idle server keeps tables, and memory for the next batch of
+ * work. */
 enum { LOOP_BYTES = 128 * 1024, CONN_BYTES = 8 * 1024, PARAM_BYTES = 1024 };
 
 /* ---- the platform of the loop thread ---- */
 
-static uint64_t now_ms(void *arg) { return ((sim_server *)arg)->s->now_ns / 1000000; }
+static uint64_t now_ms(void *arg)
+{
+    return ((sim_server *)arg)->s->now_ns / 1000000;
+}
 
-/* On a slow turn every look at the clock finds a third of a millisecond gone. */
+/* Returns the loop's time. In a slow turn each call adds 0.3 ms. */
 static uint64_t clock_ns(void *arg)
 {
     sim_server *server = arg;
@@ -27,7 +32,11 @@ static uint64_t clock_ns(void *arg)
     return server->s->now_ns + server->loop_spent_ns;
 }
 
-static uint64_t secret(void *arg) { (void)arg; return 0x5eed; }
+static uint64_t secret(void *arg)
+{
+    (void)arg;
+    return 0x5eed;
+}
 
 static void wake(void *arg)
 {
@@ -45,7 +54,10 @@ static void stop(void *arg)
     sim_note(server->s, "server", 0, "stops", 0, 0);
 }
 
-static void end_listening(void *arg) { ((sim_server *)arg)->listens = false; }
+static void end_listening(void *arg)
+{
+    ((sim_server *)arg)->listens = false;
+}
 
 static void finish_background(sim *s, void *who, uint64_t what)
 {
@@ -69,9 +81,9 @@ static bool background(void *arg, pd_background *work)
     return true;
 }
 
-static void log_line(int level, const char *format, ...)
+static void log_line(const pd_log_entry *entry)
 {
-    (void)level, (void)format;
+    (void)entry;
 }
 
 /* ---- the loop thread ---- */
@@ -85,7 +97,7 @@ static void drop_closed_ends(sim_server *server)
     server->n_ends = kept;
 }
 
-/* In an order that is drawn. True: some end had an event. */
+/* Polls the server's ends in a random order. Returns whether any end had an event. */
 static bool poll_ends(sim_server *server)
 {
     bool any = false;
@@ -150,7 +162,7 @@ static void loop_tick(sim *s, void *who, uint64_t what)
     sim_after(s, TICK_MS * SIM_MS, loop_tick, server, 0);
 }
 
-/* ---- from outside ---- */
+/* ---- calls of the other files ---- */
 
 pd_transport *sim_server_connect(sim_server *server, sim_link **link)
 {
@@ -174,8 +186,10 @@ pd_transport *sim_server_connect(sim_server *server, sim_link **link)
 
 void sim_server_stall(sim_server *server, bool loop, uint64_t ns)
 {
-    if (loop) server->loop_not_before = server->s->now_ns + ns;
-    else server->step_not_before = server->s->now_ns + ns;
+    if (loop)
+        server->loop_not_before = server->s->now_ns + ns;
+    else
+        server->step_not_before = server->s->now_ns + ns;
 }
 
 void sim_server_interrupt(sim_server *server)
@@ -189,20 +203,32 @@ void sim_server_interrupt(sim_server *server)
     sim_server_wake_loop(server);
 }
 
-bool sim_server_stopped(const sim_server *server)  { return server->stopped; }
-bool sim_server_draining(const sim_server *server) { return server->stop_asked_ns != 0; }
-pd_store *sim_server_store(sim_server *server)     { return server->store; }
+bool sim_server_stopped(const sim_server *server)
+{
+    return server->stopped;
+}
+bool sim_server_draining(const sim_server *server)
+{
+    return server->stop_asked_ns != 0;
+}
+pd_store *sim_server_store(sim_server *server)
+{
+    return server->store;
+}
 
 /* ---- invariants ---- */
 
-uint64_t sim_bytes_in_flight(const sim_server *server) { return server->daemon->admission.used; }
+uint64_t sim_bytes_in_flight(const sim_server *server)
+{
+    return server->daemon->admission.used;
+}
 
 static bool rests(const pd_conn *conn)
 {
     return conn->pendings.n == 0 && pd_output_empty(&conn->output) && !conn->incoming.begun;
 }
 
-/* Payload buffers that are kept to be used again, and a little for each connection. */
+/* The limit in *bytes includes the buffers that the payload pool keeps, and a fixed amount for each connection. */
 bool sim_loop_rests(const sim_server *server, uint64_t *bytes)
 {
     const pd_daemon *daemon = server->daemon;
@@ -223,8 +249,8 @@ bool sim_waits_for_memory(const sim_server *server, uint64_t number)
 {
     const pd_conn *conn = pd_loop_find(server->daemon, number);
 
-    return conn != NULL && pd_conn_live(conn) && pd_framer_stalled(conn->framer) && conn->incoming.request != NULL
-           && !conn->incoming.asked;
+    return conn != NULL && pd_conn_live(conn) && pd_framer_stalled(conn->framer) && conn->incoming.request != NULL &&
+           !conn->incoming.asked;
 }
 
 void sim_server_describe(sim_server *server)
@@ -239,14 +265,15 @@ void sim_server_describe(sim_server *server)
         const pd_conn *conn = daemon->conns[i];
         if (conn == NULL) continue;
         printf("  connection %llu: state %d, job %u rank %u, %s, %llu of its %llu bytes in flight, %zu requests under "
-               "way\n", (unsigned long long)conn->number, (int)conn->state, conn->job, conn->rank,
-               pd_framer_stalled(conn->framer) ? "stalled" : "reads", (unsigned long long)conn->share.charged,
-               (unsigned long long)conn->share.reserve, conn->pendings.n);
+               "way\n",
+               (unsigned long long)conn->number, (int)conn->state, conn->job, conn->rank,
+               pd_framer_stalled(conn->framer) ? "stalled" : "reads", (unsigned long long)conn->quota.charged,
+               (unsigned long long)conn->quota.reserve, conn->pendings.n);
     }
 }
 
-/* A rank that has nothing in flight may always send a frame, also where ranks that came before it have used the whole
- * budget. */
+/* Returns how many ranks may have a frame in flight beyond the budget. A rank with nothing in flight may always send
+ * one frame, even if other ranks have used the whole budget. */
 static uint64_t most_ranks(const sim_plan *plan)
 {
     uint64_t ranks = plan->n_faults;
@@ -265,8 +292,8 @@ void sim_server_check(sim_server *server)
                  (unsigned long long)admission->budget);
     sim_step_check(server);
     sim_pressure_check(server);
-    if (server->stop_asked_ns != 0 && !server->stopped && server->s->now_ns > deadline
-        && server->s->now_ns > server->loop_not_before + 6 * SIM_S)
+    if (server->stop_asked_ns != 0 && !server->stopped && server->s->now_ns > deadline &&
+        server->s->now_ns > server->loop_not_before + 6 * SIM_S)
         sim_fail("liveness", "the server was told to stop %.1f s ago and still runs",
                  (double)(server->s->now_ns - server->stop_asked_ns) / 1e9);
 }
@@ -285,22 +312,41 @@ void sim_server_check_rest(sim_server *server)
 static pd_daemon_config daemon_config(const sim_plan *plan)
 {
     return (pd_daemon_config){
-        .listen = "", .unix_socket = "", .max_connections = 256, .handshake_ms = HANDSHAKE_MS,
-        .heartbeat_ms = HEARTBEAT_MS, .silence_ms = SILENCE_MS,
-        .read_ms = SILENCE_MS, .write_ms = SILENCE_MS, .drain_ms = DRAIN_MS, .ingest_bytes = plan->ingest,
+        .listen = "",
+        .max_connections = 256,
+        .handshake_ms = HANDSHAKE_MS,
+        .heartbeat_ms = HEARTBEAT_MS,
+        .silence_ms = SILENCE_MS,
+        .read_ms = SILENCE_MS,
+        .write_ms = SILENCE_MS,
+        .drain_ms = DRAIN_MS,
+        .ingest_bytes = plan->ingest,
         .chunk_elements = plan->chunk,
-        .max_payload = plan->payload, .max_pieces = (uint32_t)plan->pieces, .max_params = 64, .max_header = 65536,
-        .hello_bytes = 4096, .blas_core = "none",
+        .max_payload = plan->payload,
+        .max_pieces = (uint32_t)plan->pieces,
+        .max_params = 64,
+        .max_header = 65536,
+        .hello_bytes = 4096,
+        .blas_core = "none",
         .log = log_line,
     };
 }
 
-bool sim_loop_is_caught_up(const sim_server *server) { return server->daemon->backlog == NULL; }
+bool sim_loop_is_caught_up(const sim_server *server)
+{
+    return server->daemon->backlog == NULL;
+}
 
 void sim_loop_make(sim_server *server)
 {
-    pd_platform platform = { .arg = server, .now_ms = now_ms, .clock_ns = clock_ns, .random = secret, .wake = wake,
-                             .stop = stop, .end_listening = end_listening, .background = background };
+    pd_platform platform = { .arg = server,
+                             .now_ms = now_ms,
+                             .clock_ns = clock_ns,
+                             .random = secret,
+                             .wake = wake,
+                             .stop = stop,
+                             .end_listening = end_listening,
+                             .background = background };
     pd_daemon_config daemon = daemon_config(server->s->plan);
     pd_error err;
 

@@ -1,6 +1,7 @@
-/* sim_memory.c - counts what each side of the simulation holds, and lets allocations of the server fail.
+/* sim_memory.c - counts the memory of each side of the simulation, and lets allocations of the server fail.
  *
- * The linker sends every call of malloc and its like from our own code here (--wrap). A block is allocated and freed by code of the same side. */
+ * The linker redirects the calls of malloc, free and the like in our own code to this file (--wrap). The side that
+ * allocates a block also frees it. */
 #include "sim.h"
 
 #include <errno.h>
@@ -10,9 +11,9 @@
 #include <string.h>
 
 static sim_side current;
-static int64_t  live[SIM_SIDES];
+static int64_t live[SIM_SIDES];
 static uint64_t failing_of, failing_random, failed;
-static bool     holding;
+static bool holding;
 
 sim_side sim_enter(sim_side side)
 {
@@ -21,7 +22,10 @@ sim_side sim_enter(sim_side side)
     return before;
 }
 
-int64_t sim_live_bytes(sim_side side) { return live[side]; }
+int64_t sim_live_bytes(sim_side side)
+{
+    return live[side];
+}
 
 void sim_memory_reset(void)
 {
@@ -35,7 +39,10 @@ void sim_fail_allocations(uint64_t n, uint64_t random)
     failing_random = random;
 }
 
-uint64_t sim_failed_allocations(void) { return failed; }
+uint64_t sim_failed_allocations(void)
+{
+    return failed;
+}
 
 void *sim_must(void *at)
 {
@@ -75,24 +82,39 @@ void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *at, size_t size);
 void *__real_aligned_alloc(size_t alignment, size_t size);
-int   __real_posix_memalign(void **at, size_t alignment, size_t size);
+int __real_posix_memalign(void **at, size_t alignment, size_t size);
 char *__real_strdup(const char *text);
 char *__real_strndup(const char *text, size_t size);
-void  __real_free(void *at);
+void __real_free(void *at);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *at, size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
-int   __wrap_posix_memalign(void **at, size_t alignment, size_t size);
+int __wrap_posix_memalign(void **at, size_t alignment, size_t size);
 char *__wrap_strdup(const char *text);
 char *__wrap_strndup(const char *text, size_t size);
-void  __wrap_free(void *at);
+void __wrap_free(void *at);
 
-void *__wrap_malloc(size_t size)                                 { return fails() ? NULL : came(__real_malloc(size)); }
-void *__wrap_calloc(size_t n, size_t size)                       { return fails() ? NULL : came(__real_calloc(n, size)); }
-void *__wrap_aligned_alloc(size_t alignment, size_t size)        { return fails() ? NULL : came(__real_aligned_alloc(alignment, size)); }
-char *__wrap_strdup(const char *text)                            { return fails() ? NULL : came(__real_strdup(text)); }
-char *__wrap_strndup(const char *text, size_t size)              { return fails() ? NULL : came(__real_strndup(text, size)); }
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : came(__real_malloc(size));
+}
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : came(__real_calloc(n, size));
+}
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return fails() ? NULL : came(__real_aligned_alloc(alignment, size));
+}
+char *__wrap_strdup(const char *text)
+{
+    return fails() ? NULL : came(__real_strdup(text));
+}
+char *__wrap_strndup(const char *text, size_t size)
+{
+    return fails() ? NULL : came(__real_strndup(text, size));
+}
 
 int __wrap_posix_memalign(void **at, size_t alignment, size_t size)
 {

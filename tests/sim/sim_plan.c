@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RESERVE = 4096 };                /* the server counts a rank's frame in multiples of this */
+enum { RESERVE = 4096 }; /* the server reserves memory for a rank's frame in multiples of this many bytes */
 
 /* ---- random numbers ---- */
 
@@ -17,12 +17,19 @@ uint64_t sim_next(uint64_t *state)
     return z ^ z >> 31;
 }
 
-uint64_t sim_below(uint64_t *state, uint64_t n)   { return n > 1 ? sim_next(state) % n : 0; }
-bool     sim_once_in(uint64_t *state, uint64_t n) { return sim_below(state, n) == 0; }
+uint64_t sim_below(uint64_t *state, uint64_t n)
+{
+    return n > 1 ? sim_next(state) % n : 0;
+}
+bool sim_once_in(uint64_t *state, uint64_t n)
+{
+    return sim_below(state, n) == 0;
+}
 
 uint64_t sim_mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
-    uint64_t state = a * 0xd6e8feb86659fd93u ^ b * 0xa0761d6478bd642fu ^ c * 0xe7037ed1a0b428dbu ^ d * 0x8ebc6af09c88c6e3u;
+    uint64_t state =
+        a * 0xd6e8feb86659fd93u ^ b * 0xa0761d6478bd642fu ^ c * 0xe7037ed1a0b428dbu ^ d * 0x8ebc6af09c88c6e3u;
 
     sim_next(&state);
     return sim_next(&state);
@@ -37,7 +44,12 @@ static void add_option(sim_job *job, const char *text)
 
 static void draw_shape(sim_param *param, uint64_t chunk, uint64_t *r)
 {
-    static const struct { int rank; int64_t dim[2]; } small[] = { { 0, { 1, 1 } }, { 1, { 3, 1 } }, { 1, { 16, 1 } }, { 2, { 4, 4 } }, { 2, { 8, 3 } }, { 2, { 6, 10 } } };
+    static const struct {
+        int rank;
+        int64_t dim[2];
+    } small[] = {
+        { 0, { 1, 1 } }, { 1, { 3, 1 } }, { 1, { 16, 1 } }, { 2, { 4, 4 } }, { 2, { 8, 3 } }, { 2, { 6, 10 } }
+    };
     uint64_t pick = sim_below(r, 10);
 
     param->shape = (pd_shape){ .rank = 1 };
@@ -52,8 +64,9 @@ static void draw_shape(sim_param *param, uint64_t chunk, uint64_t *r)
     pd_shape_elements(&param->shape, &param->n);
 }
 
-/* Draws vectors of several chunks. Together they are mostly larger than the budget. */
-static void draw_crowd_params(sim_job *job, uint64_t *r)
+/* Draws the parameters of a job in a crowded plan: vectors of several chunks. Together they usually need more memory
+ * than the ingest budget has. */
+static void draw_crowded_params(sim_job *job, uint64_t *r)
 {
     job->n_params = 1 + (uint32_t)sim_below(r, 12);
     for (uint32_t i = 0; i < job->n_params; i++) {
@@ -82,8 +95,10 @@ static void draw_params(sim_job *job, uint64_t chunk, uint64_t *r)
 static const char *const slow_rules[] = {
     "* sgd lr=0.5 momentum=0.5",
     "* adam lr=0.01",
-    "* scalable_shampoo learning_rate=0.1 block_size=4 preconditioning_compute_steps=1 root_delay=0 start_preconditioning_step=1",
-    "* scalable_shampoo learning_rate=0.1 block_size=8 preconditioning_compute_steps=2 root_delay=1 start_preconditioning_step=1",
+    "* scalable_shampoo learning_rate=0.1 block_size=4 preconditioning_compute_steps=1 root_delay=0 "
+    "start_preconditioning_step=1",
+    "* scalable_shampoo learning_rate=0.1 block_size=8 preconditioning_compute_steps=3 root_delay=2 "
+    "start_preconditioning_step=1",
     "* shampoo lr=0.1 max_preconditioner_dim=8 precondition_frequency=1 start_preconditioning_step=1",
     "* kron learning_rate=0.01 root_delay=0",
 };
@@ -93,13 +108,16 @@ static void draw_rule(sim_job *job, bool crowded, uint64_t *r)
     const char *slow = slow_rules[sim_below(r, sizeof slow_rules / sizeof slow_rules[0])];
 
     job->plain = crowded || !sim_once_in(r, 3);
-    if (job->plain) snprintf(job->rule, sizeof job->rule, "* sgd lr=1");
-    else snprintf(job->rule, sizeof job->rule, "%s", slow);
+    if (job->plain)
+        snprintf(job->rule, sizeof job->rule, "* sgd lr=1");
+    else
+        snprintf(job->rule, sizeof job->rule, "%s", slow);
 }
 
 static void draw_aggregate(sim_job *job, uint64_t *r)
 {
-    static const char *const names[] = { "mean", "weighted_mean", "sum", "adasum", "adasum_vdot", "median", "trimmed_mean" };
+    static const char *const names[] = { "mean",        "weighted_mean", "sum",         "adasum",
+                                         "adasum_vdot", "median",        "trimmed_mean" };
     char text[48];
 
     job->how = sim_once_in(r, 2) ? (int)sim_below(r, 3) : (int)sim_below(r, 7);
@@ -127,8 +145,9 @@ static void draw_options(sim_job *job, uint64_t *r)
     if ((job->mean_init = sim_once_in(r, 6))) add_option(job, "initial_weights=mean");
 }
 
-/* All jobs of a crowd begin at about the same time. The second one has many ranks, each of which makes the others' shares smaller. */
-static void join_crowd(sim_job *job, uint64_t *r)
+/* Draws a job of a crowded plan, whose two jobs begin at about the same time. The second job has many ranks, and
+ * each of them reduces the quotas of the other ranks. */
+static void draw_crowded_job(sim_job *job, uint64_t *r)
 {
     job->world = job->number == 1 ? SIM_WORLD - (uint32_t)sim_below(r, 3) : 2 + (uint32_t)sim_below(r, 2);
     job->steps = job->number == 1 ? 1 : 2;
@@ -137,13 +156,17 @@ static void join_crowd(sim_job *job, uint64_t *r)
 
 static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64_t *r)
 {
-    *job = (sim_job){ .number = number, .world = 1 + (uint32_t)sim_below(r, sim_once_in(r, 3) ? SIM_WORLD : 4), .steps = 1 + sim_below(r, SIM_STEPS),
+    *job = (sim_job){ .number = number,
+                      .world = 1 + (uint32_t)sim_below(r, sim_once_in(r, 3) ? SIM_WORLD : 4),
+                      .steps = 1 + sim_below(r, SIM_STEPS),
                       .start_ns = sim_once_in(r, 2) ? 0 : sim_below(r, 3 * SIM_S) };
-    if (plan->crowded) join_crowd(job, r);
+    if (plan->crowded) draw_crowded_job(job, r);
     snprintf(job->name, sizeof job->name, "job%u", number);
     job->missing = job->world;
-    if (plan->crowded) draw_crowd_params(job, r);
-    else draw_params(job, plan->chunk, r);
+    if (plan->crowded)
+        draw_crowded_params(job, r);
+    else
+        draw_params(job, plan->chunk, r);
     draw_rule(job, plan->crowded, r);
     draw_options(job, r);
     job->absent_of_16 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
@@ -154,39 +177,50 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
 /* ---- faults ---- */
 
 static const char *const fault_names[] = {
-    "break", "hole", "crash", "gone", "leave", "drop", "import", "set", "flood", "deaf", "half_hello", "noise", "id_zero", "leaver", "puller", "unlike",
-    "no_memory", "stall_step", "stall_loop", "restart",
+    "break",  "hole",   "crash",     "gone",       "leave",      "drop",    "import",
+    "set",    "flood",  "deaf",      "half_hello", "noise",      "id_zero", "leaver",
+    "puller", "unlike", "no_memory", "stall_step", "stall_loop", "restart", "export",
 };
 _Static_assert(sizeof fault_names / sizeof fault_names[0] == SIM_FAULT_KINDS, "every fault has a name");
 
-const char *sim_fault_name(sim_fault_kind kind) { return fault_names[kind]; }
+const char *sim_fault_name(sim_fault_kind kind)
+{
+    return fault_names[kind];
+}
 
 static uint64_t draw_amount(sim_fault_kind kind, uint64_t room_ns, uint64_t *r)
 {
     uint64_t most_ns = room_ns < 3 * SIM_S ? room_ns : 3 * SIM_S;
 
     switch (kind) {
-    case SIM_BREAK:      return sim_below(r, 4000);
-    case SIM_CRASH: case SIM_LEAVE: return sim_once_in(r, 2) ? sim_below(r, 20 * SIM_MS) : sim_below(r, most_ns);
-    case SIM_FLOOD: case SIM_DEAF: return 1 + sim_below(r, 60);
-    case SIM_NO_MEMORY:  return 1 + sim_below(r, most_ns < 300 * SIM_MS ? most_ns : 300 * SIM_MS);
-    case SIM_STALL_STEP: case SIM_STALL_LOOP: return 1 + sim_below(r, most_ns < SIM_S ? most_ns : SIM_S);
-    default:             return 1 + sim_below(r, most_ns);
+    case SIM_BREAK: return sim_below(r, 4000);
+    case SIM_CRASH:
+    case SIM_LEAVE: return sim_once_in(r, 2) ? sim_below(r, 20 * SIM_MS) : sim_below(r, most_ns);
+    case SIM_FLOOD:
+    case SIM_DEAF: return 1 + sim_below(r, 60);
+    case SIM_NO_MEMORY: return 1 + sim_below(r, most_ns < 300 * SIM_MS ? most_ns : 300 * SIM_MS);
+    case SIM_STALL_STEP:
+    case SIM_STALL_LOOP: return 1 + sim_below(r, most_ns < SIM_S ? most_ns : SIM_S);
+    default: return 1 + sim_below(r, most_ns);
     }
 }
 
 static void draw_fault(sim_plan *plan, sim_fault *fault, uint64_t *r)
 {
-    *fault = (sim_fault){ .kind = (sim_fault_kind)sim_below(r, SIM_RESTART), .at_ns = sim_below(r, plan->calm_ns), .job = (uint32_t)sim_below(r, plan->n_jobs) };
+    *fault = (sim_fault){ .kind = (sim_fault_kind)sim_below(r, SIM_RESTART),
+                          .at_ns = sim_below(r, plan->calm_ns),
+                          .job = (uint32_t)sim_below(r, plan->n_jobs) };
     if (sim_once_in(r, 3)) fault->kind = (sim_fault_kind)sim_below(r, SIM_CRASH + 1);
     fault->rank = (uint32_t)sim_below(r, plan->jobs[fault->job].world);
-    if (sim_once_in(r, 3) && plan->jobs[fault->job].start_ns + 100 * SIM_MS < plan->calm_ns)        /* while the job begins */
+    /* one fault of three hits while its job begins */
+    if (sim_once_in(r, 3) && plan->jobs[fault->job].start_ns + 100 * SIM_MS < plan->calm_ns)
         fault->at_ns = plan->jobs[fault->job].start_ns + sim_below(r, 100 * SIM_MS);
     fault->amount = draw_amount(fault->kind, plan->calm_ns - fault->at_ns, r);
 }
 
-/* Breaks a connection of the first job: its rank comes back with what it holds while the second job's ranks take their shares. */
-static sim_fault draw_crowd_fault(const sim_plan *plan, uint64_t *r)
+/* Draws a connection break for a rank of the first job in a crowded plan. The rank comes back while the server still
+ * stores its contributions, and while the ranks of the second job take their quotas. */
+static sim_fault draw_crowded_fault(const sim_plan *plan, uint64_t *r)
 {
     sim_fault fault = { .kind = SIM_BREAK, .at_ns = sim_below(r, 100 * SIM_MS) };
 
@@ -195,25 +229,48 @@ static sim_fault draw_crowd_fault(const sim_plan *plan, uint64_t *r)
     return fault;
 }
 
-/* A rank whose process does not come back is waited for by nobody else's deadline but its round's. */
+/* Notes which ranks leave for good. Switches barriers off in jobs where a rank leaves for good or a process is
+ * replaced: a wait in a round ends at its deadline, but a wait in a barrier would not. */
 static void mark_missing(sim_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_faults; i++) {
         const sim_fault *fault = &plan->faults[i];
         sim_job *job = &plan->jobs[fault->job];
         if (fault->kind == SIM_GONE) job->missing = fault->rank;
-        for (uint32_t j = 0; fault->kind == SIM_NO_MEMORY && j < plan->n_jobs; j++) plan->jobs[j].barriers = false;      /* a worker may have to begin anew */
-        if (fault->kind == SIM_CRASH || fault->kind == SIM_LEAVE || fault->kind == SIM_GONE) job->barriers = false;      /* another process counts its own */
+        for (uint32_t j = 0; fault->kind == SIM_NO_MEMORY && j < plan->n_jobs; j++)
+            plan->jobs[j].barriers = false; /* a worker that is refused for lack of memory starts as a new process */
+        if (fault->kind == SIM_CRASH || fault->kind == SIM_LEAVE || fault->kind == SIM_GONE)
+            job->barriers = false; /* a new process counts barriers from 0 */
     }
 }
 
-/* In a fourth of the plans the server starts anew once. Drawn apart from all else, so that other faults of a seed stay the same. */
+/* Draws a restart of the server in a fourth of the plans. Half of the restarts hit while a job is young. The draws have
+ * a random state of their own, so that the other faults of a seed stay the same. */
 static void draw_restart(sim_plan *plan)
 {
-    uint64_t own = sim_mix(plan->seed, 17, 23, 42);
+    uint64_t own = sim_mix(plan->seed, 17, 23, 42), at;
 
     if (plan->n_faults == SIM_FAULTS || !sim_once_in(&own, 4)) return;
-    plan->faults[plan->n_faults++] = (sim_fault){ .kind = SIM_RESTART, .at_ns = sim_below(&own, plan->calm_ns), .amount = 1 + sim_below(&own, SIM_S) };
+    at = plan->jobs[sim_below(&own, plan->n_jobs)].start_ns + sim_below(&own, 300 * SIM_MS);
+    if (at >= plan->calm_ns || sim_once_in(&own, 2)) at = sim_below(&own, plan->calm_ns);
+    plan->faults[plan->n_faults++] =
+        (sim_fault){ .kind = SIM_RESTART, .at_ns = at, .amount = 1 + sim_below(&own, SIM_S) };
+}
+
+/* Draws one or two exports in a third of the plans. The draws have a random state of their own, so that the other
+ * faults of a seed stay the same. */
+static void draw_exports(sim_plan *plan)
+{
+    uint64_t own = sim_mix(plan->seed, 19, 84, 6), n = sim_once_in(&own, 3) ? 1 + sim_below(&own, 2) : 0;
+
+    for (; n > 0 && plan->n_faults < SIM_FAULTS; n--) {
+        sim_fault fault = { .kind = SIM_EXPORT, .job = (uint32_t)sim_below(&own, plan->n_jobs) };
+        fault.rank = (uint32_t)sim_below(&own, 2);
+        fault.at_ns = plan->jobs[fault.job].start_ns + sim_below(&own, sim_once_in(&own, 2) ? 100 * SIM_MS : SIM_S);
+        if (fault.at_ns >= plan->calm_ns) fault.at_ns = sim_below(&own, plan->calm_ns);
+        fault.amount = 1 + sim_below(&own, plan->calm_ns - fault.at_ns);
+        plan->faults[plan->n_faults++] = fault;
+    }
 }
 
 static void draw_faults(sim_plan *plan, uint64_t *r)
@@ -223,20 +280,22 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
     plan->calm_ns = 100 * SIM_MS + sim_below(r, 5 * SIM_S);
     plan->n_faults = (uint32_t)sim_below(r, most + 1);
     for (uint32_t i = 0; i < plan->n_faults; i++) draw_fault(plan, &plan->faults[i], r);
-    if (plan->crowded && plan->n_faults < SIM_FAULTS) plan->faults[plan->n_faults++] = draw_crowd_fault(plan, r);
+    if (plan->crowded && plan->n_faults < SIM_FAULTS) plan->faults[plan->n_faults++] = draw_crowded_fault(plan, r);
     draw_restart(plan);
+    draw_exports(plan);
     mark_missing(plan);
 }
 
 /* ---- the server ---- */
 
-/* Of all steps, about. */
+/* Returns roughly how many roots all jobs compute in all their steps. */
 static uint64_t count_roots(const sim_plan *plan)
 {
     uint64_t roots = 0;
 
     for (uint32_t j = 0; j < plan->n_jobs; j++)
-        for (uint32_t p = 0; p < plan->jobs[j].n_params && !plan->jobs[j].plain; p++) roots += plan->jobs[j].steps * (2 + (uint64_t)plan->jobs[j].params[p].n / 2);
+        for (uint32_t p = 0; p < plan->jobs[j].n_params && !plan->jobs[j].plain; p++)
+            roots += plan->jobs[j].steps * (2 + (uint64_t)plan->jobs[j].params[p].n / 2);
     return roots;
 }
 
@@ -248,7 +307,8 @@ static void draw_limits(sim_plan *plan, uint64_t *r)
     plan->payload = plan->chunk * sizeof(float) * payloads[sim_below(r, 4)];
     if (plan->crowded) plan->payload = 256 << sim_below(r, 3);
     for (uint32_t j = 0; j < plan->n_jobs; j++) ranks += plan->jobs[j].world;
-    plan->ingest = ranks * ((plan->payload + RESERVE - 1) / RESERVE * RESERVE);     /* the smallest that is legal: a frame for each rank */
+    plan->ingest = ranks * ((plan->payload + RESERVE - 1) / RESERVE *
+                            RESERVE); /* the smallest legal ingest budget: one frame for each rank */
     if (!plan->crowded && !sim_once_in(r, 3)) plan->ingest += sim_below(r, 4 * plan->ingest);
     plan->pieces = 2 + sim_below(r, 30);
     plan->batch_ns = sim_once_in(r, 2) ? 1e3 : 50e6;
@@ -278,20 +338,25 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed)
 
 void sim_plan_print(const sim_plan *plan)
 {
-    printf("seed %llu: chunks of %llu elements, payloads of %llu bytes, ingest budget %llu, %u pool threads, calm after %.3f s%s\n", (unsigned long long)plan->seed,
-           (unsigned long long)plan->chunk, (unsigned long long)plan->payload, (unsigned long long)plan->ingest, plan->pool_threads,
-           (double)plan->calm_ns / 1e9, plan->drains ? ", drains" : "");
+    printf("seed %llu: chunks of %llu elements, payloads of %llu bytes, ingest budget %llu, %u pool threads, calm "
+           "after %.3f s%s\n",
+           (unsigned long long)plan->seed, (unsigned long long)plan->chunk, (unsigned long long)plan->payload,
+           (unsigned long long)plan->ingest, plan->pool_threads, (double)plan->calm_ns / 1e9,
+           plan->drains ? ", drains" : "");
     for (uint32_t j = 0; j < plan->n_jobs; j++) {
         const sim_job *job = &plan->jobs[j];
-        printf("  %s: %u workers, %llu steps from %.3f s on, \"%s\"", job->name, job->world, (unsigned long long)job->steps, (double)job->start_ns / 1e9, job->rule);
+        printf("  %s: %u workers, %llu steps from %.3f s on, \"%s\"", job->name, job->world,
+               (unsigned long long)job->steps, (double)job->start_ns / 1e9, job->rule);
         for (uint32_t o = 0; o < job->n_options; o++) printf(" %s", job->options[o]);
         printf("\n    parameters:");
-        for (uint32_t p = 0; p < job->n_params; p++) printf(" %s[%lld]%s", job->params[p].name, (long long)job->params[p].n, job->params[p].ranged ? " in ranges" : "");
+        for (uint32_t p = 0; p < job->n_params; p++)
+            printf(" %s[%lld]%s", job->params[p].name, (long long)job->params[p].n,
+                   job->params[p].ranged ? " in ranges" : "");
         printf("\n");
     }
     for (uint32_t f = 0; f < plan->n_faults; f++) {
         const sim_fault *fault = &plan->faults[f];
-        printf("  fault at %.3f s: %s of %s rank %u, %llu\n", (double)fault->at_ns / 1e9, sim_fault_name(fault->kind), plan->jobs[fault->job].name, fault->rank,
-               (unsigned long long)fault->amount);
+        printf("  fault at %.3f s: %s of %s rank %u, %llu\n", (double)fault->at_ns / 1e9, sim_fault_name(fault->kind),
+               plan->jobs[fault->job].name, fault->rank, (unsigned long long)fault->amount);
     }
 }

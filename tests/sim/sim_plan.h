@@ -10,55 +10,64 @@
 #include <stdbool.h>
 
 #define SIM_MS 1000000ull
-#define SIM_S  1000000000ull
+#define SIM_S 1000000000ull
 
-enum { SIM_JOBS = 4, SIM_WORLD = 8, SIM_PARAMS = 40, SIM_FAULTS = 24, SIM_OPTIONS = 8, SIM_STEPS = 6, SIM_ELEMENTS = 4096 };
+enum {
+    SIM_JOBS = 4,
+    SIM_WORLD = 8,
+    SIM_PARAMS = 40,
+    SIM_FAULTS = 24,
+    SIM_OPTIONS = 8,
+    SIM_STEPS = 6,
+    SIM_ELEMENTS = 4096
+};
 
 typedef struct sim_param {
-    char     name[24];
+    char name[24];
     pd_shape shape;
-    int64_t  n;                     /* elements */
-    bool     ranged, model_state;
+    int64_t n; /* elements */
+    bool ranged, model_state;
 } sim_param;
 
 typedef struct sim_job {
-    char      name[16];
-    uint32_t  number;               /* in the plan */
-    uint32_t  world, n_params;
+    char name[16];
+    uint32_t number; /* number of the job in the plan */
+    uint32_t world, n_params;
     sim_param params[SIM_PARAMS];
-    char      options[SIM_OPTIONS][48];
-    uint32_t  n_options;
-    char      rule[240];
-    uint64_t  steps, start_ns;
-    int       how;                  /* enum pd_aggregation_choice, as in the options */
-    bool      plain;                /* sgd with lr=1: weights follow by arithmetic alone */
-    bool      rejects, clips, mean_init, barriers, weighted;
-    uint32_t  absent_of_16, infinite_of_64;     /* gradients left out, gradients with an infinity */
-    uint32_t  missing;              /* rank that goes for good; `world`: none does */
-    double    step_timeout;
+    char options[SIM_OPTIONS][48];
+    uint32_t n_options;
+    char rule[240];
+    uint64_t steps, start_ns;
+    int how;    /* aggregate of the job: an enum pd_aggregation_choice */
+    bool plain; /* the rule is sgd with lr=1, so the expected weights follow by simple arithmetic */
+    bool rejects, clips, mean_init, barriers, weighted;
+    uint32_t absent_of_16, infinite_of_64; /* of 16 gradients, so many are left out; of 64, so many have an infinity */
+    uint32_t missing;                      /* rank that leaves for good; `world`: no rank does */
+    double step_timeout;
 } sim_job;
 
 typedef enum sim_fault_kind {
-    SIM_BREAK,          /* a worker's connection breaks after `amount` more bytes */
-    SIM_HOLE,           /* from now on nothing arrives on a worker's connection, and nobody is told */
-    SIM_CRASH,          /* a worker's process dies; `amount` ns later another one takes its rank */
-    SIM_GONE,           /* a worker's process dies, and none comes after it */
-    SIM_LEAVE,          /* a worker leaves in the middle and comes back as another process */
-    SIM_DROP,           /* an operator drops a job */
-    SIM_IMPORT,         /* an operator begins to import and stops in the middle for `amount` ns */
-    SIM_SET,            /* an operator sets a hyperparameter to the value that it has */
-    SIM_FLOOD,          /* an operator sends `amount` control requests at once */
-    SIM_DEAF,           /* the same, and reads no answer */
-    SIM_HALF_HELLO,     /* somebody begins a Hello and does not finish it */
-    SIM_NOISE,          /* somebody sends bytes that make no sense */
-    SIM_ID_ZERO,        /* somebody asks with request id 0 */
-    SIM_LEAVER,         /* a worker of a job of its own leaves, then begins a push and does not finish it */
-    SIM_PULLER,         /* a worker of a job of its own pulls without end and reads nothing */
-    SIM_UNLIKE,         /* a worker of a job of its own pushes two chunks of a parameter with unlike weights */
-    SIM_NO_MEMORY,      /* for `amount` ns one of 256 allocations of the server fails */
-    SIM_STALL_STEP,     /* the step thread does not run for `amount` ns */
-    SIM_STALL_LOOP,     /* the loop thread does not run for `amount` ns */
-    SIM_RESTART,        /* the server starts anew from images of its jobs, as soon as these can be taken, within `amount` ns */
+    SIM_BREAK,      /* a worker's connection breaks after `amount` more bytes */
+    SIM_HOLE,       /* from now on nothing arrives on a worker's connection, and neither side sees it */
+    SIM_CRASH,      /* a worker's process dies; `amount` ns later another one takes its rank */
+    SIM_GONE,       /* a worker's process dies, and none comes after it */
+    SIM_LEAVE,      /* a worker leaves in the middle and comes back as another process */
+    SIM_DROP,       /* an operator drops a job */
+    SIM_IMPORT,     /* an operator begins an import and stops in the middle for `amount` ns */
+    SIM_SET,        /* an operator sets a hyperparameter to the value that it has already */
+    SIM_FLOOD,      /* an operator sends `amount` control requests at once */
+    SIM_DEAF,       /* an operator sends `amount` control requests at once, and reads no answer */
+    SIM_HALF_HELLO, /* a peer begins a Hello and does not finish it */
+    SIM_NOISE,      /* a peer sends random bytes that are no frames */
+    SIM_ID_ZERO,    /* a peer sends a request with id 0 */
+    SIM_LEAVER,     /* a worker creates a job, leaves it, then begins a push and does not finish it */
+    SIM_PULLER,     /* a worker creates a job and pulls its weights very often, but reads no answer */
+    SIM_UNLIKE,     /* a worker creates a job and pushes two chunks of a parameter with different weights of the rank */
+    SIM_NO_MEMORY,  /* for `amount` ns, one of 256 allocations of the server fails at random */
+    SIM_STALL_STEP, /* the step thread does not run for `amount` ns */
+    SIM_STALL_LOOP, /* the loop thread does not run for `amount` ns */
+    SIM_RESTART, /* the server is restarted from images of its jobs as soon as they can be taken, within `amount` ns */
+    SIM_EXPORT,  /* an operator exports a job, with state if `rank` is even, and is gone after `amount` ns */
     SIM_FAULT_KINDS
 } sim_fault_kind;
 
@@ -69,33 +78,34 @@ typedef struct sim_fault {
 } sim_fault;
 
 typedef struct sim_plan {
-    uint64_t      seed;
+    uint64_t seed;
     enum pd_plant plant;
-    uint32_t      n_jobs, n_faults;
-    sim_job       jobs[SIM_JOBS];
-    sim_fault     faults[SIM_FAULTS];
-    uint64_t      calm_ns;              /* no fault begins or lasts after this */
-    uint64_t      chunk, payload, ingest, pieces;
-    double        batch_ns;
-    uint64_t      window, latency_ns;   /* of a connection: bytes under way, and the longest time that they take */
-    uint64_t      root_ns;              /* longest time that a root takes */
-    uint32_t      pool_threads;
-    bool          drains;               /* the server is told to stop while jobs run */
-    bool          crowded;              /* several jobs at once, of more than the budget holds, and it is the smallest one */
+    uint32_t n_jobs, n_faults;
+    sim_job jobs[SIM_JOBS];
+    sim_fault faults[SIM_FAULTS];
+    uint64_t calm_ns; /* time after which no fault begins or lasts */
+    uint64_t chunk, payload, ingest, pieces;
+    double batch_ns;
+    uint64_t window, latency_ns; /* of each connection: most bytes under way, and the longest time until they arrive */
+    uint64_t root_ns;            /* longest time that the computation of a root takes */
+    uint32_t pool_threads;
+    bool drains; /* the server is told to stop while jobs run */
+    /* several jobs begin at once and need more memory than the ingest budget, which is the smallest legal one */
+    bool crowded;
 } sim_plan;
 
 void sim_plan_draw(sim_plan *plan, uint64_t seed);
-/* Prints the plan for a reader of the trace. */
+/* Prints the plan for readers of a trace. */
 void sim_plan_print(const sim_plan *plan);
 const char *sim_fault_name(sim_fault_kind kind);
 
-/* Random numbers: splitmix64. Every draw of a run comes from one state. */
+/* Returns the next random number (splitmix64). Every draw of a run comes from one state. */
 uint64_t sim_next(uint64_t *state);
-/* 0 .. n - 1. */
+/* Returns a random number from 0 to n - 1. */
 uint64_t sim_below(uint64_t *state, uint64_t n);
-/* True once in n times. */
-bool     sim_once_in(uint64_t *state, uint64_t n);
-/* A number that depends on its arguments alone. */
+/* Returns true with a probability of 1/n. */
+bool sim_once_in(uint64_t *state, uint64_t n);
+/* Returns a pseudorandom number that depends on its arguments alone. */
 uint64_t sim_mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 
 #endif

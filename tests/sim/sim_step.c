@@ -1,4 +1,5 @@
-/* sim_step.c - the server's step thread and root pool as events: when they run, how much mail is taken and when a root is done, is drawn. */
+/* sim_step.c - the server's step thread and root pool as events. Random draws decide when they run, whether mail is
+ * taken, and when a root is done. */
 #include "server_state.h"
 
 #include "sim_judge.h"
@@ -15,7 +16,8 @@ static uint64_t step_now(void *arg)
     sim_server *server = arg;
 
     if (server->step_clock_ns < server->s->now_ns) server->step_clock_ns = server->s->now_ns;
-    if (server->step_clock_ns < server->s->now_ns + 20 * SIM_MS) server->step_clock_ns += sim_chance(server->s, 8) ? sim_draw(server->s, 2 * SIM_MS) : 100;
+    if (server->step_clock_ns < server->s->now_ns + 20 * SIM_MS)
+        server->step_clock_ns += sim_chance(server->s, 8) ? sim_draw(server->s, 2 * SIM_MS) : 100;
     return server->step_clock_ns;
 }
 
@@ -24,7 +26,8 @@ static void on_effects(void *arg, pd_mail *first, pd_mail *last)
     sim_server *server = arg;
     sim_side before = sim_enter(SIM_HARNESS);
 
-    for (pd_mail *mail = first; mail != NULL && !server->dying; mail = mail->next) sim_judge_effect(server->s, server->store, (const pd_effect *)(const void *)mail);
+    for (pd_mail *mail = first; mail != NULL && !server->dying; mail = mail->next)
+        sim_judge_effect(server->s, server->store, (const pd_effect *)(const void *)mail);
     sim_enter(before);
     pd_mailbox_post(pd_conversation_effects(server->daemon), first, last);
 }
@@ -56,13 +59,14 @@ static void task_is_done(sim *s, void *who, uint64_t choice)
     sim_enter(before);
 }
 
-/* Light roots take a millisecond, others as long as the plan says. */
+/* Draws the duration of a task: a light root takes at most a millisecond, another root up to root_ns of the plan. */
 static uint64_t duration_ns(sim *s, const struct pd_task *task)
 {
-    return pd_task_cost(task) < 3000 ? 1 + sim_draw(s, SIM_MS) : 1 + s->plan->root_ns / 2 + sim_draw(s, s->plan->root_ns / 2);
+    return pd_task_cost(task) < 3000 ? 1 + sim_draw(s, SIM_MS)
+                                     : 1 + s->plan->root_ns / 2 + sim_draw(s, s->plan->root_ns / 2);
 }
 
-/* As many threads of this kind as there are take a task each. */
+/* Lets each free pool thread of this kind take a task. */
 static void take_tasks(sim_server *server, pd_rootqueue_choice choice, uint32_t threads)
 {
     pd_request *request;
@@ -70,8 +74,9 @@ static void take_tasks(sim_server *server, pd_rootqueue_choice choice, uint32_t 
     while (server->busy[choice] < threads && (request = pd_rootqueue_take(server->roots, choice)) != NULL) {
         server->busy[choice]++;
         *place_of(server, NULL) = request;
-        sim_fairness_take(&server->fairness, request->job, pd_task_cost(request->u.task.task), choice == PD_ROOTQUEUE_ALL);
-        sim_hold_failures(true);        /* a root without memory is not made, and the weights are other ones */
+        sim_fairness_take(&server->fairness, request->job, pd_task_cost(request->u.task.task),
+                          choice == PD_ROOTQUEUE_ALL);
+        sim_hold_failures(true); /* no allocation fails in a root: a failed root would change the weights */
         pd_task_run(request->u.task.task);
         sim_hold_failures(false);
         sim_note(server->s, "pool", request->job, "runs a root of parameter", request->u.task.param, choice);
@@ -79,7 +84,8 @@ static void take_tasks(sim_server *server, pd_rootqueue_choice choice, uint32_t 
     }
 }
 
-/* The pool has one thread more than its own, for light tasks; small tasks of this simulation are light ones, so it is left out of half of the runs. */
+/* Starts waiting tasks on free pool threads. In half of the runs the pool has one more thread, for light tasks only.
+ * Small tasks in the simulation are all light, so in the other half the other threads run light tasks, too. */
 static void next_task(sim_server *server)
 {
     take_tasks(server, PD_ROOTQUEUE_ALL, server->s->plan->pool_threads);
@@ -93,9 +99,11 @@ static void on_task(void *arg, pd_effect *effect)
     int rc;
 
     do rc = pd_rootqueue_add(server->roots, effect->u.task.task, effect->job, effect->u.task.param, &unrun);
-    while (rc != PD_OK);                /* as the step thread does: a task is never lost */
-    if (unrun != NULL) post_request(server, unrun);
-    else sim_fairness_wait(&server->fairness, effect->job, pd_task_cost(effect->u.task.task));
+    while (rc != PD_OK); /* tries again like the real step thread, so that no task is lost */
+    if (unrun != NULL)
+        post_request(server, unrun);
+    else
+        sim_fairness_wait(&server->fairness, effect->job, pd_task_cost(effect->u.task.task));
     pd_effect_free(effect);
     next_task(server);
 }
@@ -114,7 +122,7 @@ static void on_forget(void *arg, uint32_t job)
 
 static void step_turn(sim *s, void *who, uint64_t what);
 
-/* Calls the step thread at the store's next deadline. */
+/* Schedules a turn of the step thread at the store's next deadline. */
 static void set_timer(sim_server *server)
 {
     uint64_t at = pd_turn_next_tick(&server->turn), now = server->s->now_ns;
@@ -123,7 +131,8 @@ static void set_timer(sim_server *server)
     sim_after(server->s, at > now ? at - now + 1000 : 1000, step_turn, server, ++server->step_timer);
 }
 
-/* Called by mail (what 0) or by a timer, of which the last one counts. */
+/* Runs a turn of the step thread. `what` is 0 if mail has come, otherwise the number of the timer that has expired.
+ * Only the timer that was set last counts. */
 static void step_turn(sim *s, void *who, uint64_t what)
 {
     sim_server *server = who;
@@ -156,9 +165,15 @@ static void wake_step(sim_server *server)
     sim_after(s, delay, step_turn, server, 0);
 }
 
-void sim_step_wake(sim_server *server) { wake_step(server); }
+void sim_step_wake(sim_server *server)
+{
+    wake_step(server);
+}
 
-static void on_mail(void *arg) { wake_step(arg); }
+static void on_mail(void *arg)
+{
+    wake_step(arg);
+}
 
 /* ---- invariants ---- */
 
@@ -166,13 +181,17 @@ static void describe_job(const pd_job *job)
 {
     char missing[64];
 
-    printf("  %s: inbox %s, complete %s, partial %s, ready %s, %u rounds open, retry at %.3f s\n", job->steps.name, job->inbox.first != NULL ? "yes" : "no",
-           job->steps.complete != NULL ? "yes" : "no", job->steps.partial != NULL ? "yes" : "no", job->steps.ready != NULL ? "yes" : "no", job->steps.n_open, (double)job->steps.retry_ns / 1e9);
+    printf("  %s: inbox %s, complete %s, partial %s, ready %s, %u rounds open, retry at %.3f s\n", job->steps.name,
+           job->inbox.first != NULL ? "yes" : "no", job->steps.complete != NULL ? "yes" : "no",
+           job->steps.partial != NULL ? "yes" : "no", job->steps.ready != NULL ? "yes" : "no", job->steps.n_open,
+           (double)job->steps.retry_ns / 1e9);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
-        printf("    rank %u: state %d, declared %d, reserve %llu, held %llu, step %llu\n", r, (int)job->ranks[r].state, job->steps.quotas[r].declared,
-               (unsigned long long)job->steps.quotas[r].reserve, (unsigned long long)job->steps.quotas[r].held, (unsigned long long)job->ranks[r].saved.step);
+        printf("    rank %u: state %d, declared %d, reserve %llu, held %llu, step %llu\n", r, (int)job->ranks[r].state,
+               job->steps.quotas[r].declared, (unsigned long long)job->steps.quotas[r].reserve,
+               (unsigned long long)job->steps.quotas[r].held, (unsigned long long)job->ranks[r].saved.step);
     for (uint32_t p = 0; p < job->steps.n_params; p++)
-        printf("    %s: step %llu, stage %d, misses %s\n", job->steps.params[p].name, (unsigned long long)job->steps.params[p].saved.step, (int)job->steps.params[p].stage,
+        printf("    %s: step %llu, stage %d, misses %s\n", job->steps.params[p].name,
+               (unsigned long long)job->steps.params[p].saved.step, (int)job->steps.params[p].stage,
                pd_round_missing(&job->steps.params[p].round, missing, sizeof missing));
 }
 
@@ -195,10 +214,11 @@ void sim_step_check(const sim_server *server)
     uint64_t more, live = (uint64_t)sim_live_bytes(SIM_SERVER);
 
     if (!server->step_due && sim_loop_rests(server, &more) && live > store->budget.used + more)
-        sim_fail("accounting", "at rest %llu bytes are held; jobs have committed %llu, and %llu are for all else", (unsigned long long)live,
-                 (unsigned long long)store->budget.used, (unsigned long long)more);
+        sim_fail("accounting", "at rest %llu bytes are held; jobs have committed %llu, and %llu are for all else",
+                 (unsigned long long)live, (unsigned long long)store->budget.used, (unsigned long long)more);
     if (store->budget.used > store->budget.limit)
-        sim_fail("accounting", "%llu bytes are committed, %llu are allowed", (unsigned long long)store->budget.used, (unsigned long long)store->budget.limit);
+        sim_fail("accounting", "%llu bytes are committed, %llu are allowed", (unsigned long long)store->budget.used,
+                 (unsigned long long)store->budget.limit);
 }
 
 void sim_step_check_rest(const sim_server *server)
@@ -214,8 +234,16 @@ void sim_step_check_rest(const sim_server *server)
 
 static pd_store_config store_config(const sim_plan *plan)
 {
-    return (pd_store_config){ .max_jobs = 16, .max_params = 64, .max_total_bytes = 64 << 20, .ingest_bytes = plan->ingest, .chunk_elements = plan->chunk,
-                              .frame_bytes = plan->payload, .threads = 1, .pool_threads = (int)plan->pool_threads, .batch_ns = plan->batch_ns, .hash_key = { 1, 2 } };
+    return (pd_store_config){ .max_jobs = 16,
+                              .max_params = 64,
+                              .max_total_bytes = 64 << 20,
+                              .ingest_bytes = plan->ingest,
+                              .chunk_elements = plan->chunk,
+                              .frame_bytes = plan->payload,
+                              .threads = 1,
+                              .pool_threads = (int)plan->pool_threads,
+                              .batch_ns = plan->batch_ns,
+                              .hash_key = { 1, 2 } };
 }
 
 void sim_step_make(sim_server *server)
@@ -225,11 +253,15 @@ void sim_step_make(sim_server *server)
 
     server->requests = pd_mailbox_new(on_mail, server);
     server->roots = pd_rootqueue_new();
-    if (server->requests == NULL || server->roots == NULL || pd_store_new(&server->store, &config, &err) != PD_OK) sim_fail("harness", "the store cannot be made");
-    server->turn = (pd_turn){ .store = server->store, .user = { .arg = server, .now_ns = step_now, .effects = on_effects, .task = on_task, .forget = on_forget } };
+    if (server->requests == NULL || server->roots == NULL || pd_store_new(&server->store, &config, &err) != PD_OK)
+        sim_fail("harness", "the store cannot be made");
+    server->turn = (pd_turn){
+        .store = server->store,
+        .user = { .arg = server, .now_ns = step_now, .effects = on_effects, .task = on_task, .forget = on_forget }
+    };
 }
 
-/* Published snapshots that the loop thread will not see any more go back to the store. */
+/* Returns snapshots to the store whose publication the loop thread has not taken from its mailbox. */
 static void take_back(sim_server *server)
 {
     pd_mail *mail = pd_mailbox_take(pd_conversation_effects(server->daemon)), *first = mail, *last = NULL;
@@ -237,7 +269,8 @@ static void take_back(sim_server *server)
     for (; mail != NULL; last = mail, mail = mail->next) {
         pd_effect *effect = (pd_effect *)(void *)mail;
         for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
-            pd_request *released = effect->u.closed.at[i].snapshot != NULL ? pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 }) : NULL;
+            pd_request *released =
+                effect->u.closed.at[i].snapshot != NULL ? pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 }) : NULL;
             if (released == NULL) continue;
             released->u.released.first = effect->u.closed.at[i].snapshot;
             released->u.released.first->next_released = NULL;

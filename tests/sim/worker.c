@@ -1,4 +1,4 @@
-/* worker.c - the life of a process of a training job: its connection, its end, and how long it may wait. */
+/* worker.c - the start, the connection and the end of a process of a training job, and how long it may wait. */
 #include "intruder.h"
 #include "sim_judge.h"
 #include "program.h"
@@ -46,7 +46,7 @@ void sim_worker_end(sim_worker *w)
     sim_enter(before);
 }
 
-/* The job was dropped while this process was in it: another process begins the job anew. */
+/* The job has ended while this process was a member, so a new process begins the job anew. */
 void sim_worker_end_dropped(sim_worker *w)
 {
     sim_worker_trace(w, "ends with its job", 0, 0);
@@ -54,7 +54,7 @@ void sim_worker_end_dropped(sim_worker *w)
     sim_worker_start(w->s, w->job, w->rank, RESTART_MS * SIM_MS);
 }
 
-/* Another process was started at this rank. */
+/* Returns whether a newer process was started at this rank. */
 static bool is_superseded(const sim_worker *w)
 {
     for (const sim_worker *other = w->s->workers; other != w; other = other->next)
@@ -62,25 +62,29 @@ static bool is_superseded(const sim_worker *w)
     return false;
 }
 
-/* A Hello of an older process, which may have died since, can be read after that of the process that comes after it: the rank then has to be taken once
- * more. Not so if the older process had been welcomed by the same job before this one: it has been superseded, and stays out. */
+/* Returns whether an older process may have taken the rank from this process. The server can read the Hello of an
+ * older process, even of a dead one, after the Hello of this newer one. A new process must then take the rank again.
+ * But if an older process that lives was welcomed before this one, this process was superseded, and must not come
+ * back. */
 static bool came_after_the_dead(const sim_worker *w)
 {
     bool any = false;
 
     for (const sim_worker *other = w->next; other != NULL; other = other->next) {
         if (other->job != w->job || other->rank != w->rank) continue;
-        if (other->phase == ENDED && other->welcomed_ns == 0) return true;              /* its Hello may come only now */
-        if (other->phase != ENDED && !other->dropped && other->welcomed_ns != 0 && other->welcomed_ns < w->welcomed_ns) return false;
+        if (other->phase == ENDED && other->welcomed_ns == 0) return true; /* a dead process's Hello may still arrive */
+        if (other->phase != ENDED && !other->dropped && other->welcomed_ns != 0 && other->welcomed_ns < w->welcomed_ns)
+            return false;
         any = true;
     }
     return any;
 }
 
-/* An error that the plan explains, or a violation. */
+/* Ends the process if the error is expected. An unexpected error violates an invariant. */
 void sim_worker_end_refused(sim_worker *w, int code, const char *text)
 {
-    if (strstr(text, "has dropped the job") != NULL || strstr(text, "the job has ended") != NULL) w->dropped = true;     /* it came between the operator's word and the deed */
+    if (strstr(text, "has dropped the job") != NULL || strstr(text, "the job has ended") != NULL)
+        w->dropped = true; /* the operator's drop was sent, and is not carried out yet */
     if (w->dropped && (code == PD_ABORTED || code == PD_FAILED_PRECONDITION || code == PD_NOT_FOUND)) {
         sim_worker_end_dropped(w);
         return;
@@ -90,19 +94,21 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
         return;
     }
     if (code == PD_DATA_LOSS || (code == PD_ABORTED && strstr(text, "taken over") != NULL && came_after_the_dead(w))) {
-        sim_worker_end_dropped(w);                 /* the job lingered out while all its workers were away, or a dead process was heard late */
+        sim_worker_end_dropped(
+            w); /* the job ended while all its workers were away, or the server read the Hello of a dead process late */
         return;
     }
-    if (strstr(text, "in the mean already") != NULL) {      /* nobody but the operator can help */
+    if (strstr(text, "in the mean already") != NULL) { /* an operator must drop the job to resolve this */
         sim_drop_job(w->s, w->job->number);
         sim_program_rest(w, INIT, "asks the operator to drop the job");
         return;
     }
-    if ((sim_failed_allocations() > 0)) {           /* a worker that was refused for lack of memory begins anew */
+    if ((sim_failed_allocations() > 0)) { /* after failed allocations, a refused worker starts as a new process */
         sim_worker_end_dropped(w);
         return;
     }
-    sim_fail("liveness", "%s rank %u, step %llu, %s: %s: %s", w->job->name, w->rank, (unsigned long long)w->step, sim_phase_names[w->phase], pd_code_name(code), text);
+    sim_fail("liveness", "%s rank %u, step %llu, %s: %s: %s", w->job->name, w->rank, (unsigned long long)w->step,
+             sim_phase_names[w->phase], pd_code_name(code), text);
 }
 
 /* ---- the I/O of the process ---- */
@@ -110,7 +116,10 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
 static void on_clock(sim *s, void *who, uint64_t what);
 static void carry(sim_worker *w);
 
-static void no_lock(void *arg) { (void)arg; }
+static void no_lock(void *arg)
+{
+    (void)arg;
+}
 
 static void on_transport(void *arg, unsigned events)
 {
@@ -138,13 +147,15 @@ static void connect_to_server(sim_worker *w)
     pd_pump_open(&w->pump, transport, w->s->now_ns);
 }
 
-/* Connections are made and dropped as the core asks. */
+/* Opens or drops the connection as the client core requests. */
 static void tend_connection(sim_worker *w)
 {
     pd_link link = pd_core_link(w->core, w->s->now_ns);
 
-    if (link == PD_LINK_CONNECT) connect_to_server(w);
-    else if (link == PD_LINK_DROP) pd_pump_lose(&w->pump, w->s->now_ns, "dropped");
+    if (link == PD_LINK_CONNECT)
+        connect_to_server(w);
+    else if (link == PD_LINK_DROP)
+        pd_pump_lose(&w->pump, w->s->now_ns, "dropped");
     if (w->pump.transport == NULL) w->link = NULL;
 }
 
@@ -203,8 +214,14 @@ static void make_buffers(sim_worker *w)
 static void make_core(sim_worker *w)
 {
     const char *options[SIM_OPTIONS + 1] = { NULL }, *rules[2] = { w->job->rule, NULL };
-    pd_core_config config = { .job = w->job->name, .label = "sim", .rank = w->rank, .world_size = w->job->world, .options = options, .rules = rules,
-                              .nonce = sim_mix(w->s->plan->seed, w->process, 3, 1) | 1, .urls = 1 };
+    pd_core_config config = { .job = w->job->name,
+                              .label = "sim",
+                              .rank = w->rank,
+                              .world_size = w->job->world,
+                              .options = options,
+                              .rules = rules,
+                              .nonce = sim_mix(w->s->plan->seed, w->process, 3, 1) | 1,
+                              .urls = 1 };
     pd_error err;
 
     for (uint32_t o = 0; o < w->job->n_options; o++) options[o] = w->job->options[o];
@@ -213,7 +230,7 @@ static void make_core(sim_worker *w)
     w->ticket = pd_core_welcome_ticket(w->core);
 }
 
-/* Some process of the rank works already: one that a supervisor started for another reason. */
+/* Returns whether the rank has a process that works. Another fault may have started one. */
 static bool is_manned(sim *s, const sim_job *job, uint32_t rank)
 {
     const sim_worker *w = sim_worker_at(s, job->number, rank);
@@ -241,7 +258,7 @@ static void begin_process(sim *s, void *who, uint64_t what)
     sim_enter(before);
 }
 
-static uint64_t coming;                 /* processes that are about to start */
+static uint64_t coming; /* number of processes that are about to start */
 
 static void begin_coming(sim *s, void *who, uint64_t what)
 {
@@ -269,7 +286,7 @@ void sim_worker_kill(sim_worker *w)
     sim_worker_end(w);
 }
 
-/* Whatever it waits for is given up. */
+/* Gives up all open requests of the process, and sends Leave. A process that has nothing to leave is killed. */
 void sim_worker_leave(sim_worker *w)
 {
     sim_side before = sim_enter(SIM_WORKER);
@@ -285,7 +302,10 @@ void sim_worker_leave(sim_worker *w)
     sim_enter(before);
 }
 
-sim_link *sim_worker_link(sim_worker *w) { return w->pump.transport != NULL ? w->link : NULL; }
+sim_link *sim_worker_link(sim_worker *w)
+{
+    return w->pump.transport != NULL ? w->link : NULL;
+}
 
 void sim_worker_note_drop(sim *s, uint32_t job)
 {
@@ -300,7 +320,8 @@ bool sim_workers_done(const sim *s)
     return coming == 0;
 }
 
-/* A client gives up a connection on which nothing arrives after 10 s, where that is before the first answer. */
+/* Returns whether the plan has a fault SIM_HOLE, which silences a connection. A client that has had no answer yet
+ * drops a silent connection only after 10 s. */
 static bool has_holes(const sim_plan *plan)
 {
     bool any = false;
@@ -309,7 +330,7 @@ static bool has_holes(const sim_plan *plan)
     return any;
 }
 
-/* Roots that the job waits for may take their time, which it shares with the other jobs. */
+/* Returns how long a request may take. A step may wait for roots, which share the pool with the roots of other jobs. */
 static uint64_t patience_ns(const sim_worker *w)
 {
     uint64_t roots = 0;
@@ -322,12 +343,16 @@ void sim_workers_describe(const sim *s)
 {
     for (const sim_worker *w = s->workers; w != NULL; w = w->next) {
         if (w->phase == ENDED) continue;
-        printf("%s rank %u, process %llu: %s of step %llu, %s%s\n", w->job->name, w->rank, (unsigned long long)w->process, sim_phase_names[w->phase],
-               (unsigned long long)w->step, w->pump.transport == NULL ? "not connected" : w->pump.blocked ? "cannot send" : "can send",
+        printf("%s rank %u, process %llu: %s of step %llu, %s%s\n", w->job->name, w->rank,
+               (unsigned long long)w->process, sim_phase_names[w->phase], (unsigned long long)w->step,
+               w->pump.transport == NULL ? "not connected"
+               : w->pump.blocked         ? "cannot send"
+                                         : "can send",
                pd_core_has_output(w->core) ? ", has more to send" : "");
         for (size_t c = 0; c < w->n_calls; c++)
-            printf("  push %zu: %zu items from p%zu on, ticket %llu, again at %.3f s\n", c, w->calls[c].n, w->calls[c].items[0].param,
-                   (unsigned long long)w->calls[c].ticket, (double)w->calls[c].again_ns / 1e9);
+            printf("  push %zu: %zu items from p%zu on, ticket %llu, again at %.3f s\n", c, w->calls[c].n,
+                   w->calls[c].items[0].param, (unsigned long long)w->calls[c].ticket,
+                   (double)w->calls[c].again_ns / 1e9);
     }
 }
 
@@ -336,10 +361,14 @@ void sim_workers_check(sim *s)
     for (const sim_worker *w = s->workers; w != NULL; w = w->next) {
         uint64_t since = w->asked_ns > s->plan->calm_ns ? w->asked_ns : s->plan->calm_ns, patience = patience_ns(w);
         if (w->phase == ENDED || s->now_ns < since + patience || sim_server_draining(s->server)) continue;
-        /* Rounds are reported once in a step_timeout: who was not heard when the first report went out gets the second one. */
-        if (w->job->missing < w->job->world && s->now_ns < since + patience + (uint64_t)(2e9 * w->job->step_timeout) + SIM_S) continue;
-        sim_fail("liveness", "%s rank %u waits for %s of step %llu since %.1f s, and nobody answers (%s)", w->job->name, w->rank, sim_phase_names[w->phase],
-                 (unsigned long long)w->step, (double)(s->now_ns - since) / 1e9, pd_core_reason(w->core));
+        /* The server reports an open round once in each step_timeout: a worker that misses the first report gets the
+         * second. */
+        if (w->job->missing < w->job->world &&
+            s->now_ns < since + patience + (uint64_t)(2e9 * w->job->step_timeout) + SIM_S)
+            continue;
+        sim_fail("liveness", "%s rank %u waits for %s of step %llu since %.1f s, and nobody answers (%s)", w->job->name,
+                 w->rank, sim_phase_names[w->phase], (unsigned long long)w->step, (double)(s->now_ns - since) / 1e9,
+                 pd_core_reason(w->core));
     }
 }
 

@@ -6,22 +6,23 @@
 
 typedef struct sim_worker sim_worker;
 
-/* Starts a process of the job at a rank, as soon as the run comes to `delay`. */
+/* Starts a process of the job at a rank, after `delay`. */
 void sim_worker_start(sim *s, const sim_job *job, uint32_t rank, uint64_t delay_ns);
-/* The living process at that rank. NULL: none. */
+/* Returns the living process of a job that has this rank. NULL: none. */
 sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t rank);
-/* The process dies: its connection ends, and nobody says good-bye. */
+/* Kills the process: its connection ends without a Leave. */
 void sim_worker_kill(sim_worker *w);
-/* The process leaves the job in the middle of its work, then ends. */
+/* Lets the process leave the job in the middle of its work, and end. */
 void sim_worker_leave(sim_worker *w);
-sim_link *sim_worker_link(sim_worker *w);       /* NULL: it is not connected */
-/* The job is dropped by an operator: its processes end with an error, and others begin it anew. */
+sim_link *sim_worker_link(sim_worker *w); /* returns the link of the process's connection; NULL: it is not connected */
+/* Notes that an operator drops the job. Its processes may then end with an error, and other processes begin the job
+ * anew. */
 void sim_worker_note_drop(sim *s, uint32_t job);
-/* All processes have ended, or will never end because the server stops. */
+/* Returns whether all processes have ended, or will never end because the server stops. */
 bool sim_workers_done(const sim *s);
-/* No request waits for too long. */
+/* Checks that no request of a process waits for too long. */
 void sim_workers_check(sim *s);
-/* Prints what each process waits for. */
+/* Prints for each process which request it waits for. */
 void sim_workers_describe(const sim *s);
 void sim_workers_free(sim *s);
 

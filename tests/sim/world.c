@@ -1,6 +1,7 @@
-/* world.c - the queue of events and one run from its first event to its last check. */
+/* world.c - the queue of events, and one simulated run from its first event to its last check. */
 #include "sim.h"
 
+#include "exporter.h"
 #include "intruder.h"
 #include "sim_judge.h"
 #include "server.h"
@@ -33,7 +34,8 @@ void sim_after(sim *s, uint64_t delay_ns, sim_action action, void *who, uint64_t
         s->events = sim_must(realloc(s->events, s->room * sizeof *s->events));
     }
     s->n_events++;
-    for (; at > 0 && earlier(&event, &s->events[(at - 1) / 2]); at = (at - 1) / 2) s->events[at] = s->events[(at - 1) / 2];
+    for (; at > 0 && earlier(&event, &s->events[(at - 1) / 2]); at = (at - 1) / 2)
+        s->events[at] = s->events[(at - 1) / 2];
     s->events[at] = event;
     sim_enter(before);
 }
@@ -60,7 +62,9 @@ void sim_note(sim *s, const char *who, uint64_t number, const char *what, uint64
 
     for (const char *c = what; *c != '\0'; c++) text = text * 31 + (uint8_t)*c;
     s->hash = sim_mix(s->hash ^ s->now_ns, text, number << 32 ^ a, b);
-    if (s->tracing) printf("%10.6f  %s %llu %s %llu %llu\n", (double)s->now_ns / 1e9, who, (unsigned long long)number, what, (unsigned long long)a, (unsigned long long)b);
+    if (s->tracing)
+        printf("%10.6f  %s %llu %s %llu %llu\n", (double)s->now_ns / 1e9, who, (unsigned long long)number, what,
+               (unsigned long long)a, (unsigned long long)b);
 }
 
 void sim_fail(const char *invariant, const char *format, ...)
@@ -95,8 +99,10 @@ static void hurt_connection(sim *s, const sim_fault *fault)
     sim_link *link = w != NULL ? sim_worker_link(w) : NULL;
 
     if (link == NULL) return;
-    if (fault->kind == SIM_BREAK) sim_link_break_after(link, fault->amount);
-    else sim_link_swallow(link);
+    if (fault->kind == SIM_BREAK)
+        sim_link_break_after(link, fault->amount);
+    else
+        sim_link_swallow(link);
 }
 
 static void hurt_process(sim *s, const sim_fault *fault)
@@ -104,8 +110,10 @@ static void hurt_process(sim *s, const sim_fault *fault)
     sim_worker *w = sim_worker_at(s, fault->job, fault->rank);
 
     if (w == NULL) return;
-    if (fault->kind == SIM_LEAVE) sim_worker_leave(w);
-    else sim_worker_kill(w);
+    if (fault->kind == SIM_LEAVE)
+        sim_worker_leave(w);
+    else
+        sim_worker_kill(w);
     if (fault->kind != SIM_GONE) come_back(s, fault);
 }
 
@@ -134,10 +142,17 @@ static void begin_fault(sim *s, void *who, uint64_t what)
     (void)what;
     sim_note(s, "fault", fault->rank, sim_fault_name(fault->kind), fault->job, fault->amount);
     switch (fault->kind) {
-    case SIM_BREAK: case SIM_HOLE:                              hurt_connection(s, fault); break;
-    case SIM_CRASH: case SIM_GONE: case SIM_LEAVE:              hurt_process(s, fault); break;
-    case SIM_NO_MEMORY: case SIM_STALL_STEP: case SIM_STALL_LOOP: case SIM_RESTART: hurt_server(s, fault); break;
-    default:                                                    sim_intruder_start(s, fault); break;
+    case SIM_BREAK:
+    case SIM_HOLE: hurt_connection(s, fault); break;
+    case SIM_CRASH:
+    case SIM_GONE:
+    case SIM_LEAVE: hurt_process(s, fault); break;
+    case SIM_NO_MEMORY:
+    case SIM_STALL_STEP:
+    case SIM_STALL_LOOP:
+    case SIM_RESTART: hurt_server(s, fault); break;
+    case SIM_EXPORT: sim_exporter_start(s, fault); break;
+    default: sim_intruder_start(s, fault); break;
     }
 }
 
@@ -166,9 +181,11 @@ static void begin(sim *s)
 {
     for (uint32_t j = 0; j < s->plan->n_jobs; j++) {
         const sim_job *job = &s->plan->jobs[j];
-        for (uint32_t rank = 0; rank < job->world; rank++) sim_worker_start(s, job, rank, job->start_ns + sim_draw(s, s->plan->crowded ? 2 * SIM_MS : 50 * SIM_MS));
+        for (uint32_t rank = 0; rank < job->world; rank++)
+            sim_worker_start(s, job, rank, job->start_ns + sim_draw(s, s->plan->crowded ? 2 * SIM_MS : 50 * SIM_MS));
     }
-    for (uint32_t f = 0; f < s->plan->n_faults; f++) sim_after(s, s->plan->faults[f].at_ns, begin_fault, (void *)&s->plan->faults[f], 0);
+    for (uint32_t f = 0; f < s->plan->n_faults; f++)
+        sim_after(s, s->plan->faults[f].at_ns, begin_fault, (void *)&s->plan->faults[f], 0);
     sim_after(s, s->plan->calm_ns, become_calm, s, 0);
     sim_after(s, 500 * SIM_MS, look, s, 0);
 }
@@ -177,7 +194,8 @@ static void run_until(sim *s, bool (*over)(const sim *s), uint64_t deadline_ns, 
 {
     while (!over(s)) {
         sim_event event;
-        if (s->n_events == 0 || s->now_ns > deadline_ns) sim_fail("liveness", "%s after %.0f s", what, (double)s->now_ns / 1e9);
+        if (s->n_events == 0 || s->now_ns > deadline_ns)
+            sim_fail("liveness", "%s after %.0f s", what, (double)s->now_ns / 1e9);
         event = next_event(s);
         s->now_ns = event.at_ns;
         s->done++;
@@ -191,8 +209,11 @@ static bool all_worked(const sim *s)
     return s->calm && (sim_workers_done(s) || (s->plan->drains && sim_server_stopped(s->server)));
 }
 
-static uint64_t rest_ns;                /* when the server has had time to forget what has ended */
-static bool     has_rested(const sim *s) { return s->now_ns >= rest_ns || sim_server_stopped(s->server); }
+static uint64_t rest_ns; /* time at which the server must have forgotten all ended jobs */
+static bool has_rested(const sim *s)
+{
+    return s->now_ns >= rest_ns || sim_server_stopped(s->server);
+}
 
 static void wake_later(sim *s, void *who, uint64_t what)
 {
@@ -202,13 +223,17 @@ static void wake_later(sim *s, void *who, uint64_t what)
 static void come_to_rest(sim *s)
 {
     sim_intruders_leave(s);
+    sim_exporters_leave(s);
     rest_ns = s->now_ns + 12 * SIM_S + 200 * s->plan->root_ns;
     sim_after(s, rest_ns - s->now_ns, wake_later, s, 0);
     run_until(s, has_rested, UINT64_MAX, "the server does not come to rest");
     if (!sim_server_stopped(s->server)) sim_server_check_rest(s->server);
 }
 
-static bool is_stopped(const sim *s) { return sim_server_stopped(s->server); }
+static bool is_stopped(const sim *s)
+{
+    return sim_server_stopped(s->server);
+}
 
 uint64_t sim_run(const sim_plan *plan, bool tracing)
 {
@@ -230,6 +255,7 @@ uint64_t sim_run(const sim_plan *plan, bool tracing)
     running = NULL;
     sim_workers_free(&s);
     sim_intruders_free(&s);
+    sim_exporters_free(&s);
     sim_judge_all(&s);
     sim_server_free(s.server);
     sim_judge_free(&s);

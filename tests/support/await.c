@@ -1,4 +1,4 @@
-/* await.c - asks for a condition again and again until a deadline. */
+/* await.c - checks a condition again and again until it holds or a deadline passes. */
 #include "await.h"
 
 #include "daemon_process.h"

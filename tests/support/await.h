@@ -1,10 +1,10 @@
-/* await.h - waits for a condition, with a deadline, where a test cannot be told when it holds. */
+/* await.h - waits for a condition, with a deadline, where nothing notifies the test that it holds. */
 #ifndef AWAIT_H
 #define AWAIT_H
 
 #include <stdbool.h>
 
-/* Asks `holds` every few milliseconds. False: it did not hold within so many seconds. */
+/* Calls `holds` every few milliseconds until it returns true. Returns false if it is not true within `seconds`. */
 bool await(bool (*holds)(void *arg), void *arg, double seconds);
 
 #endif

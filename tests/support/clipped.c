@@ -1,3 +1,4 @@
+/* clipped.c - runs a small job with one rank and four vectors, for tests of clipping. */
 #include "clipped.h"
 
 #include "counting_row.h"
@@ -39,11 +40,14 @@ int clipped_set_up(void **state)
     return rig_set_up_with(state, &config);
 }
 
-const pd_job_info *clipped_info(rig *r) { return &rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0]; }
+const pd_job_info *clipped_info(rig *r)
+{
+    return &rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0];
+}
 
 /* ---- gradients ---- */
 
-/* Of moderate size, so that optimizers' steps stay finite. */
+/* The elements lie in [-1, 1), so that steps of all optimizers stay finite. */
 void clipped_gradient(uint32_t rank, uint64_t step, uint32_t param, float *out, int64_t n)
 {
     uint64_t seed = 1 + param + 100 * step + 10000 * rank;
@@ -51,7 +55,8 @@ void clipped_gradient(uint32_t rank, uint64_t step, uint32_t param, float *out, 
     for (int64_t i = 0; i < n; i++) out[i] = (float)((double)(int64_t)rig_random(&seed) * 0x1p-63);
 }
 
-void clipped_push_scaled(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, int64_t n, float scale)
+void clipped_push_scaled(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, int64_t n,
+                         float scale)
 {
     float *g = malloc((size_t)n * sizeof *g);
 
@@ -61,7 +66,10 @@ void clipped_push_scaled(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uin
     free(g);
 }
 
-void clipped_push(rig *r, uint32_t job, uint64_t step, uint32_t param) { clipped_push_scaled(r, job, 0, 10, step, param, clipped_sizes[param], 1); }
+void clipped_push(rig *r, uint32_t job, uint64_t step, uint32_t param)
+{
+    clipped_push_scaled(r, job, 0, 10, step, param, clipped_sizes[param], 1);
+}
 
 void clipped_push_one(rig *r, uint32_t job, uint64_t step, uint32_t param, float value)
 {
@@ -78,9 +86,12 @@ void clipped_push_absent(rig *r, uint32_t job, uint64_t step, uint32_t param)
     assert_int_equal(rig_send(r, frame), PD_OK);
 }
 
-uint32_t clipped_start(rig *r, const char *options, const char *rules) { return rig_start(r, "job", 1, 10, clipped_sizes, CLIPPED, options, rules); }
+uint32_t clipped_start(rig *r, const char *options, const char *rules)
+{
+    return rig_start(r, "job", 1, 10, clipped_sizes, CLIPPED, options, rules);
+}
 
-/* Their norm by another way. */
+/* Sums the squares in long double, independently of the server's code. */
 double clipped_norm(uint64_t step, uint32_t first, uint32_t end)
 {
     long double sum = 0;

@@ -1,4 +1,5 @@
-/* clipped.h - a small job for tests of clipping: one rank on connection 10, four vectors, gradients that are made from their place alone. */
+/* clipped.h - a small job for tests of clipping: one rank on connection 10, four vectors, and gradients that depend
+ * only on rank, step, parameter and element. */
 #ifndef CLIPPED_H
 #define CLIPPED_H
 
@@ -7,25 +8,27 @@
 enum { CLIPPED = 4 };
 extern const int64_t clipped_sizes[CLIPPED];
 
-/* With the rows of limited_row.h and counting_row.h, sgd, adam and both Shampoos. */
+/* Returns a configuration with these optimizers: sgd, adam, both Shampoos, and those of limited_row.h and
+ * counting_row.h. */
 pd_store_config clipped_configuration(void);
-/* Ended by rig_tear_down. */
+/* Makes a rig with clipped_configuration(). rig_tear_down frees it. */
 int clipped_set_up(void **state);
-/* The job "job". */
+/* Starts the job "job". Returns its number. */
 uint32_t clipped_start(rig *r, const char *options, const char *rules);
-/* Of the rig's first job. */
+/* Returns the status of the rig's first job. */
 const pd_job_info *clipped_info(rig *r);
 
-/* Numbers in [-1, 1). */
+/* Fills `out` with a gradient of numbers in [-1, 1). */
 void clipped_gradient(uint32_t rank, uint64_t step, uint32_t param, float *out, int64_t n);
-/* The norm of rank 0's, of parameters [first, end), by another way than the server's. */
+/* Returns the norm of rank 0's gradients of parameters [first, end). Computes it independently of the server's code. */
 double clipped_norm(uint64_t step, uint32_t first, uint32_t end);
 
-/* Pushed by rank 0: a whole gradient; one whose first element is `value` and the others 0; none. */
+/* Push for rank 0: a whole gradient; a gradient that is `value` in its first element and 0 elsewhere; no gradient. */
 void clipped_push(rig *r, uint32_t job, uint64_t step, uint32_t param);
 void clipped_push_one(rig *r, uint32_t job, uint64_t step, uint32_t param, float value);
 void clipped_push_absent(rig *r, uint32_t job, uint64_t step, uint32_t param);
-/* Of any job: a gradient of n elements, times `scale`. */
-void clipped_push_scaled(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, int64_t n, float scale);
+/* Pushes a gradient of n elements, multiplied by `scale`, for any rank of any job. */
+void clipped_push_scaled(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, int64_t n,
+                         float scale);
 
 #endif

@@ -1,7 +1,7 @@
+/* counting_row.c - an optimizer whose step counter belongs to a group of parameters, and which may refuse a step. */
 #include "counting_row.h"
 
 #include <math.h>
-
 
 enum { SLOT_FIRST, SLOT_ROOT };
 
@@ -20,7 +20,10 @@ static int counting_plan(const pd_declaration *declaration, const double *fact, 
     return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
-static void note_first(const pd_unit *unit) { *unit->slot[SLOT_FIRST] = unit->gradient[0]; }
+static void note_first(const pd_unit *unit)
+{
+    *unit->slot[SLOT_FIRST] = unit->gradient[0];
+}
 
 static void move(const pd_unit *unit)
 {
@@ -47,14 +50,16 @@ static int refuse(const pd_task_view *task, pd_error *err)
 }
 
 const pd_row counting_row = {
-    .name   = "counting",
-    .about  = "for tests: counts by group, and refuses",
+    .name = "counting",
+    .about = "for tests: counts by group, and refuses",
     .hypers = counting_hypers,
-    .plan   = counting_plan,
-    .phases = { { .name = "note", .kind = PD_WHOLE, .run = note_first }, { .name = "move", .kind = PD_RANGES, .run = move } },
-    .capture_phase = 1, .adopt_phase = 1,
-    .due     = always,
-    .task    = counting_task,
+    .plan = counting_plan,
+    .phases = { { .name = "note", .kind = PD_WHOLE, .run = note_first },
+                { .name = "move", .kind = PD_RANGES, .run = move } },
+    .capture_phase = 1,
+    .adopt_phase = 1,
+    .due = always,
+    .task = counting_task,
     .refusal = refuse,
     .counts_by_group = true,
 };

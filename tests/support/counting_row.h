@@ -1,10 +1,12 @@
-/* counting_row.h - an optimizer for tests of what couples the parameters of a job: its counter belongs to a group, and it may refuse a step.
+/* counting_row.h - an optimizer for tests of what couples the parameters of a job: its counter belongs to a group, and
+ * it may refuse a step.
  *
  *     early            F <- the gradient's first element                    slot "first"
  *     task, each step  R <- F, or, where F > COUNTING_LIMIT, it fails and the step is refused         slot "root"
  *     late             w <- w - count G
  *
- * So the weights tell which counts the steps had. Not in the table: give it to a store as one of its rows. */
+ * So the weights show which count each step had. The optimizer is not in the table of optimizers: give it to a store in
+ * its configuration. */
 #ifndef COUNTING_ROW_H
 #define COUNTING_ROW_H
 
@@ -14,7 +16,7 @@
 
 extern const pd_row counting_row;
 
-/* Rows of a store: counting_row, sgd, adam. */
+/* Returns the optimizers for a store's configuration: counting_row, sgd and adam. */
 const pd_row *const *counting_rows(void);
 
 #endif

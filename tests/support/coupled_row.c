@@ -1,3 +1,4 @@
+/* coupled_row.c - an optimizer for tests that uses everything that the interface pd_row offers. */
 #include "coupled_row.h"
 
 #include <math.h>
@@ -5,19 +6,21 @@
 #include "partition.h"
 
 static const pd_hyper coupled_hypers[] = {
-    [COUPLED_LR]         = { "lr", PD_REAL, 0.1, 0, INFINITY, NULL, "learning rate", true },
+    [COUPLED_LR] = { "lr", PD_REAL, 0.1, 0, INFINITY, NULL, "learning rate", true },
     [COUPLED_BLOCK_SIZE] = { "block_size", PD_INT, 3, 1, 1 << 20, NULL, "largest dimension of a block", false },
-    [COUPLED_INTERVAL]   = { "interval", PD_INT, 1, 1, 1 << 20, NULL, "steps from one root to the next", false },
-    [COUPLED_ROOT_DELAY] = { "root_delay", PD_INT, 0, PD_ROOT_READY, 1 << 20, NULL, "steps until a root is used; -1: when it is ready", false },
-    [COUPLED_RANGE]      = { "range", PD_INT, 4, 1, 1 << 20, NULL, "elements of a range unit", false },
-    [COUPLED_SPOIL]      = { "spoil", PD_CHOICE, 0, 0, 0, "none|error|nan", "what goes wrong with the roots of one step", false },
-    [COUPLED_SPOIL_AT]   = { "spoil_at", PD_INT, 0, 0, 1 << 20, NULL, "count of that step", false },
+    [COUPLED_INTERVAL] = { "interval", PD_INT, 1, 1, 1 << 20, NULL, "steps from one root to the next", false },
+    [COUPLED_ROOT_DELAY] = { "root_delay", PD_INT, 0, PD_ROOT_READY, 1 << 20, NULL,
+                             "steps until a root is used; -1: when it is ready", false },
+    [COUPLED_RANGE] = { "range", PD_INT, 4, 1, 1 << 20, NULL, "elements of a range unit", false },
+    [COUPLED_SPOIL] = { "spoil", PD_CHOICE, 0, 0, 0, "none|error|nan", "what goes wrong with the roots of one step",
+                        false },
+    [COUPLED_SPOIL_AT] = { "spoil_at", PD_INT, 0, 0, 1 << 20, NULL, "count of that step", false },
     { .name = NULL },
 };
 
 static const pd_fact coupled_facts[] = { { "largest_block", PD_FOLD_MAX }, { NULL, PD_FOLD_MAX } };
 
-enum { SLOT_DIRECTION, SLOT_TALLY, SLOT_FIRST_BLOCK };          /* then for each block: */
+enum { SLOT_DIRECTION, SLOT_TALLY, SLOT_FIRST_BLOCK }; /* the slots of each block follow, as the next enum lists them */
 enum { STATISTICS, ROOT, SLOTS_OF_A_BLOCK };
 
 static int slot_of(int64_t block, int which)
@@ -31,7 +34,8 @@ static void coupled_survey(const pd_declaration *declaration, double *fact)
     int64_t elements = 0;
 
     (void)pd_shape_elements(&declaration->shape, &elements);
-    if (elements > 0) first = pd_partition_block(&declaration->shape, (int64_t)declaration->hypers.value[COUPLED_BLOCK_SIZE], 0);
+    if (elements > 0)
+        first = pd_partition_block(&declaration->shape, (int64_t)declaration->hypers.value[COUPLED_BLOCK_SIZE], 0);
     fact[0] = elements > 0 ? (double)pd_block_elements(&first, declaration->shape.rank) : 0;
 }
 
@@ -39,13 +43,16 @@ static int plan_block(pd_plan *plan, int b)
 {
     pd_slot_spec statistics = { .name = "statistics", .number = b, .shape = { .rank = plan->shape.rank } };
     pd_slot_spec root = { .name = "root", .number = b, .fill = 1 };
-    pd_task_spec task = { .block = b, .n_inputs = 1, .n_outputs = 1, .input = { slot_of(b, STATISTICS) }, .output = { slot_of(b, ROOT) } };
+    pd_task_spec task = {
+        .block = b, .n_inputs = 1, .n_outputs = 1, .input = { slot_of(b, STATISTICS) }, .output = { slot_of(b, ROOT) }
+    };
 
     for (int d = 0; d < plan->shape.rank; d++) statistics.shape.dim[d] = plan->blocks[b].size[d];
     root.shape = statistics.shape;
     task.exponent = 2;
     task.cost = 4.0 * (double)pd_block_elements(&plan->blocks[b], plan->shape.rank);
-    if (pd_plan_slot(plan, &statistics) < 0 || pd_plan_slot(plan, &root) < 0 || pd_plan_task(plan, &task) < 0) return PD_NO_MEMORY;
+    if (pd_plan_slot(plan, &statistics) < 0 || pd_plan_slot(plan, &root) < 0 || pd_plan_task(plan, &task) < 0)
+        return PD_NO_MEMORY;
     return PD_OK;
 }
 
@@ -56,13 +63,17 @@ static int coupled_plan(const pd_declaration *declaration, const double *fact, p
     (void)fact;
     (void)err;
     if (pd_plan_blocks(plan, (int64_t)h[COUPLED_BLOCK_SIZE]) != PD_OK) return PD_NO_MEMORY;
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "direction", .number = -1, .shape = plan->shape, .temporary = true }) < 0) return PD_NO_MEMORY;
+    if (pd_plan_slot(plan,
+                     &(pd_slot_spec){ .name = "direction", .number = -1, .shape = plan->shape, .temporary = true }) < 0)
+        return PD_NO_MEMORY;
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "tally", .number = -1 }) < 0) return PD_NO_MEMORY;
     for (size_t b = 0; b < plan->n_blocks; b++)
         if (plan_block(plan, (int)b) != PD_OK) return PD_NO_MEMORY;
     plan->range_elements = (int64_t)h[COUPLED_RANGE];
     plan->root_delay = (int)h[COUPLED_ROOT_DELAY];
-    if (plan->n_blocks > 0) plan->scratch_floats = (size_t)pd_block_elements(&plan->blocks[0], plan->shape.rank);     /* the first is the largest */
+    if (plan->n_blocks > 0)
+        plan->scratch_floats =
+            (size_t)pd_block_elements(&plan->blocks[0], plan->shape.rank); /* no block is larger than block 0 */
     return PD_OK;
 }
 
@@ -143,7 +154,8 @@ const pd_row coupled_row = {
     .plan   = coupled_plan,
     .phases = {
         [PHASE_STATISTICS]   = { .name = "statistics", .kind = PD_BLOCKS, .run = update_statistics },
-        [PHASE_PRECONDITION] = { .name = "precondition", .kind = PD_BLOCKS, .run = precondition, .fold = { PD_FOLD_SUM, PD_FOLD_MAX } },
+        [PHASE_PRECONDITION] = { .name = "precondition", .kind = PD_BLOCKS, .run = precondition,
+                                 .fold = { PD_FOLD_SUM, PD_FOLD_MAX } },
         [PHASE_MOVE]         = { .name = "move", .kind = PD_RANGES, .run = move },
         [PHASE_TALLY]        = { .name = "tally", .kind = PD_WHOLE, .run = tally, .skip = even },
     },

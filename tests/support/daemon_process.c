@@ -1,4 +1,4 @@
-/* daemon_process.c - the real daemon for a test, as a process of its own. */
+/* daemon_process.c - starts the real daemon as a process of its own, watches its log and ends it. */
 #include "daemon_process.h"
 
 #include <setjmp.h>
@@ -75,7 +75,7 @@ static pid_t spawn(const char *const *flags, const char *log)
     fill_arguments(flags, argv, path, sizeof path);
     fflush(NULL);
     if ((pid = fork()) != 0) return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);           /* a test that fails leaves nobody behind */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the daemon is killed when the test's process ends */
     if (freopen(log, "w", stderr) == NULL || dup2(fileno(stderr), STDOUT_FILENO) < 0) _exit(126);
     execv(path, (char *const *)argv);
     _exit(127);
@@ -95,14 +95,14 @@ static char *read_log(const test_daemon *daemon)
 
 typedef struct in_log {
     const test_daemon *daemon;
-    const char        *text;
+    const char *text;
 } in_log;
 
 static bool is_in_log(void *arg)
 {
     const in_log *wanted = arg;
     char *log = read_log(wanted->daemon), *at = strstr(log, wanted->text);
-    bool found = at != NULL && strchr(at, '\n') != NULL;       /* the line is whole */
+    bool found = at != NULL && strchr(at, '\n') != NULL; /* the line in the log is complete: it ends with a line feed */
 
     free(log);
     return found;
@@ -115,11 +115,11 @@ bool daemon_says(const test_daemon *daemon, const char *text, double seconds)
 
 typedef struct in_job {
     const test_daemon *daemon;
-    const char        *job;
-    int                count;
+    const char *job;
+    int count;
 } in_job;
 
-/* Asks paramctl, as an operator would. */
+/* Asks the daemon with paramctl whether the job has received the expected number of contributions. */
 static bool have_come(void *arg)
 {
     const in_job *wanted = arg;
@@ -133,9 +133,9 @@ static bool have_come(void *arg)
     assert_non_null(pipe = popen(line, "r"));
     answer = json_loadf(pipe, 0, NULL);
     pclose(pipe);
-    json_array_foreach(json_object_get(answer, "jobs"), i, entry)
-        if (strcmp(json_string_value(json_object_get(entry, "name")), wanted->job) == 0)
-            come = json_integer_value(json_object_get(entry, "contributions")) >= wanted->count;
+    json_array_foreach(json_object_get(answer, "jobs"), i,
+                       entry) if (strcmp(json_string_value(json_object_get(entry, "name")), wanted->job) == 0) come =
+        json_integer_value(json_object_get(entry, "contributions")) >= wanted->count;
     json_decref(answer);
     return come;
 }
@@ -155,7 +155,7 @@ int daemon_port_of(const test_daemon *daemon, const char *text)
     return port;
 }
 
-/* Exit status, or 128 + signal; -1: still running. */
+/* Returns the daemon's exit status, or 128 + signal; -1: it still runs. */
 static int reap(test_daemon *daemon, bool wait)
 {
     int status;
@@ -215,7 +215,7 @@ test_daemon *daemon_start(const char *const *flags)
 
 typedef struct ending {
     test_daemon *daemon;
-    int          status;
+    int status;
 } ending;
 
 static bool has_ended(void *arg)
@@ -224,7 +224,7 @@ static bool has_ended(void *arg)
     return e->daemon->pid == 0 || (e->status = reap(e->daemon, false)) != -1;
 }
 
-/* Its exit status, or -1: not within so many seconds. */
+/* Waits until the daemon ends. Returns its exit status, or -1 if it still runs after `seconds`. */
 static int await_end(test_daemon *daemon, double seconds)
 {
     ending e = { daemon, -1 };
@@ -237,7 +237,7 @@ int daemon_stop(test_daemon *daemon, double seconds)
 {
     int status;
 
-    if (daemon == NULL) return -1;          /* it never started */
+    if (daemon == NULL) return -1; /* the daemon was never started */
     if (daemon->pid != 0) kill(daemon->pid, SIGTERM);
     status = await_end(daemon, seconds);
     if (daemon->pid != 0) {
@@ -286,7 +286,7 @@ void daemon_thaw(const test_daemon *daemon)
     kill(daemon->pid, SIGCONT);
 }
 
-/* CMOCKA_TEST_FILTER='*reconnect*' runs those tests of a program that end in such a name. */
+/* Chooses the tests to run: CMOCKA_TEST_FILTER='*reconnect*' runs the tests whose name matches the pattern. */
 __attribute__((constructor)) static void choose_tests(void)
 {
     cmocka_set_test_filter(getenv("CMOCKA_TEST_FILTER"));

@@ -6,38 +6,39 @@
 #include <sys/types.h>
 
 typedef struct test_daemon {
-    pid_t pid;                  /* 0: it has ended and was waited for */
-    int   port;                 /* on 127.0.0.1, else on ::1 */
-    char  url[64];              /* "tcp://127.0.0.1:PORT" */
-    char  log[64];              /* file with its output; removed by daemon_stop */
+    pid_t pid;    /* process id of the daemon; 0: the process has ended and was waited for */
+    int port;     /* the daemon's port on 127.0.0.1, or on ::1 if it does not listen on 127.0.0.1 */
+    char url[64]; /* "tcp://127.0.0.1:PORT" */
+    char log[64]; /* file that receives the daemon's output; daemon_stop removes it */
 } test_daemon;
 
-/* Runs $PARAMD_BIN/paramd with these flags (NULL at the end; or NULL) beside --listen 127.0.0.1:0, unless a flag begins
- * with "--listen", and waits until it listens. Fails the test if it does not. */
+/* Starts $PARAMD_BIN/paramd with these flags (NULL at the end; or NULL: none) and waits until it listens. Adds --listen
+ * 127.0.0.1:0 unless a flag begins with "--listen". Fails the test if the daemon does not listen. */
 test_daemon *daemon_start(const char *const *flags);
-/* Sends SIGTERM and waits at most `seconds`, then kills it. Returns its exit status, 128 + signal, or -1: killed.
- * Frees. */
-int  daemon_stop(test_daemon *daemon, double seconds);
-/* kill -9, waits, frees. */
+/* Sends SIGTERM, waits at most `seconds`, then kills the daemon. Returns its exit status, 128 + signal, or -1: it was
+ * killed. Frees `daemon`. */
+int daemon_stop(test_daemon *daemon, double seconds);
+/* Kills the daemon with SIGKILL, waits for it, and frees `daemon`. */
 void daemon_kill(test_daemon *daemon);
-/* Runs it where it is expected to refuse: returns its exit status; its output is in `text`. */
-int  daemon_refuses(const char *const *flags, char *text, size_t size);
+/* Runs a daemon that is expected to refuse to start. Returns its exit status; `text` receives its output. */
+int daemon_refuses(const char *const *flags, char *text, size_t size);
 
 bool daemon_lives(test_daemon *daemon);
-/* Waits until its log holds that text. False: not within so many seconds. */
+/* Waits until the daemon's log contains `text`. Returns false if it does not within `seconds`. */
 bool daemon_says(const test_daemon *daemon, const char *text, double seconds);
-/* Waits until so many contributions to a job have come, counted since it began. Fails the test where they do not. */
-void   daemon_await_contributions(const test_daemon *daemon, const char *job, int count);
-/* The number after the first such text in its log; 0: it is not there. For "listening on [::1]:". */
-int  daemon_port_of(const test_daemon *daemon, const char *text);
-void daemon_freeze(const test_daemon *daemon);      /* SIGSTOP */
-void daemon_thaw(const test_daemon *daemon);        /* SIGCONT */
+/* Waits until a job has received a number of contributions since it began. Fails the test if it does not get them. */
+void daemon_await_contributions(const test_daemon *daemon, const char *job, int count);
+/* Returns the port that follows the first occurrence of a text in the daemon's log, for example "listening on
+ * [::1]:". 0: the log does not contain the text. */
+int daemon_port_of(const test_daemon *daemon, const char *text);
+void daemon_freeze(const test_daemon *daemon); /* sends SIGSTOP */
+void daemon_thaw(const test_daemon *daemon);   /* sends SIGCONT */
 
 /* ---- other helpers of tests that need real time ---- */
 
-double seconds_now(void);                           /* monotonic */
-void   sleep_for(double seconds);
-/* A timeout for a test: longer under sanitizers, which are slow. */
+double seconds_now(void); /* monotonic clock */
+void sleep_for(double seconds);
+/* Returns a timeout for a test: longer under sanitizers, because they are slow. */
 double patient(double seconds);
 
 #endif

@@ -33,8 +33,10 @@ static bool varied_due(const pd_plan *plan, const double *hyper, int64_t count, 
     return hyper[COUPLED_LR] > 1;
 }
 
-/* An optimizer that looks at names and axes: a slot of as many numbers as the name has letters where its text is in the name, and a note of the axes. */
-static const pd_hyper literal_hypers[] = { { "part", PD_TEXT, 0, 0, 0, NULL, "a part of names", false, false }, { .name = NULL } };
+/* An optimizer whose plan depends on the parameter's name and axes. If the name contains its hyperparameter `part`,
+ * the parameter has a slot with as many numbers as the name has letters. The plan's note holds the axes. */
+static const pd_hyper literal_hypers[] = { { "part", PD_TEXT, 0, 0, 0, NULL, "a part of names", false, false },
+                                           { .name = NULL } };
 
 static int literal_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
@@ -47,11 +49,14 @@ static int literal_plan(const pd_declaration *declaration, const double *fact, p
     return pd_plan_slot(plan, &letters) < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
-static const pd_row literal_row = { .name = "literal", .about = "for tests", .hypers = literal_hypers, .plan = literal_plan };
+static const pd_row literal_row = {
+    .name = "literal", .about = "for tests", .hypers = literal_hypers, .plan = literal_plan
+};
 
-static pd_row varied_row;                       /* made from coupled_row by make_forecast */
+static pd_row varied_row; /* copied from coupled_row and changed by make_forecast */
 extern const pd_row pd_sgd, pd_scalable_shampoo;
-const pd_row *const forecast_rows[] = { &pd_sgd, &coupled_row, &varied_row, &wide_row, &pd_scalable_shampoo, &literal_row, NULL };
+const pd_row *const forecast_rows[] = { &pd_sgd,      &coupled_row, &varied_row, &wide_row, &pd_scalable_shampoo,
+                                        &literal_row, NULL };
 
 void add_param(model *m, const char *name, int rank, int64_t a, int64_t b)
 {
@@ -89,7 +94,7 @@ const pd_forecast *forecast(model *m, const char *first, const char *second)
     return &m->forecast;
 }
 
-/* What is printed, with one blank for any number of them; the caller frees. */
+/* Returns the printed forecast, with runs of blanks replaced by one blank. The caller frees it. */
 static char *told(const pd_forecast *f, bool verbose)
 {
     char *text = NULL;

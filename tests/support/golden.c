@@ -1,4 +1,4 @@
-/* golden.c - finds, reads and plays recorded files in the two folders that hold them. */
+/* golden.c - finds and reads recorded files in the two folders that hold them. */
 #include "golden.h"
 
 #include <dirent.h>
@@ -25,7 +25,8 @@ static void *read_all(FILE *in, size_t *n)
 
     if (fseek(in, 0, SEEK_END) != 0 || (length = ftell(in)) < 0) give_up("cannot be read");
     rewind(in);
-    if ((bytes = malloc((size_t)length + 1)) == NULL || fread(bytes, 1, (size_t)length, in) != (size_t)length) give_up("cannot be read");
+    if ((bytes = malloc((size_t)length + 1)) == NULL || fread(bytes, 1, (size_t)length, in) != (size_t)length)
+        give_up("cannot be read");
     *n = (size_t)length;
     return bytes;
 }
@@ -41,7 +42,7 @@ void *golden_read(const char *path, size_t *bytes)
     return at;
 }
 
-/* The committed selection, and all recorded runs, where they lie beside the checkout. */
+/* the committed selection of traces; all recorded runs, if that folder exists */
 static const char *const folders[] = { PD_SOURCE_DIR "/tests/golden/traces", PD_SOURCE_DIR "/../shared/golden" };
 enum { FOLDERS = sizeof folders / sizeof *folders };
 

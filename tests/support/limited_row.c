@@ -1,6 +1,10 @@
+/* limited_row.c - two variants of sgd for tests of clipping. */
 #include "limited_row.h"
 
-static double limit(const double *hyper) { return hyper[pd_hypers_find(pd_optim_find("sgd"), "dampening")]; }
+static double limit(const double *hyper)
+{
+    return hyper[pd_hypers_find(pd_optim_find("sgd"), "dampening")];
+}
 
 static pd_row sgd_called(const char *name)
 {

@@ -1,12 +1,14 @@
-/* limited_row.h - optimizers for tests of clipping, both sgd otherwise. Not in the table: give them to a store as rows of its own. */
+/* limited_row.h - two variants of sgd for tests of clipping. They are not in the table: give them to a store as rows of
+ * its own. */
 #ifndef LIMITED_ROW_H
 #define LIMITED_ROW_H
 
 #include "row.h"
 
-/* "limited": the gradients of a rule are clipped together, at its `dampening` (which means nothing to it without momentum). */
+/* Returns the optimizer "limited", which clips all gradients of a rule by their common norm. The limit is the
+ * hyperparameter `dampening`, which sgd does not use without momentum. */
 const pd_row *limited_row(void);
-/* "values": what it gets are values, not gradients. */
+/* Returns the optimizer "values", whose inputs are values instead of gradients. */
 const pd_row *values_row(void);
 
 #endif

@@ -1,3 +1,4 @@
+/* lone_step.c - takes a whole step of one optimizer without a server. */
 #include "lone_step.h"
 #include "batch.h"
 

@@ -1,3 +1,4 @@
+/* ones.c - trains a job with gradients of ones, so that the change of a weight shows which lr the step used. */
 #include "ones.h"
 
 #include <math.h>
@@ -31,7 +32,10 @@ double ones_step_with(ones *f, uint32_t param, const char *name, const char *val
     return (double)before - (double)rig_weights(&f->r, f->job, param)[0];
 }
 
-double ones_step(ones *f, uint32_t param) { return ones_step_with(f, param, NULL, NULL); }
+double ones_step(ones *f, uint32_t param)
+{
+    return ones_step_with(f, param, NULL, NULL);
+}
 
 void ones_set(ones *f, const char *pattern, const char *options, uint64_t from)
 {
@@ -40,5 +44,6 @@ void ones_set(ones *f, const char *pattern, const char *options, uint64_t from)
 
 void assert_near(double got, double expected, int line)
 {
-    if (!(fabs(got - expected) < 1e-5 * (fabs(expected) + 1))) fail_msg("line %d: the step is %g, expected %g", line, got, expected);
+    if (!(fabs(got - expected) < 1e-5 * (fabs(expected) + 1)))
+        fail_msg("line %d: the step is %g, expected %g", line, got, expected);
 }

@@ -1,3 +1,4 @@
+/* oom.c - counts allocations, and makes one of them fail. */
 #include "oom.h"
 
 #include <errno.h>
@@ -12,10 +13,11 @@
 
 #include "paramd/error.h"
 
-static atomic_int_least64_t allocations;        /* so far */
-static atomic_int_least64_t largest;            /* bytes */
-static atomic_int_least64_t live, peak;         /* bytes allocated and not freed: now, and at most since oom_forget_peak */
-static atomic_int_least64_t failing = -1;       /* number of the one that fails; -1: none */
+static atomic_int_least64_t allocations;  /* number of allocations so far */
+static atomic_int_least64_t largest;      /* bytes of the largest successful allocation */
+static atomic_int_least64_t live, peak;   /* bytes that are allocated and not freed: now, and the most since
+                                           * oom_forget_peak */
+static atomic_int_least64_t failing = -1; /* number of the allocation that fails; -1: none fails */
 
 void oom_arm(int64_t n)
 {
@@ -30,7 +32,7 @@ bool oom_disarm(void)
 
 int64_t oom_each(int (*attempt)(const void *what), const void *what)
 {
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         int rc;
         oom_arm(n);
         rc = attempt(what);
@@ -57,18 +59,33 @@ int64_t oom_allocations(void)
     return atomic_load(&allocations);
 }
 
-int64_t oom_largest(void)         { return atomic_load(&largest); }
-void    oom_forget_largest(void)  { atomic_store(&largest, 0); }
+int64_t oom_largest(void)
+{
+    return atomic_load(&largest);
+}
+void oom_forget_largest(void)
+{
+    atomic_store(&largest, 0);
+}
 
-int64_t oom_live(void)            { return atomic_load(&live); }
-int64_t oom_peak(void)            { return atomic_load(&peak); }
-void    oom_forget_peak(void)     { atomic_store(&peak, atomic_load(&live)); }
+int64_t oom_live(void)
+{
+    return atomic_load(&live);
+}
+int64_t oom_peak(void)
+{
+    return atomic_load(&peak);
+}
+void oom_forget_peak(void)
+{
+    atomic_store(&peak, atomic_load(&live));
+}
 
 static void raise_to(atomic_int_least64_t *most, int_least64_t value)
 {
     int_least64_t before = atomic_load(most);
 
-    while (value > before && !atomic_compare_exchange_weak(most, &before, value)) { }
+    while (value > before && !atomic_compare_exchange_weak(most, &before, value)) {}
 }
 
 static bool fails(size_t bytes)
@@ -81,7 +98,7 @@ static bool fails(size_t bytes)
     return true;
 }
 
-/* Counts what the allocator has really set aside. Accepts NULL. */
+/* Counts the bytes of a new block, which the allocator may have rounded up. Accepts NULL. Returns the block. */
 static void *came(void *at)
 {
     int_least64_t bytes = (int_least64_t)malloc_usable_size(at);
@@ -90,19 +107,22 @@ static void *came(void *at)
     return at;
 }
 
-static void went(void *at) { atomic_fetch_sub(&live, (int_least64_t)malloc_usable_size(at)); }
+static void went(void *at)
+{
+    atomic_fetch_sub(&live, (int_least64_t)malloc_usable_size(at));
+}
 
-/* The linker sends every call of NAME to __wrap_NAME, and __real_NAME is what it was. */
-#define WRAP(type, name, parameters, arguments, bytes)      \
-    type __real_##name parameters;                          \
-    type __wrap_##name parameters;                          \
-    type __wrap_##name parameters                           \
-    {                                                       \
-        return fails(bytes) ? NULL : came(__real_##name arguments);  \
+/* Defines __wrap_NAME, which the linker puts in place of every call of NAME. __real_NAME is the original function. */
+#define WRAP(type, name, parameters, arguments, bytes)                                                                 \
+    type __real_##name parameters;                                                                                     \
+    type __wrap_##name parameters;                                                                                     \
+    type __wrap_##name parameters                                                                                      \
+    {                                                                                                                  \
+        return fails(bytes) ? NULL : came(__real_##name arguments);                                                    \
     }
 
 WRAP(void *, malloc, (size_t size), (size), size)
-WRAP(void *, calloc, (size_t n, size_t size), (n, size), n * size)
+WRAP(void *, calloc, (size_t n, size_t size), (n, size), n *size)
 WRAP(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size), size)
 WRAP(char *, strdup, (const char *text), (text), 0)
 WRAP(char *, strndup, (const char *text, size_t size), (text, size), 0)

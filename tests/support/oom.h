@@ -7,11 +7,12 @@
  *         assert_int_equal(rc, PD_NO_MEMORY);  and nothing has changed
  *     }
  *
- * oom_each does so with what leaves nothing behind.
+ * oom_each runs this loop for an attempt that frees all that it has made.
  *
- * Works by the linker (--wrap, tests/CMakeLists.txt): every call from our own code and the test to malloc, calloc, realloc,
- * aligned_alloc, posix_memalign, strdup and strndup is counted, also under the sanitizers; those inside shared libraries (libc, libuv,
- * jansson ...) are not. Counts the calls of all threads. Cleared by disarm, so let no assertion stand between the two. */
+ * Works by the linker (--wrap, tests/CMakeLists.txt): every call from our own code and the test to malloc, calloc,
+ * realloc, aligned_alloc, posix_memalign, strdup and strndup is counted, also under the sanitizers; those inside shared
+ * libraries (libc, libuv, jansson ...) are not. Counts the calls of all threads. Until oom_disarm an allocation may
+ * fail, so let no assertion stand between oom_arm and oom_disarm. */
 #ifndef OOM_H
 #define OOM_H
 
@@ -20,23 +21,27 @@
 #include <stdint.h>
 
 void oom_arm(int64_t n);
-/* True: the allocation was asked for, and failed. */
+/* Ends the failing of allocations. Returns whether the allocation that oom_arm has chosen was requested, and so
+ * failed. */
 bool oom_disarm(void);
-/* Attempts it with the first allocation failing, then with the second, ... until it has all it asks for. An attempt gives a code, and lets go of what it has made.
- * Fails the test where one says other than PD_NO_MEMORY, or the last other than PD_OK. Gives how many have failed. */
+/* Calls `attempt` with its first allocation failing, then with its second, and so on, until none fails. An attempt
+ * returns a code, and frees all that it has made. Fails the test unless attempts with a failed allocation return
+ * PD_NO_MEMORY and the last attempt returns PD_OK. Returns the number of attempts with a failed allocation. */
 int64_t oom_each(int (*attempt)(const void *what), const void *what);
-/* Attempts something of which no failed allocation may change the outcome: n floats, which are the same bits as when none fails. The attempt lets the n-th allocation of its
- * choice fail and tells whether there was one. */
+/* Checks that failed allocations do not change a result of n floats: it has the same bits as without a failure. The
+ * attempt makes its n-th allocation fail, and returns whether there was one. */
 void oom_assert_same(bool (*attempt)(float *out, int64_t n), size_t floats);
-/* Allocations of this process so far: to show that something allocates nothing. */
+/* Returns the number of allocations of this process so far. A test can show with it that a function allocates
+ * nothing. */
 int64_t oom_allocations(void);
-/* Bytes of the largest that succeeded since they were forgotten. */
+/* Returns the bytes of the largest successful allocation since oom_forget_largest. */
 int64_t oom_largest(void);
-void    oom_forget_largest(void);
-/* Bytes that are allocated and not freed, as the allocator rounds them: to compare with what was counted for them. Differences alone mean something, since
- * what a shared library allocates and our own code frees is taken off. And the most since oom_forget_peak. */
+void oom_forget_largest(void);
+/* Return the bytes that are allocated and not freed, as the allocator rounds them: now, and at most since
+ * oom_forget_peak. Only differences have a meaning, because memory that a shared library allocates and our own code
+ * frees is subtracted. */
 int64_t oom_live(void);
 int64_t oom_peak(void);
-void    oom_forget_peak(void);
+void oom_forget_peak(void);
 
 #endif

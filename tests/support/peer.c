@@ -1,4 +1,4 @@
-/* peer.c - a server that a test plays by hand, for the client's core. */
+/* peer.c - a server whose frames the test sends one by one, for tests of the client's core. */
 #include "peer.h"
 
 #include "answer.h"
@@ -13,10 +13,12 @@
 
 #include <cmocka.h>
 
-const pd_core_config peer_four = { .job = "job", .label = "test:1", .rank = 2, .world_size = 4, .nonce = 77,
-                                   .urls = 2 };
-const pd_core_config peer_first = { .job = "job", .label = "test:1", .rank = 0, .world_size = 4, .nonce = 77,
-                                    .urls = 2 };
+const pd_core_config peer_four = {
+    .job = "job", .label = "test:1", .rank = 2, .world_size = 4, .nonce = 77, .urls = 2
+};
+const pd_core_config peer_first = {
+    .job = "job", .label = "test:1", .rank = 0, .world_size = 4, .nonce = 77, .urls = 2
+};
 
 peer *peer_new(const pd_core_config *config)
 {
@@ -56,7 +58,7 @@ void peer_cut(peer *p)
     assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_CONNECT);
 }
 
-/* Moves at most `bytes` of what the core wants to send to the wire; returns how many. */
+/* Moves bytes from the core to the wire. */
 size_t peer_pump(peer *p, size_t bytes)
 {
     struct iovec iov[7];
@@ -78,7 +80,7 @@ size_t peer_pump(peer *p, size_t bytes)
     return moved;
 }
 
-bool peer_take(peer *p, letter *out)
+bool peer_take(peer *p, peer_frame *out)
 {
     size_t bytes;
     pd_error err;
@@ -96,19 +98,20 @@ bool peer_take(peer *p, letter *out)
     p->n -= bytes;
     out->payload = out->at + PD_PREFIX_BYTES + out->prefix.header_bytes;
     assert_int_equal(pd_request_unpack(p->arena, out->prefix.method, out->at + PD_PREFIX_BYTES,
-                                       out->prefix.header_bytes, &out->message, &err), PD_OK);
+                                       out->prefix.header_bytes, &out->message, &err),
+                     PD_OK);
     return true;
 }
 
-void letter_drop(letter *l)
+void peer_frame_drop(peer_frame *l)
 {
     free(l->at);
     l->at = NULL;
 }
 
-letter peer_expect(peer *p, unsigned method)
+peer_frame peer_expect(peer *p, unsigned method)
 {
-    letter l;
+    peer_frame l;
 
     if (!peer_take(p, &l)) fail_msg("expected %s, the core is silent", pd_method_name(method));
     if (l.prefix.method != method)
@@ -118,7 +121,7 @@ letter peer_expect(peer *p, unsigned method)
 
 void peer_expect_silence(peer *p)
 {
-    letter l;
+    peer_frame l;
     if (peer_take(p, &l)) fail_msg("expected nothing, got %s", pd_method_name(l.prefix.method));
 }
 
@@ -183,7 +186,7 @@ int peer_reply_ok(peer *p, const pd_prefix *to)
     return peer_reply(p, to, &ok.base, NULL, 0);
 }
 
-/* Outcomes, one for each of n pieces, all alike; and floats as payload. */
+/* Sends an answer in which all n pieces have the same outcome. */
 int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, uint64_t step, float *weights,
                     size_t floats)
 {
@@ -201,7 +204,7 @@ int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, ui
 void peer_welcome_with(peer *p, uint64_t max_payload, uint32_t max_pieces)
 {
     Paramd__HelloReply hello = PARAMD__HELLO_REPLY__INIT;
-    letter l = peer_expect(p, PD_HELLO);
+    peer_frame l = peer_expect(p, PD_HELLO);
 
     hello.protocol = PD_PROTOCOL_VERSION;
     hello.server = (char *)"paramd test";
@@ -214,7 +217,7 @@ void peer_welcome_with(peer *p, uint64_t max_payload, uint32_t max_pieces)
     hello.seed = 5;
     hello.creator = p->creator;
     assert_int_equal(peer_reply(p, &l.prefix, &hello.base, NULL, 0), PD_OK);
-    letter_drop(&l);
+    peer_frame_drop(&l);
 }
 
 void peer_welcome(peer *p)
@@ -231,19 +234,19 @@ void peer_answer_declare(peer *p, size_t n, uint64_t step)
     bool last = false;
 
     while (!last) {
-        letter l = peer_expect(p, PD_DECLARE);
+        peer_frame l = peer_expect(p, PD_DECLARE);
         const Paramd__DeclareRequest *request = l.message;
         prefix[frames] = l.prefix;
         declared += count[frames++] = request->n_parameters;
         last = request->last;
-        letter_drop(&l);
+        peer_frame_drop(&l);
     }
     assert_int_equal(declared, n);
     one.step = step;
     one.initialised = true;
     for (size_t i = 0; i < n; i++) all[i] = &one;
     message.parameters = all;
-    while (frames-- > 0) {                      /* the order of answers is the server's */
+    while (frames-- > 0) { /* answers the frames in reverse: a server may answer in any order */
         message.n_parameters = count[frames];
         assert_int_equal(peer_reply(p, &prefix[frames], &message.base, NULL, 0), PD_OK);
     }
@@ -252,7 +255,7 @@ void peer_answer_declare(peer *p, size_t n, uint64_t step)
 pd_ticket_id peer_declare(peer *p, const int64_t *sizes, size_t n)
 {
     pd_client_param *params = calloc(n, sizeof *params);
-    char (*names)[24] = calloc(n, sizeof *names);
+    char(*names)[24] = calloc(n, sizeof *names);
     pd_ticket_id ticket;
     pd_error err;
 
@@ -278,7 +281,6 @@ int peer_finish(peer *p, pd_ticket_id ticket, pd_error *err)
     return rc;
 }
 
-/* Connected, welcomed, n parameters of those sizes declared, at step 0. */
 peer *peer_running(const int64_t *sizes, size_t n)
 {
     peer *p = peer_new(&peer_four);

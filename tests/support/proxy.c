@@ -1,4 +1,5 @@
-#define _GNU_SOURCE                         /* accept4 */
+/* proxy.c - a proxy between worker and daemon that breaks connections. */
+#define _GNU_SOURCE /* for accept4 */
 #include "proxy.h"
 
 #include <arpa/inet.h>
@@ -22,25 +23,27 @@
 enum { MAX_PAIRS = 16, SLICE = 16 * 1024 };
 
 typedef struct pair {
-    int    fd[2];               /* 0: the client's, 1: the server's; -1: none */
-    size_t passed[2];           /* bytes that came from each */
+    int fd[2];        /* sockets to the client (0) and to the server (1); -1: none */
+    size_t passed[2]; /* number of bytes received from each side */
 } pair;
 
 struct proxy {
-    pthread_t       thread;
-    pthread_mutex_t lock;       /* guards the orders, `made` and `swallowed` */
-    size_t          cut_after[2];
-    bool            swallow, cut, stop;
-    double          delay;
-    int             made;
-    size_t          swallowed;  /* bytes, since the order */
-    int             listener, port, server_port;
-    pair            pairs[MAX_PAIRS];
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards the fields that other threads use: settings, `made`, `swallowed` */
+    size_t cut_after[2];
+    bool swallow, cut, stop;
+    double delay;
+    int made;
+    size_t swallowed; /* number of bytes thrown away since the last call of proxy_swallow */
+    int listener, port, server_port;
+    pair pairs[MAX_PAIRS];
 };
 
 static struct sockaddr_in loopback(int port)
 {
-    return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    return (struct sockaddr_in){ .sin_family = AF_INET,
+                                 .sin_port = htons((uint16_t)port),
+                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 }
 
 static void hang_up(pair *at)
@@ -80,7 +83,7 @@ static bool pass_all(int fd, const uint8_t *at, size_t n)
     return true;
 }
 
-/* Bytes from one side go to the other, as far as the orders let them. */
+/* Forwards bytes from one side to the other, as far as the settings allow. */
 static void forward(proxy *p, pair *at, int from)
 {
     uint8_t bytes[SLICE];
@@ -122,11 +125,13 @@ static void *run(void *arg)
     while (obey(p)) {
         struct pollfd wait[1 + 2 * MAX_PAIRS] = { { .fd = p->listener, .events = POLLIN } };
 
-        for (int i = 0; i < 2 * MAX_PAIRS; i++) wait[1 + i] = (struct pollfd){ .fd = p->pairs[i / 2].fd[i % 2], .events = POLLIN };
+        for (int i = 0; i < 2 * MAX_PAIRS; i++)
+            wait[1 + i] = (struct pollfd){ .fd = p->pairs[i / 2].fd[i % 2], .events = POLLIN };
         if (poll(wait, 1 + 2 * MAX_PAIRS, 20) <= 0) continue;
         if (wait[0].revents != 0) accept_one(p);
         for (int i = 0; i < 2 * MAX_PAIRS; i++)
-            if (wait[1 + i].revents != 0 && p->pairs[i / 2].fd[i % 2] == wait[1 + i].fd) forward(p, &p->pairs[i / 2], i % 2);
+            if (wait[1 + i].revents != 0 && p->pairs[i / 2].fd[i % 2] == wait[1 + i].fd)
+                forward(p, &p->pairs[i / 2], i % 2);
     }
     return NULL;
 }

@@ -1,5 +1,5 @@
-/* proxy.h - a TCP proxy that misbehaves on request: cuts connections after so many bytes, swallows answers, delays.
- * Has a thread of its own; forwards every connection made to `port` to the server behind it. */
+/* proxy.h - a TCP proxy for tests that cuts connections after a number of bytes, throws answers away, or delays
+ * bytes. It has a thread of its own, and forwards every connection made to its port to the server. */
 #ifndef PROXY_H
 #define PROXY_H
 
@@ -8,18 +8,20 @@
 
 typedef struct proxy proxy;
 
-/* Fails the test if it cannot be started. Stopped by proxy_stop, which frees it. */
+/* Starts a proxy. Fails the test if it cannot be started. proxy_stop stops and frees it. */
 proxy *proxy_start(int server_port);
-void   proxy_stop(proxy *p);
-int    proxy_port(const proxy *p);
+void proxy_stop(proxy *p);
+int proxy_port(const proxy *p);
 
-/* These hold from now on; each may be set at any time. */
-void   proxy_cut_after(proxy *p, size_t to_server, size_t to_client);   /* bytes of one connection in each direction; 0: never */
-void   proxy_swallow(proxy *p, bool answers);                           /* what the server says is read and thrown away */
-void   proxy_delay(proxy *p, double seconds);                           /* every read is passed on so much later */
-void   proxy_cut_now(proxy *p);                                         /* all connections */
-int    proxy_connections(proxy *p);                                     /* made so far */
-/* Waits until so many bytes of answers are thrown away since proxy_swallow(p, true). False: not within the time. */
-bool   proxy_await_swallowed(proxy *p, size_t bytes, double seconds);
+/* Change the proxy's behaviour from now on. A test may call them at any time. */
+void proxy_cut_after(proxy *p, size_t to_server,
+                     size_t to_client);     /* cuts each connection after this many bytes in a direction; 0: no limit */
+void proxy_swallow(proxy *p, bool answers); /* reads the server's answers and throws them away */
+void proxy_delay(proxy *p, double seconds); /* forwards bytes `seconds` after they were read */
+void proxy_cut_now(proxy *p);               /* cuts all connections */
+int proxy_connections(proxy *p);            /* returns the number of connections made so far */
+/* Waits until `bytes` bytes of answers have been thrown away since proxy_swallow(p, true). Returns false if this
+ * takes longer than `seconds`. */
+bool proxy_await_swallowed(proxy *p, size_t bytes, double seconds);
 
 #endif

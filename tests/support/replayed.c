@@ -1,3 +1,4 @@
+/* replayed.c - replays small recorded runs that a test has written, and whole folders of recorded runs. */
 #include "replayed.h"
 
 #include <setjmp.h>
@@ -28,7 +29,10 @@ pd_replay_result replayed_by(const tracefile *file, const pd_replay_options *opt
     return result;
 }
 
-pd_replay_result replayed(const tracefile *file) { return replayed_by(file, &(pd_replay_options){ .local = true, .state = true }); }
+pd_replay_result replayed(const tracefile *file)
+{
+    return replayed_by(file, &(pd_replay_options){ .local = true, .state = true });
+}
 
 pd_replay_result replayed_with(const tracefile *file, const char *key, const char *value)
 {
@@ -52,7 +56,8 @@ void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char
     assert_result(replayed(file), outcome, part_of_why);
 }
 
-void assert_outcome_with(const tracefile *file, const char *key, const char *value, pd_replay_outcome outcome, const char *part_of_why)
+void assert_outcome_with(const tracefile *file, const char *key, const char *value, pd_replay_outcome outcome,
+                         const char *part_of_why)
 {
     assert_result(replayed_with(file, key, value), outcome, part_of_why);
 }
@@ -81,7 +86,8 @@ void assert_fails_without_memory(const tracefile *file)
 static test_daemon *server;
 static replayed_state state_wanted;
 
-/* True: it was a run, which a daemon can play, and not cases of a routine. */
+/* Replays a recorded file with the optimizer library and checks the result. Returns true if the file is a training
+ * run, which a daemon can replay, too. Returns false if it has cases of a single routine. */
 static bool play(const char *path, const pd_replay_options *options)
 {
     pd_replay_result result;
@@ -94,12 +100,15 @@ static bool play(const char *path, const pd_replay_options *options)
         return false;
     }
     if (result.outcome != PD_REPLAY_OK)
-        fail_msg("%s: error %.3g of %s after step %d, tolerance %.3g; state: error %.3g of %s, tolerance %.3g. %s", result.name, result.verdict.error,
-                 result.n > 0 ? result.params[result.verdict.param] : "?", (int)result.verdict.step, result.tolerance,
-                 result.state.error, result.state.worst, result.state.tolerance, result.why.text);
-    assert_true(result.verdict.compared > 0 && (result.cases || result.state.compared > 0 || !options->state || state_wanted != REPLAYED_STATE));
-    print_message("%d comparisons, largest error %.2e, tolerance %.2e; %d of state, %.2e, tolerance %.2e\n", (int)result.verdict.compared,
-                  result.verdict.error, result.tolerance, (int)result.state.compared, result.state.error, result.state.tolerance);
+        fail_msg("%s: error %.3g of %s after step %d, tolerance %.3g; state: error %.3g of %s, tolerance %.3g. %s",
+                 result.name, result.verdict.error, result.n > 0 ? result.params[result.verdict.param] : "?",
+                 (int)result.verdict.step, result.tolerance, result.state.error, result.state.worst,
+                 result.state.tolerance, result.why.text);
+    assert_true(result.verdict.compared > 0 &&
+                (result.cases || result.state.compared > 0 || !options->state || state_wanted != REPLAYED_STATE));
+    print_message("%d comparisons, largest error %.2e, tolerance %.2e; %d of state, %.2e, tolerance %.2e\n",
+                  (int)result.verdict.compared, result.verdict.error, result.tolerance, (int)result.state.compared,
+                  result.state.error, result.state.tolerance);
     is_run = !result.cases;
     pd_replay_result_free(&result);
     return is_run;

@@ -1,4 +1,5 @@
-/* replayed.h - recorded runs played again: a small one that a test has written, and a folder of them, one test a trace. */
+/* replayed.h - plays recorded runs: a small one that a test has written, or a folder of them with one test for each
+ * trace. */
 #ifndef REPLAYED_H
 #define REPLAYED_H
 
@@ -7,25 +8,31 @@
 
 /* ---- one file, which is written, played and removed ---- */
 
-/* With the optimizer library, recorded state compared, too. The caller frees (pd_replay_result_free). */
+/* Plays the file with the optimizer library, and compares recorded state, too. The caller frees the result
+ * (pd_replay_result_free). */
 pd_replay_result replayed(const tracefile *file);
-pd_replay_result replayed_with(const tracefile *file, const char *key, const char *value);       /* with that metadata instead */
+pd_replay_result replayed_with(const tracefile *file, const char *key,
+                               const char *value); /* replays the file with another value of a metadata key */
 pd_replay_result replayed_by(const tracefile *file, const pd_replay_options *options);
-/* Played with the library it ends so, and the reason has this part; what is ok has compared something. */
+/* Checks that a replay with the optimizer library has this outcome, and a reason that contains `part`. A replay that
+ * is ok must have compared something. */
 void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why);
-/* The same with that metadata instead. */
-void assert_outcome_with(const tracefile *file, const char *key, const char *value, pd_replay_outcome outcome, const char *part_of_why);
-/* It is ok, but fails wherever one of its allocations does (more than 10); that nothing leaks is for the sanitizers to say. */
+/* Checks the outcome of a replay of the file with another value of a metadata key. */
+void assert_outcome_with(const tracefile *file, const char *key, const char *value, pd_replay_outcome outcome,
+                         const char *part_of_why);
+/* Checks that playing the file is ok, but fails if any one of its allocations fails. There must be more than 10
+ * allocations. Leaks are found by the sanitizers. */
 void assert_fails_without_memory(const tracefile *file);
 
 /* ---- a folder, played with the library and through a daemon ---- */
 
-/* Is recorded state compared in the library's play? REPLAYED_STATE: every run must have some. */
+/* Whether a replay with the optimizer library also compares recorded state. REPLAYED_STATE: it does, and every run
+ * must have recorded state. */
 typedef enum replayed_state { REPLAYED_NO_STATE, REPLAYED_STATE, REPLAYED_STATE_IF_ANY } replayed_state;
 
-/* What main returns for the recorded runs of a system: each parameter's weights may differ from the recorded ones by what
- * pd_trace_tolerance says, and recorded state by what replay_state.h says. What records a defect
- * of upstream's, or no run, is skipped, and why is printed. */
+/* Runs one test for each recorded run of a system. Returns the program's exit status. The weights of each parameter may
+ * differ from the recorded ones by pd_trace_tolerance, and recorded state by the tolerances of replay_state.h. Traces
+ * that record a defect of upstream's or no run are skipped, and the reason is printed. */
 int replayed_folder(const char *system, replayed_state state);
 
 #endif

@@ -1,3 +1,4 @@
+/* rig.c - drives the store as the daemon does, without threads and sockets. */
 #include "rig.h"
 
 #include "convert.h"
@@ -14,16 +15,22 @@
 enum { MAX_PIECES = 4096 };
 
 struct rig_frame {
-    rig        *r;
+    rig *r;
     pd_request *request;
-    size_t      bytes;                  /* of payload so far */
-    uint8_t    *payload;
+    size_t bytes; /* number of payload bytes in the frame so far */
+    uint8_t *payload;
 };
 
 pd_store_config rig_config(void)
 {
-    return (pd_store_config){ .max_jobs = 32, .max_params = 4096, .max_total_bytes = (uint64_t)4 << 30, .ingest_bytes = (uint64_t)256 << 20,
-                              .chunk_elements = 64, .threads = 1, .batch_ns = 50e6, .hash_key = { 1, 2 } };
+    return (pd_store_config){ .max_jobs = 32,
+                              .max_params = 4096,
+                              .max_total_bytes = (uint64_t)4 << 30,
+                              .ingest_bytes = (uint64_t)256 << 20,
+                              .chunk_elements = 64,
+                              .threads = 1,
+                              .batch_ns = 50e6,
+                              .hash_key = { 1, 2 } };
 }
 
 void rig_new(rig *r, const pd_store_config *config)
@@ -42,7 +49,10 @@ static void *must(void *at)
     return at;
 }
 
-pd_ticket rig_ticket(rig *r, uint64_t conn) { return (pd_ticket){ conn, ++r->last_id }; }
+pd_ticket rig_ticket(rig *r, uint64_t conn)
+{
+    return (pd_ticket){ conn, ++r->last_id };
+}
 
 /* ---- effects ---- */
 
@@ -57,7 +67,7 @@ static void release(rig *r, pd_snapshot *snapshot)
     pd_store_apply(r->store, request, r->now);
 }
 
-/* As the board does: what a round returned stands until the next one closes. */
+/* Moves the scalars of a closed round to the parameter's record, where they stay until the next round closes. */
 static void take_scalars(rig_entry *entry, pd_closed *closed)
 {
     assert_true(closed->scalars == NULL || (closed->outcome != 0 && closed->scalars->n > 0));
@@ -158,17 +168,19 @@ static void on_declared(rig *r, const pd_effect *effect)
         r->handles[i] = effect->u.declared.params[i].param;
         r->initialised[i] = effect->u.declared.params[i].initialised;
         r->steps[i] = effect->u.declared.params[i].step;
-        if (i < 16) snprintf(r->notes[i], sizeof r->notes[i], "%s", effect->u.declared.params[i].note != NULL ? effect->u.declared.params[i].note : "");
+        if (i < 16)
+            snprintf(r->notes[i], sizeof r->notes[i], "%s",
+                     effect->u.declared.params[i].note != NULL ? effect->u.declared.params[i].note : "");
     }
 }
 
 static void on_log(rig *r, const pd_effect *effect)
 {
     r->logs++;
-    memcpy(r->log, effect->u.log.text, sizeof r->log);
+    snprintf(r->log, sizeof r->log, "%s", effect->u.log.text);
     if (effect->u.log.level > 4) return;
     r->warnings++;
-    memcpy(r->warning, effect->u.log.text, sizeof r->warning);
+    snprintf(r->warning, sizeof r->warning, "%s", effect->u.log.text);
 }
 
 static void on_answer(rig *r, const pd_effect *effect)
@@ -207,6 +219,12 @@ static void absorb(rig *r, pd_effect *effect)
         pd_set_result_free(r->set);
         r->set = effect->u.set;
         effect->u.set = NULL;
+        break;
+    case PD_EFF_EXPORT:
+        on_answer(r, effect);
+        free(r->exported.at);
+        r->exported = effect->u.exported;
+        effect->u.exported.at = NULL;
         break;
     case PD_EFF_CLOSED: on_closed(r, effect); break;
     case PD_EFF_TIMED_OUT:
@@ -302,7 +320,8 @@ static void add_rules(pd_request *request, const char *rules)
     free(copy);
 }
 
-int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t nonce, uint64_t conn, const char *options, const char *rules)
+int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t nonce, uint64_t conn,
+              const char *options, const char *rules)
 {
     pd_request *request = must(pd_request_new(PD_REQ_HELLO, rig_ticket(r, conn)));
     char label[32];
@@ -331,7 +350,10 @@ int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *
     for (size_t i = 0; i < n; i++) {
         size_t p = order != NULL ? order[i] : i;
         pd_param_decl *decl = &request->u.declare.params[i];
-        *decl = (pd_param_decl){ .name = must(strdup(names[p])), .shape = shapes[p], .pull_dtype = pull, .model_state = r->states != NULL && r->states[p] };
+        *decl = (pd_param_decl){ .name = must(strdup(names[p])),
+                                 .shape = shapes[p],
+                                 .pull_dtype = pull,
+                                 .model_state = r->states != NULL && r->states[p] };
         if (r->axes != NULL && r->axes[p] != NULL) decl->axes = must(strdup(r->axes[p]));
         if (r->ranges == NULL || r->ranges[p].start < 0) continue;
         decl->ranged = true;
@@ -378,8 +400,9 @@ void rig_piece(rig_frame *frame, uint32_t param, pd_dtype dtype, int64_t first, 
     frame->payload = must(realloc(frame->payload, frame->bytes + bytes));
     memset(frame->payload + frame->bytes, 0, bytes);
     pd_convert(frame->payload + frame->bytes, dtype, values, PD_F32, count);
-    /* The offset for now; the address when the payload stands where it stays. */
-    request->u.data.pieces[request->u.data.n++] = (pd_piece){ param, dtype, false, first, count, (const void *)(uintptr_t)frame->bytes };
+    /* address of the piece: an offset for now, as the payload may still move */
+    request->u.data.pieces[request->u.data.n++] =
+        (pd_piece){ param, dtype, false, first, count, (const void *)(uintptr_t)frame->bytes };
     frame->bytes += bytes;
 }
 
@@ -388,7 +411,10 @@ void rig_absent(rig_frame *frame, uint32_t param)
     frame->request->u.data.pieces[frame->request->u.data.n++] = (pd_piece){ .param = param, .absent = true };
 }
 
-void rig_last(rig_frame *frame) { frame->request->u.data.close_step = true; }
+void rig_last(rig_frame *frame)
+{
+    frame->request->u.data.close_step = true;
+}
 
 void rig_weight(rig_frame *frame, double weight, bool presummed)
 {
@@ -398,7 +424,8 @@ void rig_weight(rig_frame *frame, double weight, bool presummed)
 
 void rig_hyper(rig_frame *frame, const char *name, const char *value)
 {
-    frame->request->u.data.hypers[frame->request->u.data.n_hypers++] = (pd_option){ must(strdup(name)), must(strdup(value)) };
+    frame->request->u.data.hypers[frame->request->u.data.n_hypers++] =
+        (pd_option){ must(strdup(name)), must(strdup(value)) };
 }
 
 void rig_scalar(rig_frame *frame, const char *name, double value)
@@ -430,7 +457,8 @@ static void land(rig_frame *frame)
     memcpy(rig_payload(frame->r, request->ticket.conn, frame->bytes, &buffer), frame->payload, frame->bytes);
     request->u.data.buffer = buffer;
     for (size_t i = 0; i < request->u.data.n; i++)
-        if (!request->u.data.pieces[i].absent) request->u.data.pieces[i].at = buffer->at + (uintptr_t)request->u.data.pieces[i].at;
+        if (!request->u.data.pieces[i].absent)
+            request->u.data.pieces[i].at = buffer->at + (uintptr_t)request->u.data.pieces[i].at;
 }
 
 pd_request *rig_request(rig_frame *frame)
@@ -443,10 +471,13 @@ pd_request *rig_request(rig_frame *frame)
     return request;
 }
 
-int rig_send(rig *r, rig_frame *frame) { return rig_apply(r, rig_request(frame)); }
+int rig_send(rig *r, rig_frame *frame)
+{
+    return rig_apply(r, rig_request(frame));
+}
 
-static int send_chunks(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param,
-                       const float *values, int64_t n)
+static int send_chunks(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step,
+                       uint32_t param, const float *values, int64_t n)
 {
     int64_t chunk = r->chunk;
     int rc = PD_OK;
@@ -467,14 +498,15 @@ int rig_init(rig *r, uint32_t job, uint64_t conn, uint32_t param, const float *v
     return rc != PD_OK ? rc : r->error.code;
 }
 
-int rig_push(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, const float *values, int64_t n)
+int rig_push(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, const float *values,
+             int64_t n)
 {
     return send_chunks(r, PD_REQ_PUSH, job, rank, conn, step, param, values, n);
 }
 
 uint64_t rig_random(uint64_t *state)
 {
-    *state += 0x9e3779b97f4a7c15u;                      /* splitmix64 */
+    *state += 0x9e3779b97f4a7c15u; /* splitmix64 */
     uint64_t x = *state;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
@@ -490,8 +522,8 @@ void rig_noise(uint64_t seed, float *out, int64_t n)
     }
 }
 
-uint32_t rig_start(rig *r, const char *job, uint32_t world, uint64_t conn, const int64_t *sizes, size_t n, const char *options,
-                   const char *rules)
+uint32_t rig_start(rig *r, const char *job, uint32_t world, uint64_t conn, const int64_t *sizes, size_t n,
+                   const char *options, const char *rules)
 {
     char text[64][24];
     const char *names[64];
@@ -505,7 +537,9 @@ uint32_t rig_start(rig *r, const char *job, uint32_t world, uint64_t conn, const
         shapes[p] = (pd_shape){ 1, { sizes[p] } };
     }
     for (uint32_t rank = 0; rank < world; rank++) {
-        assert_int_equal(rig_hello(r, job, rank, world, conn + rank, conn + rank, options, rules != NULL ? rules : "* sgd lr=1"), PD_OK);
+        assert_int_equal(
+            rig_hello(r, job, rank, world, conn + rank, conn + rank, options, rules != NULL ? rules : "* sgd lr=1"),
+            PD_OK);
         assert_int_equal(rig_declare(r, r->job, rank, conn + rank, names, shapes, NULL, n, PD_F32), PD_OK);
     }
     number = r->job;
@@ -569,6 +603,7 @@ void rig_free(rig *r)
     assert_int_equal(pd_store_count_bytes(r->store).held, 0);
     assert_int_equal(pd_store_count_bytes(r->store).snapshots, 0);
     pd_info_free(r->info);
+    free(r->exported.at);
     pd_set_result_free(r->set);
     pd_store_free(r->store);
     memset(r, 0, sizeof *r);

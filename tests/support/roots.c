@@ -1,3 +1,4 @@
+/* roots.c - makes matrices with known eigenvalues, and computes their inverse roots slowly in float64. */
 #include "roots.h"
 
 #include <math.h>
@@ -15,7 +16,8 @@ pd_mat roots_copy(pd_mat A)
 {
     pd_mat C = roots_matrix(A.rows);
 
-    for (int64_t i = 0; i < A.rows; i++) memcpy(C.at + i * C.stride, A.at + i * A.stride, (size_t)A.cols * sizeof *C.at);
+    for (int64_t i = 0; i < A.rows; i++)
+        memcpy(C.at + i * C.stride, A.at + i * A.stride, (size_t)A.cols * sizeof *C.at);
     return C;
 }
 
@@ -25,7 +27,7 @@ double roots_number(uint32_t *seed)
     return (double)(*seed >> 8) / 8388608.0 - 1;
 }
 
-/* S <- H S H, H = I - 2 u u' / (u' u). */
+/* Reflects the symmetric matrix S: S <- H S H, with the Householder matrix H = I - 2 u u' / (u' u). */
 static void reflect(double *S, const double *u, int64_t n)
 {
     double square = 0;
@@ -57,9 +59,7 @@ pd_mat roots_with(const double *values, int64_t n, uint32_t seed)
     return A;
 }
 
-/* ---- the oracle ---- */
-
-/* One Jacobi rotation of S (n, n) and of the rows of V that makes S[i][j] zero. */
+/* Makes S[i][j] zero by one Jacobi rotation of the (n, n) matrix S. Applies the rotation to the rows of V, too. */
 static void rotate(double *S, double *V, int64_t n, int64_t i, int64_t j)
 {
     double theta = (S[j * n + j] - S[i * n + i]) / (2 * S[i * n + j]);
@@ -85,7 +85,8 @@ static void jacobi(double *S, double *V, int64_t n)
                 if (S[i * n + j] * S[i * n + j] > 1e-32 * fabs(S[i * n + i] * S[j * n + j])) rotate(S, V, n, i, j);
 }
 
-/* S <- eigenvalues of A on its diagonal, V <- eigenvectors in rows. Both to be freed. Gives the least and the largest. */
+/* Computes the eigenvalues of A into the diagonal of S, and the eigenvectors into the rows of V. The caller frees both.
+ * *least and *largest: the extreme eigenvalues. */
 static void decompose(pd_mat A, double **S, double **V, double *least, double *largest)
 {
     int64_t n = A.rows;
@@ -98,7 +99,7 @@ static void decompose(pd_mat A, double **S, double **V, double *least, double *l
     for (int64_t i = 0; i < n; i++) *least = fmin(*least, (*S)[i * n + i]), *largest = fmax(*largest, (*S)[i * n + i]);
 }
 
-/* |X - V' diag(S) V| / |V' diag(S) V|. Frees both. */
+/* Returns |X - V' diag(S) V| / |V' diag(S) V|. Frees S and V. */
 static double compare(pd_mat X, double *S, double *V)
 {
     int64_t n = X.rows;
@@ -121,7 +122,8 @@ double roots_error(pd_mat X, pd_mat A, int p, double epsilon)
     double *S, *V, least, largest;
 
     decompose(A, &S, &V, &least, &largest);
-    for (int64_t i = 0; i < A.rows; i++) S[i * A.rows + i] = pow(fmax(S[i * A.rows + i], 0) + epsilon * fmax(largest, 1e-6), -1.0 / p);
+    for (int64_t i = 0; i < A.rows; i++)
+        S[i * A.rows + i] = pow(fmax(S[i * A.rows + i], 0) + epsilon * fmax(largest, 1e-6), -1.0 / p);
     return compare(X, S, V);
 }
 
@@ -130,7 +132,8 @@ double roots_shifted_error(pd_mat X, pd_mat A, double exponent, double epsilon)
     double *S, *V, least, largest;
 
     decompose(A, &S, &V, &least, &largest);
-    for (int64_t i = 0; i < A.rows; i++) S[i * A.rows + i] = pow(S[i * A.rows + i] - fmin(least, 0) + epsilon, -exponent);
+    for (int64_t i = 0; i < A.rows; i++)
+        S[i * A.rows + i] = pow(S[i * A.rows + i] - fmin(least, 0) + epsilon, -exponent);
     return compare(X, S, V);
 }
 

@@ -1,25 +1,28 @@
-/* roots.h - matrices with known eigenvalues, and a slow float64 oracle of their inverse roots (cyclic Jacobi), for the tests of root.h. */
+/* roots.h - matrices with known eigenvalues, and a slow float64 oracle of their inverse roots (cyclic Jacobi), for the
+ * tests of root.h. */
 #ifndef ROOTS_H
 #define ROOTS_H
 
 #include "linalg.h"
 
-/* Zeros (n, n), dense; the caller frees .at, also of the two below. */
+/* Returns an (n, n) matrix of zeros. The caller frees .at. */
 pd_mat roots_matrix(int64_t n);
 pd_mat roots_copy(pd_mat A);
-/* Those eigenvalues in a pseudo-random basis, exactly symmetric. */
+/* Returns a symmetric matrix with the given eigenvalues, in a pseudorandom basis. The caller frees .at. */
 pd_mat roots_with(const double *values, int64_t n, uint32_t seed);
 
-/* Pseudo-random, uniform on [-1, 1). */
+/* Returns a pseudo-random number, uniform on [-1, 1). */
 double roots_number(uint32_t *seed);
 
-/* |X - (A + epsilon max(largest, 1e-6) I)^(-1/p)| over the norm of the latter. */
+/* Returns the error of the root X relative to the exact root E, |X - E| / |E|, with E = (A + epsilon max(largest
+ * eigenvalue, 1e-6) I)^(-1/p). */
 double roots_error(pd_mat X, pd_mat A, int p, double epsilon);
-/* The same of (A - min(least eigenvalue, 0) I + epsilon I)^-exponent. */
+/* Returns the error of the root X relative to the exact root E = (A - min(least eigenvalue, 0) I + epsilon
+ * I)^-exponent. */
 double roots_shifted_error(pd_mat X, pd_mat A, double exponent, double epsilon);
-/* |X^p A - I| / sqrt(n) */
+/* Returns the residual of X as an inverse p-th root of A: |X^p A - I| / sqrt(n). */
 double roots_residual(pd_mat X, pd_mat A, int p);
-/* What the measure of the methods says of X. */
+/* Returns the error of a root X that pd_basis_check computes. The root methods check their results with it. */
 double roots_checked(pd_mat X, pd_mat A, double ridge, int p);
 
 #endif

@@ -1,20 +1,27 @@
-/* rounds.h - rounds without a store, for tests. */
+/* rounds.h - initialises rounds for tests that have no store. */
 #ifndef ROUNDS_H
 #define ROUNDS_H
 
 #include "policies.h"
 #include "stretch.h"
 
-/* Lays a round over chunks, without a parameter: it waits for all ranks. */
+/* Initialises a round over chunks that belong to no parameter. The round waits for all ranks. */
 static inline void lay_round(pd_round *round, int64_t elements, int64_t chunk_elements, uint32_t world,
                              pd_chunk *chunks, pd_slot *slots, pd_range *ranges)
 {
     static pd_membership members;
 
-    if (world <= PD_MAX_WORLD) pd_membership_all(&members, world);
-    else members = (pd_membership){ .epoch = 1, .ranks = world, .expected = world };       /* more than a job may have */
-    pd_round_init(round, &(pd_round_layout){ .policy = &pd_policy_sync, .members = &members, .elements = elements,
-                                             .chunk_elements = chunk_elements, .chunks = chunks, .slots = slots,
+    if (world <= PD_MAX_WORLD)
+        pd_membership_all(&members, world);
+    else
+        /* more ranks than a job may have, for tests of large rounds */
+        members = (pd_membership){ .epoch = 1, .ranks = world, .expected = world };
+    pd_round_init(round, &(pd_round_layout){ .policy = &pd_policy_sync,
+                                             .members = &members,
+                                             .elements = elements,
+                                             .chunk_elements = chunk_elements,
+                                             .chunks = chunks,
+                                             .slots = slots,
                                              .ranges = ranges });
 }
 

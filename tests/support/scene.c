@@ -1,4 +1,4 @@
-/* scene.c - the loop thread's code on socket pairs with a store in line. */
+/* scene.c - runs the loop thread's code on socket pairs, and the store in the same thread. */
 #include "scene.h"
 
 #include <setjmp.h>
@@ -14,17 +14,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static scene *listening;                /* whose log is kept: the daemon's logger has no argument */
+static scene *listening; /* the scene that receives the daemon's log, whose callback has no argument */
 
-static void keep_log(int level, const char *format, ...)
+static void keep_log(const pd_log_entry *entry)
 {
     size_t used = strlen(listening->said);
-    va_list args;
 
-    (void)level;
-    va_start(args, format);
-    vsnprintf(listening->said + used, sizeof listening->said - used, format, args);
-    va_end(args);
+    snprintf(listening->said + used, sizeof listening->said - used, "%s", entry->text);
 }
 
 static void post_effects(void *arg, pd_mail *first, pd_mail *last)
@@ -39,24 +35,44 @@ static void no_task(void *arg, pd_effect *effect)
     fail_msg("there are no roots here");
 }
 
-static void forget_tasks(void *arg, uint32_t job) { (void)arg, (void)job; }
+static void forget_tasks(void *arg, uint32_t job)
+{
+    (void)arg, (void)job;
+}
 
-enum { PAGE = 4096 };                   /* what is charged at least for a frame */
+enum { PAGE = 4096 }; /* least number of bytes that a frame is charged with */
 
 static scene *make(uint32_t max_params, const pd_row *const *rows, uint64_t chunk, uint64_t max_total_bytes)
 {
     uint64_t frame = chunk * sizeof(float) > PAGE ? chunk * sizeof(float) : PAGE;
     pd_daemon_config config = {
-        .listen = "", .unix_socket = "", .max_connections = 8, .handshake_ms = 60000, .heartbeat_ms = 5000,
-        .silence_ms = 60000, .read_ms = 60000,
-        .write_ms = 60000, .drain_ms = 1000, .ingest_bytes = 4 * frame, .chunk_elements = chunk,
+        .listen = "",
+        .max_connections = 8,
+        .handshake_ms = 60000,
+        .heartbeat_ms = 5000,
+        .silence_ms = 60000,
+        .read_ms = 60000,
+        .write_ms = 60000,
+        .drain_ms = 1000,
+        .ingest_bytes = 4 * frame,
+        .chunk_elements = chunk,
         .max_payload = chunk * sizeof(float),
-        .max_pieces = 16, .max_params = max_params, .max_header = max_params > 16 ? 65536 : 4096, .hello_bytes = 1024,
-        .blas_core = "none", .log = keep_log,
+        .max_pieces = 16,
+        .max_params = max_params,
+        .max_header = max_params > 16 ? 65536 : 4096,
+        .hello_bytes = 1024,
+        .blas_core = "none",
+        .log = keep_log,
     };
-    pd_store_config store = { .max_jobs = 2, .max_params = max_params, .max_total_bytes = max_total_bytes,
-                              .rows = rows, .ingest_bytes = config.ingest_bytes, .chunk_elements = chunk,
-                              .frame_bytes = config.max_payload, .threads = 1, .batch_ns = 5e7 };
+    pd_store_config store = { .max_jobs = 2,
+                              .max_params = max_params,
+                              .max_total_bytes = max_total_bytes,
+                              .rows = rows,
+                              .ingest_bytes = config.ingest_bytes,
+                              .chunk_elements = chunk,
+                              .frame_bytes = config.max_payload,
+                              .threads = 1,
+                              .batch_ns = 5e7 };
     scene *s = listening = calloc(1, sizeof *s);
 
     assert_int_equal(pd_daemon_new(&s->daemon, &config, NULL), PD_OK);
@@ -81,13 +97,11 @@ scene *scene_new_chunks(uint64_t elements)
     return make(16, NULL, elements, 1 << 26);
 }
 
-/* The loop's turn alone: what it asks of the store stays in the mailbox. */
 void scene_turn(scene *s)
 {
     for (int i = 0; i < 4; i++) pd_daemon_turn(s->daemon);
 }
 
-/* The store's turn: takes what was asked and posts what comes of it. */
 void scene_answer(scene *s)
 {
     pd_mail *mail = pd_mailbox_take(s->requests);
@@ -133,7 +147,7 @@ void scene_free(scene *s)
     free(s);
 }
 
-/* ---- the other end ---- */
+/* ---- frames of the clients ---- */
 
 int scene_connect(scene *s)
 {
@@ -156,8 +170,7 @@ void scene_send(scene *s, int fd, unsigned method, const ProtobufCMessage *messa
     free(frame);
 }
 
-/* The next frame that has come; false: none. */
-bool scene_hear(scene *s, int fd)
+bool scene_receive(scene *s, int fd)
 {
     uint8_t prefix[PD_PREFIX_BYTES];
 
@@ -172,7 +185,7 @@ bool scene_hear(scene *s, int fd)
 
 void scene_expect(scene *s, int fd, unsigned method)
 {
-    if (!scene_hear(s, fd)) fail_msg("no answer to %s", pd_method_name(method));
+    if (!scene_receive(s, fd)) fail_msg("no answer to %s", pd_method_name(method));
     assert_int_equal(s->prefix.method, method);
     assert_int_equal(s->prefix.flags, PD_FLAG_REPLY);
 }
@@ -181,7 +194,7 @@ void scene_expect_error(scene *s, int fd, int code, const char *part)
 {
     pd_error err;
 
-    assert_true(scene_hear(s, fd));
+    assert_true(scene_receive(s, fd));
     assert_true((s->prefix.flags & PD_FLAG_ERROR) != 0);
     assert_int_equal(pd_message_error(s->arena, s->in, s->prefix.header_bytes, &err), code);
     if (strstr(err.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, part);
@@ -211,7 +224,7 @@ const Paramd__ListReply *scene_list(scene *s, uint32_t what, const char *job)
 {
     Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
     Paramd__ListReply *reply;
-    int operator = scene_connect(s);
+    int operator= scene_connect(s);
 
     scene_hello(s, operator, "", 0, 0);
     list.what = what;

@@ -1,4 +1,5 @@
-/* scene.h - the loop thread's code on socket pairs with a store in line, for tests of an exact order of events. */
+/* scene.h - the loop thread's code on socket pairs, with the store in the same thread, for tests of an exact order of
+ * events. */
 #ifndef SCENE_H
 #define SCENE_H
 
@@ -10,55 +11,57 @@
 enum { CHUNK = 1024, SCENE_HEARD = 80 * 1024 };
 
 typedef struct scene {
-    pd_daemon  *daemon;
-    pd_store   *store;
-    pd_turn     turn;                   /* of the store; forwards its effects */
+    pd_daemon *daemon;
+    pd_store *store;
+    pd_turn turn; /* runs the store, and forwards its effects to the loop */
     pd_mailbox *requests;
-    uint64_t    now, last_id;
-    char        said[4000];             /* the daemon's log */
-    pd_arena   *arena;
-    const char *rule;                   /* of the jobs that workers ask for */
-    const char *option, *value;         /* of these jobs; NULL: none */
-    uint8_t     in[SCENE_HEARD];        /* header and payload last heard */
-    pd_prefix   prefix;
+    uint64_t now, last_id;
+    char said[4000]; /* the daemon's log */
+    pd_arena *arena;
+    const char *rule;           /* rule of the jobs that the scene's workers create */
+    const char *option, *value; /* a job option of the jobs that the workers create; NULL: none */
+    uint8_t in[SCENE_HEARD];    /* header and payload of the last received frame */
+    pd_prefix prefix;
 } scene;
 
-/* A job may have max_params parameters; `rows` NULL: the optimizers of the table. One at a time. */
+/* Makes a scene whose jobs may have max_params parameters. `rows` NULL: the optimizers of the table. There may be only
+ * one scene at a time. */
 scene *scene_new(uint32_t max_params, const pd_row *const *rows);
-/* The same, of chunks with so many elements instead of CHUNK. */
+/* Makes a scene whose chunks have another size than CHUNK elements. */
 scene *scene_new_chunks(uint64_t elements);
-/* Drops all jobs; everything must have come home. */
-void   scene_free(scene *s);
+/* Drops all jobs, checks that all payload buffers and snapshots were returned, and frees the scene. */
+void scene_free(scene *s);
 
-/* The loop's turn alone: what it asks of the store stays in the mailbox. */
-void   scene_turn(scene *s);
-/* The store's turn: takes what was asked and posts what comes of it. */
-void   scene_answer(scene *s);
-void   scene_settle(scene *s);
-/* Time passes for the store; what comes of it arrives. */
-void   scene_sleep(scene *s, double seconds);
+/* Runs a turn of the loop alone. Its requests to the store stay in the mailbox. */
+void scene_turn(scene *s);
+/* Runs a turn of the store: takes the requests from the mailbox and posts the effects. */
+void scene_answer(scene *s);
+void scene_settle(scene *s);
+/* Lets time pass for the store, and passes its effects to the loop. */
+void scene_sleep(scene *s, double seconds);
 
-/* The other end. */
-int    scene_connect(scene *s);
-void   scene_send(scene *s, int fd, unsigned method, const ProtobufCMessage *message, size_t payload);     /* zeros */
+/* Connects a client. Returns its end of the socket pair. */
+int scene_connect(scene *s);
+/* sends a request with `payload` bytes of zeros */
+void scene_send(scene *s, int fd, unsigned method, const ProtobufCMessage *message, size_t payload);
 /* Sends a request that has no fields. */
-void   scene_say(scene *s, int fd, unsigned method);
-/* The next frame that has come; false: none. */
-bool   scene_hear(scene *s, int fd);
-void   scene_expect(scene *s, int fd, unsigned method);
-void   scene_expect_error(scene *s, int fd, int code, const char *part);
-/* What a new operator is told when it asks for a list of that job: 2 its parameters, 3 its workers. Borrowed. */
+void scene_say(scene *s, int fd, unsigned method);
+/* Reads the next frame that has arrived. Returns false if there is none. */
+bool scene_receive(scene *s, int fd);
+void scene_expect(scene *s, int fd, unsigned method);
+void scene_expect_error(scene *s, int fd, int code, const char *part);
+/* Connects a new operator and returns the list of a job that it gets. `what` 2: parameters; 3: workers. Borrowed. */
 const Paramd__ListReply *scene_list(scene *s, uint32_t what, const char *job);
-void   scene_hello(scene *s, int fd, const char *job, uint32_t rank, uint32_t world);
-/* Declares n parameters of a chunk each, eight at most. */
-void   scene_declare(scene *s, int fd, unsigned n);
-/* A whole parameter of a chunk: PD_INIT or PD_PUSH. */
-void   scene_data(scene *s, int fd, unsigned method, uint32_t handle, uint64_t step);
-/* A worker of job "j" with n parameters declared. Not initialised. */
-int    scene_join(scene *s, uint32_t rank, uint32_t world, unsigned n);
-/* A worker's n parameters get initial weights. */
-void   scene_initialise(scene *s, int fd, unsigned n);
-/* An operator, welcomed. */
-int    scene_operator(scene *s);
+void scene_hello(scene *s, int fd, const char *job, uint32_t rank, uint32_t world);
+/* Declares n parameters of one chunk each, n <= 8. */
+void scene_declare(scene *s, int fd, unsigned n);
+/* Sends initial weights (PD_INIT) or a gradient (PD_PUSH) of a whole parameter, which has one chunk. */
+void scene_data(scene *s, int fd, unsigned method, uint32_t handle, uint64_t step);
+/* Connects a worker of job "j" and declares n parameters. They are not initialised. */
+int scene_join(scene *s, uint32_t rank, uint32_t world, unsigned n);
+/* Sends initial weights for a worker's n parameters. */
+void scene_initialise(scene *s, int fd, unsigned n);
+/* Connects an operator, which is welcomed. Returns its socket. */
+int scene_operator(scene *s);
 
 #endif

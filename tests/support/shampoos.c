@@ -1,3 +1,4 @@
+/* shampoos.c - runs the two Shampoos on small tensors for their tests. */
 #include "shampoos.h"
 
 #include <math.h>
@@ -20,8 +21,14 @@ static uint32_t draw(void)
     return (uint32_t)(state >> 33);
 }
 
-void shampoo_seed(uint64_t seed) { state = seed; }
-int64_t shampoo_below(int64_t n) { return draw() % n; }
+void shampoo_seed(uint64_t seed)
+{
+    state = seed;
+}
+int64_t shampoo_below(int64_t n)
+{
+    return draw() % n;
+}
 
 void shampoo_fill(float *at, int64_t n, float size)
 {
@@ -97,7 +104,10 @@ int64_t shampoo_elements(const pd_declaration *param)
 
 shampoo_run shampoo_run_of(const char *row, const pd_shape *shape, const char *hypers, int steps)
 {
-    return (shampoo_run){ .param = { { .name = "w", .shape = *shape, .hypers = shampoo_hypers(row, hypers) } }, .n = 1, .steps = steps, .seed = 9 };
+    return (shampoo_run){ .param = { { .name = "w", .shape = *shape, .hypers = shampoo_hypers(row, hypers) } },
+                          .n = 1,
+                          .steps = steps,
+                          .seed = 9 };
 }
 
 void shampoo_run_begin(shampoo_run *r)
@@ -121,7 +131,10 @@ int shampoo_run_try(shampoo_run *r, pd_error *err)
     pd_step_io io[3];
 
     for (size_t p = 0; p < r->n; p++)
-        io[p] = (pd_step_io){ .gradient = r->missing[p] ? NULL : r->gradient[p], .before = r->weights[p], .after = r->weights[p], .update = r->update[p] };
+        io[p] = (pd_step_io){ .gradient = r->missing[p] ? NULL : r->gradient[p],
+                              .before = r->weights[p],
+                              .after = r->weights[p],
+                              .update = r->update[p] };
     return pd_model_step(r->model, io, err);
 }
 

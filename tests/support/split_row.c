@@ -1,8 +1,10 @@
-/* split_row.c - two optimizers for tests: roots between two phases, and roots after the move. */
+/* split_row.c - two optimizers for tests: one adopts its roots between two phases, the other captures its tasks
+ * after the last phase. */
 #include "split_row.h"
 
 static const pd_hyper hypers[] = {
-    { "root_delay", PD_INT, 0, PD_ROOT_READY, 1 << 20, NULL, "steps until a root is used; -1: when it is ready", false, false },
+    { "root_delay", PD_INT, 0, PD_ROOT_READY, 1 << 20, NULL, "steps until a root is used; -1: when it is ready", false,
+      false },
     { .name = NULL },
 };
 
@@ -15,7 +17,7 @@ static int plan(const pd_declaration *declaration, const double *fact, pd_plan *
     (void)fact, (void)err;
     plan->root_delay = (int)declaration->hypers.value[0];
     plan->range_elements = 3;
-    plan->flops = 1e8;                          /* enough to wake the other threads */
+    plan->flops = 1e8; /* amount of work that is enough to wake the other threads */
     if (pd_plan_slot(plan, &statistics) < 0 || pd_plan_slot(plan, &root) < 0) return PD_NO_MEMORY;
     return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
 }
@@ -24,7 +26,8 @@ static void update(const pd_unit *unit)
 {
     float *S = unit->slot[SPLIT_STATISTICS];
 
-    for (int64_t i = unit->first; i < unit->first + unit->n; i++) S[i] = S[i] / 2 + unit->gradient[i] * unit->gradient[i];
+    for (int64_t i = unit->first; i < unit->first + unit->n; i++)
+        S[i] = S[i] / 2 + unit->gradient[i] * unit->gradient[i];
 }
 
 static void blur(const pd_unit *unit)
@@ -36,7 +39,8 @@ static void move(const pd_unit *unit)
 {
     const float *R = unit->slot[SPLIT_ROOT];
 
-    for (int64_t i = unit->first; i < unit->first + unit->n; i++) unit->after[i] = unit->before[i] - unit->gradient[i] * R[i];
+    for (int64_t i = unit->first; i < unit->first + unit->n; i++)
+        unit->after[i] = unit->before[i] - unit->gradient[i] * R[i];
 }
 
 static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot)
@@ -55,10 +59,28 @@ static int make_root(pd_task_view *task)
     return PD_OK;
 }
 
-#define PHASES { { .name = "statistics", .kind = PD_RANGES, .run = update }, { .name = "blur", .kind = PD_RANGES, .run = blur }, \
-                 { .name = "move", .kind = PD_RANGES, .run = move } }
+#define PHASES                                                                                                         \
+    {                                                                                                                  \
+        { .name = "statistics", .kind = PD_RANGES, .run = update },                                                    \
+            { .name = "blur", .kind = PD_RANGES, .run = blur },                                                        \
+        {                                                                                                              \
+            .name = "move", .kind = PD_RANGES, .run = move                                                             \
+        }                                                                                                              \
+    }
 
-const pd_row split_between = { .name = "split_between", .hypers = hypers, .plan = plan, .phases = PHASES, .capture_phase = 1, .adopt_phase = 2,
-                               .due = always, .task = make_root };
-const pd_row split_after   = { .name = "split_after", .hypers = hypers, .plan = plan, .phases = PHASES, .capture_phase = 3, .adopt_phase = 0,
-                               .due = always, .task = make_root };
+const pd_row split_between = { .name = "split_between",
+                               .hypers = hypers,
+                               .plan = plan,
+                               .phases = PHASES,
+                               .capture_phase = 1,
+                               .adopt_phase = 2,
+                               .due = always,
+                               .task = make_root };
+const pd_row split_after = { .name = "split_after",
+                             .hypers = hypers,
+                             .plan = plan,
+                             .phases = PHASES,
+                             .capture_phase = 3,
+                             .adopt_phase = 0,
+                             .due = always,
+                             .task = make_root };

@@ -6,13 +6,14 @@
  *     task          R <- 1 / (1 + S + mean(S))          slot "root", at first 1
  *
  * split_between captures before `blur` and adopts before `move`. split_after captures after `move` and adopts before
- * `statistics`, as SOAP would. `root_delay` is the plan's. Phases run over ranges of 3 elements. */
+ * `statistics`, as SOAP would. The hyperparameter `root_delay` sets that of the plan. Phases run over ranges of 3
+ * elements. */
 #ifndef SPLIT_ROW_H
 #define SPLIT_ROW_H
 
 #include "row.h"
 
-enum { SPLIT_STATISTICS, SPLIT_ROOT };          /* slots */
+enum { SPLIT_STATISTICS, SPLIT_ROOT }; /* indices of the slots */
 
 extern const pd_row split_between, split_after;
 

@@ -1,3 +1,4 @@
+/* statefile.c - writes files of saved optimizer state, tensor by tensor. */
 #include "statefile.h"
 
 #include <setjmp.h>
@@ -23,7 +24,9 @@ void save_as(saved *s, pd_st_dtype dtype, const pd_shape *shape, const void *dat
 
     (void)pd_shape_elements(shape, &n);
     snprintf(name, sizeof name, "%s%s", stem, word);
-    save_tensor(s, dtype, shape, memcpy(malloc((size_t)n * pd_st_dtype_size(dtype) + 1), data, (size_t)n * pd_st_dtype_size(dtype)), name);
+    save_tensor(s, dtype, shape,
+                memcpy(malloc((size_t)n * pd_st_dtype_size(dtype) + 1), data, (size_t)n * pd_st_dtype_size(dtype)),
+                name);
 }
 
 void write_saved(saved *s, const char *path)
@@ -36,7 +39,7 @@ void write_saved(saved *s, const char *path)
     assert_non_null(file);
     if (pd_safetensors_header(&head, &bytes, s->tensor, s->n, NULL, 0, &err) != PD_OK) fail_msg("%s", err.text);
     assert_int_equal(fwrite(head, 1, bytes, file), bytes);
-    for (size_t i = 0; i < s->n; i++) {                 /* the header has brought them into another order */
+    for (size_t i = 0; i < s->n; i++) { /* writes the tensors in the order of the header, which has sorted them */
         size_t k = (size_t)(s->tensor[i].name - s->name[0]) / sizeof s->name[0];
         assert_int_equal(fwrite(s->data[k], 1, s->tensor[i].bytes, file), s->tensor[i].bytes);
     }

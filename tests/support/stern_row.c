@@ -1,25 +1,30 @@
+/* stern_row.c - an optimizer that refuses steps. */
 #include "stern_row.h"
-
 
 enum { NOTHING, UNFIT, FAILURES };
 
 static const pd_hyper hypers[] = {
-    [STERN_LR]       = { "lr", PD_REAL, 0.5, 0, 10, NULL, "", true },
-    [STERN_STORAGE]  = { "storage", PD_CHOICE, 0, 0, 0, "float32|bfloat16|int8|int16|float16", "", false },
-    [STERN_DELAY]    = { "root_delay", PD_INT, 0, -1, 8, "ready", "", false },
+    [STERN_LR] = { "lr", PD_REAL, 0.5, 0, 10, NULL, "", true },
+    [STERN_STORAGE] = { "storage", PD_CHOICE, 0, 0, 0, "float32|bfloat16|int8|int16|float16", "", false },
+    [STERN_DELAY] = { "root_delay", PD_INT, 0, -1, 8, "ready", "", false },
     [STERN_INTERVAL] = { "interval", PD_INT, 1, 1, 8, NULL, "", false },
-    [STERN_REFUSES]  = { "refuses", PD_CHOICE, UNFIT, 0, 0, "nothing|unfit|failures", "", false },
-    [STERN_ROOTS]    = { "roots", PD_FLAG, 1, 0, 1, NULL, "", false },
+    [STERN_REFUSES] = { "refuses", PD_CHOICE, UNFIT, 0, 0, "nothing|unfit|failures", "", false },
+    [STERN_ROOTS] = { "roots", PD_FLAG, 1, 0, 1, NULL, "", false },
     { .name = NULL },
 };
 
-static int sum_of(int64_t block) { return STERN_FIRST_BLOCK + 2 * (int)block; }
+static int sum_of(int64_t block)
+{
+    return STERN_FIRST_BLOCK + 2 * (int)block;
+}
 
 static int plan_block(pd_plan *plan, int b, bool roots)
 {
     pd_slot_spec sum = { .name = "sum", .number = -1, .storage = PD_STORE_F64, .of_block = true, .block = b };
     pd_slot_spec root = { .name = "root", .number = -1, .fill = 1, .of_block = true, .block = b };
-    pd_task_spec task = { .block = b, .n_inputs = 1, .n_outputs = 1, .input = { sum_of(b) }, .output = { sum_of(b) + 1 } };
+    pd_task_spec task = {
+        .block = b, .n_inputs = 1, .n_outputs = 1, .input = { sum_of(b) }, .output = { sum_of(b) + 1 }
+    };
 
     if (pd_plan_slot(plan, &sum) < 0 || pd_plan_slot(plan, &root) < 0) return PD_NO_MEMORY;
     return roots && pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
@@ -28,9 +33,14 @@ static int plan_block(pd_plan *plan, int b, bool roots)
 static int plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
     const double *h = declaration->hypers.value;
-    pd_slot_spec direction = { .name = "direction", .number = -1, .shape = plan->shape, .temporary = true, .in_after = true };
-    pd_slot_spec average = { .name = "average", .number = -1, .shape = plan->shape, .storage = (pd_storage)h[STERN_STORAGE] };
-    pd_slot_spec seen = { .name = "seen", .number = -1 }, noted = { .name = "noted", .number = -1, .shape = { .rank = 1 } };
+    pd_slot_spec direction = {
+        .name = "direction", .number = -1, .shape = plan->shape, .temporary = true, .in_after = true
+    };
+    pd_slot_spec average = {
+        .name = "average", .number = -1, .shape = plan->shape, .storage = (pd_storage)h[STERN_STORAGE]
+    };
+    pd_slot_spec seen = { .name = "seen", .number = -1 },
+                 noted = { .name = "noted", .number = -1, .shape = { .rank = 1 } };
 
     (void)fact, (void)err;
     plan->root_delay = (int)h[STERN_DELAY];
@@ -84,7 +94,8 @@ static int refusal(const pd_task_view *task, pd_error *err)
     int refuses = (int)task->hyper[STERN_REFUSES];
 
     if (refuses != NOTHING && task->unfit != PD_FIT)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%s in block %d", task->unfit == PD_UNFIT_NAN ? "NaN" : "infinity", task->spec->block);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%s in block %d", task->unfit == PD_UNFIT_NAN ? "NaN" : "infinity",
+                       task->spec->block);
     return refuses == FAILURES ? pd_fail(err, task->status, "failure in block %d", task->spec->block) : PD_OK;
 }
 
@@ -117,8 +128,20 @@ static pd_dtype float32(const double *hyper)
 }
 
 const pd_row stern_row = {
-    .name = "stern", .hypers = hypers, .plan = plan, .capture_phase = 2, .adopt_phase = 2, .due = due, .task = make_root, .note = note, .refusal = refusal,
-    .counts_by_group = true, .update_dtype = float32,
-    .phases = { { "sum", PD_BLOCKS, sum_up, { 0 }, NULL }, { "average", PD_RANGES, average, { 0 }, NULL },
-                { "precondition", PD_BLOCKS, precondition, { 0 }, NULL }, { "move", PD_RANGES, move, { 0 }, NULL }, { "see", PD_WHOLE, see, { 0 }, NULL } },
+    .name = "stern",
+    .hypers = hypers,
+    .plan = plan,
+    .capture_phase = 2,
+    .adopt_phase = 2,
+    .due = due,
+    .task = make_root,
+    .note = note,
+    .refusal = refusal,
+    .counts_by_group = true,
+    .update_dtype = float32,
+    .phases = { { "sum", PD_BLOCKS, sum_up, { 0 }, NULL },
+                { "average", PD_RANGES, average, { 0 }, NULL },
+                { "precondition", PD_BLOCKS, precondition, { 0 }, NULL },
+                { "move", PD_RANGES, move, { 0 }, NULL },
+                { "see", PD_WHOLE, see, { 0 }, NULL } },
 };

@@ -1,3 +1,4 @@
+/* stern_steps.c - takes steps of the optimizer that refuses steps. */
 #include "stern_steps.h"
 #include "batch.h"
 
@@ -16,7 +17,8 @@ pd_declaration stern_declare(int p, const char *const *options)
     pd_declaration declaration = { .name = names[p], .shape = { 1, { STERN_N } } };
 
     pd_hypers_init(&declaration.hypers, &stern_row);
-    for (int o = 0; options[o] != NULL; o += 2) assert_int_equal(pd_hypers_set(&declaration.hypers, options[o], options[o + 1], NULL), PD_OK);
+    for (int o = 0; options[o] != NULL; o += 2)
+        assert_int_equal(pd_hypers_set(&declaration.hypers, options[o], options[o + 1], NULL), PD_OK);
     return declaration;
 }
 
@@ -45,7 +47,10 @@ void stern_fill(stern_steps *f, int step)
 
 void stern_begin(stern_steps *f, int p)
 {
-    assert_int_equal(pd_optim_begin(f->optim[p], &(pd_step_io){ .gradient = f->gradient[p], .before = f->before[p], .after = f->after[p] }), PD_OK);
+    assert_int_equal(
+        pd_optim_begin(f->optim[p],
+                       &(pd_step_io){ .gradient = f->gradient[p], .before = f->before[p], .after = f->after[p] }),
+        PD_OK);
 }
 
 void stern_begin_bound(stern_steps *f)
@@ -57,7 +62,7 @@ void stern_begin_bound(stern_steps *f)
 void stern_take_tasks(stern_steps *f)
 {
     for (int p = 0; p < STERN_PARAMS; p++)
-        for (pd_task *task; (task = pd_optim_capture(f->optim[p])) != NULL; ) {
+        for (pd_task *task; (task = pd_optim_capture(f->optim[p])) != NULL;) {
             assert_true(f->n_out < STERN_MOST);
             f->owner[f->n_out] = p;
             f->out[f->n_out++] = task;
@@ -83,7 +88,10 @@ bool stern_all_done(const stern_steps *f)
     return true;
 }
 
-void stern_run_all(stern_steps *f, int threads) { assert_int_equal(pd_batch_run(f->optim, STERN_PARAMS, threads), PD_OK); }
+void stern_run_all(stern_steps *f, int threads)
+{
+    assert_int_equal(pd_batch_run(f->optim, STERN_PARAMS, threads), PD_OK);
+}
 
 void stern_keep_weights(stern_steps *f)
 {
@@ -102,9 +110,18 @@ void stern_step(stern_steps *f)
     stern_keep_weights(f);
 }
 
-float stern_root_of(const stern_steps *f, int p, int block) { return *pd_optim_slot(f->optim[p], (size_t)(STERN_FIRST_BLOCK + 2 * block + 1)).at; }
-float stern_noted(const stern_steps *f, int p, int block)   { return pd_optim_slot(f->optim[p], STERN_NOTED).at[block]; }
-float stern_seen(const stern_steps *f, int p)               { return *pd_optim_slot(f->optim[p], STERN_SEEN).at; }
+float stern_root_of(const stern_steps *f, int p, int block)
+{
+    return *pd_optim_slot(f->optim[p], (size_t)(STERN_FIRST_BLOCK + 2 * block + 1)).at;
+}
+float stern_noted(const stern_steps *f, int p, int block)
+{
+    return pd_optim_slot(f->optim[p], STERN_NOTED).at[block];
+}
+float stern_seen(const stern_steps *f, int p)
+{
+    return *pd_optim_slot(f->optim[p], STERN_SEEN).at;
+}
 
 float stern_sum_of_block(const stern_steps *f, int p, int block)
 {

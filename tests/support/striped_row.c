@@ -1,4 +1,5 @@
-/* striped_row.c - an optimizer for tests: Newton-Schulz in stripes of one matrix. */
+/* striped_row.c - an optimizer for tests: Newton-Schulz iterations whose threads share one matrix in stripes of
+ * rows. */
 #include "striped_row.h"
 
 #include <math.h>
@@ -8,12 +9,16 @@ static const pd_hyper hypers[] = {
     { .name = NULL },
 };
 
-/* plan->own: indices of the slots. */
-typedef struct striped_own { int x[2], a, b; } striped_own;
+/* The optimizer's own part of a plan: indices of its slots. */
+typedef struct striped_own {
+    int x[2], a, b;
+} striped_own;
 
 static int temporary(pd_plan *plan, const char *name, int64_t cols)
 {
-    return pd_plan_slot(plan, &(pd_slot_spec){ .name = name, .number = -1, .shape = { 2, { plan->shape.dim[0], cols } }, .temporary = true });
+    return pd_plan_slot(
+        plan,
+        &(pd_slot_spec){ .name = name, .number = -1, .shape = { 2, { plan->shape.dim[0], cols } }, .temporary = true });
 }
 
 static int plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
@@ -23,7 +28,7 @@ static int plan(const pd_declaration *declaration, const double *fact, pd_plan *
 
     (void)fact, (void)err;
     plan->stripes = (int64_t)declaration->hypers.value[0];
-    plan->flops = 1e8;                          /* enough to wake the other threads */
+    plan->flops = 1e8; /* amount of work that is enough to wake the other threads */
     if (pd_plan_blocks(plan, 0) != PD_OK) return PD_NO_MEMORY;
     own->x[0] = temporary(plan, "x0", cols);
     own->x[1] = temporary(plan, "x1", cols);
@@ -36,7 +41,8 @@ enum { PHASE_NORM, PHASE_SCALE, PHASE_ITERATE, PHASE_MOVE };
 
 static void norm(const pd_unit *unit)
 {
-    for (int64_t i = 0; i < unit->plan->elements; i++) unit->partial[0] += (double)unit->gradient[i] * (double)unit->gradient[i];
+    for (int64_t i = 0; i < unit->plan->elements; i++)
+        unit->partial[0] += (double)unit->gradient[i] * (double)unit->gradient[i];
 }
 
 static void scale(const pd_unit *unit)
@@ -45,11 +51,13 @@ static void scale(const pd_unit *unit)
     int64_t rows = unit->block->size[0], cols = unit->block->size[1];
     float length = (float)sqrt(unit->total[PHASE_NORM][0]);
 
-    for (int64_t i = pd_stripe_row(unit, rows, 0) * cols; i < pd_stripe_row(unit, rows, 1) * cols; i++) unit->slot[own->x[0]][i] = unit->gradient[i] / length;
+    for (int64_t i = pd_stripe_row(unit, rows, 0) * cols; i < pd_stripe_row(unit, rows, 1) * cols; i++)
+        unit->slot[own->x[0]][i] = unit->gradient[i] / length;
 }
 
-/* Row i of A (rows, inner) times B, which is (inner, cols), or its transpose where `turned`. */
-static void row_of_product(float *to, const float *A, const float *B, int64_t i, int64_t inner, int64_t cols, bool turned)
+/* Computes row i of A B or A B'. A is (rows, inner). `turned`: B is transposed. */
+static void row_of_product(float *to, const float *A, const float *B, int64_t i, int64_t inner, int64_t cols,
+                           bool turned)
 {
     for (int64_t j = 0; j < cols; j++) {
         float sum = 0;
@@ -62,16 +70,21 @@ static void iterate(const pd_unit *unit)
 {
     const striped_own *own = unit->plan->own;
     int64_t n = unit->block->size[0], cols = unit->block->size[1], turn = unit->round / 3;
-    float *X = unit->slot[own->x[turn % 2]], *next = unit->slot[own->x[1 - turn % 2]], *A = unit->slot[own->a], *B = unit->slot[own->b];
+    float *X = unit->slot[own->x[turn % 2]], *next = unit->slot[own->x[1 - turn % 2]], *A = unit->slot[own->a],
+          *B = unit->slot[own->b];
 
     for (int64_t i = pd_stripe_row(unit, n, 0); i < pd_stripe_row(unit, n, 1); i++) {
-        if (unit->round % 3 == 0) row_of_product(A, X, X, i, cols, n, true);
-        else if (unit->round % 3 == 1) row_of_product(B, A, A, i, n, n, false);
-        else row_of_product(next, B, X, i, n, cols, false);
-        for (int64_t j = 0; unit->round % 3 == 1 && j < n; j++) B[i * n + j] = STRIPED_B * A[i * n + j] + STRIPED_C * B[i * n + j];
+        if (unit->round % 3 == 0)
+            row_of_product(A, X, X, i, cols, n, true);
+        else if (unit->round % 3 == 1)
+            row_of_product(B, A, A, i, n, n, false);
+        else
+            row_of_product(next, B, X, i, n, cols, false);
+        for (int64_t j = 0; unit->round % 3 == 1 && j < n; j++)
+            B[i * n + j] = STRIPED_B * A[i * n + j] + STRIPED_C * B[i * n + j];
         for (int64_t j = i * cols; unit->round % 3 == 2 && j < (i + 1) * cols; j++) {
             next[j] += STRIPED_A * X[j];
-            unit->partial[0] = fmax(unit->partial[0], fabs((double)next[j]));
+            if (fabs((double)next[j]) > unit->partial[0]) unit->partial[0] = fabs((double)next[j]);
         }
     }
 }
@@ -96,7 +109,8 @@ const pd_row striped_row = {
     .phases = {
         [PHASE_NORM]    = { .name = "norm", .kind = PD_WHOLE, .run = norm, .fold = { PD_FOLD_SUM } },
         [PHASE_SCALE]   = { .name = "scale", .kind = PD_STRIPES, .run = scale },
-        [PHASE_ITERATE] = { .name = "iterate", .kind = PD_STRIPES, .run = iterate, .rounds = rounds, .fold = { PD_FOLD_MAX } },
+        [PHASE_ITERATE] = { .name = "iterate", .kind = PD_STRIPES, .run = iterate, .rounds = rounds,
+                            .fold = { PD_FOLD_MAX } },
         [PHASE_MOVE]    = { .name = "move", .kind = PD_RANGES, .run = move },
     },
 };

@@ -1,9 +1,9 @@
-/* striped_row.h - an optimizer for tests whose one matrix is shared by the threads in stripes of rows, as Muon's would be:
+/* striped_row.h - an optimizer for tests, similar to Muon. Threads share its one matrix: each takes stripes of rows.
  *
  *     X <- G / |G|;   STRIPED_ITERATIONS times (Newton-Schulz):  A = X X',  B = b A + c A A,  X <- a X + B X
  *     w <- w - X / (1 + largest |X|)
  *
- * `stripes`: units of each striped phase. */
+ * The hyperparameter `stripes` is the number of stripes into which such a phase is divided. */
 #ifndef STRIPED_ROW_H
 #define STRIPED_ROW_H
 

@@ -1,3 +1,4 @@
+/* team.c - runs the workers of a job in threads. */
 #include "team.h"
 
 #include <pthread.h>
@@ -66,7 +67,8 @@ static uint64_t mix(uint64_t z)
     return z ^ (z >> 31);
 }
 
-/* From -2^s to 2^s, with s from -8 to 7: sums of such numbers round. */
+/* Returns a pseudorandom number from -2^s to 2^s, where s is pseudorandom, from -8 to 7. Float32 sums of such
+ * numbers are rounded. */
 static float number(uint64_t key)
 {
     uint64_t bits = mix(key);
@@ -77,7 +79,7 @@ static float number(uint64_t key)
 
 void fill_gradient(float *at, int64_t n, int rank, uint64_t step, size_t param)
 {
-    uint64_t key = mix(((uint64_t)rank << 48) ^ (step << 24) ^ param) ;
+    uint64_t key = mix(((uint64_t)rank << 48) ^ (step << 24) ^ param);
     for (int64_t i = 0; i < n; i++) at[i] = number(key + (uint64_t)i * 0x9e3779b97f4a7c15u);
 }
 
@@ -101,8 +103,8 @@ void shuffle(size_t *order, size_t n, uint64_t seed)
 bool worker_fail(worker *w, const char *what, const pd_error *err)
 {
     if (w->failure[0] == '\0')
-        snprintf(w->failure, sizeof w->failure, "rank %d: %s%s%s%s%s", w->rank, what, err != NULL ? ": " : "", err != NULL ? pd_code_name(err->code) : "",
-                 err != NULL ? ": " : "", err != NULL ? err->text : "");
+        snprintf(w->failure, sizeof w->failure, "rank %d: %s%s%s%s%s", w->rank, what, err != NULL ? ": " : "",
+                 err != NULL ? pd_code_name(err->code) : "", err != NULL ? ": " : "", err != NULL ? err->text : "");
     return false;
 }
 
@@ -110,8 +112,14 @@ bool worker_open(worker *w, const team *t, int rank)
 {
     pd_error err = { 0 };
     pd_client_options options = {
-        .urls = t->url, .job = t->job, .rank = rank, .world_size = t->world, .options = t->options, .rules = t->rules,
-        .deadline = t->deadline > 0 ? t->deadline : patient(10), .checksum = t->checksum,
+        .urls = t->url,
+        .job = t->job,
+        .rank = rank,
+        .world_size = t->world,
+        .options = t->options,
+        .rules = t->rules,
+        .deadline = t->deadline > 0 ? t->deadline : patient(10),
+        .checksum = t->checksum,
     };
 
     memset(w, 0, sizeof *w);
@@ -120,7 +128,8 @@ bool worker_open(worker *w, const team *t, int rank)
     w->weights = model_buffers(t->model);
     w->gradients = model_buffers(t->model);
     w->items = calloc(t->model->n, sizeof *w->items);
-    for (size_t i = 0; i < t->model->n; i++) w->items[i] = (pd_item){ .param = i, .gradient = w->gradients[i], .weights = w->weights[i] };
+    for (size_t i = 0; i < t->model->n; i++)
+        w->items[i] = (pd_item){ .param = i, .gradient = w->gradients[i], .weights = w->weights[i] };
     return pd_client_open(&w->client, &options, &err) == PD_OK || worker_fail(w, "open", &err);
 }
 
@@ -155,7 +164,7 @@ void worker_free(worker *w)
     memset(w, 0, sizeof *w);
 }
 
-/* One fused push-pull of what is in w->gradients. */
+/* Pushes the gradients in w->gradients and pulls the new weights in one call. */
 static bool push_pull(worker *w, const size_t *order, const pd_push_options *options)
 {
     const model *m = w->team->model;
@@ -177,7 +186,8 @@ bool worker_step(worker *w, const size_t *order, const pd_push_options *options)
     const model *m = w->team->model;
 
     for (size_t p = 0; p < m->n; p++)
-        if (w->items[p].gradient != NULL) fill_gradient(w->gradients[p], m->elements[p], w->rank, pd_client_step(w->client, p) + 1, p);
+        if (w->items[p].gradient != NULL)
+            fill_gradient(w->gradients[p], m->elements[p], w->rank, pd_client_step(w->client, p) + 1, p);
     return push_pull(w, order, options);
 }
 

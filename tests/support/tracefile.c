@@ -1,3 +1,4 @@
+/* tracefile.c - builds recorded runs for tests of replay. */
 #include "tracefile.h"
 
 #include <assert.h>
@@ -73,7 +74,8 @@ void tracefile_write(const tracefile *file, char path[64])
     FILE *out;
 
     for (size_t i = 0; i < file->n; i++) {
-        tensors[i] = (pd_st_tensor){ .name = file->entry[i].name, .dtype = file->entry[i].dtype, .shape = file->entry[i].shape };
+        tensors[i] =
+            (pd_st_tensor){ .name = file->entry[i].name, .dtype = file->entry[i].dtype, .shape = file->entry[i].shape };
     }
     if (pd_safetensors_header(&header, &bytes, tensors, file->n, file->meta, file->n_meta, NULL) != PD_OK) abort();
     strcpy(path, "/tmp/paramd_trace_XXXXXX");

@@ -1,3 +1,4 @@
+/* vectors.c - steps vectors of pseudo-random numbers with optimizers of the table. */
 #include "vectors.h"
 
 #include <setjmp.h>
@@ -24,7 +25,10 @@ pd_hypers vectors_hypers(const char *row, const char *const *options)
     return hypers;
 }
 
-bool vectors_has(const char *row, const char *hyper) { return pd_hypers_find(pd_optim_find(row), hyper) >= 0; }
+bool vectors_has(const char *row, const char *hyper)
+{
+    return pd_hypers_find(pd_optim_find(row), hyper) >= 0;
+}
 
 double vectors_value(const pd_hypers *h, const char *name)
 {
@@ -38,7 +42,8 @@ pd_model *vectors_model(const pd_hypers *hypers, const int64_t *n, size_t count,
     pd_model *model;
     pd_error err;
 
-    for (size_t i = 0; i < count; i++) params[i] = (pd_declaration){ .name = "w", .shape = { 1, { n[i] } }, .hypers = *hypers };
+    for (size_t i = 0; i < count; i++)
+        params[i] = (pd_declaration){ .name = "w", .shape = { 1, { n[i] } }, .hypers = *hypers };
     if (pd_model_new(&model, params, count, threads, &err) != PD_OK) fail_msg("%s", err.text);
     return model;
 }

@@ -1,4 +1,5 @@
-/* The row adafactor: what it refuses at declaration, what state it keeps, and what its steps have to do with each other. */
+/* Tests the optimizer adafactor: which declarations it refuses, which state it keeps, and how its steps depend on each
+ * other. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,7 +56,7 @@ static int plan_of(pd_plan *plan, const pd_declaration *declaration)
     return pd_plan_make(plan, declaration, fact, &err);
 }
 
-/* Is it refused, with the parameter's name and these words? */
+/* Checks that the declaration is refused with an error that names the parameter and contains `words`. */
 static void is_refused(const pd_declaration *declaration, const char *words)
 {
     pd_plan plan;
@@ -98,27 +99,32 @@ static void refuses_a_rule_of_another_rank(void **state)
 {
     (void)state;
     set("factor_map", "['.*':(ROW,COLUMN)]");
-    is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "incorrect rank for its shape (2, 3, 4): expected one for each of 3 dimensions, got 2; a rule for it alone can stand before");
+    is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "incorrect rank for its shape (2, 3, 4): expected one for each "
+                                                       "of 3 dimensions, got 2; a rule for it alone can stand before");
 }
 
 static void names_every_way_out_for_a_rank_above_two(void **state)
 {
     (void)state;
-    is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "give one in factor_map, or name its axes and set logical_factor_rules, or use factored=no");
+    is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } },
+                         "give one in factor_map, or name its axes and set logical_factor_rules, or use factored=no");
 }
 
 static void quotes_what_is_not_a_regular_expression(void **state)
 {
     (void)state;
     set("factor_map", "['(a':HEURISTIC]");
-    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "factor_map: \"(a\" is not a regular expression: missing closing parenthesis at byte 2");
+    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } },
+                         "factor_map: \"(a\" is not a regular expression: missing closing parenthesis at byte 2");
 }
 
 static void refuses_a_parameter_without_a_rule(void **state)
 {
     (void)state;
     set("factor_map", "['decoder':HEURISTIC]");
-    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "factor_map: no rule is found for it: none of the expressions is found in its name; a last one of '.*'");
+    is_refused_as_shaped(
+        (pd_shape){ 2, { 3, 4 } },
+        "factor_map: no rule is found for it: none of the expressions is found in its name; a last one of '.*'");
 }
 
 static void refuses_a_map_where_nothing_is_factored(void **state)
@@ -211,7 +217,9 @@ static void refuses_steps_that_begin_before_their_offset(void **state)
 
 static void refuses_values_outside_their_ranges(void **state)
 {
-    static const struct { const char *name, *value; } cases[] = { { "beta1", "1" }, { "beta1", "-0.5" }, { "decay_rate", "0" } };
+    static const struct {
+        const char *name, *value;
+    } cases[] = { { "beta1", "1" }, { "beta1", "-0.5" }, { "decay_rate", "0" } };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pd_hypers own;
@@ -237,18 +245,28 @@ static void refuses_momentum_that_comes_or_goes(void **state)
     assert_int_equal(pd_hypers_check_step(&hypers, &now, &err), PD_INVALID_ARGUMENT);
 }
 
-/* What upstream was seen to refuse, each of which has its test above. */
+/* Checks that the list `covered` names every declaration that the original adafactor (t5x) refused when the
+ * reference data was recorded. Each refused declaration has its own test above. */
 static void covers_what_upstream_refuses(void **state)
 {
     static const char *const covered[] = {
-        "rank 3 without an explicit rule", "rank 3 with HEURISTIC rule", "rule of wrong rank", "no rule matches", "factored=False together with factor_map",
-        "no learning rate at update time", "multiply_by_parameter_scale not bool", "rank 3, factored=False", "rule None (unfactored) for rank 3",
-        "logical axes ROW, COLUMN and NONE mixed", "unknown logical axis",
+        "rank 3 without an explicit rule",
+        "rank 3 with HEURISTIC rule",
+        "rule of wrong rank",
+        "no rule matches",
+        "factored=False together with factor_map",
+        "no learning rate at update time",
+        "multiply_by_parameter_scale not bool",
+        "rank 3, factored=False",
+        "rule None (unfactored) for rank 3",
+        "logical axes ROW, COLUMN and NONE mixed",
+        "unknown logical axis",
     };
     json_t *list = golden_table("t5x_adafactor/refused.json"), *entry;
     size_t i;
     (void)state;
-    json_array_foreach(list, i, entry) {
+    json_array_foreach(list, i, entry)
+    {
         const char *what = json_string_value(json_object_get(entry, "what"));
         bool found = false;
         for (size_t k = 0; k < sizeof covered / sizeof *covered; k++) found |= strcmp(what, covered[k]) == 0;
@@ -265,7 +283,7 @@ static void has_slot(const pd_plan *plan, size_t i, const char *name, pd_shape s
     assert_true(pd_shape_equal(&plan->slots[i].shape, &shape));
 }
 
-static void moments_lack_what_they_are_averaged_over(void **state)
+static void moments_lack_the_dimensions_that_they_average_over(void **state)
 {
     pd_declaration declaration;
     pd_plan plan;
@@ -341,7 +359,10 @@ static void sums_of_few_long_rows_are_not_kept_by_the_block(void **state)
 
 static void blocks_cover_each_element_once(void **state)
 {
-    static const pd_shape shapes[] = { { 2, { 5000, 70 } }, { 2, { 70, 5000 } }, { 1, { 200001 } }, { 2, { 3, 4 } }, { 0 }, { 2, { 0, 4 } }, { 2, { 1, 300000 } } };
+    static const pd_shape shapes[] = {
+        { 2, { 5000, 70 } }, { 2, { 70, 5000 } }, { 1, { 200001 } }, { 2, { 3, 4 } }, { 0 },
+        { 2, { 0, 4 } },     { 2, { 1, 300000 } }
+    };
     (void)state;
     set("min_dim_size_to_factor", "1");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -369,7 +390,9 @@ static void says_that_a_rule_is_ignored(void **state)
     set("factor_map", "['.*':(ROW,COLUMN)]");
     declaration = parameter((pd_shape){ 2, { 3, 4 } });
     plan = planned(&declaration);
-    assert_string_equal(plan.note, "factorization rule (ROW,COLUMN) is ignored: a parameter of rank at most 2 without BATCH goes by HEURISTIC");
+    assert_string_equal(
+        plan.note,
+        "factorization rule (ROW,COLUMN) is ignored: a parameter of rank at most 2 without BATCH goes by HEURISTIC");
     pd_plan_free(&plan);
     set("factor_map", "['.*':(BATCH,COLUMN)]");
     declaration = parameter((pd_shape){ 2, { 3, 4 } });
@@ -394,7 +417,7 @@ static void says_that_a_table_of_axes_has_no_effect(void **state)
 
 enum { SIDE = 6, ELEMENTS = SIDE * SIDE };
 
-/* The same gradient each time; w is set to 1 first. */
+/* Sets w to 1, then takes `steps` steps with the same gradient. */
 static void take_steps(pd_shape shape, const float *g, float *w, int64_t n, int steps)
 {
     pd_declaration declaration = parameter(shape);
@@ -416,7 +439,8 @@ static void the_first_step_of_a_vector_is_its_signs(void **state)
     for (int i = 0; i < 4; i++) assert_true(fabsf(w[i] - (g[i] > 0 ? 0.9f : 1.1f)) < 1e-6f);
 }
 
-/* Each square is in float32's range, and no sum of two. */
+/* The square of one gradient element is within float32's range, but the sum of two squares is not, so their mean is
+ * infinite. */
 static void a_mean_is_infinite_where_its_sum_leaves_float32(void **state)
 {
     const float g[4] = { 1.5e19f, 1.5e19f, 1.5e19f, 1.5e19f };
@@ -431,8 +455,9 @@ static void a_mean_is_infinite_where_its_sum_leaves_float32(void **state)
     assert_true(isfinite(w[0]));
 }
 
-/* So late that a moment takes nothing from its step: a square that is infinite makes NaN of it, which is not kept, and of the update. */
-static void an_infinite_square_of_which_nothing_is_taken_moves_nothing(void **state)
+/* At a late step the factor by which the new square is added to the moment is 0 in float32. An infinite square times
+ * 0 is NaN. With skip_nan_updates, neither the moment nor the weight of that element changes. */
+static void an_infinite_square_with_a_share_of_0_moves_no_weight(void **state)
 {
     const float g[4] = { 1, INFINITY, 1e20f, -2 };
     float w[4], after[4];
@@ -444,7 +469,8 @@ static void an_infinite_square_of_which_nothing_is_taken_moves_nothing(void **st
     set("clipping_threshold", "none");
     set("skip_nan_updates", "yes");
     declaration = parameter((pd_shape){ 1, { 4 } });
-    declaration.start_step = 100;                           /* 101^-3 is 1e-6: the moment takes a little */
+    declaration.start_step = 100; /* in step 100 the new square enters the moment with the factor 101^-3 = 1e-6,
+                                   * which is not 0 */
     for (int i = 0; i < 4; i++) w[i] = 1;
     assert_int_equal(pd_model_new(&model, &declaration, 1, 1, &err), PD_OK);
     assert_int_equal(pd_model_step(model, &io, &err), PD_OK);
@@ -486,7 +512,7 @@ static void stacked_layers_step_as_each_would_alone(void **state)
     }
 }
 
-static void weights_of_bfloat16_stay_of_it(void **state)
+static void bfloat16_weights_stay_bfloat16(void **state)
 {
     float g[ELEMENTS], w[ELEMENTS];
     (void)state;
@@ -534,8 +560,10 @@ static void without_memory_nothing_is_declared(void **state)
         oom_arm(n);
         rc = pd_model_new(&model, &declaration, 1, 1, &err);
         failed = oom_disarm();
-        if (rc == PD_OK) pd_model_free(model);
-        else assert_int_equal(rc, PD_NO_MEMORY);
+        if (rc == PD_OK)
+            pd_model_free(model);
+        else
+            assert_int_equal(rc, PD_NO_MEMORY);
         if (!failed) break;
     }
     assert_true(n > 20);
@@ -545,17 +573,39 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(refuses_rank_three_without_a_rule), CASE(refuses_rank_three_by_heuristic), CASE(refuses_a_rule_of_another_rank), CASE(names_every_way_out_for_a_rank_above_two), CASE(quotes_what_is_not_a_regular_expression),
-        CASE(refuses_a_parameter_without_a_rule), CASE(refuses_a_map_where_nothing_is_factored), CASE(refuses_to_go_without_a_learning_rate),
-        CASE(refuses_a_scale_option_that_is_no_flag), CASE(takes_any_rank_without_factors), CASE(refuses_mixed_and_unknown_axes),
-        CASE(refuses_a_parameter_without_axes_beside_others_that_have_some), CASE(refuses_steps_that_begin_before_their_offset),
-        CASE(refuses_values_outside_their_ranges), CASE(refuses_momentum_that_comes_or_goes), CASE(covers_what_upstream_refuses),
-        CASE(moments_lack_what_they_are_averaged_over), CASE(moments_say_which_dimensions_they_follow), CASE(momentum_is_state_only_where_it_is_asked_for),
-        CASE(a_large_matrix_needs_little_besides), CASE(sums_of_few_long_rows_are_not_kept_by_the_block), CASE(blocks_cover_each_element_once), CASE(says_that_a_rule_is_ignored),
-        CASE(says_that_a_table_of_axes_has_no_effect), CASE(the_first_step_of_a_vector_is_its_signs),
-        CASE(a_mean_is_infinite_where_its_sum_leaves_float32), CASE(an_infinite_square_of_which_nothing_is_taken_moves_nothing), CASE(a_step_does_not_depend_on_the_gradients_size),
-        CASE(stacked_layers_step_as_each_would_alone), CASE(weights_of_bfloat16_stay_of_it), CASE(a_parameter_without_elements_takes_steps),
-        CASE(the_rule_of_a_group_asks_for_its_norm), CASE(without_memory_nothing_is_declared),
+        CASE(refuses_rank_three_without_a_rule),
+        CASE(refuses_rank_three_by_heuristic),
+        CASE(refuses_a_rule_of_another_rank),
+        CASE(names_every_way_out_for_a_rank_above_two),
+        CASE(quotes_what_is_not_a_regular_expression),
+        CASE(refuses_a_parameter_without_a_rule),
+        CASE(refuses_a_map_where_nothing_is_factored),
+        CASE(refuses_to_go_without_a_learning_rate),
+        CASE(refuses_a_scale_option_that_is_no_flag),
+        CASE(takes_any_rank_without_factors),
+        CASE(refuses_mixed_and_unknown_axes),
+        CASE(refuses_a_parameter_without_axes_beside_others_that_have_some),
+        CASE(refuses_steps_that_begin_before_their_offset),
+        CASE(refuses_values_outside_their_ranges),
+        CASE(refuses_momentum_that_comes_or_goes),
+        CASE(covers_what_upstream_refuses),
+        CASE(moments_lack_the_dimensions_that_they_average_over),
+        CASE(moments_say_which_dimensions_they_follow),
+        CASE(momentum_is_state_only_where_it_is_asked_for),
+        CASE(a_large_matrix_needs_little_besides),
+        CASE(sums_of_few_long_rows_are_not_kept_by_the_block),
+        CASE(blocks_cover_each_element_once),
+        CASE(says_that_a_rule_is_ignored),
+        CASE(says_that_a_table_of_axes_has_no_effect),
+        CASE(the_first_step_of_a_vector_is_its_signs),
+        CASE(a_mean_is_infinite_where_its_sum_leaves_float32),
+        CASE(an_infinite_square_with_a_share_of_0_moves_no_weight),
+        CASE(a_step_does_not_depend_on_the_gradients_size),
+        CASE(stacked_layers_step_as_each_would_alone),
+        CASE(bfloat16_weights_stay_bfloat16),
+        CASE(a_parameter_without_elements_takes_steps),
+        CASE(the_rule_of_a_group_asks_for_its_norm),
+        CASE(without_memory_nothing_is_declared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* adafactor against a twin: the algorithm in float64, element by element and without blocks, on random shapes, rules and options. */
+/* Tests adafactor against a second implementation (the twin) in float64 that works element by element, without blocks.
+ * Shapes, rules and options are random. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,13 +18,14 @@ static const char *const words[] = { "NONE", "ROW", "COLUMN", "BATCH" };
 
 typedef struct config {
     pd_shape shape;
-    int64_t  n;
-    int      rule[PD_MAX_RANK];             /* of each dimension, as it counts in the end */
-    bool     factored;                      /* some dimension is ROW or COLUMN */
-    char     map[256];                      /* the rule as text */
-    bool     by_scale, skip_nan;
-    double   rate, beta1, decay_rate, clip, weight_decay, epsilon1, epsilon2, max_scale, exponent;     /* beta1 -1, clip and max_scale 0: none */
-    int      offset, start;
+    int64_t n;
+    int rule[PD_MAX_RANK]; /* how each dimension is factored: ROW, COLUMN, NONE or BATCH */
+    bool factored;         /* whether the state is factored: some dimension is ROW or COLUMN */
+    char map[256];         /* text of the factoring rule in the declaration */
+    bool by_scale, skip_nan;
+    double rate, beta1, decay_rate, clip, weight_decay, epsilon1, epsilon2, max_scale,
+        exponent; /* -1 (beta1) or 0 (clip, max_scale): option not set */
+    int offset, start;
 } config;
 
 static uint32_t seed;
@@ -34,16 +36,22 @@ static uint32_t draw(uint32_t below)
     return (uint32_t)((uint64_t)(seed >> 4) * below >> 28);
 }
 
-static double real(double low, double high) { return low + (high - low) * draw(1u << 20) / (1 << 20); }
-static float noise(void) { return (float)(real(-1, 1) + real(-1, 1)); }
+static double real(double low, double high)
+{
+    return low + (high - low) * draw(1u << 20) / (1 << 20);
+}
+static float noise(void)
+{
+    return (float)(real(-1, 1) + real(-1, 1));
+}
 
-/* ---- the twin ---- */
+/* ---- the second implementation (the twin) ---- */
 
 typedef struct twin {
     double *w, *v_row, *v_col, *v, *m;
 } twin;
 
-/* Where element i is in a tensor that has the dimensions for which `has` is true. */
+/* Returns the index of element i in a tensor that keeps only the dimensions for which `has` is true. */
 static int64_t place(const config *c, int64_t i, bool (*has)(int rule))
 {
     int64_t at = 0, stride = 1;
@@ -55,15 +63,29 @@ static int64_t place(const config *c, int64_t i, bool (*has)(int rule))
     return at;
 }
 
-static bool in_row(int rule)   { return rule != COLUMN; }
-static bool in_col(int rule)   { return rule != ROW; }
-static bool in_group(int rule) { return rule == BATCH; }
-static bool in_both(int rule)  { return rule == BATCH || rule == NONE; }
+static bool in_row(int rule)
+{
+    return rule != COLUMN;
+}
+static bool in_col(int rule)
+{
+    return rule != ROW;
+}
+static bool in_group(int rule)
+{
+    return rule == BATCH;
+}
+static bool in_both(int rule)
+{
+    return rule == BATCH || rule == NONE;
+}
 
-/* The mean of x over the elements that share a place, for each of them. */
+/* Returns an array with one value per element of x: the mean of x over all elements that have the same index in the
+ * kept dimensions (those for which `has` is true). */
 static double *means(const config *c, const double *x, bool (*has)(int rule))
 {
-    double *sum = calloc((size_t)c->n, sizeof *sum), *count = calloc((size_t)c->n, sizeof *count), *to = calloc((size_t)c->n, sizeof *to);
+    double *sum = calloc((size_t)c->n, sizeof *sum), *count = calloc((size_t)c->n, sizeof *count),
+           *to = calloc((size_t)c->n, sizeof *to);
 
     for (int64_t i = 0; i < c->n; i++) sum[place(c, i, has)] += x[i], count[place(c, i, has)]++;
     for (int64_t i = 0; i < c->n; i++) to[i] = sum[place(c, i, has)] / count[place(c, i, has)];
@@ -72,13 +94,18 @@ static double *means(const config *c, const double *x, bool (*has)(int rule))
     return to;
 }
 
-static double kept(double next, double old, const config *c) { return c->skip_nan && isnan(next) ? old : next; }
+static double kept(double next, double old, const config *c)
+{
+    return c->skip_nan && isnan(next) ? old : next;
+}
 
-/* State is kept spread over all elements: v_row[i] is that of element i's place. */
+/* Takes one step of the twin. Unlike adafactor, the twin stores the row and column moments once per element:
+ * v_row[i] is the moment of the row that contains element i. */
 static void twin_step(const config *c, twin *t, const float *gradient, int step)
 {
     double time = step - c->offset + 1, b = 1 - pow(time, -c->decay_rate), decay = c->weight_decay;
-    double *s = calloc((size_t)c->n, sizeof *s), *y = calloc((size_t)c->n, sizeof *y), *row, *col, *scale, *length, *both;
+    double *s = calloc((size_t)c->n, sizeof *s), *y = calloc((size_t)c->n, sizeof *y), *row, *col, *scale, *length,
+           *both;
 
     for (int64_t i = 0; i < c->n; i++) s[i] = (double)gradient[i] * gradient[i] + c->epsilon1;
     row = means(c, s, in_row);
@@ -87,7 +114,8 @@ static void twin_step(const config *c, twin *t, const float *gradient, int step)
         row[i] = b * t->v_row[i] + (1 - b) * row[i];
         col[i] = b * t->v_col[i] + (1 - b) * col[i];
     }
-    both = means(c, row, in_both);          /* places of a row are met equally often */
+    /* every row has equally many elements, so the mean over elements is the mean over rows */
+    both = means(c, row, in_both);
     for (int64_t i = 0; i < c->n; i++) {
         double v = b * t->v[i] + (1 - b) * s[i];
         y[i] = c->factored ? gradient[i] / sqrt(row[i] / both[i]) / sqrt(col[i]) : gradient[i] / sqrt(v);
@@ -103,8 +131,10 @@ static void twin_step(const config *c, twin *t, const float *gradient, int step)
     for (int64_t i = 0; i < c->n; i++) {
         double size = fmax(sqrt(scale[i]), c->epsilon2), u, r = sqrt(length[i]);
         if (c->max_scale != 0 && size > c->max_scale) size = c->max_scale;
-        if (isnan(r)) y[i] = c->clip != 0 ? (double)NAN : y[i];
-        else if (c->clip != 0 && r / c->clip > 1) y[i] /= r / c->clip;
+        if (isnan(r))
+            y[i] = c->clip != 0 ? (double)NAN : y[i];
+        else if (c->clip != 0 && r / c->clip > 1)
+            y[i] /= r / c->clip;
         u = c->rate * (c->by_scale ? size : 1) * y[i];
         if (c->beta1 >= 0) {
             u = c->beta1 * t->m[i] + (1 - c->beta1) * u;
@@ -138,8 +168,10 @@ static void set_all(pd_hypers *hypers, const config *c)
     set(hypers, "multiply_by_parameter_scale", "%s", c->by_scale ? "yes" : "no");
     if (c->beta1 >= 0) set(hypers, "beta1", "%.17g", c->beta1);
     set(hypers, "decay_rate", "%.17g", c->decay_rate);
-    if (c->clip != 0) set(hypers, "clipping_threshold", "%.17g", c->clip);
-    else set(hypers, "clipping_threshold", "none");
+    if (c->clip != 0)
+        set(hypers, "clipping_threshold", "%.17g", c->clip);
+    else
+        set(hypers, "clipping_threshold", "none");
     set(hypers, "weight_decay_rate", "%.17g", c->weight_decay);
     if (c->exponent != 0) set(hypers, "weight_decay_rate_lr_exponent", "%.17g", c->exponent);
     set(hypers, "epsilon1", "%.17g", c->epsilon1);
@@ -162,7 +194,8 @@ static double difference(const float *ours, const double *twins, int64_t n)
     return sqrt(apart) / (size > 0 ? sqrt(size) : 1);
 }
 
-/* Plays STEPS steps with `threads`, beside a twin where there is one. Fills w. */
+/* Takes STEPS steps with `threads` threads and writes the weights to w. Compares each step with the twin unless t is
+ * NULL. */
 static void play(const config *c, float *w, twin *t, int threads)
 {
     pd_declaration param = { .name = "layer/kernel", .shape = c->shape, .start_step = c->start };
@@ -186,7 +219,8 @@ static void play(const config *c, float *w, twin *t, int threads)
         if (t == NULL) continue;
         twin_step(c, t, g, c->start + step);
         apart = difference(w, t->w, c->n);
-        if (!(apart < 5e-6)) fail_msg("%s %s, step %d: %g apart", c->map, pd_shape_text(&c->shape, shape, sizeof shape), step, apart);
+        if (!(apart < 5e-6))
+            fail_msg("%s %s, step %d: %g apart", c->map, pd_shape_text(&c->shape, shape, sizeof shape), step, apart);
     }
     pd_model_free(model);
     pd_hypers_free(&param.hypers);
@@ -221,7 +255,9 @@ static void heuristic(config *c)
     c->rule[1 - row] = COLUMN;
 }
 
-/* The rule as declared, then as it counts. */
+/* Writes the declared factoring rule to c->map as text. Then sets c->rule to the rule that the optimizer is expected
+ * to use. For a parameter with at most two dimensions and without BATCH, the optimizer chooses the rule from the
+ * shape. */
 static void take_rule(config *c)
 {
     bool batch = false;
@@ -279,22 +315,39 @@ static void agrees_with_its_twin_on_small_shapes(void **state)
         }
         measure(&c);
         options(&c);
-        if (draw(4) > 0) take_rule(&c);
-        else take_word(&c);
+        if (draw(4) > 0)
+            take_rule(&c);
+        else
+            take_word(&c);
         agrees(&c);
     }
 }
 
-/* Shapes that are cut into several blocks, in each of the ways. */
+/* These shapes are cut into several blocks. The cases cover every way of cutting. */
 static void agrees_with_its_twin_on_shapes_of_many_blocks(void **state)
 {
-    static const struct { pd_shape shape; int rule[PD_MAX_RANK]; } cases[] = {
-        { { 2, { 290, 530 } }, { ROW, COLUMN } }, { { 2, { 530, 290 } }, { COLUMN, ROW } }, { { 1, { 150001 } }, { NONE } }, { { 2, { 20, 70000 } }, { ROW, COLUMN } },
-        { { 2, { 3, 70001 } }, { ROW, COLUMN } }, { { 3, { 3, 161, 450 } }, { BATCH, ROW, COLUMN } }, { { 3, { 3, 450, 161 } }, { BATCH, COLUMN, ROW } },
-        { { 3, { 161, 3, 450 } }, { ROW, BATCH, COLUMN } }, { { 3, { 450, 3, 161 } }, { COLUMN, NONE, ROW } }, { { 3, { 150, 150, 7 } }, { ROW, COLUMN, BATCH } },
-        { { 3, { 150, 151, 7 } }, { COLUMN, ROW, NONE } }, { { 3, { 700, 20, 11 } }, { BATCH, ROW, COLUMN } }, { { 3, { 5, 30000, 1 } }, { BATCH, NONE, NONE } },
-        { { 2, { 5, 30000 } }, { NONE, BATCH } }, { { 3, { 40, 50, 70 } }, { ROW, ROW, ROW } }, { { 3, { 40, 50, 70 } }, { BATCH, COLUMN, NONE } },
-        { { 4, { 40, 5, 30, 30 } }, { NONE, BATCH, ROW, COLUMN } }, { { 5, { 2, 100, 3, 20, 20 } }, { BATCH, ROW, BATCH, COLUMN, COLUMN } },
+    static const struct {
+        pd_shape shape;
+        int rule[PD_MAX_RANK];
+    } cases[] = {
+        { { 2, { 290, 530 } }, { ROW, COLUMN } },
+        { { 2, { 530, 290 } }, { COLUMN, ROW } },
+        { { 1, { 150001 } }, { NONE } },
+        { { 2, { 20, 70000 } }, { ROW, COLUMN } },
+        { { 2, { 3, 70001 } }, { ROW, COLUMN } },
+        { { 3, { 3, 161, 450 } }, { BATCH, ROW, COLUMN } },
+        { { 3, { 3, 450, 161 } }, { BATCH, COLUMN, ROW } },
+        { { 3, { 161, 3, 450 } }, { ROW, BATCH, COLUMN } },
+        { { 3, { 450, 3, 161 } }, { COLUMN, NONE, ROW } },
+        { { 3, { 150, 150, 7 } }, { ROW, COLUMN, BATCH } },
+        { { 3, { 150, 151, 7 } }, { COLUMN, ROW, NONE } },
+        { { 3, { 700, 20, 11 } }, { BATCH, ROW, COLUMN } },
+        { { 3, { 5, 30000, 1 } }, { BATCH, NONE, NONE } },
+        { { 2, { 5, 30000 } }, { NONE, BATCH } },
+        { { 3, { 40, 50, 70 } }, { ROW, ROW, ROW } },
+        { { 3, { 40, 50, 70 } }, { BATCH, COLUMN, NONE } },
+        { { 4, { 40, 5, 30, 30 } }, { NONE, BATCH, ROW, COLUMN } },
+        { { 5, { 2, 100, 3, 20, 20 } }, { BATCH, ROW, BATCH, COLUMN, COLUMN } },
     };
     (void)state;
     seed = 9;
@@ -311,6 +364,7 @@ static void agrees_with_its_twin_on_shapes_of_many_blocks(void **state)
 int main(void)
 {
 #define CASE(name) cmocka_unit_test(name)
-    const struct CMUnitTest tests[] = { CASE(agrees_with_its_twin_on_small_shapes), CASE(agrees_with_its_twin_on_shapes_of_many_blocks) };
+    const struct CMUnitTest tests[] = { CASE(agrees_with_its_twin_on_small_shapes),
+                                        CASE(agrees_with_its_twin_on_shapes_of_many_blocks) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,3 +1,4 @@
+/* Tests Adasum: the tree of pairs, any number of vectors, and that no thread count changes the bits. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,20 +15,21 @@
 
 enum { K_MAX = 130, FEW = 40, N_MAX = 70001, RUNS_MAX = 64 };
 
-/* Some vectors, how they are cut, and what comes of them. */
+/* The input vectors, the runs (contiguous segments) that they are cut into, and the buffers for results. */
 typedef struct fixture {
-    int        k;
-    int64_t    n, ends[RUNS_MAX];
-    float     *x[K_MAX], *to, *other, *scratch[K_MAX];
-    pd_source  at[RUNS_MAX * K_MAX];
-    uint32_t   seed;
+    int k;
+    int64_t n, ends[RUNS_MAX];
+    float *x[K_MAX], *to, *other, *scratch[K_MAX];
+    pd_vector_run at[RUNS_MAX * K_MAX];
+    uint32_t seed;
 } fixture;
 
 static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
 
-    for (int r = 0; r < K_MAX; r++) f->x[r] = malloc(N_MAX * sizeof(float)), f->scratch[r] = malloc(N_MAX * sizeof(float));
+    for (int r = 0; r < K_MAX; r++)
+        f->x[r] = malloc(N_MAX * sizeof(float)), f->scratch[r] = malloc(N_MAX * sizeof(float));
     f->to = malloc(N_MAX * sizeof(float));
     f->other = malloc(N_MAX * sizeof(float));
     f->seed = 3;
@@ -46,7 +48,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* k vectors of n elements with a common part, their norms over five decades where `uneven`. */
+/* Fills k vectors of n elements that share a common part. With `uneven`, their norms differ by powers of ten. */
 static void fill(fixture *f, int k, int64_t n, bool uneven)
 {
     f->k = k;
@@ -58,18 +60,19 @@ static void fill(fixture *f, int k, int64_t n, bool uneven)
     }
 }
 
-/* Every vector in `runs` runs of about equal length, none of them of a length that suits a tile. */
+/* Cuts every vector into `runs` runs of about equal length. The lengths are no multiples of the element ranges that
+ * Adasum works on. */
 static pd_vectors cut(fixture *f, int runs)
 {
     for (int p = 0; p < runs; p++) {
         int64_t begin = f->n * p / runs;
         f->ends[p] = f->n * (p + 1) / runs;
-        for (int r = 0; r < f->k; r++) f->at[p * f->k + r] = (pd_source){ f->x[r] + begin, PD_F32 };
+        for (int r = 0; r < f->k; r++) f->at[p * f->k + r] = (pd_vector_run){ f->x[r] + begin, PD_F32 };
     }
     return (pd_vectors){ f->k, (size_t)runs, f->ends, f->at };
 }
 
-/* True: finite. */
+/* Runs Adasum into `to`. Returns whether the result is finite. */
 static bool run(pd_adasum_form form, const pd_vectors *v, int64_t n, float *to, float *const *scratch, int threads)
 {
     pd_adasum *a;
@@ -94,7 +97,7 @@ static bool average(fixture *f, pd_adasum_form form)
     return run(form, &v, f->n, f->to, f->scratch, 1);
 }
 
-/* ---- the formulas, word for word, in float64 ---- */
+/* ---- Adasum's formulas in float64, without any optimization, as the expected values ---- */
 
 static double dot(const double *a, const double *b, int64_t n)
 {
@@ -128,7 +131,8 @@ static void free_doubles(double **x, int k)
     free(x);
 }
 
-/* Every replica for itself: exchange, merge (its own first), and the mean in the end. */
+/* Computes the butterfly as replicas do: in each exchange, every replica merges its own vector first and its partner's
+ * second. The result is the mean over all replicas. */
 static void butterfly(double **x, int k, int64_t n)
 {
     int width = 1;
@@ -180,7 +184,8 @@ static void check_against_twin(fixture *f, pd_adasum_form form)
     assert_true(average(f, form));
     (form == PD_ADASUM_TREE ? butterfly : dot_product_form)(x, f->k, f->n);
     for (int64_t i = 0; i < f->n; i++) error += ((double)f->to[i] - x[0][i]) * ((double)f->to[i] - x[0][i]);
-    if (sqrt(error) > 1.5e-7 * norm_of(f, x[0])) fail_msg("%d vectors of %lld: off by %.3g", f->k, (long long)f->n, sqrt(error) / norm_of(f, x[0]));
+    if (sqrt(error) > 1.5e-7 * norm_of(f, x[0]))
+        fail_msg("%d vectors of %lld: off by %.3g", f->k, (long long)f->n, sqrt(error) / norm_of(f, x[0]));
     free_doubles(x, f->k);
 }
 
@@ -191,7 +196,8 @@ static void check_lengths(fixture *f, pd_adasum_form form, const int64_t lengths
             fill(f, k, lengths[l], l % 2 == 0);
             check_against_twin(f, form);
         }
-    for (int k = 64; k <= K_MAX; k += 11) {         /* more than 64: results of groups are merged in groups */
+    for (int k = 64; k <= K_MAX; k += 11) { /* more than 64 vectors are merged in groups, then the groups' results
+                                             * are merged */
         fill(f, k, 513, k % 2 == 0);
         check_against_twin(f, form);
     }
@@ -252,7 +258,8 @@ static void one_vector_is_read_once(void **state)
     pd_adasum_end(a);
 }
 
-/* So that no batch is long: a unit reads about as much whatever the number of vectors. */
+/* If there are more vectors, a unit of work covers fewer elements of each. So every unit reads about as many bytes,
+ * and none takes long. */
 static void units_are_cut_finer_where_many_vectors_contribute(void **state)
 {
     fixture *f = *state;
@@ -289,7 +296,8 @@ static void orthogonal_vectors_give_their_sum(void **state)
         for (int form = PD_ADASUM_TREE; form <= PD_ADASUM_VDOT; form++) {
             fill(f, k, 40 * k, true);
             for (int r = 0; r < k; r++)
-                for (int i = 0; i < 40 * k; i++) if (i % k != r) f->x[r][i] = 0;
+                for (int i = 0; i < 40 * k; i++)
+                    if (i % k != r) f->x[r][i] = 0;
             assert_true(average(f, (pd_adasum_form)form));
             for (int i = 0; i < 40 * k; i++) assert_true(f->to[i] == f->x[i % k][i]);
         }
@@ -308,21 +316,23 @@ static void opposite_vectors_cancel_to_the_bit(void **state)
     }
 }
 
-static void what_has_cancelled_takes_nothing_from_the_others(void **state)
+static void vectors_that_cancelled_take_nothing_from_the_others(void **state)
 {
     fixture *f = *state;
 
-    fill(f, 4, 300, false);                             /* merge(merge(a, -a), merge(b, b)) = b */
+    fill(f, 4, 300, false); /* the vectors are a, -a, b, b: merge(merge(a, -a), merge(b, b)) = b */
     for (int i = 0; i < 300; i++) f->x[1][i] = -f->x[0][i], f->x[3][i] = f->x[2][i];
     assert_true(average(f, PD_ADASUM_TREE));
     for (int i = 0; i < 300; i++) assert_true(fabsf(f->to[i] - f->x[2][i]) < 1e-6f);
-    for (int i = 0; i < 300; i++) f->x[1][i] *= 1 + 1e-8f * (float)(i % 16);    /* and but for rounding */
+    /* -a becomes -a (1 + a few rounding errors), so the sum of the first pair is nearly but not exactly 0 */
+    for (int i = 0; i < 300; i++) f->x[1][i] *= 1 + 1e-8f * (float)(i % 16);
     assert_true(average(f, PD_ADASUM_TREE));
     for (int i = 0; i < 300; i++) assert_true(fabsf(f->to[i] - f->x[2][i]) < 2e-6f);
 }
 
-/* Of a and what is almost -a little is left, but its direction is still exact: the others lose their part along it. */
-static void what_has_almost_cancelled_still_counts(void **state)
+/* In each pair, the second vector is nearly the negative of the first, so the pair's sum is short. Its direction is
+ * still exact, and the other vectors must lose their component along this direction. */
+static void vectors_that_nearly_cancelled_still_count(void **state)
 {
     fixture *f = *state;
 
@@ -334,7 +344,7 @@ static void what_has_almost_cancelled_still_counts(void **state)
     }
 }
 
-static void zeros_leave_the_others_to_themselves(void **state)
+static void zero_vectors_leave_the_others_unchanged(void **state)
 {
     fixture *f = *state;
 
@@ -364,16 +374,19 @@ static void epsilon_counts_for_the_smallest_norms_alone(void **state)
     f->k = 2, f->n = 1;
     f->x[0][0] = f->x[1][0] = 1e-12f;
     assert_true(average(f, PD_ADASUM_TREE));
-    assert_true(fabsf(f->to[0] - 1e-12f) < 1e-18f);             /* the average */
+    assert_true(fabsf(f->to[0] - 1e-12f) < 1e-18f); /* epsilon is much smaller than the squared norm: the result is
+                                                     * the average of the two equal vectors */
     f->x[0][0] = f->x[1][0] = 1e-18f;
     assert_true(average(f, PD_ADASUM_TREE));
-    assert_true(fabsf(f->to[0] - 2e-18f) < 1e-23f);             /* almost the sum */
+    assert_true(fabsf(f->to[0] - 2e-18f) < 1e-23f); /* epsilon is much larger than the squared norm: the result is
+                                                     * nearly the sum of the two equal vectors */
     f->x[0][0] = f->x[1][0] = 1e-15f;
     assert_true(average(f, PD_ADASUM_TREE));
-    assert_true(fabsf(f->to[0] - 4e-15f / 3) < 1e-21f);         /* 2 (1 - 1/3) */
+    assert_true(fabsf(f->to[0] - 4e-15f / 3) < 1e-21f); /* epsilon equals the squared norm: the result is 2 (1 - 1/3)
+                                                         * times one vector */
 }
 
-static void what_is_not_finite_spoils_everything(void **state)
+static void a_value_that_is_not_finite_spoils_everything(void **state)
 {
     fixture *f = *state;
     static const float bad[] = { NAN, INFINITY, -INFINITY };
@@ -400,7 +413,9 @@ static void scales_with_its_vectors(void **state)
         for (int r = 0; r < 12; r++)
             for (int i = 0; i < 900; i++) f->x[r][i] *= 0.125f;
         assert_true(average(f, (pd_adasum_form)form));
-        for (int i = 0; i < 900; i++) assert_true(f->to[i] == 0.125f * kept[i]);        /* but for epsilon, which is far below */
+        for (int i = 0; i < 900; i++)
+            assert_true(f->to[i] == 0.125f * kept[i]); /* epsilon is too small to change
+                                                                                  * the result */
     }
 }
 
@@ -417,7 +432,7 @@ static void swapping_partners_changes_no_bit(void **state)
     assert_memory_equal(f->to, kept, 900 * sizeof *kept);
 }
 
-static void who_meets_whom_first_matters_from_four_on(void **state)
+static void the_order_of_pairs_matters_from_four_vectors_on(void **state)
 {
     fixture *f = *state;
     float *kept = f->scratch[K_MAX - 1], *x;
@@ -456,7 +471,7 @@ static void short_types_are_converted_on_the_way(void **state)
     fixture *f = *state;
     uint16_t *h = malloc(2 * 1300 * sizeof *h);
     int64_t ends[2] = { 601, 1300 };
-    pd_source at[6];
+    pd_vector_run at[6];
     pd_vectors v = { 3, 2, ends, at };
 
     fill(f, 3, 1300, false);
@@ -465,9 +480,11 @@ static void short_types_are_converted_on_the_way(void **state)
     pd_convert(f->x[0], PD_F32, h, PD_F16, 1300);
     pd_convert(f->x[1], PD_F32, h + 1300, PD_BF16, 1300);
     for (int p = 0; p < 2; p++) {
-        at[3 * p] = (pd_source){ h + 601 * p, PD_F16 };
-        at[3 * p + 1] = p == 0 ? (pd_source){ h + 1300, PD_BF16 } : (pd_source){ f->x[1] + 601, PD_F32 };       /* one vector, two types */
-        at[3 * p + 2] = (pd_source){ f->x[2] + 601 * p, PD_F32 };
+        at[3 * p] = (pd_vector_run){ h + 601 * p, PD_F16 };
+        at[3 * p + 1] = p == 0 ? (pd_vector_run){ h + 1300, PD_BF16 }
+                               : (pd_vector_run){ f->x[1] + 601, PD_F32 }; /* the second vector begins in bfloat16
+                                                                            * and ends in float32 */
+        at[3 * p + 2] = (pd_vector_run){ f->x[2] + 601 * p, PD_F32 };
     }
     for (int form = PD_ADASUM_TREE; form <= PD_ADASUM_VDOT; form++) {
         average(f, (pd_adasum_form)form);
@@ -479,10 +496,11 @@ static void short_types_are_converted_on_the_way(void **state)
 
 /* ---- edges ---- */
 
-static void only_powers_of_two_are_what_trax_computes(void **state)
+static void only_powers_of_two_give_the_result_of_trax(void **state)
 {
     (void)state;
-    for (int k = 1; k <= 64; k++) assert_int_equal(pd_adasum_is_exact(k), k == 1 || k == 2 || k == 4 || k == 8 || k == 16 || k == 32 || k == 64);
+    for (int k = 1; k <= 64; k++)
+        assert_int_equal(pd_adasum_is_exact(k), k == 1 || k == 2 || k == 4 || k == 8 || k == 16 || k == 32 || k == 64);
 }
 
 static void scratch_is_an_eighth_of_the_vectors(void **state)
@@ -563,18 +581,18 @@ int main(void)
         WITH_VECTORS(identical_vectors_give_themselves),
         WITH_VECTORS(orthogonal_vectors_give_their_sum),
         WITH_VECTORS(opposite_vectors_cancel_to_the_bit),
-        WITH_VECTORS(what_has_cancelled_takes_nothing_from_the_others),
-        WITH_VECTORS(what_has_almost_cancelled_still_counts),
-        WITH_VECTORS(zeros_leave_the_others_to_themselves),
+        WITH_VECTORS(vectors_that_cancelled_take_nothing_from_the_others),
+        WITH_VECTORS(vectors_that_nearly_cancelled_still_count),
+        WITH_VECTORS(zero_vectors_leave_the_others_unchanged),
         WITH_VECTORS(zeros_spoil_the_dot_product_form),
         WITH_VECTORS(epsilon_counts_for_the_smallest_norms_alone),
-        WITH_VECTORS(what_is_not_finite_spoils_everything),
+        WITH_VECTORS(a_value_that_is_not_finite_spoils_everything),
         WITH_VECTORS(scales_with_its_vectors),
         WITH_VECTORS(swapping_partners_changes_no_bit),
-        WITH_VECTORS(who_meets_whom_first_matters_from_four_on),
+        WITH_VECTORS(the_order_of_pairs_matters_from_four_vectors_on),
         WITH_VECTORS(neither_threads_nor_cuts_change_a_bit),
         WITH_VECTORS(short_types_are_converted_on_the_way),
-        cmocka_unit_test(only_powers_of_two_are_what_trax_computes),
+        cmocka_unit_test(only_powers_of_two_give_the_result_of_trax),
         cmocka_unit_test(scratch_is_an_eighth_of_the_vectors),
         WITH_VECTORS(no_elements_are_done_at_once),
         WITH_VECTORS(without_memory_nothing_is_planned),

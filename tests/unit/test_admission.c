@@ -1,3 +1,5 @@
+/* Tests which ranks may have frames in flight: quotas, reserves, and which frames are refused when the budget is
+ * used up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +15,7 @@
 static void a_rank_with_nothing_in_flight_may_always_send_a_frame(void **state)
 {
     pd_admission a = { .budget = 100 };
-    pd_share one = { 0 }, two = { 0 };
+    pd_quota one = { 0 }, two = { 0 };
     (void)state;
 
     assert_int_equal(pd_admission_join(&a, &one, 50, NULL), PD_OK);
@@ -28,24 +30,26 @@ static void a_rank_with_nothing_in_flight_may_always_send_a_frame(void **state)
 static void divides_what_is_left_over_evenly(void **state)
 {
     pd_admission a = { .budget = 100 };
-    pd_share one = { 0 }, two = { 0 };
+    pd_quota one = { 0 }, two = { 0 };
     (void)state;
 
     pd_admission_join(&a, &one, 10, NULL);
     assert_true(pd_admission_take(&a, &one, 10));
-    for (int i = 0; i < 9; i++) assert_true(pd_admission_take(&a, &one, 10));      /* alone it may use everything */
+    /* a single rank may use the whole budget */
+    for (int i = 0; i < 9; i++) assert_true(pd_admission_take(&a, &one, 10));
     pd_admission_give(&a, &one, 100);
-    pd_admission_join(&a, &two, 10, NULL);                                           /* now 10 + 80 / 2 each */
+    pd_admission_join(&a, &two, 10, NULL); /* each of the two ranks may now use its reserve of 10, and half of the 80
+                                            * that are not reserved */
     for (int i = 0; i < 5; i++) assert_true(pd_admission_take(&a, &one, 10));
     assert_false(pd_admission_take(&a, &one, 10));
     for (int i = 0; i < 5; i++) assert_true(pd_admission_take(&a, &two, 10));
     assert_int_equal(a.used, 100);
 }
 
-static void refuses_a_rank_whose_frame_finds_no_room(void **state)
+static void refuses_a_frame_beyond_the_budget(void **state)
 {
     pd_admission a = { .budget = 100 };
-    pd_share one = { 0 }, two = { 0 };
+    pd_quota one = { 0 }, two = { 0 };
     pd_error err;
     (void)state;
 
@@ -61,7 +65,7 @@ static void refuses_a_rank_whose_frame_finds_no_room(void **state)
 static void joining_again_replaces_the_reserve(void **state)
 {
     pd_admission a = { .budget = 100 };
-    pd_share one = { 0 };
+    pd_quota one = { 0 };
     (void)state;
 
     pd_admission_join(&a, &one, 60, NULL);
@@ -70,10 +74,10 @@ static void joining_again_replaces_the_reserve(void **state)
     assert_int_equal(a.ranks, 1);
 }
 
-static void what_a_rank_that_left_has_in_flight_still_counts(void **state)
+static void frames_in_flight_of_a_rank_that_left_still_count(void **state)
 {
     pd_admission a = { .budget = 100 };
-    pd_share gone = { 0 }, one = { 0 };
+    pd_quota gone = { 0 }, one = { 0 };
     (void)state;
 
     pd_admission_join(&a, &gone, 50, NULL);
@@ -91,9 +95,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_with_nothing_in_flight_may_always_send_a_frame),
         cmocka_unit_test(divides_what_is_left_over_evenly),
-        cmocka_unit_test(refuses_a_rank_whose_frame_finds_no_room),
+        cmocka_unit_test(refuses_a_frame_beyond_the_budget),
         cmocka_unit_test(joining_again_replaces_the_reserve),
-        cmocka_unit_test(what_a_rank_that_left_has_in_flight_still_counts),
+        cmocka_unit_test(frames_in_flight_of_a_rank_that_left_still_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Sums of contributions: the same bits in one pass and in many, on one thread and on four. */
+/* Tests sums of contributions: the result has the same bits in one pass or many, with one thread or four. */
 #include "sums.h"
 #include "convert.h"
 #include "oom.h"
@@ -13,16 +13,16 @@
 
 #include <cmocka.h>
 
-enum { WORLD = 5, N = 200000 };          /* one chunk of several ranges */
+enum { WORLD = 5, N = 200000 }; /* N elements are one chunk, which is summed in several ranges */
 
 typedef struct fixture {
     pd_buffer_pools all;
-    pd_buffer_pool  *pool;
-    pd_round   round;
-    pd_chunk   chunk;
-    pd_slot    slots[WORLD];
+    pd_buffer_pool *pool;
+    pd_round round;
+    pd_chunk chunk;
+    pd_slot slots[WORLD];
     pd_request *frames[WORLD];
-    float     *g[WORLD];
+    float *g[WORLD];
 } fixture;
 
 static int set_up(void **state)
@@ -57,7 +57,8 @@ static int tear_down(void **state)
 
 static void give(fixture *f, uint32_t rank)
 {
-    pd_round_add(&f->round, &f->chunk, rank, (pd_slot){ .u.at = f->g[rank], .frame = f->frames[rank], .state = PD_SLOT_HELD, .dtype = PD_F32 });
+    pd_round_add(&f->round, &f->chunk, rank,
+                 (pd_slot){ .u.at = f->g[rank], .frame = f->frames[rank], .state = PD_SLOT_HELD, .dtype = PD_F32 });
 }
 
 static void leave_out(fixture *f, uint32_t rank)
@@ -73,7 +74,8 @@ static void pass(fixture *f, pd_sums *sums, uint32_t upto, pd_aggregation how, i
     pd_sums_note(sums, &sums->passes[0], how);
 }
 
-/* The aggregate in passes that end before the ranks of bits set in `cuts`; borrowed until the next call. */
+/* Returns the aggregate, computed in several passes. A pass ends before each rank whose bit is set in `cuts`. The
+ * result is valid until the next call. */
 static float *aggregate(fixture *f, uint32_t cuts, pd_aggregation how, int threads, float *out)
 {
     pd_sums sums = { 0 };
@@ -81,8 +83,10 @@ static float *aggregate(fixture *f, uint32_t cuts, pd_aggregation how, int threa
 
     pd_round_reset(&f->round);
     for (uint32_t r = 0; r < WORLD; r++) {
-        if (r == 3) leave_out(f, r);
-        else give(f, r);
+        if (r == 3)
+            leave_out(f, r);
+        else
+            give(f, r);
     }
     for (uint32_t r = 1; r < WORLD; r++)
         if (cuts >> r & 1) pass(f, &sums, r, how, threads, &accumulator);
@@ -145,7 +149,7 @@ static void the_last_ranks_may_be_absent_after_a_pass(void **state)
     pd_sums_free(&sums);
 }
 
-static void nothing_given_needs_no_sum(void **state)
+static void a_round_without_contributions_needs_no_sum(void **state)
 {
     fixture *f = *state;
     pd_sums sums = { 0 };
@@ -159,7 +163,7 @@ static void nothing_given_needs_no_sum(void **state)
     pd_sums_free(&sums);
 }
 
-static void finds_what_is_not_finite_in_any_range(void **state)
+static void finds_values_that_are_not_finite_in_any_range(void **state)
 {
     static const int places[] = { 0, N / 2, N - 1 };
     fixture *f = *state;
@@ -178,12 +182,12 @@ static void finds_what_is_not_finite_in_any_range(void **state)
     }
 }
 
-static void a_plan_that_gets_no_memory_is_no_plan(void **state)
+static void without_memory_there_is_no_plan(void **state)
 {
     fixture *f = *state;
 
     for (uint32_t r = 0; r < WORLD; r++) give(f, r);
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         pd_sums sums = { 0 };
         float *accumulator = NULL;
         bool failed;
@@ -200,33 +204,35 @@ static void a_plan_that_gets_no_memory_is_no_plan(void **state)
     }
 }
 
-/* ---- any ranges, weights, absences and passes, against sums in double, element by element ---- */
+/* ---- random ranges, weights, absent ranks and passes, compared with sums in double, element by element ---- */
 
 enum { MOST_RANKS = 6, MOST_ELEMENTS = 200, MOST_CHUNKS = MOST_ELEMENTS };
 
-/* A random round. */
+/* A random round: ranks, their ranges, their gradients and the chunks. */
 typedef struct scene {
-    uint32_t  world;
-    int64_t   elements, chunk;
-    bool      ranged, absent[MOST_RANKS];
-    int64_t   start[MOST_RANKS], end[MOST_RANKS];
+    uint32_t world;
+    int64_t elements, chunk;
+    bool ranged, absent[MOST_RANKS];
+    int64_t start[MOST_RANKS], end[MOST_RANKS];
     pd_request *frames[MOST_RANKS];
-    float     g[MOST_RANKS][MOST_ELEMENTS];     /* by element of the parameter */
-    pd_dtype  dtype[MOST_RANKS];
-    uint16_t  narrow[MOST_RANKS][MOST_ELEMENTS];
-    pd_round  round;
-    pd_chunk  chunks[MOST_CHUNKS];
-    pd_slot   slots[MOST_CHUNKS * MOST_RANKS];
-    pd_range  ranges[MOST_RANKS];
+    float g[MOST_RANKS][MOST_ELEMENTS]; /* the second index is the element's index in the parameter */
+    pd_dtype dtype[MOST_RANKS];
+    uint16_t narrow[MOST_RANKS][MOST_ELEMENTS];
+    pd_round round;
+    pd_chunk chunks[MOST_CHUNKS];
+    pd_slot slots[MOST_CHUNKS * MOST_RANKS];
+    pd_range ranges[MOST_RANKS];
 } scene;
 
 static void random_range(scene *s, uint32_t r, uint64_t *seed)
 {
-    int64_t n = s->elements, a = (int64_t)(rig_random(seed) % (uint64_t)(n + 1)), b = (int64_t)(rig_random(seed) % (uint64_t)(n + 1));
+    int64_t n = s->elements, a = (int64_t)(rig_random(seed) % (uint64_t)(n + 1)),
+            b = (int64_t)(rig_random(seed) % (uint64_t)(n + 1));
 
     s->start[r] = a < b ? a : b;
     s->end[r] = a < b ? b : a;
-    if (r > 0 && rig_random(seed) % 3 == 0) s->start[r] = s->start[r - 1], s->end[r] = s->end[r - 1];        /* a replica */
+    /* in one of three cases the rank declares the same range as the previous rank */
+    if (r > 0 && rig_random(seed) % 3 == 0) s->start[r] = s->start[r - 1], s->end[r] = s->end[r - 1];
     if (!s->ranged || rig_random(seed) % 5 == 0) s->start[r] = 0, s->end[r] = n;
     if (s->ranged && rig_random(seed) % 6 == 0) s->end[r] = s->start[r];
 }
@@ -258,20 +264,25 @@ static void file(scene *s, pd_chunk *chunk, uint32_t rank)
     const void *at = s->dtype[rank] == PD_F32 ? (const void *)(s->g[rank] + run.first) : s->narrow[rank] + run.first;
 
     if (run.n == 0) return;
-    if (s->absent[rank]) pd_round_add(&s->round, chunk, rank, (pd_slot){ .state = PD_SLOT_ABSENT });
-    else pd_round_add(&s->round, chunk, rank, (pd_slot){ .u.at = at, .frame = s->frames[rank], .state = PD_SLOT_HELD, .dtype = (uint8_t)s->dtype[rank] });
+    if (s->absent[rank])
+        pd_round_add(&s->round, chunk, rank, (pd_slot){ .state = PD_SLOT_ABSENT });
+    else
+        pd_round_add(
+            &s->round, chunk, rank,
+            (pd_slot){ .u.at = at, .frame = s->frames[rank], .state = PD_SLOT_HELD, .dtype = (uint8_t)s->dtype[rank] });
 }
 
-static void one_pass(scene *s, pd_sums *sums, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator, pd_buffer_pool *shelf)
+static void one_pass(scene *s, pd_sums *sums, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator,
+                     pd_buffer_pool *pool)
 {
     pd_sums_clear(sums);
-    assert_int_equal(pd_sums_plan(sums, &s->round, chunk, upto, how, accumulator, shelf), PD_OK);
+    assert_int_equal(pd_sums_plan(sums, &s->round, chunk, upto, how, accumulator, pool), PD_OK);
     pd_sums_run(sums, 1);
     pd_sums_note(sums, &sums->passes[0], how);
 }
 
-/* Contributions arrive in a random order, and a chunk is summed as far as it goes at random moments. */
-static void play(scene *s, pd_aggregation how, bool at_once, uint64_t *seed, float *out, pd_buffer_pool *shelf)
+/* Plays a round: contributions arrive in a random order, and at random moments a chunk is summed as far as possible. */
+static void play(scene *s, pd_aggregation how, bool at_once, uint64_t *seed, float *out, pd_buffer_pool *pool)
 {
     pd_sums sums = { 0 };
     float *accumulator = NULL;
@@ -289,25 +300,26 @@ static void play(scene *s, pd_aggregation how, bool at_once, uint64_t *seed, flo
         left[i] = left[--n];
         file(s, chunk, which % s->world);
         if (!at_once && rig_random(seed) % 2 == 0 && chunk->prefix > chunk->summed && chunk->prefix < s->world)
-            one_pass(s, &sums, chunk, chunk->prefix, how, &accumulator, shelf);
+            one_pass(s, &sums, chunk, chunk->prefix, how, &accumulator, pool);
     }
     for (uint32_t c = 0; c < s->round.n_chunks; c++) {
         assert_int_equal(s->chunks[c].came, s->world);
-        one_pass(s, &sums, &s->chunks[c], s->world, how, &accumulator, shelf);
+        one_pass(s, &sums, &s->chunks[c], s->world, how, &accumulator, pool);
     }
     assert_int_equal(s->round.unsummed, 0);
     memset(out, 0, MOST_ELEMENTS * sizeof *out);
     if (accumulator != NULL) memcpy(out, accumulator, (size_t)s->elements * sizeof *out);
-    pd_buffer_pool_give(shelf, accumulator);
+    pd_buffer_pool_give(pool, accumulator);
     pd_sums_free(&sums);
 }
 
 static bool takes_part(const scene *s, uint32_t r, int64_t e, pd_aggregation how)
 {
-    return !s->absent[r] && s->start[r] <= e && e < s->end[r] && (how != PD_WEIGHTED_MEAN || s->frames[r]->u.data.weight > 0);
+    return !s->absent[r] && s->start[r] <= e && e < s->end[r] &&
+           (how != PD_WEIGHTED_MEAN || s->frames[r]->u.data.weight > 0);
 }
 
-/* Whether element e has what it should; false: nobody gives it. */
+/* Checks that the aggregate `got` of element e is right. Returns false if no rank contributes this element. */
 static bool check_element(const scene *s, int64_t e, pd_aggregation how, float got)
 {
     double sum = 0, size = 0, weight = 0, value;
@@ -315,7 +327,8 @@ static bool check_element(const scene *s, int64_t e, pd_aggregation how, float g
 
     for (uint32_t r = 0; r < s->world; r++) {
         const pd_request *frame = s->frames[r];
-        double w = frame->u.data.weight, term = s->g[r][e] * (how == PD_WEIGHTED_MEAN && !frame->u.data.presummed ? w : 1);
+        double w = frame->u.data.weight,
+               term = s->g[r][e] * (how == PD_WEIGHTED_MEAN && !frame->u.data.presummed ? w : 1);
         if (!takes_part(s, r, e, how)) continue;
         sum += term;
         size += fabs(term);
@@ -331,7 +344,7 @@ static bool check_element(const scene *s, int64_t e, pd_aggregation how, float g
     return true;
 }
 
-static void each_element_is_divided_by_what_covers_it_in_any_order(void **state)
+static void each_element_is_divided_by_the_ranks_that_cover_it_in_any_order(void **state)
 {
     static scene s;
     fixture *f = *state;
@@ -359,9 +372,10 @@ static void each_element_is_divided_by_what_covers_it_in_any_order(void **state)
     }
 }
 
-/* What one rank alone gives is not multiplied by its weight and divided by it again, which rounds twice; also if it was taken in before
- * it was known that the others would bring nothing. */
-static void the_mean_of_one_is_what_it_gave(void **state)
+/* The mean of one contribution is the contribution itself, not the contribution multiplied by its weight and then
+ * divided by the weight, which would round twice. This also holds if it was summed before the other ranks were known
+ * to be absent. */
+static void the_mean_of_one_contribution_is_the_contribution(void **state)
 {
     fixture *f = *state;
 
@@ -371,8 +385,10 @@ static void the_mean_of_one_is_what_it_gave(void **state)
         float *accumulator = NULL;
         pd_round_reset(&f->round);
         for (uint32_t r = 0; r < WORLD; r++) {
-            if (r != 1) leave_out(f, r);
-            else give(f, r);
+            if (r != 1)
+                leave_out(f, r);
+            else
+                give(f, r);
         }
         if (early) pass(f, &sums, 3, PD_WEIGHTED_MEAN, 1, &accumulator);
         pass(f, &sums, WORLD, PD_WEIGHTED_MEAN, 1, &accumulator);
@@ -389,11 +405,11 @@ int main(void)
         TEST(all_ways_to_cut_give_the_same_bits),
         TEST(each_aggregate_is_what_it_says),
         TEST(the_last_ranks_may_be_absent_after_a_pass),
-        TEST(nothing_given_needs_no_sum),
-        TEST(each_element_is_divided_by_what_covers_it_in_any_order),
-        TEST(the_mean_of_one_is_what_it_gave),
-        TEST(finds_what_is_not_finite_in_any_range),
-        TEST(a_plan_that_gets_no_memory_is_no_plan),
+        TEST(a_round_without_contributions_needs_no_sum),
+        TEST(each_element_is_divided_by_the_ranks_that_cover_it_in_any_order),
+        TEST(the_mean_of_one_contribution_is_the_contribution),
+        TEST(finds_values_that_are_not_finite_in_any_range),
+        TEST(without_memory_there_is_no_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

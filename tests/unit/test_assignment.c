@@ -1,3 +1,4 @@
+/* Tests how blocks are ordered by size and assigned to ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +33,8 @@ static void the_order_is_the_same_whatever_it_was_before(void **state)
     pd_load_sort(load, N);
     pd_load_sort(again, N);
     for (int i = 0; i < N; i++) assert_int_equal(load[i].place, again[i].place);
-    for (int i = 1; i < N; i++) assert_true(pd_load_leads(load[i - 1], load[i]) && !pd_load_leads(load[i], load[i - 1]));
+    for (int i = 1; i < N; i++)
+        assert_true(pd_load_leads(load[i - 1], load[i]) && !pd_load_leads(load[i], load[i - 1]));
 }
 
 static void buffers_are_multiples_of_64_bytes(void **state)
@@ -48,8 +50,9 @@ static void buffers_are_multiples_of_64_bytes(void **state)
     assert_int_equal(pd_assigned_bytes(INT64_MAX / 2, PD_F32), INT64_MAX);
 }
 
-/* The page's example: 128, 64, 500 and 256 on two ranks. */
-static void each_goes_to_the_rank_with_the_least(void **state)
+/* Assigns blocks of 128, 64, 500 and 256 bytes to two ranks. Buffers are multiples of 64 bytes, so 500 counts as
+ * 512. */
+static void each_block_goes_to_the_rank_with_the_fewest_bytes(void **state)
 {
     static const int64_t bytes[] = { 128, 64, 512, 256 };
     int owner[4];
@@ -62,7 +65,7 @@ static void each_goes_to_the_rank_with_the_least(void **state)
     assert_int_equal(pd_gathered_bytes(rank_bytes, 2), 1024);
 }
 
-static void of_equal_ranks_the_lower_takes_it(void **state)
+static void of_equal_ranks_the_lower_takes_the_block(void **state)
 {
     static const int64_t bytes[] = { 64, 64, 64, 64, 64, 64, 64 };
     int owner[7];
@@ -73,8 +76,8 @@ static void of_equal_ranks_the_lower_takes_it(void **state)
     for (int i = 0; i < 7; i++) assert_int_equal(owner[i], i % 3);
 }
 
-/* Greedy, largest first: the fullest rank carries no more than the mean and one block. */
-static void no_rank_carries_much_more_than_its_part(void **state)
+/* The assignment is greedy, largest block first. So no rank carries more than the mean plus one block. */
+static void no_rank_exceeds_the_mean_by_more_than_one_block(void **state)
 {
     enum { N = 300, RANKS = 7 };
     int64_t bytes[N], rank_bytes[RANKS], sum = 0, largest = 0, all = 0;
@@ -112,7 +115,7 @@ static void a_rank_with_nothing_is_refused_with_the_assignment_made(void **state
     assert_int_equal(pd_assign_blocks(owner, rank_bytes, bytes, 0, 1, &err), PD_FAILED_PRECONDITION);
 }
 
-static void what_does_not_fit_is_the_largest_number(void **state)
+static void sums_that_do_not_fit_are_the_largest_number(void **state)
 {
     static const int64_t rank_bytes[] = { INT64_MAX / 2, 0, 0 };
     (void)state;
@@ -121,7 +124,7 @@ static void what_does_not_fit_is_the_largest_number(void **state)
     assert_int_equal(pd_gathered_bytes(rank_bytes, 2), INT64_MAX - 1);
 }
 
-static void out_of_memory_is_told(void **state)
+static void running_out_of_memory_is_reported(void **state)
 {
     static const int64_t bytes[] = { 64, 128 };
     (void)state;
@@ -174,12 +177,12 @@ int main(void)
         cmocka_unit_test(the_largest_comes_first_and_of_equal_ones_the_earlier),
         cmocka_unit_test(the_order_is_the_same_whatever_it_was_before),
         cmocka_unit_test(buffers_are_multiples_of_64_bytes),
-        cmocka_unit_test(each_goes_to_the_rank_with_the_least),
-        cmocka_unit_test(of_equal_ranks_the_lower_takes_it),
-        cmocka_unit_test(no_rank_carries_much_more_than_its_part),
+        cmocka_unit_test(each_block_goes_to_the_rank_with_the_fewest_bytes),
+        cmocka_unit_test(of_equal_ranks_the_lower_takes_the_block),
+        cmocka_unit_test(no_rank_exceeds_the_mean_by_more_than_one_block),
         cmocka_unit_test(a_rank_with_nothing_is_refused_with_the_assignment_made),
-        cmocka_unit_test(what_does_not_fit_is_the_largest_number),
-        cmocka_unit_test(out_of_memory_is_told),
+        cmocka_unit_test(sums_that_do_not_fit_are_the_largest_number),
+        cmocka_unit_test(running_out_of_memory_is_reported),
         cmocka_unit_test(a_group_is_a_divisor_of_the_world_or_all_of_it),
         cmocka_unit_test(other_groups_are_refused_with_the_number),
     };

@@ -1,4 +1,4 @@
-/* Lists of pairs, names of dimensions, and tables of them. */
+/* Tests how lists of pairs, names of dimensions and tables of such names are read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static void says(const char *words)
 
 /* ---- pairs ---- */
 
-/* Reads `text`; its pairs are as wanted, "key=value|key=value". */
+/* Reads `text` and compares its pairs with `wanted`, which is written "key=value|key=value". */
 static void reads(const char *text, const char *wanted)
 {
     pd_pairs pairs;
@@ -62,10 +62,11 @@ static void a_value_may_be_a_list(void **state)
     reads("[a:(ROW, COLUMN),b:[ROW],c:()]", "a=(ROW, COLUMN)|b=[ROW]|c=()");
 }
 
-static void what_is_no_list_of_pairs_is_refused(void **state)
+static void a_text_that_is_no_list_of_pairs_is_refused(void **state)
 {
-    static const char *const texts[] = { "a", "a:", ":b", "a:b,", ",a:b", "a:b,,c:d", "'a:b", "'a'b:c", "a'b:c", "a b:c", "[a:b", "a:b]", "a:(b", "a:b)",
-                                         "[a:b]c:d", "(a:b)", "a(:b", "'a'" };
+    static const char *const texts[] = { "a",    "a:",     ":b",       "a:b,",  ",a:b", "a:b,,c:d",
+                                         "'a:b", "'a'b:c", "a'b:c",    "a b:c", "[a:b", "a:b]",
+                                         "a:(b", "a:b)",   "[a:b]c:d", "(a:b)", "a(:b", "'a'" };
     pd_pairs pairs;
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -75,7 +76,7 @@ static void what_is_no_list_of_pairs_is_refused(void **state)
     }
 }
 
-static void there_are_not_too_many_pairs(void **state)
+static void the_number_of_pairs_is_bounded(void **state)
 {
     char text[4 * (PD_MAX_PAIRS + 1) + 1] = "";
     pd_pairs pairs;
@@ -144,11 +145,20 @@ static void the_name_of_an_axis_is_bounded(void **state)
     assert_string_equal(axes.name[0], name + 1);
 }
 
-static void scanned_layers_are_what_leads(void **state)
+static void the_leading_dimensions_are_the_scanned_layers(void **state)
 {
-    static const struct { const char *text; int rank, leading; } cases[] = {
-        { "layers,embed,mlp", 3, 1 }, { "layers,stack,embed", 3, 2 }, { "embed,layers", 2, 0 }, { "layers,embed,stack", 3, 1 }, { "layers", 1, 1 },
-        { ",layers", 2, 0 }, { NULL, 2, 0 }, { "Layers,embed", 2, 0 },
+    static const struct {
+        const char *text;
+        int rank, leading;
+    } cases[] = {
+        { "layers,embed,mlp", 3, 1 },
+        { "layers,stack,embed", 3, 2 },
+        { "embed,layers", 2, 0 },
+        { "layers,embed,stack", 3, 1 },
+        { "layers", 1, 1 },
+        { ",layers", 2, 0 },
+        { NULL, 2, 0 },
+        { "Layers,embed", 2, 0 },
     };
     pd_axes axes;
     (void)state;
@@ -173,16 +183,31 @@ static pd_dim_rule rule_of(const char *table, const char *name)
 
 static void the_standard_table_is_upstreams(void **state)
 {
-    static const struct { const char *name; pd_dim_rule rule; } wanted[] = {
-        { "vocab", PD_DIM_COLUMN }, { "embed", PD_DIM_ROW }, { "mlp", PD_DIM_COLUMN }, { "heads", PD_DIM_COLUMN }, { "kv", PD_DIM_COLUMN },
-        { "joined_kv", PD_DIM_COLUMN }, { "relpos_buckets", PD_DIM_NONE }, { "layers", PD_DIM_BATCH }, { "stack", PD_DIM_BATCH },
-        { "q_wi_fused", PD_DIM_COLUMN }, { "o_wo_fused", PD_DIM_COLUMN }, { "multiquery_heads", PD_DIM_COLUMN }, { "kv_fused", PD_DIM_COLUMN },
-        { "layer_norm_scale", PD_DIM_NONE }, { "mlp_activations", PD_DIM_COLUMN },
+    static const struct {
+        const char *name;
+        pd_dim_rule rule;
+    } wanted[] = {
+        { "vocab", PD_DIM_COLUMN },
+        { "embed", PD_DIM_ROW },
+        { "mlp", PD_DIM_COLUMN },
+        { "heads", PD_DIM_COLUMN },
+        { "kv", PD_DIM_COLUMN },
+        { "joined_kv", PD_DIM_COLUMN },
+        { "relpos_buckets", PD_DIM_NONE },
+        { "layers", PD_DIM_BATCH },
+        { "stack", PD_DIM_BATCH },
+        { "q_wi_fused", PD_DIM_COLUMN },
+        { "o_wo_fused", PD_DIM_COLUMN },
+        { "multiquery_heads", PD_DIM_COLUMN },
+        { "kv_fused", PD_DIM_COLUMN },
+        { "layer_norm_scale", PD_DIM_NONE },
+        { "mlp_activations", PD_DIM_COLUMN },
     };
     pd_axis_table table;
     pd_dim_rule rule;
     (void)state;
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) assert_int_equal(rule_of("standard", wanted[i].name), wanted[i].rule);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        assert_int_equal(rule_of("standard", wanted[i].name), wanted[i].rule);
     assert_int_equal(pd_axis_table_read(&table, "standard", &err), PD_OK);
     assert_int_equal(table.n, sizeof wanted / sizeof *wanted);
     assert_false(pd_axis_table_find(&table, "Vocab", &rule));
@@ -190,7 +215,7 @@ static void the_standard_table_is_upstreams(void **state)
     pd_axis_table_free(&table);
 }
 
-static void a_table_of_ones_own_has_only_what_it_says(void **state)
+static void a_users_table_has_only_its_own_entries(void **state)
 {
     pd_axis_table table;
     pd_dim_rule rule;
@@ -206,8 +231,13 @@ static void a_table_of_ones_own_has_only_what_it_says(void **state)
 
 static void a_table_that_says_something_else_is_refused(void **state)
 {
-    static const struct { const char *text, *words; } cases[] = {
-        { "Standard", "expected key:value" }, { "[a:ROWS]", "expected ROW, COLUMN, BATCH or NONE, got \"ROWS\"" }, { "[a:(ROW)]", "got \"(ROW)\"" }, { "['':ROW]", "1 to 64 bytes" },
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        { "Standard", "expected key:value" },
+        { "[a:ROWS]", "expected ROW, COLUMN, BATCH or NONE, got \"ROWS\"" },
+        { "[a:(ROW)]", "got \"(ROW)\"" },
+        { "['':ROW]", "1 to 64 bytes" },
         { "[aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:ROW]", "1 to 64 bytes" },
     };
     pd_axis_table table;
@@ -253,10 +283,20 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test(name)
     const struct CMUnitTest tests[] = {
-        CASE(pairs_stand_in_the_order_of_the_text), CASE(a_quoted_key_holds_anything), CASE(a_value_may_be_a_list), CASE(what_is_no_list_of_pairs_is_refused),
-        CASE(there_are_not_too_many_pairs), CASE(axes_name_each_dimension), CASE(axes_may_be_missing), CASE(there_are_as_many_names_as_dimensions),
-        CASE(the_name_of_an_axis_is_bounded), CASE(scanned_layers_are_what_leads), CASE(the_standard_table_is_upstreams),
-        CASE(a_table_of_ones_own_has_only_what_it_says), CASE(a_table_that_says_something_else_is_refused), CASE(without_memory_a_table_says_so),
+        CASE(pairs_stand_in_the_order_of_the_text),
+        CASE(a_quoted_key_holds_anything),
+        CASE(a_value_may_be_a_list),
+        CASE(a_text_that_is_no_list_of_pairs_is_refused),
+        CASE(the_number_of_pairs_is_bounded),
+        CASE(axes_name_each_dimension),
+        CASE(axes_may_be_missing),
+        CASE(there_are_as_many_names_as_dimensions),
+        CASE(the_name_of_an_axis_is_bounded),
+        CASE(the_leading_dimensions_are_the_scanned_layers),
+        CASE(the_standard_table_is_upstreams),
+        CASE(a_users_table_has_only_its_own_entries),
+        CASE(a_table_that_says_something_else_is_refused),
+        CASE(without_memory_a_table_says_so),
         CASE(rules_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

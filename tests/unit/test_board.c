@@ -1,3 +1,5 @@
+/* Tests the board, in which the loop thread keeps each parameter's newest weights and the outcome of its last round:
+ * what the board records, and when it answers a request. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,13 +12,15 @@
 
 #include "board.h"
 
-/* A board whose callbacks leave notes; snapshots are made and freed here. */
+/* A board whose callbacks record their calls. The tests make the snapshots, and the callbacks free them. */
 typedef struct notes {
     pd_board *board;
-    pd_wait  *resolved[8]; int n_resolved;
-    pd_wait  *failed[8];   int n_failed;
-    pd_error  error;
-    int       out;                      /* snapshots not released yet */
+    pd_wait *resolved[8];
+    int n_resolved;
+    pd_wait *failed[8];
+    int n_failed;
+    pd_error error;
+    int out; /* number of snapshots not released yet */
 } notes;
 
 static void on_resolved(void *arg, pd_wait *wait)
@@ -55,7 +59,7 @@ static int tear_down(void **state)
     notes *n = *state;
 
     pd_board_free(n->board);
-    assert_int_equal(n->out, 0);        /* every snapshot went home */
+    assert_int_equal(n->out, 0); /* every snapshot was released */
     free(n);
     return 0;
 }
@@ -93,11 +97,12 @@ static void drop(notes *n, pd_wait *wait)
     free(wait);
 }
 
-/* A job may begin at a later step than 0: then so many rounds count as closed. */
+/* A job may begin at a later step than 0. All earlier rounds then count as closed. */
 static void initial_weights_say_how_many_rounds_count_as_closed(void **state)
 {
     notes *n = *state;
-    pd_wait *pull = wait_for(7, false, true, 0, 1), *push = wait_for(8, true, false, 0, 1), *rest = wait_for(7, false, false, 0, 0);
+    pd_wait *pull = wait_for(7, false, true, 0, 1), *push = wait_for(8, true, false, 0, 1),
+            *rest = wait_for(7, false, false, 0, 0);
 
     pd_board_settle(n->board, 1, 2);
     rest->all = true;
@@ -119,8 +124,10 @@ static void initial_weights_say_how_many_rounds_count_as_closed(void **state)
     drop(n, rest);
 }
 
-/* Rounds of a parameter close without a rank that has none of its elements: that may be before it speaks, or never after it has. */
-static void what_has_no_elements_waits_for_weights_and_no_round(void **state)
+/* A rank that owns no elements of a parameter takes no part in the parameter's rounds. So its push waits only until
+ * the parameter has initial weights. Rounds may close before this rank's first push, and the rank need not push
+ * again afterwards. */
+static void a_push_without_elements_waits_for_weights_and_no_round(void **state)
 {
     notes *n = *state;
     pd_wait *push = wait_for(7, true, true, 0, 1), *pull = wait_for(9, false, true, 0, 1);
@@ -137,7 +144,8 @@ static void what_has_no_elements_waits_for_weights_and_no_round(void **state)
     assert_int_equal(pull->at[0].step, 1);
     drop(n, push);
     drop(n, pull);
-    push = wait_for(2, true, false, 0, 1);              /* among its outcomes is none of the round that closed last */
+    push = wait_for(2, true, false, 0, 1); /* the reply of a rank without elements does not carry the outcome of the
+                                            * last closed round */
     push->at[0].idle = true;
     assert_true(pd_board_wait(n->board, 1, push));
     assert_int_equal(push->at[0].outcome, 0);
@@ -150,7 +158,7 @@ static void answers_a_push_when_its_round_has_closed(void **state)
     pd_wait *wait = wait_for(1, true, true, 0, 1);
 
     assert_false(pd_board_wait(n->board, 1, wait));
-    close_round(n, 0, 0, 0, true);                      /* initial weights: no round has closed */
+    close_round(n, 0, 0, 0, true); /* initial weights arrive, which does not count as a round */
     assert_int_equal(n->n_resolved, 0);
     close_round(n, 0, 1, PD_STEPPED, true);
     assert_int_equal(n->n_resolved, 1);
@@ -248,7 +256,8 @@ static void refuse_round(notes *n, uint32_t param, uint64_t step, const char *wh
 static void a_refused_step_is_answered_with_its_reason(void **state)
 {
     notes *n = *state;
-    pd_wait *early = wait_for(1, true, true, 0, 1), *late = wait_for(1, true, false, 0, 1), *pull = wait_for(1, false, true, 0, 1);
+    pd_wait *early = wait_for(1, true, true, 0, 1), *late = wait_for(1, true, false, 0, 1),
+            *pull = wait_for(1, false, true, 0, 1);
 
     close_round(n, 0, 0, 0, true);
     assert_false(pd_board_wait(n->board, 1, early));
@@ -259,14 +268,15 @@ static void a_refused_step_is_answered_with_its_reason(void **state)
     assert_true(pd_board_wait(n->board, 1, late));
     assert_true(pd_board_wait(n->board, 1, pull));
     close_round(n, 0, 2, PD_STEPPED, true);
-    assert_string_equal(late->at[0].why->text, "too large");        /* it is the answer's, whatever comes */
+    assert_string_equal(late->at[0].why->text, "too large"); /* the reply to the late push says why its own round was
+                                                              * refused, although a later round has closed */
     assert_null(pull->at[0].why);
     drop(n, early);
     drop(n, late);
     drop(n, pull);
 }
 
-static void the_reason_of_a_step_is_not_the_next_ones(void **state)
+static void the_reason_of_a_refused_step_is_not_reported_for_the_next_step(void **state)
 {
     notes *n = *state;
     pd_wait *wait = wait_for(2, true, false, 0, 1);
@@ -282,7 +292,9 @@ static void the_reason_of_a_step_is_not_the_next_ones(void **state)
 
 static void close_with(notes *n, uint64_t step, double loss)
 {
-    pd_closed closed = { .param = 0, .step = step, .outcome = PD_STEPPED, .scalars = calloc(1, sizeof(pd_scalar_means)) };
+    pd_closed closed = {
+        .param = 0, .step = step, .outcome = PD_STEPPED, .scalars = calloc(1, sizeof(pd_scalar_means))
+    };
 
     closed.scalars->refs = closed.scalars->n = 1;
     strcpy(closed.scalars->at[0].name, "loss");
@@ -303,11 +315,11 @@ static void a_push_is_answered_with_its_rounds_scalars_also_when_it_comes_again(
     assert_true(pd_board_wait(n->board, 1, again));
     assert_true(again->at[0].scalars->at[0].mean == 0.5);
     close_with(n, 2, 0.25);
-    assert_true(again->at[0].scalars->at[0].mean == 0.5);           /* it is the answer's, whatever comes */
+    assert_true(again->at[0].scalars->at[0].mean == 0.5); /* the reply still has the scalars of its own round */
     drop(n, again);
 }
 
-static void a_pull_tells_the_last_rounds_scalars(void **state)
+static void a_pull_returns_the_scalars_of_the_last_round(void **state)
 {
     notes *n = *state;
     pd_wait *pull = wait_for(2, false, true, 0, 1);
@@ -362,7 +374,8 @@ static void an_overdue_round_fails_those_who_wait_for_it_and_no_others(void **st
     assert_int_equal(n->n_failed, 1);
     assert_ptr_equal(n->failed[0], overdue);
     assert_string_equal(n->error.text, "rank 2 has not contributed");
-    close_round(n, 0, 3, PD_STEPPED, true);             /* nobody is told twice */
+    close_round(n, 0, 3, PD_STEPPED, true); /* the request has failed before, so it is not answered when its round
+                                             * closes */
     assert_int_equal(n->n_resolved, 0);
     close_round(n, 0, 4, PD_STEPPED, true);
     assert_int_equal(n->n_resolved, 1);
@@ -370,7 +383,7 @@ static void an_overdue_round_fails_those_who_wait_for_it_and_no_others(void **st
     drop(n, later);
 }
 
-static void a_job_that_ends_fails_all_and_gives_its_weights_back(void **state)
+static void a_job_that_ends_fails_all_requests_and_frees_its_weights(void **state)
 {
     notes *n = *state;
     pd_wait *wait = wait_for(9, true, true, 0, 4);
@@ -391,7 +404,7 @@ static void a_forgotten_request_waits_for_nothing(void **state)
 
     close_round(n, 2, 1, PD_STEPPED, true);
     pd_board_wait(n->board, 1, wait);
-    drop(n, wait);                                      /* freed: a later touch would be seen by the sanitizer */
+    drop(n, wait); /* the request is freed here, so the sanitizer reports any later access */
     for (uint32_t i = 0; i < 4; i++) close_round(n, i, 1, PD_STEPPED, true);
     assert_int_equal(n->n_resolved, 0);
 }
@@ -423,7 +436,7 @@ static void the_end_of_a_step_is_answered_when_its_round_is_closed_for_all(void 
     notes *n = *state;
     pd_wait *alone = wait_for_all(1, 0, 0), *with = wait_for_all(1, 1, 1);
 
-    pd_board_settle(n->board, 1, 3);                    /* there is room for a fourth, which is no parameter */
+    pd_board_settle(n->board, 1, 3); /* the board has room for four entries, but the job has only three parameters */
     assert_false(pd_board_would_answer(n->board, 1, alone));
     assert_false(pd_board_wait(n->board, 1, alone));
     assert_false(pd_board_wait(n->board, 1, with));
@@ -439,7 +452,7 @@ static void the_end_of_a_step_is_answered_when_its_round_is_closed_for_all(void 
     drop(n, with);
 }
 
-static void a_parameter_that_is_ahead_is_waited_for_no_more(void **state)
+static void nobody_waits_for_a_parameter_that_is_ahead(void **state)
 {
     notes *n = *state;
     pd_wait *wait = wait_for_all(2, 0, 0);
@@ -498,24 +511,28 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(answers_a_push_when_its_round_has_closed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(initial_weights_say_how_many_rounds_count_as_closed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_has_no_elements_waits_for_weights_and_no_round, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_push_without_elements_waits_for_weights_and_no_round, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_push_of_a_rank_that_the_round_left_out_is_late, set_up, tear_down),
         cmocka_unit_test_setup_teardown(answers_a_request_when_its_last_piece_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_push_for_a_closed_round_has_its_answer_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_pull_waits_for_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_skipped_round_serves_the_weights_before, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refused_step_is_answered_with_its_reason, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_reason_of_a_step_is_not_the_next_ones, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_is_answered_with_its_rounds_scalars_also_when_it_comes_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_pull_tells_the_last_rounds_scalars, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(scalars_are_not_the_next_rounds_but_outlive_a_publication_without_a_round, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_reason_of_a_refused_step_is_not_reported_for_the_next_step, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_push_is_answered_with_its_rounds_scalars_also_when_it_comes_again, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_pull_returns_the_scalars_of_the_last_round, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(scalars_are_not_the_next_rounds_but_outlive_a_publication_without_a_round,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_snapshot_lives_while_an_answer_needs_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_overdue_round_fails_those_who_wait_for_it_and_no_others, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_job_that_ends_fails_all_and_gives_its_weights_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_job_that_ends_fails_all_requests_and_frees_its_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_forgotten_request_waits_for_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(adding_parameters_disturbs_nobody_who_waits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_end_of_a_step_is_answered_when_its_round_is_closed_for_all, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_parameter_that_is_ahead_is_waited_for_no_more, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_end_of_a_step_is_answered_when_its_round_is_closed_for_all, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(nobody_waits_for_a_parameter_that_is_ahead, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_ended_step_sent_again_is_answered_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_a_step_waits_for_that_step_and_no_earlier_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_a_step_times_out_like_a_push, set_up, tear_down),

@@ -1,4 +1,4 @@
-/* The handle against a server made of a few lines, over real sockets. */
+/* Tests the client handle over real sockets, against a small server in this file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -22,16 +22,16 @@
 #include "options.h"
 #include "paramd/client.h"
 
-/* What the server does once it has been greeted. */
+/* How the server behaves after the greeting. */
 typedef enum manner { POLITE, SILENT, BABBLES, HANGS_UP } manner;
 
 typedef struct server {
     pthread_t thread;
-    int       listener, port, greetings;
-    manner    manner;
-    int       greets;               /* so many connections are answered, then it ends */
-    atomic_int beats;               /* frames that were answered after the greeting */
-    double    late;                 /* seconds before it listens */
+    int listener, port, greetings;
+    manner manner;
+    int greets;       /* number of connections after which the server ends */
+    atomic_int beats; /* number of frames that the server answered after the greeting */
+    double late;      /* delay in seconds before the server listens */
 } server;
 
 static bool read_all(int fd, void *at, size_t n)
@@ -73,12 +73,14 @@ static bool next(int fd, pd_prefix *prefix)
 {
     uint8_t head[PD_PREFIX_BYTES], header[PD_MAX_HEADER_BYTES];
 
-    return read_all(fd, head, sizeof head) && pd_prefix_read(prefix, head, 0, NULL) == PD_OK && read_all(fd, header, prefix->header_bytes);
+    return read_all(fd, head, sizeof head) && pd_prefix_read(prefix, head, 0, NULL) == PD_OK &&
+           read_all(fd, header, prefix->header_bytes);
 }
 
 static void serve_one(server *s, int fd)
 {
-    static const char babble[] = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n with more than forty bytes in all";
+    static const char babble[] =
+        "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n with more than forty bytes in all";
     Paramd__Ok ok = PARAMD__OK__INIT;
     pd_prefix prefix;
 
@@ -133,7 +135,8 @@ static int open_client(pd_client **client, int port, double deadline, pd_error *
     char url[64];
 
     snprintf(url, sizeof url, "tcp://127.0.0.1:%d", port);
-    return pd_client_open(client, &(pd_client_options){ .urls = url, .job = "j", .rank = 0, .world_size = 1, .deadline = deadline }, err);
+    return pd_client_open(
+        client, &(pd_client_options){ .urls = url, .job = "j", .rank = 0, .world_size = 1, .deadline = deadline }, err);
 }
 
 static void is_welcomed_by_a_server(void **state)
@@ -160,7 +163,7 @@ static void says_that_there_is_no_server_within_the_deadline(void **state)
     double begun = seconds_now();
     (void)state;
 
-    bind_server(&s);                    /* bound, but nobody listens */
+    bind_server(&s); /* the socket is bound, but does not listen */
     assert_int_equal(open_client(&client, s.port, 0.3, &err), PD_UNAVAILABLE);
     assert_non_null(strstr(err.text, "refused"));
     assert_true(seconds_now() - begun < patient(2));
@@ -198,7 +201,8 @@ static void gives_up_in_time_on_a_server_that_is_silent_talks_nonsense_or_hangs_
         assert_true(seconds_now() - begun < patient(2));
         shutdown(s.listener, SHUT_RDWR);
         pthread_join(s.thread, NULL);
-        assert_true(s.greetings >= 1 && s.greetings < 20);          /* with back-off */
+        assert_true(s.greetings >= 1 && s.greetings < 20); /* the server saw only a few greetings, since the client
+                                                            * waits longer before each retry */
     }
 }
 
@@ -219,7 +223,7 @@ static void closing_does_not_wait_for_what_is_under_way(void **state)
     bind_server(&s);
     start_server(&s);
     assert_int_equal(open_client(&client, s.port, patient(5), &err), PD_OK);
-    assert_true(await(has_beaten, &s, patient(5)));     /* idle: heartbeats go out and are answered */
+    assert_true(await(has_beaten, &s, patient(5))); /* the idle client sends heartbeats, which the server answers */
     begun = seconds_now();
     pd_client_close(client);
     assert_true(seconds_now() - begun < patient(1));
@@ -257,21 +261,24 @@ static void the_environment_fills_what_options_leave_open(void **state)
     pd_settings settings;
     (void)state;
 
-    set_environment((const char *[]){ "PARAMD_URL", "tcp://x:1", "RANK", "3", "WORLD_SIZE", "8", "TORCHELASTIC_RUN_ID", "run7", NULL });
+    set_environment((const char *[]){ "PARAMD_URL", "tcp://x:1", "RANK", "3", "WORLD_SIZE", "8", "TORCHELASTIC_RUN_ID",
+                                      "run7", NULL });
     assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
     assert_string_equal(settings.urls, "tcp://x:1");
     assert_string_equal(settings.core.job, "run7");
     assert_int_equal(settings.core.rank, 3);
     assert_int_equal(settings.core.world_size, 8);
     setenv("PARAMD_JOB", "mine", 1);
-    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .rank = 1, .world_size = 2, .urls = "tcp://y:2" }, NULL), PD_OK);
+    assert_int_equal(
+        pd_settings_resolve(&settings, &(pd_client_options){ .rank = 1, .world_size = 2, .urls = "tcp://y:2" }, NULL),
+        PD_OK);
     assert_string_equal(settings.urls, "tcp://y:2");
     assert_string_equal(settings.core.job, "mine");
     assert_int_equal(settings.core.rank, 1);
     assert_int_equal(settings.core.world_size, 2);
 }
 
-static void torchruns_none_is_no_name_for_a_job(void **state)
+static void torchruns_none_is_not_taken_as_a_job_name(void **state)
 {
     pd_settings settings;
     (void)state;
@@ -291,9 +298,12 @@ static void refuses_ranks_that_cannot_be_and_names_the_variable(void **state)
     assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "RANK=\"four\""));
     set_environment(NULL);
-    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .rank = 2, .world_size = 2 }, &err), PD_INVALID_ARGUMENT);
-    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .rank = -1, .world_size = 2 }, &err), PD_INVALID_ARGUMENT);
-    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .rank = 2 }, &err), PD_OK);      /* world_size 0: the environment's say */
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .rank = 2, .world_size = 2 }, &err),
+                     PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .rank = -1, .world_size = 2 }, &err),
+                     PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .rank = 2 }, &err),
+                     PD_OK); /* world_size 0 in the options: the environment decides */
     assert_int_equal(settings.core.rank, 0);
 }
 
@@ -307,7 +317,7 @@ int main(void)
         cmocka_unit_test(closing_does_not_wait_for_what_is_under_way),
         cmocka_unit_test(defaults_stand_without_options_and_environment),
         cmocka_unit_test(the_environment_fills_what_options_leave_open),
-        cmocka_unit_test(torchruns_none_is_no_name_for_a_job),
+        cmocka_unit_test(torchruns_none_is_not_taken_as_a_job_name),
         cmocka_unit_test(refuses_ranks_that_cannot_be_and_names_the_variable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

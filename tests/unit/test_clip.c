@@ -1,4 +1,4 @@
-/* The arithmetic of clipping by the global norm. */
+/* Tests the arithmetic of clipping gradients by their global norm. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 enum { N = 3 * PD_CLIP_RANGE + 1001 };
 
-/* By the page, one operation after the other. */
+/* Computes the scale by the formula of the original (T5X), one float32 operation after the other. */
 static float scale_of(double limit, double squares)
 {
     float norm = sqrtf((float)squares), a = (float)(1 / limit), b = 1.0f / norm;
@@ -28,7 +28,8 @@ static double exact_squares(const float *x, int64_t n)
     return (double)sum;
 }
 
-/* Cuts x into pieces and sums `at_once` of them in a call. */
+/* Cuts x into ranges of PD_CLIP_RANGE elements and passes `at_once` ranges to each call of pd_clip_sum. Returns the
+ * sum of squares of x. */
 static double squares_of(const float *x, int64_t n, size_t at_once, int threads)
 {
     pd_clip_piece pieces[8];
@@ -81,7 +82,8 @@ static void its_bits_do_not_depend_on_threads_or_calls(void **state)
 static void every_element_is_scaled_once(void **state)
 {
     float *x = noise(PD_CLIP_RANGE + 7), *y = malloc((PD_CLIP_RANGE + 7) * sizeof *y);
-    pd_clip_piece pieces[] = { { .from = x, .to = y, .n = PD_CLIP_RANGE }, { .from = x + PD_CLIP_RANGE, .to = y + PD_CLIP_RANGE, .n = 7 } };
+    pd_clip_piece pieces[] = { { .from = x, .to = y, .n = PD_CLIP_RANGE },
+                               { .from = x + PD_CLIP_RANGE, .to = y + PD_CLIP_RANGE, .n = 7 } };
 
     (void)state;
     pd_clip_apply(pieces, 2, 0.3f, 2);
@@ -93,9 +95,10 @@ static void every_element_is_scaled_once(void **state)
     free(y);
 }
 
-static void the_scale_is_upstreams(void **state)
+static void the_scale_equals_upstreams(void **state)
 {
-    static const double limits[] = { 1e-30, 0.1, 0.5, 1, 1.7, 3, 1e30 }, squares[] = { 0, 1e-300, 1e-40, 0.01, 0.25, 1, 2, 9, 1e10, 1e70, 1e80 };
+    static const double limits[] = { 1e-30, 0.1, 0.5, 1, 1.7, 3, 1e30 },
+                        squares[] = { 0, 1e-300, 1e-40, 0.01, 0.25, 1, 2, 9, 1e10, 1e70, 1e80 };
 
     (void)state;
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
@@ -108,15 +111,15 @@ static void the_scale_is_upstreams(void **state)
     assert_true(fabsf(pd_clip_scale(2, 16) - 0.5f) < 1e-7f);
 }
 
-static void within_the_limit_it_is_one_only_up_to_rounding(void **state)
+static void within_the_limit_the_scale_is_one_up_to_rounding(void **state)
 {
     (void)state;
     assert_true(pd_clip_scale(0.5, 0.01) == 1);
-    assert_true(pd_clip_scale(47, 0.01) != 1);                  /* float32(47) float32(1/47) */
+    assert_true(pd_clip_scale(47, 0.01) != 1); /* In float32, 47 times 1/47 is not 1 */
     assert_true(fabsf(pd_clip_scale(47, 0.01) - 1) < 1.3e-7f);
 }
 
-static void what_is_not_finite_spreads_as_upstream_has_it(void **state)
+static void values_that_are_not_finite_spread_as_in_upstream(void **state)
 {
     float nan[] = { 1, NAN }, inf[] = { 1, INFINITY };
 
@@ -140,9 +143,9 @@ int main(void)
         cmocka_unit_test(the_sum_of_squares_is_right_to_fifteen_digits),
         cmocka_unit_test(its_bits_do_not_depend_on_threads_or_calls),
         cmocka_unit_test(every_element_is_scaled_once),
-        cmocka_unit_test(the_scale_is_upstreams),
-        cmocka_unit_test(within_the_limit_it_is_one_only_up_to_rounding),
-        cmocka_unit_test(what_is_not_finite_spreads_as_upstream_has_it),
+        cmocka_unit_test(the_scale_equals_upstreams),
+        cmocka_unit_test(within_the_limit_the_scale_is_one_up_to_rounding),
+        cmocka_unit_test(values_that_are_not_finite_spread_as_in_upstream),
         cmocka_unit_test(a_norm_that_is_the_limit_does_not_exceed_it),
     };
     return cmocka_run_group_tests_name("clip", tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* What a Declare counts against max_total_bytes covers what the job's memory really is, and not much more: for jobs of many small parameters too. */
+/* Tests that the bytes which a Declare counts against max_total_bytes cover the memory of the job, and not much more.
+ * This includes jobs of many small parameters. */
 #include "board.h"
 #include "handles.h"
 #include "oom.h"
@@ -16,10 +17,10 @@ enum { CONN = 10, MOST = 300, STEPS = 2, CHUNK = 4096 };
 
 typedef struct job_case {
     const char *rule, *options;
-    uint32_t    world, params;
-    pd_shape    shape;
-    bool        ranged;
-    double      most;                   /* counted over allocated, at most */
+    uint32_t world, params;
+    pd_shape shape;
+    bool ranged;
+    double most; /* upper bound of the ratio of counted bytes to allocated bytes */
 } job_case;
 
 static const job_case cases[] = {
@@ -43,8 +44,11 @@ static const job_case cases[] = {
 static char texts[MOST][64];
 static const char *names[MOST];
 
-/* What the loop thread keeps of the job: entries of the board, and what each connection has declared. */
-typedef struct loop_part { pd_board *board; pd_handles handles[8]; } loop_part;
+/* The memory that the loop thread keeps for a job: entries of the board, and the declarations of each connection. */
+typedef struct loop_part {
+    pd_board *board;
+    pd_handles handles[8];
+} loop_part;
 
 static void make_loop_part(loop_part *loop, const job_case *c)
 {
@@ -55,7 +59,9 @@ static void make_loop_part(loop_part *loop, const job_case *c)
     assert_int_equal(pd_board_reserve(loop->board, 1, c->params), PD_OK);
     for (uint32_t rank = 0; rank < c->world; rank++)
         for (uint32_t p = 0; p < c->params; p++)
-            assert_int_equal(pd_handles_add(&loop->handles[rank], &(pd_param_decl){ .name = (char *)names[p], .shape = c->shape }, elements), PD_OK);
+            assert_int_equal(pd_handles_add(&loop->handles[rank],
+                                            &(pd_param_decl){ .name = (char *)names[p], .shape = c->shape }, elements),
+                             PD_OK);
 }
 
 static void free_loop_part(loop_part *loop)
@@ -78,11 +84,12 @@ static void declare_all(rig *r, const job_case *c)
         }
         assert_int_equal(rig_hello(r, "job", rank, c->world, CONN + rank, CONN + rank, c->options, c->rule), PD_OK);
         r->ranges = c->ranged ? ranges : NULL;
-        if (rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, c->params, PD_F32) != PD_OK) fail_msg("%s: %s", c->rule, r->error.text);
+        if (rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, c->params, PD_F32) != PD_OK)
+            fail_msg("%s: %s", c->rule, r->error.text);
     }
 }
 
-/* A frame for each chunk that the rank has of a parameter. */
+/* Sends one frame for each chunk of the parameter that the rank's range touches. */
 static void send_param(rig *r, const job_case *c, pd_request_kind kind, uint32_t rank, uint32_t p, uint64_t step)
 {
     static float values[20000];
@@ -96,13 +103,14 @@ static void send_param(rig *r, const job_case *c, pd_request_kind kind, uint32_t
         rig_frame *frame = rig_frame_new(r, kind, r->job, rank, CONN + rank, step);
         n = end - first < CHUNK - first % CHUNK ? end - first : CHUNK - first % CHUNK;
         rig_piece(frame, p, PD_F32, first, n, values + first);
-        if (kind == PD_REQ_PUSH) rig_hyper(frame, strstr(c->rule, "learning_rate") != NULL ? "learning_rate" : "lr", "0.05");
+        if (kind == PD_REQ_PUSH)
+            rig_hyper(frame, strstr(c->rule, "learning_rate") != NULL ? "learning_rate" : "lr", "0.05");
         rig_send(r, frame);
         if (r->error.code != PD_OK) fail_msg("%s: %s", c->rule, r->error.text);
     }
 }
 
-/* One step of everybody: gives the most that was allocated while it ran, beside the frames that came. */
+/* Takes one step with all ranks. Returns the peak of allocated bytes during the step, without the request frames. */
 static int64_t step(rig *r, const job_case *c, uint64_t step)
 {
     int64_t before = oom_live(), frames;
@@ -115,8 +123,11 @@ static int64_t step(rig *r, const job_case *c, uint64_t step)
     return oom_peak() - frames;
 }
 
-/* The rig's own board is not the job's. */
-static int64_t rigs_own(const rig *r) { return r->board[r->job % RIG_JOBS] != NULL ? 4096 * (int64_t)sizeof(rig_entry) : 0; }
+/* Returns the size of the test's own board, which is no memory of the job. */
+static int64_t rigs_own(const rig *r)
+{
+    return r->board[r->job % RIG_JOBS] != NULL ? 4096 * (int64_t)sizeof(rig_entry) : 0;
+}
 
 static void check(const job_case *c)
 {
@@ -142,8 +153,9 @@ static void check(const job_case *c)
     free_loop_part(&loop);
     rig_free(&r);
     if (counted < most || (double)counted > c->most * (double)most)
-        fail_msg("%s, %s, %u parameters of %u workers: %lld bytes counted, %lld allocated", c->rule, c->options != NULL ? c->options : "no options", c->params, c->world,
-                 (long long)counted, (long long)most);
+        fail_msg("%s, %s, %u parameters of %u workers: %lld bytes counted, %lld allocated", c->rule,
+                 c->options != NULL ? c->options : "no options", c->params, c->world, (long long)counted,
+                 (long long)most);
 }
 
 static void counted_bytes_cover_what_is_allocated(void **state)

@@ -1,3 +1,4 @@
+/* Tests conversions between float32, float16 and bfloat16 on every value. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,9 +9,13 @@
 
 #include "convert.h"
 
-/* ---- the definition, in float64: a format of `digits` significant bits (with the leading one), exponents from `least` to `most` ---- */
+/* ---- a number format by its definition, in float64: `digits` significant bits (with the leading one), exponents
+ * from `least` to `most` ---- */
 
-typedef struct format { pd_dtype dtype; int digits, least, most, fraction_bits; } format;
+typedef struct format {
+    pd_dtype dtype;
+    int digits, least, most, fraction_bits;
+} format;
 static const format half = { PD_F16, 11, -14, 15, 10 }, brain = { PD_BF16, 8, -126, 127, 7 };
 
 static double value_of(const format *f, uint16_t h)
@@ -51,7 +56,8 @@ static void reads_every_pattern(const format *f)
     }
 }
 
-/* Numbers next to every representable one and to every midpoint between two, and random bits. */
+/* Checks that numbers are rounded to the nearest 16-bit number, ties to even. The numbers lie next to every 16-bit
+ * number and next to every midpoint of two neighbours, or are random bits. */
 static void rounds_to_nearest_even(const format *f)
 {
     enum { N = 64 };
@@ -76,10 +82,26 @@ static void rounds_to_nearest_even(const format *f)
     }
 }
 
-static void reads_every_half(void **state)  { (void)state; reads_every_pattern(&half); }
-static void reads_every_brain(void **state) { (void)state; reads_every_pattern(&brain); }
-static void rounds_halves_to_nearest_even(void **state)  { (void)state; rounds_to_nearest_even(&half); }
-static void rounds_brains_to_nearest_even(void **state)  { (void)state; rounds_to_nearest_even(&brain); }
+static void reads_every_float16(void **state)
+{
+    (void)state;
+    reads_every_pattern(&half);
+}
+static void reads_every_bfloat16(void **state)
+{
+    (void)state;
+    reads_every_pattern(&brain);
+}
+static void rounds_float16_to_nearest_even(void **state)
+{
+    (void)state;
+    rounds_to_nearest_even(&half);
+}
+static void rounds_bfloat16_to_nearest_even(void **state)
+{
+    (void)state;
+    rounds_to_nearest_even(&brain);
+}
 
 static void keeps_a_nan_whose_payload_is_cut_off(void **state)
 {
@@ -105,7 +127,8 @@ static void copies_equal_types_bit_for_bit(void **state)
 static void goes_between_the_short_types_by_way_of_float32(void **state)
 {
     enum { N = 3000 };
-    uint16_t *from = malloc(N * sizeof *from), *direct = malloc(N * sizeof *direct), *by_way = malloc(N * sizeof *by_way);
+    uint16_t *from = malloc(N * sizeof *from), *direct = malloc(N * sizeof *direct),
+             *by_way = malloc(N * sizeof *by_way);
     float *middle = malloc(N * sizeof *middle);
 
     (void)state;
@@ -123,10 +146,10 @@ static void goes_between_the_short_types_by_way_of_float32(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_every_half),
-        cmocka_unit_test(reads_every_brain),
-        cmocka_unit_test(rounds_halves_to_nearest_even),
-        cmocka_unit_test(rounds_brains_to_nearest_even),
+        cmocka_unit_test(reads_every_float16),
+        cmocka_unit_test(reads_every_bfloat16),
+        cmocka_unit_test(rounds_float16_to_nearest_even),
+        cmocka_unit_test(rounds_bfloat16_to_nearest_even),
         cmocka_unit_test(keeps_a_nan_whose_payload_is_cut_off),
         cmocka_unit_test(copies_equal_types_bit_for_bit),
         cmocka_unit_test(goes_between_the_short_types_by_way_of_float32),

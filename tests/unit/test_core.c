@@ -1,4 +1,4 @@
-/* The core and its connection, against a scripted peer. */
+/* Tests the client's core and its connection, against a scripted server. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -12,12 +12,13 @@
 
 /* ---- greeting ---- */
 
-static void says_who_it_is_and_becomes_welcome(void **state)
+static void introduces_itself_and_is_welcomed(void **state)
 {
-    static const char *const options[] = { "nonfinite=reject", NULL }, *const rules[] = { "*bias sgd lr=0.5", "* sgd", NULL };
+    static const char *const options[] = { "nonfinite=reject", NULL }, *const rules[] = { "*bias sgd lr=0.5", "* sgd",
+                                                                                          NULL };
     pd_core_config config = peer_four;
     peer *p;
-    letter l;
+    peer_frame l;
     Paramd__HelloRequest *hello;
     (void)state;
 
@@ -37,7 +38,7 @@ static void says_who_it_is_and_becomes_welcome(void **state)
     assert_int_equal(hello->n_rules, 2);
     assert_string_equal(hello->rules[0], "*bias sgd lr=0.5");
     assert_false(pd_core_done(p->core, pd_core_welcome_ticket(p->core)));
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
@@ -58,12 +59,12 @@ static void takes_the_welcome_split_at_every_byte(void **state)
     }
 }
 
-static void ends_with_the_servers_words_when_hello_is_refused(void **state)
+static void ends_with_the_servers_error_when_hello_is_refused(void **state)
 {
     peer *p = peer_new(&peer_four);
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
 
     peer_connect(p);
@@ -75,14 +76,14 @@ static void ends_with_the_servers_words_when_hello_is_refused(void **state)
     assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
     pd_core_down(p->core, p->now, "dropped");
     assert_int_equal(pd_core_link(p->core, p->now + 3600 * SECOND), PD_LINK_REST);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
 static void waits_for_a_server_that_is_going_away(void **state)
 {
     peer *p = peer_new(&peer_four);
-    letter l;
+    peer_frame l;
     (void)state;
 
     peer_connect(p);
@@ -93,7 +94,7 @@ static void waits_for_a_server_that_is_going_away(void **state)
     peer_connect(p);
     peer_welcome(p);
     assert_true(pd_core_done(p->core, pd_core_welcome_ticket(p->core)));
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
@@ -169,7 +170,7 @@ static void sends_a_heartbeat_when_nothing_else_was_sent(void **state)
 {
     static const int64_t sizes[] = { 4 };
     peer *p = peer_running(sizes, 1);
-    letter l;
+    peer_frame l;
     (void)state;
 
     assert_int_equal(pd_core_next(p->core), p->now + SECOND);
@@ -180,7 +181,7 @@ static void sends_a_heartbeat_when_nothing_else_was_sent(void **state)
     pd_core_tick(p->core, p->now);
     l = peer_expect(p, PD_HEARTBEAT);
     assert_int_equal(peer_reply_ok(p, &l.prefix), PD_OK);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(pd_core_next(p->core), p->now + SECOND);
     peer_free(p);
 }
@@ -190,13 +191,15 @@ static void drops_a_connection_that_owes_an_answer_and_is_silent(void **state)
     static const int64_t sizes[] = { 4 };
     peer *p = peer_running(sizes, 1);
     uint64_t since = p->now;
-    letter l;
+    peer_frame l;
     (void)state;
 
     while (pd_core_link(p->core, p->now) == PD_LINK_KEEP && p->now < since + 60 * SECOND) {
         p->now = pd_core_next(p->core);
         pd_core_tick(p->core, p->now);
-        while (peer_take(p, &l)) letter_drop(&l);                   /* heartbeats, which nobody answers */
+        while (peer_take(p, &l))
+            peer_frame_drop(&l); /* takes the client's heartbeats from the connection; the
+                                                       * server answers none of them */
     }
     assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
     assert_in_range(p->now - since, 4 * SECOND, 5 * SECOND);
@@ -215,7 +218,8 @@ static void drops_a_connection_that_takes_nothing_and_is_silent(void **state)
     (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
-    assert_true(pd_core_next(p->core) <= since + 5 * SECOND);       /* none of the push can be sent */
+    assert_true(pd_core_next(p->core) <= since + 5 * SECOND); /* the push stays unsent, since the connection takes no
+                                                               * bytes */
     p->now = since + 5 * SECOND;
     pd_core_tick(p->core, p->now);
     assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
@@ -230,7 +234,7 @@ static void a_push_that_waits_long_for_its_round_is_kept_alive_by_heartbeats(voi
     pd_item item = { .param = 0, .gradient = g };
     pd_ticket_id ticket;
     pd_error err;
-    letter push, l;
+    peer_frame push, l;
     (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
@@ -240,12 +244,12 @@ static void a_push_that_waits_long_for_its_round_is_kept_alive_by_heartbeats(voi
         pd_core_tick(p->core, p->now);
         l = peer_expect(p, PD_HEARTBEAT);
         assert_int_equal(peer_reply_ok(p, &l.prefix), PD_OK);
-        letter_drop(&l);
+        peer_frame_drop(&l);
     }
     assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_KEEP);
     peer_reply_data(p, &push.prefix, 1, 1, 1, NULL, 0);
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
-    letter_drop(&push);
+    peer_frame_drop(&push);
     peer_free(p);
 }
 
@@ -259,14 +263,15 @@ static void sends_the_identical_bytes_again_on_the_next_connection(void **state)
     pd_item items[] = { { .param = 0, .gradient = g, .weights = w }, { .param = 1, .gradient = h, .weights = v } };
     pd_ticket_id ticket, barrier;
     pd_error err;
-    letter before[4], after;
+    peer_frame before[4], after;
     (void)state;
 
     for (int i = 0; i < 2 * CHUNK; i++) g[i] = (float)i;
     assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, 2, NULL, &ticket, &err), PD_OK);
     assert_int_equal(pd_core_barrier(p->core, &barrier, &err), PD_OK);
     for (int i = 0; i < 4; i++) assert_true(peer_take(p, &before[i]));
-    peer_reply_data(p, &before[1].prefix, 1, 1, 1, g, CHUNK);            /* one was answered: that one is not sent again */
+    peer_reply_data(p, &before[1].prefix, 1, 1, 1, g, CHUNK); /* the server answers one of four frames, so the client
+                                                               * does not send this frame again */
     peer_cut(p);
     peer_connect(p);
     peer_welcome(p);
@@ -276,12 +281,12 @@ static void sends_the_identical_bytes_again_on_the_next_connection(void **state)
         assert_true(peer_take(p, &after));
         assert_int_equal(after.bytes, before[i].bytes);
         assert_memory_equal(after.at, before[i].at, after.bytes);
-        letter_drop(&after);
+        peer_frame_drop(&after);
     }
     peer_expect_silence(p);
     assert_int_equal(pd_core_stats(p->core).resent, 3);
     assert_int_equal(pd_core_stats(p->core).connects, 2);
-    for (int i = 0; i < 4; i++) letter_drop(&before[i]);
+    for (int i = 0; i < 4; i++) peer_frame_drop(&before[i]);
     peer_free(p);
 }
 
@@ -296,7 +301,7 @@ static void a_frame_cut_at_any_byte_is_sent_whole_on_the_next_connection(void **
         pd_item item = { .param = 0, .gradient = g };
         pd_ticket_id ticket;
         pd_error err;
-        letter l;
+        peer_frame l;
 
         assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
         peer_pump(p, at);
@@ -307,22 +312,23 @@ static void a_frame_cut_at_any_byte_is_sent_whole_on_the_next_connection(void **
         l = peer_expect(p, PD_PUSH);
         assert_memory_equal(l.payload, g, sizeof g);
         peer_expect_silence(p);
-        letter_drop(&l);
+        peer_frame_drop(&l);
         peer_free(p);
     }
 }
 
-static void tells_the_server_again_what_it_declares_before_anything_else(void **state)
+static void repeats_its_declaration_before_any_other_request(void **state)
 {
     static const int64_t sizes[] = { 2 };
     peer *p = peer_running(sizes, 1);
     pd_ticket_id barrier;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
 
     peer_cut(p);
-    assert_int_equal(pd_core_barrier(p->core, &barrier, &err), PD_OK);      /* asked for while there is no connection */
+    /* the barrier is requested while there is no connection */
+    assert_int_equal(pd_core_barrier(p->core, &barrier, &err), PD_OK);
     peer_connect(p);
     peer_welcome(p);
     peer_answer_declare(p, 1, 9);
@@ -331,7 +337,7 @@ static void tells_the_server_again_what_it_declares_before_anything_else(void **
     assert_int_equal(((Paramd__BarrierRequest *)l.message)->sequence, 1);
     peer_reply_ok(p, &l.prefix);
     assert_int_equal(peer_finish(p, barrier, &err), PD_OK);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
@@ -341,7 +347,7 @@ static void a_declaration_refused_can_be_mended_on_a_fresh_connection(void **sta
     peer *p = peer_new(&peer_four);
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
 
     peer_connect(p);
@@ -350,7 +356,7 @@ static void a_declaration_refused_can_be_mended_on_a_fresh_connection(void **sta
     l = peer_expect(p, PD_DECLARE);
     peer_refuse(p, &l.prefix, PD_RESOURCE_EXHAUSTED, "max_total_bytes");
     assert_int_equal(peer_finish(p, ticket, &err), PD_RESOURCE_EXHAUSTED);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
     peer_cut(p);
     ticket = peer_declare(p, sizes, 1);
@@ -369,7 +375,7 @@ static void a_request_that_a_draining_server_refuses_goes_to_the_next_one(void *
     pd_item item = { .param = 0, .gradient = g };
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
@@ -377,7 +383,7 @@ static void a_request_that_a_draining_server_refuses_goes_to_the_next_one(void *
     peer_refuse(p, &l.prefix, PD_UNAVAILABLE, "draining: no new step");
     assert_false(pd_core_done(p->core, ticket));
     assert_string_equal(pd_core_reason(p->core), "draining: no new step");
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_cut(p);
     peer_connect(p);
     peer_welcome(p);
@@ -385,11 +391,11 @@ static void a_request_that_a_draining_server_refuses_goes_to_the_next_one(void *
     l = peer_expect(p, PD_PUSH);
     peer_reply_data(p, &l.prefix, 1, 1, 1, NULL, 0);
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
-static void initial_weights_that_arrived_although_their_answer_did_not_are_not_sent_again(void **state)
+static void initial_weights_whose_reply_was_lost_are_not_sent_again(void **state)
 {
     static const int64_t sizes[] = { 2 };
     Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
@@ -399,7 +405,7 @@ static void initial_weights_that_arrived_although_their_answer_did_not_are_not_s
     void *weights[] = { a };
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
 
     peer_connect(p);
@@ -410,20 +416,20 @@ static void initial_weights_that_arrived_although_their_answer_did_not_are_not_s
     message.n_parameters = 1;
     message.must_init = true;
     peer_reply(p, &l.prefix, &message.base, NULL, 0);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(pd_core_init(p->core, weights, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_INIT);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_cut(p);
     peer_connect(p);
     peer_welcome(p);
-    peer_answer_declare(p, 1, 0);                /* says that it is initialised */
+    peer_answer_declare(p, 1, 0); /* the reply says that the parameter is initialized */
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
     peer_expect_silence(p);
     peer_free(p);
 }
 
-/* ---- the rest ---- */
+/* ---- barriers, leaving, initial weights ---- */
 
 static void barriers_are_numbered_and_leaving_ends_the_handle(void **state)
 {
@@ -431,7 +437,7 @@ static void barriers_are_numbered_and_leaving_ends_the_handle(void **state)
     peer *p = peer_running(sizes, 1);
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
 
     for (uint64_t i = 1; i <= 3; i++) {
@@ -440,12 +446,12 @@ static void barriers_are_numbered_and_leaving_ends_the_handle(void **state)
         assert_int_equal(((Paramd__BarrierRequest *)l.message)->sequence, i);
         peer_reply_ok(p, &l.prefix);
         assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
-        letter_drop(&l);
+        peer_frame_drop(&l);
     }
     assert_int_equal(pd_core_leave(p->core, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_LEAVE);
     peer_reply_ok(p, &l.prefix);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
     assert_int_equal(pd_core_barrier(p->core, &ticket, &err), PD_FAILED_PRECONDITION);
     assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
@@ -457,22 +463,22 @@ static void a_refused_barrier_does_not_count(void **state)
     static const int64_t sizes[] = { 2 };
     peer *p = peer_running(sizes, 1);
     pd_ticket_id first, second;
-    letter l;
+    peer_frame l;
     (void)state;
 
     assert_int_equal(pd_core_barrier(p->core, &first, NULL), PD_OK);
     l = peer_expect(p, PD_BARRIER);
     peer_refuse(p, &l.prefix, PD_RESOURCE_EXHAUSTED, "no memory");
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(peer_finish(p, first, NULL), PD_RESOURCE_EXHAUSTED);
     assert_int_equal(pd_core_barrier(p->core, &second, NULL), PD_OK);
     l = peer_expect(p, PD_BARRIER);
     assert_int_equal(((Paramd__BarrierRequest *)l.message)->sequence, 1);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
-static void sends_initial_weights_of_what_is_not_initialised(void **state)
+static void sends_initial_weights_of_parameters_that_are_not_initialised(void **state)
 {
     static const int64_t sizes[] = { 2, 3 };
     Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
@@ -482,7 +488,7 @@ static void sends_initial_weights_of_what_is_not_initialised(void **state)
     void *weights[] = { a, b };
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
 
     peer_connect(p);
@@ -494,7 +500,7 @@ static void sends_initial_weights_of_what_is_not_initialised(void **state)
     message.n_parameters = 2;
     message.must_init = true;
     peer_reply(p, &l.prefix, &message.base, NULL, 0);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_true(pd_core_must_init(p->core));
     assert_int_equal(pd_core_init(p->core, weights, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_INIT);
@@ -503,7 +509,7 @@ static void sends_initial_weights_of_what_is_not_initialised(void **state)
     assert_memory_equal(l.payload, b, sizeof b);
     peer_reply_ok(p, &l.prefix);
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
@@ -516,21 +522,21 @@ static void an_operators_question_is_answered_without_declaring(void **state)
     pd_error err;
     uint8_t *at;
     size_t bytes;
-    letter l;
+    peer_frame l;
     (void)state;
 
     config.job = "";
     p = peer_new(&config);
     peer_connect(p);
     peer_welcome(p);
-    assert_int_equal(pd_core_call(p->core, PD_STATUS, NULL, &(struct iovec){ NULL, 0 }, &ticket, &err), PD_OK);
+    assert_int_equal(pd_core_call(p->core, PD_STATUS, NULL, &(struct iovec){ NULL, 0 }, 0, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_STATUS);
     status.uptime_ms = 1234;
     peer_reply(p, &l.prefix, &status.base, NULL, 0);
     assert_int_equal(pd_core_finish(p->core, ticket, &at, &bytes, &err), PD_OK);
     assert_int_equal(bytes, protobuf_c_message_get_packed_size(&status.base));
     free(at);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
@@ -550,9 +556,9 @@ static void a_ticket_can_be_waited_for_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(says_who_it_is_and_becomes_welcome),
+        cmocka_unit_test(introduces_itself_and_is_welcomed),
         cmocka_unit_test(takes_the_welcome_split_at_every_byte),
-        cmocka_unit_test(ends_with_the_servers_words_when_hello_is_refused),
+        cmocka_unit_test(ends_with_the_servers_error_when_hello_is_refused),
         cmocka_unit_test(waits_for_a_server_that_is_going_away),
         cmocka_unit_test(an_impatient_handle_ends_when_every_address_was_tried_once),
         cmocka_unit_test(refuses_an_option_without_a_value),
@@ -564,13 +570,13 @@ int main(void)
         cmocka_unit_test(a_push_that_waits_long_for_its_round_is_kept_alive_by_heartbeats),
         cmocka_unit_test(sends_the_identical_bytes_again_on_the_next_connection),
         cmocka_unit_test(a_frame_cut_at_any_byte_is_sent_whole_on_the_next_connection),
-        cmocka_unit_test(tells_the_server_again_what_it_declares_before_anything_else),
+        cmocka_unit_test(repeats_its_declaration_before_any_other_request),
         cmocka_unit_test(a_declaration_refused_can_be_mended_on_a_fresh_connection),
         cmocka_unit_test(a_request_that_a_draining_server_refuses_goes_to_the_next_one),
-        cmocka_unit_test(initial_weights_that_arrived_although_their_answer_did_not_are_not_sent_again),
+        cmocka_unit_test(initial_weights_whose_reply_was_lost_are_not_sent_again),
         cmocka_unit_test(barriers_are_numbered_and_leaving_ends_the_handle),
         cmocka_unit_test(a_refused_barrier_does_not_count),
-        cmocka_unit_test(sends_initial_weights_of_what_is_not_initialised),
+        cmocka_unit_test(sends_initial_weights_of_parameters_that_are_not_initialised),
         cmocka_unit_test(an_operators_question_is_answered_without_declaring),
         cmocka_unit_test(a_ticket_can_be_waited_for_once),
     };

@@ -1,4 +1,5 @@
-/* The client ends a step: one frame after its pushes, kept until it is answered; then every parameter is a step further. */
+/* Tests how the client closes a step: it sends one frame after its pushes and keeps the frame until it is answered.
+ * Then the step number of every parameter rises by one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -27,7 +28,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void expect_close(peer *p, uint64_t step, letter *l)
+static void expect_close(peer *p, uint64_t step, peer_frame *l)
 {
     const Paramd__PushRequest *push;
 
@@ -59,58 +60,59 @@ static void the_end_of_a_step_goes_after_its_pushes(void **state)
 {
     peer *p = *state;
     pd_item item = { .param = 1, .gradient = &gradient };
-    letter l;
+    peer_frame l;
 
     push(p, &item);
     close_step(p, 1);
     l = peer_expect(p, PD_PUSH);
     assert_false(((Paramd__PushRequest *)l.message)->last);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     expect_close(p, 1, &l);
-    letter_drop(&l);
+    peer_frame_drop(&l);
 }
 
-static void when_it_is_answered_all_parameters_are_a_step_further(void **state)
+static void the_reply_advances_all_parameters_by_one_step(void **state)
 {
     peer *p = *state;
     pd_item item = { .param = 2, .gradient = &gradient };
     pd_ticket_id ticket = close_step(p, 1);
-    letter l;
+    peer_frame l;
 
     expect_close(p, 1, &l);
     peer_reply_data(p, &l.prefix, 0, 0, 0, NULL, 0);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     for (size_t i = 0; i < PARAMS; i++) assert_int_equal(pd_core_step(p->core, i), 1);
     push(p, &item);
     l = peer_expect(p, PD_PUSH);
     assert_int_equal(((Paramd__PushRequest *)l.message)->step, 2);
-    letter_drop(&l);
+    peer_frame_drop(&l);
 }
 
-static void what_was_left_out_cannot_be_pushed_until_it_is_answered(void **state)
+static void a_parameter_left_out_cannot_be_pushed_before_the_reply(void **state)
 {
     peer *p = *state;
     pd_item item = { .param = 2, .gradient = &gradient };
     pd_ticket_id closing = close_step(p, 1), ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "has no gradient in step 1, which is being closed"));
     expect_close(p, 1, &l);
     peer_reply_data(p, &l.prefix, 0, 0, 0, NULL, 0);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(peer_finish(p, closing, NULL), PD_OK);
     push(p, &item);
 }
 
-/* Else the frame that closes the step would be sent again after a reconnect, to a server that does not know of the refusal. */
+/* If a push is refused, the client's request to close the step fails with the error of the push. Otherwise the frame
+ * that closes the step would be sent again after a reconnect, to a server that does not know of the refusal. */
 static void a_refused_push_ends_the_closing_of_its_step_with_its_error(void **state)
 {
     peer *p = *state;
     pd_item item = { .param = 0, .gradient = &gradient };
-    letter first, closing;
+    peer_frame first, closing;
     pd_ticket_id ticket;
     pd_error err;
 
@@ -126,20 +128,20 @@ static void a_refused_push_ends_the_closing_of_its_step_with_its_error(void **st
     peer_welcome(p);
     peer_answer_declare(p, PARAMS, 0);
     peer_expect_silence(p);
-    letter_drop(&first);
-    letter_drop(&closing);
+    peer_frame_drop(&first);
+    peer_frame_drop(&closing);
 }
 
-static void a_step_is_not_closed_before_what_was_refused_is_pushed_again(void **state)
+static void a_step_is_not_closed_before_refused_pushes_are_repeated(void **state)
 {
     peer *p = *state;
     pd_item item = { .param = 0, .gradient = &gradient };
     pd_ticket_id ticket = push(p, &item);
-    letter first = peer_expect(p, PD_PUSH);
+    peer_frame first = peer_expect(p, PD_PUSH);
     pd_error err;
 
     peer_refuse(p, &first.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
-    letter_drop(&first);
+    peer_frame_drop(&first);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_DEADLINE_EXCEEDED);
     assert_int_equal(pd_core_close_step(p->core, 1, &ticket, &err), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(err.text, "p0 ended with an error; push it again first"));
@@ -152,31 +154,31 @@ static void pushes_repeat_the_mark_of_the_last_error_that_was_read(void **state)
     peer *p = *state;
     pd_item item = { .param = 0, .gradient = &gradient };
     pd_ticket_id ticket = push(p, &item);
-    letter l = peer_expect(p, PD_PUSH);
+    peer_frame l = peer_expect(p, PD_PUSH);
 
     assert_int_equal(((Paramd__PushRequest *)l.message)->mark, 0);
     peer_refuse_marked(p, &l.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed", 7);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_DEADLINE_EXCEEDED);
     push(p, &item);
     close_step(p, 1);
     for (int i = 0; i < 2; i++) {
         l = peer_expect(p, PD_PUSH);
         assert_int_equal(((Paramd__PushRequest *)l.message)->mark, 7);
-        letter_drop(&l);
+        peer_frame_drop(&l);
     }
 }
 
-static void what_was_pushed_and_refused_may_be_pushed_again_meanwhile(void **state)
+static void a_refused_push_may_be_repeated_while_the_step_is_being_closed(void **state)
 {
     peer *p = *state;
     pd_item item = { .param = 0, .gradient = &gradient };
     pd_ticket_id ticket = push(p, &item);
-    letter first = peer_expect(p, PD_PUSH);
+    peer_frame first = peer_expect(p, PD_PUSH);
 
     close_step(p, 1);
     peer_refuse(p, &first.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
-    letter_drop(&first);
+    peer_frame_drop(&first);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_DEADLINE_EXCEEDED);
     push(p, &item);
 }
@@ -186,29 +188,29 @@ static void one_step_is_closed_at_a_time(void **state)
     peer *p = *state;
     pd_ticket_id ticket = close_step(p, 1), other;
     pd_error err;
-    letter l;
+    peer_frame l;
 
     assert_int_equal(pd_core_close_step(p->core, 1, &other, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "step 1 is being closed"));
     expect_close(p, 1, &l);
     peer_refuse(p, &l.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(peer_finish(p, ticket, &err), PD_DEADLINE_EXCEEDED);
     for (size_t i = 0; i < PARAMS; i++) assert_int_equal(pd_core_step(p->core, i), 0);
     close_step(p, 1);
 }
 
-static void it_is_sent_again_on_the_next_connection(void **state)
+static void the_closing_frame_is_sent_again_on_the_next_connection(void **state)
 {
     peer *p = *state;
     pd_item item = { .param = 1, .gradient = &gradient };
-    letter l;
+    peer_frame l;
 
     push(p, &item);
     close_step(p, 1);
     for (int i = 0; i < 2; i++) {
         l = peer_expect(p, PD_PUSH);
-        letter_drop(&l);
+        peer_frame_drop(&l);
     }
     peer_cut(p);
     peer_connect(p);
@@ -216,9 +218,9 @@ static void it_is_sent_again_on_the_next_connection(void **state)
     peer_answer_declare(p, PARAMS, 0);
     l = peer_expect(p, PD_PUSH);
     assert_false(((Paramd__PushRequest *)l.message)->last);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     expect_close(p, 1, &l);
-    letter_drop(&l);
+    peer_frame_drop(&l);
 }
 
 static void there_is_no_step_0_to_close(void **state)
@@ -233,14 +235,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_end_of_a_step_goes_after_its_pushes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(when_it_is_answered_all_parameters_are_a_step_further, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_was_left_out_cannot_be_pushed_until_it_is_answered, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_reply_advances_all_parameters_by_one_step, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_parameter_left_out_cannot_be_pushed_before_the_reply, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refused_push_ends_the_closing_of_its_step_with_its_error, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_step_is_not_closed_before_what_was_refused_is_pushed_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_step_is_not_closed_before_refused_pushes_are_repeated, set_up, tear_down),
         cmocka_unit_test_setup_teardown(pushes_repeat_the_mark_of_the_last_error_that_was_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_was_pushed_and_refused_may_be_pushed_again_meanwhile, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refused_push_may_be_repeated_while_the_step_is_being_closed, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(one_step_is_closed_at_a_time, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(it_is_sent_again_on_the_next_connection, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_closing_frame_is_sent_again_on_the_next_connection, set_up, tear_down),
         cmocka_unit_test_setup_teardown(there_is_no_step_0_to_close, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* What the client's core says of parameters and hears of them: axes, model state, notes; and that it sends no sparse gradient. */
+/* Tests declarations in the client's core: how axes and model state are sent, and how the notes that optimizers
+ * write about parameters are received. Also tests that the core never sends a sparse gradient. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -26,7 +27,8 @@ static peer *welcomed(void)
     return p;
 }
 
-/* The answer to the Declare that was just taken, with a note on the first parameter. Allocation n of who hears it fails; -1: none. Was it so? */
+/* Answers the Declare that was just received, with a note on the first parameter. While the core reads the answer,
+ * its allocation number n fails; no allocation fails if n is -1. Returns whether an allocation failed. */
 static bool answer_short(peer *p, const pd_prefix *to, const char *note, int64_t n)
 {
     Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
@@ -38,7 +40,8 @@ static bool answer_short(peer *p, const pd_prefix *to, const char *note, int64_t
     at[0].note = (char *)note;
     reply.parameters = list;
     reply.n_parameters = N;
-    assert_int_equal(pd_frame_pack(&frame, &bytes, to->method, PD_FLAG_REPLY, to->request, &reply.base, NULL, 0, 0), PD_OK);
+    assert_int_equal(pd_frame_pack(&frame, &bytes, to->method, PD_FLAG_REPLY, to->request, &reply.base, NULL, 0, 0),
+                     PD_OK);
     if (n >= 0) oom_arm(n);
     peer_feed(p, frame, bytes);
     if (n >= 0) failed = oom_disarm();
@@ -46,7 +49,10 @@ static bool answer_short(peer *p, const pd_prefix *to, const char *note, int64_t
     return failed;
 }
 
-static void answer(peer *p, const pd_prefix *to, const char *note) { answer_short(p, to, note, -1); }
+static void answer(peer *p, const pd_prefix *to, const char *note)
+{
+    answer_short(p, to, note, -1);
+}
 
 static pd_ticket_id declare(peer *p)
 {
@@ -60,18 +66,18 @@ static pd_ticket_id declare(peer *p)
 static void run(peer *p, const char *note)
 {
     pd_ticket_id ticket = declare(p);
-    letter l = peer_expect(p, PD_DECLARE);
+    peer_frame l = peer_expect(p, PD_DECLARE);
     pd_error err;
 
     answer(p, &l.prefix, note);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
 }
 
 static void a_declaration_brings_axes_and_model_state(void **state)
 {
     peer *p = welcomed();
-    letter l;
+    peer_frame l;
     const Paramd__DeclareRequest *request;
     (void)state;
     declare(p);
@@ -81,7 +87,7 @@ static void a_declaration_brings_axes_and_model_state(void **state)
     assert_false(request->parameters[0]->model_state);
     assert_string_equal(request->parameters[1]->axes, "");
     assert_true(request->parameters[1]->model_state);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
@@ -93,9 +99,10 @@ static void bad_axes_are_refused_before_anything_is_sent(void **state)
     pd_error err;
     (void)state;
     assert_int_equal(pd_core_declare(p->core, &bad, 1, &ticket, &err), PD_INVALID_ARGUMENT);
-    assert_string_equal(err.text, "parameter kernel: axes: expected a name for each of 2 dimensions, got 1 in \"embed\"");
+    assert_string_equal(err.text,
+                        "parameter kernel: axes: expected a name for each of 2 dimensions, got 1 in \"embed\"");
     peer_expect_silence(p);
-    declare(p);                                 /* it may be mended */
+    declare(p); /* the corrected declaration is accepted */
     peer_free(p);
 }
 
@@ -111,20 +118,20 @@ static void a_note_can_be_read_once_the_parameters_are_declared(void **state)
     peer_free(p);
 }
 
-/* Asked again, after its connection broke. */
+/* Breaks the connection and connects again. Answers the core's repeated Declare with `note`. */
 static void run_again(peer *p, const char *note)
 {
-    letter l;
+    peer_frame l;
 
     peer_cut(p);
     peer_connect(p);
     peer_welcome(p);
     l = peer_expect(p, PD_DECLARE);
     answer(p, &l.prefix, note);
-    letter_drop(&l);
+    peer_frame_drop(&l);
 }
 
-/* Whoever read it may have kept it. */
+/* A reconnect must neither move nor replace the note, because the caller may have kept a pointer to it. */
 static void a_note_stays_where_it_is_after_a_reconnect(void **state)
 {
     peer *p = welcomed();
@@ -146,10 +153,10 @@ static void without_memory_a_note_is_asked_for_again(void **state)
     for (n = 0; failed; n++) {
         peer *p = welcomed();
         pd_ticket_id ticket = declare(p);
-        letter l = peer_expect(p, PD_DECLARE);
+        peer_frame l = peer_expect(p, PD_DECLARE);
         pd_error err;
         failed = answer_short(p, &l.prefix, "a note", n);
-        letter_drop(&l);
+        peer_frame_drop(&l);
         if (failed) {
             assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
             run_again(p, "a note");
@@ -166,7 +173,7 @@ static void without_memory_nothing_is_declared(void **state)
     bool failed = true;
     (void)state;
     for (int64_t n = 0; failed; n++) {
-        peer *p = peer_new(&peer_four);         /* not connected: nothing is sent yet */
+        peer *p = peer_new(&peer_four); /* the core has no connection, so the Declare is not sent yet */
         pd_ticket_id ticket;
         pd_error err;
         int rc;
@@ -186,16 +193,18 @@ static void a_sparse_gradient_is_not_sent(void **state)
     peer *p = welcomed();
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
     run(p, "");
-    assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, &(pd_push_options){ .sparse = true }, &ticket, &err), PD_INVALID_ARGUMENT);
-    assert_string_equal(err.text, "parameter kernel: its gradient is sparse, and a parameter must be dense here: make it dense before the push (in PyTorch: "
-                        "Embedding(sparse=False), or grad.to_dense())");
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, &(pd_push_options){ .sparse = true }, &ticket, &err),
+                     PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "parameter kernel: its gradient is sparse, and a parameter must be dense here: make "
+                                  "it dense before the push (in PyTorch: "
+                                  "Embedding(sparse=False), or grad.to_dense())");
     peer_expect_silence(p);
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_PUSH);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 

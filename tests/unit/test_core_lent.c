@@ -1,5 +1,5 @@
-/* test_core_lent.c - what happens to the core while another thread sends the bytes that it gave out: nothing of
- * them may be freed, and no buffer is the caller's again, before pd_core_sent. */
+/* Tests the client's core while another thread sends bytes that the core lent to it. Until pd_core_sent is called, none
+ * of these bytes may be freed, and no buffer may return to the caller. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -12,14 +12,14 @@
 
 enum { QUESTIONS = 3, ELEMENTS = 5, IOV = 64 };
 
-/* The bytes that the core has lent, and the frames in them. */
+/* The bytes that the core has lent to the sending thread, and the frames in these bytes. */
 typedef struct loan {
-    peer        *p;
+    peer *p;
     struct iovec iov[IOV];
-    int          n;
-    size_t       bytes, end[16];        /* where frame i ends */
-    pd_prefix    prefix[16];
-    size_t       frames;
+    int n;
+    size_t bytes, end[16]; /* end[i]: offset in the lent bytes where frame i ends */
+    pd_prefix prefix[16];
+    size_t frames;
 } loan;
 
 static loan lend(peer *p)
@@ -43,7 +43,7 @@ static loan lend(peer *p)
     return l;
 }
 
-/* The other thread reads the bytes only now. */
+/* Reads all lent bytes, as a slow sending thread does, then reports that `sent` bytes were sent. */
 static void report(loan *l, size_t sent)
 {
     volatile uint8_t sum = 0;
@@ -53,7 +53,7 @@ static void report(loan *l, size_t sent)
     pd_core_sent(l->p->core, sent, l->p->now);
 }
 
-/* ---- questions that are given up ---- */
+/* ---- requests that the caller gives up ---- */
 
 static peer *operator_with(pd_ticket_id *tickets)
 {
@@ -65,15 +65,16 @@ static peer *operator_with(pd_ticket_id *tickets)
     peer_connect(p);
     peer_welcome(p);
     for (int i = 0; i < QUESTIONS; i++)
-        assert_int_equal(pd_core_call(p->core, PD_STATUS, NULL, &(struct iovec){ NULL, 0 }, &tickets[i], NULL), PD_OK);
+        assert_int_equal(pd_core_call(p->core, PD_STATUS, NULL, &(struct iovec){ NULL, 0 }, 0, &tickets[i], NULL),
+                         PD_OK);
     return p;
 }
 
-/* The rest of the stream consists of whole frames; those that were given up are missing, unless they had begun to
- * go. */
+/* Checks that the bytes after the first `sent` ones are whole frames. A frame that the caller gave up is missing,
+ * unless some of its bytes were already sent. */
 static void expect_rest(peer *p, const loan *l, size_t sent, unsigned given_up)
 {
-    letter next;
+    peer_frame next;
 
     for (size_t i = 0; i < l->frames; i++) {
         size_t begin = i > 0 ? l->end[i - 1] : 0;
@@ -87,7 +88,7 @@ static void expect_rest(peer *p, const loan *l, size_t sent, unsigned given_up)
         } else {
             next = peer_expect(p, PD_STATUS);
             assert_int_equal(next.prefix.request, l->prefix[i].request);
-            letter_drop(&next);
+            peer_frame_drop(&next);
         }
     }
     peer_expect_silence(p);
@@ -132,13 +133,13 @@ static void a_question_given_up_while_the_connection_breaks_is_not_asked_again(v
     peer_free(p);
 }
 
-/* ---- answers that come early ---- */
+/* ---- answers that arrive before the push is sent whole ---- */
 
 typedef struct pushed {
-    peer        *p;
-    pd_item      item;
+    peer *p;
+    pd_item item;
     pd_ticket_id ticket;
-    loan         lent;
+    loan lent;
 } pushed;
 
 static void push_and_lend(pushed *s)
@@ -152,7 +153,8 @@ static void push_and_lend(pushed *s)
     assert_int_equal(s->lent.frames, 1);
 }
 
-/* The gradient is read until then, and freed at once after. */
+/* Checks that the push is not done before the core learns that the lent bytes were sent. Then frees the gradient at
+ * once, so that the sanitizer reports any later access. */
 static void expect_done_after_report(pushed *s, int code)
 {
     assert_false(pd_core_done(s->p->core, s->ticket));
@@ -162,18 +164,18 @@ static void expect_done_after_report(pushed *s, int code)
     peer_free(s->p);
 }
 
-static void a_push_answered_while_its_bytes_are_sent_is_done_when_they_went(void **state)
+static void a_push_answered_while_its_bytes_are_sent_ends_once_they_are_sent(void **state)
 {
     pushed s;
     (void)state;
 
     push_and_lend(&s);
     peer_reply_data(s.p, &s.lent.prefix[0], 1, 1, 1, NULL, 0);
-    peer_reply_data(s.p, &s.lent.prefix[0], 1, 1, 1, NULL, 0);          /* a second answer changes nothing */
+    peer_reply_data(s.p, &s.lent.prefix[0], 1, 1, 1, NULL, 0); /* a second reply changes nothing */
     expect_done_after_report(&s, PD_OK);
 }
 
-static void a_push_refused_while_its_bytes_are_sent_is_done_when_they_went(void **state)
+static void a_push_refused_while_its_bytes_are_sent_ends_once_they_are_sent(void **state)
 {
     pushed s;
     (void)state;
@@ -183,7 +185,7 @@ static void a_push_refused_while_its_bytes_are_sent_is_done_when_they_went(void 
     expect_done_after_report(&s, PD_INVALID_ARGUMENT);
 }
 
-static void a_handle_that_ends_while_bytes_are_sent_keeps_buffers_until_they_went(void **state)
+static void a_handle_that_ends_while_bytes_are_sent_keeps_buffers_until_they_are_sent(void **state)
 {
     pd_prefix none = { .method = PD_HELLO };
     pushed s;
@@ -265,9 +267,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(questions_may_be_given_up_while_their_bytes_are_sent),
         cmocka_unit_test(a_question_given_up_while_the_connection_breaks_is_not_asked_again),
-        cmocka_unit_test(a_push_answered_while_its_bytes_are_sent_is_done_when_they_went),
-        cmocka_unit_test(a_push_refused_while_its_bytes_are_sent_is_done_when_they_went),
-        cmocka_unit_test(a_handle_that_ends_while_bytes_are_sent_keeps_buffers_until_they_went),
+        cmocka_unit_test(a_push_answered_while_its_bytes_are_sent_ends_once_they_are_sent),
+        cmocka_unit_test(a_push_refused_while_its_bytes_are_sent_ends_once_they_are_sent),
+        cmocka_unit_test(a_handle_that_ends_while_bytes_are_sent_keeps_buffers_until_they_are_sent),
         cmocka_unit_test(a_handle_that_ends_while_bytes_are_sent_gives_buffers_back_with_the_connection),
         cmocka_unit_test(hello_and_declare_may_be_answered_while_their_bytes_are_sent),
         cmocka_unit_test(a_declaration_may_be_refused_while_its_bytes_are_sent),

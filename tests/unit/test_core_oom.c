@@ -1,4 +1,5 @@
-/* Memory that runs out anywhere in the client's core: an error is told, or the connection is made anew; nothing is lost or leaks. */
+/* Tests the client's core when any one of its allocations fails. The core reports an error or reconnects. Nothing is
+ * lost and nothing leaks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -63,7 +64,7 @@ static void a_push_is_queued_whole_or_not_at_all(void **state)
     }
 }
 
-static void the_other_calls_too(void **state)
+static void the_other_calls_are_queued_whole_or_not_at_all(void **state)
 {
     bool failed = true;
     (void)state;
@@ -74,15 +75,17 @@ static void the_other_calls_too(void **state)
         void *weights[] = { w[0], w[1], w[2] };
         pd_ticket_id ticket;
         pd_error err;
-        letter l;
+        peer_frame l;
 
         memset(w, 0, sizeof w);
         oom_arm(n);
-        (void)(pd_core_barrier(p->core, &ticket, &err) == PD_OK && pd_core_init(p->core, weights, &ticket, &err) == PD_OK
-               && pd_core_fetch(p->core, weights, &ticket, &err) == PD_OK && pd_core_call(p->core, PD_STATUS, NULL, &(struct iovec){ NULL, 0 }, &ticket, &err) == PD_OK);
+        (void)(pd_core_barrier(p->core, &ticket, &err) == PD_OK &&
+               pd_core_init(p->core, weights, &ticket, &err) == PD_OK &&
+               pd_core_fetch(p->core, weights, &ticket, &err) == PD_OK &&
+               pd_core_call(p->core, PD_STATUS, NULL, &(struct iovec){ NULL, 0 }, 0, &ticket, &err) == PD_OK);
         failed = oom_disarm();
         if (failed) assert_int_equal(err.code, PD_NO_MEMORY);
-        while (peer_take(p, &l)) letter_drop(&l);
+        while (peer_take(p, &l)) peer_frame_drop(&l);
         peer_free(p);
     }
 }
@@ -92,7 +95,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_core_is_made_whole_or_not_at_all),
         cmocka_unit_test(a_push_is_queued_whole_or_not_at_all),
-        cmocka_unit_test(the_other_calls_too),
+        cmocka_unit_test(the_other_calls_are_queued_whole_or_not_at_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

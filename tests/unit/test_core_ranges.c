@@ -1,4 +1,5 @@
-/* The core and ranges: what is declared, how a shard is cut along the grid of the whole, where its weights land. */
+/* Tests ranges in the client's core: how a range is declared, how a shard is cut along the chunks of the whole tensor,
+ * and where its weights are written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -9,9 +10,9 @@
 
 #include "peer.h"
 
-enum { START = 50, END = 200 };          /* in chunks of 64: 50-64, 64-128, 128-192, 192-200 */
+enum { START = 50, END = 200 }; /* in chunks of 64, the shard is cut into 50-64, 64-128, 128-192 and 192-200 */
 
-/* A whole parameter, a shard and an empty shard, declared by rank 2 or 0. */
+/* A whole parameter, a shard and an empty shard, declared by rank 2 or rank 0. */
 static const pd_client_param params[] = {
     { .name = "whole", .shape = { 1, { 3 } } },
     { .name = "shard", .shape = { 2, { 3, 100 } }, .ranged = true, .start = START, .end = END },
@@ -25,7 +26,7 @@ static peer *running(const pd_core_config *config, bool initialised)
     Paramd__Declared one = PARAMD__DECLARED__INIT, *all[] = { &one, &one, &one };
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
 
     peer_connect(p);
     peer_welcome(p);
@@ -36,7 +37,7 @@ static peer *running(const pd_core_config *config, bool initialised)
     reply.n_parameters = 3;
     reply.must_init = !initialised;
     peer_reply(p, &l.prefix, &reply.base, NULL, 0);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
     return p;
 }
@@ -47,7 +48,7 @@ static void declares_the_ranges(void **state)
     Paramd__DeclareRequest *declare;
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
 
     peer_connect(p);
@@ -63,20 +64,29 @@ static void declares_the_ranges(void **state)
     assert_int_equal(declare->parameters[1]->n_shape, 2);
     assert_true(declare->parameters[2]->ranged);
     assert_int_equal(declare->parameters[2]->range_start, 70);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
-static void refuses_a_range_that_is_none(void **state)
+static void refuses_an_invalid_range(void **state)
 {
-    static const struct { bool ranged; int64_t start, end; const char *says; } wrong[] = {
-        { true, 5, 4, "range of elements 5 to 4: expected 0 <= start <= end <= 10" }, { true, 0, 11, "0 to 11" }, { true, -1, 3, "-1 to 3" },
-        { true, 11, 11, "11 to 11" }, { false, 0, 3, "start and end count only with `ranged`" },
+    static const struct {
+        bool ranged;
+        int64_t start, end;
+        const char *says;
+    } wrong[] = {
+        { true, 5, 4, "range of elements 5 to 4: expected 0 <= start <= end <= 10" },
+        { true, 0, 11, "0 to 11" },
+        { true, -1, 3, "-1 to 3" },
+        { true, 11, 11, "11 to 11" },
+        { false, 0, 3, "start and end count only with `ranged`" },
     };
     (void)state;
 
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        pd_client_param param = { .name = "w", .shape = { 1, { 10 } }, .ranged = wrong[i].ranged, .start = wrong[i].start, .end = wrong[i].end };
+        pd_client_param param = {
+            .name = "w", .shape = { 1, { 10 } }, .ranged = wrong[i].ranged, .start = wrong[i].start, .end = wrong[i].end
+        };
         peer *p = peer_new(&peer_four);
         pd_ticket_id ticket;
         pd_error err;
@@ -86,10 +96,10 @@ static void refuses_a_range_that_is_none(void **state)
     }
 }
 
-/* Answers one frame of a shard's push-pull with the weights 1000 + element. */
+/* Checks and answers one push-pull frame of a shard. Element i of the parameter gets the weight 1000 + i. */
 static void answer_piece(peer *p, uint64_t first, uint64_t count, const float *gradient)
 {
-    letter l = peer_expect(p, PD_PUSH_PULL);
+    peer_frame l = peer_expect(p, PD_PUSH_PULL);
     const Paramd__PushRequest *push = l.message;
     float weights[64];
 
@@ -100,10 +110,10 @@ static void answer_piece(peer *p, uint64_t first, uint64_t count, const float *g
     assert_memory_equal(l.payload, gradient + (first - START), count * sizeof(float));
     for (uint64_t i = 0; i < count; i++) weights[i] = 1000 + (float)(first + i);
     assert_int_equal(peer_reply_data(p, &l.prefix, 1, 1, 1, weights, count), PD_OK);
-    letter_drop(&l);
+    peer_frame_drop(&l);
 }
 
-static void a_shard_is_cut_along_the_grid_of_the_whole(void **state)
+static void a_shard_is_cut_along_the_chunks_of_the_whole_tensor(void **state)
 {
     peer *p = running(&peer_four, true);
     float gradient[END - START], weights[END - START + 1] = { 0 };
@@ -135,10 +145,11 @@ static void an_empty_shard_needs_no_memory(void **state)
     const Paramd__PullRequest *pull;
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
 
-    assert_int_equal(pd_core_pull(p->core, items + 1, 1, 0, &ticket, &err), PD_INVALID_ARGUMENT);      /* of others there must be a place */
+    assert_int_equal(pd_core_pull(p->core, items + 1, 1, 0, &ticket, &err),
+                     PD_INVALID_ARGUMENT); /* a pull needs a buffer, since this parameter has elements */
     assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, 1, NULL, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_PUSH_PULL);
     push = l.message;
@@ -148,27 +159,27 @@ static void an_empty_shard_needs_no_memory(void **state)
     assert_int_equal(push->pieces[0]->count, 0);
     assert_int_equal(l.prefix.payload_bytes, 0);
     assert_int_equal(peer_reply_data(p, &l.prefix, 1, 0, 0, NULL, 0), PD_OK);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
 
-    items[0].gradient = NULL;                           /* a tensor of no elements may have no address */
+    items[0].gradient = NULL; /* the gradient of an empty shard may be a null pointer */
     assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, 1, NULL, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_PUSH_PULL);
     assert_true(((const Paramd__PushRequest *)l.message)->pieces[0]->absent);
     assert_int_equal(peer_reply_data(p, &l.prefix, 1, 0, 0, NULL, 0), PD_OK);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     l = peer_expect(p, PD_PULL);
     pull = l.message;
     assert_int_equal(pull->wants[0]->first, 70);
     assert_int_equal(pull->wants[0]->count, 0);
     assert_int_equal(peer_reply_data(p, &l.prefix, 1, 0, 0, NULL, 0), PD_OK);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
     peer_free(p);
 }
 
-/* Of what is not ranged rank 0 alone is asked, of a range every rank that has elements. */
-static void a_rank_initialises_what_it_is_asked_for(void **state)
+/* Rank 0 alone initializes a parameter without ranges. Every rank that has elements initializes its own range. */
+static void a_rank_initialises_the_parameters_that_it_is_asked_for(void **state)
 {
     (void)state;
     for (int first = 0; first < 2; first++) {
@@ -181,14 +192,14 @@ static void a_rank_initialises_what_it_is_asked_for(void **state)
         for (int i = 0; i < END - START; i++) shard[i] = (float)i;
         assert_int_equal(pd_core_init(p->core, weights, &ticket, &err), PD_OK);
         for (size_t i = 0; i < frames; i++) {
-            letter l = peer_expect(p, PD_INIT);
+            peer_frame l = peer_expect(p, PD_INIT);
             const Paramd__InitRequest *init = l.message;
             for (size_t k = 0; k < init->n_pieces; k++) {
                 assert_int_equal(init->pieces[k]->handle, first && i == 0 ? 0 : 1);
                 elements += init->pieces[k]->count;
             }
             assert_int_equal(peer_reply_ok(p, &l.prefix), PD_OK);
-            letter_drop(&l);
+            peer_frame_drop(&l);
         }
         peer_expect_silence(p);
         assert_int_equal(elements, END - START + (first ? 3 : 0));
@@ -201,10 +212,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(declares_the_ranges),
-        cmocka_unit_test(refuses_a_range_that_is_none),
-        cmocka_unit_test(a_shard_is_cut_along_the_grid_of_the_whole),
+        cmocka_unit_test(refuses_an_invalid_range),
+        cmocka_unit_test(a_shard_is_cut_along_the_chunks_of_the_whole_tensor),
         cmocka_unit_test(an_empty_shard_needs_no_memory),
-        cmocka_unit_test(a_rank_initialises_what_it_is_asked_for),
+        cmocka_unit_test(a_rank_initialises_the_parameters_that_it_is_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

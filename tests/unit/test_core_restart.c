@@ -1,5 +1,5 @@
-/* test_core_restart.c - the server comes back without the job: the handle ends and says so, and may start the job
- * anew. */
+/* Tests the client's core with a server that restarted and has lost the job. The client either ends with an error
+ * that names this reason, or creates the job again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@ enum { PARAMS = 2, ELEMENTS = 3, STEP = 7 };
 static const int64_t sizes[PARAMS] = { ELEMENTS, ELEMENTS };
 static float gradient[PARAMS][ELEMENTS], weights[PARAMS][ELEMENTS];
 
-/* A worker whose job is at step STEP. */
+/* Returns a worker whose job is at step STEP. */
 static peer *trained(const pd_core_config *config)
 {
     peer *p = peer_new(config);
@@ -35,12 +35,13 @@ static pd_ticket_id push(peer *p)
     static pd_item items[PARAMS];
     pd_ticket_id ticket;
 
-    for (size_t i = 0; i < PARAMS; i++) items[i] = (pd_item){ .param = i, .gradient = gradient[i], .weights = weights[i] };
+    for (size_t i = 0; i < PARAMS; i++)
+        items[i] = (pd_item){ .param = i, .gradient = gradient[i], .weights = weights[i] };
     assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, PARAMS, NULL, &ticket, NULL), PD_OK);
     return ticket;
 }
 
-static const Paramd__HelloRequest *expect_hello(peer *p, letter *l)
+static const Paramd__HelloRequest *expect_hello(peer *p, peer_frame *l)
 {
     *l = peer_expect(p, PD_HELLO);
     return l->message;
@@ -53,16 +54,16 @@ static const char *option(const Paramd__HelloRequest *hello, const char *name)
     return NULL;
 }
 
-/* The connection breaks, and on the next one the server says that it has no such job. */
+/* Breaks the connection. On the next connection the server says that it has no such job. */
 static void refuse_as_unknown(peer *p)
 {
-    letter l;
+    peer_frame l;
 
     peer_cut(p);
     peer_connect(p);
     assert_true(expect_hello(p, &l)->rejoins);
     peer_refuse(p, &l.prefix, PD_NOT_FOUND, "there is no job job");
-    letter_drop(&l);
+    peer_frame_drop(&l);
 }
 
 static void expect_lost(peer *p, pd_ticket_id pending)
@@ -128,7 +129,7 @@ static void come_back_to(uint64_t step, bool initialised)
     Paramd__Declared one = PARAMD__DECLARED__INIT, *all[] = { &one, &one };
     peer *p = trained(&peer_four);
     pd_ticket_id ticket = push(p);
-    letter l;
+    peer_frame l;
 
     one.step = step;
     one.initialised = initialised;
@@ -139,7 +140,7 @@ static void come_back_to(uint64_t step, bool initialised)
     peer_welcome(p);
     l = peer_expect(p, PD_DECLARE);
     peer_reply(p, &l.prefix, &message.base, NULL, 0);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     expect_lost(p, ticket);
     peer_free(p);
 }
@@ -154,7 +155,7 @@ static void a_job_without_weights_or_at_an_earlier_step_is_not_the_same(void **s
 static void the_same_job_goes_on(void **state)
 {
     peer *p = trained(&peer_four);
-    letter l;
+    peer_frame l;
     (void)state;
 
     push(p);
@@ -163,26 +164,27 @@ static void the_same_job_goes_on(void **state)
     peer_welcome(p);
     peer_answer_declare(p, PARAMS, STEP);
     l = peer_expect(p, PD_PUSH_PULL);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
-/* Nothing is lost: as at the first connection. */
+/* The job had no weights before the server was restarted, so nothing is lost. The client creates the job again, as
+ * on its first connection. */
 static void a_process_without_weights_creates_the_job_again(void **state)
 {
     peer *p = peer_new(&peer_four);
-    letter l;
+    peer_frame l;
     (void)state;
 
     peer_connect(p);
     peer_welcome(p);
     peer_declare(p, sizes, PARAMS);
     l = peer_expect(p, PD_DECLARE);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_cut(p);
     peer_connect(p);
     assert_false(expect_hello(p, &l)->rejoins);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
@@ -193,7 +195,7 @@ static void initial_weights_that_were_stored_can_be_lost_too(void **state)
     void *const initial[] = { weights[0], weights[1] };
     peer *p = peer_new(&peer_first);
     pd_ticket_id ticket;
-    letter l;
+    peer_frame l;
     (void)state;
 
     peer_connect(p);
@@ -204,23 +206,23 @@ static void initial_weights_that_were_stored_can_be_lost_too(void **state)
     message.n_parameters = PARAMS;
     message.must_init = true;
     peer_reply(p, &l.prefix, &message.base, NULL, 0);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(pd_core_init(p->core, initial, &ticket, NULL), PD_OK);
     l = peer_expect(p, PD_INIT);
     peer_reply_ok(p, &l.prefix);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     refuse_as_unknown(p);
     assert_true(pd_core_lost(p->core));
     peer_free(p);
 }
 
-/* ---- starting anew ---- */
+/* ---- creating the lost job again ---- */
 
 static void rank_0_creates_the_job_at_its_lowest_step(void **state)
 {
     peer *p = lost(&peer_first);
     const Paramd__HelloRequest *hello;
-    letter l;
+    peer_frame l;
     (void)state;
 
     restart(p);
@@ -229,7 +231,7 @@ static void rank_0_creates_the_job_at_its_lowest_step(void **state)
     assert_false(hello->rejoins);
     assert_string_equal(option(hello, "start_step"), "7");
     assert_true(hello->nonce != peer_first.nonce);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
@@ -239,7 +241,7 @@ static void the_step_replaces_the_option_that_was_given(void **state)
     pd_core_config config = peer_first;
     const Paramd__HelloRequest *hello;
     peer *p;
-    letter l;
+    peer_frame l;
     (void)state;
 
     config.options = options;
@@ -250,7 +252,7 @@ static void the_step_replaces_the_option_that_was_given(void **state)
     assert_int_equal(hello->n_options, 2);
     assert_string_equal(option(hello, "start_step"), "7");
     assert_string_equal(option(hello, "seed"), "5");
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
@@ -258,7 +260,7 @@ static void the_other_ranks_wait_until_rank_0_has_created_it(void **state)
 {
     peer *p = lost(&peer_four);
     pd_ticket_id ticket = restart(p);
-    letter l;
+    peer_frame l;
     (void)state;
 
     for (int i = 0; i < 3; i++) {
@@ -266,7 +268,7 @@ static void the_other_ranks_wait_until_rank_0_has_created_it(void **state)
         assert_true(expect_hello(p, &l)->rejoins);
         assert_null(option(l.message, "start_step"));
         peer_refuse(p, &l.prefix, PD_NOT_FOUND, "there is no job job");
-        letter_drop(&l);
+        peer_frame_drop(&l);
         assert_non_null(strstr(pd_core_reason(p->core), "rank 0 starts it"));
         assert_null(pd_core_ended(p->core));
         peer_cut(p);
@@ -284,7 +286,7 @@ static void the_next_push_and_barrier_are_those_of_the_new_job(void **state)
 {
     peer *p = lost(&peer_four);
     pd_ticket_id barrier;
-    letter l;
+    peer_frame l;
     (void)state;
 
     restart(p);
@@ -295,12 +297,12 @@ static void the_next_push_and_barrier_are_those_of_the_new_job(void **state)
     push(p);
     l = peer_expect(p, PD_PUSH_PULL);
     assert_int_equal(((Paramd__PushRequest *)l.message)->step, STEP);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(pd_core_barrier(p->core, &barrier, NULL), PD_OK);
     l = peer_expect(p, PD_BARRIER);
     assert_int_equal(((Paramd__BarrierRequest *)l.message)->sequence, 1);
-    letter_drop(&l);
-    peer_cut(p);                                        /* the new job is the one to come back to */
+    peer_frame_drop(&l);
+    peer_cut(p); /* after a later reconnect, the client finds the new job */
     peer_connect(p);
     peer_welcome(p);
     peer_answer_declare(p, PARAMS, STEP - 1);
@@ -335,7 +337,7 @@ static void a_job_that_the_server_has_is_not_started_anew(void **state)
     peer_free(p);
 }
 
-static void without_memory_it_stays_lost(void **state)
+static void without_memory_the_job_stays_lost(void **state)
 {
     peer *p = lost(&peer_first);
     pd_ticket_id ticket;
@@ -370,7 +372,7 @@ int main(void)
         cmocka_unit_test(the_next_push_and_barrier_are_those_of_the_new_job),
         cmocka_unit_test(a_job_may_be_lost_twice),
         cmocka_unit_test(a_job_that_the_server_has_is_not_started_anew),
-        cmocka_unit_test(without_memory_it_stays_lost),
+        cmocka_unit_test(without_memory_the_job_stays_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

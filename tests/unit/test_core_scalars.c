@@ -1,4 +1,4 @@
-/* The core and scalars: which frame bears them, and where the answer's go. */
+/* Tests scalars in the client's core: which frame carries them, and where the scalars of the reply are written. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,21 +16,24 @@ static const int64_t sizes[] = { 3, 2 * CHUNK + 5, 7 };
 enum { N = 3 };
 static float gradient[2 * CHUNK + 5], weights[N][2 * CHUNK + 5];
 
-/* Items of the parameters in that order. */
+/* Fills the items with parameters order[0], order[1] and so on. */
 static void make_items(pd_item *items, const size_t *order, size_t n)
 {
-    for (size_t i = 0; i < n; i++) items[i] = (pd_item){ .param = order[i], .gradient = gradient, .weights = weights[order[i]] };
+    for (size_t i = 0; i < n; i++)
+        items[i] = (pd_item){ .param = order[i], .gradient = gradient, .weights = weights[order[i]] };
 }
 
-static int push(peer *p, unsigned method, pd_item *items, size_t n, pd_scalar *scalars, size_t n_scalars, pd_ticket_id *ticket, pd_error *err)
+static int push(peer *p, unsigned method, pd_item *items, size_t n, pd_scalar *scalars, size_t n_scalars,
+                pd_ticket_id *ticket, pd_error *err)
 {
     pd_push_options options = { .weight = 2, .scalars = scalars, .n_scalars = n_scalars };
 
     return pd_core_push(p->core, method, items, n, &options, ticket, err);
 }
 
-/* Outcomes of a round of that step, with these means behind every one. */
-static void answer(peer *p, const letter *l, uint64_t step, const char *const *names, const double *means, size_t n)
+/* Answers a push with the outcomes of round `step`. Each outcome carries the n scalars `names` with the averages
+ * `means`. */
+static void answer(peer *p, const peer_frame *l, uint64_t step, const char *const *names, const double *means, size_t n)
 {
     Paramd__PushRequest *asked = l->message;
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
@@ -54,12 +57,12 @@ static void answer(peer *p, const letter *l, uint64_t step, const char *const *n
     peer_reply(p, &l->prefix, &message.base, NULL, 0);
 }
 
-/* A core that has pushed with scalars, and the frame that bears them. */
+/* A core that has pushed with scalars, and the frame that carries them. */
 typedef struct pushed {
-    peer        *p;
+    peer *p;
     pd_ticket_id ticket;
-    pd_item      items[N];
-    letter       frame;
+    pd_item items[N];
+    peer_frame frame;
 } pushed;
 
 static void push_to(pushed *f, peer *p, const size_t *order, size_t n_items, pd_scalar *scalars, size_t n)
@@ -72,20 +75,23 @@ static void push_to(pushed *f, peer *p, const size_t *order, size_t n_items, pd_
     f->frame = peer_expect(p, PD_PUSH);
 }
 
-/* A running core's parameter 0 alone. */
-static void push_first(pushed *f, pd_scalar *scalars, size_t n) { push_to(f, peer_running(sizes, N), (const size_t[]){ 0 }, 1, scalars, n); }
+/* Pushes parameter 0 alone on a new, running core. */
+static void push_first(pushed *f, pd_scalar *scalars, size_t n)
+{
+    push_to(f, peer_running(sizes, N), (const size_t[]){ 0 }, 1, scalars, n);
+}
 
-/* Its ticket is done with that code. */
+/* Checks that the push ends with the result `code`, then frees the core. */
 static void end(pushed *f, int code)
 {
     pd_error err;
 
-    letter_drop(&f->frame);
+    peer_frame_drop(&f->frame);
     assert_int_equal(peer_finish(f->p, f->ticket, &err), code);
     peer_free(f->p);
 }
 
-static void one_frame_bears_them_and_the_parameter_whose_name_sorts_first_stands_first_in_it(void **state)
+static void one_frame_carries_the_scalars_and_begins_with_the_parameter_whose_name_sorts_first(void **state)
 {
     static const size_t order[] = { 2, 1, 0 };
     peer *p = peer_running(sizes, N);
@@ -95,7 +101,7 @@ static void one_frame_bears_them_and_the_parameter_whose_name_sorts_first_stands
     pd_ticket_id ticket;
     pd_error err;
     int frames = 0;
-    letter l;
+    peer_frame l;
     (void)state;
 
     make_items(items, order, N);
@@ -113,7 +119,7 @@ static void one_frame_bears_them_and_the_parameter_whose_name_sorts_first_stands
             assert_true(frame->scalars[1]->value == 3 && frame->scalars[0]->value == 0.5);
         }
         answer(p, &l, 1, names, (const double[]){ 0.25, 4 }, 2);
-        letter_drop(&l);
+        peer_frame_drop(&l);
     }
     assert_int_equal(frames, 4);
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
@@ -121,7 +127,7 @@ static void one_frame_bears_them_and_the_parameter_whose_name_sorts_first_stands
     peer_free(p);
 }
 
-static void of_a_large_tensor_the_first_chunk_bears_them(void **state)
+static void the_first_chunk_of_a_large_tensor_carries_the_scalars(void **state)
 {
     static const size_t order[] = { 2, 1 };
     peer *p = peer_running(sizes, N);
@@ -134,19 +140,21 @@ static void of_a_large_tensor_the_first_chunk_bears_them(void **state)
     make_items(items, order, 2);
     assert_int_equal(push(p, PD_PUSH, items, 2, &loss, 1, &ticket, &err), PD_OK);
     for (uint64_t chunk = 0; chunk < 4; chunk++) {
-        letter l = peer_expect(p, PD_PUSH);
+        peer_frame l = peer_expect(p, PD_PUSH);
         Paramd__PushRequest *frame = l.message;
         assert_int_equal(frame->n_scalars, chunk == 0);
         assert_int_equal(frame->pieces[0]->handle, chunk < 3 ? 1 : 2);
         assert_int_equal(frame->pieces[0]->first, chunk < 3 ? chunk * CHUNK : 0);
-        letter_drop(&l);
+        peer_frame_drop(&l);
     }
     peer_free(p);
 }
 
-static void names_are_found_in_whatever_the_round_returns(void **state)
+static void means_are_found_by_name_in_the_reply(void **state)
 {
-    pd_scalar scalars[] = { { .name = "c", .value = 1 }, { .name = "a", .value = 2 }, { .name = "missing", .value = 3 } };
+    pd_scalar scalars[] = { { .name = "c", .value = 1 },
+                            { .name = "a", .value = 2 },
+                            { .name = "missing", .value = 3 } };
     pushed f;
     (void)state;
 
@@ -157,7 +165,7 @@ static void names_are_found_in_whatever_the_round_returns(void **state)
     assert_true(isnan(scalars[2].mean) && scalars[2].weight == 0);
 }
 
-static void an_answer_that_tells_of_a_later_round_is_not_about_these(void **state)
+static void scalars_of_a_later_round_are_ignored(void **state)
 {
     pd_scalar loss = { .name = "loss", .value = 1 };
     pushed f;
@@ -169,28 +177,29 @@ static void an_answer_that_tells_of_a_later_round_is_not_about_these(void **stat
     assert_true(isnan(loss.mean));
 }
 
-static void they_are_sent_again_with_their_frame_when_the_answer_is_lost(void **state)
+static void scalars_are_sent_again_with_their_frame_when_the_reply_is_lost(void **state)
 {
     pd_scalar loss = { .name = "loss", .value = 1 };
     pushed f;
-    letter again;
+    peer_frame again;
     (void)state;
 
     push_first(&f, &loss, 1);
     peer_cut(f.p);
     peer_connect(f.p);
     peer_welcome(f.p);
-    peer_answer_declare(f.p, N, 1);                     /* the round has closed meanwhile */
+    peer_answer_declare(f.p, N, 1); /* the server reports that the push's round closed while the client was not
+                                     * connected */
     again = peer_expect(f.p, PD_PUSH);
     assert_int_equal(again.bytes, f.frame.bytes);
     assert_memory_equal(again.at, f.frame.at, f.frame.bytes);
     answer(f.p, &again, 1, (const char *const[]){ "loss" }, (const double[]){ 10 }, 1);
-    letter_drop(&again);
+    peer_frame_drop(&again);
     end(&f, PD_OK);
     assert_true(loss.mean == 10);
 }
 
-static void a_refused_push_leaves_them_unknown(void **state)
+static void a_refused_push_leaves_the_means_unknown(void **state)
 {
     pd_scalar loss = { .name = "loss", .value = 1, .mean = 7, .weight = 7 };
     pushed f;
@@ -202,7 +211,7 @@ static void a_refused_push_leaves_them_unknown(void **state)
     assert_true(isnan(loss.mean) && loss.weight == 0);
 }
 
-/* ---- what is wrong ---- */
+/* ---- scalars that are refused ---- */
 
 static void refuses(const pd_scalar *given, size_t n, int code, const char *says)
 {
@@ -222,7 +231,7 @@ static void refuses(const pd_scalar *given, size_t n, int code, const char *says
     peer_free(p);
 }
 
-static void what_is_no_scalar_is_refused_before_anything_is_sent(void **state)
+static void an_invalid_scalar_is_refused_before_anything_is_sent(void **state)
 {
     char longest[PD_PUSH_SCALAR_NAME + 2], names[17][16];
     pd_scalar many[17];
@@ -230,15 +239,18 @@ static void what_is_no_scalar_is_refused_before_anything_is_sent(void **state)
 
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
-    refuses(&(pd_scalar){ .name = longest }, 1, PD_INVALID_ARGUMENT, "scalar 0 has a name of 65 bytes: expected 1 to 64");
+    refuses(&(pd_scalar){ .name = longest }, 1, PD_INVALID_ARGUMENT,
+            "scalar 0 has a name of 65 bytes: expected 1 to 64");
     refuses(&(pd_scalar){ .name = "" }, 1, PD_INVALID_ARGUMENT, "a name of 0 bytes");
     refuses(&(pd_scalar){ .name = NULL }, 1, PD_INVALID_ARGUMENT, "a name of 0 bytes");
     refuses(&(pd_scalar){ .name = "a\nb" }, 1, PD_INVALID_ARGUMENT, "control character at byte 1");
     refuses(&(pd_scalar){ .name = "a\x7f" }, 1, PD_INVALID_ARGUMENT, "control character at byte 1");
     refuses(&(pd_scalar){ .name = "\xc3" }, 1, PD_INVALID_ARGUMENT, "not UTF-8");
-    refuses(&(pd_scalar){ .name = "loss", .value = NAN }, 1, PD_INVALID_ARGUMENT, "scalar loss is nan: expected a finite number");
+    refuses(&(pd_scalar){ .name = "loss", .value = NAN }, 1, PD_INVALID_ARGUMENT,
+            "scalar loss is nan: expected a finite number");
     refuses(&(pd_scalar){ .name = "loss", .value = -INFINITY }, 1, PD_INVALID_ARGUMENT, "scalar loss is -inf");
-    refuses((const pd_scalar[]){ { .name = "a" }, { .name = "loss" }, { .name = "loss" } }, 3, PD_INVALID_ARGUMENT, "scalar loss stands twice");
+    refuses((const pd_scalar[]){ { .name = "a" }, { .name = "loss" }, { .name = "loss" } }, 3, PD_INVALID_ARGUMENT,
+            "scalar loss stands twice");
     refuses(NULL, 1, PD_INVALID_ARGUMENT, "no place where they are");
     for (int i = 0; i < 17; i++) {
         snprintf(names[i], sizeof names[i], "s%d", i);
@@ -256,7 +268,7 @@ static void sixteen_of_the_longest_names_are_sent(void **state)
     pd_item item;
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
 
     for (int i = 0; i < 16; i++) {
@@ -269,7 +281,7 @@ static void sixteen_of_the_longest_names_are_sent(void **state)
     l = peer_expect(p, PD_PUSH);
     assert_int_equal(((Paramd__PushRequest *)l.message)->n_scalars, 16);
     assert_string_equal(((Paramd__PushRequest *)l.message)->scalars[15]->name, names[15]);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
@@ -282,7 +294,7 @@ static peer *running_with(const pd_client_param *params, size_t n)
     Paramd__Declared one = PARAMD__DECLARED__INIT, *all[] = { &one, &one, &one };
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
 
     one.initialised = true;
     reply.parameters = all;
@@ -292,7 +304,7 @@ static peer *running_with(const pd_client_param *params, size_t n)
     assert_int_equal(pd_core_declare(p->core, params, n, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_DECLARE);
     peer_reply(p, &l.prefix, &reply.base, NULL, 0);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
     return p;
 }
@@ -303,7 +315,7 @@ static const pd_client_param sharded[] = {
     { .name = "c", .shape = { 1, { 3 } } },
 };
 
-static void a_whole_parameter_bears_them_before_ranged_ones(void **state)
+static void a_whole_parameter_carries_the_scalars_rather_than_a_ranged_one(void **state)
 {
     pd_scalar loss = { .name = "loss", .value = 1 };
     pushed f;
@@ -311,11 +323,11 @@ static void a_whole_parameter_bears_them_before_ranged_ones(void **state)
 
     push_to(&f, running_with(sharded, 3), (const size_t[]){ 0, 1, 2 }, 3, &loss, 1);
     assert_int_equal(((Paramd__PushRequest *)f.frame.message)->pieces[0]->handle, 2);
-    letter_drop(&f.frame);
+    peer_frame_drop(&f.frame);
     peer_free(f.p);
 }
 
-static void a_rank_that_has_nothing_of_the_parameter_that_bears_them_is_told(void **state)
+static void scalars_are_refused_where_the_parameter_that_carries_them_has_no_elements(void **state)
 {
     static const size_t order[] = { 0, 1 };
     peer *p = running_with(sharded, 3);
@@ -323,7 +335,7 @@ static void a_rank_that_has_nothing_of_the_parameter_that_bears_them_is_told(voi
     pd_item items[2];
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
 
     make_items(items, order, 2);
@@ -333,23 +345,23 @@ static void a_rank_that_has_nothing_of_the_parameter_that_bears_them_is_told(voi
     assert_int_equal(push(p, PD_PUSH, items, 1, &loss, 1, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_PUSH);
     assert_int_equal(((Paramd__PushRequest *)l.message)->n_scalars, 1);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_frame_bears_them_and_the_parameter_whose_name_sorts_first_stands_first_in_it),
-        cmocka_unit_test(of_a_large_tensor_the_first_chunk_bears_them),
-        cmocka_unit_test(names_are_found_in_whatever_the_round_returns),
-        cmocka_unit_test(an_answer_that_tells_of_a_later_round_is_not_about_these),
-        cmocka_unit_test(they_are_sent_again_with_their_frame_when_the_answer_is_lost),
-        cmocka_unit_test(a_refused_push_leaves_them_unknown),
-        cmocka_unit_test(what_is_no_scalar_is_refused_before_anything_is_sent),
+        cmocka_unit_test(one_frame_carries_the_scalars_and_begins_with_the_parameter_whose_name_sorts_first),
+        cmocka_unit_test(the_first_chunk_of_a_large_tensor_carries_the_scalars),
+        cmocka_unit_test(means_are_found_by_name_in_the_reply),
+        cmocka_unit_test(scalars_of_a_later_round_are_ignored),
+        cmocka_unit_test(scalars_are_sent_again_with_their_frame_when_the_reply_is_lost),
+        cmocka_unit_test(a_refused_push_leaves_the_means_unknown),
+        cmocka_unit_test(an_invalid_scalar_is_refused_before_anything_is_sent),
         cmocka_unit_test(sixteen_of_the_longest_names_are_sent),
-        cmocka_unit_test(a_whole_parameter_bears_them_before_ranged_ones),
-        cmocka_unit_test(a_rank_that_has_nothing_of_the_parameter_that_bears_them_is_told),
+        cmocka_unit_test(a_whole_parameter_carries_the_scalars_rather_than_a_ranged_one),
+        cmocka_unit_test(scalars_are_refused_where_the_parameter_that_carries_them_has_no_elements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

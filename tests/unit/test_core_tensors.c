@@ -1,4 +1,4 @@
-/* The core and tensors: what is sent, where answers land, what refusals do. */
+/* Tests tensors in the client's core: which frames are sent, where replies are written, and the effect of refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@ static void a_push_carries_the_callers_bytes_at_multiples_of_64(void **state)
     pd_push_options options = { .weight = 8, .presummed = true, .hypers = (const char *[]){ "lr=0.25", NULL } };
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     Paramd__PushRequest *push;
     (void)state;
 
@@ -44,7 +44,7 @@ static void a_push_carries_the_callers_bytes_at_multiples_of_64(void **state)
     assert_int_equal(items[1].outcome, 1);
     assert_int_equal(items[1].version, 1);
     assert_int_equal(pd_core_step(p->core, 2), 1);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
@@ -56,10 +56,11 @@ static void weights_land_in_the_callers_buffers_split_at_every_byte(void **state
     for (size_t split = 1; split < 120; split += split < 70 ? 1 : 7) {
         peer *p = peer_running(sizes, 2);
         float g[8] = { 0 }, w[8] = { 0 }, sent[16 + 5];
-        pd_item items[] = { { .param = 0, .gradient = g, .weights = w }, { .param = 1, .gradient = g + 3, .weights = w + 3 } };
+        pd_item items[] = { { .param = 0, .gradient = g, .weights = w },
+                            { .param = 1, .gradient = g + 3, .weights = w + 3 } };
         pd_ticket_id ticket;
         pd_error err;
-        letter l;
+        peer_frame l;
 
         for (int i = 0; i < 21; i++) sent[i] = (float)i;
         p->split = split;
@@ -69,7 +70,7 @@ static void weights_land_in_the_callers_buffers_split_at_every_byte(void **state
         assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
         for (int i = 0; i < 3; i++) assert_true(w[i] == (float)i);
         for (int i = 0; i < 5; i++) assert_true(w[3 + i] == (float)(16 + i));
-        letter_drop(&l);
+        peer_frame_drop(&l);
         peer_free(p);
     }
 }
@@ -79,10 +80,11 @@ static void a_large_tensor_travels_a_chunk_a_frame_and_answers_come_in_any_order
     static const int64_t sizes[] = { 2 * CHUNK + 7, 1 };
     peer *p = peer_running(sizes, 2);
     float g[2 * CHUNK + 7], w[2 * CHUNK + 7], one = 1, own;
-    pd_item items[] = { { .param = 0, .gradient = g, .weights = w }, { .param = 1, .gradient = &one, .weights = &own } };
+    pd_item items[] = { { .param = 0, .gradient = g, .weights = w },
+                        { .param = 1, .gradient = &one, .weights = &own } };
     pd_ticket_id ticket;
     pd_error err;
-    letter l[4];
+    peer_frame l[4];
     (void)state;
 
     for (int i = 0; i < 2 * CHUNK + 7; i++) g[i] = (float)i;
@@ -99,12 +101,14 @@ static void a_large_tensor_travels_a_chunk_a_frame_and_answers_come_in_any_order
     }
     for (int i = 3; i >= 0; i--) {
         assert_false(pd_core_done(p->core, ticket));
-        assert_int_equal(peer_reply_data(p, &l[i].prefix, 1, 1, 1, (float *)l[i].payload, l[i].prefix.payload_bytes / sizeof(float)), PD_OK);
+        assert_int_equal(
+            peer_reply_data(p, &l[i].prefix, 1, 1, 1, (float *)l[i].payload, l[i].prefix.payload_bytes / sizeof(float)),
+            PD_OK);
     }
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
     assert_memory_equal(w, g, sizeof g);
     assert_true(own == 1);
-    for (int i = 0; i < 4; i++) letter_drop(&l[i]);
+    for (int i = 0; i < 4; i++) peer_frame_drop(&l[i]);
     peer_free(p);
 }
 
@@ -117,7 +121,7 @@ static size_t frames_of_a_push(size_t n, uint64_t max_payload, uint32_t max_piec
     pd_ticket_id ticket;
     pd_error err;
     size_t frames = 0, pieces = 0;
-    letter l;
+    peer_frame l;
 
     for (size_t i = 0; i < n; i++) sizes[i] = 16;
     for (size_t i = 0; i < n; i++) items[i] = (pd_item){ .param = i, .gradient = g };
@@ -133,7 +137,7 @@ static size_t frames_of_a_push(size_t n, uint64_t max_payload, uint32_t max_piec
         assert_true(push->n_pieces <= max_pieces);
         for (size_t i = 0; i < push->n_pieces; i++) assert_int_equal(push->pieces[i]->handle, pieces + i);
         pieces += push->n_pieces;
-        letter_drop(&l);
+        peer_frame_drop(&l);
         pd_arena_reset(p->arena);
     }
     assert_int_equal(pieces, n);
@@ -146,9 +150,9 @@ static void small_tensors_fill_frames_up_to_each_limit_in_order(void **state)
 {
     (void)state;
     assert_int_equal(frames_of_a_push(100, 1 << 20, 1024), 1);
-    assert_int_equal(frames_of_a_push(100, 1 << 20, 30), 4);            /* pieces in a frame */
-    assert_int_equal(frames_of_a_push(100, 64 * 10, 1024), 10);         /* payload */
-    assert_true(frames_of_a_push(4000, 1 << 20, 100000) >= 3);          /* the header's 64 KiB */
+    assert_int_equal(frames_of_a_push(100, 1 << 20, 30), 4);    /* the first limit is tensors per frame */
+    assert_int_equal(frames_of_a_push(100, 64 * 10, 1024), 10); /* the first limit is bytes per payload */
+    assert_true(frames_of_a_push(4000, 1 << 20, 100000) >= 3);  /* the first limit is 64 KiB per header */
 }
 
 static void declares_many_parameters_in_several_frames(void **state)
@@ -173,22 +177,23 @@ static void parameters_at_different_steps_travel_in_different_frames(void **stat
     static const int64_t sizes[] = { 1, 1, 1 };
     peer *p = peer_running(sizes, 3);
     float g = 1;
-    pd_item first = { .param = 1, .gradient = &g }, all[] = { { 0, &g, NULL, 0, 0, 0 }, { 1, &g, NULL, 0, 0, 0 }, { 2, &g, NULL, 0, 0, 0 } };
+    pd_item first = { .param = 1, .gradient = &g },
+            all[] = { { 0, &g, NULL, 0, 0, 0 }, { 1, &g, NULL, 0, 0, 0 }, { 2, &g, NULL, 0, 0, 0 } };
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &first, 1, NULL, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_PUSH);
     peer_reply_data(p, &l.prefix, 1, 1, 1, NULL, 0);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_finish(p, ticket, &err);
     assert_int_equal(pd_core_push(p->core, PD_PUSH, all, 3, NULL, &ticket, &err), PD_OK);
     for (int i = 0; i < 3; i++) {
         l = peer_expect(p, PD_PUSH);
         assert_int_equal(((Paramd__PushRequest *)l.message)->step, i == 1 ? 2 : 1);
-        letter_drop(&l);
+        peer_frame_drop(&l);
     }
     peer_free(p);
 }
@@ -201,7 +206,7 @@ static void an_absent_gradient_is_marked_and_its_weights_are_pulled(void **state
     pd_item items[] = { { .param = 0, .weights = w }, { .param = 1, .gradient = g, .weights = v } };
     pd_ticket_id ticket;
     pd_error err;
-    letter push, pull;
+    peer_frame push, pull;
     (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, 2, NULL, &ticket, &err), PD_OK);
@@ -217,8 +222,8 @@ static void an_absent_gradient_is_marked_and_its_weights_are_pulled(void **state
     assert_int_equal(items[0].outcome, 3);
     assert_memory_equal(w, sent, sizeof w);
     assert_memory_equal(v, sent, sizeof v);
-    letter_drop(&push);
-    letter_drop(&pull);
+    peer_frame_drop(&push);
+    peer_frame_drop(&pull);
     peer_free(p);
 }
 
@@ -227,7 +232,8 @@ static void refuses_a_second_push_of_a_parameter_under_way(void **state)
     static const int64_t sizes[] = { 1, 1 };
     peer *p = peer_running(sizes, 2);
     float g = 1;
-    pd_item one = { .param = 1, .gradient = &g }, two[] = { { 0, &g, NULL, 0, 0, 0 }, { 1, &g, NULL, 0, 0, 0 } }, other = { .param = 0, .gradient = &g };
+    pd_item one = { .param = 1, .gradient = &g }, two[] = { { 0, &g, NULL, 0, 0, 0 }, { 1, &g, NULL, 0, 0, 0 } },
+            other = { .param = 0, .gradient = &g };
     pd_ticket_id ticket;
     pd_error err;
     (void)state;
@@ -235,19 +241,21 @@ static void refuses_a_second_push_of_a_parameter_under_way(void **state)
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &one, 1, NULL, &ticket, &err), PD_OK);
     assert_int_equal(pd_core_push(p->core, PD_PUSH, two, 2, NULL, &ticket, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "p1"));
-    assert_int_equal(pd_core_push(p->core, PD_PUSH, &other, 1, NULL, &ticket, &err), PD_OK);      /* the refused call took nothing */
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &other, 1, NULL, &ticket, &err),
+                     PD_OK); /* the push of p0 and p1 was refused as a whole, so p0 can be pushed again */
     peer_free(p);
 }
 
 /* ---- errors ---- */
 
-/* A push of two tensors in three frames, of which the last, the second chunk of p1, is refused. */
+/* A push of two tensors, p0 and p1, in three frames. The server refuses the third frame, which has the second chunk
+ * of p1. */
 typedef struct refused {
-    peer        *p;
-    float        gradient[CHUNK + 1];
-    pd_item      items[2];
+    peer *p;
+    float gradient[CHUNK + 1];
+    pd_item items[2];
     pd_ticket_id ticket;
-    letter       l[3];
+    peer_frame l[3];
 } refused;
 
 static void refuse_third(refused *r)
@@ -264,7 +272,7 @@ static void refuse_third(refused *r)
 
 static void refused_drop(refused *r)
 {
-    for (int i = 0; i < 3; i++) letter_drop(&r->l[i]);
+    for (int i = 0; i < 3; i++) peer_frame_drop(&r->l[i]);
     peer_free(r->p);
 }
 
@@ -272,25 +280,30 @@ static void a_refused_frame_fails_its_items_and_no_others(void **state)
 {
     refused r;
     pd_error err;
-    letter again;
+    peer_frame again;
     (void)state;
 
     refuse_third(&r);
-    assert_false(pd_core_done(r.p->core, r.ticket));                                    /* p0 still waits for its round, p1 is given up */
+    assert_false(pd_core_done(r.p->core, r.ticket)); /* the push of p0 still waits for its round; the push of p1 is
+                                                      * given up */
     peer_reply_data(r.p, &r.l[0].prefix, 1, 1, 1, NULL, 0);
     assert_int_equal(peer_finish(r.p, r.ticket, &err), PD_INVALID_ARGUMENT);
     assert_string_equal(err.text, "p1: element 64 is not finite");
     assert_int_equal(r.items[0].outcome, 1);
     assert_int_equal(r.items[1].outcome, PD_INVALID_ARGUMENT);
-    assert_int_equal(peer_reply_data(r.p, &r.l[1].prefix, 1, 1, 1, NULL, 0), PD_OK);         /* too late: nobody waits */
+    /* the late reply to the second frame is ignored, since the push of p1 has already failed */
+    assert_int_equal(peer_reply_data(r.p, &r.l[1].prefix, 1, 1, 1, NULL, 0), PD_OK);
     assert_int_equal(pd_core_push(r.p->core, PD_PUSH, &r.items[1], 1, NULL, &r.ticket, &err), PD_OK);
     again = peer_expect(r.p, PD_PUSH);
-    assert_int_equal(((Paramd__PushRequest *)again.message)->step, 1);               /* the same step again */
-    letter_drop(&again);
+    assert_int_equal(((Paramd__PushRequest *)again.message)->step, 1); /* p1 is pushed for the same step again */
+    peer_frame_drop(&again);
     refused_drop(&r);
 }
 
-/* p0 may wait for another rank that waits for p1: its round would not close before this rank's ticket ends. */
+/* After the first error, a push of several parameters waits at most one second for the others.
+ *
+ * Without this limit, ranks could block each other. This rank would wait for the round of p0, and could not push p1
+ * again before that. Another rank would wait for p1 before it pushes p0. */
 static void a_ticket_waits_a_second_after_its_first_error(void **state)
 {
     refused r;
@@ -308,7 +321,7 @@ static void a_ticket_waits_a_second_after_its_first_error(void **state)
     refused_drop(&r);
 }
 
-/* Answers a push of two pieces: the first one's step was refused. */
+/* Answers a push of two tensors. The outcome of the first tensor says that its step was refused. */
 static void answer_refused(peer *p, const pd_prefix *to, const char *why)
 {
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
@@ -329,7 +342,9 @@ static void answer_refused(peer *p, const pd_prefix *to, const char *why)
 static void a_step_that_the_optimizer_refuses_ends_the_ticket_with_its_reason(void **state)
 {
     static const int64_t sizes[] = { 1, 1 };
-    static const char *const reasons[] = { "p0: the root is not finite", "" }, *const texts[] = { "p0: the root is not finite", "parameter p0: its optimizer has refused step 1" };
+    static const char *const reasons[] = { "p0: the root is not finite", "" }, *const texts[] = {
+        "p0: the root is not finite", "parameter p0: its optimizer has refused step 1"
+    };
     (void)state;
 
     for (int i = 0; i < 2; i++) {
@@ -338,12 +353,12 @@ static void a_step_that_the_optimizer_refuses_ends_the_ticket_with_its_reason(vo
         pd_item items[] = { { .param = 0, .gradient = &g }, { .param = 1, .gradient = &g } };
         pd_ticket_id ticket;
         pd_error err;
-        letter l;
+        peer_frame l;
 
         assert_int_equal(pd_core_push(p->core, PD_PUSH, items, 2, NULL, &ticket, &err), PD_OK);
         l = peer_expect(p, PD_PUSH);
         answer_refused(p, &l.prefix, reasons[i]);
-        letter_drop(&l);
+        peer_frame_drop(&l);
         assert_int_equal(peer_finish(p, ticket, &err), PD_FAILED_PRECONDITION);
         assert_string_equal(err.text, texts[i]);
         assert_int_equal(items[0].outcome, 4);
@@ -352,12 +367,12 @@ static void a_step_that_the_optimizer_refuses_ends_the_ticket_with_its_reason(vo
         assert_int_equal(pd_core_push(p->core, PD_PUSH, items, 2, NULL, &ticket, &err), PD_OK);
         l = peer_expect(p, PD_PUSH);
         assert_int_equal(((Paramd__PushRequest *)l.message)->step, 2);
-        letter_drop(&l);
+        peer_frame_drop(&l);
         peer_free(p);
     }
 }
 
-static void a_ticket_refused_before_its_frame_has_left_waits_until_it_has(void **state)
+static void a_ticket_refused_before_its_frame_is_sent_waits_until_it_is_sent(void **state)
 {
     static const int64_t sizes[] = { CHUNK };
     peer *p = peer_running(sizes, 1);
@@ -372,13 +387,15 @@ static void a_ticket_refused_before_its_frame_has_left_waits_until_it_has(void *
     assert_int_equal(peer_pump(p, 100), 100);
     assert_int_equal(pd_prefix_read(&to, p->wire, UINT64_MAX / 2, &err), PD_OK);
     peer_refuse(p, &to, PD_INVALID_ARGUMENT, "no");
-    assert_false(pd_core_done(p->core, ticket));        /* the gradient is still being read from */
+    assert_false(pd_core_done(p->core, ticket)); /* the rest of the frame is still to be sent from the gradient, so
+                                                  * the push is not done */
     peer_pump(p, SIZE_MAX);
     assert_int_equal(peer_finish(p, ticket, &err), PD_INVALID_ARGUMENT);
     peer_free(p);
 }
 
-/* An answer with one bit turned: it is understood, refused or waited for, and no byte lands outside the caller's weights (the sanitizer looks). */
+/* Flips one bit of a reply. The core accepts the reply, refuses it, or waits for more bytes. No byte is written outside
+ * the caller's weights (the sanitizer checks). */
 static void an_answer_with_any_bit_turned_does_no_harm(void **state)
 {
     static const int64_t sizes[] = { 3, 5 };
@@ -400,15 +417,17 @@ static void an_answer_with_any_bit_turned_does_no_harm(void **state)
         pd_ticket_id ticket;
         pd_error err;
         uint8_t *frame;
-        letter l;
+        peer_frame l;
 
         assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, 2, NULL, &ticket, &err), PD_OK);
         l = peer_expect(p, PD_PUSH_PULL);
-        assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH_PULL, PD_FLAG_REPLY, l.prefix.request, &message.base, &iov, 1, sizeof payload), PD_OK);
+        assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH_PULL, PD_FLAG_REPLY, l.prefix.request, &message.base,
+                                       &iov, 1, sizeof payload),
+                         PD_OK);
         frame[bit / 8] ^= (uint8_t)(1 << bit % 8);
         if (peer_feed(p, frame, bytes) == PD_OK) peer_feed(p, (uint8_t *)payload, sizeof payload);
         free(frame);
-        letter_drop(&l);
+        peer_frame_drop(&l);
         peer_free(p);
         free(g);
         free(a);
@@ -416,7 +435,7 @@ static void an_answer_with_any_bit_turned_does_no_harm(void **state)
     }
 }
 
-static void ends_when_an_answer_has_not_the_length_of_what_was_asked(void **state)
+static void ends_when_a_reply_has_another_length_than_the_request(void **state)
 {
     static const int64_t sizes[] = { 4 };
     peer *p = peer_running(sizes, 1);
@@ -424,7 +443,7 @@ static void ends_when_an_answer_has_not_the_length_of_what_was_asked(void **stat
     pd_item item = { .param = 0, .weights = w };
     pd_ticket_id ticket;
     pd_error err;
-    letter l;
+    peer_frame l;
     (void)state;
 
     assert_int_equal(pd_core_pull(p->core, &item, 1, 0, &ticket, &err), PD_OK);
@@ -432,7 +451,7 @@ static void ends_when_an_answer_has_not_the_length_of_what_was_asked(void **stat
     assert_int_equal(peer_reply_data(p, &l.prefix, 1, 0, 0, sent, 200), PD_INTERNAL);
     assert_int_equal(peer_finish(p, ticket, &err), PD_INTERNAL);
     assert_true(w[0] == 0);
-    letter_drop(&l);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
@@ -465,9 +484,9 @@ int main(void)
         cmocka_unit_test(a_refused_frame_fails_its_items_and_no_others),
         cmocka_unit_test(a_ticket_waits_a_second_after_its_first_error),
         cmocka_unit_test(a_step_that_the_optimizer_refuses_ends_the_ticket_with_its_reason),
-        cmocka_unit_test(a_ticket_refused_before_its_frame_has_left_waits_until_it_has),
+        cmocka_unit_test(a_ticket_refused_before_its_frame_is_sent_waits_until_it_is_sent),
         cmocka_unit_test(an_answer_with_any_bit_turned_does_no_harm),
-        cmocka_unit_test(ends_when_an_answer_has_not_the_length_of_what_was_asked),
+        cmocka_unit_test(ends_when_a_reply_has_another_length_than_the_request),
         cmocka_unit_test(ends_when_another_process_has_taken_its_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

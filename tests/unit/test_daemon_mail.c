@@ -1,5 +1,5 @@
-/* Mail from the step thread while the loop thread is short of time: the conversation on a platform where a line for
- * the log takes longer than a turn. */
+/* Tests effects, which are messages from the step thread to the loop thread, when the loop thread is short of time.
+ * On the test's platform, writing one log line takes longer than a turn of the loop. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,41 +16,69 @@
 #include "effects.h"
 #include "conversation.h"
 
-enum { CHUNK = 1024, LATE_NS = 2000000 };       /* longer than the loop thread gives to the mail of a turn */
+enum { CHUNK = 1024, LATE_NS = 2000000 }; /* LATE_NS: more than the loop thread spends on mail in a turn */
 
 typedef struct table {
-    pd_daemon  *daemon;
+    pd_daemon *daemon;
     pd_mailbox *requests;
-    uint64_t    now_ns, posted;         /* posted: number of the last effect */
-    bool        woken;                  /* as libuv has it: once or often is the same */
+    uint64_t now_ns, posted; /* posted: number of the last posted effect */
+    bool woken;              /* whether a wake-up of the loop thread is pending; as in libuv, several wake-ups count
+                              * as one */
 } table;
 
-static table *current;                  /* the logger has no argument */
-static unsigned lines;                  /* that the daemon has logged */
+static table *current; /* a global variable, because the log function has no argument to pass it in */
+static unsigned lines; /* number of lines that the daemon has logged */
 
-static void count_line(int level, const char *format, ...)
+static void count_line(const pd_log_entry *entry)
 {
-    (void)level, (void)format;
+    (void)entry;
     lines++;
     current->now_ns += LATE_NS;
 }
 
-static uint64_t now_ms(void *arg) { return ((table *)arg)->now_ns / 1000000; }
-static uint64_t clock_ns(void *arg) { return ((table *)arg)->now_ns; }
-static uint64_t draw(void *arg) { return (uintptr_t)arg; }
-static void wake(void *arg) { ((table *)arg)->woken = true; }
-static void nothing(void *arg) { (void)arg; }
+static uint64_t now_ms(void *arg)
+{
+    return ((table *)arg)->now_ns / 1000000;
+}
+static uint64_t clock_ns(void *arg)
+{
+    return ((table *)arg)->now_ns;
+}
+static uint64_t draw(void *arg)
+{
+    return (uintptr_t)arg;
+}
+static void wake(void *arg)
+{
+    ((table *)arg)->woken = true;
+}
+static void nothing(void *arg)
+{
+    (void)arg;
+}
 
 static int set_up(void **state)
 {
     pd_daemon_config config = {
-        .max_connections = 1, .ingest_bytes = CHUNK * sizeof(float), .chunk_elements = CHUNK,
-        .max_payload = CHUNK * sizeof(float), .max_pieces = 16, .max_params = 16, .max_header = 4096,
-        .hello_bytes = 1024, .blas_core = "none", .log = count_line,
+        .max_connections = 1,
+        .ingest_bytes = CHUNK * sizeof(float),
+        .chunk_elements = CHUNK,
+        .max_payload = CHUNK * sizeof(float),
+        .max_pieces = 16,
+        .max_params = 16,
+        .max_header = 4096,
+        .hello_bytes = 1024,
+        .blas_core = "none",
+        .log = count_line,
     };
     table *t = calloc(1, sizeof *t);
-    pd_platform platform = { .arg = t, .now_ms = now_ms, .clock_ns = clock_ns, .random = draw, .wake = wake,
-                             .stop = nothing, .end_listening = nothing };
+    pd_platform platform = { .arg = t,
+                             .now_ms = now_ms,
+                             .clock_ns = clock_ns,
+                             .random = draw,
+                             .wake = wake,
+                             .stop = nothing,
+                             .end_listening = nothing };
 
     assert_non_null(t);
     t->requests = pd_mailbox_new(NULL, NULL);
@@ -72,23 +100,32 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* One post of n lines for the log. */
-static void post(table *t, unsigned n)
+/* Posts n effects of this kind as one batch. */
+static void post_kind(table *t, pd_effect_kind kind, unsigned n)
 {
     pd_effect *first = NULL, *last = NULL;
 
     for (unsigned i = 0; i < n; i++) {
-        pd_effect *effect = pd_effect_new(PD_EFF_LOG, (pd_ticket){ 0, 0 }, 0);
+        pd_effect *effect = pd_effect_new(kind, (pd_ticket){ 0, 0 }, 0);
         assert_non_null(effect);
         effect->number = ++t->posted;
-        if (last != NULL) last->mail.next = &effect->mail;
-        else first = effect;
+        if (last != NULL)
+            last->mail.next = &effect->mail;
+        else
+            first = effect;
         last = effect;
     }
     assert_int_equal(pd_mailbox_post(pd_conversation_effects(t->daemon), &first->mail, &last->mail), PD_OK);
 }
 
-/* What the event loop does: it calls after a wake-up, and wake-ups until then are one. */
+/* Posts one batch of n log lines. */
+static void post(table *t, unsigned n)
+{
+    post_kind(t, PD_EFF_LOG, n);
+}
+
+/* Does one turn of the event loop: reads the mail if a wake-up came. All wake-ups since the last turn count as one.
+ * Returns whether a wake-up came. */
 static bool call(table *t)
 {
     bool due = t->woken;
@@ -98,7 +135,7 @@ static bool call(table *t)
     return due;
 }
 
-static void mail_for_which_there_was_no_time_is_read_in_later_turns(void **state)
+static void mail_beyond_the_time_of_a_turn_is_read_in_later_turns(void **state)
 {
     table *t = *state;
 
@@ -116,7 +153,8 @@ static void mail_that_came_while_there_was_no_time_is_read_after_the_backlog(voi
     post(t, 2);
     assert_true(call(t));
     assert_int_equal(lines, 1);
-    post(t, 1);                         /* the mailbox was empty and wakes the loop thread: one wake-up with its own */
+    post(t, 1); /* Two wake-ups count as one turn here. The loop has woken itself to read the rest of its mail, and
+                 * this post wakes the loop too, since the mailbox is empty. */
     while (call(t)) continue;
     assert_int_equal(lines, 3);
 }
@@ -131,7 +169,8 @@ static void without_mail_the_loop_is_not_woken_for_ever(void **state)
     assert_true(calls < 20);
 }
 
-/* Posts an effect in a process of its own, where the loop thread handles it. Returns whether that process aborted. */
+/* Posts one effect in a forked process and handles it there. Its number is `posted` + 1, while the first effect is
+ * expected to be number 1. Returns whether the forked process aborted. */
 static bool aborts_after(table *t, uint64_t posted)
 {
     pid_t child = fork();
@@ -156,13 +195,25 @@ static void an_effect_that_is_missing_ends_the_process(void **state)
     assert_true(aborts_after(*state, 1));
 }
 
+/* The step thread still ends jobs while the event loop closes its handles. */
+static void mail_that_comes_after_the_end_is_left_for_the_clean_up(void **state)
+{
+    table *t = *state;
+
+    pd_conversation_close_all(t->daemon);
+    post_kind(t, PD_EFF_JOB_GONE, 1);
+    assert_true(call(t));
+    assert_false(t->woken);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(mail_for_which_there_was_no_time_is_read_in_later_turns, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(mail_that_came_while_there_was_no_time_is_read_after_the_backlog,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(mail_beyond_the_time_of_a_turn_is_read_in_later_turns, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(mail_that_came_while_there_was_no_time_is_read_after_the_backlog, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(without_mail_the_loop_is_not_woken_for_ever, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(mail_that_comes_after_the_end_is_left_for_the_clean_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_effect_that_is_missing_ends_the_process, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Facts that come with a declaration: names of dimensions, the job's seed, model state; and what optimizers say back. */
+/* Tests what a declaration carries besides names and shapes (names of dimensions, the job's seed, model state), and
+ * the notes that optimizers write about parameters. */
 #include "oom.h"
 #include "row.h"
 #include "rig.h"
@@ -13,15 +14,16 @@
 
 #include <cmocka.h>
 
-/* Its plan says in a note what it was told, unless the parameter's name begins with "quiet". */
+/* This test's optimizer writes its axes and seed into the note of its plan, unless the parameter's name begins with
+ * "quiet". */
 static const pd_hyper no_hypers[] = { { .name = NULL } };
 
 static int talk(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
     (void)fact, (void)err;
     if (strncmp(declaration->name, "quiet", 5) == 0) return PD_OK;
-    snprintf(plan->note, sizeof plan->note, "%s: axes %s, seed %llu", declaration->name, declaration->axes != NULL ? declaration->axes : "none",
-             (unsigned long long)declaration->seed);
+    snprintf(plan->note, sizeof plan->note, "%s: axes %s, seed %llu", declaration->name,
+             declaration->axes != NULL ? declaration->axes : "none", (unsigned long long)declaration->seed);
     return PD_OK;
 }
 
@@ -30,14 +32,16 @@ static void stand_still(const pd_unit *unit)
     memcpy(unit->after + unit->first, unit->before + unit->first, (size_t)unit->n * sizeof *unit->after);
 }
 
-static const pd_row talking = { .name = "talking", .about = "for this test", .hypers = no_hypers, .plan = talk, .phases = { { .run = stand_still } } };
+static const pd_row talking = {
+    .name = "talking", .about = "for this test", .hypers = no_hypers, .plan = talk, .phases = { { .run = stand_still } }
+};
 static const pd_row *const rows[] = { &talking, NULL };
 
 static const char *const names[] = { "a", "quiet", "b" };
 static const pd_shape shapes[] = { { 2, { 4, 6 } }, { 1, { 5 } }, { 0, { 0 } } };
 enum { PARAMS = 3 };
 
-/* World 2: "job", both ranks welcome, nothing declared. */
+/* Creates the job "job" with two ranks. Both ranks have joined, but have declared no parameter. */
 static void begin_with(rig *r, const pd_row *const *of, const char *options, const char *rules)
 {
     pd_store_config config = rig_config();
@@ -48,14 +52,18 @@ static void begin_with(rig *r, const pd_row *const *of, const char *options, con
     assert_int_equal(rig_hello(r, "job", 1, 2, 2, 2, options, rules), PD_OK);
 }
 
-static void begin(rig *r) { begin_with(r, rows, NULL, "* talking"); }
+static void begin(rig *r)
+{
+    begin_with(r, rows, NULL, "* talking");
+}
 
 static int declare(rig *r, uint32_t rank)
 {
     return rig_declare(r, r->job, rank, rank + 1, names, shapes, NULL, PARAMS, PD_F32);
 }
 
-/* With axes, and which are model state; NULL: none are. */
+/* Declares the test's parameters with these axes. `states` says for each parameter whether it is model state; NULL:
+ * no parameter is. */
 static int declare_as(rig *r, uint32_t rank, const char *const *axes, const bool *states)
 {
     r->axes = axes;
@@ -63,7 +71,7 @@ static int declare_as(rig *r, uint32_t rank, const char *const *axes, const bool
     return declare(r, rank);
 }
 
-/* Rank 1 declares otherwise than rank 0 did. */
+/* Checks that rank 1 is refused with `text` when it declares other axes or model state than rank 0 declared. */
 static void assert_differs(rig *r, const char *const *axes, const bool *states, const char *text)
 {
     assert_int_equal(declare_as(r, 1, axes, states), PD_FAILED_PRECONDITION);
@@ -122,12 +130,13 @@ static void the_store_refuses_bad_axes_and_makes_nothing(void **state)
     (void)state;
     begin(&r);
     assert_int_equal(declare_as(&r, 0, axes, NULL), PD_INVALID_ARGUMENT);
-    assert_string_equal(r.error.text, "parameter a: axes: expected a name for each of 2 dimensions, got 1 in \"embed\"");
+    assert_string_equal(r.error.text,
+                        "parameter a: axes: expected a name for each of 2 dimensions, got 1 in \"embed\"");
     assert_int_equal(rig_ask(&r, PD_INFO_PARAMS, "job")->n_params, 0);
     rig_free(&r);
 }
 
-static void the_log_says_what_is_refused_and_whose_it_was(void **state)
+static void the_log_names_the_refused_request_and_its_rank(void **state)
 {
     static const char *const axes[] = { "embed", NULL, NULL };
     rig r;
@@ -137,13 +146,14 @@ static void the_log_says_what_is_refused_and_whose_it_was(void **state)
     for (int i = 0; i < 5; i++) assert_int_equal(declare(&r, 1), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(r.warning, "job job: rank 1: what "));
     assert_non_null(strstr(r.warning, "is refused: parameter a: axes: expected a name for each of 2 dimensions"));
-    assert_int_equal(r.warnings, 3);                    /* the first, the second and the fourth */
+    assert_int_equal(r.warnings, 3); /* of five equal refusals, only numbers 1, 2 and 4 are logged */
     rig_free(&r);
 }
 
 static void ranks_declare_the_same_axes(void **state)
 {
-    static const char *const ours[] = { "embed,mlp", NULL, NULL }, *const theirs[] = { "mlp,embed", NULL, NULL }, *const more[] = { "embed,mlp", "mlp", NULL };
+    static const char *const ours[] = { "embed,mlp", NULL, NULL }, *const theirs[] = { "mlp,embed", NULL, NULL },
+                             *const more[] = { "embed,mlp", "mlp", NULL };
     rig r;
     (void)state;
     begin(&r);
@@ -157,7 +167,7 @@ static void ranks_declare_the_same_axes(void **state)
 
 /* ---- notes ---- */
 
-static void every_rank_and_every_operator_hears_the_notes(void **state)
+static void every_rank_and_every_operator_gets_the_notes(void **state)
 {
     static const char *const axes[] = { "x,", NULL, NULL };
     const pd_info *info;
@@ -209,11 +219,12 @@ static void the_log_of_very_many_notes_is_short(void **state)
     before = r.warnings;
     assert_int_equal(rig_declare(&r, r.job, 0, 1, list, scalars, NULL, MANY, PD_F32), PD_OK);
     assert_int_equal(r.warnings - before, 9);
-    assert_string_equal(r.warning, "job job: the optimizers have something to say of 992 more parameters (paramctl params --verbose)");
+    assert_string_equal(
+        r.warning, "job job: the optimizers have something to say of 992 more parameters (paramctl params --verbose)");
     rig_free(&r);
 }
 
-/* Whatever fails, the set can be declared afterwards. */
+/* Makes each allocation of a Declare fail in turn. Afterwards the same parameters can be declared. */
 static void without_memory_a_declaration_with_axes_and_notes_changes_nothing(void **state)
 {
     static const char *const axes[] = { "embed,mlp", NULL, NULL };
@@ -222,7 +233,7 @@ static void without_memory_a_declaration_with_axes_and_notes_changes_nothing(voi
     rig r;
     (void)state;
     for (uint32_t rank = 0; rank < 2; rank++) {
-        for (n = 0; ; n++) {
+        for (n = 0;; n++) {
             pd_request *request;
             int rc;
             begin(&r);
@@ -235,12 +246,15 @@ static void without_memory_a_declaration_with_axes_and_notes_changes_nothing(voi
             request->u.declare.n = PARAMS;
             request->u.declare.params = calloc(PARAMS, sizeof(pd_param_decl));
             for (size_t i = 0; i < PARAMS; i++)
-                request->u.declare.params[i] = (pd_param_decl){ .name = strdup(names[i]), .shape = shapes[i], .pull_dtype = PD_F32, .model_state = states[i],
+                request->u.declare.params[i] = (pd_param_decl){ .name = strdup(names[i]),
+                                                                .shape = shapes[i],
+                                                                .pull_dtype = PD_F32,
+                                                                .model_state = states[i],
                                                                 .axes = axes[i] != NULL ? strdup(axes[i]) : NULL };
             oom_arm(n);
             rc = rig_apply(&r, request);
             if (!oom_disarm()) break;
-            if (rc != PD_OK) assert_int_equal(rc, PD_NO_MEMORY);            /* a line of the log may be lost without harm */
+            if (rc != PD_OK) assert_int_equal(rc, PD_NO_MEMORY); /* PD_OK: only a log line could not be allocated */
             assert_int_equal(declare(&r, rank), PD_OK);
             rig_free(&r);
         }
@@ -249,9 +263,10 @@ static void without_memory_a_declaration_with_axes_and_notes_changes_nothing(voi
     }
 }
 
-/* ---- maps of names ---- */
+/* ---- maps from parameter names to options ---- */
 
-/* The first n of the names are declared with a rule whose map is searched in them: each search takes some 200,000 steps. */
+/* Declares n parameters. The optimizer's rule has a map whose expressions are searched in each name, and each search
+ * takes some 200,000 steps. */
 static int declare_with_a_hostile_map(rig *r, size_t n)
 {
     static char name[40][PD_NAME_MAX + 1];
@@ -268,7 +283,7 @@ static int declare_with_a_hostile_map(rig *r, size_t n)
     return rig_declare(r, r->job, 0, 1, all, shape, NULL, n, PD_F32);
 }
 
-static void what_all_searches_of_a_set_cost_is_bounded(void **state)
+static void the_cost_of_all_searches_of_a_set_is_bounded(void **state)
 {
     rig r;
     (void)state;
@@ -291,7 +306,8 @@ static void model_state_is_the_mean_of_what_ranks_push(void **state)
     (void)state;
     begin_with(&r, NULL, NULL, "* sgd lr=0.1 momentum=0.9");
     r.states = states;
-    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(rig_declare(&r, r.job, rank, rank + 1, name, &three, NULL, 1, PD_F32), PD_OK);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        assert_int_equal(rig_declare(&r, r.job, rank, rank + 1, name, &three, NULL, 1, PD_F32), PD_OK);
     assert_string_equal(rig_ask(&r, PD_INFO_PARAMS, "job")->params[0].optimizer, "model_state");
     assert_int_equal(rig_ask(&r, PD_INFO_PARAMS, "job")->params[0].state_bytes, 0);
     assert_int_equal(rig_init(&r, r.job, 1, 0, initial, 3), PD_OK);
@@ -305,7 +321,7 @@ static void model_state_is_the_mean_of_what_ranks_push(void **state)
     rig_free(&r);
 }
 
-/* A job of one element, model state or not as its rule says, with one contribution of each rank. */
+/* Returns the model state of a job of one element after one round. Rank r contributes value[r] with weight[r]. */
 static float after_a_round(const char *options, const float value[2], const double weight[2])
 {
     static const char *const name[] = { "s" };
@@ -314,12 +330,15 @@ static float after_a_round(const char *options, const float value[2], const doub
     rig r;
 
     begin_with(&r, NULL, options, "s model_state");
-    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(rig_declare(&r, r.job, rank, rank + 1, name, &one, NULL, 1, PD_F32), PD_OK);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        assert_int_equal(rig_declare(&r, r.job, rank, rank + 1, name, &one, NULL, 1, PD_F32), PD_OK);
     assert_int_equal(rig_init(&r, r.job, 1, 0, &begin, 1), PD_OK);
     for (uint32_t rank = 0; rank < 2; rank++) {
         rig_frame *frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, rank, rank + 1, 1);
-        if (isnan(value[rank])) rig_absent(frame, 0);
-        else rig_piece(frame, 0, PD_F32, 0, 1, &value[rank]);
+        if (isnan(value[rank]))
+            rig_absent(frame, 0);
+        else
+            rig_piece(frame, 0, PD_F32, 0, 1, &value[rank]);
         rig_weight(frame, weight[rank], false);
         assert_int_equal(rig_send(&r, frame), PD_OK);
     }
@@ -336,9 +355,10 @@ static void model_state_is_weighted_as_the_job_weighs(void **state)
     assert_true(after_a_round("aggregate=mean", (float[]){ 1, 5 }, (double[]){ 3, 1 }) == 3);
 }
 
-static void model_state_is_averaged_whatever_becomes_of_gradients(void **state)
+static void model_state_is_averaged_with_every_aggregate(void **state)
 {
-    static const char *const options[] = { "aggregate=sum", "aggregate=adasum", "aggregate=median", "aggregate=trimmed_mean trim=0" };
+    static const char *const options[] = { "aggregate=sum", "aggregate=adasum", "aggregate=median",
+                                           "aggregate=trimmed_mean trim=0" };
     (void)state;
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (after_a_round(options[i], (float[]){ 1, 5 }, (double[]){ 1, 1 }) != 3) fail_msg("%s", options[i]);
@@ -390,8 +410,8 @@ static void model_state_needs_no_rule_and_other_parameters_do(void **state)
     rig_free(&r);
 }
 
-/* What is set for all parameters passes it over. */
-static void an_operator_sets_nothing_in_model_state(void **state)
+/* An override for all parameters does not apply to model state. */
+static void an_operator_cannot_override_model_state(void **state)
 {
     static const bool states[] = { true, false, false };
     rig r;
@@ -402,7 +422,8 @@ static void an_operator_sets_nothing_in_model_state(void **state)
     assert_int_equal(rig_set(&r, "job", "*", "lr=0.5", 0), PD_OK);
     assert_int_equal(r.set->params, 2);
     assert_int_equal(rig_set(&r, "job", "a", "lr=0.5", 0), PD_INVALID_ARGUMENT);
-    assert_string_equal(r.error.text, "a: model_state has no hyperparameter lr; it has: none (paramctl optimizers model_state)");
+    assert_string_equal(r.error.text,
+                        "a: model_state has no hyperparameter lr; it has: none (paramctl optimizers model_state)");
     rig_free(&r);
 }
 
@@ -439,22 +460,22 @@ int main(void)
         cmocka_unit_test(axes_are_a_name_or_nothing_for_each_dimension),
         cmocka_unit_test(an_axis_of_other_letters_is_refused_by_its_place),
         cmocka_unit_test(the_store_refuses_bad_axes_and_makes_nothing),
-        cmocka_unit_test(the_log_says_what_is_refused_and_whose_it_was),
+        cmocka_unit_test(the_log_names_the_refused_request_and_its_rank),
         cmocka_unit_test(ranks_declare_the_same_axes),
-        cmocka_unit_test(every_rank_and_every_operator_hears_the_notes),
+        cmocka_unit_test(every_rank_and_every_operator_gets_the_notes),
         cmocka_unit_test(the_log_says_each_note_once),
         cmocka_unit_test(the_log_of_very_many_notes_is_short),
         cmocka_unit_test(without_memory_a_declaration_with_axes_and_notes_changes_nothing),
-        cmocka_unit_test(what_all_searches_of_a_set_cost_is_bounded),
+        cmocka_unit_test(the_cost_of_all_searches_of_a_set_is_bounded),
         cmocka_unit_test(model_state_is_the_mean_of_what_ranks_push),
         cmocka_unit_test(model_state_is_weighted_as_the_job_weighs),
-        cmocka_unit_test(model_state_is_averaged_whatever_becomes_of_gradients),
+        cmocka_unit_test(model_state_is_averaged_with_every_aggregate),
         cmocka_unit_test(a_rank_without_values_does_not_count_and_none_at_all_changes_nothing),
         cmocka_unit_test(values_that_are_not_finite_are_skipped_as_ever),
         cmocka_unit_test(whole_numbers_up_to_2_to_the_24th_are_exact),
         cmocka_unit_test(ranks_agree_on_what_is_model_state),
         cmocka_unit_test(model_state_needs_no_rule_and_other_parameters_do),
-        cmocka_unit_test(an_operator_sets_nothing_in_model_state),
+        cmocka_unit_test(an_operator_cannot_override_model_state),
         cmocka_unit_test(model_state_in_ranges_is_what_each_rank_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
-/* The same bits whatever the timing: threads of the step, root tasks that come back late and in any order, contributions that arrive in any order.
- *
- * A job of three workers and several parameters is run by a random scheduler that, one small act at a time, lets a worker push a parameter, the store
- * work, or one of the root tasks that are out come back. Weights and all state must be those of a run where everything came in turn. */
+/* Tests that timing changes no bit: the number of threads, late root tasks in any order, and contributions in any
+ * order. A random scheduler runs a job of three workers and several parameters. In each act, a worker pushes a
+ * parameter, the store works, or one pending root task comes back. The weights and all state must equal those of a run
+ * in which everything happens in order. */
 #include "coupled_row.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -19,21 +19,24 @@ enum { WORLD = 3, CONN = 10, MOST = 2048, MOST_PARAMS = 4, STEPS = 14 };
 
 typedef struct model {
     const char *rules;
-    size_t      n;
-    pd_shape    shapes[MOST_PARAMS];
-    bool        coupled;                /* a row that is not in the table */
-    int         first, interval, delay; /* counts of the first roots, and of the others; as the rules say */
+    size_t n;
+    pd_shape shapes[MOST_PARAMS];
+    bool coupled;               /* uses the optimizer "coupled", which belongs to this test and is not in the
+                                 * daemon's table */
+    int first, interval, delay; /* the same values as in `rules`: the first step that computes roots, steps between
+                                 * roots, root_delay */
 } model;
 
 typedef struct manner {
-    int      threads;
-    bool     late;                      /* root tasks are held back, and come back in a random order */
-    uint64_t shuffle;                   /* seed of the scheduler; 0: everything in turn */
+    int threads;
+    bool late;        /* root tasks are kept back, and return in a random order */
+    uint64_t shuffle; /* seed of the random scheduler; 0: everything happens in order */
 } manner;
 
-/* What a run ends with. */
+/* The weights, state and statistics at the end of a run. */
 typedef struct outcome {
-    float      *bytes; size_t n;        /* weights and state of all parameters */
+    float *bytes;
+    size_t n; /* number of floats in `bytes`: weights and state of all parameters */
     pd_job_info sum;
 } outcome;
 
@@ -70,10 +73,13 @@ static void push(rig *r, const model *m, uint32_t job, uint32_t rank, size_t p, 
     assert_int_equal(rig_push(r, job, rank, CONN + rank, step, (uint32_t)p, gradient, elements_of(m, p)), PD_OK);
 }
 
-/* Who has pushed what. */
-typedef struct progress { uint64_t pushed[WORLD][MOST_PARAMS]; } progress;
+/* For each rank and parameter: the last step that the rank has pushed. */
+typedef struct progress {
+    uint64_t pushed[WORLD][MOST_PARAMS];
+} progress;
 
-/* A worker pushes its next gradient of a parameter when the round before is closed. */
+/* Pushes the worker's next gradient of a parameter if the round of its previous gradient is closed. Returns whether
+ * it pushed. */
 static bool try_push(rig *r, const model *m, uint32_t job, progress *at, uint32_t rank, size_t p)
 {
     uint64_t step = at->pushed[rank][p];
@@ -90,7 +96,8 @@ static bool finished(const rig *r, const model *m, uint32_t job)
     return true;
 }
 
-/* Roots take long: one task comes back at every 64th act or so, and steps are much quicker. */
+/* Runs the job with a random scheduler. Root tasks are slow: one comes back at about every 64th act, and steps are much
+ * faster. */
 static void run_shuffled(rig *r, const model *m, uint32_t job, uint64_t seed)
 {
     progress at = { 0 };
@@ -98,9 +105,12 @@ static void run_shuffled(rig *r, const model *m, uint32_t job, uint64_t seed)
     for (int acts = 0; !finished(r, m, job); acts++) {
         uint64_t dice = rig_random(&seed);
         assert_true(acts < 1000000);
-        if (dice % 64 == 0 && r->n_tasks > 0) rig_finish_task(r, (dice >> 8) % r->n_tasks);
-        else if (dice % 8 < 4) try_push(r, m, job, &at, (dice >> 8) % WORLD, (dice >> 16) % m->n);
-        else rig_work(r);
+        if (dice % 64 == 0 && r->n_tasks > 0)
+            rig_finish_task(r, (dice >> 8) % r->n_tasks);
+        else if (dice % 8 < 4)
+            try_push(r, m, job, &at, (dice >> 8) % WORLD, (dice >> 16) % m->n);
+        else
+            rig_work(r);
     }
 }
 
@@ -154,8 +164,10 @@ static outcome run(const model *m, const manner *how)
     rig_new(&r, &config);
     r.lazy_tasks = how->late;
     job = start(&r, m);
-    if (how->shuffle > 0) run_shuffled(&r, m, job, how->shuffle);
-    else run_in_turn(&r, m, job);
+    if (how->shuffle > 0)
+        run_shuffled(&r, m, job, how->shuffle);
+    else
+        run_in_turn(&r, m, job);
     for (size_t p = 0; p < m->n; p++) {
         append(&out, rig_weights(&r, job, (uint32_t)p), elements_of(m, p));
         append_state(&out, inside_job(r.store, job)->steps.params[p].optim);
@@ -165,7 +177,8 @@ static outcome run(const model *m, const manner *how)
     return out;
 }
 
-/* Root tasks captured so late that their step has not come: those of counts c with c + delay > STEPS. */
+/* Returns how many of the `due` root tasks are not used by the last step. A task that begins in step c is used in
+ * step c + delay, which may come after the last step. */
 static uint64_t not_due_yet(const model *m, uint64_t due)
 {
     uint64_t generations = 0, open = 0;
@@ -176,7 +189,8 @@ static uint64_t not_due_yet(const model *m, uint64_t due)
 
 static void is_the_same_however_it_is_run(const model *m)
 {
-    static const manner manners[] = { { 2, false, 0 }, { 4, true, 0 }, { 1, true, 11 }, { 2, true, 12 }, { 4, true, 13 }, { 4, false, 14 } };
+    static const manner manners[] = { { 2, false, 0 }, { 4, true, 0 },  { 1, true, 11 },
+                                      { 2, true, 12 }, { 4, true, 13 }, { 4, false, 14 } };
     outcome first = run(m, &(manner){ 1, false, 0 });
 
     assert_int_equal(first.sum.steps, STEPS * m->n);
@@ -186,7 +200,8 @@ static void is_the_same_however_it_is_run(const model *m)
         assert_int_equal(again.n, first.n);
         assert_memory_equal(again.bytes, first.bytes, first.n * sizeof *first.bytes);
         assert_int_equal(again.sum.roots_due, first.sum.roots_due);
-        assert_int_equal(again.sum.roots_adopted + again.sum.roots_failed, again.sum.roots_due - not_due_yet(m, again.sum.roots_due));
+        assert_int_equal(again.sum.roots_adopted + again.sum.roots_failed,
+                         again.sum.roots_due - not_due_yet(m, again.sum.roots_due));
         assert_int_equal(again.sum.roots_failed, first.sum.roots_failed);
         assert_int_equal(again.sum.roots_replaced, 0);
         if (manners[i].late && manners[i].shuffle > 0) assert_true(again.sum.root_waits > 0);
@@ -195,30 +210,57 @@ static void is_the_same_however_it_is_run(const model *m)
     free(first.bytes);
 }
 
-/* Blocks of several sizes; the roots of p1 fail once. */
+/* Checks a model with the optimizer "coupled" and blocks of several sizes. The roots of p1 fail once. */
 static void coupled_is(int delay)
 {
     char rules[300];
-    model m = { .rules = rules, .n = 4, .shapes = { { 2, { 13, 17 } }, { 1, { 40 } }, { 3, { 4, 5, 6 } }, { 0, { 0 } } }, .coupled = true,
-                .first = 3, .interval = 3, .delay = delay };
+    model m = { .rules = rules,
+                .n = 4,
+                .shapes = { { 2, { 13, 17 } }, { 1, { 40 } }, { 3, { 4, 5, 6 } }, { 0, { 0 } } },
+                .coupled = true,
+                .first = 3,
+                .interval = 3,
+                .delay = delay };
 
-    snprintf(rules, sizeof rules, "p1 coupled block_size=7 interval=3 root_delay=%d spoil=error spoil_at=6;p2 coupled block_size=4 interval=3 root_delay=%d;"
-             "* coupled block_size=8 interval=3 root_delay=%d", delay, delay, delay);
+    snprintf(rules, sizeof rules,
+             "p1 coupled block_size=7 interval=3 root_delay=%d spoil=error spoil_at=6;p2 coupled block_size=4 "
+             "interval=3 root_delay=%d;"
+             "* coupled block_size=8 interval=3 root_delay=%d",
+             delay, delay, delay);
     is_the_same_however_it_is_run(&m);
 }
 
-static void roots_used_in_their_step_are_deterministic(void **state)       { (void)state; coupled_is(0); }
-static void roots_used_a_step_later_are_deterministic(void **state)        { (void)state; coupled_is(1); }
-static void roots_used_an_interval_later_are_deterministic(void **state)   { (void)state; coupled_is(3); }
+static void roots_used_in_their_step_are_deterministic(void **state)
+{
+    (void)state;
+    coupled_is(0);
+}
+static void roots_used_a_step_later_are_deterministic(void **state)
+{
+    (void)state;
+    coupled_is(1);
+}
+static void roots_used_an_interval_later_are_deterministic(void **state)
+{
+    (void)state;
+    coupled_is(3);
+}
 
 static void shampoo_is(const char *more, int delay)
 {
     char rules[400];
-    model m = { .rules = rules, .n = 4, .shapes = { { 2, { 30, 20 } }, { 2, { 16, 16 } }, { 3, { 4, 3, 10 } }, { 1, { 33 } } },
-                .first = 1, .interval = 3, .delay = delay };
+    model m = { .rules = rules,
+                .n = 4,
+                .shapes = { { 2, { 30, 20 } }, { 2, { 16, 16 } }, { 3, { 4, 3, 10 } }, { 1, { 33 } } },
+                .first = 1,
+                .interval = 3,
+                .delay = delay };
 
-    snprintf(rules, sizeof rules, "p1 scalable_shampoo block_size=8 learning_rate=0.01 preconditioning_compute_steps=3 start_preconditioning_step=3 root_delay=%d %s;"
-             "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=3 start_preconditioning_step=2 root_delay=%d %s",
+    snprintf(rules, sizeof rules,
+             "p1 scalable_shampoo block_size=8 learning_rate=0.01 preconditioning_compute_steps=3 "
+             "start_preconditioning_step=3 root_delay=%d %s;"
+             "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=3 "
+             "start_preconditioning_step=2 root_delay=%d %s",
              delay, more, delay, more);
     is_the_same_however_it_is_run(&m);
 }
@@ -239,15 +281,24 @@ static void scalable_shampoo_is_deterministic_with_tracked_roots_and_little_memo
     shampoo_is("root_method=eigh graft_type=RMSPROP_NORMALIZED", 3);
 }
 
-/* Its roots are due in steps 3, 6, 9 and 12. Gradients are of all sizes, so that Newton wants a large epsilon. */
+/* Checks a model with the optimizer shampoo. Its roots are computed in steps 3, 6, 9 and 12. The gradients have very
+ * different sizes, so Newton's method for roots needs a large epsilon. */
 static void meta_is(const char *more, int delay)
 {
     char rules[600];
-    model m = { .rules = rules, .n = 4, .shapes = { { 2, { 30, 20 } }, { 2, { 16, 16 } }, { 3, { 4, 3, 10 } }, { 1, { 33 } } },
-                .first = 3, .interval = 3, .delay = delay };
+    model m = { .rules = rules,
+                .n = 4,
+                .shapes = { { 2, { 30, 20 } }, { 2, { 16, 16 } }, { 3, { 4, 3, 10 } }, { 1, { 33 } } },
+                .first = 3,
+                .interval = 3,
+                .delay = delay };
 
-    snprintf(rules, sizeof rules, "p1 shampoo max_preconditioner_dim=8 precondition_frequency=3 betas=0.9,0.99 grafting_config=Adam epsilon=1e-4 root_delay=%d %s;"
-             "* shampoo max_preconditioner_dim=16 precondition_frequency=3 betas=0.9,0.99 grafting_config=SGD epsilon=1e-4 root_delay=%d %s", delay, more, delay, more);
+    snprintf(rules, sizeof rules,
+             "p1 shampoo max_preconditioner_dim=8 precondition_frequency=3 betas=0.9,0.99 grafting_config=Adam "
+             "epsilon=1e-4 root_delay=%d %s;"
+             "* shampoo max_preconditioner_dim=16 precondition_frequency=3 betas=0.9,0.99 grafting_config=SGD "
+             "epsilon=1e-4 root_delay=%d %s",
+             delay, more, delay, more);
     is_the_same_however_it_is_run(&m);
 }
 
@@ -262,9 +313,13 @@ static void shampoo_is_deterministic_with_any_root_delay(void **state)
 static void shampoo_is_deterministic_with_any_root_and_storage(void **state)
 {
     (void)state;
-    meta_is("root_inverse_method=newton root_inverse_tolerance=1e-3 epsilon=1e7 precision_config=PrecisionConfig(inv_factor_matrix_dtype=float16)", 0);
+    meta_is("root_inverse_method=newton root_inverse_tolerance=1e-3 epsilon=1e7 "
+            "precision_config=PrecisionConfig(inv_factor_matrix_dtype=float16)",
+            0);
     meta_is("precision_config=PrecisionConfig(factor_matrix_dtype=bfloat16)", 1);
-    meta_is("root_inverse_method=higher_order root_inverse_tolerance=1e-3 epsilon=0.1 precision_config=PrecisionConfig(filtered_grad_dtype=bfloat16,grafting_state_dtype=float16)", 1);
+    meta_is("root_inverse_method=higher_order root_inverse_tolerance=1e-3 epsilon=0.1 "
+            "precision_config=PrecisionConfig(filtered_grad_dtype=bfloat16,grafting_state_dtype=float16)",
+            1);
     meta_is("root_inverse_method=tracked", 3);
     meta_is("preconditioner_dtype=float64 communication_dtype=BF16", 3);
 }
@@ -272,10 +327,13 @@ static void shampoo_is_deterministic_with_any_root_and_storage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roots_used_in_their_step_are_deterministic), cmocka_unit_test(roots_used_a_step_later_are_deterministic),
-        cmocka_unit_test(roots_used_an_interval_later_are_deterministic), cmocka_unit_test(scalable_shampoo_is_deterministic_with_any_root_delay),
+        cmocka_unit_test(roots_used_in_their_step_are_deterministic),
+        cmocka_unit_test(roots_used_a_step_later_are_deterministic),
+        cmocka_unit_test(roots_used_an_interval_later_are_deterministic),
+        cmocka_unit_test(scalable_shampoo_is_deterministic_with_any_root_delay),
         cmocka_unit_test(scalable_shampoo_is_deterministic_with_tracked_roots_and_little_memory),
-        cmocka_unit_test(shampoo_is_deterministic_with_any_root_delay), cmocka_unit_test(shampoo_is_deterministic_with_any_root_and_storage),
+        cmocka_unit_test(shampoo_is_deterministic_with_any_root_delay),
+        cmocka_unit_test(shampoo_is_deterministic_with_any_root_and_storage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

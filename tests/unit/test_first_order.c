@@ -1,4 +1,5 @@
-/* What holds for the element-wise optimizers whatever the numbers, and their tables. Their definitions: test_first_order_twins.c. */
+/* Tests properties of the element-wise optimizers that hold for any input, and the tables of their options.
+ * test_first_order_twins.c tests their formulas. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,12 +11,13 @@
 
 #include "vectors.h"
 
-enum { N = 301, LARGE = 150001, STEPS = 9 };     /* LARGE: three range units, the last of one vector and a bit */
+/* LARGE: enough elements for three units of work (the last unit is not full), and no multiple of a SIMD vector */
+enum { N = 301, LARGE = 150001, STEPS = 9 };
 
-/* ---- all of them ---- */
+/* ---- properties of all optimizers ---- */
 
-/* `options` and the same with maximize and gradients turned round: the same weights, bit for bit. */
-static void maximize_is_to_minimize_the_opposite(void **state)
+/* `maximize` with negated gradients gives the same weights, bit for bit. */
+static void maximize_equals_minimize_with_negated_gradients(void **state)
 {
     static const int64_t n = N;
     float w[2][N], gradient[N], opposite[N];
@@ -40,7 +42,8 @@ static void maximize_is_to_minimize_the_opposite(void **state)
     }
 }
 
-/* One vector of three units, and the same elements as vectors cut elsewhere; lamb looks at the whole vector. */
+/* Compares one parameter, whose step is cut into three units of work, with three smaller parameters of the same
+ * elements, cut at other places. Lamb is left out, since it uses the norm of a whole parameter. */
 static void cutting_into_units_changes_no_bit(void **state)
 {
     static const int64_t whole = LARGE, parts[3] = { 70001, 79989, 11 };
@@ -58,7 +61,8 @@ static void cutting_into_units_changes_no_bit(void **state)
             pd_step_io io[3] = { 0 };
             int64_t first = 0;
             vectors_fill(gradient, LARGE, s);
-            for (int i = 0; i < 3; first += parts[i++]) io[i] = (pd_step_io){ .gradient = gradient + first, .before = v + first, .after = v + first };
+            for (int i = 0; i < 3; first += parts[i++])
+                io[i] = (pd_step_io){ .gradient = gradient + first, .before = v + first, .after = v + first };
             vectors_step(one, gradient, w, w, NULL);
             assert_int_equal(pd_model_step(three, io, NULL), PD_OK);
         }
@@ -127,7 +131,10 @@ static void without_gradient_and_decay_nothing_moves(void **state)
     (void)state;
     vectors_fill(start, N, 0);
     for (int k = 0; k < VECTORS_ROWS; k++) {
-        pd_hypers hypers = vectors_hypers(vectors_rows[k], vectors_has(vectors_rows[k], "lambd") ? OPTIONS("lambd", "0") : vectors_has(vectors_rows[k], "weight_decay") ? OPTIONS("weight_decay", "0") : OPTIONS("lr", "1"));
+        pd_hypers hypers = vectors_hypers(vectors_rows[k], vectors_has(vectors_rows[k], "lambd") ? OPTIONS("lambd", "0")
+                                                           : vectors_has(vectors_rows[k], "weight_decay")
+                                                               ? OPTIONS("weight_decay", "0")
+                                                               : OPTIONS("lr", "1"));
         pd_model *model = vectors_model(&hypers, &n, 1, 2);
         memcpy(w, start, sizeof w);
         for (int s = 0; s < 3; s++) vectors_step(model, zero, w, w, NULL);
@@ -143,9 +150,11 @@ static void a_rate_of_zero_moves_the_state_alone(void **state)
 
     (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++) {
-        pd_hypers hypers = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.1")), none = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0"));
+        pd_hypers hypers = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.1")),
+                  none = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0"));
         pd_model *model;
-        if (strcmp(vectors_rows[k], "rprop") == 0 || strcmp(vectors_rows[k], "asgd") == 0) continue;        /* their steps are made in the step before */
+        if (strcmp(vectors_rows[k], "rprop") == 0 || strcmp(vectors_rows[k], "asgd") == 0)
+            continue; /* rprop and asgd move the weights by a rate that an earlier step has set */
         model = vectors_model(&hypers, &n, 1, 2);
         vectors_fill(w, N, 0);
         vectors_fill(gradient, N, 1);
@@ -159,7 +168,7 @@ static void a_rate_of_zero_moves_the_state_alone(void **state)
     }
 }
 
-/* As in torch: what is not finite stays with its element, and the sign of NaN is 0. */
+/* As in torch, a value that is not finite changes its own element alone, and the sign of NaN is 0. */
 static void a_nan_stays_with_its_element(void **state)
 {
     static const int64_t n = N;
@@ -181,12 +190,14 @@ static void a_nan_stays_with_its_element(void **state)
     }
 }
 
-/* ---- one by one ---- */
+/* ---- properties of single optimizers ---- */
 
 static void the_larger_of_a_nan_and_a_number_is_nan(void **state)
 {
     static const int64_t n = N;
-    static const struct { const char *row, *option, *slot; } cases[] = { { "adamax", "maximize", "exp_inf" }, { "adam", "amsgrad", "max_exp_avg_sq" } };
+    static const struct {
+        const char *row, *option, *slot;
+    } cases[] = { { "adamax", "maximize", "exp_inf" }, { "adam", "amsgrad", "max_exp_avg_sq" } };
     float w[N], gradient[N], slot[N];
 
     (void)state;
@@ -261,13 +272,14 @@ static void adamw_shrinks_weights_by_lr_and_decay(void **state)
     pd_model_free(model);
 }
 
-/* The step has length lr |w| then, whatever the gradient's size. */
+/* Lamb's step has the length lr |w| (|w|: the norm of the weights), whatever the size of the gradient. */
 static void lambs_step_is_in_proportion_to_the_weights(void **state)
 {
     static const int64_t n = LARGE;
     static const float sizes[2] = { 1e-6f, 1e3f };
     pd_hypers hypers = vectors_hypers("lamb", OPTIONS("lr", "0.01"));
-    float *w = malloc(LARGE * sizeof *w), *after = malloc(LARGE * sizeof *after), *gradient = malloc(LARGE * sizeof *gradient);
+    float *w = malloc(LARGE * sizeof *w), *after = malloc(LARGE * sizeof *after),
+          *gradient = malloc(LARGE * sizeof *gradient);
 
     (void)state;
     for (int k = 0; k < 2; k++) {
@@ -302,7 +314,10 @@ static void asgd_keeps_the_mean_of_its_weights(void **state)
     for (int s = 1; s <= STEPS; s++) {
         vectors_fill(gradient, N, s);
         vectors_step(model, gradient, w, w, NULL);
-        for (int i = 0; i < N && s > 1; i++) sum[i] += (double)w[i];        /* mu is 1 in the first two steps */
+        for (int i = 0; i < N && s > 1; i++)
+            sum[i] += (double)w[i]; /* the averaging factor mu is 1 in the first two
+                                                                      * steps, so the weights of step 1 do not count
+                                                                      * in the mean */
     }
     vectors_slot(model, "ax", mean, N);
     for (int i = 0; i < N; i++) assert_true(fabs((double)mean[i] - sum[i] / (STEPS - 1)) < 1e-6);
@@ -313,14 +328,16 @@ static void rprop_waits_where_the_sign_has_changed(void **state)
 {
     static const int64_t n = 2;
     static const float up[2] = { 3, 3 }, turned[2] = { 5, -5 };
-    pd_hypers hypers = vectors_hypers("rprop", OPTIONS("lr", "0.5", "etas", "0.5,1.5")), later = vectors_hypers("rprop", OPTIONS("lr", "7", "etas", "0.5,1.5"));
+    pd_hypers hypers = vectors_hypers("rprop", OPTIONS("lr", "0.5", "etas", "0.5,1.5")),
+              later = vectors_hypers("rprop", OPTIONS("lr", "7", "etas", "0.5,1.5"));
     pd_model *model = vectors_model(&hypers, &n, 1, 2);
     float w[2] = { 0, 0 }, size[2];
 
     (void)state;
     vectors_step(model, up, w, w, NULL);
     assert_true(w[0] == -0.5f && w[1] == -0.5f);
-    vectors_step(model, turned, w, w, &later);                      /* a rate that comes later changes nothing */
+    vectors_step(model, turned, w, w, &later); /* rprop takes its step sizes from the rate of the first step, so a
+                                                * later change of the rate has no effect */
     assert_true(w[0] == -1.25f && w[1] == -0.5f);
     vectors_slot(model, "step_size", size, 2);
     assert_true(size[0] == 0.75f && size[1] == 0.25f);
@@ -348,43 +365,95 @@ static void nadam_can_count_mu_twice_as_old_releases_do(void **state)
 
 /* ---- tables ---- */
 
-static void defaults_are_torchs(void **state)
+static void defaults_equal_torchs(void **state)
 {
-    static const struct { const char *row, *name; double preset; } expected[] = {
-        { "adam", "lr", 1e-3 }, { "adam", "betas[0]", 0.9 }, { "adam", "betas[1]", 0.999 }, { "adam", "eps", 1e-8 }, { "adam", "weight_decay", 0 },
-        { "adam", "decoupled_weight_decay", 0 }, { "adamw", "lr", 1e-3 }, { "adamw", "weight_decay", 1e-2 }, { "adamw", "decoupled_weight_decay", 1 },
-        { "adagrad", "lr", 1e-2 }, { "adagrad", "eps", 1e-10 }, { "adagrad", "lr_decay", 0 }, { "rmsprop", "lr", 1e-2 }, { "rmsprop", "alpha", 0.99 },
-        { "rmsprop", "eps", 1e-8 }, { "rmsprop", "momentum", 0 }, { "nadam", "lr", 2e-3 }, { "nadam", "momentum_decay", 4e-3 }, { "nadam", "mu_counted_twice", 0 },
-        { "radam", "lr", 1e-3 }, { "adamax", "lr", 2e-3 }, { "adamax", "eps", 1e-8 }, { "adadelta", "lr", 1 }, { "adadelta", "rho", 0.9 }, { "adadelta", "eps", 1e-6 },
-        { "rprop", "lr", 1e-2 }, { "rprop", "etas[0]", 0.5 }, { "rprop", "etas[1]", 1.2 }, { "rprop", "step_sizes[0]", 1e-6 }, { "rprop", "step_sizes[1]", 50 },
-        { "asgd", "lr", 1e-2 }, { "asgd", "lambd", 1e-4 }, { "asgd", "alpha", 0.75 }, { "asgd", "t0", 1e6 }, { "lamb", "lr", 1e-3 }, { "lamb", "eps", 1e-6 },
-        { "lamb", "weight_decay", 1e-2 }, { "lamb", "bias_correction", 1 }, { "lamb", "grad_averaging", 1 }, { "lamb", "trust_clip", 0 },
-        { "lion", "lr", 1e-4 }, { "lion", "betas[0]", 0.9 }, { "lion", "betas[1]", 0.99 }, { "lion", "weight_decay", 0 },
+    static const struct {
+        const char *row, *name;
+        double preset;
+    } expected[] = {
+        { "adam", "lr", 1e-3 },
+        { "adam", "betas[0]", 0.9 },
+        { "adam", "betas[1]", 0.999 },
+        { "adam", "eps", 1e-8 },
+        { "adam", "weight_decay", 0 },
+        { "adam", "decoupled_weight_decay", 0 },
+        { "adamw", "lr", 1e-3 },
+        { "adamw", "weight_decay", 1e-2 },
+        { "adamw", "decoupled_weight_decay", 1 },
+        { "adagrad", "lr", 1e-2 },
+        { "adagrad", "eps", 1e-10 },
+        { "adagrad", "lr_decay", 0 },
+        { "rmsprop", "lr", 1e-2 },
+        { "rmsprop", "alpha", 0.99 },
+        { "rmsprop", "eps", 1e-8 },
+        { "rmsprop", "momentum", 0 },
+        { "nadam", "lr", 2e-3 },
+        { "nadam", "momentum_decay", 4e-3 },
+        { "nadam", "mu_counted_twice", 0 },
+        { "radam", "lr", 1e-3 },
+        { "adamax", "lr", 2e-3 },
+        { "adamax", "eps", 1e-8 },
+        { "adadelta", "lr", 1 },
+        { "adadelta", "rho", 0.9 },
+        { "adadelta", "eps", 1e-6 },
+        { "rprop", "lr", 1e-2 },
+        { "rprop", "etas[0]", 0.5 },
+        { "rprop", "etas[1]", 1.2 },
+        { "rprop", "step_sizes[0]", 1e-6 },
+        { "rprop", "step_sizes[1]", 50 },
+        { "asgd", "lr", 1e-2 },
+        { "asgd", "lambd", 1e-4 },
+        { "asgd", "alpha", 0.75 },
+        { "asgd", "t0", 1e6 },
+        { "lamb", "lr", 1e-3 },
+        { "lamb", "eps", 1e-6 },
+        { "lamb", "weight_decay", 1e-2 },
+        { "lamb", "bias_correction", 1 },
+        { "lamb", "grad_averaging", 1 },
+        { "lamb", "trust_clip", 0 },
+        { "lion", "lr", 1e-4 },
+        { "lion", "betas[0]", 0.9 },
+        { "lion", "betas[1]", 0.99 },
+        { "lion", "weight_decay", 0 },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         pd_hypers h = vectors_hypers(expected[i].row, OPTIONS(NULL));
-        assert_true(vectors_has(expected[i].row, expected[i].name) && vectors_value(&h, expected[i].name) == expected[i].preset);
+        assert_true(vectors_has(expected[i].row, expected[i].name) &&
+                    vectors_value(&h, expected[i].name) == expected[i].preset);
     }
 }
 
 static void state_is_what_the_options_need(void **state)
 {
-    static const struct { const char *row, *option; const char *slots[3]; int64_t floats; } expected[] = {
-        { "adam", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N }, { "adamw", "amsgrad", { "exp_avg", "exp_avg_sq", "max_exp_avg_sq" }, 3 * N },
-        { "adagrad", NULL, { "sum" }, N }, { "rmsprop", NULL, { "square_avg" }, N }, { "rmsprop", "centered", { "square_avg", "grad_avg" }, 2 * N },
-        { "rmsprop", "momentum", { "square_avg", "momentum_buffer" }, 2 * N }, { "nadam", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N + 1 },
-        { "radam", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N }, { "adamax", NULL, { "exp_avg", "exp_inf" }, 2 * N },
-        { "adadelta", NULL, { "square_avg", "acc_delta" }, 2 * N }, { "rprop", NULL, { "prev", "step_size" }, 2 * N }, { "asgd", NULL, { "ax" }, N + 2 },
-        { "lamb", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N }, { "lion", NULL, { "exp_avg" }, N },
+    static const struct {
+        const char *row, *option;
+        const char *slots[3];
+        int64_t floats;
+    } expected[] = {
+        { "adam", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N },
+        { "adamw", "amsgrad", { "exp_avg", "exp_avg_sq", "max_exp_avg_sq" }, 3 * N },
+        { "adagrad", NULL, { "sum" }, N },
+        { "rmsprop", NULL, { "square_avg" }, N },
+        { "rmsprop", "centered", { "square_avg", "grad_avg" }, 2 * N },
+        { "rmsprop", "momentum", { "square_avg", "momentum_buffer" }, 2 * N },
+        { "nadam", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N + 1 },
+        { "radam", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N },
+        { "adamax", NULL, { "exp_avg", "exp_inf" }, 2 * N },
+        { "adadelta", NULL, { "square_avg", "acc_delta" }, 2 * N },
+        { "rprop", NULL, { "prev", "step_size" }, 2 * N },
+        { "asgd", NULL, { "ax" }, N + 2 },
+        { "lamb", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N },
+        { "lion", NULL, { "exp_avg" }, N },
     };
     static const int64_t n = N;
     float at[N];
 
     (void)state;
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
-        pd_hypers h = vectors_hypers(expected[i].row, expected[i].option != NULL ? OPTIONS(expected[i].option, "1") : OPTIONS(NULL));
+        pd_hypers h = vectors_hypers(expected[i].row,
+                                     expected[i].option != NULL ? OPTIONS(expected[i].option, "1") : OPTIONS(NULL));
         pd_model *model = vectors_model(&h, &n, 1, 2);
         for (int k = 0; k < 3 && expected[i].slots[k] != NULL; k++) vectors_slot(model, expected[i].slots[k], at, N);
         assert_int_equal(pd_model_state_bytes(model), expected[i].floats * 4);
@@ -392,14 +461,31 @@ static void state_is_what_the_options_need(void **state)
     }
 }
 
-static void what_torch_refuses_is_refused_by_name(void **state)
+static void values_that_torch_refuses_are_refused_by_name(void **state)
 {
-    static const struct { const char *row, *name, *bad; } expected[] = {
-        { "adam", "lr", "-1" }, { "adam", "betas", "1,0.9" }, { "adam", "betas", "0.9,1" }, { "adam", "betas[0]", "-0.1" }, { "adam", "eps", "-1" },
-        { "adamw", "weight_decay", "-1" }, { "adagrad", "lr_decay", "-1" }, { "adagrad", "initial_accumulator_value", "-1" }, { "rmsprop", "alpha", "-1" },
-        { "rmsprop", "momentum", "-1" }, { "nadam", "momentum_decay", "-1" }, { "radam", "betas", "0.9,1" }, { "adamax", "betas", "1,0.9" },
-        { "adadelta", "rho", "1.1" }, { "adadelta", "eps", "-1" }, { "rprop", "lr", "-1" }, { "rprop", "etas", "1.5,1.2" }, { "asgd", "lr", "-1" },
-        { "lamb", "betas", "0.9,1" }, { "lion", "betas", "1,0.9" },
+    static const struct {
+        const char *row, *name, *bad;
+    } expected[] = {
+        { "adam", "lr", "-1" },
+        { "adam", "betas", "1,0.9" },
+        { "adam", "betas", "0.9,1" },
+        { "adam", "betas[0]", "-0.1" },
+        { "adam", "eps", "-1" },
+        { "adamw", "weight_decay", "-1" },
+        { "adagrad", "lr_decay", "-1" },
+        { "adagrad", "initial_accumulator_value", "-1" },
+        { "rmsprop", "alpha", "-1" },
+        { "rmsprop", "momentum", "-1" },
+        { "nadam", "momentum_decay", "-1" },
+        { "radam", "betas", "0.9,1" },
+        { "adamax", "betas", "1,0.9" },
+        { "adadelta", "rho", "1.1" },
+        { "adadelta", "eps", "-1" },
+        { "rprop", "lr", "-1" },
+        { "rprop", "etas", "1.5,1.2" },
+        { "asgd", "lr", "-1" },
+        { "lamb", "betas", "0.9,1" },
+        { "lion", "betas", "1,0.9" },
     };
 
     (void)state;
@@ -412,7 +498,7 @@ static void what_torch_refuses_is_refused_by_name(void **state)
     }
 }
 
-static void rprop_wants_factors_on_both_sides_of_one(void **state)
+static void rprop_needs_one_factor_below_one_and_one_above(void **state)
 {
     static const char *const bad[] = { "0,1.2", "1,1.2", "0.5,1" };
     pd_error err;
@@ -425,16 +511,23 @@ static void rprop_wants_factors_on_both_sides_of_one(void **state)
     }
 }
 
-static void what_decides_the_state_stays_as_declared(void **state)
+static void options_that_decide_the_state_stay_as_declared(void **state)
 {
-    static const struct { const char *row, *name, *was, *is; } expected[] = {
-        { "adam", "amsgrad", "no", "yes" }, { "adamw", "amsgrad", "yes", "no" }, { "adagrad", "initial_accumulator_value", "0", "1" },
-        { "rmsprop", "centered", "no", "yes" }, { "rmsprop", "momentum", "0", "0.9" }, { "rmsprop", "momentum", "0.9", "0" },
+    static const struct {
+        const char *row, *name, *was, *is;
+    } expected[] = {
+        { "adam", "amsgrad", "no", "yes" },
+        { "adamw", "amsgrad", "yes", "no" },
+        { "adagrad", "initial_accumulator_value", "0", "1" },
+        { "rmsprop", "centered", "no", "yes" },
+        { "rmsprop", "momentum", "0", "0.9" },
+        { "rmsprop", "momentum", "0.9", "0" },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
-        pd_hypers was = vectors_hypers(expected[i].row, OPTIONS(expected[i].name, expected[i].was)), is = vectors_hypers(expected[i].row, OPTIONS(expected[i].name, expected[i].is));
+        pd_hypers was = vectors_hypers(expected[i].row, OPTIONS(expected[i].name, expected[i].was)),
+                  is = vectors_hypers(expected[i].row, OPTIONS(expected[i].name, expected[i].is));
         pd_error err;
         assert_int_equal(pd_hypers_check_step(&was, &is, &err), PD_INVALID_ARGUMENT);
         assert_non_null(strstr(err.text, expected[i].name));
@@ -445,7 +538,7 @@ static void what_decides_the_state_stays_as_declared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(maximize_is_to_minimize_the_opposite),
+        cmocka_unit_test(maximize_equals_minimize_with_negated_gradients),
         cmocka_unit_test(cutting_into_units_changes_no_bit),
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(a_step_in_place_is_the_same_as_into_another_buffer),
@@ -460,11 +553,11 @@ int main(void)
         cmocka_unit_test(asgd_keeps_the_mean_of_its_weights),
         cmocka_unit_test(rprop_waits_where_the_sign_has_changed),
         cmocka_unit_test(nadam_can_count_mu_twice_as_old_releases_do),
-        cmocka_unit_test(defaults_are_torchs),
+        cmocka_unit_test(defaults_equal_torchs),
         cmocka_unit_test(state_is_what_the_options_need),
-        cmocka_unit_test(what_torch_refuses_is_refused_by_name),
-        cmocka_unit_test(rprop_wants_factors_on_both_sides_of_one),
-        cmocka_unit_test(what_decides_the_state_stays_as_declared),
+        cmocka_unit_test(values_that_torch_refuses_are_refused_by_name),
+        cmocka_unit_test(rprop_needs_one_factor_below_one_and_one_above),
+        cmocka_unit_test(options_that_decide_the_state_stay_as_declared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The element-wise optimizers against their definitions, written in double, one element at a time. Against PyTorch itself:
- * tests/golden/test_torch_optim.c, tests/e2e/torch_optim.py. */
+/* Tests the element-wise optimizers against their definitions, written in double, one element at a time.
+ * tests/golden/test_torch_optim.c and tests/e2e/torch_optim.py compare them with PyTorch. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,14 +11,17 @@
 
 #include "vectors.h"
 
-enum { N = 2501, STEPS = 9 };            /* more than lamb squares at a time */
+enum { N = 2501, STEPS = 9 }; /* N: several of the tiles over which lamb sums squares, and a remainder */
 
-static double of(const pd_hypers *h, const char *name) { return vectors_value(h, name); }
+static double of(const pd_hypers *h, const char *name)
+{
+    return vectors_value(h, name);
+}
 
 typedef struct twin {
-    double w[N], a[N], b[N], c[N];      /* a, b, c: state in the order of the row's slots */
+    double w[N], a[N], b[N], c[N]; /* a, b, c: the optimizer's state, in the order of its slots */
     double product, eta, mu;
-    int    count;
+    int count;
 } twin;
 
 static double pulled(const pd_hypers *h, twin *t, int i, float gradient)
@@ -30,9 +33,12 @@ static double pulled(const pd_hypers *h, twin *t, int i, float gradient)
     return g;
 }
 
-static double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
+static double sign(double x)
+{
+    return x > 0 ? 1 : x < 0 ? -1 : 0;
+}
 
-/* Moves both averages. */
+/* Updates the two moving averages of element i: of the gradient, and of its square. */
 static void average(const pd_hypers *h, twin *t, int i, double g)
 {
     const double b1 = of(h, "betas[0]"), b2 = of(h, "betas[1]");
@@ -75,7 +81,9 @@ static void radam_twin(const pd_hypers *h, twin *t, const float *gradient)
         double s;
         average(h, t, i, pulled(h, t, i, gradient[i]));
         s = of(h, "lr") * t->a[i] / c1;
-        if (rho > 5) s *= sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho)) * sqrt(c2) / (sqrt(t->b[i]) + of(h, "eps"));
+        if (rho > 5)
+            s *= sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho)) * sqrt(c2) /
+                 (sqrt(t->b[i]) + of(h, "eps"));
         t->w[i] -= s;
     }
 }
@@ -184,10 +192,12 @@ static void lion_twin(const pd_hypers *h, twin *t, const float *gradient)
 }
 
 typedef void twin_step(const pd_hypers *h, twin *t, const float *gradient);
-static twin_step *const twins[VECTORS_ROWS] = { adam_twin, adam_twin, adagrad_twin, rmsprop_twin, nadam_twin, radam_twin, adamax_twin, adadelta_twin, rprop_twin,
-                                        asgd_twin, lamb_twin, lion_twin };
+static twin_step *const twins[VECTORS_ROWS] = { adam_twin,  adam_twin,  adagrad_twin, rmsprop_twin,
+                                                nadam_twin, radam_twin, adamax_twin,  adadelta_twin,
+                                                rprop_twin, asgd_twin,  lamb_twin,    lion_twin };
 
-/* Each step's weights are the definition's to a few bits of float32; `later`, from the middle on, takes the place of `options`. */
+/* Checks that the optimizer's weights equal the definition's after each step, to a few bits of float32. In the
+ * second half of the steps, the options are `later`. */
 static void follows_the_definition(const char *row, const char *const *options, const char *const *later)
 {
     pd_hypers declared = vectors_hypers(row, options), now = declared;
@@ -204,7 +214,8 @@ static void follows_the_definition(const char *row, const char *const *options, 
         double off = 0, norm = 0;
         vectors_fill(gradient, N, s);
         if (s == STEPS / 2)
-            for (const char *const *o = later; o[0] != NULL; o += 2) assert_int_equal(pd_hypers_set(&now, o[0], o[1], NULL), PD_OK);
+            for (const char *const *o = later; o[0] != NULL; o += 2)
+                assert_int_equal(pd_hypers_set(&now, o[0], o[1], NULL), PD_OK);
         t->count = s;
         twins[k](&now, t, gradient);
         vectors_step(model, gradient, w, w, &now);
@@ -221,7 +232,8 @@ static void follows_the_definition(const char *row, const char *const *options, 
 static void every_row_follows_its_definition_by_default(void **state)
 {
     (void)state;
-    for (int k = 0; k < VECTORS_ROWS; k++) follows_the_definition(vectors_rows[k], OPTIONS("lr", "0.01"), OPTIONS("lr", "0.03"));
+    for (int k = 0; k < VECTORS_ROWS; k++)
+        follows_the_definition(vectors_rows[k], OPTIONS("lr", "0.01"), OPTIONS("lr", "0.03"));
 }
 
 static void decay_and_maximize_follow_the_definitions(void **state)
@@ -229,7 +241,8 @@ static void decay_and_maximize_follow_the_definitions(void **state)
     (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++)
         if (vectors_has(vectors_rows[k], "weight_decay") && vectors_has(vectors_rows[k], "maximize"))
-            follows_the_definition(vectors_rows[k], OPTIONS("lr", "0.01", "weight_decay", "0.2", "maximize", "yes"), OPTIONS("weight_decay", "0.1"));
+            follows_the_definition(vectors_rows[k], OPTIONS("lr", "0.01", "weight_decay", "0.2", "maximize", "yes"),
+                                   OPTIONS("weight_decay", "0.1"));
 }
 
 static void decoupled_decay_follows_the_definitions(void **state)
@@ -237,32 +250,41 @@ static void decoupled_decay_follows_the_definitions(void **state)
     (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++)
         if (vectors_has(vectors_rows[k], "decoupled_weight_decay"))
-            follows_the_definition(vectors_rows[k], OPTIONS("lr", "0.01", "weight_decay", "0.2", "decoupled_weight_decay", "yes"), OPTIONS("lr", "0.05"));
+            follows_the_definition(vectors_rows[k],
+                                   OPTIONS("lr", "0.01", "weight_decay", "0.2", "decoupled_weight_decay", "yes"),
+                                   OPTIONS("lr", "0.05"));
 }
 
 static void changed_betas_follow_the_definitions(void **state)
 {
     (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++)
-        if (vectors_has(vectors_rows[k], "betas[0]")) follows_the_definition(vectors_rows[k], OPTIONS("betas", "0.8,0.9"), OPTIONS("betas", "0.5,0.95"));
+        if (vectors_has(vectors_rows[k], "betas[0]"))
+            follows_the_definition(vectors_rows[k], OPTIONS("betas", "0.8,0.9"), OPTIONS("betas", "0.5,0.95"));
 }
 
 static void each_option_follows_the_definition(void **state)
 {
     (void)state;
     follows_the_definition("adam", OPTIONS("amsgrad", "yes", "betas", "0.9,0.6", "eps", "0.01"), OPTIONS("lr", "0.01"));
-    follows_the_definition("adagrad", OPTIONS("lr_decay", "0.3", "initial_accumulator_value", "0.5", "eps", "0.1"), OPTIONS("lr_decay", "0.1"));
-    follows_the_definition("rmsprop", OPTIONS("alpha", "0.9", "eps", "0.01", "centered", "yes"), OPTIONS("alpha", "0.8"));
-    follows_the_definition("rmsprop", OPTIONS("alpha", "0.9", "eps", "0.01", "momentum", "0.9"), OPTIONS("momentum", "0.5"));
-    follows_the_definition("rmsprop", OPTIONS("eps", "0.01", "momentum", "0.9", "centered", "yes"), OPTIONS("lr", "0.02"));
+    follows_the_definition("adagrad", OPTIONS("lr_decay", "0.3", "initial_accumulator_value", "0.5", "eps", "0.1"),
+                           OPTIONS("lr_decay", "0.1"));
+    follows_the_definition("rmsprop", OPTIONS("alpha", "0.9", "eps", "0.01", "centered", "yes"),
+                           OPTIONS("alpha", "0.8"));
+    follows_the_definition("rmsprop", OPTIONS("alpha", "0.9", "eps", "0.01", "momentum", "0.9"),
+                           OPTIONS("momentum", "0.5"));
+    follows_the_definition("rmsprop", OPTIONS("eps", "0.01", "momentum", "0.9", "centered", "yes"),
+                           OPTIONS("lr", "0.02"));
     follows_the_definition("nadam", OPTIONS("momentum_decay", "0.5"), OPTIONS("momentum_decay", "0.1"));
     follows_the_definition("radam", OPTIONS("betas", "0.9,0.7", "eps", "0.01"), OPTIONS("lr", "0.1"));
     follows_the_definition("adamax", OPTIONS("eps", "0.1"), OPTIONS("eps", "0.2"));
     follows_the_definition("adadelta", OPTIONS("rho", "0.5", "eps", "0.01"), OPTIONS("rho", "0.9"));
     follows_the_definition("rprop", OPTIONS("etas", "0.3,2", "step_sizes", "0.004,0.05"), OPTIONS("etas[1]", "1.1"));
     follows_the_definition("asgd", OPTIONS("lambd", "0.1", "alpha", "0.5", "t0", "2"), OPTIONS("lr", "0.2"));
-    follows_the_definition("lamb", OPTIONS("weight_decay", "0", "bias_correction", "no"), OPTIONS("always_adapt", "yes"));
-    follows_the_definition("lamb", OPTIONS("grad_averaging", "no", "trust_clip", "yes", "eps", "0.1"), OPTIONS("trust_clip", "no"));
+    follows_the_definition("lamb", OPTIONS("weight_decay", "0", "bias_correction", "no"),
+                           OPTIONS("always_adapt", "yes"));
+    follows_the_definition("lamb", OPTIONS("grad_averaging", "no", "trust_clip", "yes", "eps", "0.1"),
+                           OPTIONS("trust_clip", "no"));
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Which dimension of its parameter each dimension of a slot follows. */
+/* Tests which dimension of the parameter belongs to each dimension of a slot of the optimizer's state. */
 #include "row.h"
 #include "plan_make.h"
 #include "rig.h"
@@ -13,9 +13,9 @@
 #include <cmocka.h>
 
 static pd_hypers hypers;
-static pd_plan   plan;
+static pd_plan plan;
 
-/* The plan of a parameter; the facts do not count here. */
+/* Makes the plan of one parameter. All numbers that describe the job are 0, since they don't matter here. */
 static void make(const char *optimizer, const char *name, const char *value, pd_shape shape)
 {
     pd_declaration declaration = { .name = "w", .shape = shape };
@@ -50,7 +50,7 @@ static void assert_follows(const pd_slot_spec *spec, int first, int second)
     if (spec->shape.rank > 1) assert_int_equal(spec->follows[1], second);
 }
 
-static void what_is_shaped_as_the_parameter_follows_its_dimensions(void **state)
+static void slots_of_the_parameters_shape_follow_its_dimensions(void **state)
 {
     (void)state;
     make("adam", NULL, NULL, (pd_shape){ 3, { 4, 5, 6 } });
@@ -69,8 +69,7 @@ static void a_number_follows_no_dimension_even_where_the_parameter_has_one_eleme
     assert_follows(slot("exp_avg", -1), 0, 0);
 }
 
-/* All matrices of a square block are shaped as the parameter. */
-static void what_has_no_dimensions_follows_none(void **state)
+static void a_slot_without_dimensions_follows_none(void **state)
 {
     (void)state;
     make("kron", NULL, NULL, (pd_shape){ 2, { 4, 5 } });
@@ -78,9 +77,12 @@ static void what_has_no_dimensions_follows_none(void **state)
     assert_true(slot("update_counter", -1)->follows_known);
 }
 
+/* The block is square. So the shape of a statistics matrix does not tell which dimension the matrix belongs to. */
 static void statistics_of_a_block_follow_their_own_dimension_twice(void **state)
 {
-    static const char *const googles[] = { "statistics", "preconditioners" }, *const metas[] = { "factor_matrices", "inv_factor_matrices" };
+    static const char *const googles[] = { "statistics", "preconditioners" }, *const metas[] = {
+        "factor_matrices", "inv_factor_matrices"
+    };
     (void)state;
     make("scalable_shampoo", "block_size", "8", (pd_shape){ 2, { 8, 8 } });
     for (int i = 0; i < 2; i++)
@@ -94,20 +96,21 @@ static void statistics_of_a_block_follow_their_own_dimension_twice(void **state)
         for (int d = 0; d < 2; d++) assert_follows(slot(metas[i], d), d, d);
 }
 
-static void statistics_of_merged_dimensions_follow_nobody_knows_which(void **state)
+static void statistics_of_merged_dimensions_follow_no_known_dimension(void **state)
 {
     (void)state;
     make("scalable_shampoo", "block_size", "12", (pd_shape){ 3, { 3, 4, 40 } });
     assert_false(slot("statistics", 0)->follows_known);
     assert_follows(slot("statistics", 1), 2, 2);
-    assert_follows(slot("statistics", 7), 2, 2);        /* the last block's */
+    assert_follows(slot("statistics", 7), 2, 2); /* the last block */
     pd_plan_free(&plan);
     make("shampoo", "max_preconditioner_dim", "12", (pd_shape){ 3, { 3, 4, 40 } });
     assert_false(slot("factor_matrices", 0)->follows_known);
     assert_follows(slot("factor_matrices", 1), 2, 2);
 }
 
-/* Twin: dimension d of the merged shape has the elements between two strides; those dimensions of the shape lie in it whose stride does. */
+/* Returns the only dimension of `shape` that lies in dimension d of the merged shape; -1: several or none. A dimension
+ * lies in d if its stride lies between the strides where d begins and ends. */
 static int twin(const pd_shape *shape, const pd_shape *merged, int d)
 {
     int64_t before = 1, after, at = 1;
@@ -132,12 +135,13 @@ static void a_merged_dimension_is_one_of_the_shapes_or_several(void **state)
         for (int d = 0; d < shape.rank; d++) shape.dim[d] = 1 + (int64_t)(rig_random(&random) % 4);
         merged = pd_shape_merged(&shape, (int64_t)(rig_random(&random) % 30));
         for (int d = 0; d < merged.rank; d++)
-            if (merged.dim[d] > 1 && pd_shape_merged_from(&shape, &merged, d) != twin(&shape, &merged, d)) fail_msg("round %d, dimension %d", round, d);
+            if (merged.dim[d] > 1 && pd_shape_merged_from(&shape, &merged, d) != twin(&shape, &merged, d))
+                fail_msg("round %d, dimension %d", round, d);
         for (int d = 0; d < shape.rank; d++) assert_int_equal(pd_shape_merged_from(&shape, &shape, d), d);
     }
 }
 
-static void operators_are_told(void **state)
+static void operators_see_which_dimensions_slots_follow(void **state)
 {
     static const char *const names[] = { "w" };
     static const pd_shape shape = { 3, { 3, 4, 40 } };
@@ -152,7 +156,8 @@ static void operators_are_told(void **state)
     for (size_t i = 0; i < info->n_state; i++) {
         const pd_state_info *at = &info->state[i];
         if (strcmp(at->slot, "momentum") == 0) assert_true(at->follows_known && at->follows[2] == 2);
-        if (strcmp(at->slot, "statistics") == 0) assert_true(at->follows_known == (at->number % 2 == 1) && (!at->follows_known || at->follows[1] == 2));
+        if (strcmp(at->slot, "statistics") == 0)
+            assert_true(at->follows_known == (at->number % 2 == 1) && (!at->follows_known || at->follows[1] == 2));
     }
     rig_free(&r);
 }
@@ -160,12 +165,13 @@ static void operators_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(what_is_shaped_as_the_parameter_follows_its_dimensions, tear_down),
+        cmocka_unit_test_teardown(slots_of_the_parameters_shape_follow_its_dimensions, tear_down),
         cmocka_unit_test_teardown(a_number_follows_no_dimension_even_where_the_parameter_has_one_element, tear_down),
-        cmocka_unit_test_teardown(what_has_no_dimensions_follows_none, tear_down),
+        cmocka_unit_test_teardown(a_slot_without_dimensions_follows_none, tear_down),
         cmocka_unit_test_teardown(statistics_of_a_block_follow_their_own_dimension_twice, tear_down),
-        cmocka_unit_test_teardown(statistics_of_merged_dimensions_follow_nobody_knows_which, tear_down),
-        cmocka_unit_test(a_merged_dimension_is_one_of_the_shapes_or_several), cmocka_unit_test(operators_are_told),
+        cmocka_unit_test_teardown(statistics_of_merged_dimensions_follow_no_known_dimension, tear_down),
+        cmocka_unit_test(a_merged_dimension_is_one_of_the_shapes_or_several),
+        cmocka_unit_test(operators_see_which_dimensions_slots_follow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* What a model costs, computed from its shapes: sums, due steps, JSON, refusals; on the rows of forecasts.h. */
+/* Tests forecasts of what training a model will cost, computed from the model's shapes: memory, steps in which roots
+ * are computed, output as JSON, and errors. The optimizers are those of forecasts.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -30,7 +31,9 @@ static void sums_are_those_of_the_state_a_job_would_make(void **state)
     add_param(&m, names[4], 2, 7, 5);
     const pd_forecast *f = forecast(&m, "s sgd momentum=0.5", "* coupled block_size=4 interval=5");
     for (int i = 0; i < 5; i++) {
-        pd_declaration declaration = { .name = names[i], .shape = m.entry[i].shape, .hypers = f->kind[i]->rule->hypers };
+        pd_declaration declaration = { .name = names[i],
+                                       .shape = m.entry[i].shape,
+                                       .hypers = f->kind[i]->rule->hypers };
         pd_optim *optim;
         assert_int_equal(pd_optim_new(&optim, &declaration, f->fact[1], NULL), PD_OK);
         assert_int_equal(f->kind[i]->state_bytes, pd_optim_state_bytes(optim));
@@ -53,11 +56,20 @@ static void sums_are_those_of_the_state_a_job_would_make(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-/* 35 elements in chunks of 16: three of each worker. */
-static void what_an_aggregate_holds_is_counted(void **state)
+/* A parameter of 35 elements has three chunks of 16 elements. A collecting aggregate needs three chunks for each
+ * worker. */
+static void the_memory_of_an_aggregate_is_counted(void **state)
 {
-    static const struct { const char *aggregate; uint32_t world; uint64_t bytes; } cases[] = {
-        { "mean", 4, 0 }, { "weighted_mean", 4, 0 }, { "sum", 4, 0 }, { "median", 4, 4 * 3 * 16 * 4 }, { "trimmed_mean", 3, 3 * 3 * 16 * 4 },
+    static const struct {
+        const char *aggregate;
+        uint32_t world;
+        uint64_t bytes;
+    } cases[] = {
+        { "mean", 4, 0 },
+        { "weighted_mean", 4, 0 },
+        { "sum", 4, 0 },
+        { "median", 4, 4 * 3 * 16 * 4 },
+        { "trimmed_mean", 3, 3 * 3 * 16 * 4 },
         { "median", 1, 3 * 16 * 4 },
     };
 
@@ -69,7 +81,7 @@ static void what_an_aggregate_holds_is_counted(void **state)
         m.job.chunk_elements = 16;
         assert_int_equal(pd_job_values_set(&m.job.values, "aggregate", cases[i].aggregate, NULL), PD_OK);
         const pd_footprint *need = &forecast(&m, "* sgd", NULL)->all.need;
-        assert_int_equal(need->gathered, cases[i].bytes);
+        assert_int_equal(need->collected, cases[i].bytes);
         assert_int_equal(need->weights, 2 * 35 * 4);
         assert_int_equal(need->sums, 35 * 4);
         pd_forecast_free(&m.forecast);
@@ -90,7 +102,7 @@ static void scratch_counts_for_each_thread(void **state)
     }
 }
 
-static void what_a_root_works_with_counts_for_each_thread_of_the_pool(void **state)
+static void the_scratch_of_a_root_counts_for_each_thread_of_the_pool(void **state)
 {
     (void)state;
     for (int threads = 1; threads <= 5; threads += 4) {
@@ -98,24 +110,28 @@ static void what_a_root_works_with_counts_for_each_thread_of_the_pool(void **sta
         m.job = pd_forecast_job();
         m.job.pool_threads = threads;
         const pd_forecast *f = forecast(&m, "* scalable_shampoo block_size=8", NULL);
-        assert_int_equal(f->all.need.pool, pd_root_scratch(PD_ROOT_NEWTON, false, 7, 4));        /* the larger of its two sides */
-        assert_int_equal(f->all.need.job, f->all.thread_bytes + threads * (int64_t)f->all.need.pool + (int64_t)f->all.need.light);
+        assert_int_equal(f->all.need.pool,
+                         pd_root_scratch(PD_ROOT_NEWTON, false, 7, 4)); /* scratch memory for a root of the largest
+                                                                         * matrix (7 x 7) */
+        assert_int_equal(f->all.need.job,
+                         f->all.thread_bytes + threads * (int64_t)f->all.need.pool + (int64_t)f->all.need.light);
         pd_forecast_free(&m.forecast);
     }
 }
 
-static void what_the_largest_light_root_works_with_counts_once_more(void **state)
+static void the_scratch_of_the_largest_light_root_counts_once_more(void **state)
 {
     (void)state;
     model m = small_model();
     add_param(&m, "heavy", 2, 64, 64);
-    const pd_forecast *f = forecast(&m, "* scalable_shampoo block_size=64 best_effort_shape_interpretation=no padding_coupling=no", NULL);
+    const pd_forecast *f =
+        forecast(&m, "* scalable_shampoo block_size=64 best_effort_shape_interpretation=no padding_coupling=no", NULL);
     assert_int_equal(f->all.need.pool, pd_root_scratch(PD_ROOT_NEWTON, false, 64, 4));
     assert_int_equal(f->all.need.light, pd_root_scratch(PD_ROOT_NEWTON, false, 7, 4));
     pd_forecast_free(&m.forecast);
 }
 
-static void a_number_of_workers_that_does_not_suit_is_refused(void **state)
+static void an_unsuitable_number_of_workers_is_refused(void **state)
 {
     model m = small_model();
     pd_error err;
@@ -211,14 +227,15 @@ static void due_in_every_step_is_said_so(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void tasks_that_are_due_late_or_never_are_not_looked_for_without_end(void **state)
+static void the_search_for_tasks_that_are_due_late_or_never_ends(void **state)
 {
     model m = small_model();
 
     (void)state;
     assert_tells(forecast(&m, "* coupled interval=100000", NULL), false, "due in none of the first 65536 steps");
     pd_forecast_free(&m.forecast);
-    assert_tells(forecast(&m, "* coupled interval=40000", NULL), false, "due in steps 40000 and no other of the first 65536");
+    assert_tells(forecast(&m, "* coupled interval=40000", NULL), false,
+                 "due in steps 40000 and no other of the first 65536");
     assert_int_equal(pd_kind_interval(m.forecast.kind[0]), 0);
     pd_forecast_free(&m.forecast);
 }
@@ -234,23 +251,33 @@ static void due_steps_follow_schedules(void **state)
     assert_int_equal(f->kind[0]->due[2], 10);
     assert_int_equal(pd_kind_interval(f->kind[0]), 0);
     assert_true(f->all.task_flops_per_step == 0);
-    assert_tells(f, false, " due in steps 5, 6, 10 …, used as soon as they are ready: not the same bits in every run\n");
+    assert_tells(f, false,
+                 " due in steps 5, 6, 10 …, used as soon as they are ready: not the same bits in every run\n");
     pd_forecast_free(&m.forecast);
 }
 
 static void steps_that_change_later_are_told_as_those_at_first(void **state)
 {
-    static const struct { const char *rule; bool goes_on; } list[] = {
-        { "* coupled interval=20", true }, { "* coupled", true }, { "* coupled lr=cosine(peak=2,steps=100)", true }, { "* varied lr=2", true },
-        { "* varied lr=piecewise(2,50:1)", false }, { "* varied lr=piecewise(2,5000:1,5200:2,100000:0)", false },
+    static const struct {
+        const char *rule;
+        bool goes_on;
+    } list[] = {
+        { "* coupled interval=20", true },
+        { "* coupled", true },
+        { "* coupled lr=cosine(peak=2,steps=100)", true },
+        { "* varied lr=2", true },
+        { "* varied lr=piecewise(2,50:1)", false },
+        { "* varied lr=piecewise(2,5000:1,5200:2,100000:0)", false },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         model m = small_model();
         if (forecast(&m, list[i].rule, NULL)->kind[0]->goes_on != list[i].goes_on) fail_msg("%s", list[i].rule);
-        if (list[i].goes_on) assert_does_not_tell(&m.forecast, false, "at first");
-        else assert_tells(&m.forecast, false, "due in every step at first, used as soon");
+        if (list[i].goes_on)
+            assert_does_not_tell(&m.forecast, false, "at first");
+        else
+            assert_tells(&m.forecast, false, "due in every step at first, used as soon");
         pd_forecast_free(&m.forecast);
     }
 }
@@ -281,7 +308,8 @@ static void json_has_every_slot_and_task(void **state)
     assert_null(json_object_get(json_array_get(slots, 0), "number"));
     assert_true(json_is_true(json_object_get(json_array_get(slots, 0), "temporary")));
     assert_int_equal(json_integer_value(json_object_get(json_object_get(kind, "due"), "interval")), 3);
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(root, "total"), "state_bytes")), (2 * 35 + 1) * 4);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(root, "total"), "state_bytes")),
+                     (2 * 35 + 1) * 4);
     json_decref(root);
     pd_forecast_free(&m.forecast);
 }
@@ -290,7 +318,8 @@ static void json_names_the_block_of_a_slot(void **state)
 {
     model m = small_model();
     json_t *root = pd_forecast_json(forecast(&m, "* wide", NULL));
-    json_t *slots = json_object_get(json_array_get(json_object_get(root, "kinds"), 0), "slots"), *last = json_array_get(slots, 4 + 3 * 6 - 1);
+    json_t *slots = json_object_get(json_array_get(json_object_get(root, "kinds"), 0), "slots"),
+           *last = json_array_get(slots, 4 + 3 * 6 - 1);
 
     (void)state;
     assert_string_equal(json_string_value(json_object_get(last, "name")), "short");
@@ -315,7 +344,8 @@ static void json_params_say_which_kind_they_are(void **state)
     params = json_object_get(root, "params");
     assert_int_equal(json_array_size(kinds), 2);
     for (size_t i = 0; i < 3; i++) {
-        json_t *kind = json_array_get(kinds, (size_t)json_integer_value(json_object_get(json_array_get(params, i), "kind")));
+        json_t *kind =
+            json_array_get(kinds, (size_t)json_integer_value(json_object_get(json_array_get(params, i), "kind")));
         assert_string_equal(json_string_value(json_object_get(json_array_get(params, i), "name")), m.entry[i].name);
         assert_int_equal(json_integer_value(json_object_get(kind, "rule")), 1);
         assert_int_equal(json_integer_value(json_object_get(kind, "elements")), m.entry[i].elements);
@@ -342,7 +372,7 @@ static void parameters_of_other_axes_are_of_other_kinds(void **state)
     model m = { 0 };
     (void)state;
     for (int i = 0; i < 3; i++) add_param(&m, "abc" + i, 2, 3, 4);
-    m.entry[0].axes = m.entry[2].axes = (char *)(uintptr_t)"in,out";
+    m.entry[0].axes = m.entry[2].axes = (char *)(uintptr_t) "in,out";
     const pd_forecast *f = forecast(&m, "* literal", NULL);
     assert_int_equal(f->n_kinds, 2);
     assert_true(f->kind[0] == f->kind[2] && f->kind[0] != f->kind[1]);
@@ -374,7 +404,7 @@ static void json_says_axes_notes_and_what_slots_follow(void **state)
     model m = small_model();
     json_t *json, *kind;
     (void)state;
-    m.entry[0].axes = (char *)(uintptr_t)"in,out";
+    m.entry[0].axes = (char *)(uintptr_t) "in,out";
     json = pd_forecast_json(forecast(&m, "* literal part=w", NULL));
     kind = json_array_get(json_object_get(json, "kinds"), 0);
     assert_string_equal(json_string_value(json_object_get(kind, "axes")), "in,out");
@@ -383,7 +413,8 @@ static void json_says_axes_notes_and_what_slots_follow(void **state)
     json_decref(json);
     pd_forecast_free(&m.forecast);
     json = pd_forecast_json(forecast(&m, "* sgd momentum=0.5", NULL));
-    kind = json_object_get(json_array_get(json_object_get(json_array_get(json_object_get(json, "kinds"), 0), "slots"), 0), "follows");
+    kind = json_object_get(
+        json_array_get(json_object_get(json_array_get(json_object_get(json, "kinds"), 0), "slots"), 0), "follows");
     assert_int_equal(json_array_size(kind), 2);
     assert_int_equal(json_integer_value(json_array_get(kind, 1)), 1);
     json_decref(json);
@@ -400,14 +431,14 @@ static void rules_and_parameters_are_refused_as_a_job_would(void **state)
     assert_refused(&m, "v* coupled", "parameter w: none of the 1 rules matches it");
 }
 
-static void out_of_memory_leaves_nothing(void **state)
+static void running_out_of_memory_leaves_nothing(void **state)
 {
-    char *rules[] = { (char *)(uintptr_t)"w* coupled", (char *)(uintptr_t)"* literal part=b" };
+    char *rules[] = { (char *)(uintptr_t) "w* coupled", (char *)(uintptr_t) "* literal part=b" };
     model m = small_model();
 
     (void)state;
     add_param(&m, "b", 1, 7, 0);
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         pd_error err;
         oom_arm(n);
         int rc = make_forecast(&m, rules, 2, &err);
@@ -415,7 +446,7 @@ static void out_of_memory_leaves_nothing(void **state)
         assert_int_equal(rc, PD_NO_MEMORY);
         assert_null(m.forecast.kinds);
     }
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         FILE *out = fopen("/dev/null", "w");
         oom_arm(n);
         int rc = pd_forecast_print(&m.forecast, false, out, NULL);
@@ -430,11 +461,11 @@ static void out_of_memory_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_an_aggregate_holds_is_counted),
+        cmocka_unit_test(the_memory_of_an_aggregate_is_counted),
         cmocka_unit_test(scratch_counts_for_each_thread),
-        cmocka_unit_test(what_a_root_works_with_counts_for_each_thread_of_the_pool),
-        cmocka_unit_test(what_the_largest_light_root_works_with_counts_once_more),
-        cmocka_unit_test(a_number_of_workers_that_does_not_suit_is_refused),
+        cmocka_unit_test(the_scratch_of_a_root_counts_for_each_thread_of_the_pool),
+        cmocka_unit_test(the_scratch_of_the_largest_light_root_counts_once_more),
+        cmocka_unit_test(an_unsuitable_number_of_workers_is_refused),
         cmocka_unit_test(sums_that_do_not_fit_are_the_largest),
         cmocka_unit_test(sums_are_those_of_the_state_a_job_would_make),
         cmocka_unit_test(the_largest_has_most_weights_and_state),
@@ -444,7 +475,7 @@ int main(void)
         cmocka_unit_test(due_steps_follow_schedules),
         cmocka_unit_test(steps_that_change_later_are_told_as_those_at_first),
         cmocka_unit_test(due_in_every_step_is_said_so),
-        cmocka_unit_test(tasks_that_are_due_late_or_never_are_not_looked_for_without_end),
+        cmocka_unit_test(the_search_for_tasks_that_are_due_late_or_never_ends),
         cmocka_unit_test(json_has_every_slot_and_task),
         cmocka_unit_test(json_names_the_block_of_a_slot),
         cmocka_unit_test(json_params_say_which_kind_they_are),
@@ -452,7 +483,7 @@ int main(void)
         cmocka_unit_test(where_a_rule_has_a_text_plans_are_told_apart_by_what_came_of_the_names),
         cmocka_unit_test(json_says_axes_notes_and_what_slots_follow),
         cmocka_unit_test(rules_and_parameters_are_refused_as_a_job_would),
-        cmocka_unit_test(out_of_memory_leaves_nothing),
+        cmocka_unit_test(running_out_of_memory_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

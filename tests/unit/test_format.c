@@ -1,4 +1,4 @@
-/* Numbers and tables as people read them. */
+/* Tests how numbers and tables are written for people. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -58,76 +58,30 @@ static void durations_have_the_two_units_that_matter(void **state)
     assert_string_equal(pd_duration_text(text, (2 * 86400 + 4 * 3600) * 1000ull), "2 d 4 h");
 }
 
-/* What a table prints; the caller frees. */
-static char *printed(pd_table *table)
+static void lines_do_not_carry_directions_or_newlines_to_the_terminal(void **state)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-
-    pd_table_print(table, out, "nothing");
-    fclose(out);
-    return text;
-}
-
-static void columns_are_as_wide_as_their_widest_cell(void **state)
-{
-    pd_table *table = pd_table_new("NAME|>SIZE|LAST");
-    char *text;
-
-    (void)state;
-    pd_table_cell(table, "a");
-    pd_table_cell(table, "%d", 12345);
-    pd_table_cell(table, "x");
-    pd_table_cell(table, "longer");
-    pd_table_cell(table, "%d", 1);
-    pd_table_cell(table, "y");
-    text = printed(table);
-    assert_string_equal(text, "NAME     SIZE  LAST\na       12345  x\nlonger      1  y\n");
-    free(text);
-}
-
-static void letters_of_several_bytes_take_one_column(void **state)
-{
-    pd_table *table = pd_table_new("N|M");
-    char *text;
-
-    (void)state;
-    pd_table_cell(table, "\xc3\xa9t\xc3\xa9");
-    pd_table_cell(table, "x");
-    text = printed(table);
-    assert_string_equal(text, "N    M\n\xc3\xa9t\xc3\xa9  x\n");
-    free(text);
-}
-
-static void control_characters_do_not_reach_the_terminal(void **state)
-{
-    pd_table *table = pd_table_new("N");
-    char *text;
-
-    (void)state;
-    pd_table_cell(table, "a\x1b[2Jb\n");
-    text = printed(table);
-    assert_string_equal(text, "N\na?[2Jb?\n");
-    free(text);
-}
-
-static void directions_and_c1_controls_do_not_reach_the_terminal_either(void **state)
-{
-    pd_table *table = pd_table_new("N");
-    char *text, *lines;
+    char *lines;
     size_t n;
     FILE *out = open_memstream(&lines, &n);
 
     (void)state;
-    pd_table_cell(table, "a\xe2\x80\xae" "b\xc2\x9b" "31m");
-    text = printed(table);
-    assert_string_equal(text, "N\na?b?31m\n");
-    free(text);
-    pd_print_line(out, "%s: 1", "a\xe2\x80\xa8" "b\n");
+    pd_print_line(out, "%s: 1",
+                  "a\xe2\x80\xa8"
+                  "b\n");
     fclose(out);
     assert_string_equal(lines, "a?b?: 1\n");
     free(lines);
+}
+
+static void speeds_have_three_digits(void **state)
+{
+    char text[PD_CELL];
+
+    (void)state;
+    assert_string_equal(pd_speed_text(text, 0), "0.00");
+    assert_string_equal(pd_speed_text(text, 0.034), "0.03");
+    assert_string_equal(pd_speed_text(text, 12.34), "12.3");
+    assert_string_equal(pd_speed_text(text, 1234.5), "1234");
 }
 
 static void json_escapes_what_cannot_be_printed_and_leaves_the_rest(void **state)
@@ -137,32 +91,10 @@ static void json_escapes_what_cannot_be_printed_and_leaves_the_rest(void **state
     FILE *out = open_memstream(&text, &n);
 
     (void)state;
-    pd_print_json(out, "{\n  \"name\": \"\u00e9\xe2\x80\xae" "b\xc2\x9b\x7f\xf3\xa0\x81\x81\"\n}");
+    pd_print_json(out, "{\n  \"name\": \"\u00e9\xe2\x80\xae"
+                       "b\xc2\x9b\x7f\xf3\xa0\x81\x81\"\n}");
     fclose(out);
     assert_string_equal(text, "{\n  \"name\": \"\u00e9\\u202eb\\u009b\\u007f\\udb40\\udc41\"\n}");
-    free(text);
-}
-
-static void a_line_over_all_columns_widens_none(void **state)
-{
-    pd_table *table = pd_table_new("A|>B");
-    char *text;
-
-    (void)state;
-    pd_table_line(table, "a long line, %s\x1b", "as it is");
-    pd_table_cell(table, "x");
-    pd_table_cell(table, "12");
-    text = printed(table);
-    assert_string_equal(text, "A   B\na long line, as it is?\nx  12\n");
-    free(text);
-}
-
-static void an_empty_table_says_so(void **state)
-{
-    char *text = printed(pd_table_new("A|B"));
-
-    (void)state;
-    assert_string_equal(text, "nothing\n");
     free(text);
 }
 
@@ -173,13 +105,9 @@ int main(void)
         cmocka_unit_test(counts_have_separators),
         cmocka_unit_test(operations_have_decimal_units),
         cmocka_unit_test(durations_have_the_two_units_that_matter),
-        cmocka_unit_test(columns_are_as_wide_as_their_widest_cell),
-        cmocka_unit_test(letters_of_several_bytes_take_one_column),
-        cmocka_unit_test(control_characters_do_not_reach_the_terminal),
-        cmocka_unit_test(directions_and_c1_controls_do_not_reach_the_terminal_either),
         cmocka_unit_test(json_escapes_what_cannot_be_printed_and_leaves_the_rest),
-        cmocka_unit_test(a_line_over_all_columns_widens_none),
-        cmocka_unit_test(an_empty_table_says_so),
+        cmocka_unit_test(lines_do_not_carry_directions_or_newlines_to_the_terminal),
+        cmocka_unit_test(speeds_have_three_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

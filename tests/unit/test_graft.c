@@ -1,3 +1,4 @@
+/* Tests norms, and the first-order directions from which Shampoo's direction takes its length (grafting). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,9 +10,12 @@
 
 #include "graft.h"
 
-enum { N = 2500 };              /* more than one tile, and not whole lanes */
+enum { N = 2500 }; /* N: more than one tile of 1024 elements, and no multiple of a SIMD vector */
 
-static float number(int i) { return (float)((i * 7919 + 13) % 1009 - 504) / 300; }
+static float number(int i)
+{
+    return (float)((i * 7919 + 13) % 1009 - 504) / 300;
+}
 
 static void a_norm_is_that_of_the_elements(void **state)
 {
@@ -32,7 +36,7 @@ static void squares_overflow_and_underflow_as_those_of_float32(void **state)
     (void)state;
     assert_true(isinf(pd_norm(pd_squares(large, 20))));
     assert_true(pd_norm(pd_squares(small, 20)) == 0);
-    for (int i = 0; i < N; i++) many[i] = 1e18f;                /* no square overflows, their sum does */
+    for (int i = 0; i < N; i++) many[i] = 1e18f; /* no square overflows, but the sum of all N squares does */
     assert_true(isfinite(pd_norm(pd_squares(many, 300))));
     assert_true(isinf(pd_norm(pd_squares(many, N))));
 }
@@ -46,7 +50,7 @@ static void a_nan_stays_in_every_sum(void **state)
     assert_true(isnan(pd_norm(pd_sign_squares(x, 20))));
 }
 
-static void signs_count_what_is_not_0(void **state)
+static void signs_count_elements_that_are_not_0(void **state)
 {
     float x[5] = { -3, 0, 1e-30f, -0.0f, INFINITY };
 
@@ -89,7 +93,7 @@ int main(void)
         cmocka_unit_test(a_norm_is_that_of_the_elements),
         cmocka_unit_test(squares_overflow_and_underflow_as_those_of_float32),
         cmocka_unit_test(a_nan_stays_in_every_sum),
-        cmocka_unit_test(signs_count_what_is_not_0),
+        cmocka_unit_test(signs_count_elements_that_are_not_0),
         cmocka_unit_test(the_diagonal_direction_is_its_formula),
         cmocka_unit_test(others_leave_the_diagonal_alone),
     };

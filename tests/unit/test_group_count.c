@@ -1,4 +1,5 @@
-/* A model whose parameters count in groups: missing gradients, schedules, refusals, updates. */
+/* Tests a model whose parameters share step counters by group: missing gradients, schedules, refused steps, and the
+ * returned updates. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,12 +15,13 @@
 
 enum { PARAMS = 5, N = 6 };
 
-/* "a" and "c" are one group, "b" and "d" another, between them in the order; "e" has a row whose parameters count alone. */
+/* The parameters are declared in the order "a" to "e". "a" and "c" form one group, "b" and "d" another. The
+ * optimizer of "e" has no groups, so "e" counts its own steps. */
 typedef struct fixture {
     pd_declaration declaration[PARAMS];
-    pd_model      *model;
-    pd_step_io     io[PARAMS];
-    float          weights[PARAMS][N], gradient[PARAMS][N], update[PARAMS][N];
+    pd_model *model;
+    pd_step_io io[PARAMS];
+    float weights[PARAMS][N], gradient[PARAMS][N], update[PARAMS][N];
 } fixture;
 
 static void declare(fixture *f, const char *name, const char *value)
@@ -49,12 +51,14 @@ static void finish(fixture *f)
     for (int p = 0; p < PARAMS; p++) pd_hypers_free(&f->declaration[p].hypers);
 }
 
-/* Bit p of `present`: parameter p has a gradient, of ones. */
+/* Prepares a step: parameter p gets a gradient of ones if bit p of `present` is set, otherwise no gradient. */
 static void prepare(fixture *f, unsigned present)
 {
     for (int p = 0; p < PARAMS; p++) {
         for (int i = 0; i < N; i++) f->gradient[p][i] = 1;
-        f->io[p] = (pd_step_io){ .before = f->weights[p], .after = f->weights[p], .gradient = (present >> p & 1) != 0 ? f->gradient[p] : NULL };
+        f->io[p] = (pd_step_io){ .before = f->weights[p],
+                                 .after = f->weights[p],
+                                 .gradient = (present >> p & 1) != 0 ? f->gradient[p] : NULL };
     }
 }
 
@@ -66,7 +70,7 @@ static void step(fixture *f, unsigned present)
     if (pd_model_step(f->model, f->io, &err) != PD_OK) fail_msg("%s", err.text);
 }
 
-/* The count that the last step of parameter p saw; 0: it has taken none. */
+/* Returns the step number that parameter p saw in its last step; 0: p has taken no step. */
 static double seen(const fixture *f, size_t p)
 {
     double count = -1;
@@ -82,7 +86,7 @@ static void assert_seen(const fixture *f, double a, double b, double c, double d
 
 /* ---- tests ---- */
 
-static void a_groups_counter_advances_when_one_of_it_has_a_gradient(void **state)
+static void a_groups_counter_advances_when_one_member_has_a_gradient(void **state)
 {
     fixture *f = *state;
 
@@ -92,7 +96,7 @@ static void a_groups_counter_advances_when_one_of_it_has_a_gradient(void **state
     step(f, 1 << 0 | 1 << 4);
     step(f, 1 << 0 | 1 << 1);
     assert_seen(f, 3, 2, 1, 1);
-    step(f, 1 << 2);                                                /* sees what it has missed */
+    step(f, 1 << 2); /* the group's counter includes the steps in which "c" had no gradient */
     assert_seen(f, 3, 2, 4, 1);
     step(f, 1 << 3 | 1 << 0);
     assert_seen(f, 5, 2, 4, 3);
@@ -129,7 +133,9 @@ static void a_parameter_without_a_gradient_keeps_weights_and_state(void **state)
     finish(f);
 }
 
-/* The learning rate that a step of ones had: weights move by lr (r + M), with roots of blocks of 4 and 2 and M of the steps taken. */
+/* With gradients of ones, a step moves the weights by lr (r + M). So the movement shows which learning rate the step
+ * used. r is the root of the weight's block, computed from the sum of the block's gradients. M is the moving average
+ * of the gradients. */
 static void schedules_follow_the_groups_counter(void **state)
 {
     fixture *f = *state;
@@ -143,7 +149,7 @@ static void schedules_follow_the_groups_counter(void **state)
     finish(f);
 }
 
-static void rows_that_count_alone_do_so(void **state)
+static void rows_without_groups_count_alone(void **state)
 {
     fixture *f = *state;
     double value[PD_MAX_HYPERS];
@@ -153,7 +159,8 @@ static void rows_that_count_alone_do_so(void **state)
     for (int p = 3; p < 5; p++) {
         f->declaration[p].group = 0;
         pd_hypers_init(&f->declaration[p].hypers, pd_optim_find("sgd"));
-        assert_int_equal(pd_hypers_set(&f->declaration[p].hypers, "lr", "linear_warmup(peak=8,warmup_steps=8)", NULL), PD_OK);
+        assert_int_equal(pd_hypers_set(&f->declaration[p].hypers, "lr", "linear_warmup(peak=8,warmup_steps=8)", NULL),
+                         PD_OK);
     }
     assert_int_equal(pd_model_new(&f->model, f->declaration, PARAMS, 1, NULL), PD_OK);
     step(f, 1 << 3);
@@ -180,14 +187,15 @@ static void a_group_is_refused_and_the_others_step(void **state)
     assert_int_equal(pd_model_step(f->model, f->io, &err), PD_FAILED_PRECONDITION);
     assert_string_equal(err.text, "c: NaN in block 1");
     assert_int_equal(err.code, PD_FAILED_PRECONDITION);
-    for (int p = 0; p < PARAMS; p++) assert_true((memcmp(weights[p], f->weights[p], sizeof weights[p]) == 0) == (p == 0 || p == 2));
+    for (int p = 0; p < PARAMS; p++)
+        assert_true((memcmp(weights[p], f->weights[p], sizeof weights[p]) == 0) == (p == 0 || p == 2));
     assert_seen(f, 1, 2, 1, 2);
     step(f, 0x1f);
-    assert_seen(f, 3, 3, 3, 3);                                     /* the refused step was counted */
+    assert_seen(f, 3, 3, 3, 3); /* 3 steps, since the groups counted the refused step too */
     finish(f);
 }
 
-static void of_two_groups_refused_the_first_parameters_reason_is_told(void **state)
+static void of_two_refused_groups_the_first_ones_error_is_reported(void **state)
 {
     fixture *f = *state;
     pd_error err = { 0 };
@@ -197,8 +205,10 @@ static void of_two_groups_refused_the_first_parameters_reason_is_told(void **sta
     f->gradient[1][0] = NAN;
     f->gradient[2][0] = INFINITY;
     assert_int_equal(pd_model_step(f->model, f->io, &err), PD_FAILED_PRECONDITION);
-    assert_string_equal(err.text, "c: infinity in block 0");        /* "a" is the first, and goes down with "c" */
-    prepare(f, 1 << 3);                                             /* that of an earlier step is not told again */
+    assert_string_equal(err.text, "c: infinity in block 0"); /* both groups are refused; the group of "a" comes
+                                                              * first, and its step fails at "c" */
+    prepare(f, 1 << 3);                                      /* the next step succeeds: the error of the earlier step
+                                                              * is not reported again */
     assert_int_equal(pd_model_step(f->model, f->io, &err), PD_OK);
     finish(f);
 }
@@ -231,7 +241,7 @@ static void updates_of_a_row_that_gives_none_are_refused_and_nothing_changes(voi
     assert_int_equal(pd_model_step(f->model, f->io, &err), PD_UNIMPLEMENTED);
     assert_non_null(strstr(err.text, "parameter e"));
     assert_seen(f, 0, 0, 0, 0);
-    f->io[4].gradient = NULL;                                       /* not in this step */
+    f->io[4].gradient = NULL; /* "e" has no gradient now, so its update is not needed and the step succeeds */
     assert_int_equal(pd_model_step(f->model, f->io, &err), PD_OK);
     assert_seen(f, 1, 1, 1, 1);
     finish(f);
@@ -246,7 +256,7 @@ static void without_memory_there_is_no_model(void **state)
 
     memset(f, 0, sizeof *f);
     declare(f, NULL, NULL);
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         oom_arm(n);
         rc = pd_model_new(&f->model, f->declaration, PARAMS, 1, NULL);
         if (!oom_disarm()) break;
@@ -256,13 +266,14 @@ static void without_memory_there_is_no_model(void **state)
     finish(f);
 }
 
-/* Temporary slots of "a", "b", "c" and "d" are asked for before anything runs; after that only tasks may lack memory. */
+/* A step allocates the temporary slots of "a" to "d" before any work runs. After that, only root tasks can run out
+ * of memory. */
 static void a_step_without_memory_counts_for_no_group(void **state)
 {
     fixture *f = *state;
     int failures = 0;
 
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         bool armed;
         int rc;
         make(f, NULL, NULL);
@@ -302,13 +313,13 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_groups_counter_advances_when_one_of_it_has_a_gradient),
+        TEST(a_groups_counter_advances_when_one_member_has_a_gradient),
         TEST(without_any_gradient_nothing_happens),
         TEST(a_parameter_without_a_gradient_keeps_weights_and_state),
         TEST(schedules_follow_the_groups_counter),
-        TEST(rows_that_count_alone_do_so),
+        TEST(rows_without_groups_count_alone),
         TEST(a_group_is_refused_and_the_others_step),
-        TEST(of_two_groups_refused_the_first_parameters_reason_is_told),
+        TEST(of_two_refused_groups_the_first_ones_error_is_reported),
         TEST(a_row_that_gives_updates_says_what_it_added),
         TEST(updates_of_a_row_that_gives_none_are_refused_and_nothing_changes),
         TEST(without_memory_there_is_no_model),

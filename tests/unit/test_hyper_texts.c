@@ -1,4 +1,4 @@
-/* Hyperparameters that are texts, and how rules and lists keep together what is quoted. */
+/* Tests hyperparameters that are texts, and how rules and lists treat quoted text as one item. */
 #include "oom.h"
 #include "optimizers.h"
 #include "rig.h"
@@ -17,16 +17,16 @@
 
 enum { RATE, RULES, SKIP, KIND, KIND_WORDS, KIND_SIZE };
 static const pd_hyper hypers_of_a_row[] = {
-    [RATE]  = { "rate", PD_REAL, 0.5, 0, 10, NULL, "a rate", true, false },
+    [RATE] = { "rate", PD_REAL, 0.5, 0, 10, NULL, "a rate", true, false },
     [RULES] = { "rules", PD_TEXT, 0, 0, 0, NULL, "a text", false, false },
-    [SKIP]  = { "skip", PD_TEXT, 0, 0, 0, NULL, "another", false, false },
-    [KIND]  = { "kind", PD_CHOICE, 0, 0, 0, "plain|rich", "a choice to which a text belongs", true, false },
+    [SKIP] = { "skip", PD_TEXT, 0, 0, 0, NULL, "another", false, false },
+    [KIND] = { "kind", PD_CHOICE, 0, 0, 0, "plain|rich", "a choice to which a text belongs", true, false },
     [KIND_WORDS] = { "kind.words", PD_TEXT, 0, 0, 0, NULL, "belongs to kind", false, false },
-    [KIND_SIZE]  = { "kind.size", PD_INT, 1, 1, 9, NULL, "belongs to kind", true, false },
+    [KIND_SIZE] = { "kind.size", PD_INT, 1, 1, 9, NULL, "belongs to kind", true, false },
     { .name = NULL },
 };
 
-/* A job's plan reads its rules. */
+/* Plays an optimizer's check of a parameter: refuses the parameter if the hyperparameter `rules` contains "bad". */
 static int plan_by_rules(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
     (void)fact, (void)plan;
@@ -36,22 +36,47 @@ static int plan_by_rules(const pd_declaration *declaration, const double *fact, 
 
 static void move(const pd_unit *unit)
 {
-    for (int64_t i = unit->first; i < unit->first + unit->n; i++) unit->after[i] = unit->before[i] - (float)unit->hyper[RATE] * unit->gradient[i];
+    for (int64_t i = unit->first; i < unit->first + unit->n; i++)
+        unit->after[i] = unit->before[i] - (float)unit->hyper[RATE] * unit->gradient[i];
 }
 
 static const pd_row row = {
-    .name = "row", .about = "for this test", .hypers = hypers_of_a_row, .plan = plan_by_rules, .phases = { { .run = move } },
+    .name = "row",
+    .about = "for this test",
+    .hypers = hypers_of_a_row,
+    .plan = plan_by_rules,
+    .phases = { { .run = move } },
 };
 static const pd_row *const rows[] = { &row, NULL };
-static const pd_row *row_at(size_t index) { return index == 0 ? &row : NULL; }
+static const pd_row *row_at(size_t index)
+{
+    return index == 0 ? &row : NULL;
+}
 
 static pd_hypers h;
 static pd_error err;
 
-static int set_up(void **state)    { (void)state; err = (pd_error){ 0 }; pd_hypers_init(&h, &row); return 0; }
-static int tear_down(void **state) { (void)state; pd_hypers_free(&h); return 0; }
-static int set(const char *name, const char *value) { return pd_hypers_set(&h, name, value, &err); }
-static const char *given(const pd_hypers *hypers, int index) { return pd_hypers_given_text(hypers, index); }
+static int set_up(void **state)
+{
+    (void)state;
+    err = (pd_error){ 0 };
+    pd_hypers_init(&h, &row);
+    return 0;
+}
+static int tear_down(void **state)
+{
+    (void)state;
+    pd_hypers_free(&h);
+    return 0;
+}
+static int set(const char *name, const char *value)
+{
+    return pd_hypers_set(&h, name, value, &err);
+}
+static const char *given(const pd_hypers *hypers, int index)
+{
+    return pd_hypers_given_text(hypers, index);
+}
 
 /* ---- values ---- */
 
@@ -62,10 +87,12 @@ static void a_text_is_none_until_it_is_set(void **state)
     assert_string_equal(given(&h, RULES), "");
 }
 
-/* None of them is a list, a schedule or a choice with members, though some look like it. */
+/* The hyperparameter's kind is a plain text, so each value is kept unchanged. Some values look like a list, a
+ * schedule or a choice with members. */
 static void a_text_is_kept_as_it_stands(void **state)
 {
-    static const char *const texts[] = { "a", " a, b ", "(a,b)", "table(1,2)", "cosin(", "x=[1,2)", "'(", "1", "yes", "kind(words=a)", "\xc3\xa9 %s" };
+    static const char *const texts[] = { "a",  " a, b ", "(a,b)", "table(1,2)",    "cosin(",     "x=[1,2)",
+                                         "'(", "1",      "yes",   "kind(words=a)", "\xc3\xa9 %s" };
     char room[4];
     uint64_t mask = 0;
     (void)state;
@@ -109,7 +136,7 @@ static void a_text_is_bounded(void **state)
     assert_int_equal(strlen(given(&h, RULES)), PD_MAX_TEXT);
     text[PD_MAX_TEXT] = 'x';
     assert_int_equal(set("skip", text), PD_OUT_OF_RANGE);
-    assert_string_equal(err.text, "skip of row: a text has at most 4096 bytes, not 4097");
+    assert_string_equal(err.text, "skip of row: expected a text of at most 4096 bytes, got 4097");
     assert_string_equal(given(&h, SKIP), "");
 }
 
@@ -124,7 +151,7 @@ static void a_text_may_belong_to_a_choice(void **state)
 
 /* ---- copies ---- */
 
-/* Of h, whose rules are "a" from now on. */
+/* Sets the rules of h to "a" and returns a copy of h. */
 static pd_hypers copied(void)
 {
     assert_int_equal(set("rules", "a"), PD_OK);
@@ -189,7 +216,7 @@ static void values_without_texts_have_those_declared(void **state)
     assert_int_equal(pd_hypers_check_step(&h, &now, &err), PD_OK);
 }
 
-/* Where it fails kind is what it was. */
+/* Sets the hyperparameter `kind`. Checks that it keeps its old value if memory runs out. */
 static int set_kind(const void *value)
 {
     int rc = set("kind", value);
@@ -211,13 +238,15 @@ static void without_memory_a_text_changes_nothing(void **state)
 
 static void a_rule_brings_a_text(void **state)
 {
-    static const struct { const char *rule, *text; } cases[] = {
+    static const struct {
+        const char *rule, *text;
+    } cases[] = {
         { "* row rules=abc rate=1", "abc" },
-        { "* row rules=[a: b, c] rate=1", "[a:b,c]" },                          /* blanks between brackets are left out, */
-        { "* row rules=['a b': c, d] rate=1", "['a b':c,d]" },                  /* but not those in quotes */
+        { "* row rules=[a: b, c] rate=1", "[a:b,c]" },         /* blanks between brackets are removed */
+        { "* row rules=['a b': c, d] rate=1", "['a b':c,d]" }, /* blanks between quotes are kept */
         { "* row rules=['x\\(': row, '[)': col] rate=1", "['x\\(':row,'[)':col]" },
         { "* row rules='a b, (' rate=1", "'a b, ('" },
-        { "* row rules=a'b rate=1", "a'b" },                                    /* no quote: it does not end */
+        { "* row rules=a'b rate=1", "a'b" }, /* the quote is never closed, so it is an ordinary character */
         { "* row rules=''(a b) rate=1", "''(ab)" },
         { "* row rules=['=': a=b] rate=1", "['=':a=b]" },
     };
@@ -347,7 +376,7 @@ static void a_list_of_optimizers_says_that_it_is_a_text_and_how_long_it_may_be(v
 
 /* ---- items ---- */
 
-static void what_is_quoted_is_not_cut(void **state)
+static void quoted_text_is_not_cut(void **state)
 {
     char text[] = " 'a,b' :c ,['(', d],'e, f";
     char *rest = text;
@@ -361,7 +390,9 @@ static void what_is_quoted_is_not_cut(void **state)
 
 static void brackets_in_quotes_open_no_list(void **state)
 {
-    static const char *const cases[][2] = { { "['(',b]", "'(',b" }, { "'(':(1,2)", "1,2" }, { "'a[',(b)", "'a[',(b)" } };
+    static const char *const cases[][2] = { { "['(',b]", "'(',b" },
+                                            { "'(':(1,2)", "1,2" },
+                                            { "'a[',(b)", "'a[',(b)" } };
     char *inside;
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -375,15 +406,27 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(a_text_is_none_until_it_is_set), CASE(a_text_is_kept_as_it_stands), CASE(an_empty_text_is_none_again), CASE(the_text_set_last_counts),
-        CASE(a_text_is_bounded), CASE(a_text_may_belong_to_a_choice),
-        CASE(a_copy_borrows_texts_and_its_own_change_nothing_of_the_original), CASE(a_copy_takes_a_text_away_for_itself_alone),
+        CASE(a_text_is_none_until_it_is_set),
+        CASE(a_text_is_kept_as_it_stands),
+        CASE(an_empty_text_is_none_again),
+        CASE(the_text_set_last_counts),
+        CASE(a_text_is_bounded),
+        CASE(a_text_may_belong_to_a_choice),
+        CASE(a_copy_borrows_texts_and_its_own_change_nothing_of_the_original),
+        CASE(a_copy_takes_a_text_away_for_itself_alone),
         CASE(a_copy_stays_good_when_the_original_is_set_anew),
-        CASE(a_step_changes_no_text), CASE(values_without_texts_have_those_declared), CASE(without_memory_a_text_changes_nothing),
-        CASE(a_rule_brings_a_text), CASE(without_memory_reads_no_rule_with_a_text),
-        CASE(a_push_and_an_operator_change_no_text), CASE(a_step_whose_pushes_bring_values_has_the_jobs_texts), CASE(the_plan_reads_the_text),
-        CASE(ranks_come_with_the_same_text), CASE(a_list_of_optimizers_says_that_it_is_a_text_and_how_long_it_may_be),
-        CASE(what_is_quoted_is_not_cut), CASE(brackets_in_quotes_open_no_list),
+        CASE(a_step_changes_no_text),
+        CASE(values_without_texts_have_those_declared),
+        CASE(without_memory_a_text_changes_nothing),
+        CASE(a_rule_brings_a_text),
+        CASE(without_memory_reads_no_rule_with_a_text),
+        CASE(a_push_and_an_operator_change_no_text),
+        CASE(a_step_whose_pushes_bring_values_has_the_jobs_texts),
+        CASE(the_plan_reads_the_text),
+        CASE(ranks_come_with_the_same_text),
+        CASE(a_list_of_optimizers_says_that_it_is_a_text_and_how_long_it_may_be),
+        CASE(quoted_text_is_not_cut),
+        CASE(brackets_in_quotes_open_no_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,3 +1,4 @@
+/* Tests reading, checking and printing of hyperparameters. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,12 +13,12 @@
 
 enum { RATE, SIZE, FAST, GRAFT, LAG, CUT, BETA0, BETA1, ROOT0, ROOT1, ROOT2, GRAFT_BETA, MODE };
 static const pd_hyper hypers_of_a_row[] = {
-    [RATE]  = { "rate", PD_REAL, 0.5, 0, 10, NULL, "a rate", true },
-    [SIZE]  = { "size", PD_INT, 128, 1, 4096, NULL, "a size", false },
-    [FAST]  = { "fast", PD_FLAG, 1, 0, 1, NULL, "a flag", true },
+    [RATE] = { "rate", PD_REAL, 0.5, 0, 10, NULL, "a rate", true },
+    [SIZE] = { "size", PD_INT, 128, 1, 4096, NULL, "a size", false },
+    [FAST] = { "fast", PD_FLAG, 1, 0, 1, NULL, "a flag", true },
     [GRAFT] = { "graft", PD_CHOICE, 1, 0, 0, "none|sgd|adam", "a choice", true },
-    [LAG]   = { "lag", PD_INT, 0, -1, 100, "ready", "a whole number or a word", true },
-    [CUT]   = { "cut", PD_REAL, 1, 0, 1e9, "never", "a number or a word", false },
+    [LAG] = { "lag", PD_INT, 0, -1, 100, "ready", "a whole number or a word", true },
+    [CUT] = { "cut", PD_REAL, 1, 0, 1e9, "never", "a number or a word", false },
     [BETA0] = { "betas[0]", PD_REAL, 0.9, 0, 1, NULL, "a list", true },
     [BETA1] = { "betas[1]", PD_REAL, 0.99, 0, 1, NULL, "a list", true },
     [ROOT0] = { "root[0]", PD_INT, 0, 0, 9, NULL, "a list of any length", false, true },
@@ -34,7 +35,9 @@ static int rate_below_size(const pd_hypers *declared, const pd_hypers *now, pd_e
     return PD_OK;
 }
 
-static const pd_row row = { .name = "row", .about = "for this test", .hypers = hypers_of_a_row, .check = rate_below_size };
+static const pd_row row = {
+    .name = "row", .about = "for this test", .hypers = hypers_of_a_row, .check = rate_below_size
+};
 
 static pd_hypers h;
 static pd_error err;
@@ -54,7 +57,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-static int set(const char *name, const char *value) { return pd_hypers_set(&h, name, value, &err); }
+static int set(const char *name, const char *value)
+{
+    return pd_hypers_set(&h, name, value, &err);
+}
 
 static void reads(const char *name, const char *text, int index, double value)
 {
@@ -65,10 +71,11 @@ static void reads(const char *name, const char *text, int index, double value)
 static void begins_with_the_presets(void **state)
 {
     (void)state;
-    assert_true(h.row == &row && h.value[RATE] == 0.5 && h.value[SIZE] == 128 && h.value[FAST] == 1 && h.value[GRAFT] == 1);
+    assert_true(h.row == &row && h.value[RATE] == 0.5 && h.value[SIZE] == 128 && h.value[FAST] == 1 &&
+                h.value[GRAFT] == 1);
 }
 
-static void tells_what_upstreams_name_is_called_here(void **state)
+static void refuses_upstreams_name_with_ours(void **state)
 {
     (void)state;
     assert_int_equal(set("pace", "fast"), PD_NOT_FOUND);
@@ -90,7 +97,7 @@ static void reads_whole_numbers(void **state)
     assert_int_equal(set("size", "99999999999999999999"), PD_INVALID_ARGUMENT);
 }
 
-static void reads_flags_in_three_manners(void **state)
+static void reads_flags_in_three_spellings(void **state)
 {
     static const char *const yes[] = { "yes", "true", "1" }, *const no[] = { "no", "false", "0" };
     (void)state;
@@ -120,7 +127,7 @@ static void reads_choices_whatever_their_case(void **state)
     reads("graft", "NONE", GRAFT, 0);
 }
 
-/* As configurations in Python have them: use_nesterov=True. */
+/* Python configurations write flags as True or False: use_nesterov=True. */
 static void reads_flags_whatever_their_case(void **state)
 {
     (void)state;
@@ -143,11 +150,12 @@ static void reads_a_list_with_and_without_brackets(void **state)
     assert_true(h.value[BETA0] == 0.5 && h.value[BETA1] == 0.125);
 }
 
-static void a_list_wants_all_its_numbers(void **state)
+static void a_list_needs_all_its_numbers(void **state)
 {
     static const char *const texts[] = { "0.5", "(0.5)", "0.5,0.25,0.125", "", "0.5,", "(0.5", "()", "0.5,nan" };
     (void)state;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) assert_int_equal(set("betas", texts[i]), PD_INVALID_ARGUMENT);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        assert_int_equal(set("betas", texts[i]), PD_INVALID_ARGUMENT);
     assert_true(h.value[BETA0] == 0.9 && h.value[BETA1] == 0.99);
 }
 
@@ -162,7 +170,7 @@ static void a_list_that_spreads_takes_one_number_for_all_and_leaves_the_rest_as_
     assert_non_null(strstr(err.text, "a number, or at most 3 numbers"));
 }
 
-static void a_list_that_fails_in_its_midst_sets_nothing(void **state)
+static void a_list_that_fails_in_the_middle_sets_nothing(void **state)
 {
     (void)state;
     assert_int_equal(set("betas", "linear_warmup(peak=0.5,warmup_steps=10),2"), PD_OUT_OF_RANGE);
@@ -203,7 +211,7 @@ static void refuses_what_is_out_of_range(void **state)
     assert_true(h.value[RATE] == 0.5 && h.value[SIZE] == 128);
 }
 
-static void names_what_it_has_when_asked_for_another(void **state)
+static void refuses_an_unknown_name_with_the_known_ones(void **state)
 {
     (void)state;
     assert_int_equal(set("momentum", "1"), PD_NOT_FOUND);
@@ -246,7 +254,7 @@ static void writes_the_shortest_text(void **state)
     assert_string_equal(pd_hypers_text(&h, GRAFT, text, sizeof text), "sgd");
 }
 
-/* ---- a word for the least value ---- */
+/* ---- the word that stands for an option's least value ---- */
 
 static void reads_and_writes_the_word_for_the_least_value(void **state)
 {
@@ -300,7 +308,8 @@ static void several_schedules_are_followed_at_once(void **state)
     assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
     assert_int_equal(set("lag", "piecewise(5,2:7)"), PD_OK);
     assert_int_equal(set("fast", "table(1,0)"), PD_OK);
-    assert_true(at(&h, RATE, 2) == 3 && at(&h, LAG, 2) == 7 && at(&h, FAST, 2) == 0 && at(&h, LAG, 1) == 5 && at(&h, FAST, 0) == 1);
+    assert_true(at(&h, RATE, 2) == 3 && at(&h, LAG, 2) == 7 && at(&h, FAST, 2) == 0 && at(&h, LAG, 1) == 5 &&
+                at(&h, FAST, 0) == 1);
 }
 
 static void a_plain_value_ends_a_schedule(void **state)
@@ -334,7 +343,7 @@ static void whole_numbers_and_flags_are_rounded_to(void **state)
     assert_non_null(strstr(err.text, "expected whole numbers, got 2.5 in table(1,2.5)"));
 }
 
-static void what_is_fixed_or_a_word_takes_no_schedule(void **state)
+static void fixed_values_and_words_take_no_schedule(void **state)
 {
     (void)state;
     assert_int_equal(set("size", "table(64,128)"), PD_INVALID_ARGUMENT);
@@ -346,7 +355,9 @@ static void what_is_fixed_or_a_word_takes_no_schedule(void **state)
 
 static void every_value_of_a_schedule_lies_in_the_range(void **state)
 {
-    static const struct { const char *text, *number; } cases[] = {
+    static const struct {
+        const char *text, *number;
+    } cases[] = {
         { "linear_warmup(peak=11,warmup_steps=3)", "is 11 at count 2, outside its range, 0 to 10" },
         { "linear(init=0,end=-0.5,steps=3)", "is -0.5 at count 3, outside" },
         { "cosine(peak=12,steps=100,warmup_steps=7,init=1)", "is 12 at count 7, outside" },
@@ -366,7 +377,7 @@ static void every_value_of_a_schedule_lies_in_the_range(void **state)
     assert_true(h.scheduled == 0 && h.schedules == NULL && h.value[RATE] == 0.5);
 }
 
-static void a_refused_schedule_says_of_what(void **state)
+static void a_refused_schedule_names_its_hyperparameter(void **state)
 {
     (void)state;
     assert_int_equal(set("rate", "cosin(peak=1)"), PD_INVALID_ARGUMENT);
@@ -443,7 +454,7 @@ static void without_memory_a_schedule_changes_nothing(void **state)
     int64_t n;
     (void)state;
     assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
-    for (n = 0; ; n++) {
+    for (n = 0;; n++) {
         int rc;
         oom_arm(n);
         rc = set("rate", "piecewise(4,1:5)");
@@ -525,23 +536,46 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(begins_with_the_presets), CASE(reads_reals), CASE(reads_whole_numbers), CASE(reads_flags_in_three_manners),
-        CASE(reads_choices_by_their_whole_name), CASE(refuses_what_is_not_a_number), CASE(reads_choices_whatever_their_case),
-        CASE(reads_flags_whatever_their_case), CASE(tells_what_upstreams_name_is_called_here),
-        CASE(reads_a_list_with_and_without_brackets), CASE(a_list_wants_all_its_numbers),
-        CASE(a_list_that_spreads_takes_one_number_for_all_and_leaves_the_rest_as_preset), CASE(a_list_that_fails_in_its_midst_sets_nothing),
-        CASE(a_choice_takes_what_belongs_to_it), CASE(refuses_what_is_out_of_range),
-        CASE(names_what_it_has_when_asked_for_another), CASE(survives_texts_that_are_too_long),
-        CASE(writes_what_it_reads_back_to_the_same_bits), CASE(writes_the_shortest_text),
-        CASE(reads_and_writes_the_word_for_the_least_value), CASE(says_the_range_with_the_word),
-        CASE(a_schedule_is_followed_from_count_0_on), CASE(several_schedules_are_followed_at_once), CASE(a_plain_value_ends_a_schedule),
-        CASE(the_schedule_set_last_is_followed), CASE(whole_numbers_and_flags_are_rounded_to), CASE(what_is_fixed_or_a_word_takes_no_schedule),
-        CASE(every_value_of_a_schedule_lies_in_the_range), CASE(a_refused_schedule_says_of_what), CASE(checks_wherever_a_schedule_turns),
-        CASE(a_copy_changes_nothing_of_the_original), CASE(freeing_a_copy_frees_nothing_of_the_original),
-        CASE(a_copy_stays_good_when_the_original_is_set_anew), CASE(a_schedule_is_written_whole_however_long),
+        CASE(begins_with_the_presets),
+        CASE(reads_reals),
+        CASE(reads_whole_numbers),
+        CASE(reads_flags_in_three_spellings),
+        CASE(reads_choices_by_their_whole_name),
+        CASE(refuses_what_is_not_a_number),
+        CASE(reads_choices_whatever_their_case),
+        CASE(reads_flags_whatever_their_case),
+        CASE(refuses_upstreams_name_with_ours),
+        CASE(reads_a_list_with_and_without_brackets),
+        CASE(a_list_needs_all_its_numbers),
+        CASE(a_list_that_spreads_takes_one_number_for_all_and_leaves_the_rest_as_preset),
+        CASE(a_list_that_fails_in_the_middle_sets_nothing),
+        CASE(a_choice_takes_what_belongs_to_it),
+        CASE(refuses_what_is_out_of_range),
+        CASE(refuses_an_unknown_name_with_the_known_ones),
+        CASE(survives_texts_that_are_too_long),
+        CASE(writes_what_it_reads_back_to_the_same_bits),
+        CASE(writes_the_shortest_text),
+        CASE(reads_and_writes_the_word_for_the_least_value),
+        CASE(says_the_range_with_the_word),
+        CASE(a_schedule_is_followed_from_count_0_on),
+        CASE(several_schedules_are_followed_at_once),
+        CASE(a_plain_value_ends_a_schedule),
+        CASE(the_schedule_set_last_is_followed),
+        CASE(whole_numbers_and_flags_are_rounded_to),
+        CASE(fixed_values_and_words_take_no_schedule),
+        CASE(every_value_of_a_schedule_lies_in_the_range),
+        CASE(a_refused_schedule_names_its_hyperparameter),
+        CASE(checks_wherever_a_schedule_turns),
+        CASE(a_copy_changes_nothing_of_the_original),
+        CASE(freeing_a_copy_frees_nothing_of_the_original),
+        CASE(a_copy_stays_good_when_the_original_is_set_anew),
+        CASE(a_schedule_is_written_whole_however_long),
         CASE(without_memory_a_schedule_changes_nothing),
-        CASE(checks_several_values_at_once), CASE(a_step_may_change_only_what_is_per_step), CASE(a_step_is_checked_against_what_was_declared),
-        CASE(finds_every_row_of_the_table_by_name), CASE(presets_pass_their_own_checks),
+        CASE(checks_several_values_at_once),
+        CASE(a_step_may_change_only_what_is_per_step),
+        CASE(a_step_is_checked_against_what_was_declared),
+        CASE(finds_every_row_of_the_table_by_name),
+        CASE(presets_pass_their_own_checks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* A job that is written at a random step, dropped, read into a new store and continued gives the bits of one that
- * was not disturbed. */
+/* Tests images (saved copies) of jobs. A job is saved at a random step, dropped, read into a new store and
+ * continued. It must end with the same bits as a job that was not interrupted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "table.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-enum { THOROUGH = 1, SEEDS = 1 };       /* sanitizers slow a test down */
+enum { THOROUGH = 1, SEEDS = 1 }; /* few cases, since sanitizers are slow */
 #else
 enum { THOROUGH = 8, SEEDS = 4 };
 #endif
@@ -25,17 +25,18 @@ enum { WORLD = 3, PARAMS = 3, STEPS = 30, CONN = 10, MOST = 480 };
 static const char *const names[PARAMS] = { "layer.weight", "layer.bias", "head.bias" };
 static const pd_shape shapes[PARAMS] = { { 2, { 24, 20 } }, { 1, { 150 } }, { 1, { 96 } } };
 static const int64_t sizes[PARAMS] = { 480, 150, 96 };
-static const rig_range ranges[WORLD][PARAMS] = {
-    { { -1, 0 }, { -1, 0 }, { 0, 40 } }, { { -1, 0 }, { -1, 0 }, { 40, 96 } }, { { -1, 0 }, { -1, 0 }, { 30, 70 } } };
+static const rig_range ranges[WORLD][PARAMS] = { { { -1, 0 }, { -1, 0 }, { 0, 40 } },
+                                                 { { -1, 0 }, { -1, 0 }, { 40, 96 } },
+                                                 { { -1, 0 }, { -1, 0 }, { 30, 70 } } };
 
 typedef struct course {
     const char *options, *rules;
-    bool ranged;                        /* the last parameter is contributed in ranges */
-    bool overrides;                     /* an operator sets values in step 5, for that step and for step 20 */
-    bool absent;                        /* some ranks have no gradient in some steps */
+    bool ranged;    /* each rank contributes only a range of the last parameter */
+    bool overrides; /* an operator sets overrides in step 5, for that step and for step 20 */
+    bool absent;    /* some ranks have no gradient in some steps */
 } course;
 
-/* ---- a run ---- */
+/* ---- training of a job ---- */
 
 static void values_of(uint64_t seed, float *out, int64_t n)
 {
@@ -48,14 +49,14 @@ static void join(rig *r, const course *p)
         if (rig_hello(r, "job", rank, WORLD, CONN + rank, CONN + rank, p->options, p->rules) != PD_OK)
             fail_msg("%s", r->error.text);
         r->ranges = p->ranged ? ranges[rank] : NULL;
-        if (rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, PARAMS, rank == 1 ? PD_BF16
-                        : PD_F32) != PD_OK)
+        if (rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, PARAMS, rank == 1 ? PD_BF16 : PD_F32) !=
+            PD_OK)
             fail_msg("%s", r->error.text);
         r->ranges = NULL;
     }
 }
 
-/* Sends what the rank has of a parameter, a frame for each chunk. */
+/* Sends the rank's part of a parameter in frames, one for each chunk. */
 static void send(rig *r, const course *p, pd_request_kind kind, uint32_t rank, uint32_t param, uint64_t step,
                  const float *values)
 {
@@ -98,7 +99,8 @@ static void push(rig *r, const course *p, uint32_t rank, uint32_t param, uint64_
     send(r, p, PD_REQ_PUSH, rank, param, step, values);
 }
 
-/* Sends one of the step's pushes: number k of WORLD * PARAMS. The server answers those whose round is closed. */
+/* Sends push number k of the WORLD * PARAMS pushes of a step. The push is left out if its round has closed, since
+ * the server has then answered it. */
 static void push_one(rig *r, const course *p, uint64_t step, uint32_t k)
 {
     if (inside_job(r->store, r->job)->steps.params[k % PARAMS].saved.step < step)
@@ -118,7 +120,7 @@ static void step_to(rig *r, const course *p, uint64_t step, uint32_t pushes)
     rig_work(r);
 }
 
-/* ---- the disturbance ---- */
+/* ---- saving a job and reading it into a new store ---- */
 
 static void save(rig *r, uint8_t **image, size_t *n)
 {
@@ -138,7 +140,7 @@ static void load(rig *r, const uint8_t *image, size_t n)
     assert_int_equal(rc, PD_OK);
 }
 
-/* Everything goes but the image. The new store has another number of threads. */
+/* Saves the job as an image, drops the store, and reads the image into a new store with another number of threads. */
 static void start_anew(rig *r, const course *p, int threads)
 {
     pd_store_config config = rig_config();
@@ -179,8 +181,8 @@ static void compare_slots(const pd_optim *a, const pd_optim *b)
 static void compare(rig *a, rig *b)
 {
     for (uint32_t i = 0; i < PARAMS; i++) {
-        const pd_param *x = &inside_job(a->store, a->job)->steps.params[i], *y = &inside_job(b->store,
-                                                                                             b->job)->steps.params[i];
+        const pd_param *x = &inside_job(a->store, a->job)->steps.params[i],
+                       *y = &inside_job(b->store, b->job)->steps.params[i];
         assert_int_equal(x->saved.step, STEPS);
         assert_int_equal(y->saved.step, STEPS);
         assert_int_equal(x->saved.skipped, y->saved.skipped);
@@ -224,7 +226,8 @@ static void every_optimizer_goes_on_with_the_same_bits(void **state)
     for (const pd_row *const *row = pd_rows; *row != NULL; row++) {
         char rule[96];
         snprintf(rule, sizeof rule, "* %s", pd_row_name(*row));
-        if (strcmp(pd_row_name(*row), "scalable_shampoo") == 0) strcat(rule, " root_delay=1");      /* its preset depends on timing */
+        if (strcmp(pd_row_name(*row), "scalable_shampoo") == 0)
+            strcat(rule, " root_delay=1"); /* with the default root_delay, the bits would depend on timing */
         if (strcmp(pd_row_name(*row), "adafactor") == 0) strcat(rule, " learning_rate=0.01");
         check(&(course){ .rules = rule }, (uint64_t)(row - pd_rows));
     }
@@ -236,14 +239,20 @@ static void roots_that_are_not_due_yet_are_adopted_in_their_step(void **state)
     (void)state;
 
     for (int delay = 0; delay <= 3; delay++) {
-        snprintf(rule, sizeof rule, "* scalable_shampoo block_size=16 learning_rate=0.01 "
-                 "preconditioning_compute_steps=3 start_preconditioning_step=2 root_delay=%d", delay);
+        snprintf(rule, sizeof rule,
+                 "* scalable_shampoo block_size=16 learning_rate=0.01 "
+                 "preconditioning_compute_steps=3 start_preconditioning_step=2 root_delay=%d",
+                 delay);
         check(&(course){ .rules = rule }, 100 + (uint64_t)delay);
-        snprintf(rule, sizeof rule, "* shampoo max_preconditioner_dim=16 precondition_frequency=3 betas=0.9,0.99 "
-                 "grafting_config=SGD epsilon=1e-4 root_delay=%d", delay);
+        snprintf(rule, sizeof rule,
+                 "* shampoo max_preconditioner_dim=16 precondition_frequency=3 betas=0.9,0.99 "
+                 "grafting_config=SGD epsilon=1e-4 root_delay=%d",
+                 delay);
         check(&(course){ .rules = rule }, 200 + (uint64_t)delay);
-        snprintf(rule, sizeof rule, "* kron max_size_triangular=64 preconditioner_update_probability=0.3 "
-                 "root_delay=%d", delay > 1 ? 1 : delay);
+        snprintf(rule, sizeof rule,
+                 "* kron max_size_triangular=64 preconditioner_update_probability=0.3 "
+                 "root_delay=%d",
+                 delay > 1 ? 1 : delay);
         check(&(course){ .rules = rule }, 300 + (uint64_t)delay);
     }
 }
@@ -252,9 +261,11 @@ static void coded_and_wide_slots_come_back_byte_for_byte(void **state)
 {
     (void)state;
     check(&(course){ .rules = "* scalable_shampoo block_size=16 best_effort_memory_usage_reduction=yes root_delay=2 "
-                     "preconditioning_compute_steps=4" }, 1);
+                              "preconditioning_compute_steps=4" },
+          1);
     check(&(course){ .rules = "* shampoo preconditioner_dtype=float64 max_preconditioner_dim=16 "
-                     "precondition_frequency=2 root_delay=1" }, 2);
+                              "precondition_frequency=2 root_delay=1" },
+          2);
     check(&(course){ .rules = "* kron mu_dtype=bfloat16" }, 3);
     check(&(course){ .rules = "* adafactor learning_rate=0.01 beta1=0.9 dtype_momentum=bfloat16" }, 4);
 }
@@ -265,13 +276,18 @@ static void groups_ranges_absences_clipping_and_overrides_come_back(void **state
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         check(&(course){ .rules = "* kron", .absent = true }, 10 + seed);
         check(&(course){ .rules = "* adam", .ranged = true, .absent = true }, 20 + seed);
-        check(&(course){ .rules = "layer* adam lr=0.1;* sgd momentum=0.9", .options = "clip_global_norm=0.5",
-                         .overrides = true }, 30 + seed);
+        check(&(course){ .rules = "layer* adam lr=0.1;* sgd momentum=0.9",
+                         .options = "clip_global_norm=0.5",
+                         .overrides = true },
+              30 + seed);
         check(&(course){ .rules = "* adam", .options = "aggregate=median", .ranged = true }, 40 + seed);
-        check(&(course){ .rules = "* adam", .options = "aggregate=weighted_mean nonfinite_scope=job start_step=7 "
-                         "seed=3", .ranged = true }, 50 + seed);
-        check(&(course){ .rules = "* shampoo", .options = "nonfinite_scope=job aggregate=adasum_vdot",
-                         .absent = true }, 60 + seed);
+        check(&(course){ .rules = "* adam",
+                         .options = "aggregate=weighted_mean nonfinite_scope=job start_step=7 "
+                                    "seed=3",
+                         .ranged = true },
+              50 + seed);
+        check(&(course){ .rules = "* shampoo", .options = "nonfinite_scope=job aggregate=adasum_vdot", .absent = true },
+              60 + seed);
     }
 }
 
@@ -316,9 +332,10 @@ static void some_job(rig *r, const course *p)
 }
 
 static const course rich = { .rules = "layer* shampoo lr=0.1 max_preconditioner_dim=8 root_delay=1;* adam",
-                             .ranged = true, .overrides = true };
+                             .ranged = true,
+                             .overrides = true };
 
-/* Reads it into an empty store: an error leaves that empty. */
+/* Reads the image into an empty store. Checks that the store stays empty after an error. */
 static int try_load(const uint8_t *image, size_t n)
 {
     pd_store_config config = rig_config();
@@ -326,7 +343,8 @@ static int try_load(const uint8_t *image, size_t n)
     rig r;
     int rc;
 
-    config.max_total_bytes = 16 << 20;      /* a flipped size may be a large one, as in a Declare */
+    config.max_total_bytes = 16 << 20; /* a flipped byte may enlarge a size in the image; this limit then refuses the
+                                        * image */
     rig_new(&r, &config);
     rc = pd_store_load_job(r.store, image, n, r.now, &err);
     if (rc != PD_OK) {
@@ -349,7 +367,8 @@ static void a_cut_image_is_refused_and_changes_nothing(void **state)
     save(&r, &image, &n);
     assert_int_equal(try_load(image, n), PD_OK);
     for (size_t cut = 0; cut < n; cut += cut < 100 * THOROUGH || cut + 20 * THOROUGH > n ? 1 : 800 / THOROUGH) {
-        uint8_t *part = malloc(cut + 1);        /* of its own: a reader beyond its end is found */
+        uint8_t *part = malloc(cut + 1); /* each cut image has its own allocation, so that a sanitizer finds reads
+                                          * beyond its end */
         memcpy(part, image, cut);
         assert_int_not_equal(try_load(part, cut), PD_OK);
         free(part);
@@ -358,7 +377,7 @@ static void a_cut_image_is_refused_and_changes_nothing(void **state)
     rig_free(&r);
 }
 
-/* Each byte may be part of a value that is as good as another one: then the job is read. */
+/* A flipped byte may turn a value into another valid value. Then the image is accepted. */
 static void a_flipped_byte_is_refused_or_is_another_value(void **state)
 {
     uint8_t *image;
@@ -392,7 +411,10 @@ static void an_image_of_a_job_that_exists_is_refused(void **state)
     rig_free(&r);
 }
 
-typedef struct bytes { const uint8_t *at; size_t n; } bytes;
+typedef struct bytes {
+    const uint8_t *at;
+    size_t n;
+} bytes;
 
 static int attempt(const void *what)
 {
@@ -418,10 +440,10 @@ static void memory_that_fails_while_reading_leaves_nothing(void **state)
     some_job(&r, &rich);
     save(&r, &at, &image.n);
     image.at = at;
-    for (int64_t fail = 0; ; fail += 1 + fail % (9 - THOROUGH)) {
+    for (int64_t fail = 0;; fail += 1 + fail % (9 - THOROUGH)) {
         int rc;
         oom_arm(fail);
-        rc = attempt(&image);               /* a lost line of the log does no harm */
+        rc = attempt(&image); /* PD_OK is possible although an allocation failed: only a log line was lost */
         if (!oom_disarm()) break;
         assert_true(rc == PD_OK || rc == PD_NO_MEMORY);
     }

@@ -1,3 +1,4 @@
+/* Tests that imported optimizer state takes effect whole or not at all. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,17 +12,19 @@
 #include "rig.h"
 #include "store_inside.h"
 
-/* A matrix of 8 x 4 and a vector of 6, as scalable_shampoo sees them: momenta of the whole, statistics and preconditioners of each side. */
-static const char rules[] = "* scalable_shampoo learning_rate=0.1 block_size=8 best_effort_shape_interpretation=no graft_type=SGD";
+/* The test's job has a matrix of 8 x 4 and a vector of 6, both with scalable_shampoo. Their state consists of
+ * momenta of the whole parameter, and of statistics and preconditioners for each dimension. */
+static const char rules[] =
+    "* scalable_shampoo learning_rate=0.1 block_size=8 best_effort_shape_interpretation=no graft_type=SGD";
 enum { OPERATOR = 99 };
 static const pd_shape shapes[] = { { 2, { 8, 4 } }, { 1, { 6 } } };
 static const char *const names[] = { "m", "v" };
 enum { MATRIX, VECTOR, PARAMS };
 
 typedef struct fixture {
-    rig      r;
+    rig r;
     uint32_t job;
-    uint64_t buffers;               /* numbers of buffers made */
+    uint64_t buffers; /* number of payload buffers allocated so far */
 } fixture;
 
 static int set_up(void **state)
@@ -64,7 +67,10 @@ static pd_request *request_of(fixture *f, pd_import_act act, const char *param, 
     return request;
 }
 
-static int begin(fixture *f)  { return rig_apply(&f->r, request_of(f, PD_IMPORT_BEGIN, "", "")); }
+static int begin(fixture *f)
+{
+    return rig_apply(&f->r, request_of(f, PD_IMPORT_BEGIN, "", ""));
+}
 
 static int commit(fixture *f, bool partial)
 {
@@ -86,8 +92,9 @@ static int count(fixture *f, const char *param, int64_t value)
     return rig_apply(&f->r, request);
 }
 
-/* Elements [first, first + n) of a part, element i being value + i. */
-static int piece(fixture *f, const char *param, const char *slot, int number, int block, pd_shape shape, int64_t first, int64_t n, float value)
+/* Imports elements [first, first + n) of a slot. Element i has the value `value` + i. */
+static int piece(fixture *f, const char *param, const char *slot, int number, int block, pd_shape shape, int64_t first,
+                 int64_t n, float value)
 {
     pd_request *request = request_of(f, PD_IMPORT_PIECE, param, slot);
     size_t bytes = (size_t)n * sizeof(float);
@@ -128,7 +135,10 @@ static int everything(fixture *f)
     return rc == PD_OK ? whole(f, "v", "preconditioners", 0, six, 1000) : rc;
 }
 
-static pd_job *job_of(fixture *f) { return inside_job(f->r.store, f->job); }
+static pd_job *job_of(fixture *f)
+{
+    return inside_job(f->r.store, f->job);
+}
 
 static double state_at(fixture *f, int param, const char *slot, int number, int64_t element)
 {
@@ -150,7 +160,7 @@ static void assert_untouched(fixture *f)
 
 /* ---- tests ---- */
 
-static void what_is_committed_is_the_jobs_state(void **state)
+static void committed_state_is_the_jobs_state(void **state)
 {
     fixture *f = *state;
 
@@ -160,7 +170,8 @@ static void what_is_committed_is_the_jobs_state(void **state)
     assert_untouched(f);
     assert_int_equal(commit(f, false), PD_OK);
     assert_true(state_at(f, MATRIX, "momentum", -1, 5) == 105 && state_at(f, MATRIX, "preconditioners", 1, 15) == 615);
-    assert_true(state_at(f, VECTOR, "preconditioners", 0, 35) == 1035 && state_at(f, VECTOR, "diagonal_momentum", -1, 0) == 800);
+    assert_true(state_at(f, VECTOR, "preconditioners", 0, 35) == 1035 &&
+                state_at(f, VECTOR, "diagonal_momentum", -1, 0) == 800);
     assert_int_equal(pd_optim_count(job_of(f)->steps.params[MATRIX].optim), 41);
     assert_int_equal(pd_optim_count(job_of(f)->steps.params[VECTOR].optim), 0);
     assert_false(pd_import_writes(job_of(f)));
@@ -204,7 +215,7 @@ static void nothing_is_half_loaded(void **state)
     assert_true(state_at(f, MATRIX, "momentum", -1, 5) == 105);
 }
 
-static void what_the_job_does_not_keep_is_not_found(void **state)
+static void state_that_the_job_does_not_keep_is_not_found(void **state)
 {
     fixture *f = *state;
 
@@ -230,7 +241,7 @@ static void a_counter_never_goes_back(void **state)
     assert_int_equal(count(f, "m", 1), PD_OK);
 }
 
-static void only_who_has_begun_goes_on(void **state)
+static void only_the_connection_that_began_may_continue(void **state)
 {
     fixture *f = *state;
 
@@ -243,7 +254,7 @@ static void only_who_has_begun_goes_on(void **state)
     assert_untouched(f);
 }
 
-static void a_job_whose_root_is_out_is_not_at_rest(void **state)
+static void a_job_with_a_pending_root_task_is_not_at_rest(void **state)
 {
     fixture *f = *state;
     float gradient[32] = { 1 };
@@ -260,7 +271,7 @@ static void a_job_whose_root_is_out_is_not_at_rest(void **state)
     assert_true(state_at(f, VECTOR, "momentum", -1, 2) == 3);
 }
 
-static void what_is_staged_counts_and_goes_back(void **state)
+static void staged_bytes_are_counted_and_given_back(void **state)
 {
     fixture *f = *state;
     uint64_t before = f->r.store->budget.used;
@@ -312,9 +323,16 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(what_is_committed_is_the_jobs_state), CASE(a_tensor_may_come_in_pieces), CASE(pieces_that_leave_a_hole_are_refused),
-        CASE(nothing_is_half_loaded), CASE(what_the_job_does_not_keep_is_not_found), CASE(a_counter_never_goes_back), CASE(only_who_has_begun_goes_on),
-        CASE(a_job_whose_root_is_out_is_not_at_rest), CASE(what_is_staged_counts_and_goes_back), CASE(an_import_that_nobody_ends_is_dropped),
+        CASE(committed_state_is_the_jobs_state),
+        CASE(a_tensor_may_come_in_pieces),
+        CASE(pieces_that_leave_a_hole_are_refused),
+        CASE(nothing_is_half_loaded),
+        CASE(state_that_the_job_does_not_keep_is_not_found),
+        CASE(a_counter_never_goes_back),
+        CASE(only_the_connection_that_began_may_continue),
+        CASE(a_job_with_a_pending_root_task_is_not_at_rest),
+        CASE(staged_bytes_are_counted_and_given_back),
+        CASE(an_import_that_nobody_ends_is_dropped),
         CASE(without_memory_nothing_has_changed),
     };
 

@@ -1,4 +1,5 @@
-/* The tables of lists: every field that paramd.proto has of an entry is in the entry, under its name and in its width. */
+/* Tests the tables of the fields that lists for operators contain: every field of a list entry in paramd.proto has a
+ * table row with its name and its size in bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,17 +38,19 @@ static bool fits(const ProtobufCFieldDescriptor *field, const pd_info_field *row
     bool repeated = field->label == PROTOBUF_C_LABEL_REPEATED;
 
     switch (row->kind) {
-    case PD_INFO_FLAG:    return field->type == PROTOBUF_C_TYPE_BOOL && !repeated;
+    case PD_INFO_FLAG: return field->type == PROTOBUF_C_TYPE_BOOL && !repeated;
     case PD_INFO_TEXT:
-    case PD_INFO_WORD:    return field->type == PROTOBUF_C_TYPE_STRING && !repeated;
-    case PD_INFO_SHAPE:   return field->type == PROTOBUF_C_TYPE_UINT64 && repeated;
+    case PD_INFO_WORD: return field->type == PROTOBUF_C_TYPE_STRING && !repeated;
+    case PD_INFO_SHAPE: return field->type == PROTOBUF_C_TYPE_UINT64 && repeated;
     case PD_INFO_FOLLOWS: return field->type == PROTOBUF_C_TYPE_SINT32 && repeated;
     case PD_INFO_SCALARS: return field->descriptor == &paramd__scalar__descriptor && repeated;
-    case PD_INFO_NUMBER:  break;
+    case PD_INFO_NUMBER: break;
     }
     if (repeated) return false;
     if (field->type == PROTOBUF_C_TYPE_UINT32 || field->type == PROTOBUF_C_TYPE_INT32) return row->bytes == 4;
-    return (field->type == PROTOBUF_C_TYPE_UINT64 || field->type == PROTOBUF_C_TYPE_FIXED64 || field->type == PROTOBUF_C_TYPE_DOUBLE) && row->bytes == 8;
+    return (field->type == PROTOBUF_C_TYPE_UINT64 || field->type == PROTOBUF_C_TYPE_FIXED64 ||
+            field->type == PROTOBUF_C_TYPE_DOUBLE) &&
+           row->bytes == 8;
 }
 
 static void every_field_of_a_message_has_a_row_that_fits(void **state)
@@ -60,7 +63,8 @@ static void every_field_of_a_message_has_a_row_that_fits(void **state)
         assert_int_equal(count_fields(list), type->n_fields);
         assert_in_range(count_fields(list), 1, PD_MOST_FIELDS);
         for (const pd_info_field *row = list->fields; row->name != NULL; row++)
-            if (!fits(field_of(type, row->name), row)) fail_msg("%s.%s: kind %d of %zu bytes", list->name, row->name, row->kind, row->bytes);
+            if (!fits(field_of(type, row->name), row))
+                fail_msg("%s.%s: kind %d of %zu bytes", list->name, row->name, row->kind, row->bytes);
     }
 }
 
@@ -83,7 +87,8 @@ static void lists_have_the_numbers_of_the_protocol(void **state)
     for (uint32_t what = 1; what < kinds->n_values; what++) {
         const char *name = protobuf_c_enum_descriptor_get_value(kinds, (int)what)->name;
         assert_int_equal(strncasecmp(name, "LIST_", 5), 0);
-        if (strcasecmp(name + 5, pd_info_list_of(what)->name) != 0) fail_msg("list %u is %s, not %s", what, name, pd_info_list_of(what)->name);
+        if (strcasecmp(name + 5, pd_info_list_of(what)->name) != 0)
+            fail_msg("list %u is %s, not %s", what, name, pd_info_list_of(what)->name);
     }
 }
 

@@ -1,4 +1,5 @@
-/* Initial weights of a parameter come from one process at each rank, also when another one takes the rank over in the midst of them. */
+/* Tests that the initial weights of a parameter come from one process at each rank, even when another process takes the
+ * rank over while they arrive. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -13,7 +14,7 @@ enum { CHUNK = 64, SIZE = 3 * CHUNK };
 static const char *const names[] = { "p0" };
 static const pd_shape shapes[] = { { 1, { SIZE } } };
 
-/* Elements start ... end - 1 of the rank's range. */
+/* shards[r] is the range of elements that rank r has. */
 static const rig_range shards[2] = { { 0, 100 }, { 80, SIZE } };
 
 static void join(rig *r, uint32_t rank, uint32_t world, uint64_t process, bool ranged)
@@ -23,7 +24,7 @@ static void join(rig *r, uint32_t rank, uint32_t world, uint64_t process, bool r
     assert_int_equal(rig_declare(r, r->job, rank, process, names, shapes, NULL, 1, PD_F32), PD_OK);
 }
 
-/* The values tell which process gave them. */
+/* Fills `values` with numbers that show which process sent them. */
 static void fill(float *values, uint64_t process)
 {
     for (int i = 0; i < SIZE; i++) values[i] = (float)(1000 * process + (uint64_t)i);
@@ -79,13 +80,15 @@ static void a_process_that_comes_back_goes_on(void **state)
 
     join(r, 0, 1, 5, false);
     send(r, 0, 5, 0, 64);
-    assert_int_equal(rig_hello(r, "job", 0, 1, 5, 7, NULL, "* sgd lr=1"), PD_OK);       /* another connection of it */
+    /* a second connection of the same process */
+    assert_int_equal(rig_hello(r, "job", 0, 1, 5, 7, NULL, "* sgd lr=1"), PD_OK);
     assert_int_equal(rig_declare(r, r->job, 0, 7, names, shapes, NULL, 1, PD_F32), PD_OK);
     send(r, 0, 7, 64, 128);
     assert_false(is_published(r));
     send(r, 0, 7, 128, SIZE);
     assert_given_by(r, 5, 0, 64);
-    assert_given_by(r, 7, 64, SIZE);                                                    /* the test's names for what one process gave */
+    assert_given_by(r, 7, 64, SIZE); /* the first part came over connection 5, the rest over connection 7; both
+                                      * belong to one process */
 }
 
 static void the_third_of_three_processes_gives_all_of_a_parameter(void **state)
@@ -139,7 +142,7 @@ static void a_higher_rank_taken_over_gives_its_part_anew(void **state)
     assert_given_by(r, 9, 100, SIZE);
 }
 
-static void a_range_that_was_given_whole_stands(void **state)
+static void a_range_that_was_sent_whole_stays(void **state)
 {
     rig *r = *state;
 
@@ -164,7 +167,7 @@ int main(void)
         TEST(the_third_of_three_processes_gives_all_of_a_parameter),
         TEST(part_of_a_range_does_not_count_and_the_lowest_rank_stands_all_the_same),
         TEST(a_higher_rank_taken_over_gives_its_part_anew),
-        TEST(a_range_that_was_given_whole_stands),
+        TEST(a_range_that_was_sent_whole_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

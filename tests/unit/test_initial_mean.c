@@ -1,4 +1,4 @@
-/* Jobs that begin with the mean of all ranks' weights: initial_weights = mean. */
+/* Tests jobs that begin with the mean of all ranks' weights (initial_weights = mean). */
 #include "oom.h"
 #include "rig.h"
 
@@ -15,7 +15,8 @@ static const int64_t sizes[N] = { SIZE, 5 };
 static const char *const names[N] = { "p0", "p1" };
 static const pd_shape shapes[N] = { { 1, { SIZE } }, { 1, { 5 } } };
 
-/* Connections are 10 + rank; another process at a rank is `again` further. */
+/* Joins rank `rank` on connection 10 + rank + again. If `again` is not 0, the worker is another process at the same
+ * rank. */
 static void join(rig *r, uint32_t rank, uint64_t again, const char *options, pd_dtype pull)
 {
     char text[200];
@@ -30,9 +31,12 @@ static void join_all(rig *r, const char *options)
     for (uint32_t rank = 0; rank < WORLD; rank++) join(r, rank, 0, options, PD_F32);
 }
 
-static void weights_of(uint32_t rank, uint32_t param, float *out) { rig_noise(1 + rank + 10 * param, out, sizes[param]); }
+static void weights_of(uint32_t rank, uint32_t param, float *out)
+{
+    rig_noise(1 + rank + 10 * param, out, sizes[param]);
+}
 
-/* One chunk of a rank's weights. */
+/* Sends one chunk of a rank's weights. */
 static int send_chunk(rig *r, uint32_t rank, uint64_t again, uint32_t param, int64_t first)
 {
     rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, rank, 10 + rank + again, 0);
@@ -45,7 +49,8 @@ static int send_chunk(rig *r, uint32_t rank, uint64_t again, uint32_t param, int
 
 static void send_param(rig *r, uint32_t rank, uint64_t again, uint32_t param)
 {
-    for (int64_t first = 0; first < sizes[param]; first += 64) assert_int_equal(send_chunk(r, rank, again, param, first), PD_OK);
+    for (int64_t first = 0; first < sizes[param]; first += 64)
+        assert_int_equal(send_chunk(r, rank, again, param, first), PD_OK);
 }
 
 static void send_all(rig *r, uint32_t rank, uint64_t again)
@@ -60,7 +65,7 @@ static const pd_snapshot *published(const rig *r, uint32_t param)
     return board != NULL ? board[param].snapshot : NULL;
 }
 
-/* By the definition. */
+/* Computes the expected mean of the three ranks' weights. */
 static void mean_of(uint32_t param, float *out)
 {
     float values[WORLD][SIZE];
@@ -79,7 +84,7 @@ static void assert_mean(rig *r)
     }
 }
 
-/* ---- what stands ---- */
+/* ---- the weights that are published ---- */
 
 static void the_mean_is_published_when_all_ranks_have_sent_theirs(void **state)
 {
@@ -98,7 +103,7 @@ static void the_mean_is_published_when_all_ranks_have_sent_theirs(void **state)
     assert_int_equal(r->buffers_out, 0);
 }
 
-static void the_bits_are_the_same_in_whatever_order_they_come(void **state)
+static void the_bits_are_the_same_in_any_order_of_arrival(void **state)
 {
     uint64_t seed = 5;
 
@@ -120,10 +125,16 @@ static void the_bits_are_the_same_in_whatever_order_they_come(void **state)
     }
 }
 
-static void it_is_the_mean_whatever_becomes_of_gradients(void **state)
+static void initial_weights_are_the_mean_with_every_aggregate(void **state)
 {
-    static const char *const options[] = { "aggregate=sum", "aggregate=weighted_mean", "nonfinite_scope=job", "clip_global_norm=1", "nonfinite=reject",
-                                           "aggregate=median", "aggregate=trimmed_mean trim=1", "aggregate=adasum adasum_fold=yes" };
+    static const char *const options[] = { "aggregate=sum",
+                                           "aggregate=weighted_mean",
+                                           "nonfinite_scope=job",
+                                           "clip_global_norm=1",
+                                           "nonfinite=reject",
+                                           "aggregate=median",
+                                           "aggregate=trimmed_mean trim=1",
+                                           "aggregate=adasum adasum_fold=yes" };
 
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         rig *r;
@@ -133,10 +144,11 @@ static void it_is_the_mean_whatever_becomes_of_gradients(void **state)
         for (uint32_t rank = WORLD; rank-- > 0;) send_all(r, rank, 0);
         rig_work(r);
         assert_mean(r);
-        rig_sleep(r, 100);                                          /* nothing of them is waited for */
+        rig_sleep(r, 100); /* no rank is waited for, so nothing times out */
         assert_int_equal(r->timed_out, 0);
         for (uint32_t rank = 0; rank < WORLD; rank++)
-            for (uint32_t p = 0; p < N; p++) assert_int_equal(rig_push(r, r->job, rank, 10 + rank, 1, p, (float[SIZE]){ 0 }, sizes[p]), PD_OK);
+            for (uint32_t p = 0; p < N; p++)
+                assert_int_equal(rig_push(r, r->job, rank, 10 + rank, 1, p, (float[SIZE]){ 0 }, sizes[p]), PD_OK);
         rig_work(r);
         assert_int_equal(published(r, 0)->version, 1);
         assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].steps, 2);
@@ -174,9 +186,9 @@ static void types_that_come_late_are_published_too(void **state)
     assert_non_null(published(r, 0)->at[PD_BF16]);
 }
 
-/* ---- who is asked ---- */
+/* ---- which ranks are asked to send their weights ---- */
 
-static void every_rank_is_asked_for_what_it_has_not_sent(void **state)
+static void every_rank_is_asked_for_the_parameters_that_it_has_not_sent(void **state)
 {
     rig *r = *state;
 
@@ -215,14 +227,15 @@ static void by_default_rank_0_alone_is_asked(void **state)
         assert_int_equal(rig_declare(r, r->job, rank, 10 + rank, names, shapes, NULL, N, PD_F32), PD_OK);
         assert_int_equal(r->must_init, rank == 0);
     }
-    assert_int_equal(send_chunk(r, 1, 0, 1, 0), PD_OK);             /* it is looked at later */
+    assert_int_equal(send_chunk(r, 1, 0, 1, 0), PD_OK); /* the store accepts the frame at first, and refuses it when
+                                                         * it processes the frame */
     rig_work(r);
     assert_int_equal(r->error.code, PD_FAILED_PRECONDITION);
 }
 
-/* ---- again, and others ---- */
+/* ---- repeated sends, other processes, lost ranks ---- */
 
-static void what_is_sent_again_counts_once(void **state)
+static void weights_that_are_sent_again_count_once(void **state)
 {
     rig *r = *state;
 
@@ -233,13 +246,13 @@ static void what_is_sent_again_counts_once(void **state)
         send_all(r, rank, 0);
     }
     rig_work(r);
-    send_all(r, 1, 0);                                              /* its answer was lost */
+    send_all(r, 1, 0); /* the reply was lost, so rank 1 sends again */
     rig_work(r);
     assert_mean(r);
     assert_int_equal(r->buffers_out, 0);
 }
 
-static void weights_that_are_out_stand_against_another_process(void **state)
+static void published_weights_stay_when_another_process_sends_others(void **state)
 {
     rig *r = *state;
 
@@ -268,7 +281,8 @@ static void a_rank_that_leaves_before_it_has_sent_its_own_is_reported_and_can_be
     assert_int_equal(rig_apply(r, leave), PD_OK);
     rig_sleep(r, 11);
     assert_int_equal(r->timed_out, 1);
-    assert_non_null(strstr(r->timeout.text, "rank 1 (host:11, left 11 s ago) has not contributed to the initial weights of p0 (and 1 more parameter) for 11 s"));
+    assert_non_null(strstr(r->timeout.text, "rank 1 (host:11, left 11 s ago) has not contributed to the initial "
+                                            "weights of p0 (and 1 more parameter) for 11 s"));
     assert_non_null(strstr(r->timeout.text, "pull again to go on waiting"));
     assert_string_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[0].missing, "1");
     join(r, 1, 0, "step_timeout=10s", PD_F32);
@@ -279,7 +293,7 @@ static void a_rank_that_leaves_before_it_has_sent_its_own_is_reported_and_can_be
     assert_int_equal(r->timed_out, 1);
 }
 
-static void a_job_that_is_dropped_lets_go_of_them(void **state)
+static void a_job_that_is_dropped_frees_its_initial_weights(void **state)
 {
     rig *r = *state;
     pd_request *drop = pd_request_new(PD_REQ_DROP, rig_ticket(r, 99));
@@ -293,7 +307,7 @@ static void a_job_that_is_dropped_lets_go_of_them(void **state)
     assert_int_equal(r->buffers_out, 0);
 }
 
-static void what_makes_no_sense_is_refused_and_changes_nothing(void **state)
+static void an_invalid_init_is_refused_and_changes_nothing(void **state)
 {
     rig *r = *state;
     float values[SIZE] = { 0 };
@@ -319,12 +333,15 @@ static void what_makes_no_sense_is_refused_and_changes_nothing(void **state)
 
 /* ---- ranges ---- */
 
-/* p0 in ranges, of rank 2 an empty one; p1 whole. */
+/* Joins a rank that has a range of p0 and all of p1. The range of rank 2 is empty. */
 static void join_ranged(rig *r, uint32_t rank)
 {
-    static const rig_range ranges[WORLD][N] = { { { 0, 150 }, { -1, 0 } }, { { 100, SIZE }, { -1, 0 } }, { { 70, 70 }, { -1, 0 } } };
+    static const rig_range ranges[WORLD][N] = { { { 0, 150 }, { -1, 0 } },
+                                                { { 100, SIZE }, { -1, 0 } },
+                                                { { 70, 70 }, { -1, 0 } } };
 
-    assert_int_equal(rig_hello(r, "job", rank, WORLD, 10 + rank, 10 + rank, "initial_weights=mean", "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_hello(r, "job", rank, WORLD, 10 + rank, 10 + rank, "initial_weights=mean", "* sgd lr=1"),
+                     PD_OK);
     r->ranges = ranges[rank];
     assert_int_equal(rig_declare(r, r->job, rank, 10 + rank, names, shapes, NULL, N, PD_F32), PD_OK);
 }
@@ -358,12 +375,12 @@ static void assert_ranged_mean(rig *r)
     }
 }
 
-static void of_a_ranged_parameter_it_is_the_mean_of_those_that_have_an_element(void **state)
+static void each_element_of_a_ranged_parameter_is_the_mean_of_the_ranks_that_have_it(void **state)
 {
     rig *r = *state;
 
     for (uint32_t rank = 0; rank < WORLD; rank++) join_ranged(r, rank);
-    assert_true(r->must_init);                                      /* rank 2, of p1 */
+    assert_true(r->must_init); /* rank 2 has no elements of p0, but must still initialize p1 */
     assert_true(r->initialised[0]);
     send_range(r, 1);
     rig_work(r);
@@ -372,7 +389,8 @@ static void of_a_ranged_parameter_it_is_the_mean_of_those_that_have_an_element(v
     assert_ranged_mean(r);
 }
 
-/* Chunks may be waiting for a rank that turns out to have nothing of them. */
+/* Chunks of p0 may have to wait for a rank that has not declared yet. The rank may later declare a range without
+ * elements of these chunks. */
 static void a_rank_may_declare_its_range_when_others_have_sent_theirs(void **state)
 {
     static const uint32_t orders[][WORLD] = { { 0, 1, 2 }, { 1, 0, 2 }, { 2, 1, 0 }, { 0, 2, 1 } };
@@ -422,8 +440,8 @@ static void a_declare_that_is_refused_while_others_wait_changes_nothing(void **s
 
 /* ---- memory ---- */
 
-/* Another job of so many ranks that next to nothing of the budget is left over for each. */
-static void crowd_the_budget(rig *r, uint32_t ranks)
+/* Starts another job with so many ranks that each rank's quota of the ingest budget becomes small. */
+static void fill_the_budget(rig *r, uint32_t ranks)
 {
     for (uint32_t rank = 0; rank < ranks; rank++) {
         assert_int_equal(rig_hello(r, "crowd", rank, ranks, 100 + rank, 100 + rank, NULL, "* sgd lr=1"), PD_OK);
@@ -431,8 +449,9 @@ static void crowd_the_budget(rig *r, uint32_t ranks)
     }
 }
 
-/* Rank 2 has used its share, and waits for rank 1, which turns out to have nothing; rank 3 has not come. */
-static void what_waited_for_a_rank_without_elements_is_summed_when_that_is_known(void **state)
+/* Rank 2 has used up its quota, and its weights wait for rank 1. When rank 1 declares an empty range, the weights of
+ * rank 2 are summed. Rank 3 never joins. */
+static void weights_that_waited_for_a_rank_are_summed_once_it_declares_no_elements(void **state)
 {
     static const rig_range ranges[3][N] = { { { 0, 0 }, { 0, 5 } }, { { 0, 0 }, { 0, 0 } }, { { 0, SIZE }, { 0, 0 } } };
     static const uint32_t order[] = { 2, 0, 1 };
@@ -442,10 +461,11 @@ static void what_waited_for_a_rank_without_elements_is_summed_when_that_is_known
     (void)state;
     config.ingest_bytes = (4 + 128) * 4096;
     rig_new(&r, &config);
-    crowd_the_budget(&r, 128);
+    fill_the_budget(&r, 128);
     for (int i = 0; i < 3; i++) {
         uint32_t rank = order[i];
-        assert_int_equal(rig_hello(&r, "job", rank, 4, 10 + rank, 10 + rank, "initial_weights=mean", "* sgd lr=1"), PD_OK);
+        assert_int_equal(rig_hello(&r, "job", rank, 4, 10 + rank, 10 + rank, "initial_weights=mean", "* sgd lr=1"),
+                         PD_OK);
         r.ranges = ranges[rank];
         assert_int_equal(rig_declare(&r, r.job, rank, 10 + rank, names, shapes, NULL, N, PD_F32), PD_OK);
         if (rank != 1) send_param(&r, rank, 0, rank == 0);
@@ -456,7 +476,8 @@ static void what_waited_for_a_rank_without_elements_is_summed_when_that_is_known
     rig_free(&r);
 }
 
-/* The ingest budget is next to nothing: what has come is summed as soon as it can be. */
+/* The ingest budget covers only the reserves of the three ranks, so every frame puts its rank over quota.
+ * Contributions are then summed as soon as possible. */
 static void a_rank_that_is_ahead_is_summed_when_its_share_is_used(void **state)
 {
     pd_store_config config = rig_config();
@@ -476,7 +497,7 @@ static void a_rank_that_is_ahead_is_summed_when_its_share_is_used(void **state)
     rig_free(&r);
 }
 
-static void where_memory_is_short_it_is_tried_again(void **state)
+static void the_mean_is_retried_after_memory_ran_out(void **state)
 {
     bool failed = true;
 
@@ -493,7 +514,8 @@ static void where_memory_is_short_it_is_tried_again(void **state)
         rig_absorb(&r);
         for (int i = 0; i < 3 && published(&r, 0) == NULL; i++) {
             assert_true(failed);
-            assert_true(r.timed_out == 0 || strstr(r.timeout.text, "out of memory for the initial weights of p") != NULL);
+            assert_true(r.timed_out == 0 ||
+                        strstr(r.timeout.text, "out of memory for the initial weights of p") != NULL);
             rig_sleep(&r, 1);
             rig_work(&r);
         }
@@ -504,7 +526,7 @@ static void where_memory_is_short_it_is_tried_again(void **state)
     }
 }
 
-static void filing_them_needs_no_memory(void **state)
+static void filing_initial_weights_needs_no_memory(void **state)
 {
     rig *r = *state;
     rig_frame *frame;
@@ -546,25 +568,25 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(the_mean_is_published_when_all_ranks_have_sent_theirs),
-        CASE(the_bits_are_the_same_in_whatever_order_they_come),
-        CASE(it_is_the_mean_whatever_becomes_of_gradients),
+        CASE(the_bits_are_the_same_in_any_order_of_arrival),
+        CASE(initial_weights_are_the_mean_with_every_aggregate),
         CASE(statistics_of_the_model_are_averaged_like_weights),
         CASE(types_that_come_late_are_published_too),
-        CASE(every_rank_is_asked_for_what_it_has_not_sent),
+        CASE(every_rank_is_asked_for_the_parameters_that_it_has_not_sent),
         CASE(a_gradient_before_there_are_weights_is_refused),
         CASE(by_default_rank_0_alone_is_asked),
-        CASE(what_is_sent_again_counts_once),
-        CASE(weights_that_are_out_stand_against_another_process),
+        CASE(weights_that_are_sent_again_count_once),
+        CASE(published_weights_stay_when_another_process_sends_others),
         CASE(a_rank_that_leaves_before_it_has_sent_its_own_is_reported_and_can_be_replaced),
-        CASE(a_job_that_is_dropped_lets_go_of_them),
-        CASE(what_makes_no_sense_is_refused_and_changes_nothing),
-        CASE(of_a_ranged_parameter_it_is_the_mean_of_those_that_have_an_element),
+        CASE(a_job_that_is_dropped_frees_its_initial_weights),
+        CASE(an_invalid_init_is_refused_and_changes_nothing),
+        CASE(each_element_of_a_ranged_parameter_is_the_mean_of_the_ranks_that_have_it),
         CASE(a_rank_may_declare_its_range_when_others_have_sent_theirs),
         CASE(a_declare_that_is_refused_while_others_wait_changes_nothing),
-        CASE(what_waited_for_a_rank_without_elements_is_summed_when_that_is_known),
+        CASE(weights_that_waited_for_a_rank_are_summed_once_it_declares_no_elements),
         CASE(a_rank_that_is_ahead_is_summed_when_its_share_is_used),
-        CASE(where_memory_is_short_it_is_tried_again),
-        CASE(filing_them_needs_no_memory),
+        CASE(the_mean_is_retried_after_memory_ran_out),
+        CASE(filing_initial_weights_needs_no_memory),
         CASE(while_draining_the_first_step_is_not_begun),
     };
     return cmocka_run_group_tests_name("initial_mean", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* initial_weights = mean, when another process takes a rank over before the mean is there. */
+/* Tests initial_weights = mean when another process takes a rank over before the mean is computed. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -14,7 +14,8 @@ static const int64_t sizes[N] = { SIZE, 5 };
 static const char *const names[N] = { "p0", "p1" };
 static const pd_shape shapes[N] = { { 1, { SIZE } }, { 1, { 5 } } };
 
-/* Connections are 10 + rank; another process at a rank is `again` further. */
+/* Joins rank `rank` on connection 10 + rank + again. If `again` is not 0, the worker is another process at the same
+ * rank. */
 static void join(rig *r, uint32_t rank, uint64_t again, const char *options, pd_dtype pull)
 {
     char text[200];
@@ -29,9 +30,12 @@ static void join_all(rig *r, const char *options)
     for (uint32_t rank = 0; rank < WORLD; rank++) join(r, rank, 0, options, PD_F32);
 }
 
-static void weights_of(uint32_t rank, uint32_t param, float *out) { rig_noise(1 + rank + 10 * param, out, sizes[param]); }
+static void weights_of(uint32_t rank, uint32_t param, float *out)
+{
+    rig_noise(1 + rank + 10 * param, out, sizes[param]);
+}
 
-/* One chunk of a rank's weights. */
+/* Sends one chunk of a rank's weights. */
 static int send_chunk(rig *r, uint32_t rank, uint64_t again, uint32_t param, int64_t first)
 {
     rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, rank, 10 + rank + again, 0);
@@ -44,7 +48,8 @@ static int send_chunk(rig *r, uint32_t rank, uint64_t again, uint32_t param, int
 
 static void send_param(rig *r, uint32_t rank, uint64_t again, uint32_t param)
 {
-    for (int64_t first = 0; first < sizes[param]; first += 64) assert_int_equal(send_chunk(r, rank, again, param, first), PD_OK);
+    for (int64_t first = 0; first < sizes[param]; first += 64)
+        assert_int_equal(send_chunk(r, rank, again, param, first), PD_OK);
 }
 
 static void send_all(rig *r, uint32_t rank, uint64_t again)
@@ -59,7 +64,8 @@ static const pd_snapshot *published(const rig *r, uint32_t param)
     return board != NULL ? board[param].snapshot : NULL;
 }
 
-/* The mean where another process of rank 1 has given parameter `param`; `again` 0: the first one. */
+/* Checks the mean of parameter `param`. The weights of rank 1 are expected to come from process `again` of this
+ * rank; 0: its first process. */
 static void assert_mean_with_another(rig *r, uint32_t param, uint64_t again)
 {
     float a[SIZE], b[SIZE], c[SIZE];
@@ -68,10 +74,11 @@ static void assert_mean_with_another(rig *r, uint32_t param, uint64_t again)
     weights_of(1 + (uint32_t)again, param, b);
     weights_of(2, param, c);
     assert_non_null(published(r, param));
-    for (int64_t i = 0; i < sizes[param]; i++) assert_true(rig_weights(r, r->job, param)[i] == ((a[i] + b[i]) + c[i]) / 3.0f);
+    for (int64_t i = 0; i < sizes[param]; i++)
+        assert_true(rig_weights(r, r->job, param)[i] == ((a[i] + b[i]) + c[i]) / 3.0f);
 }
 
-static void what_a_process_gave_in_part_gives_way_to_the_next_one(void **state)
+static void weights_sent_in_part_are_replaced_by_the_next_process(void **state)
 {
     rig *r = *state;
 
@@ -80,7 +87,7 @@ static void what_a_process_gave_in_part_gives_way_to_the_next_one(void **state)
     send_all(r, 2, 0);
     send_chunk(r, 1, 0, 0, 0);
     send_chunk(r, 1, 0, 0, 64);
-    rig_work(r);                                                    /* two chunks have come from all ranks */
+    rig_work(r); /* all three ranks have sent the first two chunks */
     join(r, 1, 100, NULL, PD_F32);
     assert_true(r->must_init);
     assert_false(r->initialised[0]);
@@ -88,7 +95,8 @@ static void what_a_process_gave_in_part_gives_way_to_the_next_one(void **state)
     assert_int_equal(send_chunk(r, 1, 100, 0, 128), PD_OK);
     assert_int_equal(send_chunk(r, 1, 100, 0, 192), PD_OK);
     rig_work(r);
-    assert_null(published(r, 0));                                   /* the first two chunks are to come again */
+    assert_null(published(r, 0)); /* the new process must send the first two chunks again before the mean is
+                                   * published */
     assert_string_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[0].missing, "1");
     send_all(r, 1, 100);
     rig_work(r);
@@ -96,7 +104,7 @@ static void what_a_process_gave_in_part_gives_way_to_the_next_one(void **state)
     assert_int_equal(r->buffers_out, 0);
 }
 
-static void what_a_process_gave_whole_stands_against_the_next_one(void **state)
+static void weights_sent_whole_stay_when_the_next_process_comes(void **state)
 {
     rig *r = *state;
 
@@ -112,7 +120,7 @@ static void what_a_process_gave_whole_stands_against_the_next_one(void **state)
     assert_mean_with_another(r, 1, 100);
 }
 
-/* The same process on another connection. */
+/* The rank's process comes back on another connection, and is not taken for a new process. */
 static void a_process_that_comes_back_goes_on(void **state)
 {
     rig *r = *state;
@@ -139,11 +147,12 @@ static int set_up_narrow(void **state)
 {
     pd_store_config config = rig_config();
 
-    config.ingest_bytes = WORLD * 4096;                             /* the ranks' reserves: who holds anything is pressed */
+    config.ingest_bytes = WORLD * 4096; /* the budget covers only the reserves of the ranks, so any frame puts its
+                                         * rank over quota */
     return rig_set_up_with(state, &config);
 }
 
-static void what_is_in_the_mean_already_refuses_another_process(void **state)
+static void weights_already_in_the_mean_are_refused_from_another_process(void **state)
 {
     rig *r = *state;
 
@@ -151,15 +160,18 @@ static void what_is_in_the_mean_already_refuses_another_process(void **state)
     send_chunk(r, 0, 0, 0, 0);
     send_chunk(r, 1, 0, 0, 0);
     rig_work(r);
-    assert_int_equal(r->buffers_out, 0);                            /* both are summed */
+    assert_int_equal(r->buffers_out, 0); /* both are summed */
     join(r, 1, 100, NULL, PD_F32);
     assert_int_equal(send_chunk(r, 1, 100, 0, 0), PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(r->error.text, "p0: part of rank 1's initial weights has come from another process and is in the mean already"));
-    assert_int_equal(send_chunk(r, 1, 100, 1, 0), PD_OK);           /* of this one nothing has come */
+    assert_non_null(
+        strstr(r->error.text,
+               "p0: part of rank 1's initial weights has come from another process and is in the mean already"));
+    assert_int_equal(send_chunk(r, 1, 100, 1, 0), PD_OK); /* the other process may send p1, since no weights of p1
+                                                           * have come from the first process */
     rig_work(r);
 }
 
-static void pressed_ranks_give_the_same_mean(void **state)
+static void ranks_over_quota_give_the_same_mean(void **state)
 {
     rig *r = *state;
 
@@ -177,11 +189,12 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(what_a_process_gave_in_part_gives_way_to_the_next_one),
-        CASE(what_a_process_gave_whole_stands_against_the_next_one),
+        CASE(weights_sent_in_part_are_replaced_by_the_next_process),
+        CASE(weights_sent_whole_stay_when_the_next_process_comes),
         CASE(a_process_that_comes_back_goes_on),
-        cmocka_unit_test_setup_teardown(what_is_in_the_mean_already_refuses_another_process, set_up_narrow, rig_tear_down),
-        cmocka_unit_test_setup_teardown(pressed_ranks_give_the_same_mean, set_up_narrow, rig_tear_down),
+        cmocka_unit_test_setup_teardown(weights_already_in_the_mean_are_refused_from_another_process, set_up_narrow,
+                                        rig_tear_down),
+        cmocka_unit_test_setup_teardown(ranks_over_quota_give_the_same_mean, set_up_narrow, rig_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Initial weights that do not come: those who pull are told whom they wait for, a step_timeout after the last
- * weights came. */
+/* Tests initial weights that do not arrive. The error that workers get when they pull names the missing ranks. It
+ * comes one step_timeout after the last weights arrived. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@ static const char *const names[] = { "p0", "p1" };
 static const pd_shape shapes[] = { { 1, { SIZE } }, { 1, { 5 } } };
 static const int64_t sizes[] = { SIZE, 5 };
 
-/* Rank `rank` on connection 10 + rank declares both parameters; overdue after 2 s. */
+/* Joins rank `rank` on connection 10 + rank and declares both parameters. The tests set a step_timeout of 2 s. */
 static void join(rig *r, uint32_t rank, const char *options)
 {
     assert_int_equal(rig_hello(r, "j", rank, WORLD, 10 + rank, 10 + rank, options, "* sgd lr=1"), PD_OK);
@@ -43,8 +43,9 @@ static void a_rank_0_that_never_came_is_named(void **state)
     rig_sleep(r, 1.9);
     assert_int_equal(r->timed_out, 0);
     rig_sleep(r, 0.2);
-    assert_told(r, 1, "rank 0 (never came): nothing has come of the initial weights of p0 "
-                      "(and of 1 more parameter) for 2 s");
+    assert_told(r, 1,
+                "rank 0 (never came): nothing has come of the initial weights of p0 "
+                "(and of 1 more parameter) for 2 s");
 }
 
 static void a_rank_0_that_died_before_it_sent_its_weights_is_named(void **state)
@@ -60,7 +61,7 @@ static void a_rank_0_that_died_before_it_sent_its_weights_is_named(void **state)
     assert_told(r, 1, "rank 0 (host:10, lost 2 s ago)");
 }
 
-static void the_deadline_is_told_again_after_another_step_timeout(void **state)
+static void the_deadline_is_reported_again_after_another_step_timeout(void **state)
 {
     rig *r = *state;
 
@@ -96,7 +97,7 @@ static void nobody_is_told_once_all_weights_are_there(void **state)
     assert_int_equal(r->timed_out, 0);
 }
 
-/* Who declares when the weights have been there for long waits for nothing. */
+/* A worker that declares long after the weights arrived does not wait for weights, so it gets no timeout. */
 static void a_worker_that_comes_after_the_weights_is_told_nothing(void **state)
 {
     rig *r = *state;
@@ -110,7 +111,8 @@ static void a_worker_that_comes_after_the_weights_is_told_nothing(void **state)
     assert_int_equal(r->timed_out, 0);
 }
 
-/* A mean is a round, whose own deadline begins with the first that comes of it. */
+/* The mean of initial weights is computed in a round, whose deadline begins with its first contribution. Without a
+ * contribution there is no timeout. */
 static void a_mean_of_which_nothing_has_come_is_not_overdue(void **state)
 {
     rig *r = *state;
@@ -158,18 +160,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_rank_0_that_never_came_is_named, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_0_that_died_before_it_sent_its_weights_is_named,
-                                        rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(the_deadline_is_told_again_after_another_step_timeout,
-                                        rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_0_that_died_before_it_sent_its_weights_is_named, rig_set_up,
+                                        rig_tear_down),
+        cmocka_unit_test_setup_teardown(the_deadline_is_reported_again_after_another_step_timeout, rig_set_up,
+                                        rig_tear_down),
         cmocka_unit_test_setup_teardown(weights_that_come_put_the_deadline_off, rig_set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(nobody_is_told_once_all_weights_are_there, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_worker_that_comes_after_the_weights_is_told_nothing,
-                                        rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_worker_that_comes_after_the_weights_is_told_nothing, rig_set_up,
+                                        rig_tear_down),
         cmocka_unit_test_setup_teardown(a_mean_of_which_nothing_has_come_is_not_overdue, rig_set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_mean_is_overdue_once_and_not_twice, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_that_never_came_is_named_though_its_range_is_not_known,
-                                        rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_that_never_came_is_named_though_its_range_is_not_known, rig_set_up,
+                                        rig_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

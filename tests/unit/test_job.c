@@ -1,4 +1,4 @@
-/* Jobs: who may join, who has a rank, who waits at a barrier. */
+/* Tests jobs: which workers may join, which worker has a rank, and which workers wait at a barrier. */
 #include "job_keys.h"
 #include "rig.h"
 
@@ -27,7 +27,7 @@ static int push_one(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t
     return rig_push(r, job, rank, conn, step, 0, g, 8);
 }
 
-/* A request without contents. */
+/* Sends a request that needs no fields besides job, rank and connection. */
 static int tell(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn)
 {
     pd_request *request = pd_request_new(kind, kind == PD_REQ_LOST ? (pd_ticket){ conn, 0 } : rig_ticket(r, conn));
@@ -76,24 +76,37 @@ static void limits_the_number_of_jobs(void **state)
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->n_jobs, 2);
 }
 
-typedef struct bad { const char *job; uint32_t rank, world; const char *options, *rules; int code; const char *says; } bad;
+typedef struct bad {
+    const char *job;
+    uint32_t rank, world;
+    const char *options, *rules;
+    int code;
+    const char *says;
+} bad;
 static const bad refused[] = {
     { "", 0, 1, NULL, NULL, PD_INVALID_ARGUMENT, "name" },
     { "a\nb", 0, 1, NULL, NULL, PD_INVALID_ARGUMENT, "control" },
-    { "a\xc2\x9b" "b", 0, 1, NULL, NULL, PD_INVALID_ARGUMENT, "control character at byte 1: U+009B" },
+    { "a\xc2\x9b"
+      "b",
+      0, 1, NULL, NULL, PD_INVALID_ARGUMENT, "control character at byte 1: U+009B" },
     { "job\xe2\x80\xae", 0, 1, NULL, NULL, PD_INVALID_ARGUMENT, "U+202E" },
     { "a\xff", 0, 1, NULL, NULL, PD_INVALID_ARGUMENT, "not UTF-8 at byte 1" },
-    { "a", 0, 1, "aggregate=m\xe2\x80\xa8", NULL, PD_INVALID_ARGUMENT, "the value of option 0 has a control character at byte 1: U+2028" },
-    { "a", 0, 1, "aggre\033gate=mean", NULL, PD_INVALID_ARGUMENT, "the name of option 0 has a control character at byte 5: U+001B" },
-    { "a", 0, 1, NULL, "b* sgd;w\033[2J* sgd", PD_INVALID_ARGUMENT, "rule 1 has a control character at byte 1, U+001B: \"w?[2J* sgd\"" },
+    { "a", 0, 1, "aggregate=m\xe2\x80\xa8", NULL, PD_INVALID_ARGUMENT,
+      "the value of option 0 has a control character at byte 1: U+2028" },
+    { "a", 0, 1, "aggre\033gate=mean", NULL, PD_INVALID_ARGUMENT,
+      "the name of option 0 has a control character at byte 5: U+001B" },
+    { "a", 0, 1, NULL, "b* sgd;w\033[2J* sgd", PD_INVALID_ARGUMENT,
+      "rule 1 has a control character at byte 1, U+001B: \"w?[2J* sgd\"" },
     { "a", 2, 2, NULL, NULL, PD_INVALID_ARGUMENT, "ranks 0 to 1" },
     { "a", 0, 0, NULL, NULL, PD_INVALID_ARGUMENT, "workers" },
     { "a", 0, 1000000, NULL, NULL, PD_INVALID_ARGUMENT, "4096" },
     { "a", 0, 1, "agregate=mean", NULL, PD_INVALID_ARGUMENT, "aggregate, adasum_fold, trim, nonfinite" },
-    { "a", 0, 1, "aggregate=best", NULL, PD_INVALID_ARGUMENT, "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean" },
+    { "a", 0, 1, "aggregate=best", NULL, PD_INVALID_ARGUMENT,
+      "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean" },
     { "a", 0, 1, "on_lost_worker=shrink", NULL, PD_INVALID_ARGUMENT, "wait" },
     { "a", 0, 1, "step_timeout=0", NULL, PD_INVALID_ARGUMENT, "seconds" },
-    { "a", 0, 1, "step_timeout=1e-9", NULL, PD_INVALID_ARGUMENT, "step_timeout = 1e-9: expected a duration like 500ms or 30s (seconds without a unit), at least 0.01s" },
+    { "a", 0, 1, "step_timeout=1e-9", NULL, PD_INVALID_ARGUMENT,
+      "step_timeout = 1e-9: expected a duration like 500ms, 30s, 5m, 1h or 1d (seconds without a unit), at least" },
     { "a", 0, 1, "job_linger=8000h", NULL, PD_INVALID_ARGUMENT, "at most 604800s" },
     { "a", 0, 1, "job_linger=1us", NULL, PD_INVALID_ARGUMENT, "duration" },
     { "a", 0, 1, "step_timeout=nan", NULL, PD_INVALID_ARGUMENT, "seconds" },
@@ -124,9 +137,11 @@ static void refuses_a_hello_that_makes_no_sense(void **state)
 
 static const bad different[] = {
     { "a", 1, 3, "nonfinite=reject", "* sgd lr=1", PD_FAILED_PRECONDITION, "world_size = 2" },
-    { "a", 1, 2, "nonfinite=skip", "* sgd lr=1", PD_FAILED_PRECONDITION, "nonfinite = reject, this worker comes with skip" },
+    { "a", 1, 2, "nonfinite=skip", "* sgd lr=1", PD_FAILED_PRECONDITION,
+      "nonfinite = reject, this worker comes with skip" },
     { "a", 1, 2, NULL, "* sgd lr=1", PD_FAILED_PRECONDITION, "nonfinite" },
-    { "a", 1, 2, "nonfinite=reject seed=3", "* sgd lr=1", PD_FAILED_PRECONDITION, "seed = 0, this worker comes with 3" },
+    { "a", 1, 2, "nonfinite=reject seed=3", "* sgd lr=1", PD_FAILED_PRECONDITION,
+      "seed = 0, this worker comes with 3" },
     { "a", 1, 2, "nonfinite=reject", "* sgd lr=2", PD_FAILED_PRECONDITION, "lr=2" },
     { "a", 1, 2, "nonfinite=reject", NULL, PD_FAILED_PRECONDITION, "lr=1" },
     { "a", 1, 2, "nonfinite=reject", "b* sgd;* sgd lr=1", PD_FAILED_PRECONDITION, "1 optimizer rules" },
@@ -145,11 +160,12 @@ static void refuses_a_worker_that_describes_another_job(void **state)
         assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].connected, 1);
     }
     assert_int_equal(rig_hello(r, "a", 1, 2, 2, 11, "nonfinite=reject step_timeout=60.0", "* sgd lr=1"), PD_OK);
-    assert_int_equal(rig_hello(r, "a", 1, 2, 2, 11, "nonfinite=reject step_timeout=60000ms", "* sgd lr=1"), PD_OK);      /* the same, said otherwise */
+    assert_int_equal(rig_hello(r, "a", 1, 2, 2, 11, "nonfinite=reject step_timeout=60000ms", "* sgd lr=1"),
+                     PD_OK); /* the same step_timeout as above (60 s), written in another unit */
     assert_int_equal(rig_hello(r, "a", 1, 2, 2, 11, "nonfinite=reject step_timeout=1min", "* sgd lr=1"), PD_OK);
 }
 
-static void the_list_of_keys_ends_where_its_memory_does(void **state)
+static void the_list_of_keys_is_cut_to_its_buffer(void **state)
 {
     char text[64], small[3];
 
@@ -184,7 +200,8 @@ static void presets_come_from_the_daemon(void **state)
     assert_int_equal(pd_job_key_check("seed", "x", &err), PD_INVALID_ARGUMENT);
 }
 
-/* It is printed in the log and in other workers' errors. */
+/* A label is printed in the log and in other workers' errors, so it must not contain line breaks or control
+ * characters. */
 static void a_label_is_one_printable_line(void **state)
 {
     rig *r = *state;
@@ -199,7 +216,7 @@ static void a_label_is_one_printable_line(void **state)
 
 /* ---- ranks ---- */
 
-static void a_process_that_comes_back_keeps_what_it_gave(void **state)
+static void a_process_that_comes_back_keeps_its_contributions(void **state)
 {
     rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
@@ -211,10 +228,12 @@ static void a_process_that_comes_back_keeps_what_it_gave(void **state)
     assert_string_equal(rig_ask(r, PD_INFO_WORKERS, "a")->workers[1].state, "lost");
     assert_int_equal(push_one(r, job, 1, 11, 1), PD_ABORTED);
     assert_int_equal(rig_hello(r, "a", 1, 2, 11, 21, NULL, "* sgd lr=1"), PD_OK);
-    assert_int_equal(push_one(r, job, 1, 21, 1), PD_FAILED_PRECONDITION);       /* not declared on this connection */
+    assert_int_equal(push_one(r, job, 1, 21, 1), PD_FAILED_PRECONDITION); /* refused, since the worker has not
+                                                                           * declared its parameters on the new
+                                                                           * connection */
     assert_int_equal(rig_declare(r, job, 1, 21, name, &shape, NULL, 1, PD_F32), PD_OK);
     assert_int_equal(r->steps[0], 0);
-    assert_int_equal(push_one(r, job, 1, 21, 1), PD_OK);                        /* sent again: counted once */
+    assert_int_equal(push_one(r, job, 1, 21, 1), PD_OK); /* the push is sent again, but counts once */
     assert_int_equal(push_one(r, job, 0, 10, 1), PD_OK);
     rig_work(r);
     assert_int_equal(r->board[job][0].step, 1);
@@ -236,12 +255,14 @@ static void a_new_process_takes_a_rank_over_and_fences_the_old_one(void **state)
     assert_int_equal(r->fenced.code, PD_ABORTED);
     assert_non_null(strstr(r->fenced.text, "host:99"));
     assert_int_equal(push_one(r, job, 1, 11, 1), PD_ABORTED);
-    tell(r, PD_REQ_LOST, job, 1, 11);                                           /* the old connection ends: nobody is lost */
+    tell(r, PD_REQ_LOST, job, 1, 11); /* the old connection ends, but the rank is not lost: its new process is
+                                       * connected */
     assert_string_equal(rig_ask(r, PD_INFO_WORKERS, "a")->workers[1].state, "connected");
     rig_declare(r, job, 1, 21, name, &shape, NULL, 1, PD_F32);
     push_one(r, job, 0, 10, 1);
     rig_work(r);
-    assert_int_equal(r->board[job][0].step, 1);                                 /* what the old process gave stands */
+    assert_int_equal(r->board[job][0].step, 1); /* the round closes with the contribution that the old process has
+                                                 * sent */
     assert_int_equal(push_one(r, job, 1, 21, 2), PD_OK);
 }
 
@@ -266,7 +287,7 @@ static void a_job_lingers_after_its_last_worker_and_then_ends(void **state)
 
     push_one(r, job, 1, 11, 1);
     tell(r, PD_REQ_LEAVE, job, 0, 10);
-    assert_true(pd_store_next_tick(r->store) >= r->now + 60000000000);          /* the round's deadline */
+    assert_true(pd_store_next_tick(r->store) >= r->now + 60000000000); /* the round's deadline */
     tell(r, PD_REQ_LOST, job, 1, 11);
     assert_string_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].state, "lingering");
     assert_true(pd_store_next_tick(r->store) == r->now + 30000000000);
@@ -281,7 +302,8 @@ static void a_job_lingers_after_its_last_worker_and_then_ends(void **state)
     assert_int_equal(push_one(r, job, 1, 11, 1), PD_ABORTED);
 }
 
-/* Who was refused at Declare, or never came so far, finds nothing in the way of other options. */
+/* A job without parameters ends as soon as its last worker is gone. A later worker can then create a job of the same
+ * name with other options. */
 static void a_job_without_parameters_ends_with_its_last_worker(void **state)
 {
     rig *r = *state;
@@ -343,7 +365,8 @@ static void an_operator_drops_a_job_at_once(void **state)
 static void a_job_may_be_dropped_with_work_left_to_do(void **state)
 {
     rig *r = *state;
-    uint32_t job = rig_start(r, "a", 1, 10, sizes, 1, NULL, NULL), other = rig_start(r, "b", 1, 20, sizes, 1, NULL, NULL);
+    uint32_t job = rig_start(r, "a", 1, 10, sizes, 1, NULL, NULL),
+             other = rig_start(r, "b", 1, 20, sizes, 1, NULL, NULL);
 
     push_one(r, job, 0, 10, 1);
     push_one(r, other, 0, 20, 1);
@@ -367,7 +390,8 @@ static void a_barrier_opens_when_every_rank_is_there(void **state)
         barrier(r, job, 0, 10, sequence);
         assert_int_equal(r->answered, before += 2);
     }
-    assert_int_equal(barrier(r, job, 0, 10, 2), PD_OK);         /* sent again, passed long ago */
+    assert_int_equal(barrier(r, job, 0, 10, 2), PD_OK); /* barrier 2 is requested again, long after all ranks reached
+                                                         * it */
     assert_int_equal(r->answered, before += 1);
     assert_int_equal(barrier(r, job, 0, 10, 5), PD_FAILED_PRECONDITION);
     assert_int_equal(barrier(r, job, 0, 10, 0), PD_FAILED_PRECONDITION);
@@ -379,7 +403,7 @@ static void a_barrier_sent_again_on_a_new_connection_replaces_the_first(void **s
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
 
     barrier(r, job, 1, 11, 1);
-    rig_hello(r, "a", 1, 2, 11, 21, NULL, "* sgd lr=1");                 /* the same nonce */
+    rig_hello(r, "a", 1, 2, 11, 21, NULL, "* sgd lr=1"); /* the same nonce */
     uint64_t before = r->answered;
     barrier(r, job, 1, 21, 1);
     barrier(r, job, 0, 10, 1);
@@ -395,7 +419,8 @@ static void a_second_barrier_on_one_connection_is_refused_while_the_first_waits(
     barrier(r, job, 1, 11, 1);
     assert_int_equal(barrier(r, job, 1, 11, 1), PD_FAILED_PRECONDITION);
     barrier(r, job, 0, 10, 1);
-    assert_int_equal(r->answered, before + 3);                  /* the refusal, too: no request is forgotten */
+    assert_int_equal(r->answered, before + 3); /* two replies to the barrier requests and one error: every request
+                                                * has been answered */
 }
 
 static void a_new_process_joins_the_next_barrier_of_the_others(void **state)
@@ -405,12 +430,12 @@ static void a_new_process_joins_the_next_barrier_of_the_others(void **state)
 
     barrier(r, job, 1, 11, 1);
     barrier(r, job, 0, 10, 1);
-    barrier(r, job, 1, 11, 2);                                  /* the old one waits, and is no longer there */
+    barrier(r, job, 1, 11, 2); /* rank 1 waits on this connection; then a new process takes the rank over */
     rig_hello(r, "a", 1, 2, 99, 21, NULL, "* sgd lr=1");
     uint64_t before = r->answered;
     barrier(r, job, 0, 10, 2);
     assert_int_equal(r->answered, before);
-    barrier(r, job, 1, 21, 1);                                  /* its first is the job's second */
+    barrier(r, job, 1, 21, 1); /* the new process's barrier 1 is the job's barrier 2 */
     assert_int_equal(r->answered, before + 2);
 }
 
@@ -422,10 +447,10 @@ int main(void)
         TEST(limits_the_number_of_jobs),
         TEST(refuses_a_hello_that_makes_no_sense),
         TEST(refuses_a_worker_that_describes_another_job),
-        TEST(the_list_of_keys_ends_where_its_memory_does),
+        TEST(the_list_of_keys_is_cut_to_its_buffer),
         TEST(presets_come_from_the_daemon),
         TEST(a_label_is_one_printable_line),
-        TEST(a_process_that_comes_back_keeps_what_it_gave),
+        TEST(a_process_that_comes_back_keeps_its_contributions),
         TEST(a_new_process_takes_a_rank_over_and_fences_the_old_one),
         TEST(a_worker_that_has_left_is_not_lost),
         TEST(a_job_lingers_after_its_last_worker_and_then_ends),

@@ -1,4 +1,5 @@
-/* What operators and the log hear of a job's roots, and what memory Declare counts for them. */
+/* Tests the figures about a job's matrix roots in replies to operators and in the log, and the memory that a
+ * declaration counts for roots. Roots are computed by root tasks, beside the steps. */
 #include "coupled_row.h"
 #include "optimizer.h"
 #include "row.h"
@@ -14,31 +15,50 @@
 
 #include <cmocka.h>
 
-/* A row for memory alone: a vector of n elements has statistics and a root of n by n each, and may have a temporary copy of itself. */
+/* An optimizer that exists only to test memory. For a vector of n elements it keeps statistics and a root, each an n
+ * by n matrix. With `temporary`, it also needs a temporary vector of n elements. */
 enum { SQUARE_DELAY, SQUARE_TEMPORARY };
 static const pd_hyper square_hypers[] = {
-    { "delay", PD_INT, 0, -1, 100, NULL, "root delay", false, false }, { "temporary", PD_FLAG, 0, 0, 1, NULL, "a temporary slot", false, false }, { .name = NULL },
+    { "delay", PD_INT, 0, -1, 100, NULL, "root delay", false, false },
+    { "temporary", PD_FLAG, 0, 0, 1, NULL, "a temporary slot", false, false },
+    { .name = NULL },
 };
 
 static int square_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
     int64_t n = declaration->shape.dim[0];
-    pd_slot_spec statistics = { .name = "statistics", .shape = { 2, { n, n } } }, root = { .name = "root", .shape = { 2, { n, n } } };
+    pd_slot_spec statistics = { .name = "statistics", .shape = { 2, { n, n } } },
+                 root = { .name = "root", .shape = { 2, { n, n } } };
     pd_slot_spec temporary = { .name = "direction", .number = -1, .shape = declaration->shape, .temporary = true };
     pd_task_spec task = { .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 }, .cost = 1 };
 
     (void)fact, (void)err;
     plan->root_delay = (int)declaration->hypers.value[SQUARE_DELAY];
-    if (pd_plan_slot(plan, &statistics) < 0 || pd_plan_slot(plan, &root) < 0 || pd_plan_task(plan, &task) < 0) return PD_NO_MEMORY;
-    return declaration->hypers.value[SQUARE_TEMPORARY] == 0 || pd_plan_slot(plan, &temporary) >= 0 ? PD_OK : PD_NO_MEMORY;
+    if (pd_plan_slot(plan, &statistics) < 0 || pd_plan_slot(plan, &root) < 0 || pd_plan_task(plan, &task) < 0)
+        return PD_NO_MEMORY;
+    return declaration->hypers.value[SQUARE_TEMPORARY] == 0 || pd_plan_slot(plan, &temporary) >= 0 ? PD_OK
+                                                                                                   : PD_NO_MEMORY;
 }
 
-static void stand_still(const pd_unit *unit) { memcpy(unit->after, unit->before, (size_t)unit->plan->elements * sizeof(float)); }
-static bool never(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot) { return plan == NULL && hyper == NULL && count == 0 && slot == NULL; }
-static int  no_root(pd_task_view *task) { return task->count > 0 ? PD_OK : PD_INTERNAL; }
+static void stand_still(const pd_unit *unit)
+{
+    memcpy(unit->after, unit->before, (size_t)unit->plan->elements * sizeof(float));
+}
+static bool never(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot)
+{
+    return plan == NULL && hyper == NULL && count == 0 && slot == NULL;
+}
+static int no_root(pd_task_view *task)
+{
+    return task->count > 0 ? PD_OK : PD_INTERNAL;
+}
 
 static const pd_row square_row = {
-    .name = "square", .hypers = square_hypers, .plan = square_plan, .due = never, .task = no_root,
+    .name = "square",
+    .hypers = square_hypers,
+    .plan = square_plan,
+    .due = never,
+    .task = no_root,
     .phases = { { "stand_still", PD_WHOLE, stand_still, { 0 }, NULL } },
 };
 
@@ -54,7 +74,7 @@ static int set_up(void **state)
     return rig_set_up_with(state, &config);
 }
 
-/* One worker's step of one parameter; every gradient is `value`. */
+/* Takes one step of one parameter with one worker. Every element of the gradient is `value`. */
 static void step(rig *r, uint32_t job, uint32_t param, uint64_t number, int64_t n, float value)
 {
     float *gradient = malloc((size_t)n * sizeof *gradient);
@@ -78,9 +98,9 @@ static void drop(rig *r)
     assert_int_equal(rig_apply(r, request), PD_OK);
 }
 
-/* ---- the log ---- */
+/* ---- failing roots in the log ---- */
 
-static void a_root_that_fails_is_said_at_powers_of_two(void **state)
+static void a_root_that_fails_is_logged_at_powers_of_two(void **state)
 {
     static const int64_t n = 4;
     rig *r = *state;
@@ -88,17 +108,21 @@ static void a_root_that_fails_is_said_at_powers_of_two(void **state)
 
     step(r, job, 0, 1, n, 1);
     assert_int_equal(r->warnings, 0);
-    for (uint64_t s = 2; s <= 20; s++) step(r, job, 0, s, n, NAN);            /* 19 failures: said at 1, 2, 4, 8, 16 */
+    for (uint64_t s = 2; s <= 20; s++)
+        step(r, job, 0, s, n, NAN); /* the root fails 19 times, of which failures 1,
+                                                                    * 2, 4, 8 and 16 are logged */
     assert_int_equal(r->warnings, 5);
-    assert_true(says(r->warning, "job job: root root.0 of p0, size (4,), has failed by step 17 (16 times so far), error nan: the last good one stays"));
-    assert_int_equal(r->board[job][0].step, 20);                               /* training goes on */
+    assert_true(says(r->warning, "job job: root root.0 of p0, size (4,), has failed by step 17 (16 times so far), "
+                                 "error nan: the last good one stays"));
+    assert_int_equal(r->board[job][0].step, 20); /* training goes on */
 }
 
-static void a_root_that_is_good_again_is_said_once(void **state)
+static void a_root_that_is_good_again_is_logged_once(void **state)
 {
     static const int64_t n = 4;
     rig *r = *state;
-    uint32_t job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled block_size=4 interval=1 root_delay=1 spoil=error spoil_at=2");
+    uint32_t job = rig_start(r, "job", 1, 10, &n, 1, NULL,
+                             "* coupled block_size=4 interval=1 root_delay=1 spoil=error spoil_at=2");
     uint64_t logs;
 
     for (uint64_t s = 1; s <= 3; s++) step(r, job, 0, s, n, 1);
@@ -122,7 +146,7 @@ static void many_roots_that_fail_together_take_few_lines(void **state)
     assert_true(says(r->warning, "7 more roots of p0"));
 }
 
-static void ready_roots_are_said_to_give_reproducibility_up(void **state)
+static void the_log_warns_that_ready_roots_are_not_reproducible(void **state)
 {
     static const int64_t n = 4;
     rig *r = *state;
@@ -150,7 +174,8 @@ static pd_info *ask_roots(rig *r, const char *pattern, uint64_t start)
 
 static void roots_are_listed_page_by_page(void **state)
 {
-    static const int64_t sizes[3] = { 300, 7, 500 };                            /* blocks of one element */
+    static const int64_t sizes[3] = { 300, 7, 500 }; /* each element is a block, so there are as many roots as
+                                                      * elements */
     rig *r = *state;
     uint64_t seen = 0;
 
@@ -187,14 +212,16 @@ static void roots_are_listed_by_pattern(void **state)
     assert_int_equal(ask_roots(r, "", 0)->total, 14);
 }
 
-/* One is a box of a tensor, the other an item of a stack. */
+/* In p0, a block's root is a box inside a tensor that all blocks share. In p1, it is one item of a stack of
+ * matrices. */
 static void a_share_of_a_block_is_listed_by_the_block(void **state)
 {
     static const int64_t sizes[2] = { 6, 6 };
     rig *r = *state;
     const pd_info *info;
 
-    rig_start(r, "job", 1, 10, sizes, 2, NULL, "p0 stacked block_size=4;p1 kron block_size=4 min_ndim_triangular=1 merge_small_dims=no pad_blocks=no");
+    rig_start(r, "job", 1, 10, sizes, 2, NULL,
+              "p0 stacked block_size=4;p1 kron block_size=4 min_ndim_triangular=1 merge_small_dims=no pad_blocks=no");
     info = ask_roots(r, NULL, 0);
     assert_int_equal(info->total, 4);
     assert_string_equal(info->roots[1].root, "block_1.trace");
@@ -207,25 +234,28 @@ static void a_root_shows_its_age_and_its_failures(void **state)
 {
     static const int64_t n = 4;
     rig *r = *state;
-    uint32_t job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled block_size=4 interval=3 root_delay=1 spoil=error spoil_at=6");
+    uint32_t job = rig_start(r, "job", 1, 10, &n, 1, NULL,
+                             "* coupled block_size=4 interval=3 root_delay=1 spoil=error spoil_at=6");
     const pd_root_info *root;
 
     for (uint64_t s = 1; s <= 3; s++) step(r, job, 0, s, n, 1);
     root = &ask_roots(r, NULL, 0)->roots[0];
     assert_int_equal(root->adopted, 0);
     assert_int_equal(root->age, 3);
-    step(r, job, 0, 4, n, 1);                                                   /* adopts that of step 3 */
+    step(r, job, 0, 4, n, 1); /* step 4 begins to use the root that was computed from step 3 */
     root = &ask_roots(r, NULL, 0)->roots[0];
     assert_int_equal(root->adopted, 1);
     assert_int_equal(root->age, 1);
     assert_true(root->error == 3 && root->kept_error < 0);
-    for (uint64_t s = 5; s <= 8; s++) step(r, job, 0, s, n, 1);                 /* that of step 6 is refused in step 7 */
+    for (uint64_t s = 5; s <= 8; s++)
+        step(r, job, 0, s, n, 1); /* the root that was computed from step 6 fails, so step 7 does not use it */
     root = &ask_roots(r, NULL, 0)->roots[0];
     assert_int_equal(root->adopted, 1);
     assert_int_equal(root->failed, 1);
     assert_true(root->failing);
     assert_int_equal(root->age, 5);
     assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[0].roots_failing, 1);
+    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].roots_failing, 1);
     for (uint64_t s = 9; s <= 10; s++) step(r, job, 0, s, n, 1);
     root = &ask_roots(r, NULL, 0)->roots[0];
     assert_false(root->failing);
@@ -241,7 +271,8 @@ static void parameters_and_jobs_sum_their_roots_up(void **state)
     pd_job_info *sum;
 
     r->lazy_tasks = true;
-    job = rig_start(r, "job", 1, 10, sizes, 2, NULL, "p1 coupled block_size=4 interval=9;* coupled block_size=4 interval=2 spoil=nan spoil_at=4");
+    job = rig_start(r, "job", 1, 10, sizes, 2, NULL,
+                    "p1 coupled block_size=4 interval=9;* coupled block_size=4 interval=2 spoil=nan spoil_at=4");
     for (uint64_t s = 1; s <= 4; s++) {
         for (uint32_t p = 0; p < 2; p++) step(r, job, p, s, sizes[p], 1);
         while (r->n_tasks > 0) rig_finish_task(r, 0);
@@ -276,7 +307,8 @@ static void roots_are_shown_while_a_parameter_waits(void **state)
     assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[0].root_waits, 1);
 }
 
-/* Whatever comes back late, steps go on; what comes back after a newer one is not used. */
+/* With root_delay=-1 (ready), a step never waits for a root. A root that comes back when a newer root is already in
+ * use is dropped. */
 static void ready_roots_never_make_a_step_wait(void **state)
 {
     static const int64_t n = 4;
@@ -288,10 +320,10 @@ static void ready_roots_never_make_a_step_wait(void **state)
     job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled block_size=4 interval=1 root_delay=-1");
     for (uint64_t s = 1; s <= 5; s++) step(r, job, 0, s, n, 1);
     assert_int_equal(r->board[job][0].step, 5);
-    rig_finish_task(r, 4);                                                      /* that of step 5 */
+    rig_finish_task(r, 4); /* the root of step 5 comes back first */
     step(r, job, 0, 6, n, 1);
     assert_int_equal(ask_roots(r, NULL, 0)->roots[0].age, 1);
-    rig_finish_task(r, 0);                                                      /* that of step 1 */
+    rig_finish_task(r, 0); /* the root of step 1 comes back late and is not used */
     step(r, job, 0, 7, n, 1);
     assert_int_equal(ask_roots(r, NULL, 0)->roots[0].age, 2);
     sum = rig_ask(r, PD_INFO_JOBS, NULL)->jobs;
@@ -300,7 +332,7 @@ static void ready_roots_never_make_a_step_wait(void **state)
     assert_int_equal(sum->root_waits + sum->roots_failed, 0);
 }
 
-static void a_job_may_be_dropped_while_its_tasks_are_out(void **state)
+static void a_job_may_be_dropped_while_its_tasks_are_pending(void **state)
 {
     static const int64_t n = 8;
     rig *r = *state;
@@ -310,7 +342,8 @@ static void a_job_may_be_dropped_while_its_tasks_are_out(void **state)
     job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled block_size=1 interval=1 root_delay=1");
     step(r, job, 0, 1, n, 1);
     drop(r);
-    assert_true(pd_store_count_bytes(r->store).state > 0);                      /* it stays until they are home */
+    assert_true(pd_store_count_bytes(r->store).state > 0); /* the optimizer state of the dropped job stays until all
+                                                            * its root tasks are back */
     while (r->n_tasks > 0) rig_finish_task(r, 0);
     assert_int_equal(pd_store_count_bytes(r->store).state, 0);
 }
@@ -326,15 +359,17 @@ static int declare(rig *r, const char *rules, int64_t n)
     return rig_declare(r, r->job, 0, 10, names, shapes, NULL, 2, PD_F32);
 }
 
-/* The largest vector whose job still fits. */
+/* Returns the largest number of elements with which a job of one vector still fits into the memory limit. */
 static int64_t largest(rig *r, const char *rules)
 {
     int64_t low = 1, high = 1 << 20;
 
     while (high - low > 1) {
         int64_t n = low + (high - low) / 2;
-        if (declare(r, rules, n) == PD_OK) low = n;
-        else high = n;
+        if (declare(r, rules, n) == PD_OK)
+            low = n;
+        else
+            high = n;
         drop(r);
     }
     return low;
@@ -344,7 +379,8 @@ static void copies_of_root_tasks_count_into_the_limit(void **state)
 {
     rig *r = *state;
 
-    /* 16 MiB = 4,194,304 floats: state 2 n^2, and tasks 2 n^2, or twice that where two may be out. */
+    /* The limit of 16 MiB is 4,194,304 floats. A vector of n elements needs 2 n^2 floats for its state and 2 n^2 for
+     * a root task. With a delay, two tasks may be pending, which need 4 n^2. */
     assert_in_range(largest(r, "* square"), 1020, 1024);
     assert_in_range(largest(r, "* square delay=1"), 832, 837);
     assert_in_range(largest(r, "* square delay=-1"), 832, 837);
@@ -355,10 +391,14 @@ static void temporaries_of_a_step_count_into_the_limit(void **state)
     rig *r = *state;
     int64_t without, with;
 
-    without = largest(r, "* coupled block_size=100000 interval=9");             /* weights and sum 3 n, state 2 n, tasks 2 n, temporary n, scratch n */
+    /* floats for a vector of n elements: 3 n for weights and sum, 2 n for state, 2 n for tasks, n for the temporary
+     * slot, n for scratch memory */
+    without = largest(r, "* coupled block_size=100000 interval=9");
     with = largest(r, "* coupled block_size=20000 interval=9");
-    assert_in_range(without, 4194304 / 13, 4194304 / 12);       /* 9 n as above, 0.4 n: chunks, 3.2 n: room that small allocations waste */
-    assert_true(with > without);                                                /* its scratch is smaller */
+    assert_in_range(without, 4194304 / 13,
+                    4194304 / 12); /* the 9 n floats listed above, 0.4 n for chunks, and 3.2 n that small allocations
+                                    * waste */
+    assert_true(with > without);   /* smaller blocks need less scratch memory, so a larger vector fits */
 }
 
 static void a_parameter_beyond_the_limit_is_refused_with_its_bytes_and_nothing_is_allocated(void **state)
@@ -366,15 +406,17 @@ static void a_parameter_beyond_the_limit_is_refused_with_its_bytes_and_nothing_i
     rig *r = *state;
 
     assert_int_equal(declare(r, "* square", 60000), PD_RESOURCE_EXHAUSTED);
-    assert_true(says(r->error.text, "parameter large needs 57600"));            /* 4 x 60,000^2 x 4 bytes and a little */
-    assert_true(says(r->error.text, "optimizer state 288000"));                 /* and its plan */
+    assert_true(says(r->error.text, "parameter large needs 57600")); /* 4 matrices of 60,000^2 floats of 4 bytes, and
+                                                                      * a little more */
+    assert_true(says(r->error.text, "optimizer state 288000"));      /* 2 of the matrices and the bytes of the
+                                                                      * parameter's plan */
     assert_true(says(r->error.text, "roots under way 28800000000"));
     assert_true(says(r->error.text, "of 16777216 allowed for all jobs"));
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].params, 0);
     assert_int_equal(pd_store_count_bytes(r->store).state, 0);
 }
 
-static void bytes_that_no_number_holds_are_refused_as_well(void **state)
+static void byte_counts_that_overflow_are_refused_as_well(void **state)
 {
     pd_store_config config = rig_config();
     rig r;
@@ -388,7 +430,7 @@ static void bytes_that_no_number_holds_are_refused_as_well(void **state)
     rig_free(&r);
 }
 
-static void what_other_jobs_hold_is_not_to_be_had(void **state)
+static void memory_of_other_jobs_is_not_available(void **state)
 {
     rig *r = *state;
     static const int64_t n = 600;
@@ -403,14 +445,23 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(a_root_that_fails_is_said_at_powers_of_two), CASE(a_root_that_is_good_again_is_said_once),
-        CASE(many_roots_that_fail_together_take_few_lines), CASE(ready_roots_are_said_to_give_reproducibility_up),
-        CASE(roots_are_listed_page_by_page), CASE(roots_are_listed_by_pattern), CASE(a_share_of_a_block_is_listed_by_the_block), CASE(a_root_shows_its_age_and_its_failures),
-        CASE(parameters_and_jobs_sum_their_roots_up), CASE(roots_are_shown_while_a_parameter_waits),
-        CASE(ready_roots_never_make_a_step_wait), CASE(a_job_may_be_dropped_while_its_tasks_are_out),
-        CASE(copies_of_root_tasks_count_into_the_limit), CASE(temporaries_of_a_step_count_into_the_limit),
+        CASE(a_root_that_fails_is_logged_at_powers_of_two),
+        CASE(a_root_that_is_good_again_is_logged_once),
+        CASE(many_roots_that_fail_together_take_few_lines),
+        CASE(the_log_warns_that_ready_roots_are_not_reproducible),
+        CASE(roots_are_listed_page_by_page),
+        CASE(roots_are_listed_by_pattern),
+        CASE(a_share_of_a_block_is_listed_by_the_block),
+        CASE(a_root_shows_its_age_and_its_failures),
+        CASE(parameters_and_jobs_sum_their_roots_up),
+        CASE(roots_are_shown_while_a_parameter_waits),
+        CASE(ready_roots_never_make_a_step_wait),
+        CASE(a_job_may_be_dropped_while_its_tasks_are_pending),
+        CASE(copies_of_root_tasks_count_into_the_limit),
+        CASE(temporaries_of_a_step_count_into_the_limit),
         CASE(a_parameter_beyond_the_limit_is_refused_with_its_bytes_and_nothing_is_allocated),
-        CASE(bytes_that_no_number_holds_are_refused_as_well), CASE(what_other_jobs_hold_is_not_to_be_had),
+        CASE(byte_counts_that_overflow_are_refused_as_well),
+        CASE(memory_of_other_jobs_is_not_available),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,3 +1,4 @@
+/* Tests the loops that sum and divide vectors, and that check them for values that are not finite. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,14 +10,14 @@
 #include "convert.h"
 #include "kernels.h"
 
-enum { N = 5003, K = 10 };      /* not a multiple of any lane or tile; more addends than two loops take */
+enum { N = 5003, K = 10 }; /* N: no multiple of a SIMD vector or tile; K: more addends than two loop passes take */
 
 typedef struct fixture {
-    float    x[K][N], acc[N], other[N];
+    float x[K][N], acc[N], other[N];
     uint16_t h[N], b[N];
 } fixture;
 
-/* Magnitudes over eight decades, so that sums differ in bits when the order does. */
+/* Returns a random number. Magnitudes range over eight decades, so that another order of summation gives other bits. */
 static float noise(uint32_t *seed)
 {
     *seed = *seed * 1664525u + 1013904223u;
@@ -54,7 +55,8 @@ static float one_element(const pd_addend *x, int k, int i)
     return x[k].dtype == PD_F16 ? pd_f32_from_f16(h[i]) : pd_f32_from_bf16(h[i]);
 }
 
-/* The comment in kernels.h, word for word; volatile forbids the compiler to join what must be rounded apart. */
+/* Computes one element as the comment in kernels.h defines it. volatile keeps the compiler from fusing a
+ * multiplication and an addition, which must be rounded one by one. */
 static float naive(float start, bool resume, const pd_addend *x, int k, float divisor, int i)
 {
     volatile float sum = resume ? start : 0, product;
@@ -109,13 +111,18 @@ static void divides_at_the_end(void **state)
     check_against_naive(f, true, x, 0, 7.0f);
 }
 
-static void reads_halves_and_brains(void **state)
+static void reads_float16_and_bfloat16(void **state)
 {
     fixture *f = *state;
-    pd_addend x[5] = { { f->h, PD_F16, 0.25f }, { f->b, PD_BF16, 1.0f }, { f->x[2], PD_F32, 3.0f }, { f->x[3], PD_F32, 1.0f }, { f->h, PD_F16, 2.0f } };
+    pd_addend x[5] = { { f->h, PD_F16, 0.25f },
+                       { f->b, PD_BF16, 1.0f },
+                       { f->x[2], PD_F32, 3.0f },
+                       { f->x[3], PD_F32, 1.0f },
+                       { f->h, PD_F16, 2.0f } };
 
-    f->h[0] = 0x3c00;                       /* noise may have overflowed there: keep it finite */
-    for (int i = 0; i < N; i++) if ((f->h[i] & 0x7c00) == 0x7c00) f->h[i] = 0;
+    f->h[0] = 0x3c00; /* element 0 is 1; random bits that are infinity or NaN in float16 are replaced by 0 below */
+    for (int i = 0; i < N; i++)
+        if ((f->h[i] & 0x7c00) == 0x7c00) f->h[i] = 0;
     for (int k = 1; k <= 5; k++) {
         check_against_naive(f, false, x, k, 1.0f);
         check_against_naive(f, true, x, k, 1.0f);
@@ -130,7 +137,8 @@ static void cutting_into_calls_changes_no_bit(void **state)
 
     addends(f, x);
     pd_accumulate(f->acc, N, false, x, K, 5.0f);
-    for (int i = 0; i < N; i += 997) {                              /* by elements, and each run by addends */
+    for (int i = 0; i < N; i += 997) { /* sums ranges of 997 elements, each in several calls with a part of the
+                                        * addends */
         int n = N - i < 997 ? N - i : 997;
         for (int k = 0; k < K; k++) part[k] = (pd_addend){ (const float *)x[k].at + i, PD_F32, x[k].weight };
         pd_accumulate(f->other + i, n, false, part, 2, 1.0f);
@@ -140,7 +148,7 @@ static void cutting_into_calls_changes_no_bit(void **state)
     assert_memory_equal(f->acc, f->other, sizeof f->acc);
 }
 
-static void tells_wherever_a_result_is_not_finite(void **state)
+static void reports_a_result_that_is_not_finite_at_any_place(void **state)
 {
     fixture *f = *state;
     pd_addend x[1] = { { f->x[0], PD_F32, 1 } };
@@ -158,7 +166,7 @@ static void tells_wherever_a_result_is_not_finite(void **state)
     assert_true(pd_accumulate(f->acc, N, false, x, 1, 1.0f));
 }
 
-static void tells_a_sum_that_overflows(void **state)
+static void reports_a_sum_that_overflows(void **state)
 {
     float big[2] = { 3e38f, 1 }, acc[2];
     pd_addend x[2] = { { big, PD_F32, 1 }, { big, PD_F32, 1 } };
@@ -181,7 +189,7 @@ static void finds_the_one_short_element_that_is_not_finite(void **state)
     assert_false(pd_all_finite(f->h, PD_F16, N));
     assert_false(pd_all_finite(f->b, PD_BF16, N));
     assert_true(pd_all_finite(f->h, PD_F16, N - 1));
-    f->b[N - 1] = 0x7f7f;                   /* the largest finite one */
+    f->b[N - 1] = 0x7f7f; /* the largest finite bfloat16 */
     assert_true(pd_all_finite(f->b, PD_BF16, N));
 }
 
@@ -229,10 +237,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(sums_in_the_order_given, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_order_gives_other_bits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(divides_at_the_end, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(reads_halves_and_brains, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(reads_float16_and_bfloat16, set_up, tear_down),
         cmocka_unit_test_setup_teardown(cutting_into_calls_changes_no_bit, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(tells_wherever_a_result_is_not_finite, set_up, tear_down),
-        cmocka_unit_test(tells_a_sum_that_overflows),
+        cmocka_unit_test_setup_teardown(reports_a_result_that_is_not_finite_at_any_place, set_up, tear_down),
+        cmocka_unit_test(reports_a_sum_that_overflows),
         cmocka_unit_test_setup_teardown(finds_the_one_short_element_that_is_not_finite, set_up, tear_down),
         cmocka_unit_test(finds_the_one_double_that_is_not_finite),
         cmocka_unit_test_setup_teardown(sums_products_in_sixteen_lanes, set_up, tear_down),

@@ -1,5 +1,9 @@
-/* What the contract promises of kron: same bits with any threads and wherever its work is done, when factors change, delays, scanned layers, memory, and shapes and
- * gradients at the edge. Its formulas: test_kron_factor.c, test_kron_twin.c; recorded runs of upstream: tests/golden. */
+/* Tests properties of the optimizer kron. Its bits must not depend on the number of threads, nor on whether the step
+ * thread or a root task computes. Other tests here: the steps in which factors change, delays, scanned layers,
+ * memory, and extreme shapes and gradients.
+ *
+ * test_kron_factor.c and test_kron_twin.c test kron's formulas. tests/golden compares kron with recorded runs of the
+ * original. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,12 +24,20 @@ typedef shampoo_run run;
 #define PLAIN "preconditioner_update_probability=1 merge_small_dims=no partition_grads_into_blocks=no "
 #define SHAPE(...) (&(pd_shape){ .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .dim = { __VA_ARGS__ } })
 
-static run run_of(const pd_shape *shape, const char *hypers, int steps) { return shampoo_run_of("kron", shape, hypers, steps); }
+static run run_of(const pd_shape *shape, const char *hypers, int steps)
+{
+    return shampoo_run_of("kron", shape, hypers, steps);
+}
 
 static void step_with(run *r, const pd_draws *draws, const double *hypers, uint64_t mask)
 {
     pd_error err;
-    pd_step_io io = { .gradient = r->gradient[0], .before = r->weights[0], .after = r->weights[0], .draws = draws, .hypers = hypers, .hypers_mask = mask };
+    pd_step_io io = { .gradient = r->gradient[0],
+                      .before = r->weights[0],
+                      .after = r->weights[0],
+                      .draws = draws,
+                      .hypers = hypers,
+                      .hypers_mask = mask };
 
     if (pd_model_step(r->model, &io, &err) != PD_OK) fail_msg("%s", err.text);
 }
@@ -59,7 +71,10 @@ static void weights_in_place_and_beside_step_alike(void **state)
         shampoo_run_draw(&a);
         memcpy(b.gradient[0], a.gradient[0], sizeof after);
         shampoo_run_step(&a);
-        assert_int_equal(pd_model_step(b.model, &(pd_step_io){ .gradient = b.gradient[0], .before = b.weights[0], .after = after }, NULL), PD_OK);
+        assert_int_equal(
+            pd_model_step(b.model, &(pd_step_io){ .gradient = b.gradient[0], .before = b.weights[0], .after = after },
+                          NULL),
+            PD_OK);
         memcpy(b.weights[0], after, sizeof after);
         assert_true(shampoo_same_bits(&a, &b));
     }
@@ -67,7 +82,8 @@ static void weights_in_place_and_beside_step_alike(void **state)
     shampoo_run_end(&b);
 }
 
-/* Number i of the stream of the parameter's name, in the order of stacked and padded blocks. */
+/* The probe is kron's random vector, one for each parameter. The parameter's name selects the random stream that its
+ * numbers come from. Element i of the padded and stacked blocks gets number i of the stream. */
 static void the_probe_is_the_parameter_s_stream_in_the_order_of_the_stacked_blocks(void **state)
 {
     enum { BLOCKS = 6, PADDED = 64 };
@@ -102,14 +118,16 @@ static void another_seed_is_another_run(void **state)
 
 static void accepted_options_change_nothing(void **state)
 {
-    static const char *const options[] = { "precond_update_precision=float32", "precond_update_precision=bfloat16", "precond_grads_precision=tensorfloat32", "lax_map_batch_size=2",
+    static const char *const options[] = { "precond_update_precision=float32", "precond_update_precision=bfloat16",
+                                           "precond_grads_precision=tensorfloat32", "lax_map_batch_size=2",
                                            "lax_map_scanned_layers=yes" };
     (void)state;
 
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) assert_true(shampoo_runs_agree("kron", SHAPE(9, 8), "", options[i], 3));
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        assert_true(shampoo_runs_agree("kron", SHAPE(9, 8), "", options[i], 3));
 }
 
-/* ---- when factors change ---- */
+/* ---- the steps in which factors change ---- */
 
 static bool factors_are_as_at_first(const run *r, int64_t side)
 {
@@ -121,7 +139,7 @@ static bool factors_are_as_at_first(const run *r, int64_t side)
     return same;
 }
 
-/* First step after which they are not. */
+/* Returns the first step after which the factors differ from their initial values. */
 static int first_change(const char *hypers)
 {
     run r = run_of(SHAPE(5, 4), "", 0);
@@ -145,14 +163,18 @@ static void factors_change_every_so_many_steps(void **state)
     assert_int_equal(first_change("merge_small_dims=no partition_grads_into_blocks=no"), 1);
     assert_int_equal(first_change(PLAIN "preconditioner_update_probability=0.3"), 4);
     assert_int_equal(first_change(PLAIN "preconditioner_update_probability=table(0.1,0.1,0.3)"), 4);
-    assert_int_equal(first_change(PLAIN "preconditioner_update_probability=precond_update_prob_schedule(max_prob=0.2)"), 5);
+    assert_int_equal(first_change(PLAIN "preconditioner_update_probability=precond_update_prob_schedule(max_prob=0.2)"),
+                     5);
 }
 
 static void a_probability_that_came_down_to_0_updates_no_more(void **state)
 {
     (void)state;
     assert_int_equal(first_change(PLAIN "preconditioner_update_probability=table(0,0,0,0,1)"), 5);
-    assert_int_equal(first_change(PLAIN "preconditioner_update_probability=precond_update_prob_schedule(min_prob=0,decay=1000,flat_start=0)"), 20);
+    assert_int_equal(
+        first_change(
+            PLAIN "preconditioner_update_probability=precond_update_prob_schedule(min_prob=0,decay=1000,flat_start=0)"),
+        20);
 }
 
 static void a_delay_counts_from_the_step_of_the_momentum(void **state)
@@ -163,8 +185,12 @@ static void a_delay_counts_from_the_step_of_the_momentum(void **state)
     assert_int_equal(first_change(PLAIN "preconditioner_update_probability=0.3 root_delay=ready"), 5);
 }
 
-/* Q3 = M2 M1: with a rate of 0 in the first step M1 is the identity, and Q3 is M2. */
-static void late_updates_multiply_what_others_have_made_of_the_factors(void **state)
+/* Factors must be the product of all updates.
+ *
+ * Run a computes the updates M1 in step 1 and M2 in step 2. Its factors after step 3 must be M2 M1.
+ *
+ * Run b has rate 0 in step 1, so that its M1 is the identity. Its factors after step 3 are M2. */
+static void late_updates_multiply_the_factors_that_earlier_updates_changed(void **state)
 {
     enum { SIDE = 5, STEPS = 3 };
     run a = run_of(SHAPE(SIDE, 4), PLAIN "b1=0 root_delay=1", 0), b = a;
@@ -196,7 +222,8 @@ static void late_updates_multiply_what_others_have_made_of_the_factors(void **st
     shampoo_run_end(&b);
 }
 
-/* Factors of a (6, 5) after one step without an update of their own, the second three times as large as the first. */
+/* Takes five steps with a parameter of shape (6, 5). Then takes one step in which factors do not change, except that
+ * they may be balanced. Writes the largest entry of each of the two factors. */
 static void size_after_balancing(double uniform, double *first, double *second)
 {
     run r = run_of(SHAPE(6, 5), PLAIN, 0);
@@ -235,8 +262,8 @@ static void factors_are_balanced_where_the_draw_is_at_most_a_hundredth(void **st
 
 /* ---- momentum, rate, decay ---- */
 
-/* In the first step the debiased momentum is the gradient itself, whatever b1 is. */
-static void the_first_step_does_not_know_the_momentum(void **state)
+/* In the first step the debiased momentum equals the gradient, whatever b1 is. */
+static void the_first_step_does_not_depend_on_the_momentum(void **state)
 {
     run a = run_of(SHAPE(5, 4), "b1=0.95", 1), b = run_of(SHAPE(5, 4), "b1=0", 1);
     (void)state;
@@ -248,7 +275,8 @@ static void the_first_step_does_not_know_the_momentum(void **state)
     shampoo_run_end(&b);
 }
 
-/* Without factors of its own to change, a constant gradient and its momentum, which counts from a later step on: 1 - 0.5^4 of what it should divide by. */
+/* A job that starts at step 3 counts its first step as the fourth. So it divides its first momentum, 0.5 times the
+ * gradient, by 1 - 0.5^4 instead of 1 - 0.5. The factors do not change in this test. */
 static void a_job_that_starts_later_counts_on(void **state)
 {
     run a = run_of(SHAPE(3), "b1=0.5 preconditioner_lr=0 learning_rate=1", 0), b = a;
@@ -257,7 +285,8 @@ static void a_job_that_starts_later_counts_on(void **state)
     b.param[0].start_step = 3;
     shampoo_run_begin(&a);
     shampoo_run_begin(&b);
-    for (int i = 0; i < 3; i++) a.gradient[0][i] = b.gradient[0][i] = 0.25f * (float)(i + 1), a.weights[0][i] = b.weights[0][i] = 0;
+    for (int i = 0; i < 3; i++)
+        a.gradient[0][i] = b.gradient[0][i] = 0.25f * (float)(i + 1), a.weights[0][i] = b.weights[0][i] = 0;
     shampoo_run_step(&a);
     shampoo_run_step(&b);
     for (int i = 0; i < 3; i++) {
@@ -268,7 +297,7 @@ static void a_job_that_starts_later_counts_on(void **state)
     shampoo_run_end(&b);
 }
 
-/* The weight of one parameter after a step without a gradient to speak of. */
+/* Returns a parameter's first weight, which begins as 2, after a step with a gradient that is nearly 0. */
 static float decayed(const pd_shape *shape, const char *hypers)
 {
     run r = run_of(shape, hypers, 0);
@@ -295,7 +324,8 @@ static void weights_decay_where_there_are_dimensions_enough(void **state)
 static void the_bare_update_is_that_of_rate_one_without_decay(void **state)
 {
     (void)state;
-    assert_true(shampoo_runs_agree("kron", SHAPE(9, 8), "learning_rate=1", "scale_by_kron_only=yes learning_rate=0.1 weight_decay=0.3", 3));
+    assert_true(shampoo_runs_agree("kron", SHAPE(9, 8), "learning_rate=1",
+                                   "scale_by_kron_only=yes learning_rate=0.1 weight_decay=0.3", 3));
 }
 
 static void the_update_is_what_was_added(void **state)
@@ -313,7 +343,7 @@ static void the_update_is_what_was_added(void **state)
     shampoo_run_end(&r);
 }
 
-/* sqrt(mean(u^2)) <= 1.1, however large the gradient, over all layers together. */
+/* The root mean square of the update, over all layers together, is at most 1.1, however large the gradient is. */
 static void the_root_mean_square_of_an_update_is_clipped(void **state)
 {
     run r = run_of(SHAPE(2, 9, 8), PLAIN "scale_by_kron_only=yes preconditioner_init_scale=100", 0);
@@ -335,9 +365,12 @@ static void the_root_mean_square_of_an_update_is_clipped(void **state)
 static void padding_is_not_inert_unless_it_is_left_out(void **state)
 {
     (void)state;
-    assert_false(shampoo_runs_agree("kron", SHAPE(9, 7), "merge_small_dims=no block_size=16", "merge_small_dims=no partition_grads_into_blocks=no", 2));
-    assert_true(shampoo_runs_agree("kron", SHAPE(9, 7), "merge_small_dims=no block_size=16 pad_blocks=no", "merge_small_dims=no partition_grads_into_blocks=no", 2));
-    assert_true(shampoo_runs_agree("kron", SHAPE(16, 8), "merge_small_dims=no block_size=8 pad_blocks=no", "merge_small_dims=no block_size=8", 2));
+    assert_false(shampoo_runs_agree("kron", SHAPE(9, 7), "merge_small_dims=no block_size=16",
+                                    "merge_small_dims=no partition_grads_into_blocks=no", 2));
+    assert_true(shampoo_runs_agree("kron", SHAPE(9, 7), "merge_small_dims=no block_size=16 pad_blocks=no",
+                                   "merge_small_dims=no partition_grads_into_blocks=no", 2));
+    assert_true(shampoo_runs_agree("kron", SHAPE(16, 8), "merge_small_dims=no block_size=8 pad_blocks=no",
+                                   "merge_small_dims=no block_size=8", 2));
 }
 
 static void a_layer_has_factors_of_its_own(void **state)
@@ -349,12 +382,14 @@ static void a_layer_has_factors_of_its_own(void **state)
     r.param[0].axes = "layers,embed,mlp";
     shampoo_run_begin(&r);
     shampoo_run_draw(&r);
-    for (int i = 0; i < 20; i++) r.gradient[0][i] = 0;          /* of the first layer */
+    for (int i = 0; i < 20; i++) r.gradient[0][i] = 0; /* the first of two layers has no gradient (zeros) */
     shampoo_run_step(&r);
     first = shampoo_slot(&r, "Q", 0, 0, 25);
     second = shampoo_slot(&r, "Q", 0, 1, 25);
     assert_true(memcmp(first, second, 25 * sizeof(float)) != 0);
-    for (int i = 0; i < 5; i++) assert_true(first[i * 6] > 1);         /* those without a gradient grow */
+    for (int i = 0; i < 5; i++)
+        assert_true(first[i * 6] > 1); /* the factors of the first layer, which has no
+                                                                * gradient, grow */
     free(first);
     free(second);
     shampoo_run_end(&r);
@@ -362,8 +397,11 @@ static void a_layer_has_factors_of_its_own(void **state)
 
 static void where_the_factors_of_layers_are_updated_does_not_change_a_bit(void **state)
 {
-    static const char *const kinds[] = { "preconditioner_update_probability=1 block_size=8", "preconditioner_update_probability=0.5 block_size=8 merge_small_dims=no pad_blocks=no precond_dtype=bfloat16",
-                                         PLAIN "memory_save_mode=one_diag" };
+    static const char *const kinds[] = {
+        "preconditioner_update_probability=1 block_size=8",
+        "preconditioner_update_probability=0.5 block_size=8 merge_small_dims=no pad_blocks=no precond_dtype=bfloat16",
+        PLAIN "memory_save_mode=one_diag"
+    };
     (void)state;
 
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
@@ -393,13 +431,24 @@ static void factors_begin_with_their_share_of_the_initial_scale(void **state)
     shampoo_run_end(&r);
 }
 
-/* ---- shapes and gradients at the edge ---- */
+/* ---- extreme shapes and gradients ---- */
 
 static void every_shape_steps(void **state)
 {
-    static const pd_shape shapes[] = { { 0, { 0 } }, { 1, { 1 } }, { 1, { 17 } }, { 2, { 1, 9 } }, { 2, { 9, 1 } }, { 3, { 1, 1, 1 } }, { 5, { 2, 3, 1, 4, 2 } },
-                                       { 8, { 2, 1, 2, 1, 2, 1, 2, 2 } }, { 2, { 0, 4 } }, { 1, { 0 } }, { 3, { 5, 0, INT64_MAX / 100 } } };
-    static const char *const kinds[] = { "", "block_size=3 merge_small_dims=no", "block_size=3 pad_blocks=no min_ndim_triangular=0", PLAIN "memory_save_mode=one_diag",
+    static const pd_shape shapes[] = { { 0, { 0 } },
+                                       { 1, { 1 } },
+                                       { 1, { 17 } },
+                                       { 2, { 1, 9 } },
+                                       { 2, { 9, 1 } },
+                                       { 3, { 1, 1, 1 } },
+                                       { 5, { 2, 3, 1, 4, 2 } },
+                                       { 8, { 2, 1, 2, 1, 2, 1, 2, 2 } },
+                                       { 2, { 0, 4 } },
+                                       { 1, { 0 } },
+                                       { 3, { 5, 0, INT64_MAX / 100 } } };
+    static const char *const kinds[] = { "", "block_size=3 merge_small_dims=no",
+                                         "block_size=3 pad_blocks=no min_ndim_triangular=0",
+                                         PLAIN "memory_save_mode=one_diag",
                                          "b1=0 mu_dtype=bfloat16 precond_dtype=bfloat16" };
     (void)state;
 
@@ -469,7 +518,8 @@ static void the_counter_runs_on_where_an_update_is_skipped(void **state)
     shampoo_run_end(&r);
 }
 
-/* An update beyond float32's squares is none: its root mean square is infinite, as upstream's. */
+/* If the squares of an update overflow float32, its root mean square is infinite, as in the original. The clipped
+ * update is then 0 and moves no weight. */
 static void an_update_whose_squares_overflow_moves_nothing(void **state)
 {
     run r = run_of(SHAPE(3), "preconditioner_lr=0 preconditioner_init_scale=1e15", 0);
@@ -479,7 +529,7 @@ static void an_update_whose_squares_overflow_moves_nothing(void **state)
     shampoo_run_begin(&r);
     memcpy(before, r.weights[0], sizeof before);
     for (int i = 0; i < 3; i++) r.gradient[0][i] = 1;
-    shampoo_run_step(&r);                               /* u = 1e30 */
+    shampoo_run_step(&r); /* each element of the update is 1e30 */
     assert_memory_equal(before, r.weights[0], sizeof before);
     shampoo_run_end(&r);
 }
@@ -525,9 +575,9 @@ int main(void)
         CASE(factors_change_every_so_many_steps),
         CASE(a_probability_that_came_down_to_0_updates_no_more),
         CASE(a_delay_counts_from_the_step_of_the_momentum),
-        CASE(late_updates_multiply_what_others_have_made_of_the_factors),
+        CASE(late_updates_multiply_the_factors_that_earlier_updates_changed),
         CASE(factors_are_balanced_where_the_draw_is_at_most_a_hundredth),
-        CASE(the_first_step_does_not_know_the_momentum),
+        CASE(the_first_step_does_not_depend_on_the_momentum),
         CASE(a_job_that_starts_later_counts_on),
         CASE(weights_decay_where_there_are_dimensions_enough),
         CASE(the_bare_update_is_that_of_rate_one_without_decay),

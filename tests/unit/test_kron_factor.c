@@ -1,4 +1,4 @@
-/* The arithmetic of one block of kron against a twin in float64, by index arithmetic, on random configurations. */
+/* Tests the arithmetic of one block of kron against a second implementation in float64, on random configurations. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -18,13 +18,14 @@ enum { MOST = 4096, MOST_SIDE = 80, CONFIGURATIONS = 60 };
 
 typedef struct fixture {
     pd_kron_block block;
-    int64_t n, elements;                            /* of `full`, of `size` */
-    float   x[MOST], H[MOST], V[MOST];
-    float   q[PD_MAX_RANK][MOST_SIDE * MOST_SIDE], m[PD_MAX_RANK][MOST_SIDE * MOST_SIDE];
-    float  *Q[PD_MAX_RANK], *M[PD_MAX_RANK];
-    float   scratch[MOST_SIDE * MOST_SIDE + 4 * MOST_SIDE + 64];
-    /* the twin's */
-    double  A[MOST], B[MOST], T1[MOST_SIDE * MOST_SIDE], T2[MOST_SIDE * MOST_SIDE];
+    int64_t n, elements; /* number of elements of the padded block (block.full) and of the block without padding
+                          * (block.size) */
+    float x[MOST], H[MOST], V[MOST];
+    float q[PD_MAX_RANK][MOST_SIDE * MOST_SIDE], m[PD_MAX_RANK][MOST_SIDE * MOST_SIDE];
+    float *Q[PD_MAX_RANK], *M[PD_MAX_RANK];
+    float scratch[MOST_SIDE * MOST_SIDE + 4 * MOST_SIDE + 64];
+    /* buffers of the second implementation (the twin) */
+    double A[MOST], B[MOST], T1[MOST_SIDE * MOST_SIDE], T2[MOST_SIDE * MOST_SIDE];
 } fixture;
 
 static int64_t product(const int64_t *size, int rank)
@@ -43,19 +44,21 @@ static float random_float(float size)
     return x;
 }
 
-/* Diagonals near 1, and zeros below them. */
+/* Draws factor d as an upper triangle (or only its diagonal). Diagonal elements are near 1. */
 static void draw_factor(fixture *f, int d)
 {
     int64_t side = f->block.side[d], n = f->block.diagonal[d] ? side : side * side;
 
     for (int64_t i = 0; i < n; i++) {
         int64_t row = i / side, col = i % side;
-        if (f->block.diagonal[d] || row == col) f->q[d][i] = 1 + random_float(0.4f);
-        else f->q[d][i] = row < col ? random_float(0.8f) / (float)side : 0;
+        if (f->block.diagonal[d] || row == col)
+            f->q[d][i] = 1 + random_float(0.4f);
+        else
+            f->q[d][i] = row < col ? random_float(0.8f) / (float)side : 0;
     }
 }
 
-/* Rank 1 to 5, with and without padding, and room behind the factors' rows. */
+/* Draws a block with 1 to 5 dimensions. Some blocks are padded. Some factors have gaps between their rows. */
 static void draw(fixture *f, int number)
 {
     pd_kron_block *b = &f->block;
@@ -93,7 +96,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- the twin ---- */
+/* ---- the second implementation (the twin) ---- */
 
 static double factor(const fixture *f, int d, int64_t row, int64_t col)
 {
@@ -101,11 +104,17 @@ static double factor(const fixture *f, int d, int64_t row, int64_t col)
     return (double)f->q[d][row * f->block.side[d] + col];
 }
 
-/* Of an array of those sizes: distance of neighbours along a dimension, and an element's index there. */
-static int64_t stride_of(const int64_t *size, int rank, int d) { return product(size + d + 1, rank - d - 1); }
-static int64_t index_of(const int64_t *size, int rank, int d, int64_t i) { return i / stride_of(size, rank, d) % size[d]; }
+/* Returns the distance of elements that are neighbours along dimension d, in a dense array of these sizes. */
+static int64_t stride_of(const int64_t *size, int rank, int d)
+{
+    return product(size + d + 1, rank - d - 1);
+}
+static int64_t index_of(const int64_t *size, int rank, int d, int64_t i)
+{
+    return i / stride_of(size, rank, d) % size[d];
+}
 
-/* x[..b..] <- sum over a of op(Q)[b,a] x[..a..] */
+/* Multiplies x by the factor Q along dimension d, or by Q transposed: x[..b..] <- sum over a of Q[b,a] x[..a..]. */
 static void twin_along(const fixture *f, double *x, const int64_t *size, int d, bool transposed)
 {
     double next[MOST];
@@ -114,12 +123,13 @@ static void twin_along(const fixture *f, double *x, const int64_t *size, int d, 
     for (int64_t i = 0; i < n; i++) {
         int64_t b = index_of(size, f->block.rank, d, i);
         next[i] = 0;
-        for (int64_t a = 0; a < size[d]; a++) next[i] += (transposed ? factor(f, d, a, b) : factor(f, d, b, a)) * x[i + (a - b) * stride];
+        for (int64_t a = 0; a < size[d]; a++)
+            next[i] += (transposed ? factor(f, d, a, b) : factor(f, d, b, a)) * x[i + (a - b) * stride];
     }
     memcpy(x, next, (size_t)n * sizeof *x);
 }
 
-/* x such that Q' of it along d is what it was: from the first index on. */
+/* Solves Q' y = x along dimension d, from the first index to the last, and writes y to x. */
 static void twin_solve(const fixture *f, double *x, int d)
 {
     int64_t stride = stride_of(f->block.full, f->block.rank, d);
@@ -166,7 +176,7 @@ static double twin_bound(const double *S, int64_t n)
     return most * sqrt(result);
 }
 
-/* The new factor, dense, of the block's full side. */
+/* Computes the new factor of dimension d as a dense matrix of the padded size, and writes it to `out`. */
 static void twin_factor(fixture *f, int d, double rate, double *out)
 {
     int64_t n = f->block.full[d];
@@ -181,14 +191,15 @@ static void twin_factor(fixture *f, int d, double rate, double *out)
         for (int64_t j = 0; j < n; j++) {
             double change = 0;
             for (int64_t k = f->block.diagonal[d] ? j : i; k <= j; k++)
-                if (!f->block.diagonal[d] || i == j) change += (f->T1[i * n + k] - f->T2[i * n + k]) * factor(f, d, k, j);
+                if (!f->block.diagonal[d] || i == j)
+                    change += (f->T1[i * n + k] - f->T2[i * n + k]) * factor(f, d, k, j);
             out[i * n + j] = factor(f, d, i, j) - rate / (bound + 0x1p-126) * change;
         }
 }
 
 /* ---- comparison ---- */
 
-/* |a - b| <= tolerance |b|, of factor d's used part. */
+/* Checks that factor d equals `expected` within a relative tolerance. */
 static void assert_factor(const fixture *f, int d, const double *expected, double tolerance)
 {
     int64_t n = f->block.full[d];
@@ -200,7 +211,8 @@ static void assert_factor(const fixture *f, int d, const double *expected, doubl
         far += off * off;
         norm += expected[i] * expected[i];
     }
-    if (!(sqrt(far) <= tolerance * sqrt(norm))) fail_msg("factor %d of rank %d is off by %g", d, f->block.rank, sqrt(far / norm));
+    if (!(sqrt(far) <= tolerance * sqrt(norm)))
+        fail_msg("factor %d of rank %d is off by %g", d, f->block.rank, sqrt(far / norm));
 }
 
 static void factors_become_what_the_twin_says(void **state)
@@ -223,7 +235,7 @@ static void factors_become_what_the_twin_says(void **state)
     }
 }
 
-static void what_lies_behind_a_factor_in_memory_stays(void **state)
+static void memory_after_a_factor_is_not_written(void **state)
 {
     fixture *f = *state;
 
@@ -237,7 +249,8 @@ static void what_lies_behind_a_factor_in_memory_stays(void **state)
             int64_t side = f->block.side[d], n = f->block.diagonal[d] ? side : side * side;
             assert_true(shampoo_all_finite(f->m[d], n));
             for (int64_t i = 0; i < n; i++)
-                if (i % side >= f->block.full[d] || (!f->block.diagonal[d] && i / side >= f->block.full[d])) assert_true(f->q[d][i] == before[d][i]);
+                if (i % side >= f->block.full[d] || (!f->block.diagonal[d] && i / side >= f->block.full[d]))
+                    assert_true(f->q[d][i] == before[d][i]);
         }
     }
 }
@@ -253,7 +266,8 @@ static void preconditioning_is_the_twin_s_even_where_only_a_corner_of_the_factor
         x.rank = f->block.rank;
         memcpy(x.size, f->block.size, sizeof x.size);
         x.stride = x.size[1];
-        memset(f->A, 0, sizeof f->A);               /* padded: the whole factors on the elements and zeros */
+        memset(f->A, 0, sizeof f->A); /* the expected result: the gradient, padded with zeros, times the whole
+                                       * factors */
         for (int64_t i = 0; i < f->elements; i++) {
             int64_t to = 0;
             for (int d = 0; d < x.rank; d++) to = to * f->block.full[d] + index_of(f->block.size, x.rank, d, i);
@@ -274,23 +288,26 @@ static void preconditioning_is_the_twin_s_even_where_only_a_corner_of_the_factor
     }
 }
 
-static void a_matrix_is_preconditioned_where_it_lies(void **state)
+static void a_matrix_is_preconditioned_in_place(void **state)
 {
     enum { ROWS = 6, COLS = 5, STRIDE = 9 };
     fixture *f = *state;
     float wide[ROWS * STRIDE], dense[ROWS * COLS];
     pd_block_view x = { .at = wide, .rank = 2, .size = { ROWS, COLS }, .stride = STRIDE };
 
-    f->block = (pd_kron_block){ .rank = 2, .diagonal = { false, true }, .size = { ROWS, COLS }, .full = { ROWS, COLS }, .side = { ROWS, COLS } };
+    f->block = (pd_kron_block){
+        .rank = 2, .diagonal = { false, true }, .size = { ROWS, COLS }, .full = { ROWS, COLS }, .side = { ROWS, COLS }
+    };
     for (int d = 0; d < 2; d++) f->Q[d] = f->q[d], draw_factor(f, d);
     shampoo_fill(wide, ROWS * STRIDE, 1);
     for (int i = 0; i < ROWS * COLS; i++) dense[i] = wide[i / COLS * STRIDE + i % COLS];
     pd_kron_precondition(&f->block, &x, f->Q);
-    pd_kron_precondition(&f->block, &(pd_block_view){ .at = dense, .rank = 2, .size = { ROWS, COLS }, .stride = COLS }, f->Q);
+    pd_kron_precondition(&f->block, &(pd_block_view){ .at = dense, .rank = 2, .size = { ROWS, COLS }, .stride = COLS },
+                         f->Q);
     for (int i = 0; i < ROWS * COLS; i++) assert_true(fabsf(dense[i] - wide[i / COLS * STRIDE + i % COLS]) <= 1e-6f);
 }
 
-/* ---- the bound ---- */
+/* ---- the bound of a matrix's norm ---- */
 
 static float bound_of(fixture *f, int64_t n, float size)
 {
@@ -321,7 +338,8 @@ static void the_bound_of_a_diagonal_matrix_is_its_largest_element(void **state)
     assert_true(pd_kron_norm_bound(pd_mat_dense(f->q[0], 20, 20), f->scratch) == 12);
 }
 
-/* Four rows of four twos, whose norm is 8, and one of a single four: all have a sum of squares of 16. */
+/* In this matrix, four rows hold four twos each, and the fifth row holds a single four. All rows have a sum of
+ * squares of 16. The bound must be computed from the first of them, which gives 8. */
 static void of_equally_heavy_rows_the_bound_takes_the_first(void **state)
 {
     fixture *f = *state;
@@ -372,15 +390,17 @@ static void balancing_makes_factors_equally_large_and_keeps_their_product(void *
     }
 }
 
-static void bfloat16_factors_hold_bfloat16_numbers_after_each_deed(void **state)
+static void bfloat16_factors_hold_bfloat16_numbers_after_each_operation(void **state)
 {
     fixture *f = *state;
 
-    for (int deed = 0; deed < 2; deed++) {
+    for (int operation = 0; operation < 2; operation++) {
         draw(f, 1);
         pd_kron_multipliers(&f->block, f->H, f->V, f->Q, 0.1f, f->M, f->scratch);
-        if (deed == 0) pd_kron_multiply(&f->block, f->Q, f->M, true);
-        else pd_kron_balance(&f->block, f->Q, true);
+        if (operation == 0)
+            pd_kron_multiply(&f->block, f->Q, f->M, true);
+        else
+            pd_kron_balance(&f->block, f->Q, true);
         for (int d = 0; d < f->block.rank; d++) {
             int64_t side = f->block.side[d], n = f->block.diagonal[d] ? side : side * side;
             for (int64_t i = 0; i < n; i++) {
@@ -392,23 +412,29 @@ static void bfloat16_factors_hold_bfloat16_numbers_after_each_deed(void **state)
     }
 }
 
-/* One factor: G / r is 1 in any type. Of two, r = 1 and 3: the multipliers sqrt(3) and 1/sqrt(3) are bfloat16 before they multiply. */
+/* Balancing multiplies each factor by G / r, where r is its largest element and G the geometric mean of all r. Here
+ * r is 1 and 3, so the multipliers are sqrt(3) and 1/sqrt(3). They are rounded to bfloat16 before the
+ * multiplication. */
 static void bfloat16_rounds_the_multiplier_before_it_multiplies(void **state)
 {
     fixture *f = *state;
 
-    f->block = (pd_kron_block){ .rank = 2, .diagonal = { true, true }, .size = { 2, 1 }, .full = { 2, 1 }, .side = { 2, 1 } };
+    f->block =
+        (pd_kron_block){ .rank = 2, .diagonal = { true, true }, .size = { 2, 1 }, .full = { 2, 1 }, .side = { 2, 1 } };
     for (int d = 0; d < 2; d++) f->Q[d] = f->q[d];
     f->q[0][0] = 1, f->q[0][1] = 0.71875f;
     f->q[1][0] = 3;
     pd_kron_balance(&f->block, f->Q, true);
     assert_true(f->q[0][0] == 1.734375f);
-    assert_true(f->q[0][1] == 1.25f);               /* 1.734375 * 0.71875 = 1.24658...; with sqrt(3) itself: 1.2449 -> 1.2421875 */
-    assert_true(f->q[1][0] == 1.734375f);           /* 0.578125 * 3 */
+    assert_true(f->q[0][1] == 1.25f);     /* the rounded multiplier gives 1.734375 * 0.71875 = 1.24658, which is rounded
+                                       * to 1.25; sqrt(3) would give 1.2449 and 1.2421875 */
+    assert_true(f->q[1][0] == 1.734375f); /* 0.578125 * 3 */
 }
 
-/* Without a gradient T1 is 0, and Q becomes 1.3 Q. In units of Q's last place that is 13 Q / 10, or, from 256 on, where numbers are two units apart, half of it: of
- * two that are equally near the even one, as where 0.3 Q is added to Q. */
+/* With a gradient of 0 and a rate of 0.3, the factor Q becomes 1.3 Q = 13 Q / 10, rounded to bfloat16.
+ *
+ * Q is an integer from 128 to 255. In bfloat16, neighbouring numbers differ by 1 below 256 and by 2 above. A result
+ * halfway between two numbers becomes the even one. */
 static void a_diagonal_factor_halfway_between_bfloat16_numbers_becomes_the_even_one(void **state)
 {
     fixture *f = *state;
@@ -430,15 +456,15 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(factors_become_what_the_twin_says),
-        CASE(what_lies_behind_a_factor_in_memory_stays),
+        CASE(memory_after_a_factor_is_not_written),
         CASE(preconditioning_is_the_twin_s_even_where_only_a_corner_of_the_factors_is_used),
-        CASE(a_matrix_is_preconditioned_where_it_lies),
+        CASE(a_matrix_is_preconditioned_in_place),
         CASE(the_bound_of_a_rank_one_matrix_is_its_norm_at_any_size),
         CASE(the_bound_of_a_diagonal_matrix_is_its_largest_element),
         CASE(of_equally_heavy_rows_the_bound_takes_the_first),
         CASE(the_bound_of_zeros_is_zero_and_of_nan_is_nan),
         CASE(balancing_makes_factors_equally_large_and_keeps_their_product),
-        CASE(bfloat16_factors_hold_bfloat16_numbers_after_each_deed),
+        CASE(bfloat16_factors_hold_bfloat16_numbers_after_each_operation),
         CASE(bfloat16_rounds_the_multiplier_before_it_multiplies),
         CASE(a_diagonal_factor_halfway_between_bfloat16_numbers_becomes_the_even_one),
     };

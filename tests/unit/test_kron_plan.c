@@ -1,4 +1,5 @@
-/* What a declaration for kron becomes before it has state: slots, blocks, notes, forecasts; and what is refused. */
+/* Tests how a declaration for kron is planned before state is allocated: slots, blocks, notes, forecasts and
+ * refusals. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,29 +79,36 @@ static void assert_declaration_refused(const pd_shape *shape, const char *axes, 
     if (strstr(err.text, text) == NULL || strncmp(err.text, "parameter w:", 12) != 0) fail_msg("%s", err.text);
 }
 
-static void declarations_that_cannot_be_are_refused(void **state)
+static void invalid_declarations_are_refused(void **state)
 {
     (void)state;
     assert_declaration_refused(SHAPE(7), "layers", "", "all dimensions are scanned");
     assert_declaration_refused(SHAPE(7, 3), "layers", "", "expected 2 names");
-    assert_declaration_refused(SHAPE(100000, 100000), NULL, "block_size=8 max_size_triangular=200000", "more than 262144 blocks");
+    assert_declaration_refused(SHAPE(100000, 100000), NULL, "block_size=8 max_size_triangular=200000",
+                               "more than 262144 blocks");
     assert_declaration_refused(SHAPE(100000, 100000), NULL, "memory_save_mode=all_diag", "a block of more than");
-    assert_declaration_refused(SHAPE(70000, 70000), NULL, "partition_grads_into_blocks=no max_size_triangular=200000", "a block of more than");
+    assert_declaration_refused(SHAPE(70000, 70000), NULL, "partition_grads_into_blocks=no max_size_triangular=200000",
+                               "a block of more than");
     assert_declaration_refused(SHAPE(3, 3, 64, 64), NULL, "merge_small_dims=no", "pad_blocks=no");
 }
 
 static void slots_are_stacks_of_factors_by_layer_and_block(void **state)
 {
-    pd_plan plan = plan_of(SHAPE(3, 20, 11), "block_size=8 merge_small_dims=no memory_save_mode=one_diag precond_dtype=bfloat16", "layers,,");
+    pd_plan plan =
+        plan_of(SHAPE(3, 20, 11), "block_size=8 merge_small_dims=no memory_save_mode=one_diag precond_dtype=bfloat16",
+                "layers,,");
     const pd_slot_spec *Q = &plan.slots[((const pd_kron_own *)plan.own)->q];
     (void)state;
 
-    assert_int_equal(plan.n_blocks, 3 * 2);                             /* the largest dimension is diagonal, and is not cut */
+    assert_int_equal(plan.n_blocks, 3 * 2); /* 3 layers of 2 blocks: the dimension of 20 has a diagonal factor, so
+                                             * only the dimension of 11 is cut */
     assert_int_equal(plan.n_tasks, 3 * 2);
     assert_true(pd_shape_equal(&Q[0].shape, SHAPE(6, 24)) && pd_shape_equal(&Q[1].shape, SHAPE(6, 8, 8)));
     assert_true(Q[0].storage == PD_STORE_BF16 && Q[1].storage == PD_STORE_BF16 && !Q[0].identity && Q[1].identity);
-    assert_true(plan.blocks[3].start[0] == 1 && plan.blocks[3].start[2] == 8 && plan.blocks[3].size[2] == 3 && plan.blocks[3].size[1] == 20);
-    assert_true(Q[0].follows_known && Q[0].follows[0] == -1 && Q[0].follows[1] == 1 && Q[1].follows[1] == 2 && Q[1].follows[2] == -1);
+    assert_true(plan.blocks[3].start[0] == 1 && plan.blocks[3].start[2] == 8 && plan.blocks[3].size[2] == 3 &&
+                plan.blocks[3].size[1] == 20);
+    assert_true(Q[0].follows_known && Q[0].follows[0] == -1 && Q[0].follows[1] == 1 && Q[1].follows[1] == 2 &&
+                Q[1].follows[2] == -1);
     assert_int_equal(pd_plan_state_bytes(&plan), 4 * (660 + 1) + 2 * 6 * (24 + 64));
     pd_plan_free(&plan);
 }
@@ -128,7 +136,8 @@ static bool notes(const pd_shape *shape, const char *hypers, const char *part)
 static void factors_far_larger_than_their_weights_are_noted(void **state)
 {
     (void)state;
-    assert_true(notes(SHAPE(256, 128), "", "hold 256 numbers for each weight; with merge_small_dims=no pad_blocks=no they would hold 2.5"));
+    assert_true(notes(SHAPE(256, 128), "",
+                      "hold 256 numbers for each weight; with merge_small_dims=no pad_blocks=no they would hold 2.5"));
     assert_true(notes(SHAPE(256, 128), "merge_small_dims=no", ""));
     assert_true(notes(SHAPE(768, 3072), "", ""));
     assert_true(notes(SHAPE(5, 7), "merge_small_dims=no", "hold 3745 numbers"));
@@ -136,7 +145,7 @@ static void factors_far_larger_than_their_weights_are_noted(void **state)
     assert_true(notes(SHAPE(10), "", ""));
 }
 
-static void out_of_memory_is_told_and_leaves_nothing(void **state)
+static void running_out_of_memory_is_reported_and_leaves_nothing(void **state)
 {
     pd_declaration param = { .name = "w", .shape = { 3, { 2, 9, 6 } }, .axes = "layers,," };
     (void)state;
@@ -149,15 +158,21 @@ static void out_of_memory_is_told_and_leaves_nothing(void **state)
 static void values_out_of_range_are_refused_by_name(void **state)
 {
     static const char *const refused[][3] = {
-        { "b1", "1", "below 1" }, { "b1", "linear(init=0,end=0.9,steps=5)", "cannot change from 0" }, { "weight_decay", "-1", "-1" },
+        { "b1", "1", "below 1" },
+        { "b1", "linear(init=0,end=0.9,steps=5)", "cannot change from 0" },
+        { "weight_decay", "-1", "-1" },
         { "preconditioner_update_probability", "1.5", "anneal" },
         { "preconditioner_update_probability", "precond_update_prob_schedule(max_prob=2)", "max_prob" },
-        { "preconditioner_init_scale", "0", "above 0" }, { "block_size", "0", "1" }, { "target_merged_dim_size", "0", "1" },
-        { "memory_save_mode", "two_diag", "one_diag" }, { "root_delay", "2", "updates every 1 steps" },
+        { "preconditioner_init_scale", "0", "above 0" },
+        { "block_size", "0", "1" },
+        { "target_merged_dim_size", "0", "1" },
+        { "memory_save_mode", "two_diag", "one_diag" },
+        { "root_delay", "2", "updates every 1 steps" },
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) shampoo_assert_refused("kron", refused[i][0], refused[i][1], refused[i][2]);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        shampoo_assert_refused("kron", refused[i][0], refused[i][1], refused[i][2]);
 }
 
 static void dimensions_may_be_asked_for_that_no_parameter_has(void **state)
@@ -189,13 +204,15 @@ static void a_delay_is_at_most_the_shortest_interval(void **state)
     for (int bad = 0; bad < 2; bad++) {
         pd_hypers hypers = shampoo_hypers("kron", "preconditioner_update_probability=0.05 root_delay=20");
         pd_error err = { 0 };
-        assert_int_equal(pd_hypers_set(&hypers, "preconditioner_update_probability", bad ? "table(0.05,0.06,0.05)" : "table(0.05,0.04)", &err), PD_OK);
+        assert_int_equal(pd_hypers_set(&hypers, "preconditioner_update_probability",
+                                       bad ? "table(0.05,0.06,0.05)" : "table(0.05,0.04)", &err),
+                         PD_OK);
         assert_int_equal(pd_hypers_check(&hypers, &err), bad ? PD_INVALID_ARGUMENT : PD_OK);
         pd_hypers_free(&hypers);
     }
 }
 
-static void what_deviates_is_warned_of(void **state)
+static void options_that_deviate_from_upstream_give_a_warning(void **state)
 {
     pd_hypers plain = shampoo_hypers("kron", ""), skips = shampoo_hypers("kron", "skip_zero_updates=yes");
     (void)state;
@@ -206,7 +223,8 @@ static void what_deviates_is_warned_of(void **state)
 
 static void a_forecast_goes_by_the_probability_alone(void **state)
 {
-    pd_hypers hypers = shampoo_hypers("kron", "preconditioner_update_probability=0.3"), anneal = shampoo_hypers("kron", "");
+    pd_hypers hypers = shampoo_hypers("kron", "preconditioner_update_probability=0.3"),
+              anneal = shampoo_hypers("kron", "");
     pd_plan plan = plan_of(SHAPE(5, 4), "", NULL);
     (void)state;
 
@@ -225,16 +243,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(without_momentum_there_is_no_buffer),
         CASE(leading_axes_of_certain_names_are_scanned),
-        CASE(declarations_that_cannot_be_are_refused),
+        CASE(invalid_declarations_are_refused),
         CASE(slots_are_stacks_of_factors_by_layer_and_block),
         CASE(a_factor_of_a_merged_dimension_follows_none),
         CASE(factors_far_larger_than_their_weights_are_noted),
-        CASE(out_of_memory_is_told_and_leaves_nothing),
+        CASE(running_out_of_memory_is_reported_and_leaves_nothing),
         CASE(values_out_of_range_are_refused_by_name),
         CASE(dimensions_may_be_asked_for_that_no_parameter_has),
         CASE(precisions_go_by_jax_s_words),
         CASE(a_delay_is_at_most_the_shortest_interval),
-        CASE(what_deviates_is_warned_of),
+        CASE(options_that_deviate_from_upstream_give_a_warning),
         CASE(a_forecast_goes_by_the_probability_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

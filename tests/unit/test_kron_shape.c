@@ -1,4 +1,4 @@
-/* Which factors and blocks a parameter of kron has: types, merging, blocks. */
+/* Tests which factors and blocks a parameter has under kron: factor types, merged dimensions, blocks. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,8 +48,10 @@ static void one_diag_takes_the_largest_dimension_and_of_several_the_last(void **
     assert_types(SHAPE(5, 7, 3), 8192, 2, KRON_SAVE_ALL_DIAG, "ddd");
 }
 
-/* `types` by dimension, as is what is expected of the merged shape. */
-static void assert_merged(pd_shape shape, const char *types, int64_t target, pd_shape expected, const char *merged_types, const char *firsts)
+/* Checks the shape after small dimensions are merged. `types` and `merged_types` have one letter for each dimension:
+ * t for a triangular factor, d for a diagonal factor. */
+static void assert_merged(pd_shape shape, const char *types, int64_t target, pd_shape expected,
+                          const char *merged_types, const char *firsts)
 {
     bool diagonal[PD_MAX_RANK] = { false };
     pd_kron_shape merged;
@@ -92,11 +94,13 @@ static void of_equal_ways_the_first_group_ends_as_early_as_possible(void **state
 {
     (void)state;
     assert_merged(SHAPE(8, 8, 8), "ttt", 8, SHAPE(8, 8, 8), "ttt", "012");
-    assert_merged(SHAPE(8, 2, 8), "ttt", 16, SHAPE(8, 16), "tt", "01");          /* (16, 8) loses as much */
+    assert_merged(SHAPE(8, 2, 8), "ttt", 16, SHAPE(8, 16), "tt", "01"); /* the merged shape (16, 8) would be as good,
+                                                                         * but the first group must end as early as
+                                                                         * possible */
     assert_merged(SHAPE(1, 4, 1), "dtd", 4, SHAPE(4), "t", "0");
 }
 
-static void nothing_is_merged_where_that_is_not_wanted(void **state)
+static void nothing_is_merged_if_merging_is_off(void **state)
 {
     (void)state;
     assert_merged(SHAPE(4, 1, 4), "tdt", 0, SHAPE(4, 1, 4), "tdt", "012");
@@ -133,7 +137,8 @@ static void only_triangular_dimensions_are_cut(void **state)
 static void every_dimension_is_padded_to_a_multiple_of_the_block_size(void **state)
 {
     pd_kron_shape shape = typed(SHAPE(5, 10, 11), "dtt");
-    pd_kron_cut cut = pd_kron_cut_of(&shape, 10, true), real = pd_kron_cut_of(&shape, 10, false), whole = pd_kron_cut_of(&shape, 0, true);
+    pd_kron_cut cut = pd_kron_cut_of(&shape, 10, true), real = pd_kron_cut_of(&shape, 10, false),
+                whole = pd_kron_cut_of(&shape, 0, true);
     (void)state;
 
     assert_memory_equal(cut.side, ((int64_t[]){ 10, 10, 10 }), 3 * sizeof(int64_t));
@@ -152,11 +157,12 @@ static void blocks_are_numbered_with_the_last_dimension_fastest(void **state)
     for (int64_t i = 0; i < 4; i++) {
         pd_block block = pd_kron_block_at(&shape, &cut, i);
         assert_memory_equal(block.start, ((int64_t[]){ i / 2 * 10, i % 2 * 10, 0 }), 3 * sizeof(int64_t));
-        assert_memory_equal(block.size, ((int64_t[]){ i / 2 == 0 ? 10 : 2, i % 2 == 0 ? 10 : 5, 3 }), 3 * sizeof(int64_t));
+        assert_memory_equal(block.size, ((int64_t[]){ i / 2 == 0 ? 10 : 2, i % 2 == 0 ? 10 : 5, 3 }),
+                            3 * sizeof(int64_t));
     }
 }
 
-static void blocks_beyond_all_counting_are_said_to_be(void **state)
+static void a_number_of_blocks_that_overflows_is_the_largest_number(void **state)
 {
     pd_kron_shape shape = typed(SHAPE((int64_t)1 << 40, (int64_t)1 << 40), "tt");
     (void)state;
@@ -164,15 +170,19 @@ static void blocks_beyond_all_counting_are_said_to_be(void **state)
     assert_true(pd_kron_cut_of(&shape, 2, true).n_blocks == INT64_MAX);
 }
 
-/* What upstream's schedule promises of a constant probability: every ceil(1/p) steps. */
+/* The original (PSGD kron) updates every ceil(1/p) steps if the probability p is constant. */
 static void a_probability_becomes_an_interval_of_steps(void **state)
 {
-    static const struct { double p; int interval; } cases[] = { { 1, 1 }, { 0.7, 2 }, { 0.5, 2 }, { 0.3, 4 }, { 0.1, 10 }, { 0.03, 34 } };
+    static const struct {
+        double p;
+        int interval;
+    } cases[] = { { 1, 1 }, { 0.7, 2 }, { 0.5, 2 }, { 0.3, 4 }, { 0.1, 10 }, { 0.03, 34 } };
     (void)state;
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         float counter = 0;
-        for (int t = 1; t <= 3 * cases[i].interval; t++) assert_int_equal(pd_kron_counts(&counter, cases[i].p), t % cases[i].interval == 0);
+        for (int t = 1; t <= 3 * cases[i].interval; t++)
+            assert_int_equal(pd_kron_counts(&counter, cases[i].p), t % cases[i].interval == 0);
         assert_true(counter == 0);
     }
 }
@@ -200,12 +210,12 @@ int main(void)
         CASE(large_matrices_stay),
         CASE(a_merged_dimension_is_diagonal_only_where_all_its_parts_are),
         CASE(of_equal_ways_the_first_group_ends_as_early_as_possible),
-        CASE(nothing_is_merged_where_that_is_not_wanted),
+        CASE(nothing_is_merged_if_merging_is_off),
         CASE(shapes_of_ones_become_one_dimension),
         CASE(only_triangular_dimensions_are_cut),
         CASE(every_dimension_is_padded_to_a_multiple_of_the_block_size),
         CASE(blocks_are_numbered_with_the_last_dimension_fastest),
-        CASE(blocks_beyond_all_counting_are_said_to_be),
+        CASE(a_number_of_blocks_that_overflows_is_the_largest_number),
         CASE(a_probability_becomes_an_interval_of_steps),
         CASE(the_counter_goes_by_the_probability_of_its_own_step),
     };

@@ -1,5 +1,6 @@
-/* The whole step of kron against a twin in float64, on random shapes and hyperparameters: written from the equations, by index arithmetic. The twin keeps the
- * stacked, padded array as upstream does, layers and blocks as leading dimensions, and whole factors, zeros of triangles and all. */
+/* Tests the whole step of kron against a second implementation (the twin) in float64, on random shapes and
+ * hyperparameters. The twin follows the equations element by element. Like the original, it keeps one padded array,
+ * stacked by layers and blocks, and dense factors that include the zeros of a triangle. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,13 +18,13 @@
 enum { MOST = 4096, MOST_SIDE = 40, MOST_STACK = 64, STEPS = 6, CONFIGURATIONS = 150 };
 
 typedef struct twin {
-    double  h[PD_MAX_HYPERS];
+    double h[PD_MAX_HYPERS];
     int64_t n, layers, blocks, side[PD_MAX_RANK], block_elements;
-    int     rank;
-    bool    diagonal[PD_MAX_RANK];
-    int64_t place[MOST];                            /* of each element of the parameter in the stacked array */
-    double  W[MOST], mu[MOST], counter;
-    double  Q[PD_MAX_RANK][MOST_STACK][MOST_SIDE * MOST_SIDE];
+    int rank;
+    bool diagonal[PD_MAX_RANK];
+    int64_t place[MOST]; /* place[i]: index of element i in the stacked, padded array */
+    double W[MOST], mu[MOST], counter;
+    double Q[PD_MAX_RANK][MOST_STACK][MOST_SIDE * MOST_SIDE];
 } twin;
 
 static int64_t product(const int64_t *size, int rank)
@@ -34,7 +35,8 @@ static int64_t product(const int64_t *size, int rank)
     return n;
 }
 
-/* Where everything is: element by element, by its coordinates in the merged shape. False: too large for the twin. */
+/* Fills t->place: computes the index of every element from its coordinates in the merged shape. Returns false if the
+ * shape is too large for the twin. */
 static bool twin_init(twin *t, const pd_hypers *hypers, const pd_shape *shape, int scanned)
 {
     const double *h = hypers->value;
@@ -48,7 +50,9 @@ static bool twin_init(twin *t, const pd_hypers *hypers, const pd_shape *shape, i
     t->layers = product(shape->dim, scanned);
     for (int d = 0; d < own.rank; d++) own.dim[d] = shape->dim[scanned + d];
     pd_kron_types(&own, (int64_t)h[MAX_SIZE], (int64_t)h[MIN_NDIM], (int)h[SAVE_MODE], types);
-    merged = pd_kron_merged(&own, types, h[MERGE] != 0 ? (int64_t)h[MERGED_SIZE] : 0);      /* tested by hand: test_kron_shape.c */
+    merged = pd_kron_merged(&own, types,
+                            h[MERGE] != 0 ? (int64_t)h[MERGED_SIZE] : 0); /* the twin uses kron's own merged shape,
+                                                                           * which test_kron_shape.c tests */
     t->rank = merged.shape.rank;
     t->n = t->layers * product(merged.shape.dim, t->rank);
     t->blocks = t->block_elements = 1;
@@ -79,7 +83,8 @@ static bool twin_init(twin *t, const pd_hypers *hypers, const pd_shape *shape, i
     return true;
 }
 
-/* x[..b..] <- sum over a of op(Q)[b,a] x[..a..] of one block. */
+/* Multiplies one block of x by the factor Q along dimension d, or by Q transposed: x[..b..] <- sum over a of Q[b,a]
+ * x[..a..]. */
 static void along(const twin *t, double *x, int64_t block, int d, bool transposed)
 {
     int64_t n = t->side[d], inner = product(t->side + d + 1, t->rank - d - 1);
@@ -87,11 +92,12 @@ static void along(const twin *t, double *x, int64_t block, int d, bool transpose
     double next[MOST] = { 0 };
 
     for (int64_t i = 0; i < t->block_elements; i++)
-        for (int64_t a = 0, b = i / inner % n; a < n; a++) next[i] += (transposed ? Q[a * n + b] : Q[b * n + a]) * x[i + (a - b) * inner];
+        for (int64_t a = 0, b = i / inner % n; a < n; a++)
+            next[i] += (transposed ? Q[a * n + b] : Q[b * n + a]) * x[i + (a - b) * inner];
     memcpy(x, next, (size_t)t->block_elements * sizeof *x);
 }
 
-/* Q' y = x along a dimension, for y, from the first index on. */
+/* Solves Q' y = x along a dimension, from the first index to the last, and writes y to x. */
 static void solve(const twin *t, double *x, int64_t block, int d)
 {
     int64_t n = t->side[d], inner = product(t->side + d + 1, t->rank - d - 1);
@@ -141,7 +147,8 @@ static double bound(const double *S, int64_t n, bool diagonal)
 
 static void update_block(twin *t, int64_t block, const double *H, const double *V)
 {
-    static double A[MOST], B[MOST], T1[MOST_SIDE * MOST_SIDE], T2[MOST_SIDE * MOST_SIDE], S[MOST_SIDE * MOST_SIDE], next[PD_MAX_RANK][MOST_SIDE * MOST_SIDE];
+    static double A[MOST], B[MOST], T1[MOST_SIDE * MOST_SIDE], T2[MOST_SIDE * MOST_SIDE], S[MOST_SIDE * MOST_SIDE],
+        next[PD_MAX_RANK][MOST_SIDE * MOST_SIDE];
 
     memcpy(A, H, (size_t)t->block_elements * sizeof *A);
     memcpy(B, V, (size_t)t->block_elements * sizeof *B);
@@ -211,24 +218,31 @@ static void twin_step(twin *t, const float *G, int64_t count, const float *probe
         }
     for (int64_t i = 0; i < t->n; i++) squares += X[t->place[i]] * X[t->place[i]];
     clip = fmax(1, sqrt(squares / (double)t->n) / 1.1);
-    for (int64_t i = 0; i < t->n; i++) t->W[i] -= t->h[LEARNING_RATE] * (X[t->place[i]] / clip + t->h[WEIGHT_DECAY] * t->W[i]);
+    for (int64_t i = 0; i < t->n; i++)
+        t->W[i] -= t->h[LEARNING_RATE] * (X[t->place[i]] / clip + t->h[WEIGHT_DECAY] * t->W[i]);
 }
 
 /* ---- random configurations ---- */
 
 static const char *draw_options(char *text, size_t size)
 {
-    static const char *const modes[] = { "none", "one_diag", "all_diag" }, *const chances[] = { "1", "1", "0.5", "0.4" };
+    static const char *const modes[] = { "none", "one_diag", "all_diag" }, *const chances[] = { "1", "1", "0.5",
+                                                                                                "0.4" };
     int block = 2 + (int)shampoo_below(6);
 
-    snprintf(text, size, "learning_rate=0.1 preconditioner_lr=0.2 b1=0.%d weight_decay=%s merge_small_dims=%s target_merged_dim_size=%d partition_grads_into_blocks=%s block_size=%d "
-             "memory_save_mode=%s max_size_triangular=%d min_ndim_triangular=%d preconditioner_init_scale=%s preconditioner_update_probability=%s",
-             (int)shampoo_below(10), shampoo_below(2) == 0 ? "0" : "0.1", shampoo_below(2) == 0 ? "yes" : "no", 1 + (int)shampoo_below(20), shampoo_below(3) > 0 ? "yes" : "no",
-             block, modes[shampoo_below(5) % 3], shampoo_below(4) == 0 ? 5 : 30, (int)shampoo_below(4), shampoo_below(2) == 0 ? "1" : "0.3", chances[shampoo_below(4)]);
+    snprintf(text, size,
+             "learning_rate=0.1 preconditioner_lr=0.2 b1=0.%d weight_decay=%s merge_small_dims=%s "
+             "target_merged_dim_size=%d partition_grads_into_blocks=%s block_size=%d "
+             "memory_save_mode=%s max_size_triangular=%d min_ndim_triangular=%d preconditioner_init_scale=%s "
+             "preconditioner_update_probability=%s",
+             (int)shampoo_below(10), shampoo_below(2) == 0 ? "0" : "0.1", shampoo_below(2) == 0 ? "yes" : "no",
+             1 + (int)shampoo_below(20), shampoo_below(3) > 0 ? "yes" : "no", block, modes[shampoo_below(5) % 3],
+             shampoo_below(4) == 0 ? 5 : 30, (int)shampoo_below(4), shampoo_below(2) == 0 ? "1" : "0.3",
+             chances[shampoo_below(4)]);
     return text;
 }
 
-/* Up to 4 dimensions of its own, under up to 2 that are scanned. */
+/* Draws a shape with up to 2 scanned dimensions (layers) and up to 4 other dimensions. */
 static pd_shape draw_shape(int *scanned, char *axes)
 {
     static const int most[] = { 0, 13, 9, 5, 3 };
@@ -239,11 +253,13 @@ static pd_shape draw_shape(int *scanned, char *axes)
     *axes = '\0';
     for (int d = 0; d < *scanned; d++) shape.dim[shape.rank++] = 1 + shampoo_below(2);
     for (int d = 0; d < own; d++) shape.dim[shape.rank++] = 1 + shampoo_below(most[own]);
-    for (int d = 0; d < shape.rank; d++) strcat(axes, d == 0 ? (*scanned > 0 ? "layers" : "") : d == 1 && *scanned > 1 ? ",stack" : ",");
+    for (int d = 0; d < shape.rank; d++)
+        strcat(axes, d == 0 ? (*scanned > 0 ? "layers" : "") : d == 1 && *scanned > 1 ? ",stack" : ",");
     return shape;
 }
 
-static void assert_near_twin(const float *got, const double *expected, int64_t n, const char *what, const char *options, const char *axes)
+static void assert_near_twin(const float *got, const double *expected, int64_t n, const char *what, const char *options,
+                             const char *axes)
 {
     double far = 0, norm = 0;
 
@@ -251,7 +267,8 @@ static void assert_near_twin(const float *got, const double *expected, int64_t n
         far += ((double)got[i] - expected[i]) * ((double)got[i] - expected[i]);
         norm += expected[i] * expected[i];
     }
-    if (!(sqrt(far) <= 2e-5 * sqrt(norm))) fail_msg("%s off by %g with %s on axes \"%s\"", what, sqrt(far / norm), options, axes);
+    if (!(sqrt(far) <= 2e-5 * sqrt(norm)))
+        fail_msg("%s off by %g with %s on axes \"%s\"", what, sqrt(far / norm), options, axes);
 }
 
 static void assert_factors_near_twin(const shampoo_run *r, const twin *t, const char *options, const char *axes)
@@ -270,17 +287,25 @@ static void assert_factors_near_twin(const shampoo_run *r, const twin *t, const 
     }
 }
 
-/* Balanced in step 4, where that is one of those with an update. */
+/* Runs the optimizer and the twin for STEPS steps. The random draw of step 4 is 0, which balances the factors if
+ * this step updates them. */
 static void run_both(shampoo_run *r, twin *t)
 {
     static float probe[MOST];
 
     for (int64_t step = 1; step <= STEPS; step++) {
-        pd_draws draws = { .normal = probe, .uniform = step == 4 ? 0 : 0.9, .n_normal = t->layers * t->blocks * t->block_elements };
+        pd_draws draws = { .normal = probe,
+                           .uniform = step == 4 ? 0 : 0.9,
+                           .n_normal = t->layers * t->blocks * t->block_elements };
         pd_error err;
         shampoo_run_draw(r);
         shampoo_fill(probe, draws.n_normal, 1.7f);
-        if (pd_model_step(r->model, &(pd_step_io){ .gradient = r->gradient[0], .before = r->weights[0], .after = r->weights[0], .draws = &draws }, &err) != PD_OK) fail_msg("%s", err.text);
+        if (pd_model_step(
+                r->model,
+                &(pd_step_io){
+                    .gradient = r->gradient[0], .before = r->weights[0], .after = r->weights[0], .draws = &draws },
+                &err) != PD_OK)
+            fail_msg("%s", err.text);
         twin_step(t, r->gradient[0], step, probe, step == 4);
     }
 }
@@ -297,7 +322,9 @@ static void steps_are_the_twin_s(void **state)
         pd_shape shape;
         shampoo_run r;
         shampoo_seed((uint64_t)c + 11);
-        for (int i = 0; i < 5; i++) (void)shampoo_below(2);     /* seeds that are neighbours begin alike */
+        for (int i = 0; i < 5; i++)
+            (void)shampoo_below(2); /* skips the first draws, which are similar for
+                                                             * neighbouring seeds */
         shape = draw_shape(&scanned, axes);
         r = shampoo_run_of("kron", &shape, draw_options(options, sizeof options), 0);
         r.param[0].axes = axes;

@@ -1,3 +1,4 @@
+/* Tests the percentiles of the loop thread's lag, which is the time that it computes between two polls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,9 @@ static void percentiles_are_within_a_bucket_of_the_truth(void **state)
     double p50, p999;
     (void)state;
 
-    for (int i = 1; i <= 10000; i++) pd_lag_count(&lag, (uint64_t)i * 1000);       /* 1 us to 10 ms, evenly */
+    for (int i = 1; i <= 10000; i++)
+        pd_lag_count(&lag, (uint64_t)i * 1000); /* lags from 1 us to 10 ms, evenly
+                                                                              * distributed */
     p50 = pd_lag_percentile(&lag, 0.5);
     p999 = pd_lag_percentile(&lag, 0.999);
     assert_true(p50 >= 5.0 && p50 <= 5.0 * 1.1);
@@ -38,7 +41,7 @@ static void never_tells_more_than_the_largest(void **state)
 
     pd_lag_count(&lag, 1500);
     assert_true(pd_lag_percentile(&lag, 1) == 0.0015);
-    pd_lag_count(&lag, UINT64_MAX / 2);             /* beyond the last bucket */
+    pd_lag_count(&lag, UINT64_MAX / 2); /* a lag beyond the histogram's last bucket */
     assert_true(pd_lag_percentile(&lag, 1) > 1e6);
 }
 

@@ -1,3 +1,4 @@
+/* Tests the BLAS wrappers against plain loops. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,11 +12,12 @@
 #include "blascore.h"
 #include "linalg.h"
 
-enum { M = 7, N = 5, K = 6, GAP = 3 };          /* no two alike, rows with gaps between them */
+enum { M = 7, N = 5, K = 6, GAP = 3 }; /* all sizes differ, and rows have gaps between them */
 
 typedef struct fixture {
     float memory[8][16 * 16];
-    pd_mat A, At, B, Bt, C, S, Sn, Y;           /* op(A) is M by K, op(B) K by N; S is M by M, Sn N by N */
+    pd_mat A, At, B, Bt, C, S, Sn, Y; /* op(A) has M rows and K columns, op(B) has K rows and N columns; S is M by M,
+                                       * Sn is N by N */
 } fixture;
 
 static pd_mat filled(float *at, int64_t rows, int64_t cols, uint32_t seed)
@@ -55,7 +57,7 @@ static double at(pd_mat X, pd_turn turn, int64_t i, int64_t j)
     return (double)(turn == PD_AS_IS ? X.at[i * X.stride + j] : X.at[j * X.stride + i]);
 }
 
-/* Of a symmetric matrix of which the lower half is given. */
+/* Returns element (i, j) of a symmetric matrix whose lower half is stored. */
 static double sym(pd_mat S, int64_t i, int64_t j)
 {
     return i >= j ? at(S, PD_AS_IS, i, j) : at(S, PD_AS_IS, j, i);
@@ -80,7 +82,7 @@ static void multiplies(fixture *f, pd_mat A, pd_turn a, pd_mat B, pd_turn b)
             for (int64_t k = 0; k < K; k++) sum += at(A, a, i, k) * at(B, b, k, j);
             assert_near(at(f->C, PD_AS_IS, i, j), 0.5 * at(C0, PD_AS_IS, i, j) + 2 * sum);
         }
-    for (int64_t i = 0; i < M; i++)             /* the gaps are not C's */
+    for (int64_t i = 0; i < M; i++) /* the gaps between the rows of C are unchanged */
         assert_memory_equal(f->C.at + i * f->C.stride + N, before + i * f->C.stride + N, GAP * sizeof(float));
 }
 
@@ -117,8 +119,10 @@ static void syrk_of(fixture *f, pd_mat S, pd_mat A, pd_side side)
         for (int64_t j = 0; j < S.rows; j++) {
             double sum = 0;
             for (int64_t k = 0; k < inner; k++) sum += at(A, turn, i, k) * at(A, turn, j, k);
-            if (i >= j) assert_near(at(S, PD_AS_IS, i, j), 0.9 * at(S0, PD_AS_IS, i, j) + 0.1 * sum);
-            else assert_true(at(S, PD_AS_IS, i, j) == at(S0, PD_AS_IS, i, j));      /* the upper half stays */
+            if (i >= j)
+                assert_near(at(S, PD_AS_IS, i, j), 0.9 * at(S0, PD_AS_IS, i, j) + 0.1 * sum);
+            else
+                assert_true(at(S, PD_AS_IS, i, j) == at(S0, PD_AS_IS, i, j)); /* the upper half of S is unchanged */
         }
 }
 
@@ -149,13 +153,13 @@ static void symm_multiplies_from_either_side(void **state)
         }
 }
 
-/* An element of op(U), of which only the upper half counts. */
+/* Returns element (i, j) of op(U). U is upper triangular, so elements below its diagonal count as 0. */
 static double tri(pd_mat U, pd_turn u, int64_t i, int64_t j)
 {
     return (u == PD_AS_IS ? i > j : j > i) ? 0 : at(U, u, i, j);
 }
 
-/* U comes with NaN below its diagonal, and 2 on it. */
+/* Sets the elements below U's diagonal to NaN, which must not be read, and its diagonal to 2. Returns U. */
 static pd_mat triangle(pd_mat U)
 {
     for (int64_t i = 0; i < U.rows; i++)
@@ -179,7 +183,8 @@ static void trmm_multiplies_by_the_upper_half_alone(void **state)
             for (int64_t j = 0; j < N; j++) {
                 double sum = 0;
                 for (int64_t k = 0; k < U.rows; k++)
-                    sum += side == PD_LEFT ? tri(U, u, i, k) * at(Y0, PD_AS_IS, k, j) : at(Y0, PD_AS_IS, i, k) * tri(U, u, k, j);
+                    sum += side == PD_LEFT ? tri(U, u, i, k) * at(Y0, PD_AS_IS, k, j)
+                                           : at(Y0, PD_AS_IS, i, k) * tri(U, u, k, j);
                 assert_near(at(f->Y, PD_AS_IS, i, j) / (1 + fabs(sum)), sum / (1 + fabs(sum)));
             }
         memcpy(f->Y.at, before, sizeof before);
@@ -198,11 +203,12 @@ static void trsm_undoes_trmm(void **state)
         memcpy(before, f->Y.at, sizeof before);
         pd_trmm(f->Y, U, u, side);
         pd_trsm(f->Y, U, u, side);
-        for (int i = 0; i < 256; i++) assert_near((double)f->Y.at[i], (double)before[i]);       /* the gaps, too */
+        for (int i = 0; i < 256; i++) assert_near((double)f->Y.at[i], (double)before[i]); /* the gaps, too */
     }
 }
 
-/* Larger than what is left to BLAS whole, and of sizes that halve unevenly. */
+/* Triangles of more than 48 rows are cut into halves. Sizes up to 131 are cut several times, some into unequal
+ * halves. */
 static void a_product_of_triangles_is_a_triangle(void **state)
 {
     enum { MOST = 131, STRIDE = MOST + GAP };
@@ -219,9 +225,11 @@ static void a_product_of_triangles_is_a_triangle(void **state)
         for (int64_t i = 0; i < MOST; i++)
             for (int64_t j = 0; j < STRIDE; j++) {
                 double sum = 0;
-                if (i >= n || j >= n) sum = (double)before[i * STRIDE + j];
-                else for (int64_t k = i; k <= j; k++) sum += (double)t[i * STRIDE + k] * (double)before[k * STRIDE + j];
-                assert_true((double)u[i * STRIDE + j] == sum);          /* whole numbers */
+                if (i >= n || j >= n)
+                    sum = (double)before[i * STRIDE + j];
+                else
+                    for (int64_t k = i; k <= j; k++) sum += (double)t[i * STRIDE + k] * (double)before[k * STRIDE + j];
+                assert_true((double)u[i * STRIDE + j] == sum); /* whole numbers */
             }
     }
 }
@@ -264,7 +272,8 @@ static void gemv_takes_both_turns(void **state)
     }
 }
 
-/* S = A A' and A' A by both turns of either factor, of more than two of the squares it stops at. */
+/* Computes the lower half of A A' and of A' A. Matrices of more than 96 rows are cut into halves; sizes up to 230
+ * are cut more than once. */
 static void half_a_product_is_the_lower_half_of_the_whole(void **state)
 {
     enum { MOST = 230, INNER = 3, STRIDE = MOST + GAP };
@@ -291,7 +300,7 @@ static void half_a_product_is_the_lower_half_of_the_whole(void **state)
 
 static void mirrors_the_lower_half(void **state)
 {
-    enum { MOST = 100, STRIDE = MOST + GAP };           /* more than three of the squares it goes by */
+    enum { MOST = 100, STRIDE = MOST + GAP }; /* many of pd_mirror's squares of 8 x 8, and a remainder */
     static float memory[MOST * STRIDE], before[MOST * STRIDE];
     (void)state;
 
@@ -302,7 +311,8 @@ static void mirrors_the_lower_half(void **state)
         for (int64_t i = 0; i < MOST; i++)
             for (int64_t j = 0; j < STRIDE; j++) {
                 bool in_upper_half = i < j && j < n;
-                assert_true(memory[i * STRIDE + j] == (in_upper_half ? before[j * STRIDE + i] : before[i * STRIDE + j]));
+                assert_true(memory[i * STRIDE + j] ==
+                            (in_upper_half ? before[j * STRIDE + i] : before[i * STRIDE + j]));
             }
     }
 }
@@ -317,14 +327,16 @@ static void mirrors_doubles(void **state)
         for (int i = 0; i < MOST * MOST; i++) S[i] = i + 0x1p-40;
         pd_mirror_f64(S, n);
         for (int64_t i = 0; i < n; i++)
-            for (int64_t j = 0; j < n; j++) assert_true(S[i * n + j] == (double)(i < j ? j * n + i : i * n + j) + 0x1p-40);
+            for (int64_t j = 0; j < n; j++)
+                assert_true(S[i * n + j] == (double)(i < j ? j * n + i : i * n + j) + 0x1p-40);
     }
 }
 
 static void takes_matrices_without_elements(void **state)
 {
     fixture *f = *state;
-    pd_mat none = pd_mat_dense(NULL, 0, N), thin = pd_mat_dense(f->A.at, M, 0), empty = pd_mat_dense(f->B.at, 0, N), C = pd_mat_dense(f->C.at, M, N);
+    pd_mat none = pd_mat_dense(NULL, 0, N), thin = pd_mat_dense(f->A.at, M, 0), empty = pd_mat_dense(f->B.at, 0, N),
+           C = pd_mat_dense(f->C.at, M, N);
 
     pd_gemm(none, 0, 1, pd_mat_dense(NULL, 0, K), PD_AS_IS, f->B, PD_AS_IS);
     pd_syrk(pd_mat_dense(NULL, 0, 0), 0, 1, none, PD_LEFT);
@@ -332,7 +344,7 @@ static void takes_matrices_without_elements(void **state)
     pd_trmm(none, pd_mat_dense(NULL, 0, 0), PD_AS_IS, PD_LEFT);
     pd_trsm(none, pd_mat_dense(NULL, 0, 0), PD_AS_IS, PD_LEFT);
     pd_symv(NULL, pd_mat_dense(NULL, 0, 0), NULL);
-    pd_gemm(C, 0, 1, thin, PD_AS_IS, empty, PD_AS_IS);         /* a sum of no products */
+    pd_gemm(C, 0, 1, thin, PD_AS_IS, empty, PD_AS_IS); /* the inner dimension is 0, so every element is an empty sum */
     for (int i = 0; i < M * N; i++) assert_true(C.at[i] == 0);
 }
 
@@ -354,7 +366,8 @@ static void calls_an_old_core_on_a_new_cpu_a_poor_choice(void **state)
     assert_non_null(pd_blas_judge("Prescott", true, false));
     assert_non_null(pd_blas_judge("Nehalem", true, true));
     assert_non_null(pd_blas_judge("Haswell", true, true));
-    assert_null(pd_blas_judge("Prescott", false, false));       /* an old CPU: nothing better to choose */
+    assert_null(pd_blas_judge("Prescott", false, false)); /* no warning on an old CPU, which has no better core to
+                                                           * choose */
     assert_null(pd_blas_judge("Haswell", true, false));
     assert_null(pd_blas_judge("SkylakeX", true, true));
     assert_null(pd_blas_judge("a core of next year", true, true));
@@ -364,9 +377,16 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(gemm_takes_every_turn), CASE(gemm_overwrites_nan_with_beta_0), CASE(syrk_keeps_either_dimension),
-        CASE(symm_multiplies_from_either_side), CASE(trmm_multiplies_by_the_upper_half_alone), CASE(trsm_undoes_trmm), CASE(a_product_of_triangles_is_a_triangle),
-        CASE(symv_reads_the_lower_half_alone), CASE(gemv_takes_both_turns), CASE(takes_matrices_without_elements),
+        CASE(gemm_takes_every_turn),
+        CASE(gemm_overwrites_nan_with_beta_0),
+        CASE(syrk_keeps_either_dimension),
+        CASE(symm_multiplies_from_either_side),
+        CASE(trmm_multiplies_by_the_upper_half_alone),
+        CASE(trsm_undoes_trmm),
+        CASE(a_product_of_triangles_is_a_triangle),
+        CASE(symv_reads_the_lower_half_alone),
+        CASE(gemv_takes_both_turns),
+        CASE(takes_matrices_without_elements),
         cmocka_unit_test(half_a_product_is_the_lower_half_of_the_whole),
         cmocka_unit_test(mirrors_the_lower_half),
         cmocka_unit_test(mirrors_doubles),

@@ -1,3 +1,4 @@
+/* Tests how the lists that operators ask for are cut into pages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,14 +17,15 @@ enum { PARAMS = 60 };
 
 static uint64_t counted;
 
-/* Parameter i has i % 4 entries; every parameter from 50 on has 300. */
+/* Returns the number of list entries of a parameter: i % 4 for parameter i, and 300 from parameter 50 on. */
 static uint64_t count(const pd_param *param)
 {
     counted++;
     return param->index >= 50 ? 300 : param->index % 4;
 }
 
-/* An entry goes by its parameter and its number there. */
+/* Appends the parameter's entries to the page, beginning with entry `first`. An entry holds the index of its
+ * parameter and its number in this parameter. */
 static void fill(pd_info *info, const pd_param *param, uint64_t first)
 {
     uint64_t n = param->index >= 50 ? 300 : param->index % 4;
@@ -153,7 +155,7 @@ static void a_status_of_an_unchanged_job_does_not_look_at_its_parameters(void **
     pd_job *job = start(r);
     uint64_t least = rig_ask(r, PD_INFO_STATUS, NULL)->jobs[0].step_least;
 
-    job->steps.params[3].saved.step = 77;           /* behind its back */
+    job->steps.params[3].saved.step = 77; /* behind its back */
     assert_int_equal(rig_ask(r, PD_INFO_STATUS, NULL)->jobs[0].step_least, least);
     assert_int_equal(rig_ask(r, PD_INFO_STATUS, NULL)->jobs[0].step_most, 0);
     job->steps.params[3].saved.step = 0;
@@ -184,10 +186,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_page_behind_the_last_entry_is_empty, rig_set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(the_second_page_does_not_count_all_parameters_again, rig_set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(another_pattern_is_counted_anew, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(what_a_job_changes_is_counted_anew_when_it_has_changed, rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(what_a_job_changes_is_counted_anew_when_it_has_changed, rig_set_up,
+                                        rig_tear_down),
         cmocka_unit_test_setup_teardown(sums_follow_the_steps_of_a_job, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_status_of_an_unchanged_job_does_not_look_at_its_parameters, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_status_counts_connected_workers_and_bytes_in_flight, rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_status_of_an_unchanged_job_does_not_look_at_its_parameters, rig_set_up,
+                                        rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_status_counts_connected_workers_and_bytes_in_flight, rig_set_up,
+                                        rig_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

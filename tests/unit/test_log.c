@@ -1,4 +1,5 @@
-#define _GNU_SOURCE         /* pipe2 */
+/* Tests lines of the log, and that logging goes on when nobody reads the log. */
+#define _GNU_SOURCE /* pipe2 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,22 +13,49 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "log.h"
 
-#define NOON 1795176000123u             /* 2026-11-20T12:00:00.123Z */
+#define NOON 1795176000123u /* 2026-11-20T12:00:00.123Z */
 
-static const char *line(pd_log_style style, int level, const char *message)
+/* Returns a log entry whose text is an unchanged copy of `message`. */
+static const pd_log_entry *entry_of(int level, const char *message)
 {
-    static char text[256];
-    size_t n = pd_log_line(text, sizeof text, style, level, NOON, message);
+    static pd_log_entry entry;
+
+    entry = (pd_log_entry){ .level = level };
+    snprintf(entry.text, sizeof entry.text, "%s", message);
+    return &entry;
+}
+
+static const char *print(pd_log_style style, const pd_log_entry *entry)
+{
+    static char text[320];
+    size_t n = pd_log_line(text, sizeof text, style, NOON, entry);
 
     assert_true(n < sizeof text);
     assert_int_equal(text[n - 1], '\n');
     assert_int_equal(strlen(text), n);
     return text;
+}
+
+static const char *line(pd_log_style style, int level, const char *message)
+{
+    return print(style, entry_of(level, message));
+}
+
+static void make_entry(pd_log_entry *entry, pd_log_facts facts, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void make_entry(pd_log_entry *entry, pd_log_facts facts, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    pd_log_entry_make(entry, LOG_INFO, facts, format, args);
+    va_end(args);
 }
 
 static void text_tells_time_and_what_is_urgent(void **state)
@@ -54,12 +82,89 @@ static void logfmt_quotes(void **state)
                         "time=2026-11-20T12:00:00.123Z level=warning msg=\"job \\\"a\\\" is lost\"\n");
 }
 
+static void facts_are_fields_for_programs_and_prose_for_people(void **state)
+{
+    pd_log_style text = { .format = PD_LOG_TEXT }, json = { .format = PD_LOG_JSON }, fmt = { .format = PD_LOG_LOGFMT };
+    uint32_t rank = 0;
+    uint64_t step = 41;
+    pd_log_entry entry;
+    (void)state;
+
+    make_entry(&entry, (pd_log_facts){ .job = "a \"b\"", .rank = &rank, .step = &step, .code = PD_DEADLINE_EXCEEDED },
+               "%s is late", "host:7");
+    assert_string_equal(print(text, &entry), "job a \"b\": rank 0: host:7 is late\n");
+    assert_string_equal(print(json, &entry), "{\"level\":\"info\",\"job\":\"a \\\"b\\\"\",\"rank\":0,\"step\":41,"
+                                             "\"code\":\"DEADLINE_EXCEEDED\",\"message\":\"host:7 is late\"}\n");
+    assert_string_equal(print(fmt, &entry), "level=info job=\"a \\\"b\\\"\" rank=0 step=41 "
+                                            "code=\"DEADLINE_EXCEEDED\" msg=\"host:7 is late\"\n");
+}
+
+static void the_author_of_a_command_is_a_field_for_programs(void **state)
+{
+    pd_log_style text = { .format = PD_LOG_TEXT }, json = { .format = PD_LOG_JSON }, fmt = { .format = PD_LOG_LOGFMT };
+    pd_log_entry entry;
+    (void)state;
+
+    make_entry(&entry, (pd_log_facts){ .job = "lin", .author = "ann@host:7 (::1)" }, "drop");
+    assert_string_equal(print(text, &entry), "job lin: drop, by ann@host:7 (::1)\n");
+    assert_string_equal(print(json, &entry), "{\"level\":\"info\",\"job\":\"lin\",\"author\":\"ann@host:7 (::1)\","
+                                             "\"message\":\"drop\"}\n");
+    assert_string_equal(print(fmt, &entry), "level=info job=\"lin\" author=\"ann@host:7 (::1)\" msg=\"drop\"\n");
+}
+
+static void a_text_that_fills_its_entry_has_no_author(void **state)
+{
+    pd_log_style text = { .format = PD_LOG_TEXT };
+    static char message[2 * sizeof((pd_log_entry *)0)->text];
+    pd_log_entry entry;
+    (void)state;
+
+    for (size_t n = sizeof entry.text - 10; n < sizeof entry.text + 10; n++) {
+        memset(message, 'm', n);
+        make_entry(&entry, (pd_log_facts){ .author = "ann" }, "%s", message);
+        assert_true(strlen(entry.text) < sizeof entry.text);
+        if (entry.author > 0)
+            assert_int_equal(strncmp(entry.text + entry.author, "ann", strlen(entry.text + entry.author)), 0);
+        assert_non_null(print(text, &entry));
+    }
+}
+
+static void a_line_has_only_the_fields_that_it_is_about(void **state)
+{
+    pd_log_style json = { .format = PD_LOG_JSON };
+    uint32_t rank = 3;
+    pd_log_entry entry;
+    (void)state;
+
+    make_entry(&entry, (pd_log_facts){ .rank = &rank }, "connection closed");
+    assert_string_equal(print(json, &entry), "{\"level\":\"info\",\"rank\":3,\"message\":\"connection closed\"}\n");
+    make_entry(&entry, (pd_log_facts){ 0 }, "stopped");
+    assert_string_equal(print(json, &entry), "{\"level\":\"info\",\"message\":\"stopped\"}\n");
+}
+
+static void the_longest_job_name_leaves_room_for_a_message(void **state)
+{
+    pd_log_style json = { .format = PD_LOG_JSON };
+    char name[257], text[1024], expected[300];
+    pd_log_entry entry;
+    (void)state;
+
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    make_entry(&entry, (pd_log_facts){ .job = name }, "created for %d workers", 8);
+    text[pd_log_line(text, sizeof text - 1, json, NOON, &entry)] = '\0';
+    snprintf(expected, sizeof expected, "\"job\":\"%s\"", name);
+    assert_non_null(strstr(text, expected));
+    assert_non_null(strstr(text, "\"message\":\"created for 8 workers\"}\n"));
+}
+
 static void json_escapes(void **state)
 {
     pd_log_style style = { .format = PD_LOG_JSON, .time = true };
     (void)state;
-    assert_string_equal(line(style, LOG_INFO, "tab\there \\ \"q\""),
-                        "{\"time\":\"2026-11-20T12:00:00.123Z\",\"level\":\"info\",\"message\":\"tab\\u0009here \\\\ \\\"q\\\"\"}\n");
+    assert_string_equal(
+        line(style, LOG_INFO, "tab\there \\ \"q\""),
+        "{\"time\":\"2026-11-20T12:00:00.123Z\",\"level\":\"info\",\"message\":\"tab\\u0009here \\\\ \\\"q\\\"\"}\n");
 }
 
 static void one_message_is_one_line_whatever_it_holds(void **state)
@@ -71,12 +176,15 @@ static void one_message_is_one_line_whatever_it_holds(void **state)
 
 static void directions_c1_controls_and_broken_bytes_do_not_reach_the_log(void **state)
 {
-    static const char message[] = "r\u00e9\xe2\x80\xae" "b\xc2\x9b" "c\xff\xf3\xa0\x81\x81";
+    static const char message[] = "r\u00e9\xe2\x80\xae"
+                                  "b\xc2\x9b"
+                                  "c\xff\xf3\xa0\x81\x81";
     pd_log_style plain = { .format = PD_LOG_TEXT }, json = { .format = PD_LOG_JSON }, fmt = { .format = PD_LOG_LOGFMT };
     (void)state;
 
     assert_string_equal(line(plain, LOG_INFO, message), "r\u00e9?b?c??\n");
-    assert_string_equal(line(json, LOG_INFO, message), "{\"level\":\"info\",\"message\":\"r\u00e9\\u202eb\\u009bc?\\udb40\\udc41\"}\n");
+    assert_string_equal(line(json, LOG_INFO, message),
+                        "{\"level\":\"info\",\"message\":\"r\u00e9\\u202eb\\u009bc?\\udb40\\udc41\"}\n");
     assert_string_equal(line(fmt, LOG_INFO, message), "level=info msg=\"r\u00e9\\u202eb\\u009bc?\\udb40\\udc41\"\n");
 }
 
@@ -90,11 +198,11 @@ static void a_line_is_cut_between_two_characters_and_between_two_escapes(void **
         size_t n;
         memset(message, 0, sizeof message);
         for (int i = 0; i < 60; i++) strcat(message, "\u20ac");
-        n = pd_log_line(text, size, plain, LOG_INFO, NOON, message);
+        n = pd_log_line(text, size, plain, NOON, entry_of(LOG_INFO, message));
         assert_int_equal((n - 1) % 3, 0);
         memset(message, '\033', 60);
         message[60] = '\0';
-        n = pd_log_line(text, size, json, LOG_INFO, NOON, message);
+        n = pd_log_line(text, size, json, NOON, entry_of(LOG_INFO, message));
         assert_memory_equal(text + n - 9, "\\u001b\"}\n", 9);
     }
 }
@@ -108,11 +216,11 @@ static void a_long_line_is_cut_and_stays_well_formed(void **state)
 
     memset(message, '"', sizeof message - 1);
     message[sizeof message - 1] = '\0';
-    n = pd_log_line(text, sizeof text, json, LOG_INFO, NOON, message);
+    n = pd_log_line(text, sizeof text, json, NOON, entry_of(LOG_INFO, message));
     assert_true(n < sizeof text);
     assert_memory_equal(text + n - 3, "\"}\n", 3);
     assert_int_not_equal(text[n - 4], '\\');
-    n = pd_log_line(text, sizeof text, plain, LOG_INFO, NOON, message);
+    n = pd_log_line(text, sizeof text, plain, NOON, entry_of(LOG_INFO, message));
     assert_true(n < sizeof text);
     assert_int_equal(text[n - 1], '\n');
 }
@@ -133,6 +241,78 @@ static void a_site_that_repeats_itself_is_silenced_and_counted(void **state)
     assert_int_equal(missed, 0);
 }
 
+/* Sets JOURNAL_STREAM to the device and inode of this file. `more` is added to the inode: a value other than 0 names
+ * another file. */
+static void name_journal(int fd, unsigned more)
+{
+    struct stat found;
+    char text[64];
+
+    assert_int_equal(fstat(fd, &found), 0);
+    snprintf(text, sizeof text, "%llu:%llu", (unsigned long long)found.st_dev, (unsigned long long)found.st_ino + more);
+    setenv("JOURNAL_STREAM", text, 1);
+}
+
+/* Logs one line while standard error is the pipe. JOURNAL_STREAM stays as the caller has set it. Writes the bytes
+ * that arrive in the pipe to `got`. */
+static void log_to(int pipes[2], char *got, size_t size)
+{
+    int saved = dup(STDERR_FILENO);
+    ssize_t n;
+
+    dup2(pipes[1], STDERR_FILENO);
+    pd_log_open(LOG_NOTICE, PD_LOG_TEXT);
+    pd_log(LOG_NOTICE, "listening");
+    dup2(saved, STDERR_FILENO);
+    n = read(pipes[0], got, size - 1);
+    assert_true(n > 0);
+    got[n] = '\0';
+    close(saved);
+}
+
+static void priorities_are_for_the_journal_alone(void **state)
+{
+    int pipes[2];
+    char got[128];
+    (void)state;
+
+    assert_int_equal(pipe2(pipes, O_NONBLOCK), 0);
+    name_journal(pipes[1], 0);
+    log_to(pipes, got, sizeof got);
+    assert_string_equal(got, "<5>listening\n");
+    name_journal(pipes[1], 1); /* the variable is inherited from a parent process, whose standard error is the
+                                * journal; ours is a pipe */
+    log_to(pipes, got, sizeof got);
+    assert_string_equal(got + strlen(got) - 12, "Z listening\n");
+    assert_int_equal(got[0], '2');
+    unsetenv("JOURNAL_STREAM");
+    log_to(pipes, got, sizeof got);
+    assert_int_equal(got[0], '2');
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+static void the_level_changes_while_it_runs(void **state)
+{
+    int pipes[2], saved = dup(STDERR_FILENO);
+    char got[128] = "";
+    (void)state;
+
+    assert_int_equal(pipe2(pipes, O_NONBLOCK), 0);
+    dup2(pipes[1], STDERR_FILENO);
+    name_journal(pipes[1], 0);
+    pd_log_open(LOG_WARNING, PD_LOG_TEXT);
+    pd_log(LOG_INFO, "not this");
+    pd_log_set_level(LOG_DEBUG);
+    pd_log(LOG_DEBUG, "but this");
+    dup2(saved, STDERR_FILENO);
+    assert_true(read(pipes[0], got, sizeof got - 1) > 0);
+    assert_string_equal(got, "<7>but this\n");
+    close(pipes[0]);
+    close(pipes[1]);
+    close(saved);
+}
+
 static void writes_lines_as_urgent_as_was_asked_for(void **state)
 {
     int pipes[2], saved = dup(STDERR_FILENO);
@@ -141,7 +321,7 @@ static void writes_lines_as_urgent_as_was_asked_for(void **state)
 
     assert_int_equal(pipe2(pipes, O_NONBLOCK), 0);
     dup2(pipes[1], STDERR_FILENO);
-    setenv("JOURNAL_STREAM", "1:2", 1);
+    name_journal(pipes[1], 0);
     pd_log_open(LOG_NOTICE, PD_LOG_TEXT);
     pd_log(LOG_INFO, "not this");
     pd_log(LOG_NOTICE, "but %d", 42);
@@ -153,10 +333,12 @@ static void writes_lines_as_urgent_as_was_asked_for(void **state)
     close(saved);
 }
 
-/* ---- the thread that writes ---- */
+/* ---- the thread that writes log lines ---- */
 
-/* The standard error becomes a pipe that nobody reads yet. */
-typedef struct dam { int pipes[2], saved; } dam;
+/* Replaces the standard error by a pipe that nobody reads yet. */
+typedef struct dam {
+    int pipes[2], saved;
+} dam;
 
 static int set_up(void **state)
 {
@@ -164,9 +346,9 @@ static int set_up(void **state)
 
     assert_int_equal(pipe2(d.pipes, 0), 0);
     d.saved = dup(STDERR_FILENO);
-    setenv("JOURNAL_STREAM", "1:2", 1);
-    pd_log_open(LOG_NOTICE, PD_LOG_TEXT);
     dup2(d.pipes[1], STDERR_FILENO);
+    name_journal(d.pipes[1], 0);
+    pd_log_open(LOG_NOTICE, PD_LOG_TEXT);
     *state = &d;
     return 0;
 }
@@ -187,7 +369,7 @@ static void start(void)
     if (pd_log_start(&err) != PD_OK) fail_msg("%s", err.text);
 }
 
-/* Ends the writer, and gives the standard error back. */
+/* Stops the log's writer thread and restores the standard error. */
 static void stop(dam *d)
 {
     pd_log_stop();
@@ -196,7 +378,16 @@ static void stop(dam *d)
     d->pipes[1] = -1;
 }
 
-/* Enough for the pipe, for the ring and for more; each line from a site of its own. */
+/* Logs a line as if it came from call site number `site`. */
+static void log_at(uint64_t site, const char *text)
+{
+    pd_log_entry entry = *entry_of(LOG_NOTICE, text);
+
+    entry.site = site;
+    pd_log_put(&entry);
+}
+
+/* Enough lines to fill the pipe and the log's ring, and to lose some. Each line has another call site. */
 enum { FLOOD = 4000, LINE = 100 };
 
 static void flood(void)
@@ -205,11 +396,11 @@ static void flood(void)
 
     for (uint64_t i = 0; i < FLOOD; i++) {
         snprintf(text, sizeof text, "line %llu %070d", (unsigned long long)i, 0);
-        pd_log_text(LOG_NOTICE, i, text);
+        log_at(i, text);
     }
 }
 
-/* Reads until the other end is closed. The caller frees. */
+/* Reads the pipe until its other end is closed. Returns the text, which the caller frees. */
 static void *read_all(void *arg)
 {
     const dam *d = arg;
@@ -236,14 +427,14 @@ static void a_pipe_that_nobody_reads_stops_nobody_who_logs(void **state)
     void *got;
 
     start();
-    flood();                            /* would wait for ever */
+    flood(); /* must return, although nobody reads the pipe */
     assert_int_equal(pthread_create(&reader, NULL, read_all, *state), 0);
     stop(*state);
     pthread_join(reader, &got);
     free(got);
 }
 
-/* Sums up what the reports of lost lines say. */
+/* Returns the number of lost lines, summed over all reports of lost lines in the text. */
 static uint64_t count_lost(const char *text)
 {
     uint64_t lost = 0;
@@ -282,7 +473,7 @@ static void lines_come_in_order_and_whole(void **state)
     assert_int_equal(pthread_create(&reader, NULL, read_all, *state), 0);
     for (uint64_t i = 0; i < 1000; i++) {
         snprintf(expected, sizeof expected, "%llu", (unsigned long long)i);
-        pd_log_text(LOG_NOTICE, i, expected);
+        log_at(i, expected);
     }
     stop(*state);
     pthread_join(reader, &got);
@@ -301,7 +492,7 @@ static void stopping_does_not_wait_long_for_a_pipe_that_nobody_reads(void **stat
     pid_t child = fork();
     int status;
 
-    if (child == 0) {                   /* its stuck writer ends with it */
+    if (child == 0) { /* a process of its own: the log's writer thread is stuck for ever, and ends with the process */
         start();
         flood();
         pd_log_stop();
@@ -321,7 +512,7 @@ static void lines_that_wait_are_written_before_an_abort(void **state)
 
     if (child == 0) {
         start();
-        for (uint64_t i = 0; i < 100; i++) pd_log_text(LOG_NOTICE, i, "it happened because");
+        for (uint64_t i = 0; i < 100; i++) log_at(i, "it happened because");
         abort();
     }
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -340,6 +531,13 @@ int main(void)
         cmocka_unit_test(text_tells_time_and_what_is_urgent),
         cmocka_unit_test(the_journal_gets_priorities_and_no_time),
         cmocka_unit_test(logfmt_quotes),
+        cmocka_unit_test(facts_are_fields_for_programs_and_prose_for_people),
+        cmocka_unit_test(the_author_of_a_command_is_a_field_for_programs),
+        cmocka_unit_test(a_text_that_fills_its_entry_has_no_author),
+        cmocka_unit_test(a_line_has_only_the_fields_that_it_is_about),
+        cmocka_unit_test(the_longest_job_name_leaves_room_for_a_message),
+        cmocka_unit_test(priorities_are_for_the_journal_alone),
+        cmocka_unit_test(the_level_changes_while_it_runs),
         cmocka_unit_test(json_escapes),
         cmocka_unit_test(one_message_is_one_line_whatever_it_holds),
         cmocka_unit_test(directions_c1_controls_and_broken_bytes_do_not_reach_the_log),

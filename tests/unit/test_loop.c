@@ -1,4 +1,5 @@
-/* The loop thread's code on socket pairs with a store in line: what needs an exact order of events. */
+/* Tests the loop thread's code on socket pairs with a store in the same thread, for cases that need an exact order of
+ * events. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +28,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A worker with n parameters, initialised. */
+/* Connects a worker that declares n parameters. Rank 0 also initializes them. Returns the socket. */
 static int join(scene *s, const char *job, uint32_t rank, uint32_t world, unsigned n)
 {
     int fd = scene_connect(s);
@@ -57,7 +58,7 @@ static void a_worker_that_goes_before_its_welcome_is_lost(void **state)
     scene_hello(s, fd, "j", 1, 2);
     scene_turn(s);
     close(fd);
-    scene_turn(s);                            /* the loop has seen it go; the store does not know of it at all yet */
+    scene_turn(s); /* the loop thread sees that the connection has ended, before the store has handled the Hello */
     scene_settle(s);
     reply = scene_list(s, 3, "j");
     assert_int_equal(reply->n_workers, 2);
@@ -67,12 +68,14 @@ static void a_worker_that_goes_before_its_welcome_is_lost(void **state)
 static void a_rank_whose_share_is_used_is_not_read_from_until_something_comes_home(void **state)
 {
     scene *s = *state;
-    int slow = join(s, "j", 0, 2, 8), fast = join(s, "j", 1, 2, 8);       /* rank 0 is missing, so nothing of rank 1 can be summed */
+    int slow = join(s, "j", 0, 2, 8),
+        fast = join(s, "j", 1, 2, 8); /* rank 0 has pushed nothing, so no push of rank 1 can be summed and freed */
 
     for (uint32_t i = 0; i < 8; i++) scene_data(s, fast, PD_PUSH, i, 1);
     scene_settle(s);
     assert_true(pd_store_count_bytes(s->store).held <= 4 * CHUNK * sizeof(float));
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2);       /* its reserve and half of what is left over: two frames */
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH),
+                     2); /* the quota is the rank's reserve and half of the rest of the budget: two frames */
     for (uint32_t i = 0; i < 8; i++) {
         scene_data(s, slow, PD_PUSH, i, 1);
         scene_settle(s);
@@ -86,7 +89,7 @@ static void a_rank_whose_share_is_used_is_not_read_from_until_something_comes_ho
 static void a_frame_that_waits_for_its_share_when_the_job_ends_is_refused_and_the_connection_lives(void **state)
 {
     scene *s = *state;
-    int fd = join(s, "j", 0, 2, 8), other = join(s, "j", 1, 2, 8), operator = scene_connect(s);
+    int fd = join(s, "j", 0, 2, 8), other = join(s, "j", 1, 2, 8), operator= scene_connect(s);
     Paramd__DropRequest drop = PARAMD__DROP_REQUEST__INIT;
     Paramd__Empty beat = PARAMD__EMPTY__INIT;
 
@@ -120,7 +123,7 @@ static void heartbeats_take_no_memory(void **state)
     close(fd);
 }
 
-/* Sends a request with a checksum and checks that its answer has the right one. */
+/* Sends a request with a checksum. Checks that the answer has a checksum, and that it is right. */
 static void assert_checksum(scene *s, int fd, unsigned method, const ProtobufCMessage *message, unsigned flags)
 {
     uint64_t checksum;
@@ -131,8 +134,9 @@ static void assert_checksum(scene *s, int fd, unsigned method, const ProtobufCMe
     assert_int_equal(send(fd, frame, bytes, MSG_NOSIGNAL), bytes);
     free(frame);
     scene_settle(s);
-    if (!scene_hear(s, fd)) fail_msg("no answer to %s", pd_method_name(method));
-    if (s->prefix.flags != (PD_FLAG_REPLY | PD_FLAG_CHECKSUM | flags)) fail_msg("the answer to %s has flags %u", pd_method_name(method), s->prefix.flags);
+    if (!scene_receive(s, fd)) fail_msg("no answer to %s", pd_method_name(method));
+    if (s->prefix.flags != (PD_FLAG_REPLY | PD_FLAG_CHECKSUM | flags))
+        fail_msg("the answer to %s has flags %u", pd_method_name(method), s->prefix.flags);
     assert_int_equal(pd_frame_checksum(&checksum, s->in, s->prefix.header_bytes, NULL, 0), PD_OK);
     assert_true(s->prefix.checksum == checksum);
 }
@@ -151,11 +155,13 @@ static void whatever_answers_a_request_with_a_checksum_has_one(void **state)
     list.what = barrier.sequence = 1;
     assert_checksum(s, fd, PD_HEARTBEAT, &empty.base, 0);
     assert_checksum(s, fd, PD_OPTIMIZERS, &optimizers.base, 0);
-    assert_checksum(s, fd, PD_LIST, &list.base, 0);                    /* answered by the store */
+    assert_checksum(s, fd, PD_LIST, &list.base, 0); /* the store answers this request */
     assert_checksum(s, fd, PD_BARRIER, &barrier.base, 0);
-    assert_checksum(s, fd, PD_DRAIN, &empty.base, PD_FLAG_ERROR);      /* refused by the loop */
-    assert_checksum(s, fd, PD_BARRIER, &empty.base, PD_FLAG_ERROR);    /* refused by the store: it has no number */
-    assert_checksum(s, other, PD_HELLO, &hello.base, PD_FLAG_ERROR);   /* of protocol 0, and the connection ends */
+    assert_checksum(s, fd, PD_DRAIN, &empty.base, PD_FLAG_ERROR);    /* the loop thread refuses this request */
+    assert_checksum(s, fd, PD_BARRIER, &empty.base, PD_FLAG_ERROR);  /* the store refuses this request, since the
+                                                                      * barrier has no number */
+    assert_checksum(s, other, PD_HELLO, &hello.base, PD_FLAG_ERROR); /* the Hello has protocol version 0, so it is
+                                                                      * refused and the connection ends */
     close(fd);
     close(other);
 }
@@ -187,14 +193,16 @@ static void a_push_for_a_closed_round_is_read_away_and_answered(void **state)
         scene_expect(s, fd, PD_PUSH_PULL);
         assert_int_equal(s->prefix.payload_bytes, CHUNK * sizeof(float));
         pd_arena_reset(s->arena);
-        assert_int_equal(pd_reply_unpack(s->arena, PD_PUSH_PULL, s->in, s->prefix.header_bytes, (void **)&reply, NULL), PD_OK);
+        assert_int_equal(pd_reply_unpack(s->arena, PD_PUSH_PULL, s->in, s->prefix.header_bytes, (void **)&reply, NULL),
+                         PD_OK);
         assert_int_equal(reply->outcomes[0]->outcome, PD_STEPPED);
         assert_int_equal(reply->outcomes[0]->step, 1);
     }
     close(fd);
 }
 
-/* Every allocation fails once, at any point of a conversation: the daemon answers or closes, and nothing is lost. */
+/* Makes each allocation of a conversation fail in turn. The daemon answers or closes the connection, and nothing is
+ * lost. */
 static void survives_an_allocation_that_fails_anywhere(void **state)
 {
     bool failed = true;
@@ -210,7 +218,7 @@ static void survives_an_allocation_that_fails_anywhere(void **state)
         scene_turn(s);
         failed = oom_disarm();
         scene_settle(s);
-        if (scene_hear(s, fd) && s->prefix.flags == PD_FLAG_REPLY) {
+        if (scene_receive(s, fd) && s->prefix.flags == PD_FLAG_REPLY) {
             scene_declare(s, fd, 2);
             oom_arm(n);
             scene_turn(s);
@@ -236,8 +244,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_worker_that_goes_before_its_welcome_is_lost, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_whose_share_is_used_is_not_read_from_until_something_comes_home, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_frame_that_waits_for_its_share_when_the_job_ends_is_refused_and_the_connection_lives, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_whose_share_is_used_is_not_read_from_until_something_comes_home, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_frame_that_waits_for_its_share_when_the_job_ends_is_refused_and_the_connection_lives, set_up, tear_down),
         cmocka_unit_test_setup_teardown(heartbeats_take_no_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(whatever_answers_a_request_with_a_checksum_has_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_id_under_way_ends_the_connection_that_uses_it_again, set_up, tear_down),

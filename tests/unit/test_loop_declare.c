@@ -1,4 +1,4 @@
-/* What a declaration says and is answered on the wire: axes, model state, notes; and gradients that are sparse. */
+/* Tests declarations on the wire and their answers: axes, model state, notes, and sparse gradients. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,14 +13,16 @@
 
 #include "scene.h"
 
-/* An optimizer with as much to say of every parameter as it may, with a character at the end that is cut. */
+/* The optimizer "talking" writes the longest possible note for every parameter. The note ends in the middle of a
+ * UTF-8 character. */
 static const pd_hyper no_hypers[] = { { .name = NULL } };
 
 static int talk(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
     (void)fact, (void)err;
     snprintf(plan->note, sizeof plan->note, "%s ", declaration->name);
-    for (size_t n = strlen(plan->note); n < sizeof plan->note - 1; n++) plan->note[n] = n % 2 == 0 ? (char)0xc3 : (char)0xa9;
+    for (size_t n = strlen(plan->note); n < sizeof plan->note - 1; n++)
+        plan->note[n] = n % 2 == 0 ? (char)0xc3 : (char)0xa9;
     plan->note[sizeof plan->note - 1] = '\0';
     if (plan->note[sizeof plan->note - 2] == (char)0xa9) plan->note[sizeof plan->note - 2] = (char)0xc3;
     return PD_OK;
@@ -31,7 +33,9 @@ static void stand_still(const pd_unit *unit)
     memcpy(unit->after + unit->first, unit->before + unit->first, (size_t)unit->n * sizeof *unit->after);
 }
 
-static const pd_row talking = { .name = "talking", .about = "for this test", .hypers = no_hypers, .plan = talk, .phases = { { .run = stand_still } } };
+static const pd_row talking = {
+    .name = "talking", .about = "for this test", .hypers = no_hypers, .plan = talk, .phases = { { .run = stand_still } }
+};
 static const pd_row *const rows[] = { &talking, NULL };
 
 static scene *begin(uint32_t max_params, const pd_row *const *of, const char *rule, int *fd)
@@ -52,12 +56,13 @@ static void end(scene *s, int fd)
     scene_free(s);
 }
 
-/* n parameters of one element, p0 …; the first with these axes (NULL: none), all model state or none. */
+/* Declares n parameters of one element, named p0, p1 and so on. The first one has these axes (NULL: none).
+ * `model_state` says whether all of them are model state. */
 static void declare(scene *s, int fd, size_t n, const char *axes, bool model_state)
 {
     Paramd__DeclareRequest declare = PARAMD__DECLARE_REQUEST__INIT;
     Paramd__Parameter *at = calloc(n, sizeof *at), **list = calloc(n, sizeof *list);
-    char (*names)[24] = calloc(n, sizeof *names);
+    char(*names)[24] = calloc(n, sizeof *names);
     uint64_t shape[] = { 1, 1 };
 
     for (size_t i = 0; i < n; i++) {
@@ -85,11 +90,12 @@ static const Paramd__DeclareReply *declared(scene *s, int fd)
     Paramd__DeclareReply *reply;
 
     scene_expect(s, fd, PD_DECLARE);
-    assert_int_equal(pd_reply_unpack(s->arena, PD_DECLARE, s->in, s->prefix.header_bytes, (void **)&reply, NULL), PD_OK);
+    assert_int_equal(pd_reply_unpack(s->arena, PD_DECLARE, s->in, s->prefix.header_bytes, (void **)&reply, NULL),
+                     PD_OK);
     return reply;
 }
 
-/* A scene whose worker has declared one parameter without axes. */
+/* Returns a scene (daemon and sockets) with a worker that has declared one parameter without axes. */
 static scene *begin_declared(bool model_state, int *fd)
 {
     scene *s = begin(16, NULL, NULL, fd);
@@ -124,7 +130,8 @@ static void bad_axes_are_refused_and_the_connection_may_declare_again(void **sta
     scene *s = begin(16, NULL, NULL, &fd);
     (void)state;
     declare(s, fd, 1, "embed", false);
-    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "parameter p0: axes: expected a name for each of 2 dimensions, got 1 in \"embed\"");
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT,
+                       "parameter p0: axes: expected a name for each of 2 dimensions, got 1 in \"embed\"");
     declare(s, fd, 1, "embed,9", false);
     scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "axis 1: expected a name of at most 64");
     declare(s, fd, 1, "embed,", false);
@@ -142,7 +149,8 @@ static void a_process_that_comes_back_declares_the_same_axes(void **state)
     scene_settle(s);
     scene_expect(s, again, PD_HELLO);
     declare(s, again, 1, "embed,mlp", false);
-    scene_expect_error(s, again, PD_FAILED_PRECONDITION, "parameter p0: job j has it with axes none, this rank declares embed,mlp");
+    scene_expect_error(s, again, PD_FAILED_PRECONDITION,
+                       "parameter p0: job j has it with axes none, this rank declares embed,mlp");
     declare(s, again, 1, NULL, false);
     declared(s, again);
     close(again);
@@ -169,7 +177,8 @@ static void a_note_is_told_in_the_answer_and_in_the_list(void **state)
     end(s, fd);
 }
 
-/* 4096 of them in one Declare, of 239 bytes each. */
+/* Each of 1500 parameters has a note of 239 bytes. The answer's header is limited to 64 KiB, so it has 200 to 300 of
+ * the notes. */
 static void an_answer_has_as_many_notes_as_there_is_room_for(void **state)
 {
     int fd;
@@ -210,7 +219,9 @@ static void a_sparse_gradient_is_refused_with_what_to_do_and_nothing_changes(voi
     push(s, fd, PD_INIT, false);
     scene_expect(s, fd, PD_INIT);
     push(s, fd, PD_PUSH, true);
-    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "piece 0 (p0): its gradient is sparse, and a parameter must be dense here: make it dense before the push (in PyTorch: "
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT,
+                       "piece 0 (p0): its gradient is sparse, and a parameter must be dense here: make it dense before "
+                       "the push (in PyTorch: "
                        "Embedding(sparse=False), or grad.to_dense())");
     assert_int_equal(info(s)->contributions, 0);
     push(s, fd, PD_PUSH, false);

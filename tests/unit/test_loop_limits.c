@@ -1,4 +1,5 @@
-/* What one connection may hold, and what it is owed when its peer ends: the loop thread's code on socket pairs, with a store in line. */
+/* Tests how much memory one connection may use, and which answers it still gets after its peer has shut down its
+ * sending side. The loop thread's code runs on socket pairs with a store in the same thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +31,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A worker that has declared PARAMS parameters of a chunk each, and initialised them where it is rank 0. */
+/* Connects a worker that declares PARAMS parameters of one chunk each. Rank 0 also initializes them. Returns the
+ * socket. */
 static int join(scene *s, uint32_t rank, uint32_t world)
 {
     int fd = scene_join(s, rank, world, PARAMS);
@@ -39,7 +41,7 @@ static int join(scene *s, uint32_t rank, uint32_t world)
     return fd;
 }
 
-/* Pulls a parameter, which is all that fits an answer. False: the socket takes no more now. */
+/* Sends a pull of one parameter. Returns false if the socket takes no more bytes now. */
 static bool try_pull(scene *s, int fd, uint64_t min_step)
 {
     Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
@@ -56,8 +58,10 @@ static bool try_pull(scene *s, int fd, uint64_t min_step)
     assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PULL, 0, s->last_id + 1, &pull.base, NULL, 0, 0), PD_OK);
     sent = send(fd, frame, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     free(frame);
-    if (sent < 0) assert_int_equal(errno, EAGAIN);
-    else assert_int_equal(sent, bytes);
+    if (sent < 0)
+        assert_int_equal(errno, EAGAIN);
+    else
+        assert_int_equal(sent, bytes);
     s->last_id += sent > 0;
     return sent > 0;
 }
@@ -68,7 +72,7 @@ static void expect_end(int fd)
     assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 0);
 }
 
-/* ---- control requests ---- */
+/* ---- control requests (without payload) ---- */
 
 static void a_connection_with_16_unanswered_requests_is_not_read_from(void **state)
 {
@@ -139,12 +143,15 @@ static void a_connection_whose_answers_are_not_read_is_not_read_from(void **stat
         scene_turn(s);
     }
     assert_true(sent < 50000);
-    assert_true(pd_conversation_calls(s->daemon, PD_PULL) < 5000);            /* a MiB of records of a piece each */
+    assert_true(pd_conversation_calls(s->daemon, PD_PULL) < 5000); /* each unsent reply takes memory; the daemon
+                                                                    * stops reading before 5000 of them, when they
+                                                                    * take PD_HIGH_WATER (1 MiB) */
     close(fd);
 }
 
-/* Reads one answer, and lets the daemon go on where a part of it is missing. False: none has begun. */
-static bool hear_slowly(scene *s, int fd)
+/* Reads one answer. While a part of it is missing, runs the daemon's loop. Returns false if no answer has begun to
+ * arrive. */
+static bool receive_slowly(scene *s, int fd)
 {
     if (recv(fd, s->in, PD_PREFIX_BYTES, MSG_DONTWAIT | MSG_PEEK) != PD_PREFIX_BYTES) return false;
     assert_int_equal(recv(fd, s->in, PD_PREFIX_BYTES, MSG_DONTWAIT), PD_PREFIX_BYTES);
@@ -152,8 +159,10 @@ static bool hear_slowly(scene *s, int fd)
     assert_int_equal(s->prefix.flags, PD_FLAG_REPLY);
     for (size_t left = s->prefix.header_bytes + s->prefix.payload_bytes; left > 0;) {
         ssize_t n = recv(fd, s->in, left, MSG_DONTWAIT);
-        if (n > 0) left -= (size_t)n;
-        else scene_turn(s);
+        if (n > 0)
+            left -= (size_t)n;
+        else
+            scene_turn(s);
     }
     return true;
 }
@@ -162,16 +171,16 @@ static void answers_that_are_read_after_all_come_complete(void **state)
 {
     scene *s = *state;
     int fd = join(s, 0, 1);
-    size_t sent = 0, heard = 0;
+    size_t sent = 0, answers = 0;
 
-    for (int quiet = 0; quiet < 20; quiet++) {          /* until the daemon has stopped reading */
+    for (int quiet = 0; quiet < 20; quiet++) { /* sends pulls until the daemon has stopped reading them */
         for (; sent < 8000 && try_pull(s, fd, 0); sent++) quiet = 0;
         scene_turn(s);
     }
-    while (heard < 8000) {
+    while (answers < 8000) {
         while (sent < 8000 && try_pull(s, fd, 0)) sent++;
         scene_turn(s);
-        while (hear_slowly(s, fd)) heard++;
+        while (receive_slowly(s, fd)) answers++;
     }
     close(fd);
 }
@@ -186,10 +195,10 @@ static void pulls_that_wait_are_refused_beyond_a_limit(void **state)
         while (!try_pull(s, fd, 1)) scene_turn(s);
         if (sent % 50 != 0) continue;
         scene_turn(s);
-        while (scene_hear(s, fd)) refused++;
+        while (scene_receive(s, fd)) refused++;
     }
     scene_settle(s);
-    while (scene_hear(s, fd)) {
+    while (scene_receive(s, fd)) {
         assert_true((s->prefix.flags & PD_FLAG_ERROR) != 0);
         refused++;
     }
@@ -205,7 +214,7 @@ static void a_push_behind_pulls_that_wait_is_read(void **state)
     for (size_t sent = 0; sent < 6000; sent++) {
         while (!try_pull(s, fd, 1)) scene_turn(s);
         scene_turn(s);
-        while (scene_hear(s, fd)) continue;
+        while (scene_receive(s, fd)) continue;
     }
     for (uint32_t i = 0; i < PARAMS; i++) scene_data(s, fd, PD_PUSH, i, 1);
     scene_settle(s);
@@ -220,11 +229,11 @@ static void a_whole_steps_pulls_always_fit_twice(void **state)
 
     for (int i = 0; i < 2 * PARAMS; i++) assert_true(try_pull(s, fd, 1));
     scene_settle(s);
-    assert_false(scene_hear(s, fd));
+    assert_false(scene_receive(s, fd));
     close(fd);
 }
 
-/* ---- the store's answers ---- */
+/* ---- answers from the store ---- */
 
 static void post(scene *s, pd_effect *effect)
 {
@@ -243,7 +252,7 @@ static void a_late_error_does_not_end_another_request_with_the_same_id(void **st
     scene_turn(s);
     push = (pd_request *)(void *)pd_mailbox_take(s->requests);
     assert_int_equal(push->kind, PD_REQ_PUSH);
-    overdue->kind = PD_EFF_TIMED_OUT;                   /* the board ends the push before the store has looked at it */
+    overdue->kind = PD_EFF_TIMED_OUT; /* a timeout of the round ends the push before the store has handled it */
     overdue->job = push->job;
     overdue->u.timed_out.step = 1;
     pd_fail(&overdue->u.timed_out.error, PD_DEADLINE_EXCEEDED, "overdue");
@@ -253,7 +262,7 @@ static void a_late_error_does_not_end_another_request_with_the_same_id(void **st
     post(s, overdue);
     scene_turn(s);
     scene_expect_error(s, fd, PD_DEADLINE_EXCEEDED, "overdue");
-    s->last_id--;                                       /* its id is free again */
+    s->last_id--; /* the next request gets the id of the failed push, which is free again */
     scene_say(s, fd, PD_STATUS);
     scene_turn(s);
     post(s, late);
@@ -304,7 +313,8 @@ static void a_header_too_long_for_a_stranger_is_refused_when_its_prefix_is_there
     int fd = scene_connect(s);
     uint8_t prefix[PD_PREFIX_BYTES];
 
-    pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_HELLO, .header_bytes = PD_MAX_HEADER_BYTES, .request = 1 });
+    pd_prefix_write(
+        prefix, &(pd_prefix){ .version = 1, .method = PD_HELLO, .header_bytes = PD_MAX_HEADER_BYTES, .request = 1 });
     assert_int_equal(send(fd, prefix, sizeof prefix, 0), sizeof prefix);
     scene_turn(s);
     scene_expect_error(s, fd, PD_RESOURCE_EXHAUSTED, "limits.hello_bytes");
@@ -318,12 +328,13 @@ static void a_stranger_makes_the_daemon_allocate_little(void **state)
     int64_t before, after;
     int fd;
 
-    pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_HELLO, .header_bytes = sizeof header, .request = 1 });
+    pd_prefix_write(prefix,
+                    &(pd_prefix){ .version = 1, .method = PD_HELLO, .header_bytes = sizeof header, .request = 1 });
     oom_forget_largest();
     before = oom_allocations();
     fd = scene_connect(s);
     assert_int_equal(send(fd, prefix, sizeof prefix, 0), sizeof prefix);
-    assert_int_equal(send(fd, header, sizeof header - 1, 0), sizeof header - 1);        /* never complete */
+    assert_int_equal(send(fd, header, sizeof header - 1, 0), sizeof header - 1); /* never complete */
     scene_turn(s);
     after = oom_allocations();
     assert_true(after - before <= 8);
@@ -331,7 +342,7 @@ static void a_stranger_makes_the_daemon_allocate_little(void **state)
     close(fd);
 }
 
-/* ---- a peer that ends its side ---- */
+/* ---- a peer that shuts down its sending side ---- */
 
 static void requests_before_the_end_of_a_peers_side_are_answered(void **state)
 {
@@ -345,7 +356,7 @@ static void requests_before_the_end_of_a_peers_side_are_answered(void **state)
     scene_expect(s, fd, PD_HELLO);
     for (int i = 0; i < 3; i++) scene_expect(s, fd, PD_STATUS);
     scene_settle(s);
-    while (scene_hear(s, fd)) assert_int_equal(s->prefix.method, PD_HEARTBEAT);
+    while (scene_receive(s, fd)) assert_int_equal(s->prefix.method, PD_HEARTBEAT);
     expect_end(fd);
     close(fd);
 }
@@ -359,7 +370,7 @@ static void requests_that_were_held_back_are_answered_too(void **state)
     shutdown(fd, SHUT_WR);
     for (int i = 0; i < 8; i++) scene_settle(s);
     for (int i = 0; i < 40;) {
-        assert_true(scene_hear(s, fd));
+        assert_true(scene_receive(s, fd));
         i += s->prefix.method == PD_STATUS;
     }
     close(fd);
@@ -375,7 +386,7 @@ static void a_push_before_the_end_is_answered_when_its_round_has_closed(void **s
     scene_settle(s);
     scene_data(s, other, PD_PUSH, 0, 1);
     scene_settle(s);
-    do assert_true(scene_hear(s, fd));
+    do assert_true(scene_receive(s, fd));
     while (s->prefix.method == PD_HEARTBEAT);
     assert_int_equal(s->prefix.method, PD_PUSH);
     scene_settle(s);
@@ -398,7 +409,8 @@ static void a_worker_that_ends_its_side_is_lost_at_once(void **state)
     close(other);
 }
 
-/* Eight connections are allowed: a worker that is killed must give its place back although its push has no answer. */
+/* The daemon admits eight connections. If a worker is killed, its connection must not count any more, although its
+ * push has no answer yet. */
 static void a_worker_that_is_killed_gives_its_place_back(void **state)
 {
     scene *s = *state;
@@ -425,7 +437,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_connection_with_16_unanswered_requests_is_not_read_from, set_up, tear_down),
         cmocka_unit_test_setup_teardown(requests_beyond_16_are_answered_in_their_turn, set_up, tear_down),
         cmocka_unit_test_setup_teardown(requests_that_wait_for_other_workers_are_refused_beyond_16, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(requests_that_wait_for_other_workers_do_not_stop_the_reading, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_that_wait_for_other_workers_do_not_stop_the_reading, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_connection_whose_answers_are_not_read_is_not_read_from, set_up, tear_down),
         cmocka_unit_test_setup_teardown(answers_that_are_read_after_all_come_complete, set_up, tear_down),
         cmocka_unit_test_setup_teardown(pulls_that_wait_are_refused_beyond_a_limit, set_up, tear_down),
@@ -434,7 +447,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_late_error_does_not_end_another_request_with_the_same_id, set_up, tear_down),
         cmocka_unit_test_setup_teardown(after_its_own_leave_a_worker_is_told_that_it_has_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_peak_of_memory_is_not_below_what_is_resident, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_header_too_long_for_a_stranger_is_refused_when_its_prefix_is_there, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_header_too_long_for_a_stranger_is_refused_when_its_prefix_is_there, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_stranger_makes_the_daemon_allocate_little, set_up, tear_down),
         cmocka_unit_test_setup_teardown(requests_before_the_end_of_a_peers_side_are_answered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(requests_that_were_held_back_are_answered_too, set_up, tear_down),

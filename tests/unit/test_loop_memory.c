@@ -1,5 +1,5 @@
-/* Who waits for ingest memory, and goes on when some comes home: the loop thread's code on socket pairs, with a
- * store in line. The budget has room for four frames. */
+/* Tests connections that wait for ingest memory and continue when some is freed. The loop thread's code runs on socket
+ * pairs with a store in the same thread. The budget has room for four frames. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A piece as large as a frame. Nobody has begun an import, so the store refuses it. */
+/* Sends a piece of an import that is as large as a frame. No import has begun, so the store refuses the piece. */
 static void say_piece(scene *s, int fd)
 {
     Paramd__ImportRequest import = PARAMD__IMPORT_REQUEST__INIT;
@@ -43,27 +43,29 @@ static void say_piece(scene *s, int fd)
     scene_send(s, fd, PD_IMPORT, &import.base, CHUNK * sizeof(float));
 }
 
-static void say_push(scene *s, int fd, uint32_t handle)
+static void send_push(scene *s, int fd, uint32_t handle)
 {
     scene_data(s, fd, PD_PUSH, handle, 1);
     scene_turn(s);
 }
 
-/* ---- the whole budget ---- */
+/* ---- connections that wait because the whole budget is used ---- */
 
-/* Rank 1 has used half of its share, and the others the rest of the budget. What it holds itself waits for rank 0,
-   so that only the others' memory comes home. */
+/* The budget of four frames is used up: two by rank 0, one by an operator and one by rank 1, whose own quota is two.
+ * The frame of rank 1 cannot be freed, since it waits for rank 0. So rank 1 can only go on when memory of rank 0 or
+ * the operator is freed. */
 static void a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_others(void **state)
 {
     scene *s = *state;
-    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator = scene_operator(s);
+    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator= scene_operator(s);
 
     scene_initialise(s, first, 8);
-    for (uint32_t i = 0; i < 2; i++) say_push(s, first, i);
+    for (uint32_t i = 0; i < 2; i++) send_push(s, first, i);
     say_piece(s, operator);
     scene_turn(s);
-    for (uint32_t i = 2; i < 4; i++) say_push(s, fd, i);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 3);           /* four frames are in flight: the fifth waits */
+    for (uint32_t i = 2; i < 4; i++) send_push(s, fd, i);
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 3); /* four frames are in flight (three pushes and
+                                                                     * the operator's piece), so the fifth waits */
     scene_settle(s);
     assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 4);
     close(fd);
@@ -71,10 +73,10 @@ static void a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_ot
     close(operator);
 }
 
-/* ---- what the step thread hears ---- */
+/* ---- reports to the step thread ---- */
 
-/* How often the loop thread has said since the store's last turn that a connection waits, and of the last of them
-   whose it is. */
+/* Returns how often the loop thread has reported since the store's last turn that a connection waits for memory.
+ * Writes two facts of the last report: the rank, and whether the whole budget (not only the rank's quota) is used. */
 static unsigned count_stalled(scene *s, uint32_t *rank, bool *budget)
 {
     pd_mail *mail = pd_mailbox_take(s->requests), *last = mail;
@@ -100,9 +102,9 @@ static void the_step_thread_is_told_of_a_rank_that_waits_for_its_share(void **st
     bool budget;
 
     scene_initialise(s, first, 8);
-    for (uint32_t i = 0; i < 2; i++) say_push(s, fd, i);
+    for (uint32_t i = 0; i < 2; i++) send_push(s, fd, i);
     assert_int_equal(count_stalled(s, &rank, &budget), 0);
-    say_push(s, fd, 2);
+    send_push(s, fd, 2);
     assert_int_equal(count_stalled(s, &rank, &budget), 1);
     assert_int_equal(rank, 1);
     assert_false(budget);
@@ -113,14 +115,14 @@ static void the_step_thread_is_told_of_a_rank_that_waits_for_its_share(void **st
 static void the_step_thread_is_told_of_a_rank_that_waits_for_the_whole_budget(void **state)
 {
     scene *s = *state;
-    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator = scene_operator(s);
+    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator= scene_operator(s);
     uint32_t rank;
     bool budget;
 
     scene_initialise(s, first, 8);
     for (int i = 0; i < 3; i++) say_piece(s, operator);
     scene_turn(s);
-    for (uint32_t i = 0; i < 2; i++) say_push(s, fd, i);
+    for (uint32_t i = 0; i < 2; i++) send_push(s, fd, i);
     assert_int_equal(count_stalled(s, &rank, &budget), 1);
     assert_int_equal(rank, 1);
     assert_true(budget);
@@ -129,8 +131,10 @@ static void the_step_thread_is_told_of_a_rank_that_waits_for_the_whole_budget(vo
     close(operator);
 }
 
-/* Lets a push wait for memory while the n-th allocation fails. Where that kept the loop thread from telling the step thread,
- * adds to *late how often the next tick told it. Returns whether an allocation failed. */
+/* Lets a push wait for memory while the n-th allocation fails. Returns whether an allocation failed.
+ *
+ * If the loop thread could not report the wait to the step thread, it must report it at the next tick. The number of
+ * these late reports is added to *late. */
 static bool wait_without_memory(int64_t n, unsigned *late)
 {
     scene *s = scene_new(16, NULL);
@@ -140,7 +144,7 @@ static bool wait_without_memory(int64_t n, unsigned *late)
     bool budget, failed;
 
     scene_initialise(s, first, 8);
-    for (uint32_t i = 0; i < 2; i++) say_push(s, fd, i);
+    for (uint32_t i = 0; i < 2; i++) send_push(s, fd, i);
     scene_data(s, fd, PD_PUSH, 2, 1);
     oom_arm(n);
     scene_turn(s);
@@ -164,22 +168,23 @@ static void a_wait_that_could_not_be_told_is_told_with_the_next_tick(void **stat
     assert_true(late > 0);
 }
 
-/* The rank's first two frames wait in the store and use its whole share. Its next connection finds the share still used. */
+/* The rank's first two frames wait in the store and use its whole quota. After the rank has connected again, its
+ * quota is still used, so a third frame waits. */
 static void a_rank_that_connects_again_keeps_the_share_that_it_has_used(void **state)
 {
     scene *s = *state;
     int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8);
 
     scene_initialise(s, first, 8);
-    for (uint32_t i = 0; i < 2; i++) say_push(s, fd, i);
+    for (uint32_t i = 0; i < 2; i++) send_push(s, fd, i);
     scene_settle(s);
     close(fd);
     scene_settle(s);
     fd = scene_join(s, 1, 2, 8);
-    say_push(s, fd, 2);
+    send_push(s, fd, 2);
     scene_settle(s);
     assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2);
-    for (uint32_t i = 0; i < 2; i++) say_push(s, first, i);
+    for (uint32_t i = 0; i < 2; i++) send_push(s, first, i);
     scene_settle(s);
     assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 5);
     close(fd);
@@ -188,7 +193,9 @@ static void a_rank_that_connects_again_keeps_the_share_that_it_has_used(void **s
 
 /* ---- deadlines ---- */
 
-/* Rank 1's share is two frames. Two more are on their way when rank 0 is overdue: one has begun, one stands behind it. */
+/* Sends four pushes of rank 1, whose quota is two frames. The first two frames use the quota and wait for rank 0 in
+ * the store. So the other two must wait: the daemon has read the beginning of one, and the last is still in the
+ * socket. */
 static int stall_two_pushes(scene *s, int *first)
 {
     int fd;
@@ -198,7 +205,7 @@ static int stall_two_pushes(scene *s, int *first)
     *first = scene_join(s, 0, 2, 8);
     fd = scene_join(s, 1, 2, 8);
     scene_initialise(s, *first, 8);
-    for (uint32_t i = 0; i < 4; i++) say_push(s, fd, i);
+    for (uint32_t i = 0; i < 4; i++) send_push(s, fd, i);
     scene_settle(s);
     assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2);
     return fd;
@@ -235,17 +242,18 @@ static void a_push_that_was_made_after_the_deadline_was_read_waits_for_memory_ag
     push.mark = UINT64_MAX;
     scene_send(s, fd, PD_PUSH, &push.base, CHUNK * sizeof(float));
     scene_settle(s);
-    assert_false(scene_hear(s, fd));
+    assert_false(scene_receive(s, fd));
     close(fd);
     close(first);
 }
 
-/* ---- operators who import ---- */
+/* ---- an operator's import ---- */
 
-/* An operator sends a piece when `before` of the four ranks that fill the budget have declared; the others declare after. */
+/* An operator sends a part of an import while four ranks fill the budget. `before` of these ranks declare before the
+ * import, the others after it. */
 static void import_beside_ranks(scene *s, uint32_t before)
 {
-    int fd[4], operator = scene_operator(s);
+    int fd[4], operator= scene_operator(s);
 
     for (uint32_t rank = 0; rank < before; rank++) fd[rank] = scene_join(s, rank, 4, 1);
     say_piece(s, operator);
@@ -270,13 +278,14 @@ static void a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_bud
 static void a_piece_of_an_import_takes_nothing_of_a_ranks_share(void **state)
 {
     scene *s = *state;
-    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator = scene_operator(s);
+    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator= scene_operator(s);
 
     scene_initialise(s, first, 8);
     say_piece(s, operator);
     scene_settle(s);
-    for (uint32_t i = 0; i < 3; i++) say_push(s, fd, i);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2);           /* its reserve and half of what is left over */
+    for (uint32_t i = 0; i < 3; i++) send_push(s, fd, i);
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2); /* two frames, as without an import: the rank's
+                                                                     * reserve and half of the rest of the budget */
     close(fd);
     close(first);
     close(operator);
@@ -285,11 +294,11 @@ static void a_piece_of_an_import_takes_nothing_of_a_ranks_share(void **state)
 static void a_piece_of_an_import_waits_while_the_budget_is_full_and_then_goes_on(void **state)
 {
     scene *s = *state;
-    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator = scene_operator(s);
+    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator= scene_operator(s);
 
     scene_initialise(s, first, 8);
-    for (uint32_t i = 0; i < 2; i++) say_push(s, first, i);
-    for (uint32_t i = 2; i < 4; i++) say_push(s, fd, i);
+    for (uint32_t i = 0; i < 2; i++) send_push(s, first, i);
+    for (uint32_t i = 2; i < 4; i++) send_push(s, fd, i);
     say_piece(s, operator);
     scene_turn(s);
     assert_int_equal(pd_conversation_calls(s->daemon, PD_IMPORT), 0);
@@ -312,7 +321,8 @@ static void initial_weights_that_wait_for_memory_are_told_whom_they_wait_for(voi
     fd = scene_join(s, 1, 2, 8);
     for (uint32_t i = 0; i < 5; i++) scene_data(s, fd, PD_INIT, i, 0);
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_INIT), 4);           /* without rank 0 nothing of them is summed */
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_INIT), 4); /* rank 0 has sent no weights, so no weights of
+                                                                     * rank 1 can be summed and freed */
     for (int i = 0; i < 4; i++) scene_expect(s, fd, PD_INIT);
     scene_sleep(s, 61);
     scene_expect_error(s, fd, PD_DEADLINE_EXCEEDED, "rank 0 (never came)");
@@ -331,7 +341,7 @@ static void pulls_of_weights_that_do_not_come_are_told_whom_they_wait_for(void *
     pull.n_wants = 1;
     scene_send(s, fd, PD_PULL, &pull.base, 0);
     scene_settle(s);
-    assert_false(scene_hear(s, fd));
+    assert_false(scene_receive(s, fd));
     scene_sleep(s, 61);
     scene_expect_error(s, fd, PD_DEADLINE_EXCEEDED, "rank 0 (never came)");
     close(fd);
@@ -343,22 +353,23 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_others,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_step_thread_is_told_of_a_rank_that_waits_for_its_share, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_step_thread_is_told_of_a_rank_that_waits_for_the_whole_budget,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_step_thread_is_told_of_a_rank_that_waits_for_the_whole_budget, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_wait_that_could_not_be_told_is_told_with_the_next_tick, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_rank_that_connects_again_keeps_the_share_that_it_has_used, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_deadline_ends_pushes_that_wait_for_memory_too, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_that_was_made_after_the_deadline_was_read_waits_for_memory_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_push_that_was_made_after_the_deadline_was_read_waits_for_memory_again, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_piece_of_an_import_does_not_stand_against_a_later_declare, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_piece_of_an_import_takes_nothing_of_a_ranks_share, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_piece_of_an_import_waits_while_the_budget_is_full_and_then_goes_on,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(initial_weights_that_wait_for_memory_are_told_whom_they_wait_for,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(pulls_of_weights_that_do_not_come_are_told_whom_they_wait_for,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_piece_of_an_import_waits_while_the_budget_is_full_and_then_goes_on, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(initial_weights_that_wait_for_memory_are_told_whom_they_wait_for, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(pulls_of_weights_that_do_not_come_are_told_whom_they_wait_for, set_up,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

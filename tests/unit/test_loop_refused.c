@@ -1,5 +1,5 @@
-/* Frames that the loop thread refuses after they have begun, and what that means for those behind them: its code on
- * socket pairs, with a store in line. */
+/* Tests frames that the loop thread refuses after their first bytes have arrived, and the effect on the frames behind
+ * them. The loop thread's code runs on socket pairs with a store in the same thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,8 @@ static bool has_ended(int fd)
     return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
 }
 
-/* A push of `count` elements of a parameter of a chunk; the first `sent` bytes of its payload. `mark`: of the last error that its sender has read. */
+/* Begins to send a push of `count` elements of a parameter: its header and the first `sent` bytes of its payload.
+ * `last` closes the step. `mark` is the mark (a number) of the last error that the sender has read. */
 static void begin_marked_push(scene *s, int fd, uint32_t handle, uint64_t count, bool last, uint64_t mark, size_t sent)
 {
     static const uint8_t zeros[PAYLOAD];
@@ -96,7 +97,8 @@ static void a_push_that_arrives_while_its_worker_leaves_is_refused_and_the_conne
     close(fd);
 }
 
-/* Its share is two frames, of which the store has heard after the Leave: the third waits. */
+/* The rank's quota is two frames. The rank sends a Leave and three pushes. The first two pushes reach the store
+ * after the Leave and are refused. The third push waits for memory and must be refused too. */
 static void pushes_behind_a_leave_are_refused_also_when_one_waits_for_memory(void **state)
 {
     scene *s = *state;
@@ -150,8 +152,8 @@ static void a_connection_whose_push_was_refused_does_not_end_a_step(void **state
     int fd = scene_join(s, 0, 1, 2);
 
     scene_initialise(s, fd, 2);
-    push(s, fd, 0, CHUNK / 2, false);                   /* half a chunk: the loop thread refuses it */
-    push(s, fd, 1, CHUNK, true);                        /* "all others are absent" */
+    push(s, fd, 0, CHUNK / 2, false); /* the push has only half a chunk, so the loop thread refuses it */
+    push(s, fd, 1, CHUNK, true);      /* this push closes the step: all other parameters are absent */
     scene_settle(s);
     scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "");
     scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "cannot be ended");
@@ -204,7 +206,8 @@ static void a_step_whose_end_was_refused_ends_on_another_connection(void **state
     push(s, again, 1, CHUNK, true);
     scene_settle(s);
     for (int i = 0; i < 2; i++) scene_expect(s, again, PD_PUSH);
-    assert_int_equal(scene_list(s, 2, "j")->params[2]->step, 1);           /* absent: it has stepped with the others */
+    assert_int_equal(scene_list(s, 2, "j")->params[2]->step, 1); /* the parameter that was not pushed has taken part
+                                                                  * in the step as absent */
     close(again);
 }
 
@@ -215,7 +218,7 @@ static void a_refused_pull_leaves_the_end_of_the_step_alone(void **state)
     int fd = scene_join(s, 0, 1, 2);
 
     scene_initialise(s, fd, 2);
-    scene_send(s, fd, PD_PULL, &pull.base, 0);          /* it wants nothing */
+    scene_send(s, fd, PD_PULL, &pull.base, 0); /* it wants nothing */
     push(s, fd, 1, CHUNK, true);
     scene_settle(s);
     scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "");
@@ -223,8 +226,8 @@ static void a_refused_pull_leaves_the_end_of_the_step_alone(void **state)
     close(fd);
 }
 
-/* Whatever allocation fails: the push reaches the store, or the connection is closed without a word, so that the
-   worker sends all of the step again. */
+/* Makes each allocation fail in turn while a push is read. Either the push reaches the store, or the connection is
+ * closed without an answer, so that the worker sends all of the step again. */
 static void a_push_for_which_memory_is_short_is_not_refused_but_ends_the_connection(void **state)
 {
     scene *s = *state;
@@ -240,7 +243,7 @@ static void a_push_for_which_memory_is_short_is_not_refused_but_ends_the_connect
         scene_turn(s);
         failed = oom_disarm();
         if (pd_conversation_calls(s->daemon, PD_PUSH) == pushes) {
-            assert_true(has_ended(fd));                 /* nothing comes before the end */
+            assert_true(has_ended(fd)); /* no error arrives before the connection ends */
             closed++;
         }
         close(fd);
@@ -255,19 +258,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_push_that_arrives_while_its_worker_leaves_is_refused_and_the_connection_lives,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(pushes_behind_a_leave_are_refused_also_when_one_waits_for_memory,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_request_with_id_0_ends_the_connection_with_an_error_that_says_so,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pushes_behind_a_leave_are_refused_also_when_one_waits_for_memory, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_request_with_id_0_ends_the_connection_with_an_error_that_says_so, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_hello_with_id_0_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_connection_whose_push_was_refused_does_not_end_a_step, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_worker_that_has_read_that_its_push_was_refused_ends_the_step, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_connection_whose_push_was_refused_still_takes_pushes_that_end_no_step,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_worker_that_has_read_that_its_push_was_refused_ends_the_step, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_connection_whose_push_was_refused_still_takes_pushes_that_end_no_step, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_step_whose_end_was_refused_ends_on_another_connection, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refused_pull_leaves_the_end_of_the_step_alone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_for_which_memory_is_short_is_not_refused_but_ends_the_connection,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_push_for_which_memory_is_short_is_not_refused_but_ends_the_connection, set_up,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Text of peers on its way through the daemon: labels, names, rules, options. */
+/* Tests text that peers send through the daemon: labels, names, rules and options. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static void hello(scene *s, int fd, const char *job, const char *label, const ch
     scene_settle(s);
 }
 
-/* What an operator reads of a worker that came with this label. */
+/* Checks that an operator sees the text `listed` for a worker that joined with this label. */
 static void assert_label(const char *label, const char *listed)
 {
     scene *s = scene_new(1, NULL);
@@ -60,7 +60,11 @@ static void a_label_that_is_too_long_is_cut_between_two_characters(void **state)
 static void a_label_cannot_turn_the_direction_of_an_operators_line(void **state)
 {
     (void)state;
-    assert_label("host\xe2\x80\xae" ":1\xc2\x9b" "31m\xe2\x80\xa8" "\u00e9", "host?:1?31m?\u00e9");
+    assert_label("host\xe2\x80\xae"
+                 ":1\xc2\x9b"
+                 "31m\xe2\x80\xa8"
+                 "\u00e9",
+                 "host?:1?31m?\u00e9");
 }
 
 static void assert_refused(const char *job, const char *rule, const char *part)
@@ -90,7 +94,8 @@ static void a_rule_that_cannot_be_printed_is_refused_before_another_worker_can_h
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_label_that_is_too_long_is_cut_between_two_characters), cmocka_unit_test(a_label_cannot_turn_the_direction_of_an_operators_line),
+        cmocka_unit_test(a_label_that_is_too_long_is_cut_between_two_characters),
+        cmocka_unit_test(a_label_cannot_turn_the_direction_of_an_operators_line),
         cmocka_unit_test(a_name_that_cannot_be_printed_is_refused_with_its_place),
         cmocka_unit_test(a_rule_that_cannot_be_printed_is_refused_before_another_worker_can_hear_of_it),
     };

@@ -1,3 +1,4 @@
+/* Tests mail between two threads: order, wake-ups and deadlines. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,10 @@
 
 #include "mailbox.h"
 
-typedef struct letter { pd_mail mail; int sender, number; } letter;
+typedef struct letter {
+    pd_mail mail;
+    int sender, number;
+} letter;
 
 enum { SENDERS = 4, LETTERS = 2000 };
 
@@ -40,14 +44,18 @@ static void gives_mail_in_the_order_it_came(void **state)
 
     at[1].mail.next = &at[2].mail;
     post(box, &at[0]);
-    assert_int_equal(pd_mailbox_post(box, &at[1].mail, &at[2].mail), PD_OK);       /* a chain of two */
-    for (pd_mail *mail = pd_mailbox_take(box); mail != NULL; mail = mail->next) assert_int_equal(((letter *)mail)->number, expected++);
+    assert_int_equal(pd_mailbox_post(box, &at[1].mail, &at[2].mail), PD_OK); /* posts a chain of two letters at once */
+    for (pd_mail *mail = pd_mailbox_take(box); mail != NULL; mail = mail->next)
+        assert_int_equal(((letter *)mail)->number, expected++);
     assert_int_equal(expected, 3);
     assert_null(pd_mailbox_take(box));
     pd_mailbox_free(box);
 }
 
-static void count_wake(void *arg) { ++*(int *)arg; }
+static void count_wake(void *arg)
+{
+    ++*(int *)arg;
+}
 
 static void wakes_its_owner_once_for_what_it_finds_together(void **state)
 {
@@ -89,13 +97,18 @@ static void a_closed_box_refuses_mail_and_ends_waiting(void **state)
     post(box, &early);
     pd_mailbox_close(box);
     assert_int_equal(pd_mailbox_post(box, &late.mail, &late.mail), PD_UNAVAILABLE);
-    assert_ptr_equal(pd_mailbox_wait(box, UINT64_MAX, &closed), &early.mail);       /* what had come is not lost */
+    assert_ptr_equal(pd_mailbox_wait(box, UINT64_MAX, &closed), &early.mail); /* a letter posted before the mailbox
+                                                                               * was closed */
     assert_null(pd_mailbox_wait(box, UINT64_MAX, &closed));
     assert_true(closed);
     pd_mailbox_free(box);
 }
 
-typedef struct sender { pd_mailbox *box; int number; letter letters[LETTERS]; } sender;
+typedef struct sender {
+    pd_mailbox *box;
+    int number;
+    letter letters[LETTERS];
+} sender;
 
 static void *send_all(void *arg)
 {

@@ -1,5 +1,5 @@
-/* A parameter of more chunks than requests that another connection may have under way: the loop thread's code on a
- * socket pair, with a store in line. */
+/* Tests a parameter that has more chunks than a connection may have unanswered requests. The loop thread's code runs
+ * on a socket pair with a store in the same thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,22 +57,24 @@ static void say_chunk(scene *s, int fd, unsigned method, uint64_t chunk)
     scene_send(s, fd, method, method == PD_INIT ? &init.base : &push.base, ELEMENTS * sizeof(float));
 }
 
-/* Sends all chunks, TURN of them before each wait for the daemon. Returns how many were answered. */
+/* Sends one request per chunk. After each TURN requests, lets the daemon work and reads its replies. Returns the
+ * number of replies. */
 static unsigned say_all(scene *s, int fd, unsigned method)
 {
-    unsigned heard = 0;
+    unsigned answers = 0;
 
     for (unsigned i = 0; i < CHUNKS; i++) {
         say_chunk(s, fd, method, i);
         if (i % TURN != TURN - 1) continue;
         scene_settle(s);
-        for (; scene_hear(s, fd); heard++) assert_int_equal(s->prefix.flags, PD_FLAG_REPLY);
+        for (; scene_receive(s, fd); answers++) assert_int_equal(s->prefix.flags, PD_FLAG_REPLY);
     }
     for (bool more = true; more;) {
         scene_settle(s);
-        for (more = false; scene_hear(s, fd); heard++, more = true) assert_int_equal(s->prefix.flags, PD_FLAG_REPLY);
+        for (more = false; scene_receive(s, fd); answers++, more = true)
+            assert_int_equal(s->prefix.flags, PD_FLAG_REPLY);
     }
-    return heard;
+    return answers;
 }
 
 static void a_parameter_of_16390_chunks_steps(void **state)

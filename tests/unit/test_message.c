@@ -1,4 +1,4 @@
-/* What headers become, and what a hostile one can do: nothing. */
+/* Tests how headers of messages are read, and that a hostile header has no effect. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static const uint8_t *bytes_of(const char *text)
     return (const uint8_t *)text;
 }
 
-/* Unpacks `bytes` as the request of `method`, expecting `code` and, in the text, `names`. */
+/* Checks that unpacking `bytes` as a request of `method` fails with `code` and an error text that contains `names`. */
 static void assert_refuses(pd_arena *arena, unsigned method, const void *bytes, size_t n, int code, const char *names)
 {
     void *out = NULL;
@@ -43,10 +43,12 @@ static void assert_refuses(pd_arena *arena, unsigned method, const void *bytes, 
 static void methods_are_numbered_as_the_service_lists_them(void **arena)
 {
     static const char *const names[PD_METHODS] = {
-        [PD_HELLO] = "Hello", [PD_DECLARE] = "Declare", [PD_INIT] = "Initialise", [PD_PUSH] = "Push", [PD_PULL] = "Pull", [PD_PUSH_PULL] = "PushPull",
-        [PD_BARRIER] = "Barrier", [PD_HEARTBEAT] = "Heartbeat", [PD_LEAVE] = "Leave", [PD_STATUS] = "Status", [PD_LIST] = "List",
-        [PD_OPTIMIZERS] = "Optimizers", [PD_DROP] = "Drop", [PD_DRAIN] = "Drain", [PD_SHUTDOWN] = "Shutdown", [PD_SET] = "Set",
-        [PD_IMPORT] = "Import" };
+        [PD_HELLO] = "Hello",   [PD_DECLARE] = "Declare",    [PD_INIT] = "Initialise",   [PD_PUSH] = "Push",
+        [PD_PULL] = "Pull",     [PD_PUSH_PULL] = "PushPull", [PD_BARRIER] = "Barrier",   [PD_HEARTBEAT] = "Heartbeat",
+        [PD_LEAVE] = "Leave",   [PD_STATUS] = "Status",      [PD_LIST] = "List",         [PD_OPTIMIZERS] = "Optimizers",
+        [PD_DROP] = "Drop",     [PD_DRAIN] = "Drain",        [PD_SHUTDOWN] = "Shutdown", [PD_SET] = "Set",
+        [PD_IMPORT] = "Import", [PD_EXPORT] = "Export"
+    };
     (void)arena;
 
     assert_int_equal(paramd__paramd__descriptor.n_methods, PD_METHODS);
@@ -54,7 +56,8 @@ static void methods_are_numbered_as_the_service_lists_them(void **arena)
     assert_string_equal(pd_method_name(PD_METHODS), "?");
 }
 
-/* Levels of messages below `type`; fails when there are more than a few, which a message that holds itself has. */
+/* Fails if message types are nested more than a few levels deep below `type`. A type that contains itself would have
+ * no end. */
 static void assert_shallow(const ProtobufCMessageDescriptor *type, int levels)
 {
     assert_true(levels < 8);
@@ -92,21 +95,22 @@ static void unpacks_the_frame_it_packs(void **arena)
     assert_int_equal(prefix.request, 77);
     assert_int_equal(prefix.payload_bytes, 1234);
     assert_int_equal(prefix.header_bytes, bytes - PD_PREFIX_BYTES);
-    assert_int_equal(pd_request_unpack(*arena, prefix.method, frame + PD_PREFIX_BYTES, prefix.header_bytes, &out, NULL), PD_OK);
+    assert_int_equal(pd_request_unpack(*arena, prefix.method, frame + PD_PREFIX_BYTES, prefix.header_bytes, &out, NULL),
+                     PD_OK);
     const Paramd__HelloRequest *read = out;
     assert_string_equal(read->job, "größe");
     assert_int_equal(read->nonce, UINT64_MAX);
     assert_int_equal(read->n_options, 1);
     assert_string_equal(read->options[0]->value, "reject");
-    assert_string_equal(read->label, "");                   /* not sent */
+    assert_string_equal(read->label, ""); /* not sent */
     free(frame);
 }
 
 static void checksum_covers_header_then_payload(void **arena)
 {
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
-    struct iovec parts[] = { { (void *)(uintptr_t)"pay", 3 }, { (void *)(uintptr_t)"load", 4 } };
-    struct iovec whole = { (void *)(uintptr_t)"payload", 7 };
+    struct iovec parts[] = { { (void *)(uintptr_t) "pay", 3 }, { (void *)(uintptr_t) "load", 4 } };
+    struct iovec whole = { (void *)(uintptr_t) "payload", 7 };
     uint64_t expected;
     pd_prefix prefix;
     uint8_t *frame;
@@ -177,47 +181,65 @@ static void a_code_that_is_not_on_the_list_is_unknown(void **arena)
 
     assert_int_equal(pd_message_error(*arena, bytes_of("\x08\x63"), 2, &err), PD_UNKNOWN);
     assert_int_equal(pd_message_error(*arena, bytes_of(""), 0, &err), PD_UNKNOWN);
-    assert_int_equal(pd_message_error(*arena, bytes_of("\x08\x80\x80\x80\x80\xf8\xff\xff\xff\xff\x01"), 11, &err), PD_UNKNOWN);  /* INT32_MIN */
+    assert_int_equal(pd_message_error(*arena, bytes_of("\x08\x80\x80\x80\x80\xf8\xff\xff\xff\xff\x01"), 11, &err),
+                     PD_UNKNOWN); /* INT32_MIN */
 }
 
 static void an_error_text_is_one_line_whatever_came(void **arena)
 {
     pd_error err;
 
-    assert_int_equal(pd_message_error(*arena, bytes_of("\x08\x05\x12\x03" "a\nb"), 7, &err), PD_NOT_FOUND);
+    assert_int_equal(pd_message_error(*arena,
+                                      bytes_of("\x08\x05\x12\x03"
+                                               "a\nb"),
+                                      7, &err),
+                     PD_NOT_FOUND);
     assert_string_equal(err.text, "a?b");
 }
 
 static void refuses_a_method_that_is_none(void **arena)
 {
-    assert_refuses(*arena, PD_METHODS, "", 0, PD_UNIMPLEMENTED, "method 17");
+    assert_refuses(*arena, PD_METHODS, "", 0, PD_UNIMPLEMENTED, "method 18");
     assert_int_equal(pd_reply_unpack(*arena, 65535, bytes_of(""), 0, &(void *){ NULL }, NULL), PD_UNIMPLEMENTED);
 }
 
 static void refuses_bytes_that_are_no_message(void **arena)
 {
     assert_refuses(*arena, PD_HELLO, "\xff", 1, PD_INVALID_ARGUMENT, "HelloRequest");
-    assert_refuses(*arena, PD_HELLO, "\x12\x05" "ab", 4, PD_INVALID_ARGUMENT, "field 2");           /* five bytes of text claimed, two there */
+    assert_refuses(*arena, PD_HELLO,
+                   "\x12\x05"
+                   "ab",
+                   4, PD_INVALID_ARGUMENT, "field 2"); /* the length field claims five bytes of text, two follow */
     assert_refuses(*arena, PD_HELLO, "\x12\xff\xff\xff\xff\x0f", 6, PD_INVALID_ARGUMENT, "field 2");
-    assert_refuses(*arena, PD_HELLO, "\x00\x00", 2, PD_INVALID_ARGUMENT, "HelloRequest");           /* field number 0 */
-    assert_refuses(*arena, PD_HELLO, "\x0b", 1, PD_INVALID_ARGUMENT, "field 1");                    /* a group */
-    assert_refuses(*arena, PD_HELLO, "\x10\x01", 2, PD_INVALID_ARGUMENT, "wire form");              /* a number where text belongs */
+    assert_refuses(*arena, PD_HELLO, "\x00\x00", 2, PD_INVALID_ARGUMENT, "HelloRequest"); /* field number 0 */
+    assert_refuses(*arena, PD_HELLO, "\x0b", 1, PD_INVALID_ARGUMENT, "field 1");          /* a group */
+    assert_refuses(*arena, PD_HELLO, "\x10\x01", 2, PD_INVALID_ARGUMENT, "wire form");    /* a number in a text field */
 }
 
 static void refuses_text_that_is_not_utf8(void **arena)
 {
-    assert_refuses(*arena, PD_HELLO, "\x12\x02" "a\xff", 4, PD_INVALID_ARGUMENT, "HelloRequest.job: not UTF-8 at byte 1");
-    assert_refuses(*arena, PD_HELLO, "\x12\x02\xc0\x80", 4, PD_INVALID_ARGUMENT, "job");            /* NUL in two bytes */
-    assert_refuses(*arena, PD_HELLO, "\x12\x03\xed\xa0\x80", 5, PD_INVALID_ARGUMENT, "job");        /* half of a surrogate pair */
-    assert_refuses(*arena, PD_HELLO, "\x12\x04\xf4\x90\x80\x80", 6, PD_INVALID_ARGUMENT, "job");    /* past U+10FFFF */
-    assert_refuses(*arena, PD_HELLO, "\x12\x02\xe2\x82", 4, PD_INVALID_ARGUMENT, "job");            /* cut */
-    assert_refuses(*arena, PD_HELLO, "\x4a\x01\x80", 3, PD_INVALID_ARGUMENT, "rules");              /* in a repeated field */
+    assert_refuses(*arena, PD_HELLO,
+                   "\x12\x02"
+                   "a\xff",
+                   4, PD_INVALID_ARGUMENT, "HelloRequest.job: not UTF-8 at byte 1");
+    assert_refuses(*arena, PD_HELLO, "\x12\x02\xc0\x80", 4, PD_INVALID_ARGUMENT, "job"); /* overlong encoding of NUL */
+    assert_refuses(*arena, PD_HELLO, "\x12\x03\xed\xa0\x80", 5, PD_INVALID_ARGUMENT,
+                   "job"); /* half of a surrogate pair */
+    assert_refuses(*arena, PD_HELLO, "\x12\x04\xf4\x90\x80\x80", 6, PD_INVALID_ARGUMENT, "job"); /* past U+10FFFF */
+    assert_refuses(*arena, PD_HELLO, "\x12\x02\xe2\x82", 4, PD_INVALID_ARGUMENT, "job");         /* cut */
+    assert_refuses(*arena, PD_HELLO, "\x4a\x01\x80", 3, PD_INVALID_ARGUMENT, "rules"); /* bad UTF-8 in repeated field */
 }
 
 static void refuses_text_with_a_nul_at_any_depth(void **arena)
 {
-    assert_refuses(*arena, PD_HELLO, "\x12\x03" "a\0b", 5, PD_INVALID_ARGUMENT, "HelloRequest.job: a NUL at byte 1");
-    assert_refuses(*arena, PD_HELLO, "\x42\x05\x12\x03" "a\0b", 7, PD_INVALID_ARGUMENT, "Option.value: a NUL");
+    assert_refuses(*arena, PD_HELLO,
+                   "\x12\x03"
+                   "a\0b",
+                   5, PD_INVALID_ARGUMENT, "HelloRequest.job: a NUL at byte 1");
+    assert_refuses(*arena, PD_HELLO,
+                   "\x42\x05\x12\x03"
+                   "a\0b",
+                   7, PD_INVALID_ARGUMENT, "Option.value: a NUL");
 }
 
 static void takes_a_few_unknown_fields_and_no_more(void **arena)
@@ -225,7 +247,7 @@ static void takes_a_few_unknown_fields_and_no_more(void **arena)
     uint8_t bytes[3 * (PD_MAX_UNKNOWN + 1)];
     void *out;
 
-    for (size_t i = 0; i < sizeof bytes; i += 3) memcpy(bytes + i, "\xf8\x07\x01", 3);     /* field 127 = 1 */
+    for (size_t i = 0; i < sizeof bytes; i += 3) memcpy(bytes + i, "\xf8\x07\x01", 3); /* unknown field 127 = 1 */
     assert_int_equal(pd_request_unpack(*arena, PD_HEARTBEAT, bytes, sizeof bytes - 3, &out, NULL), PD_OK);
     assert_refuses(*arena, PD_HEARTBEAT, bytes, sizeof bytes, PD_INVALID_ARGUMENT, "more than 16 unknown fields");
 }
@@ -234,7 +256,8 @@ static void counts_unknown_fields_over_all_levels(void **arena)
 {
     uint8_t bytes[5 * (PD_MAX_UNKNOWN + 1)];
 
-    for (size_t i = 0; i < sizeof bytes; i += 5) memcpy(bytes + i, "\x12\x03\xf8\x07\x01", 5);     /* wants { field 127 = 1 } */
+    for (size_t i = 0; i < sizeof bytes; i += 5)
+        memcpy(bytes + i, "\x12\x03\xf8\x07\x01", 5); /* an unknown field inside the submessage `wants` */
     assert_int_equal(pd_request_unpack(*arena, PD_PULL, bytes, sizeof bytes - 5, &(void *){ NULL }, NULL), PD_OK);
     assert_refuses(*arena, PD_PULL, bytes, sizeof bytes, PD_INVALID_ARGUMENT, "more than 16 unknown fields");
 }
@@ -243,7 +266,7 @@ static void empty_submessages_cannot_make_it_hold_more_than_the_budget(void **ar
 {
     uint8_t *bytes = malloc(PD_MAX_HEADER_BYTES);
 
-    for (size_t i = 0; i < PD_MAX_HEADER_BYTES; i += 2) memcpy(bytes + i, "\x12\x00", 2);          /* 32,768 wants */
+    for (size_t i = 0; i < PD_MAX_HEADER_BYTES; i += 2) memcpy(bytes + i, "\x12\x00", 2); /* 32,768 wants */
     assert_refuses(*arena, PD_PULL, bytes, PD_MAX_HEADER_BYTES, PD_RESOURCE_EXHAUSTED, "PullRequest");
     assert_true(pd_arena_bytes(*arena) <= PD_ARENA_BUDGET);
     free(bytes);
@@ -251,7 +274,7 @@ static void empty_submessages_cannot_make_it_hold_more_than_the_budget(void **ar
 
 enum { PIECES = 2000 };
 
-/* A push of as many pieces as a header holds, about. Gives the frame. */
+/* Packs a Push request with about as many pieces as a header may hold. Returns the frame. */
 static uint8_t *pack_large_push(size_t *bytes)
 {
     Paramd__Piece *pieces = calloc(PIECES, sizeof *pieces), *list[PIECES];
@@ -302,7 +325,8 @@ static void a_large_push_fits_the_budget(void **arena)
 
     for (int again = 0; again < 3; again++) {
         pd_arena_reset(*arena);
-        assert_int_equal(pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL), PD_OK);
+        assert_int_equal(
+            pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL), PD_OK);
         const Paramd__PushRequest *read = out;
         assert_int_equal(read->n_pieces, PIECES);
         assert_int_equal(read->pieces[PIECES - 1]->offset, 4096ull * (PIECES - 1));
@@ -310,7 +334,8 @@ static void a_large_push_fits_the_budget(void **arena)
     free(frame);
 }
 
-/* As many parameters as PROTOCOL.md says, after a million steps. */
+/* Builds the answer to a declaration of as many parameters as PROTOCOL.md allows. The job is at step 1,000,000, so
+ * that each step number takes several bytes. */
 static void the_largest_declaration_fits_header_and_budget(void **arena)
 {
     enum { PARAMETERS = 8192 };
@@ -326,7 +351,8 @@ static void the_largest_declaration_fits_header_and_budget(void **arena)
     reply.parameters = list;
     reply.n_parameters = PARAMETERS;
     assert_int_equal(pd_frame_pack(&frame, &bytes, PD_DECLARE, PD_FLAG_REPLY, 1, &reply.base, NULL, 0, 0), PD_OK);
-    assert_int_equal(pd_reply_unpack(*arena, PD_DECLARE, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL), PD_OK);
+    assert_int_equal(pd_reply_unpack(*arena, PD_DECLARE, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL),
+                     PD_OK);
     free(frame);
     free(list);
 }
@@ -337,10 +363,12 @@ static void headers_like_the_last_one_need_no_memory(void **arena)
     uint8_t *frame = pack_large_push(&bytes);
     void *out;
 
-    assert_int_equal(pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL), PD_OK);
+    assert_int_equal(pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL),
+                     PD_OK);
     pd_arena_reset(*arena);
     int64_t before = oom_allocations();
-    assert_int_equal(pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL), PD_OK);
+    assert_int_equal(pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL),
+                     PD_OK);
     assert_int_equal(oom_allocations(), before);
     free(frame);
 }
@@ -362,7 +390,8 @@ static void out_of_memory_is_told_and_passes(void **arena)
         oom_arm(0);
         pd_arena_reset(fresh);
         oom_disarm();
-        assert_int_equal(pd_request_unpack(fresh, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, &err), PD_OK);
+        assert_int_equal(
+            pd_request_unpack(fresh, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, &err), PD_OK);
         pd_arena_free(fresh);
     }
     free(frame);
@@ -406,15 +435,31 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(methods_are_numbered_as_the_service_lists_them), TEST(no_message_holds_itself), TEST(unpacks_the_frame_it_packs),
-        TEST(checksum_covers_header_then_payload), TEST(refuses_to_pack_a_header_over_64_kib), TEST(errors_travel_with_code_and_text),
-        TEST(out_of_memory_travels_as_resource_exhausted), TEST(a_text_cut_inside_a_character_still_travels),
-        TEST(a_code_that_is_not_on_the_list_is_unknown), TEST(an_error_text_is_one_line_whatever_came), TEST(refuses_a_method_that_is_none),
-        TEST(refuses_bytes_that_are_no_message), TEST(refuses_text_that_is_not_utf8), TEST(refuses_text_with_a_nul_at_any_depth),
-        TEST(takes_a_few_unknown_fields_and_no_more), TEST(counts_unknown_fields_over_all_levels),
-        TEST(empty_submessages_cannot_make_it_hold_more_than_the_budget), TEST(a_large_push_fits_the_budget), TEST(no_budget_is_ever_exceeded),
-        TEST(the_largest_declaration_fits_header_and_budget), TEST(headers_like_the_last_one_need_no_memory), TEST(out_of_memory_is_told_and_passes), TEST(without_memory_nothing_is_packed),
-        TEST(an_idle_arena_holds_a_few_kib), TEST(an_arena_goes_on_after_a_refusal),
+        TEST(methods_are_numbered_as_the_service_lists_them),
+        TEST(no_message_holds_itself),
+        TEST(unpacks_the_frame_it_packs),
+        TEST(checksum_covers_header_then_payload),
+        TEST(refuses_to_pack_a_header_over_64_kib),
+        TEST(errors_travel_with_code_and_text),
+        TEST(out_of_memory_travels_as_resource_exhausted),
+        TEST(a_text_cut_inside_a_character_still_travels),
+        TEST(a_code_that_is_not_on_the_list_is_unknown),
+        TEST(an_error_text_is_one_line_whatever_came),
+        TEST(refuses_a_method_that_is_none),
+        TEST(refuses_bytes_that_are_no_message),
+        TEST(refuses_text_that_is_not_utf8),
+        TEST(refuses_text_with_a_nul_at_any_depth),
+        TEST(takes_a_few_unknown_fields_and_no_more),
+        TEST(counts_unknown_fields_over_all_levels),
+        TEST(empty_submessages_cannot_make_it_hold_more_than_the_budget),
+        TEST(a_large_push_fits_the_budget),
+        TEST(no_budget_is_ever_exceeded),
+        TEST(the_largest_declaration_fits_header_and_budget),
+        TEST(headers_like_the_last_one_need_no_memory),
+        TEST(out_of_memory_is_told_and_passes),
+        TEST(without_memory_nothing_is_packed),
+        TEST(an_idle_arena_holds_a_few_kib),
+        TEST(an_arena_goes_on_after_a_refusal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

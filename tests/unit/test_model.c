@@ -1,3 +1,4 @@
+/* Tests pd_model: optimizers of several parameters, used without the daemon. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,10 +15,10 @@
 enum { PARAMS = 4, ELEMENTS = 35 };
 
 typedef struct fixture {
-    pd_declaration params[PARAMS];              /* two of sgd, two of the row that has everything */
-    float          weights[PARAMS][ELEMENTS], gradient[PARAMS][ELEMENTS];
-    pd_step_io     io[PARAMS];
-    pd_model      *model;
+    pd_declaration params[PARAMS]; /* their optimizers: sgd, coupled_row (which has every feature), sgd, coupled_row */
+    float weights[PARAMS][ELEMENTS], gradient[PARAMS][ELEMENTS];
+    pd_step_io io[PARAMS];
+    pd_model *model;
 } fixture;
 
 static void fill(fixture *f)
@@ -36,7 +37,7 @@ static int set_up(void **state)
     for (int p = 0; p < PARAMS; p++) {
         f->params[p] = (pd_declaration){ .name = "w", .shape = { 2, { 7, 5 } } };
         pd_hypers_init(&f->params[p].hypers, p % 2 == 0 ? pd_optim_find("sgd") : &coupled_row);
-        if (p % 2 == 0) {                       /* dampening: the first step differs from the others */
+        if (p % 2 == 0) { /* dampening has no effect in step 1, so step 1 differs from later steps */
             assert_int_equal(pd_hypers_set(&f->params[p].hypers, "momentum", "0.9", NULL), PD_OK);
             assert_int_equal(pd_hypers_set(&f->params[p].hypers, "dampening", "0.5", NULL), PD_OK);
         }
@@ -82,7 +83,8 @@ static void root_tasks_run_inside_the_call(void **state)
     assert_int_equal(pd_model_step(f->model, f->io, NULL), PD_OK);
     memcpy(plain, f->weights[1], sizeof plain);
     fill(f);
-    pd_model_free(f->model);                    /* again with roots that come a step too late to be used: other weights */
+    pd_model_free(f->model); /* Repeats the step with a root delay of one step. The roots are then used one step
+                              * later, so the weights differ. */
     f->params[1].hypers.value[COUPLED_ROOT_DELAY] = 1;
     assert_int_equal(pd_model_new(&f->model, f->params, PARAMS, 2, NULL), PD_OK);
     assert_int_equal(pd_model_step(f->model, f->io, NULL), PD_OK);
@@ -175,7 +177,8 @@ static void a_step_without_memory_changes_nothing(void **state)
     memcpy(expected, f->weights, sizeof expected);
     fill(f);
     memcpy(kept, f->weights, sizeof kept);
-    for (int64_t n = 0; n < 2; n++) {           /* the temporaries of the first and of the second parameter that has some */
+    for (int64_t n = 0; n < 2; n++) { /* memory runs out at the temporary slots of parameter 1, then at those of
+                                       * parameter 3 */
         int rc;
         oom_arm(n);
         rc = pd_model_step(f->model, f->io, NULL);
@@ -183,7 +186,7 @@ static void a_step_without_memory_changes_nothing(void **state)
         assert_int_equal(rc, PD_NO_MEMORY);
         assert_memory_equal(f->weights, kept, sizeof kept);
     }
-    assert_int_equal(pd_model_step(f->model, f->io, NULL), PD_OK);      /* as if nothing had been: this is step 1 */
+    assert_int_equal(pd_model_step(f->model, f->io, NULL), PD_OK); /* the failed steps left no trace: this is step 1 */
     assert_memory_equal(f->weights, expected, sizeof expected);
     pd_model_free(twin);
 }
@@ -194,7 +197,7 @@ static void no_memory_gives_no_model(void **state)
     pd_model *model = NULL;
     int64_t n;
 
-    for (n = 0; ; n++) {
+    for (n = 0;; n++) {
         int rc;
         oom_arm(n);
         rc = pd_model_new(&model, f->params, PARAMS, 2, NULL);
@@ -210,10 +213,16 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(steps_parameters_of_different_rows_together), CASE(root_tasks_run_inside_the_call), CASE(a_parameter_without_a_gradient_stays),
-        CASE(a_step_with_no_gradient_at_all_does_nothing), cmocka_unit_test(a_model_may_be_empty), cmocka_unit_test(steps_parameters_without_elements),
-        CASE(names_the_parameter_that_a_row_refuses), CASE(a_step_of_a_model_without_temporaries_allocates_nothing),
-        CASE(a_step_without_memory_changes_nothing), CASE(no_memory_gives_no_model),
+        CASE(steps_parameters_of_different_rows_together),
+        CASE(root_tasks_run_inside_the_call),
+        CASE(a_parameter_without_a_gradient_stays),
+        CASE(a_step_with_no_gradient_at_all_does_nothing),
+        cmocka_unit_test(a_model_may_be_empty),
+        cmocka_unit_test(steps_parameters_without_elements),
+        CASE(names_the_parameter_that_a_row_refuses),
+        CASE(a_step_of_a_model_without_temporaries_allocates_nothing),
+        CASE(a_step_without_memory_changes_nothing),
+        CASE(no_memory_gives_no_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

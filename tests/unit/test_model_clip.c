@@ -1,4 +1,5 @@
-/* A model whose gradients are clipped by their global norm: pd_model_clip, and rows that have a limit. */
+/* Tests a model whose gradients are clipped by their global norm: pd_model_clip, and optimizers with a clipping
+ * limit of their own. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +26,8 @@ static pd_declaration declared(const char *name, int64_t n, const pd_row *row, i
     return d;
 }
 
-/* One step from zero weights: what each parameter has moved by, against the first element of its gradient (the others are 0). */
+/* Takes one step from zero weights. The gradient of parameter i is first[i] followed by zeros. Sets moved[i] to the
+ * distance that the first weight of parameter i has moved. */
 static void step(pd_model *model, size_t n, const float *first, const bool *absent, float *moved)
 {
     float zero[80] = { 0 }, after[N][80] = { { 0 } }, gradient[N][80] = { { 0 } };
@@ -34,7 +36,9 @@ static void step(pd_model *model, size_t n, const float *first, const bool *abse
 
     for (size_t i = 0; i < n; i++) {
         gradient[i][0] = first[i];
-        io[i] = (pd_step_io){ .gradient = absent != NULL && absent[i] ? NULL : gradient[i], .before = zero, .after = after[i] };
+        io[i] = (pd_step_io){ .gradient = absent != NULL && absent[i] ? NULL : gradient[i],
+                              .before = zero,
+                              .after = after[i] };
     }
     assert_int_equal(pd_model_step(model, io, &err), PD_OK);
     for (size_t i = 0; i < n; i++) {
@@ -55,7 +59,8 @@ static pd_model *make(const pd_declaration *params, size_t n)
 static void all_are_clipped_together(void **state)
 {
     const pd_row *sgd = pd_optim_find("sgd");
-    pd_declaration params[N] = { declared("a", sizes[0], sgd, 0, 0), declared("b", sizes[1], sgd, 1, 0), declared("c", sizes[2], sgd, 0, 0) };
+    pd_declaration params[N] = { declared("a", sizes[0], sgd, 0, 0), declared("b", sizes[1], sgd, 1, 0),
+                                 declared("c", sizes[2], sgd, 0, 0) };
     pd_model *model = make(params, N);
     float moved[N];
 
@@ -77,7 +82,8 @@ static void all_are_clipped_together(void **state)
 static void what_has_no_gradient_has_no_part(void **state)
 {
     const pd_row *sgd = pd_optim_find("sgd");
-    pd_declaration params[N] = { declared("a", sizes[0], sgd, 0, 0), declared("b", sizes[1], values_row(), 0, 0), declared("c", sizes[2], sgd, 0, 0) };
+    pd_declaration params[N] = { declared("a", sizes[0], sgd, 0, 0), declared("b", sizes[1], values_row(), 0, 0),
+                                 declared("c", sizes[2], sgd, 0, 0) };
     pd_model *model = make(params, N);
     float moved[N];
 
@@ -93,7 +99,9 @@ static void what_has_no_gradient_has_no_part(void **state)
 
 static void a_rows_limit_is_of_one_row_and_group(void **state)
 {
-    pd_declaration params[N] = { declared("a", sizes[0], limited_row(), 7, 5), declared("b", sizes[1], limited_row(), 3, 1), declared("c", sizes[2], limited_row(), 7, 5) };
+    pd_declaration params[N] = { declared("a", sizes[0], limited_row(), 7, 5),
+                                 declared("b", sizes[1], limited_row(), 3, 1),
+                                 declared("c", sizes[2], limited_row(), 7, 5) };
     pd_model *model = make(params, N);
     float moved[N];
 
@@ -106,7 +114,8 @@ static void a_rows_limit_is_of_one_row_and_group(void **state)
 
 static void the_models_limit_comes_before_the_rows(void **state)
 {
-    pd_declaration params[2] = { declared("a", sizes[0], limited_row(), 0, 1), declared("b", sizes[1], pd_optim_find("sgd"), 0, 0) };
+    pd_declaration params[2] = { declared("a", sizes[0], limited_row(), 0, 1),
+                                 declared("b", sizes[1], pd_optim_find("sgd"), 0, 0) };
     pd_model *model = make(params, 2);
     float moved[2];
 
@@ -119,7 +128,8 @@ static void the_models_limit_comes_before_the_rows(void **state)
 
 static void one_that_is_not_a_number_makes_all_so(void **state)
 {
-    pd_declaration params[2] = { declared("a", sizes[0], limited_row(), 0, 1), declared("b", sizes[1], limited_row(), 0, 1) };
+    pd_declaration params[2] = { declared("a", sizes[0], limited_row(), 0, 1),
+                                 declared("b", sizes[1], limited_row(), 0, 1) };
     pd_model *model = make(params, 2);
     float moved[2];
 
@@ -133,13 +143,15 @@ static void one_that_is_not_a_number_makes_all_so(void **state)
 
 static void one_limit_is_wanted_of_a_group(void **state)
 {
-    pd_declaration params[2] = { declared("a", sizes[0], limited_row(), 0, 1), declared("b", sizes[1], limited_row(), 0, 2) };
+    pd_declaration params[2] = { declared("a", sizes[0], limited_row(), 0, 1),
+                                 declared("b", sizes[1], limited_row(), 0, 2) };
     pd_model *model;
     pd_error err;
 
     (void)state;
     assert_int_equal(pd_model_new(&model, params, 2, 1, &err), PD_INVALID_ARGUMENT);
-    assert_string_equal(err.text, "parameter b: gradients of its group are clipped at the norm 2, but by a at 1: expected one limit");
+    assert_string_equal(
+        err.text, "parameter b: gradients of its group are clipped at the norm 2, but by a at 1: expected one limit");
 }
 
 static void limits_that_mean_nothing_are_refused(void **state)
@@ -151,13 +163,14 @@ static void limits_that_mean_nothing_are_refused(void **state)
 
     (void)state;
     assert_int_equal(pd_model_clip(model, 1, NULL), PD_OK);
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_int_equal(pd_model_clip(model, bad[i], NULL), PD_OUT_OF_RANGE);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(pd_model_clip(model, bad[i], NULL), PD_OUT_OF_RANGE);
     step(model, 1, (float[]){ 4 }, NULL, moved);
     assert_true(moved[0] == 1);
     pd_model_free(model);
 }
 
-/* More pieces than one call of the arithmetic gets. */
+/* The gradient has more elements than one call of the norm computation takes. */
 static void a_large_gradient_is_clipped_whole_with_any_threads(void **state)
 {
     pd_declaration param = declared("a", MOST, pd_optim_find("sgd"), 0, 0);
@@ -174,7 +187,9 @@ static void a_large_gradient_is_clipped_whole_with_any_threads(void **state)
         assert_int_equal(pd_model_step(model, &io, &err), PD_OK);
         pd_model_free(model);
     }
-    for (int64_t i = 0; i < MOST; i++) assert_true(after[0][i] == after[0][0] * gradient[i] || fabsf(after[0][i] / gradient[i] / after[0][0] - 1) < 2e-7f);
+    for (int64_t i = 0; i < MOST; i++)
+        assert_true(after[0][i] == after[0][0] * gradient[i] ||
+                    fabsf(after[0][i] / gradient[i] / after[0][0] - 1) < 2e-7f);
     assert_memory_equal(after[0], after[1], MOST * sizeof **after);
     assert_memory_equal(after[0], after[2], MOST * sizeof **after);
     for (int k = 0; k < 3; k++) free(after[k]);
@@ -184,20 +199,21 @@ static void a_large_gradient_is_clipped_whole_with_any_threads(void **state)
 
 static void without_memory_nothing_changes(void **state)
 {
-    pd_declaration params[2] = { declared("a", sizes[0], limited_row(), 0, 1), declared("b", sizes[2], pd_optim_find("sgd"), 0, 0) };
+    pd_declaration params[2] = { declared("a", sizes[0], limited_row(), 0, 1),
+                                 declared("b", sizes[2], pd_optim_find("sgd"), 0, 0) };
     pd_model *model;
     float moved[2];
     int rc;
 
     (void)state;
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         oom_arm(n);
         rc = pd_model_new(&model, params, 2, 1, NULL);
         if (!oom_disarm()) break;
         assert_int_equal(rc, PD_NO_MEMORY);
     }
     assert_int_equal(rc, PD_OK);
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         oom_arm(n);
         rc = pd_model_clip(model, 5, NULL);
         if (!oom_disarm()) break;

@@ -1,3 +1,4 @@
+/* Tests messages to the service manager (systemd), and the sockets that it passes to the daemon. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@
 
 #include "notify.h"
 
-/* A datagram socket in the manager's place. Returns its descriptor. */
+/* Binds a datagram socket as the service manager does. Returns its descriptor. */
 static int listen_at(const char *path)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -50,7 +51,7 @@ static void tells_the_manager_at_a_path(void **state)
     expect(fd, "READY=1");
     close(fd);
     unlink(path);
-    assert_false(pd_notify("STOPPING=1"));          /* nobody is there any more */
+    assert_false(pd_notify("STOPPING=1")); /* the manager's socket is closed */
 }
 
 static void tells_the_manager_at_an_abstract_address(void **state)
@@ -85,7 +86,7 @@ static void feeds_the_watchdog_twice_as_often_as_it_asks(void **state)
     setenv("WATCHDOG_USEC", "30000000", 1);
     assert_int_equal(pd_notify_watchdog_ms(), 15000);
     setenv("WATCHDOG_PID", "1", 1);
-    assert_int_equal(pd_notify_watchdog_ms(), 0);   /* meant for another process */
+    assert_int_equal(pd_notify_watchdog_ms(), 0); /* the watchdog is meant for another process */
     snprintf(pid, sizeof pid, "%d", (int)getpid());
     setenv("WATCHDOG_PID", pid, 1);
     assert_int_equal(pd_notify_watchdog_ms(), 15000);

@@ -1,3 +1,4 @@
+/* Tests the helper that makes allocations fail in other tests. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +37,7 @@ static void says_when_it_did_not_come_so_far(void **state)
     free(kept = malloc(8));
     assert_false(oom_disarm());
     free(kept = malloc(8));
-    kept = malloc(8);                       /* the third one: no longer armed */
+    kept = malloc(8); /* the third allocation succeeds: the failure was disarmed before it */
     assert_non_null(kept);
     free(kept);
 }
@@ -47,13 +48,34 @@ static void fails_each_kind_of_allocation(void **state)
     int rc;
 
     (void)state;
-    oom_arm(0); kept = malloc(8); assert_true(oom_disarm()); assert_null(kept);
-    oom_arm(0); kept = calloc(1, 8); assert_true(oom_disarm()); assert_null(kept);
-    oom_arm(0); kept = realloc(NULL, 8); assert_true(oom_disarm()); assert_null(kept);
-    oom_arm(0); kept = aligned_alloc(64, 64); assert_true(oom_disarm()); assert_null(kept);
-    oom_arm(0); kept = strdup("x"); assert_true(oom_disarm()); assert_null(kept);
-    oom_arm(0); kept = strndup("x", 1); assert_true(oom_disarm()); assert_null(kept);
-    oom_arm(0); rc = posix_memalign(&at, 64, 64); assert_true(oom_disarm()); assert_int_not_equal(rc, 0);
+    oom_arm(0);
+    kept = malloc(8);
+    assert_true(oom_disarm());
+    assert_null(kept);
+    oom_arm(0);
+    kept = calloc(1, 8);
+    assert_true(oom_disarm());
+    assert_null(kept);
+    oom_arm(0);
+    kept = realloc(NULL, 8);
+    assert_true(oom_disarm());
+    assert_null(kept);
+    oom_arm(0);
+    kept = aligned_alloc(64, 64);
+    assert_true(oom_disarm());
+    assert_null(kept);
+    oom_arm(0);
+    kept = strdup("x");
+    assert_true(oom_disarm());
+    assert_null(kept);
+    oom_arm(0);
+    kept = strndup("x", 1);
+    assert_true(oom_disarm());
+    assert_null(kept);
+    oom_arm(0);
+    rc = posix_memalign(&at, 64, 64);
+    assert_true(oom_disarm());
+    assert_int_not_equal(rc, 0);
 }
 
 static void counts_allocations(void **state)

@@ -1,4 +1,5 @@
-/* Life of one optimizer; what a step does is in test_row_contract.c. */
+/* Tests how one optimizer is created, used and freed. A row is an optimizer's entry in the table of optimizers: its
+ * phases, slots and functions. test_row_contract.c tests its steps. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,19 +19,31 @@
 
 static const double no_fact[PD_MAX_FACTS];
 
-/* A row with one phase and a matrix that begins as twice the identity. */
-static void nothing(const pd_unit *unit) { unit->after[0] = unit->before[0]; }
+/* An optimizer row with one phase, and a matrix that starts as twice the identity. */
+static void nothing(const pd_unit *unit)
+{
+    unit->after[0] = unit->before[0];
+}
 
 static int identity_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
     (void)declaration, (void)fact, (void)err;
-    return pd_plan_slot(plan, &(pd_slot_spec){ .name = "Q", .number = -1, .shape = { 2, { 3, 3 } }, .fill = 2, .identity = true }) < 0 ? PD_NO_MEMORY : PD_OK;
+    return pd_plan_slot(
+               plan,
+               &(pd_slot_spec){ .name = "Q", .number = -1, .shape = { 2, { 3, 3 } }, .fill = 2, .identity = true }) < 0
+               ? PD_NO_MEMORY
+               : PD_OK;
 }
 
 static const pd_hyper none[] = { { .name = NULL } };
-static const pd_row identity = { .name = "identity", .hypers = none, .plan = identity_plan, .phases = { { "nothing", PD_WHOLE, nothing, { 0 }, NULL } } };
+static const pd_row identity = { .name = "identity",
+                                 .hypers = none,
+                                 .plan = identity_plan,
+                                 .phases = { { "nothing", PD_WHOLE, nothing, { 0 }, NULL } } };
 
-/* A row whose units leave their gradient in both partials and whose last phase writes the totals out: the sum, then the largest. */
+/* An optimizer row for tests of totals. Each unit (part of a phase that one thread computes) reports two values. The
+ * first is summed over all units, and of the second the maximum is taken. The last phase writes both totals to the
+ * weights. */
 static int pairs_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
     (void)declaration, (void)fact, (void)err;
@@ -38,7 +51,10 @@ static int pairs_plan(const pd_declaration *declaration, const double *fact, pd_
     return PD_OK;
 }
 
-static void leave(const pd_unit *unit) { unit->partial[0] = unit->partial[1] = (double)unit->gradient[unit->first]; }
+static void leave(const pd_unit *unit)
+{
+    unit->partial[0] = unit->partial[1] = (double)unit->gradient[unit->first];
+}
 
 static void write_totals(const pd_unit *unit)
 {
@@ -47,22 +63,36 @@ static void write_totals(const pd_unit *unit)
 }
 
 static const pd_row totals = {
-    .name = "totals", .hypers = none, .plan = pairs_plan,
-    .phases = { { "leave", PD_RANGES, leave, { PD_FOLD_SUM, PD_FOLD_MAX }, NULL }, { "write", PD_WHOLE, write_totals, { 0 }, NULL } },
+    .name = "totals",
+    .hypers = none,
+    .plan = pairs_plan,
+    .phases = { { "leave", PD_RANGES, leave, { PD_FOLD_SUM, PD_FOLD_MAX }, NULL },
+                { "write", PD_WHOLE, write_totals, { 0 }, NULL } },
 };
 
-/* A row whose root is finite whatever its statistics are: they are the gradient. */
+/* An optimizer row for tests of non-finite statistics. The statistics are the gradient. The root is always finite. */
 static int blind_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
     (void)declaration, (void)fact, (void)err;
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .number = -1 }) < 0) return PD_NO_MEMORY;
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .number = -1 }) < 0) return PD_NO_MEMORY;
-    return pd_plan_task(plan, &(pd_task_spec){ .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 } }) < 0 ? PD_NO_MEMORY : PD_OK;
+    return pd_plan_task(plan, &(pd_task_spec){ .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 } }) < 0
+               ? PD_NO_MEMORY
+               : PD_OK;
 }
 
-static void keep_gradient(const pd_unit *unit) { unit->slot[0][0] = unit->gradient[0]; }
-static void show_root(const pd_unit *unit)     { unit->after[0] = unit->slot[1][0]; }
-static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot) { return plan != NULL && hyper != NULL && count > 0 && slot != NULL; }
+static void keep_gradient(const pd_unit *unit)
+{
+    unit->slot[0][0] = unit->gradient[0];
+}
+static void show_root(const pd_unit *unit)
+{
+    unit->after[0] = unit->slot[1][0];
+}
+static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot)
+{
+    return plan != NULL && hyper != NULL && count > 0 && slot != NULL;
+}
 
 static int one(pd_task_view *task)
 {
@@ -71,11 +101,18 @@ static int one(pd_task_view *task)
 }
 
 static const pd_row blind = {
-    .name = "blind", .hypers = none, .plan = blind_plan, .due = always, .task = one, .capture_phase = 1, .adopt_phase = 1,
+    .name = "blind",
+    .hypers = none,
+    .plan = blind_plan,
+    .due = always,
+    .task = one,
+    .capture_phase = 1,
+    .adopt_phase = 1,
     .phases = { { "keep", PD_WHOLE, keep_gradient, { 0 }, NULL }, { "show", PD_WHOLE, show_root, { 0 }, NULL } },
 };
 
-/* A row whose phase, and whose root, give the number of threads that BLAS would use there. */
+/* Returns the number of threads that BLAS would use here. The row `census` writes it to the weights: weight 0 from
+ * the last phase, weight 1 from the root task. */
 static float blas_threads(void)
 {
 #ifdef _OPENMP
@@ -98,7 +135,13 @@ static int count_threads(pd_task_view *task)
 }
 
 static const pd_row census = {
-    .name = "census", .hypers = none, .plan = blind_plan, .due = always, .task = count_threads, .capture_phase = 1, .adopt_phase = 1,
+    .name = "census",
+    .hypers = none,
+    .plan = blind_plan,
+    .due = always,
+    .task = count_threads,
+    .capture_phase = 1,
+    .adopt_phase = 1,
     .phases = { { "keep", PD_WHOLE, keep_gradient, { 0 }, NULL }, { "show", PD_WHOLE, show_threads, { 0 }, NULL } },
 };
 
@@ -114,7 +157,8 @@ static pd_optim *new_optim(const pd_row *row, pd_shape shape)
 
 static void slots_begin_as_they_are_planned(void **state)
 {
-    pd_optim *coupled = new_optim(&coupled_row, (pd_shape){ 2, { 7, 5 } }), *matrix = new_optim(&identity, (pd_shape){ 1, { 1 } });
+    pd_optim *coupled = new_optim(&coupled_row, (pd_shape){ 2, { 7, 5 } }),
+             *matrix = new_optim(&identity, (pd_shape){ 1, { 1 } });
     const float twice_identity[9] = { 2, 0, 0, 0, 2, 0, 0, 0, 2 };
 
     (void)state;
@@ -133,7 +177,8 @@ static void slots_are_aligned_for_vectors(void **state)
     pd_optim *optim = new_optim(&coupled_row, (pd_shape){ 2, { 7, 5 } });
 
     (void)state;
-    for (size_t i = 1; i < pd_optim_plan(optim)->n_slots; i++) assert_int_equal((uintptr_t)pd_optim_slot(optim, i).at % 64, 0);
+    for (size_t i = 1; i < pd_optim_plan(optim)->n_slots; i++)
+        assert_int_equal((uintptr_t)pd_optim_slot(optim, i).at % 64, 0);
     pd_optim_free(optim);
 }
 
@@ -157,7 +202,8 @@ static void a_temporary_slot_has_memory_only_during_a_step(void **state)
 
 static void a_larger_parameter_costs_more(void **state)
 {
-    pd_optim *small = new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 1000 } }), *large = new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 1000000 } });
+    pd_optim *small = new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 1000 } }),
+             *large = new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 1000000 } });
 
     (void)state;
     assert_true(pd_optim_cost_ns(small) > 0);
@@ -195,7 +241,7 @@ static void tells_what_it_was_declared_with(void **state)
     pd_optim_free(NULL);
 }
 
-/* The sum and the largest of three units' numbers. */
+/* Writes the sum and the maximum of three numbers, one per unit, to `out`. */
 static void fold(float a, float b, float c, float *out)
 {
     pd_optim *optim = new_optim(&totals, (pd_shape){ 1, { 3 } });
@@ -234,7 +280,8 @@ static void a_root_never_sees_what_is_not_finite(void **state)
     for (int s = 0; s < 3; s++) {
         float after;
         pd_task *task;
-        assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ &gradient[s], &gradient[s], &after, NULL, 0, NULL, NULL }), PD_OK);
+        assert_int_equal(
+            pd_optim_begin(optim, &(pd_step_io){ &gradient[s], &gradient[s], &after, NULL, 0, NULL, NULL }), PD_OK);
         assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
         assert_non_null(task = pd_optim_capture(optim));
         pd_task_run(task);
@@ -248,7 +295,8 @@ static void a_root_never_sees_what_is_not_finite(void **state)
 
 static void a_finished_step_in_the_list_is_passed_over(void **state)
 {
-    pd_optim *both[2] = { new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 3 } }), new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 3 } }) };
+    pd_optim *both[2] = { new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 3 } }),
+                          new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 3 } }) };
     float w[2][3] = { { 0 }, { 1, 2, 3 } }, g[3] = { 1, 1, 1 };
 
     (void)state;
@@ -260,7 +308,9 @@ static void a_finished_step_in_the_list_is_passed_over(void **state)
     pd_optim_free(both[1]);
 }
 
-/* OpenBLAS asks OpenMP how many threads to use, and a team of one is no team to it: bits would depend on the machine. */
+/* OpenBLAS takes its number of threads from OpenMP. It does not regard an OpenMP team of one thread as parallel.
+ * Without a precaution, BLAS would then use more threads on larger machines, and results would depend on the
+ * machine. */
 static void blas_has_one_thread_whatever_the_team(void **state)
 {
     pd_declaration declaration = { .name = "w", .shape = { 1, { 2 } } };

@@ -1,4 +1,4 @@
-/* The answer to Optimizers: every row once, in pages that a frame's header holds. */
+/* Tests the answer to Optimizers: it lists every optimizer once, in pages that fit into the header of a frame. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,22 +14,38 @@
 
 enum { ROWS = 40, HYPERS = 47 };
 
-/* 40 rows of 47 hyperparameters with long texts: about 10 KiB each. */
+/* 40 optimizers with 47 hyperparameters each. Long texts make each optimizer about 10 KiB. */
 static pd_hyper hypers[HYPERS + 1];
 static pd_row rows[ROWS];
 static char names[ROWS][16], hyper_names[HYPERS][64];
 static pd_error err;
 
-static const pd_row *row_at(size_t index)   { return index < ROWS ? &rows[index] : NULL; }
-static const pd_row *no_row_at(size_t index) { (void)index; return NULL; }
+static const pd_row *row_at(size_t index)
+{
+    return index < ROWS ? &rows[index] : NULL;
+}
+static const pd_row *no_row_at(size_t index)
+{
+    (void)index;
+    return NULL;
+}
 
 static int set_up(void **state)
 {
     (void)state;
     for (int h = 0; h < HYPERS; h++) {
         snprintf(hyper_names[h], sizeof hyper_names[h], "a_rather_long_name_of_hyperparameter_%d", h);
-        hypers[h] = (pd_hyper){ hyper_names[h], h % 2 == 0 ? PD_REAL : PD_INT, h, -1, 1e6, h == 5 ? "ready" : NULL,
-                                "what it means, told in a line that is about as long as the longest lines of real optimizers are", h % 3 == 0, false };
+        hypers[h] = (pd_hyper){
+            hyper_names[h],
+            h % 2 == 0 ? PD_REAL : PD_INT,
+            h,
+            -1,
+            1e6,
+            h == 5 ? "ready" : NULL,
+            "what it means, told in a line that is about as long as the longest lines of real optimizers are",
+            h % 3 == 0,
+            false
+        };
     }
     for (int r = 0; r < ROWS; r++) {
         snprintf(names[r], sizeof names[r], "row_%d", r);
@@ -74,13 +90,14 @@ static void pages_hold_every_row_once_and_fit(void **state)
     assert_true(pages > 4);
 }
 
-/* A page ends only where the next row would not fit. */
+/* A page ends only when the next optimizer no longer fits. */
 static void pages_are_full(void **state)
 {
     Paramd__OptimizersReply *first = page(row_at, 0, ""), *next = page(row_at, first->next, "");
 
     (void)state;
-    assert_true(packed_bytes(first) + protobuf_c_message_get_packed_size(&next->optimizers[0]->base) > PD_OPTIMIZERS_BYTES - 500);
+    assert_true(packed_bytes(first) + protobuf_c_message_get_packed_size(&next->optimizers[0]->base) >
+                PD_OPTIMIZERS_BYTES - 500);
     pd_optimizers_free(first);
     pd_optimizers_free(next);
 }
@@ -130,7 +147,8 @@ static void a_hyperparameter_is_told_whole(void **state)
     assert_string_equal(hyper->type, "int");
     assert_string_equal(hyper->preset, "5");
     assert_string_equal(hyper->choices, "ready");
-    assert_true(hyper->least == -1 && hyper->most == 1e6 && !hyper->per_step && reply->optimizers[0]->hypers[6]->per_step);
+    assert_true(hyper->least == -1 && hyper->most == 1e6 && !hyper->per_step &&
+                reply->optimizers[0]->hypers[6]->per_step);
     assert_string_equal(hyper->help, hypers[5].help);
     pd_optimizers_free(reply);
 }
@@ -140,7 +158,8 @@ static void every_row_of_the_table_fits_a_page(void **state)
     (void)state;
     for (size_t i = 0; pd_optim_at(i) != NULL; i++) {
         Paramd__OptimizersReply *reply = page(pd_optim_at, 0, pd_row_name(pd_optim_at(i)));
-        if (packed_bytes(reply) > PD_OPTIMIZERS_BYTES) fail_msg("%s: %zu bytes", pd_row_name(pd_optim_at(i)), packed_bytes(reply));
+        if (packed_bytes(reply) > PD_OPTIMIZERS_BYTES)
+            fail_msg("%s: %zu bytes", pd_row_name(pd_optim_at(i)), packed_bytes(reply));
         pd_optimizers_free(reply);
     }
 }
@@ -150,7 +169,7 @@ static void without_memory_there_is_no_page(void **state)
     int64_t n;
 
     (void)state;
-    for (n = 0; ; n++) {
+    for (n = 0;; n++) {
         Paramd__OptimizersReply *reply = NULL;
         bool failed;
         int rc;
@@ -168,10 +187,10 @@ static void without_memory_there_is_no_page(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_hold_every_row_once_and_fit), cmocka_unit_test(pages_are_full), cmocka_unit_test(a_name_gives_that_one_alone),
-        cmocka_unit_test(a_name_that_nobody_has_gets_the_list), cmocka_unit_test(behind_the_end_is_an_empty_last_page),
-        cmocka_unit_test(a_hyperparameter_is_told_whole), cmocka_unit_test(every_row_of_the_table_fits_a_page),
-        cmocka_unit_test(without_memory_there_is_no_page),
+        cmocka_unit_test(pages_hold_every_row_once_and_fit),    cmocka_unit_test(pages_are_full),
+        cmocka_unit_test(a_name_gives_that_one_alone),          cmocka_unit_test(a_name_that_nobody_has_gets_the_list),
+        cmocka_unit_test(behind_the_end_is_an_empty_last_page), cmocka_unit_test(a_hyperparameter_is_told_whole),
+        cmocka_unit_test(every_row_of_the_table_fits_a_page),   cmocka_unit_test(without_memory_there_is_no_page),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_outgoing.c - what a client has to say, and what may happen between the gathering of bytes and the news of
- * how many went. */
+/* Tests the queue of frames that a client sends. The queue lends bytes to the sender, and learns later how many were
+ * sent. These tests change the queue in between. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,29 +14,33 @@
 
 enum { HEAD = 16, FRAMES = 4096, IOV = 64 };
 
-/* One frame: bytes 0 to 7 of its head are its number, bytes 8 to 15 the length of its payload; every other byte
- * follows from the number. */
+/* One frame. Bytes 0 to 7 of its head are its number, bytes 8 to 15 the length of its payload. The payload bytes are
+ * computed from the number. */
 typedef struct frame {
-    pd_outgoing_frame *queued;          /* NULL: the queue has freed it */
-    uint8_t   *payload;                 /* NULL: the caller's again; freed, so that the sanitizer sees who still reads it */
-    pd_lane    lane;
-    bool       ended, told;             /* retired or removed; `done` was called */
-    int        received;                /* on this connection */
+    pd_outgoing_frame *queued; /* NULL once the queue has freed the frame */
+    uint8_t *payload;          /* NULL once the payload is the caller's again: freed, so that the sanitizer finds
+                                * later reads */
+    pd_lane lane;
+    bool ended, told; /* ended: retired or removed; told: `done` was called for the frame */
+    int received;     /* how often the peer received the frame on this connection */
 } frame;
 
 typedef struct bench {
     pd_outgoing out;
-    frame    frames[FRAMES];
-    uint64_t n;                         /* numbers begin with 1 */
+    frame frames[FRAMES];
+    uint64_t n; /* number of frames; frame numbers start at 1 */
     struct iovec iov[IOV];
-    int      lent;
+    int lent;
     /* the peer */
-    uint8_t  begun[HEAD];
-    size_t   bytes;                     /* of the frame that is arriving */
-    uint64_t last;                      /* lasting frame received last */
+    uint8_t begun[HEAD];
+    size_t bytes;  /* bytes received of the frame that is arriving */
+    uint64_t last; /* number of the last frame received that must survive a reconnect */
 } bench;
 
-static uint8_t byte_of(uint64_t number, size_t at) { return (uint8_t)(number * 31 + at * 7); }
+static uint8_t byte_of(uint64_t number, size_t at)
+{
+    return (uint8_t)(number * 31 + at * 7);
+}
 
 static bench *bench_new(void)
 {
@@ -108,8 +112,10 @@ static void received(bench *b)
 
 static void receive(bench *b, uint8_t byte)
 {
-    if (b->bytes < HEAD) b->begun[b->bytes] = byte;
-    else assert_int_equal(byte, byte_of(field(b, 0), b->bytes - HEAD));
+    if (b->bytes < HEAD)
+        b->begun[b->bytes] = byte;
+    else
+        assert_int_equal(byte, byte_of(field(b, 0), b->bytes - HEAD));
     b->bytes++;
     if (b->bytes >= HEAD && b->bytes == HEAD + field(b, 8)) received(b);
 }
@@ -138,7 +144,7 @@ static void done(void *arg, pd_outgoing_frame *queued)
     give_back(f);
 }
 
-/* The first n of the lent bytes reach the peer. All of them are read, as a kernel might. */
+/* Delivers the first n lent bytes to the peer. Reads all lent bytes, as a kernel might. */
 static void sent(bench *b, size_t n)
 {
     uint8_t sum = 0;
@@ -197,7 +203,7 @@ static void retire(bench *b, uint64_t number)
     give_back(f);
 }
 
-/* What `remove` leaves behind reads no payload of the caller's, as with pd_core_call: it stays until the test ends. */
+/* Removes a frame. Keeps its payload allocated until the test ends, since the queue may still have to send its rest. */
 static void drop(bench *b, uint64_t number)
 {
     frame *f = &b->frames[number];
@@ -213,7 +219,7 @@ static void end_all(bench *b)
     pd_outgoing_retire_all(&b->out);
 }
 
-/* ---- every event at every position, and every number of bytes that may have gone ---- */
+/* ---- every event, at every frame, after every possible number of sent bytes ---- */
 
 enum event { RETIRE, REMOVE, RETIRE_ALL, LOSE, RETIRE_TWO, ADD_OTHER_LANE, EVENTS };
 enum { RUN = 4, PAYLOAD = 6, SIZE = HEAD + PAYLOAD };
@@ -221,17 +227,27 @@ enum { RUN = 4, PAYLOAD = 6, SIZE = HEAD + PAYLOAD };
 static void happen(bench *b, enum event event, uint64_t number)
 {
     switch (event) {
-    case RETIRE:         retire(b, number); break;
-    case REMOVE:         drop(b, number); break;
-    case RETIRE_ALL:     end_all(b); break;
-    case LOSE:           retire(b, number); lose_connection(b); break;
-    case RETIRE_TWO:     retire(b, number); drop(b, number % RUN + 1); break;
-    case ADD_OTHER_LANE: add(b, PD_LANE_CONNECTION, 3); retire(b, number); break;
-    case EVENTS:         break;
+    case RETIRE: retire(b, number); break;
+    case REMOVE: drop(b, number); break;
+    case RETIRE_ALL: end_all(b); break;
+    case LOSE:
+        retire(b, number);
+        lose_connection(b);
+        break;
+    case RETIRE_TWO:
+        retire(b, number);
+        drop(b, number % RUN + 1);
+        break;
+    case ADD_OTHER_LANE:
+        add(b, PD_LANE_CONNECTION, 3);
+        retire(b, number);
+        break;
+    case EVENTS: break;
     }
 }
 
-/* Bytes before `gone` have left already when the batch is gathered; then `n` more go, with the event in between. */
+/* Sends `gone` bytes, then lends the rest of the batch. The event happens to frame `number` while the bytes are
+ * lent. Then `n` of the lent bytes are reported as sent. */
 static void try_event(pd_lane lane, enum event event, uint64_t number, size_t gone, size_t n)
 {
     bench *b = bench_new();
@@ -242,12 +258,12 @@ static void try_event(pd_lane lane, enum event event, uint64_t number, size_t go
     report(b, gone);
     lent = gather(b, IOV, SIZE_MAX);
     assert_int_equal(lent, RUN * SIZE - gone);
-    if (event == LOSE) sent(b, n);                      /* the transport is closed before the queue hears of it */
+    if (event == LOSE) sent(b, n); /* the peer gets these bytes before the queue learns of the lost connection */
     happen(b, event, number);
     if (event != LOSE) report(b, n);
     complete = (gone + n) / SIZE;
     for (uint64_t i = 1; event != LOSE && i <= complete; i++) assert_int_equal(b->frames[i].received, 1);
-    if (event == RETIRE_ALL) lose_connection(b);        /* as the core does next */
+    if (event == RETIRE_ALL) lose_connection(b); /* the core closes the connection after it retires all frames */
     drain(b);
     for (uint64_t i = 1; i <= b->n; i++) assert_true(b->frames[i].ended || b->frames[i].received == 1 || event == LOSE);
     if (event != LOSE && event != RETIRE_ALL) assert_int_equal(b->bytes, 0);
@@ -277,7 +293,7 @@ static void a_frame_retired_while_it_is_lent_is_done_when_its_last_byte_went(voi
     retire(b, number);
     assert_false(b->frames[number].told);
     report(b, 20);
-    assert_false(b->frames[number].told);               /* half of it has gone: the rest must follow */
+    assert_false(b->frames[number].told); /* 20 of the frame's 26 bytes are sent: the rest must follow */
     gather(b, IOV, SIZE_MAX);
     report(b, 6);
     assert_true(b->frames[number].told);
@@ -312,7 +328,7 @@ static uint64_t draw(uint64_t *seed, uint64_t below)
     return (z ^ (z >> 31)) % below;
 }
 
-/* A frame that is still in the queue and not ended; 0: the one drawn is not. */
+/* Draws the number of a frame. Returns 0 if that frame has left the queue or has ended. */
 static uint64_t draw_frame(const bench *b, uint64_t *seed)
 {
     uint64_t number = b->n > 0 ? 1 + draw(seed, b->n < 12 ? b->n : 12) + (b->n < 12 ? 0 : b->n - 12) : 0;
@@ -325,15 +341,20 @@ static void act(bench *b, uint64_t *seed)
     uint64_t number = draw_frame(b, seed);
 
     switch (draw(seed, 6)) {
-    case 0: case 1: add(b, draw(seed, 4) == 0 ? PD_LANE_CONNECTION : PD_LANE_LASTING, draw(seed, 40)); break;
-    case 2: if (number > 0) retire(b, number); break;
-    case 3: if (number > 0) drop(b, number); break;
+    case 0:
+    case 1: add(b, draw(seed, 4) == 0 ? PD_LANE_CONNECTION : PD_LANE_LASTING, draw(seed, 40)); break;
+    case 2:
+        if (number > 0) retire(b, number);
+        break;
+    case 3:
+        if (number > 0) drop(b, number);
+        break;
     case 4: b->out.open = b->out.gone > 0 || draw(seed, 4) > 0; break;
     default: break;
     }
 }
 
-/* What stands in the queue arrives: each frame that nobody has ended, once, in order. */
+/* Sends all frames in the queue. Checks that each frame that was not retired or removed arrives exactly once. */
 static void assert_all_arrive(bench *b)
 {
     b->out.open = true;
@@ -354,8 +375,10 @@ static void run_seed(uint64_t seed)
         for (uint64_t k = draw(&seed, 4); k > 0; k--) act(b, &seed);
         lent = gather(b, 1 + (int)draw(&seed, 12), 1 + draw(&seed, 120));
         for (uint64_t k = draw(&seed, 4); k > 0; k--) act(b, &seed);
-        if (draw(&seed, 12) == 0) lose_connection(b);
-        else report(b, draw(&seed, 3) == 0 ? lent : draw(&seed, lent + 1));
+        if (draw(&seed, 12) == 0)
+            lose_connection(b);
+        else
+            report(b, draw(&seed, 3) == 0 ? lent : draw(&seed, lent + 1));
     }
     assert_all_arrive(b);
     bench_free(b);

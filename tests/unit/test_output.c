@@ -1,3 +1,4 @@
+/* Tests which bytes are written to a connection, in which order and at which offsets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,17 +13,17 @@
 
 enum { MOST = 1 << 20, ELEMENTS = 1000 };
 
-/* An output, a board that counts what is let go, and the stream as a peer would have it. */
+/* An output queue, a board that counts released snapshots, and the bytes that the peer has received. */
 typedef struct scene {
-    pd_output        output;
-    pd_board        *board;
+    pd_output output;
+    pd_board *board;
     pd_reply_scratch scratch;
-    pd_snapshot      snapshot;
-    float            weights[ELEMENTS];
-    uint16_t         halves[ELEMENTS];
-    int              released;
-    uint8_t          stream[MOST];
-    size_t           n;
+    pd_snapshot snapshot;
+    float weights[ELEMENTS];
+    uint16_t halves[ELEMENTS];
+    int released;
+    uint8_t stream[MOST];
+    size_t n;
 } scene;
 
 static void on_released(void *arg, pd_snapshot *snapshot)
@@ -58,7 +59,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- what is queued ---- */
+/* ---- frames and replies in the queue ---- */
 
 static void queue_frame(scene *s, uint64_t id)
 {
@@ -70,7 +71,7 @@ static void queue_frame(scene *s, uint64_t id)
     assert_int_equal(pd_output_frame(&s->output, at, bytes), PD_OK);
 }
 
-static pd_pendings table = { .key = 1 };        /* gives serial numbers; nothing is put into it */
+static pd_pendings table = { .key = 1 }; /* gives every reply a serial number; otherwise unused */
 
 static pd_pending *new_reply(uint64_t id, size_t n)
 {
@@ -101,9 +102,9 @@ static void queue_reply(scene *s, uint64_t id)
     pd_output_reply(&s->output, reply);
 }
 
-/* ---- what is sent ---- */
+/* ---- bytes that are sent ---- */
 
-/* At most `slice` bytes go out. Returns whether that ended a frame. */
+/* Sends at most `slice` bytes. Returns whether a frame ended with them. */
 static bool send_slice(scene *s, size_t slice)
 {
     struct iovec iov[4];
@@ -129,7 +130,7 @@ static void send_all(scene *s, size_t slice)
     while (!pd_output_empty(&s->output)) send_slice(s, slice);
 }
 
-/* Reads the frame that begins at *at of the stream and steps over it. */
+/* Reads the frame at offset *at of the received bytes and moves *at behind it. */
 static pd_prefix read_frame(const scene *s, size_t *at, const uint8_t **payload)
 {
     pd_prefix prefix;
@@ -159,7 +160,7 @@ static void control_goes_before_data_but_never_into_a_frame(void **state)
 
     queue_reply(s, 1);
     queue_reply(s, 2);
-    assert_false(send_slice(s, 100));           /* the first reply has begun */
+    assert_false(send_slice(s, 100)); /* the first reply is partly sent */
     queue_frame(s, 3);
     assert_true(pd_output_beat(&s->output, &(pd_prefix){ .request = 4 }));
     send_all(s, 1000);
@@ -175,8 +176,8 @@ static void pieces_stand_at_multiples_of_64_in_any_slices(void **state)
         const uint8_t *payload;
         size_t at = 0;
         pd_prefix prefix;
-        fill(s, reply, 0, PD_F32, 0, 3);        /* 12 bytes, then padding */
-        fill(s, reply, 2, PD_F16, 10, 64);      /* piece 1 has nothing; 128 bytes, no padding */
+        fill(s, reply, 0, PD_F32, 0, 3);   /* piece 0: 12 bytes, then padding */
+        fill(s, reply, 2, PD_F16, 10, 64); /* piece 1 has no bytes; piece 2: 128 bytes, no padding */
         fill(s, reply, 3, PD_F16, 500, 5);
         pd_output_reply(&s->output, reply);
         s->n = 0;
@@ -205,7 +206,9 @@ static void outcomes_are_in_the_header(void **state)
     pd_output_reply(&s->output, reply);
     send_all(s, 65536);
     assert_int_equal(pd_prefix_read(&prefix, s->stream, MOST, NULL), PD_OK);
-    assert_int_equal(pd_reply_unpack(arena, PD_PULL, s->stream + PD_PREFIX_BYTES, prefix.header_bytes, (void **)&message, NULL), PD_OK);
+    assert_int_equal(
+        pd_reply_unpack(arena, PD_PULL, s->stream + PD_PREFIX_BYTES, prefix.header_bytes, (void **)&message, NULL),
+        PD_OK);
     assert_int_equal(message->n_outcomes, 2);
     assert_int_equal(message->outcomes[0]->outcome, 0);
     assert_int_equal(message->outcomes[0]->step, 7);
@@ -233,7 +236,9 @@ static void reasons_are_told_once_and_as_many_as_there_is_room_for(void **state)
     pd_output_reply(&s->output, reply);
     send_all(s, 65536);
     assert_int_equal(pd_prefix_read(&prefix, s->stream, MOST, NULL), PD_OK);
-    assert_int_equal(pd_reply_unpack(arena, PD_PULL, s->stream + PD_PREFIX_BYTES, prefix.header_bytes, (void **)&message, NULL), PD_OK);
+    assert_int_equal(
+        pd_reply_unpack(arena, PD_PULL, s->stream + PD_PREFIX_BYTES, prefix.header_bytes, (void **)&message, NULL),
+        PD_OK);
     for (size_t i = 0; i < PIECES; i++) {
         size_t length = strlen(message->outcomes[i]->why);
         assert_int_equal(length, i % 2 == 0 && i / 2 < MOST_TOLD ? LONG : 0);
@@ -242,7 +247,7 @@ static void reasons_are_told_once_and_as_many_as_there_is_room_for(void **state)
     pd_arena_free(arena);
 }
 
-/* What a round with n scalars returned; mean k is first + k. */
+/* Makes the scalar means of a closed round: n scalars, of which number k has the mean first + k. */
 static pd_scalar_means *means(size_t n, double first)
 {
     pd_scalar_means *made = calloc(1, sizeof *made);
@@ -257,7 +262,8 @@ static pd_scalar_means *means(size_t n, double first)
     return made;
 }
 
-/* Pieces 0 and 1 are of one parameter, 2 has none, each other one has a full round of its own. */
+/* The reply has 9 pieces. Pieces 0 and 1 share the scalars of one round. Piece 2 has no scalars. Each later piece
+ * has a round of its own with the most scalars that a round may have. */
 static void scalars_are_told_once_and_as_many_as_there_is_room_for(void **state)
 {
     enum { PIECES = 9, FULL = PD_REPLY_SCALARS / PD_MAX_SCALARS };
@@ -274,7 +280,9 @@ static void scalars_are_told_once_and_as_many_as_there_is_room_for(void **state)
     pd_output_reply(&s->output, reply);
     send_all(s, 65536);
     assert_int_equal(pd_prefix_read(&prefix, s->stream, MOST, NULL), PD_OK);
-    assert_int_equal(pd_reply_unpack(arena, PD_PULL, s->stream + PD_PREFIX_BYTES, prefix.header_bytes, (void **)&message, NULL), PD_OK);
+    assert_int_equal(
+        pd_reply_unpack(arena, PD_PULL, s->stream + PD_PREFIX_BYTES, prefix.header_bytes, (void **)&message, NULL),
+        PD_OK);
     assert_int_equal(message->outcomes[0]->n_scalars, PD_MAX_SCALARS);
     for (size_t i = 1; i < PIECES; i++) {
         const Paramd__Outcome *outcome = message->outcomes[i];
@@ -282,7 +290,8 @@ static void scalars_are_told_once_and_as_many_as_there_is_room_for(void **state)
         for (size_t k = 0; k < outcome->n_scalars; k++) {
             assert_int_equal(strlen(outcome->scalars[k]->name), PD_SCALAR_NAME_MAX);
             assert_int_equal(outcome->scalars[k]->name[7], 'a' + k);
-            assert_true(outcome->scalars[k]->value == 100.0 * (double)i + (double)k && outcome->scalars[k]->weight == 2);
+            assert_true(outcome->scalars[k]->value == 100.0 * (double)i + (double)k &&
+                        outcome->scalars[k]->weight == 2);
         }
     }
     pd_arena_free(arena);
@@ -307,7 +316,8 @@ static void a_reply_has_no_scalars_of_the_one_before(void **state)
         header = at + PD_PREFIX_BYTES;
         prefix = read_frame(s, &at, &payload);
         pd_arena_reset(arena);
-        assert_int_equal(pd_reply_unpack(arena, PD_PULL, s->stream + header, prefix.header_bytes, (void **)&message, NULL), PD_OK);
+        assert_int_equal(
+            pd_reply_unpack(arena, PD_PULL, s->stream + header, prefix.header_bytes, (void **)&message, NULL), PD_OK);
         assert_int_equal(message->outcomes[0]->n_scalars, i == 0 ? 3 : 0);
     }
     pd_arena_free(arena);
@@ -357,7 +367,8 @@ static void a_checksum_covers_header_and_weights(void **state)
     prefix = read_frame(s, &at, &payload);
     assert_true((prefix.flags & PD_FLAG_CHECKSUM) != 0);
     assert_int_equal(pd_frame_checksum(&checksum, payload - prefix.header_bytes, prefix.header_bytes,
-                                       &(struct iovec){ (void *)payload, prefix.payload_bytes }, 1), PD_OK);
+                                       &(struct iovec){ (void *)payload, prefix.payload_bytes }, 1),
+                     PD_OK);
     assert_true(prefix.checksum == checksum);
 }
 
@@ -382,7 +393,8 @@ static void owes_a_bounded_number_of_heartbeats(void **state)
     scene *s = *state;
     uint64_t ids[PD_BEATS];
 
-    for (int i = 0; i < PD_BEATS; i++) assert_true(pd_output_beat(&s->output, &(pd_prefix){ .request = ids[i] = (uint64_t)i + 10 }));
+    for (int i = 0; i < PD_BEATS; i++)
+        assert_true(pd_output_beat(&s->output, &(pd_prefix){ .request = ids[i] = (uint64_t)i + 10 }));
     assert_false(pd_output_beat(&s->output, &(pd_prefix){ .request = 99 }));
     send_all(s, 65536);
     expect_ids(s, ids, PD_BEATS);
@@ -397,7 +409,7 @@ static void clearing_gives_the_replies_back(void **state)
     queue_reply(s, 1);
     queue_reply(s, 2);
     queue_frame(s, 3);
-    send_slice(s, 10);                          /* the control frame is under way */
+    send_slice(s, 10); /* the control frame 3 is partly sent */
     send_all(s, 65536);
     queue_reply(s, 4);
     queue_reply(s, 5);

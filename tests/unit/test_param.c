@@ -1,4 +1,4 @@
-/* Parameters: what a set of declarations must be, initial weights, element types to pull. */
+/* Tests parameters: valid sets of declarations, initial weights, and the element types that can be pulled. */
 #include "convert.h"
 #include "rig.h"
 
@@ -26,8 +26,8 @@ static int set_up(void **state)
 
 static void join(rig *r, uint32_t world, const char *rules)
 {
-    for (uint32_t rank = 0; rank < world; rank++) assert_int_equal(rig_hello(r, "job", rank, world, rank + 1, 10 + rank, NULL, rules),
-                                                                   PD_OK);
+    for (uint32_t rank = 0; rank < world; rank++)
+        assert_int_equal(rig_hello(r, "job", rank, world, rank + 1, 10 + rank, NULL, rules), PD_OK);
 }
 
 static int declare_one(rig *r, uint32_t rank, const char *name, pd_shape shape, pd_dtype pull)
@@ -35,7 +35,7 @@ static int declare_one(rig *r, uint32_t rank, const char *name, pd_shape shape, 
     return rig_declare(r, r->job, rank, 10 + rank, &name, &shape, NULL, 1, pull);
 }
 
-/* ---- the first set ---- */
+/* ---- the first declaration of a job ---- */
 
 static void answers_in_the_order_of_the_caller(void **state)
 {
@@ -61,7 +61,7 @@ static void the_reserve_is_the_largest_frame_rounded_up(void **state)
 
     join(r, 1, NULL);
     assert_int_equal(rig_declare(r, r->job, 0, 10, names, shapes, NULL, N, PD_F32), PD_OK);
-    assert_int_equal(r->reserve, 4096);                 /* a chunk of 64 elements */
+    assert_int_equal(r->reserve, 4096); /* the largest frame holds one chunk of 64 elements; rounded up to 4096 bytes */
 }
 
 static void rules_go_by_the_first_match(void **state)
@@ -82,7 +82,12 @@ static void rules_go_by_the_first_match(void **state)
     }
 }
 
-typedef struct bad { const char *name; pd_shape shape; int pull, code; const char *says; } bad;
+typedef struct bad {
+    const char *name;
+    pd_shape shape;
+    int pull, code;
+    const char *says;
+} bad;
 static char longest[300];
 static const bad bads[] = {
     { "", { 1, { 4 } }, PD_F32, PD_INVALID_ARGUMENT, "name" },
@@ -153,20 +158,23 @@ static void memory_of_all_jobs_counts_and_comes_back(void **state)
     assert_int_equal(rig_declare(r, r->job, 0, 40, &w, &half, NULL, 1, PD_F32), PD_OK);
 }
 
-/* ---- the same set again ---- */
+/* ---- declaring the same set again ---- */
 
 static void refuses_another_set_from_another_rank(void **state)
 {
     static const pd_shape other = { 2, { 20, 10 } };
     pd_shape wrong[N] = { other, shapes[1], shapes[2] };
-    const char *more[N + 1] = { names[0], names[1], names[2], "extra" }, *repeated[N] = { names[0], names[1], names[1] };
-    pd_shape more_shapes[N + 1] = { shapes[0], shapes[1], shapes[2], shapes[1] }, repeated_shapes[N] = { shapes[0], shapes[1], shapes[1] };
+    const char *more[N + 1] = { names[0], names[1], names[2], "extra" },
+                         *repeated[N] = { names[0], names[1], names[1] };
+    pd_shape more_shapes[N + 1] = { shapes[0], shapes[1], shapes[2], shapes[1] },
+                             repeated_shapes[N] = { shapes[0], shapes[1], shapes[1] };
     rig *r = *state;
 
     join(r, 2, NULL);
     rig_declare(r, r->job, 0, 10, names, shapes, NULL, N, PD_F32);
     assert_int_equal(rig_declare(r, r->job, 1, 11, names, wrong, NULL, N, PD_F32), PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(r->error.text, "layers.0.weight: job job has it with shape (10, 20), this rank declares (20, 10)"));
+    assert_non_null(
+        strstr(r->error.text, "layers.0.weight: job job has it with shape (10, 20), this rank declares (20, 10)"));
     assert_int_equal(rig_declare(r, r->job, 1, 11, names, shapes, NULL, N - 1, PD_F32), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "head/kernel"));
     assert_int_equal(rig_declare(r, r->job, 1, 11, more, more_shapes, NULL, N + 1, PD_F32), PD_FAILED_PRECONDITION);
@@ -199,7 +207,8 @@ static void init_may_come_in_any_order_and_again_until_it_is_complete(void **sta
     assert_int_equal(r->board[r->job][0].snapshot->version, 0);
 }
 
-/* The answer was lost: what the same process sends again is answered and changes nothing, at whatever step the job is by then. */
+/* A client that lost the reply sends its initial weights again. The second Init is answered with OK and changes
+ * nothing, even if the job has taken steps since. */
 static void initial_weights_sent_again_count_once(void **state)
 {
     rig *r = *state;
@@ -222,7 +231,9 @@ static void initial_weights_sent_again_count_once(void **state)
 
 static void the_log_says_where_initial_weights_are_not_finite(void **state)
 {
-    static const char *const options[] = { "initial_weights=lowest", "initial_weights=mean" }, *const why[] = { "so they came", "those of a rank are not" };
+    static const char *const options[] = { "initial_weights=lowest", "initial_weights=mean" }, *const why[] = {
+        "so they came", "those of a rank are not"
+    };
     rig *r = *state;
     float values[200];
 
@@ -315,7 +326,7 @@ static void publishes_every_type_that_a_rank_pulls(void **state)
     pd_convert(expected, PD_BF16, values, PD_F32, 10);
     assert_memory_equal(snapshot->at[PD_BF16], expected, sizeof expected);
     assert_null(snapshot->at[PD_F16]);
-    assert_int_equal(declare_one(r, 1, "w", (pd_shape){ 1, { 10 } }, PD_F16), PD_OK);       /* late: published again */
+    assert_int_equal(declare_one(r, 1, "w", (pd_shape){ 1, { 10 } }, PD_F16), PD_OK); /* late: published again */
     snapshot = r->board[r->job][0].snapshot;
     pd_convert(expected, PD_F16, values, PD_F32, 10);
     assert_memory_equal(snapshot->at[PD_F16], expected, sizeof expected);
@@ -362,7 +373,8 @@ int main(void)
         TEST(refuses_another_set_from_another_rank),
         TEST(init_may_come_in_any_order_and_again_until_it_is_complete),
         TEST(initial_weights_sent_again_count_once),
-        TEST(the_log_says_where_initial_weights_are_not_finite), TEST(another_process_does_not_initialise_again),
+        TEST(the_log_says_where_initial_weights_are_not_finite),
+        TEST(another_process_does_not_initialise_again),
         TEST(a_crashed_initialiser_is_asked_again),
         TEST(only_rank_0_initialises_and_nobody_pushes_before),
         TEST(publishes_every_type_that_a_rank_pulls),

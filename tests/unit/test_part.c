@@ -1,4 +1,5 @@
-/* Parts of an optimizer's state: addressed by names and blocks, read and written in float64 whatever they are stored as. */
+/* Tests parts of an optimizer's state: they are addressed by names and blocks, and are read and written in float64
+ * whatever type they are stored in. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -76,11 +77,14 @@ static void a_slot_is_found_by_name_number_and_block(void **state)
 
 static void what_is_not_kept_is_not_found(void **state)
 {
-    static const struct { const char *slot; int number, block; } cases[] = {
-        { "direction", -1, -1 }, { "direction", -1, 0 },            /* temporary */
-        { "momentum", 0, -1 }, { "root", -1, 0 }, { "root", 0, -1 }, { "root", 1, 0 }, { "moment", -1, -1 },
-        { "momentum", -1, 4 }, { "root", 0, 4 }, { "momentum", -1, -2 },
-        { "unfit", -1, 0 },                                         /* of the parameter, but not shaped as it */
+    static const struct {
+        const char *slot;
+        int number, block;
+    } cases[] = {
+        { "direction", -1, -1 }, { "direction", -1, 0 }, /* temporary */
+        { "momentum", 0, -1 },   { "root", -1, 0 },      { "root", 0, -1 }, { "root", 1, 0 },
+        { "moment", -1, -1 },    { "momentum", -1, 4 },  { "root", 0, 4 },  { "momentum", -1, -2 },
+        { "unfit", -1, 0 }, /* a slot of the whole parameter with another shape has no part for a block */
     };
     pd_optim *optim = new_optim(PD_STORE_F32);
     pd_part part;
@@ -91,7 +95,7 @@ static void what_is_not_kept_is_not_found(void **state)
     pd_optim_free(optim);
 }
 
-/* A block as large as a statistic of it. */
+/* The parameter is a single 3 by 3 block, so the block's symmetric statistic has the parameter's shape. */
 static void a_symmetric_slot_is_no_parameter_to_be_cut(void **state)
 {
     pd_plan plan = { .shape = { 2, { 3, 3 } }, .elements = 9 };
@@ -99,7 +103,10 @@ static void a_symmetric_slot_is_no_parameter_to_be_cut(void **state)
 
     (void)state;
     assert_int_equal(pd_plan_blocks(&plan, 3), PD_OK);
-    assert_int_equal(pd_plan_slot(&plan, &(pd_slot_spec){ .name = "statistics", .number = 0, .shape = plan.shape, .symmetric = true }), 0);
+    assert_int_equal(
+        pd_plan_slot(&plan,
+                     &(pd_slot_spec){ .name = "statistics", .number = 0, .shape = plan.shape, .symmetric = true }),
+        0);
     assert_int_equal(pd_plan_slot(&plan, &(pd_slot_spec){ .name = "momentum", .number = 0, .shape = plan.shape }), 1);
     assert_false(pd_plan_part(&plan, "statistics", 0, 0, &part));
     assert_true(pd_plan_part(&plan, "statistics", 0, -1, &part));
@@ -112,38 +119,47 @@ static void names_in_files_tell_block_name_and_number(void **state)
     char text[128];
 
     (void)state;
-    assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "momentum", .number = -1 }, text, sizeof text), "momentum");
-    assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "statistics", .number = 3, .block = 1 }, text, sizeof text), "statistics.3");
-    assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "factor_matrices", .number = 1, .of_block = true, .block = 3 }, text, sizeof text),
-                        "block_3.factor_matrices.1");
-    assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "filtered_grad", .number = -1, .of_block = true }, text, sizeof text), "block_0.filtered_grad");
+    assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "momentum", .number = -1 }, text, sizeof text),
+                        "momentum");
+    assert_string_equal(
+        pd_slot_name(&(pd_slot_spec){ .name = "statistics", .number = 3, .block = 1 }, text, sizeof text),
+        "statistics.3");
+    assert_string_equal(
+        pd_slot_name(&(pd_slot_spec){ .name = "factor_matrices", .number = 1, .of_block = true, .block = 3 }, text,
+                     sizeof text),
+        "block_3.factor_matrices.1");
+    assert_string_equal(
+        pd_slot_name(&(pd_slot_spec){ .name = "filtered_grad", .number = -1, .of_block = true }, text, sizeof text),
+        "block_0.filtered_grad");
 }
 
 static void a_name_too_long_is_cut(void **state)
 {
-    char *text = malloc(4);                                         /* no byte more */
+    char *text = malloc(4); /* no byte more */
 
     (void)state;
-    assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "filtered_grad", .number = -1, .of_block = true }, text, 4), "blo");
+    assert_string_equal(
+        pd_slot_name(&(pd_slot_spec){ .name = "filtered_grad", .number = -1, .of_block = true }, text, 4), "blo");
     assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "momentum", .number = 7 }, text, 4), "mom");
     free(text);
 }
 
 /* ---- values ---- */
 
-static const pd_storage storages[] = { PD_STORE_F32, PD_STORE_BF16, PD_STORE_INT8, PD_STORE_INT16, PD_STORE_F16, PD_STORE_F64 };
+static const pd_storage storages[] = { PD_STORE_F32,   PD_STORE_BF16, PD_STORE_INT8,
+                                       PD_STORE_INT16, PD_STORE_F16,  PD_STORE_F64 };
 #define EACH_STORAGE (size_t k = 0; k < sizeof storages / sizeof *storages; k++)
 
-/* How far a value may be from what was written: columns of fill_numbers are below 8. */
+/* Returns the largest rounding error of a value that is stored in `storage`. All values of fill_numbers are below 8. */
 static double rounding_of(pd_storage storage)
 {
     switch (storage) {
-    case PD_STORE_F32:   return 8 * 0x1p-24;
-    case PD_STORE_BF16:  return 8 * 0x1p-9;
-    case PD_STORE_F16:   return 8 * 0x1p-12;
-    case PD_STORE_INT8:  return 8.0 / 127 / 2 + 1e-6;
+    case PD_STORE_F32: return 8 * 0x1p-24;
+    case PD_STORE_BF16: return 8 * 0x1p-9;
+    case PD_STORE_F16: return 8 * 0x1p-12;
+    case PD_STORE_INT8: return 8.0 / 127 / 2 + 1e-6;
     case PD_STORE_INT16: return 8.0 / 32767 / 2 + 1e-6;
-    case PD_STORE_F64:   return 0;
+    case PD_STORE_F64: return 0;
     }
     return 0;
 }
@@ -164,15 +180,18 @@ static void what_was_written_is_read_as_its_storage_rounds_it(void **state)
 
     (void)state;
     fill_numbers(in, N);
-    for EACH_STORAGE {
-        pd_optim *optim = new_optim(storages[k]);
-        write(optim, "momentum", -1, -1, in);
-        read(optim, "momentum", -1, -1, out);
-        assert_near(in, out, N, rounding_of(storages[k]));
-        if (storages[k] == PD_STORE_BF16)
-            for (int i = 0; i < N; i++) assert_true(out[i] == (double)pd_f32_from_bf16(pd_bf16_from_f32((float)in[i])));
-        pd_optim_free(optim);
-    }
+    for
+        EACH_STORAGE
+        {
+            pd_optim *optim = new_optim(storages[k]);
+            write(optim, "momentum", -1, -1, in);
+            read(optim, "momentum", -1, -1, out);
+            assert_near(in, out, N, rounding_of(storages[k]));
+            if (storages[k] == PD_STORE_BF16)
+                for (int i = 0; i < N; i++)
+                    assert_true(out[i] == (double)pd_f32_from_bf16(pd_bf16_from_f32((float)in[i])));
+            pd_optim_free(optim);
+        }
 }
 
 static void a_slot_read_by_part_is_the_slot_read_whole(void **state)
@@ -182,56 +201,63 @@ static void a_slot_read_by_part_is_the_slot_read_whole(void **state)
 
     (void)state;
     fill_numbers(in, N);
-    for EACH_STORAGE {
-        pd_optim *optim = new_optim(storages[k]);
-        write(optim, "momentum", -1, -1, in);
-        read(optim, "momentum", -1, -1, out);
-        pd_optim_read_slot(optim, WIDE_MOMENTUM, whole);
-        for (int i = 0; i < N; i++) assert_true(whole[i] == (float)out[i]);
-        pd_optim_free(optim);
-    }
+    for
+        EACH_STORAGE
+        {
+            pd_optim *optim = new_optim(storages[k]);
+            write(optim, "momentum", -1, -1, in);
+            read(optim, "momentum", -1, -1, out);
+            pd_optim_read_slot(optim, WIDE_MOMENTUM, whole);
+            for (int i = 0; i < N; i++) assert_true(whole[i] == (float)out[i]);
+            pd_optim_free(optim);
+        }
 }
 
-/* Block by block it is all there, and each at its place. */
+/* Reads a slot block by block: each block has the elements of its place in the whole slot. */
 static void the_boxes_of_a_whole_slot_are_its_blocks(void **state)
 {
     double whole[N], dense[N];
 
     (void)state;
-    for EACH_STORAGE {
-        pd_optim *optim = new_optim(storages[k]);
-        const pd_plan *plan = pd_optim_plan(optim);
-        fill_numbers(whole, N);
-        write(optim, "momentum", -1, -1, whole);
-        read(optim, "momentum", -1, -1, whole);
-        for (int b = 0; b < (int)plan->n_blocks; b++) {
-            const pd_block *box = &plan->blocks[b];
-            read(optim, "momentum", -1, b, dense);
-            for (int64_t i = 0; i < box->size[0] * box->size[1]; i++)
-                assert_true(dense[i] == whole[(box->start[0] + i / box->size[1]) * COLS + box->start[1] + i % box->size[1]]);
+    for
+        EACH_STORAGE
+        {
+            pd_optim *optim = new_optim(storages[k]);
+            const pd_plan *plan = pd_optim_plan(optim);
+            fill_numbers(whole, N);
+            write(optim, "momentum", -1, -1, whole);
+            read(optim, "momentum", -1, -1, whole);
+            for (int b = 0; b < (int)plan->n_blocks; b++) {
+                const pd_block *box = &plan->blocks[b];
+                read(optim, "momentum", -1, b, dense);
+                for (int64_t i = 0; i < box->size[0] * box->size[1]; i++)
+                    assert_true(dense[i] ==
+                                whole[(box->start[0] + i / box->size[1]) * COLS + box->start[1] + i % box->size[1]]);
+            }
+            pd_optim_free(optim);
         }
-        pd_optim_free(optim);
-    }
 }
 
 static void writing_a_box_leaves_what_lies_beside_it(void **state)
 {
     (void)state;
-    for EACH_STORAGE {
-        pd_optim *optim = new_optim(storages[k]);
-        const pd_block *box = &pd_optim_plan(optim)->blocks[2];
-        double before[N], after[N], in[N], expected[N];
-        fill_numbers(before, N);
-        write(optim, "momentum", -1, -1, before);
-        for (int i = 0; i < N; i++) in[i] = -1 - i;
-        write(optim, "momentum", -1, 2, in);
-        read(optim, "momentum", -1, -1, after);
-        memcpy(expected, before, sizeof expected);
-        for (int64_t i = 0; i < box->size[0] * box->size[1]; i++)
-            expected[(box->start[0] + i / box->size[1]) * COLS + box->start[1] + i % box->size[1]] = in[i];
-        assert_near(after, expected, N, 2 * rounding_of(storages[k]));
-        pd_optim_free(optim);
-    }
+    for
+        EACH_STORAGE
+        {
+            pd_optim *optim = new_optim(storages[k]);
+            const pd_block *box = &pd_optim_plan(optim)->blocks[2];
+            double before[N], after[N], in[N], expected[N];
+            fill_numbers(before, N);
+            write(optim, "momentum", -1, -1, before);
+            for (int i = 0; i < N; i++) in[i] = -1 - i;
+            write(optim, "momentum", -1, 2, in);
+            read(optim, "momentum", -1, -1, after);
+            memcpy(expected, before, sizeof expected);
+            for (int64_t i = 0; i < box->size[0] * box->size[1]; i++)
+                expected[(box->start[0] + i / box->size[1]) * COLS + box->start[1] + i % box->size[1]] = in[i];
+            assert_near(after, expected, N, 2 * rounding_of(storages[k]));
+            pd_optim_free(optim);
+        }
 }
 
 static void of_a_symmetric_slot_the_lower_half_counts(void **state)
@@ -248,18 +274,26 @@ static void of_a_symmetric_slot_the_lower_half_counts(void **state)
 
 static int plan_halves(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
-    pd_slot_spec half = { .name = "half", .number = -1, .shape = declaration->shape, .storage = PD_STORE_INT16, .symmetric = true };
+    pd_slot_spec half = {
+        .name = "half", .number = -1, .shape = declaration->shape, .storage = PD_STORE_INT16, .symmetric = true
+    };
 
     (void)fact, (void)err;
     return pd_plan_slot(plan, &half) < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
-static void stay(const pd_unit *unit) { (void)unit; }
+static void stay(const pd_unit *unit)
+{
+    (void)unit;
+}
 
 static const pd_hyper no_hypers[] = { { .name = NULL } };
-static const pd_row half_row = { .name = "half", .hypers = no_hypers, .plan = plan_halves, .phases = { { "stay", PD_WHOLE, stay, { 0 }, NULL } } };
+static const pd_row half_row = {
+    .name = "half", .hypers = no_hypers, .plan = plan_halves, .phases = { { "stay", PD_WHOLE, stay, { 0 }, NULL } }
+};
 
-/* The upper half counts for no bucket. */
+/* Huge values in the upper half of a symmetric slot do not widen its quantization buckets: only the lower half is
+ * used. */
 static void of_a_symmetric_slot_with_buckets_too(void **state)
 {
     pd_declaration declaration = { .name = "w", .shape = { 2, { 3, 3 } } };
@@ -306,10 +340,12 @@ static void a_step_goes_on_from_what_was_written(void **state)
     for (int s = 0; s < 4; s++) {
         for (int i = 0; i < N; i++) G[i] = cosf((float)(i + s));
         for (int o = s < 2 ? 1 : 0; o < 2; o++) {
-            assert_int_equal(pd_optim_begin(optim[o], &(pd_step_io){ .gradient = G, .before = W[o], .after = W[o] }), PD_OK);
+            assert_int_equal(pd_optim_begin(optim[o], &(pd_step_io){ .gradient = G, .before = W[o], .after = W[o] }),
+                             PD_OK);
             while (!pd_optim_done(optim[o])) {
                 assert_int_equal(pd_batch_run(&optim[o], 1, 1), PD_OK);
-                for (pd_task *task; (task = pd_optim_capture(optim[o])) != NULL; pd_optim_deliver(optim[o], task)) pd_task_run(task);
+                for (pd_task *task; (task = pd_optim_capture(optim[o])) != NULL; pd_optim_deliver(optim[o], task))
+                    pd_task_run(task);
             }
         }
         if (s != 1) continue;

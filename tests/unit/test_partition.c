@@ -1,3 +1,4 @@
+/* Tests how a tensor is cut into blocks and put together again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,18 +10,20 @@
 #include "partition.h"
 
 static const pd_shape shapes[] = {
-    { 0, { 0 } }, { 1, { 1 } }, { 1, { 10 } }, { 2, { 7, 5 } }, { 2, { 1, 9 } }, { 3, { 4, 3, 5 } }, { 4, { 2, 5, 3, 4 } }, { 2, { 6, 6 } },
+    { 0, { 0 } },    { 1, { 1 } },       { 1, { 10 } },         { 2, { 7, 5 } },
+    { 2, { 1, 9 } }, { 3, { 4, 3, 5 } }, { 4, { 2, 5, 3, 4 } }, { 2, { 6, 6 } },
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0], MOST = 200 };
 
-/* For each shape and block size: CHECK, with shape, size, n blocks and the number of elements. */
-#define EACH(CHECK)                                                                     \
-    for (int s = 0; s < SHAPES; s++)                                                    \
-        for (int64_t size = 1; size <= 11; size++) {                                    \
-            const pd_shape *shape = &shapes[s];                                         \
-            int64_t n = pd_partition_count(shape, size), elements = 0;                  \
-            (void)pd_shape_elements(shape, &elements);                                  \
-            CHECK                                                                       \
+/* Runs CHECK for each shape and block size. CHECK uses `shape`, `size`, the number of blocks `n` and the number of
+ * elements `elements`. */
+#define EACH(CHECK)                                                                                                    \
+    for (int s = 0; s < SHAPES; s++)                                                                                   \
+        for (int64_t size = 1; size <= 11; size++) {                                                                   \
+            const pd_shape *shape = &shapes[s];                                                                        \
+            int64_t n = pd_partition_count(shape, size), elements = 0;                                                 \
+            (void)pd_shape_elements(shape, &elements);                                                                 \
+            CHECK                                                                                                      \
         }
 
 static void blocks_cover_every_element_once(void **state)
@@ -50,7 +53,8 @@ static void no_block_is_larger_than_its_size(void **state)
         for (int64_t b = 0; b < n; b++) {
             pd_block block = pd_partition_block(shape, size, b);
             for (int d = 0; d < shape->rank; d++)
-                assert_true(block.size[d] >= 1 && block.size[d] <= size && block.start[d] % size == 0 && block.start[d] + block.size[d] <= shape->dim[d]);
+                assert_true(block.size[d] >= 1 && block.size[d] <= size && block.start[d] % size == 0 &&
+                            block.start[d] + block.size[d] <= shape->dim[d]);
         }
     })
 }
@@ -82,11 +86,11 @@ static void seven_by_five_in_threes(void **state)
     (void)state;
     for (int i = 0; i < 35; i++) whole[i] = (float)i;
     assert_int_equal(pd_partition_count(&shape, 3), 6);
-    block = pd_partition_block(&shape, 3, 3);           /* rows 3 to 5, columns 3 and 4 */
+    block = pd_partition_block(&shape, 3, 3); /* block 3: rows 3 to 5, columns 3 and 4 */
     assert_int_equal(pd_block_elements(&block, 2), 6);
     pd_block_gather(dense, whole, &shape, &block);
     assert_memory_equal(dense, ((float[]){ 18, 19, 23, 24, 28, 29 }), 6 * sizeof(float));
-    block = pd_partition_block(&shape, 3, 4);           /* the last row, columns 0 to 2 */
+    block = pd_partition_block(&shape, 3, 4); /* block 4: the last row, columns 0 to 2 */
     pd_block_gather(dense, whole, &shape, &block);
     assert_memory_equal(dense, ((float[]){ 30, 31, 32 }), 3 * sizeof(float));
 }

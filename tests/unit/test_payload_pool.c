@@ -1,3 +1,4 @@
+/* Tests the pool of buffers that payloads are received into. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +60,7 @@ static void keeps_unused_memory_only_within_its_limit(void **state)
     pd_buffer *at[4];
     (void)state;
 
-    for (int i = 0; i < 4; i++) at[i] = get(pool, 4 * MIB, 1);      /* admission may let more out than is kept */
+    for (int i = 0; i < 4; i++) at[i] = get(pool, 4 * MIB, 1); /* buffers in use may exceed the pool's limit */
     assert_int_equal(pd_pool_used(pool), 16 * MIB);
     for (int i = 0; i < 4; i++) pd_pool_put(pool, at[i]);
     assert_true(pd_pool_kept(pool) <= 8 * MIB);
@@ -92,10 +93,16 @@ static void refuses_what_no_machine_has(void **state)
     pd_pool_free(pool);
 }
 
-static void count(void *arg) { ++*(int *)arg; }
+static void count(void *arg)
+{
+    ++*(int *)arg;
+}
 
-/* Another thread's work, done when the test says so. */
-typedef struct errands { pd_background *at[8]; int n; } errands;
+/* Background work that the pool has handed out. The test runs it later, in place of another thread. */
+typedef struct errands {
+    pd_background *at[8];
+    int n;
+} errands;
 
 static bool note(void *arg, pd_background *work)
 {
@@ -124,18 +131,19 @@ static void large_memory_is_made_by_workers_and_waited_for(void **state)
     (void)state;
 
     pool = pd_pool_new(64 * MIB, &platform, count, &told);
-    assert_int_equal(pd_pool_get(pool, 4 * KIB, 1, false, &one), PD_OK);            /* small: at once */
+    assert_int_equal(pd_pool_get(pool, 4 * KIB, 1, false, &one), PD_OK); /* small: at once */
     pd_pool_put(pool, one);
     assert_int_equal(pd_pool_get(pool, 4 * MIB, 1, false, &one), PD_UNAVAILABLE);
     assert_int_equal(pd_pool_get(pool, 4 * MIB, 2, false, &two), PD_UNAVAILABLE);
-    assert_int_equal(pd_pool_get(pool, 4 * MIB, 2, true, &two), PD_UNAVAILABLE);    /* patience: nothing more is ordered */
+    assert_int_equal(pd_pool_get(pool, 4 * MIB, 2, true, &two), PD_UNAVAILABLE); /* asked again: no second allocation
+                                                                                  * starts for connection 2 */
     run(&list);
     assert_int_equal(told, 2);
     assert_int_equal(pd_pool_get(pool, 4 * MIB, 1, true, &one), PD_OK);
     assert_int_equal(pd_pool_get(pool, 4 * MIB, 2, true, &two), PD_OK);
     pd_pool_put(pool, one);
     pd_pool_put(pool, two);
-    assert_int_equal(pd_pool_get(pool, 4 * MIB, 3, false, &one), PD_OK);            /* used again: at once */
+    assert_int_equal(pd_pool_get(pool, 4 * MIB, 3, false, &one), PD_OK); /* a recycled buffer is given at once */
     pd_pool_put(pool, one);
     pd_pool_free(pool);
 }
@@ -152,7 +160,8 @@ static void what_was_waited_for_and_given_away_is_made_again(void **state)
     pool = pd_pool_new(4 * MIB, &platform, count, &told);
     assert_int_equal(pd_pool_get(pool, MIB, 1, false, &one), PD_UNAVAILABLE);
     run(&list);
-    assert_int_equal(pd_pool_get(pool, 4 * MIB, 2, false, &large), PD_UNAVAILABLE);  /* takes the room of the one that waits */
+    assert_int_equal(pd_pool_get(pool, 4 * MIB, 2, false, &large),
+                     PD_UNAVAILABLE); /* connection 2 takes the memory that was allocated for connection 1 */
     run(&list);
     assert_int_equal(pd_pool_get(pool, MIB, 1, true, &one), PD_UNAVAILABLE);
     run(&list);

@@ -1,4 +1,4 @@
-/* Which payloads a header may describe. */
+/* Tests the checks of a frame's header: which pieces (tensors or chunks) of a payload it may describe. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,13 +15,16 @@
 
 enum { CHUNK = 100, PIECES = 4 };
 
-static const pd_handle_facts handles[] = { { 0, 250, "kernel" }, { 0, 100, "bias" }, { 0, 0, "nothing" }, { 0, 1, "scalar" } };
+static const pd_handle_facts handles[] = {
+    { 0, 250, "kernel" }, { 0, 100, "bias" }, { 0, 0, "nothing" }, { 0, 1, "scalar" }
+};
 
-/* A good payload, for a test to spoil: two chunks of kernel, bias in bfloat16, scalar absent. */
+/* A valid payload, in which each test makes something wrong: two chunks of parameter kernel, bias in bfloat16, and
+ * scalar, which is absent (has no data). */
 typedef struct payload {
     Paramd__Piece piece[PIECES], *list[PIECES];
-    size_t        n;
-    uint64_t      bytes;
+    size_t n;
+    uint64_t bytes;
 } payload;
 
 static Paramd__Piece piece_at(uint32_t handle, uint32_t dtype, uint64_t first, uint64_t count, uint64_t offset)
@@ -41,8 +44,8 @@ static int set_up(void **state)
     payload *p = calloc(1, sizeof *p);
 
     p->piece[0] = piece_at(0, 1, 0, 100, 0);
-    p->piece[1] = piece_at(0, 1, 200, 50, 448);         /* 400 bytes, then the next multiple of 64 */
-    p->piece[2] = piece_at(1, 3, 0, 100, 704);          /* 648 -> 704 */
+    p->piece[1] = piece_at(0, 1, 200, 50, 448); /* the 400 bytes of piece 0, rounded up to a multiple of 64 */
+    p->piece[2] = piece_at(1, 3, 0, 100, 704);  /* 648 -> 704 */
     p->piece[3] = piece_at(3, 0, 0, 0, 0);
     p->piece[3].absent = true;
     for (int i = 0; i < PIECES; i++) p->list[i] = &p->piece[i];
@@ -202,13 +205,15 @@ static void refuses_what_lies_outside_a_range_or_is_cut_otherwise(void **state)
     p.piece[0] = piece_at(0, 1, 0, 50, 0);
     p.list[0] = &p.piece[0];
     assert_int_equal(pd_pieces_check(p.list, 1, &shard, 1, CHUNK, 200, &err), PD_INVALID_ARGUMENT);
-    assert_non_null(strstr(err.text, "piece 0 (shard): first element 0: expected 50, or a multiple of 100 between that and 320"));
+    assert_non_null(
+        strstr(err.text, "piece 0 (shard): first element 0: expected 50, or a multiple of 100 between that and 320"));
     p.piece[0] = piece_at(0, 1, 50, 100, 0);
     assert_int_equal(pd_pieces_check(p.list, 1, &shard, 1, CHUNK, 400, &err), PD_INVALID_ARGUMENT);
-    assert_non_null(strstr(err.text, "100 elements from 50: expected 50, to the end of the chunk or of elements 50 to 320"));
+    assert_non_null(
+        strstr(err.text, "100 elements from 50: expected 50, to the end of the chunk or of elements 50 to 320"));
 }
 
-/* However a range lies, its pieces stand one after the other from its start to its end, each within one chunk. */
+/* Checks that any range is covered by consecutive pieces from its start to its end, each within one chunk. */
 static void the_pieces_of_any_range_are_the_range(void **state)
 {
     (void)state;
@@ -218,7 +223,8 @@ static void the_pieces_of_any_range_are_the_range(void **state)
                 int64_t at = start, n;
                 do {
                     n = pd_range_piece(start, end, chunk, (uint64_t)at);
-                    assert_true(start == end ? n == 0 : n > 0 && (uint64_t)at / chunk == (uint64_t)(at + n - 1) / chunk);
+                    assert_true(start == end ? n == 0
+                                             : n > 0 && (uint64_t)at / chunk == (uint64_t)(at + n - 1) / chunk);
                     at += n;
                 } while (at < end);
                 assert_int_equal(at, end);
@@ -294,7 +300,7 @@ static void refuses_a_chunk_of_a_parameter_that_is_absent(void **state)
 
     p->piece[3].handle = 0;
     assert_refused(p, "and 3 (kernel): one has data, the other says that there is none");
-    p->piece[0] = piece_at(0, 0, 0, 0, 0);              /* also where the order looks ascending */
+    p->piece[0] = piece_at(0, 0, 0, 0, 0); /* the order does not matter: here the absent piece comes first */
     p->piece[0].absent = true;
     p->piece[1].offset = 0;
     p->n = 2;
@@ -319,7 +325,7 @@ static void many_pieces_in_a_bad_order_are_still_checked(void **state)
     (void)state;
 
     for (size_t i = 0; i < MANY; i++) {
-        pieces[i] = piece_at(0, 1, i * 2477 % MANY * CHUNK, CHUNK, end);       /* a permutation */
+        pieces[i] = piece_at(0, 1, i * 2477 % MANY * CHUNK, CHUNK, end); /* a permutation */
         end = pd_piece_end(end, CHUNK * 4);
         list[i] = &pieces[i];
     }
@@ -341,7 +347,8 @@ static Paramd__Want want_at(uint32_t handle, uint64_t first)
 
 static void takes_wants_in_any_order(void **state)
 {
-    Paramd__Want want[] = { want_at(1, 0), want_at(0, 200), want_at(0, 0) }, *wants[] = { &want[0], &want[1], &want[2] };
+    Paramd__Want want[] = { want_at(1, 0), want_at(0, 200), want_at(0, 0) },
+                 *wants[] = { &want[0], &want[1], &want[2] };
     (void)state;
 
     assert_int_equal(pd_wants_check_distinct(wants, 3, handles, NULL), PD_OK);
@@ -349,7 +356,8 @@ static void takes_wants_in_any_order(void **state)
 
 static void refuses_a_want_twice_wherever_it_stands(void **state)
 {
-    Paramd__Want want[] = { want_at(0, 100), want_at(1, 0), want_at(0, 100) }, *wants[] = { &want[0], &want[1], &want[2] };
+    Paramd__Want want[] = { want_at(0, 100), want_at(1, 0), want_at(0, 100) },
+                 *wants[] = { &want[0], &want[1], &want[2] };
     pd_error err;
     (void)state;
 
@@ -377,14 +385,15 @@ static void without_memory_to_sort_it_says_so(void **state)
     assert_int_equal(rc, PD_NO_MEMORY);
 }
 
-/* Also where it is absent: what it says of itself does not go together. */
+/* An absent piece with the sparse flag is refused too: the two flags contradict each other. */
 static void refuses_a_sparse_piece_with_what_to_do(void **state)
 {
     payload *p = *state;
 
     p->piece[2].sparse = true;
-    assert_refused(p, "piece 2 (bias): its gradient is sparse, and a parameter must be dense here: make it dense before the push (in PyTorch: Embedding(sparse=False), or "
-                   "grad.to_dense())");
+    assert_refused(p, "piece 2 (bias): its gradient is sparse, and a parameter must be dense here: make it dense "
+                      "before the push (in PyTorch: Embedding(sparse=False), or "
+                      "grad.to_dense())");
     p->piece[2].sparse = false;
     p->piece[3].sparse = true;
     assert_refused(p, "piece 3 (scalar): its gradient is sparse");
@@ -405,15 +414,29 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(takes_chunks_of_several_parameters_and_types), TEST(takes_a_payload_with_or_without_the_last_padding), TEST(takes_no_pieces_and_no_payload),
-        TEST(takes_handles_in_any_order), TEST(takes_the_one_chunk_of_a_parameter_without_elements), TEST(refuses_a_handle_that_is_not_declared),
-        TEST(refuses_a_range_that_is_not_one_chunk), TEST(takes_of_a_range_what_it_shares_with_each_chunk),
-        TEST(takes_of_an_empty_range_one_piece_of_nothing), TEST(refuses_what_lies_outside_a_range_or_is_cut_otherwise),
-        TEST(the_pieces_of_any_range_are_the_range), TEST(refuses_a_type_it_does_not_know), TEST(refuses_data_that_is_misaligned_overlapping_or_apart),
-        TEST(refuses_data_past_the_payload), TEST(refuses_an_absent_piece_that_holds_something), TEST(refuses_a_chunk_twice_wherever_it_stands),
-        TEST(refuses_a_chunk_of_a_parameter_that_is_absent), TEST(what_it_refuses_needs_no_text),
-        TEST(many_pieces_in_a_bad_order_are_still_checked), TEST(without_memory_to_sort_it_says_so),
-        TEST(takes_wants_in_any_order), TEST(refuses_a_want_twice_wherever_it_stands), TEST(refuses_neighbouring_wants_that_are_the_same),
+        TEST(takes_chunks_of_several_parameters_and_types),
+        TEST(takes_a_payload_with_or_without_the_last_padding),
+        TEST(takes_no_pieces_and_no_payload),
+        TEST(takes_handles_in_any_order),
+        TEST(takes_the_one_chunk_of_a_parameter_without_elements),
+        TEST(refuses_a_handle_that_is_not_declared),
+        TEST(refuses_a_range_that_is_not_one_chunk),
+        TEST(takes_of_a_range_what_it_shares_with_each_chunk),
+        TEST(takes_of_an_empty_range_one_piece_of_nothing),
+        TEST(refuses_what_lies_outside_a_range_or_is_cut_otherwise),
+        TEST(the_pieces_of_any_range_are_the_range),
+        TEST(refuses_a_type_it_does_not_know),
+        TEST(refuses_data_that_is_misaligned_overlapping_or_apart),
+        TEST(refuses_data_past_the_payload),
+        TEST(refuses_an_absent_piece_that_holds_something),
+        TEST(refuses_a_chunk_twice_wherever_it_stands),
+        TEST(refuses_a_chunk_of_a_parameter_that_is_absent),
+        TEST(what_it_refuses_needs_no_text),
+        TEST(many_pieces_in_a_bad_order_are_still_checked),
+        TEST(without_memory_to_sort_it_says_so),
+        TEST(takes_wants_in_any_order),
+        TEST(refuses_a_want_twice_wherever_it_stands),
+        TEST(refuses_neighbouring_wants_that_are_the_same),
         TEST(refuses_a_sparse_piece_with_what_to_do),
         TEST(the_end_of_a_piece_is_rounded_up_and_cannot_wrap),
     };

@@ -1,3 +1,4 @@
+/* Tests plans: which slots (arrays of state) and tasks a parameter's optimizer has, and how many bytes they take. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +68,8 @@ static void state_that_does_not_fit_is_the_largest(void **state)
 
 static void refuses_impossible_shapes(void **state)
 {
-    pd_declaration negative = coupled(1, -1, 0), large = coupled(2, INT64_MAX, 2), deep = coupled(PD_MAX_RANK + 1, 1, 1);
+    pd_declaration negative = coupled(1, -1, 0), large = coupled(2, INT64_MAX, 2),
+                   deep = coupled(PD_MAX_RANK + 1, 1, 1);
     pd_plan plan;
     pd_error err;
 
@@ -119,7 +121,7 @@ static void leaves_nothing_behind_when_memory_ends(void **state)
     int64_t n;
 
     (void)state;
-    for (n = 0; ; n++) {
+    for (n = 0;; n++) {
         int rc;
         oom_arm(n);
         rc = pd_plan_make(&plan, &declaration, no_fact, NULL);

@@ -1,4 +1,4 @@
-/* What paramctl plan prints: which parameters, slots and tasks share a line. */
+/* Tests the output of paramctl plan: which parameters, slots and tasks share a line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #include "coupled_row.h"
 #include "forecasts.h"
 
-/* ---- what shares a line ---- */
+/* ---- which parameters, slots and tasks share a line ---- */
 
 static void tasks_that_differ_have_lines_of_their_own(void **state)
 {
@@ -43,8 +43,10 @@ static void storage_and_its_bytes_are_told(void **state)
     (void)state;
     add_param(&m, "w", 2, 8, 12);
     const pd_forecast *f = forecast(&m, "* scalable_shampoo block_size=8 best_effort_memory_usage_reduction=yes", NULL);
-    assert_tells(f, false, " momentum (8, 12) int8 144 B\n");                               /* 8 * 12 codes, 12 buckets */
-    assert_tells(f, false, " statistics.0 … 2 (8, 8) int16+diagonal x3 576 B\n");         /* 8 * 8 codes, 8 buckets, 8 of the diagonal, each */
+    assert_tells(f, false, " momentum (8, 12) int8 144 B\n"); /* 8 * 12 codes of 1 byte, 12 buckets of 4 bytes */
+    assert_tells(f, false,
+                 " statistics.0 … 2 (8, 8) int16+diagonal x3 576 B\n"); /* each: 64 codes of 2 bytes, 8 buckets and 8
+                                                                         * diagonal elements of 4 bytes */
     assert_tells(f, false, " direction (8, 12) temporary -\n");
     pd_forecast_free(&m.forecast);
 }
@@ -54,7 +56,7 @@ static void slots_of_blocks_are_told_by_block(void **state)
     model m = { 0 };
 
     (void)state;
-    add_param(&m, "w", 2, 5, 10);                                   /* two blocks in three columns and a narrow one, of 3 and of 2 rows */
+    add_param(&m, "w", 2, 5, 10); /* 8 blocks: rows are cut into 3 + 2, columns into 3 + 3 + 3 + 1 */
     const pd_forecast *f = forecast(&m, "* wide storage=float16", NULL);
     assert_tells(f, false, " momentum (5, 10) float16 100 B\n");
     assert_tells(f, false, " average (5, 10) float64 400 B\n");
@@ -167,7 +169,9 @@ static void names_of_equal_parameters_stand_over_one_entry(void **state)
     add_param(&m, "c.2.bias", 1, 4, 0);
     add_param(&m, "b.0.bias", 1, 4, 0);
     add_param(&m, "b.1.bias", 1, 4, 0);
-    assert_tells(forecast(&m, NULL, NULL), false, "\nz.weight\nc.2.bias\nb.*.bias x2\n sgd: state 0 B each, 0 B of all 4\n weights (4,) float32 16 B\nbetween\n");
+    assert_tells(
+        forecast(&m, NULL, NULL), false,
+        "\nz.weight\nc.2.bias\nb.*.bias x2\n sgd: state 0 B each, 0 B of all 4\n weights (4,) float32 16 B\nbetween\n");
     pd_forecast_free(&m.forecast);
 }
 

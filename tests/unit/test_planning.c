@@ -1,4 +1,5 @@
-/* A large first set is planned in slices: each Declare is answered once, whatever happens in between, and other jobs go on. */
+/* Tests a large first declaration that is planned in slices. Each Declare is answered once, whatever happens in
+ * between, and other jobs continue. */
 #include "oom.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -25,7 +26,7 @@ static void name_all(void)
     }
 }
 
-/* A slice is about one parameter. */
+/* Returns a configuration with such short time slices that each slice plans about one parameter. */
 static pd_store_config slices(void)
 {
     pd_store_config config = rig_config();
@@ -42,14 +43,17 @@ static pd_request *declare_request(rig *r, uint32_t rank, uint64_t conn)
     request->rank = rank;
     request->u.declare.n = N;
     request->u.declare.params = calloc(N, sizeof(pd_param_decl));
-    for (int i = 0; i < N; i++) request->u.declare.params[i] = (pd_param_decl){ .name = strdup(names[i]), .shape = shapes[i], .pull_dtype = PD_F32 };
+    for (int i = 0; i < N; i++)
+        request->u.declare.params[i] =
+            (pd_param_decl){ .name = strdup(names[i]), .shape = shapes[i], .pull_dtype = PD_F32 };
     return request;
 }
 
-static uint64_t welcomed;               /* answers before any to a Declare of the job */
+static uint64_t welcomed; /* number of answers before the first answer to a Declare of the job */
 static uint32_t other;
 
-/* A small job in training; and a job of WORLD ranks, all welcome, of which rank 0's Declare is in the middle of its planning. */
+/* Sets up a small job that trains, and a job of WORLD ranks. All ranks are welcomed, and the Declare of rank 0 is
+ * being planned, with some slices still to come. */
 static int set_up(void **state)
 {
     pd_store_config config = slices();
@@ -59,7 +63,8 @@ static int set_up(void **state)
     r = *state;
     other = rig_start(r, "other", 1, 50, &(int64_t){ 5 }, 1, NULL, NULL);
     for (uint32_t rank = 0; rank < WORLD; rank++)
-        assert_int_equal(rig_hello(r, "job", rank, WORLD, CONN + rank, CONN + rank, "job_linger=3600", "* adam lr=1"), PD_OK);
+        assert_int_equal(rig_hello(r, "job", rank, WORLD, CONN + rank, CONN + rank, "job_linger=3600", "* adam lr=1"),
+                         PD_OK);
     welcomed = r->answered;
     rig_apply(r, declare_request(r, 0, CONN));
     for (int i = 0; i < 60; i++) assert_true(pd_store_work(r->store, r->now));
@@ -69,7 +74,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Works until there is one answer more, and gives its code. */
+/* Lets the store work until it has given one more answer. Returns the code of the answer. */
 static int next_answer(rig *r)
 {
     uint64_t answered = r->answered;
@@ -83,7 +88,7 @@ static int next_answer(rig *r)
     return r->error.code;
 }
 
-/* Of the job that was planned: what the store counts is the other one's. */
+/* Checks that the store holds nothing of the job that was planned: its counters are those of the other job. */
 static void assert_nothing_is_left(const rig *r)
 {
     const pd_job *job = inside_job(r->store, other);
@@ -94,7 +99,8 @@ static void assert_nothing_is_left(const rig *r)
 
 static int send(rig *r, pd_request_kind kind, uint32_t rank)
 {
-    pd_request *request = pd_request_new(kind, kind == PD_REQ_LOST ? (pd_ticket){ CONN + rank, 0 } : rig_ticket(r, CONN + rank));
+    pd_request *request =
+        pd_request_new(kind, kind == PD_REQ_LOST ? (pd_ticket){ CONN + rank, 0 } : rig_ticket(r, CONN + rank));
 
     request->job = r->job;
     request->rank = rank;
@@ -131,8 +137,10 @@ static void a_set_in_slices_is_the_set_at_once(void **state)
     rig_new(&at_once, &config);
     rig_hello(&at_once, "job", 0, WORLD, CONN, CONN, "job_linger=3600", "* adam lr=1");
     assert_int_equal(rig_apply(&at_once, declare_request(&at_once, 0, CONN)), PD_OK);
-    assert_int_equal(inside_job(at_once.store, at_once.job)->steps.account.used, inside_job(r->store, r->job)->steps.account.used);
-    assert_int_equal(inside_job(at_once.store, at_once.job)->steps.quotas[0].reserve, inside_job(r->store, r->job)->steps.quotas[0].reserve);
+    assert_int_equal(inside_job(at_once.store, at_once.job)->steps.account.used,
+                     inside_job(r->store, r->job)->steps.account.used);
+    assert_int_equal(inside_job(at_once.store, at_once.job)->steps.quotas[0].reserve,
+                     inside_job(r->store, r->job)->steps.quotas[0].reserve);
     rig_free(&at_once);
 }
 
@@ -146,13 +154,13 @@ static void a_set_that_is_refused_in_the_middle_lets_the_next_one_be_planned(voi
     send(r, PD_REQ_LOST, 0);
     rig_apply(r, bad);
     rig_apply(r, good);
-    assert_int_equal(next_answer(r), PD_ABORTED);               /* rank 0's, which is lost */
+    assert_int_equal(next_answer(r), PD_ABORTED); /* answers the Declare of rank 0, whose connection is lost */
     assert_int_equal(next_answer(r), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(r->error.text, "layer.0 is declared twice"));
     assert_int_equal(next_answer(r), PD_OK);
 }
 
-/* ---- the rank that is planned for goes ---- */
+/* ---- the rank whose declaration is being planned is lost ---- */
 
 static void a_lost_rank_is_not_planned_for_any_more(void **state)
 {
@@ -231,7 +239,7 @@ static void a_push_before_the_answer_is_refused(void **state)
     assert_int_equal(next_answer(r), PD_OK);
 }
 
-/* The other job's steps close while the large set is under way. */
+/* The steps of the other job close while the large declaration is being planned. */
 static void other_jobs_step_between_the_slices(void **state)
 {
     rig *r = *state;
@@ -242,7 +250,7 @@ static void other_jobs_step_between_the_slices(void **state)
         rig_absorb(r);
         assert_int_equal(rig_board(r, other, 0)->step, step);
     }
-    assert_int_equal(r->answered, welcomed);            /* the large set has no answer yet */
+    assert_int_equal(r->answered, welcomed); /* the large declaration is not answered yet */
     assert_int_equal(next_answer(r), PD_OK);
 }
 
@@ -251,7 +259,7 @@ static void other_jobs_step_between_the_slices(void **state)
 static void memory_may_be_short_in_any_slice(void **state)
 {
     (void)state;
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         pd_store_config config = slices();
         bool failed;
         int rc;
@@ -280,7 +288,8 @@ static void memory_may_be_short_in_any_slice(void **state)
     }
 }
 
-/* Declares the set in a world that the limits cannot hold: refused before anything is made of it. Gives the error. */
+/* Declares the parameters in a job of `world` ranks, which is over the limits of `config`. Checks that the refusal
+ * allocates almost nothing. Returns the error. */
 static pd_error refused_at_once(const pd_store_config *config, uint32_t world)
 {
     pd_error err;
@@ -294,7 +303,7 @@ static pd_error refused_at_once(const pd_store_config *config, uint32_t world)
     before = oom_allocations();
     oom_forget_largest();
     pd_store_apply(r.store, request, r.now);
-    assert_true(oom_allocations() - before <= 1);       /* a line of the log */
+    assert_true(oom_allocations() - before <= 1); /* one allocation: a line of the log */
     assert_true(oom_largest() <= 1024);
     rig_absorb(&r);
     err = r.error;
@@ -311,7 +320,8 @@ static void a_set_beyond_the_ingest_budget_takes_no_memory(void **state)
     config.ingest_bytes = 4096 * 4095ull;
     err = refused_at_once(&config, 4096);
     assert_int_equal(err.code, PD_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(err.text, "4096 ranks, this one with frames of up to 4096 bytes, need 16777216 bytes of ingest budget, and there are 16773120"));
+    assert_non_null(strstr(err.text, "4096 ranks, this one with frames of up to 4096 bytes, need 16777216 bytes of "
+                                     "ingest budget, and there are 16773120"));
 }
 
 static void a_set_whose_records_exceed_the_limit_takes_no_memory(void **state)
@@ -320,7 +330,8 @@ static void a_set_whose_records_exceed_the_limit_takes_no_memory(void **state)
     pd_error err;
 
     (void)state;
-    config.max_total_bytes = 4096ull * N * sizeof(pd_slot);     /* half of them: a parameter has two chunks */
+    config.max_total_bytes = 4096ull * N * sizeof(pd_slot); /* enough for half of the slot records: each parameter
+                                                             * has two chunks */
     err = refused_at_once(&config, 4096);
     assert_int_equal(err.code, PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(err.text, "limits.max_total_bytes"));
@@ -328,7 +339,7 @@ static void a_set_whose_records_exceed_the_limit_takes_no_memory(void **state)
 
 static void a_set_of_too_many_records_is_refused(void **state)
 {
-    static const int64_t large = (int64_t)4 << 20;              /* chunks of 16 elements */
+    static const int64_t large = (int64_t)4 << 20; /* a parameter of 2^18 chunks of 16 elements */
     pd_store_config config = rig_config();
     pd_error err;
     rig r;
@@ -338,7 +349,8 @@ static void a_set_of_too_many_records_is_refused(void **state)
     config.max_total_bytes = UINT64_MAX / 4;
     rig_new(&r, &config);
     assert_int_equal(rig_hello(&r, "job", 0, 2048, CONN, CONN, NULL, "* sgd lr=1"), PD_OK);
-    assert_int_equal(rig_declare(&r, r.job, 0, CONN, names, &(pd_shape){ 1, { large } }, NULL, 1, PD_F32), PD_RESOURCE_EXHAUSTED);
+    assert_int_equal(rig_declare(&r, r.job, 0, CONN, names, &(pd_shape){ 1, { large } }, NULL, 1, PD_F32),
+                     PD_RESOURCE_EXHAUSTED);
     err = r.error;
     assert_non_null(strstr(err.text, "times 2048 workers"));
     rig_free(&r);
@@ -349,7 +361,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(declares_of_other_ranks_wait_for_the_planning, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_set_in_slices_is_the_set_at_once, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_set_that_is_refused_in_the_middle_lets_the_next_one_be_planned, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_set_that_is_refused_in_the_middle_lets_the_next_one_be_planned, set_up,
+                                        rig_tear_down),
         cmocka_unit_test_setup_teardown(a_lost_rank_is_not_planned_for_any_more, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_rank_that_leaves_is_not_planned_for_any_more, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_rank_that_is_taken_over_declares_anew, set_up, rig_tear_down),

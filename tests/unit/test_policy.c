@@ -1,5 +1,5 @@
-/* A policy other than sync fits into the round's contract: one that closes at the deadline with what has come, of
- * two ranks at least. */
+/* Tests a round policy other than sync: it closes at the deadline with the contributions that arrived, from at least
+ * two ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { WORLD = 3, CONN = 10, N = 100, LEAST = 2 };
 
-/* ---- the row ---- */
+/* ---- the policy under test ---- */
 
 static pd_admit admit(const pd_round *round, uint32_t rank, uint64_t closed, uint64_t step)
 {
@@ -64,7 +64,10 @@ static int push(rig *r, uint32_t rank, uint64_t step)
     return rig_push(r, r->job, rank, CONN + rank, step, 0, g, N);
 }
 
-static double moved(rig *r, double before) { return before - (double)rig_weights(r, r->job, 0)[0]; }
+static double moved(rig *r, double before)
+{
+    return before - (double)rig_weights(r, r->job, 0)[0];
+}
 
 static void check_that_two_are_enough(const char *options, double expected)
 {
@@ -76,7 +79,7 @@ static void check_that_two_are_enough(const char *options, double expected)
     assert_int_equal(push(&r, 0, 1), PD_OK);
     assert_int_equal(push(&r, 2, 1), PD_OK);
     rig_work(&r);
-    assert_int_equal(rig_board(&r, r.job, 0)->step, 0);         /* two have come, and the deadline has not */
+    assert_int_equal(rig_board(&r, r.job, 0)->step, 0); /* two contributions are there, but the deadline is not over */
     rig_sleep(&r, 2);
     rig_work(&r);
     assert_int_equal(rig_board(&r, r.job, 0)->step, 1);
@@ -88,10 +91,11 @@ static void check_that_two_are_enough(const char *options, double expected)
 static void a_round_that_may_close_at_its_deadline_does(void **state)
 {
     (void)state;
-    check_that_two_are_enough("step_timeout=1s", 2);                            /* the mean of ranks 0 and 2 */
+    check_that_two_are_enough("step_timeout=1s", 2); /* the weights move by 2, the mean of ranks 0 and 2 */
     check_that_two_are_enough("step_timeout=1s aggregate=median", 2);
     check_that_two_are_enough("step_timeout=1s aggregate=sum", 4);
-    check_that_two_are_enough("step_timeout=1s aggregate=adasum_vdot", 2);      /* of parallel vectors about their mean */
+    check_that_two_are_enough("step_timeout=1s aggregate=adasum_vdot", 2); /* the contributions are parallel vectors,
+                                                                            * so the result is about their mean */
 }
 
 static void one_rank_alone_is_reported_as_ever(void **state)

@@ -1,3 +1,4 @@
+/* Tests the largest eigenvalue by power iteration. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,7 @@ static void assert_near(double a, double b, double relative)
     if (!(fabs(a - b) <= relative * fabs(b))) fail_msg("%.17g and %.17g", a, b);
 }
 
-/* The rule, on a matrix that is built with its padding. Gives the steps taken. */
+/* The reference: power iteration on the explicitly padded matrix. Returns the number of iterations. */
 static int naive(double *largest, double *v, const double *A, int n, int side, double padding)
 {
     double built[MOST][MOST] = { { 0 } }, x[MOST], y[MOST], s = 0;
@@ -46,7 +47,7 @@ static int naive(double *largest, double *v, const double *A, int n, int side, d
     }
 }
 
-/* Positive semi-definite, of about that size. */
+/* Fills A with a positive semi-definite n by n matrix whose entries are of about the given size. */
 static void fill(double *A, int n, double size)
 {
     double B[MOST * MOST];
@@ -61,21 +62,26 @@ static void fill(double *A, int n, double size)
 
 static void the_start_vector_is_that_of_the_generator(void **state)
 {
-    static const double first[] = { -0.5756828096125337, -0.4819635189444771, -0.15295624010794273, 0.4393220275759613 };
+    static const double first[] = { -0.5756828096125337, -0.4819635189444771, -0.15295624010794273,
+                                    0.4393220275759613 };
     double v[4], long_one[1000];
     (void)state;
 
     pd_start_vector(v, 4);
-    pd_start_vector(long_one, 1000);            /* past the generator's first state */
+    pd_start_vector(long_one, 1000); /* more numbers than the first 624 words of MT19937 give */
     for (int i = 0; i < 4; i++) assert_true(v[i] == first[i] && long_one[i] == first[i]);
     for (int i = 0; i < 1000; i++) assert_true(long_one[i] >= -1 && long_one[i] < 1);
 }
 
 static void agrees_with_the_rule_on_a_matrix_that_is_built(void **state)
 {
-    static const struct { int n, side; double padding, size; } cases[] = {
-        { 1, 1, 1, 3 }, { 1, 0, 1, 3 }, { 5, 5, 1, 2 }, { 5, 9, 1, 2 }, { 5, 9, 0, 2 }, { 5, 9, 1, 1e-4 }, { 5, 40, 0, 1e-4 }, { 1, 7, 1, 0.5 },
-        { 1, 7, 0, 0.5 }, { 30, 31, 1, 100 }, { 30, 40, 0, 100 }, { 12, 13, 1, 1e-9 }, { 12, 20, 0, 1e-9 }, { 12, 0, 1, 1e20 },
+    static const struct {
+        int n, side;
+        double padding, size;
+    } cases[] = {
+        { 1, 1, 1, 3 },     { 1, 0, 1, 3 },      { 5, 5, 1, 2 },      { 5, 9, 1, 2 },     { 5, 9, 0, 2 },
+        { 5, 9, 1, 1e-4 },  { 5, 40, 0, 1e-4 },  { 1, 7, 1, 0.5 },    { 1, 7, 0, 0.5 },   { 30, 31, 1, 100 },
+        { 30, 40, 0, 100 }, { 12, 13, 1, 1e-9 }, { 12, 20, 0, 1e-9 }, { 12, 0, 1, 1e20 },
     };
     (void)state;
 
@@ -87,7 +93,8 @@ static void agrees_with_the_rule_on_a_matrix_that_is_built(void **state)
         assert_int_equal(pd_power_iteration(&largest, v, A, n, cases[c].side, cases[c].padding), PD_OK);
         assert_near(largest, expected, 1e-12);
         for (int i = 0; i < side; i++)
-            if (!(fabs(v[i] - expected_v[i]) < 1e-10)) fail_msg("case %zu, entry %d: %.17g and %.17g", c, i, v[i], expected_v[i]);
+            if (!(fabs(v[i] - expected_v[i]) < 1e-10))
+                fail_msg("case %zu, entry %d: %.17g and %.17g", c, i, v[i], expected_v[i]);
     }
 }
 
@@ -125,7 +132,8 @@ static void stops_after_one_pass_where_the_matrix_is_smaller_than_the_tolerance(
     pd_start_vector(v, 2);
     norm = v[0] * v[0] + v[1] * v[1];
     assert_int_equal(pd_power_iteration(&largest, NULL, A, 2, 0, 1), PD_OK);
-    assert_near(largest, (1e-7 * v[0] * v[0] + 1e-9 * v[1] * v[1]) / norm, 1e-12);      /* a Rayleigh quotient, no eigenvalue */
+    assert_near(largest, (1e-7 * v[0] * v[0] + 1e-9 * v[1] * v[1]) / norm,
+                1e-12); /* a Rayleigh quotient of the start vector, not an eigenvalue */
 }
 
 static void a_small_matrix_that_takes_many_steps_is_not_spoiled_by_padding_that_is_not_there(void **state)
@@ -134,7 +142,7 @@ static void a_small_matrix_that_takes_many_steps_is_not_spoiled_by_padding_that_
     (void)state;
 
     for (int i = 0; i < MOST; i++) A[i * MOST + i] = 0.019 + 0.001 * i / (MOST - 1);
-    assert_true(naive(&expected, v, A, MOST, MOST, 1) >= 95);                   /* (1 / 0.0195)^95 squared is no double */
+    assert_true(naive(&expected, v, A, MOST, MOST, 1) >= 95); /* the square of (1 / 0.0195)^95 would overflow */
     assert_int_equal(pd_power_iteration(&largest, NULL, A, MOST, MOST, 1), PD_OK);
     assert_near(largest, expected, 1e-12);
 }

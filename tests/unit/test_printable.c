@@ -1,4 +1,4 @@
-/* Which text may reach a terminal, and what becomes of the rest. */
+/* Tests which text may be printed on a terminal, and how other characters are replaced. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -10,12 +10,37 @@
 #include "printable.h"
 
 static const char *const good[] = { "", "w.0/kernel", "Gr\u00f6\u00dfe", "\u6743\u91cd", "\U0001F680 \u00a0~" };
-/* Text, and the byte at which it stops being printable. */
-static const struct { const char *text; size_t at; } bad[] = {
-    { "a\033[2J", 1 },          { "\x7f", 0 },                      { "a\xc2\x80", 1 },                 { "ab\xc2\x9b" "31m", 2 },  { "\xe2\x80\x8b", 0 },
-    { "a\xe2\x80\x8f", 1 },     { "a\xe2\x80\xa8" "b", 1 },         { "a\xe2\x80\xa9", 1 },             { "job\xe2\x80\xae" "x", 3 }, { "a\xe2\x81\xa6", 1 },
-    { "a\xe2\x81\xa9", 1 },     { "a\xef\xbb\xbf", 1 },             { "a\xf3\xa0\x81\x81", 1 },         { "a\xd8\x9c", 1 },         { "a\t", 1 },
-    { "a\xc3", 1 },             { "a\xff", 1 },                     { "a\xc0\xaf", 1 },                 { "a\xed\xa0\x80", 1 },     { "a\xe2\x82", 1 },
+/* Texts with a part that is not printable, and the index of the byte at which that part begins. */
+static const struct {
+    const char *text;
+    size_t at;
+} bad[] = {
+    { "a\033[2J", 1 },
+    { "\x7f", 0 },
+    { "a\xc2\x80", 1 },
+    { "ab\xc2\x9b"
+      "31m",
+      2 },
+    { "\xe2\x80\x8b", 0 },
+    { "a\xe2\x80\x8f", 1 },
+    { "a\xe2\x80\xa8"
+      "b",
+      1 },
+    { "a\xe2\x80\xa9", 1 },
+    { "job\xe2\x80\xae"
+      "x",
+      3 },
+    { "a\xe2\x81\xa6", 1 },
+    { "a\xe2\x81\xa9", 1 },
+    { "a\xef\xbb\xbf", 1 },
+    { "a\xf3\xa0\x81\x81", 1 },
+    { "a\xd8\x9c", 1 },
+    { "a\t", 1 },
+    { "a\xc3", 1 },
+    { "a\xff", 1 },
+    { "a\xc0\xaf", 1 },
+    { "a\xed\xa0\x80", 1 },
+    { "a\xe2\x82", 1 },
 };
 enum { GOOD = sizeof good / sizeof good[0], BAD = sizeof bad / sizeof bad[0] };
 
@@ -48,7 +73,10 @@ static void an_error_names_the_text_the_byte_and_the_character(void **state)
 
 static void each_character_that_cannot_be_printed_becomes_one_mark(void **state)
 {
-    char out[64], text[64] = "a\033[2J\xc2\x9b" "b\xe2\x80\xae" "c\xff\xfe" "\u00e9";
+    char out[64], text[64] = "a\033[2J\xc2\x9b"
+                             "b\xe2\x80\xae"
+                             "c\xff\xfe"
+                             "\u00e9";
 
     (void)state;
     assert_string_equal(pd_text_print(out, sizeof out, text), "a?[2J?b?c??\u00e9");
@@ -89,10 +117,13 @@ static void an_error_is_printable_whatever_it_quotes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_of_every_script_are_printable), cmocka_unit_test(controls_directions_and_broken_bytes_are_found_at_their_place),
-        cmocka_unit_test(an_error_names_the_text_the_byte_and_the_character), cmocka_unit_test(each_character_that_cannot_be_printed_becomes_one_mark),
+        cmocka_unit_test(letters_of_every_script_are_printable),
+        cmocka_unit_test(controls_directions_and_broken_bytes_are_found_at_their_place),
+        cmocka_unit_test(an_error_names_the_text_the_byte_and_the_character),
+        cmocka_unit_test(each_character_that_cannot_be_printed_becomes_one_mark),
         cmocka_unit_test(a_text_is_cut_between_two_characters),
-        cmocka_unit_test(a_character_that_was_cut_before_is_left_out_at_the_end_and_marked_elsewhere), cmocka_unit_test(an_error_is_printable_whatever_it_quotes),
+        cmocka_unit_test(a_character_that_was_cut_before_is_left_out_at_the_end_and_marked_elsewhere),
+        cmocka_unit_test(an_error_is_printable_whatever_it_quotes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* proto/PROTOCOL.md says what the code does: its example bytes, methods, messages, fields and codes. */
+/* Tests that proto/PROTOCOL.md agrees with the code: its example bytes, methods, messages, fields and codes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,16 +35,17 @@ static void assert_says(const char *where, const char *line)
     if (strstr(where, line) == NULL) fail_msg("PROTOCOL.md lacks: %s", line);
 }
 
-/* ---- the example ---- */
+/* ---- the example in PROTOCOL.md ---- */
 
-/* Two hex digits at `at`. -1: not there. */
+/* Returns the value of the two hex digits at `at`, or -1 if there are none. */
 static int hex_pair(const char *at)
 {
     char pair[3] = { at[0], at[0] != '\0' ? at[1] : '\0', '\0' };
     return isxdigit((unsigned char)pair[0]) && isxdigit((unsigned char)pair[1]) ? (int)strtol(pair, NULL, 16) : -1;
 }
 
-/* Appends the bytes of a line: pairs of digits and quoted texts one space apart; two spaces end them. */
+/* Appends the bytes of one line of a hex dump to `out`. A line has pairs of hex digits and quoted texts, one space
+ * apart, and ends at two spaces. Returns the new number of bytes. */
 static size_t read_line(const char *at, uint8_t *out, size_t bytes, size_t most)
 {
     for (;; at++) {
@@ -63,7 +64,8 @@ static size_t read_line(const char *at, uint8_t *out, size_t bytes, size_t most)
     }
 }
 
-/* Bytes of the page's first block with that title. A line is: offset, two spaces, bytes; a line * repeats the eight bytes above it. */
+/* Reads the first hex dump in PROTOCOL.md that has the title `title`. A line of the dump is an offset, two spaces
+ * and bytes. A line `*` repeats the eight bytes above it. Returns the number of bytes. */
 static size_t read_dump(const char *title, uint8_t *out, size_t most)
 {
     char fence[64];
@@ -90,7 +92,8 @@ static void assert_dump(const char *title, const uint8_t *frame, size_t bytes)
     size_t length = read_dump(title, said, sizeof said);
 
     if (length == bytes && memcmp(said, frame, bytes) == 0) return;
-    for (size_t i = 0; i < bytes; i++) printf("%s%02x%s", i % 16 == 0 ? "# " : "", frame[i], i % 16 == 15 || i + 1 == bytes ? "\n" : " ");
+    for (size_t i = 0; i < bytes; i++)
+        printf("%s%02x%s", i % 16 == 0 ? "# " : "", frame[i], i % 16 == 15 || i + 1 == bytes ? "\n" : " ");
     fail_msg("the block \"%s\" of PROTOCOL.md is not the %zu bytes above", title, bytes);
 }
 
@@ -111,7 +114,9 @@ static void the_example_push_is_what_the_code_packs(void **state)
     static const uint8_t padding[PD_PAYLOAD_ALIGN - sizeof kernel];
     Paramd__Piece piece[] = { piece_of(0, PD_F32, 2, 0), piece_of(1, PD_F32, 1, 64), piece_of(2, 0, 0, 0) };
     Paramd__Piece *pieces[] = { &piece[0], &piece[1], &piece[2] };
-    struct iovec payload[] = { { (void *)(uintptr_t)kernel, sizeof kernel }, { (void *)(uintptr_t)padding, sizeof padding }, { (void *)(uintptr_t)bias, sizeof bias } };
+    struct iovec payload[] = { { (void *)(uintptr_t)kernel, sizeof kernel },
+                               { (void *)(uintptr_t)padding, sizeof padding },
+                               { (void *)(uintptr_t)bias, sizeof bias } };
     const pd_handle_facts facts[] = { { 0, 2, "kernel" }, { 0, 1, "bias" }, { 0, 1, "scale" } };
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     uint8_t *frame;
@@ -148,7 +153,8 @@ static void the_example_answer_is_what_the_code_packs(void **state)
     outcome[2].outcome = 3;
     reply.outcomes = outcomes;
     reply.n_outcomes = 3;
-    assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH, PD_FLAG_REPLY | PD_FLAG_CHECKSUM, 7, &reply.base, NULL, 0, 0), PD_OK);
+    assert_int_equal(
+        pd_frame_pack(&frame, &bytes, PD_PUSH, PD_FLAG_REPLY | PD_FLAG_CHECKSUM, 7, &reply.base, NULL, 0, 0), PD_OK);
     assert_dump("← DataReply", frame, bytes);
     free(frame);
 }
@@ -159,12 +165,14 @@ static void the_example_error_is_what_the_code_packs(void **state)
     size_t bytes;
     (void)state;
 
-    assert_int_equal(pd_frame_pack_error(&frame, &bytes, PD_PUSH, 0, 9, PD_INVALID_ARGUMENT, "push for step 0: the first step is 1", 1), PD_OK);
+    assert_int_equal(pd_frame_pack_error(&frame, &bytes, PD_PUSH, 0, 9, PD_INVALID_ARGUMENT,
+                                         "push for step 0: the first step is 1", 1),
+                     PD_OK);
     assert_dump("← Error", frame, bytes);
     free(frame);
 }
 
-/* ---- the tables ---- */
+/* ---- the tables in PROTOCOL.md ---- */
 
 static void every_method_stands_with_its_number_and_messages(void **state)
 {
@@ -174,7 +182,8 @@ static void every_method_stands_with_its_number_and_messages(void **state)
 
     for (unsigned i = 0; i < service->n_methods; i++) {
         const ProtobufCMethodDescriptor *method = &service->methods[i];
-        snprintf(line, sizeof line, "| %u | %s | `%s` | `%s` |", i, method->name, method->input->short_name, method->output->short_name);
+        snprintf(line, sizeof line, "| %u | %s | `%s` | `%s` |", i, method->name, method->input->short_name,
+                 method->output->short_name);
         assert_says(page, line);
     }
 }
@@ -182,21 +191,22 @@ static void every_method_stands_with_its_number_and_messages(void **state)
 static const char *type_name(const ProtobufCFieldDescriptor *field)
 {
     switch (field->type) {
-    case PROTOBUF_C_TYPE_INT32:   return "int32";
-    case PROTOBUF_C_TYPE_SINT32:  return "sint32";
-    case PROTOBUF_C_TYPE_UINT32:  return "uint32";
-    case PROTOBUF_C_TYPE_UINT64:  return "uint64";
+    case PROTOBUF_C_TYPE_INT32: return "int32";
+    case PROTOBUF_C_TYPE_SINT32: return "sint32";
+    case PROTOBUF_C_TYPE_UINT32: return "uint32";
+    case PROTOBUF_C_TYPE_UINT64: return "uint64";
     case PROTOBUF_C_TYPE_FIXED64: return "fixed64";
-    case PROTOBUF_C_TYPE_DOUBLE:  return "double";
-    case PROTOBUF_C_TYPE_BOOL:    return "bool";
-    case PROTOBUF_C_TYPE_STRING:  return "string";
-    case PROTOBUF_C_TYPE_BYTES:   return "bytes";
+    case PROTOBUF_C_TYPE_DOUBLE: return "double";
+    case PROTOBUF_C_TYPE_BOOL: return "bool";
+    case PROTOBUF_C_TYPE_STRING: return "string";
+    case PROTOBUF_C_TYPE_BYTES: return "bytes";
     case PROTOBUF_C_TYPE_MESSAGE: return ((const ProtobufCMessageDescriptor *)field->descriptor)->short_name;
-    default:                      return "?";
+    default: return "?";
     }
 }
 
-/* The message has a section with a row for each field; those of the messages it holds, too. */
+/* Checks that PROTOCOL.md has a section for the message type, with a table row for each field. The types of its
+ * message fields are checked too. */
 static void assert_described(const ProtobufCMessageDescriptor *type)
 {
     char line[256], section[16 * 1024];
@@ -208,7 +218,8 @@ static void assert_described(const ProtobufCMessageDescriptor *type)
     if (next != NULL) *next = '\0';
     for (unsigned i = 0; i < type->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &type->fields[i];
-        snprintf(line, sizeof line, "| %u | `%s` | %s%s |", field->id, field->name, field->label == PROTOBUF_C_LABEL_REPEATED ? "repeated " : "", type_name(field));
+        snprintf(line, sizeof line, "| %u | `%s` | %s%s |", field->id, field->name,
+                 field->label == PROTOBUF_C_LABEL_REPEATED ? "repeated " : "", type_name(field));
         assert_says(section, line);
         if (field->type == PROTOBUF_C_TYPE_MESSAGE) assert_described(field->descriptor);
     }
@@ -229,7 +240,9 @@ static void every_error_code_stands_with_its_number(void **state)
     char line[128];
     (void)state;
 
-#define ASSERT_CODE(name, value, text) snprintf(line, sizeof line, "| %d | %s |", -(value), #name); assert_says(page, line);
+#define ASSERT_CODE(name, value, text)                                                                                 \
+    snprintf(line, sizeof line, "| %d | %s |", -(value), #name);                                                       \
+    assert_says(page, line);
     PD_ERRORS(ASSERT_CODE)
 }
 
@@ -252,14 +265,17 @@ static void the_limits_are_the_codes(void **state)
     assert_says(page, line);
 }
 
-/* Checks that the page has `format` with the number in it, written with commas: 16,384. */
+/* Checks that PROTOCOL.md has the text `format` with the number n in it, written with commas, as in 16,384. */
 static void assert_number(const char *format, unsigned n)
 {
     char number[32], line[128];
 
-    if (n >= 1000000) snprintf(number, sizeof number, "%u,%03u,%03u", n / 1000000, n / 1000 % 1000, n % 1000);
-    else if (n >= 1000) snprintf(number, sizeof number, "%u,%03u", n / 1000, n % 1000);
-    else snprintf(number, sizeof number, "%u", n);
+    if (n >= 1000000)
+        snprintf(number, sizeof number, "%u,%03u,%03u", n / 1000000, n / 1000 % 1000, n % 1000);
+    else if (n >= 1000)
+        snprintf(number, sizeof number, "%u,%03u", n / 1000, n % 1000);
+    else
+        snprintf(number, sizeof number, "%u", n);
     snprintf(line, sizeof line, format, number);
     assert_says(page, line);
 }
@@ -280,10 +296,14 @@ static void the_limits_of_requests_and_names_are_the_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_example_push_is_what_the_code_packs), cmocka_unit_test(the_example_answer_is_what_the_code_packs),
-        cmocka_unit_test(the_example_error_is_what_the_code_packs), cmocka_unit_test(every_method_stands_with_its_number_and_messages),
-        cmocka_unit_test(every_message_stands_with_its_fields_numbers_and_types), cmocka_unit_test(every_error_code_stands_with_its_number),
-        cmocka_unit_test(the_limits_are_the_codes), cmocka_unit_test(the_limits_of_requests_and_names_are_the_codes),
+        cmocka_unit_test(the_example_push_is_what_the_code_packs),
+        cmocka_unit_test(the_example_answer_is_what_the_code_packs),
+        cmocka_unit_test(the_example_error_is_what_the_code_packs),
+        cmocka_unit_test(every_method_stands_with_its_number_and_messages),
+        cmocka_unit_test(every_message_stands_with_its_fields_numbers_and_types),
+        cmocka_unit_test(every_error_code_stands_with_its_number),
+        cmocka_unit_test(the_limits_are_the_codes),
+        cmocka_unit_test(the_limits_of_requests_and_names_are_the_codes),
     };
     return cmocka_run_group_tests(tests, read_page, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_pump.c - the pump between a core and a transport that lives in memory: what it watches, and how it learns
- * of the end. */
+/* Tests the pump, which carries bytes between the client's protocol core and a connection. The connection is a fake
+ * in memory. Checks which events the pump watches, and how it learns that the connection has ended. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,20 +14,20 @@
 #include "declared_params.h"
 #include "pump.h"
 
-/* A transport that takes `capacity` bytes, and whose receive returns `result`. */
+/* A fake transport that accepts `capacity` bytes and whose receive returns `result`. */
 typedef struct pipe_end {
     pd_transport base;
-    size_t       capacity, taken, sends;
-    ssize_t      result;
-    unsigned     watched;
-    bool         broken, closed;
+    size_t capacity, taken, sends;
+    ssize_t result;
+    unsigned watched;
+    bool broken, closed;
 } pipe_end;
 
 typedef struct rig {
     pd_core *core;
-    pd_pump  pump;
+    pd_pump pump;
     pipe_end end;
-    int      inside;                    /* pd_pump.enter without leave */
+    int inside; /* pd_pump.enter without leave */
 } rig;
 
 static ssize_t receive(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
@@ -57,9 +57,18 @@ static ssize_t send_some(pd_transport *transport, const struct iovec *iov, int n
     return (ssize_t)bytes;
 }
 
-static void watch(pd_transport *transport, unsigned events) { ((pipe_end *)transport)->watched = events; }
-static void shut(pd_transport *transport) { (void)transport; }
-static void close_end(pd_transport *transport) { ((pipe_end *)transport)->closed = true; }
+static void watch(pd_transport *transport, unsigned events)
+{
+    ((pipe_end *)transport)->watched = events;
+}
+static void shut(pd_transport *transport)
+{
+    (void)transport;
+}
+static void close_end(pd_transport *transport)
+{
+    ((pipe_end *)transport)->closed = true;
+}
 
 static void enter(void *arg)
 {
@@ -71,7 +80,9 @@ static void leave(void *arg)
     assert_int_equal(--((rig *)arg)->inside, 0);
 }
 
-static const pd_transport_ops ops = { .receive = receive, .send = send_some, .watch = watch, .shut = shut, .close = close_end };
+static const pd_transport_ops ops = {
+    .receive = receive, .send = send_some, .watch = watch, .shut = shut, .close = close_end
+};
 
 static int set_up(void **state)
 {
@@ -117,7 +128,7 @@ static void watches_for_room_while_the_transport_is_full(void **state)
     assert_false(pd_pump_send(&r->pump, 2));
     assert_int_equal(r->end.watched, PD_ON_READ | PD_ON_WRITE);
     assert_false(pd_pump_send(&r->pump, 3));
-    assert_int_equal(r->end.sends, 1);              /* it does not try again before there is room */
+    assert_int_equal(r->end.sends, 1); /* the pump does not try to send again before the transport is writable */
     r->end.capacity = SIZE_MAX;
     pd_pump_ready(&r->pump, PD_ON_WRITE, 4);
     assert_int_equal(r->end.watched, PD_ON_READ);

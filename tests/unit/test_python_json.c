@@ -1,4 +1,4 @@
-/* Is what Python writes as JSON read? */
+/* Tests that JSON written by Python is read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,13 +24,15 @@ static void assert_reads(const char *text, const char *standard)
 static void numbers_beyond_the_standard_are_null(void **state)
 {
     (void)state;
-    assert_reads("{\"a\": NaN, \"b\": [Infinity, -Infinity, 1.5, -2], \"c\": true}", "{\"a\": null, \"b\": [null, null, 1.5, -2], \"c\": true}");
+    assert_reads("{\"a\": NaN, \"b\": [Infinity, -Infinity, 1.5, -2], \"c\": true}",
+                 "{\"a\": null, \"b\": [null, null, 1.5, -2], \"c\": true}");
 }
 
 static void text_stays_as_it_is(void **state)
 {
     (void)state;
-    assert_reads("{\"NaN\": \"Infinity \\\" NaN\", \"b\\\\\": \"-Infinity\", \"c\": NaN}", "{\"NaN\": \"Infinity \\\" NaN\", \"b\\\\\": \"-Infinity\", \"c\": null}");
+    assert_reads("{\"NaN\": \"Infinity \\\" NaN\", \"b\\\\\": \"-Infinity\", \"c\": NaN}",
+                 "{\"NaN\": \"Infinity \\\" NaN\", \"b\\\\\": \"-Infinity\", \"c\": null}");
 }
 
 static void what_is_not_json_is_refused(void **state)

@@ -1,4 +1,4 @@
-/* Do tensors come back from fewer bits as near as the bits allow? */
+/* Tests that quantized tensors are restored as exactly as their number of bits allows. */
 #include <fenv.h>
 #include <math.h>
 #include <setjmp.h>
@@ -13,9 +13,9 @@
 #include "quantize.h"
 
 typedef struct box {
-    void        *memory;
+    void *memory;
     pd_quantized q;
-    float       *x, *back;
+    float *x, *back;
 } box;
 
 static box new_box(pd_storage storage, bool apart, int64_t rows, int64_t cols)
@@ -37,7 +37,7 @@ static void free_box(box *b)
     free(b->back);
 }
 
-/* Columns of very different sizes, both signs, some entries that are halves of a bucket. */
+/* Fills the tensor with numbers of both signs. The columns differ in size by up to 2^40. */
 static void fill(box *b, uint32_t seed)
 {
     for (int64_t i = 0; i < b->q.rows; i++) {
@@ -69,11 +69,14 @@ static bool on_diagonal(const box *b, int64_t i)
     return b->q.diagonal_apart && i / b->q.cols == i % b->q.cols;
 }
 
-/* Every form and size that loops may trip over: shorter and longer than a tile, and around its edges. */
+/* Calls `check` for each storage type, with and without a separate diagonal, and for sizes that loops could get
+ * wrong: shorter and longer than a tile, and around its edges. */
 static void for_all_forms(void (*check)(box *b))
 {
-    static const int64_t sizes[][2] = { { 1, 1 }, { 3, 3 }, { 17, 17 }, { 130, 130 }, { 1025, 1025 }, { 1, 3 }, { 3, 1 }, { 17, 1 }, { 3000, 1 },
-                                        { 700, 3 }, { 5, 1024 }, { 5, 1025 }, { 2, 2500 }, { 33, 512 }, { 33, 513 }, { 9, 341 }, { 0, 4 }, { 4, 0 }, { 0, 0 } };
+    static const int64_t sizes[][2] = { { 1, 1 },    { 3, 3 },    { 17, 17 },  { 130, 130 }, { 1025, 1025 },
+                                        { 1, 3 },    { 3, 1 },    { 17, 1 },   { 3000, 1 },  { 700, 3 },
+                                        { 5, 1024 }, { 5, 1025 }, { 2, 2500 }, { 33, 512 },  { 33, 513 },
+                                        { 9, 341 },  { 0, 4 },    { 4, 0 },    { 0, 0 } };
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (pd_storage storage = PD_STORE_INT8; storage <= PD_STORE_INT16; storage++) {
@@ -87,7 +90,7 @@ static void for_all_forms(void (*check)(box *b))
     }
 }
 
-/* ---- the naive twin, straight from the definition, in float32 ---- */
+/* ---- a simple reference, written from the definition, in float32 ---- */
 
 static double twin_bucket(const box *b, int64_t j)
 {
@@ -108,10 +111,11 @@ static void equals_twin(box *b)
         int code = on_diagonal(b, i) ? 0 : (int)nearbyintf(ratio);
         float value = on_diagonal(b, i) ? b->x[i] : (float)code * bucket;
         if (b->q.bucket[i % b->q.cols] != bucket || code_at(b, i) != code || b->back[i] != value) {
-            fail_msg("%d x %d, entry %d: bucket %g code %d value %g, expected %g %d %g", (int)b->q.rows, (int)b->q.cols, (int)i,
-                     (double)b->q.bucket[i % b->q.cols], code_at(b, i), (double)b->back[i], (double)bucket, code, (double)value);
+            fail_msg("%d x %d, entry %d: bucket %g code %d value %g, expected %g %d %g", (int)b->q.rows, (int)b->q.cols,
+                     (int)i, (double)b->q.bucket[i % b->q.cols], code_at(b, i), (double)b->back[i], (double)bucket,
+                     code, (double)value);
         }
-        if (b->q.rows > 1000 && i % 7919 != 0) i += 97;         /* a twin of large tensors is slow */
+        if (b->q.rows > 1000 && i % 7919 != 0) i += 97; /* large: compares only a sample */
     }
 }
 
@@ -142,7 +146,8 @@ static void has_no_lowest_code(box *b)
 {
     for (int64_t i = 0; i < b->q.rows * b->q.cols; i++) b->x[i] = i % 3 == 0 ? -b->x[i % b->q.cols] : b->x[i];
     pd_quantize(&b->q, b->x);
-    for (int64_t i = 0; i < b->q.rows * b->q.cols; i++) assert_true(abs(code_at(b, i)) <= (int)buckets_of(b->q.storage));
+    for (int64_t i = 0; i < b->q.rows * b->q.cols; i++)
+        assert_true(abs(code_at(b, i)) <= (int)buckets_of(b->q.storage));
 }
 
 static void never_uses_the_lowest_code(void **state)
@@ -157,8 +162,9 @@ static void keeps_diagonal(box *b)
     for (int64_t i = 0; i < b->q.rows; i++) b->x[i * b->q.cols + i] = 1e6f + (float)i / 16;
     round_trip(b);
     for (int64_t i = 0; i < b->q.rows; i++) {
-        assert_true(b->back[i * b->q.cols + i] == b->x[i * b->q.cols + i] && b->q.diagonal[i] == b->x[i * b->q.cols + i]);
-        assert_true(b->q.bucket[i] < 1e5f);                     /* and does not widen the buckets of the rest */
+        assert_true(b->back[i * b->q.cols + i] == b->x[i * b->q.cols + i] &&
+                    b->q.diagonal[i] == b->x[i * b->q.cols + i]);
+        assert_true(b->q.bucket[i] < 1e5f); /* the diagonal does not widen the buckets */
     }
 }
 
@@ -208,6 +214,20 @@ static void holds_what_was_read_until_one_element_changes(void **state)
     for_all_forms(is_quantized_once);
 }
 
+/* Checks that restored values are quantized again without loss. An import of exported state does that. */
+static void quantizes_back(box *b)
+{
+    round_trip(b);
+    pd_quantize(&b->q, b->back);
+    assert_true(pd_quantized_holds(&b->q, b->back));
+}
+
+static void what_was_read_is_quantized_without_loss(void **state)
+{
+    (void)state;
+    for_all_forms(quantizes_back);
+}
+
 static void columns_do_not_know_each_other(void **state)
 {
     box b = new_box(PD_STORE_INT16, false, 40, 1030);
@@ -224,9 +244,10 @@ static void columns_do_not_know_each_other(void **state)
     free_box(&b);
 }
 
-/* ---- what is not finite ---- */
+/* ---- numbers that are not finite ---- */
 
-/* Column 2 of 7 gets `value` in row 3 and comes back as NaN, alone. */
+/* Sets one element of column 2 in a 7 by 7 tensor to `value`. Checks that the whole column is restored as NaN, and
+ * that the other columns stay finite. */
 static void spoils_one_column(pd_storage storage, bool apart, int64_t row, float value)
 {
     box b = new_box(storage, apart, 7, 7);
@@ -234,7 +255,8 @@ static void spoils_one_column(pd_storage storage, bool apart, int64_t row, float
     fill(&b, 3);
     b.x[row * 7 + 2] = value;
     round_trip(&b);
-    for (int64_t i = 0; i < 49; i++) assert_true(i % 7 == 2 ? isnan(b.back[i]) && code_at(&b, i) == 0 : isfinite(b.back[i]));
+    for (int64_t i = 0; i < 49; i++)
+        assert_true(i % 7 == 2 ? isnan(b.back[i]) && code_at(&b, i) == 0 : isfinite(b.back[i]));
     assert_true(pd_quantized_holds(&b.q, b.back));
     assert_false(isfinite(b.q.bucket[2]));
     free_box(&b);
@@ -249,7 +271,7 @@ static void what_is_not_finite_makes_its_column_nan_and_no_other(void **state)
         spoils_one_column(PD_STORE_INT8, false, 3, values[i]);
         spoils_one_column(PD_STORE_INT16, false, 3, values[i]);
         spoils_one_column(PD_STORE_INT16, true, 3, values[i]);
-        spoils_one_column(PD_STORE_INT16, true, 2, values[i]);          /* on the diagonal */
+        spoils_one_column(PD_STORE_INT16, true, 2, values[i]); /* on the diagonal */
     }
 }
 
@@ -259,7 +281,7 @@ static void the_largest_and_the_smallest_numbers_survive(void **state)
     box b = new_box(PD_STORE_INT8, false, 3, 2);
 
     (void)state;
-    for (int i = 0; i < 6; i++) b.x[i % 3 * 2 + i / 3] = x[i];          /* the large ones are column 0 */
+    for (int i = 0; i < 6; i++) b.x[i % 3 * 2 + i / 3] = x[i]; /* large numbers in column 0 */
     round_trip(&b);
     for (int i = 0; i < 3; i++) {
         assert_true(fabs((double)b.back[2 * i] - (double)b.x[2 * i]) <= 3.4e38 / 254 * 1.0001);
@@ -268,7 +290,8 @@ static void the_largest_and_the_smallest_numbers_survive(void **state)
     free_box(&b);
 }
 
-/* 190 times the smallest subnormal: bucket 1.496 of them is 1, and the quotient 190 has no code. */
+/* The largest value is 190 s, where s is the smallest subnormal number. The bucket, 190 s / 127 = 1.496 s, is
+ * rounded to s. So the quotient is 190, which is beyond the last code, 127. */
 static void a_quotient_beyond_the_last_code_is_the_last(void **state)
 {
     box b = new_box(PD_STORE_INT8, false, 2, 1);
@@ -283,7 +306,8 @@ static void a_quotient_beyond_the_last_code_is_the_last(void **state)
     free_box(&b);
 }
 
-/* 50 times the smallest subnormal: its 127th part is 0, and nothing is divided by that. */
+/* The values are 50 s and -50 s, where s is the smallest subnormal number. The bucket, 50 s / 127, is rounded to 0.
+ * The function must not divide by it. */
 static void what_is_too_small_for_a_bucket_is_code_zero(void **state)
 {
     box b = new_box(PD_STORE_INT8, false, 2, 1);
@@ -338,10 +362,22 @@ static void is_a_cast(pd_storage storage, uint16_t (*narrow)(float), float (*wid
     free_box(&b);
 }
 
-static uint16_t to_bf16(float x)      { return pd_bf16_from_f32(x); }
-static float    from_bf16(uint16_t h) { return pd_f32_from_bf16(h); }
-static uint16_t to_f16(float x)       { return pd_f16_from_f32(x); }
-static float    from_f16(uint16_t h)  { return pd_f32_from_f16(h); }
+static uint16_t to_bf16(float x)
+{
+    return pd_bf16_from_f32(x);
+}
+static float from_bf16(uint16_t h)
+{
+    return pd_f32_from_bf16(h);
+}
+static uint16_t to_f16(float x)
+{
+    return pd_f16_from_f32(x);
+}
+static float from_f16(uint16_t h)
+{
+    return pd_f32_from_f16(h);
+}
 
 static void bfloat16_is_a_cast_and_keeps_what_is_not_finite(void **state)
 {
@@ -435,6 +471,7 @@ int main(void)
         cmocka_unit_test(a_diagonal_apart_is_exact_and_does_not_widen_buckets),
         cmocka_unit_test(zeros_stay_zeros_and_are_zero_bytes),
         cmocka_unit_test(holds_what_was_read_until_one_element_changes),
+        cmocka_unit_test(what_was_read_is_quantized_without_loss),
         cmocka_unit_test(columns_do_not_know_each_other),
         cmocka_unit_test(what_is_not_finite_makes_its_column_nan_and_no_other),
         cmocka_unit_test(the_largest_and_the_smallest_numbers_survive),

@@ -1,4 +1,5 @@
-/* Random numbers as a function of where they are used: the cipher's published answers, how numbers follow from it, and what they look like. */
+/* Tests random numbers that depend only on where they are used: the cipher against published answers, how numbers
+ * are made from it, and the statistics of the numbers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdbool.h>
@@ -15,10 +16,12 @@ enum { MANY = 1 << 20 };
 
 /* ---- the cipher and its streams ---- */
 
-/* Known answers of Random123, threefry2x32 with 20 rounds: zeros, ones, digits of pi. */
+/* Published test vectors of Random123 for threefry2x32 with 20 rounds: zeros, ones, digits of pi. */
 static void the_cipher_gives_the_published_answers(void **state)
 {
-    static const struct { uint32_t counter[2], key[2], out[2]; } known[] = {
+    static const struct {
+        uint32_t counter[2], key[2], out[2];
+    } known[] = {
         { { 0, 0 }, { 0, 0 }, { 0x6b200159, 0x99ba4efe } },
         { { 0xffffffff, 0xffffffff }, { 0xffffffff, 0xffffffff }, { 0x1cb996fc, 0xbb002be7 } },
         { { 0x243f6a88, 0x85a308d3 }, { 0x13198a2e, 0x03707344 }, { 0xc4923a9c, 0x483df7a0 } },
@@ -32,7 +35,10 @@ static void the_cipher_gives_the_published_answers(void **state)
     }
 }
 
-static bool same_stream(pd_random a, pd_random b) { return a.key[0] == b.key[0] && a.key[1] == b.key[1]; }
+static bool same_stream(pd_random a, pd_random b)
+{
+    return a.key[0] == b.key[0] && a.key[1] == b.key[1];
+}
 
 static void a_fold_enciphers_its_number(void **state)
 {
@@ -43,9 +49,13 @@ static void a_fold_enciphers_its_number(void **state)
     assert_int_equal(folded.key[1], 0x483df7a0);
 }
 
-static pd_random plain(uint64_t seed) { return (pd_random){ { (uint32_t)seed, (uint32_t)(seed >> 32) } }; }
+static pd_random plain(uint64_t seed)
+{
+    return (pd_random){ { (uint32_t)seed, (uint32_t)(seed >> 32) } };
+}
 
-/* Eight bytes at a time, the first lowest, and then how many there were. */
+/* The name is folded into the seed eight bytes at a time, first byte lowest. Then the length of the name is folded
+ * in. */
 static void a_stream_folds_its_name_into_the_seed(void **state)
 {
     uint64_t seed = UINT64_C(0x123456789abcdef0);
@@ -59,7 +69,8 @@ static void a_stream_folds_its_name_into_the_seed(void **state)
 
 static void streams_differ_by_seed_name_and_fold(void **state)
 {
-    static const char *const names[] = { "", "a", "b", "ab", "ba", "abcdefgh", "abcdefgh\1", "abcdefghi", "layers.0.w", "layers.1.w" };
+    static const char *const names[] = { "",         "a",          "b",         "ab",         "ba",
+                                         "abcdefgh", "abcdefgh\1", "abcdefghi", "layers.0.w", "layers.1.w" };
     pd_random streams[200];
     size_t n = 0;
 
@@ -74,7 +85,7 @@ static void streams_differ_by_seed_name_and_fold(void **state)
         for (size_t k = 0; k < i; k++) assert_false(same_stream(streams[i], streams[k]));
 }
 
-/* ---- how numbers follow ---- */
+/* ---- how numbers are made from the cipher ---- */
 
 typedef void draw_function(pd_random stream, uint64_t key, uint64_t first, float *out, int64_t n);
 
@@ -87,7 +98,10 @@ static uint32_t word_of(pd_random stream, uint64_t key, uint64_t i)
     return out[i % 2];
 }
 
-static float uniform_of(uint32_t word) { return ldexpf((float)(word / 256), -24); }
+static float uniform_of(uint32_t word)
+{
+    return ldexpf((float)(word / 256), -24);
+}
 
 static float normal_of(uint32_t word)
 {
@@ -170,7 +184,7 @@ static void draws_of_other_keys_are_others(void **state)
     }
 }
 
-/* ---- what they look like ---- */
+/* ---- the statistics of the numbers ---- */
 
 static float *drawn(draw_function *draw)
 {
@@ -181,7 +195,8 @@ static float *drawn(draw_function *draw)
     return x;
 }
 
-/* A mean of MANY values that have that deviation lies within five of its own. */
+/* Checks that the mean of MANY numbers is within five standard errors of `expected`. `sum` is the sum of the
+ * numbers, `deviation` the standard deviation of one of them. */
 static void assert_mean(double sum, double expected, double deviation)
 {
     double mean = sum / MANY;
@@ -205,7 +220,7 @@ static void uniform_numbers_fill_their_interval_evenly(void **state)
     for (int k = 0; k < 256; k++) chi += (count[k] - MANY / 256.0) * (count[k] - MANY / 256.0) / (MANY / 256.0);
     assert_mean(sum, 0, sqrt(1 / 12.0));
     assert_mean(squares, 1 / 12.0, sqrt(1 / 180.0));
-    assert_mean(next, 0, sqrt(2) / 12);                 /* the two words of a counter, each pair twice */
+    assert_mean(next, 0, sqrt(2) / 12); /* the covariance of two neighbouring numbers; the sum counts each pair twice */
     assert_true(chi > 255 - 5 * sqrt(2 * 255) && chi < 255 + 5 * sqrt(2 * 255));
     free(x);
 }
@@ -233,7 +248,9 @@ static void normal_numbers_have_the_moments_of_a_normal_distribution(void **stat
 
 /* ---- the normal distribution's quantiles ---- */
 
-/* Of z as the number whose probability to be exceeded in size is 1 - |u|: how far z is off, in units of its last place, by the slope of erf. */
+/* Returns the error of z as the quantile for u, in units of z's last place. The absolute value of a normal variable
+ * exceeds the exact quantile with probability 1 - |u|. The error of this probability, divided by the slope of erf,
+ * is the error of z. */
 static double off_by(float u, float z)
 {
     double size = fabs((double)z), p = fabs((double)u);
@@ -276,7 +293,7 @@ static void quantiles_are_odd_and_grow(void **state)
 
 static void extreme_words_give_the_ends_of_the_distribution(void **state)
 {
-    static const float least = -5.4199832f;             /* where a tail of 2^-25 begins */
+    static const float least = -5.4199832f; /* a normal variable is smaller than this with probability 2^-25 */
 
     (void)state;
     assert_true(fabsf(normal_of(0) - least) < 2e-6f);
@@ -285,7 +302,7 @@ static void extreme_words_give_the_ends_of_the_distribution(void **state)
     assert_true(normal_of(UINT32_C(0x7fffffff)) == -normal_of(UINT32_C(0x80000000)));
 }
 
-/* So that a loop of another instruction set, or another compiler's, shows: these bits belong to every machine. */
+/* Compares a checksum with a constant: all machines, compilers and instruction sets must give the same bits. */
 static void the_bits_are_these(void **state)
 {
     static const uint64_t expected = UINT64_C(0x127db17816b6efe3);

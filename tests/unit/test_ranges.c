@@ -1,4 +1,5 @@
-/* Ranged parameters, as FSDP and HSDP have them: ranks declare, initialise and contribute ranges; the store steps the whole. */
+/* Tests parameters that each rank holds only a range of, as with FSDP and HSDP: ranks declare, initialise and push
+ * ranges, and the store steps the whole tensor. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -42,8 +43,10 @@ static int declare(rig *r, uint32_t rank, int64_t start, int64_t end)
     return rig_declare_range(r, rank, CONN + rank, *name, &shape, (rig_range){ start, end });
 }
 
-/* The pieces of [start, end), each in a frame of its own; `values` are those of the whole parameter. */
-static int send_as(rig *r, pd_request_kind kind, uint32_t rank, uint64_t step, const float *values, int64_t start, int64_t end, double weight)
+/* Sends the elements [start, end) from a rank in pieces, each in a frame of its own. `values` points to the whole
+ * parameter. Returns the error code. */
+static int send_as(rig *r, pd_request_kind kind, uint32_t rank, uint64_t step, const float *values, int64_t start,
+                   int64_t end, double weight)
 {
     int rc = PD_OK;
 
@@ -76,7 +79,7 @@ static int be_absent(rig *r, uint32_t rank, uint64_t step)
     return rig_send(r, frame);
 }
 
-/* The piece of a range without elements. */
+/* Pushes an empty piece, as a rank with an empty range does. */
 static int push_nothing(rig *r, uint32_t rank, uint64_t step, int64_t first)
 {
     pd_request *request = pd_request_new(PD_REQ_PUSH, rig_ticket(r, CONN + rank));
@@ -91,7 +94,7 @@ static int push_nothing(rig *r, uint32_t rank, uint64_t step, int64_t first)
     return rig_apply(r, request);
 }
 
-/* A job in which rank i has [ends[i - 1], ends[i]), initialised with rig_noise(7). */
+/* Starts a job in which rank i declares ranges[i] and initialises it with the values of rig_noise(7). */
 static void start(rig *r, uint32_t world, const rig_range *ranges, const char *options)
 {
     float values[N];
@@ -101,12 +104,14 @@ static void start(rig *r, uint32_t world, const rig_range *ranges, const char *o
         assert_int_equal(hello(r, rank, world, options), PD_OK);
         assert_int_equal(declare(r, rank, ranges[rank].start, ranges[rank].end), PD_OK);
     }
-    for (uint32_t rank = 0; rank < world; rank++) assert_int_equal(init(r, rank, values, ranges[rank].start, ranges[rank].end), PD_OK);
+    for (uint32_t rank = 0; rank < world; rank++)
+        assert_int_equal(init(r, rank, values, ranges[rank].start, ranges[rank].end), PD_OK);
 }
 
 static const rig_range quarters[] = { { 0, 38 }, { 38, 76 }, { 76, 114 }, { 114, 150 } };
 
-/* Weights after STEPS steps with the gradients rig_noise(100 + step), pushed whole by one worker. */
+/* Returns the weights that a single worker gets after STEPS steps when it pushes whole gradients, rig_noise(100 +
+ * step). */
 static const float *whole_weights(void)
 {
     static float weights[N];
@@ -160,7 +165,8 @@ static void replicas_of_a_shard_are_averaged_first(void **state)
         rig_noise(100 + step, g, N);
         for (int i = 0; i < N; i++) more[i] = 1.5f * g[i], less[i] = 0.5f * g[i];
         for (uint32_t rank = 0; rank < 4; rank++)
-            assert_int_equal(push(r, rank, step, rank % 2 == 0 ? more : less, ranges[rank].start, ranges[rank].end), PD_OK);
+            assert_int_equal(push(r, rank, step, rank % 2 == 0 ? more : less, ranges[rank].start, ranges[rank].end),
+                             PD_OK);
         rig_work(r);
     }
     assert_memory_equal(rig_weights(r, r->job, 0), whole_weights(), N * sizeof(float));
@@ -202,16 +208,19 @@ static void an_empty_shard_has_one_piece_of_nothing(void **state)
     assert_int_equal(push_nothing(r, 1, 1, 150), PD_INVALID_ARGUMENT);
     assert_int_equal(push(r, 1, 1, g, 64, 75), PD_INVALID_ARGUMENT);
     assert_int_equal(push_nothing(r, 0, 1, 0), PD_INVALID_ARGUMENT);
-    assert_int_equal(push_nothing(r, 1, 2, 75), PD_FAILED_PRECONDITION);        /* a step too early, for it too */
+    assert_int_equal(push_nothing(r, 1, 2, 75), PD_FAILED_PRECONDITION); /* the range is right, but the step is one too
+                                                                          * early */
     assert_int_equal(push_nothing(r, 1, 1, 75), PD_OK);
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, "job")->jobs[0].contributions, 0);
 }
 
-/* ---- what is declared ---- */
+/* ---- ranges in a declaration ---- */
 
 static void a_range_lies_within_the_parameter(void **state)
 {
-    static const rig_range wrong[] = { { 0, N + 1 }, { 5, 4 }, { N + 1, N + 1 }, { 10, INT64_MAX }, { INT64_MAX, INT64_MAX } };
+    static const rig_range wrong[] = {
+        { 0, N + 1 }, { 5, 4 }, { N + 1, N + 1 }, { 10, INT64_MAX }, { INT64_MAX, INT64_MAX }
+    };
     rig *r = *state;
 
     assert_int_equal(hello(r, 0, 2, NULL), PD_OK);
@@ -236,13 +245,16 @@ static void elements_that_no_rank_has_refuse_the_last_declare(void **state)
     assert_int_equal(declare(r, 0, 100, 140), PD_OK);
     assert_int_equal(declare(r, 2, 0, 50), PD_OK);
     assert_int_equal(declare(r, 1, 60, 100), PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(r->error.text, "parameter w: no rank has elements 50 to 60 of 150; the ranks' ranges are 0: 100-140, 1: 60-100, 2: 0-50"));
+    assert_non_null(strstr(
+        r->error.text,
+        "parameter w: no rank has elements 50 to 60 of 150; the ranks' ranges are 0: 100-140, 1: 60-100, 2: 0-50"));
     assert_int_equal(declare(r, 1, 50, 100), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "no rank has elements 140 to 150 of 150"));
     assert_string_equal(rig_ask(r, PD_INFO_JOBS, "job")->jobs[0].state, "gathering");
     assert_int_equal(declare(r, 1, 20, 150), PD_OK);
     assert_string_equal(rig_ask(r, PD_INFO_JOBS, "job")->jobs[0].state, "running");
-    assert_int_equal(init(r, 0, values, 100, 140), PD_OK);     /* ranges that were refused leave nothing behind: all of those that stand are waited for */
+    assert_int_equal(init(r, 0, values, 100, 140),
+                     PD_OK); /* the job waits for the values of every accepted range; refused ranges have no effect */
     assert_int_equal(init(r, 1, values, 20, 150), PD_OK);
     assert_null(r->board[r->job]);
     assert_int_equal(init(r, 2, values, 0, 50), PD_OK);
@@ -279,10 +291,13 @@ static void the_range_of_a_rank_stays_the_same(void **state)
     rig *r = *state;
 
     start(r, 2, ranges, NULL);
-    for (uint64_t nonce = CONN + 1; nonce <= CONN + 2; nonce++) {           /* the same process, then another */
+    for (uint64_t nonce = CONN + 1; nonce <= CONN + 2; nonce++) { /* first the process that has declared, then a new
+                                                                   * process of the same rank */
         assert_int_equal(rig_hello(r, "job", 1, 2, nonce, CONN + 1, NULL, rule), PD_OK);
         assert_int_equal(declare(r, 1, 70, 150), PD_FAILED_PRECONDITION);
-        assert_non_null(strstr(r->error.text, "parameter w: rank 1 of job job has declared elements 75 to 150 before, now it declares 70 to 150"));
+        assert_non_null(
+            strstr(r->error.text,
+                   "parameter w: rank 1 of job job has declared elements 75 to 150 before, now it declares 70 to 150"));
         assert_int_equal(declare(r, 1, 75, 149), PD_FAILED_PRECONDITION);
         assert_int_equal(declare(r, 1, 75, 150), PD_OK);
         assert_true(r->initialised[0]);
@@ -330,8 +345,10 @@ static void declare_refuses_a_range_that_the_ingest_budget_cannot_hold(void **st
     assert_int_equal(rig_declare(&r, r.job, 0, CONN, name, &wide, NULL, 1, PD_F32), PD_OK);
     r.ranges = &large;
     assert_int_equal(rig_declare(&r, r.job, 1, CONN + 1, name, &wide, NULL, 1, PD_F32), PD_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(r.error.text, "rank 1 has frames of up to 12288 bytes and needs as much ingest budget; of 12288, 4096 are reserved"));
-    r.ranges = &small;                          /* nothing of what was refused is left */
+    assert_non_null(
+        strstr(r.error.text,
+               "rank 1 has frames of up to 12288 bytes and needs as much ingest budget; of 12288, 4096 are reserved"));
+    r.ranges = &small; /* the refused declaration reserves nothing */
     assert_int_equal(rig_declare(&r, r.job, 1, CONN + 1, name, &wide, NULL, 1, PD_F32), PD_OK);
     rig_free(&r);
 }
@@ -351,7 +368,7 @@ static void every_rank_with_elements_is_asked_for_initial_weights(void **state)
         assert_true(r->must_init == (rank > 0));
     }
     assert_int_equal(init(r, 1, values, 0, 75), PD_OK);
-    assert_int_equal(declare(r, 1, 0, 75), PD_OK);              /* again: nothing more is asked of it, though rank 2 is missing */
+    assert_int_equal(declare(r, 1, 0, 75), PD_OK); /* rank 1 need not send weights again, though rank 2 must */
     assert_false(r->must_init);
     assert_true(r->initialised[0]);
     assert_int_equal(declare(r, 2, 75, 150), PD_OK);
@@ -362,7 +379,7 @@ static void every_rank_with_elements_is_asked_for_initial_weights(void **state)
     assert_non_null(strstr(r->error.text, "w has no weights yet: every rank sends those of its range with Init"));
     assert_int_equal(init(r, 2, values, 75, 150), PD_OK);
     assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
-    assert_int_equal(init(r, 2, values, 75, 150), PD_OK);       /* its answer was lost */
+    assert_int_equal(init(r, 2, values, 75, 150), PD_OK); /* sent again, as if the first answer was lost */
     assert_int_equal(r->board[r->job][0].closed, 1);
 }
 
@@ -376,7 +393,7 @@ static void initial_weights_wait_for_the_ranks_that_have_not_declared(void **sta
     assert_int_equal(declare(r, 1, 0, 150), PD_OK);
     assert_int_equal(init(r, 1, values, 0, 150), PD_OK);
     assert_int_equal(declare(r, 2, 150, 150), PD_OK);
-    assert_null(r->board[r->job]);                              /* rank 0 may still have some of them */
+    assert_null(r->board[r->job]); /* rank 0, not declared yet, may have some of the elements */
     assert_int_equal(declare(r, 0, 0, 0), PD_OK);
     assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
     assert_true(r->initialised[0]);
@@ -401,8 +418,9 @@ static void the_lowest_rank_decides_each_initial_value_in_any_order(void **state
             ranges[rank] = rank == WORLD - 1 ? (rig_range){ 0, N } : (rig_range){ a < b ? a : b, a < b ? b : a };
             rig_noise(10 * (uint64_t)turn + rank, values[rank], N);
         }
-        for (uint32_t rank = WORLD; rank-- > 0;) memcpy(expected + ranges[rank].start, values[rank] + ranges[rank].start,
-                                                        (size_t)(ranges[rank].end - ranges[rank].start) * sizeof(float));
+        for (uint32_t rank = WORLD; rank-- > 0;)
+            memcpy(expected + ranges[rank].start, values[rank] + ranges[rank].start,
+                   (size_t)(ranges[rank].end - ranges[rank].start) * sizeof(float));
         for (uint32_t i = WORLD; i > 1; i--) {
             uint32_t j = (uint32_t)(rig_random(&seed) % i), swap = order[i - 1];
             order[i - 1] = order[j];
@@ -411,7 +429,9 @@ static void the_lowest_rank_decides_each_initial_value_in_any_order(void **state
         for (uint32_t i = 0; i < WORLD; i++) {
             assert_int_equal(hello(&r, order[i], WORLD, NULL), PD_OK);
             assert_int_equal(declare(&r, order[i], ranges[order[i]].start, ranges[order[i]].end), PD_OK);
-            if (turn % 2 == 0) assert_int_equal(init(&r, order[i], values[order[i]], ranges[order[i]].start, ranges[order[i]].end), PD_OK);
+            if (turn % 2 == 0)
+                assert_int_equal(init(&r, order[i], values[order[i]], ranges[order[i]].start, ranges[order[i]].end),
+                                 PD_OK);
         }
         for (uint32_t i = 0; turn % 2 == 1 && i < WORLD; i++)
             assert_int_equal(init(&r, order[i], values[order[i]], ranges[order[i]].start, ranges[order[i]].end), PD_OK);
@@ -450,12 +470,14 @@ static void initial_weights_of_another_range_are_refused(void **state)
 
 static void a_push_brings_exactly_the_pieces_of_its_range(void **state)
 {
-    static const rig_range ranges[] = { { 0, 70 }, { 70, 150 } }, wrong[] = { { 0, 64 }, { 64, 150 }, { 71, 150 }, { 70, 127 }, { 128, 149 }, { 0, 150 } };
+    static const rig_range ranges[] = { { 0, 70 }, { 70, 150 } },
+                           wrong[] = { { 0, 64 }, { 64, 150 }, { 71, 150 }, { 70, 127 }, { 128, 149 }, { 0, 150 } };
     float g[N] = { 0 };
     rig *r = *state;
 
     start(r, 2, ranges, NULL);
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) assert_int_equal(push(r, 1, 1, g, wrong[i].start, wrong[i].end), PD_INVALID_ARGUMENT);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(push(r, 1, 1, g, wrong[i].start, wrong[i].end), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(r->error.text, "are not one piece: rank 1 has elements 70 to 150, cut at multiples of 64"));
     assert_int_equal(push(r, 1, 1, g, 70, 150), PD_OK);
     assert_int_equal(rig_ask(r, PD_INFO_WORKERS, "job")->workers[1].contributions, 2);
@@ -479,7 +501,8 @@ static void pieces_of_one_range_stand_once_in_a_frame(void **state)
     assert_non_null(strstr(r->error.text, "the piece at element 70 stands twice"));
 }
 
-/* A parameter without a gradient takes no step; one that has it in part takes none either, and the log says which part is missing. */
+/* A parameter without any gradient takes no step. A parameter with a gradient for only some of its elements takes no
+ * step either, and the log names the missing elements. */
 static void a_step_needs_a_gradient_of_every_element(void **state)
 {
     static const rig_range ranges[] = { { 0, 75 }, { 75, 150 }, { 75, 100 } };
@@ -494,17 +517,19 @@ static void a_step_needs_a_gradient_of_every_element(void **state)
     assert_int_equal(r->board[r->job][0].outcome, PD_NO_GRADIENT);
     assert_int_equal(r->warnings, 0);
 
-    assert_int_equal(push(r, 0, 2, g, 0, 75), PD_OK);           /* elements 100 to 150 are missing */
+    assert_int_equal(push(r, 0, 2, g, 0, 75), PD_OK); /* elements 100 to 150 get no gradient */
     assert_int_equal(be_absent(r, 1, 2), PD_OK);
     assert_int_equal(push(r, 2, 2, g, 75, 100), PD_OK);
     rig_work(r);
     assert_int_equal(r->board[r->job][0].step, 2);
     assert_int_equal(r->board[r->job][0].outcome, PD_NO_GRADIENT);
     assert_int_equal(r->warnings, 1);
-    assert_non_null(strstr(r->warning, "step 2 of w closes without a gradient: all ranks that have elements 100 to 150 were absent, others were not"));
+    assert_non_null(strstr(
+        r->warning,
+        "step 2 of w closes without a gradient: all ranks that have elements 100 to 150 were absent, others were not"));
     assert_memory_equal(rig_weights(r, r->job, 0), before, sizeof before);
 
-    assert_int_equal(push(r, 0, 3, g, 0, 75), PD_OK);           /* rank 2's part comes from rank 1 alone */
+    assert_int_equal(push(r, 0, 3, g, 0, 75), PD_OK); /* rank 2 is absent: rank 1 covers its elements */
     assert_int_equal(push(r, 1, 3, g, 75, 150), PD_OK);
     assert_int_equal(be_absent(r, 2, 3), PD_OK);
     rig_work(r);

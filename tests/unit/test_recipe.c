@@ -1,4 +1,4 @@
-/* Which hyperparameters does a recorded configuration ask for, of which parameter? */
+/* Tests which hyperparameters a recorded configuration asks for, and for which parameters. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,8 +43,9 @@ static void assert_refused(const char *config, const char *part_of_why)
     pd_recipe_free(&recipe);
 }
 
-static const char grouped[] = "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"momentum\": 0.25, \"groups\": ["
-                              "{\"params\": [\"a\", \"b.weight\"], \"lr\": 2}, {\"params\": [\"*\"], \"momentum\": 0, \"weight_decay\": 1}]}";
+static const char grouped[] =
+    "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"momentum\": 0.25, \"groups\": ["
+    "{\"params\": [\"a\", \"b.weight\"], \"lr\": 2}, {\"params\": [\"*\"], \"momentum\": 0, \"weight_decay\": 1}]}";
 
 static void what_a_group_does_not_say_is_as_the_configuration_around_it_says(void **state)
 {
@@ -53,8 +54,10 @@ static void what_a_group_does_not_say_is_as_the_configuration_around_it_says(voi
     (void)state;
     assert_int_equal(read_recipe(&recipe, grouped, NULL), PD_OK);
     assert_int_equal(recipe.n_groups, 3);
-    assert_true(value_for(&recipe, "a", "lr") == 2 && value_for(&recipe, "a", "momentum") == .25 && value_for(&recipe, "a", "weight_decay") == 0);
-    assert_true(value_for(&recipe, "*", "lr") == .5 && value_for(&recipe, "*", "momentum") == 0 && value_for(&recipe, "*", "weight_decay") == 1);
+    assert_true(value_for(&recipe, "a", "lr") == 2 && value_for(&recipe, "a", "momentum") == .25 &&
+                value_for(&recipe, "a", "weight_decay") == 0);
+    assert_true(value_for(&recipe, "*", "lr") == .5 && value_for(&recipe, "*", "momentum") == 0 &&
+                value_for(&recipe, "*", "weight_decay") == 1);
     assert_true(value_for(&recipe, "other", "lr") == .5 && value_for(&recipe, "other", "momentum") == .25);
     pd_recipe_free(&recipe);
 }
@@ -93,8 +96,14 @@ static void schedules_of_groups_are_their_own(void **state)
     char *rule;
 
     (void)state;
-    assert_int_equal(read_recipe(&recipe, "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 0.5, \"warmup_steps\": 4},"
-                                          " \"groups\": [{\"params\": [\"a\"], \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 2, \"warmup_steps\": 8}}]}", NULL), PD_OK);
+    assert_int_equal(
+        read_recipe(
+            &recipe,
+            "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 0.5, \"warmup_steps\": 4},"
+            " \"groups\": [{\"params\": [\"a\"], \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 2, "
+            "\"warmup_steps\": 8}}]}",
+            NULL),
+        PD_OK);
     assert_non_null(rule = pd_recipe_rule(&recipe, 1, "1/*"));
     assert_non_null(strstr(rule, " lr=linear_warmup(peak=2,warmup_steps=8) "));
     free(rule);
@@ -105,7 +114,8 @@ static void schedules_of_groups_are_their_own(void **state)
 static void groups_that_cannot_be_are_refused_by_name(void **state)
 {
     (void)state;
-    assert_refused("{\"optimizer\": \"SGD\", \"groups\": [{\"params\": [\"a\"]}, {\"params\": [\"b\", \"a\"]}]}", "parameter a is in two groups");
+    assert_refused("{\"optimizer\": \"SGD\", \"groups\": [{\"params\": [\"a\"]}, {\"params\": [\"b\", \"a\"]}]}",
+                   "parameter a is in two groups");
     assert_refused("{\"optimizer\": \"SGD\", \"groups\": [{\"lr\": 1}]}", "group 0 has no list of params");
     assert_refused("{\"optimizer\": \"SGD\", \"groups\": [{\"params\": [3]}]}", "group 0: a name in params is no text");
     assert_refused("{\"optimizer\": \"SGD\", \"groups\": [3]}", "group 0 is no object");
@@ -151,11 +161,19 @@ static void lists_and_objects_of_meta_are_read_member_by_member(void **state)
     pd_error err;
 
     (void)state;
-    if (read_as("meta_shampoo", &recipe, "{\"betas\": [0.75, 0.875], \"inv_root_override\": [9, 1], \"grafting_config\": {\"beta2\": 0.5, \"epsilon\": 1e-3, \"type\": \"adam\"},"
-                " \"precision_config\": {\"momentum_dtype\": \"bfloat16\", \"factor_matrix_dtype\": null}, \"use_merge_dims\": false}", &err) != PD_OK) fail_msg("%s", err.text);
-    assert_rule_has(&recipe, 0, (const char *const[]){ "betas[0]=0.75", "betas[1]=0.875", "inv_root_override[0]=9", "inv_root_override[1]=1",
-                    "inv_root_override[2]=0", "grafting_config=Adam", "grafting_config.beta2=0.5", "grafting_config.epsilon=0.001",
-                    "precision_config.momentum_dtype=bfloat16", "precision_config.factor_matrix_dtype=float32", "use_merge_dims=no", NULL });
+    if (read_as("meta_shampoo", &recipe,
+                "{\"betas\": [0.75, 0.875], \"inv_root_override\": [9, 1], \"grafting_config\": {\"beta2\": 0.5, "
+                "\"epsilon\": 1e-3, \"type\": \"adam\"},"
+                " \"precision_config\": {\"momentum_dtype\": \"bfloat16\", \"factor_matrix_dtype\": null}, "
+                "\"use_merge_dims\": false}",
+                &err) != PD_OK)
+        fail_msg("%s", err.text);
+    assert_rule_has(&recipe, 0,
+                    (const char *const[]){ "betas[0]=0.75", "betas[1]=0.875", "inv_root_override[0]=9",
+                                           "inv_root_override[1]=1", "inv_root_override[2]=0", "grafting_config=Adam",
+                                           "grafting_config.beta2=0.5", "grafting_config.epsilon=0.001",
+                                           "precision_config.momentum_dtype=bfloat16",
+                                           "precision_config.factor_matrix_dtype=float32", "use_merge_dims=no", NULL });
     pd_recipe_free(&recipe);
 }
 
@@ -165,9 +183,14 @@ static void null_is_off_and_one_root_is_for_blocks_of_every_order(void **state)
     pd_error err;
 
     (void)state;
-    if (read_as("meta_shampoo", &recipe, "{\"grafting_config\": null, \"precision_config\": null, \"preconditioner_dtype\": null, \"inv_root_override\": 3}", &err) != PD_OK)
+    if (read_as("meta_shampoo", &recipe,
+                "{\"grafting_config\": null, \"precision_config\": null, \"preconditioner_dtype\": null, "
+                "\"inv_root_override\": 3}",
+                &err) != PD_OK)
         fail_msg("%s", err.text);
-    assert_rule_has(&recipe, 0, (const char *const[]){ "grafting_config=none", "preconditioner_dtype=none", "inv_root_override[0]=3", "inv_root_override[8]=3", NULL });
+    assert_rule_has(&recipe, 0,
+                    (const char *const[]){ "grafting_config=none", "preconditioner_dtype=none",
+                                           "inv_root_override[0]=3", "inv_root_override[8]=3", NULL });
     pd_recipe_free(&recipe);
 }
 
@@ -177,26 +200,43 @@ static void of_a_distribution_only_what_changes_numbers_is_read(void **state)
     pd_error err;
 
     (void)state;
-    if (read_as("meta_shampoo", &recipe, "{\"distributed_config\": {\"type\": \"ddp\", \"world_size\": 4, \"num_trainers_per_group\": 2, \"communicate_params\": true, \"communication_dtype\": \"BF16\"},"
-                " \"use_pytorch_compile\": true}", &err) != PD_OK) fail_msg("%s", err.text);
-    assert_rule_has(&recipe, 0, (const char *const[]){ "num_trainers_per_group=-1", "communicate_params=yes", "communication_dtype=BF16", NULL });
+    if (read_as("meta_shampoo", &recipe,
+                "{\"distributed_config\": {\"type\": \"ddp\", \"world_size\": 4, \"num_trainers_per_group\": 2, "
+                "\"communicate_params\": true, \"communication_dtype\": \"BF16\"},"
+                " \"use_pytorch_compile\": true}",
+                &err) != PD_OK)
+        fail_msg("%s", err.text);
+    assert_rule_has(&recipe, 0,
+                    (const char *const[]){ "num_trainers_per_group=-1", "communicate_params=yes",
+                                           "communication_dtype=BF16", NULL });
     pd_recipe_free(&recipe);
-    assert_int_equal(read_as("meta_shampoo", &recipe, "{\"distributed_config\": {\"type\": \"ddp\", \"colour\": 4}}", &err), PD_UNIMPLEMENTED);
+    assert_int_equal(
+        read_as("meta_shampoo", &recipe, "{\"distributed_config\": {\"type\": \"ddp\", \"colour\": 4}}", &err),
+        PD_UNIMPLEMENTED);
     assert_non_null(strstr(err.text, "hyperparameter colour of shampoo is not implemented"));
     pd_recipe_free(&recipe);
 }
 
-/* A group's object stands for the whole of the one around it. */
+/* The object grafting_config of a parameter group replaces the outer object as a whole: keys that it leaves out get
+ * their defaults. */
 static void a_group_of_meta_has_a_graft_of_its_own(void **state)
 {
     pd_recipe recipe;
     pd_error err;
 
     (void)state;
-    if (read_as("meta_shampoo", &recipe, "{\"betas\": [0.75, 1], \"grafting_config\": {\"beta2\": 0.5, \"type\": \"adam\"}, \"groups\": ["
-                "{\"params\": [\"b\"], \"grafting_config\": {\"type\": \"sgd\"}, \"betas\": [0, 0.5]}, {\"params\": [\"c\"], \"grafting_config\": null}]}", &err) != PD_OK) fail_msg("%s", err.text);
-    assert_rule_has(&recipe, 0, (const char *const[]){ "grafting_config=Adam", "grafting_config.beta2=0.5", "betas[0]=0.75", NULL });
-    assert_rule_has(&recipe, 1, (const char *const[]){ "grafting_config=SGD", "grafting_config.beta2=default", "betas[0]=0", "betas[1]=0.5", NULL });
+    if (read_as("meta_shampoo", &recipe,
+                "{\"betas\": [0.75, 1], \"grafting_config\": {\"beta2\": 0.5, \"type\": \"adam\"}, \"groups\": ["
+                "{\"params\": [\"b\"], \"grafting_config\": {\"type\": \"sgd\"}, \"betas\": [0, 0.5]}, {\"params\": "
+                "[\"c\"], \"grafting_config\": null}]}",
+                &err) != PD_OK)
+        fail_msg("%s", err.text);
+    assert_rule_has(
+        &recipe, 0,
+        (const char *const[]){ "grafting_config=Adam", "grafting_config.beta2=0.5", "betas[0]=0.75", NULL });
+    assert_rule_has(&recipe, 1,
+                    (const char *const[]){ "grafting_config=SGD", "grafting_config.beta2=default", "betas[0]=0",
+                                           "betas[1]=0.5", NULL });
     assert_rule_has(&recipe, 2, (const char *const[]){ "grafting_config=none", "betas[0]=0.75", NULL });
     pd_recipe_free(&recipe);
 }
@@ -208,7 +248,8 @@ static void the_rate_of_each_step_may_stand_in_the_configuration(void **state)
     double rate = 7;
 
     (void)state;
-    if (read_as("meta_shampoo", &recipe, "{\"lr\": 0.5, \"lr_schedule\": [0.25, 1]}", &err) != PD_OK) fail_msg("%s", err.text);
+    if (read_as("meta_shampoo", &recipe, "{\"lr\": 0.5, \"lr_schedule\": [0.25, 1]}", &err) != PD_OK)
+        fail_msg("%s", err.text);
     assert_true(pd_recipe_rate(&recipe, 1, &rate) && rate == .25);
     assert_true(pd_recipe_rate(&recipe, 2, &rate) && rate == 1);
     assert_false(pd_recipe_rate(&recipe, 3, &rate));
@@ -221,16 +262,23 @@ static void the_rate_of_each_step_may_stand_in_the_configuration(void **state)
 
 static void values_that_cannot_be_are_refused_with_their_name(void **state)
 {
-    static const char *const configs[] = { "{\"betas\": [0.5]}", "{\"betas\": [0.5, [1]]}", "{\"betas\": {\"type\": \"x\"}}", "{\"grafting_config\": {\"type\": \"lion\"}}",
-                                           "{\"grafting_config\": {\"beta2\": [1]}}", "{\"lr\": [1]}", "{\"lr_schedule\": 3}" };
-    static const char *const names[] = { "betas", "betas", "betas", "grafting_config", "grafting_config.beta2", "lr", "lr_schedule" };
+    static const char *const configs[] = { "{\"betas\": [0.5]}",
+                                           "{\"betas\": [0.5, [1]]}",
+                                           "{\"betas\": {\"type\": \"x\"}}",
+                                           "{\"grafting_config\": {\"type\": \"lion\"}}",
+                                           "{\"grafting_config\": {\"beta2\": [1]}}",
+                                           "{\"lr\": [1]}",
+                                           "{\"lr_schedule\": 3}" };
+    static const char *const names[] = { "betas", "betas",      "betas", "grafting_config", "grafting_config.beta2",
+                                         "lr",    "lr_schedule" };
 
     (void)state;
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
         pd_recipe recipe;
         pd_error err = { 0 };
         int rc = read_as("meta_shampoo", &recipe, configs[i], &err);
-        if (rc != PD_INVALID_ARGUMENT || strstr(err.text, names[i]) == NULL) fail_msg("%s: %d, \"%s\"", configs[i], rc, err.text);
+        if (rc != PD_INVALID_ARGUMENT || strstr(err.text, names[i]) == NULL)
+            fail_msg("%s: %d, \"%s\"", configs[i], rc, err.text);
         pd_recipe_free(&recipe);
     }
 }
@@ -240,15 +288,20 @@ static void a_key_without_a_value_leaves_the_default(void **state)
     pd_recipe recipe;
 
     (void)state;
-    assert_int_equal(read_recipe(&recipe, "{\"optimizer\": \"Adam\", \"lr\": null, \"eps\": 0.5, \"foreach\": null}", NULL), PD_OK);
+    assert_int_equal(
+        read_recipe(&recipe, "{\"optimizer\": \"Adam\", \"lr\": null, \"eps\": 0.5, \"foreach\": null}", NULL), PD_OK);
     assert_true(value_for(&recipe, "w", "lr") == 1e-3 && value_for(&recipe, "w", "eps") == .5);
     pd_recipe_free(&recipe);
 }
 
-static const char masked[] = "{\"learning_rate\": {\"schedule\": \"any\", \"peak\": 1}, \"b1\": 0.5, \"weight_decay\": 0.25, \"mu_dtype\": null, "
-                             "\"preconditioner_update_probability\": {\"schedule\": \"anneal\", \"max_prob\": 0.75, \"min_prob\": 0.5, \"decay\": 1, \"flat_start\": 2}, "
-                             "\"weight_decay_mask\": {\"w\": true, \"b\": false, \"layers\": true}, \"scanned_layers\": {\"w\": false, \"layers\": true}, "
-                             "\"params_partition_specs\": {\"w\": [\"fsdp\"]}, \"preconditioner_partition_spec\": [\"fsdp\"]}";
+static const char masked[] =
+    "{\"learning_rate\": {\"schedule\": \"any\", \"peak\": 1}, \"b1\": 0.5, \"weight_decay\": 0.25, \"mu_dtype\": "
+    "null, "
+    "\"preconditioner_update_probability\": {\"schedule\": \"anneal\", \"max_prob\": 0.75, \"min_prob\": 0.5, "
+    "\"decay\": 1, \"flat_start\": 2}, "
+    "\"weight_decay_mask\": {\"w\": true, \"b\": false, \"layers\": true}, \"scanned_layers\": {\"w\": false, "
+    "\"layers\": true}, "
+    "\"params_partition_specs\": {\"w\": [\"fsdp\"]}, \"preconditioner_partition_spec\": [\"fsdp\"]}";
 
 static void a_mask_of_kron_takes_the_decay_off_some(void **state)
 {
@@ -260,14 +313,15 @@ static void a_mask_of_kron_takes_the_decay_off_some(void **state)
     assert_true(value_for(&recipe, "b", "weight_decay") == 0);
     assert_true(value_for(&recipe, "layers", "weight_decay") == 0.25);
     assert_true(value_for(&recipe, "b", "b1") == 0.5);
-    assert_true(value_for(&recipe, "w", "learning_rate") == 0.0003);      /* left to the trace */
+    assert_true(value_for(&recipe, "w", "learning_rate") == 0.0003); /* the replay takes it from the trace */
     pd_recipe_free(&recipe);
 }
 
 static void trees_of_kron_name_a_parameter_by_the_way_to_it(void **state)
 {
-    static const char config[] = "{\"weight_decay\": 0.25, \"weight_decay_mask\": {\"b\": true, \"e\": {\"l\": {\"w\": true, \"b\": false}}}, "
-                                 "\"scanned_layers\": {\"b\": false, \"e\": {\"l\": {\"w\": true, \"b\": false}}}}";
+    static const char config[] =
+        "{\"weight_decay\": 0.25, \"weight_decay_mask\": {\"b\": true, \"e\": {\"l\": {\"w\": true, \"b\": false}}}, "
+        "\"scanned_layers\": {\"b\": false, \"e\": {\"l\": {\"w\": true, \"b\": false}}}}";
     pd_recipe recipe;
     char *axes;
 
@@ -299,8 +353,13 @@ static void the_probability_of_kron_is_upstreams_schedule(void **state)
 
 static void a_scanned_parameter_of_kron_has_layers(void **state)
 {
-    static const struct { const char *name; int rank; const char *axes; } cases[] = {
-        { "layers", 3, "layers,," }, { "layers", 1, "layers" }, { "w", 3, "" }, { "unheard of", 2, "" }, { "layers", 0, "" },
+    static const struct {
+        const char *name;
+        int rank;
+        const char *axes;
+    } cases[] = {
+        { "layers", 3, "layers,," }, { "layers", 1, "layers" }, { "w", 3, "" },
+        { "unheard of", 2, "" },     { "layers", 0, "" },
     };
     pd_recipe recipe;
 
@@ -320,10 +379,13 @@ static void a_mask_of_kron_may_be_a_rule_for_dimensions(void **state)
     pd_error err;
 
     (void)state;
-    assert_int_equal(read_as("distributed_kron", &recipe, "{\"weight_decay\": 1, \"weight_decay_mask\": \"callable:ndim>=2\"}", NULL), PD_OK);
+    assert_int_equal(read_as("distributed_kron", &recipe,
+                             "{\"weight_decay\": 1, \"weight_decay_mask\": \"callable:ndim>=2\"}", NULL),
+                     PD_OK);
     assert_true(value_for(&recipe, "w", "weight_decay_min_ndim") == 2);
     pd_recipe_free(&recipe);
-    assert_int_equal(read_as("distributed_kron", &recipe, "{\"weight_decay_mask\": \"callable:odd\"}", &err), PD_UNIMPLEMENTED);
+    assert_int_equal(read_as("distributed_kron", &recipe, "{\"weight_decay_mask\": \"callable:odd\"}", &err),
+                     PD_UNIMPLEMENTED);
     assert_non_null(strstr(err.text, "weight_decay_mask"));
     pd_recipe_free(&recipe);
     assert_int_equal(read_as("distributed_kron", &recipe, "{\"block_sise\": 2}", &err), PD_UNIMPLEMENTED);
@@ -338,8 +400,10 @@ static const char *text_for(const pd_recipe *recipe, const char *hyper)
 
 static void rules_of_adafactor_become_text(void **state)
 {
-    static const char config[] = "{\"learning_rate\": 0.5, \"factor_map\": [[\"it's (a|b)\", [\"BATCH\", \"ROW\"]], [\"x\", \"HEURISTIC\"], [\"\", null]], "
-                                 "\"multiply_by_parameter_scale\": [[\"bias\", false], [\".*\", true]], \"logical_factor_rules\": {\"embed\": \"row\"}}";
+    static const char config[] = "{\"learning_rate\": 0.5, \"factor_map\": [[\"it's (a|b)\", [\"BATCH\", \"ROW\"]], "
+                                 "[\"x\", \"HEURISTIC\"], [\"\", null]], "
+                                 "\"multiply_by_parameter_scale\": [[\"bias\", false], [\".*\", true]], "
+                                 "\"logical_factor_rules\": {\"embed\": \"row\"}}";
     pd_recipe recipe;
 
     (void)state;
@@ -355,7 +419,9 @@ static void null_of_adafactor_is_none(void **state)
     pd_recipe recipe;
 
     (void)state;
-    assert_int_equal(read_as("t5x_adafactor", &recipe, "{\"learning_rate\": 1, \"clipping_threshold\": null, \"factor_map\": null}", NULL), PD_OK);
+    assert_int_equal(read_as("t5x_adafactor", &recipe,
+                             "{\"learning_rate\": 1, \"clipping_threshold\": null, \"factor_map\": null}", NULL),
+                     PD_OK);
     assert_true(value_for(&recipe, "w", "clipping_threshold") == 0);
     assert_true(value_for(&recipe, "w", "factor_map") == 0);
     pd_recipe_free(&recipe);
@@ -367,7 +433,10 @@ static void axes_and_the_first_step_are_declared(void **state)
     char *axes, *none;
 
     (void)state;
-    assert_int_equal(read_as("t5x_adafactor", &recipe, "{\"learning_rate\": 1, \"start_step\": 7, \"param_axes\": {\"w\": [\"embed\", \"mlp\"]}}", NULL), PD_OK);
+    assert_int_equal(read_as("t5x_adafactor", &recipe,
+                             "{\"learning_rate\": 1, \"start_step\": 7, \"param_axes\": {\"w\": [\"embed\", \"mlp\"]}}",
+                             NULL),
+                     PD_OK);
     assert_int_equal(recipe.start_step, 7);
     axes = pd_recipe_axes(&recipe, "w", 2);
     none = pd_recipe_axes(&recipe, "b", 2);
@@ -376,7 +445,8 @@ static void axes_and_the_first_step_are_declared(void **state)
     free(axes);
     free(none);
     pd_recipe_free(&recipe);
-    assert_int_equal(read_as("t5x_adafactor", &recipe, "{\"learning_rate\": 1, \"start_step\": -1}", NULL), PD_INVALID_ARGUMENT);
+    assert_int_equal(read_as("t5x_adafactor", &recipe, "{\"learning_rate\": 1, \"start_step\": -1}", NULL),
+                     PD_INVALID_ARGUMENT);
     pd_recipe_free(&recipe);
 }
 
@@ -385,10 +455,12 @@ static void a_run_of_nadam_from_before_torch_2_has_its_defect(void **state)
     pd_recipe recipe;
 
     (void)state;
-    assert_int_equal(read_recipe(&recipe, "{\"optimizer\": \"NAdam\", \"lr\": 1, \"betas\": [0.5, 0.75]}", NULL), PD_OK);
+    assert_int_equal(read_recipe(&recipe, "{\"optimizer\": \"NAdam\", \"lr\": 1, \"betas\": [0.5, 0.75]}", NULL),
+                     PD_OK);
     assert_true(value_for(&recipe, "w", "mu_counted_twice") == 1 && value_for(&recipe, "w", "betas[1]") == .75);
     pd_recipe_free(&recipe);
-    assert_int_equal(read_recipe(&recipe, "{\"optimizer\": \"NAdam\", \"lr\": 1, \"differentiable\": false}", NULL), PD_OK);
+    assert_int_equal(read_recipe(&recipe, "{\"optimizer\": \"NAdam\", \"lr\": 1, \"differentiable\": false}", NULL),
+                     PD_OK);
     assert_true(value_for(&recipe, "w", "mu_counted_twice") == 0);
     pd_recipe_free(&recipe);
 }

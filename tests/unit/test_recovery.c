@@ -1,3 +1,4 @@
+/* Tests the blocks that a flat range of elements is cut into. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +16,9 @@ static int64_t elements_of(const pd_shape *shape)
     return n;
 }
 
-/* Every range of a tensor: properties of what is recovered. */
-static void each_range(const pd_shape *shape, void (*holds)(const pd_shape *shape, int64_t start, int64_t end, const pd_recovered *r))
+/* Calls `holds` with the blocks recovered from each range of a tensor's elements. */
+static void each_range(const pd_shape *shape,
+                       void (*holds)(const pd_shape *shape, int64_t start, int64_t end, const pd_recovered *r))
 {
     int64_t n = elements_of(shape);
 
@@ -29,12 +31,9 @@ static void each_range(const pd_shape *shape, void (*holds)(const pd_shape *shap
 }
 
 static const pd_shape shapes[] = {
-    { .rank = 1, .dim = { 13 } },
-    { .rank = 2, .dim = { 5, 7 } },
-    { .rank = 3, .dim = { 3, 4, 5 } },
-    { .rank = 4, .dim = { 2, 3, 2, 3 } },
-    { .rank = 4, .dim = { 1, 4, 1, 3 } },
-    { .rank = 8, .dim = { 2, 2, 2, 1, 2, 1, 2, 2 } },
+    { .rank = 1, .dim = { 13 } },         { .rank = 2, .dim = { 5, 7 } },
+    { .rank = 3, .dim = { 3, 4, 5 } },    { .rank = 4, .dim = { 2, 3, 2, 3 } },
+    { .rank = 4, .dim = { 1, 4, 1, 3 } }, { .rank = 8, .dim = { 2, 2, 2, 1, 2, 1, 2, 2 } },
 };
 
 static void check_cover(const pd_shape *shape, int64_t start, int64_t end, const pd_recovered *r)
@@ -56,7 +55,8 @@ static void blocks_cover_the_range_in_order_without_gaps(void **state)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) each_range(&shapes[s], check_cover);
 }
 
-/* A block of rank k has the tensor's last k - 1 dimensions, and begins where an index of the one before does. */
+/* Checks that blocks are whole. A block of rank k has the last k - 1 dimensions of the tensor, and its offset is a
+ * multiple of their product. */
 static void check_whole(const pd_shape *shape, int64_t start, int64_t end, const pd_recovered *r)
 {
     (void)start, (void)end;
@@ -79,7 +79,8 @@ static void blocks_are_whole_in_every_dimension_but_their_first(void **state)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) each_range(&shapes[s], check_whole);
 }
 
-/* Two neighbours that could be one are one: no vector of the last dimension fills it, no two of a rank follow each other without a corner between. */
+/* Checks that blocks are as large as possible. If a block has exactly the last k dimensions of the tensor, its rank
+ * must be k + 1 (its first dimension is 1), not k. */
 static void check_largest(const pd_shape *shape, int64_t start, int64_t end, const pd_recovered *r)
 {
     int64_t each = 1;
@@ -89,7 +90,8 @@ static void check_largest(const pd_shape *shape, int64_t start, int64_t end, con
         int rank = shape->rank - k;
         each *= shape->dim[k];
         for (int i = 0; i < r->n; i++)
-            if (r->at[i].shape.rank == rank && elements_of(&r->at[i].shape) == each) fail_msg("a whole index of dimension %d was cut", k - 1);
+            if (r->at[i].shape.rank == rank && elements_of(&r->at[i].shape) == each)
+                fail_msg("a whole index of dimension %d was cut", k - 1);
     }
 }
 
@@ -110,11 +112,16 @@ static void the_whole_range_is_the_tensor(void **state)
     }
 }
 
-/* (3, 4, 5), elements 7 to 46: 3 of a row, 2 rows, the middle index, 1 row, 1 element. */
+/* Elements 7 to 46 of a tensor of shape (3, 4, 5). The blocks are: 3 elements of a row, 2 rows, the whole matrix at
+ * index 1 of the first dimension, 1 row, 1 element. */
 static void a_range_in_the_middle_has_blocks_of_every_rank(void **state)
 {
     static const pd_shape shape = { .rank = 3, .dim = { 3, 4, 5 } };
-    static const pd_shape expected[] = { { .rank = 1, .dim = { 3 } }, { .rank = 2, .dim = { 2, 5 } }, { .rank = 3, .dim = { 1, 4, 5 } }, { .rank = 2, .dim = { 1, 5 } }, { .rank = 1, .dim = { 1 } } };
+    static const pd_shape expected[] = { { .rank = 1, .dim = { 3 } },
+                                         { .rank = 2, .dim = { 2, 5 } },
+                                         { .rank = 3, .dim = { 1, 4, 5 } },
+                                         { .rank = 2, .dim = { 1, 5 } },
+                                         { .rank = 1, .dim = { 1 } } };
     pd_recovered r;
     (void)state;
 
@@ -123,7 +130,7 @@ static void a_range_in_the_middle_has_blocks_of_every_rank(void **state)
     for (int i = 0; i < 5; i++) assert_true(pd_shape_equal(&r.at[i].shape, &expected[i]));
 }
 
-/* With 3 in each of 8 dimensions, all but the first and the last element: 15 blocks. */
+/* A range of all elements but the first and the last, in a tensor with 8 dimensions of 3, has 15 blocks. */
 static void the_most_blocks_there_can_be_fit(void **state)
 {
     pd_shape shape = { .rank = 8, .dim = { 3, 3, 3, 3, 3, 3, 3, 3 } };

@@ -1,4 +1,4 @@
-/* Messages as JSON, by their descriptors. */
+/* Tests how messages are written as JSON by means of their descriptors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

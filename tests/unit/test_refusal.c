@@ -1,4 +1,4 @@
-/* Steps that a row refuses. */
+/* Tests steps that an optimizer refuses. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "oom.h"
 #include "stern_steps.h"
 
-/* A step of the first parameter alone. */
+/* Takes a step of the first parameter alone. Keeps the new weights unless the step is refused. */
 static void step_alone(stern_steps *f)
 {
     stern_begin(f, 0);
@@ -25,7 +25,7 @@ static void step_alone(stern_steps *f)
     if (pd_optim_refused(f->optim[0]) == NULL) memcpy(f->before[0], f->after[0], sizeof f->before[0]);
 }
 
-/* ---- a step alone ---- */
+/* ---- steps of one parameter ---- */
 
 static void a_refused_step_writes_no_weights_and_is_counted(void **state)
 {
@@ -41,7 +41,7 @@ static void a_refused_step_writes_no_weights_and_is_counted(void **state)
     step_alone(f);
     stern_assert_refused(f, 0, PD_FAILED_PRECONDITION, "a: NaN in block 1");
     assert_int_equal(pd_optim_count(f->optim[0]), 2);
-    assert_true(stern_seen(f, 0) == 1);                                   /* no late phase has run */
+    assert_true(stern_seen(f, 0) == 1); /* the late phases of the refused step have not run */
     stern_finish(f);
 }
 
@@ -57,7 +57,8 @@ static void tasks_before_the_refused_one_are_adopted_those_behind_it_are_not(voi
     stern_assert_refused(f, 0, PD_FAILED_PRECONDITION, "a: infinity in block 1");
     assert_true(stern_root_of(f, 0, 0) == stern_sum_of_block(f, 0, 0));
     assert_true(stern_root_of(f, 0, 1) == 1 && stern_root_of(f, 0, 2) == 1);
-    assert_true(stern_noted(f, 0, 0) == PD_OK && stern_noted(f, 0, 1) == 100 + PD_UNFIT_INF && stern_noted(f, 0, 2) == 0);
+    assert_true(stern_noted(f, 0, 0) == PD_OK && stern_noted(f, 0, 1) == 100 + PD_UNFIT_INF &&
+                stern_noted(f, 0, 2) == 0);
     stats = pd_optim_root_stats(f->optim[0]);
     assert_int_equal(stats.adopted, 1);
     assert_int_equal(stats.failed, 1);
@@ -101,12 +102,13 @@ static void what_earlier_phases_left_is_stored_in_its_form(void **state)
 
     stern_make(f, STERN_OPTIONS("storage", "float16"));
     stern_fill(f, 1);
-    for (int i = 0; i < STERN_N; i++) f->gradient[0][i] += 1e-4f;         /* no float16 */
+    for (int i = 0; i < STERN_N; i++) f->gradient[0][i] += 1e-4f; /* no float16 */
     f->gradient[0][0] = INFINITY;
     step_alone(f);
     stern_assert_refused(f, 0, PD_FAILED_PRECONDITION, "a: infinity in block 0");
     pd_optim_read_slot(f->optim[0], STERN_AVERAGE, kept);
-    for (int i = 1; i < STERN_N; i++) assert_true(kept[i] == pd_f32_from_f16(pd_f16_from_f32(f->gradient[0][i])) && kept[i] != f->gradient[0][i]);
+    for (int i = 1; i < STERN_N; i++)
+        assert_true(kept[i] == pd_f32_from_f16(pd_f16_from_f32(f->gradient[0][i])) && kept[i] != f->gradient[0][i]);
     stern_finish(f);
 }
 
@@ -121,7 +123,7 @@ static void the_next_step_is_as_if_it_had_not_been_refused(void **state)
     assert_non_null(pd_optim_refused(f->optim[0]));
     stern_fill(f, 2);
     stern_begin(f, 0);
-    assert_null(pd_optim_refused(f->optim[0]));                     /* that was the last step */
+    assert_null(pd_optim_refused(f->optim[0])); /* the refused step was the previous one; this step is not refused */
     do {
         assert_int_equal(pd_batch_run(f->optim, 1, 1), PD_OK);
         stern_take_tasks(f);
@@ -130,7 +132,7 @@ static void the_next_step_is_as_if_it_had_not_been_refused(void **state)
     assert_null(pd_optim_refused(f->optim[0]));
     assert_true(stern_seen(f, 0) == 2);
     for (int i = 4; i < STERN_N; i++) {
-        float G = f->gradient[0][i], M = (G - 1) / 2 + G;           /* step 1 brought 1 less */
+        float G = f->gradient[0][i], M = (G - 1) / 2 + G; /* the gradient of step 1 was smaller by 1 */
         assert_true(f->after[0][i] == -(stern_sum_of_block(f, 0, i / STERN_BLOCK) * G + M));
     }
     stern_finish(f);
@@ -147,14 +149,16 @@ static void with_a_delay_the_step_that_adopts_is_refused(void **state)
         stern_begin(f, 0);
         assert_int_equal(pd_batch_run(f->optim, 1, 2), PD_OK);
         stern_take_tasks(f);
-        stern_give_back(f, -1);                                           /* those of this step, too: they are not due */
+        stern_give_back(f, -1); /* also runs this step's tasks, whose roots are not due yet */
         assert_int_equal(pd_batch_run(f->optim, 1, 2), PD_OK);
         assert_true(pd_optim_done(f->optim[0]));
-        if (s == 4) stern_assert_refused(f, 0, PD_OUT_OF_RANGE, "a: failure in block 1");
-        else assert_null(pd_optim_refused(f->optim[0]));
+        if (s == 4)
+            stern_assert_refused(f, 0, PD_OUT_OF_RANGE, "a: failure in block 1");
+        else
+            assert_null(pd_optim_refused(f->optim[0]));
         assert_true(stern_seen(f, 0) == (float)(s == 4 ? 3 : s));
     }
-    assert_true(stern_root_of(f, 0, 1) == 1 + 4 * 3 + (4 + 5 + 6 + 7) / 16.0f);       /* of step 3, adopted in step 5 */
+    assert_true(stern_root_of(f, 0, 1) == 1 + 4 * 3 + (4 + 5 + 6 + 7) / 16.0f); /* root of step 3, used in step 5 */
     assert_int_equal(pd_optim_root_stats(f->optim[0]).dropped, 1);
     assert_int_equal(pd_optim_root_stats(f->optim[0]).adopted, 3 + 1 + 3);
     stern_finish(f);
@@ -170,11 +174,12 @@ static void of_roots_of_several_steps_the_oldest_are_adopted(void **state)
         if (s == 2) f->gradient[0][4] = -100;
         step_alone(f);
     }
-    pd_optim_set_count(f->optim[0], 9);                             /* all of 1, 2 and 3 are due now */
+    pd_optim_set_count(f->optim[0], 9); /* the roots of steps 1, 2 and 3 are all due now */
     stern_fill(f, 10);
     step_alone(f);
     stern_assert_refused(f, 0, PD_OUT_OF_RANGE, "a: failure in block 1");
-    assert_int_equal(pd_optim_root(f->optim[0], 0).count, 2);       /* of step 2, before the refused one */
+    assert_int_equal(pd_optim_root(f->optim[0], 0).count, 2); /* block 0 uses its root of step 2, because it comes
+                                                               * before the failed block 1 */
     assert_int_equal(pd_optim_root(f->optim[0], 2).count, 1);
     assert_int_equal(pd_optim_root_stats(f->optim[0]).dropped, 1 + 3);
     stern_finish(f);
@@ -202,7 +207,7 @@ static void ready_roots_are_refused_when_they_are_back(void **state)
     stern_finish(f);
 }
 
-/* Runs and delivers the oldest `n` tasks that are out. */
+/* Runs and delivers the n oldest of the tasks that were handed out. */
 static void give_back_first(stern_steps *f, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -225,9 +230,9 @@ static void a_failure_older_than_the_root_in_use_is_no_reason(void **state)
         assert_int_equal(pd_batch_run(f->optim, 1, 1), PD_OK);
         assert_true(pd_optim_done(f->optim[0]));
         assert_null(pd_optim_refused(f->optim[0]));
-        if (s == 1) continue;                                       /* its tasks are still to be handed out, first */
+        if (s == 1) continue; /* the tasks of step 1 are handed out in step 2, before those of step 2 */
         stern_take_tasks(f);
-        if (s == 2) {                                               /* those of step 2 overtake those of step 1 */
+        if (s == 2) { /* the tasks of step 2 are delivered before those of step 1 */
             for (int b = 0; b < STERN_BLOCKS; b++) {
                 pd_task *older = f->out[b];
                 f->out[b] = f->out[STERN_BLOCKS + b];
@@ -242,13 +247,13 @@ static void a_failure_older_than_the_root_in_use_is_no_reason(void **state)
     stern_finish(f);
 }
 
-/* Every allocation of a step fails once: tasks without memory for their copies are no reason to refuse. */
+/* Fails each allocation of a step once. The step is not refused if a task gets no memory for copies of its inputs. */
 static void a_task_without_memory_is_no_refusal(void **state)
 {
     stern_steps *f = *state;
     int64_t failed = 0;
 
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         int rc;
         bool short_of_memory;
         stern_make(f, STERN_OPTIONS("refuses", "failures"));

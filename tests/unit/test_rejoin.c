@@ -1,5 +1,5 @@
-/* test_rejoin.c - a process that was in a job comes back to a server that may have lost it: it finds the job or
- * hears that there is none, and never creates it. */
+/* Tests a process that returns to a server that may have lost its job. The process finds the job or learns that there
+ * is none, and never creates it. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -52,7 +52,7 @@ static void every_welcome_tells_who_created_the_job(void **state)
     assert_int_equal(r->creator, 77);
 }
 
-/* Rank 0 alone knows the step. */
+/* Only rank 0's start_step counts. A rank that rejoins takes the step of the job, whatever start_step it sends. */
 static void who_rejoins_takes_the_jobs_start_step(void **state)
 {
     rig *r = *state;

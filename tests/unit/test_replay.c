@@ -1,4 +1,4 @@
-/* When is a replay ok, failed or skipped? */
+/* Tests when a replay of a recorded training run is judged ok, failed or skipped. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,9 +11,10 @@
 #include "replay_step.h"
 #include "replayed.h"
 
-/* Two steps of w - 0.5 g (momentum 0) on one parameter. */
+/* A recorded run of one parameter: two steps w <- w - 0.5 g, without momentum. */
 static const float w0[2] = { 1, 2 }, g1[2] = { 2, 4 }, w1[2] = { 0, 0 }, g2[2] = { 8, -2 }, w2[2] = { -4, 1 };
-static const char sgd_config[] = "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"momentum\": 0, \"nesterov\": false, \"foreach\": null}";
+static const char sgd_config[] =
+    "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"momentum\": 0, \"nesterov\": false, \"foreach\": null}";
 
 static tracefile sgd_file(void)
 {
@@ -35,26 +36,33 @@ static void the_same_weights_are_ok(void **state)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-/* lr 0.5 as the schedule has it, in both steps; then 0.25 in the first, which moves w by half as much and fails. */
+/* The first schedule gives lr 0.5 in both steps, as recorded. The second gives 0.25 in step 1: w moves half as far
+ * as recorded, and the replay fails. */
 static void a_schedule_in_the_configuration_is_followed(void **state)
 {
     tracefile file = sgd_file();
 
     (void)state;
-    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 0.5, \"warmup_steps\": 1}, \"momentum\": 0}");
+    tracefile_meta(&file, "config",
+                   "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 0.5, "
+                   "\"warmup_steps\": 1}, \"momentum\": 0}");
     assert_outcome(&file, PD_REPLAY_OK, "");
-    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 0.5, \"warmup_steps\": 2}, \"momentum\": 0}");
+    tracefile_meta(&file, "config",
+                   "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 0.5, "
+                   "\"warmup_steps\": 2}, \"momentum\": 0}");
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-/* A rate recorded for a step goes before what the configuration says, in that step alone. */
+/* A learning rate that is recorded for a step overrides the configured schedule, in that step only. */
 static void a_recorded_rate_overrides_the_schedule(void **state)
 {
     static const float half = 0.5f;
     tracefile file = sgd_file();
 
     (void)state;
-    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 0.5, \"warmup_steps\": 2}, \"momentum\": 0}");
+    tracefile_meta(&file, "config",
+                   "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 0.5, "
+                   "\"warmup_steps\": 2}, \"momentum\": 0}");
     tracefile_add(&file, "learning_rate/0001", &half, 1);
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
@@ -84,7 +92,8 @@ static void a_recipe_becomes_a_rule_of_any_length(void **state)
     assert_non_null(whole = pd_recipe_rule(&recipe, 0, "*"));
     assert_true(strncmp(whole, "* sgd lr=table(0.5,0.25", 23) == 0);
     assert_memory_equal(whole + strlen("* sgd lr="), text, strlen(text));
-    assert_string_equal(whole + strlen("* sgd lr=") + strlen(text), " momentum=0 dampening=0 weight_decay=0 nesterov=no maximize=no");
+    assert_string_equal(whole + strlen("* sgd lr=") + strlen(text),
+                        " momentum=0 dampening=0 weight_decay=0 nesterov=no maximize=no");
     free(whole);
     pd_recipe_free(&recipe);
 }
@@ -181,17 +190,22 @@ static void a_step_that_should_fail_and_does_not_fails(void **state)
 
 static void another_cause_than_the_recorded_one_is_no_agreement(void **state)
 {
-    const pd_error nan_error = { PD_FAILED_PRECONDITION, "parameter w: Encountered nan values in it" }, full = { PD_NO_MEMORY, "out of memory" };
+    const pd_error nan_error = { PD_FAILED_PRECONDITION, "parameter w: Encountered nan values in it" },
+                   full = { PD_NO_MEMORY, "out of memory" };
     tracefile file = sgd_file();
     pd_trace *trace;
     pd_error err;
 
     (void)state;
-    tracefile_meta(&file, "errors", "[{\"step\": 1, \"message\": \"Encountered nan values in factor 0\"}, {\"step\": 2, \"message\": \"found inf values\"}]");
+    tracefile_meta(&file, "errors",
+                   "[{\"step\": 1, \"message\": \"Encountered nan values in factor 0\"}, {\"step\": 2, \"message\": "
+                   "\"found inf values\"}]");
     trace = tracefile_open(&file);
     assert_int_equal(pd_replay_judge_step(trace, 1, PD_FAILED_PRECONDITION, &nan_error, &err), PD_OK);
     assert_int_equal(pd_replay_judge_step(trace, 2, PD_FAILED_PRECONDITION, &nan_error, &err), PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(err.text, "step 2 was recorded to fail with \"found inf values\", and failed with \"parameter w: Encountered nan"));
+    assert_non_null(strstr(
+        err.text,
+        "step 2 was recorded to fail with \"found inf values\", and failed with \"parameter w: Encountered nan"));
     assert_int_equal(pd_replay_judge_step(trace, 1, PD_NO_MEMORY, &full, &err), PD_NO_MEMORY);
     assert_string_equal(err.text, "out of memory");
     pd_trace_close(trace);
@@ -226,7 +240,7 @@ static void a_recorded_defect_is_skipped_with_its_reason_and_excused(void **stat
     pd_replay_result_free(&r);
 }
 
-/* Upstream could not take a single step, and we can. */
+/* The recorded optimizer failed in both steps, and ours does not fail. */
 static void a_defect_that_we_do_not_have_is_skipped_with_its_reason(void **state)
 {
     tracefile file = sgd_file();
@@ -263,21 +277,23 @@ static void data_is_no_run_and_excused(void **state)
     pd_replay_result_free(&r);
 }
 
-/* v, in a group of its own, moves by half as much. */
+/* Parameter v is in a group with half the learning rate of w, so it moves half as far. */
 static void each_parameter_has_the_hyperparameters_of_its_group(void **state)
 {
     static const float v1[2] = { .5f, 1 }, v2[2] = { -1.5f, 1.5f };
     tracefile file = sgd_file();
 
     (void)state;
-    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"groups\": [{\"params\": [\"v\"], \"lr\": 0.25}]}");
+    tracefile_meta(&file, "config",
+                   "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"groups\": [{\"params\": [\"v\"], \"lr\": 0.25}]}");
     tracefile_add(&file, "param/0000/v", w0, 2);
     tracefile_add(&file, "grad/0001/v", g1, 2);
     tracefile_add(&file, "param/0001/v", v1, 2);
     tracefile_add(&file, "grad/0002/v", g2, 2);
     tracefile_add(&file, "param/0002/v", v2, 2);
     assert_outcome(&file, PD_REPLAY_OK, "");
-    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"groups\": [{\"params\": [\"w\"], \"lr\": 0.25}]}");
+    tracefile_meta(&file, "config",
+                   "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"groups\": [{\"params\": [\"w\"], \"lr\": 0.25}]}");
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
@@ -292,7 +308,8 @@ static void a_recorded_schedule_sets_the_rate_of_each_step(void **state)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-/* Rates that are given with each update alone: 0.5, then 0.25, of a first and a second step of signs. */
+/* The configuration has no learning rate. The trace records 0.5 for step 1 and 0.25 for step 2. Each update is the
+ * sign of the gradient times the rate. */
 static void rates_may_be_recorded_where_the_configuration_has_none(void **state)
 {
     static const float rates[2] = { .5f, .25f }, signs[2] = { .5f, 1.5f }, again[2] = { .25f, 1.25f };
@@ -300,7 +317,8 @@ static void rates_may_be_recorded_where_the_configuration_has_none(void **state)
 
     (void)state;
     tracefile_meta(&file, "system", "t5x_adafactor");
-    tracefile_meta(&file, "config", "{\"learning_rate\": null, \"multiply_by_parameter_scale\": false, \"clipping_threshold\": null}");
+    tracefile_meta(&file, "config",
+                   "{\"learning_rate\": null, \"multiply_by_parameter_scale\": false, \"clipping_threshold\": null}");
     file.entry[2].at = signs;
     file.entry[3].at = g1;
     file.entry[4].at = again;
@@ -315,13 +333,13 @@ static void a_parameter_without_gradient_stays(void **state)
     tracefile file = sgd_file();
 
     (void)state;
-    file.entry[3] = file.entry[4];              /* grad/0002/w goes */
+    file.entry[3] = file.entry[4]; /* grad/0002/w goes */
     file.n--;
     file.entry[3].at = w1;
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-/* ---- the judge ---- */
+/* ---- how errors are measured ---- */
 
 static void error_is_relative_to_what_was_recorded(void **state)
 {
@@ -384,8 +402,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_weights_are_ok),
-        cmocka_unit_test(a_schedule_in_the_configuration_is_followed), cmocka_unit_test(a_recorded_rate_overrides_the_schedule),
-        cmocka_unit_test(a_schedule_that_is_not_there_fails_with_the_list), cmocka_unit_test(a_recipe_becomes_a_rule_of_any_length),
+        cmocka_unit_test(a_schedule_in_the_configuration_is_followed),
+        cmocka_unit_test(a_recorded_rate_overrides_the_schedule),
+        cmocka_unit_test(a_schedule_that_is_not_there_fails_with_the_list),
+        cmocka_unit_test(a_recipe_becomes_a_rule_of_any_length),
         cmocka_unit_test(one_weight_beside_the_tolerance_fails_and_is_located),
         cmocka_unit_test(the_noise_of_the_trace_widens_the_tolerance),
         cmocka_unit_test(an_optimizer_that_is_not_there_is_skipped),
@@ -402,7 +422,8 @@ int main(void)
         cmocka_unit_test(what_a_build_lacks_is_skipped_and_not_excused),
         cmocka_unit_test(data_is_no_run_and_excused),
         cmocka_unit_test(each_parameter_has_the_hyperparameters_of_its_group),
-        cmocka_unit_test(a_recorded_schedule_sets_the_rate_of_each_step), cmocka_unit_test(rates_may_be_recorded_where_the_configuration_has_none),
+        cmocka_unit_test(a_recorded_schedule_sets_the_rate_of_each_step),
+        cmocka_unit_test(rates_may_be_recorded_where_the_configuration_has_none),
         cmocka_unit_test(a_parameter_without_gradient_stays),
         cmocka_unit_test(error_is_relative_to_what_was_recorded),
         cmocka_unit_test(error_is_absolute_where_zero_was_recorded),

@@ -1,4 +1,4 @@
-/* When are recorded averages, and weighted means, ok, failed or skipped? */
+/* Tests when recorded averages of gradients and weighted means are judged ok, failed or skipped. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 static const float a[2] = { 3, 0 }, b[2] = { 0, 4 }, c[2] = { 3, 4 }, d[2] = { 1, 0 };
 
-#define CONFIG(variant, adasum, n, shards) \
+#define CONFIG(variant, adasum, n, shards)                                                                             \
     "{\"variant\": \"" variant "\", \"adasum\": " adasum ", \"n_devices\": " #n ", \"N_WEIGHTS_SHARDS\": " #shards "}"
 
 static void add_replica(tracefile *file, int rank, const float *gradient, const float *average)
@@ -25,7 +25,7 @@ static void add_replica(tracefile *file, int rank, const float *gradient, const 
     tracefile_add(file, name, average, 2);
 }
 
-/* Two replicas that both get `average`. */
+/* Makes a trace of two replicas with the gradients `first` and `second`. Both receive the result `average`. */
 static tracefile pair(const char *config, const float *first, const float *second, const float *average)
 {
     tracefile file = tracefile_of("trax_average", "some", "1", config);
@@ -38,8 +38,10 @@ static tracefile pair(const char *config, const float *first, const float *secon
 static void orthogonal_gradients_have_half_their_sum_for_mean_and_all_for_adasum(void **state)
 {
     static const float mean[2] = { 1.5f, 2 };
-    tracefile of_mean = pair(CONFIG("mean", "false", 2, 1), a, b, mean), tree = pair(CONFIG("adasum_butterfly", "true", 2, 1), a, b, c);
-    tracefile vdot = pair(CONFIG("adasum_vdot", "true", 2, 1), a, b, c), older = pair(CONFIG("mean_2021", "false", 2, 1), a, b, mean);
+    tracefile of_mean = pair(CONFIG("mean", "false", 2, 1), a, b, mean),
+              tree = pair(CONFIG("adasum_butterfly", "true", 2, 1), a, b, c);
+    tracefile vdot = pair(CONFIG("adasum_vdot", "true", 2, 1), a, b, c),
+              older = pair(CONFIG("mean_2021", "false", 2, 1), a, b, mean);
 
     (void)state;
     assert_outcome(&of_mean, PD_REPLAY_OK, "");
@@ -63,7 +65,12 @@ static void each_replica_is_compared(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-/* merge(a, c): a c = 9, a a = 9, c c = 25, so a / 2 + (1 - 9/50) c = (3.96, 3.28). Then with b b: b b = 16, (3.96, 3.28) b = 13.12 ... */
+/* The gradients are a = (3, 0), c = (3, 4), b = (0, 4) and b again. Neighbours are merged first, then the two
+ * results:
+ *
+ *   a with c: a a = 9, c c = 25, a c = 9, so the result r is a / 2 + (1 - 9/50) c = (3.96, 3.28)
+ *   b with b: the result is b
+ *   r with b: b b = 16, r b = 13.12 */
 static void adasum_of_four_merges_neighbours_first(void **state)
 {
     float first[2] = { 3.96f, 3.28f }, result[2], f = 13.12f / (2 * (3.96f * 3.96f + 3.28f * 3.28f)), g = 13.12f / 32;
@@ -76,7 +83,7 @@ static void adasum_of_four_merges_neighbours_first(void **state)
     add_replica(&file, 2, b, result);
     add_replica(&file, 3, b, result);
     assert_outcome(&file, PD_REPLAY_OK, "");
-    file.entry[2].at = b;                               /* another partner, another result */
+    file.entry[2].at = b; /* replicas in other pairs give another result */
     file.entry[4].at = c;
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
@@ -84,7 +91,8 @@ static void adasum_of_four_merges_neighbours_first(void **state)
 static void a_zero_gradient_spoils_vdot_alone(void **state)
 {
     static const float zero[2] = { 0, 0 }, nans[2] = { NAN, NAN };
-    tracefile vdot = pair(CONFIG("adasum_vdot", "true", 2, 1), a, zero, nans), tree = pair(CONFIG("adasum_butterfly", "true", 2, 1), a, zero, a);
+    tracefile vdot = pair(CONFIG("adasum_vdot", "true", 2, 1), a, zero, nans),
+              tree = pair(CONFIG("adasum_butterfly", "true", 2, 1), a, zero, a);
 
     (void)state;
     assert_outcome(&vdot, PD_REPLAY_OK, "");
@@ -97,7 +105,7 @@ static void errors_are_measured_against_the_larger_input(void **state)
     tracefile file = pair(CONFIG("mean", "false", 2, 1), up, down, little);
 
     (void)state;
-    assert_outcome(&file, PD_REPLAY_OK, "");            /* 5e-7 of 1000 */
+    assert_outcome(&file, PD_REPLAY_OK, ""); /* 5e-7 of 1000 */
     file.entry[1].at = file.entry[3].at = more;
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
@@ -127,19 +135,21 @@ static void adasum_of_shards_is_a_defect_of_upstreams(void **state)
     r = replayed(&file);
     assert_true(r.outcome == PD_REPLAY_SKIPPED && r.excused && strstr(r.why.text, "different shards") != NULL);
     pd_replay_result_free(&r);
-    tracefile_meta(&file, "config", CONFIG("adasum_butterfly", "true", 4, 4));          /* each alone */
+    tracefile_meta(&file, "config", CONFIG("adasum_butterfly", "true", 4, 4)); /* each alone */
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
 static void adasum_of_other_than_a_power_of_two_is_refused(void **state)
 {
-    tracefile file = tracefile_of("trax_average", "some", "1", CONFIG("adasum_butterfly", "true", 3, 1)), two = pair(CONFIG("adasum_butterfly", "true", 6, 1), a, b, c);
+    tracefile file = tracefile_of("trax_average", "some", "1", CONFIG("adasum_butterfly", "true", 3, 1)),
+              two = pair(CONFIG("adasum_butterfly", "true", 6, 1), a, b, c);
 
     (void)state;
-    assert_outcome(&two, PD_REPLAY_FAILED, "adasum of 6 replicas");                     /* as the configuration says, whatever the file has */
+    assert_outcome(&two, PD_REPLAY_FAILED,
+                   "adasum of 6 replicas"); /* the configured number of replicas is checked first */
     for (int rank = 0; rank < 3; rank++) add_replica(&file, rank, a, a);
     assert_outcome(&file, PD_REPLAY_FAILED, "adasum of 3 replicas: expected 1, 2, 4, 8 or another power of two");
-    tracefile_meta(&file, "config", CONFIG("adasum_butterfly", "true", 4, 1));          /* the file has three all the same */
+    tracefile_meta(&file, "config", CONFIG("adasum_butterfly", "true", 4, 1)); /* 4 configured, 3 in the file */
     assert_outcome(&file, PD_REPLAY_FAILED, "adasum of 3 replicas");
     assert_outcome_with(&file, "config", CONFIG("adasum_vdot", "true", 3, 1), PD_REPLAY_OK, "");
 }
@@ -150,8 +160,10 @@ static void shards_divide_the_replicas(void **state)
 
     (void)state;
     assert_outcome(&file, PD_REPLAY_FAILED, "multiple of N_WEIGHTS_SHARDS; got 2 and 3");
-    assert_outcome_with(&file, "config", CONFIG("mean", "false", 3, 2), PD_REPLAY_FAILED, "multiple of N_WEIGHTS_SHARDS; got 3 and 2");
-    assert_outcome_with(&file, "config", CONFIG("mean", "false", 4, 4), PD_REPLAY_FAILED, "a multiple of 4 replicas, got 2");
+    assert_outcome_with(&file, "config", CONFIG("mean", "false", 3, 2), PD_REPLAY_FAILED,
+                        "multiple of N_WEIGHTS_SHARDS; got 3 and 2");
+    assert_outcome_with(&file, "config", CONFIG("mean", "false", 4, 4), PD_REPLAY_FAILED,
+                        "a multiple of 4 replicas, got 2");
     assert_outcome_with(&file, "config", CONFIG("mean", "false", 0, 1), PD_REPLAY_FAILED, "got 0 and 1");
     assert_outcome_with(&file, "config", CONFIG("mean", "false", 2, -1), PD_REPLAY_FAILED, "got 2 and -1");
 }
@@ -167,18 +179,27 @@ static void other_aggregates_are_skipped_by_name(void **state)
 
 /* ---- weighted means ---- */
 
-/* Replica 0: values 1, 3 with weights 1, 0.5; replica 1: 5, 7 with weights 2, 0. Weights 1.5 and 2, on average 1.75. */
+/* Replica 0 has the values 1 and 3 with the weights 1 and 0.5, replica 1 the values 5 and 7 with the weights 2 and
+ * 0. The sums of the weights are 1.5 and 2, on average 1.75. */
 static const float v0[2] = { 1, 3 }, x0[2] = { 1, .5f }, v1[2] = { 5, 7 }, x1[2] = { 2, 0 };
-static const float per_core[1] = { 1.75f }, own0[1] = { 2.5f / 1.75f }, own1[1] = { 10 / 1.75f }, mean[1] = { 12.5f / 3.5f };
+static const float per_core[1] = { 1.75f }, own0[1] = { 2.5f / 1.75f }, own1[1] = { 10 / 1.75f },
+                   mean[1] = { 12.5f / 3.5f };
 
 static tracefile weighted_file(void)
 {
     static const tracefile_values all[] = {
-        { "values/r00", v0, 2 }, { "weights/r00", x0, 2 }, { "values/r01", v1, 2 }, { "weights/r01", x1, 2 },
-        { "n_weights_per_core/r00", per_core, 0 }, { "n_weights_per_core/r01", per_core, 0 }, { "weighted_mean/r00", own0, 0 },
-        { "weighted_mean/r01", own1, 0 }, { "mean_of_replicas", mean, 0 },
+        { "values/r00", v0, 2 },
+        { "weights/r00", x0, 2 },
+        { "values/r01", v1, 2 },
+        { "weights/r01", x1, 2 },
+        { "n_weights_per_core/r00", per_core, 0 },
+        { "n_weights_per_core/r01", per_core, 0 },
+        { "weighted_mean/r00", own0, 0 },
+        { "weighted_mean/r01", own1, 0 },
+        { "mean_of_replicas", mean, 0 },
     };
-    tracefile file = tracefile_of("trax_average", "weighted_two", "1", "{\"function\": \"_n_weights_per_core, _WeightedMean\", \"n_devices\": 2}");
+    tracefile file = tracefile_of("trax_average", "weighted_two", "1",
+                                  "{\"function\": \"_n_weights_per_core, _WeightedMean\", \"n_devices\": 2}");
 
     tracefile_add_all(&file, all, sizeof all / sizeof *all);
     return file;
@@ -205,8 +226,8 @@ static void weights_that_are_all_zero_give_nan(void **state)
 {
     static const float zero[2] = { 0, 0 }, nan[1] = { NAN };
     static const tracefile_values all[] = {
-        { "values/r00", v0, 2 }, { "weights/r00", zero, 2 }, { "n_weights_per_core/r00", zero, 0 }, { "weighted_mean/r00", nan, 0 },
-        { "mean_of_replicas", nan, 0 },
+        { "values/r00", v0, 2 },         { "weights/r00", zero, 2 },     { "n_weights_per_core/r00", zero, 0 },
+        { "weighted_mean/r00", nan, 0 }, { "mean_of_replicas", nan, 0 },
     };
     tracefile file = tracefile_of("trax_average", "weighted_one", "1", "{\"n_devices\": 1}");
 

@@ -1,4 +1,5 @@
-/* Replays with recorded random numbers, updates and counters: of a small run of kron that the optimizer library itself has made. */
+/* Tests replays with recorded random numbers, updates and counters, on a small run of kron that this optimizer library
+ * recorded. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,12 +13,13 @@
 
 enum { STEPS = 6, ROWS = 3, COLS = 2, N = ROWS * COLS };
 
-static const char config[] = "{\"learning_rate\": 0.1, \"b1\": 0.5, \"preconditioner_update_probability\": 0.5, \"memory_save_mode\": \"one_diag\", "
+static const char config[] = "{\"learning_rate\": 0.1, \"b1\": 0.5, \"preconditioner_update_probability\": 0.5, "
+                             "\"memory_save_mode\": \"one_diag\", "
                              "\"merge_small_dims\": false, \"partition_grads_into_blocks\": false}";
 
-/* The run: factors are updated in steps 2, 4 and 6, and balanced in 4. */
+/* The recorded run: the factors of kron are updated in steps 2, 4 and 6, and balanced in step 4. */
 static float W[STEPS + 1][N], G[STEPS + 1][N], probe[STEPS + 1][N], update[STEPS + 1][N], Q0[ROWS];
-/* And a parameter of another name, as large, with the same gradients and other probes. */
+/* A second parameter of the same size with the same gradients and other random probes. */
 static float other_W[STEPS + 1][N], other_probe[STEPS + 1][N];
 
 static pd_model *new_model(void)
@@ -47,8 +49,10 @@ static int run_kron(void **state)
     for (int i = 0; i < N; i++) W[0][i] = other_W[0][i] = (float)i - 2;
     for (int s = 1; s <= STEPS; s++) {
         pd_draws draws = { probe[s], s == 4 ? 0 : 0.5, N }, others = { other_probe[s], draws.uniform, N };
-        pd_step_io io[2] = { { .gradient = G[s], .before = W[s - 1], .after = W[s], .update = update[s], .draws = &draws },
-                             { .gradient = G[s], .before = other_W[s - 1], .after = other_W[s], .draws = &others } };
+        pd_step_io io[2] = {
+            { .gradient = G[s], .before = W[s - 1], .after = W[s], .update = update[s], .draws = &draws },
+            { .gradient = G[s], .before = other_W[s - 1], .after = other_W[s], .draws = &others }
+        };
         for (int i = 0; i < N; i++) {
             G[s][i] = (float)((i * 7 + s * 3) % 11) / 8 - 0.5f;
             probe[s][i] = (float)((i * 5 + s * 2) % 7) / 2 - 1.25f;
@@ -70,7 +74,10 @@ static void add_of(tracefile *file, const char *what, int step, const char *para
     tracefile_add_matrix(file, name, values, ROWS, COLS);
 }
 
-static void add(tracefile *file, const char *what, int step, const float *values) { add_of(file, what, step, "w", values); }
+static void add(tracefile *file, const char *what, int step, const float *values)
+{
+    add_of(file, what, step, "w", values);
+}
 
 static tracefile recorded(void)
 {
@@ -95,7 +102,7 @@ static tracefile recorded(void)
     return file;
 }
 
-/* `instead` in the place of the tensor of that name. */
+/* Replaces the values of the tensor with that name by `instead`. */
 static void replace(tracefile *file, const char *name, const float *instead)
 {
     for (size_t i = 0; i < file->n; i++)
@@ -124,14 +131,16 @@ static void another_probe_makes_another_run(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-/* Which leaves their product alone, and so the weights. */
+/* Balancing leaves the product of the factors unchanged, and so the weights. Only the recorded factors show in which
+ * steps they were balanced. */
 static void factors_are_balanced_in_the_steps_recorded_and_in_no_others(void **state)
 {
     static const char *const others[][2] = { { "[]", "" }, { "[4, 6]", "" }, { "4", "balanced_steps" } };
     tracefile file = recorded();
 
     (void)state;
-    for (int i = 0; i < 3; i++) assert_outcome_with(&file, "balanced_steps", others[i][0], PD_REPLAY_FAILED, others[i][1]);
+    for (int i = 0; i < 3; i++)
+        assert_outcome_with(&file, "balanced_steps", others[i][0], PD_REPLAY_FAILED, others[i][1]);
 }
 
 static void a_probe_of_another_size_is_refused(void **state)
@@ -173,7 +182,8 @@ static void an_update_has_the_shape_of_its_parameter(void **state)
 
     (void)state;
     for (size_t i = 0; i < file.n; i++)
-        if (strcmp(file.entry[i].name, "update/0001/w") == 0) file.entry[i].shape = (pd_shape){ .rank = 1, .dim = { N } };
+        if (strcmp(file.entry[i].name, "update/0001/w") == 0)
+            file.entry[i].shape = (pd_shape){ .rank = 1, .dim = { N } };
     assert_outcome(&file, PD_REPLAY_FAILED, "update/0001/w");
 }
 
@@ -204,7 +214,8 @@ static void a_daemon_that_would_draw_its_own_is_not_asked(void **state)
 
 static void what_release_0_1_0_alone_did_is_left_out_and_said(void **state)
 {
-    static const char old[] = "{\"learning_rate\": 0.1, \"normalize_grads\": true}", off[] = "{\"learning_rate\": 0.1, \"normalize_grads\": false}";
+    static const char old[] = "{\"learning_rate\": 0.1, \"normalize_grads\": true}",
+                      off[] = "{\"learning_rate\": 0.1, \"normalize_grads\": false}";
     tracefile file = recorded();
 
     (void)state;

@@ -1,4 +1,5 @@
-/* Recorded cases of distributed_kron's routines, small enough to be computed by hand: when are they ok, and what is said of those that cannot be judged? */
+/* Tests when recorded cases of distributed_kron's routines are judged ok, and what is reported for cases that cannot be
+ * judged. The cases are small enough to compute by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,7 +19,8 @@ static void assert_ok(const tracefile *file, size_t cases)
     pd_replay_result_free(&r);
 }
 
-/* So many cases are ok; each tensor but inputs, one after the other, with another first number: a case fails then. */
+/* Checks that `cases` cases are ok. Then changes the first number of each tensor except `inputs`, one tensor at a
+ * time, and checks that the replay fails. */
 static void assert_judged(const tracefile *file, size_t cases, const char *const *inputs)
 {
     assert_ok(file, cases);
@@ -27,19 +29,25 @@ static void assert_judged(const tracefile *file, size_t cases, const char *const
         float other[16];
         int32_t whole;
         bool is_input = false;
-        for (const char *const *name = inputs; *name != NULL; name++) is_input = is_input || strcmp(file->entry[i].name, *name) == 0;
+        for (const char *const *name = inputs; *name != NULL; name++)
+            is_input = is_input || strcmp(file->entry[i].name, *name) == 0;
         if (is_input) continue;
         memcpy(other, file->entry[i].at, file->entry[i].bytes);
-        if (file->entry[i].dtype == PD_ST_F32) other[0] += 1e-4f;
-        else memcpy(other, (memcpy(&whole, other, sizeof whole), whole++, &whole), sizeof whole);
+        if (file->entry[i].dtype == PD_ST_F32)
+            other[0] += 1e-4f;
+        else
+            memcpy(other, (memcpy(&whole, other, sizeof whole), whole++, &whole), sizeof whole);
         spoiled.entry[i].at = other;
         assert_outcome(&spoiled, PD_REPLAY_FAILED, "");
     }
 }
 
-static void remove_last(tracefile *file) { file->n--; }
+static void remove_last(tracefile *file)
+{
+    file->n--;
+}
 
-/* ---- the norm's lower bound: of a diagonal matrix its largest element, of none 0 ---- */
+/* ---- lower bound of a matrix norm: the largest element of a diagonal matrix, 0 for a zero matrix ---- */
 
 static const float wide[4] = { 3, 0, 0, 1 }, none[4] = { 0, 0, 0, 0 }, bound[1] = { 3 };
 static const char *const norm_inputs[] = { "in/0000", "in/0001", NULL };
@@ -82,13 +90,18 @@ static void a_file_without_its_tensors_has_no_cases(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "in/****");
 }
 
-/* ---- an update: Q = (1, 2) on the diagonal, and one triangular dimension of the same ---- */
+/* ---- one update: case 0 has a diagonal factor Q = (1, 2), case 1 a triangular factor ---- */
 
-static const float Q[2] = { 1, 2 }, G[2] = { 1, 1 }, V[2] = { 1, 2 }, A[2] = { 1, 2 }, B[2] = { 1, 1 }, T1[2] = { 1, 4 }, T2[2] = { 1, 1 }, newQ[2] = { 1, 1.4f };
+static const float Q[2] = { 1, 2 }, G[2] = { 1, 1 }, V[2] = { 1, 2 }, A[2] = { 1, 2 }, B[2] = { 1, 1 },
+                   T1[2] = { 1, 4 }, T2[2] = { 1, 1 }, newQ[2] = { 1, 1.4f };
 static const float preconditioned[2] = { 1, 4 };
-/* Q = [1 1; 0 1], G = (1, 1), V = (1, 2): A = (2, 1); B = V Q^-1 = (1, 1); T1 = [4 2; 2 1], T2 = ones; the bound of [5 3; 3 2] = 5 [1 .6; .6 .4]: x = (1.36, .84),
- * |x| S' = ... and Q - .5 / bound triu [3 1; 1 0] Q; Q'Q G = [1 1; 1 2] (1, 1). */
-static const float R[4] = { 1, 1, 0, 1 }, RA[2] = { 2, 1 }, RB[2] = { 1, 1 }, RT1[4] = { 4, 2, 2, 1 }, RT2[4] = { 1, 1, 1, 1 }, RP[2] = { 2, 3 };
+/* Case 1, computed by hand: Q = [1 1; 0 1], G = (1, 1), V = (1, 2).
+ *   A = Q G = (2, 1); B = V Q^-1 = (1, 1); T1 = A A' = [4 2; 2 1]; T2 = B B', all ones
+ *   norm bound of T1 + T2 = [5 3; 3 2] = 5 S with S = [1 .6; .6 .4]: 5 |S x| / |x| with x = (1.36, .84)
+ *   new Q = Q - .5 / bound triu(T1 - T2) Q with T1 - T2 = [3 1; 1 0]
+ *   preconditioned gradient = Q'Q G = [1 1; 1 2] (1, 1) */
+static const float R[4] = { 1, 1, 0, 1 }, RA[2] = { 2, 1 }, RB[2] = { 1, 1 }, RT1[4] = { 4, 2, 2, 1 },
+                   RT2[4] = { 1, 1, 1, 1 }, RP[2] = { 2, 3 };
 static float newR[4];
 static const char *const update_inputs[] = { "0000/Q/0", "0000/G", "0000/V", "0001/Q/0", "0001/G", "0001/V", NULL };
 #define UPDATES(first) "{\"preconditioner_lr\": 0.5, \"cases\": [" first ", {\"shape\": [2], \"diag\": [false]}]}"
@@ -135,10 +148,15 @@ static void every_part_of_an_update_is_judged(void **state)
 
 static void an_update_of_another_shape_is_refused(void **state)
 {
-    static const struct { const char *config, *why; } cases[] = {
-        { UPDATES("{\"shape\": [], \"diag\": []}"), "0000/G" }, { UPDATES("{\"shape\": [0], \"diag\": [true]}"), "0000/G" },
-        { UPDATES("{\"shape\": [2], \"diag\": []}"), "0000/G" }, { UPDATES("{\"shape\": [3], \"diag\": [true]}"), "0000/G" },
-        { UPDATES("{\"shape\": [2], \"diag\": [false]}"), "0000/Q/0" }, { UPDATES("{\"shape\": [1,1,1,1,1,1,1,1,2], \"diag\": [1,1,1,1,1,1,1,1,1]}"), "0000/G" },
+    static const struct {
+        const char *config, *why;
+    } cases[] = {
+        { UPDATES("{\"shape\": [], \"diag\": []}"), "0000/G" },
+        { UPDATES("{\"shape\": [0], \"diag\": [true]}"), "0000/G" },
+        { UPDATES("{\"shape\": [2], \"diag\": []}"), "0000/G" },
+        { UPDATES("{\"shape\": [3], \"diag\": [true]}"), "0000/G" },
+        { UPDATES("{\"shape\": [2], \"diag\": [false]}"), "0000/Q/0" },
+        { UPDATES("{\"shape\": [1,1,1,1,1,1,1,1,2], \"diag\": [1,1,1,1,1,1,1,1,1]}"), "0000/G" },
         { UPDATES("{\"shape\": [4294967296, 4294967296], \"diag\": [true, true]}"), "0000/G" },
     };
 
@@ -149,12 +167,15 @@ static void an_update_of_another_shape_is_refused(void **state)
     }
 }
 
-/* Of size 1 each, and all numbers 1: T1 is T2, and Q stays. */
+/* Each dimension has size 1, and all numbers are 1. So T1 equals T2, and the update leaves Q unchanged. */
 static void an_update_may_have_as_many_dimensions_as_a_tensor(void **state)
 {
-    static const char *const whole[] = { "G", "V", "A", "conjB", "precond_grad" }, *const of_dim[] = { "Q", "term1", "term2", "newQ" };
+    static const char *const whole[] = { "G", "V", "A", "conjB", "precond_grad" }, *const of_dim[] = { "Q", "term1",
+                                                                                                       "term2",
+                                                                                                       "newQ" };
     static const float one[1] = { 1 };
-    static const char config[] = "{\"preconditioner_lr\": 0.5, \"cases\": [{\"shape\": [1,1,1,1,1,1,1,1], \"diag\": [true,true,true,true,true,true,true,true]}]}";
+    static const char config[] = "{\"preconditioner_lr\": 0.5, \"cases\": [{\"shape\": [1,1,1,1,1,1,1,1], \"diag\": "
+                                 "[true,true,true,true,true,true,true,true]}]}";
     tracefile file = tracefile_of("distributed_kron", "single_update", "0", config);
     char name[32];
 
@@ -204,7 +225,8 @@ static void updated_steps_are_judged_one_and_all(void **state)
 static void steps_without_an_update_are_judged_as_far_as_probabilities_reach(void **state)
 {
     static const float rare[5] = { .2f, .2f, .2f, .2f, .2f }, still_rare[6] = { .2f, .2f, .2f, .2f, .2f, .2f };
-    tracefile file = tracefile_of("distributed_kron", "update_probability", "0", "[{\"min_prob\": 0.2, \"max_prob\": 0.2}]");
+    tracefile file =
+        tracefile_of("distributed_kron", "update_probability", "0", "[{\"min_prob\": 0.2, \"max_prob\": 0.2}]");
 
     (void)state;
     tracefile_add_typed(&file, "updated_steps/0", PD_ST_I32, every_second, 1);
@@ -219,8 +241,14 @@ static void steps_without_an_update_are_judged_as_far_as_probabilities_reach(voi
 
 static void probabilities_that_are_none_are_refused(void **state)
 {
-    static const struct { const char *config, *why; } cases[] = {
-        { "{}", "config" }, { "[]", "config" }, { "[0.5, {\"max_probe\": 1}]", "max_probe" }, { "[0.5, {\"max_prob\": 2}]", "max_prob" }, { "[0.5, 0.5, 0.5]", "updated_steps/2" },
+    static const struct {
+        const char *config, *why;
+    } cases[] = {
+        { "{}", "config" },
+        { "[]", "config" },
+        { "[0.5, {\"max_probe\": 1}]", "max_probe" },
+        { "[0.5, {\"max_prob\": 2}]", "max_prob" },
+        { "[0.5, 0.5, 0.5]", "updated_steps/2" },
     };
 
     (void)state;
@@ -232,9 +260,11 @@ static void probabilities_that_are_none_are_refused(void **state)
 
 /* ---- JAX's generator ---- */
 
-/* Of the key (0, 42), in the layout before 0.5. */
-static const uint32_t folded[4] = { 1832780943, 270669613, 64467757, 2916123636 }, parted[6] = { 3134548294, 3733159049, 3746501087, 894150801, 801545058, 2363201431 };
-static const float uniform[2] = { 0.7092923f, 0.6145383f }, normal[5] = { 0.6122652f, 1.1225884f, -0.8544134f, -0.8127326f, -0.8904051f };
+/* Numbers that JAX gives for the key (0, 42), in its random-bit layout before version 0.5. */
+static const uint32_t folded[4] = { 1832780943, 270669613, 64467757, 2916123636 },
+                      parted[6] = { 3134548294, 3733159049, 3746501087, 894150801, 801545058, 2363201431 };
+static const float uniform[2] = { 0.7092923f, 0.6145383f },
+                   normal[5] = { 0.6122652f, 1.1225884f, -0.8544134f, -0.8127326f, -0.8904051f };
 static const char *const jax_inputs[] = { "balanced_steps/0", NULL };
 
 static tracefile jax_file(void)
@@ -282,7 +312,8 @@ static void draws_of_jax_may_be_many_and_long(void **state)
 
 static void without_memory_they_fail_and_leak_nothing(void **state)
 {
-    tracefile norms = norm_file(), updates = update_file(two_updates), probabilities = probability_file(two_probabilities), draws = jax_file();
+    tracefile norms = norm_file(), updates = update_file(two_updates),
+              probabilities = probability_file(two_probabilities), draws = jax_file();
 
     (void)state;
     assert_fails_without_memory(&norms);

@@ -1,4 +1,4 @@
-/* Is a run without gradients judged by the losses of its network? */
+/* Tests that a run without recorded gradients is judged by the losses of its network. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,12 +13,14 @@
 #include "replay_net.h"
 #include "tracefile.h"
 
-/* 3 inputs, 2 hidden, 2 classes; 4 examples, batches of 2, 2 steps. */
-static const float w0[6] = { .5f, -.25f, 1, -1, .75f, .25f }, b0[2] = { .1f, .2f }, w1[4] = { 1, -.5f, .3f, .8f }, b1[2] = { 0, -.1f };
+/* A network with 3 inputs, 2 hidden units and 2 classes. 4 examples, 2 steps, batches of 2. */
+static const float w0[6] = { .5f, -.25f, 1, -1, .75f, .25f }, b0[2] = { .1f, .2f }, w1[4] = { 1, -.5f, .3f, .8f },
+                   b1[2] = { 0, -.1f };
 static const float examples[12] = { 1, 0, 2, .5f, 1, 0, 0, 3, 1, 1, 1, 1 };
 static const int64_t labels[4] = { 0, 1, 1, 0 }, batches[4] = { 0, 1, 2, 0 };
 
-static void add_matrix(tracefile *file, const char *name, pd_st_dtype dtype, const void *at, int64_t rows, int64_t columns)
+static void add_matrix(tracefile *file, const char *name, pd_st_dtype dtype, const void *at, int64_t rows,
+                       int64_t columns)
 {
     tracefile_add_typed(file, name, dtype, at, rows * columns);
     file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { rows, columns } };
@@ -53,7 +55,7 @@ static tracefile data_file(void)
     return file;
 }
 
-/* Writes it under the name by which the trace finds it. */
+/* Writes the network's data to the file name under which a replay of the trace looks for it. */
 static void put_beside(const tracefile *data, char name[96])
 {
     char path[64];
@@ -80,9 +82,9 @@ static void open_beside(const tracefile *data, pd_trace **trace, pd_replay_net *
     unlink(beside);
 }
 
-/* Weights and gradients by the trace's parameters. */
+/* Weights and gradients, one array per parameter of the trace. */
 typedef struct tensors {
-    float  weight[4][6], gradient[4][6];
+    float weight[4][6], gradient[4][6];
     float *weights[4], *gradients[4];
     size_t n[4];
 } tensors;
@@ -123,7 +125,8 @@ static void gradients_are_the_slopes_of_the_loss(void **state)
                 moved.weight[p][i] = t.weight[p][i] - h;
                 down = pd_replay_net_differentiate(net, step, moved.weights, moved.gradients);
                 moved.weight[p][i] = t.weight[p][i];
-                if (fabs((up - down) / (2 * (double)h) - (double)t.gradient[p][i]) > 1e-5) fail_msg("step %d, parameter %zu, element %zu", (int)step, p, i);
+                if (fabs((up - down) / (2 * (double)h) - (double)t.gradient[p][i]) > 1e-5)
+                    fail_msg("step %d, parameter %zu, element %zu", (int)step, p, i);
             }
         }
     }
@@ -131,7 +134,7 @@ static void gradients_are_the_slopes_of_the_loss(void **state)
     pd_trace_close(trace);
 }
 
-/* Two steps of w - 0.5 g by hand: the losses before each. */
+/* Takes two steps w <- w - 0.5 g without the replay code. `loss` gets the losses before each step. */
 static void losses_of_sgd(float loss[2])
 {
     tracefile data = data_file();
@@ -164,7 +167,8 @@ static pd_replay_result replayed(const tracefile *file, const tracefile *data)
     return result;
 }
 
-static void assert_outcome(const tracefile *file, const tracefile *data, pd_replay_outcome outcome, const char *part_of_why)
+static void assert_outcome(const tracefile *file, const tracefile *data, pd_replay_outcome outcome,
+                           const char *part_of_why)
 {
     pd_replay_result r = replayed(file, data);
 
@@ -243,12 +247,14 @@ static void data_that_does_not_fit_is_refused(void **state)
 
     (void)state;
     data.entry[1].at = third;
-    assert_outcome(&file, &data, PD_REPLAY_FAILED, "y of the data beside the trace: expected whole numbers below 2, got 2");
+    assert_outcome(&file, &data, PD_REPLAY_FAILED,
+                   "y of the data beside the trace: expected whole numbers below 2, got 2");
     data.entry[1].at = minus;
     assert_outcome(&file, &data, PD_REPLAY_FAILED, "got -1");
     data = data_file();
     data.entry[2].at = beyond;
-    assert_outcome(&file, &data, PD_REPLAY_FAILED, "batch_index of the data beside the trace: expected whole numbers below 4, got 4");
+    assert_outcome(&file, &data, PD_REPLAY_FAILED,
+                   "batch_index of the data beside the trace: expected whole numbers below 4, got 4");
     data = data_file();
     data.entry[2].shape = (pd_shape){ .rank = 2, .dim = { 1, 4 } };
     assert_outcome(&file, &data, PD_REPLAY_FAILED, "batches for 2 steps");

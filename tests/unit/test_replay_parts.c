@@ -1,4 +1,4 @@
-/* What is declared of a trace's parameters? */
+/* Tests which parameters a replay declares for the parameters of a trace: whole ones, or the blocks of their shards. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,10 +13,11 @@
 static const float w0[12] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 }, g[12] = { 2, 4, 6, 8, 2, 4, 6, 8, 2, 4, 6, 8 };
 static float w1[12];
 
-/* One step of w - 0.5 g, on a matrix of 4 by 3 and on a vector of 2. */
+/* Makes a trace of one step w <- w - 0.5 g: a 4 by 3 matrix w and a vector b of 2 elements. */
 static tracefile sgd_file(const char *shards)
 {
-    tracefile file = tracefile_of("torch_optim", "by_hand", "1", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"groups\": [{\"params\": [\"w\"]}]}");
+    tracefile file = tracefile_of("torch_optim", "by_hand", "1",
+                                  "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"groups\": [{\"params\": [\"w\"]}]}");
 
     for (int i = 0; i < 12; i++) w1[i] = w0[i] - .5f * g[i];
     if (shards != NULL) tracefile_meta(&file, "shards", shards);
@@ -70,11 +71,13 @@ static void without_shards_each_parameter_is_declared_whole(void **state)
     (void)state;
     assert_int_equal(find(&file, &parts, NULL), PD_OK);
     assert_int_equal(parts.n, 2);
-    assert_true(named(&parts, "1/w")->shape.rank == 2 && named(&parts, "1/w")->group == 1 && named(&parts, "0/b")->group == 0);
+    assert_true(named(&parts, "1/w")->shape.rank == 2 && named(&parts, "1/w")->group == 1 &&
+                named(&parts, "0/b")->group == 0);
     pd_replay_parts_free(&parts);
 }
 
-/* 0 to 7: two rows and one element; 7 to 12: what is left of that row, and one row more. b: nobody names it. */
+/* Elements 0 to 7 of w are declared as two rows and one element. Elements 7 to 12 are declared as the rest of that
+ * row and one more row. No shard names b, so b is declared whole. */
 static void the_blocks_of_each_shard_are_declared_by_where_they_begin(void **state)
 {
     tracefile file = sgd_file("[{\"w\": [0, 7]}, {\"w\": [7, 7]}, {\"w\": [7, 12]}]");
@@ -83,8 +86,10 @@ static void the_blocks_of_each_shard_are_declared_by_where_they_begin(void **sta
     (void)state;
     assert_int_equal(find(&file, &parts, NULL), PD_OK);
     assert_int_equal(parts.n, 5);
-    assert_true(named(&parts, "1/w@0")->shape.rank == 2 && named(&parts, "1/w@0")->shape.dim[0] == 2 && named(&parts, "1/w@0")->shape.dim[1] == 3);
-    assert_true(named(&parts, "1/w@6")->shape.rank == 1 && named(&parts, "1/w@6")->shape.dim[0] == 1 && named(&parts, "1/w@6")->offset == 6);
+    assert_true(named(&parts, "1/w@0")->shape.rank == 2 && named(&parts, "1/w@0")->shape.dim[0] == 2 &&
+                named(&parts, "1/w@0")->shape.dim[1] == 3);
+    assert_true(named(&parts, "1/w@6")->shape.rank == 1 && named(&parts, "1/w@6")->shape.dim[0] == 1 &&
+                named(&parts, "1/w@6")->offset == 6);
     assert_true(named(&parts, "1/w@7")->shape.dim[0] == 2);
     assert_true(named(&parts, "1/w@9")->offset == 9);
     assert_true(named(&parts, "0/b")->shape.dim[0] == 2);

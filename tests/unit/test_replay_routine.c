@@ -1,4 +1,4 @@
-/* When are recorded cases of a routine ok, failed or skipped? */
+/* Tests when recorded cases of a routine are judged ok, failed or skipped. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,12 +10,13 @@
 
 #include "replayed.h"
 
-/* A vector of bucket 1, with halves, as int8; then a square whose diagonal is kept apart, as int16. */
+/* Case 0: a vector quantized to int8 with bucket 1; three values lie half-way between two codes. Case 1: a square
+ * matrix quantized to int16, with its diagonal stored separately. */
 static const float x0[4] = { 127, .5f, 1.5f, -2.5f }, bucket0[1] = { 1 }, value0[4] = { 127, 0, 2, -2 };
 static const int8_t codes0[4] = { 127, 0, 2, -2 };
 static const float x1[4] = { 5, 32767, -32767, 7 }, bucket1[2] = { 1, 1 }, diagonal1[2] = { 5, 7 };
 static const int16_t codes1[4] = { 0, 32767, -32767, 0 };
-/* 1 + 3/256 lies half-way between two bfloat16 and goes to the even one. */
+/* Case 2: 1 + 3/256 lies half-way between two bfloat16 numbers and is rounded to the even one. */
 static const float x2[2] = { 1, 1 + 3.0f / 256 }, value2[2] = { 1, 1 + 4.0f / 256 };
 static const uint16_t bf16_2[2] = { 0x3f80, 0x3f82 };
 static const char quantized_config[] = "{\"cases\": [{\"index\": 0, \"dtype\": \"int8\", \"extract_diagonal\": false},"
@@ -41,10 +42,13 @@ static tracefile quantized_file(void)
     return file;
 }
 
-/* X = [1; 2] in blocks of side 1: S = X X' = [1 2; 2 4]. */
+/* X = [1; 2] gives the symmetric matrix X X' = [1 2; 2 4], stored as blocks of side 1. */
 static const float x[2] = { 1, 2 }, concat[3] = { 1, 2, 4 }, vector[2] = { 3, -1 }, full[4] = { 1, 2, 2, 4 };
-static const float diagonal[2] = { 1, 4 }, most[2] = { 2, 4 }, scaled[3] = { 3, -2, -4 }, of_diagonal[3] = { 3, 0, -1 }, updated[2] = { 3, 6 };
-#define SYMMETRIC_CONFIG(b) "{\"cases\": [{\"index\": 7, \"block_size\": " #b ", \"update_alpha\": 0.25, \"update_beta\": 0.5, \"update_input\": \"2 * input\"}]}"
+static const float diagonal[2] = { 1, 4 }, most[2] = { 2, 4 }, scaled[3] = { 3, -2, -4 }, of_diagonal[3] = { 3, 0, -1 },
+                   updated[2] = { 3, 6 };
+#define SYMMETRIC_CONFIG(b)                                                                                            \
+    "{\"cases\": [{\"index\": 7, \"block_size\": " #b                                                                  \
+    ", \"update_alpha\": 0.25, \"update_beta\": 0.5, \"update_input\": \"2 * input\"}]}"
 
 static tracefile symmetric_file(void)
 {
@@ -62,10 +66,12 @@ static tracefile symmetric_file(void)
     return file;
 }
 
-/* The root of order 2 of [4], and of 4 I in block rows, without a ridge. */
-static const float four[1] = { 4 }, half[1] = { .5f }, none[1] = { 0 }, little[1] = { 1e-9f }, fours[3] = { 4, 0, 4 }, halves[4] = { .5f, 0, 0, .5f };
-static const char root_config[] = "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0, \"p\": 2, \"ridge_epsilon\": 0},"
-                                  " {\"index\": 1, \"p\": 2, \"ridge_epsilon\": 0}]}";
+/* Inverse square roots without a ridge: of the matrix [4], and of 4 I, whose lower half is stored as blocks. */
+static const float four[1] = { 4 }, half[1] = { .5f }, none[1] = { 0 }, little[1] = { 1e-9f }, fours[3] = { 4, 0, 4 },
+                   halves[4] = { .5f, 0, 0, .5f };
+static const char root_config[] =
+    "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0, \"p\": 2, \"ridge_epsilon\": 0},"
+    " {\"index\": 1, \"p\": 2, \"ridge_epsilon\": 0}]}";
 
 static tracefile root_file(void)
 {
@@ -73,7 +79,7 @@ static tracefile root_file(void)
 
     tracefile_add_matrix(&file, "000/matrix", four, 1, 1);
     tracefile_add(&file, "000/root", half, 1);
-    tracefile_add(&file, "000/error", little, 0);               /* beside 1, not beside itself: ours is 0 */
+    tracefile_add(&file, "000/error", little, 0); /* the replay computes 0; the difference is measured against 1 */
     tracefile_add(&file, "000/max_ev", four, 0);
     tracefile_add_matrix(&file, "001/matrix", fours, 1, 3);
     tracefile_add_matrix(&file, "001/root", halves, 2, 2);
@@ -86,7 +92,8 @@ static const double minus_one[1] = { -1 }, four64[1] = { 4 };
 
 static tracefile power_file(void)
 {
-    tracefile file = tracefile_of("google_shampoo", "power_iteration", "0", "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0}]}");
+    tracefile file = tracefile_of("google_shampoo", "power_iteration", "0",
+                                  "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0}]}");
 
     tracefile_add_matrix(&file, "000/matrix", four, 1, 1);
     tracefile_add_typed(&file, "000/float64/value", PD_ST_F64, four64, 0);
@@ -100,7 +107,8 @@ static void right_cases_are_ok_one_verdict_each(void **state)
     pd_replay_result r = replayed(&file);
 
     (void)state;
-    if (r.outcome != PD_REPLAY_OK) fail_msg("error %g in %s: %s", r.verdict.error, r.params[r.verdict.param], r.why.text);
+    if (r.outcome != PD_REPLAY_OK)
+        fail_msg("error %g in %s: %s", r.verdict.error, r.params[r.verdict.param], r.why.text);
     assert_true(r.cases && r.n == 3 && r.verdict.error == 0);
     for (size_t i = 0; i < 3; i++) assert_true(r.verdicts[i].compared >= 2);
     assert_string_equal(r.params[2], "case 002");
@@ -113,7 +121,7 @@ static void right_cases_are_ok_one_verdict_each(void **state)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-/* Turns the tensor's last element into another number and expects the file to fail in `expected`. */
+/* Changes the last element of a tensor. Checks that the replay fails and names `expected` as the worst case. */
 static void spoil(tracefile file, size_t entry, const char *expected)
 {
     uint8_t *spoiled = malloc(file.entry[entry].bytes);
@@ -127,7 +135,8 @@ static void spoil(tracefile file, size_t entry, const char *expected)
         f += .25f;
         memcpy(spoiled + file.entry[entry].bytes - size, &f, size);
     } else {
-        spoiled[file.entry[entry].bytes - (size == 8 ? 2 : size)] ^= 1;         /* of a double a bit that counts */
+        spoiled[file.entry[entry].bytes - (size == 8 ? 2 : size)] ^= 1; /* for a double, flips a high bit of the
+                                                                         * mantissa */
     }
     file.entry[entry].at = spoiled;
     r = replayed(&file);
@@ -148,7 +157,9 @@ static void one_spoiled_tensor_fails_and_is_located(void **state)
     for (size_t i = 0; i < quantized.n; i++) {
         char expected[16];
         snprintf(expected, sizeof expected, "case %.3s", quantized.entry[i].name);
-        if (strcmp(quantized.entry[i].name, "000/input") == 0) continue;          /* a little more of it is the same code */
+        if (strcmp(quantized.entry[i].name, "000/input") == 0)
+            continue; /* a small change of the input gives the
+                                                                          * same quantized code */
         if (strcmp(quantized.entry[i].name, "002/input") == 0) continue;
         spoil(quantized, i, expected);
     }
@@ -255,7 +266,9 @@ static void roots_of_what_is_no_symmetric_matrix_fail(void **state)
     file.entry[4].shape.dim[1] = 2, file.entry[4].bytes = 8;
     assert_outcome(&file, PD_REPLAY_FAILED, "1 rows and 2 columns");
     file = root_file();
-    tracefile_meta(&file, "config", "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0, \"p\": 0, \"ridge_epsilon\": 0}]}");
+    tracefile_meta(&file, "config",
+                   "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0, \"p\": 0, "
+                   "\"ridge_epsilon\": 0}]}");
     assert_outcome(&file, PD_REPLAY_FAILED, "expected p from 1");
     file = power_file();
     file.entry[0].shape = (pd_shape){ .rank = 1, .dim = { 1 } };
@@ -270,7 +283,8 @@ static void options_that_are_not_there_are_skipped(void **state)
     tracefile_meta(&file, "config", "{\"cases\": [{\"index\": 0, \"dtype\": \"int4\"}]}");
     assert_outcome(&file, PD_REPLAY_SKIPPED, "dtype");
     file = symmetric_file();
-    tracefile_meta(&file, "config", "{\"cases\": [{\"index\": 7, \"block_size\": 1, \"update_input\": \"3 * input\"}]}");
+    tracefile_meta(&file, "config",
+                   "{\"cases\": [{\"index\": 7, \"block_size\": 1, \"update_input\": \"3 * input\"}]}");
     assert_outcome(&file, PD_REPLAY_SKIPPED, "update_input");
     file = power_file();
     tracefile_meta(&file, "config", "{\"num_iters\": 50, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0}]}");
@@ -279,8 +293,12 @@ static void options_that_are_not_there_are_skipped(void **state)
 
 static void a_file_without_cases_fails(void **state)
 {
-    static const char *const configs[] = { "{}", "{\"cases\": []}", "{\"cases\": 3}",
-                                           "{\"cases\": [{}]}", "{\"cases\": [{\"index\": 1000}]}", "{\"cases\": [7]}" };
+    static const char *const configs[] = { "{}",
+                                           "{\"cases\": []}",
+                                           "{\"cases\": 3}",
+                                           "{\"cases\": [{}]}",
+                                           "{\"cases\": [{\"index\": 1000}]}",
+                                           "{\"cases\": [7]}" };
 
     (void)state;
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {

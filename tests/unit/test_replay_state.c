@@ -1,4 +1,4 @@
-/* When is recorded optimizer state what a replay has? */
+/* Tests when recorded optimizer state counts as equal to the state of a replay. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,13 +11,16 @@
 #include "replayed.h"
 #include "row.h"
 
-/* Two steps of sgd with momentum 0.5 and lr 0.5 on a matrix: b = g, w - 0.5 b; then b = 0.5 b + g. */
-static const float w0[4] = { 1, 2, 3, 4 }, g1[4] = { 2, 4, 0, 8 }, w1[4] = { 0, 0, 3, 0 }, g2[4] = { 8, 5, 1, 0 }, w2[4] = { -4.5f, -3.5f, 2.5f, -2 };
+/* A recorded run of sgd on a matrix, with momentum 0.5 and lr 0.5. Step 1: b = g, then w <- w - 0.5 b. Step 2: b =
+ * 0.5 b + g, then the same update of w. */
+static const float w0[4] = { 1, 2, 3, 4 }, g1[4] = { 2, 4, 0, 8 }, w1[4] = { 0, 0, 3, 0 }, g2[4] = { 8, 5, 1, 0 },
+                   w2[4] = { -4.5f, -3.5f, 2.5f, -2 };
 static const float b1[4] = { 2, 4, 0, 8 }, b2[4] = { 9, 7, 1, 4 };
 
 static tracefile momentum_file(void)
 {
-    tracefile file = tracefile_of("torch_optim", "by_hand", "2", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"momentum\": 0.5}");
+    tracefile file =
+        tracefile_of("torch_optim", "by_hand", "2", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"momentum\": 0.5}");
 
     tracefile_add_matrix(&file, "param/0000/w", w0, 2, 2);
     tracefile_add_matrix(&file, "grad/0001/w", g1, 2, 2);
@@ -79,7 +82,8 @@ static void state_has_a_noise_of_its_own(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-/* b2 = 0.5 (2^24 - 1) - (2^23 - 1) = 0.5: what is left is the last bit of what went in, and a recorded 0.625 is no more wrong than that. */
+/* b2 = 0.5 (2^24 - 1) - (2^23 - 1) = 0.5. Two large numbers cancel, and the result is as small as their last bit. So
+ * the recorded 0.625 differs from 0.5 by no more than rounding. */
 static void state_may_differ_by_what_the_last_bits_of_gradients_do_to_it(void **state)
 {
     static const float zeros[4] = { 0 }, big[4] = { 16777215, 4, 0, 8 }, minus[4] = { -8388607, 5, 1, 0 };
@@ -88,7 +92,8 @@ static void state_may_differ_by_what_the_last_bits_of_gradients_do_to_it(void **
     tracefile file = momentum_file();
 
     (void)state;
-    file.entry[0].at = zeros, file.entry[1].at = big, file.entry[2].at = w_1, file.entry[3].at = minus, file.entry[4].at = w_2;
+    file.entry[0].at = zeros, file.entry[1].at = big, file.entry[2].at = w_1, file.entry[3].at = minus,
+    file.entry[4].at = w_2;
     tracefile_add_matrix(&file, "state/0002/w/momentum_buffer", left, 2, 2);
     assert_outcome(&file, PD_REPLAY_OK, "");
     file.entry[5].at = near;
@@ -100,7 +105,9 @@ static void state_may_differ_by_what_the_last_bits_of_gradients_do_to_it(void **
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-/* Another parameter is quiet, stands before or behind the noisy "w", and shares its slot's noise. */
+/* The recorded momentum of the parameter `other` is off, and the replay fails. Then "w" gets gradients whose
+ * momentum is sensitive to rounding, and the replay passes: the largest noise of a slot counts for all parameters.
+ * `other` sorts before or behind "w". */
 static void shares_noise(char other)
 {
     char name[] = "state/0002/ /momentum_buffer";
@@ -110,10 +117,12 @@ static void shares_noise(char other)
     tracefile file = momentum_file();
 
     *strchr(name, ' ') = other;
-    for (int i = 0; i < 5; i++) file.entry[5 + i] = file.entry[i], file.n++, *strchr(file.entry[5 + i].name, 'w') = other;
+    for (int i = 0; i < 5; i++)
+        file.entry[5 + i] = file.entry[i], file.n++, *strchr(file.entry[5 + i].name, 'w') = other;
     tracefile_add_matrix(&file, name, near, 2, 2);
     assert_outcome(&file, PD_REPLAY_FAILED, "");
-    file.entry[0].at = zeros, file.entry[1].at = big, file.entry[2].at = w_1, file.entry[3].at = minus, file.entry[4].at = w_2;
+    file.entry[0].at = zeros, file.entry[1].at = big, file.entry[2].at = w_1, file.entry[3].at = minus,
+    file.entry[4].at = w_2;
     tracefile_add_matrix(&file, "state/0002/w/momentum_buffer", left, 2, 2);
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
@@ -152,7 +161,8 @@ static void each_way_of_shaking_turns_another_half(void **state)
     assert_true(turned[0] > 400 && turned[0] < 600 && turned[1] > 400 && turned[1] < 600 && apart > 400 && apart < 600);
 }
 
-/* A single step of Meta's Shampoo, whose gradient has rank 1: its root is mostly ridge. lr 0. */
+/* Makes a trace of one step of Meta's Shampoo with lr 0. The gradient has rank 1, so its root consists mostly of the
+ * ridge. */
 static tracefile shampoo_file(const char *config)
 {
     static const float w[3] = { 1, 2, 3 }, g[3] = { 1, 2, -2 };
@@ -171,7 +181,7 @@ static void add_square(tracefile *file, const char *name, const float *values)
     file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { 3, 3 } };
 }
 
-/* L = g g', F = 0.5 g. */
+/* Recorded state: the factor L = g g' and the filtered gradient F = 0.5 g. */
 static void slots_of_blocks_are_found_by_block_and_number(void **state)
 {
     static const float L[9] = { 1, 2, -2, 2, 4, -4, -2, -4, 4 }, F[3] = { .5f, 1, -1 }, off[3] = { .5f, 1, -1.001f };
@@ -188,18 +198,20 @@ static void slots_of_blocks_are_found_by_block_and_number(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "block_1.filtered_grad");
 }
 
-/* L = g g' = 9 q q', so the root is (9 + epsilon)^-1/2 along q and epsilon^-1/2 across it. The part across q is off by `off`, relatively. */
+/* Adds a recorded root of L = g g' = 9 q q', where q has length 1. Along q the root is (9 + epsilon)^-1/2. Across q
+ * it is epsilon^-1/2, with a relative error of `off`. */
 static void add_root(tracefile *file, float *root, double epsilon, double off)
 {
     static const double q[3] = { 1 / 3., 2 / 3., -2 / 3. };
     const double along = 1 / sqrt(9 + epsilon), wide = (1 + off) / sqrt(epsilon);
 
-    for (int i = 0; i < 9; i++) root[i] = (float)(along * q[i / 3] * q[i % 3] + wide * ((i / 3 == i % 3) - q[i / 3] * q[i % 3]));
+    for (int i = 0; i < 9; i++)
+        root[i] = (float)(along * q[i / 3] * q[i % 3] + wide * ((i / 3 == i % 3) - q[i / 3] * q[i % 3]));
     add_square(file, "state/0001/w/block_0.inv_factor_matrices.0", root);
 }
 
-/* The factor has eigenvalues 9.09 and 0.09, so its condition number is 101. Rounding it by 10 units of 2^-24 changes the
- * small eigenvalue by up to 101 * 6e-7 = 6e-5 of itself, and its inverse square root by half of that, 3e-5. */
+/* The factor has eigenvalues 9.09 and 0.09, so its condition number is 101. Rounding it by 10 units of 2^-24 changes
+ * the small eigenvalue by up to 101 * 6e-7 = 6e-5 of itself, and its inverse square root by half of that, 3e-5. */
 static void a_root_may_differ_by_what_rounding_its_factor_does_to_it(void **state)
 {
     static const double off[] = { 0, 2e-5, -2e-5, 1.2e-4, -1.2e-4 };
@@ -227,7 +239,8 @@ static void the_bound_of_a_root_does_not_hide_another_epsilon(void **state)
     pd_replay_result_free(&r);
 }
 
-/* Rounding of the factor, 5e-7, is far above this epsilon. But rounding makes no infinity. */
+/* The rounding error of the factor, 5e-7, is far larger than this epsilon, so the root may differ. But rounding
+ * cannot make it infinite. */
 static void a_root_that_is_all_rounding_is_not_compared_but_must_be_finite(void **state)
 {
     float root[9];
@@ -240,7 +253,8 @@ static void a_root_that_is_all_rounding_is_not_compared_but_must_be_finite(void 
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-/* The last element is off by 1.5e-4 of 1, which is 1e-4 of the whole: the noise of the way from the initial weights says whether that is rounding. */
+/* The last element is off by 1.5e-4, which is 1e-4 of the whole filtered gradient. Its tolerance is the noise that
+ * was recorded for the distance of the weights from their initial values. */
 static void a_filtered_gradient_is_as_noisy_as_the_way_from_the_start(void **state)
 {
     static const float off[3] = { .5f, 1, -1.00015f };
@@ -254,7 +268,8 @@ static void a_filtered_gradient_is_as_noisy_as_the_way_from_the_start(void **sta
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-/* Factors are sums of gradients that were recorded: they are no less exact where the way is noisy. */
+/* Factors are sums of recorded gradients, so noise in the displacement of the weights is no excuse for an error in
+ * them. */
 static void factors_are_judged_by_the_noise_of_the_weights(void **state)
 {
     static const float off[9] = { 1, 2, -2, 2, 4.001f, -4, -2, -4, 4 };
@@ -294,7 +309,7 @@ static void a_recorded_count_is_that_of_the_parameter(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-/* One of whose parameters has no gradient. */
+/* The step count of the group is recorded also for a parameter without a gradient. */
 static void a_recorded_count_is_that_of_the_group(void **state)
 {
     static const int64_t one = 1, two = 2;
@@ -310,11 +325,14 @@ static void a_recorded_count_is_that_of_the_group(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-/* A factor stored in bfloat16 may be off by a unit of its last place, 1/128 of 4; stored in float32 it may not. */
+/* One element of the recorded factor is off by 1/128 of itself, one unit in the last place of a bfloat16. That is
+ * accepted if the factor is stored in bfloat16, and not if it is stored in float32. */
 static void what_is_stored_in_16_bits_may_be_off_by_a_unit(void **state)
 {
-    static const float near[9] = { 1, 2, -2, 2, 4.03125f, -4, -2, -4, 4 }, far[9] = { 1, 2, -2, 2, 4.0625f, -4, -2, -4, 4 };
-    tracefile coarse = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1], \"precision_config\": {\"factor_matrix_dtype\": \"bfloat16\"}}"),
+    static const float near[9] = { 1, 2, -2, 2, 4.03125f, -4, -2, -4, 4 },
+                       far[9] = { 1, 2, -2, 2, 4.0625f, -4, -2, -4, 4 };
+    tracefile coarse = shampoo_file(
+                  "{\"lr\": 0, \"betas\": [0.5, 1], \"precision_config\": {\"factor_matrix_dtype\": \"bfloat16\"}}"),
               fine = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1]}");
 
     (void)state;
@@ -326,12 +344,15 @@ static void what_is_stored_in_16_bits_may_be_off_by_a_unit(void **state)
     assert_outcome(&coarse, PD_REPLAY_FAILED, "");
 }
 
-/* The first momentum is a half. */
+/* Our momentum after step 1 is 0.5, the recorded one 0.501: equal in bfloat16, but not in float32. */
 static void adafactors_momentum_in_bfloat16_may_be_off_by_a_unit(void **state)
 {
     static const float zero[1] = { 0 }, gradient[1] = { -1 }, moved[1] = { -.5f }, off[1] = { .501f };
-    static const char *const config[] = { "{\"learning_rate\": -1, \"beta1\": 0.5, \"multiply_by_parameter_scale\": false, \"dtype_momentum\": \"bfloat16\"}",
-                                          "{\"learning_rate\": -1, \"beta1\": 0.5, \"multiply_by_parameter_scale\": false}" };
+    static const char *const config[] = {
+        "{\"learning_rate\": -1, \"beta1\": 0.5, \"multiply_by_parameter_scale\": false, \"dtype_momentum\": "
+        "\"bfloat16\"}",
+        "{\"learning_rate\": -1, \"beta1\": 0.5, \"multiply_by_parameter_scale\": false}"
+    };
 
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -339,15 +360,20 @@ static void adafactors_momentum_in_bfloat16_may_be_off_by_a_unit(void **state)
         file.n = 0;
         tracefile_meta(&file, "system", "t5x_adafactor");
         tracefile_meta(&file, "steps", "1");
-        tracefile_add_all(&file, (const tracefile_values[]){ { "param/0000/w", zero, 1 }, { "grad/0001/w", gradient, 1 }, { "param/0001/w", moved, 1 },
-                                                             { "state/0001/w/m", off, 1 } }, 4);
+        tracefile_add_all(&file,
+                          (const tracefile_values[]){ { "param/0000/w", zero, 1 },
+                                                      { "grad/0001/w", gradient, 1 },
+                                                      { "param/0001/w", moved, 1 },
+                                                      { "state/0001/w/m", off, 1 } },
+                          4);
         assert_outcome(&file, i == 0 ? PD_REPLAY_OK : PD_REPLAY_FAILED, "");
     }
 }
 
 static void state_that_is_not_finite_on_both_sides_coincides(void **state)
 {
-    static const float huge[4] = { INFINITY, 4, 0, 8 }, w_1[4] = { -INFINITY, 0, 3, 0 }, kind[4] = { NAN, 4, 0, 8 }, one[4] = { 1, 4, 0, 8 };
+    static const float huge[4] = { INFINITY, 4, 0, 8 }, w_1[4] = { -INFINITY, 0, 3, 0 }, kind[4] = { NAN, 4, 0, 8 },
+                       one[4] = { 1, 4, 0, 8 };
     tracefile file = momentum_file();
 
     (void)state;
@@ -370,7 +396,7 @@ static void without_recorded_state_weights_are_judged_alone(void **state)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-/* Entry 5 to 7: codes, buckets, diagonal of b2. */
+/* The recorded momentum b2, quantized: its codes, buckets and diagonal are entries 5 to 7 of the file. */
 static const int16_t codes[4] = { 0, 1, 2, 0 };
 static const float bucket[2] = { .5f, 7 }, diagonal[2] = { 9, 4 };
 
@@ -465,7 +491,11 @@ static void state_of_another_size_fails(void **state)
 
 static void state_of_no_parameter_or_step_fails(void **state)
 {
-    static const char *const names[] = { "state/0001/v/momentum", "state/0001/w", "state/momentum", "state/1/w/momentum", "state/0003/w/momentum_buffer",
+    static const char *const names[] = { "state/0001/v/momentum",
+                                         "state/0001/w",
+                                         "state/momentum",
+                                         "state/1/w/momentum",
+                                         "state/0003/w/momentum_buffer",
                                          "state/0000/w/momentum_buffer" };
 
     (void)state;
@@ -476,11 +506,17 @@ static void state_of_no_parameter_or_step_fails(void **state)
     }
 }
 
-/* With another parameter, which has a gradient in the first step. */
+/* Makes the trace of momentum_file with another parameter, which has a gradient in step 1 only. */
 static tracefile momentum_file_and(const char *param)
 {
-    static const struct { const char *where; const float *values; } all[] = {
-        { "param/0000", w0 }, { "grad/0001", g1 }, { "param/0001", w1 }, { "param/0002", w1 },
+    static const struct {
+        const char *where;
+        const float *values;
+    } all[] = {
+        { "param/0000", w0 },
+        { "grad/0001", g1 },
+        { "param/0001", w1 },
+        { "param/0002", w1 },
     };
     tracefile file = momentum_file();
     char name[80];
@@ -508,7 +544,8 @@ static void a_number_is_not_the_name_of_a_slot(void **state)
 
     (void)state;
     tracefile_add_matrix(&file, "state/0001/w/momentum_buffer/0", b1, 2, 2);
-    assert_outcome(&file, PD_REPLAY_FAILED, "state/0001/w/momentum_buffer/0: the optimizer keeps no slot momentum_buffer.0");
+    assert_outcome(&file, PD_REPLAY_FAILED,
+                   "state/0001/w/momentum_buffer/0: the optimizer keeps no slot momentum_buffer.0");
 }
 
 static void without_memory_it_fails_and_leaks_nothing(void **state)
@@ -524,7 +561,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_state_is_ok_at_the_steps_that_have_it),
         cmocka_unit_test(another_state_fails_by_name_though_the_weights_agree),
-        cmocka_unit_test(state_has_a_noise_of_its_own), cmocka_unit_test(adafactors_momentum_in_bfloat16_may_be_off_by_a_unit),
+        cmocka_unit_test(state_has_a_noise_of_its_own),
+        cmocka_unit_test(adafactors_momentum_in_bfloat16_may_be_off_by_a_unit),
         cmocka_unit_test(state_may_differ_by_what_the_last_bits_of_gradients_do_to_it),
         cmocka_unit_test(noise_is_the_largest_of_the_slot),
         cmocka_unit_test(shaking_turns_last_bits_of_numbers_alone),

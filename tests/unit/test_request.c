@@ -1,4 +1,4 @@
-/* Requests: they bring the memory of their effects along. */
+/* Tests requests: each request has the memory for the effects (messages to the loop thread) that answer it. */
 #include "effects.h"
 #include "oom.h"
 
@@ -94,7 +94,8 @@ static void a_slim_frame_keeps_its_weight_and_buffer(void **state)
     pd_request_free(request);
 }
 
-/* A server that stops may have told of rounds that nobody has looked at. */
+/* When the server stops, reports of closed rounds may be left that nobody has read. Freeing a report frees its texts
+ * and its references to scalars. */
 static void what_has_closed_frees_reasons_and_scalars_that_nobody_took(void **state)
 {
     pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, ticket, 1);
@@ -114,7 +115,7 @@ static void what_has_closed_frees_reasons_and_scalars_that_nobody_took(void **st
 static void is_refused_when_memory_is_short(void **state)
 {
     (void)state;
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         pd_request *request;
         bool failed;
         oom_arm(n);

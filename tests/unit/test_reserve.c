@@ -1,4 +1,5 @@
-/* Ingest budget: each rank that has declared keeps its part, and nobody keeps what nobody can use. */
+/* Tests the ingest budget, which limits received frames that are not summed yet. Each rank that has declared keeps a
+ * reserved part of it (its reserve), and no rank keeps memory that it cannot use. */
 #include "rig.h"
 #include "store_inside.h"
 
@@ -15,7 +16,7 @@ static const char *const name[] = { "w" };
 static const pd_shape shape = { 1, { N } };
 static float zeros[N];
 
-/* A budget of so many frames, and chunks of one. */
+/* Starts a store with an ingest budget of `frames` frames. A frame holds one chunk. */
 static void start(rig *r, uint64_t frames)
 {
     pd_store_config config = rig_config();
@@ -57,7 +58,8 @@ static void one_process_of_a_large_world_keeps_one_reserve(void **state)
     start(&r, LARGE);
     assert_int_equal(declare(&r, "large", 0, LARGE, CONN), PD_OK);
     assert_int_equal(r.store->ingest.reserved, FRAME);
-    for (uint32_t rank = 0; rank < LARGE - 1; rank++) assert_int_equal(declare(&r, "other", rank, LARGE - 1, OTHER + rank), PD_OK);
+    for (uint32_t rank = 0; rank < LARGE - 1; rank++)
+        assert_int_equal(declare(&r, "other", rank, LARGE - 1, OTHER + rank), PD_OK);
     assert_int_equal(declare(&r, "third", 0, 1, 300), PD_RESOURCE_EXHAUSTED);
     rig_free(&r);
 }
@@ -69,7 +71,8 @@ static void a_world_that_the_budget_never_holds_is_refused_at_its_first_rank(voi
     (void)state;
     start(&r, LARGE - 1);
     assert_int_equal(declare(&r, "large", 0, LARGE, CONN), PD_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(r.error.text, "64 ranks, this one with frames of up to 4096 bytes, need 262144 bytes of ingest budget, and there are 258048"));
+    assert_non_null(strstr(r.error.text, "64 ranks, this one with frames of up to 4096 bytes, need 262144 bytes of "
+                                         "ingest budget, and there are 258048"));
     assert_int_equal(r.store->ingest.reserved, 0);
     rig_free(&r);
 }
@@ -98,9 +101,11 @@ static void a_rank_that_comes_back_to_a_taken_budget_is_told(void **state)
     lose(&r, r.job, 0, CONN);
     assert_int_equal(declare(&r, "other", 0, 1, OTHER), PD_OK);
     assert_int_equal(declare(&r, "gone", 0, 1, CONN + 1), PD_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(r.error.text, "rank 0 has frames of up to 4096 bytes and needs as much ingest budget; of 4096, 4096 are reserved by other ranks"));
+    assert_non_null(strstr(r.error.text, "rank 0 has frames of up to 4096 bytes and needs as much ingest budget; of "
+                                         "4096, 4096 are reserved by other ranks"));
     leave(&r, inside_find(r.store, "other")->steps.number, 0, OTHER);
-    assert_int_equal(rig_declare(&r, inside_find(r.store, "gone")->steps.number, 0, CONN + 1, name, &shape, NULL, 1, PD_F32), PD_OK);
+    assert_int_equal(
+        rig_declare(&r, inside_find(r.store, "gone")->steps.number, 0, CONN + 1, name, &shape, NULL, 1, PD_F32), PD_OK);
     rig_free(&r);
 }
 
@@ -129,7 +134,8 @@ static void a_rank_that_leaves_gives_its_reserve_back(void **state)
     rig_free(&r);
 }
 
-/* Two ranks with weights; rank 0 has pushed to step 1, and rank 1 not. */
+/* Starts a job of two ranks with initial weights. Rank 0 has pushed for step 1 and rank 1 has not, so the store
+ * holds one frame. Returns the job. */
 static uint32_t with_a_frame_held(rig *r)
 {
     uint32_t job;
@@ -158,11 +164,12 @@ static void what_a_rank_leaves_behind_counts_until_it_is_summed(void **state)
     assert_int_equal(rig_push(&r, job, 1, CONN + 2, 1, 0, zeros, N), PD_OK);
     rig_work(&r);
     assert_int_equal(r.bytes_out[CONN], 0);
-    assert_int_equal(r.store->ingest.reserved, FRAME);                 /* that of the rank which is there */
+    assert_int_equal(r.store->ingest.reserved, FRAME); /* the reserve of rank 1, which is connected */
     rig_free(&r);
 }
 
-/* A rank that was within its share is over it when others have declared: the loop thread may have stopped it already. */
+/* Rank 0 is within its quota until the six ranks of another job declare. Then the frame of rank 0 is summed at once,
+ * because the loop thread may have stopped reading from rank 0 already. */
 static void a_rank_that_others_press_is_summed(void **state)
 {
     rig r;
@@ -198,9 +205,13 @@ static void a_dropped_job_gives_all_back(void **state)
 
 enum { JOBS = 3, RANKS = 3, BUDGET = 5, TURNS = 4000 };
 
-typedef struct seat { bool here, declared; uint64_t conn; } seat;
+typedef struct seat {
+    bool here, declared;
+    uint64_t conn;
+} seat;
 
-/* The loop thread's sum: of the connections that have declared. It must never exceed the store's, nor that the budget. */
+/* Checks two sums of reserves. The loop thread's sum counts the connections that have declared, and must not exceed
+ * the store's sum. The store's sum must not exceed the budget. */
 static void check_sums(const rig *r, seat seats[JOBS][RANKS])
 {
     uint64_t loop = 0, ranks = 0;
@@ -235,10 +246,13 @@ static void the_loop_threads_sum_never_exceeds_the_stores(void **state)
         seat *at = &seats[j][rank];
         pd_job *job = inside_find(r.store, jobs[j]);
         uint64_t what = rig_random(&seed) % 4;
-        if (!at->here || what == 0) come(&r, jobs[j], rank, at, ++conn);        /* also in the place of one that is here */
-        else if (what == 1) leave(&r, job->steps.number, rank, at->conn), *at = (seat){ 0 };
-        else if (what == 2) lose(&r, job->steps.number, rank, at->conn), *at = (seat){ 0 };
-        rig_sleep(&r, 0.001);                           /* a job without workers and parameters ends */
+        if (!at->here || what == 0)
+            come(&r, jobs[j], rank, at, ++conn); /* may replace a process that is connected as this rank */
+        else if (what == 1)
+            leave(&r, job->steps.number, rank, at->conn), *at = (seat){ 0 };
+        else if (what == 2)
+            lose(&r, job->steps.number, rank, at->conn), *at = (seat){ 0 };
+        rig_sleep(&r, 0.001); /* a job without workers and parameters ends */
         check_sums(&r, seats);
     }
     rig_free(&r);

@@ -1,3 +1,4 @@
+/* Tests medians and trimmed means. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,11 +15,11 @@
 enum { K_MAX = 4096, N = 203, SOME = 37 };
 
 typedef struct fixture {
-    float     *x;                   /* vector r is at x + r N */
-    float      to[N], other[N];
-    pd_source  at[K_MAX];
-    void      *scratch;
-    uint32_t   seed;
+    float *x; /* vector r begins at x + r N */
+    float to[N], other[N];
+    pd_vector_run at[K_MAX];
+    void *scratch;
+    uint32_t seed;
 } fixture;
 
 static int set_up(void **state)
@@ -29,7 +30,7 @@ static int set_up(void **state)
     f->scratch = malloc(pd_trimmed_mean_scratch(K_MAX));
     f->seed = 5;
     for (int r = 0; r < K_MAX; r++) {
-        f->at[r] = (pd_source){ f->x + r * N, PD_F32 };
+        f->at[r] = (pd_vector_run){ f->x + r * N, PD_F32 };
         for (int i = 0; i < N; i++) f->x[r * N + i] = (float)roots_number(&f->seed);
     }
     *state = f;
@@ -56,7 +57,7 @@ static bool median(fixture *f, int k)
     return trimmed(f, k, pd_median_trim(k));
 }
 
-/* ---- the definition ---- */
+/* ---- comparison with sorted values ---- */
 
 static int ascending(const void *a, const void *b)
 {
@@ -123,18 +124,19 @@ static void equal_values_and_both_zeros_are_sorted_too(void **state)
     for (int trim = 0; trim <= 4; trim++) check_against_sorting(f, 9, trim);
 }
 
-/* ---- a minority ---- */
+/* ---- a minority of bad vectors ---- */
 
 static const float spoils[] = { NAN, -NAN, INFINITY, -INFINITY, 3e38f, -3e38f };
 
-/* Vectors first … first + bad of k take turns at everything an adversary may send. */
+/* Fills `bad` vectors, beginning with vector `first`, with the values that an adversary might send, in turn. */
 static void spoil(fixture *f, int first, int bad)
 {
     for (int r = first; r < first + bad; r++)
         for (int i = 0; i < N; i++) f->x[r * N + i] = spoils[(r + i) % 6];
 }
 
-/* Every element is finite and lies between the smallest and the largest of the k - bad good ones, which come first. */
+/* Checks that every element of the result is finite and lies between the smallest and the largest of the `good`
+ * vectors, which come first. */
 static void check_within_good(const fixture *f, const float *x, int good)
 {
     for (int i = 0; i < N; i++) {
@@ -148,9 +150,9 @@ static void a_minority_cannot_move_the_median_out_of_the_others(void **state)
 {
     fixture *f = *state;
 
-    for (int k = 3; k <= SOME; k++) {                   /* each with vectors of its own, a row before the next's */
+    for (int k = 3; k <= SOME; k++) { /* each number of vectors, k, uses separate vectors */
         int bad = (k - 1) / 2;
-        const pd_source *at = f->at + SOME * (k - 3);
+        const pd_vector_run *at = f->at + SOME * (k - 3);
         spoil(f, SOME * (k - 3) + k - bad, bad);
         assert_true(pd_trimmed_mean(f->to, N, at, k, pd_median_trim(k), f->scratch));
         check_within_good(f, at[0].at, k - bad);
@@ -224,12 +226,12 @@ static void order_of_vectors_changes_no_bit(void **state)
 static void cutting_into_calls_changes_no_bit(void **state)
 {
     fixture *f = *state;
-    pd_source part[80];
+    pd_vector_run part[80];
 
     for (int k = 7; k <= 80; k += 73) {
         trimmed(f, k, 2);
         for (int i = 0; i < N; i += 19) {
-            for (int r = 0; r < k; r++) part[r] = (pd_source){ f->x + r * N + i, PD_F32 };
+            for (int r = 0; r < k; r++) part[r] = (pd_vector_run){ f->x + r * N + i, PD_F32 };
             pd_trimmed_mean(f->other + i, N - i < 19 ? N - i : 19, part, k, 2, f->scratch);
         }
         assert_memory_equal(f->to, f->other, sizeof f->to);
@@ -256,8 +258,8 @@ static void short_types_are_converted_on_the_way(void **state)
     pd_convert(f->x + N, PD_F32, b, PD_BF16, N);
     trimmed(f, 5, 1);
     memcpy(f->other, f->to, sizeof f->to);
-    f->at[0] = (pd_source){ h, PD_F16 };
-    f->at[1] = (pd_source){ b, PD_BF16 };
+    f->at[0] = (pd_vector_run){ h, PD_F16 };
+    f->at[1] = (pd_vector_run){ b, PD_BF16 };
     trimmed(f, 5, 1);
     assert_memory_equal(f->to, f->other, sizeof f->to);
 }

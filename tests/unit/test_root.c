@@ -1,3 +1,4 @@
+/* Tests the choice of a method for inverse roots, and its retries. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,8 +17,8 @@
 enum { N = 8, STRIDE = N + 3 };
 
 typedef struct fixture {
-    float  memory[4][N * STRIDE];
-    pd_mat A, X, Y, Q;                      /* Y: what a method called by itself gives */
+    float memory[4][N * STRIDE];
+    pd_mat A, X, Y, Q; /* Y: the root from a method that is called directly */
 } fixture;
 
 static int set_up(void **state)
@@ -36,7 +37,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A <- R diag(value) R, R = I - 2 v v' / |v|^2, entries of v 1, 2, ... */
+/* Sets A to R diag(value) R with the reflection R = I - 2 v v' / |v|^2, where v = (1, 2, ...). */
 static void fill(pd_mat A, const double *value)
 {
     double square = 0;
@@ -46,12 +47,13 @@ static void fill(pd_mat A, const double *value)
         for (int j = 0; j < N; j++) {
             double sum = 0;
             for (int k = 0; k < N; k++)
-                sum += value[k] * ((i == k) - 2.0 * (i + 1) * (k + 1) / square) * ((j == k) - 2.0 * (j + 1) * (k + 1) / square);
+                sum += value[k] * ((i == k) - 2.0 * (i + 1) * (k + 1) / square) *
+                       ((j == k) - 2.0 * (j + 1) * (k + 1) / square);
             A.at[i * A.stride + j] = (float)sum;
         }
 }
 
-/* Evenly in their logarithms from 1 down. */
+/* Fills A with eigenvalues from 1 down to 1 / condition, evenly spaced in their logarithms. */
 static void fill_with_condition(pd_mat A, double condition)
 {
     double value[N];
@@ -60,7 +62,8 @@ static void fill_with_condition(pd_mat A, double condition)
     fill(A, value);
 }
 
-/* All ones and a little: with p = 4 Newton's growth rule refuses it, although its condition is some 1400. */
+/* Fills A with ones, and 1.006 on the diagonal. With p = 4 Newton's growth rule refuses this matrix, although its
+ * condition number is only about 1400. */
 static void fill_trap(pd_mat A)
 {
     for (int i = 0; i < N; i++)
@@ -76,7 +79,7 @@ static int by_itself(fixture *f, const pd_root_want *want, pd_root_report *repor
 {
     switch (want->method) {
     case PD_ROOT_NEWTON: return pd_root_newton(f->Y, f->A, want, report);
-    case PD_ROOT_EIGH:   return pd_root_eigh(f->Y, f->A, want, report);
+    case PD_ROOT_EIGH: return pd_root_eigh(f->Y, f->A, want, report);
     case PD_ROOT_EIGH64: return pd_root_eigh64(f->Y, f->A, want, report);
     case PD_ROOT_TRACKED:
     case PD_ROOT_COUPLED:
@@ -155,7 +158,7 @@ static void the_first_retry_decomposes_in_float64_with_the_same_ridge(void **sta
     assert_int_equal(report.tries, 2);
 }
 
-/* The allowed error is set between those of the second and the third ridge. */
+/* The allowed error lies between the errors with the second and the third ridge, so two retries are needed. */
 static void later_retries_have_a_ridge_ten_times_larger_each(void **state)
 {
     fixture *f = *state;
@@ -208,7 +211,8 @@ static void where_every_try_fails_so_does_the_root(void **state)
     assert_false(report.error < 1);
 }
 
-/* Newton diverges; a decomposition counts it as zero, and is good when the ridge is larger than it. */
+/* Newton's iteration diverges for this matrix. A decomposition counts the negative eigenvalue as zero. Its root is
+ * good once the ridge is larger than that eigenvalue's size. */
 static void a_slightly_negative_eigenvalue_is_rescued_by_a_larger_ridge(void **state)
 {
     fixture *f = *state;
@@ -276,11 +280,17 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(computes_by_the_method_wanted), CASE(leaves_the_matrix_as_it_was), CASE(without_retries_a_bad_root_comes_back_with_its_error),
-        CASE(the_first_retry_decomposes_in_float64_with_the_same_ridge), CASE(later_retries_have_a_ridge_ten_times_larger_each),
-        CASE(where_no_try_is_good_the_last_one_comes_back), CASE(where_every_try_fails_so_does_the_root),
-        CASE(a_slightly_negative_eigenvalue_is_rescued_by_a_larger_ridge), CASE(what_is_not_finite_is_refused_at_once),
-        CASE(out_of_memory_is_told_and_not_tried_again), CASE(costs_grow_with_the_cube_and_rank_the_methods),
+        CASE(computes_by_the_method_wanted),
+        CASE(leaves_the_matrix_as_it_was),
+        CASE(without_retries_a_bad_root_comes_back_with_its_error),
+        CASE(the_first_retry_decomposes_in_float64_with_the_same_ridge),
+        CASE(later_retries_have_a_ridge_ten_times_larger_each),
+        CASE(where_no_try_is_good_the_last_one_comes_back),
+        CASE(where_every_try_fails_so_does_the_root),
+        CASE(a_slightly_negative_eigenvalue_is_rescued_by_a_larger_ridge),
+        CASE(what_is_not_finite_is_refused_at_once),
+        CASE(out_of_memory_is_told_and_not_tried_again),
+        CASE(costs_grow_with_the_cube_and_rank_the_methods),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

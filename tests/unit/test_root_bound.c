@@ -1,4 +1,4 @@
-/* How far can rounding move an inverse root? */
+/* Tests the bound on how far rounding can move an inverse root. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 static void eigenvalues_are_those_of_the_matrix(void **state)
 {
-    double A[9] = { 2, 1, 0, 1, 2, 0, 0, 0, -5 }, least = INFINITY, most = -INFINITY;       /* 1, 3, -5 */
+    double A[9] = { 2, 1, 0, 1, 2, 0, 0, 0, -5 }, least = INFINITY, most = -INFINITY; /* 1, 3, -5 */
 
     (void)state;
     pd_eigenvalues(A, 3);
@@ -19,7 +19,8 @@ static void eigenvalues_are_those_of_the_matrix(void **state)
     assert_true(fabs(least + 5) < 1e-14 && fabs(most - 3) < 1e-14 && fabs(A[0] + A[4] + A[8] + 1) < 1e-14);
 }
 
-/* B = I: the root is I, and f' = -e everywhere, so |dX| = e |E| for any E. */
+/* For B = I the root is I. The derivative of the function b^-e is -e at every eigenvalue, so a change E of B changes
+ * the root by |dX| = e |E|. */
 static void of_the_identity_it_is_the_exponent_times_the_side(void **state)
 {
     double X[4] = { 1, 0, 0, 1 };
@@ -28,7 +29,10 @@ static void of_the_identity_it_is_the_exponent_times_the_side(void **state)
     assert_true(fabs(pd_root_magnification(X, 2, 0.25) - 0.25 * 2 / sqrt(2)) < 1e-12);
 }
 
-/* B = diag(1, b), e = 1/2, by hand: f' is 1/2 and b^-3/2 / 2, and (b^-1/2 - 1) / (b - 1) twice between them. */
+/* The bound for B = diag(1, b) and e = 1/2, computed by hand from divided differences of f(x) = x^-1/2:
+ *
+ *   on the diagonal:         |f'(1)| = 1/2 and |f'(b)| = b^-3/2 / 2
+ *   off the diagonal, twice: (f(b) - f(1)) / (b - 1) */
 static void it_is_made_of_the_divided_differences(void **state)
 {
     const double b = 1e-4, x = 1 / sqrt(b), apart = (x - 1) / (b - 1);
@@ -41,13 +45,15 @@ static void it_is_made_of_the_divided_differences(void **state)
 static void turning_or_scaling_the_root_changes_nothing(void **state)
 {
     const double c = 0.6, s = 0.8, x = 100;
-    double X[4] = { 1, 0, 0, x }, Y[4] = { 7 * (c * c + s * s * x), 7 * c * s * (x - 1), 7 * c * s * (x - 1), 7 * (s * s + c * c * x) };
+    double X[4] = { 1, 0, 0, x },
+           Y[4] = { 7 * (c * c + s * s * x), 7 * c * s * (x - 1), 7 * c * s * (x - 1), 7 * (s * s + c * c * x) };
 
     (void)state;
     assert_true(fabs(pd_root_magnification(X, 2, 0.5) / pd_root_magnification(Y, 2, 0.5) - 1) < 1e-9);
 }
 
-/* B + E for all E of two rows with entries of -h, 0, h, against the bound: nearly reached, and never passed by more than the second order. */
+/* Adds to B every symmetric 2 by 2 matrix with entries of -h, 0 and h. The change of the root nearly reaches the
+ * bound. It exceeds the bound by no more than terms of second order. */
 static void no_small_change_moves_a_root_farther(void **state)
 {
     const double b[2] = { 1, 1e-3 }, h = 1e-8, e = 0.5;
@@ -57,8 +63,9 @@ static void no_small_change_moves_a_root_farther(void **state)
     for (int k = 0; k < 27; k++) {
         double p = b[0] + h * (k % 3 - 1), q = b[1] + h * (k / 3 % 3 - 1), r = h * (k / 9 - 1);
         double mean = (p + q) / 2, half = hypot((p - q) / 2, r), f0 = pow(mean + half, -e), f1 = pow(mean - half, -e);
-        double c = (p - q) / 2 / half, s = r / half;                   /* cosine and sine of twice the angle */
-        double dp = (f0 + f1) / 2 + (f0 - f1) / 2 * c - 1, dq = (f0 + f1) / 2 - (f0 - f1) / 2 * c - pow(b[1], -e), dr = (f0 - f1) / 2 * s;
+        double c = (p - q) / 2 / half, s = r / half; /* cosine and sine of twice the eigenvectors' angle */
+        double dp = (f0 + f1) / 2 + (f0 - f1) / 2 * c - 1, dq = (f0 + f1) / 2 - (f0 - f1) / 2 * c - pow(b[1], -e),
+               dr = (f0 - f1) / 2 * s;
         worst = fmax(worst, sqrt(dp * dp + dq * dq + 2 * dr * dr) / hypot(1, pow(b[1], -e)));
     }
     assert_true(worst <= bound * h * 1.0001 && worst > bound * h * 0.9);
@@ -66,7 +73,8 @@ static void no_small_change_moves_a_root_farther(void **state)
 
 static void where_there_is_no_root_it_says_so(void **state)
 {
-    double none[4] = { 0 }, nan[4] = { NAN, 0, 0, 1 }, singular[4] = { 1, 0, 0, 0 }, negative[4] = { 1, 0, 0, -1 }, one[1] = { 3 };
+    double none[4] = { 0 }, nan[4] = { NAN, 0, 0, 1 }, singular[4] = { 1, 0, 0, 0 }, negative[4] = { 1, 0, 0, -1 },
+           one[1] = { 3 };
 
     (void)state;
     assert_true(pd_root_magnification(none, 2, 0.5) == 0 && pd_root_magnification(nan, 2, 0.5) == 0);

@@ -1,3 +1,4 @@
+/* Tests inverse roots by coupled iterations, as Meta's Shampoo takes them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,13 +13,19 @@
 #include "root_coupled.h"
 #include "roots.h"
 
-/* The coupled iterations in float32, each by itself, and behind pd_root. */
+/* The coupled iterations in float32, each called directly and through pd_root. */
 
 typedef int root_method(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
 
 static pd_root_want newton(int p, double epsilon)
 {
-    return (pd_root_want){ .method = PD_ROOT_COUPLED, .ridge = PD_RIDGE_SHIFTED, .p = p, .epsilon = epsilon, .tolerance = 1e-6, .iterations = 100, .most_error = 0.1 };
+    return (pd_root_want){ .method = PD_ROOT_COUPLED,
+                           .ridge = PD_RIDGE_SHIFTED,
+                           .p = p,
+                           .epsilon = epsilon,
+                           .tolerance = 1e-6,
+                           .iterations = 100,
+                           .most_error = 0.1 };
 }
 
 static pd_root_want of_order(int order, int p, int q, double epsilon)
@@ -35,17 +42,18 @@ static root_method *method_of(const pd_root_want *want)
     return want->method == PD_ROOT_COUPLED ? pd_root_coupled : pd_root_higher_order;
 }
 
-/* The root, which must exist. */
+/* Returns the root of A. The method must succeed. */
 static pd_mat root_of(pd_mat A, const pd_root_want *want, pd_root_report *report)
 {
     pd_mat X = roots_matrix(A.rows);
     int rc = method_of(want)(X, A, want, report);
 
-    if (rc != PD_OK) fail_msg("n %d, p %d, order %d: code %d, error %g", (int)A.rows, want->p, want->order, rc, report->error);
+    if (rc != PD_OK)
+        fail_msg("n %d, p %d, order %d: code %d, error %g", (int)A.rows, want->p, want->order, rc, report->error);
     return X;
 }
 
-/* Evenly in their logarithms from `scale` down to that over condition. */
+/* Makes a matrix with eigenvalues from `scale` down to scale / condition, evenly spaced in their logarithms. */
 static pd_mat matrix_of(int64_t n, double scale, double condition, uint32_t seed)
 {
     double *values = calloc((size_t)n, sizeof *values);
@@ -68,7 +76,8 @@ static void newton_takes_any_root(void **state)
         pd_mat X = root_of(A, &want, &report);
         double error = roots_shifted_error(X, A, 1.0 / p, 1e-3);
         if (!(error < 1e-5)) fail_msg("p %d: %g", p, error);
-        assert_true(report.error <= 1e-6 && report.ended == PD_ENDED_CONVERGED && report.iterations > 3 && report.iterations < 20);
+        assert_true(report.error <= 1e-6 && report.ended == PD_ENDED_CONVERGED && report.iterations > 3 &&
+                    report.iterations < 20);
         assert_true(report.condition > 60 && report.condition < 120);
         free(X.at);
     }
@@ -86,7 +95,8 @@ static void matrices_of_any_size_have_roots(void **state)
             pd_root_report report;
             pd_mat A = matrix_of(sizes[s], 1, 30, 3), X = root_of(A, &want, &report);
             double residual = roots_residual(X, A, 4);
-            if (!(residual < (order == 0 ? 2e-4 : 2e-3))) fail_msg("n %d, order %d: %g", (int)sizes[s], order, residual);
+            if (!(residual < (order == 0 ? 2e-4 : 2e-3)))
+                fail_msg("n %d, order %d: %g", (int)sizes[s], order, residual);
             free(A.at);
             free(X.at);
         }
@@ -123,7 +133,7 @@ static void the_ridge_of_higher_order_is_relative_to_a_bound(void **state)
     }
 }
 
-/* Of a matrix where |A^4|^(1/4) is clearly the lesser. */
+/* The two norms are |A| and |A^4|^(1/4), where |.| is the largest sum of a row. Here the second is clearly smaller. */
 static void the_bound_is_the_lesser_of_two_norms(void **state)
 {
     pd_mat A = roots_matrix(3);
@@ -224,7 +234,7 @@ static void no_more_steps_are_taken_than_wanted(void **state)
     whole = roots_residual(X, A, 2);
     free(X.at);
     want.iterations = 4;
-    X = root_of(A, &want, &report);                         /* used, although it is not good */
+    X = root_of(A, &want, &report); /* accepted, although its error is large */
     assert_int_equal(report.iterations, 4);
     assert_int_equal(report.ended, PD_ENDED_LIMIT);
     assert_true(report.error > 0.1 && report.error < 1 && roots_residual(X, A, 2) > 100 * whole);
@@ -242,12 +252,14 @@ static void a_larger_tolerance_stops_sooner(void **state)
     free(X.at);
     want.tolerance = 0.05;
     X = root_of(A, &want, &far);
-    assert_true(far.iterations < close.iterations && far.error <= 0.05 && far.error > 1e-6 && far.ended == PD_ENDED_CONVERGED);
+    assert_true(far.iterations < close.iterations && far.error <= 0.05 && far.error > 1e-6 &&
+                far.ended == PD_ENDED_CONVERGED);
     free(A.at);
     free(X.at);
 }
 
-/* M never gets nearer than rounding: when it stays as it is or grows by a fifth there is nothing to be had any more. */
+/* Rounding keeps M from reaching I. The iteration stops when M no longer comes nearer to I, or when the distance
+ * grows by more than a fifth: the root would not get better. */
 static void higher_order_stops_where_it_gets_no_better(void **state)
 {
     pd_mat A = matrix_of(40, 1, 100, 4);
@@ -280,14 +292,15 @@ static void a_root_of_higher_order_that_is_not_good_is_refused(void **state)
     assert_int_equal(pd_root_higher_order(X, A, &want, &report), PD_OUT_OF_RANGE);
     assert_true(report.error > 0.1 && report.error < 1);
     assert_int_equal(report.ended, PD_ENDED_LIMIT);
-    want = of_order(2, 2, 1, 1e-12);                        /* singular: no float32 has this ridge's root */
+    want = of_order(2, 2, 1, 1e-12); /* a singular matrix: this ridge is too small for float32 */
     for (int i = 0; i < 64; i++) A.at[i] = 1;
     assert_int_equal(pd_root_higher_order(X, A, &want, &report), PD_OUT_OF_RANGE);
     free(A.at);
     free(X.at);
 }
 
-/* A^4 of numbers as large as these is beyond float32, and of small ones nothing. */
+/* The fourth power of a matrix with such large numbers is beyond float32, and that of one with such small numbers is
+ * lost. */
 static void scaling_the_matrix_scales_the_root(void **state)
 {
     static const float scales[] = { 0x1p80f, 0x1p-32f };
@@ -299,7 +312,8 @@ static void scaling_the_matrix_scales_the_root(void **state)
         pd_mat A = matrix_of(6, 1, 50, 3), X = root_of(A, &want, &report), Y;
         for (int i = 0; i < 36; i++) A.at[i] *= scales[s];
         Y = root_of(A, &want, &report);
-        for (int i = 0; i < 36; i++) assert_true(fabs((double)Y.at[i] * pow((double)scales[s], 0.25) - (double)X.at[i]) < 1e-4);
+        for (int i = 0; i < 36; i++)
+            assert_true(fabs((double)Y.at[i] * pow((double)scales[s], 0.25) - (double)X.at[i]) < 1e-4);
         free(A.at), free(X.at), free(Y.at);
     }
 }
@@ -384,7 +398,8 @@ static void leaves_the_gaps_of_a_strided_matrix_and_the_matrix(void **state)
         expected = root_of(A, &want, &report);
         for (int i = 0; i < 64; i++) wide.at[i] = NAN, X.at[i] = -1;
         for (int i = 0; i < 5; i++) memcpy(wide.at + i * 8, A.at + i * 5, 5 * sizeof *A.at);
-        assert_int_equal(method_of(&want)((pd_mat){ X.at, 5, 5, 8 }, (pd_mat){ wide.at, 5, 5, 8 }, &want, &report), PD_OK);
+        assert_int_equal(method_of(&want)((pd_mat){ X.at, 5, 5, 8 }, (pd_mat){ wide.at, 5, 5, 8 }, &want, &report),
+                         PD_OK);
         for (int i = 0; i < 8; i++)
             for (int j = 0; j < 8; j++) {
                 assert_true(X.at[i * 8 + j] == (i < 5 && j < 5 ? expected.at[i * 5 + j] : -1));

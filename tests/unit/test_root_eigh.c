@@ -1,3 +1,4 @@
+/* Tests inverse roots by eigendecomposition. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -19,7 +20,7 @@ static root_method *const methods[] = { pd_root_eigh, pd_root_eigh64 };
 static const double eps_of[] = { FLT_EPSILON, DBL_EPSILON };
 enum { METHODS = 2 };
 
-/* The root of a copy of A, which must exist. */
+/* Returns the root of a copy of A. The method must succeed. */
 static pd_mat root_of(root_method *method, pd_mat A, int p, double epsilon, pd_root_report *report)
 {
     pd_root_want want = { .p = p, .epsilon = epsilon };
@@ -30,7 +31,7 @@ static pd_mat root_of(root_method *method, pd_mat A, int p, double epsilon, pd_r
     return X;
 }
 
-/* A matrix with those eigenvalues has the right root, to `tolerance`. */
+/* Checks that each method finds the root of a matrix with these eigenvalues, to `tolerance`. */
 static void roots_well(int64_t n, const double *values, int p, double epsilon, double tolerance)
 {
     pd_mat A = roots_with(values, n, 7);
@@ -132,7 +133,7 @@ static void a_zero_matrix_has_the_root_of_its_ridge(void **state)
     }
 }
 
-/* What rounding left below zero counts as zero. */
+/* An eigenvalue that rounding made negative counts as zero. */
 static void a_negative_eigenvalue_counts_as_zero(void **state)
 {
     pd_root_report report;
@@ -171,7 +172,9 @@ static void refuses_a_singular_matrix_without_a_ridge(void **state)
     diagonal.at[0] = diagonal.at[4] = 1;
     refuses(diagonal, 0);
     refuses(roots_matrix(4), 0);
-    for (int m = 0; m < METHODS; m++) {             /* rotated: zero up to rounding; float32's is above float64's, so negative to be sure */
+    for (int m = 0; m < METHODS;
+         m++) { /* a singular matrix, rotated and made slightly negative: rounding could turn its zero eigenvalue
+                 * positive */
         pd_root_want want = { .p = 2 };
         pd_root_report report;
         pd_mat A = roots_with(values, 3, 1), X = roots_matrix(3);
@@ -245,7 +248,8 @@ static void leaves_the_gaps_of_a_strided_matrix(void **state)
     free(X.at);
 }
 
-/* The ridge is large enough to keep rounding out: what is left is the root's own error, small in float64 and larger in float32. */
+/* With this ridge, rounding of the matrix matters little. The measured error is then that of the method: small in
+ * float64 and larger in float32. */
 static void measures_its_error(void **state)
 {
     double values[64];
@@ -266,7 +270,7 @@ static void measures_its_error(void **state)
     free(A.at);
 }
 
-/* A wrong root is not called a good one. */
+/* The measured error of a root that was changed is not small. */
 static void the_measure_sees_a_wrong_matrix(void **state)
 {
     double values[16], error;
@@ -296,7 +300,7 @@ static void no_allocation_may_fail_unnoticed(void **state)
 
     for (int m = 0; m < METHODS; m++) {
         int64_t n;
-        for (n = 0; ; n++) {
+        for (n = 0;; n++) {
             int rc;
             oom_arm(n);
             rc = methods[m](X, A, &want, &report);

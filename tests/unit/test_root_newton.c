@@ -1,3 +1,4 @@
+/* Tests inverse roots by coupled Newton, as Google's Shampoo takes them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 enum { MOST = 24 };
 typedef double square[MOST][MOST];
 
-/* ---- matrices: from uniform numbers on [-1, 1), told apart by `seed` ---- */
+/* ---- random matrices: `seed` selects their numbers, uniform on [-1, 1) ---- */
 
 static double number(uint32_t *seed)
 {
@@ -24,7 +25,7 @@ static double number(uint32_t *seed)
     return (double)(*seed >> 8) / 8388608.0 - 1;
 }
 
-/* S <- R S R with a random reflection R, which keeps the eigenvalues. */
+/* Sets S to R S R with a random reflection R. This keeps the eigenvalues. */
 static void reflect(square S, int n, uint32_t *seed)
 {
     double v[MOST], norm = 0;
@@ -41,7 +42,8 @@ static void reflect(square S, int n, uint32_t *seed)
         }
 }
 
-/* Eigenvalues from `size` down to size / condition, evenly in their logarithms. */
+/* Makes a positive definite matrix with eigenvalues from `size` down to size / condition, evenly spaced in their
+ * logarithms. */
 static void positive(float *A, int n, double size, double condition, uint32_t seed)
 {
     square S = { { 0 } };
@@ -52,7 +54,7 @@ static void positive(float *A, int n, double size, double condition, uint32_t se
         for (int j = 0; j < n; j++) A[i * n + j] = (float)S[i > j ? i : j][i > j ? j : i];
 }
 
-/* ---- the twin: the page's equations on a matrix built with its padding ---- */
+/* ---- the reference: the documented equations on the explicitly padded matrix ---- */
 
 static void multiply(square C, square A, square B, int n)
 {
@@ -82,11 +84,13 @@ static double distance(square M, int n)
 static void build(square M, const float *A, int n, int side, double padding, double ridge)
 {
     for (int i = 0; i < side; i++)
-        for (int j = 0; j < side; j++) M[i][j] = (i < n && j < n ? (double)A[i * n + j] : i == j ? padding : 0) + (i == j ? ridge : 0);
+        for (int j = 0; j < side; j++)
+            M[i][j] = (i < n && j < n ? (double)A[i * n + j] : i == j ? padding : 0) + (i == j ? ridge : 0);
 }
 
-/* X (n, n) from the corner. */
-static void twin(double *X, const float *A, int n, int side, double padding, int p, double epsilon, pd_root_report *report)
+/* Computes the reference root. X gets its upper left n by n corner. */
+static void twin(double *X, const float *A, int n, int side, double padding, int p, double epsilon,
+                 pd_root_report *report)
 {
     square M, H = { { 0 } }, last, T, next;
     double flat[MOST * MOST], sum = 0, z, before;
@@ -130,7 +134,7 @@ static int root(float *X, const float *A, int n, const pd_root_want *want, pd_ro
     return pd_root_newton(pd_mat_dense(X, n, n), pd_mat_dense(spent, n, n), want, report);
 }
 
-/* max |X^p (A + ridge I) - I| */
+/* Returns the largest absolute element of X^p (A + ridge I) - I. */
 static double residual(const float *X, const float *A, int n, int p, double ridge)
 {
     square S, Y;
@@ -157,9 +161,10 @@ static void is_the_inverse_root(void **state)
             double error;
             positive(A, MOST, 3, condition, (uint32_t)(condition + orders[k]));
             assert_int_equal(root(X, A, MOST, &want, &report), PD_OK);
-            if (report.error >= 0.1) continue;                      /* the growth rule refused it: the twin judges that */
+            if (report.error >= 0.1) continue; /* refused by the growth rule */
             error = residual(X, A, MOST, orders[k], want.epsilon * report.largest);
-            if (!(error < 2e-6 * orders[k] * sqrt(condition) + 2e-6 * condition)) fail_msg("p %d, condition %g: %g", orders[k], condition, error);
+            if (!(error < 2e-6 * orders[k] * sqrt(condition) + 2e-6 * condition))
+                fail_msg("p %d, condition %g: %g", orders[k], condition, error);
         }
 }
 
@@ -177,8 +182,10 @@ static void agrees_with(const char *what, const float *A, int n, int side, doubl
         norm += Y[i] * Y[i];
         difference += ((double)X[i] - (double)(float)Y[i]) * ((double)X[i] - (double)(float)Y[i]);
     }
-    if (report.iterations != expected.iterations) fail_msg("%s: %d steps, the twin took %d", what, report.iterations, expected.iterations);
-    if (!(fabs(report.largest - expected.largest) <= 1e-10 * expected.largest)) fail_msg("%s: %.12g %.12g", what, report.largest, expected.largest);
+    if (report.iterations != expected.iterations)
+        fail_msg("%s: %d steps, the twin took %d", what, report.iterations, expected.iterations);
+    if (!(fabs(report.largest - expected.largest) <= 1e-10 * expected.largest))
+        fail_msg("%s: %.12g %.12g", what, report.largest, expected.largest);
     if (!(fabs(report.error - expected.error) <= 1e-7 * expected.error + 1e-10))
         fail_msg("%s: error %g, the twin's %g", what, report.error, expected.error);
     if (!(difference <= 1e-14 * norm)) fail_msg("%s: off by %g", what, sqrt(difference / norm));
@@ -186,8 +193,12 @@ static void agrees_with(const char *what, const float *A, int n, int side, doubl
 
 static void agrees_with_the_twin_at_every_size_and_padding(void **state)
 {
-    static const struct { int n, side; double padding; } shapes[] = {
-        { 2, 0, 1 }, { 7, 7, 1 }, { 7, 12, 1 }, { 7, 12, 0 }, { 1, 5, 1 }, { 1, 2, 0 }, { 16, 24, 1 }, { 23, 24, 0 }, { 24, 0, 0 },
+    static const struct {
+        int n, side;
+        double padding;
+    } shapes[] = {
+        { 2, 0, 1 }, { 7, 7, 1 },   { 7, 12, 1 },  { 7, 12, 0 }, { 1, 5, 1 },
+        { 1, 2, 0 }, { 16, 24, 1 }, { 23, 24, 0 }, { 24, 0, 0 },
     };
     static const int orders[] = { 1, 2, 3, 4, 6, 8, 24 };
     (void)state;
@@ -198,13 +209,14 @@ static void agrees_with_the_twin_at_every_size_and_padding(void **state)
                 static const double size[] = { 2, 1e-4, 50 }, condition[] = { 1e3, 30, 1e5 };
                 float A[MOST * MOST];
                 char what[64];
-                snprintf(what, sizeof what, "%d in %d with %g, p %d, case %d", shapes[s].n, shapes[s].side, shapes[s].padding, orders[k], c);
+                snprintf(what, sizeof what, "%d in %d with %g, p %d, case %d", shapes[s].n, shapes[s].side,
+                         shapes[s].padding, orders[k], c);
                 positive(A, shapes[s].n, size[c], condition[c], (uint32_t)(s + 10 * k));
                 agrees_with(what, A, shapes[s].n, shapes[s].side, shapes[s].padding, orders[k], 1e-6);
             }
 }
 
-/* As a quantized matrix is. */
+/* A matrix that was quantized is not exactly symmetric. */
 static void agrees_with_the_twin_on_a_matrix_that_is_not_quite_symmetric(void **state)
 {
     float A[MOST * MOST];
@@ -217,7 +229,8 @@ static void agrees_with_the_twin_on_a_matrix_that_is_not_quite_symmetric(void **
     agrees_with("asymmetric, padded", A, 10, 13, 1, 3, 1e-6);
 }
 
-/* Of a symmetric matrix one half of each product is computed; one last bit elsewhere makes them true products. */
+/* For a symmetric matrix, only one half of each product is computed. One bit changed in one element makes the matrix
+ * asymmetric, and then whole products are computed. Both roots must agree. */
 static void halves_of_products_make_the_root_that_whole_ones_make(void **state)
 {
     static const int sides[] = { 64, 65, 150, 257 }, orders[] = { 1, 4, 6, 3 };
@@ -232,7 +245,8 @@ static void halves_of_products_make_the_root_that_whole_ones_make(void **state)
         double norm = 0, difference = 0;
 
         for (int i = 0; i < n; i++)
-            for (int j = 0; j <= i; j++) A[i * n + j] = A[j * n + i] = (float)(1.0 / (1 + i + j) + (i == j ? 0.01 + 0.02 * i / n : 0));
+            for (int j = 0; j <= i; j++)
+                A[i * n + j] = A[j * n + i] = (float)(1.0 / (1 + i + j) + (i == j ? 0.01 + 0.02 * i / n : 0));
         assert_int_equal(pd_root_newton(pd_mat_dense(X, n, n), pd_mat_dense(A, n, n), &want, &half), PD_OK);
         for (int i = 0; i < n; i++)
             for (int j = 0; j < i; j++) assert_true(X[i * n + j] == X[j * n + i]);
@@ -262,13 +276,15 @@ static void padding_moves_the_ridge_of_a_small_matrix(void **state)
     assert_int_equal(root(X, A, 6, &want, &alone), PD_OK);
     want.padded_side = 9;
     assert_int_equal(root(X, A, 6, &want, &padded), PD_OK);
-    assert_true(residual(X, A, 6, 4, 1e-2) < 1e-4);                 /* that of a matrix with eigenvalues of 1 */
+    assert_true(residual(X, A, 6, 4, 1e-2) < 1e-4); /* the largest eigenvalue is the padding's 1, so the ridge is
+                                                     * relative to 1 */
     want.padding = 0;
     assert_int_equal(root(X, A, 6, &want, &with_zeros), PD_OK);
     assert_true(alone.largest < 1.1e-4 && with_zeros.largest < 1.1e-4 && fabs(padded.largest - 1) < 1e-3);
 }
 
-/* One spread-out eigenvector dominates: the largest entry of M - I grows in the first step by more than upstream allows. */
+/* The matrix is nearly of rank one, and its main eigenvector has equal entries. In the first iteration the largest
+ * entry of M - I grows by more than upstream's rule allows. */
 static void the_growth_rule_refuses_a_healthy_matrix_that_is_nearly_of_rank_one(void **state)
 {
     enum { N = 8 };
@@ -281,8 +297,9 @@ static void the_growth_rule_refuses_a_healthy_matrix_that_is_nearly_of_rank_one(
     assert_int_equal(root(X, A, N, &want, &report), PD_OK);
     assert_true(report.error > 0.1 && report.error < 1);
     assert_int_equal(report.iterations, 1);
-    agrees_with("nearly of rank one", A, N, 0, 1, 4, 1e-6);        /* the root of the step before */
-    want.padded_side = 2 * N;                                       /* beside the ones of a larger model the same passes */
+    agrees_with("nearly of rank one", A, N, 0, 1, 4, 1e-6); /* the result is the root before the refused iteration */
+    want.padded_side = 2 * N;                               /* the growth rule accepts the matrix times 1e-3, padded
+                                                             * with ones */
     for (int i = 0; i < N * N; i++) A[i] *= 1e-3f;
     assert_int_equal(root(X, A, N, &want, &report), PD_OK);
     assert_true(report.error < 0.1);
@@ -296,8 +313,9 @@ static void a_number_alone_has_its_root_in_closed_form(void **state)
     (void)state;
 
     assert_int_equal(root(&X, &a, 1, &want, &report), PD_OK);
-    assert_true(X == (float)pow(16 + 16e-6, -0.25) && report.error == 0 && report.iterations == 0 && report.condition == 1);
-    want.padded_side = 3;                                           /* no longer alone */
+    assert_true(X == (float)pow(16 + 16e-6, -0.25) && report.error == 0 && report.iterations == 0 &&
+                report.condition == 1);
+    want.padded_side = 3; /* no longer alone */
     assert_int_equal(root(&X, &a, 1, &want, &report), PD_OK);
     assert_true(report.iterations > 0 && fabs((double)X - 0.5) < 1e-5);
     want.padded_side = 1;
@@ -325,9 +343,9 @@ static void without_a_ridge_a_singular_matrix_never_has_a_good_root(void **state
     int rc;
     (void)state;
 
-    assert_int_equal(root(X, A, 4, &want, &report), PD_OUT_OF_RANGE);           /* zeros */
+    assert_int_equal(root(X, A, 4, &want, &report), PD_OUT_OF_RANGE); /* zeros */
     assert_true(isnan(report.error));
-    for (int i = 0; i < 36; i++) A[i] = (float)((i / 6 + 1) * (i % 6 + 1));     /* rank one */
+    for (int i = 0; i < 36; i++) A[i] = (float)((i / 6 + 1) * (i % 6 + 1)); /* rank one */
     rc = root(X, A, 6, &want, &report);
     assert_true(rc == PD_OUT_OF_RANGE || report.error > 0.1);
 }
@@ -358,7 +376,7 @@ static void what_float32_cannot_hold_is_out_of_range(void **state)
     float A[4] = { 1e-40f, 0, 0, 1e-40f }, X[4];
     (void)state;
 
-    assert_int_equal(root(X, A, 2, &want, &report), PD_OUT_OF_RANGE);           /* 1e40 */
+    assert_int_equal(root(X, A, 2, &want, &report), PD_OUT_OF_RANGE); /* 1e40 */
     assert_true(report.error <= 1e-6);
 }
 
@@ -419,7 +437,8 @@ static void rows_may_have_gaps(void **state)
     for (int i = 0; i < N * STRIDE; i++) gaps[i] = Y[i] = 77;
     for (int i = 0; i < N; i++) memcpy(gaps + i * STRIDE, A + i * N, N * sizeof *A);
     assert_int_equal(root(X, A, N, &want, &report), PD_OK);
-    assert_int_equal(pd_root_newton((pd_mat){ Y, N, N, STRIDE }, (pd_mat){ gaps, N, N, STRIDE }, &want, &report), PD_OK);
+    assert_int_equal(pd_root_newton((pd_mat){ Y, N, N, STRIDE }, (pd_mat){ gaps, N, N, STRIDE }, &want, &report),
+                     PD_OK);
     for (int i = 0; i < N; i++)
         for (int j = 0; j < STRIDE; j++) assert_true(Y[i * STRIDE + j] == (j < N ? X[i * N + j] : 77));
 }

@@ -1,3 +1,4 @@
+/* Tests inverse roots that are updated from the eigenbasis of the last refresh. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,21 +15,24 @@
 
 enum { N = 24 };
 
-/* A matrix that moves, and what tracks its root. */
+/* A matrix A that changes, its root X and the tracked eigenbasis Q. */
 typedef struct track {
     pd_mat A, toward, X, Q;
     pd_root_want want;
     pd_root_report report;
 } track;
 
-/* Eigenvalues from 1 down to 1/8; `toward` has the same ones in another basis. */
+/* Makes a matrix with eigenvalues from 1 down to about 1/8. `toward` has the same eigenvalues in another basis. */
 static track *begin(int64_t n, int p)
 {
     track *t = calloc(1, sizeof *t);
     double *values = calloc((size_t)n, sizeof *values);
 
     for (int64_t i = 0; i < n; i++) values[i] = pow(8, -(double)i / (double)n);
-    *t = (track){ .A = roots_with(values, n, 11), .toward = roots_with(values, n, 12), .X = roots_matrix(n), .Q = roots_matrix(n),
+    *t = (track){ .A = roots_with(values, n, 11),
+                  .toward = roots_with(values, n, 12),
+                  .X = roots_matrix(n),
+                  .Q = roots_matrix(n),
                   .want = { .method = PD_ROOT_TRACKED, .p = p, .epsilon = 1e-6 } };
     free(values);
     return t;
@@ -52,7 +56,8 @@ static void move(track *t, double part)
 {
     int64_t n = t->A.rows;
 
-    for (int64_t i = 0; i < n * n; i++) t->A.at[i] = (float)((1 - part) * (double)t->A.at[i] + part * (double)t->toward.at[i]);
+    for (int64_t i = 0; i < n * n; i++)
+        t->A.at[i] = (float)((1 - part) * (double)t->A.at[i] + part * (double)t->toward.at[i]);
 }
 
 static void refreshes_well(track *t)
@@ -61,7 +66,8 @@ static void refreshes_well(track *t)
 
     assert_int_equal(refresh(t), PD_OK);
     error = roots_error(t->X, t->A, t->want.p, t->want.epsilon);
-    if (!(error < 3e-6)) fail_msg("n %d, p %d: error %g after %d corrections", (int)t->A.rows, t->want.p, error, t->report.iterations);
+    if (!(error < 3e-6))
+        fail_msg("n %d, p %d: error %g after %d corrections", (int)t->A.rows, t->want.p, error, t->report.iterations);
 }
 
 static void the_first_refresh_decomposes_and_keeps_an_orthogonal_basis(void **state)
@@ -78,8 +84,9 @@ static void the_first_refresh_decomposes_and_keeps_an_orthogonal_basis(void **st
             for (int64_t j = 0; j < n; j++) {
                 double dot = 0, form = 0;
                 for (int64_t k = 0; k < n; k++) dot += (double)t->Q.at[i * n + k] * (double)t->Q.at[j * n + k];
-                for (int64_t k = 0; k < n; k++)         /* row i is an eigenvector: Q A Q' is diagonal */
-                    for (int64_t l = 0; l < n; l++) form += (double)t->Q.at[i * n + k] * (double)t->A.at[k * n + l] * (double)t->Q.at[j * n + l];
+                for (int64_t k = 0; k < n; k++) /* row i is an eigenvector: Q A Q' is diagonal */
+                    for (int64_t l = 0; l < n; l++)
+                        form += (double)t->Q.at[i * n + k] * (double)t->A.at[k * n + l] * (double)t->Q.at[j * n + l];
                 assert_true(fabs(dot - (i == j)) < 1e-5);
                 assert_true(i == j || fabs(form) < 1e-5);
             }
@@ -107,7 +114,7 @@ static void slow_movement_needs_no_decomposition(void **state)
         }
 }
 
-static void faster_movement_takes_newton_steps(void **state)
+static void faster_movement_decomposes_anew(void **state)
 {
     (void)state;
 
@@ -116,7 +123,7 @@ static void faster_movement_takes_newton_steps(void **state)
         refreshes_well(t);
         move(t, 4e-3);
         refreshes_well(t);
-        if (t->report.decomposed || t->report.iterations < 2) fail_msg("p %d: %d corrections", p, t->report.iterations);
+        if (!t->report.decomposed) fail_msg("p %d: computed in the last basis", p);
         end(t);
     }
 }
@@ -162,15 +169,13 @@ static void the_same_inputs_give_the_same_bits(void **state)
     (void)state;
 
     refreshes_well(t);
-    for (int k = 0; k < 2; k++) {
-        move(t, k == 0 ? 1e-5 : 2e-3);
-        refreshes_well(t);
-        first = roots_copy(t->X);
-        refreshes_well(t);
-        assert_true(!t->report.decomposed);
-        assert_memory_equal(first.at, t->X.at, N * N * sizeof *first.at);
-        free(first.at);
-    }
+    move(t, 1e-5);
+    refreshes_well(t);
+    first = roots_copy(t->X);
+    refreshes_well(t);
+    assert_true(!t->report.decomposed);
+    assert_memory_equal(first.at, t->X.at, N * N * sizeof *first.at);
+    free(first.at);
     end(t);
 }
 
@@ -196,9 +201,11 @@ static void what_is_no_basis_is_not_used(void **state)
         refreshes_well(t);
         switch (damage) {
         case 0: t->Q.at[5] = NAN; break;
-        case 1: t->Q.at[N * 3 + 2] += 0.01f; break;                                 /* too long a row */
-        case 2: memcpy(t->Q.at, t->Q.at + N, N * sizeof *t->Q.at); break;           /* two rows alike */
-        case 3: for (int j = 0; j < N; j++) t->Q.at[j] += 1e-3f * t->Q.at[N + j]; break;      /* two rows not at right angles */
+        case 1: t->Q.at[N * 3 + 2] += 0.01f; break;                       /* a row longer than 1 */
+        case 2: memcpy(t->Q.at, t->Q.at + N, N * sizeof *t->Q.at); break; /* two rows alike */
+        case 3:
+            for (int j = 0; j < N; j++) t->Q.at[j] += 1e-3f * t->Q.at[N + j];
+            break; /* two rows that are not orthogonal */
         default: memset(t->Q.at + N * (N - 1), 0, N * sizeof *t->Q.at); break;
         }
         refreshes_well(t);
@@ -282,16 +289,15 @@ static void scales_as_powers_do(void **state)
             for (int i = 0; i < 17 * 17; i++) t->A.at[i] *= scales[s], t->toward.at[i] *= scales[s];
             t->want.epsilon = 0;
             refreshes_well(t);
-            for (int k = 0; k < 2; k++) {
-                move(t, k == 0 ? 1e-5 : 1e-3);
-                refreshes_well(t);
-                assert_true(!t->report.decomposed);
-            }
+            move(t, 1e-5);
+            refreshes_well(t);
+            assert_true(!t->report.decomposed);
             end(t);
         }
 }
 
-/* The ridge follows the largest eigenvalue of now, not that of the basis. */
+/* The ridge follows the largest eigenvalue of the present matrix, not of the matrix from which the basis was
+ * computed. */
 static void reports_what_the_matrix_is_now(void **state)
 {
     track *t = begin(N, 4);
@@ -329,7 +335,8 @@ static void leaves_the_gaps_of_strided_matrices(void **state)
     end(u);
 }
 
-/* Three ways: the first refresh, a slow one, one with Newton steps. */
+/* Three cases: the first refresh; a refresh after a small change; and a refresh that decomposes after an attempt in the
+ * last basis. */
 static void no_allocation_may_fail_unnoticed(void **state)
 {
     static const double parts[] = { 0, 1e-5, 2e-3 };
@@ -342,7 +349,7 @@ static void no_allocation_may_fail_unnoticed(void **state)
         if (way > 0) refreshes_well(t);
         memcpy(Q.at, t->Q.at, N * N * sizeof *Q.at);
         move(t, parts[way]);
-        for (n = 0; ; n++) {
+        for (n = 0;; n++) {
             int rc;
             memcpy(C.at, t->A.at, N * N * sizeof *C.at);
             memcpy(t->Q.at, Q.at, N * N * sizeof *Q.at);
@@ -354,8 +361,8 @@ static void no_allocation_may_fail_unnoticed(void **state)
             }
             assert_int_equal(rc, PD_NO_MEMORY);
         }
-        assert_int_equal(t->report.decomposed, way == 0);
-        assert_true(n >= 2);
+        assert_int_equal(t->report.decomposed, way != 1);
+        assert_true(n >= 1);
         free(C.at), free(Q.at);
         end(t);
     }
@@ -366,7 +373,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_refresh_decomposes_and_keeps_an_orthogonal_basis),
         cmocka_unit_test(slow_movement_needs_no_decomposition),
-        cmocka_unit_test(faster_movement_takes_newton_steps),
+        cmocka_unit_test(faster_movement_decomposes_anew),
         cmocka_unit_test(a_jump_decomposes_anew),
         cmocka_unit_test(a_long_walk_stays_good),
         cmocka_unit_test(the_same_inputs_give_the_same_bits),

@@ -1,4 +1,5 @@
-#define _GNU_SOURCE         /* SYS_gettid */
+/* Tests the threads that run root tasks. */
+#define _GNU_SOURCE /* SYS_gettid */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,14 +32,15 @@
 #include <omp.h>
 #endif
 
-/* A row whose tasks, one for each of its `roots`, note what they see of their thread, and wait while the gate is shut. */
+/* An optimizer row with `roots` root tasks per step. Each task records properties of the thread that runs it, and
+ * waits while the gate is shut. */
 enum { MOST_ORDER = 4096 };
-static atomic_int  gate_shut, running;
-static atomic_int  order[MOST_ORDER], statistics[MOST_ORDER], n_order, niceness, team, threads_in_gemm;
-static int         roots = 1, root_delay, gemm_size;
-static double      unit_cost = 1e7;         /* of a task for each element of its parameter: not light */
+static atomic_int gate_shut, running;
+static atomic_int order[MOST_ORDER], statistics[MOST_ORDER], n_order, niceness, team, threads_in_gemm;
+static int roots = 1, root_delay, gemm_size;
+static double unit_cost = 1e7; /* cost of a task per element of its parameter: too much for a light task */
 static const pd_hyper none[] = { { .name = NULL } };
-static const double   no_fact[PD_MAX_FACTS];
+static const double no_fact[PD_MAX_FACTS];
 
 static int plan_one(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
@@ -48,8 +50,11 @@ static int plan_one(const pd_declaration *declaration, const double *fact, pd_pl
     plan->root_delay = root_delay;
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .number = -1 }) < 0) return PD_NO_MEMORY;
     for (int i = 0; i < roots; i++) {
-        pd_task_spec task = { .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 + i }, .cost = (double)n * unit_cost };
-        if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .number = i }) < 0 || pd_plan_task(plan, &task) < 0) return PD_NO_MEMORY;
+        pd_task_spec task = {
+            .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 + i }, .cost = (double)n * unit_cost
+        };
+        if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .number = i }) < 0 || pd_plan_task(plan, &task) < 0)
+            return PD_NO_MEMORY;
     }
     return PD_OK;
 }
@@ -62,10 +67,10 @@ static int count_threads(void)
     assert_non_null(tasks);
     while (readdir(tasks) != NULL) n++;
     closedir(tasks);
-    return n - 2;                               /* "." and ".." */
+    return n - 2; /* "." and ".." */
 }
 
-/* A product large enough that BLAS would share it, if it may. */
+/* Multiplies matrices large enough for BLAS to use several threads, if it may. Records how many threads were added. */
 static void multiply(int n)
 {
     float *A = calloc((size_t)n * (size_t)n, sizeof *A), *C = calloc((size_t)n * (size_t)n, sizeof *C);
@@ -95,7 +100,8 @@ static int root(pd_task_view *task)
 
     note_thread();
     atomic_fetch_add(&running, 1);
-    while (atomic_load(&gate_shut) && task->spec->cost > PD_TASK_LIGHT) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    while (atomic_load(&gate_shut) && task->spec->cost > PD_TASK_LIGHT)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     i = atomic_fetch_add(&n_order, 1) % MOST_ORDER;
     atomic_store(&order[i], (int)(task->spec->cost / unit_cost));
     atomic_store(&statistics[i], (int)task->input[0][0]);
@@ -104,19 +110,35 @@ static int root(pd_task_view *task)
     return PD_OK;
 }
 
-static void keep_gradient(const pd_unit *unit) { unit->slot[0][0] = unit->gradient[0]; }
-static void show_root(const pd_unit *unit)     { for (int i = 0; i < unit->plan->shape.dim[0]; i++) unit->after[i] = unit->slot[1][0]; }
-static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot) { return plan != NULL && hyper != NULL && count > 0 && slot != NULL; }
+static void keep_gradient(const pd_unit *unit)
+{
+    unit->slot[0][0] = unit->gradient[0];
+}
+static void show_root(const pd_unit *unit)
+{
+    for (int i = 0; i < unit->plan->shape.dim[0]; i++) unit->after[i] = unit->slot[1][0];
+}
+static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot)
+{
+    return plan != NULL && hyper != NULL && count > 0 && slot != NULL;
+}
 
 static const pd_row row = {
-    .name = "noting", .hypers = none, .plan = plan_one, .due = always, .task = root, .capture_phase = 1, .adopt_phase = 1,
+    .name = "noting",
+    .hypers = none,
+    .plan = plan_one,
+    .due = always,
+    .task = root,
+    .capture_phase = 1,
+    .adopt_phase = 1,
     .phases = { { "keep", PD_WHOLE, keep_gradient, { 0 }, NULL }, { "show", PD_WHOLE, show_root, { 0 }, NULL } },
 };
 
 enum { MOST = 16 };
 static float gradient[MOST] = { 1 }, weights[MOST];
 
-/* A parameter of n elements with a step under way whose task costs n. */
+/* Makes an optimizer of a parameter with n elements and begins a step. The cost of the step's root task is
+ * proportional to n. */
 static pd_optim *begin_step(int n)
 {
     pd_declaration declaration = { .name = "w", .shape = { 1, { n } } };
@@ -154,7 +176,8 @@ static void wait_until_runs(int n)
     }
 }
 
-/* Brings home `n` results; optims are by param. Returns how many had been run. */
+/* Delivers n finished tasks to their optimizers. `optims` is indexed by parameter. Returns how many of the tasks
+ * were run. */
 static int collect(pd_mailbox *done, pd_optim **optims, int n)
 {
     int64_t failed = 0;
@@ -189,7 +212,7 @@ static void brings_every_task_home_with_its_result(void **state)
 
     for (int i = 0; i < MOST; i++) submit(pool, optims[i] = begin_step(1), (uint32_t)i);
     assert_int_equal(collect(done, optims, MOST), MOST);
-    assert_true(weights[0] == 2);               /* the root was adopted */
+    assert_true(weights[0] == 2); /* the weights show that the step used the root */
     pd_rootpool_stop(pool);
     pd_mailbox_free(done);
 }
@@ -206,7 +229,8 @@ static void runs_light_tasks_on_all_its_threads(void **state)
 
 static void runs_the_largest_first(void **state)
 {
-    static const int cost[] = { 9, 3, 7, 1, 8 };            /* the first occupies the thread, the others wait */
+    static const int cost[] = { 9, 3, 7, 1, 8 }; /* costs of the tasks: the first occupies the only thread, the
+                                                  * others wait */
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_rootpool *pool;
     pd_optim *optims[5];
@@ -248,7 +272,7 @@ static void its_threads_are_nicer_and_have_no_team(void **state)
 static void *open_gate(void *arg)
 {
     (void)arg;
-    /* No condition: nothing shows that stopping has begun. */
+    /* Sleeps, because there is no condition to wait for: nothing shows that the pool has begun to stop. */
     nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
     atomic_store(&gate_shut, 0);
     return NULL;
@@ -274,7 +298,7 @@ static void stopping_finishes_what_runs_and_gives_back_what_waits_as_failed(void
     pd_mailbox_free(done);
 }
 
-/* ---- many, replaced, forgotten ---- */
+/* ---- thousands of tasks; tasks replaced; jobs forgotten ---- */
 
 static void next_step(pd_optim *optim)
 {
@@ -282,7 +306,7 @@ static void next_step(pd_optim *optim)
     assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
 }
 
-/* Brings everything home that comes; waits for `n`. */
+/* Delivers the tasks that come back to their optimizers, until at least n have come. */
 static void deliver_all(pd_mailbox *done, pd_optim **optims, int n)
 {
     bool closed;
@@ -298,7 +322,8 @@ static void deliver_all(pd_mailbox *done, pd_optim **optims, int n)
     }
 }
 
-/* One thread, kept busy by a task of parameter 0 until the gate opens; what is submitted then waits. */
+/* Starts a pool of one thread, which a task of parameter 0 keeps busy until the gate opens. Tasks that are submitted
+ * afterwards wait. */
 static pd_rootpool *start_busy(pd_mailbox *done, pd_optim **first)
 {
     pd_rootpool *pool;
@@ -320,7 +345,7 @@ static void a_light_task_is_run_while_a_heavy_one_keeps_the_only_thread(void **s
 
     unit_cost = 1;
     submit(pool, optims[1] = begin_step(1), 1);
-    deliver_all(done, optims, 1);                               /* the gate is still shut */
+    deliver_all(done, optims, 1); /* the light task comes back while the gate is still shut */
     unit_cost = heavy;
     assert_int_equal(pd_batch_run(&optims[1], 1, 1), PD_OK);
     assert_int_equal(pd_optim_root_stats(optims[1]).adopted, 1);
@@ -332,7 +357,7 @@ static void a_light_task_is_run_while_a_heavy_one_keeps_the_only_thread(void **s
     pd_mailbox_free(done);
 }
 
-/* Job 7 has two larger tasks that wait when job 8 submits its task. */
+/* Two larger tasks of job 7 wait when job 8 submits its task. The task of job 8 is run first. */
 static void a_small_jobs_task_is_next_beside_a_job_that_is_behind(void **state)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
@@ -352,8 +377,12 @@ static void a_small_jobs_task_is_next_beside_a_job_that_is_behind(void **state)
     pd_mailbox_free(done);
 }
 
-/* The task that ran as the i-th is its job's oldest one, whatever it costs. */
-static bool is_aged(int i) { return (i + 1) % PD_ROOTQUEUE_AGED == 0; }
+/* Returns whether task number i in the order of running was chosen by age: it is then the oldest of its job,
+ * whatever it costs. */
+static bool is_aged(int i)
+{
+    return (i + 1) % PD_ROOTQUEUE_AGED == 0;
+}
 
 static void orders_thousands_of_tasks_by_cost_then_by_age(void **state)
 {
@@ -395,7 +424,7 @@ static void a_newer_task_replaces_one_that_waits_where_roots_are_adopted_when_re
         gradient[0] = (float)(s + 2);
         next_step(optims[1]);
         submit(pool, optims[1], 1);
-        deliver_all(done, optims, 1);                           /* the older one, at once, while the thread is busy */
+        deliver_all(done, optims, 1); /* the older task comes back unrun at once */
     }
     assert_int_equal(atomic_load(&n_order), 0);
     atomic_store(&gate_shut, 0);
@@ -405,8 +434,8 @@ static void a_newer_task_replaces_one_that_waits_where_roots_are_adopted_when_re
     assert_int_equal(stats.replaced, 5);
     assert_int_equal(stats.adopted, 1);
     assert_int_equal(stats.failed + stats.waits, 0);
-    assert_true(weights[0] == 2 * 6);                           /* of the newest statistics */
-    submit(pool, optims[1], 1);                                 /* nothing waits any more: this one is run */
+    assert_true(weights[0] == 2 * 6); /* the root of the newest statistics */
+    submit(pool, optims[1], 1);       /* no older task waits: this one is run */
     deliver_all(done, optims, 1);
     next_step(optims[1]);
     assert_int_equal(pd_optim_root_stats(optims[1]).adopted, 2);
@@ -432,7 +461,7 @@ static void a_replaceable_task_of_a_forgotten_job_is_forgotten_too(void **state)
     deliver_all(done, optims, 1);
     next_step(optims[1]);
     submit(pool, optims[1], 1);
-    assert_null(pd_mailbox_take(done));                         /* it replaced none */
+    assert_null(pd_mailbox_take(done)); /* it replaced none */
     atomic_store(&gate_shut, 0);
     deliver_all(done, optims, 2);
     root_delay = 0;
@@ -466,7 +495,8 @@ static void roots_of_a_parameter_do_not_replace_each_other(void **state)
     pd_mailbox_free(done);
 }
 
-/* Delay 1 and a root in every step: when the second step captures its task, the first one's may still wait, and must be run. */
+/* A root is computed in every step and used one step later. When step 2 hands out its task, the task of step 1 may
+ * still wait in the queue. The task of step 1 must be run, because step 2 waits for its root. */
 static void a_task_that_is_awaited_is_never_replaced(void **state)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
@@ -504,9 +534,9 @@ static void what_waits_of_a_forgotten_job_comes_home_unrun_at_once(void **state)
         assert_int_equal(pd_rootpool_submit(pool, pd_optim_capture(optims[i]), i % 2 == 0 ? 7 : 8, (uint32_t)i), PD_OK);
     }
     pd_rootpool_forget(pool, 8);
-    deliver_all(done, optims, N / 2);                           /* the gate is still shut */
+    deliver_all(done, optims, N / 2); /* the tasks of job 8 come back while the gate is still shut */
     assert_int_equal(atomic_load(&n_order), 0);
-    pd_rootpool_forget(pool, 9);                                /* nobody */
+    pd_rootpool_forget(pool, 9); /* nobody */
     atomic_store(&gate_shut, 0);
     deliver_all(done, optims, N / 2);
     for (int i = 0; i < N; i++) {
@@ -531,11 +561,11 @@ static void a_task_has_one_blas_thread(void **state)
     (void)state;
 
     gemm_size = 512;
-    atomic_store(&threads_in_gemm, 1);                         /* until the task has counted */
+    atomic_store(&threads_in_gemm, 1); /* the task overwrites this with the number of threads that BLAS added */
     submit(pool, optim, 0);
     collect(done, &optim, 1);
     gemm_size = 0;
-    assert_true(atomic_load(&threads_in_gemm) <= 0);           /* a thread joined before may leave the count late */
+    assert_true(atomic_load(&threads_in_gemm) <= 0); /* below 0 if an old thread disappears during the count */
     pd_rootpool_stop(pool);
     pd_mailbox_free(done);
 }

@@ -1,3 +1,4 @@
+/* Tests which root task the queue gives next. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +13,9 @@
 #include "row.h"
 #include "rootqueue.h"
 
-/* ---- tasks of any cost: one root of a parameter of one element ---- */
+/* ---- tasks of any wanted cost: each parameter has one element and one root ---- */
 
-static int    root_delay;
+static int root_delay;
 static double cost;
 static const pd_hyper none[] = { { .name = NULL } };
 
@@ -35,8 +36,14 @@ static int root(pd_task_view *task)
     return PD_OK;
 }
 
-static void keep(const pd_unit *unit) { unit->slot[0][0] = unit->gradient[0]; }
-static void show(const pd_unit *unit) { unit->after[0] = unit->slot[1][0]; }
+static void keep(const pd_unit *unit)
+{
+    unit->slot[0][0] = unit->gradient[0];
+}
+static void show(const pd_unit *unit)
+{
+    unit->after[0] = unit->slot[1][0];
+}
 
 static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot)
 {
@@ -44,11 +51,18 @@ static bool always(const pd_plan *plan, const double *hyper, int64_t count, floa
 }
 
 static const pd_row row = {
-    .name = "one", .hypers = none, .plan = plan_one, .due = always, .task = root, .capture_phase = 1, .adopt_phase = 1,
+    .name = "one",
+    .hypers = none,
+    .plan = plan_one,
+    .due = always,
+    .task = root,
+    .capture_phase = 1,
+    .adopt_phase = 1,
     .phases = { { "keep", PD_WHOLE, keep, { 0 }, NULL }, { "show", PD_WHOLE, show, { 0 }, NULL } },
 };
 
-/* A task that a step waits for, or that is used when it is ready. */
+/* Makes a task of the wanted cost. If `awaited`, a step waits for its root; otherwise the root is used when it is
+ * ready. */
 static pd_task *new_task(double wanted_cost, bool awaited)
 {
     static const double no_fact[PD_MAX_FACTS];
@@ -80,7 +94,7 @@ static pd_request *add(pd_rootqueue *queue, pd_task *task, uint32_t job, uint32_
     return unrun;
 }
 
-/* Adds a task that is awaited. */
+/* Adds a task whose root a step waits for. */
 static void add_due(pd_rootqueue *queue, double wanted_cost, uint32_t job, uint32_t param)
 {
     assert_null(add(queue, new_task(wanted_cost, true), job, param));
@@ -94,7 +108,7 @@ static void end(pd_request *home)
     pd_request_free(home);
 }
 
-/* Takes the next task. Returns its parameter. */
+/* Takes the next task from the queue. Returns the task's parameter. */
 static uint32_t take_param(pd_rootqueue *queue, pd_rootqueue_choice choice)
 {
     pd_request *home = pd_rootqueue_take(queue, choice);
@@ -140,7 +154,7 @@ static uint32_t draw(uint32_t below)
     return (uint32_t)(state >> 33) % below;
 }
 
-/* Between nothing and far above a light task. */
+/* Draws a cost, from 0 to far above the cost of a light task. */
 static double draw_cost(void)
 {
     double c = draw(10);
@@ -149,7 +163,7 @@ static double draw_cost(void)
     return c;
 }
 
-/* ---- within a job ---- */
+/* ---- the order within a job ---- */
 
 static void takes_tasks_that_are_awaited_before_larger_ones_that_are_used_when_ready(void **s)
 {
@@ -175,7 +189,8 @@ static void takes_the_older_of_equal_tasks_first(void **s)
     pd_rootqueue_free(queue);
 }
 
-/* The last of some small tasks waits while larger, awaited tasks of its job come without end. */
+/* Checks that the last of some small tasks is taken after a bounded number of tasks, although larger, awaited tasks
+ * of the same job are added without end. */
 static void assert_aged(pd_rootqueue_choice choice, double small, double large)
 {
     enum { OLDER = 20 };
@@ -208,7 +223,7 @@ static void a_light_task_waits_for_a_bounded_number_of_its_jobs_light_tasks(void
     assert_aged(PD_ROOTQUEUE_LIGHT, 1, 2);
 }
 
-/* ---- between jobs ---- */
+/* ---- the order between jobs ---- */
 
 static void a_new_jobs_task_is_next_beside_a_job_that_is_always_behind(void **s)
 {
@@ -263,7 +278,7 @@ static void a_job_that_was_idle_has_no_credit(void **s)
     int of_first = 0;
     (void)s;
 
-    add_due(queue, HEAVY, 2, 0);                            /* known, then idle */
+    add_due(queue, HEAVY, 2, 0); /* known, then idle */
     assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 2);
     for (uint32_t i = 0; i < 2000; i++) add_due(queue, HEAVY, 1, i);
     for (int i = 0; i < 1000; i++) assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 1);
@@ -273,10 +288,14 @@ static void a_job_that_was_idle_has_no_credit(void **s)
     empty_and_free(queue);
 }
 
-/* Random jobs; those that are adversaries always have a task. What each job was served since another one began to
- * wait, or was served last, stays below the bound that rootqueue.h states. */
+/* Random jobs, of which some are adversaries that always have a task waiting. While a job waits, the total cost of
+ * the tasks that the queue gives to another job stays below the bound in rootqueue.h. The total is counted from the
+ * time at which the waiting job began to wait or was last served. */
 enum { JOBS = 5 };
-typedef struct watch { int waiting; double most, since[JOBS]; } watch;      /* most: C(job); since[b]: service of b */
+typedef struct watch {
+    int waiting;
+    double most, since[JOBS];
+} watch; /* most: largest cost of a task of this job; since[b]: cost of the tasks given to job b */
 
 static void watch_add(pd_rootqueue *queue, watch *w, uint32_t j)
 {
@@ -364,7 +383,7 @@ static void the_thread_of_light_tasks_goes_round_the_jobs(void **s)
     pd_rootqueue_free(queue);
 }
 
-/* ---- replaced, forgotten, out of memory ---- */
+/* ---- tasks replaced, jobs forgotten, no memory ---- */
 
 static void a_newer_task_takes_the_place_of_one_that_waits(void **s)
 {
@@ -380,7 +399,7 @@ static void a_newer_task_takes_the_place_of_one_that_waits(void **s)
     assert_ptr_equal(unrun->u.task.task, older);
     end(unrun);
     home = pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL);
-    assert_ptr_equal(home->u.task.task, newer);             /* it is as old as the one that it replaced */
+    assert_ptr_equal(home->u.task.task, newer); /* the newer task inherits the age of the one that it replaced */
     end(home);
     assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 2);
     assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
@@ -426,7 +445,7 @@ static void forgetting_a_job_gives_its_waiting_tasks_and_leaves_the_others(void 
     }
     assert_int_equal(n, 30);
     assert_null(pd_rootqueue_forget(queue, 1));
-    assert_null(add(queue, new_task(HEAVY, false), 1, 1));  /* it replaces none */
+    assert_null(add(queue, new_task(HEAVY, false), 1, 1)); /* it replaces none */
     for (n = 0; n < 61; n++) take_job(queue, PD_ROOTQUEUE_ALL);
     assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
     pd_rootqueue_free(queue);
@@ -455,10 +474,14 @@ static void no_memory_leaves_the_task_with_the_caller_and_the_queue_as_it_was(vo
     }
 }
 
-/* ---- everything at random ---- */
+/* ---- random calls: no task is lost ---- */
 
 enum { TASKS = 2000 };
-typedef struct census { pd_task *task[TASKS]; bool home[TASKS]; int n; } census;
+typedef struct census {
+    pd_task *task[TASKS];
+    bool home[TASKS];
+    int n;
+} census;
 
 static void come_home(census *c, pd_request *first)
 {
@@ -466,7 +489,7 @@ static void come_home(census *c, pd_request *first)
         int i = 0;
         next = (pd_request *)(void *)home->mail.next;
         while (i < c->n && (c->task[i] != home->u.task.task || c->home[i])) i++;
-        assert_true(i < c->n);                              /* else it was never given, or came home before */
+        assert_true(i < c->n); /* fails for a task that was never added or came back before */
         c->home[i] = true;
         end(home);
     }

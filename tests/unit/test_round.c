@@ -1,4 +1,4 @@
-/* Rounds: when is a chunk complete, how far can it be summed, who is missing? */
+/* Tests rounds: when a chunk is complete, how far it can be summed, and which ranks are missing. */
 #include "rig.h"
 #include "rounds.h"
 #include "round.h"
@@ -12,7 +12,11 @@
 
 enum { WORLD = 5, CHUNKS = 3 };
 
-typedef struct fixture { pd_round round; pd_chunk chunks[CHUNKS]; pd_slot slots[CHUNKS * WORLD]; } fixture;
+typedef struct fixture {
+    pd_round round;
+    pd_chunk chunks[CHUNKS];
+    pd_slot slots[CHUNKS * WORLD];
+} fixture;
 
 static int set_up(void **state)
 {
@@ -104,7 +108,7 @@ static void knows_absence_from_a_gradient(void **state)
 
 enum { ELEMENTS = 150 };
 
-/* Random ranges of five ranks over three chunks, all known. */
+/* Gives the five ranks random ranges over three chunks. The round knows the ranges of all ranks. */
 static void random_ranges(fixture *f, pd_range *ranges, uint64_t *seed)
 {
     memset(ranges, 0, WORLD * sizeof *ranges);
@@ -117,7 +121,10 @@ static void random_ranges(fixture *f, pd_range *ranges, uint64_t *seed)
     }
 }
 
-static bool in_range(const pd_range *range, int64_t e) { return range->start <= e && e < range->end; }
+static bool in_range(const pd_range *range, int64_t e)
+{
+    return range->start <= e && e < range->end;
+}
 
 static void a_chunk_waits_for_the_ranks_whose_range_touches_it(void **state)
 {
@@ -166,7 +173,7 @@ static void a_rank_that_gave_all_of_its_range_is_not_missing(void **state)
     pd_round_set_range(&f->round, 4, 130, 150);
     assert_int_equal(pd_round_count_chunks(&f->round, 1), 3);
     assert_int_equal(pd_round_count_chunks(&f->round, 2), 0);
-    assert_int_equal(pd_round_count_chunks(&f->round, 3), 3);           /* not known yet: it may have any */
+    assert_int_equal(pd_round_count_chunks(&f->round, 3), 3); /* rank 3 has not declared: it may have any elements */
     add(f, 0, 0, given);
     assert_false(pd_round_misses(&f->round, 0));
     assert_false(pd_round_misses(&f->round, 2));
@@ -211,7 +218,7 @@ static void finds_the_first_gap_and_what_was_given(void **state)
         bool none = true, part = false, absent_rank[WORLD];
         int64_t first = ELEMENTS, end;
         random_ranges(f, ranges, &seed);
-        if (turn % 3 == 0) {                            /* nothing left out, so that absence decides */
+        if (turn % 3 == 0) { /* one rank has all elements, so that only absence matters */
             pd_round_unset_range(&f->round, turn % WORLD);
             pd_round_set_range(&f->round, turn % WORLD, 0, ELEMENTS);
         }
@@ -227,18 +234,22 @@ static void finds_the_first_gap_and_what_was_given(void **state)
                 has = has || (in_range(&ranges[r], e) && !absent_rank[r]);
             }
             if (!covered && first == ELEMENTS) first = e;
-            if (has) none = false;
-            else part = true;
+            if (has)
+                none = false;
+            else
+                part = true;
         }
         assert_true(pd_round_gap(&f->round, false, &gap) == (first < ELEMENTS));
         if (first < ELEMENTS) {
             end = ELEMENTS;
             for (uint32_t r = 0; r < WORLD; r++)
-                if (ranges[r].start > first && ranges[r].start < ranges[r].end && ranges[r].start < end) end = ranges[r].start;
+                if (ranges[r].start > first && ranges[r].start < ranges[r].end && ranges[r].start < end)
+                    end = ranges[r].start;
             assert_int_equal(gap.start, first);
             assert_int_equal(gap.end, end);
         }
-        if (first == ELEMENTS) assert_int_equal(pd_round_given(&f->round), none ? PD_GIVEN_NOTHING : part ? PD_GIVEN_PART : PD_GIVEN_ALL);
+        if (first == ELEMENTS)
+            assert_int_equal(pd_round_given(&f->round), none ? PD_GIVEN_NOTHING : part ? PD_GIVEN_PART : PD_GIVEN_ALL);
     }
 }
 

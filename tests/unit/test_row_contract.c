@@ -1,4 +1,5 @@
-/* The row contract, shown on coupled_row against a twin of it written as plain loops. */
+/* Tests the contract between optimizers and the library. The optimizer coupled_row, written for tests, must agree
+ * with a second implementation in plain loops. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,18 +17,23 @@
 
 enum { PARAMS = 5, STEPS = 11, MOST = 300 * 130, OUT = 4096 };
 
-/* Blocks divide none of these evenly but the scalar; the last is work enough (56 us by pd_optim_cost_ns) to be shared by threads. */
-static const struct { pd_shape shape; int block_size, range; } models[PARAMS] = {
-    { { 2, { 7, 5 } }, 3, 4 }, { { 1, { 10 } }, 4, 3 }, { { 0, { 0 } }, 3, 4 }, { { 3, { 4, 3, 5 } }, 2, 7 }, { { 2, { 300, 130 } }, 40, 1000 },
+/* The blocks divide no shape evenly, except for the scalar. The last shape is enough work (56 us by
+ * pd_optim_cost_ns) to be shared by threads. */
+static const struct {
+    pd_shape shape;
+    int block_size, range;
+} models[PARAMS] = {
+    { { 2, { 7, 5 } }, 3, 4 },    { { 1, { 10 } }, 4, 3 },           { { 0, { 0 } }, 3, 4 },
+    { { 3, { 4, 3, 5 } }, 2, 7 }, { { 2, { 300, 130 } }, 40, 1000 },
 };
 
-/* ---- the twin ---- */
+/* ---- the second implementation ---- */
 
 typedef struct twin {
-    int64_t a, b, c, n;             /* dimensions, filled up with 1 in front */
-    int     block_size;
-    float   w[MOST], S[MOST], R[MOST], root[STEPS + 1][MOST], tally;
-    bool    good[STEPS + 1];
+    int64_t a, b, c, n; /* three dimensions, missing ones in front are 1 */
+    int block_size;
+    float w[MOST], S[MOST], R[MOST], root[STEPS + 1][MOST], tally;
+    bool good[STEPS + 1];
     int64_t count;
 } twin;
 
@@ -43,30 +49,31 @@ static void twin_init(twin *t, int p)
     for (int64_t i = 0; i < t->n; i++) t->R[i] = 1;
 }
 
-/* For each block in order, for each of its elements in order: BODY with the element's index i; BEGIN and END around a block. */
-#define EACH_BLOCK(t, BEGIN, BODY, END)                                                                     \
-    for (int64_t a0 = 0; a0 < (t)->a; a0 += (t)->block_size)                                                \
-        for (int64_t b0 = 0; b0 < (t)->b; b0 += (t)->block_size)                                            \
-            for (int64_t c0 = 0; c0 < (t)->c; c0 += (t)->block_size) {                                      \
-                BEGIN                                                                                       \
-                for (int64_t x = a0; x < a0 + (t)->block_size && x < (t)->a; x++)                           \
-                    for (int64_t y = b0; y < b0 + (t)->block_size && y < (t)->b; y++)                       \
-                        for (int64_t z = c0; z < c0 + (t)->block_size && z < (t)->c; z++) {                 \
-                            int64_t i = (x * (t)->b + y) * (t)->c + z;                                      \
-                            BODY                                                                            \
-                        }                                                                                   \
-                END                                                                                         \
+/* For each block in order: runs BEGIN, then BODY for each element of the block with the element's index i, then END. */
+#define EACH_BLOCK(t, BEGIN, BODY, END)                                                                                \
+    for (int64_t a0 = 0; a0 < (t)->a; a0 += (t)->block_size)                                                           \
+        for (int64_t b0 = 0; b0 < (t)->b; b0 += (t)->block_size)                                                       \
+            for (int64_t c0 = 0; c0 < (t)->c; c0 += (t)->block_size) {                                                 \
+                BEGIN                                                                                                  \
+                for (int64_t x = a0; x < a0 + (t)->block_size && x < (t)->a; x++)                                      \
+                    for (int64_t y = b0; y < b0 + (t)->block_size && y < (t)->b; y++)                                  \
+                        for (int64_t z = c0; z < c0 + (t)->block_size && z < (t)->c; z++) {                            \
+                            int64_t i = (x * (t)->b + y) * (t)->c + z;                                                 \
+                            BODY                                                                                       \
+                        }                                                                                              \
+                END                                                                                                    \
             }
 
 static void twin_root(twin *t, const double *h)
 {
-    EACH_BLOCK(t, float sum = 0; int n = 0;, sum += t->S[i]; n++;,
-        for (int64_t x = a0; x < a0 + t->block_size && x < t->a; x++)
-            for (int64_t y = b0; y < b0 + t->block_size && y < t->b; y++)
-                for (int64_t z = c0; z < c0 + t->block_size && z < t->c; z++) {
-                    int64_t i = (x * t->b + y) * t->c + z;
-                    t->root[t->count][i] = 1 / (1 + sqrtf(t->S[i] + sum / (float)n));
-                })
+    EACH_BLOCK(
+        t, float sum = 0; int n = 0;, sum += t->S[i]; n++;
+        , for (int64_t x = a0; x < a0 + t->block_size && x < t->a;
+               x++) for (int64_t y = b0; y < b0 + t->block_size && y < t->b;
+                         y++) for (int64_t z = c0; z < c0 + t->block_size && z < t->c; z++) {
+            int64_t i = (x * t->b + y) * t->c + z;
+            t->root[t->count][i] = 1 / (1 + sqrtf(t->S[i] + sum / (float)n));
+        })
     t->good[t->count] = h[COUPLED_SPOIL] == COUPLED_SPOIL_NONE || t->count != (int64_t)h[COUPLED_SPOIL_AT];
 }
 
@@ -79,32 +86,35 @@ static void twin_step(twin *t, const float *G, const double *h, double largest_b
     for (int64_t i = 0; i < t->n; i++) t->S[i] = t->S[i] / 2 + G[i] * G[i];
     if (t->count % (int64_t)h[COUPLED_INTERVAL] == 0) twin_root(t, h);
     if (due >= 1 && t->good[due]) memcpy(t->R, t->root[due], sizeof t->R);
-    EACH_BLOCK(t, double part = 0;, {
-        float D = G[i] * t->R[i];
-        part += (double)D * (double)D;
-        if (fabs((double)D) > most) most = fabs((double)D);
-    }, sum += part;)
+    EACH_BLOCK(
+        t, double part = 0;,
+                           {
+                               float D = G[i] * t->R[i];
+                               part += (double)D * (double)D;
+                               if (fabs((double)D) > most) most = fabs((double)D);
+                           },
+                           sum += part;)
     scale = (float)(h[COUPLED_LR] / (sqrt(sum) + most + largest_block));
     for (int64_t i = 0; i < t->n; i++) t->w[i] -= scale * (G[i] * t->R[i]);
     if (t->count % 2 == 1) t->tally += (float)sqrt(sum);
 }
 
-/* ---- a model of both, and ways to run it ---- */
+/* ---- parameters in both implementations, and ways to step them ---- */
 
 typedef struct manner {
-    int  threads;
-    bool alone;                 /* every parameter in a batch of its own */
-    bool late;                  /* tasks come back only when somebody waits for them, the last one first */
+    int threads;
+    bool alone; /* steps every parameter in a batch of its own */
+    bool late;  /* delivers tasks only when an optimizer waits for them, newest first */
 } manner;
 
 typedef struct fixture {
     pd_declaration declaration[PARAMS];
-    double   fact[PD_MAX_FACTS];
+    double fact[PD_MAX_FACTS];
     pd_optim *optim[PARAMS];
-    twin     twin[PARAMS];
-    float    before[PARAMS][MOST], after[PARAMS][MOST], gradient[PARAMS][MOST];
+    twin twin[PARAMS];
+    float before[PARAMS][MOST], after[PARAMS][MOST], gradient[PARAMS][MOST];
     pd_task *out[OUT];
-    int      owner[OUT], n_out;
+    int owner[OUT], n_out;
 } fixture;
 
 static void declare(fixture *f, const char *const *options)
@@ -117,11 +127,13 @@ static void declare(fixture *f, const char *const *options)
         pd_hypers_init(hypers, &coupled_row);
         hypers->value[COUPLED_BLOCK_SIZE] = models[p].block_size;
         hypers->value[COUPLED_RANGE] = models[p].range;
-        for (int o = 0; options[o] != NULL; o += 2) assert_int_equal(pd_hypers_set(hypers, options[o], options[o + 1], NULL), PD_OK);
+        for (int o = 0; options[o] != NULL; o += 2)
+            assert_int_equal(pd_hypers_set(hypers, options[o], options[o + 1], NULL), PD_OK);
         twin_init(&f->twin[p], p);
     }
     pd_optim_survey(&coupled_row, f->declaration, PARAMS, f->fact);
-    for (int p = 0; p < PARAMS; p++) assert_int_equal(pd_optim_new(&f->optim[p], &f->declaration[p], f->fact, NULL), PD_OK);
+    for (int p = 0; p < PARAMS; p++)
+        assert_int_equal(pd_optim_new(&f->optim[p], &f->declaration[p], f->fact, NULL), PD_OK);
 }
 
 static void finish(fixture *f)
@@ -132,12 +144,15 @@ static void finish(fixture *f)
 static void fill_gradients(fixture *f, int64_t step)
 {
     for (int p = 0; p < PARAMS; p++)
-        for (int i = 0; i < MOST; i++) f->gradient[p][i] = sinf((float)(i + 1) * (float)step * 0.37f + (float)p) * powf(10, (float)(i % 7 - 3));
+        for (int i = 0; i < MOST; i++)
+            f->gradient[p][i] = sinf((float)(i + 1) * (float)step * 0.37f + (float)p) * powf(10, (float)(i % 7 - 3));
 }
 
 static void begin(fixture *f, int p)
 {
-    assert_int_equal(pd_optim_begin(f->optim[p], &(pd_step_io){ f->gradient[p], f->before[p], f->after[p], NULL, 0, NULL, NULL }), PD_OK);
+    assert_int_equal(
+        pd_optim_begin(f->optim[p], &(pd_step_io){ f->gradient[p], f->before[p], f->after[p], NULL, 0, NULL, NULL }),
+        PD_OK);
 }
 
 static void run(fixture *f, const manner *way)
@@ -152,14 +167,14 @@ static void run(fixture *f, const manner *way)
 static void take_tasks(fixture *f)
 {
     for (int p = 0; p < PARAMS; p++)
-        for (pd_task *task; (task = pd_optim_capture(f->optim[p])) != NULL; ) {
+        for (pd_task *task; (task = pd_optim_capture(f->optim[p])) != NULL;) {
             assert_true(f->n_out < OUT);
             f->owner[f->n_out] = p;
             f->out[f->n_out++] = task;
         }
 }
 
-/* Runs and delivers all tasks that are out, the last one first. */
+/* Runs and delivers all tasks that were handed out, newest first. */
 static void give_tasks_back(fixture *f)
 {
     while (f->n_out > 0) {
@@ -203,7 +218,11 @@ static void assert_same_as_twin(const fixture *f)
     }
 }
 
-#define OPTIONS(...) (const char *const[]){ __VA_ARGS__, NULL }
+#define OPTIONS(...)                                                                                                   \
+    (const char *const[])                                                                                              \
+    {                                                                                                                  \
+        __VA_ARGS__, NULL                                                                                              \
+    }
 
 static void follows_twin(fixture *f, const manner *way, const char *const *options)
 {
@@ -220,20 +239,37 @@ static const manner usual = { 2, false, false }, late = { 2, false, true };
 
 /* ---- tests ---- */
 
-static void uses_roots_of_its_own_step_with_delay_0(void **state)   { follows_twin(*state, &usual, OPTIONS("interval", "3")); }
-static void uses_roots_one_step_later_with_delay_1(void **state)    { follows_twin(*state, &usual, OPTIONS("interval", "3", "root_delay", "1")); }
-static void uses_roots_two_steps_later_with_delay_2(void **state)   { follows_twin(*state, &usual, OPTIONS("interval", "3", "root_delay", "2")); }
-static void delay_may_be_as_long_as_the_interval(void **state)      { follows_twin(*state, &late, OPTIONS("interval", "2", "root_delay", "2")); }
-static void delay_may_be_longer_than_the_interval(void **state)     { follows_twin(*state, &late, OPTIONS("interval", "1", "root_delay", "3")); }
+static void uses_roots_of_its_own_step_with_delay_0(void **state)
+{
+    follows_twin(*state, &usual, OPTIONS("interval", "3"));
+}
+static void uses_roots_one_step_later_with_delay_1(void **state)
+{
+    follows_twin(*state, &usual, OPTIONS("interval", "3", "root_delay", "1"));
+}
+static void uses_roots_two_steps_later_with_delay_2(void **state)
+{
+    follows_twin(*state, &usual, OPTIONS("interval", "3", "root_delay", "2"));
+}
+static void delay_may_be_as_long_as_the_interval(void **state)
+{
+    follows_twin(*state, &late, OPTIONS("interval", "2", "root_delay", "2"));
+}
+static void delay_may_be_longer_than_the_interval(void **state)
+{
+    follows_twin(*state, &late, OPTIONS("interval", "1", "root_delay", "3"));
+}
 
 static void bits_do_not_depend_on_the_number_of_threads(void **state)
 {
-    for (int threads = 1; threads <= 4; threads *= 2) follows_twin(*state, &(manner){ threads, false, false }, OPTIONS("interval", "2", "root_delay", "1"));
+    for (int threads = 1; threads <= 4; threads *= 2)
+        follows_twin(*state, &(manner){ threads, false, false }, OPTIONS("interval", "2", "root_delay", "1"));
 }
 
 static void bits_do_not_depend_on_the_company_in_a_batch(void **state)
 {
-    for (int threads = 1; threads <= 4; threads *= 2) follows_twin(*state, &(manner){ threads, true, false }, OPTIONS("interval", "2", "root_delay", "1"));
+    for (int threads = 1; threads <= 4; threads *= 2)
+        follows_twin(*state, &(manner){ threads, true, false }, OPTIONS("interval", "2", "root_delay", "1"));
 }
 
 static void bits_do_not_depend_on_when_tasks_come_back(void **state)
@@ -242,10 +278,13 @@ static void bits_do_not_depend_on_when_tasks_come_back(void **state)
     follows_twin(*state, &late, OPTIONS("interval", "3", "root_delay", "2"));
 }
 
-/* A group of parameters counts together, and this one has no gradient in some steps. */
+/* The parameters of a group share a step counter. This group's parameters have no gradient in some steps, so their
+ * counter skips numbers. */
 static void a_counter_may_run_on_without_a_step(void **state)
 {
-    static const int counts[] = { 1, 2, 3, 4, 7, 8, 9, 11 };        /* roots due at 3, 9; used at 5 and 11, so in the steps that count 7 and 11 */
+    static const int counts[] = {
+        1, 2, 3, 4, 7, 8, 9, 11
+    }; /* Roots of counts 3 and 9 are due at 5 and 11. There is no count 5, so the first root is used at 7. */
     fixture *f = *state;
 
     declare(f, OPTIONS("interval", "3", "root_delay", "2"));
@@ -269,7 +308,7 @@ static void roots_that_were_missed_are_adopted_in_order(void **state)
     declare(f, OPTIONS("interval", "1", "root_delay", "3"));
     for (int s = 1; s <= 3; s++) step(f, s, &late);
     for (int p = 0; p < PARAMS; p++) {
-        pd_optim_set_count(f->optim[p], 8);                         /* the next one counts as 9: all three are due */
+        pd_optim_set_count(f->optim[p], 8); /* the next step has count 9: the roots of steps 1, 2 and 3 are due */
         f->twin[p].count = 8;
         memcpy(f->twin[p].R, f->twin[p].root[3], sizeof f->twin[p].R);
     }
@@ -307,7 +346,7 @@ static void parks_a_step_whose_root_is_late(void **state)
     fixture *f = *state;
 
     declare(f, OPTIONS("interval", "3", "root_delay", "2"));
-    for (int s = 1; s <= 4; s++) {                                  /* those of step 3 stay out */
+    for (int s = 1; s <= 4; s++) { /* the tasks of step 3 are not delivered */
         fill_gradients(f, s);
         for (int p = 0; p < PARAMS; p++) begin(f, p);
         run(f, &usual);
@@ -319,7 +358,7 @@ static void parks_a_step_whose_root_is_late(void **state)
     assert_true(pd_optim_waits(f->optim[0]));
     assert_false(pd_optim_done(f->optim[0]));
     assert_int_equal(pd_optim_root_stats(f->optim[0]).waits, 1);
-    pd_batch_run(f->optim, 1, 2);                                   /* still parked: passed over, counted once */
+    pd_batch_run(f->optim, 1, 2); /* the step still waits, so the batch skips it; its wait is not counted again */
     assert_int_equal(pd_optim_root_stats(f->optim[0]).waits, 1);
     give_tasks_back(f);
     assert_false(pd_optim_waits(f->optim[0]));
@@ -339,7 +378,9 @@ static void others_go_on_while_one_is_parked(void **state)
     assert_int_equal(pd_optim_new(&both[1], &f->declaration[1], f->fact, NULL), PD_OK);
     fill_gradients(f, 1);
     begin(f, 0);
-    assert_int_equal(pd_optim_begin(both[1], &(pd_step_io){ f->gradient[1], f->before[1], f->after[1], NULL, 0, NULL, NULL }), PD_OK);
+    assert_int_equal(
+        pd_optim_begin(both[1], &(pd_step_io){ f->gradient[1], f->before[1], f->after[1], NULL, 0, NULL, NULL }),
+        PD_OK);
     pd_batch_run(both, 2, 2);
     assert_true(pd_optim_waits(both[0]));
     assert_true(pd_optim_done(both[1]));
@@ -358,7 +399,8 @@ static void counts_what_is_due_and_adopted(void **state)
 
     declare(f, OPTIONS("interval", "2", "root_delay", "1"));
     for (int s = 1; s <= 5; s++) step(f, s, &usual);
-    stats = pd_optim_root_stats(f->optim[0]);                       /* 7 x 5 by 3: six blocks; due at 2 and 4, adopted at 3 and 5 */
+    stats = pd_optim_root_stats(f->optim[0]); /* 6 blocks: each computes a root in steps 2 and 4, and uses it in
+                                               * steps 3 and 5 */
     assert_int_equal(stats.due, 12);
     assert_int_equal(stats.adopted, 12);
     assert_int_equal(stats.failed, 0);
@@ -377,7 +419,10 @@ static void a_failed_root_keeps_the_last_good_one(fixture *f, const char *how)
     finish(f);
 }
 
-static void a_root_that_fails_keeps_the_last_good_one(void **state)        { a_failed_root_keeps_the_last_good_one(*state, "error"); }
+static void a_root_that_fails_keeps_the_last_good_one(void **state)
+{
+    a_failed_root_keeps_the_last_good_one(*state, "error");
+}
 
 static void a_root_that_is_not_finite_keeps_the_last_good_one(void **state)
 {
@@ -397,7 +442,7 @@ static void statistics_that_are_not_finite_never_reach_the_root(void **state)
 
     declare(f, OPTIONS("interval", "1"));
     fill_gradients(f, 1);
-    f->gradient[0][0] = NAN;                                        /* in the first of six blocks */
+    f->gradient[0][0] = NAN; /* an element of the first of six blocks */
     begin(f, 0);
     pd_batch_run(f->optim, 1, 2);
     take_tasks(f);
@@ -417,7 +462,7 @@ static void a_task_that_was_not_run_counts_as_failed(void **state)
     fill_gradients(f, 1);
     begin(f, 0);
     pd_batch_run(f->optim, 1, 1);
-    for (pd_task *task; (task = pd_optim_capture(f->optim[0])) != NULL; ) pd_optim_deliver(f->optim[0], task);
+    for (pd_task *task; (task = pd_optim_capture(f->optim[0])) != NULL;) pd_optim_deliver(f->optim[0], task);
     pd_batch_run(f->optim, 1, 1);
     assert_true(pd_optim_done(f->optim[0]));
     assert_int_equal(pd_optim_root_stats(f->optim[0]).failed, 6);
@@ -434,7 +479,7 @@ static void a_task_outlives_its_optim(void **state)
     pd_batch_run(f->optim, 1, 1);
     take_tasks(f);
     assert_int_equal(f->n_out, 6);
-    finish(f);                                                      /* in the midst of a step, its tasks out */
+    finish(f); /* frees the optimizers in the middle of a step, before its tasks are delivered */
     while (f->n_out > 0) {
         pd_task_run(f->out[--f->n_out]);
         pd_task_free(f->out[f->n_out]);
@@ -490,7 +535,7 @@ static void no_memory_for_a_batch_has_run_nothing(void **state)
     declare(f, OPTIONS("interval", "2"));
     fill_gradients(f, 1);
     for (int p = 0; p < PARAMS; p++) begin(f, p);
-    for (n = 0; ; n++) {                        /* no task is due in the first step: all allocations are the batch's own */
+    for (n = 0;; n++) { /* no task is due in step 1: all allocations are the batch's own */
         int rc;
         oom_arm(n);
         rc = pd_batch_run(f->optim, PARAMS, 2);
@@ -508,14 +553,15 @@ static void no_memory_for_a_batch_has_run_nothing(void **state)
     finish(f);
 }
 
-/* Where there is none for all of them together, which two allocations ask for, each gets its own. */
+/* The copies for all tasks are allocated together, with two allocations. If one of them fails, each task gets copies
+ * of its own. */
 static void no_memory_for_a_tasks_copies_counts_it_as_failed(void **state)
 {
     fixture *f = *state;
     int spared = 0;
     bool hit = true;
 
-    for (int64_t n = 3; hit; n++) {             /* after the batch's own */
+    for (int64_t n = 3; hit; n++) { /* skips the allocations of the batch itself */
         pd_root_stats stats;
         int rc;
         declare(f, OPTIONS("interval", "1"));
@@ -546,7 +592,7 @@ static void no_memory_for_state_gives_no_optim(void **state)
     int64_t n;
 
     declare(f, OPTIONS("interval", "1"));
-    for (n = 0; ; n++) {
+    for (n = 0;; n++) {
         int rc;
         oom_arm(n);
         rc = pd_optim_new(&optim, &f->declaration[0], f->fact, NULL);
@@ -573,18 +619,31 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(uses_roots_of_its_own_step_with_delay_0), CASE(uses_roots_one_step_later_with_delay_1), CASE(uses_roots_two_steps_later_with_delay_2),
-        CASE(delay_may_be_as_long_as_the_interval), CASE(delay_may_be_longer_than_the_interval),
-        CASE(bits_do_not_depend_on_the_number_of_threads), CASE(bits_do_not_depend_on_the_company_in_a_batch),
+        CASE(uses_roots_of_its_own_step_with_delay_0),
+        CASE(uses_roots_one_step_later_with_delay_1),
+        CASE(uses_roots_two_steps_later_with_delay_2),
+        CASE(delay_may_be_as_long_as_the_interval),
+        CASE(delay_may_be_longer_than_the_interval),
+        CASE(bits_do_not_depend_on_the_number_of_threads),
+        CASE(bits_do_not_depend_on_the_company_in_a_batch),
         CASE(bits_do_not_depend_on_when_tasks_come_back),
-        CASE(a_counter_may_run_on_without_a_step), CASE(roots_that_were_missed_are_adopted_in_order),
-        CASE(a_fact_is_shared_by_all_parameters), CASE(facts_leave_other_rows_out),
-        CASE(parks_a_step_whose_root_is_late), CASE(others_go_on_while_one_is_parked), CASE(counts_what_is_due_and_adopted),
-        CASE(a_root_that_fails_keeps_the_last_good_one), CASE(a_root_that_is_not_finite_keeps_the_last_good_one),
+        CASE(a_counter_may_run_on_without_a_step),
+        CASE(roots_that_were_missed_are_adopted_in_order),
+        CASE(a_fact_is_shared_by_all_parameters),
+        CASE(facts_leave_other_rows_out),
+        CASE(parks_a_step_whose_root_is_late),
+        CASE(others_go_on_while_one_is_parked),
+        CASE(counts_what_is_due_and_adopted),
+        CASE(a_root_that_fails_keeps_the_last_good_one),
+        CASE(a_root_that_is_not_finite_keeps_the_last_good_one),
         CASE(statistics_that_are_not_finite_never_reach_the_root),
-        CASE(a_task_that_was_not_run_counts_as_failed), CASE(a_task_outlives_its_optim), CASE(a_task_tells_its_cost),
-        CASE(no_memory_for_temporaries_changes_nothing), CASE(no_memory_for_a_batch_has_run_nothing),
-        CASE(no_memory_for_a_tasks_copies_counts_it_as_failed), CASE(no_memory_for_state_gives_no_optim),
+        CASE(a_task_that_was_not_run_counts_as_failed),
+        CASE(a_task_outlives_its_optim),
+        CASE(a_task_tells_its_cost),
+        CASE(no_memory_for_temporaries_changes_nothing),
+        CASE(no_memory_for_a_batch_has_run_nothing),
+        CASE(no_memory_for_a_tasks_copies_counts_it_as_failed),
+        CASE(no_memory_for_state_gives_no_optim),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Phases of a row: tasks captured before one phase and adopted before another, and matrices shared in stripes. */
+/* Tests the phases of an optimizer: tasks whose inputs are copied before one phase and whose roots are used from
+ * another phase on, and matrices that threads share in stripes of rows. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,10 +34,10 @@ static void fill(float *G, int n, int step)
     for (int i = 0; i < n; i++) G[i] = sinf((float)(i + 1) * (float)(step + 1) * 0.7f);
 }
 
-/* ---- capture and adopt: the rows' page in plain loops ---- */
+/* ---- the optimizer as documented in split_row.h, in plain loops ---- */
 
 typedef struct twin {
-    float W[N], S[N], R[N], root[STEPS + 1][N];         /* root[c]: made of the statistics captured in step c */
+    float W[N], S[N], R[N], root[STEPS + 1][N]; /* root[c]: computed from the statistics of step c */
 } twin;
 
 static void capture(twin *t, int c)
@@ -93,7 +94,8 @@ static void a_refresh_after_the_move_is_adopted_before_a_later_step(void **state
         for (int delay = 1; delay <= 3; delay++) follows_twin(true, delay, delay, threads);
 }
 
-/* lone_step brings each task back when the batch stops: too late for its own step, in time for the next one. */
+/* lone_step delivers each task when the batch stops. That is too late for the step of the task, and in time for the
+ * next step. */
 static void roots_that_are_ready_are_adopted_at_the_adopt_phase(void **state)
 {
     (void)state;
@@ -112,13 +114,13 @@ static void a_refresh_after_the_move_overlaps_the_time_between_steps(void **stat
     fill(G, N, 1);
     assert_int_equal(pd_optim_begin(optim, &io), PD_OK);
     assert_int_equal(pd_batch_run(&optim, 1, 2), PD_OK);
-    assert_true(pd_optim_done(optim));                              /* weights are complete, the task has not run */
+    assert_true(pd_optim_done(optim)); /* weights are complete, the task has not run */
     task = pd_optim_capture(optim);
     assert_non_null(task);
     memcpy(S, pd_optim_slot(optim, SPLIT_STATISTICS).at, sizeof S);
     assert_int_equal(pd_optim_begin(optim, &io), PD_OK);
     assert_int_equal(pd_batch_run(&optim, 1, 2), PD_OK);
-    assert_true(pd_optim_waits(optim));                             /* before its first phase */
+    assert_true(pd_optim_waits(optim)); /* the step waits before its first phase */
     assert_memory_equal(pd_optim_slot(optim, SPLIT_STATISTICS).at, S, sizeof S);
     pd_task_run(task);
     pd_optim_deliver(optim, task);

@@ -1,4 +1,4 @@
-/* Rules: globs and what stands behind them. */
+/* Tests rules: name patterns and the options that follow them. */
 #include "optimizer.h"
 #include "oom.h"
 #include "rule.h"
@@ -11,25 +11,50 @@
 
 #include <cmocka.h>
 
-static const char *const globs[] = { "*", "", "a", "a*", "*a", "a*b*c", "?", "a?c", "[abc]", "[!abc]x", "[a-c]*[0-9]", "layers.*.weight",
-                                     "*/kernel", "[]a]", "[a", "\\*", "a\\",
-                                     "*[", "**a**", "[a-]", "[!]]", "x[b-d-f]" };
-static const char *const names[] = { "", "a", "b", "ab", "abc", "a-b-c", "aXbYc", "x", "bx", "dx", "c7", "c77", "layers.0.weight",
-                                     "layers.0.bias", "encoder/layer_0/kernel", "]", "[a",
-                                     "*", "**", "a\\", "-", "xb", "xf", "x-", "xe", "aaaa" };
+static const char *const globs[] = { "*",        "",     "a",     "a*",      "*a",          "a*b*c",
+                                     "?",        "a?c",  "[abc]", "[!abc]x", "[a-c]*[0-9]", "layers.*.weight",
+                                     "*/kernel", "[]a]", "[a",    "\\*",     "a\\",         "*[",
+                                     "**a**",    "[a-]", "[!]]",  "x[b-d-f]" };
+static const char *const names[] = { "",
+                                     "a",
+                                     "b",
+                                     "ab",
+                                     "abc",
+                                     "a-b-c",
+                                     "aXbYc",
+                                     "x",
+                                     "bx",
+                                     "dx",
+                                     "c7",
+                                     "c77",
+                                     "layers.0.weight",
+                                     "layers.0.bias",
+                                     "encoder/layer_0/kernel",
+                                     "]",
+                                     "[a",
+                                     "*",
+                                     "**",
+                                     "a\\",
+                                     "-",
+                                     "xb",
+                                     "xf",
+                                     "x-",
+                                     "xe",
+                                     "aaaa" };
 
 static void matches_like_the_shell(void **state)
 {
     (void)state;
     for (size_t g = 0; g < sizeof globs / sizeof globs[0]; g++)
         for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
-            if (strcmp(globs[g], "a\\") == 0) continue;     /* a lone backslash: we take it for itself */
-            if (pd_glob_match(globs[g], names[n]) != (fnmatch(globs[g], names[n], 0) == 0)) fail_msg("%s against %s", globs[g], names[n]);
+            if (strcmp(globs[g], "a\\") == 0) continue; /* a backslash at the end: we match it literally */
+            if (pd_glob_match(globs[g], names[n]) != (fnmatch(globs[g], names[n], 0) == 0))
+                fail_msg("%s against %s", globs[g], names[n]);
         }
     assert_true(pd_glob_match("a\\", "a\\"));
 }
 
-/* A matcher that tries every way to share a name among the stars would not come back from this. */
+/* A matcher that tries every way to divide the name among the stars would not finish. */
 static void a_glob_of_many_stars_is_quick(void **state)
 {
     char glob[201], name[257];
@@ -122,7 +147,7 @@ static void refuses_schedules_by_rule_and_reason(void **state)
     }
 }
 
-/* None are given where it fails. */
+/* Parses two rules. Checks that no rules are returned on an error. */
 static int read_both(const void *text)
 {
     pd_rule *rules = NULL;
@@ -149,7 +174,8 @@ int main(void)
         cmocka_unit_test(a_glob_of_many_stars_is_quick),
         cmocka_unit_test(no_rules_mean_sgd_for_all),
         cmocka_unit_test(reads_hyperparameters),
-        cmocka_unit_test(blanks_in_brackets_do_not_end_a_word), cmocka_unit_test(reads_schedules),
+        cmocka_unit_test(blanks_in_brackets_do_not_end_a_word),
+        cmocka_unit_test(reads_schedules),
         cmocka_unit_test(refuses_schedules_by_rule_and_reason),
         cmocka_unit_test(without_memory_reads_no_schedule),
     };

@@ -1,4 +1,4 @@
-/* Which safetensors files are read, and that others read ours. */
+/* Tests which safetensors files are read, and that other programs can read the files that we write. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file of that header and so many bytes of data. Gives. */
+/* Makes a safetensors file from a header and `data` bytes of data. Returns the file; *bytes is its size. */
 static uint8_t *make_file(const char *header, size_t data, size_t *bytes)
 {
     size_t n = strlen(header);
@@ -42,8 +42,10 @@ static void assert_refuses(const char *header, size_t data, const char *names)
 static void reads_tensors_in_the_order_of_their_data(void **state)
 {
     size_t bytes, n;
-    uint8_t *file = make_file("{\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]},\"__metadata__\":{\"case\":\"one\"},"
-                              "\"a/ü\":{\"dtype\":\"BF16\",\"shape\":[1,2],\"data_offsets\":[0,4]}}   ", 12, &bytes);
+    uint8_t *file = make_file(
+        "{\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]},\"__metadata__\":{\"case\":\"one\"},"
+        "\"a/ü\":{\"dtype\":\"BF16\",\"shape\":[1,2],\"data_offsets\":[0,4]}}   ",
+        12, &bytes);
     pd_safetensors *read;
     (void)state;
 
@@ -66,8 +68,10 @@ static void reads_tensors_in_the_order_of_their_data(void **state)
 static void takes_scalars_empty_tensors_and_no_tensors(void **state)
 {
     size_t bytes, n;
-    uint8_t *file = make_file("{\"s\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},\"e\":{\"dtype\":\"I8\",\"shape\":[3,0],\"data_offsets\":[8,8]},"
-                              "\"d\":{\"dtype\":\"I8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 8, &bytes);
+    uint8_t *file = make_file("{\"s\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},\"e\":{\"dtype\":\"I8\","
+                              "\"shape\":[3,0],\"data_offsets\":[8,8]},"
+                              "\"d\":{\"dtype\":\"I8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+                              8, &bytes);
     pd_safetensors *read;
     (void)state;
 
@@ -98,7 +102,9 @@ static void refuses_what_is_no_header(void **state)
 
 static void refuses_a_length_that_is_longer_than_the_file(void **state)
 {
-    static const uint8_t lengths[][8] = { { 3, 0, 0, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0, 0, 0, 0x80 }, { 255, 255, 255, 255, 255, 255, 255, 255 } };
+    static const uint8_t lengths[][8] = { { 3, 0, 0, 0, 0, 0, 0, 0 },
+                                          { 0, 0, 0, 0, 0, 0, 0, 0x80 },
+                                          { 255, 255, 255, 255, 255, 255, 255, 255 } };
     uint8_t file[10] = { 0 };
     pd_safetensors *read;
     pd_error err;
@@ -126,13 +132,15 @@ static void refuses_a_header_that_is_too_long(void **state)
     free(file);
 }
 
-#define TENSOR(name, dtype, shape, begin, end) "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
+#define TENSOR(name, dtype, shape, begin, end)                                                                         \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
 
 static void refuses_a_name_twice(void **state)
 {
     (void)state;
     assert_refuses("{" TENSOR("a", "U8", "[1]", "0", "1") "," TENSOR("a", "U8", "[1]", "1", "2") "}", 2, "duplicate");
-    assert_refuses("{" TENSOR("a", "U8", "[1]", "0", "1") "," TENSOR("\\u0061", "U8", "[1]", "1", "2") "}", 2, "duplicate");
+    assert_refuses("{" TENSOR("a", "U8", "[1]", "0", "1") "," TENSOR("\\u0061", "U8", "[1]", "1", "2") "}", 2,
+                   "duplicate");
 }
 
 static void refuses_entries_that_are_not_tensors(void **state)
@@ -164,8 +172,10 @@ static void refuses_a_size_that_is_not_the_shapes(void **state)
 static void refuses_data_with_holes_overlaps_or_a_rest(void **state)
 {
     (void)state;
-    assert_refuses("{" TENSOR("a", "U8", "[1]", "0", "1") "," TENSOR("b", "U8", "[1]", "2", "3") "}", 3, "tensor b: its data begins at 2, that before it ends at 1");
-    assert_refuses("{" TENSOR("a", "U8", "[2]", "0", "2") "," TENSOR("b", "U8", "[2]", "1", "3") "}", 3, "tensor b: its data begins at 1, that before it ends at 2");
+    assert_refuses("{" TENSOR("a", "U8", "[1]", "0", "1") "," TENSOR("b", "U8", "[1]", "2", "3") "}", 3,
+                   "tensor b: its data begins at 2, that before it ends at 1");
+    assert_refuses("{" TENSOR("a", "U8", "[2]", "0", "2") "," TENSOR("b", "U8", "[2]", "1", "3") "}", 3,
+                   "tensor b: its data begins at 1, that before it ends at 2");
     assert_refuses("{" TENSOR("a", "U8", "[1]", "1", "2") "}", 2, "begins at 1");
     assert_refuses("{" TENSOR("a", "U8", "[2]", "0", "2") "}", 3, "up to byte 2, the file has 3");
     assert_refuses("{" TENSOR("a", "U8", "[4]", "0", "4") "}", 3, "up to byte 4, the file has 3");
@@ -177,17 +187,22 @@ static pd_st_tensor tensor_of(const char *name, pd_st_dtype dtype, int rank, int
     return (pd_st_tensor){ .name = name, .dtype = dtype, .shape = { .rank = rank, .dim = { a, b } } };
 }
 
-/* What safetensors 0.8.0 (the Python package) writes for the same tensors and metadata, byte for byte. */
+/* The file equals, byte for byte, what the Python package safetensors 0.8.0 writes for the same tensors and
+ * metadata. */
 static void writes_the_reference_writers_bytes(void **state)
 {
-    static const char expected[] =
-        "\xa8\x01\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"np\"},\"i\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]},"
-        "\"w\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[8,16]},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[16,40]},"
-        "\"b\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[40,40]},\"h\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[40,42]},"
-        "\"gr\xc3\xb6\\\"\\n\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[42,45]},\"aa\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[45,46]}} ";
-    pd_st_tensor tensors[] = {
-        tensor_of("b", PD_ST_F32, 1, 0, 0), tensor_of("aa", PD_ST_BOOL, 1, 1, 0), tensor_of("a", PD_ST_F32, 2, 2, 3), tensor_of("w", PD_ST_F64, 0, 0, 0),
-        tensor_of("i", PD_ST_I64, 1, 1, 0), tensor_of("h", PD_ST_F16, 1, 1, 0), tensor_of("grö\"\n", PD_ST_U8, 1, 3, 0) };
+    static const char expected[] = "\xa8\x01\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"np\"},\"i\":{\"dtype\":\"I64\","
+                                   "\"shape\":[1],\"data_offsets\":[0,8]},"
+                                   "\"w\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[8,16]},\"a\":{\"dtype\":"
+                                   "\"F32\",\"shape\":[2,3],\"data_offsets\":[16,40]},"
+                                   "\"b\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[40,40]},\"h\":{\"dtype\":"
+                                   "\"F16\",\"shape\":[1],\"data_offsets\":[40,42]},"
+                                   "\"gr\xc3\xb6\\\"\\n\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[42,45]},"
+                                   "\"aa\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[45,46]}} ";
+    pd_st_tensor tensors[] = { tensor_of("b", PD_ST_F32, 1, 0, 0),     tensor_of("aa", PD_ST_BOOL, 1, 1, 0),
+                               tensor_of("a", PD_ST_F32, 2, 2, 3),     tensor_of("w", PD_ST_F64, 0, 0, 0),
+                               tensor_of("i", PD_ST_I64, 1, 1, 0),     tensor_of("h", PD_ST_F16, 1, 1, 0),
+                               tensor_of("grö\"\n", PD_ST_U8, 1, 3, 0) };
     pd_st_meta meta = { "format", "np" };
     uint8_t *header;
     size_t bytes;
@@ -222,7 +237,8 @@ static void reads_what_it_writes(void **state)
     free(file);
 }
 
-static void assert_not_written(pd_st_tensor *tensors, size_t n, const pd_st_meta *meta, size_t n_meta, const char *names)
+static void assert_not_written(pd_st_tensor *tensors, size_t n, const pd_st_meta *meta, size_t n_meta,
+                               const char *names)
 {
     uint8_t *header = NULL;
     size_t bytes;
@@ -254,7 +270,8 @@ static void every_dtype_has_a_name_and_a_size(void **state)
     (void)state;
     for (int i = 0; i < PD_ST_DTYPES; i++) {
         assert_in_range(pd_st_dtype_size((pd_st_dtype)i), 1, 8);
-        assert_true(i == 0 || pd_st_dtype_size((pd_st_dtype)i) >= pd_st_dtype_size((pd_st_dtype)(i - 1)));     /* alignment by order */
+        assert_true(i == 0 || pd_st_dtype_size((pd_st_dtype)i) >=
+                                  pd_st_dtype_size((pd_st_dtype)(i - 1))); /* alignment by order */
         assert_string_not_equal(pd_st_dtype_name((pd_st_dtype)i), "?");
     }
     assert_string_equal(pd_st_dtype_name(PD_ST_F32), "F32");
@@ -294,8 +311,10 @@ static void without_memory_it_neither_reads_nor_writes(void **state)
 
 static void reads_every_golden_trace(void **state)
 {
-    static const char *const systems[] = { "google_shampoo", "meta_shampoo", "t5x_adafactor", "distributed_kron",
-                                           "torch_optim", "trax_average", "soap", "muon", "psgd" };
+    static const char *const systems[] = {
+        "google_shampoo", "meta_shampoo", "t5x_adafactor", "distributed_kron", "torch_optim", "trax_average",
+        "soap",           "muon",         "psgd"
+    };
     static golden_list found;
     int read_in_all = 0;
     (void)state;
@@ -322,13 +341,21 @@ static void reads_every_golden_trace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_tensors_in_the_order_of_their_data), cmocka_unit_test(takes_scalars_empty_tensors_and_no_tensors),
-        cmocka_unit_test(refuses_what_is_no_header), cmocka_unit_test(refuses_a_length_that_is_longer_than_the_file),
-        cmocka_unit_test(refuses_a_header_that_is_too_long), cmocka_unit_test(refuses_a_name_twice),
-        cmocka_unit_test(refuses_entries_that_are_not_tensors), cmocka_unit_test(refuses_a_size_that_is_not_the_shapes),
-        cmocka_unit_test(refuses_data_with_holes_overlaps_or_a_rest), cmocka_unit_test(writes_the_reference_writers_bytes),
-        cmocka_unit_test(reads_what_it_writes), cmocka_unit_test(refuses_to_write_what_it_would_not_read),
-        cmocka_unit_test(every_dtype_has_a_name_and_a_size), cmocka_unit_test(without_memory_it_neither_reads_nor_writes), cmocka_unit_test(reads_every_golden_trace),
+        cmocka_unit_test(reads_tensors_in_the_order_of_their_data),
+        cmocka_unit_test(takes_scalars_empty_tensors_and_no_tensors),
+        cmocka_unit_test(refuses_what_is_no_header),
+        cmocka_unit_test(refuses_a_length_that_is_longer_than_the_file),
+        cmocka_unit_test(refuses_a_header_that_is_too_long),
+        cmocka_unit_test(refuses_a_name_twice),
+        cmocka_unit_test(refuses_entries_that_are_not_tensors),
+        cmocka_unit_test(refuses_a_size_that_is_not_the_shapes),
+        cmocka_unit_test(refuses_data_with_holes_overlaps_or_a_rest),
+        cmocka_unit_test(writes_the_reference_writers_bytes),
+        cmocka_unit_test(reads_what_it_writes),
+        cmocka_unit_test(refuses_to_write_what_it_would_not_read),
+        cmocka_unit_test(every_dtype_has_a_name_and_a_size),
+        cmocka_unit_test(without_memory_it_neither_reads_nor_writes),
+        cmocka_unit_test(reads_every_golden_trace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

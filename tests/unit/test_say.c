@@ -1,3 +1,4 @@
+/* Tests which lines of the store's log count as repetitions of the same line (have the same site). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,14 +10,14 @@
 #include "effects.h"
 #include "log.h"
 
-/* The site of a line that a job's rank is lost. */
+/* Returns the site of the log line which says that a rank of `job` is lost. */
 static uint64_t site_of(const char *job, int rank)
 {
     pd_effects outbox = { NULL, NULL };
     pd_effect *effect;
     uint64_t site;
 
-    pd_say(&outbox, PD_SAY_WARNING, "job %.100s: rank %d is lost", job, rank);
+    pd_say(&outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job }, "rank %d is lost", rank);
     effect = pd_effects_take(&outbox);
     assert_non_null(effect);
     site = effect->u.log.site;
@@ -42,7 +43,7 @@ static void two_formats_are_two_sites(void **state)
     pd_effect *effect;
     (void)state;
 
-    pd_say(&outbox, PD_SAY_WARNING, "job %s: something else", "a");
+    pd_say(&outbox, PD_SAY_WARNING, (pd_log_facts){ .job = "a" }, "something else");
     effect = pd_effects_take(&outbox);
     assert_true(effect->u.log.site != site_of("a", 1));
     pd_effect_free(effect);
@@ -54,7 +55,7 @@ static void a_line_about_no_job_has_the_site_of_its_format(void **state)
     pd_effect *effect;
     (void)state;
 
-    pd_say(&outbox, PD_SAY_INFO, "draining for %d seconds", 5);
+    pd_say(&outbox, PD_SAY_INFO, (pd_log_facts){ 0 }, "draining for %d seconds", 5);
     effect = pd_effects_take(&outbox);
     assert_string_equal(effect->u.log.text, "draining for 5 seconds");
     pd_effect_free(effect);

@@ -1,5 +1,6 @@
-/* What the contract promises of the optimizer: same bits with any threads, blocks that know nothing of each other, delays, memory, and shapes and
- * gradients at the edge. Its formulas: test_shampoo_twin.c; recorded runs of upstream: tests/golden/test_google_shampoo.c. */
+/* Tests properties of the optimizer scalable_shampoo: equal bits with any number of threads, independent blocks,
+ * delays, memory, and unusual shapes and gradients. Tests of its formulas: test_scalable_shampoo_twin.c; recorded
+ * runs of upstream: tests/golden/test_google_shampoo.c. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,8 +40,10 @@ static float *slot_of_run(const run *r, const char *slot, int number, int64_t n)
 static void the_number_of_threads_does_not_change_a_bit(void **state)
 {
     static const char *const kinds[] = {
-        "block_size=32 graft_type=SGD start_preconditioning_step=1", "block_size=32 graft_type=RMSPROP_NORMALIZED clip_by_scaled_gradient_norm=0.5",
-        "block_size=20 graft_type=ADAGRAD preconditioning_compute_steps=3 root_delay=2", "block_size=32 graft_type=SQRT_N best_effort_memory_usage_reduction=yes",
+        "block_size=32 graft_type=SGD start_preconditioning_step=1",
+        "block_size=32 graft_type=RMSPROP_NORMALIZED clip_by_scaled_gradient_norm=0.5",
+        "block_size=20 graft_type=ADAGRAD preconditioning_compute_steps=3 root_delay=2",
+        "block_size=32 graft_type=SQRT_N best_effort_memory_usage_reduction=yes",
     };
     static const pd_shape shapes[] = { { 2, { 200, 150 } }, { 3, { 40, 37, 21 } } };
 
@@ -60,7 +63,7 @@ static void a_block_knows_nothing_of_the_others(void **state)
     shampoo_run_begin(&b);
     shampoo_run_draw(&a);
     memcpy(b.gradient[0], a.gradient[0], 8 * 16 * sizeof(float));
-    for (int row = 0; row < 8; row++) b.gradient[0][row * 16 + 12] += 1;        /* in the second block */
+    for (int row = 0; row < 8; row++) b.gradient[0][row * 16 + 12] += 1; /* changes an element in the second block */
     shampoo_run_step(&a);
     shampoo_run_step(&b);
     for (int k = 0; k < 4; k++) {
@@ -92,32 +95,39 @@ static void sharded_state_is_a_root_delay_of_1(void **state)
     static const pd_shape shape = { 2, { 20, 9 } };
 
     (void)state;
-    assert_true(runs_agree(&shape, "block_size=8 start_preconditioning_step=1 root_delay=1", "block_size=8 start_preconditioning_step=1 shard_optimizer_states=yes", 6));
-    assert_false(runs_agree(&shape, "block_size=8 start_preconditioning_step=1", "block_size=8 start_preconditioning_step=1 root_delay=1", 6));
+    assert_true(runs_agree(&shape, "block_size=8 start_preconditioning_step=1 root_delay=1",
+                           "block_size=8 start_preconditioning_step=1 shard_optimizer_states=yes", 6));
+    assert_false(runs_agree(&shape, "block_size=8 start_preconditioning_step=1",
+                            "block_size=8 start_preconditioning_step=1 root_delay=1", 6));
 }
 
-/* Where the caller runs the tasks at the end of each step, they are ready in the next. */
+/* With root_delay=ready, tasks that are run at the end of a step have their roots ready in the next step, as with
+ * root_delay=1. */
 static void ready_roots_are_used_once_they_are_there(void **state)
 {
     static const pd_shape shape = { 2, { 20, 9 } };
 
     (void)state;
-    assert_true(runs_agree(&shape, "block_size=8 start_preconditioning_step=1 preconditioning_compute_steps=2 root_delay=1",
-                           "block_size=8 start_preconditioning_step=1 preconditioning_compute_steps=2 root_delay=ready", 7));
+    assert_true(
+        runs_agree(&shape, "block_size=8 start_preconditioning_step=1 preconditioning_compute_steps=2 root_delay=1",
+                   "block_size=8 start_preconditioning_step=1 preconditioning_compute_steps=2 root_delay=ready", 7));
 }
 
 static void precision_changes_nothing(void **state)
 {
     (void)state;
-    assert_true(runs_agree(&(pd_shape){ 2, { 20, 9 } }, "block_size=8 start_preconditioning_step=1", "block_size=8 start_preconditioning_step=1 precision=default", 5));
+    assert_true(runs_agree(&(pd_shape){ 2, { 20, 9 } }, "block_size=8 start_preconditioning_step=1",
+                           "block_size=8 start_preconditioning_step=1 precision=default", 5));
 }
 
-/* A companion with a larger block changes the ridge of a small one, unless that is switched off. */
+/* A second parameter with a larger block changes the ridge of a smaller block. padding_coupling=no switches that
+ * off. */
 static void padding_couples_the_parameters_of_a_model_if_wanted(void **state)
 {
     (void)state;
     for (int coupled = 0; coupled < 2; coupled++) {
-        static const char common[] = "start_preconditioning_step=0 matrix_epsilon=0.01 best_effort_shape_interpretation=no";
+        static const char common[] =
+            "start_preconditioning_step=0 matrix_epsilon=0.01 best_effort_shape_interpretation=no";
         char hypers[160];
         run alone, beside;
         snprintf(hypers, sizeof hypers, "%s padding_coupling=%s", common, coupled ? "yes" : "no");
@@ -142,7 +152,8 @@ static void every_root_method_comes_close_to_newton(void **state)
 {
     static const char *const methods[] = { "eigh", "eigh64", "tracked" };
     static const pd_shape shape = { 2, { 30, 24 } };
-    static const char common[] = "block_size=16 start_preconditioning_step=2 beta2=0.9 matrix_epsilon=1e-4 padding_coupling=no inverse_failure_threshold=1";
+    static const char common[] = "block_size=16 start_preconditioning_step=2 beta2=0.9 matrix_epsilon=1e-4 "
+                                 "padding_coupling=no inverse_failure_threshold=1";
 
     (void)state;
     for (size_t k = 0; k < sizeof methods / sizeof *methods; k++) {
@@ -165,7 +176,7 @@ static void every_root_method_comes_close_to_newton(void **state)
 
 /* ---- memory ---- */
 
-/* Section 11 of the algorithm's page. */
+/* Returns the bytes of the optimizer's state, by section 11 of the algorithm's specification. */
 static double formula(const pd_shape *shape, int64_t block_size, bool reduced, bool diagonal)
 {
     pd_shape merged = pd_shape_merged(shape, block_size);
@@ -188,7 +199,9 @@ static double formula(const pd_shape *shape, int64_t block_size, bool reduced, b
 
 static void state_takes_the_memory_that_the_formula_says(void **state)
 {
-    static const pd_shape shapes[] = { { 2, { 4096, 1024 } }, { 2, { 1000, 300 } }, { 4, { 3, 3, 64, 128 } }, { 1, { 4000 } } };
+    static const pd_shape shapes[] = {
+        { 2, { 4096, 1024 } }, { 2, { 1000, 300 } }, { 4, { 3, 3, 64, 128 } }, { 1, { 4000 } }
+    };
     pd_error err;
 
     (void)state;
@@ -198,7 +211,8 @@ static void state_takes_the_memory_that_the_formula_says(void **state)
             pd_declaration param = { .name = "w", .shape = shapes[s] };
             pd_plan plan;
             double ratio;
-            snprintf(hypers, sizeof hypers, "block_size=128 best_effort_memory_usage_reduction=%s graft_type=%s", kind & 1 ? "yes" : "no", kind & 2 ? "RMSPROP" : "SGD");
+            snprintf(hypers, sizeof hypers, "block_size=128 best_effort_memory_usage_reduction=%s graft_type=%s",
+                     kind & 1 ? "yes" : "no", kind & 2 ? "RMSPROP" : "SGD");
             param.hypers = shampoo_hypers("scalable_shampoo", hypers);
             if (pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 128 }, &err) != PD_OK) fail_msg("%s", err.text);
             ratio = (double)pd_plan_state_bytes(&plan) / formula(&shapes[s], 128, kind & 1, kind & 2);
@@ -209,7 +223,8 @@ static void state_takes_the_memory_that_the_formula_says(void **state)
 
 static void diagonal_statistics_may_take_half_the_memory(void **state)
 {
-    run full = run_of(&(pd_shape){ 1, { 5000 } }, "graft_type=RMSPROP", 1), half = run_of(&(pd_shape){ 1, { 5000 } }, "graft_type=RMSPROP diagonal_statistics_dtype=bfloat16", 1);
+    run full = run_of(&(pd_shape){ 1, { 5000 } }, "graft_type=RMSPROP", 1),
+        half = run_of(&(pd_shape){ 1, { 5000 } }, "graft_type=RMSPROP diagonal_statistics_dtype=bfloat16", 1);
 
     (void)state;
     shampoo_run_all(&full);
@@ -219,16 +234,30 @@ static void diagonal_statistics_may_take_half_the_memory(void **state)
     shampoo_run_end(&half);
 }
 
-/* ---- the edge ---- */
+/* ---- unusual shapes and gradients ---- */
 
 static void what_upstream_refuses_is_an_ordinary_step(void **state)
 {
-    static const pd_shape shapes[] = { { 0, { 0 } }, { 1, { 1 } }, { 2, { 1, 1 } }, { 3, { 1, 1, 1 } }, { 1, { 5 } }, { 2, { 5, 3 } }, { 8, { 2, 1, 2, 1, 2, 1, 3, 2 } },
-                                       { 2, { 300, 1 } }, { 2, { 1, 300 } } };
+    static const pd_shape shapes[] = { { 0, { 0 } },
+                                       { 1, { 1 } },
+                                       { 2, { 1, 1 } },
+                                       { 3, { 1, 1, 1 } },
+                                       { 1, { 5 } },
+                                       { 2, { 5, 3 } },
+                                       { 8, { 2, 1, 2, 1, 2, 1, 3, 2 } },
+                                       { 2, { 300, 1 } },
+                                       { 2, { 1, 300 } } };
     static const char *const kinds[] = {
-        "block_size=2", "block_size=128", "block_size=0", "block_size=2 best_effort_shape_interpretation=no", "skip_preconditioning_dim_size_gt=2",
-        "best_effort_memory_usage_reduction=yes block_size=4", "shard_optimizer_states=yes best_effort_memory_usage_reduction=yes",
-        "graft_type=SQRT_N best_effort_memory_usage_reduction=yes", "graft_type=ADAGRAD_NORMALIZED", "exponent_override=1 block_size=1",
+        "block_size=2",
+        "block_size=128",
+        "block_size=0",
+        "block_size=2 best_effort_shape_interpretation=no",
+        "skip_preconditioning_dim_size_gt=2",
+        "best_effort_memory_usage_reduction=yes block_size=4",
+        "shard_optimizer_states=yes best_effort_memory_usage_reduction=yes",
+        "graft_type=SQRT_N best_effort_memory_usage_reduction=yes",
+        "graft_type=ADAGRAD_NORMALIZED",
+        "exponent_override=1 block_size=1",
     };
 
     (void)state;
@@ -262,7 +291,8 @@ static void a_dimension_of_0_has_no_state_and_takes_steps(void **state)
 
 static void a_gradient_of_zeros_moves_nothing(void **state)
 {
-    static const char *const grafts[] = { "SGD", "ADAGRAD", "RMSPROP", "RMSPROP_NORMALIZED", "SQRT_N", "ADAGRAD_NORMALIZED" };
+    static const char *const grafts[] = { "SGD",    "ADAGRAD",           "RMSPROP", "RMSPROP_NORMALIZED",
+                                          "SQRT_N", "ADAGRAD_NORMALIZED" };
 
     (void)state;
     for (int g = 0; g < 6; g++) {
@@ -279,7 +309,8 @@ static void a_gradient_of_zeros_moves_nothing(void **state)
     }
 }
 
-/* Even before preconditioning starts: the choice between the momenta is arithmetic. */
+/* A NaN spoils its parameter even before preconditioning starts. The reason is that the two momenta are chosen by
+ * arithmetic, not by a branch. */
 static void a_nan_spoils_its_parameter_for_ever_and_no_other(void **state)
 {
     run r = run_of(&(pd_shape){ 2, { 6, 5 } }, "block_size=4 start_preconditioning_step=5", 0);
@@ -306,30 +337,33 @@ static void a_nan_spoils_its_parameter_for_ever_and_no_other(void **state)
     shampoo_run_end(&r);
 }
 
+/* Where NaN roots leak, the weights become NaN even before step 5, while only the graft's momentum moves them. */
 static void a_nan_root_destroys_the_last_one_where_that_defect_is_wanted(void **state)
 {
     (void)state;
     for (int leaks = 0; leaks < 2; leaks++) {
-        run r = run_of(&(pd_shape){ 2, { 6, 5 } }, leaks ? "nesterov=no graft_type=RMSPROP_NORMALIZED shard_optimizer_states=yes nan_roots_leak=yes" :
-                                                               "nesterov=no graft_type=RMSPROP_NORMALIZED shard_optimizer_states=yes", 0);
+        run r = run_of(&(pd_shape){ 2, { 6, 5 } },
+                       leaks ? "nesterov=no graft_type=RMSPROP_NORMALIZED shard_optimizer_states=yes nan_roots_leak=yes"
+                             : "nesterov=no graft_type=RMSPROP_NORMALIZED shard_optimizer_states=yes",
+                       0);
         float *X;
         shampoo_run_begin(&r);
         shampoo_run_draw(&r);
         shampoo_run_step(&r);
         shampoo_run_draw(&r);
-        for (int i = 0; i < 30; i++) r.gradient[0][i] *= 1e21f;                 /* statistics overflow */
+        for (int i = 0; i < 30; i++) r.gradient[0][i] *= 1e21f; /* statistics overflow */
         shampoo_run_step(&r);
         shampoo_run_draw(&r);
         shampoo_run_step(&r);
         X = slot_of_run(&r, "preconditioners", 0, 30 * 30);
         assert_int_equal(isnan(X[0]), leaks);
-        assert_int_equal(isnan(r.weights[0][0]), leaks);        /* although it is the graft's momentum that moves them before step 5 */
+        assert_int_equal(isnan(r.weights[0][0]), leaks);
         free(X);
         shampoo_run_end(&r);
     }
 }
 
-/* Norms are those of float32: they overflow above 1.8e19, and of the smallest gradients they are 0. */
+/* Norms are computed in float32. They overflow above 1.8e19, and for the smallest gradients they are 0. */
 static void norms_are_those_of_float32(void **state)
 {
     static const float sizes[] = { 1e30f, 1e-30f };
@@ -343,13 +377,15 @@ static void norms_are_those_of_float32(void **state)
         shampoo_run_draw(&r);
         for (int i = 0; i < 30; i++) r.gradient[0][i] *= sizes[k];
         shampoo_run_step(&r);
-        if (k == 0) assert_true(isnan(r.weights[0][3]));        /* infinity over infinity */
-        else assert_true(r.weights[0][3] == first);
+        if (k == 0)
+            assert_true(isnan(r.weights[0][3])); /* infinity over infinity */
+        else
+            assert_true(r.weights[0][3] == first);
         shampoo_run_end(&r);
     }
 }
 
-/* The metric keeps the last error that says something. */
+/* The slot of root errors keeps the last error when a new root has none. */
 static void errors_of_roots_stay_where_the_new_one_is_none(void **state)
 {
     run r = run_of(&(pd_shape){ 2, { 4, 3 } }, "block_size=4", 0);
@@ -370,36 +406,47 @@ static void errors_of_roots_stay_where_the_new_one_is_none(void **state)
     shampoo_run_end(&r);
 }
 
-/* ---- memory that there is not ---- */
+/* ---- when memory is short ---- */
 
-/* Large blocks are used where they lie, those at the edge are gathered. */
+/* Large blocks are used in place. Blocks at the edge of the tensor are copied to scratch memory. */
 static void every_block_has_the_scratch_memory_that_it_takes(void **state)
 {
-    static const pd_shape shapes[] = { { 2, { 360, 301 } }, { 2, { 190, 400 } }, { 3, { 30, 50, 40 } }, { 3, { 64, 64, 9 } } };
-    static const char *const kinds[] = { "block_size=200", "block_size=185", "block_size=40", "block_size=200 best_effort_memory_usage_reduction=yes" };
+    static const pd_shape shapes[] = {
+        { 2, { 360, 301 } }, { 2, { 190, 400 } }, { 3, { 30, 50, 40 } }, { 3, { 64, 64, 9 } }
+    };
+    static const char *const kinds[] = { "block_size=200", "block_size=185", "block_size=40",
+                                         "block_size=200 best_effort_memory_usage_reduction=yes" };
 
     (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-            pd_declaration param = { .name = "w", .shape = shapes[s], .hypers = shampoo_hypers("scalable_shampoo", kinds[k]) };
+            pd_declaration param = { .name = "w",
+                                     .shape = shapes[s],
+                                     .hypers = shampoo_hypers("scalable_shampoo", kinds[k]) };
             pd_plan plan;
             assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 200 }, NULL), PD_OK);
             assert_true(plan.n_blocks > 0);
             for (size_t b = 0; b < plan.n_blocks; b++)
-                assert_true(pd_block_view_scratch(&plan.shape, &plan.blocks[b]) + pd_block_contract_scratch(&plan.shape, &plan.blocks[b]) <= (int64_t)plan.scratch_floats);
+                assert_true(pd_block_view_scratch(&plan.shape, &plan.blocks[b]) +
+                                pd_block_contract_scratch(&plan.shape, &plan.blocks[b]) <=
+                            (int64_t)plan.scratch_floats);
             pd_plan_free(&plan);
         }
 }
 
 static void out_of_memory_is_told_and_leaves_nothing(void **state)
 {
-    pd_declaration param = { .name = "w", .shape = { 2, { 9, 6 } }, .hypers = shampoo_hypers("scalable_shampoo", "block_size=4 graft_type=RMSPROP best_effort_memory_usage_reduction=yes") };
+    pd_declaration param = { .name = "w",
+                             .shape = { 2, { 9, 6 } },
+                             .hypers = shampoo_hypers(
+                                 "scalable_shampoo",
+                                 "block_size=4 graft_type=RMSPROP best_effort_memory_usage_reduction=yes") };
 
     (void)state;
     assert_true(oom_each(shampoo_try_model, &param) > 10);
 }
 
-/* No memory for a root: it failed, the last one stays, and the step is taken. */
+/* A root without memory counts as failed. The last root stays in use, and the step is taken. */
 static void a_root_without_memory_is_a_root_that_failed(void **state)
 {
     (void)state;
@@ -423,7 +470,10 @@ static void values_out_of_range_are_refused_by_name(void **state)
 
 static void a_matrix_too_large_to_address_is_refused_at_declaration(void **state)
 {
-    pd_declaration param = { .name = "emb", .shape = { 2, { (int64_t)1 << 30, 2 } }, .hypers = shampoo_hypers("scalable_shampoo", "block_size=0 skip_preconditioning_dim_size_gt=2147483647") };
+    pd_declaration param = { .name = "emb",
+                             .shape = { 2, { (int64_t)1 << 30, 2 } },
+                             .hypers = shampoo_hypers("scalable_shampoo",
+                                                      "block_size=0 skip_preconditioning_dim_size_gt=2147483647") };
     pd_plan plan;
     pd_error err;
 

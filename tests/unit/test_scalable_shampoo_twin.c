@@ -1,4 +1,4 @@
-/* The optimizer against a naive twin in float64, on random shapes and hyperparameters. */
+/* Tests scalable_shampoo against a second, simple implementation in float64, on random shapes and hyperparameters. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,21 +17,23 @@
 
 enum { MOST = 600, MOST_STATISTICS = 96, MOST_SIDE = 16, STEPS = 7 };
 
-/* ---- the twin: one parameter, in float64, by index arithmetic ---- */
+/* ---- the second implementation: one parameter, in float64, by index arithmetic ---- */
 
 typedef struct twin {
-    double  h[PD_MAX_HYPERS];
+    double h[PD_MAX_HYPERS];
     pd_shape shape, merged;
     int64_t n, block_size;
-    bool    preconditioned;
-    int     statistics;
-    double  W[MOST], m[MOST], md[MOST], V[MOST];
+    bool preconditioned;
+    int statistics;
+    double W[MOST], m[MOST], md[MOST], V[MOST];
     int64_t side[MOST_STATISTICS];
-    double  S[MOST_STATISTICS][MOST_SIDE * MOST_SIDE], X[MOST_STATISTICS][MOST_SIDE * MOST_SIDE];
-    double  waiting[STEPS + 1][MOST_STATISTICS][MOST_SIDE * MOST_SIDE];     /* by the step of the statistics; NAN first where refused or not due */
+    double S[MOST_STATISTICS][MOST_SIDE * MOST_SIDE], X[MOST_STATISTICS][MOST_SIDE * MOST_SIDE];
+    double waiting[STEPS + 1][MOST_STATISTICS]
+                  [MOST_SIDE * MOST_SIDE]; /* roots not used yet, indexed by the step of their statistics; first
+                                            * element NAN: refused or not due */
 } twin;
 
-/* Where an element lies: block, and index within it along each dimension. */
+/* Returns the block in which an element lies. `within` gets the element's index in the block along each dimension. */
 static int64_t locate(const twin *t, int64_t element, int64_t *within)
 {
     int64_t block = 0, index[PD_MAX_RANK], cuts[PD_MAX_RANK];
@@ -75,7 +77,7 @@ static void twin_init(twin *t, const pd_hypers *hypers, const pd_shape *shape, c
         }
 }
 
-/* Distance in elements between neighbours along a dimension. */
+/* Returns the distance in elements between neighbours along a dimension. */
 static int64_t stride_of(const twin *t, int dim)
 {
     int64_t stride = 1;
@@ -111,8 +113,11 @@ static void twin_roots(twin *t, int step)
     for (int k = 0; k < t->statistics; k++) {
         float A[MOST_SIDE * MOST_SIDE], X[MOST_SIDE * MOST_SIDE];
         int64_t n = t->side[k];
-        pd_root_want want = { .method = PD_ROOT_NEWTON, .p = t->h[EXPONENT_OVERRIDE] > 0 ? (int)t->h[EXPONENT_OVERRIDE] : 2 * t->merged.rank,
-                              .epsilon = t->h[MATRIX_EPSILON], .padded_side = t->h[PADDING_COUPLING] != 0 ? largest : 0, .padding = 1 };
+        pd_root_want want = { .method = PD_ROOT_NEWTON,
+                              .p = t->h[EXPONENT_OVERRIDE] > 0 ? (int)t->h[EXPONENT_OVERRIDE] : 2 * t->merged.rank,
+                              .epsilon = t->h[MATRIX_EPSILON],
+                              .padded_side = t->h[PADDING_COUPLING] != 0 ? largest : 0,
+                              .padding = 1 };
         pd_root_report report;
         int rc;
         for (int64_t i = 0; i < n * n; i++) A[i] = (float)t->S[k][i];
@@ -137,7 +142,8 @@ static void twin_direction(const twin *t, const float *G, double *P)
         for (int64_t i = 0; i < t->n; i++) {
             int64_t within[PD_MAX_RANK], k = locate(t, i, within) * t->merged.rank + d;
             next[i] = 0;
-            for (int64_t a = 0; a < t->side[k]; a++) next[i] += P[i + (a - within[d]) * stride_of(t, d)] * t->X[k][a * t->side[k] + within[d]];
+            for (int64_t a = 0; a < t->side[k]; a++)
+                next[i] += P[i + (a - within[d]) * stride_of(t, d)] * t->X[k][a * t->side[k] + within[d]];
         }
         memcpy(P, next, (size_t)t->n * sizeof *P);
     }
@@ -174,7 +180,8 @@ static void twin_graft(twin *t, const float *G, double *D)
 
 static void twin_move(twin *t, const double *P, const double *D, int step)
 {
-    double length = norm_of(D, t->n) / (norm_of(P, t->n) + 1e-16), beta1 = t->h[BETA1], w = t->h[MOVING_AVERAGE] != 0 ? 1 - beta1 : 1;
+    double length = norm_of(D, t->n) / (norm_of(P, t->n) + 1e-16), beta1 = t->h[BETA1],
+           w = t->h[MOVING_AVERAGE] != 0 ? 1 - beta1 : 1;
     bool run = step - 1 >= t->h[START_STEP], shared = t->h[GRAFT_TYPE] == GRAFT_SQRT_N;
 
     for (int64_t i = 0; i < t->n; i++) {
@@ -197,14 +204,16 @@ static void twin_step(twin *t, const float *G, int step)
     if ((step - 1) % (int)t->h[ROOT_INTERVAL] == 0) twin_roots(t, step);
     if (step - delay >= 1) twin_adopt(t, step - delay);
     twin_graft(t, G, D);
-    if (t->preconditioned) twin_direction(t, G, P);
-    else memcpy(P, D, sizeof P);
+    if (t->preconditioned)
+        twin_direction(t, G, P);
+    else
+        memcpy(P, D, sizeof P);
     twin_move(t, P, D, step);
 }
 
 /* ---- random cases ---- */
 
-/* Shapes of rank 0 to 4 whose dimensions are cut and merged in every way by block sizes 2 to 6. */
+/* Returns a random shape of rank 0 to 4. Block sizes of 2 to 6 cut and merge its dimensions in every way. */
 static pd_shape random_shape(void)
 {
     static const int64_t most[] = { 1, 16, 14, 7, 4 };
@@ -214,7 +223,10 @@ static pd_shape random_shape(void)
     return shape;
 }
 
-static void set(pd_hypers *hypers, int which, double value) { hypers->value[which] = value; }
+static void set(pd_hypers *hypers, int which, double value)
+{
+    hypers->value[which] = value;
+}
 
 static pd_hypers random_hypers(int trial)
 {
@@ -260,7 +272,8 @@ static void step_one(pd_model *model, const float *gradient, float *weights)
 {
     pd_error err;
 
-    if (pd_model_step(model, &(pd_step_io){ .gradient = gradient, .before = weights, .after = weights }, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_model_step(model, &(pd_step_io){ .gradient = gradient, .before = weights, .after = weights }, &err) != PD_OK)
+        fail_msg("%s", err.text);
 }
 
 static void compare_with_twin(int trial)
@@ -278,8 +291,9 @@ static void compare_with_twin(int trial)
         step_one(model, gradient, weights);
         twin_step(&t, gradient, step);
         if (!(difference(weights, t.W, t.n) < 2e-5))
-            fail_msg("trial %d, shape %s, graft %g, step %d: off by %g", trial, pd_shape_text(&param.shape, shape, sizeof shape),
-                     param.hypers.value[GRAFT_TYPE], step, difference(weights, t.W, t.n));
+            fail_msg("trial %d, shape %s, graft %g, step %d: off by %g", trial,
+                     pd_shape_text(&param.shape, shape, sizeof shape), param.hypers.value[GRAFT_TYPE], step,
+                     difference(weights, t.W, t.n));
     }
     pd_model_free(model);
 }

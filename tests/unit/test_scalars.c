@@ -1,4 +1,4 @@
-/* Numbers that ranks give to a round beside their gradients: what the round makes of them. */
+/* Tests scalars (such as a loss) that ranks push with their gradients, and how a round combines them. */
 #include "oom.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -14,11 +14,14 @@
 
 enum { WORLD = 4, PARAMS = 2, CHUNK = 64, LONG = 2 * CHUNK + 5 };
 
-static const int64_t sizes[PARAMS] = { LONG, 7 };          /* the first has three chunks */
+static const int64_t sizes[PARAMS] = { LONG, 7 }; /* the first parameter has three chunks */
 
-static uint32_t start(rig *r, uint32_t world, const char *options) { return rig_start(r, "job", world, 10, sizes, PARAMS, options, NULL); }
+static uint32_t start(rig *r, uint32_t world, const char *options)
+{
+    return rig_start(r, "job", world, 10, sizes, PARAMS, options, NULL);
+}
 
-/* A push of the short parameter, without scalars yet. */
+/* Makes a push of the short parameter, which has no scalars yet. */
 static rig_frame *short_frame(rig *r, uint32_t job, uint32_t rank, uint64_t step)
 {
     rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, job, rank, 10 + rank, step);
@@ -28,7 +31,8 @@ static rig_frame *short_frame(rig *r, uint32_t job, uint32_t rank, uint64_t step
     return frame;
 }
 
-static rig_frame *frame_with(rig *r, uint32_t job, uint32_t rank, uint64_t step, const char *name, double value, double weight)
+static rig_frame *frame_with(rig *r, uint32_t job, uint32_t rank, uint64_t step, const char *name, double value,
+                             double weight)
 {
     rig_frame *frame = short_frame(r, job, rank, step);
 
@@ -37,7 +41,7 @@ static rig_frame *frame_with(rig *r, uint32_t job, uint32_t rank, uint64_t step,
     return frame;
 }
 
-/* Pushes of the short parameter that must be taken. */
+/* Pushes the short parameter with one scalar. The push must be accepted. */
 static void give(rig *r, uint32_t job, uint32_t rank, uint64_t step, const char *name, double value, double weight)
 {
     assert_int_equal(rig_send(r, frame_with(r, job, rank, step, name, value, weight)), PD_OK);
@@ -133,7 +137,7 @@ static void what_one_rank_alone_gives_comes_out_as_it_went_in(void **state)
     rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
-    give(r, job, 0, 1, "loss", 0.1, 3);        /* 3 x 0.1 / 3 is another number */
+    give(r, job, 0, 1, "loss", 0.1, 3); /* the mean must be exactly 0.1, and 3 x 0.1 / 3 is not */
     give_none(r, job, 1, 1);
     assert_true(3 * 0.1 / 3 != 0.1 && 1e300 * 1e300 > 1e308);
     assert_mean(r, job, 1, "loss", 0.1, 3);
@@ -230,13 +234,13 @@ static void a_push_that_is_sent_again_counts_once(void **state)
     for (int i = 0; i < 3; i++) give(r, job, 0, 1, "loss", 2, 3);
     give(r, job, 1, 1, "loss", 4, 1);
     assert_mean(r, job, 1, "loss", (3 * 2 + 4) / 4.0, 4);
-    give(r, job, 0, 1, "loss", 2, 3);         /* its round is closed: the next one's has none of it */
+    give(r, job, 0, 1, "loss", 2, 3); /* the round is closed: the scalar must not count in the next round */
     for (uint32_t rank = 0; rank < 2; rank++) give_none(r, job, rank, 2);
     rig_work(r);
     assert_null(rig_board(r, job, 1)->scalars);
 }
 
-/* A chunk of the long parameter. */
+/* Makes a push of one chunk of the long parameter. */
 static rig_frame *chunk_frame(rig *r, uint32_t job, uint32_t rank, uint64_t step, int64_t chunk)
 {
     rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, job, rank, 10 + rank, step);
@@ -261,9 +265,8 @@ static void what_several_frames_of_a_rank_bring_is_taken_together(void **state)
             assert_int_equal(rig_send(r, frame), PD_OK);
         }
     }
-    for (int chunk = 0; chunk < 3; chunk++)
-        assert_mean(r, job, 0, names[chunk], (1.0 * 1 + 2.0 * 11) / 12, 12);
-    assert_mean(r, job, 0, "all", (1.0 * 1 + 2.0 * 11) / 12, 12);      /* once for each rank */
+    for (int chunk = 0; chunk < 3; chunk++) assert_mean(r, job, 0, names[chunk], (1.0 * 1 + 2.0 * 11) / 12, 12);
+    assert_mean(r, job, 0, "all", (1.0 * 1 + 2.0 * 11) / 12, 12); /* counts once per rank, not once per frame */
 }
 
 static void another_value_of_a_name_is_refused_and_changes_nothing(void **state)
@@ -272,14 +275,17 @@ static void another_value_of_a_name_is_refused_and_changes_nothing(void **state)
     uint32_t job = start(r, 2, NULL);
     rig_frame *frame;
 
-    assert_int_equal(rig_send(r, (frame = chunk_frame(r, job, 1, 1, 0), rig_scalar(frame, "loss", 0.25), frame)), PD_OK);
+    assert_int_equal(rig_send(r, (frame = chunk_frame(r, job, 1, 1, 0), rig_scalar(frame, "loss", 0.25), frame)),
+                     PD_OK);
     frame = chunk_frame(r, job, 1, 1, 1);
     rig_scalar(frame, "tokens", 7);
     rig_scalar(frame, "loss", 0.5);
     assert_int_equal(rig_send(r, frame), PD_INVALID_ARGUMENT);
-    assert_string_equal(r->error.text, "p0: rank 1 has given loss = 0.25 for step 1 before and now gives 0.5: a round takes one value of a name from each rank");
+    assert_string_equal(r->error.text, "p0: rank 1 has given loss = 0.25 for step 1 before and now gives 0.5: a round "
+                                       "takes one value of a name from each rank");
     for (uint32_t rank = 0; rank < 2; rank++)
-        for (int64_t chunk = 0; chunk < 3; chunk++) assert_int_equal(rig_send(r, chunk_frame(r, job, rank, 1, chunk)), PD_OK);
+        for (int64_t chunk = 0; chunk < 3; chunk++)
+            assert_int_equal(rig_send(r, chunk_frame(r, job, rank, 1, chunk)), PD_OK);
     assert_mean(r, job, 0, "loss", 0.25, 1);
     assert_null(returned(r, job, 0, "tokens"));
 }
@@ -294,7 +300,7 @@ static void ranks_may_give_different_values_of_a_name(void **state)
     assert_mean(r, job, 1, "loss", 1.5, 2);
 }
 
-/* Sixteen names beginning with that letter, `n` of them. */
+/* Makes a push with n scalars, whose names begin with `letter`. */
 static rig_frame *many(rig *r, uint32_t job, uint32_t rank, char letter, int n)
 {
     rig_frame *frame = short_frame(r, job, rank, 1);
@@ -314,7 +320,9 @@ static void all_ranks_together_have_at_most_sixteen_names(void **state)
 
     assert_int_equal(rig_send(r, many(r, job, 0, 'a', 9)), PD_OK);
     assert_int_equal(rig_send(r, many(r, job, 1, 'b', 8)), PD_INVALID_ARGUMENT);
-    assert_string_equal(r->error.text, "p1: with this push of rank 1 the ranks would have given scalars of 17 names for step 1: a round takes at most 16; give fewer, or under names that ranks share");
+    assert_string_equal(r->error.text,
+                        "p1: with this push of rank 1 the ranks would have given scalars of 17 names for step 1: a "
+                        "round takes at most 16; give fewer, or under names that ranks share");
     assert_int_equal(rig_send(r, many(r, job, 1, 'b', 7)), PD_OK);
     rig_work(r);
     assert_int_equal(rig_board(r, job, 1)->scalars->n, 16);
@@ -388,7 +396,7 @@ static void a_push_with_nan_that_is_rejected_brings_none(void **state)
     assert_mean(r, job, 1, "loss", 4, 1);
 }
 
-/* ---- who gives them ---- */
+/* ---- scalars of another process or of ranks with ranges ---- */
 
 static void take_over(rig *r, uint32_t job, uint32_t rank, uint32_t world)
 {
@@ -455,7 +463,8 @@ static void ranks_with_ranges_give_them_like_others(void **state)
     }
     for (int round = 0; round < 2; round++) {
         for (uint32_t rank = 0; rank < 2; rank++) {
-            rig_frame *frame = rig_frame_new(r, round == 0 ? PD_REQ_INIT : PD_REQ_PUSH, job, rank, 10 + rank, (uint64_t)round);
+            rig_frame *frame =
+                rig_frame_new(r, round == 0 ? PD_REQ_INIT : PD_REQ_PUSH, job, rank, 10 + rank, (uint64_t)round);
             rig_piece(frame, 0, PD_F32, rank * 10, rank == 0 ? 10 : 30, values);
             rig_weight(frame, rank == 0 ? 3 : 1, false);
             if (round == 1) rig_scalar(frame, "loss", 4 * rank);

@@ -1,3 +1,4 @@
+/* Tests schedules of hyperparameters against their formulas. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -100,7 +101,8 @@ static void cosine_warms_up_and_comes_down(void **state)
     static const char text[] = "cosine(peak=0.9,steps=50,warmup_steps=10,init=0.3,end=0.1,exponent=1.5)";
     (void)state;
     for (int count = 0; count < 10; count++) is_near(at(text, count), 0.3 + 0.6 * count / 10);
-    for (int count = 10; count < 50; count++) is_near(at(text, count), 0.1 + 0.8 * pow((1 + cos(M_PI * (count - 10) / 40)) / 2, 1.5));
+    for (int count = 10; count < 50; count++)
+        is_near(at(text, count), 0.1 + 0.8 * pow((1 + cos(M_PI * (count - 10) / 40)) / 2, 1.5));
     assert_true(at(text, 10) == 0.9 && at(text, 50) == 0.1 && at(text, 5000) == 0.1);
 }
 
@@ -132,10 +134,11 @@ static void rsqrt_is_flat_until_its_warmup_is_over(void **state)
     is_near(at(text, 16), 0.5);
 }
 
-/* Upstream's argument is 1 in the first step, where count is 0. */
+/* Upstream passes 1 to the schedule in the first step, where our count is 0. */
 static void the_update_probability_is_flat_then_decays_down_to_its_least(void **state)
 {
-    static const char all[] = "precond_update_prob_schedule()", own[] = "precond_update_prob_schedule(max_prob=0.5,min_prob=0.01,decay=0.01,flat_start=20)";
+    static const char all[] = "precond_update_prob_schedule()",
+                      own[] = "precond_update_prob_schedule(max_prob=0.5,min_prob=0.01,decay=0.01,flat_start=20)";
     (void)state;
     assert_true(at(all, 0) == 1 && at(all, 499) == 1);
     is_near(at(all, 500), exp(-0.001));
@@ -153,7 +156,8 @@ static void piecewise_changes_at_its_counts(void **state)
 {
     static const char text[] = "piecewise(0.1,10:0.01,20:0.05,1000:-2)";
     (void)state;
-    assert_true(at(text, 0) == 0.1 && at(text, 9) == 0.1 && at(text, 10) == 0.01 && at(text, 19) == 0.01 && at(text, 20) == 0.05);
+    assert_true(at(text, 0) == 0.1 && at(text, 9) == 0.1 && at(text, 10) == 0.01 && at(text, 19) == 0.01 &&
+                at(text, 20) == 0.05);
     assert_true(at(text, 999) == 0.05 && at(text, 1000) == -2 && at(text, INT64_MAX) == -2);
     assert_true(at("piecewise(7)", 0) == 7 && at("piecewise(7)", 5) == 7);
 }
@@ -177,16 +181,18 @@ static void piecewise_agrees_with_a_walk_from_the_start(void **state)
 static void a_table_holds_its_last_value(void **state)
 {
     (void)state;
-    assert_true(at("table(0.1,0.05,1e-2)", 0) == 0.1 && at("table(0.1,0.05,1e-2)", 1) == 0.05 && at("table(0.1,0.05,1e-2)", 2) == 0.01);
-    assert_true(at("table(0.1,0.05,1e-2)", 3) == 0.01 && at("table(0.1,0.05,1e-2)", INT64_MAX) == 0.01 && at("table(3)", 0) == 3);
+    assert_true(at("table(0.1,0.05,1e-2)", 0) == 0.1 && at("table(0.1,0.05,1e-2)", 1) == 0.05 &&
+                at("table(0.1,0.05,1e-2)", 2) == 0.01);
+    assert_true(at("table(0.1,0.05,1e-2)", 3) == 0.01 && at("table(0.1,0.05,1e-2)", INT64_MAX) == 0.01 &&
+                at("table(3)", 0) == 3);
 }
 
 /* ---- properties of the formulas ---- */
 
 typedef struct shape {
     const char *text;
-    int         rises, falls;       /* it rises until count `rises`, and falls from count `falls` on */
-    int         end;                /* nothing changes any more: 0: never */
+    int rises, falls; /* the value rises until count `rises`, and falls from count `falls` on */
+    int end;          /* count from which the value is constant; 0: never */
 } shape;
 
 static const shape shapes[] = {
@@ -220,7 +226,8 @@ static void formulas_rise_fall_and_end_where_they_should(void **state)
     }
 }
 
-/* A step never changes the value by more than the steepest part of the curve does: there is no jump where a warm-up ends. */
+/* Between two counts, the value never changes by more than in the steepest part of the curve. So there is no jump at
+ * the end of a warm-up. */
 static void formulas_do_not_jump(void **state)
 {
     (void)state;
@@ -228,7 +235,8 @@ static void formulas_do_not_jump(void **state)
         pd_schedule *s = schedule(it->text);
         double most = strstr(it->text, "power=0.5") != NULL || strstr(it->text, "exponent=0.3") != NULL ? 0.2 : 0.025;
         for (int count = 1; count < 1000; count++)
-            if (fabs(pd_schedule_at(s, count) - pd_schedule_at(s, count - 1)) > most) fail_msg("%s jumps at %d", it->text, count);
+            if (fabs(pd_schedule_at(s, count) - pd_schedule_at(s, count - 1)) > most)
+                fail_msg("%s jumps at %d", it->text, count);
         pd_schedule_free(s);
     }
 }
@@ -245,7 +253,8 @@ static void corners_bound_every_value(void **state)
             least = fmin(least, pd_schedule_at(s, count));
             most = fmax(most, pd_schedule_at(s, count));
         }
-        for (count = 0; count < 2000; count++) assert_true(pd_schedule_at(s, count) >= least && pd_schedule_at(s, count) <= most);
+        for (count = 0; count < 2000; count++)
+            assert_true(pd_schedule_at(s, count) >= least && pd_schedule_at(s, count) <= most);
         pd_schedule_free(s);
     }
 }
@@ -278,7 +287,8 @@ static void equal_ends_give_a_constant_to_the_bit(void **state)
 static void a_kind_it_does_not_have_gets_the_list(void **state)
 {
     (void)state;
-    refused_with("cosin(peak=1,steps=2)", "there is no schedule cosin; there are: linear_warmup, warmup_linear, linear, polynomial, cosine, "
+    refused_with("cosin(peak=1,steps=2)",
+                 "there is no schedule cosin; there are: linear_warmup, warmup_linear, linear, polynomial, cosine, "
                  "inverse_sqrt, rsqrt, precond_update_prob_schedule, piecewise, table");
     refused_with("(1)", "there are:");
     refused_with("", "there are:");
@@ -291,12 +301,13 @@ static void a_kind_it_does_not_have_gets_the_list(void **state)
 static void arguments_are_named_by_what_the_kind_has(void **state)
 {
     (void)state;
-    refused_with("cosine(steps=2)", "missing argument \"peak\"; expected cosine(peak=,steps=,warmup_steps=0,init=0,end=0,exponent=1)");
+    refused_with("cosine(steps=2)",
+                 "missing argument \"peak\"; the form is cosine(peak=,steps=,warmup_steps=0,init=0,end=0,exponent=1)");
     refused_with("cosine(peak=1,step=2)", "unknown argument \"step\"");
     refused_with("cosine(peak=1,steps=2,peak=3)", "given twice: argument \"peak\"");
-    refused_with("cosine(0.1,100)", "no argument \"0.1\"");
+    refused_with("cosine(0.1,100)", "expected name=value, got \"0.1\"");
     refused_with("cosine()", "missing argument \"peak\"");
-    refused_with("cosine(peak=1,,steps=2)", "no argument \"\"");
+    refused_with("cosine(peak=1,,steps=2)", "expected name=value, got \"\"");
 }
 
 static void arguments_are_numbers(void **state)
@@ -310,18 +321,25 @@ static void arguments_are_numbers(void **state)
         snprintf(text, sizeof text, "linear_warmup(warmup_steps=%s,peak=2)", texts[i]);
         refused_with(text, "warmup_steps of linear_warmup: expected a whole number, got");
         snprintf(text, sizeof text, "table(1,%s)", texts[i]);
-        refused_with(text, "no finite number");
+        refused_with(text, "expected a finite number, got");
         snprintf(text, sizeof text, "piecewise(1,%s:2)", texts[i]);
-        refused_with(text, "no count");
+        refused_with(text, "expected a count, got");
     }
     refused_with("linear_warmup(peak=1,warmup_steps=2.5)", "expected a whole number, got \"2.5\"");
 }
 
 static void arguments_have_ranges(void **state)
 {
-    static const char *const texts[] = { "linear_warmup(peak=1,warmup_steps=0)", "cosine(peak=1,steps=0)", "cosine(peak=1,steps=5,warmup_steps=-1)",
-        "cosine(peak=1,steps=5,exponent=0)", "polynomial(init=1,end=0,power=0,steps=4)", "polynomial(init=1,end=0,power=-1,steps=4)",
-        "linear(init=1,end=0,steps=0)", "linear(init=1,end=0,steps=9223372036854775807)", "rsqrt(base=1e301,warmup_steps=1)", "rsqrt(base=1,warmup_steps=0)" };
+    static const char *const texts[] = { "linear_warmup(peak=1,warmup_steps=0)",
+                                         "cosine(peak=1,steps=0)",
+                                         "cosine(peak=1,steps=5,warmup_steps=-1)",
+                                         "cosine(peak=1,steps=5,exponent=0)",
+                                         "polynomial(init=1,end=0,power=0,steps=4)",
+                                         "polynomial(init=1,end=0,power=-1,steps=4)",
+                                         "linear(init=1,end=0,steps=0)",
+                                         "linear(init=1,end=0,steps=9223372036854775807)",
+                                         "rsqrt(base=1e301,warmup_steps=1)",
+                                         "rsqrt(base=1,warmup_steps=0)" };
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (refused(texts[i]) != PD_OUT_OF_RANGE) fail_msg("%s", texts[i]);
@@ -339,16 +357,16 @@ static void steps_count_the_warmup_too(void **state)
 static void counts_of_a_piecewise_one_ascend(void **state)
 {
     (void)state;
-    refused_with("piecewise(1,10:2,10:3)", "counts must ascend from 1 on, which does not \"10\"");
+    refused_with("piecewise(1,10:2,10:3)", "expected ascending counts from 1 on, got \"10\"");
     refused_with("piecewise(1,0:2)", "ascend");
     refused_with("piecewise(1,-5:2)", "ascend");
-    refused_with("piecewise(5:1,10:2)", "a count before the first value in \"5:1\"");
-    refused_with("piecewise(1,2)", "no count before the value \"2\"");
-    refused_with("piecewise(1,2:)", "no finite number");
-    refused_with("piecewise()", "no finite number");
-    refused_with("table()", "no finite number \"\"");
-    refused_with("table(1,,2)", "no finite number");
-    refused_with("table(1,2,)", "no finite number");
+    refused_with("piecewise(5:1,10:2)", "expected no count before the first value, got \"5:1\"");
+    refused_with("piecewise(1,2)", "expected a count before the value \"2\"");
+    refused_with("piecewise(1,2:)", "expected a finite number, got");
+    refused_with("piecewise()", "expected a finite number, got");
+    refused_with("table()", "expected a finite number, got \"\"");
+    refused_with("table(1,,2)", "expected a finite number, got");
+    refused_with("table(1,2,)", "expected a finite number, got");
 }
 
 static void long_texts_are_cut_in_messages_and_not_in_values(void **state)
@@ -397,16 +415,31 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test(name)
     const struct CMUnitTest tests[] = {
-        CASE(linear_warmup_gives_its_first_share_in_the_first_step), CASE(warmup_linear_comes_down_to_its_end_and_stays),
-        CASE(linear_goes_from_one_value_to_the_other), CASE(polynomial_has_a_power), CASE(cosine_warms_up_and_comes_down),
-        CASE(cosine_without_a_warmup_begins_at_its_peak), CASE(inverse_sqrt_halves_in_four_times_the_warmup),
+        CASE(linear_warmup_gives_its_first_share_in_the_first_step),
+        CASE(warmup_linear_comes_down_to_its_end_and_stays),
+        CASE(linear_goes_from_one_value_to_the_other),
+        CASE(polynomial_has_a_power),
+        CASE(cosine_warms_up_and_comes_down),
+        CASE(cosine_without_a_warmup_begins_at_its_peak),
+        CASE(inverse_sqrt_halves_in_four_times_the_warmup),
         CASE(the_update_probability_is_flat_then_decays_down_to_its_least),
-        CASE(rsqrt_is_flat_until_its_warmup_is_over), CASE(piecewise_changes_at_its_counts), CASE(piecewise_agrees_with_a_walk_from_the_start),
-        CASE(a_table_holds_its_last_value), CASE(formulas_rise_fall_and_end_where_they_should), CASE(formulas_do_not_jump),
-        CASE(corners_bound_every_value), CASE(corners_of_a_list_are_all_its_values), CASE(equal_ends_give_a_constant_to_the_bit),
-        CASE(a_kind_it_does_not_have_gets_the_list), CASE(arguments_are_named_by_what_the_kind_has), CASE(arguments_are_numbers),
-        CASE(arguments_have_ranges), CASE(steps_count_the_warmup_too), CASE(counts_of_a_piecewise_one_ascend),
-        CASE(long_texts_are_cut_in_messages_and_not_in_values), CASE(without_memory_it_says_so),
+        CASE(rsqrt_is_flat_until_its_warmup_is_over),
+        CASE(piecewise_changes_at_its_counts),
+        CASE(piecewise_agrees_with_a_walk_from_the_start),
+        CASE(a_table_holds_its_last_value),
+        CASE(formulas_rise_fall_and_end_where_they_should),
+        CASE(formulas_do_not_jump),
+        CASE(corners_bound_every_value),
+        CASE(corners_of_a_list_are_all_its_values),
+        CASE(equal_ends_give_a_constant_to_the_bit),
+        CASE(a_kind_it_does_not_have_gets_the_list),
+        CASE(arguments_are_named_by_what_the_kind_has),
+        CASE(arguments_are_numbers),
+        CASE(arguments_have_ranges),
+        CASE(steps_count_the_warmup_too),
+        CASE(counts_of_a_piecewise_one_ascend),
+        CASE(long_texts_are_cut_in_messages_and_not_in_values),
+        CASE(without_memory_it_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

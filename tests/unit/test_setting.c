@@ -1,4 +1,4 @@
-/* Hyperparameters set while a job runs: which value holds in which step. */
+/* Tests hyperparameters that are set while a job runs: which value applies in which step. */
 #include "counting_row.h"
 #include "coupled_row.h"
 #include "ones.h"
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* ---- which value holds ---- */
+/* ---- which value applies ---- */
 
 static void a_setting_goes_before_a_pushed_value_before_the_schedule_before_the_configuration(void **state)
 {
@@ -71,7 +71,7 @@ static void other_hyperparameters_keep_what_was_set_before(void **state)
     ones_begin(&f, "* sgd lr=1 momentum=0.5", 1);
     ones_set(&f, "p0", "lr=2", 0);
     ones_set(&f, "p0", "momentum=0.25", 0);
-    ASSERT_NEAR(ones_step(&f, 0), 2);                 /* the buffer is 1 */
+    ASSERT_NEAR(ones_step(&f, 0), 2); /* the momentum buffer is 1 in the first step */
     ASSERT_NEAR(ones_step(&f, 0), 2 * 1.25);
     ones_set(&f, "p0", "lr=", 0);
     ASSERT_NEAR(ones_step(&f, 0), 1 + 0.25 * 1.25);
@@ -93,7 +93,7 @@ static void a_schedule_that_is_set_follows_the_parameters_count(void **state)
     rig_free(&f.r);
 }
 
-/* p1 has no gradient in the group's first step. */
+/* Parameter p1 has no gradient in the first step of its group. */
 static void a_schedule_that_is_set_follows_the_count_of_a_group(void **state)
 {
     static const pd_row *const rows[] = { &counting_row, NULL };
@@ -120,7 +120,7 @@ static void a_schedule_that_is_set_follows_the_count_of_a_group(void **state)
     rig_free(&r);
 }
 
-/* ---- from which step ---- */
+/* ---- from which step a value applies ---- */
 
 static void a_round_that_is_gathering_takes_it(void **state)
 {
@@ -177,7 +177,7 @@ static void with_a_step_it_holds_from_that_step_on(void **state)
     logs = f.r.logs;
     ASSERT_NEAR(ones_step(&f, 0), 9);
     ASSERT_NEAR(ones_step(&f, 1), 1);
-    assert_int_equal(f.r.logs, logs);               /* once */
+    assert_int_equal(f.r.logs, logs); /* once */
     ASSERT_NEAR(ones_step(&f, 1), 9);
     rig_free(&f.r);
 }
@@ -229,7 +229,7 @@ static void what_is_set_takes_the_place_of_what_was_planned_after_it(void **stat
     rig_free(&f.r);
 }
 
-/* Root tasks that are not back: the step is parked. */
+/* The step has begun and waits for root tasks that are not delivered. */
 static void a_step_that_has_begun_keeps_its_values(void **state)
 {
     static const int64_t sizes[] = { 8 };
@@ -244,7 +244,8 @@ static void a_step_that_has_begun_keeps_its_values(void **state)
         rig r;
         rig_new(&r, &config);
         r.lazy_tasks = true;
-        r.job = rig_start(&r, "job", 1, ONES_CONN, sizes, 1, NULL, "* coupled lr=0.1 block_size=8 interval=1 root_delay=0");
+        r.job =
+            rig_start(&r, "job", 1, ONES_CONN, sizes, 1, NULL, "* coupled lr=0.1 block_size=8 interval=1 root_delay=0");
         for (uint64_t step = 1; step < 3 && r.n_tasks == 0; step++) {
             rig_push(&r, r.job, 0, ONES_CONN, step, 0, gradient, 8);
             rig_work(&r);
@@ -260,12 +261,15 @@ static void a_step_that_has_begun_keeps_its_values(void **state)
     assert_memory_equal(weights[0], weights[1], sizeof weights[0]);
 }
 
-/* ---- any commands, between any steps ---- */
+/* ---- random commands between random steps ---- */
 
 enum { LR, MAXIMIZE, HYPERS, HORIZON = 60, COMMANDS = 150 };
 
-/* The definition: what an operator sets from a step on is written into every step from there on. 0: nothing is set. */
-typedef struct plan { double at[3][HYPERS][HORIZON + 2]; } plan;
+/* The reference: for each parameter and hyperparameter, the value that applies in each step. A command writes its
+ * value into every step from its first step on. 0: no override. */
+typedef struct plan {
+    double at[3][HYPERS][HORIZON + 2];
+} plan;
 
 static void write_plan(plan *p, const ones *f, unsigned which, int h, double value, uint64_t from)
 {
@@ -284,7 +288,10 @@ static void command_at_random(ones *f, plan *p, uint64_t *seed)
     static const unsigned meant[] = { 7, 1, 2, 4, 3, 6 };
     unsigned k = rig_random(seed) % 6;
     int h = rig_random(seed) % HYPERS;
-    double value = rig_random(seed) % 4 == 0 ? 0 : h == LR ? (double)(2 + rig_random(seed) % 8) / 8 : rig_random(seed) % 2 == 0 ? 1 : -1;
+    double value = rig_random(seed) % 4 == 0   ? 0
+                   : h == LR                   ? (double)(2 + rig_random(seed) % 8) / 8
+                   : rig_random(seed) % 2 == 0 ? 1
+                                               : -1;
     uint64_t from = rig_random(seed) % 2 == 0 ? 0 : 1 + rig_random(seed) % HORIZON;
     char text[64];
     bool past = false, any = value != 0;
@@ -296,9 +303,12 @@ static void command_at_random(ones *f, plan *p, uint64_t *seed)
         any = any || has;
         past = past || (has && from > 0 && from <= f->step[param]);
     }
-    if (value == 0) snprintf(text, sizeof text, "%s=", h == LR ? "lr" : "maximize");
-    else if (h == LR) snprintf(text, sizeof text, "lr=%g", value);
-    else snprintf(text, sizeof text, "maximize=%s", value > 0 ? "yes" : "no");
+    if (value == 0)
+        snprintf(text, sizeof text, "%s=", h == LR ? "lr" : "maximize");
+    else if (h == LR)
+        snprintf(text, sizeof text, "lr=%g", value);
+    else
+        snprintf(text, sizeof text, "maximize=%s", value > 0 ? "yes" : "no");
     assert_int_equal(rig_set(&f->r, "job", patterns[k], text, from), past || !any ? PD_FAILED_PRECONDITION : PD_OK);
     if (!past && any) write_plan(p, f, meant[k], h, value, from);
 }
@@ -313,7 +323,9 @@ static void check_list(ones *f, const plan *p)
         bool is_lr = strcmp(info->name, "lr") == 0;
         if (!info->in_force) continue;
         assert_true(told[info->param[1] - '0'][is_lr ? LR : MAXIMIZE] == 0);
-        told[info->param[1] - '0'][is_lr ? LR : MAXIMIZE] = is_lr ? atof(info->value) : strcmp(info->value, "yes") == 0 ? 1 : -1;
+        told[info->param[1] - '0'][is_lr ? LR : MAXIMIZE] = is_lr                             ? atof(info->value)
+                                                            : strcmp(info->value, "yes") == 0 ? 1
+                                                                                              : -1;
     }
     for (unsigned param = 0; param < 3; param++)
         for (int h = 0; h < HYPERS; h++) assert_true(told[param][h] == p->at[param][h][f->step[param] + 1]);
@@ -334,15 +346,17 @@ static void any_commands_give_each_step_the_values_of_the_definition(void **stat
             uint64_t step = f.step[param] + 1;
             bool pushes = rig_random(&seed) % 4 == 0;
             double expected = (lr[step] != 0 ? lr[step] : pushes ? 0.5 : 1) * (maximize[step] > 0 ? -1 : 1);
-            if (rig_random(&seed) % 3 == 0) command_at_random(&f, &p, &seed);
-            else if (step <= HORIZON) ASSERT_NEAR(ones_step_with(&f, param, pushes ? "lr" : NULL, "0.5"), expected);
+            if (rig_random(&seed) % 3 == 0)
+                command_at_random(&f, &p, &seed);
+            else if (step <= HORIZON)
+                ASSERT_NEAR(ones_step_with(&f, param, pushes ? "lr" : NULL, "0.5"), expected);
             check_list(&f, &p);
         }
         rig_free(&f.r);
     }
 }
 
-/* ---- which parameters ---- */
+/* ---- which parameters a command applies to ---- */
 
 static void only_parameters_that_match_take_it(void **state)
 {

@@ -1,4 +1,5 @@
-/* Hyperparameters set while a job runs: what is refused, and then changes nothing; what is bounded; what is recorded. */
+/* Tests checks of hyperparameters that are set while a job runs: refused values change nothing, the number of overrides
+ * is bounded, and changes are recorded. */
 #include "ones.h"
 
 #include <setjmp.h>
@@ -9,29 +10,35 @@
 
 #include <cmocka.h>
 
-/* ---- what is refused, whole ---- */
+/* ---- commands that are refused as a whole ---- */
 
-typedef struct refusal { const char *pattern, *options; int code; const char *names; } refusal;
+typedef struct refusal {
+    const char *pattern, *options;
+    int code;
+    const char *names;
+} refusal;
 
 static void what_one_parameter_refuses_changes_nothing(void **state)
 {
     static const refusal cases[] = {
-        { "*",    "lr=2 lrx=1",                      PD_INVALID_ARGUMENT,   "no hyperparameter lrx" },
-        { "*",    "lr=2 momentum=-1",                PD_OUT_OF_RANGE,       "p1: momentum of sgd" },
-        { "*",    "lr=fast",                         PD_INVALID_ARGUMENT,   "p1: lr of sgd: expected a finite number" },
-        { "*",    "lr=2 lr=3",                       PD_INVALID_ARGUMENT,   "p1: lr of sgd is set twice" },
-        { "*",    "lr=2 momentum=0.5",               PD_INVALID_ARGUMENT,   "p1: " },
-        { "*",    "lr=2 momentum=table(0,0,0.5)",    PD_INVALID_ARGUMENT,   "p1: " },
-        { "p0",   "lr=2",                            PD_INVALID_ARGUMENT,   "no hyperparameter lr" },
-        { "p0",   "learning_rate=2 block_size=4",    PD_INVALID_ARGUMENT,   "block_size of scalable_shampoo is fixed while the job runs" },
-        { "p0",   "learning_rate=2 block_size=",     PD_INVALID_ARGUMENT,   "block_size of scalable_shampoo is fixed while the job runs" },
-        { "*",    "lr=linear_warmup(2)",             PD_INVALID_ARGUMENT,   "p1: lr of sgd" },
-        { "*",    "lr=",                             PD_FAILED_PRECONDITION, "nothing to withdraw" },
-        { "p1x",  "lr=2",                            PD_NOT_FOUND,          "the nearest is p1" },
-        { "",     "lr=2",                            PD_INVALID_ARGUMENT,   "pattern" },
-        { "*",    "",                                PD_INVALID_ARGUMENT,   "1 to 64" },
-        { "*\n",  "lr=2",                            PD_INVALID_ARGUMENT,   "control" },
-        { "*",    "lr=2\033",                        PD_INVALID_ARGUMENT,   "control" },
+        { "*", "lr=2 lrx=1", PD_INVALID_ARGUMENT, "no hyperparameter lrx" },
+        { "*", "lr=2 momentum=-1", PD_OUT_OF_RANGE, "p1: momentum of sgd" },
+        { "*", "lr=fast", PD_INVALID_ARGUMENT, "p1: lr of sgd: expected a finite number" },
+        { "*", "lr=2 lr=3", PD_INVALID_ARGUMENT, "p1: lr of sgd is set twice" },
+        { "*", "lr=2 momentum=0.5", PD_INVALID_ARGUMENT, "p1: " },
+        { "*", "lr=2 momentum=table(0,0,0.5)", PD_INVALID_ARGUMENT, "p1: " },
+        { "p0", "lr=2", PD_INVALID_ARGUMENT, "no hyperparameter lr" },
+        { "p0", "learning_rate=2 block_size=4", PD_INVALID_ARGUMENT,
+          "block_size of scalable_shampoo is fixed while the job runs" },
+        { "p0", "learning_rate=2 block_size=", PD_INVALID_ARGUMENT,
+          "block_size of scalable_shampoo is fixed while the job runs" },
+        { "*", "lr=linear_warmup(2)", PD_INVALID_ARGUMENT, "p1: lr of sgd" },
+        { "*", "lr=", PD_FAILED_PRECONDITION, "nothing to withdraw" },
+        { "p1x", "lr=2", PD_NOT_FOUND, "the nearest is p1" },
+        { "", "lr=2", PD_INVALID_ARGUMENT, "pattern" },
+        { "*", "", PD_INVALID_ARGUMENT, "1 to 64" },
+        { "*\n", "lr=2", PD_INVALID_ARGUMENT, "control" },
+        { "*", "lr=2\033", PD_INVALID_ARGUMENT, "control" },
     };
     char stars[PD_NAME_MAX + 2] = "";
     ones f;
@@ -42,7 +49,8 @@ static void what_one_parameter_refuses_changes_nothing(void **state)
     assert_int_equal(rig_set(&f.r, "job", stars, "lr=2", 0), PD_INVALID_ARGUMENT);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int code = rig_set(&f.r, "job", cases[i].pattern, cases[i].options, 0);
-        if (code != cases[i].code || strstr(f.r.error.text, cases[i].names) == NULL) fail_msg("%s: %s: %s", cases[i].options, pd_code_name(code), f.r.error.text);
+        if (code != cases[i].code || strstr(f.r.error.text, cases[i].names) == NULL)
+            fail_msg("%s: %s: %s", cases[i].options, pd_code_name(code), f.r.error.text);
         assert_int_equal(rig_ask(&f.r, PD_INFO_SETTINGS, "job")->n_settings, 0);
     }
     ASSERT_NEAR(ones_step(&f, 1), 1);
@@ -56,7 +64,8 @@ static void a_value_is_checked_with_those_that_were_set_before_and_those_planned
     (void)state;
     ones_begin(&f, "* sgd lr=1 momentum=0.9", 1);
     ones_set(&f, "p0", "dampening=0.5", 5);
-    assert_int_equal(rig_set(&f.r, "job", "p0", "nesterov=yes", 0), PD_INVALID_ARGUMENT);   /* from step 5 on it could not be */
+    assert_int_equal(rig_set(&f.r, "job", "p0", "nesterov=yes", 0),
+                     PD_INVALID_ARGUMENT); /* refused because of the dampening that is set from step 5 on */
     ones_set(&f, "p0", "dampening=0", 5);
     ones_set(&f, "p0", "nesterov=yes", 0);
     assert_int_equal(rig_set(&f.r, "job", "p0", "dampening=0.5", 0), PD_INVALID_ARGUMENT);
@@ -117,7 +126,8 @@ static void a_plain_value_takes_a_schedules_place_in_the_check(void **state)
     rig_free(&f.r);
 }
 
-/* Parameters that are alike are checked together: what was checked after one's count is not all that lies after another's. */
+/* Parameters with equal hyperparameters are checked together. But p0 has taken 5 steps and p1 none, so the check
+ * must also cover the steps that only p1 has ahead. */
 static void a_schedule_is_checked_from_each_parameters_count_on(void **state)
 {
     ones f;
@@ -147,7 +157,8 @@ static void a_pushed_value_is_checked_with_what_is_set(void **state)
     rig_free(&f.r);
 }
 
-/* A worker that missed the answer sends the same bytes again: they are answered, whatever was set since. */
+/* A worker that missed the answer sends the same push again. The push is answered, whatever an operator has set
+ * since. */
 static void a_push_that_is_sent_again_is_not_checked_with_what_was_set_since(void **state)
 {
     ones f;
@@ -199,7 +210,7 @@ static void only_what_was_set_is_withdrawn(void **state)
     assert_int_equal(rig_set(&f.r, "job", "p0", "lrx=", 0), PD_INVALID_ARGUMENT);
     ones_set(&f, "p1", "lr=4", 4);
     ones_set(&f, "p1", "lr=", 6);
-    ones_set(&f, "p1", "lr=", 4);                        /* both plans are gone; that they are is itself nothing to withdraw */
+    ones_set(&f, "p1", "lr=", 4); /* removes both planned overrides; there is nothing left to withdraw */
     assert_int_equal(rig_set(&f.r, "job", "p1", "lr=", 0), PD_FAILED_PRECONDITION);
     rig_free(&f.r);
 }
@@ -222,7 +233,7 @@ static void a_list_is_set_and_withdrawn_by_its_name(void **state)
     rig_free(&f.r);
 }
 
-/* ---- bounds and records ---- */
+/* ---- limits, and records of commands ---- */
 
 static void a_parameter_has_a_bounded_number_of_plans(void **state)
 {
@@ -235,7 +246,7 @@ static void a_parameter_has_a_bounded_number_of_plans(void **state)
         if (rig_set(&f.r, "job", "*", "lr=9", (uint64_t)n + 2) != PD_OK) break;
     assert_int_equal(n, 64);
     assert_int_equal(f.r.error.code, PD_RESOURCE_EXHAUSTED);
-    ones_set(&f, "*", "lr=3", 0);                        /* takes the place of all */
+    ones_set(&f, "*", "lr=3", 0); /* replaces all planned overrides */
     assert_int_equal(rig_ask(&f.r, PD_INFO_SETTINGS, "job")->n_settings, 2);
     rig_free(&f.r);
 }
@@ -311,7 +322,8 @@ static void who_has_set_what_is_recorded(void **state)
     ones_set(&f, "p[01]", "lr=0.05", 0);
     assert_string_equal(f.r.log, "job job: host:7 sets lr of 2 parameters (p[01]): 0.1 -> 0.05, from step 1 on");
     ones_set(&f, "*", "lr=0.01", 0);
-    assert_string_equal(f.r.log, "job job: host:7 sets lr of 3 parameters (*): 0.05 and others -> 0.01, from step 1 on");
+    assert_string_equal(f.r.log,
+                        "job job: host:7 sets lr of 3 parameters (*): 0.05 and others -> 0.01, from step 1 on");
     assert_true(f.r.set->at[0].mixed);
     rig_ask(&f.r, PD_INFO_SETTINGS, "job");
     assert_int_equal(f.r.info->n_settings, 3);

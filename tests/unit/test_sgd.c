@@ -1,3 +1,4 @@
+/* Tests sgd against plain loops. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +11,7 @@
 
 #include "paramd/optim.h"
 
-enum { N = 150001, STEPS = 5 };         /* three range units, the last of one vector and a bit */
+enum { N = 150001, STEPS = 5 }; /* three ranges of elements; the last ends with part of a vector */
 
 typedef struct fixture {
     float weights[N], buffer[N], gradient[N], after[N], expected[N];
@@ -44,10 +45,12 @@ static double value(const pd_hypers *hypers, const char *name)
     return hypers->value[pd_hypers_find(hypers->row, name)];
 }
 
-/* torch.optim.SGD's documentation, one element at a time; volatile forbids the compiler to fuse. */
+/* The reference: the formulas in torch.optim.SGD's documentation, one element at a time. `volatile` keeps the
+ * compiler from fusing operations. */
 static void naive(fixture *f, const pd_hypers *h, bool first)
 {
-    const float lr = (float)value(h, "lr"), momentum = (float)value(h, "momentum"), gain = (float)(1 - value(h, "dampening"));
+    const float lr = (float)value(h, "lr"), momentum = (float)value(h, "momentum"),
+                gain = (float)(1 - value(h, "dampening"));
     const float decay = (float)value(h, "weight_decay");
 
     for (int i = 0; i < N; i++) {
@@ -91,29 +94,58 @@ static void follows_the_definition(fixture *f, const char *const *options, bool 
         float *after = in_place ? f->weights : f->after;
         new_gradient(f, step);
         naive(f, &hypers, step == 1);
-        assert_int_equal(pd_model_step(model, &(pd_step_io){ .gradient = f->gradient, .before = f->weights, .after = after }, NULL), PD_OK);
+        assert_int_equal(
+            pd_model_step(model, &(pd_step_io){ .gradient = f->gradient, .before = f->weights, .after = after }, NULL),
+            PD_OK);
         if (!in_place) memcpy(f->weights, f->after, sizeof f->weights);
         assert_memory_equal(f->weights, f->expected, sizeof f->weights);
     }
     pd_model_free(model);
 }
 
-#define OPTIONS(...) (const char *const[]){ __VA_ARGS__, NULL }
+#define OPTIONS(...)                                                                                                   \
+    (const char *const[])                                                                                              \
+    {                                                                                                                  \
+        __VA_ARGS__, NULL                                                                                              \
+    }
 
-static void plain(void **state)                  { follows_the_definition(*state, OPTIONS("lr", "0.1"), false); }
-static void weight_decay(void **state)           { follows_the_definition(*state, OPTIONS("lr", "0.1", "weight_decay", "0.01"), false); }
-static void momentum(void **state)               { follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9"), false); }
-static void momentum_in_place(void **state)      { follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9"), true); }
-static void momentum_with_weight_decay(void **state) { follows_the_definition(*state, OPTIONS("momentum", "0.9", "weight_decay", "0.1"), false); }
-static void dampening(void **state)              { follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.8", "dampening", "0.3"), false); }
-static void nesterov(void **state)               { follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes"), true); }
+static void plain(void **state)
+{
+    follows_the_definition(*state, OPTIONS("lr", "0.1"), false);
+}
+static void weight_decay(void **state)
+{
+    follows_the_definition(*state, OPTIONS("lr", "0.1", "weight_decay", "0.01"), false);
+}
+static void momentum(void **state)
+{
+    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9"), false);
+}
+static void momentum_in_place(void **state)
+{
+    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9"), true);
+}
+static void momentum_with_weight_decay(void **state)
+{
+    follows_the_definition(*state, OPTIONS("momentum", "0.9", "weight_decay", "0.1"), false);
+}
+static void dampening(void **state)
+{
+    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.8", "dampening", "0.3"), false);
+}
+static void nesterov(void **state)
+{
+    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes"), true);
+}
 static void nesterov_with_weight_decay(void **state)
 {
-    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes", "weight_decay", "0.02"), false);
+    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes", "weight_decay", "0.02"),
+                           false);
 }
 static void maximize(void **state)
 {
-    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9", "maximize", "yes", "weight_decay", "0.02"), false);
+    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9", "maximize", "yes", "weight_decay", "0.02"),
+                           false);
 }
 
 static void keeps_a_buffer_only_with_momentum(void **state)
@@ -145,7 +177,8 @@ static void a_parameter_without_a_gradient_takes_no_step(void **state)
     assert_int_equal(pd_model_step(model, &(pd_step_io){ .before = f->weights, .after = f->after }, NULL), PD_OK);
     assert_memory_equal(f->after, f->expected, sizeof f->after);
 
-    memcpy(f->expected, f->weights, sizeof f->expected);        /* its next step is the first: the buffer becomes the gradient */
+    memcpy(f->expected, f->weights,
+           sizeof f->expected); /* the next step is the first with a gradient: the buffer becomes the gradient */
     new_gradient(f, 1);
     naive(f, &hypers, true);
     pd_model_step(model, &(pd_step_io){ .gradient = f->gradient, .before = f->weights, .after = f->after }, NULL);
@@ -164,21 +197,28 @@ static void takes_a_steps_own_hyperparameters(void **state)
     new_model(&model, &declared);
     new_gradient(f, 1);
     naive(f, &now, true);
-    pd_model_step(model, &(pd_step_io){ .gradient = f->gradient, .before = f->weights, .after = f->after, .hypers = now.value, .hypers_mask = UINT64_MAX }, NULL);
+    pd_model_step(model,
+                  &(pd_step_io){ .gradient = f->gradient,
+                                 .before = f->weights,
+                                 .after = f->after,
+                                 .hypers = now.value,
+                                 .hypers_mask = UINT64_MAX },
+                  NULL);
     assert_memory_equal(f->after, f->expected, sizeof f->after);
     pd_model_free(model);
 }
 
-/* Step by step as schedules have it, but for the one step that brings a learning rate of its own. */
+/* Each step uses the values of the schedules. One step brings a learning rate of its own instead. */
 static void follows_schedules(void **state)
 {
     static const double rates[] = { 0.5, 0.25, 0.125, 0.125 }, momenta[] = { 0.5, 0.5, 0.75, 0.75 };
-    enum { OWN = 1 };                   /* the step with a rate of its own */
+    enum { OWN = 1 }; /* the step with its own learning rate */
     fixture *f = *state;
     pd_hypers scheduled;
     pd_model *model;
 
-    set(&scheduled, OPTIONS("lr", "table(0.5,0.25,0.125)", "momentum", "piecewise(0.5,2:0.75)", "weight_decay", "0.25"));
+    set(&scheduled,
+        OPTIONS("lr", "table(0.5,0.25,0.125)", "momentum", "piecewise(0.5,2:0.75)", "weight_decay", "0.25"));
     new_model(&model, &scheduled);
     for (int s = 0; s < 4; s++) {
         pd_hypers now = scheduled;
@@ -189,8 +229,13 @@ static void follows_schedules(void **state)
         now.value[pd_hypers_find(now.row, "momentum")] = momenta[s];
         new_gradient(f, s);
         naive(f, &now, s == 0);
-        pd_model_step(model, &(pd_step_io){ .gradient = f->gradient, .before = f->weights, .after = f->weights, .hypers = s == OWN ? own : NULL,
-                                            .hypers_mask = (uint64_t)1 << pd_hypers_find(scheduled.row, "lr") }, NULL);
+        pd_model_step(model,
+                      &(pd_step_io){ .gradient = f->gradient,
+                                     .before = f->weights,
+                                     .after = f->weights,
+                                     .hypers = s == OWN ? own : NULL,
+                                     .hypers_mask = (uint64_t)1 << pd_hypers_find(scheduled.row, "lr") },
+                      NULL);
         assert_memory_equal(f->weights, f->expected, sizeof f->weights);
     }
     pd_model_free(model);
@@ -219,7 +264,8 @@ static void has_torchs_defaults(void **state)
     (void)state;
     pd_hypers_init(&hypers, pd_optim_find("sgd"));
     assert_true(value(&hypers, "lr") == 1e-3);
-    assert_true(value(&hypers, "momentum") == 0 && value(&hypers, "dampening") == 0 && value(&hypers, "weight_decay") == 0);
+    assert_true(value(&hypers, "momentum") == 0 && value(&hypers, "dampening") == 0 &&
+                value(&hypers, "weight_decay") == 0);
     assert_true(value(&hypers, "nesterov") == 0 && value(&hypers, "maximize") == 0);
 }
 
@@ -264,11 +310,19 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(plain), CASE(weight_decay), CASE(momentum), CASE(momentum_in_place), CASE(momentum_with_weight_decay), CASE(dampening),
-        CASE(nesterov), CASE(nesterov_with_weight_decay), CASE(maximize),
+        CASE(plain),
+        CASE(weight_decay),
+        CASE(momentum),
+        CASE(momentum_in_place),
+        CASE(momentum_with_weight_decay),
+        CASE(dampening),
+        CASE(nesterov),
+        CASE(nesterov_with_weight_decay),
+        CASE(maximize),
         cmocka_unit_test(keeps_a_buffer_only_with_momentum),
         CASE(a_parameter_without_a_gradient_takes_no_step),
-        CASE(takes_a_steps_own_hyperparameters), CASE(follows_schedules),
+        CASE(takes_a_steps_own_hyperparameters),
+        CASE(follows_schedules),
         cmocka_unit_test(a_model_refuses_a_schedule_that_the_row_cannot_follow),
         cmocka_unit_test(has_torchs_defaults),
         cmocka_unit_test(nesterov_needs_momentum_without_dampening),

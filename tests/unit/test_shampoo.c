@@ -1,5 +1,6 @@
-/* What the row shampoo promises: same bits with any threads, blocks that know nothing of each other, lengths of steps, storage, communication, delays,
- * and shapes at the edge. Failures: test_shampoo_failures.c; its formulas: test_shampoo_twin.c; recorded runs and tables of upstream: tests/golden/test_meta_*.c. */
+/* Tests properties of the optimizer shampoo: equal bits with any number of threads, independent blocks, lengths of
+ * steps, storage, communication, delays and unusual shapes. Tests of failures: test_shampoo_failures.c; of formulas:
+ * test_shampoo_twin.c; recorded runs and tables of upstream: tests/golden/test_meta_*.c. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,9 +40,12 @@ static const pd_shape matrix = { 2, { 20, 9 } };
 static void the_number_of_threads_does_not_change_a_bit(void **state)
 {
     static const char *const kinds[] = {
-        "max_preconditioner_dim=32 grafting_config=SGD", "max_preconditioner_dim=32 grafting_config=Adam betas=0.9,0.99 momentum=0.9 use_nesterov=yes weight_decay=0.1",
-        "max_preconditioner_dim=20 grafting_config=Adagrad precondition_frequency=3 root_delay=2 preconditioner_dtype=float64",
-        "max_preconditioner_dim=32 betas=0,0.9 use_decoupled_weight_decay=no weight_decay=0.1 precision_config=PrecisionConfig(factor_matrix_dtype=bfloat16)",
+        "max_preconditioner_dim=32 grafting_config=SGD",
+        "max_preconditioner_dim=32 grafting_config=Adam betas=0.9,0.99 momentum=0.9 use_nesterov=yes weight_decay=0.1",
+        "max_preconditioner_dim=20 grafting_config=Adagrad precondition_frequency=3 root_delay=2 "
+        "preconditioner_dtype=float64",
+        "max_preconditioner_dim=32 betas=0,0.9 use_decoupled_weight_decay=no weight_decay=0.1 "
+        "precision_config=PrecisionConfig(factor_matrix_dtype=bfloat16)",
     };
     static const pd_shape shapes[] = { { 2, { 70, 50 } }, { 3, { 11, 13, 21 } }, { 1, { 100 } } };
 
@@ -50,7 +54,7 @@ static void the_number_of_threads_does_not_change_a_bit(void **state)
         for (size_t s = 0; s < 3; s++) shampoo_assert_threads_agree("shampoo", &shapes[s], kinds[k], 4);
 }
 
-/* Neither its factors nor its step. */
+/* Neither the factors of a block nor its step depend on other blocks. */
 static void a_block_knows_nothing_of_the_others(void **state)
 {
     run a = run_of(&(pd_shape){ 2, { 8, 16 } }, BLOCKS "grafting_config=Adam use_merge_dims=no", 1), b = a;
@@ -61,13 +65,14 @@ static void a_block_knows_nothing_of_the_others(void **state)
     for (int step = 0; step < 3; step++) {
         shampoo_run_draw(&a);
         memcpy(b.gradient[0], a.gradient[0], 8 * 16 * sizeof(float));
-        for (int row = 0; row < 8; row++) b.gradient[0][row * 16 + 12] += 1;        /* in the second block */
+        for (int row = 0; row < 8; row++) b.gradient[0][row * 16 + 12] += 1; /* changes the second block */
         shampoo_run_step(&a);
         shampoo_run_step(&b);
     }
     for (int block = 0; block < 2; block++)
         for (int k = 0; k < 2; k++) {
-            float *x = shampoo_slot(&a, "inv_factor_matrices", k, block, 64), *y = shampoo_slot(&b, "inv_factor_matrices", k, block, 64);
+            float *x = shampoo_slot(&a, "inv_factor_matrices", k, block, 64),
+                  *y = shampoo_slot(&b, "inv_factor_matrices", k, block, 64);
             assert_int_equal(memcmp(x, y, 64 * sizeof *x) == 0, block == 0);
             free(x);
             free(y);
@@ -116,13 +121,14 @@ static void factors_and_roots_begin_at_zero(void **state)
     shampoo_run_end(&r);
 }
 
-/* ---- what is the same as something else ---- */
+/* ---- options that give the same run ---- */
 
 static void nesterov_without_momentum_changes_nothing(void **state)
 {
     (void)state;
     assert_true(runs_agree(&matrix, BLOCKS "grafting_config=SGD", BLOCKS "grafting_config=SGD use_nesterov=yes", 5));
-    assert_false(runs_agree(&matrix, BLOCKS "grafting_config=SGD momentum=0.5", BLOCKS "grafting_config=SGD momentum=0.5 use_nesterov=yes", 5));
+    assert_false(runs_agree(&matrix, BLOCKS "grafting_config=SGD momentum=0.5",
+                            BLOCKS "grafting_config=SGD momentum=0.5 use_nesterov=yes", 5));
 }
 
 static void a_list_of_overrides_counts_from_order_0_and_a_0_in_it_is_the_default(void **state)
@@ -137,17 +143,23 @@ static void a_list_of_overrides_counts_from_order_0_and_a_0_in_it_is_the_default
 static void a_start_of_minus_1_is_the_frequency(void **state)
 {
     (void)state;
-    assert_true(runs_agree(&matrix, BLOCKS "precondition_frequency=3", BLOCKS "precondition_frequency=3 start_preconditioning_step=3", 7));
-    assert_false(runs_agree(&matrix, BLOCKS "precondition_frequency=3", BLOCKS "precondition_frequency=3 start_preconditioning_step=4", 7));
+    assert_true(runs_agree(&matrix, BLOCKS "precondition_frequency=3",
+                           BLOCKS "precondition_frequency=3 start_preconditioning_step=3", 7));
+    assert_false(runs_agree(&matrix, BLOCKS "precondition_frequency=3",
+                            BLOCKS "precondition_frequency=3 start_preconditioning_step=4", 7));
 }
 
 static void what_concerns_execution_alone_changes_nothing(void **state)
 {
     (void)state;
-    assert_true(runs_agree(&matrix, BLOCKS, BLOCKS "num_trainers_per_group=4 track_root_inv_residuals=yes communication_dtype=DEFAULT precision_config=PrecisionConfig()", 4));
+    assert_true(runs_agree(&matrix, BLOCKS,
+                           BLOCKS "num_trainers_per_group=4 track_root_inv_residuals=yes communication_dtype=DEFAULT "
+                                  "precision_config=PrecisionConfig()",
+                           4));
 }
 
-/* The penalty's term is as good as one in the gradient, also for what follows from it. */
+/* Coupled weight decay acts like a term added to the gradient, also in everything that is computed from the
+ * gradient. */
 static void coupled_decay_is_a_part_of_the_gradient(void **state)
 {
     static const char common[] = BLOCKS "grafting_config=RMSprop use_decoupled_weight_decay=no momentum=0.5";
@@ -172,13 +184,14 @@ static void coupled_decay_is_a_part_of_the_gradient(void **state)
 
 /* ---- lengths ---- */
 
-/* Of a step, or of the gradient, in columns [left, left + 8). */
+/* Returns the length of the step x - y, or of the gradient x if y is NULL, in columns [left, left + 8). */
 static double length(const float *x, const float *y, int left)
 {
     double sum = 0;
 
     for (int row = 0; row < 8; row++)
-        for (int col = left; col < left + 8; col++) sum += pow((double)x[row * 16 + col] - (y == NULL ? 0 : (double)y[row * 16 + col]), 2);
+        for (int col = left; col < left + 8; col++)
+            sum += pow((double)x[row * 16 + col] - (y == NULL ? 0 : (double)y[row * 16 + col]), 2);
     return sqrt(sum);
 }
 
@@ -243,13 +256,19 @@ static float rounded(float x, int dtype)
     return dtype == 0 ? pd_f32_from_bf16(pd_bf16_from_f32(x)) : pd_f32_from_f16(pd_f16_from_f32(x));
 }
 
-/* All that a step reads of what it has just made is unrounded; the next step reads what was stored. */
+/* Within a step, new state is used before it is rounded. The next step reads the rounded state. */
 static void state_is_used_before_it_is_rounded(void **state)
 {
     static const char *const dtypes[] = { "bfloat16", "float16" };
-    static const struct { const char *key, *slot; int number, block; int64_t n; } all[] = {
-        { "factor_matrix_dtype", "factor_matrices", 0, 0, 64 }, { "inv_factor_matrix_dtype", "inv_factor_matrices", 1, 1, 1 },
-        { "filtered_grad_dtype", "filtered_grad", -1, -1, 180 }, { "momentum_dtype", "momentum", -1, -1, 180 },
+    static const struct {
+        const char *key, *slot;
+        int number, block;
+        int64_t n;
+    } all[] = {
+        { "factor_matrix_dtype", "factor_matrices", 0, 0, 64 },
+        { "inv_factor_matrix_dtype", "inv_factor_matrices", 1, 1, 1 },
+        { "filtered_grad_dtype", "filtered_grad", -1, -1, 180 },
+        { "momentum_dtype", "momentum", -1, -1, 180 },
         { "grafting_state_dtype", "grafting_second_moment", -1, -1, 180 },
     };
     static const char common[] = BLOCKS "momentum=0.5 grafting_config=Adam use_merge_dims=no";
@@ -260,7 +279,8 @@ static void state_is_used_before_it_is_rounded(void **state)
             char hypers[256];
             run full = run_of(&matrix, common, 1), small;
             float *x, *y;
-            snprintf(hypers, sizeof hypers, "%s precision_config=PrecisionConfig(%s=%s)", common, all[k].key, dtypes[dtype]);
+            snprintf(hypers, sizeof hypers, "%s precision_config=PrecisionConfig(%s=%s)", common, all[k].key,
+                     dtypes[dtype]);
             small = run_of(&matrix, hypers, 1);
             shampoo_run_all(&full);
             shampoo_run_all(&small);
@@ -279,7 +299,8 @@ static void state_is_used_before_it_is_rounded(void **state)
 
 static void float64_factors_keep_what_float32_would_lose(void **state)
 {
-    static const char *const kinds[] = { "preconditioner_dtype=float32", "preconditioner_dtype=float64", "precision_config.factor_matrix_dtype=float64" };
+    static const char *const kinds[] = { "preconditioner_dtype=float32", "preconditioner_dtype=float64",
+                                         "precision_config.factor_matrix_dtype=float64" };
 
     (void)state;
     for (int kind = 0; kind < 3; kind++) {
@@ -298,7 +319,8 @@ static void float64_factors_keep_what_float32_would_lose(void **state)
     }
 }
 
-/* Page, section 12: two squares for each dimension of a block, and a number an element for each average. */
+/* By section 12 of the algorithm's specification, the state has two square matrices for each dimension of a block,
+ * and one number per element for each running average. */
 static void state_takes_the_memory_that_the_page_says(void **state)
 {
     static const pd_shape shapes[] = { { 2, { 300, 100 } }, { 4, { 3, 3, 64, 128 } }, { 1, { 4000 } } };
@@ -311,8 +333,8 @@ static void state_takes_the_memory_that_the_page_says(void **state)
             pd_shape merged = pd_shape_merged(&shapes[s], 128);
             int64_t n = shampoo_elements(&param), bytes = 4 * n * ((kind & 1) + (kind >> 1 & 1) + (kind >> 2 & 1));
             pd_plan plan;
-            snprintf(hypers, sizeof hypers, "max_preconditioner_dim=128 betas=%s,0.9 momentum=%s grafting_config=%s", kind & 1 ? "0.9" : "0", kind & 2 ? "0.9" : "0",
-                     kind & 4 ? "Adam" : "SGD");
+            snprintf(hypers, sizeof hypers, "max_preconditioner_dim=128 betas=%s,0.9 momentum=%s grafting_config=%s",
+                     kind & 1 ? "0.9" : "0", kind & 2 ? "0.9" : "0", kind & 4 ? "Adam" : "SGD");
             param.hypers = shampoo_hypers("shampoo", hypers);
             assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, NULL), PD_OK);
             for (int64_t b = 0; b < pd_partition_count(&merged, 128); b++) {
@@ -324,12 +346,13 @@ static void state_takes_the_memory_that_the_page_says(void **state)
         }
 }
 
-/* ---- communication, and updates ---- */
+/* ---- communication_dtype, and the reported updates of the weights ---- */
 
 static void updates_are_what_was_added_to_the_weights(void **state)
 {
-    static const char *const kinds[] = { "communication_dtype=FP32", "communication_dtype=BF16", "communication_dtype=FP16",
-                                         "communication_dtype=BF16 communicate_params=yes", "communication_dtype=FP16 communicate_params=yes" };
+    static const char *const kinds[] = { "communication_dtype=FP32", "communication_dtype=BF16",
+                                         "communication_dtype=FP16", "communication_dtype=BF16 communicate_params=yes",
+                                         "communication_dtype=FP16 communicate_params=yes" };
 
     (void)state;
     for (int kind = 0; kind < 5; kind++) {
@@ -370,34 +393,52 @@ static void float16_communication_overflows_above_65504(void **state)
 
 /* ---- delays ---- */
 
-/* Until a block's first roots are there it goes on with the graft. */
+/* Until the first roots of a block are in use, the block takes the steps of the graft. */
 static void delayed_roots_are_waited_for_with_the_grafts_steps(void **state)
 {
-    static const char delayed[] = BLOCKS "grafting_config=Adam precondition_frequency=3 root_delay=2", warm[] = BLOCKS "grafting_config=Adam start_preconditioning_step=100";
+    static const char delayed[] = BLOCKS "grafting_config=Adam precondition_frequency=3 root_delay=2",
+                      warm[] = BLOCKS "grafting_config=Adam start_preconditioning_step=100";
 
     (void)state;
-    assert_true(runs_agree(&matrix, delayed, warm, 4));             /* those of step 3 come in step 5 */
+    assert_true(runs_agree(&matrix, delayed, warm, 4)); /* the roots of step 3 are first used in step 5 */
     assert_false(runs_agree(&matrix, delayed, warm, 5));
 }
 
-/* Where the caller runs the tasks at the end of each step, they are ready in the next. */
+/* With root_delay=ready, tasks that are run at the end of a step have their roots ready in the next step, as with
+ * root_delay=1. */
 static void ready_roots_are_used_once_they_are_there(void **state)
 {
     (void)state;
-    assert_true(runs_agree(&matrix, BLOCKS "grafting_config=SGD precondition_frequency=2 root_delay=1", BLOCKS "grafting_config=SGD precondition_frequency=2 root_delay=ready", 7));
-    assert_false(runs_agree(&matrix, BLOCKS "grafting_config=SGD precondition_frequency=2", BLOCKS "grafting_config=SGD precondition_frequency=2 root_delay=1", 7));
+    assert_true(runs_agree(&matrix, BLOCKS "grafting_config=SGD precondition_frequency=2 root_delay=1",
+                           BLOCKS "grafting_config=SGD precondition_frequency=2 root_delay=ready", 7));
+    assert_false(runs_agree(&matrix, BLOCKS "grafting_config=SGD precondition_frequency=2",
+                            BLOCKS "grafting_config=SGD precondition_frequency=2 root_delay=1", 7));
 }
 
-/* ---- the edge ---- */
+/* ---- unusual shapes ---- */
 
 static void every_shape_takes_ordinary_steps(void **state)
 {
-    static const pd_shape shapes[] = { { 0, { 0 } }, { 1, { 1 } }, { 2, { 1, 1 } }, { 3, { 1, 1, 1 } }, { 1, { 5 } }, { 2, { 5, 3 } }, { 8, { 2, 1, 2, 1, 2, 1, 3, 2 } },
-                                       { 2, { 60, 1 } }, { 2, { 1, 60 } }, { 2, { 40, 30 } }, { 3, { 6, 5, 9 } } };
+    static const pd_shape shapes[] = { { 0, { 0 } },
+                                       { 1, { 1 } },
+                                       { 2, { 1, 1 } },
+                                       { 3, { 1, 1, 1 } },
+                                       { 1, { 5 } },
+                                       { 2, { 5, 3 } },
+                                       { 8, { 2, 1, 2, 1, 2, 1, 3, 2 } },
+                                       { 2, { 60, 1 } },
+                                       { 2, { 1, 60 } },
+                                       { 2, { 40, 30 } },
+                                       { 3, { 6, 5, 9 } } };
     static const char *const kinds[] = {
-        "max_preconditioner_dim=2", "max_preconditioner_dim=128 betas=0,0.9", "max_preconditioner_dim=1", "max_preconditioner_dim=3 use_merge_dims=no",
-        "use_decoupled_weight_decay=no weight_decay=0.1 max_preconditioner_dim=35 momentum=0.9", "grafting_config=Adagrad preconditioner_dtype=float64 max_preconditioner_dim=32",
-        "root_inverse_method=newton epsilon=0.1 max_preconditioner_dim=8", "root_inverse_method=higher_order epsilon=0.1 max_preconditioner_dim=8",
+        "max_preconditioner_dim=2",
+        "max_preconditioner_dim=128 betas=0,0.9",
+        "max_preconditioner_dim=1",
+        "max_preconditioner_dim=3 use_merge_dims=no",
+        "use_decoupled_weight_decay=no weight_decay=0.1 max_preconditioner_dim=35 momentum=0.9",
+        "grafting_config=Adagrad preconditioner_dtype=float64 max_preconditioner_dim=32",
+        "root_inverse_method=newton epsilon=0.1 max_preconditioner_dim=8",
+        "root_inverse_method=higher_order epsilon=0.1 max_preconditioner_dim=8",
         "root_inverse_method=tracked epsilon=0.1 max_preconditioner_dim=16 betas=0.9,0.99 preconditioner_dtype=float64",
     };
 
@@ -432,11 +473,14 @@ static void a_dimension_of_0_has_no_state_and_takes_steps(void **state)
     }
 }
 
-/* Large blocks are used where they lie, those at the edge are gathered. */
+/* Large blocks are used in place. Blocks at the edge of the tensor are copied to scratch memory. */
 static void every_block_has_the_scratch_memory_that_it_takes(void **state)
 {
-    static const pd_shape shapes[] = { { 2, { 360, 301 } }, { 2, { 190, 400 } }, { 3, { 30, 50, 40 } }, { 3, { 64, 64, 9 } }, { 1, { 300 } } };
-    static const char *const kinds[] = { "max_preconditioner_dim=200", "max_preconditioner_dim=185 betas=0,1", "max_preconditioner_dim=40 use_decoupled_weight_decay=no",
+    static const pd_shape shapes[] = {
+        { 2, { 360, 301 } }, { 2, { 190, 400 } }, { 3, { 30, 50, 40 } }, { 3, { 64, 64, 9 } }, { 1, { 300 } }
+    };
+    static const char *const kinds[] = { "max_preconditioner_dim=200", "max_preconditioner_dim=185 betas=0,1",
+                                         "max_preconditioner_dim=40 use_decoupled_weight_decay=no",
                                          "max_preconditioner_dim=200 preconditioner_dtype=float64" };
 
     (void)state;
@@ -448,7 +492,8 @@ static void every_block_has_the_scratch_memory_that_it_takes(void **state)
             assert_true(plan.n_blocks > 0);
             for (size_t b = 0; b < plan.n_blocks; b++) {
                 shampoo_scratch parts = pd_shampoo_scratch(&plan, &plan.blocks[b], param.hypers.value);
-                assert_true(parts.gradient + parts.filtered + parts.direction + parts.products <= (int64_t)plan.scratch_floats);
+                assert_true(parts.gradient + parts.filtered + parts.direction + parts.products <=
+                            (int64_t)plan.scratch_floats);
             }
             pd_plan_free(&plan);
         }
@@ -456,7 +501,10 @@ static void every_block_has_the_scratch_memory_that_it_takes(void **state)
 
 static void out_of_memory_is_told_and_leaves_nothing(void **state)
 {
-    pd_declaration param = { .name = "w", .shape = { 2, { 9, 6 } }, .hypers = shampoo_hypers("shampoo", BLOCKS "grafting_config=Adam momentum=0.9 root_inverse_method=tracked") };
+    pd_declaration param = { .name = "w",
+                             .shape = { 2, { 9, 6 } },
+                             .hypers = shampoo_hypers(
+                                 "shampoo", BLOCKS "grafting_config=Adam momentum=0.9 root_inverse_method=tracked") };
 
     (void)state;
     assert_true(oom_each(shampoo_try_model, &param) > 10);

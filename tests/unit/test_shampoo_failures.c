@@ -1,5 +1,5 @@
-/* What the row shampoo refuses, warns of or passes over: factors and roots that are not finite, roots that failed, gradients that are not there, values and
- * shapes that cannot be. */
+/* Tests what the optimizer shampoo refuses, warns about or passes over: factors and roots that are not finite,
+ * failed roots, missing gradients, and invalid values and shapes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static const pd_shape matrix = { 2, { 20, 9 } };
 
 /* ---- failures ---- */
 
-/* Three good steps, and one with `bad` in the gradient, which is refused with `text`. */
+/* Takes three good steps, then a step with `bad` in the gradient. Checks that this step is refused with `text`. */
 static void step_is_refused(const char *hypers, float bad, const char *text)
 {
     run r = run_of(&matrix, hypers, 3);
@@ -35,7 +35,7 @@ static void step_is_refused(const char *hypers, float bad, const char *text)
     pd_error err;
 
     shampoo_run_all(&r);
-    for (int again = 0; again < 2; again++) {           /* the factor keeps it for ever */
+    for (int again = 0; again < 2; again++) { /* the next step is refused too: the factor keeps the bad value */
         shampoo_run_draw(&r);
         if (again == 0) r.gradient[0][17 * 9 + 3] = bad;
         memcpy(before, r.weights[0], sizeof before);
@@ -49,13 +49,19 @@ static void step_is_refused(const char *hypers, float bad, const char *text)
 static void a_factor_that_is_not_finite_refuses_the_step_in_upstreams_words(void **state)
 {
     (void)state;
-    step_is_refused(BLOCKS, NAN, "Encountered nan values in bias-corrected factor matrix block_4.0! To mitigate, check if nan inputs are being passed into the network or nan "
+    step_is_refused(BLOCKS, NAN,
+                    "Encountered nan values in bias-corrected factor matrix block_4.0! To mitigate, check if nan "
+                    "inputs are being passed into the network or nan "
                     "gradients are being passed to the optimizer.");
-    step_is_refused(BLOCKS, 1e30f, "Encountered inf values in bias-corrected factor matrix block_4.0! In some cases, this may be due to divergence of the algorithm.");
-    step_is_refused(BLOCKS "preconditioner_dtype=float64", NAN, "Encountered nan values in bias-corrected factor matrix block_4.0!");
+    step_is_refused(BLOCKS, 1e30f,
+                    "Encountered inf values in bias-corrected factor matrix block_4.0! In some cases, this may be due "
+                    "to divergence of the algorithm.");
+    step_is_refused(BLOCKS "preconditioner_dtype=float64", NAN,
+                    "Encountered nan values in bias-corrected factor matrix block_4.0!");
 }
 
-/* In float32 the correction is a little less than 1 - betas[1], so that what comes back is more than what went in. */
+/* In float32 the bias correction of the factor is a little less than 1 - betas[1]. So the corrected factor is larger
+ * than the square of the gradient, and it overflows. */
 static void a_factor_that_overflows_when_it_is_corrected_refuses_the_step(void **state)
 {
     run r = run_of(&(pd_shape){ 1, { 2 } }, "betas=0,0.999", 0);
@@ -101,14 +107,17 @@ static void a_root_that_is_not_finite_refuses_the_step(void **state)
     shampoo_run_draw(&r);
     for (int i = 0; i < 30; i++) r.gradient[0][i] *= 1e-7f;
     assert_int_equal(shampoo_run_try(&r, &err), PD_FAILED_PRECONDITION);
-    if (strstr(err.text, "Encountered nan or inf values in inverse factor matrix block_0.0!") == NULL) fail_msg("%s", err.text);
+    if (strstr(err.text, "Encountered nan or inf values in inverse factor matrix block_0.0!") == NULL)
+        fail_msg("%s", err.text);
     shampoo_run_end(&r);
 }
 
-/* One iteration does not make a root: it is refused as too inexact, and the root of the step before stays, or zeros where there was none. */
+/* After one iteration the root is too inexact and is refused. The last good root stays in use; where there was none,
+ * the root is zero. */
 static void a_root_that_failed_leaves_the_last_good_one_if_protected(void **state)
 {
-    static const char failing[] = "use_merge_dims=no betas=0,1 root_inverse_method=higher_order root_inverse_max_iterations=1 root_inverse_tolerance=1e-20 epsilon=1e-10 ";
+    static const char failing[] = "use_merge_dims=no betas=0,1 root_inverse_method=higher_order "
+                                  "root_inverse_max_iterations=1 root_inverse_tolerance=1e-20 epsilon=1e-10 ";
     char bare[256];
     run kept = run_of(&(pd_shape){ 2, { 6, 5 } }, failing, 2), refused;
     float *R;
@@ -131,7 +140,10 @@ static void a_root_that_failed_leaves_the_last_good_one_if_protected(void **stat
 
 static void a_failed_root_is_repaired_by_retries(void **state)
 {
-    run r = run_of(&(pd_shape){ 2, { 6, 5 } }, "use_merge_dims=no betas=0,1 root_inverse_method=higher_order root_inverse_max_iterations=1 root_inverse_tolerance=1e-20 root_retries=1", 1);
+    run r = run_of(&(pd_shape){ 2, { 6, 5 } },
+                   "use_merge_dims=no betas=0,1 root_inverse_method=higher_order root_inverse_max_iterations=1 "
+                   "root_inverse_tolerance=1e-20 root_retries=1",
+                   1);
     float *R;
 
     (void)state;
@@ -142,7 +154,7 @@ static void a_failed_root_is_repaired_by_retries(void **state)
     shampoo_run_end(&r);
 }
 
-/* ---- gradients that are not there ---- */
+/* ---- missing gradients ---- */
 
 static void a_parameter_without_a_gradient_takes_no_step_and_its_group_counts_it(void **state)
 {
@@ -158,7 +170,8 @@ static void a_parameter_without_a_gradient_takes_no_step_and_its_group_counts_it
     for (int step = 0; step < 4; step++) {
         one.missing[0] = step == 1 || step == 2;
         shampoo_run_draw(&both);
-        for (int p = 0; p < 2; p++) memcpy(one.gradient[p], both.gradient[p], (size_t)(p == 0 ? 180 : 5) * sizeof(float));
+        for (int p = 0; p < 2; p++)
+            memcpy(one.gradient[p], both.gradient[p], (size_t)(p == 0 ? 180 : 5) * sizeof(float));
         memcpy(before, one.weights[0], sizeof before);
         L = shampoo_slot(&one, "factor_matrices", 0, 0, 64);
         shampoo_run_step(&both);
@@ -174,11 +187,15 @@ static void a_parameter_without_a_gradient_takes_no_step_and_its_group_counts_it
     shampoo_run_end(&one);
 }
 
-/* Its steps are those of a group that counted the missing ones: of a parameter that had gradients of zero for the factors and the filter would they not be
- * decayed. With plain sums they are not, and the corrections of the filter are all that is left of the count. */
+/* The bias corrections use the step count of the group, which also counts steps in which this parameter had no
+ * gradient.
+ *
+ * Such steps have no other effect: they do not decay the factors or the filtered gradient. With betas[1] = 1, only
+ * the correction of the filtered gradient depends on the count. */
 static void corrections_follow_the_groups_count(void **state)
 {
-    run pair = run_of(&(pd_shape){ 1, { 3 } }, "lr=1 betas=0.5,1 start_preconditioning_step=100 grafting_config=SGD", 0);
+    run pair =
+        run_of(&(pd_shape){ 1, { 3 } }, "lr=1 betas=0.5,1 start_preconditioning_step=100 grafting_config=SGD", 0);
     float expected;
 
     (void)state;
@@ -191,13 +208,13 @@ static void corrections_follow_the_groups_count(void **state)
     shampoo_run_step(&pair);
     pair.missing[0] = false;
     pair.gradient[0][0] = 1;
-    expected = pair.weights[0][0] - 0.5f / 0.875f;                  /* F = 0.5, at the group's third step */
+    expected = pair.weights[0][0] - 0.5f / 0.875f; /* the filtered gradient 0.5, corrected for step 3 of the group */
     shampoo_run_step(&pair);
     assert_true(fabsf(pair.weights[0][0] - expected) < 1e-6f);
     shampoo_run_end(&pair);
 }
 
-/* ---- refusals of our own ---- */
+/* ---- refused hyperparameters ---- */
 
 static int check(const char *list, pd_error *err)
 {
@@ -220,7 +237,8 @@ static void assert_refused(const char *list, const char *part_of_text)
     pd_error err = { 0 };
     int rc = check(list, &err);
 
-    if ((rc != PD_INVALID_ARGUMENT && rc != PD_OUT_OF_RANGE) || strstr(err.text, part_of_text) == NULL) fail_msg("%s: %d %s", list, rc, err.text);
+    if ((rc != PD_INVALID_ARGUMENT && rc != PD_OUT_OF_RANGE) || strstr(err.text, part_of_text) == NULL)
+        fail_msg("%s: %d %s", list, rc, err.text);
 }
 
 static void what_cannot_be_is_refused(void **state)
@@ -236,11 +254,16 @@ static void what_cannot_be_is_refused(void **state)
     assert_refused("precondition_frequency=2 root_delay=3", "precondition_frequency");
     assert_refused("grafting_config=Nadam", "RMSprop");
     assert_refused("precision_config=PrecisionConfig(computation_dtype=bfloat16)", "float32");
-    assert_refused("preconditioner_dtype=float32 precision_config=PrecisionConfig()", "Both preconditioner_dtype and precision_config are provided.");
-    assert_refused("preconditioner_dtype=float64 precision_config.momentum_dtype=bfloat16", "Both preconditioner_dtype and precision_config are provided.");
+    assert_refused("preconditioner_dtype=float32 precision_config=PrecisionConfig()",
+                   "Both preconditioner_dtype and precision_config are provided.");
+    assert_refused("preconditioner_dtype=float64 precision_config.momentum_dtype=bfloat16",
+                   "Both preconditioner_dtype and precision_config are provided.");
     assert_refused("inv_root_override=[2,-1]", "Invalid exponent override list: [2, -1].");
     assert_refused("root_retries=7", "6");
-    assert_int_equal(check("root_inverse_method=tracked exponent_multiplier=1.82 precondition_frequency=2 root_delay=2 beta3=0 grafting_config.beta2=7", NULL), PD_OK);
+    assert_int_equal(check("root_inverse_method=tracked exponent_multiplier=1.82 precondition_frequency=2 root_delay=2 "
+                           "beta3=0 grafting_config.beta2=7",
+                           NULL),
+                     PD_OK);
 }
 
 static void the_group_of_trainers_divides_the_world(void **state)
@@ -265,9 +288,15 @@ static void the_group_of_trainers_divides_the_world(void **state)
 
 static void what_decides_on_state_cannot_change_while_a_job_runs(void **state)
 {
-    static const struct { int index; double declared, now; bool may; } all[] = {
-        { BETA1, 0.9, 0, false }, { BETA1, 0, 0.9, false }, { BETA1, 0.9, 0.8, true }, { MOMENTUM, 0, 0.5, false }, { MOMENTUM, 0.5, 0, false }, { MOMENTUM, 0.5, 0.9, true },
-        { LR, 0.1, 0, true }, { FREQUENCY, 1, 1, true }, { MAX_DIM, 8, 9, false }, { GRAFTING, 0, 1, false }, { EPSILON, 1e-3, 1e-4, true }, { EPSILON, 1e-3, 0, false },
+    static const struct {
+        int index;
+        double declared, now;
+        bool may;
+    } all[] = {
+        { BETA1, 0.9, 0, false },    { BETA1, 0, 0.9, false },      { BETA1, 0.9, 0.8, true },
+        { MOMENTUM, 0, 0.5, false }, { MOMENTUM, 0.5, 0, false },   { MOMENTUM, 0.5, 0.9, true },
+        { LR, 0.1, 0, true },        { FREQUENCY, 1, 1, true },     { MAX_DIM, 8, 9, false },
+        { GRAFTING, 0, 1, false },   { EPSILON, 1e-3, 1e-4, true }, { EPSILON, 1e-3, 0, false },
     };
 
     (void)state;
@@ -282,9 +311,15 @@ static void what_decides_on_state_cannot_change_while_a_job_runs(void **state)
 
 static void what_is_probably_a_mistake_is_warned_of(void **state)
 {
-    static const struct { const char *hypers, *part; } all[] = {
-        { "", NULL }, { "inv_root_override=2", NULL }, { "exponent_multiplier=1.82", NULL }, { "use_nesterov=yes momentum=0.5", NULL },
-        { "inv_root_override=[0,0,2] exponent_multiplier=1.82", "advises one of them" }, { "use_nesterov=yes", "without momentum" },
+    static const struct {
+        const char *hypers, *part;
+    } all[] = {
+        { "", NULL },
+        { "inv_root_override=2", NULL },
+        { "exponent_multiplier=1.82", NULL },
+        { "use_nesterov=yes momentum=0.5", NULL },
+        { "inv_root_override=[0,0,2] exponent_multiplier=1.82", "advises one of them" },
+        { "use_nesterov=yes", "without momentum" },
     };
 
     (void)state;
@@ -310,7 +345,8 @@ static void shapes_that_cannot_be_are_refused_at_declaration(void **state)
 {
     (void)state;
     plan_is_refused(&(pd_shape){ 0, { 0 } }, "use_merge_dims=no", "use_merge_dims");
-    plan_is_refused(&(pd_shape){ 2, { (int64_t)1 << 30, 2 } }, "max_preconditioner_dim=2147483647 use_merge_dims=no", "max_preconditioner_dim");
+    plan_is_refused(&(pd_shape){ 2, { (int64_t)1 << 30, 2 } }, "max_preconditioner_dim=2147483647 use_merge_dims=no",
+                    "max_preconditioner_dim");
 }
 
 int main(void)
@@ -325,7 +361,8 @@ int main(void)
         cmocka_unit_test(a_parameter_without_a_gradient_takes_no_step_and_its_group_counts_it),
         cmocka_unit_test(corrections_follow_the_groups_count),
         cmocka_unit_test(what_cannot_be_is_refused),
-        cmocka_unit_test(the_group_of_trainers_divides_the_world), cmocka_unit_test(what_decides_on_state_cannot_change_while_a_job_runs),
+        cmocka_unit_test(the_group_of_trainers_divides_the_world),
+        cmocka_unit_test(what_decides_on_state_cannot_change_while_a_job_runs),
         cmocka_unit_test(what_is_probably_a_mistake_is_warned_of),
         cmocka_unit_test(shapes_that_cannot_be_are_refused_at_declaration),
     };

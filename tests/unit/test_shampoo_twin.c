@@ -1,4 +1,5 @@
-/* The optimizer shampoo against a naive twin in float64, on random shapes and hyperparameters. The twin's roots come from an eigendecomposition of its own. */
+/* Tests the optimizer shampoo against a second, simple implementation in float64, on random shapes and
+ * hyperparameters. The second implementation computes roots by an eigendecomposition of its own. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,20 +18,20 @@ enum { MOST = 600, MOST_FACTORS = 96, MOST_SIDE = 16, STEPS = 8 };
 
 typedef double square[MOST_SIDE * MOST_SIDE];
 
-/* ---- the twin: one parameter, in float64, by index arithmetic ---- */
+/* ---- the second implementation: one parameter, in float64, by index arithmetic ---- */
 
 typedef struct twin {
-    double   h[PD_MAX_HYPERS];
+    double h[PD_MAX_HYPERS];
     pd_shape merged;
-    int64_t  n, limit;
-    int      factors, blocks;
-    double   W[MOST], F[MOST], M[MOST], V[MOST];
-    int64_t  side[MOST_FACTORS];
-    square   L[MOST_FACTORS], R[MOST_FACTORS], waiting[STEPS + 1][MOST_FACTORS];
-    bool     due[STEPS + 1], has_roots;
+    int64_t n, limit;
+    int factors, blocks;
+    double W[MOST], F[MOST], M[MOST], V[MOST];
+    int64_t side[MOST_FACTORS];
+    square L[MOST_FACTORS], R[MOST_FACTORS], waiting[STEPS + 1][MOST_FACTORS];
+    bool due[STEPS + 1], has_roots;
 } twin;
 
-/* Where an element lies: block, and index within it along each dimension. */
+/* Returns the block in which an element lies. `within` gets the element's index in the block along each dimension. */
 static int64_t locate(const twin *t, int64_t element, int64_t *within)
 {
     int64_t block = 0, index[PD_MAX_RANK], cuts[PD_MAX_RANK];
@@ -85,14 +86,18 @@ static void twin_factors(twin *t, const double *G)
         int64_t within[PD_MAX_RANK], block = locate(t, i, within);
         for (int d = 0; d < t->merged.rank; d++) {
             int k = (int)block * t->merged.rank + d;
-            for (int64_t a = 0; a < t->side[k]; a++) t->L[k][within[d] * t->side[k] + a] += w2 * G[i] * G[i + (a - within[d]) * stride_of(t, d)];
+            for (int64_t a = 0; a < t->side[k]; a++)
+                t->L[k][within[d] * t->side[k] + a] += w2 * G[i] * G[i + (a - within[d]) * stride_of(t, d)];
         }
     }
 }
 
-static double correction(double beta, int step) { return (double)(1.0f - powf((float)beta, (float)step)); }
+static double correction(double beta, int step)
+{
+    return (double)(1.0f - powf((float)beta, (float)step));
+}
 
-/* One sweep of Jacobi's rotations: A becomes more diagonal, the rows of Q its eigenvectors. */
+/* Does one sweep of Jacobi rotations. A becomes more diagonal, and the rows of Q approach its eigenvectors. */
 static void sweep(double *A, double *Q, int64_t n)
 {
     for (int64_t p = 0; p < n; p++)
@@ -120,7 +125,8 @@ static void power_of(double *X, const double *L, int64_t n, double divisor, doub
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) {
             X[i * n + j] = 0;
-            for (int64_t k = 0; k < n; k++) X[i * n + j] += Q[k * n + i] * pow(fmax(A[k * n + k], 0) + epsilon, exponent) * Q[k * n + j];
+            for (int64_t k = 0; k < n; k++)
+                X[i * n + j] += Q[k * n + i] * pow(fmax(A[k * n + k], 0) + epsilon, exponent) * Q[k * n + j];
         }
 }
 
@@ -130,7 +136,8 @@ static void twin_roots(twin *t, int step)
     double override = h[ROOT_OVERRIDE + t->merged.rank], r = override > 0 ? override : 2 * t->merged.rank;
     double divisor = h[BIAS_CORRECTION] != 0 && h[BETA2] < 1 ? correction(h[BETA2], step) : 1;
 
-    for (int k = 0; k < t->factors; k++) power_of(t->waiting[step][k], t->L[k], t->side[k], divisor, h[EPSILON], -h[EXPONENT_MULTIPLIER] / r);
+    for (int k = 0; k < t->factors; k++)
+        power_of(t->waiting[step][k], t->L[k], t->side[k], divisor, h[EPSILON], -h[EXPONENT_MULTIPLIER] / r);
     t->due[step] = true;
 }
 
@@ -147,7 +154,9 @@ static void twin_graft(const twin *t, const double *D, double *graft, int step)
 
     for (int64_t i = 0; i < t->n; i++) {
         double v = t->V[i] / (corrects ? correction(t->h[GRAFTING_BETA2], step) : 1);
-        graft[i] = t->h[GRAFTING] == GRAFT_SGD ? D[i] : t->h[GRAFTING] == GRAFT_NONE ? 0 : D[i] / (sqrt(v) + t->h[GRAFTING_EPSILON]);
+        graft[i] = t->h[GRAFTING] == GRAFT_SGD    ? D[i]
+                   : t->h[GRAFTING] == GRAFT_NONE ? 0
+                                                  : D[i] / (sqrt(v) + t->h[GRAFTING_EPSILON]);
     }
 }
 
@@ -156,7 +165,9 @@ static void twin_filter(twin *t, const double *G, double *D, int step)
     const double *h = t->h;
     double beta3 = h[BETA3] < 0 ? h[BETA1] : h[BETA3], divisor = 1;
 
-    if (h[BIAS_CORRECTION] != 0) divisor = h[BETA3] < 0 ? correction(h[BETA1], step) : 1 - beta3 * (double)powf((float)h[BETA1], (float)(step - 1));
+    if (h[BIAS_CORRECTION] != 0)
+        divisor =
+            h[BETA3] < 0 ? correction(h[BETA1], step) : 1 - beta3 * (double)powf((float)h[BETA1], (float)(step - 1));
     for (int64_t i = 0; i < t->n; i++) {
         D[i] = (beta3 * t->F[i] + (1 - beta3) * G[i]) / divisor;
         t->F[i] = h[BETA1] * t->F[i] + (1 - h[BETA1]) * G[i];
@@ -172,13 +183,14 @@ static void twin_precondition(const twin *t, double *P)
         for (int64_t i = 0; i < t->n; i++) {
             int64_t within[PD_MAX_RANK], k = locate(t, i, within) * t->merged.rank + d;
             next[i] = 0;
-            for (int64_t a = 0; a < t->side[k]; a++) next[i] += P[i + (a - within[d]) * stride_of(t, d)] * t->R[k][a * t->side[k] + within[d]];
+            for (int64_t a = 0; a < t->side[k]; a++)
+                next[i] += P[i + (a - within[d]) * stride_of(t, d)] * t->R[k][a * t->side[k] + within[d]];
         }
         memcpy(P, next, (size_t)t->n * sizeof *P);
     }
 }
 
-/* Each block of P gets the length that the graft's has. */
+/* Scales each block of P to the length of the same block in the graft's step. */
 static void twin_lengths(const twin *t, double *P, const double *graft)
 {
     double of_P[MOST] = { 0 }, of_graft[MOST] = { 0 };
@@ -188,7 +200,8 @@ static void twin_lengths(const twin *t, double *P, const double *graft)
         of_P[locate(t, i, within)] += P[i] * P[i];
         of_graft[locate(t, i, within)] += graft[i] * graft[i];
     }
-    for (int64_t i = 0; i < t->n; i++) P[i] *= sqrt(of_graft[locate(t, i, within)]) / (sqrt(of_P[locate(t, i, within)]) + 1e-16);
+    for (int64_t i = 0; i < t->n; i++)
+        P[i] *= sqrt(of_graft[locate(t, i, within)]) / (sqrt(of_P[locate(t, i, within)]) + 1e-16);
 }
 
 static void twin_move(twin *t, double *P)
@@ -210,9 +223,11 @@ static void twin_step(twin *t, const float *gradient, int step)
 {
     const double *h = t->h;
     double G[MOST], P[MOST], graft[MOST];
-    int frequency = (int)h[FREQUENCY], start = h[START_STEP] < 0 ? frequency : (int)h[START_STEP], delay = (int)h[ROOT_DELAY];
+    int frequency = (int)h[FREQUENCY], start = h[START_STEP] < 0 ? frequency : (int)h[START_STEP],
+        delay = (int)h[ROOT_DELAY];
 
-    for (int64_t i = 0; i < t->n; i++) G[i] = (double)gradient[i] + (h[DECOUPLED_DECAY] == 0 ? h[WEIGHT_DECAY] * t->W[i] : 0);
+    for (int64_t i = 0; i < t->n; i++)
+        G[i] = (double)gradient[i] + (h[DECOUPLED_DECAY] == 0 ? h[WEIGHT_DECAY] * t->W[i] : 0);
     twin_factors(t, G);
     twin_moment(t, G);
     if (step == start || (step > start && step % frequency == 0)) twin_roots(t, step);
@@ -233,7 +248,7 @@ static void twin_step(twin *t, const float *gradient, int step)
 
 /* ---- random cases ---- */
 
-/* Shapes of rank 0 to 4 whose dimensions are cut and merged in every way by limits of 3 to 7. */
+/* Returns a random shape of rank 0 to 4. Block sizes of 3 to 7 cut and merge its dimensions in every way. */
 static pd_shape random_shape(void)
 {
     static const int64_t most[] = { 1, 16, 14, 7, 4 };
@@ -291,7 +306,8 @@ static void step_one(pd_model *model, const float *gradient, float *weights)
 {
     pd_error err;
 
-    if (pd_model_step(model, &(pd_step_io){ .gradient = gradient, .before = weights, .after = weights }, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_model_step(model, &(pd_step_io){ .gradient = gradient, .before = weights, .after = weights }, &err) != PD_OK)
+        fail_msg("%s", err.text);
 }
 
 static void compare_with_twin(int trial)
@@ -309,8 +325,9 @@ static void compare_with_twin(int trial)
         step_one(model, gradient, weights);
         twin_step(&t, gradient, step);
         if (!(difference(weights, t.W, t.n) < 1e-5))
-            fail_msg("trial %d, shape %s, graft %g, method %g, step %d: off by %g", trial, pd_shape_text(&param.shape, shape, sizeof shape),
-                     param.hypers.value[GRAFTING], param.hypers.value[ROOT_METHOD], step, difference(weights, t.W, t.n));
+            fail_msg("trial %d, shape %s, graft %g, method %g, step %d: off by %g", trial,
+                     pd_shape_text(&param.shape, shape, sizeof shape), param.hypers.value[GRAFTING],
+                     param.hypers.value[ROOT_METHOD], step, difference(weights, t.W, t.n));
     }
     pd_model_free(model);
 }

@@ -1,3 +1,4 @@
+/* Tests merged dimensions and blocks of a shape. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +11,16 @@
 #include "shapes.h"
 
 static const pd_shape shapes[] = {
-    { 0, { 0 } }, { 1, { 1 } }, { 1, { 10 } }, { 2, { 7, 5 } }, { 2, { 1, 9 } }, { 3, { 1, 1, 1 } }, { 4, { 2, 5, 3, 4 } }, { 4, { 1, 6, 1, 6 } },
-    { 8, { 2, 1, 2, 1, 2, 1, 2, 1 } }, { 8, { 2, 2, 2, 2, 2, 2, 2, 3 } },
+    { 0, { 0 } },
+    { 1, { 1 } },
+    { 1, { 10 } },
+    { 2, { 7, 5 } },
+    { 2, { 1, 9 } },
+    { 3, { 1, 1, 1 } },
+    { 4, { 2, 5, 3, 4 } },
+    { 4, { 1, 6, 1, 6 } },
+    { 8, { 2, 1, 2, 1, 2, 1, 2, 1 } },
+    { 8, { 2, 2, 2, 2, 2, 2, 2, 3 } },
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0], MOST_LIMIT = 60 };
 
@@ -135,7 +144,8 @@ static void a_limit_is_exceeded_by_what_is_above_it(void **state)
 
 static void a_cut_into_too_many_blocks_is_refused(void **state)
 {
-    pd_shape most = { 2, { PD_MAX_BLOCKS / 16 * 8, 128 } }, more = { 2, { PD_MAX_BLOCKS / 16 * 8 + 1, 128 } }, huge = { 2, { 1 << 30, 1 << 30 } };
+    pd_shape most = { 2, { PD_MAX_BLOCKS / 16 * 8, 128 } }, more = { 2, { PD_MAX_BLOCKS / 16 * 8 + 1, 128 } },
+             huge = { 2, { 1 << 30, 1 << 30 } };
     pd_error err = { 0 };
 
     (void)state;

@@ -1,4 +1,4 @@
-/* Shape files of three kinds, and what is said of those that are none. */
+/* Tests the three kinds of shape files, and the errors for files of no known kind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 #include "shapes_file.h"
 #include "tracefile.h"
 
-/* Writes `bytes` at `at` to a new file whose name goes to path. */
+/* Writes `bytes` bytes from `at` to a new file. `path` gets the name of the file. */
 static void put(char path[64], const void *at, size_t bytes)
 {
     int fd;
@@ -100,7 +100,7 @@ static void blank_lines_and_comments_count_for_nothing_but_lines(void **state)
     pd_shapes_free(&shapes);
 }
 
-/* Names, shapes and axes (NULL: none) of a text, in turn. */
+/* Checks the n entries that are read from `text`. Each expected entry is a name, a shape and axes (NULL: no axes). */
 static void assert_reads(const char *text, size_t n, const char *const (*expected)[3])
 {
     pd_shapes shapes = shapes_of(text);
@@ -108,15 +108,19 @@ static void assert_reads(const char *text, size_t n, const char *const (*expecte
     assert_int_equal(shapes.n, n);
     for (size_t i = 0; i < n; i++) {
         assert_entry(&shapes, i, expected[i][0], expected[i][1]);
-        if (expected[i][2] == NULL) assert_null(shapes.entries[i].axes);
-        else assert_string_equal(shapes.entries[i].axes, expected[i][2]);
+        if (expected[i][2] == NULL)
+            assert_null(shapes.entries[i].axes);
+        else
+            assert_string_equal(shapes.entries[i].axes, expected[i][2]);
     }
     pd_shapes_free(&shapes);
 }
 
 static void a_line_may_end_with_the_names_of_its_axes(void **state)
 {
-    static const char *const expected[][3] = { { "w", "(3, 4)", "embed,mlp" }, { "b", "(4,)", NULL }, { "s", "()", NULL } };
+    static const char *const expected[][3] = { { "w", "(3, 4)", "embed,mlp" },
+                                               { "b", "(4,)", NULL },
+                                               { "s", "()", NULL } };
 
     (void)state;
     assert_reads("w 3 4 axes=embed,mlp # so\nb 4\ns axes=\n", 3, expected);
@@ -124,10 +128,13 @@ static void a_line_may_end_with_the_names_of_its_axes(void **state)
 
 static void json_may_name_axes_beside_a_shape(void **state)
 {
-    static const char *const expected[][3] = { { "w", "(3, 4)", "embed,mlp" }, { "v", "(5,)", NULL }, { "b", "(4,)", NULL } };
+    static const char *const expected[][3] = { { "w", "(3, 4)", "embed,mlp" },
+                                               { "v", "(5,)", NULL },
+                                               { "b", "(4,)", NULL } };
 
     (void)state;
-    assert_reads("{\"w\": {\"shape\": [3, 4], \"axes\": \"embed,mlp\"}, \"v\": {\"shape\": [5]}, \"b\": [4]}", 3, expected);
+    assert_reads("{\"w\": {\"shape\": [3, 4], \"axes\": \"embed,mlp\"}, \"v\": {\"shape\": [5]}, \"b\": [4]}", 3,
+                 expected);
 }
 
 static void axes_that_a_job_would_refuse_are_refused(void **state)
@@ -142,7 +149,8 @@ static void axes_that_a_job_would_refuse_are_refused(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_refused(bad[i][0], strlen(bad[i][0]), PD_INVALID_ARGUMENT, bad[i][1]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_refused(bad[i][0], strlen(bad[i][0]), PD_INVALID_ARGUMENT, bad[i][1]);
 }
 
 static void json_is_an_object_of_lists(void **state)
@@ -178,7 +186,11 @@ static void a_checkpoint_gives_its_floating_point_tensors(void **state)
     pd_shapes_free(&shapes);
 }
 
-typedef struct bad { const char *text; int code; const char *says; } bad;
+typedef struct bad {
+    const char *text;
+    int code;
+    const char *says;
+} bad;
 
 static void assert_each_is_refused(const bad *list, size_t n)
 {
@@ -282,7 +294,7 @@ static void out_of_memory_leaves_nothing(void **state)
     (void)state;
     for (int i = 0; i < 200; i++) at += sprintf(at, "layer.%d.w 3 4%s\n", i, i % 2 == 0 ? " axes=a,b" : "");
     put(path, text, (size_t)(at - text));
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         pd_shapes shapes;
         oom_arm(n);
         int rc = pd_shapes_read(&shapes, path, NULL);
@@ -304,8 +316,10 @@ int main(void)
         cmocka_unit_test(a_line_is_a_name_and_its_dimensions),
         cmocka_unit_test(a_name_alone_is_a_scalar),
         cmocka_unit_test(blank_lines_and_comments_count_for_nothing_but_lines),
-        cmocka_unit_test(json_is_an_object_of_lists), cmocka_unit_test(a_line_may_end_with_the_names_of_its_axes),
-        cmocka_unit_test(json_may_name_axes_beside_a_shape), cmocka_unit_test(axes_that_a_job_would_refuse_are_refused),
+        cmocka_unit_test(json_is_an_object_of_lists),
+        cmocka_unit_test(a_line_may_end_with_the_names_of_its_axes),
+        cmocka_unit_test(json_may_name_axes_beside_a_shape),
+        cmocka_unit_test(axes_that_a_job_would_refuse_are_refused),
         cmocka_unit_test(a_checkpoint_gives_its_floating_point_tensors),
         cmocka_unit_test(a_bad_line_is_named_by_its_number),
         cmocka_unit_test(bad_json_is_told_where_it_is_bad),

@@ -1,4 +1,5 @@
-/* Slots of which a task gets the box or the item of its block: pd_slot_spec.share. */
+/* Tests slots that tasks share (pd_slot_spec.share). Each task gets the part of the slot that belongs to its block:
+ * a box of a tensor, or one item of a stack with an item for each block. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,11 +21,18 @@ enum { MOST = 200, STEPS = 7, SEED = 12 };
 static const double no_fact[PD_MAX_FACTS];
 
 static const pd_shape shapes[] = {
-    { 0, { 0 } }, { 1, { 1 } }, { 1, { 10 } }, { 2, { 5, 4 } }, { 2, { 3, 3 } }, { 3, { 2, 4, 5 } }, { 4, { 2, 1, 7, 4 } }, { 2, { 0, 3 } },
+    { 0, { 0 } },    { 1, { 1 } },       { 1, { 10 } },         { 2, { 5, 4 } },
+    { 2, { 3, 3 } }, { 3, { 2, 4, 5 } }, { 4, { 2, 1, 7, 4 } }, { 2, { 0, 3 } },
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-typedef struct setup { const pd_row *row; pd_shape shape; int block_size, delay; pd_storage storage; double threshold; } setup;
+typedef struct setup {
+    const pd_row *row;
+    pd_shape shape;
+    int block_size, delay;
+    pd_storage storage;
+    double threshold;
+} setup;
 
 static pd_declaration declare(setup s)
 {
@@ -52,26 +60,32 @@ static void fill_gradient(float *G, int64_t n, int step)
     for (int64_t i = 0; i < n; i++) G[i] = sinf((float)(i + 1) * (float)(step + 1) * 0.7f);
 }
 
-static void step_with(pd_optim *optim, const float *G, const float *before, float *after, int threads, const pd_draws *draws)
+static void step_with(pd_optim *optim, const float *G, const float *before, float *after, int threads,
+                      const pd_draws *draws)
 {
     lone_step(optim, &(pd_step_io){ .gradient = G, .before = before, .after = after, .draws = draws }, threads);
 }
 
-static void step(pd_optim *optim, const float *G, float *W) { step_with(optim, G, W, W, 2, NULL); }
+static void step(pd_optim *optim, const float *G, float *W)
+{
+    step_with(optim, G, W, W, 2, NULL);
+}
 
-/* ---- the row's page, in loops over elements of the whole tensor ---- */
+/* ---- the optimizer as documented in stacked_row.h, in loops over the elements of the whole tensor ---- */
 
-typedef struct result { float Q[MOST][STACKED_SQUARE], tally[MOST], T[MOST]; } result;
+typedef struct result {
+    float Q[MOST][STACKED_SQUARE], tally[MOST], T[MOST];
+} result;
 
 typedef struct twin {
-    setup   s;
+    setup s;
     int64_t n, blocks;
-    int     block_of[MOST];             /* by element */
-    float   W[MOST];
-    result  now, captured[STEPS + 1];   /* by step */
+    int block_of[MOST]; /* by element */
+    float W[MOST];
+    result now, captured[STEPS + 1]; /* by step */
 } twin;
 
-/* Where each element lies, found by its coordinates. */
+/* Finds the block of each element by the element's coordinates. */
 static void map_blocks(twin *t)
 {
     for (int64_t i = 0; i < t->n; i++)
@@ -106,7 +120,8 @@ static float noise(int64_t count, int64_t b, const pd_draws *draws)
     pd_random own = pd_random_fold(pd_random_fold(pd_random_stream(SEED, "w"), (uint64_t)count), (uint64_t)b);
     pd_random all = pd_random_fold(pd_random_stream(SEED, ""), (uint64_t)count);
 
-    return draws == NULL ? (float)(own.key[0] % 16) + (float)(all.key[0] % 16) : draws->normal[b] + (float)draws->uniform;
+    return draws == NULL ? (float)(own.key[0] % 16) + (float)(all.key[0] % 16)
+                         : draws->normal[b] + (float)draws->uniform;
 }
 
 static void twin_capture(twin *t, const float *G, int64_t count, const pd_draws *draws)
@@ -117,7 +132,8 @@ static void twin_capture(twin *t, const float *G, int64_t count, const pd_draws 
     for (int64_t b = 0; b < t->blocks; b++) {
         float s = noise(count, b, draws);
         for (int64_t i = 0; i < t->n; i++) s += t->block_of[i] == b ? G[i] : 0;
-        for (int k = 0; k < STACKED_SQUARE; k++) out->Q[b][k] = t->now.Q[b][k] / 2 + (k == 0 || k == STACKED_COLS + 1 ? s : 0);
+        for (int k = 0; k < STACKED_SQUARE; k++)
+            out->Q[b][k] = t->now.Q[b][k] / 2 + (k == 0 || k == STACKED_COLS + 1 ? s : 0);
         out->tally[b] = t->now.tally[b] + 1;
     }
     for (int64_t i = 0; i < t->n; i++) out->T[i] = G[i] * out->Q[t->block_of[i]][0] - t->now.T[i] / 4;
@@ -157,11 +173,16 @@ static void assert_state(const pd_optim *optim, const twin *t)
     assert_slot(optim, STACKED_TRACE, t->now.T, t->n);
 }
 
-/* Every shape, block size, delay and storage. */
+/* Compares the optimizer `row` with the second implementation for every shape, block size, delay and storage type. */
 static void assert_runs_as_its_twin(const pd_row *row, bool in_place, const pd_draws *draws)
 {
     for (int c = 0; c < SHAPES * 3 * 3 * 2; c++) {
-        setup s = { row, shapes[c % SHAPES], (int[]){ 3, 2, 0 }[c / SHAPES % 3], c / SHAPES / 3 % 3, c / SHAPES / 9 == 0 ? PD_STORE_F32 : PD_STORE_BF16, 0 };
+        setup s = { row,
+                    shapes[c % SHAPES],
+                    (int[]){ 3, 2, 0 }[c / SHAPES % 3],
+                    c / SHAPES / 3 % 3,
+                    c / SHAPES / 9 == 0 ? PD_STORE_F32 : PD_STORE_BF16,
+                    0 };
         pd_optim *optim = new_optim(s);
         float W[2][MOST] = { { 0 } }, G[MOST];
         static twin t;
@@ -220,7 +241,8 @@ static void draws_belong_to_their_step(void **state)
         for (int i = 0; i < MOST; i++) given[i] = normal[i] = (float)(k * i);
         fill_gradient(G, t.n, k);
         step_with(optim, G, W, W, 1, k % 3 == 0 ? NULL : &draws);
-        memset(given, 0xff, sizeof given);              /* its tasks have run, though none was adopted */
+        memset(given, 0xff, sizeof given); /* tasks have read the random numbers already, though no root is in use
+                                            * yet */
         twin_step(&t, G, k, k % 3 == 0 ? NULL : &kept);
         assert_state(optim, &t);
     }
@@ -282,7 +304,7 @@ static void due_sees_what_the_phases_before_it_left(void **state)
     pd_optim_free(optim);
 }
 
-/* ---- what is refused is refused for one block ---- */
+/* ---- a refused task affects only its block ---- */
 
 static void assert_blocks(const pd_optim *optim, const float *tally)
 {
@@ -296,11 +318,11 @@ static void a_nan_in_one_box_spoils_that_task_alone(void **state)
 
     (void)state;
     fill_gradient(G, 20, 1);
-    G[4 * 3 + 1] = NAN;                                 /* row 3, column 1: block 2 */
+    G[4 * 3 + 1] = NAN; /* row 3, column 1: an element of block 2 */
     step(optim, G, W);
     assert_blocks(optim, (float[]){ 1.25f, 1.25f, 0.25f, 1.25f });
     assert_int_equal(pd_optim_root_stats(optim).failed, 1);
-    assert_true(isnan(pd_optim_root(optim, 2).error));  /* it was not run */
+    assert_true(isnan(pd_optim_root(optim, 2).error)); /* the task was not run */
     pd_optim_free(optim);
 }
 
@@ -311,7 +333,7 @@ static void a_refused_task_leaves_its_items_and_its_box(void **state)
 
     (void)state;
     fill_gradient(G, 20, 1);
-    G[4 * 4 + 3] = 1e7f;                                /* block 3 */
+    G[4 * 4 + 3] = 1e7f; /* block 3 */
     step(optim, G, W);
     assert_blocks(optim, (float[]){ 1.25f, 1.25f, 1.25f, 0.25f });
     pd_optim_read_slot(optim, STACKED_TRACE, T);
@@ -319,7 +341,8 @@ static void a_refused_task_leaves_its_items_and_its_box(void **state)
     pd_optim_free(optim);
 }
 
-/* Q = 5 + 1.5 / 2 and the direction are finite, two of the products in the box are not. */
+/* The task's new Q, 5 + 1.5 / 2, and the direction are finite. Two of their products, the new values of the slot
+ * "trace", are not, so the task is refused. */
 static void what_does_not_come_out_finite_is_refused(void **state)
 {
     pd_optim *optim = new_optim((setup){ .shape = { 1, { 4 } } });
@@ -329,7 +352,7 @@ static void what_does_not_come_out_finite_is_refused(void **state)
     (void)state;
     step_with(optim, (float[]){ 0, 3e38f, -3e38f, 5 }, W, W, 1, &draws);
     assert_slot(optim, STACKED_TALLY, (float[]){ 0.25f }, 1);
-    assert_true(pd_optim_root(optim, 0).error == 0);    /* it was run */
+    assert_true(pd_optim_root(optim, 0).error == 0); /* it was run */
     pd_optim_free(optim);
 }
 
@@ -337,12 +360,15 @@ static void what_does_not_come_out_finite_is_refused(void **state)
 
 static void a_capture_takes_the_memory_of_its_shares(void **state)
 {
-    pd_declaration declaration = declare((setup){ .shape = { 2, { 5, 4 } }, .block_size = 3, .storage = PD_STORE_BF16 });
+    pd_declaration declaration =
+        declare((setup){ .shape = { 2, { 5, 4 } }, .block_size = 3, .storage = PD_STORE_BF16 });
     pd_plan plan;
 
     (void)state;
     assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_OK);
-    assert_int_equal(pd_plan_task_bytes(&plan), 4 * (3 * 20 + 4 * 2 * (STACKED_SQUARE + 1)));       /* X, T, T; Q and tally in and out of 4 blocks */
+    assert_int_equal(pd_plan_task_bytes(&plan),
+                     4 * (3 * 20 + 4 * 2 * (STACKED_SQUARE + 1))); /* direction; "trace" before and after; Q and
+                                                                    * tally before and after, of 4 blocks */
     assert_int_equal(pd_plan_state_bytes(&plan), 2 * (20 + 4 * STACKED_SQUARE) + 4 * 4);
     assert_int_equal(pd_plan_step_bytes(&plan), 4 * (20 + 4 * STACKED_SQUARE));
     assert_int_equal(pd_task_elements(&plan, &plan.tasks[3], STACKED_DIRECTION), 2 * 1);
@@ -351,7 +377,8 @@ static void a_capture_takes_the_memory_of_its_shares(void **state)
     pd_plan_free(&plan);
 }
 
-/* A step with allocation number `failing` refused: it does not begin, a task counts as failed, or tasks have no memory in common. */
+/* Tries a step in which allocation number `failing` fails. Then the step does not begin, one task counts as failed,
+ * or the tasks use separate memory. */
 static void try_step(pd_optim *optim, int64_t failing, bool *came_so_far)
 {
     float W[20] = { 0 }, G[20];
@@ -396,7 +423,8 @@ static void a_block_of_a_stack_is_its_item(void **state)
     for (pd_storage storage = PD_STORE_F32; storage <= PD_STORE_BF16; storage++) {
         pd_optim *optim = new_optim((setup){ .shape = { 2, { 5, 4 } }, .block_size = 3, .storage = storage });
         double item[STACKED_SQUARE] = { 2, 3, 4, 5, 6, 7 }, all[4][STACKED_SQUARE], number[1];
-        pd_part third = part_of(optim, "Q", 0, 2), whole = part_of(optim, "Q", 0, -1), tally = part_of(optim, "tally", -1, 3), none;
+        pd_part third = part_of(optim, "Q", 0, 2), whole = part_of(optim, "Q", 0, -1),
+                tally = part_of(optim, "tally", -1, 3), none;
         (void)state;
         assert_int_equal(third.shape.rank, 2);
         assert_int_equal(third.shape.dim[0], STACKED_ROWS);
@@ -404,7 +432,8 @@ static void a_block_of_a_stack_is_its_item(void **state)
         assert_int_equal(pd_optim_write_part(optim, &third, item), PD_OK);
         pd_optim_read_part(optim, &whole, all[0]);
         for (int b = 0; b < 4; b++)
-            for (int k = 0; k < STACKED_SQUARE; k++) assert_true(all[b][k] == (b == 2 ? item[k] : k == 0 || k == STACKED_COLS + 1 ? 1.5 : 0));
+            for (int k = 0; k < STACKED_SQUARE; k++)
+                assert_true(all[b][k] == (b == 2 ? item[k] : k == 0 || k == STACKED_COLS + 1 ? 1.5 : 0));
         memset(item, 0, sizeof item);
         pd_optim_read_part(optim, &third, item);
         assert_memory_equal(item, all[2], sizeof item);

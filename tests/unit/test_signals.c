@@ -1,4 +1,4 @@
-/* SIGTERM and SIGINT as events: a signal at any moment of the end changes nothing. */
+/* Tests SIGTERM and SIGINT as events: a signal at any moment of the shutdown changes nothing. */
 #include "signals.h"
 
 #include <setjmp.h>
@@ -11,7 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CHILDREN = 100, BETWEEN_US = 50 };         /* without a pause between signals a process would do nothing but handle them */
+enum {
+    CHILDREN = 100,
+    BETWEEN_US = 50
+}; /* BETWEEN_US: pause between signals; without it, the process would do nothing but handle signals */
 
 static void end_loop(void *arg, int number)
 {
@@ -19,7 +22,7 @@ static void end_loop(void *arg, int number)
     uv_stop(arg);
 }
 
-/* Ends at the first signal, as the daemon at its second. */
+/* Runs a loop that ends at the first signal. The daemon's loop ends at the second. */
 static _Noreturn void serve(int ready)
 {
     uv_loop_t loop;

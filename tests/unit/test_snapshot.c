@@ -1,4 +1,4 @@
-/* Buffers of weights: recycled by size, bounded, given back. */
+/* Tests buffers of weights: they are recycled by size, their number is bounded, and they are freed. */
 #include "oom.h"
 #include "snapshot.h"
 
@@ -33,7 +33,8 @@ static void a_buffer_that_came_home_is_used_again(void **state)
 static void equal_sizes_share_a_shelf(void **state)
 {
     pd_buffer_pools all = { 0 };
-    pd_buffer_pool *a = pd_buffer_pool_join(&all, 64), *b = pd_buffer_pool_join(&all, 64), *c = pd_buffer_pool_join(&all, 65);
+    pd_buffer_pool *a = pd_buffer_pool_join(&all, 64), *b = pd_buffer_pool_join(&all, 64),
+                   *c = pd_buffer_pool_join(&all, 65);
 
     (void)state;
     assert_ptr_equal(a, b);
@@ -99,7 +100,7 @@ static void a_snapshot_outlives_its_parameter(void **state)
 static void memory_that_runs_out_leaves_nothing_behind(void **state)
 {
     (void)state;
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         pd_buffer_pools all = { 0 };
         pd_buffer_pool *shelf[4] = { NULL };
         pd_snapshot *snapshot = NULL;

@@ -1,3 +1,4 @@
+/* Tests how names of optimizer state in files of other programs are read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,10 +31,14 @@ static void assert_part(const char *text, const char *name, const char *slot, in
 static void reads_metas_flat_keys_behind_the_parameters_name(void **state)
 {
     (void)state;
-    assert_part("layers.0.weight[\"block_3\", \"shampoo\", \"factor_matrices\", 1, \"quantized_values\"]", "layers.0.weight", "factor_matrices", 1, 3);
-    assert_part("layers.0.weight.[\"block_0\", \"shampoo\", \"inv_factor_matrices\", 0, \"quantized_values\"]", "layers.0.weight", "inv_factor_matrices", 0, 0);
-    assert_part("state/layers.0.bias/[\"block_0\", \"adagrad\", \"quantized_values\"]", "layers.0.bias", "grafting_second_moment", -1, 0);
-    assert_part("state.layers.0.bias[\"block_0\",\"momentum\",\"quantized_values\"]", "layers.0.bias", "momentum", -1, 0);
+    assert_part("layers.0.weight[\"block_3\", \"shampoo\", \"factor_matrices\", 1, \"quantized_values\"]",
+                "layers.0.weight", "factor_matrices", 1, 3);
+    assert_part("layers.0.weight.[\"block_0\", \"shampoo\", \"inv_factor_matrices\", 0, \"quantized_values\"]",
+                "layers.0.weight", "inv_factor_matrices", 0, 0);
+    assert_part("state/layers.0.bias/[\"block_0\", \"adagrad\", \"quantized_values\"]", "layers.0.bias",
+                "grafting_second_moment", -1, 0);
+    assert_part("state.layers.0.bias[\"block_0\",\"momentum\",\"quantized_values\"]", "layers.0.bias", "momentum", -1,
+                0);
     assert_part("a[\"block_12\", \"filtered_grad\", \"quantized_values\"]", "a", "filtered_grad", -1, 12);
 }
 
@@ -89,7 +94,8 @@ static void reads_paths_into_shampoos_state(void **state)
     assert_jax("opt_state.0.stats.dense.bias.diagonal_momentum.quantized", "dense/bias", "diagonal_momentum", -1);
     assert_jax("stats/dense/kernel/statistics/3/quantized", "dense/kernel", "statistics", 3);
     assert_true(key.codes);
-    assert_jax("stats/dense/kernel/training_metrics/inverse_pth_root_errors", "dense/kernel", "inverse_pth_root_errors", -1);
+    assert_jax("stats/dense/kernel/training_metrics/inverse_pth_root_errors", "dense/kernel", "inverse_pth_root_errors",
+               -1);
     assert_jax("stats/s/momentum", "s", "momentum", -1);
     assert_jax("stats/local_stats/s/momentum/quantized", "s", "momentum", -1);
 }
@@ -135,7 +141,15 @@ static void a_name_may_have_either_separator_in_a_path(void **state)
 
 static void one_value_may_be_of_all_parameters(void **state)
 {
-    static const char *const counters[] = { "count", "step", ".count", "0/count", "[0].count", "state/step", "opt_state.1.count", "['count']", "optimizer/state/step" };
+    static const char *const counters[] = { "count",
+                                            "step",
+                                            ".count",
+                                            "0/count",
+                                            "[0].count",
+                                            "state/step",
+                                            "opt_state.1.count",
+                                            "['count']",
+                                            "optimizer/state/step" };
 
     (void)state;
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
@@ -147,12 +161,14 @@ static void one_value_may_be_of_all_parameters(void **state)
     assert_string_equal(key.slot, "update_counter");
     assert_int_equal(read_jax("layers.0.weight.step"), PD_KEY_COUNT);
     assert_string_equal(jax_names[key.param], "layers.0.weight");
-    assert_int_equal(read_jax("layers.1.weight.step"), PD_KEY_UNKNOWN);        /* no parameter of the job: not all of them */
+    assert_int_equal(read_jax("layers.1.weight.step"), PD_KEY_UNKNOWN); /* one unknown parameter; the key does not
+                                                                         * stand for all parameters */
 }
 
 static void what_lies_beside_codes_goes_with_them(void **state)
 {
-    static const char *const companions[] = { "stats/s/momentum/bucket_size", ".stats['s'].statistics[3].diagonal", "stats/dense/kernel/preconditioners/0/bucket_size",
+    static const char *const companions[] = { "stats/s/momentum/bucket_size", ".stats['s'].statistics[3].diagonal",
+                                              "stats/dense/kernel/preconditioners/0/bucket_size",
                                               "state/0001/s/statistics/3/diagonal" };
 
     (void)state;
@@ -173,9 +189,14 @@ static void stacks_of_all_parameters_are_refused_with_what_to_do(void **state)
 
 static void reads_keys_of_recorded_runs(void **state)
 {
-    static const struct { const char *text, *name, *slot; int number; } cases[] = {
-        { "state/0001/dense/kernel/statistics/3", "dense/kernel", "statistics", 3 }, { "state/0012/s/Q/0", "s", "Q", 0 },
-        { "state/s/v_row", "s", "v_row", -1 }, { "state/0001/dense/bias/momentum/quantized", "dense/bias", "momentum", -1 },
+    static const struct {
+        const char *text, *name, *slot;
+        int number;
+    } cases[] = {
+        { "state/0001/dense/kernel/statistics/3", "dense/kernel", "statistics", 3 },
+        { "state/0012/s/Q/0", "s", "Q", 0 },
+        { "state/s/v_row", "s", "v_row", -1 },
+        { "state/0001/dense/bias/momentum/quantized", "dense/bias", "momentum", -1 },
     };
 
     (void)state;
@@ -188,9 +209,39 @@ static void reads_keys_of_recorded_runs(void **state)
 static void paths_that_are_none_are_unknown(void **state)
 {
     static const char *const keys[] = {
-        "stats", "stats/", "stats/s", "stats/s/", "stats/none/momentum/quantized", "stats/s/moment", "stats/s/momentum/x", "stats/s/quantized", "stats/s/statistics", "stats/s/statistics/-1", "stats/s/statistics/x",
-        "stats/s/statistics/1/2", "stats/s/statistics/99999999", "param_states/s/w", "param_states/s/v_row/0", "mu", "mu/", "mu/none", "Qs_preconditioners/s", "Qs_preconditioners/s/0/1",
-        "my_mu/s", "mus", "[", "['mu'", "['mu']['s", "['mu]['s']", "[]", "['']", "count/x", "x/count", "state", "state/", "state/0001", "state/0001/none/mu",
+        "stats",
+        "stats/",
+        "stats/s",
+        "stats/s/",
+        "stats/none/momentum/quantized",
+        "stats/s/moment",
+        "stats/s/momentum/x",
+        "stats/s/quantized",
+        "stats/s/statistics",
+        "stats/s/statistics/-1",
+        "stats/s/statistics/x",
+        "stats/s/statistics/1/2",
+        "stats/s/statistics/99999999",
+        "param_states/s/w",
+        "param_states/s/v_row/0",
+        "mu/",
+        "mu/none",
+        "Qs_preconditioners/s",
+        "Qs_preconditioners/s/0/1",
+        "my_mu/s",
+        "mus",
+        "[",
+        "['mu'",
+        "['mu']['s",
+        "['mu]['s']",
+        "[]",
+        "['']",
+        "count/x",
+        "x/count",
+        "state",
+        "state/",
+        "state/0001",
+        "state/0001/none/mu",
     };
 
     (void)state;
@@ -209,13 +260,35 @@ static void the_longest_name_that_fits_counts(void **state)
     assert_part("w[1].momentum", "w[1]", "momentum", -1, -1);
 }
 
+static void the_name_of_a_parameter_is_its_weights(void **state)
+{
+    (void)state;
+    assert_int_equal(read_key("layers.0.weight"), PD_KEY_WEIGHTS);
+    assert_string_equal(names[key.param], "layers.0.weight");
+    assert_int_equal(read_key("a.b"), PD_KEY_WEIGHTS); /* the parameter a.b, not the state b of a parameter a */
+    assert_string_equal(names[key.param], "a.b");
+}
+
 static void what_it_does_not_know_is_unknown(void **state)
 {
     static const char *const keys[] = {
-        "", ".", "[", "b.momentum", "layers.0.weight", "layers.0.weight.", "a[]", "a[1]", "a[\"block_x\", \"momentum\", \"quantized_values\"]",
-        "a[\"block_0\", \"momentum\"]", "a[\"block_0\", \"shampoo\", \"factor_matrices\", -1, \"quantized_values\"]",
-        "a[\"block_0\", \"shampoo\", \"factor_matrices\", 1, 2, \"quantized_values\"]", "a[\"rank_0-block_0\", \"momentum\", \"quantized_values\"]",
-        "a[\"block_0\", {}, \"quantized_values\"]", "a[\"step\", 1]", "a.x.y.z", "a.block_0.", "a.block_99999999999.momentum",
+        "",
+        ".",
+        "[",
+        "b.momentum",
+        "layers.0.weight.",
+        "a[]",
+        "a[1]",
+        "a[\"block_x\", \"momentum\", \"quantized_values\"]",
+        "a[\"block_0\", \"momentum\"]",
+        "a[\"block_0\", \"shampoo\", \"factor_matrices\", -1, \"quantized_values\"]",
+        "a[\"block_0\", \"shampoo\", \"factor_matrices\", 1, 2, \"quantized_values\"]",
+        "a[\"rank_0-block_0\", \"momentum\", \"quantized_values\"]",
+        "a[\"block_0\", {}, \"quantized_values\"]",
+        "a[\"step\", 1]",
+        "a.x.y.z",
+        "a.block_0.",
+        "a.block_99999999999.momentum",
     };
 
     (void)state;
@@ -247,13 +320,21 @@ static void keys_of_any_length_and_depth_are_refused_quietly(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_metas_flat_keys_behind_the_parameters_name), cmocka_unit_test(the_step_is_a_counter),
-        cmocka_unit_test(what_follows_from_the_rest_is_passed_over), cmocka_unit_test(reads_our_own_names),
-        cmocka_unit_test(the_longest_name_that_fits_counts), cmocka_unit_test(what_it_does_not_know_is_unknown),
-        cmocka_unit_test(reads_paths_into_shampoos_state), cmocka_unit_test(reads_what_keystr_makes_of_them),
-        cmocka_unit_test(reads_paths_into_adafactors_and_krons_state), cmocka_unit_test(a_name_may_have_either_separator_in_a_path),
-        cmocka_unit_test(one_value_may_be_of_all_parameters), cmocka_unit_test(what_lies_beside_codes_goes_with_them),
-        cmocka_unit_test(stacks_of_all_parameters_are_refused_with_what_to_do), cmocka_unit_test(reads_keys_of_recorded_runs),
+        cmocka_unit_test(reads_metas_flat_keys_behind_the_parameters_name),
+        cmocka_unit_test(the_step_is_a_counter),
+        cmocka_unit_test(what_follows_from_the_rest_is_passed_over),
+        cmocka_unit_test(reads_our_own_names),
+        cmocka_unit_test(the_longest_name_that_fits_counts),
+        cmocka_unit_test(the_name_of_a_parameter_is_its_weights),
+        cmocka_unit_test(what_it_does_not_know_is_unknown),
+        cmocka_unit_test(reads_paths_into_shampoos_state),
+        cmocka_unit_test(reads_what_keystr_makes_of_them),
+        cmocka_unit_test(reads_paths_into_adafactors_and_krons_state),
+        cmocka_unit_test(a_name_may_have_either_separator_in_a_path),
+        cmocka_unit_test(one_value_may_be_of_all_parameters),
+        cmocka_unit_test(what_lies_beside_codes_goes_with_them),
+        cmocka_unit_test(stacks_of_all_parameters_are_refused_with_what_to_do),
+        cmocka_unit_test(reads_keys_of_recorded_runs),
         cmocka_unit_test(paths_that_are_none_are_unknown),
         cmocka_unit_test(keys_of_any_length_and_depth_are_refused_quietly),
     };

@@ -1,3 +1,4 @@
+/* Tests the step thread: its start, its idle time and its stop. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,9 +18,9 @@ enum { ELEMENTS = 1000 };
 typedef struct fixture {
     pd_mailbox *effects;
     pd_stepper *stepper;
-    pd_mail    *backlog;
-    uint64_t    last_id, buffers_out;
-    uint32_t    job;
+    pd_mail *backlog;
+    uint64_t last_id, buffers_out;
+    uint32_t job;
 } fixture;
 
 static void post(fixture *f, pd_request *request)
@@ -50,7 +51,7 @@ static void absorb(fixture *f, const pd_effect *effect)
     }
 }
 
-/* Waits until an effect of that kind has come; those before it are absorbed. */
+/* Waits for a message (effect) of the given kind from the step thread. Absorbs the messages that come before it. */
 static void expect(fixture *f, pd_effect_kind kind)
 {
     bool closed, found = false;
@@ -80,7 +81,12 @@ static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
     pd_stepper_config config = {
-        .store = { .max_jobs = 4, .max_params = 16, .max_total_bytes = 1 << 28, .ingest_bytes = 1 << 24, .chunk_elements = 1 << 20, .threads = 2,
+        .store = { .max_jobs = 4,
+                   .max_params = 16,
+                   .max_total_bytes = 1 << 28,
+                   .ingest_bytes = 1 << 24,
+                   .chunk_elements = 1 << 20,
+                   .threads = 2,
                    .batch_ns = 5e7 },
         .pool_threads = 2,
     };
@@ -92,7 +98,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* What was still in the mailbox when the stepper stopped is the loop thread's to take home. */
+/* Stops the step thread. Frees the messages that are still in the mailbox, as the loop thread does. */
 static int tear_down(void **state)
 {
     fixture *f = *state;
@@ -129,7 +135,8 @@ static void join(fixture *f)
     expect(f, PD_EFF_HELLO);
     declare = ask(f, PD_REQ_DECLARE);
     declare->u.declare.params = calloc(1, sizeof(pd_param_decl));
-    declare->u.declare.params[0] = (pd_param_decl){ .name = strdup("w"), .shape = { 1, { ELEMENTS } }, .pull_dtype = PD_F32 };
+    declare->u.declare.params[0] =
+        (pd_param_decl){ .name = strdup("w"), .shape = { 1, { ELEMENTS } }, .pull_dtype = PD_F32 };
     declare->u.declare.n = 1;
     post(f, declare);
     expect(f, PD_EFF_DECLARED);
@@ -173,7 +180,8 @@ static void stops_with_a_round_open_and_mail_under_way(void **state)
 
     join(f);
     post(f, data(f, PD_REQ_INIT, 0, 1));
-    for (uint64_t step = 1; step <= 3; step++) post(f, data(f, PD_REQ_PUSH, step, 1));      /* nobody waits for what comes of it */
+    for (uint64_t step = 1; step <= 3; step++)
+        post(f, data(f, PD_REQ_PUSH, step, 1)); /* the test does not wait for the results */
 }
 
 static void is_idle_when_there_is_nothing_to_do(void **state)
@@ -200,8 +208,16 @@ static void deadlines_pass_without_mail(void **state)
 static void refuses_a_store_that_cannot_be(void **state)
 {
     pd_option preset = { "no_such_key", "1" };
-    pd_stepper_config config = { .store = { .max_jobs = 1, .max_params = 1, .max_total_bytes = 1 << 20, .ingest_bytes = 1 << 20, .chunk_elements = 1024,
-                                            .threads = 1, .batch_ns = 5e7, .job_presets = &preset, .n_job_presets = 1 }, .pool_threads = 1 };
+    pd_stepper_config config = { .store = { .max_jobs = 1,
+                                            .max_params = 1,
+                                            .max_total_bytes = 1 << 20,
+                                            .ingest_bytes = 1 << 20,
+                                            .chunk_elements = 1024,
+                                            .threads = 1,
+                                            .batch_ns = 5e7,
+                                            .job_presets = &preset,
+                                            .n_job_presets = 1 },
+                                 .pool_threads = 1 };
     pd_stepper *stepper;
     pd_error err;
     (void)state;

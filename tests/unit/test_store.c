@@ -1,4 +1,4 @@
-/* Pushes: what is taken exactly once, and what is refused and changes nothing. */
+/* Tests pushes: each is counted exactly once, and a refused push changes nothing. */
 #include "rig.h"
 
 #include <math.h>
@@ -13,7 +13,10 @@
 enum { WORLD = 2, N = 3, MOST = 150 };
 static const int64_t sizes[N] = { MOST, 64, 5 };
 
-typedef struct fixture { rig r; uint32_t job; } fixture;
+typedef struct fixture {
+    rig r;
+    uint32_t job;
+} fixture;
 
 static int set_up_with(void **state, const char *options, const char *rules)
 {
@@ -26,15 +29,31 @@ static int set_up_with(void **state, const char *options, const char *rules)
     return 0;
 }
 
-static int set_up(void **state)          { return set_up_with(state, NULL, "* sgd lr=1"); }
-static int set_up_weighted(void **state) { return set_up_with(state, "aggregate=weighted_mean", "* sgd lr=1"); }
-static int set_up_sum(void **state)      { return set_up_with(state, "aggregate=sum", "* sgd lr=1"); }
-static int set_up_reject(void **state)   { return set_up_with(state, "nonfinite=reject", "* sgd lr=1"); }
+static int set_up(void **state)
+{
+    return set_up_with(state, NULL, "* sgd lr=1");
+}
+static int set_up_weighted(void **state)
+{
+    return set_up_with(state, "aggregate=weighted_mean", "* sgd lr=1");
+}
+static int set_up_sum(void **state)
+{
+    return set_up_with(state, "aggregate=sum", "* sgd lr=1");
+}
+static int set_up_reject(void **state)
+{
+    return set_up_with(state, "nonfinite=reject", "* sgd lr=1");
+}
 static int set_up_scheduled(void **state)
 {
-    return set_up_with(state, NULL, "* sgd lr=table(1,0.5,0.25,0.125) momentum=table(0.5,0.25) dampening=piecewise(0.5,1:0)");
+    return set_up_with(state, NULL,
+                       "* sgd lr=table(1,0.5,0.25,0.125) momentum=table(0.5,0.25) dampening=piecewise(0.5,1:0)");
 }
-static int set_up_apply(void **state)    { return set_up_with(state, "nonfinite=apply", "* sgd lr=1"); }
+static int set_up_apply(void **state)
+{
+    return set_up_with(state, "nonfinite=apply", "* sgd lr=1");
+}
 
 static int tear_down(void **state)
 {
@@ -50,7 +69,7 @@ static void fill(float *out, float value, int64_t n)
     for (int64_t i = 0; i < n; i++) out[i] = value;
 }
 
-/* Pushes `value` everywhere in one parameter. */
+/* Pushes a gradient of one parameter. Every element of the gradient is `value`. */
 static int push(fixture *f, uint32_t rank, uint64_t step, uint32_t param, float value)
 {
     float g[MOST];
@@ -70,18 +89,22 @@ static int push_weighted(fixture *f, uint32_t rank, uint64_t step, float value, 
     return rig_send(&f->r, frame);
 }
 
-/* How far the weights have moved from the initial ones, the same everywhere. */
+/* Returns how far the weights have moved from their initial values. Checks that all elements have moved equally. */
 static float moved(fixture *f, uint32_t param)
 {
     float first[MOST], d;
 
     rig_noise(7 + param, first, sizes[param]);
     d = rig_weights(&f->r, f->job, param)[0] - first[0];
-    for (int i = 0; i < sizes[param]; i++) assert_true(fabsf(rig_weights(&f->r, f->job, param)[i] - first[i] - d) < 1e-2f);
+    for (int i = 0; i < sizes[param]; i++)
+        assert_true(fabsf(rig_weights(&f->r, f->job, param)[i] - first[i] - d) < 1e-2f);
     return d;
 }
 
-static rig_entry *entry(fixture *f, uint32_t param) { return &f->r.board[f->job][param]; }
+static rig_entry *entry(fixture *f, uint32_t param)
+{
+    return &f->r.board[f->job][param];
+}
 
 /* ---- aggregates ---- */
 
@@ -106,8 +129,8 @@ static void weights_are_numbers_of_examples(void **state)
 {
     fixture *f = *state;
 
-    push_weighted(f, 0, 1, 1, 3, false);                /* 3 examples of mean 1 */
-    push_weighted(f, 1, 1, 10, 1, true);                /* 1 example, its sum is 10 */
+    push_weighted(f, 0, 1, 1, 3, false); /* rank 0: the mean of 3 examples is 1 */
+    push_weighted(f, 1, 1, 10, 1, true); /* rank 1: the sum of its 1 example is 10 */
     rig_work(&f->r);
     assert_float_equal(moved(f, 1), -13.0 / 4, 1e-2);
 }
@@ -116,7 +139,7 @@ static void a_rank_without_examples_does_not_take_part(void **state)
 {
     fixture *f = *state;
 
-    push_weighted(f, 0, 1, NAN, 0, false);              /* a mean over nothing */
+    push_weighted(f, 0, 1, NAN, 0, false); /* NaN, the mean of no examples */
     push_weighted(f, 1, 1, 2, 5, false);
     rig_work(&f->r);
     assert_int_equal(entry(f, 1)->outcome, PD_STEPPED);
@@ -145,7 +168,7 @@ static void a_sum_is_not_divided(void **state)
     assert_float_equal(moved(f, 1), -3, 1e-2);
 }
 
-/* ---- exactly once ---- */
+/* ---- each push counts exactly once ---- */
 
 static void every_contribution_counts_once_however_often_it_is_sent(void **state)
 {
@@ -179,7 +202,7 @@ static void the_first_of_two_contributions_stands(void **state)
     assert_float_equal(moved(f, 1), -4, 1e-2);
 }
 
-/* ---- no gradient ---- */
+/* ---- rounds without a gradient ---- */
 
 static void a_round_without_any_gradient_counts_but_does_not_step(void **state)
 {
@@ -200,7 +223,7 @@ static void a_round_without_any_gradient_counts_but_does_not_step(void **state)
     assert_int_equal(f->r.info->params[0].version, 0);
 }
 
-/* ---- what is not finite ---- */
+/* ---- gradients that are not finite ---- */
 
 static void skips_a_gradient_that_is_not_finite(void **state)
 {
@@ -314,7 +337,8 @@ static void a_value_that_the_row_cannot_change_now_is_refused(void **state)
 {
     fixture *f = *state;
 
-    assert_int_equal(push_with(f, 0, 1, "momentum", "0.9"), PD_INVALID_ARGUMENT);       /* declared without it: there is no buffer */
+    assert_int_equal(push_with(f, 0, 1, "momentum", "0.9"),
+                     PD_INVALID_ARGUMENT); /* declared without momentum: there is no momentum buffer */
     assert_non_null(strstr(f->r.error.text, "momentum"));
 }
 
@@ -353,7 +377,8 @@ static void a_scheduled_learning_rate_moves_the_weights_step_by_step(void **stat
 {
     static const float rates[] = { 1, 0.5f, 0.25f, 0.125f, 0.125f, 0.125f };
     fixture *f = *state;
-    float buffer = 1, expected = 0;             /* of gradients that are 1: the first step fills the buffer, momentum is 0.25 after it */
+    float buffer = 1,
+          expected = 0; /* every gradient is 1: the buffer is 1 after step 1, momentum is 0.25 from step 2 on */
 
     for (uint64_t step = 1; step <= 6; step++) {
         if (step > 1) buffer = 0.25f * buffer + 1;
@@ -367,12 +392,12 @@ static void a_pushed_value_overrides_the_schedule_for_that_round_alone(void **st
 {
     fixture *f = *state;
 
-    step_both(f, 1, 1);                         /* buffer 1, moved -1 */
+    step_both(f, 1, 1); /* the momentum buffer is 1, the weights have moved by -1 */
     push_with(f, 0, 2, "lr", "4");
     push(f, 1, 2, 1, 1);
-    rig_work(&f->r);                            /* buffer 1.25: momentum is as scheduled */
+    rig_work(&f->r); /* the buffer is 1.25: momentum follows its schedule */
     assert_float_equal(moved(f, 1), -1 - 4 * 1.25, 1e-2);
-    step_both(f, 3, 1);                         /* buffer 1.3125, lr 0.25: step 3 of the schedule, not step 2 */
+    step_both(f, 3, 1); /* the buffer is 1.3125, and lr is 0.25, as scheduled for step 3 */
     assert_float_equal(moved(f, 1), -6 - 0.25 * 1.3125, 1e-2);
 }
 
@@ -390,7 +415,7 @@ static void a_pushed_value_is_checked_against_what_is_scheduled_for_its_step(voi
 {
     fixture *f = *state;
 
-    assert_int_equal(push_with(f, 0, 1, "nesterov", "yes"), PD_INVALID_ARGUMENT);       /* needs dampening 0 */
+    assert_int_equal(push_with(f, 0, 1, "nesterov", "yes"), PD_INVALID_ARGUMENT); /* needs dampening 0 */
     assert_non_null(strstr(f->r.error.text, "dampening 0.5"));
     step_both(f, 1, 1);
     assert_int_equal(push_with(f, 0, 2, "nesterov", "yes"), PD_OK);
@@ -398,25 +423,92 @@ static void a_pushed_value_is_checked_against_what_is_scheduled_for_its_step(voi
 
 /* ---- refusals: each leaves everything as it was, and the next valid push works ---- */
 
-typedef struct bad { const char *says; int code; void (*make)(fixture *f,
-                                                              rig_frame *frame); uint64_t step; uint64_t conn; uint32_t rank; } bad;
+typedef struct bad {
+    const char *says;
+    int code;
+    void (*make)(fixture *f, rig_frame *frame);
+    uint64_t step;
+    uint64_t conn;
+    uint32_t rank;
+} bad;
 
 static float zeros[MOST];
-static void good(fixture *f, rig_frame *frame)             { (void)f; rig_piece(frame, 2, PD_F32, 0, 5, zeros); }
-static void unknown_param(fixture *f, rig_frame *frame)    { good(f, frame); rig_piece(frame, 3, PD_F32, 0, 5, zeros); }
-static void off_the_grid(fixture *f, rig_frame *frame)     { good(f, frame); rig_piece(frame, 0, PD_F32, 32, 64, zeros); }
-static void behind_the_end(fixture *f, rig_frame *frame)   { good(f, frame); rig_piece(frame, 0, PD_F32, 192, 5, zeros); }
-static void half_a_chunk(fixture *f, rig_frame *frame)     { good(f, frame); rig_piece(frame, 0, PD_F32, 0, 32, zeros); }
-static void before_the_start(fixture *f, rig_frame *frame) { good(f, frame); rig_piece(frame, 0, PD_F32, -64, 64, zeros); }
-static void twice(fixture *f, rig_frame *frame)            { good(f, frame); good(f, frame); }
-static void both(fixture *f, rig_frame *frame)             { good(f, frame); rig_absent(frame, 2); }
-static void both_reversed(fixture *f, rig_frame *frame)    { (void)f; rig_absent(frame, 2); good(f, frame); }
-static void no_such_hyper(fixture *f, rig_frame *frame)    { good(f, frame); rig_hyper(frame, "lrr", "1"); }
-static void bad_value(fixture *f, rig_frame *frame)        { good(f, frame); rig_hyper(frame, "lr", "fast"); }
-static void out_of_range(fixture *f, rig_frame *frame)     { good(f, frame); rig_hyper(frame, "lr", "-1"); }
-static void a_schedule(fixture *f, rig_frame *frame)       { good(f, frame); rig_hyper(frame, "lr", "table(1,2)"); }
-static void negative_weight(fixture *f, rig_frame *frame)  { good(f, frame); rig_weight(frame, -1, false); }
-static void nan_weight(fixture *f, rig_frame *frame)       { good(f, frame); rig_weight(frame, NAN, false); }
+static void good(fixture *f, rig_frame *frame)
+{
+    (void)f;
+    rig_piece(frame, 2, PD_F32, 0, 5, zeros);
+}
+static void unknown_param(fixture *f, rig_frame *frame)
+{
+    good(f, frame);
+    rig_piece(frame, 3, PD_F32, 0, 5, zeros);
+}
+static void off_the_grid(fixture *f, rig_frame *frame)
+{
+    good(f, frame);
+    rig_piece(frame, 0, PD_F32, 32, 64, zeros);
+}
+static void behind_the_end(fixture *f, rig_frame *frame)
+{
+    good(f, frame);
+    rig_piece(frame, 0, PD_F32, 192, 5, zeros);
+}
+static void half_a_chunk(fixture *f, rig_frame *frame)
+{
+    good(f, frame);
+    rig_piece(frame, 0, PD_F32, 0, 32, zeros);
+}
+static void before_the_start(fixture *f, rig_frame *frame)
+{
+    good(f, frame);
+    rig_piece(frame, 0, PD_F32, -64, 64, zeros);
+}
+static void twice(fixture *f, rig_frame *frame)
+{
+    good(f, frame);
+    good(f, frame);
+}
+static void both(fixture *f, rig_frame *frame)
+{
+    good(f, frame);
+    rig_absent(frame, 2);
+}
+static void both_reversed(fixture *f, rig_frame *frame)
+{
+    (void)f;
+    rig_absent(frame, 2);
+    good(f, frame);
+}
+static void no_such_hyper(fixture *f, rig_frame *frame)
+{
+    good(f, frame);
+    rig_hyper(frame, "lrr", "1");
+}
+static void bad_value(fixture *f, rig_frame *frame)
+{
+    good(f, frame);
+    rig_hyper(frame, "lr", "fast");
+}
+static void out_of_range(fixture *f, rig_frame *frame)
+{
+    good(f, frame);
+    rig_hyper(frame, "lr", "-1");
+}
+static void a_schedule(fixture *f, rig_frame *frame)
+{
+    good(f, frame);
+    rig_hyper(frame, "lr", "table(1,2)");
+}
+static void negative_weight(fixture *f, rig_frame *frame)
+{
+    good(f, frame);
+    rig_weight(frame, -1, false);
+}
+static void nan_weight(fixture *f, rig_frame *frame)
+{
+    good(f, frame);
+    rig_weight(frame, NAN, false);
+}
 
 static const bad bads[] = {
     { "there is no number 3", PD_INVALID_ARGUMENT, unknown_param, 1, 11, 1 },
@@ -451,7 +543,7 @@ static void a_refused_push_changes_nothing(void **state)
         assert_int_equal(rig_send(&f->r, frame), bads[i].code);
         if (strstr(f->r.error.text, bads[i].says) == NULL) fail_msg("case %d says: %s", (int)i, f->r.error.text);
         rig_work(&f->r);
-        assert_int_equal(f->r.buffers_out, 1);          /* rank 0's */
+        assert_int_equal(f->r.buffers_out, 1); /* rank 0's */
         assert_int_equal(entry(f, 2)->step, 0);
         assert_string_equal(rig_ask(&f->r, PD_INFO_PARAMS, "job")->params[2].missing, "1");
         assert_string_equal(f->r.info->params[0].missing, "");
@@ -509,7 +601,8 @@ static void what_a_row_warns_of_is_said_once_for_each_rule(void **state)
     rig_new(&r, &config);
     rig_start(&r, "job", 1, 10, elements, 3, NULL, "p0 shampoo;* shampoo use_nesterov=yes");
     assert_int_equal(r.warnings, 1);
-    assert_non_null(strstr(r.warning, "job job: rule \"* shampoo use_nesterov=yes\": use_nesterov has no effect without momentum"));
+    assert_non_null(
+        strstr(r.warning, "job job: rule \"* shampoo use_nesterov=yes\": use_nesterov has no effect without momentum"));
     rig_free(&r);
 }
 

@@ -1,4 +1,5 @@
-/* No order of parameters and arrivals can lock up, at the smallest ingest budget that Declare accepts. */
+/* Tests that no order of parameters and arrivals causes a deadlock, at the smallest ingest budget that Declare
+ * accepts. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -12,10 +13,11 @@
 enum { WORLD = 4, N = 6, CHUNK = 1024, FRAME = CHUNK * 4, STEPS = 3, PIECES = 16 };
 static const int64_t sizes[N] = { 5 * CHUNK, CHUNK, 2 * CHUNK + 7, 9, 3 * CHUNK, CHUNK };
 
-/* One rank's way through the steps, in an order of its own. */
+/* The chunks that one rank sends, in an order of its own, and how far it has got. */
 typedef struct sender {
-    uint32_t param[PIECES]; int64_t first[PIECES], count[PIECES];      /* pieces of a step, in its order */
-    size_t   n, next;
+    uint32_t param[PIECES];
+    int64_t first[PIECES], count[PIECES]; /* the ranges that the rank sends in each step, in the order of sending */
+    size_t n, next;
     uint64_t step;
     uint32_t rank;
 } sender;
@@ -34,19 +36,20 @@ static void lay_out(sender *s, uint32_t rank, const uint32_t *order, const rig_r
     }
 }
 
-/* Of each parameter a quarter for each rank, as FSDP cuts it, and up to a chunk of what its neighbours have. */
+/* Gives each rank a quarter of each parameter, as FSDP does, and up to a chunk of each neighbour's quarter. */
 static void spread(rig_range ranges[WORLD][N], uint64_t *seed)
 {
     for (int64_t r = 0; r < WORLD; r++)
         for (int p = 0; p < N; p++) {
-            int64_t part = (sizes[p] + WORLD - 1) / WORLD, start = part * r - (int64_t)(rig_random(seed) % 3 * (CHUNK / 2));
+            int64_t part = (sizes[p] + WORLD - 1) / WORLD,
+                    start = part * r - (int64_t)(rig_random(seed) % 3 * (CHUNK / 2));
             int64_t end = part * (r + 1) + (int64_t)(rig_random(seed) % 3 * (CHUNK / 2));
             ranges[r][p].start = start < 0 ? 0 : start < sizes[p] ? start : sizes[p];
             ranges[r][p].end = end < sizes[p] ? end : sizes[p];
         }
 }
 
-/* As rig_start, each rank with its ranges. */
+/* Starts a job as rig_start does, but each rank declares its own ranges. */
 static uint32_t start_ranged(rig *r, const char *options, rig_range ranges[WORLD][N])
 {
     static const char *const names[N] = { "p0", "p1", "p2", "p3", "p4", "p5" };
@@ -87,8 +90,9 @@ static void orders(uint32_t order[WORLD][N], uint64_t *seed)
     }
 }
 
-/* The loop thread's rule (net/admission.h): a rank with nothing in flight may always send one frame, otherwise up to its
- * reserve and an equal part of what the reserves leave over. */
+/* Returns whether a rank may send a frame, by the loop thread's rule (net/admission.h). A rank with nothing in
+ * flight may always send one frame. Other ranks may have as much in flight as their reserve and an equal part of the
+ * budget that is not reserved. */
 static bool is_admitted(const rig *r, const pd_store_config *config, uint32_t rank, size_t bytes)
 {
     uint64_t charged = r->bytes_out[10 + rank], used = 0, spare = config->ingest_bytes - WORLD * r->reserve;
@@ -97,7 +101,7 @@ static bool is_admitted(const rig *r, const pd_store_config *config, uint32_t ra
     return charged == 0 || (charged + bytes <= r->reserve + spare / WORLD && used + bytes <= config->ingest_bytes);
 }
 
-/* Sends the next chunk, if the budget and the parameter's step allow. */
+/* Sends the rank's next chunk, if the budget and the step of its parameter allow it. Returns whether it was sent. */
 static bool try_to_send(rig *r, const pd_store_config *config, uint32_t job, sender *s)
 {
     static float values[CHUNK];
@@ -141,7 +145,8 @@ static void train(uint64_t ingest, const char *options, bool ranged, uint64_t se
     orders(order, &seed);
     spread(ranges, &seed);
     job = ranged ? start_ranged(&r, options, ranges) : rig_start(&r, "job", WORLD, 10, sizes, N, options, NULL);
-    for (uint32_t rank = 0; rank < WORLD; rank++) lay_out(&senders[rank], rank, order[rank], ranged ? ranges[rank] : NULL);
+    for (uint32_t rank = 0; rank < WORLD; rank++)
+        lay_out(&senders[rank], rank, order[rank], ranged ? ranges[rank] : NULL);
     for (;;) {
         bool sent = somebody_sends(&r, &config, job, senders, &seed), worked = false;
         uint64_t used = 0;
@@ -152,7 +157,7 @@ static void train(uint64_t ingest, const char *options, bool ranged, uint64_t se
             rig_work(&r);
             worked = r.buffers_out < home || r.batches > batches;
         }
-        if (!sent && !worked) break;                /* nobody can go on */
+        if (!sent && !worked) break; /* no rank can send, and the store has no work */
     }
     for (uint32_t p = 0; p < N; p++) assert_int_equal(r.board[job][p].step, STEPS);
     assert_true(most <= ingest);
@@ -171,7 +176,7 @@ static void four_orders_finish_at_budgets_that_do_not_divide(void **state)
     for (uint64_t extra = 1; extra < 3 * WORLD * FRAME; extra += 3001) train(WORLD * FRAME + extra, NULL, false, extra);
 }
 
-/* Parameters that wait for each other have been summed: they hold nobody's share. */
+/* Contributions to parameters that wait for each other are already summed, so they use up no rank's quota. */
 static void four_orders_finish_when_the_job_steps_as_a_whole(void **state)
 {
     (void)state;
@@ -184,10 +189,12 @@ static void four_orders_of_shards_finish_at_the_smallest_budget(void **state)
     for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME + seed % 4 * 1500, NULL, true, seed);
 }
 
-/* Adasum wants every rank's whole parameter at once, and each rank may hold one chunk: the others are left behind in memory of their own. */
+/* These aggregates need the whole parameter from every rank at once, but each rank may have only one chunk in
+ * flight. The store keeps the other chunks in separate memory. */
 static void four_orders_finish_with_aggregates_that_need_everything_at_once(void **state)
 {
-    static const char *const how[] = { "aggregate=adasum adasum_fold=yes", "aggregate=median", "aggregate=adasum_vdot nonfinite_scope=job nonfinite=apply",
+    static const char *const how[] = { "aggregate=adasum adasum_fold=yes", "aggregate=median",
+                                       "aggregate=adasum_vdot nonfinite_scope=job nonfinite=apply",
                                        "aggregate=trimmed_mean nonfinite_scope=job" };
 
     (void)state;
@@ -215,7 +222,37 @@ static void declare_refuses_what_the_budget_cannot_hold(void **state)
     rig_free(&r);
 }
 
-/* With memory to spare a chunk is summed once, when everybody is there. */
+static void limit(rig *r, uint32_t max_jobs, uint64_t max_total_bytes)
+{
+    pd_request *request = pd_request_new(PD_REQ_LIMITS, (pd_ticket){ 0, 0 });
+
+    request->u.limits.max_jobs = max_jobs;
+    request->u.limits.max_total_bytes = max_total_bytes;
+    assert_int_equal(rig_apply(r, request), PD_OK);
+}
+
+static void limits_that_change_hold_for_what_comes_next(void **state)
+{
+    pd_store_config config = rig_config();
+    static const char *const names[] = { "w" };
+    static const pd_shape shape = { 1, { 1000 } };
+    rig r;
+
+    (void)state;
+    rig_new(&r, &config);
+    assert_int_equal(rig_hello(&r, "first", 0, 1, 1, 10, NULL, NULL), PD_OK);
+    limit(&r, 1, config.max_total_bytes);
+    assert_int_equal(rig_hello(&r, "second", 0, 1, 2, 11, NULL, NULL), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(r.error.text, "the 1 jobs allowed"));
+    limit(&r, 2, 1000);
+    assert_int_equal(rig_hello(&r, "second", 0, 1, 2, 11, NULL, NULL), PD_OK);
+    assert_int_equal(rig_declare(&r, r.job, 0, 11, names, &shape, NULL, 1, PD_F32), PD_RESOURCE_EXHAUSTED);
+    limit(&r, 2, config.max_total_bytes);
+    assert_int_equal(rig_declare(&r, r.job, 0, 11, names, &shape, NULL, 1, PD_F32), PD_OK);
+    rig_free(&r);
+}
+
+/* With enough memory, a chunk is summed once, when the contributions of all ranks are there. */
 static void holds_contributions_until_all_are_there_when_memory_allows(void **state)
 {
     pd_store_config config = rig_config();
@@ -271,8 +308,9 @@ static void send_chunk(rig *r, uint32_t job, uint32_t rank, uint64_t conn, int64
     assert_int_equal(rig_send(r, frame), PD_OK);
 }
 
-/* Processes that died at rank 3 have left the whole budget in use by chunks far behind. Nobody else holds much, but nobody
- * could send more either: what is in order has to be summed. */
+/* Three processes have had rank 3, and the first two were replaced. All three have pushed chunks from the end of the
+ * parameter. With two chunks each from ranks 1 and 2, the budget is full, and nobody can send more. The chunks that
+ * are next in order must be summed to make room. */
 static void what_dead_processes_hold_blocks_nobody(void **state)
 {
     static const int64_t twenty[] = { 20 * CHUNK };
@@ -331,6 +369,7 @@ int main(void)
         cmocka_unit_test(four_orders_of_shards_finish_at_the_smallest_budget),
         cmocka_unit_test(four_orders_finish_with_aggregates_that_need_everything_at_once),
         cmocka_unit_test(declare_refuses_what_the_budget_cannot_hold),
+        cmocka_unit_test(limits_that_change_hold_for_what_comes_next),
         cmocka_unit_test(holds_contributions_until_all_are_there_when_memory_allows),
         cmocka_unit_test(sums_at_once_what_a_pressed_rank_holds_in_order),
         cmocka_unit_test(what_dead_processes_hold_blocks_nobody),

@@ -1,4 +1,5 @@
-/* Memory that runs out, at any allocation: an error is told, nothing is lost, and it goes on when there is memory again. */
+/* Tests memory that runs out at any allocation of the store: an error is reported, nothing is lost, and work continues
+ * when memory is available. */
 #include "coupled_row.h"
 #include "oom.h"
 #include "optimizer.h"
@@ -19,7 +20,7 @@ static const pd_shape shapes[N] = { { 1, { MOST } }, { 1, { 64 } }, { 1, { 5 } }
 static const pd_row *rows[] = { &coupled_row, NULL, NULL };
 static const char *const both_rules[] = { "p2 sgd lr=1;* coupled block_size=50 interval=1 root_delay=1",
                                           "* coupled block_size=50 interval=1 root_delay=0" };
-static const char *rules;           /* one of them */
+static const char *rules; /* one of them */
 
 static pd_store_config configuration(void)
 {
@@ -30,7 +31,7 @@ static pd_store_config configuration(void)
     return config;
 }
 
-/* Applies the request with its n-th allocation failing. True: there was such an allocation. */
+/* Applies the request and lets its n-th allocation fail. Returns whether there was an n-th allocation. */
 static bool apply_short_of_memory(rig *r, pd_request *request, int64_t n)
 {
     bool failed;
@@ -65,8 +66,8 @@ static pd_request *hello_request(rig *r, uint32_t rank)
     request->u.hello.world_size = WORLD;
     request->u.hello.nonce = 10 + rank;
     request->u.hello.rules = calloc(2, sizeof(char *));
-    for (char *one = strtok_r(rule, ";", &rest); one != NULL; one = strtok_r(NULL, ";",
-                                                                             &rest)) request->u.hello.rules[request->u.hello.n_rules++] = strdup(one);
+    for (char *one = strtok_r(rule, ";", &rest); one != NULL; one = strtok_r(NULL, ";", &rest))
+        request->u.hello.rules[request->u.hello.n_rules++] = strdup(one);
     free(rule);
     return request;
 }
@@ -79,11 +80,13 @@ static pd_request *declare_request(rig *r, uint32_t rank, pd_dtype pull)
     request->rank = rank;
     request->u.declare.n = N;
     request->u.declare.params = calloc(N, sizeof(pd_param_decl));
-    for (int p = 0; p < N; p++) request->u.declare.params[p] = (pd_param_decl){ .name = strdup(names[p]), .shape = shapes[p], .pull_dtype = pull };
+    for (int p = 0; p < N; p++)
+        request->u.declare.params[p] =
+            (pd_param_decl){ .name = strdup(names[p]), .shape = shapes[p], .pull_dtype = pull };
     return request;
 }
 
-/* Everything in one frame; a push with a hyperparameter. */
+/* Makes a request with the data of all parameters in one frame. A push also sends a hyperparameter. */
 static pd_request *data_request(rig *r, pd_request_kind kind, uint32_t rank, uint64_t step)
 {
     rig_frame *frame = rig_frame_new(r, kind, r->job, rank, 10 + rank, step);
@@ -91,14 +94,14 @@ static pd_request *data_request(rig *r, pd_request_kind kind, uint32_t rank, uin
     for (uint32_t p = 0; p < N; p++) {
         float values[MOST];
         rig_noise(10 * p + rank + 100 * step, values, sizes[p]);
-        for (int64_t first = 0; first < sizes[p]; first += 64) rig_piece(frame, p, PD_F32, first,
-                                                                         sizes[p] - first < 64 ? sizes[p] - first : 64, values + first);
+        for (int64_t first = 0; first < sizes[p]; first += 64)
+            rig_piece(frame, p, PD_F32, first, sizes[p] - first < 64 ? sizes[p] - first : 64, values + first);
     }
     if (kind == PD_REQ_PUSH) rig_hyper(frame, "lr", "0.5");
     return rig_request(frame);
 }
 
-/* All published weights behind one another. */
+/* Copies the published weights of all parameters to `out`, one parameter after the other. */
 static void read_weights(rig *r, float *out)
 {
     for (uint32_t p = 0; p < N; p++) {
@@ -107,12 +110,13 @@ static void read_weights(rig *r, float *out)
     }
 }
 
-/* A request that is refused while the n-th allocation fails, and is taken when none does. */
+/* Makes a request for is_refused_and_then_taken, which checks that the request is refused while its n-th allocation
+ * fails, and accepted when no allocation fails. */
 typedef pd_request *maker(rig *r);
 
 static void is_refused_and_then_taken(rig *r, maker *make)
 {
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         uint64_t answered = r->answered;
         bool failed = apply_short_of_memory(r, make(r), n);
         assert_int_equal(r->answered, answered + 1);
@@ -122,10 +126,22 @@ static void is_refused_and_then_taken(rig *r, maker *make)
     assert_int_equal(r->error.code, PD_OK);
 }
 
-static pd_request *hello_0(rig *r)    { return hello_request(r, 0); }
-static pd_request *hello_1(rig *r)    { return hello_request(r, 1); }
-static pd_request *declare_0(rig *r)  { return declare_request(r, 0, PD_F32); }
-static pd_request *declare_1(rig *r)  { return declare_request(r, 1, PD_BF16); }
+static pd_request *hello_0(rig *r)
+{
+    return hello_request(r, 0);
+}
+static pd_request *hello_1(rig *r)
+{
+    return hello_request(r, 1);
+}
+static pd_request *declare_0(rig *r)
+{
+    return declare_request(r, 0, PD_F32);
+}
+static pd_request *declare_1(rig *r)
+{
+    return declare_request(r, 1, PD_BF16);
+}
 static pd_request *params_info(rig *r)
 {
     pd_request *request = pd_request_new(PD_REQ_INFO, rig_ticket(r, 1));
@@ -158,9 +174,9 @@ static void hello_is_refused_whole(void **state)
 
     (void)state;
     rig_new(&r, &config);
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         bool failed = apply_short_of_memory(&r, hello_0(&r), n);
-        if (r.error.code == PD_OK) {                    /* only a log line was lost, or nothing */
+        if (r.error.code == PD_OK) { /* accepted: at most a log line was lost */
             if (!failed) break;
             pd_request *drop = pd_request_new(PD_REQ_DROP, rig_ticket(&r, 1));
             rig_apply(&r, drop);
@@ -183,7 +199,7 @@ static void declare_is_refused_whole(void **state)
     rig_new(&r, &config);
     rig_apply(&r, hello_0(&r));
     rig_apply(&r, hello_1(&r));
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         bool failed = apply_short_of_memory(&r, declare_0(&r), n);
         if (r.error.code == PD_OK) break;
         assert_true(failed);
@@ -196,7 +212,8 @@ static void declare_is_refused_whole(void **state)
     rig_free(&r);
 }
 
-/* The other rank wants another element type when the weights are out already: they are published again, or it is refused. */
+/* The second rank wants another element type after the weights were published. Then the weights are published again
+ * in that type, or the rank is refused. */
 static void a_late_element_type_is_refused_or_published(void **state)
 {
     pd_store_config config = configuration();
@@ -223,7 +240,7 @@ static void init_is_refused_and_can_be_sent_again(void **state)
     rig r;
 
     (void)state;
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         bool failed;
         rig_new(&r, &config);
         rig_apply(&r, hello_0(&r));
@@ -248,7 +265,7 @@ static void push_is_refused_whole(void **state)
 
     (void)state;
     set_up(&r, &config);
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         bool failed = apply_short_of_memory(&r, data_request(&r, PD_REQ_PUSH, 0, 1), n);
         if (!failed) break;
         assert_int_equal(r.error.code, PD_NO_MEMORY);
@@ -286,7 +303,8 @@ static void a_push_needs_no_memory_but_its_own(void **state)
     rig_free(&r);
 }
 
-/* Two steps; the n-th allocation of the second one's work fails. Gives whether there was one. */
+/* Takes two steps. The n-th allocation of the second step's work fails. Returns whether there was an n-th
+ * allocation. */
 static bool second_step(float *weights, int64_t n)
 {
     pd_store_config config = configuration();
@@ -295,11 +313,12 @@ static bool second_step(float *weights, int64_t n)
 
     set_up(&r, &config);
     for (uint64_t step = 1; step <= 2; step++) {
-        for (uint32_t rank = 0; rank < WORLD; rank++) assert_int_equal(rig_apply(&r, data_request(&r, PD_REQ_PUSH, rank, step)), PD_OK);
+        for (uint32_t rank = 0; rank < WORLD; rank++)
+            assert_int_equal(rig_apply(&r, data_request(&r, PD_REQ_PUSH, rank, step)), PD_OK);
         if (step == 1) rig_work(&r);
     }
     failed = work_short_of_memory(&r, n);
-    rig_work(&r);                                   /* what its root tasks have let go on */
+    rig_work(&r); /* steps that waited for root tasks continue */
     if (r.board[r.job][0].step < 2 || r.board[r.job][2].step < 2) {
         assert_true(failed);
         for (int i = 0; i < 3 && (r.board[r.job][0].step < 2 || r.board[r.job][2].step < 2); i++) {
@@ -322,7 +341,7 @@ static void a_step_is_taken_later_with_the_same_bits(void **state)
     oom_assert_same(second_step, MOST + 64 + 5);
 }
 
-/* A root for which there is no memory is a failed one: the last good one is used instead, so the bits may differ. */
+/* A root without memory counts as failed. The last good root is used instead, so the weights may differ. */
 static void a_step_that_waits_for_its_roots_is_taken_later(void **state)
 {
     float got[256];
@@ -344,7 +363,10 @@ static void info_is_refused(void **state)
     rig_free(&r);
 }
 
-static pd_request *set_all(rig *r) { return rig_set_request(r, "job", "*", "lr=table(0.5,0.25,0.125)", 4); }
+static pd_request *set_all(rig *r)
+{
+    return rig_set_request(r, "job", "*", "lr=table(0.5,0.25,0.125)", 4);
+}
 
 static void a_set_is_refused_whole(void **state)
 {
@@ -353,9 +375,9 @@ static void a_set_is_refused_whole(void **state)
 
     (void)state;
     set_up(&r, &config);
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         bool failed = apply_short_of_memory(&r, set_all(&r), n);
-        if (r.error.code == PD_OK) break;               /* at most a line of the log was lost */
+        if (r.error.code == PD_OK) break; /* accepted: at most a log line was lost */
         assert_true(failed);
         assert_int_equal(r.error.code, PD_NO_MEMORY);
         assert_int_equal(rig_ask(&r, PD_INFO_SETTINGS, "job")->n_settings, 0);

@@ -1,4 +1,5 @@
-/* The same bits whatever comes first: arrival order, memory, threads, element types, late root tasks. */
+/* Tests that the store computes the same bits for any arrival order, amount of memory, number of threads and element
+ * type, and with late root tasks. */
 #include "coupled_row.h"
 #include "convert.h"
 #include "optimizer.h"
@@ -16,12 +17,12 @@ enum { WORLD = 4, N = 5, MOST = 1000, STEPS = 4, CHUNK = 64 };
 static const int64_t sizes[N] = { 200, 64, 3, MOST, 129 };
 
 typedef struct run {
-    uint64_t ingest;            /* bytes; 0: plenty */
-    int      threads;
-    pd_dtype dtype;             /* of the pushes */
+    uint64_t ingest; /* bytes; 0: plenty */
+    int threads;
+    pd_dtype dtype; /* of the pushes */
     const char *options, *rules;
-    uint64_t shuffle;           /* seed of the arrival order */
-    bool     late_tasks;        /* root tasks come back late, in an order of their own */
+    uint64_t shuffle; /* seed of the arrival order */
+    bool late_tasks;  /* root tasks come back late, in random order */
 } run;
 
 static void gradient(float *out, uint32_t rank, uint64_t step, uint32_t param)
@@ -29,8 +30,12 @@ static void gradient(float *out, uint32_t rank, uint64_t step, uint32_t param)
     rig_noise(1000 * step + 10 * param + rank, out, sizes[param]);
 }
 
-/* One chunk on its way. */
-typedef struct arrival { uint32_t rank, param; int64_t first; uint64_t step; } arrival;
+/* A chunk that a rank pushes. */
+typedef struct arrival {
+    uint32_t rank, param;
+    int64_t first;
+    uint64_t step;
+} arrival;
 
 static size_t chunks_of_step(arrival *out, uint64_t step)
 {
@@ -86,7 +91,8 @@ static void one_step(rig *r, uint32_t job, const run *how, uint64_t step, uint64
     finish_tasks(r, seed);
 }
 
-/* All weights after STEPS steps, behind one another. */
+/* Trains for STEPS steps. Copies all weights to `weights`, one parameter after the other. Returns the number of
+ * weights. */
 static size_t train(const run *how, float *weights)
 {
     static const pd_row *rows[] = { &coupled_row, NULL, NULL };
@@ -102,7 +108,8 @@ static size_t train(const run *how, float *weights)
     if (how->ingest > 0) config.ingest_bytes = how->ingest;
     rig_new(&r, &config);
     r.lazy_tasks = how->late_tasks;
-    job = rig_start(&r, "job", WORLD, 10, sizes, N, how->options, how->rules != NULL ? how->rules : "* sgd lr=0.1 momentum=0.9");
+    job = rig_start(&r, "job", WORLD, 10, sizes, N, how->options,
+                    how->rules != NULL ? how->rules : "* sgd lr=0.1 momentum=0.9");
     for (uint64_t step = 1; step <= STEPS; step++) one_step(&r, job, how, step, &seed);
     for (uint32_t p = 0; p < N; p++) {
         assert_int_equal(r.board[job][p].step, STEPS);
@@ -122,7 +129,7 @@ static void assert_same(const run *a, const run *b)
     assert_memory_equal(x, y, n * sizeof(float));
 }
 
-/* Without this the tests below could not fail. */
+/* Checks that the sums depend on the order of the ranks. Otherwise the tests below could not fail. */
 static void sums_of_these_gradients_depend_on_the_order(void **state)
 {
     float g[WORLD][MOST];
@@ -166,10 +173,12 @@ static void sums_in_rank_order_and_divides_once(void **state)
 static void arrival_order_does_not_show(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 5; seed++) assert_same(&(run){ .dtype = PD_F32 }, &(run){ .dtype = PD_F32, .shuffle = seed });
+    for (uint64_t seed = 1; seed <= 5; seed++)
+        assert_same(&(run){ .dtype = PD_F32 }, &(run){ .dtype = PD_F32, .shuffle = seed });
 }
 
-/* The smallest budget: each rank may hold one chunk, so everything is summed as early as it can be. */
+/* With the smallest budget, each rank may have one chunk in flight, so contributions are summed as early as
+ * possible. */
 static void memory_does_not_show(void **state)
 {
     (void)state;
@@ -184,35 +193,41 @@ static void threads_do_not_show(void **state)
         assert_same(&(run){ .dtype = PD_F32 }, &(run){ .dtype = PD_F32, .threads = threads, .shuffle = 9 });
         assert_same(&(run){ .dtype = PD_F32, .rules = "* coupled block_size=50" }, &(run){ .dtype = PD_F32,
                                                                                            .rules = "* coupled "
-                                                                                               "block_size=50", .threads = threads, .shuffle = 9 });
+                                                                                                    "block_size=50",
+                                                                                           .threads = threads,
+                                                                                           .shuffle = 9 });
     }
 }
 
 static void half_gradients_are_reproducible_too(void **state)
 {
-    static const char *const how[] = { "aggregate=mean", "aggregate=sum", "aggregate=weighted_mean", "aggregate=adasum", "aggregate=adasum_vdot",
-                                       "aggregate=median", "aggregate=trimmed_mean" };
+    static const char *const how[] = { "aggregate=mean",        "aggregate=sum",         "aggregate=weighted_mean",
+                                       "aggregate=adasum",      "aggregate=adasum_vdot", "aggregate=median",
+                                       "aggregate=trimmed_mean" };
 
     (void)state;
     for (size_t i = 0; i < sizeof how / sizeof how[0]; i++)
         for (pd_dtype dtype = PD_F32; dtype <= PD_BF16; dtype++)
-            assert_same(&(run){ .dtype = dtype, .options = how[i] }, &(run){ .dtype = dtype, .options = how[i], .shuffle = 11,
-                                                                             .ingest = WORLD * 4096, .threads = 2 });
+            assert_same(
+                &(run){ .dtype = dtype, .options = how[i] },
+                &(run){ .dtype = dtype, .options = how[i], .shuffle = 11, .ingest = WORLD * 4096, .threads = 2 });
 }
 
 static void late_root_tasks_do_not_show(void **state)
 {
-    static const char *const rules[] = { "* coupled block_size=50 interval=1 root_delay=0", "* coupled block_size=50 interval=2 "
-                                        "root_delay=1", "* coupled block_size=50 interval=3 root_delay=3" };
+    static const char *const rules[] = { "* coupled block_size=50 interval=1 root_delay=0",
+                                         "* coupled block_size=50 interval=2 "
+                                         "root_delay=1",
+                                         "* coupled block_size=50 interval=3 root_delay=3" };
 
     (void)state;
     for (int i = 0; i < 3; i++)
         for (uint64_t seed = 1; seed <= 3; seed++)
-            assert_same(&(run){ .dtype = PD_F32, .rules = rules[i] }, &(run){ .dtype = PD_F32, .rules = rules[i], .shuffle = seed,
-                                                                              .late_tasks = true });
+            assert_same(&(run){ .dtype = PD_F32, .rules = rules[i] },
+                        &(run){ .dtype = PD_F32, .rules = rules[i], .shuffle = seed, .late_tasks = true });
 }
 
-/* Beside each other in one batch, parameters with other optimizers step as they do alone. */
+/* Parameters with different optimizers share a batch, and each steps as it does alone. */
 static void weights_equal_those_of_the_library(void **state)
 {
     static float got[4096];
@@ -243,7 +258,8 @@ static void weights_equal_those_of_the_library(void **state)
         }
         assert_int_equal(pd_model_step(model, io, &err), PD_OK);
     }
-    for (uint32_t p = 0; p < N; at += (size_t)sizes[p], p++) assert_memory_equal(got + at, weights[p], (size_t)sizes[p] * sizeof(float));
+    for (uint32_t p = 0; p < N; at += (size_t)sizes[p], p++)
+        assert_memory_equal(got + at, weights[p], (size_t)sizes[p] * sizeof(float));
     pd_model_free(model);
 }
 

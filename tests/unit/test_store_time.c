@@ -1,4 +1,4 @@
-/* What time brings: overdue rounds, turns among jobs, draining. */
+/* Tests the effects of time in the store: overdue rounds, turns among jobs, draining. */
 #include "rig.h"
 #include "store_inside.h"
 
@@ -17,7 +17,7 @@ static int set_up(void **state)
 {
     pd_store_config config = rig_config();
 
-    config.batch_ns = 1;                            /* one chunk or step in a batch */
+    config.batch_ns = 1; /* so short that a batch is one chunk or one step */
     return rig_set_up_with(state, &config);
 }
 
@@ -57,9 +57,10 @@ static void an_overdue_round_names_who_is_missing(void **state)
     assert_int_equal(r->timed_out, 1);
     assert_int_equal(r->timed_out_step, 1);
     assert_int_equal(r->timeout.code, PD_DEADLINE_EXCEEDED);
-    assert_string_equal(r->timeout.text, "rank 2 (host:12, lost 14 s ago) has not contributed to step 1 of p0 (and 3 more parameters) "
+    assert_string_equal(r->timeout.text,
+                        "rank 2 (host:12, lost 14 s ago) has not contributed to step 1 of p0 (and 3 more parameters) "
                         "for 20 s; "
-                                         "the contributions that came stand, push again to go on waiting");
+                        "the contributions that came stand, push again to go on waiting");
     assert_non_null(strstr(r->warning, "rank 2"));
 }
 
@@ -71,10 +72,12 @@ static void ranks_that_have_gone_are_named_before_those_that_are_connected(void 
     push(r, job, 0, 10, 1, 0);
     lose(r, job, 2, 12);
     rig_sleep(r, 20);
-    assert_ptr_equal(strstr(r->timeout.text, "rank 2 (host:12, lost 20 s ago), rank 1 (host:11, connected) have not"), r->timeout.text);
+    assert_ptr_equal(strstr(r->timeout.text, "rank 2 (host:12, lost 20 s ago), rank 1 (host:11, connected) have not"),
+                     r->timeout.text);
 }
 
-/* Rank 1 may be unable to send p0, as what it has sent of p1 waits for rank 2. */
+/* The round of p1 waits for rank 2, which is lost. This round is reported first, although the round of p0 is older.
+ * Rank 1 may be unable to send p0 while its contribution to p1 takes up memory. */
 static void a_round_that_misses_a_rank_that_has_gone_is_reported_before_an_older_one(void **state)
 {
     rig *r = *state;
@@ -86,7 +89,9 @@ static void a_round_that_misses_a_rank_that_has_gone_is_reported_before_an_older
     push(r, job, 1, 11, 1, 1);
     lose(r, job, 2, 12);
     rig_sleep(r, 20);
-    assert_ptr_equal(strstr(r->timeout.text, "rank 2 (host:12, lost 20 s ago) has not contributed to step 1 of p1 (and 1 more"), r->timeout.text);
+    assert_ptr_equal(
+        strstr(r->timeout.text, "rank 2 (host:12, lost 20 s ago) has not contributed to step 1 of p1 (and 1 more"),
+        r->timeout.text);
 }
 
 static void several_missing_ranks_are_all_named(void **state)
@@ -96,7 +101,8 @@ static void several_missing_ranks_are_all_named(void **state)
 
     push(r, job, 1, 11, 1, 0);
     rig_sleep(r, 1);
-    assert_non_null(strstr(r->timeout.text, "rank 0 (host:10, connected), rank 2 (host:12, connected) have not contributed to step 1 of "
+    assert_non_null(strstr(r->timeout.text,
+                           "rank 0 (host:10, connected), rank 2 (host:12, connected) have not contributed to step 1 of "
                            "p0 for 1 s"));
 }
 
@@ -111,7 +117,7 @@ static void it_is_reported_once_a_period_and_logged_once(void **state)
         rig_sleep(r, 1);
     }
     for (int second = 4; second < 40; second++) rig_sleep(r, 1);
-    assert_int_equal(r->timed_out, 4);              /* at 10, 20, 30 and 40 */
+    assert_int_equal(r->timed_out, 4); /* reported after 10, 20, 30 and 40 seconds */
     assert_int_equal(r->warnings, warnings + 1);
 }
 
@@ -121,7 +127,7 @@ static void reports_never_follow_each_other_at_once(void **state)
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
     pd_job *of = inside_job(r->store, job);
 
-    of->steps.values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1;     /* ns: Hello refuses it */
+    of->steps.values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1; /* 1 ns, which Hello would refuse */
     push(r, job, 0, 10, 1, 0);
     rig_sleep(r, 1);
     assert_int_equal(r->timed_out, 1);
@@ -161,7 +167,8 @@ static void the_deadline_counts_from_the_first_contribution(void **state)
 static void jobs_take_turns(void **state)
 {
     rig *r = *state;
-    uint32_t large = rig_start(r, "large", 1, 10, sizes, N, NULL, NULL), small = rig_start(r, "small", 1, 20, sizes, 1, NULL, NULL);
+    uint32_t large = rig_start(r, "large", 1, 10, sizes, N, NULL, NULL),
+             small = rig_start(r, "small", 1, 20, sizes, 1, NULL, NULL);
     uint64_t before = r->batches;
 
     for (uint32_t p = 0; p < N; p++) push(r, large, 0, 10, 1, p);
@@ -169,17 +176,18 @@ static void jobs_take_turns(void **state)
     rig_work(r);
     assert_int_equal(r->batches - before, N + 1);
     assert_int_equal(r->batch_jobs[before], large);
-    assert_int_equal(r->batch_jobs[before + 1], small);     /* not behind all of the large job */
+    assert_int_equal(r->batch_jobs[before + 1], small); /* the small job is second, not behind the large one */
 }
 
 static void a_job_that_becomes_due_is_not_behind_one_that_always_is(void **state)
 {
     rig *r = *state;
-    uint32_t large = rig_start(r, "large", 1, 10, sizes, N, NULL, NULL), small = rig_start(r, "small", 1, 20, sizes, 1, NULL, NULL);
+    uint32_t large = rig_start(r, "large", 1, 10, sizes, N, NULL, NULL),
+             small = rig_start(r, "small", 1, 20, sizes, 1, NULL, NULL);
 
     for (uint64_t step = 1; step <= 3; step++) {
         for (uint32_t p = 0; p < N; p++) push(r, large, 0, 10, step, p);
-        assert_true(pd_store_work(r->store, r->now));               /* the large job's, which is due again */
+        assert_true(pd_store_work(r->store, r->now)); /* a batch of the large job, which has more to do */
         push(r, small, 0, 20, step, 0);
         assert_true(pd_store_work(r->store, r->now));
         rig_absorb(r);
@@ -223,7 +231,8 @@ static void draining_finishes_what_is_under_way(void **state)
     drain(r, 30);
     assert_int_equal(r->answered, answered);
     assert_true(rig_ask(r, PD_INFO_STATUS, NULL)->draining);
-    assert_int_equal(push(r, job, 0, 10, 1, 1), PD_OK);                 /* the same step of another parameter */
+    assert_int_equal(push(r, job, 0, 10, 1, 1), PD_OK); /* accepted: the step has begun, and this is another
+                                                         * parameter of it */
     assert_int_equal(push(r, job, 1, 11, 1, 0), PD_OK);
     rig_work(r);
     assert_int_equal(push(r, job, 0, 10, 2, 0), PD_UNAVAILABLE);
@@ -279,7 +288,8 @@ static void a_deadline_with_a_round_open_is_told_with_what_it_misses(void **stat
     drain(r, 5);
     rig_sleep(r, 5);
     assert_int_equal(r->error.code, PD_DEADLINE_EXCEEDED);
-    assert_string_equal(r->error.text, "not drained: job a: step 1 of p2 still misses rank 0,2; contributions that came stand, drain again to go on waiting");
+    assert_string_equal(r->error.text, "not drained: job a: step 1 of p2 still misses rank 0,2; contributions that "
+                                       "came stand, drain again to go on waiting");
 }
 
 static void a_held_step_names_the_parameter_that_it_waits_for(void **state)
@@ -305,7 +315,7 @@ static void a_job_without_connected_workers_is_not_waited_for(void **state)
     lose(r, job, 1, 11);
     answered = r->answered;
     drain(r, 1000);
-    assert_int_equal(r->answered, answered);                            /* rank 0 may still end its round with rank 1's next process */
+    assert_int_equal(r->answered, answered); /* the next process of rank 1 may still complete the round of rank 0 */
     lose(r, job, 0, 10);
     assert_int_equal(r->answered, answered + 1);
     assert_int_equal(r->answer, PD_EFF_OK);

@@ -1,4 +1,5 @@
-/* Slots that are stored in fewer bits, slots that share memory with the weights to come, roots that are adopted when they are ready. */
+/* Tests slots that are stored in fewer bits, slots that share memory with the new weights, and roots that are
+ * adopted when they are ready. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "state.h"
 #include "batch.h"
 #include "oom.h"
 #include "optimizer.h"
@@ -15,27 +17,39 @@
 
 static const double no_fact[PD_MAX_FACTS];
 
-/* ---- a row that stores what it is told to: 3 x 2 blocks of a matrix, a statistic and a root of each ---- */
+/* ---- an optimizer with a choice of storage: for each block of a matrix, a statistic and a root ---- */
 
 enum { STORAGE, DELAY, LAZY };
 static const pd_hyper thrifty_hypers[] = {
     [STORAGE] = { "storage", PD_CHOICE, 0, 0, 0, "float32|bfloat16|int8|int16|float16", "of everything", false },
-    [DELAY]   = { "root_delay", PD_INT, 0, -1, 8, NULL, "", false },
-    [LAZY]    = { "lazy", PD_FLAG, 0, 0, 1, NULL, "statistics are left alone", true },
+    [DELAY] = { "root_delay", PD_INT, 0, -1, 8, NULL, "", false },
+    [LAZY] = { "lazy", PD_FLAG, 0, 0, 1, NULL, "statistics are left alone", true },
     { .name = NULL },
 };
 
 enum { DIRECTION, MOMENTUM, LAST_ERRORS, FIRST_BLOCK };
 enum { ROWS = 5, COLS = 4, SIDE = 3, BLOCKS = 4 };
 
-static int statistics_of(int64_t block) { return FIRST_BLOCK + 2 * (int)block; }
-static int root_of(int64_t block)       { return statistics_of(block) + 1; }
+static int statistics_of(int64_t block)
+{
+    return FIRST_BLOCK + 2 * (int)block;
+}
+static int root_of(int64_t block)
+{
+    return statistics_of(block) + 1;
+}
 
 static int plan_block(pd_plan *plan, int b, pd_storage storage)
 {
     int64_t side = plan->blocks[b].size[0];
-    pd_slot_spec statistics = { .name = "statistics", .number = b, .shape = { 2, { side, side } }, .storage = storage,
-                                .symmetric = storage == PD_STORE_F32, .diagonal_apart = storage > PD_STORE_BF16, .blockwise = true, .block = b };
+    pd_slot_spec statistics = { .name = "statistics",
+                                .number = b,
+                                .shape = { 2, { side, side } },
+                                .storage = storage,
+                                .symmetric = storage == PD_STORE_F32,
+                                .diagonal_apart = storage > PD_STORE_BF16,
+                                .blockwise = true,
+                                .block = b };
     pd_slot_spec root = statistics;
 
     root.name = "root";
@@ -43,7 +57,9 @@ static int plan_block(pd_plan *plan, int b, pd_storage storage)
     root.fill = 1;
     root.identity = true;
     if (pd_plan_slot(plan, &statistics) < 0 || pd_plan_slot(plan, &root) < 0) return PD_NO_MEMORY;
-    return pd_plan_task(plan, &(pd_task_spec){ .block = b, .n_inputs = 1, .n_outputs = 1, .input = { statistics_of(b) }, .output = { root_of(b) } });
+    return pd_plan_task(
+        plan, &(pd_task_spec){
+                  .block = b, .n_inputs = 1, .n_outputs = 1, .input = { statistics_of(b) }, .output = { root_of(b) } });
 }
 
 static int thrifty_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
@@ -55,15 +71,20 @@ static int thrifty_plan(const pd_declaration *declaration, const double *fact, p
     plan->range_elements = 7;
     plan->scratch_floats = SIDE * SIDE;
     if (pd_plan_blocks(plan, SIDE) != PD_OK) return PD_NO_MEMORY;
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "direction", .number = -1, .shape = plan->shape, .temporary = true, .in_after = true }) < 0 ||
-        pd_plan_slot(plan, &(pd_slot_spec){ .name = "momentum", .number = -1, .shape = plan->shape, .storage = storage }) < 0 ||
-        pd_plan_slot(plan, &(pd_slot_spec){ .name = "last_errors", .number = -1, .shape = { 1, { BLOCKS } } }) < 0) return PD_NO_MEMORY;
+    if (pd_plan_slot(
+            plan,
+            &(pd_slot_spec){
+                .name = "direction", .number = -1, .shape = plan->shape, .temporary = true, .in_after = true }) < 0 ||
+        pd_plan_slot(
+            plan, &(pd_slot_spec){ .name = "momentum", .number = -1, .shape = plan->shape, .storage = storage }) < 0 ||
+        pd_plan_slot(plan, &(pd_slot_spec){ .name = "last_errors", .number = -1, .shape = { 1, { BLOCKS } } }) < 0)
+        return PD_NO_MEMORY;
     for (size_t b = 0; b < plan->n_blocks; b++)
         if (plan_block(plan, (int)b, storage) < 0) return PD_NO_MEMORY;
     return PD_OK;
 }
 
-/* S <- S / 2 + G G', the lower half alone where nobody wants more. */
+/* Sets S to S / 2 + G G'. Computes only the lower half if the slot is symmetric. */
 static void update_statistics(const pd_unit *unit)
 {
     int64_t m = unit->block->size[0], n = unit->block->size[1];
@@ -91,7 +112,7 @@ static bool every_step(const pd_plan *plan, const double *hyper, int64_t count, 
     return true;
 }
 
-/* Not a root, but as easily upset: R = 1 / (1 + |S|) element by element. A statistic above 1e6 is refused. */
+/* Stands in for a root: R = 1 / (1 + |S|) element by element. A statistic above 1e6 is refused. */
 static int invert(pd_task_view *task)
 {
     int64_t n = task->plan->blocks[task->spec->block].size[0];
@@ -108,7 +129,7 @@ static void note(const pd_task_view *task, float *const *slot)
     slot[LAST_ERRORS][task->spec->block] = (float)(task->status == PD_OK ? task->error : -task->error);
 }
 
-/* D = R G */
+/* D = R G, the root times the gradient */
 static void precondition(const pd_unit *unit)
 {
     int64_t m = unit->block->size[0], n = unit->block->size[1];
@@ -117,7 +138,8 @@ static void precondition(const pd_unit *unit)
     for (int64_t i = 0; i < m; i++)
         for (int64_t k = 0; k < n; k++) {
             float sum = 0;
-            for (int64_t j = 0; j < m; j++) sum += R[i * m + j] * unit->gradient[(unit->block->start[0] + j) * COLS + unit->block->start[1] + k];
+            for (int64_t j = 0; j < m; j++)
+                sum += R[i * m + j] * unit->gradient[(unit->block->start[0] + j) * COLS + unit->block->start[1] + k];
             unit->slot[DIRECTION][(unit->block->start[0] + i) * COLS + unit->block->start[1] + k] = sum;
         }
 }
@@ -131,8 +153,16 @@ static void move(const pd_unit *unit)
 }
 
 static const pd_row thrifty = {
-    .name = "thrifty", .hypers = thrifty_hypers, .plan = thrifty_plan, .capture_phase = 1, .adopt_phase = 1, .due = every_step, .task = invert, .note = note,
-    .phases = { { "statistics", PD_BLOCKS, update_statistics, { 0 }, is_lazy }, { "precondition", PD_BLOCKS, precondition, { 0 }, NULL },
+    .name = "thrifty",
+    .hypers = thrifty_hypers,
+    .plan = thrifty_plan,
+    .capture_phase = 1,
+    .adopt_phase = 1,
+    .due = every_step,
+    .task = invert,
+    .note = note,
+    .phases = { { "statistics", PD_BLOCKS, update_statistics, { 0 }, is_lazy },
+                { "precondition", PD_BLOCKS, precondition, { 0 }, NULL },
                 { "move", PD_RANGES, move, { 0 }, NULL } },
 };
 
@@ -160,7 +190,7 @@ static void fill_gradient(float *G, int step)
     for (int i = 0; i < ROWS * COLS; i++) G[i] = sinf((float)(i + 1) * (float)(step + 1) * 0.7f);
 }
 
-/* Runs what was captured and gives it back. */
+/* Runs and delivers all tasks that the optimizer hands out. */
 static void run_tasks(pd_optim *optim)
 {
     pd_task *task;
@@ -180,7 +210,7 @@ static void step(pd_optim *optim, const float *G, const float *before, float *af
     } while (!pd_optim_done(optim));
 }
 
-/* ---- a twin: everything in float32, and the form that is stored and read back wherever the row's contract says so ---- */
+/* ---- the second implementation: in float32; values are stored and read back at the places that row.h names ---- */
 
 typedef struct twin {
     float W[ROWS * COLS], M[ROWS * COLS], S[BLOCKS][SIDE * SIDE], R[BLOCKS][SIDE * SIDE];
@@ -301,14 +331,18 @@ static void lazy_step(pd_optim *optim, const float *G, float *W)
 
     memcpy(lazy, pd_optim_hypers(optim)->value, sizeof lazy);
     lazy[LAZY] = 1;
-    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ .gradient = G, .before = W, .after = W, .hypers = lazy, .hypers_mask = UINT64_MAX }), PD_OK);
+    assert_int_equal(
+        pd_optim_begin(
+            optim, &(pd_step_io){ .gradient = G, .before = W, .after = W, .hypers = lazy, .hypers_mask = UINT64_MAX }),
+        PD_OK);
     do {
         assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
         run_tasks(optim);
     } while (!pd_optim_done(optim));
 }
 
-/* Whether by comparing or by storing them again: many columns, since a bucket that changed in its last bit would show in some of them alone. */
+/* A step that does not change a slot must leave its codes as they are, whether the library compares values or stores
+ * them again. There are many trials, because a bucket that changes in its last bit shows only in some columns. */
 static void what_a_step_leaves_alone_keeps_its_codes(void **state)
 {
     (void)state;
@@ -333,7 +367,7 @@ static void a_symmetric_slot_is_read_with_both_halves(void **state)
     (void)state;
     fill_gradient(G, 0);
     step(optim, G, W, W);
-    assert_true(pd_optim_slot(optim, (size_t)statistics_of(0)).at[1] == 0);         /* nobody has written it */
+    assert_true(pd_optim_slot(optim, (size_t)statistics_of(0)).at[1] == 0); /* no step writes the upper half */
     pd_optim_read_slot(optim, (size_t)statistics_of(0), S);
     assert_true(S[1] != 0);
     for (int i = 0; i < SIDE; i++)
@@ -344,7 +378,9 @@ static void a_symmetric_slot_is_read_with_both_halves(void **state)
 static void bytes_of_state_are_those_of_the_form_stored(void **state)
 {
     pd_declaration declaration = declare(PD_STORE_INT16, 0);
-    int64_t squares[BLOCKS] = { 3, 3, 2, 2 }, expected = 2 * ROWS * COLS + 4 * COLS + 4 * BLOCKS;     /* momentum with buckets, errors */
+    int64_t squares[BLOCKS] = { 3, 3, 2, 2 },
+            expected = 2 * ROWS * COLS + 4 * COLS + 4 * BLOCKS; /* bytes of the momentum, its buckets, and the root
+                                                                 * errors */
     pd_optim *optim = new_optim(PD_STORE_INT16, 0);
     pd_plan plan;
 
@@ -357,7 +393,36 @@ static void bytes_of_state_are_those_of_the_form_stored(void **state)
     pd_optim_free(optim);
 }
 
-/* ---- what is known of roots ---- */
+/* Returns the bytes of padding and gaps in the state of adam's two slots with n elements each. *own receives the bytes
+ * that the plan counts beside the state. */
+static int64_t unused_bytes(int64_t n, int64_t *own)
+{
+    pd_declaration declaration = { .name = "w", .shape = { 1, { n } } };
+    int64_t unused;
+    pd_optim *optim;
+    pd_error err;
+
+    pd_hypers_init(&declaration.hypers, pd_optim_find("adam"));
+    if (pd_optim_new(&optim, &declaration, no_fact, &err) != PD_OK) fail_msg("%s", err.text);
+    unused = optim->state_bytes - pd_plan_state_bytes(pd_optim_plan(optim));
+    *own = pd_plan_own_bytes(pd_optim_plan(optim));
+    pd_optim_free(optim);
+    return unused;
+}
+
+/* 4 MiB is the size from which a slot counts as large. The gaps are far larger than what else differs between the
+ * plans. */
+static void gaps_between_large_slots_are_counted(void **state)
+{
+    int64_t small_own, large_own, small = unused_bytes((1 << 20) - 16, &small_own),
+                                  large = unused_bytes(1 << 20, &large_own);
+
+    (void)state;
+    assert_true(large > small);
+    assert_true(large_own - small_own >= large - small);
+}
+
+/* ---- root errors and refused roots ---- */
 
 static void a_refused_root_is_noted_and_the_last_good_one_stays(void **state)
 {
@@ -402,7 +467,7 @@ static void statistics_that_are_not_finite_never_reach_the_task(void **state)
 
 /* ---- ready ---- */
 
-/* A step that ends without any root: its tasks are left in `out`. */
+/* Takes a step that does not wait for roots. `out` gets its root tasks, which are not run. */
 static void step_ready(pd_optim *optim, float *W, int number, pd_task **out)
 {
     float G[ROWS * COLS];
@@ -495,7 +560,7 @@ static void without_memory_there_is_no_optimizer_and_no_step(void **state)
 
     (void)state;
     fill_gradient(G, 0);
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         oom_arm(n);
         rc = pd_optim_new(&optim, &declaration, no_fact, NULL);
         if (!oom_disarm()) break;
@@ -540,6 +605,7 @@ int main(void)
         cmocka_unit_test(what_a_step_leaves_alone_keeps_its_codes),
         cmocka_unit_test(a_symmetric_slot_is_read_with_both_halves),
         cmocka_unit_test(bytes_of_state_are_those_of_the_form_stored),
+        cmocka_unit_test(gaps_between_large_slots_are_counted),
         cmocka_unit_test(a_refused_root_is_noted_and_the_last_good_one_stays),
         cmocka_unit_test(statistics_that_are_not_finite_never_reach_the_task),
         cmocka_unit_test(ready_adopts_what_is_back_and_never_waits),

@@ -1,4 +1,4 @@
-/* A process that another one has superseded at its rank stays out of it. */
+/* Tests that a process cannot return to its rank after another process has taken the rank over. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 enum { SIZE = 100, OLD = 10, NEW = 20 };
 static const int64_t sizes[] = { SIZE };
 
-/* Says Hello for rank 0 of job j: the process with this nonce, over the connection with this number. */
+/* Sends Hello for rank 0 of job j, from the process with this nonce, over connection `conn`. */
 static int hello(rig *r, uint64_t nonce, uint64_t conn)
 {
     return rig_hello(r, "j", 0, 1, nonce, conn, NULL, "* sgd lr=1");
@@ -51,7 +51,7 @@ static void the_new_process_keeps_the_rank_when_the_old_one_comes_back(void **st
     assert_int_equal(hello(r, NEW, NEW), PD_OK);
     assert_int_equal(declare(r, NEW), PD_OK);
     hello(r, OLD, 30);
-    assert_int_equal(r->fenced_conn, OLD);              /* nobody else was */
+    assert_int_equal(r->fenced_conn, OLD); /* nobody else was */
     assert_int_equal(push(r, NEW, 1), PD_OK);
     assert_int_equal(rig_board(r, r->job, 0)->step, 1);
 }
@@ -102,11 +102,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_superseded_process_that_connects_again_is_refused, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(the_new_process_keeps_the_rank_when_the_old_one_comes_back,
-                                        rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(the_new_process_keeps_the_rank_when_the_old_one_comes_back, rig_set_up,
+                                        rig_tear_down),
         cmocka_unit_test_setup_teardown(the_old_process_stays_out_when_the_new_one_is_lost, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_process_that_reconnects_while_nobody_else_came_has_its_rank_again,
-                                        rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_process_that_reconnects_while_nobody_else_came_has_its_rank_again, rig_set_up,
+                                        rig_tear_down),
         cmocka_unit_test_setup_teardown(each_of_the_last_processes_stays_out, rig_set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_process_superseded_at_one_rank_may_take_another, rig_set_up, rig_tear_down),
     };

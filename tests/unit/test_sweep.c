@@ -1,4 +1,5 @@
-/* Ranges of many ranks: stretches, who contributes them, gaps. What costs the square of the number of ranks does not end within these tests. */
+/* Tests ranges of many ranks: stretches of elements with the same contributors, and gaps. Code whose time grows with
+ * the square of the number of ranks would not finish these tests. */
 #include "sums.h"
 #include "rig.h"
 #include "rounds.h"
@@ -12,13 +13,13 @@
 
 enum { WORLD = 9, ELEMENTS = 200, CHUNK = 64, CHUNKS = 4 };
 
-/* ---- by the definition ---- */
+/* ---- random ranges, compared with the definition ---- */
 
 static void draw_ranges(pd_round *round, uint64_t *seed)
 {
     for (uint32_t r = 0; r < pd_round_ranks(round); r++) {
         int64_t a = (int64_t)(rig_random(seed) % (ELEMENTS + 1)), b = (int64_t)(rig_random(seed) % (ELEMENTS + 1));
-        if (rig_random(seed) % 8 == 0) continue;                        /* not known */
+        if (rig_random(seed) % 8 == 0) continue; /* not known */
         if (rig_random(seed) % 8 == 0) b = a;
         pd_round_set_range(round, r, a < b ? a : b, a < b ? b : a);
     }
@@ -90,20 +91,20 @@ static void without_ranges_there_is_one_stretch_of_all_ranks(void **state)
     assert_false(pd_sweep_next(&sweep));
 }
 
-/* ---- very many ranks, each with one element, the last rank with the first ---- */
+/* ---- 2^19 ranks with one element each, in reverse order ---- */
 
 enum { MANY = 1 << 19 };
 
-typedef struct crowd {
+typedef struct many_jobs {
     pd_round round;
     pd_chunk chunk;
-    pd_slot  *slots;
+    pd_slot *slots;
     pd_range *ranges;
-} crowd;
+} many_jobs;
 
 static int set_up(void **state)
 {
-    crowd *c = calloc(1, sizeof *c);
+    many_jobs *c = calloc(1, sizeof *c);
 
     c->slots = calloc(MANY, sizeof *c->slots);
     c->ranges = calloc(MANY, sizeof *c->ranges);
@@ -115,7 +116,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    crowd *c = *state;
+    many_jobs *c = *state;
 
     free(c->slots);
     free(c->ranges);
@@ -125,11 +126,11 @@ static int tear_down(void **state)
 
 static void a_gap_is_found_among_half_a_million_ranges(void **state)
 {
-    crowd *c = *state;
+    many_jobs *c = *state;
     pd_range gap;
 
     assert_false(pd_round_gap(&c->round, false, &gap));
-    pd_round_unset_range(&c->round, 0);                                 /* the last element */
+    pd_round_unset_range(&c->round, 0); /* the last element */
     assert_true(pd_round_gap(&c->round, false, &gap));
     assert_int_equal(gap.start, MANY - 1);
     assert_int_equal(gap.end, MANY);
@@ -137,7 +138,7 @@ static void a_gap_is_found_among_half_a_million_ranges(void **state)
 
 static void half_a_million_stretches_are_met(void **state)
 {
-    crowd *c = *state;
+    many_jobs *c = *state;
     int64_t n = 0;
 
     for (pd_run run = { 0, 0 }; run.first + run.n < MANY; n++) {
@@ -149,7 +150,7 @@ static void half_a_million_stretches_are_met(void **state)
 
 static void the_contributions_of_half_a_million_ranks_are_summed(void **state)
 {
-    crowd *c = *state;
+    many_jobs *c = *state;
     pd_request *frame = pd_request_new(PD_REQ_PUSH, (pd_ticket){ 1, 1 });
     pd_buffer_pools all = { 0 };
     pd_buffer_pool *shelf = pd_buffer_pool_join(&all, MANY * sizeof(float));
@@ -159,7 +160,8 @@ static void the_contributions_of_half_a_million_ranks_are_summed(void **state)
     frame->u.data.weight = 1;
     for (uint32_t r = 0; r < MANY; r++) {
         values[r] = (float)r;
-        pd_round_add(&c->round, &c->chunk, r, (pd_slot){ .u.at = &values[r], .frame = frame, .state = PD_SLOT_HELD, .dtype = PD_F32 });
+        pd_round_add(&c->round, &c->chunk, r,
+                     (pd_slot){ .u.at = &values[r], .frame = frame, .state = PD_SLOT_HELD, .dtype = PD_F32 });
     }
     assert_int_equal(pd_sums_plan(&sums, &c->round, &c->chunk, MANY, PD_MEAN, &sum, shelf), PD_OK);
     pd_sums_run(&sums, 1);

@@ -1,4 +1,4 @@
-/* Does a symmetric matrix in block rows say the same as the matrix itself? */
+/* Tests that a symmetric matrix stored in block rows represents the same matrix. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 enum { GAP = 3 };
 
-/* A matrix with gaps between its rows, which must stay as they are. */
+/* Makes a random matrix with gaps between its rows. Functions under test must not change the gaps. */
 static pd_mat new_mat(int64_t rows, int64_t cols, uint32_t seed)
 {
     pd_mat M = { malloc((size_t)(rows * (cols + GAP) + 1) * sizeof(float)), rows, cols, cols + GAP };
@@ -37,7 +37,7 @@ static float *entry(pd_mat M, int64_t i, int64_t j)
     return &M.at[i * M.stride + j];
 }
 
-/* Where S[i][j], j in or before i's block, is stored: from the definition. */
+/* Returns where S[i][j] is stored, by the definition. The block of column j must not lie behind the block of row i. */
 static float *stored(pd_blockrows B, int64_t i, int64_t j)
 {
     int64_t block_row = i / B.b, column = j;
@@ -59,14 +59,16 @@ static pd_blockrows new_blockrows(int64_t b, int64_t k, uint32_t seed)
     assert_int_equal(pd_blockrows_of(&B, new_mat(b, pd_blockrows_cols(b, k), seed), NULL), PD_OK);
     assert_true(B.b == b && B.k == k);
     for (int64_t i = 0; i < b * k; i++) {
-        for (int64_t j = i / b * b; j < i; j++) *stored(B, j, i) = *stored(B, i, j);     /* blocks on the diagonal are symmetric */
+        for (int64_t j = i / b * b; j < i; j++)
+            *stored(B, j, i) = *stored(B, i, j); /* blocks on the diagonal are symmetric */
     }
     return B;
 }
 
-static const int64_t shapes[][2] = { { 1, 1 }, { 4, 1 }, { 1, 5 }, { 4, 2 }, { 3, 3 }, { 2, 6 } };        /* b, k */
-#define FOR_SHAPES(b, k) for (size_t s_ = 0, once_; s_ < sizeof shapes / sizeof shapes[0]; s_++)                 \
-                             for (int64_t b = shapes[s_][0], k = (once_ = 1, shapes[s_][1]); once_; once_ = 0)
+static const int64_t shapes[][2] = { { 1, 1 }, { 4, 1 }, { 1, 5 }, { 4, 2 }, { 3, 3 }, { 2, 6 } }; /* b, k */
+#define FOR_SHAPES(b, k)                                                                                               \
+    for (size_t s_ = 0, once_; s_ < sizeof shapes / sizeof shapes[0]; s_++)                                            \
+        for (int64_t b = shapes[s_][0], k = (once_ = 1, shapes[s_][1]); once_; once_ = 0)
 
 static void number_of_blocks_is_found_from_the_shape(void **state)
 {
@@ -89,7 +91,8 @@ static void many_blocks_are_counted_exactly(void **state)
             pd_blockrows B = { .k = -1 };
             assert_int_equal(pd_blockrows_of(&B, pd_mat_dense(&nothing, 1, pd_blockrows_cols(1, k)), NULL), PD_OK);
             assert_true(B.k == k);
-            assert_int_equal(pd_blockrows_of(&B, pd_mat_dense(&nothing, 1, pd_blockrows_cols(1, k + 1) - 1), NULL), PD_INVALID_ARGUMENT);
+            assert_int_equal(pd_blockrows_of(&B, pd_mat_dense(&nothing, 1, pd_blockrows_cols(1, k + 1) - 1), NULL),
+                             PD_INVALID_ARGUMENT);
         }
     }
 }
@@ -115,7 +118,7 @@ static void a_ratio_that_is_no_triangular_number_is_refused(void **state)
     refused(0, 3, "0 rows and 3 columns");
     refused(0, 0, "0 rows and 0 columns");
     refused(1, INT64_MAX, "rows");
-    refused(1, 6125000001750000000, "rows");                /* of more block rows than there is memory for */
+    refused(1, 6125000001750000000, "rows"); /* a valid number of columns, but more block rows than fit into memory */
     refused(1, (int64_t)4000000 * 4000001 / 2 + 1, "rows");
 }
 
@@ -146,12 +149,14 @@ static void columns_that_do_not_fit_are_the_largest_number(void **state)
 static void materialised_it_is_the_whole_matrix(void **state)
 {
     (void)state;
-    FOR_SHAPES(b, k) {
+    FOR_SHAPES(b, k)
+    {
         pd_blockrows B = new_blockrows(b, k, 3);
         pd_mat S = new_mat(b * k, b * k, 4);
         pd_blockrows_materialise(S, B);
         for (int64_t i = 0; i < b * k; i++) {
-            for (int64_t j = 0; j < b * k; j++) assert_true(*entry(S, i, j) == full(B, i, j) && *entry(S, i, j) == *entry(S, j, i));
+            for (int64_t j = 0; j < b * k; j++)
+                assert_true(*entry(S, i, j) == full(B, i, j) && *entry(S, i, j) == *entry(S, j, i));
         }
         free_mat(S);
         free_mat(B.at);
@@ -161,7 +166,8 @@ static void materialised_it_is_the_whole_matrix(void **state)
 static void diagonal_and_row_maxima_are_those_of_the_whole_matrix(void **state)
 {
     (void)state;
-    FOR_SHAPES(b, k) {
+    FOR_SHAPES(b, k)
+    {
         pd_blockrows B = new_blockrows(b, k, 5);
         float d[16], most[16];
         pd_blockrows_diagonal(d, B);
@@ -192,7 +198,8 @@ static void a_nan_is_the_maximum_of_both_its_rows(void **state)
 static void a_product_is_that_of_the_whole_matrix(void **state)
 {
     (void)state;
-    FOR_SHAPES(b, k) {
+    FOR_SHAPES(b, k)
+    {
         pd_blockrows B = new_blockrows(b, k, 7), was = new_blockrows(b, k, 7);
         pd_mat X = new_mat(b * k, 5, 8);
         pd_blockrows_product(B, .5f, .25f, X);
@@ -230,7 +237,8 @@ static void a_product_without_what_was_there_does_not_read_it(void **state)
 static void a_diagonal_matrix_comes_back_as_its_diagonal(void **state)
 {
     (void)state;
-    FOR_SHAPES(b, k) {
+    FOR_SHAPES(b, k)
+    {
         pd_blockrows B = new_blockrows(b, k, 11);
         pd_mat v = new_mat(1, b * k, 12);
         pd_blockrows_set_diagonal(B, v.at);
@@ -245,7 +253,8 @@ static void a_diagonal_matrix_comes_back_as_its_diagonal(void **state)
 static void scaling_multiplies_stored_rows_in_place_too(void **state)
 {
     (void)state;
-    FOR_SHAPES(b, k) {
+    FOR_SHAPES(b, k)
+    {
         pd_blockrows B = new_blockrows(b, k, 13), C = new_blockrows(b, k, 14), was = new_blockrows(b, k, 13);
         pd_mat v = new_mat(1, b * k, 15);
         pd_blockrows_scale(C, B, v.at);
@@ -276,7 +285,8 @@ static void a_small_square_gets_an_identity_corner_and_identity_blocks(void **st
     assert_int_equal(pd_blockrows_pad(P, X, NULL), PD_OK);
     assert_int_equal(pd_blockrows_of(&B, P, NULL), PD_OK);
     for (int64_t i = 0; i < 12; i++) {
-        for (int64_t j = 0; j < 12; j++) assert_true(full(B, i, j) == (i < 3 && j < 3 ? *entry(X, i, j) : (float)(i == j)));
+        for (int64_t j = 0; j < 12; j++)
+            assert_true(full(B, i, j) == (i < 3 && j < 3 ? *entry(X, i, j) : (float)(i == j)));
     }
     free_mat(P);
     free_mat(X);
@@ -291,7 +301,8 @@ static void block_rows_get_identity_blocks(void **state)
         assert_int_equal(pd_blockrows_pad(P, X.at, NULL), PD_OK);
         assert_int_equal(pd_blockrows_of(&B, P, NULL), PD_OK);
         for (int64_t i = 0; i < 8; i++) {
-            for (int64_t j = 0; j < 8; j++) assert_true(full(B, i, j) == (i < 2 * k && j < 2 * k ? full(X, i, j) : (float)(i == j)));
+            for (int64_t j = 0; j < 8; j++)
+                assert_true(full(B, i, j) == (i < 2 * k && j < 2 * k ? full(X, i, j) : (float)(i == j)));
         }
         free_mat(P);
         free_mat(X.at);

@@ -1,4 +1,4 @@
-/* What plans say of the memory that tasks work with, beside what these ask for: it is counted when a job declares. */
+/* Tests that plans state the scratch memory of tasks, and that this memory is counted when a job declares. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,8 @@
 
 enum { SIDE = 160, N = SIDE * SIDE, MOST_TASKS = 16, ALIGN = 64 };
 
-/* Runs a task and looks: never more at a time than said, and at its largest not much less. */
+/* Runs a task. Its largest allocation must not exceed the scratch memory in the plan, and must be at least the
+ * fraction `least` of it. */
 static void run_task(const char *rule, pd_task *task, double least)
 {
     int64_t told = task->view.spec->scratch, largest;
@@ -29,7 +30,7 @@ static void run_task(const char *rule, pd_task *task, double least)
         fail_msg("%s: the plan tells %lld bytes, the task asks for %lld", rule, (long long)told, (long long)largest);
 }
 
-/* Steps of one matrix. */
+/* Takes steps of one matrix with the rule `text`, and checks the scratch memory of every task. */
 static void run(const char *text, int steps, double least)
 {
     static float W[N], G[N];
@@ -41,7 +42,9 @@ static void run(const char *text, int steps, double least)
     pd_error err;
 
     if (pd_rules_parse(&rules, &n, texts, 1, pd_rows, &err) != PD_OK) fail_msg("%s", err.text);
-    if (pd_optim_new(&optim, &(pd_declaration){ .name = "w", .shape = { 2, { SIDE, SIDE } }, .hypers = rules->hypers }, no_fact, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_optim_new(&optim, &(pd_declaration){ .name = "w", .shape = { 2, { SIDE, SIDE } }, .hypers = rules->hypers },
+                     no_fact, &err) != PD_OK)
+        fail_msg("%s", err.text);
     for (int s = 0; s < steps; s++) {
         for (int i = 0; i < N; i++) G[i] = sinf((float)(i % 977 * (s + 1)) + (float)i * 0.37f);
         assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ .gradient = G, .before = W, .after = W }), PD_OK);
@@ -76,7 +79,8 @@ static void roots_of_meta_s_shampoo_take_what_its_plan_tells(void **state)
     run("* shampoo lr=0.1 preconditioner_dtype=float64", 1, 0.9);
 }
 
-/* What it asks for comes in two pieces; after a decomposition it follows the basis. */
+/* A tracked root allocates its scratch memory in two pieces. Its first step is an eigendecomposition. Later steps
+ * update the eigenbasis. */
 static void roots_that_follow_a_basis_take_no_more_than_the_plan_tells(void **state)
 {
     (void)state;
@@ -88,14 +92,17 @@ static void updates_of_kron_take_what_its_plan_tells(void **state)
     (void)state;
     run("* kron learning_rate=0.1 merge_small_dims=no partition_grads_into_blocks=no", 1, 0.99);
     run("* kron learning_rate=0.1 merge_small_dims=no partition_grads_into_blocks=yes block_size=100", 1, 0.99);
-    run("* kron learning_rate=0.1 merge_small_dims=no partition_grads_into_blocks=no memory_save_mode=all_diag", 1, 0.99);
+    run("* kron learning_rate=0.1 merge_small_dims=no partition_grads_into_blocks=no memory_save_mode=all_diag", 1,
+        0.99);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roots_of_google_s_shampoo_take_what_its_plan_tells), cmocka_unit_test(roots_of_meta_s_shampoo_take_what_its_plan_tells),
-        cmocka_unit_test(roots_that_follow_a_basis_take_no_more_than_the_plan_tells), cmocka_unit_test(updates_of_kron_take_what_its_plan_tells),
+        cmocka_unit_test(roots_of_google_s_shampoo_take_what_its_plan_tells),
+        cmocka_unit_test(roots_of_meta_s_shampoo_take_what_its_plan_tells),
+        cmocka_unit_test(roots_that_follow_a_basis_take_no_more_than_the_plan_tells),
+        cmocka_unit_test(updates_of_kron_take_what_its_plan_tells),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

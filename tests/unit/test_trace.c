@@ -1,4 +1,4 @@
-/* What a recorded run is, and which files are none. */
+/* Tests how recorded runs are read, and which files are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include "trace.h"
 #include "tracefile.h"
 
-/* Two parameters, two steps; b has no gradient in the second. */
+/* A trace of two parameters and two steps. Parameter b has no gradient in step 2. */
 static const float w0[3] = { 1, 2, 3 }, w1[3] = { 4, 5, 6 }, w2[3] = { 7, 8, 9 };
 static const float b0[2] = { -1, -2 }, gw[3] = { .5f, .25f, .125f }, gb[2] = { 2, 4 };
 
@@ -33,7 +33,7 @@ static tracefile valid_file(void)
     return file;
 }
 
-/* Opens and checks what `file` says. */
+/* Writes `file` to disk and opens it as a trace, which checks its contents. */
 static int open_file(const tracefile *file, pd_trace **out, pd_error *err)
 {
     char path[64];
@@ -168,7 +168,7 @@ static void param_steps_may_come_as_a_table(void **state)
     pd_trace_close(trace);
 }
 
-/* The weights `param/0001/...` of a valid file are taken out; it has two steps. */
+/* Makes a valid file of two steps, but without the weights after step 1. */
 static tracefile sparse_file(void)
 {
     tracefile file = valid_file(), sparse = { 0 };
@@ -215,7 +215,7 @@ static void a_schedule_gives_each_step_its_rate(void **state)
 
 static void reads_bfloat16_weights(void **state)
 {
-    static const uint16_t half[3] = { 0x3f80, 0x4000, 0xc040 };         /* 1, 2, -3 */
+    static const uint16_t half[3] = { 0x3f80, 0x4000, 0xc040 }; /* 1, 2, -3 */
     tracefile file = valid_file();
     pd_trace *trace;
     double recorded[3];
@@ -230,7 +230,7 @@ static void reads_bfloat16_weights(void **state)
     pd_trace_close(trace);
 }
 
-/* Of this type some writers know no scalars. */
+/* Some programs cannot write bfloat16 scalars. They write vectors of one element. */
 static void a_vector_of_one_bfloat16_is_a_scalar_where_its_gradient_is(void **state)
 {
     static const uint16_t half = 0x3f80;
@@ -432,7 +432,7 @@ static void refuses_weights_that_are_missing_at_a_step(void **state)
     tracefile file = valid_file();
 
     (void)state;
-    file.n--;                                               /* param/0002/b */
+    file.n--; /* param/0002/b */
     assert_refused(&file, PD_INVALID_ARGUMENT, "missing");
 }
 
@@ -489,7 +489,8 @@ int main(void)
         cmocka_unit_test(param_steps_may_come_as_a_table),
         cmocka_unit_test(a_schedule_gives_each_step_its_rate),
         cmocka_unit_test(reads_bfloat16_weights),
-        cmocka_unit_test(a_vector_of_one_bfloat16_is_a_scalar_where_its_gradient_is), cmocka_unit_test(notices_gradients_that_are_not_finite),
+        cmocka_unit_test(a_vector_of_one_bfloat16_is_a_scalar_where_its_gradient_is),
+        cmocka_unit_test(notices_gradients_that_are_not_finite),
         cmocka_unit_test(knows_the_steps_that_raised_an_error),
         cmocka_unit_test(averages_have_a_gradient_and_a_result_for_each_replica),
         cmocka_unit_test(refuses_a_file_that_is_not_there),

@@ -1,3 +1,4 @@
+/* Tests one turn of the step thread: its time budgets, and the order in which it handles requests. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,17 +16,18 @@ enum { ELEMENTS = 64, MOST = 256 };
 
 #define MS 1000000u
 
-/* A turn on a clock that goes on by `tick` with each look at it, and what it has handed on. */
+/* A turn of the step thread, a clock that advances by `tick` whenever it is read, and the effects (messages to the
+ * loop thread) that the turn has handed over. */
 typedef struct scene {
-    pd_turn   turn;
+    pd_turn turn;
     pd_store *store;
-    uint64_t  now, tick, last_id;
-    uint64_t  answered[MOST];           /* ids of answers in the order in which they came */
-    size_t    n_answered, n_closed, closed_after;   /* closed_after: answers that had come when the first round closed */
-    size_t    handed;                   /* calls of `effects` */
-    uint64_t  numbered;                 /* number of the last effect */
-    uint32_t  job;
-    pd_mail  *to_release;               /* snapshots that were published, on their way home */
+    uint64_t now, tick, last_id;
+    uint64_t answered[MOST];                   /* ids of the answered requests, in the order of the answers */
+    size_t n_answered, n_closed, closed_after; /* closed_after: number of answers before the first round closed */
+    size_t handed;                             /* calls of `effects` */
+    uint64_t numbered;                         /* serial number of the last effect */
+    uint32_t job;
+    pd_mail *to_release; /* published snapshots that will be given back to the store */
 } scene;
 
 static uint64_t look(void *arg)
@@ -76,7 +78,10 @@ static void absorb(void *arg, pd_mail *first, pd_mail *last)
     }
 }
 
-static void forget(void *arg, uint32_t job) { (void)arg, (void)job; }
+static void forget(void *arg, uint32_t job)
+{
+    (void)arg, (void)job;
+}
 
 static void no_task(void *arg, pd_effect *effect)
 {
@@ -86,7 +91,13 @@ static void no_task(void *arg, pd_effect *effect)
 
 static int set_up(void **state)
 {
-    pd_store_config config = { .max_jobs = 4, .max_params = 16, .max_total_bytes = 1 << 28, .ingest_bytes = 1 << 24, .chunk_elements = 1 << 20, .threads = 1, .batch_ns = 5e7 };
+    pd_store_config config = { .max_jobs = 4,
+                               .max_params = 16,
+                               .max_total_bytes = 1 << 28,
+                               .ingest_bytes = 1 << 24,
+                               .chunk_elements = 1 << 20,
+                               .threads = 1,
+                               .batch_ns = 5e7 };
     scene *s = calloc(1, sizeof *s);
     pd_error err;
 
@@ -155,7 +166,7 @@ static pd_request *data(scene *s, pd_request_kind kind, uint64_t step)
     return request;
 }
 
-/* A job of one worker, whose parameter has its initial weights. */
+/* Starts a job of one worker, whose parameter has its initial weights. */
 static void start_job(scene *s)
 {
     pd_request *hello = ask(s, PD_REQ_HELLO), *declare;
@@ -171,7 +182,8 @@ static void start_job(scene *s)
     pd_turn_finish(&s->turn);
     declare = ask(s, PD_REQ_DECLARE);
     declare->u.declare.params = calloc(1, sizeof(pd_param_decl));
-    declare->u.declare.params[0] = (pd_param_decl){ .name = strdup("w"), .shape = { 1, { ELEMENTS } }, .pull_dtype = PD_F32 };
+    declare->u.declare.params[0] =
+        (pd_param_decl){ .name = strdup("w"), .shape = { 1, { ELEMENTS } }, .pull_dtype = PD_F32 };
     declare->u.declare.n = 1;
     add(s, declare);
     add(s, data(s, PD_REQ_INIT, 0));
@@ -211,7 +223,8 @@ static void requests_are_applied_in_the_order_of_their_arrival(void **state)
 
     s->tick = MS;
     add_statuses(s, 60);
-    while (pd_turn_run(&s->turn)) if (s->last_id < 100) add_statuses(s, 10);
+    while (pd_turn_run(&s->turn))
+        if (s->last_id < 100) add_statuses(s, 10);
     assert_int_equal(s->n_answered, s->last_id);
     for (size_t i = 0; i < s->n_answered; i++) assert_int_equal(s->answered[i], i + 1);
 }
@@ -220,7 +233,7 @@ static void effects_do_not_wait_for_the_last_request(void **state)
 {
     scene *s = *state;
 
-    s->turn.work_ns = PD_TURN_MOST_NS;          /* a long batch: requests have as long now */
+    s->turn.work_ns = PD_TURN_MOST_NS; /* the last batch took long, so requests may take as long */
     s->tick = MS;
     add_statuses(s, 48);
     pd_turn_run(&s->turn);
@@ -277,7 +290,7 @@ static void what_is_due_by_the_clock_is_done_although_requests_wait(void **state
     assert_true(was_answered(s, id));
 }
 
-/* Runs the batch of a push with its n-th allocation failing. True: the push waits for memory. */
+/* Pushes and runs a batch whose n-th allocation fails. Returns whether the round is still open, waiting for memory. */
 static bool push_waits_for_memory(scene *s, uint64_t step, int64_t n)
 {
     add(s, data(s, PD_REQ_PUSH, step));

@@ -1,4 +1,5 @@
-/* The hand-over of effects to the loop thread, on a platform of the test's own. */
+/* Tests how effects (messages from the store) are handed over to the loop thread, on a platform that the test
+ * provides. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,30 +12,60 @@
 
 #include "conversation.h"
 
-static bool     woken;                  /* as libuv does, several wake-ups before the next turn are one */
+static bool woken; /* several wake-ups before the next turn count as one, as in libuv */
 static uint64_t clock_now;
-static int      lines;
-static uint64_t posted;                 /* number of the last effect */
+static int lines;
+static uint64_t posted; /* serial number of the last effect */
 
-static uint64_t now_ms(void *arg)   { (void)arg; return 1000; }
-/* A turn has time for two looks at this clock. */
-static uint64_t clock_ns(void *arg) { (void)arg; return clock_now += 600000; }
-static uint64_t number(void *arg)   { (void)arg; return 12345; }
-static void     wake(void *arg)     { (void)arg; woken = true; }
-static void     nothing(void *arg)  { (void)arg; }
-
-static void count_line(int level, const char *format, ...)
+static uint64_t now_ms(void *arg)
 {
-    (void)level, (void)format;
+    (void)arg;
+    return 1000;
+}
+/* Advances the clock by 0.6 ms and returns it. The time of a turn is over after two readings. */
+static uint64_t clock_ns(void *arg)
+{
+    (void)arg;
+    return clock_now += 600000;
+}
+static uint64_t number(void *arg)
+{
+    (void)arg;
+    return 12345;
+}
+static void wake(void *arg)
+{
+    (void)arg;
+    woken = true;
+}
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+static void count_line(const pd_log_entry *entry)
+{
+    (void)entry;
     lines++;
 }
 
 static pd_daemon *make(void)
 {
-    pd_daemon_config config = { .max_connections = 1, .ingest_bytes = 1 << 16, .chunk_elements = 1024,
-                                .max_payload = 4096, .max_pieces = 1, .max_params = 1, .max_header = 4096,
-                                .hello_bytes = 1024, .blas_core = "none", .log = count_line };
-    pd_platform platform = { .now_ms = now_ms, .clock_ns = clock_ns, .random = number, .wake = wake, .stop = nothing,
+    pd_daemon_config config = { .max_connections = 1,
+                                .ingest_bytes = 1 << 16,
+                                .chunk_elements = 1024,
+                                .max_payload = 4096,
+                                .max_pieces = 1,
+                                .max_params = 1,
+                                .max_header = 4096,
+                                .hello_bytes = 1024,
+                                .blas_core = "none",
+                                .log = count_line };
+    pd_platform platform = { .now_ms = now_ms,
+                             .clock_ns = clock_ns,
+                             .random = number,
+                             .wake = wake,
+                             .stop = nothing,
                              .end_listening = nothing };
     pd_daemon *daemon;
     pd_error err;
@@ -54,7 +85,7 @@ static void post_lines(pd_daemon *daemon, int n)
     }
 }
 
-/* Turns as long as somebody has woken the loop. */
+/* Runs turns of the loop thread as long as it is woken again. */
 static void turn_while_woken(pd_daemon *daemon)
 {
     while (woken) {

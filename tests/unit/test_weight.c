@@ -1,4 +1,4 @@
-/* What a rank pushes of a parameter in one step weighs the same. */
+/* Tests that all pushes of one rank for one parameter in one step have the same weight. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -11,11 +11,15 @@
 
 enum { CHUNK = 64, LONG = 2 * CHUNK };
 
-static const int64_t sizes[] = { LONG, 7 };         /* the first has two chunks */
+static const int64_t sizes[] = { LONG, 7 }; /* the first parameter has two chunks */
 
-static uint32_t start(rig *r, uint32_t world, const char *options) { return rig_start(r, "job", world, 10, sizes, 2, options, NULL); }
+static uint32_t start(rig *r, uint32_t world, const char *options)
+{
+    return rig_start(r, "job", world, 10, sizes, 2, options, NULL);
+}
 
-static rig_frame *chunk_of(rig *r, uint32_t rank, uint64_t conn, uint64_t step, int64_t chunk, float value, double weight, bool presummed)
+static rig_frame *chunk_of(rig *r, uint32_t rank, uint64_t conn, uint64_t step, int64_t chunk, float value,
+                           double weight, bool presummed)
 {
     rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, conn, step);
     float values[CHUNK];
@@ -33,10 +37,14 @@ static int push(rig *r, uint32_t rank, uint64_t step, int64_t chunk, float value
 
 static void assert_moved(rig *r, const float *before, int64_t chunk, float by)
 {
-    for (int i = 0; i < CHUNK; i++) assert_true(rig_weights(r, r->job, 0)[chunk * CHUNK + i] == before[chunk * CHUNK + i] - by);
+    for (int i = 0; i < CHUNK; i++)
+        assert_true(rig_weights(r, r->job, 0)[chunk * CHUNK + i] == before[chunk * CHUNK + i] - by);
 }
 
-static void remember(rig *r, float *before) { memcpy(before, rig_weights(r, r->job, 0), LONG * sizeof *before); }
+static void remember(rig *r, float *before)
+{
+    memcpy(before, rig_weights(r, r->job, 0), LONG * sizeof *before);
+}
 
 static void a_chunk_of_another_weight_is_refused_and_both_weights_are_named(void **state)
 {
@@ -45,7 +53,9 @@ static void a_chunk_of_another_weight_is_refused_and_both_weights_are_named(void
     start(r, 2, "aggregate=weighted_mean");
     assert_int_equal(push(r, 0, 1, 0, 1, 3, false), PD_OK);
     assert_int_equal(push(r, 0, 1, 1, 1, 5, false), PD_INVALID_ARGUMENT);
-    assert_non_null(strstr(r->error.text, "p0: rank 0 has given step 1 with weight 3, as a mean over its examples, and now gives it with weight 5"));
+    assert_non_null(strstr(
+        r->error.text,
+        "p0: rank 0 has given step 1 with weight 3, as a mean over its examples, and now gives it with weight 5"));
     assert_int_equal(push(r, 0, 1, 1, 1, 3, true), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(r->error.text, "now gives it with weight 3, as a sum over its examples"));
 }
@@ -90,7 +100,7 @@ static void a_duplicate_of_another_weight_is_refused(void **state)
 
     start(r, 2, "aggregate=weighted_mean");
     push(r, 0, 1, 0, 1, 3, false);
-    assert_int_equal(push(r, 0, 1, 0, 1, 3, false), PD_OK);             /* its answer was lost */
+    assert_int_equal(push(r, 0, 1, 0, 1, 3, false), PD_OK); /* sent again, as if the answer was lost */
     again = chunk_of(r, 0, 10, 1, 0, 1, 4, false);
     rig_scalar(again, "loss", 2);
     assert_int_equal(rig_send(r, again), PD_INVALID_ARGUMENT);
@@ -113,7 +123,7 @@ static void another_step_and_another_parameter_may_have_another_weight(void **st
     assert_int_equal(rig_send(r, other), PD_OK);
     rig_work(r);
     for (int64_t chunk = 0; chunk < 2; chunk++) assert_int_equal(push(r, 0, 2, chunk, 1, 4, false), PD_OK);
-    assert_int_equal(push(r, 0, 1, 0, 1, 7, false), PD_OK);             /* its round is closed: nothing is told of it any more */
+    assert_int_equal(push(r, 0, 1, 0, 1, 7, false), PD_OK); /* the round is closed: another weight is not refused */
 }
 
 static void a_process_that_takes_over_weighs_the_chunks_that_were_missing_by_itself(void **state)
@@ -129,7 +139,7 @@ static void a_process_that_takes_over_weighs_the_chunks_that_were_missing_by_its
     for (int64_t chunk = 0; chunk < 2; chunk++) push(r, 1, 1, chunk, 8, 1, false);
     assert_int_equal(rig_hello(r, "job", 0, 2, 99, 20, "aggregate=weighted_mean", "* sgd lr=1"), PD_OK);
     assert_int_equal(rig_declare(r, r->job, 0, 20, names, shapes, NULL, 2, PD_F32), PD_OK);
-    assert_int_equal(rig_send(r, chunk_of(r, 0, 20, 1, 0, 100, 7, false)), PD_OK);      /* given before: it does not count */
+    assert_int_equal(rig_send(r, chunk_of(r, 0, 20, 1, 0, 100, 7, false)), PD_OK); /* this chunk counted already */
     assert_int_equal(rig_send(r, chunk_of(r, 0, 20, 1, 1, 4, 7, false)), PD_OK);
     rig_work(r);
     assert_moved(r, before, 0, (3 * 4 + 8) / 4.0f);

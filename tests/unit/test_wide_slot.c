@@ -1,4 +1,4 @@
-/* Slots that are kept in float64, and seen so by phases and tasks; slots in float16. */
+/* Tests slots in float64, with which phases and tasks compute in float64, and slots that are stored in float16. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,10 @@ enum { ROWS = 5, COLS = 4, N = ROWS * COLS, BLOCKS = 4, SQUARE = WIDE_SIDE * WID
 
 static const double no_fact[PD_MAX_FACTS];
 
-static int statistics_of(int b) { return WIDE_FIRST_BLOCK + 3 * b; }
+static int statistics_of(int b)
+{
+    return WIDE_FIRST_BLOCK + 3 * b;
+}
 
 static pd_declaration declare(pd_storage storage, int delay)
 {
@@ -49,12 +52,15 @@ static void step_by(pd_optim *optim, const float *G, float *W, int threads)
     lone_step(optim, &(pd_step_io){ .gradient = G, .before = W, .after = W }, threads);
 }
 
-static void step(pd_optim *optim, const float *G, float *W) { step_by(optim, G, W, 2); }
+static void step(pd_optim *optim, const float *G, float *W)
+{
+    step_by(optim, G, W, 2);
+}
 
-/* ---- the row's page, in loops ---- */
+/* ---- the optimizer as documented in wide_row.h, in plain loops ---- */
 
 typedef struct twin {
-    float  W[N], M32[N], d[BLOCKS][WIDE_SIDE];
+    float W[N], M32[N], d[BLOCKS][WIDE_SIDE];
     double A[N], M64[N], S[BLOCKS][SQUARE], R[BLOCKS][SQUARE];
 } twin;
 
@@ -70,7 +76,7 @@ static void twin_new(twin *t)
     }
 }
 
-/* A float32 stored as `storage` and read again. */
+/* Rounds the values of x as storing them in `storage` and reading them back does. */
 static void settle(float *x, pd_storage storage)
 {
     pd_quantized q;
@@ -123,8 +129,9 @@ static void twin_step(twin *t, const float *G, pd_storage storage)
 
 /* ---- tests ---- */
 
-/* Slot i as it is read, against n numbers. */
-static void assert_wide(const pd_optim *optim, const char *name, int number, int block, const double *expected, int64_t n)
+/* Checks that a slot, or its part for a block, is read as the n numbers of `expected`. */
+static void assert_wide(const pd_optim *optim, const char *name, int number, int block, const double *expected,
+                        int64_t n)
 {
     double values[N] = { 0 };
     pd_part part;
@@ -196,7 +203,7 @@ static void a_slot_is_read_in_float32_with_both_halves(void **state)
     step(optim, G, W);
     twin_step(&t, G, PD_STORE_F64);
     pd_optim_read_slot(optim, (size_t)statistics_of(1), S);
-    assert_true(S[1] != 0 && (double)S[1] != t.S[1][1]);            /* rounded */
+    assert_true(S[1] != 0 && (double)S[1] != t.S[1][1]); /* rounded */
     for (int i = 0; i < SQUARE; i++) assert_true(S[i] == (float)t.S[1][i]);
     pd_optim_free(optim);
 }
@@ -217,9 +224,9 @@ static void bits_do_not_depend_on_the_number_of_threads(void **state)
     }
 }
 
-/* ---- what is finite ---- */
+/* ---- numbers that are not finite ---- */
 
-/* A square of 1e20 is no float32. */
+/* The square of 1e20 is beyond float32, but not beyond float64. */
 static void statistics_beyond_float32_are_finite(void **state)
 {
     pd_optim *optim = new_optim(PD_STORE_F64, 0);
@@ -227,14 +234,17 @@ static void statistics_beyond_float32_are_finite(void **state)
 
     (void)state;
     fill_gradient(G, 0);
-    G[1 * COLS] = 1e20f;                                            /* not the element for which the task gives up */
+    G[1 * COLS] = 1e20f; /* not element 0: there the task would fail */
     step(optim, G, W);
     assert_int_equal(pd_optim_root(optim, 0).failed, 0);
     assert_int_equal(pd_optim_root(optim, 0).adopted, 1);
     pd_optim_free(optim);
 }
 
-static float unfit_of(const pd_optim *optim, int block) { return pd_optim_slot(optim, WIDE_UNFIT).at[block]; }
+static float unfit_of(const pd_optim *optim, int block)
+{
+    return pd_optim_slot(optim, WIDE_UNFIT).at[block];
+}
 
 static void a_task_is_told_why_its_inputs_are_unfit(void **state)
 {
@@ -242,13 +252,13 @@ static void a_task_is_told_why_its_inputs_are_unfit(void **state)
     float W[N] = { 0 }, G[N] = { 0 };
 
     (void)state;
-    G[0] = 2e19f;                                                   /* refused by the task itself */
-    G[3] = INFINITY;                                                /* alone in its column and its row of the block: 0 * inf is NaN elsewhere */
+    G[0] = 2e19f;    /* too large: the task of block 0 fails */
+    G[3] = INFINITY; /* 0 * inf makes the rest of block 1's statistic NaN */
     G[3 * COLS] = NAN;
     step(optim, G, W);
     assert_true(unfit_of(optim, 0) == PD_FIT);
     assert_int_equal(pd_optim_root(optim, 0).failed, 1);
-    assert_true(unfit_of(optim, 1) == PD_UNFIT_NAN);                /* infinite and NaN: NaN counts */
+    assert_true(unfit_of(optim, 1) == PD_UNFIT_NAN); /* infinite and NaN elements: reported as NaN */
     assert_true(unfit_of(optim, 2) == PD_UNFIT_NAN);
     assert_true(unfit_of(optim, 3) == PD_FIT);
     assert_int_equal(pd_optim_root(optim, 3).adopted, 1);
@@ -295,7 +305,7 @@ static void without_memory_there_is_no_optimizer_and_no_step(void **state)
 
     (void)state;
     fill_gradient(G, 0);
-    for (int64_t n = 0; ; n++) {
+    for (int64_t n = 0;; n++) {
         oom_arm(n);
         rc = pd_optim_new(&optim, &declaration, no_fact, NULL);
         if (!oom_disarm()) break;

@@ -1,4 +1,4 @@
-/* The yardstick moves all bytes, both ways, at once. */
+/* Tests that the TCP benchmark moves all bytes in both directions at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -27,7 +27,7 @@ static void play_rounds(size_t bytes, size_t chunk, int rounds)
     for (int round = 0; round < rounds; round++) {
         memset(in, 0, bytes);
         if (pd_yardstick_round(&y, fd, out, in, &err) != PD_OK) fail_msg("%s", err.text);
-        for (size_t i = 0; i < bytes; i++) assert_int_equal(in[i], 1);          /* what the server's memory holds */
+        for (size_t i = 0; i < bytes; i++) assert_int_equal(in[i], 1); /* the server sends bytes of 1 */
     }
     close(fd);
     pd_yardstick_stop(&y);

@@ -1,4 +1,6 @@
-/* forecast.c - makes the plans of a model's parameters and adds up their costs. */
+/* forecast.c - makes the plans of a model's parameters (their optimizer state and tasks) and adds up their costs.
+ *
+ * A task is a computation beside the steps, such as a matrix root. It is captured when a step copies its inputs. */
 #include "forecast.h"
 
 #include <inttypes.h>
@@ -42,7 +44,8 @@ static bool is_due(const pd_kind *kind, int64_t count)
     return hypers->row->due(&kind->plan, value, count, NULL);
 }
 
-/* Checks that the interval also holds in later steps: looks at steps ever farther apart, and at some between. */
+/* Checks that tasks stay due at the same interval in later steps. Tests ever larger step numbers at which a capture
+ * is expected, and beside each of them some at which none is. */
 static bool goes_on(const pd_kind *kind)
 {
     int64_t interval = pd_kind_interval(kind);
@@ -64,12 +67,12 @@ static void find_due(pd_kind *kind)
 
 /* ---- parameters of one kind ---- */
 
-/* For qsort_r. */
+/* The data by which qsort_r compares two parameters. */
 typedef struct sorting {
     const pd_shapes *shapes;
-    pd_rule *const  *rule;              /* by parameter */
-    const uint64_t  *digest;            /* by parameter: a digest of its plan if the plan may depend on the name; else
-                                         * 0 */
+    pd_rule *const *rule;   /* rule of each parameter */
+    const uint64_t *digest; /* for each parameter a digest of its plan, if the plan may depend on the parameter's
+                             * name; else 0 */
 } sorting;
 
 static int compare_axes(const char *a, const char *b)
@@ -81,8 +84,8 @@ static bool alike(const sorting *s, size_t a, size_t b)
 {
     const pd_shape_entry *x = &s->shapes->entries[a], *y = &s->shapes->entries[b];
 
-    return s->rule[a] == s->rule[b] && s->digest[a] == s->digest[b] && pd_shape_equal(&x->shape, &y->shape)
-        && compare_axes(x->axes, y->axes) == 0;
+    return s->rule[a] == s->rule[b] && s->digest[a] == s->digest[b] && pd_shape_equal(&x->shape, &y->shape) &&
+           compare_axes(x->axes, y->axes) == 0;
 }
 
 static int by_kind(const void *left, const void *right, void *sorting_)
@@ -106,7 +109,8 @@ static int out_of_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory for plans");
 }
 
-/* Finds the kind of each parameter. Fills the kinds except their plans and the figures that follow from plans. */
+/* Groups the parameters into kinds: those of one kind have the same plan. Fills the kinds except for their plans and
+ * the figures that follow from plans. */
 static int find_kinds(pd_forecast *f, pd_rule *const *rule, const uint64_t *digest, pd_error *err)
 {
     const pd_shapes *shapes = f->shapes;
@@ -124,8 +128,9 @@ static int find_kinds(pd_forecast *f, pd_rule *const *rule, const uint64_t *dige
     for (size_t k = 0; k < shapes->n; k++) {
         const pd_shape_entry *entry = &shapes->entries[order[k]];
         if (k == 0 || !alike(&s, order[k - 1], order[k]))
-            f->kinds[f->n_kinds++] = (pd_kind){ .rule = rule[order[k]], .shape = entry->shape, .axes = entry->axes,
-                                                .elements = entry->elements };
+            f->kinds[f->n_kinds++] = (pd_kind){
+                .rule = rule[order[k]], .shape = entry->shape, .axes = entry->axes, .elements = entry->elements
+            };
         f->kind[order[k]] = &f->kinds[f->n_kinds - 1];
         f->kinds[f->n_kinds - 1].params++;
     }
@@ -147,13 +152,18 @@ static int match_rules(pd_forecast *f, pd_rule **rule, pd_error *err)
 
 /* ---- facts ---- */
 
-/* Makes the plan as the daemon makes it. */
+/* Returns the declaration of a parameter in the form from which the daemon makes its plan. */
 static pd_declaration declaration_of(const pd_forecast *f, const pd_rule *rule, const pd_shape_entry *entry)
 {
-    return (pd_declaration){ .name = entry->name, .shape = entry->shape, .axes = entry->axes, .hypers = rule->hypers,
+    return (pd_declaration){ .name = entry->name,
+                             .shape = entry->shape,
+                             .axes = entry->axes,
+                             .hypers = rule->hypers,
                              .group = (int)(rule - f->rules),
-                             .world = (int)f->job.world, .seed = f->job.values.at[PD_JOB_KEY_SEED],
-                             .start_step = (int64_t)f->job.values.at[PD_JOB_KEY_START_STEP], .maps = f->maps };
+                             .world = (int)f->job.world,
+                             .seed = f->job.values.at[PD_JOB_KEY_SEED],
+                             .start_step = (int64_t)f->job.values.at[PD_JOB_KEY_START_STEP],
+                             .maps = f->maps };
 }
 
 static int survey(pd_forecast *f, pd_rule *const *rule, pd_error *err)
@@ -165,8 +175,7 @@ static int survey(pd_forecast *f, pd_rule *const *rule, pd_error *err)
         free(declarations);
         return out_of_memory(err);
     }
-    for (size_t i = 0; i < f->shapes->n; i++)
-        declarations[i] = declaration_of(f, rule[i], &f->shapes->entries[i]);
+    for (size_t i = 0; i < f->shapes->n; i++) declarations[i] = declaration_of(f, rule[i], &f->shapes->entries[i]);
     for (size_t r = 0; r < f->n_rules; r++)
         pd_optim_survey(f->rules[r].hypers.row, declarations, f->shapes->n, f->fact[r]);
     free(declarations);
@@ -182,8 +191,8 @@ static int make_plan(const pd_forecast *f, pd_kind *kind, const pd_shape_entry *
     int rc = pd_plan_make(&kind->plan, &declaration, f->fact[kind->rule - f->rules], &why);
 
     if (rc == PD_OK) return PD_OK;
-    return entry->line > 0 ? pd_fail(err, rc, "line %" PRId64 ", %.460s", entry->line,
-                                     why.text) : pd_fail(err, rc, "%s", why.text);
+    return entry->line > 0 ? pd_fail(err, rc, "line %" PRId64 ", %.460s", entry->line, why.text)
+                           : pd_fail(err, rc, "%s", why.text);
 }
 
 static bool has_text(const pd_rule *rule)
@@ -196,7 +205,7 @@ static bool has_text(const pd_rule *rule)
     return false;
 }
 
-/* Computes FNV-1a over everything that is printed of a plan. */
+/* Extends an FNV-1a digest by n bytes. Plans with equal digests count as equal. */
 static uint64_t digested(uint64_t digest, const void *at, size_t n)
 {
     for (size_t i = 0; i < n; i++) digest = (digest ^ ((const unsigned char *)at)[i]) * 0x100000001b3u;
@@ -212,8 +221,9 @@ static uint64_t digest_of(const pd_plan *plan)
     for (size_t i = 0; i < plan->n_slots; i++) {
         const pd_slot_spec *spec = &plan->slots[i];
         digest = digested(digest, spec->name, strlen(spec->name) + 1);
-        digest = digested(digest, (const int[]){ spec->number, spec->block, (int)spec->storage, spec->temporary,
-                                                 spec->shape.rank }, 5 * sizeof(int));
+        digest = digested(
+            digest, (const int[]){ spec->number, spec->block, (int)spec->storage, spec->temporary, spec->shape.rank },
+            5 * sizeof(int));
         digest = digested(digest, spec->shape.dim, sizeof spec->shape.dim);
         digest = digested(digest, spec->follows, sizeof spec->follows);
     }
@@ -238,8 +248,8 @@ static int measure(const pd_forecast *f, pd_kind *kind)
 {
     static const bool pulled[4] = { [PD_F32] = true };
 
-    if (pd_plan_thread_bytes(&kind->plan, &kind->thread_bytes) != PD_OK
-        || pd_footprint_of(&kind->need, &f->job, kind->how, &kind->plan, false, pulled) != PD_OK)
+    if (pd_plan_thread_bytes(&kind->plan, &kind->thread_bytes) != PD_OK ||
+        pd_footprint_of(&kind->need, &f->job, kind->how, &kind->plan, false, pulled) != PD_OK)
         return PD_NO_MEMORY;
     kind->state_bytes = pd_plan_state_bytes(&kind->plan);
     kind->step_bytes = pd_plan_step_bytes(&kind->plan);
@@ -268,7 +278,7 @@ static void add_kind(pd_forecast_sum *sum, const pd_kind *kind)
     if (interval > 0) sum->task_flops_per_step += (double)n * kind->task_flops / (double)interval;
 }
 
-/* Adds the bytes of one parameter's name, the only figure in which parameters of a kind differ. */
+/* Adds the memory for one parameter's name to the sums. Among parameters of a kind only this figure differs. */
 static void add_name(pd_forecast *f, const pd_kind *kind, const pd_shape_entry *entry)
 {
     const pd_footprint name = { .records = pd_footprint_name(&f->job, entry->name, entry->axes) };
@@ -289,7 +299,7 @@ static int make_plans(pd_forecast *f, pd_error *err)
         pd_kind *kind = f->kind[i];
         add_name(f, kind, &f->shapes->entries[i]);
         if (bytes_of(kind) > bytes_of(f->kind[f->largest])) f->largest = i;
-        if (kind->plan.elements > 0) continue;       /* made for an earlier parameter */
+        if (kind->plan.elements > 0) continue; /* the kind's plan was made for an earlier parameter */
         kind->how = pd_aggregation_of(&f->job.values, kind->rule->hypers.row);
         int rc = pd_sizing_check_param(&f->job, kind->how, f->shapes->entries[i].name, err);
         if (rc == PD_OK) rc = make_plan(f, kind, &f->shapes->entries[i], err);
@@ -304,8 +314,9 @@ static int make_plans(pd_forecast *f, pd_error *err)
 
 pd_sizing pd_forecast_job(void)
 {
-    pd_sizing job = { .world = 1, .chunk_elements = PD_CHUNK_MIB * 1048576 / sizeof(float), .threads = 1,
-                      .pool_threads = 1 };
+    pd_sizing job = {
+        .world = 1, .chunk_elements = PD_CHUNK_MIB * 1048576 / sizeof(float), .threads = 1, .pool_threads = 1
+    };
 
     pd_job_values_init(&job.values);
     return job;
@@ -353,10 +364,9 @@ static bool slots_alike(const pd_plan *plan, int a, int b)
 {
     const pd_slot_spec *x = &plan->slots[a], *y = &plan->slots[b];
 
-    return strcmp(x->name, y->name) == 0 && (x->number < 0) == (y->number < 0) && x->of_block == y->of_block
-        && pd_shape_equal(&x->shape, &y->shape)
-        && x->storage == y->storage && x->diagonal_apart == y->diagonal_apart && x->temporary == y->temporary
-            && x->in_after == y->in_after;
+    return strcmp(x->name, y->name) == 0 && (x->number < 0) == (y->number < 0) && x->of_block == y->of_block &&
+           pd_shape_equal(&x->shape, &y->shape) && x->storage == y->storage && x->diagonal_apart == y->diagonal_apart &&
+           x->temporary == y->temporary && x->in_after == y->in_after;
 }
 
 static bool tasks_alike(const pd_plan *plan, int a, int b)
@@ -372,12 +382,12 @@ static bool tasks_alike(const pd_plan *plan, int a, int b)
     return true;
 }
 
-/* Sorts the items by group and keeps their order within a group: group[i] is the group of item i. */
+/* Sorts the indices of items by their group, and keeps their order within a group. group[i] is the group of item i. */
 static void sort_into(pd_groups *g, const size_t *group, size_t n)
 {
     for (size_t i = 0; i < n; i++) g->first[group[i] + 1]++;
     for (size_t k = 0; k < g->n; k++) g->first[k + 1] += g->first[k];
-    for (size_t i = n; i-- > 0; ) g->item[--g->first[group[i] + 1]] = (int)i;
+    for (size_t i = n; i-- > 0;) g->item[--g->first[group[i] + 1]] = (int)i;
     memmove(g->first, g->first + 1, g->n * sizeof *g->first);
     g->first[g->n] = n;
 }
@@ -406,12 +416,12 @@ static int group(pd_groups *out, const pd_plan *plan, size_t n, bool (*are_alike
     return PD_OK;
 }
 
-int pd_group_slots(pd_groups *out, const pd_plan *plan, bool apart) 
+int pd_group_slots(pd_groups *out, const pd_plan *plan, bool apart)
 {
     return group(out, plan, plan->n_slots, apart ? NULL : slots_alike);
 }
 
-int pd_group_tasks(pd_groups *out, const pd_plan *plan, bool apart) 
+int pd_group_tasks(pd_groups *out, const pd_plan *plan, bool apart)
 {
     return group(out, plan, plan->n_tasks, apart ? NULL : tasks_alike);
 }

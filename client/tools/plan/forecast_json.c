@@ -1,5 +1,6 @@
-/* forecast_json.c - paramctl plan --json: everything that a forecast knows. `params` say which of `kinds` they are, and
- * in those the bytes and operations are of one parameter; `rules` and `total` are sums. */
+/* forecast_json.c - paramctl plan --json: prints all data of a forecast. Each entry of `params` names its entry in
+ * `kinds` by index. The bytes and operations in `kinds` are for one parameter; those in `rules` and `total` are
+ * sums. */
 #include "forecast_json.h"
 
 static json_t *dims_json(const int64_t *dim, int rank)
@@ -13,21 +14,20 @@ static json_t *dims_json(const int64_t *dim, int rank)
 static json_t *slot_json(const pd_slot_spec *spec)
 {
     json_t *object = json_pack("{s:s, s:o, s:s, s:b, s:b, s:I}", "name", spec->name, "shape",
-                               dims_json(spec->shape.dim, spec->shape.rank),
-                               "storage", pd_storage_name(spec->storage), "diagonal_apart", spec->diagonal_apart,
-                                   "temporary", spec->temporary,
-                               "bytes", (json_int_t)pd_slot_bytes(spec));
+                               dims_json(spec->shape.dim, spec->shape.rank), "storage", pd_storage_name(spec->storage),
+                               "diagonal_apart", spec->diagonal_apart, "temporary", spec->temporary, "bytes",
+                               (json_int_t)pd_slot_bytes(spec));
 
     json_object_set_new(object, "follows", spec->follows_known ? json_array() : json_null());
     for (int d = 0; spec->follows_known && d < spec->shape.rank; d++)
-        json_array_append_new(json_object_get(object, "follows"), spec->follows[d] < 0 ? json_null()
-                              : json_integer(spec->follows[d]));
+        json_array_append_new(json_object_get(object, "follows"),
+                              spec->follows[d] < 0 ? json_null() : json_integer(spec->follows[d]));
     if (spec->of_block) json_object_set_new(object, "block", json_integer(spec->block));
     if (spec->number >= 0) json_object_set_new(object, "number", json_integer(spec->number));
     return object;
 }
 
-/* Slots are named by their index in the kind's list. */
+/* Lists a task's slots by their indices in the kind's list of slots. */
 static json_t *indices_json(const int *slot, int n)
 {
     json_t *list = json_array();
@@ -38,9 +38,9 @@ static json_t *indices_json(const int *slot, int n)
 
 static json_t *task_json(const pd_task_spec *spec)
 {
-    return json_pack("{s:o, s:o, s:f, s:f, s:I}", "inputs", indices_json(spec->input, spec->n_inputs),
-                     "outputs", indices_json(spec->output, spec->n_outputs),
-                     "exponent", spec->exponent, "flops", spec->cost, "scratch_bytes", (json_int_t)spec->scratch);
+    return json_pack("{s:o, s:o, s:f, s:f, s:I}", "inputs", indices_json(spec->input, spec->n_inputs), "outputs",
+                     indices_json(spec->output, spec->n_outputs), "exponent", spec->exponent, "flops", spec->cost,
+                     "scratch_bytes", (json_int_t)spec->scratch);
 }
 
 static json_t *block_json(const pd_block *block, int rank)
@@ -53,17 +53,22 @@ static json_t *due_json(const pd_kind *kind)
     json_t *steps = json_array(), *object;
 
     for (int i = 0; i < kind->n_due; i++) json_array_append_new(steps, json_integer(kind->due[i]));
-    object = json_pack("{s:o, s:I, s:b}", "steps", steps, "interval", (json_int_t)pd_kind_interval(kind),
-                       "goes_on", kind->goes_on);
-    json_object_set_new(object, "root_delay", kind->plan.root_delay == PD_ROOT_READY ? json_string("ready")
-                        : json_integer(kind->plan.root_delay));
+    object = json_pack("{s:o, s:I, s:b}", "steps", steps, "interval", (json_int_t)pd_kind_interval(kind), "goes_on",
+                       kind->goes_on);
+    json_object_set_new(object, "root_delay",
+                        kind->plan.root_delay == PD_ROOT_READY ? json_string("ready")
+                                                               : json_integer(kind->plan.root_delay));
     return object;
 }
 
-/* Limits a number to JSON's signed integers. */
-static json_t *bytes_json(uint64_t bytes) { return json_integer(bytes > INT64_MAX ? INT64_MAX : (json_int_t)bytes); }
+/* Returns a number of bytes as JSON. JSON integers are signed here, so larger numbers become INT64_MAX. */
+static json_t *bytes_json(uint64_t bytes)
+{
+    return json_integer(bytes > INT64_MAX ? INT64_MAX : (json_int_t)bytes);
+}
 
-/* Describes one parameter of a kind. Parameters that share a plan share this object. */
+/* Describes a kind: the plan and the costs of one of its parameters. All parameters of the kind refer to this
+ * object. */
 static json_t *kind_json(const pd_forecast *f, const pd_kind *kind)
 {
     const pd_plan *plan = &kind->plan;
@@ -74,20 +79,18 @@ static json_t *kind_json(const pd_forecast *f, const pd_kind *kind)
         json_array_append_new(blocks, block_json(&plan->blocks[b], plan->shape.rank));
     for (size_t s = 0; s < plan->n_slots; s++) json_array_append_new(slots, slot_json(&plan->slots[s]));
     for (size_t t = 0; t < plan->n_tasks; t++) json_array_append_new(tasks, task_json(&plan->tasks[t]));
-    object = json_pack("{s:s, s:i, s:I, s:o, s:I, s:o, s:o, s:o, s:o}", "optimizer",
-                       pd_row_name(kind->rule->hypers.row), "rule", (int)(kind->rule - f->rules),
-                       "params", (json_int_t)kind->params, "shape", dims_json(kind->shape.dim, kind->shape.rank),
-                           "elements", (json_int_t)kind->elements,
-                       "merged", dims_json(plan->shape.dim, plan->shape.rank), "blocks", blocks, "slots",
-                           slots, "tasks", tasks);
+    object =
+        json_pack("{s:s, s:i, s:I, s:o, s:I, s:o, s:o, s:o, s:o}", "optimizer", pd_row_name(kind->rule->hypers.row),
+                  "rule", (int)(kind->rule - f->rules), "params", (json_int_t)kind->params, "shape",
+                  dims_json(kind->shape.dim, kind->shape.rank), "elements", (json_int_t)kind->elements, "merged",
+                  dims_json(plan->shape.dim, plan->shape.rank), "blocks", blocks, "slots", slots, "tasks", tasks);
     if (object == NULL) return NULL;
-    json_object_update_new(object, json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "state_bytes",
-                                             (json_int_t)kind->state_bytes,
-                           "step_bytes", (json_int_t)kind->step_bytes, "thread_bytes", (json_int_t)kind->thread_bytes,
-                           "task_bytes", (json_int_t)kind->task_bytes, "flops", plan->flops, "task_flops",
-                               kind->task_flops));
+    json_object_update_new(
+        object, json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "state_bytes", (json_int_t)kind->state_bytes, "step_bytes",
+                          (json_int_t)kind->step_bytes, "thread_bytes", (json_int_t)kind->thread_bytes, "task_bytes",
+                          (json_int_t)kind->task_bytes, "flops", plan->flops, "task_flops", kind->task_flops));
     json_object_set_new(object, "aggregate", json_string(pd_aggregation_text(kind->how, text, sizeof text)));
-    json_object_set_new(object, "gather_bytes", bytes_json(kind->need.gathered));
+    json_object_set_new(object, "collect_bytes", bytes_json(kind->need.collected));
     if (plan->n_tasks > 0) json_object_set_new(object, "due", due_json(kind));
     if (kind->axes != NULL) json_object_set_new(object, "axes", json_string(kind->axes));
     if (plan->note[0] != '\0') json_object_set_new(object, "note", json_string(plan->note));
@@ -99,28 +102,25 @@ static json_t *param_json(const pd_forecast *f, size_t i)
     return json_pack("{s:s, s:i}", "name", f->shapes->entries[i].name, "kind", (int)(f->kind[i] - f->kinds));
 }
 
-/* Lists the bytes that the daemon counts, by purpose. */
+/* Lists the bytes that the daemon counts for a footprint, by purpose. */
 static json_t *need_json(const pd_footprint *need)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "weights", bytes_json(need->weights),
-                     "sums", bytes_json(need->sums),
-                     "gathered", bytes_json(need->gathered), "state", bytes_json(need->state), "roots",
-                         bytes_json(need->roots),
-                     "temporaries", bytes_json(need->step), "records", bytes_json(need->records), "job",
-                         bytes_json(need->job), "all", bytes_json(pd_footprint_sum(need)));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "weights", bytes_json(need->weights), "sums",
+                     bytes_json(need->sums), "collected", bytes_json(need->collected), "state", bytes_json(need->state),
+                     "roots", bytes_json(need->roots), "temporaries", bytes_json(need->step), "records",
+                     bytes_json(need->records), "job", bytes_json(need->job), "all",
+                     bytes_json(pd_footprint_sum(need)));
 }
 
 static json_t *sum_json(const pd_forecast_sum *sum)
 {
-    json_t *object = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "params",
-                               (json_int_t)sum->params,
-                     "elements", (json_int_t)sum->elements, "weight_bytes", (json_int_t)sum->weight_bytes,
-                         "state_bytes", (json_int_t)sum->state_bytes,
-                     "step_bytes", (json_int_t)sum->step_bytes, "thread_bytes", (json_int_t)sum->thread_bytes,
-                     "task_bytes", (json_int_t)sum->task_bytes, "blocks", (json_int_t)sum->blocks, "tasks",
-                         (json_int_t)sum->tasks,
-                     "flops", sum->flops, "task_flops", sum->task_flops, "task_flops_per_step",
-                         sum->task_flops_per_step);
+    json_t *object =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "params", (json_int_t)sum->params,
+                  "elements", (json_int_t)sum->elements, "weight_bytes", (json_int_t)sum->weight_bytes, "state_bytes",
+                  (json_int_t)sum->state_bytes, "step_bytes", (json_int_t)sum->step_bytes, "thread_bytes",
+                  (json_int_t)sum->thread_bytes, "task_bytes", (json_int_t)sum->task_bytes, "blocks",
+                  (json_int_t)sum->blocks, "tasks", (json_int_t)sum->tasks, "flops", sum->flops, "task_flops",
+                  sum->task_flops, "task_flops_per_step", sum->task_flops_per_step);
 
     json_object_set_new(object, "memory", need_json(&sum->need));
     return object;
@@ -132,12 +132,11 @@ static json_t *job_json(const pd_forecast *f)
     char text[32];
 
     for (int k = 0; k < PD_JOB_KEYS; k++)
-        json_object_set_new(options, pd_job_keys[k].name,
-                            json_string(pd_job_values_text(&f->job.values, (enum pd_job_key_index)k,
-                                                           text, sizeof text)));
-    return json_pack("{s:I, s:o, s:i, s:i}", "workers", (json_int_t)f->job.world, "options", options,
-                     "step_threads", f->job.threads, "pool_threads",
-                     f->job.pool_threads);
+        json_object_set_new(
+            options, pd_job_keys[k].name,
+            json_string(pd_job_values_text(&f->job.values, (enum pd_job_key_index)k, text, sizeof text)));
+    return json_pack("{s:I, s:o, s:i, s:i}", "workers", (json_int_t)f->job.world, "options", options, "step_threads",
+                     f->job.threads, "pool_threads", f->job.pool_threads);
 }
 
 static json_t *rule_json(const pd_forecast *f, size_t r)
@@ -159,7 +158,7 @@ json_t *pd_forecast_json(const pd_forecast *f)
     for (size_t i = 0; i < f->shapes->n; i++) json_array_append_new(params, param_json(f, i));
     for (size_t k = 0; k < f->n_kinds; k++) json_array_append_new(kinds, kind_json(f, &f->kinds[k]));
     for (size_t r = 0; r < f->n_rules; r++) json_array_append_new(rules, rule_json(f, r));
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:I}", "params", params, "kinds", kinds, "rules",
-                     rules, "total", sum_json(&f->all), "job", job_json(f),
-                     "largest", f->shapes->entries[f->largest].name, "left_out", (json_int_t)f->shapes->left_out);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:I}", "params", params, "kinds", kinds, "rules", rules, "total",
+                     sum_json(&f->all), "job", job_json(f), "largest", f->shapes->entries[f->largest].name, "left_out",
+                     (json_int_t)f->shapes->left_out);
 }

@@ -1,4 +1,4 @@
-/* forecast_json.h - a forecast as JSON for machines. */
+/* forecast_json.h - a forecast as JSON for other programs. */
 #ifndef PD_FORECAST_JSON_H
 #define PD_FORECAST_JSON_H
 
@@ -6,7 +6,7 @@
 
 #include "forecast.h"
 
-/* Returns the whole forecast, which the caller frees. NULL: out of memory. */
+/* Returns the whole forecast as JSON, which the caller frees. NULL: out of memory. */
 json_t *pd_forecast_json(const pd_forecast *forecast);
 
 #endif

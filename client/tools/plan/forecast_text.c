@@ -1,4 +1,4 @@
-/* forecast_text.c - prints a forecast: which parameters, slots and tasks there are, and what they cost together. */
+/* forecast_text.c - prints a forecast as text: the parameters, slots and tasks, and the sums of their costs. */
 #include "forecast_text.h"
 
 #include <inttypes.h>
@@ -6,34 +6,37 @@
 #include <string.h>
 
 #include "format.h"
+#include "text_table.h"
 #include "plan_bytes.h"
 #include "table.h"
 
-/* ---- parameters that share an entry: those of a kind. Names that differ in their numbers alone share a line ---- */
+/* ---- one entry for each kind of parameters. Names that differ only in their numbers share a line ---- */
 
-enum { NAME_LINES = 8 };                /* lines of an entry; further names are counted */
+enum { NAME_LINES = 8 }; /* most lines with names in one entry; further names are only counted */
 
 typedef struct line {
     const pd_kind *kind;
-    char          *pattern;             /* the name with * for each run of digits; verbose: the name */
-    size_t         param, n;            /* the first, and how many */
-    size_t         head;                /* the first parameter of the entry, by which lines are sorted */
+    char *pattern;   /* the name with * in place of each number; with --verbose the name itself */
+    size_t param, n; /* index of the first parameter of this line, and number of its parameters */
+    size_t head;     /* index of the first parameter of the entry; the lines are sorted by it */
 } line;
 
 typedef struct lines {
-    line  *at;
+    line *at;
     size_t n;
 } lines;
 
-/* Returns the pattern of a name, which the caller frees. NULL: out of memory. */
+/* Returns a parameter's name with * in place of each number. The caller frees it. NULL: out of memory. */
 static char *pattern_of(const char *name, bool verbose)
 {
     char *pattern = strdup(name), *to = pattern;
 
     if (pattern == NULL || verbose) return pattern;
     for (const char *at = name; *at != '\0'; at++) {
-        if (*at < '0' || *at > '9') *to++ = *at;
-        else if (at == name || at[-1] < '0' || at[-1] > '9') *to++ = '*';
+        if (*at < '0' || *at > '9')
+            *to++ = *at;
+        else if (at == name || at[-1] < '0' || at[-1] > '9')
+            *to++ = '*';
     }
     *to = '\0';
     return pattern;
@@ -53,7 +56,7 @@ static int by_place(const void *left, const void *right)
     const line *a = left, *b = right;
 
     return a->head != b->head ? (a->head > b->head) - (a->head < b->head)
-        : (a->param > b->param) - (a->param < b->param);
+                              : (a->param > b->param) - (a->param < b->param);
 }
 
 static void free_lines(lines *l)
@@ -74,7 +77,7 @@ static int name_all(lines *l, const pd_forecast *f, bool verbose)
     return PD_OK;
 }
 
-/* Merges lines of equal pattern. The lines are sorted by kind. */
+/* Merges lines of one kind that have the same pattern. The lines are sorted by kind and pattern. */
 static void fold(lines *l)
 {
     size_t n = 0;
@@ -100,7 +103,7 @@ static void find_heads(lines *l)
     }
 }
 
-/* Makes the lines in the order in which they are printed. PD_NO_MEMORY. */
+/* Makes the lines with the parameters' names, in the order in which they are printed. PD_NO_MEMORY: out of memory. */
 static int make_lines(lines *l, const pd_forecast *f, bool verbose)
 {
     int rc = name_all(l, f, verbose);
@@ -140,8 +143,8 @@ static bool evenly_spaced(const int *number, size_t n)
     return true;
 }
 
-/* Appends "0 … 215", "0, 2 … 214" or "1, 3, 5" after `used` bytes of `text`. Sorts the numbers, which may repeat.
- * Returns the bytes used. */
+/* Appends a short form of a list of numbers behind the first `used` bytes of `text`, such as "0 … 215", "0, 2 … 214"
+ * or "1, 3, 5". Sorts the numbers and removes duplicates. Returns the new length. */
 static size_t listed(char text[NAMES], size_t used, int *number, size_t n)
 {
     size_t many = distinct(number, n), told;
@@ -154,8 +157,8 @@ static size_t listed(char text[NAMES], size_t used, int *number, size_t n)
     return used;
 }
 
-/* Names n slots of one name: "statistics.0 … 215", "momentum", "block_0 … 11.factor_matrices.0, 1". `number` has room
- * for n. */
+/* Writes the names of n slots of the same name and different numbers, such as "statistics.0 … 215", "momentum" or
+ * "block_0 … 11.factor_matrices.0, 1". `number` is scratch memory for n numbers. */
 static void numbered(char text[NAMES], const pd_plan *plan, const int *slot, size_t n, int *number)
 {
     const pd_slot_spec *spec = &plan->slots[slot[0]];
@@ -183,7 +186,7 @@ static int64_t memory_of(const pd_slot_spec *spec)
     return spec->temporary ? pd_slot_seen_bytes(spec) : pd_slot_bytes(spec);
 }
 
-/* Adds a row for n slots that differ only by their numbers. */
+/* Adds a row for n slots that differ only in their numbers. */
 static void slot_row(pd_table *table, const pd_slot_spec *spec, const char *names, int64_t n)
 {
     char text[PD_CELL], shape[192];
@@ -193,9 +196,11 @@ static void slot_row(pd_table *table, const pd_slot_spec *spec, const char *name
     pd_table_cell(table, "  %s", names);
     pd_table_cell(table, "%s", pd_shape_text(&spec->shape, shape, sizeof shape));
     pd_table_cell(table, "%s", stored_as(spec, text));
-    if (n > 1) pd_table_cell(table, "x%" PRId64, n);
-    else pd_table_cell(table, "%s", "");
-    /* it lies in the memory of the new weights */
+    if (n > 1)
+        pd_table_cell(table, "x%" PRId64, n);
+    else
+        pd_table_cell(table, "%s", "");
+    /* a slot that lies in the memory of the new weights takes no bytes of its own */
     pd_table_cell(table, "%s", spec->in_after ? "-" : pd_bytes_text(text, (uint64_t)bytes));
 }
 
@@ -219,7 +224,7 @@ static const int *slots_of(const pd_task_spec *spec, bool outputs, int *n)
     return outputs ? spec->output : spec->input;
 }
 
-/* Finds the slots of this name among the inputs, or outputs, of these tasks. Returns how many. */
+/* Finds the slots with this name among the inputs or the outputs of n tasks. Returns their number. */
 static size_t slots_named(int *found, const pd_plan *plan, const int *task, size_t n, bool outputs, const char *name)
 {
     size_t many = 0;
@@ -233,7 +238,8 @@ static size_t slots_named(int *found, const pd_plan *plan, const int *task, size
     return many;
 }
 
-/* Lists the inputs, or outputs, of these tasks by name: "statistics.0 … 215; tally". `room` as in task_lines. */
+/* Lists the inputs or the outputs of n tasks by name, such as "statistics.0 … 215; tally". `room` is scratch memory,
+ * see task_lines. */
 static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *task, size_t n, bool outputs, int *room)
 {
     int n_slots;
@@ -271,20 +277,23 @@ static void task_line(pd_table *table, const pd_plan *plan, const int *task, siz
     }
 }
 
-/* Adds the lines of all tasks. `room`: twice the number of tensors that all tasks have on one side. */
+/* Adds the lines of all tasks. `room` is scratch memory for numbers. Count the inputs of all tasks, and the outputs;
+ * it must have room for twice the larger count. */
 static void task_lines(pd_table *table, const pd_plan *plan, const pd_groups *tasks, int *room)
 {
     for (size_t g = 0; g < tasks->n; g++)
         task_line(table, plan, tasks->item + tasks->first[g], tasks->first[g + 1] - tasks->first[g], room);
 }
 
-/* Writes "in the same step" or "from 20 steps later on". */
+/* Writes when the results of tasks are used, such as "in the same step" or "from 20 steps later on". */
 static void when_used(char text[64], const pd_plan *plan)
 {
     if (plan->root_delay == PD_ROOT_READY)
         snprintf(text, 64, "as soon as they are ready: not the same bits in every run");
-    else if (plan->root_delay == 0) snprintf(text, 64, "in the same step");
-    else snprintf(text, 64, "from %d step%s later on", plan->root_delay, plan->root_delay > 1 ? "s" : "");
+    else if (plan->root_delay == 0)
+        snprintf(text, 64, "in the same step");
+    else
+        snprintf(text, 64, "from %d step%s later on", plan->root_delay, plan->root_delay > 1 ? "s" : "");
 }
 
 static void due_line(pd_table *table, const pd_kind *kind)
@@ -297,20 +306,24 @@ static void due_line(pd_table *table, const pd_kind *kind)
     for (int i = 0; i < kind->n_due; i++)
         at += (size_t)snprintf(steps + at, sizeof steps - at, "%s%" PRId64, i > 0 ? ", " : "", kind->due[i]);
     when_used(used, &kind->plan);
-    if (kind->n_due == 0) pd_table_line(table, "  due in none of the first %d steps", PD_FORECAST_STEPS);
+    if (kind->n_due == 0)
+        pd_table_line(table, "  due in none of the first %d steps", PD_FORECAST_STEPS);
     else if (kind->n_due < 3)
         pd_table_line(table, "  due in steps %s and no other of the first %d, used %s", steps, PD_FORECAST_STEPS, used);
-    else if (interval == 1 && kind->due[0] == 1) pd_table_line(table, "  due in every step%s, used %s", at_first, used);
+    else if (interval == 1 && kind->due[0] == 1)
+        pd_table_line(table, "  due in every step%s, used %s", at_first, used);
     else if (interval == 1)
         pd_table_line(table, "  due in every step from %" PRId64 " on%s, used %s", kind->due[0], at_first, used);
     else if (interval > 1)
         pd_table_line(table, "  due every %" PRId64 " steps%s (%s …), used %s", interval, at_first, steps, used);
-    else pd_table_line(table, "  due in steps %s …, used %s", steps, used);
+    else
+        pd_table_line(table, "  due in steps %s …, used %s", steps, used);
 }
 
-/* ---- an entry ---- */
+/* ---- one entry of the table ---- */
 
-/* Adds "6 blocks of at most (3, 3), 1.2 kflop a step", with the merged shape if it differs from the declared one. */
+/* Adds a line about the blocks, such as "6 blocks of at most (3, 3), 1.2 kflop a step". If the merged shape differs
+ * from the declared shape, the line begins with it. */
 static void blocks_line(pd_table *table, const pd_kind *kind)
 {
     const pd_plan *plan = &kind->plan;
@@ -340,39 +353,47 @@ static void state_line(pd_table *table, const pd_kind *kind, size_t n)
     if (n > 1)
         pd_table_line(table, "  %s: state %s each, %s of all %zu", optimizer, each, pd_bytes_text(all, (uint64_t)bytes),
                       n);
-    else pd_table_line(table, "  %s: state %s", optimizer, each);
+    else
+        pd_table_line(table, "  %s: state %s", optimizer, each);
 }
 
-/* Adds the memory of an aggregate that needs all contributions at once. */
+/* Adds a line with the memory of an aggregate that must keep the contributions of all workers until the round
+ * closes. */
 static void gather_line(pd_table *table, const pd_kind *kind, size_t n)
 {
     char each[PD_CELL], all[PD_CELL], how[32];
     uint64_t bytes;
 
-    if (kind->need.gathered == 0) return;
-    if (__builtin_mul_overflow(kind->need.gathered, n, &bytes)) bytes = UINT64_MAX;
+    if (kind->need.collected == 0) return;
+    if (__builtin_mul_overflow(kind->need.collected, n, &bytes)) bytes = UINT64_MAX;
     pd_aggregation_text(kind->how, how, sizeof how);
-    pd_bytes_text(each, kind->need.gathered);
-    if (n > 1) pd_table_line(table, "  %s: holds %s each, %s of all %zu", how, each, pd_bytes_text(all, bytes), n);
-    else pd_table_line(table, "  %s: holds %s", how, each);
+    pd_bytes_text(each, kind->need.collected);
+    if (n > 1)
+        pd_table_line(table, "  %s: holds %s each, %s of all %zu", how, each, pd_bytes_text(all, bytes), n);
+    else
+        pd_table_line(table, "  %s: holds %s", how, each);
 }
 
-/* Adds the names of an entry. Returns the number of parameters. */
+/* Adds the lines with the names of an entry's parameters. Returns the number of parameters. */
 static size_t heading(pd_table *table, const pd_forecast *f, const line *at, size_t n)
 {
     size_t params = 0, shown = n > NAME_LINES ? NAME_LINES - 1 : n, others = 0;
 
     for (size_t i = 0; i < n; i++) {
         params += at[i].n;
-        if (i >= shown) others += at[i].n;
-        else if (at[i].n > 1) pd_table_line(table, "%s  x%zu", at[i].pattern, at[i].n);
-        else pd_table_line(table, "%s", f->shapes->entries[at[i].param].name);
+        if (i >= shown)
+            others += at[i].n;
+        else if (at[i].n > 1)
+            pd_table_line(table, "%s  x%zu", at[i].pattern, at[i].n);
+        else
+            pd_table_line(table, "%s", f->shapes->entries[at[i].param].name);
     }
     if (others > 0) pd_table_line(table, "and %zu others", others);
     return params;
 }
 
-/* Adds the slots and tasks of one parameter. `room`: for all slots, and as in task_lines. */
+/* Adds the slots and tasks of one parameter. `room` is scratch memory for numbers: at least one for each slot, and
+ * as many as task_lines needs. */
 static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, const pd_groups *tasks, int *room)
 {
     const pd_slot_spec weights = { .name = "weights", .number = -1, .shape = kind->shape };
@@ -386,15 +407,15 @@ static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, c
     if (kind->plan.note[0] != '\0') pd_table_line(table, "  note: %s", kind->plan.note);
 }
 
-/* Adds an entry of n lines. */
+/* Adds the entry of a kind. The names of its parameters take n lines, which begin at `at`. */
 static int add_entry(pd_table *table, const pd_forecast *f, const line *at, size_t n, bool verbose)
 {
     const pd_plan *plan = &at->kind->plan;
     pd_groups slots = { 0 }, tasks = { 0 };
     int *room = malloc((plan->n_slots + 2 * plan->n_tasks * PD_MAX_TASK_TENSORS + 1) * sizeof *room), rc = PD_NO_MEMORY;
 
-    if (room != NULL && pd_group_slots(&slots, plan, verbose) == PD_OK
-        && pd_group_tasks(&tasks, plan, verbose) == PD_OK) {
+    if (room != NULL && pd_group_slots(&slots, plan, verbose) == PD_OK &&
+        pd_group_tasks(&tasks, plan, verbose) == PD_OK) {
         size_t params = heading(table, f, at, n);
         state_line(table, at->kind, params);
         gather_line(table, at->kind, params);
@@ -410,7 +431,7 @@ static int add_entry(pd_table *table, const pd_forecast *f, const line *at, size
 static int add_entries(pd_table *table, const pd_forecast *f, const lines *l, bool verbose)
 {
     for (size_t first = 0, end; first < l->n; first = end) {
-        for (end = first; end < l->n && l->at[end].head == l->at[first].head; end++) { }
+        for (end = first; end < l->n && l->at[end].head == l->at[first].head; end++) {}
         if (add_entry(table, f, &l->at[first], end - first, verbose) != PD_OK) return PD_NO_MEMORY;
     }
     return PD_OK;
@@ -468,15 +489,18 @@ static void print_tasks(const pd_forecast_sum *sum, FILE *out)
             pd_bytes_text(a, (uint64_t)sum->task_bytes));
 }
 
-/* Prints the bytes that the daemon will count, by purpose. */
+/* Prints the bytes that the daemon will count against its limit, by purpose. */
 static void print_memory(const pd_forecast *f, FILE *out)
 {
     const pd_footprint *need = &f->all.need;
-    const struct { uint64_t bytes; const char *purpose; } parts[] = {
-        { need->weights, "weights, published and to come" }, { need->sums, "sums of gradients" },
-        { need->gathered, "contributions of all workers at once" }, { need->state, "optimizer state" },
-        { need->roots, "roots under way, copies and results" }, { need->step, "temporaries of steps" },
-        { need->job, "scratch of steps, roots and clipping" }, { need->records, "records of rounds and plans" },
+    const struct {
+        uint64_t bytes;
+        const char *purpose;
+    } parts[] = {
+        { need->weights, "weights, published and to come" },         { need->sums, "sums of gradients" },
+        { need->collected, "contributions of all workers at once" }, { need->state, "optimizer state" },
+        { need->roots, "roots under way, copies and results" },      { need->step, "temporaries of steps" },
+        { need->job, "scratch of steps, roots and clipping" },       { need->records, "records of rounds and plans" },
     };
     char text[PD_CELL];
 
@@ -518,8 +542,10 @@ int pd_forecast_print(const pd_forecast *f, bool verbose, FILE *out, pd_error *e
 
     if (rc == PD_OK) rc = add_entries(table, f, &l, verbose);
     free_lines(&l);
-    if (rc == PD_OK) rc = pd_table_print(table, out, "no parameters");
-    else pd_table_free(table);
+    if (rc == PD_OK)
+        rc = pd_table_print(table, out, "no parameters");
+    else
+        pd_table_free(table);
     fputc('\n', out);
     if (rc == PD_OK) rc = print_rules(f, out);
     fputc('\n', out);

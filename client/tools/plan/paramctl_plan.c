@@ -1,5 +1,5 @@
-/* paramctl_plan.c - the program behind `paramctl plan`: what a model's optimizer will cost, from its shapes and rules
- * alone. */
+/* paramctl_plan.c - the program behind `paramctl plan`: computes what a model's optimizer will cost, only from the
+ * parameters' shapes and the rules. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,31 +8,30 @@
 #include "programs.h"
 #include "result.h"
 
-enum { MOST_RULES = 64, MOST_OPTIONS = 64 };    /* as many rules as a Hello may have */
+enum { MOST_TEXTS = 64 }; /* most rules (a Hello may have as many), and most options */
 
+/* Values of a command-line option that may be repeated. */
 typedef struct texts {
-    char  *at[64];
+    char *at[MOST_TEXTS];
     size_t n;
 } texts;
 
-static void take_rule(const pd_line_option *option, char *rule, struct argp_state *state)
+static texts texts_of(const pd_line *line, const char *option)
 {
-    texts *rules = option->to;
+    texts out;
 
-    if (rules->n == MOST_RULES) argp_error(state, "more than %d rules", MOST_RULES);
-    rules->at[rules->n++] = rule;
+    out.n = pd_line_texts(line, option, out.at, MOST_TEXTS);
+    return out;
 }
 
-static void take_option(const pd_line_option *option, char *text, struct argp_state *state)
+static void check_options(const pd_line *line, const texts *options)
 {
-    texts *options = option->to;
-
-    if (options->n == MOST_OPTIONS) argp_error(state, "more than %d options", MOST_OPTIONS);
-    if (strchr(text, '=') == NULL) argp_error(state, "--option %s: expected KEY=VALUE", text);
-    options->at[options->n++] = text;
+    for (size_t i = 0; i < options->n; i++)
+        if (strchr(options->at[i], '=') == NULL)
+            pd_line_refuse(line, "--option %s: expected KEY=VALUE", options->at[i]);
 }
 
-/* Sets the job's options, "key=value" each. */
+/* Sets the job's options from texts of the form KEY=VALUE. */
 static int set_options(pd_sizing *job, const texts *options, pd_error *err)
 {
     int rc = PD_OK;
@@ -47,18 +46,26 @@ static int set_options(pd_sizing *job, const texts *options, pd_error *err)
     return rc;
 }
 
-static int plan(const pd_line *line, pd_sizing *job, const texts *options, const texts *rules, bool verbose)
+static int plan(const pd_line *line, pd_sizing *job, const texts *options, const texts *rules)
 {
     pd_shapes shapes = { 0 };
     pd_forecast forecast = { 0 };
     pd_error err = { 0 };
-    int status = PD_EXIT_OK, rc = set_options(job, options, &err);
+    int status = PD_EXIT_OK, rc = pd_shapes_read(&shapes, line->args[0], &err);
+    bool usage = false; /* the error is in an option on the command line, not in the file */
 
-    if (rc == PD_OK) rc = pd_shapes_read(&shapes, line->args[0], &err);
-    if (rc == PD_OK) rc = pd_forecast_make(&forecast, job, &shapes, rules->at, rules->n, pd_rows, &err);
-    if (rc == PD_OK && !line->json) rc = pd_forecast_print(&forecast, verbose, stdout, &err);
-    if (rc != PD_OK) status = pd_result_fail(line->json, &err);
-    else if (line->json) status = pd_result_json(pd_forecast_json(&forecast));
+    if (rc == PD_OK) {
+        rc = set_options(job, options, &err);
+        if (rc == PD_OK)
+            rc = pd_forecast_make(&forecast, job, &shapes, (char *const *)rules->at, rules->n, pd_rows, &err);
+        usage = rc != PD_OK && rc != PD_NO_MEMORY;
+    }
+    if (rc == PD_OK && !line->json) rc = pd_forecast_print(&forecast, pd_line_has(line, "verbose"), stdout, &err);
+    if (rc != PD_OK) {
+        status = pd_result_fail(line->json, &err);
+        if (usage) status = PD_EXIT_USAGE;
+    } else if (line->json)
+        status = pd_result_json(pd_forecast_json(&forecast));
     pd_forecast_free(&forecast);
     pd_shapes_free(&shapes);
     return status;
@@ -66,29 +73,16 @@ static int plan(const pd_line *line, pd_sizing *job, const texts *options, const
 
 int main(int argc, char **argv)
 {
-    int64_t world = 1, threads = 1, pool_threads = 1;
-    bool verbose = false;
-    texts rules = { 0 }, job_options = { 0 };
-    const pd_line_option options[] = {
-        { "rule", 0, "RULE", "\"GLOB OPTIMIZER name=value ...\", as a job gives it; may be repeated, the first that "
-          "matches wins (default \"* sgd\")", take_rule, &rules, 0, 0 },
-        { "workers", 0, "W", "Workers of the job (default 1)", pd_take_number, &world, 0, UINT32_MAX },
-        { "option", 0, "KEY=VALUE", "Of the job, as its workers give it: aggregate=median, say; may be repeated",
-          take_option, &job_options, 0, 0 },
-        { "threads", 0, "T", "Threads of the daemon that take optimizer steps, its step_threads (default 1)",
-          pd_take_number, &threads, 1, 1024 },
-        { "pool-threads", 0, "P", "Threads of the daemon that compute roots, its pool_threads (default 1)",
-          pd_take_number, &pool_threads, 1, 60 },
-        { "verbose", 'v', NULL, "List every parameter, slot and task; without it those that are alike share a line",
-          pd_take_flag, &verbose, 0, 0 },
-        { 0 }
-    };
     pd_line line = pd_line_new(&pd_programs[PD_PROGRAM_PLAN], argc, argv);
     pd_sizing job = pd_forecast_job();
+    texts rules, options;
 
-    pd_line_parse(&line, options);
-    job.world = (uint32_t)world;
-    job.threads = (int)threads;
-    job.pool_threads = (int)pool_threads;
-    return plan(&line, &job, &job_options, &rules, verbose);
+    pd_line_parse(&line);
+    rules = texts_of(&line, "rule");
+    options = texts_of(&line, "option");
+    check_options(&line, &options);
+    job.world = (uint32_t)pd_line_number(&line, "workers");
+    job.threads = (int)pd_line_number(&line, "threads");
+    job.pool_threads = (int)pd_line_number(&line, "pool-threads");
+    return plan(&line, &job, &options, &rules);
 }

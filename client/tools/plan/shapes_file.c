@@ -17,13 +17,13 @@
 #include "printable.h"
 #include "safetensors.h"
 
-enum { NAME_BYTES = 256 };              /* as on the wire */
+enum { NAME_BYTES = 256 }; /* longest name that the protocol allows */
 
 typedef struct reader {
-    pd_shapes  *out;
+    pd_shapes *out;
     const char *path;
-    int64_t     line;                   /* of the text that is being read; 0: not a text */
-    pd_error   *err;
+    int64_t line; /* line number in a text file; 0: the file is not read by lines */
+    pd_error *err;
 } reader;
 
 static __attribute__((format(printf, 3, 4))) int refuse(const reader *r, int code, const char *format, ...)
@@ -38,7 +38,7 @@ static __attribute__((format(printf, 3, 4))) int refuse(const reader *r, int cod
     return pd_fail(r->err, code, "%.200s: %s", r->path, text);
 }
 
-/* ---- one more parameter ---- */
+/* ---- adding a parameter ---- */
 
 static int check_name(const reader *r, const char *name, size_t n)
 {
@@ -66,7 +66,7 @@ static int check_shape(const reader *r, const char *name, int n, const pd_shape 
     return PD_OK;
 }
 
-/* Makes room for one more entry; the array doubles. */
+/* Makes room for one more parameter. The array's capacity doubles when it is full. */
 static int make_room(const reader *r)
 {
     pd_shapes *out = r->out;
@@ -88,7 +88,7 @@ static int check_axes(const reader *r, const char *name, int n, const char *axes
     return refuse(r, PD_INVALID_ARGUMENT, "%.*s: axes: %.200s", n < 160 ? n : 160, name, why.text);
 }
 
-/* Adds a parameter. `axes`: NULL, or n_axes bytes. */
+/* Checks and adds a parameter. `axes` are n_axes bytes with the names of its dimensions, or NULL. */
 static int add(const reader *r, const char *name, size_t n, const pd_shape *shape, const char *axes, size_t n_axes)
 {
     pd_shape_entry entry = { .shape = *shape, .line = r->line };
@@ -112,10 +112,11 @@ static int add(const reader *r, const char *name, size_t n, const pd_shape *shap
 
 typedef struct word {
     const char *at;
-    size_t      n;
+    size_t n;
 } word;
 
-/* Returns the next word of a line that ends at `end`; n = 0 at its end or before a comment. */
+/* Returns the next word of a line that ends at `end`. At the end of the line and before a comment, the word is empty
+ * (n = 0). */
 static word next_word(const char **at, const char *end)
 {
     word w;
@@ -135,43 +136,68 @@ static int parse_dim(const reader *r, const char *name, int n, word w, int64_t *
     *dim = 0;
     for (size_t i = 0; i < w.n; i++) {
         if (w.at[i] < '0' || w.at[i] > '9')
-            return refuse(r, PD_INVALID_ARGUMENT, "%.*s: expected a dimension, a whole number, not \"%.*s\"",
-                          n, name, w.n < 40 ? (int)w.n : 40, w.at);
-        fits = fits && !__builtin_mul_overflow(*dim, (int64_t)10,
-                                               dim) && !__builtin_add_overflow(*dim, (int64_t)(w.at[i] - '0'), dim);
+            return refuse(r, PD_INVALID_ARGUMENT, "%.*s: expected a dimension, a whole number, not \"%.*s\"", n, name,
+                          w.n < 40 ? (int)w.n : 40, w.at);
+        fits = fits && !__builtin_mul_overflow(*dim, (int64_t)10, dim) &&
+               !__builtin_add_overflow(*dim, (int64_t)(w.at[i] - '0'), dim);
     }
-    return fits ? PD_OK : refuse(r, PD_INVALID_ARGUMENT, "%.*s: a dimension of %zu digits does not fit 64 bits",
-                                 n, name, w.n);
+    return fits ? PD_OK
+                : refuse(r, PD_INVALID_ARGUMENT, "%.*s: a dimension of %zu digits does not fit 64 bits", n, name, w.n);
 }
 
+static int add_dim(const reader *r, const char *name, int n, word w, pd_shape *shape)
+{
+    if (shape->rank == PD_MAX_RANK)
+        return refuse(r, PD_INVALID_ARGUMENT, "%.*s: more than %d dimensions", n, name, PD_MAX_RANK);
+    return parse_dim(r, name, n, w, &shape->dim[shape->rank++]);
+}
+
+/* Reads a shape in parentheses, such as "(768, 2304)", "(768,)" or "()", and moves *at behind it. */
+static int parse_tuple(const reader *r, const char *name, int n, const char **at, const char *end, pd_shape *shape)
+{
+    const char *close = memchr(*at, ')', (size_t)(end - *at));
+    int rc = PD_OK;
+
+    if (close == NULL) return refuse(r, PD_INVALID_ARGUMENT, "%.*s: the ) of its shape is missing", n, name);
+    for ((*at)++; *at < close && rc == PD_OK; *at += **at == ',') {
+        word w;
+        *at += strspn(*at, " \t");
+        if (*at == close) break;
+        w = (word){ *at, strcspn(*at, " \t,)") };
+        if (w.n == 0) return refuse(r, PD_INVALID_ARGUMENT, "%.*s: expected a dimension before \",\"", n, name);
+        rc = add_dim(r, name, n, w, shape);
+        *at += w.n;
+        *at += strspn(*at, " \t");
+    }
+    *at = close + 1;
+    return rc;
+}
+
+/* Reads a line of a text file: a parameter's name, its shape, and the names of its axes if given. */
 static int parse_line(const reader *r, const char *at, const char *end)
 {
     word name = next_word(&at, end), w;
-    int shown = name.n < NAME_BYTES ? (int)name.n : NAME_BYTES;
+    int shown = name.n < NAME_BYTES ? (int)name.n : NAME_BYTES, rc = PD_OK;
     pd_shape shape = { 0 };
     static const char names[] = "axes=";
     const size_t before = sizeof names - 1;
 
     if (name.n == 0) return PD_OK;
-    while ((w = next_word(&at, end)).n > 0) {
-        int64_t dim;
-        int rc;
+    at += strspn(at, " \t\r");
+    if (*at == '(') rc = parse_tuple(r, name.at, shown, &at, end, &shape);
+    while (rc == PD_OK && (w = next_word(&at, end)).n > 0) {
         if (w.n >= before && memcmp(w.at, names, before) == 0) {
             if (next_word(&at, end).n > 0)
-                return refuse(r, PD_INVALID_ARGUMENT, "%.*s: expected nothing behind the names of its axes",
-                              shown, name.at);
+                return refuse(r, PD_INVALID_ARGUMENT, "%.*s: expected nothing behind the names of its axes", shown,
+                              name.at);
             return add(r, name.at, name.n, &shape, w.at + before, w.n - before);
         }
-        rc = parse_dim(r, name.at, shown, w, &dim);
-        if (rc != PD_OK) return rc;
-        if (shape.rank == PD_MAX_RANK)
-            return refuse(r, PD_INVALID_ARGUMENT, "%.*s: more than %d dimensions", shown, name.at, PD_MAX_RANK);
-        shape.dim[shape.rank++] = dim;
+        rc = add_dim(r, name.at, shown, w, &shape);
     }
-    return add(r, name.at, name.n, &shape, NULL, 0);
+    return rc == PD_OK ? add(r, name.at, name.n, &shape, NULL, 0) : rc;
 }
 
-/* Reads JSON that ends with a NUL. */
+/* Reads a text file with one parameter on each line. The text ends with a NUL. */
 static int read_text(reader *r, const char *text, size_t bytes)
 {
     int rc = PD_OK;
@@ -215,7 +241,8 @@ static int read_json(reader *r, const char *text, size_t bytes)
         return refuse(r, PD_NO_MEMORY, "out of memory");
     r->line = root == NULL && why.line > 0 ? why.line : 0;
     if (root == NULL) return refuse(r, PD_INVALID_ARGUMENT, "JSON: %s", why.text);
-    json_object_foreach(root, name, list) {
+    json_object_foreach(root, name, list)
+    {
         const json_t *names = json_object_get(list, "axes");
         const char *axes = json_string_value(names);
         pd_shape shape;
@@ -234,8 +261,8 @@ static int read_json(reader *r, const char *text, size_t bytes)
 
 static bool is_float(pd_st_dtype dtype)
 {
-    return dtype == PD_ST_F16 || dtype == PD_ST_BF16 || dtype == PD_ST_F32 || dtype == PD_ST_F64
-        || dtype == PD_ST_F8_E4M3 || dtype == PD_ST_F8_E5M2;
+    return dtype == PD_ST_F16 || dtype == PD_ST_BF16 || dtype == PD_ST_F32 || dtype == PD_ST_F64 ||
+           dtype == PD_ST_F8_E4M3 || dtype == PD_ST_F8_E5M2;
 }
 
 static int read_tensors(const reader *r, const void *at, size_t bytes)
@@ -251,15 +278,16 @@ static int read_tensors(const reader *r, const void *at, size_t bytes)
     for (size_t i = 0; rc == PD_OK && i < n; i++) {
         if (is_float(tensors[i].dtype))
             rc = add(r, tensors[i].name, strlen(tensors[i].name), &tensors[i].shape, NULL, 0);
-        else r->out->left_out++;
+        else
+            r->out->left_out++;
     }
     pd_safetensors_free(file);
     return rc;
 }
 
-/* ---- the file ---- */
+/* ---- the kinds of files ---- */
 
-/* Reads a copy that ends with a NUL. */
+/* Reads a text or JSON file from a copy that ends with a NUL. It is JSON if it begins with '{'. */
 static int read_words(reader *r, const char *at, size_t bytes)
 {
     char *text;
@@ -275,13 +303,18 @@ static int read_words(reader *r, const char *at, size_t bytes)
     return rc;
 }
 
-/* Recognises safetensors: its first eight bytes, the length of a header of at most 16 MiB, contain zeros, and text has
- * none. */
+/* Returns whether the file is a safetensors file. Its name ends in ".safetensors", or one of its first eight bytes
+ * is zero: they are the length of a header of at most 16 MiB. Text has no zero bytes. */
 static bool is_safetensors(const char *path, const void *at, size_t bytes)
 {
     const char *dot = strrchr(path, '.');
 
     return (dot != NULL && strcmp(dot, ".safetensors") == 0) || memchr(at, '\0', bytes < 8 ? bytes : 8) != NULL;
+}
+
+static int read_bytes(reader *r, const void *at, size_t bytes)
+{
+    return is_safetensors(r->path, at, bytes) ? read_tensors(r, at, bytes) : read_words(r, at, bytes);
 }
 
 static int read_mapped(reader *r, int fd)
@@ -292,12 +325,49 @@ static int read_mapped(reader *r, int fd)
 
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return refuse(r, PD_INVALID_ARGUMENT, "not a file");
     if (st.st_size == 0) return refuse(r, PD_INVALID_ARGUMENT, "the file is empty");
-    /* only the header of a checkpoint is read */
+    /* map the file, since only the header of a checkpoint is read */
     at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (at == MAP_FAILED) return refuse(r, PD_NOT_FOUND, "cannot be read: %s", strerror(errno));
-    rc = is_safetensors(r->path, at, (size_t)st.st_size) ? read_tensors(r, at, (size_t)st.st_size)
-        : read_words(r, at, (size_t)st.st_size);
+    rc = read_bytes(r, at, (size_t)st.st_size);
     munmap(at, (size_t)st.st_size);
+    return rc;
+}
+
+/* Reads standard input to its end. */
+static int read_stream(reader *r)
+{
+    char *at = NULL, *more;
+    size_t n = 0, room = 0;
+    ssize_t got = 1;
+    int rc = PD_OK;
+
+    while (got > 0 && rc == PD_OK) {
+        if (n == room) {
+            room = room == 0 ? 1 << 16 : 2 * room;
+            if (room > 2 * PD_SHAPES_TEXT_BYTES)
+                rc = refuse(r, PD_RESOURCE_EXHAUSTED, "more than %lld bytes", PD_SHAPES_TEXT_BYTES);
+            else if ((more = realloc(at, room)) == NULL)
+                rc = refuse(r, PD_NO_MEMORY, "out of memory");
+            else
+                at = more;
+            if (rc != PD_OK) break;
+        }
+        if ((got = read(STDIN_FILENO, at + n, room - n)) > 0) n += (size_t)got;
+    }
+    if (rc == PD_OK && got < 0) rc = refuse(r, PD_NOT_FOUND, "cannot be read: %s", strerror(errno));
+    if (rc == PD_OK && n == 0) rc = refuse(r, PD_INVALID_ARGUMENT, "nothing was read");
+    if (rc == PD_OK) rc = read_bytes(r, at, n);
+    free(at);
+    return rc;
+}
+
+static int read_path(reader *r)
+{
+    int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;
+
+    if (fd < 0) return refuse(r, PD_NOT_FOUND, "%s", strerror(errno));
+    rc = read_mapped(r, fd);
+    close(fd);
     return rc;
 }
 
@@ -331,13 +401,12 @@ static int check_names(reader *r)
 
 int pd_shapes_read(pd_shapes *out, const char *path, pd_error *err)
 {
-    reader r = { .out = out, .path = path, .err = err };
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;
+    bool stream = strcmp(path, "-") == 0;
+    reader r = { .out = out, .path = stream ? "standard input" : path, .err = err };
+    int rc;
 
     *out = (pd_shapes){ 0 };
-    if (fd < 0) return refuse(&r, PD_NOT_FOUND, "%s", strerror(errno));
-    rc = read_mapped(&r, fd);
-    close(fd);
+    rc = stream ? read_stream(&r) : read_path(&r);
     if (rc == PD_OK) rc = check_names(&r);
     if (rc == PD_OK && out->n == 0) rc = refuse(&r, PD_INVALID_ARGUMENT, "there is no parameter in it");
     if (rc != PD_OK) pd_shapes_free(out);

@@ -1,5 +1,5 @@
-/* paramctl_replay.c - the program behind `paramctl replay`: plays recorded runs again and reports how far the weights
- * are off. */
+/* paramctl_replay.c - the program behind `paramctl replay`: plays recorded runs of reference optimizers again, and
+ * reports how far paramd's weights are from the recorded weights. */
 #include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,14 +12,16 @@
 #include "replay.h"
 #include "result.h"
 
-typedef struct tally { int ok, failed, skipped; } tally;
+typedef struct tally {
+    int ok, failed, skipped;
+} tally;
 
 typedef struct report {
-    bool              verbose;
+    bool verbose;
     pd_replay_options options;
-    tally             all;
-    int               folders;
-    json_t           *traces, *summaries;       /* NULL: print text */
+    tally all;
+    int folders;
+    json_t *traces, *summaries; /* results as JSON; NULL: results are printed as text */
 } report;
 
 static const char *const outcome_words[] = { "ok", "FAIL", "skip" };
@@ -47,20 +49,24 @@ static void print_line(const pd_replay_result *r, bool verbose)
     if (r->update.compared > 0) printf("update %8.2e  tolerance %8.2e  ", r->update.error, r->update_tolerance);
     if (r->state.compared > 0) printf("state %8.2e  tolerance %8.2e  ", r->state.error, r->state.tolerance);
     printf("%s", outcome_words[r->outcome]);
-    if (r->why.text[0] != '\0') printf(": %s", r->why.text);
+    if (r->why.text[0] != '\0')
+        printf(": %s", r->why.text);
     else if (r->outcome == PD_REPLAY_FAILED && r->verdict.compared == 0)
         printf(": the trace records no weights to compare with");
-    else if (r->outcome == PD_REPLAY_FAILED && r->cases) printf(": %s", r->params[r->verdict.param]);
+    else if (r->outcome == PD_REPLAY_FAILED && r->cases)
+        printf(": %s", r->params[r->verdict.param]);
     else if (r->outcome == PD_REPLAY_FAILED && !pd_verdict_holds(&r->verdict, r->tolerance))
         print_where(r, &r->verdict);
-    else if (r->outcome == PD_REPLAY_FAILED && pd_replay_updates_fail(r)) print_where(r, &r->update);
-    else if (r->outcome == PD_REPLAY_FAILED) printf(": %s", r->state.worst);
+    else if (r->outcome == PD_REPLAY_FAILED && pd_replay_updates_fail(r))
+        print_where(r, &r->update);
+    else if (r->outcome == PD_REPLAY_FAILED)
+        printf(": %s", r->state.worst);
     printf("\n");
     if (verbose && r->outcome != PD_REPLAY_SKIPPED) print_params(r);
     fflush(stdout);
 }
 
-/* Writes infinite errors as null, because JSON has no infinity. */
+/* Returns a number as JSON. Errors that are not finite become null, because JSON has no infinity. */
 static json_t *number_or_null(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -71,9 +77,9 @@ static json_t *params_json(const pd_replay_result *r)
     json_t *list = json_array();
 
     for (size_t i = 0; i < r->n; i++) {
-        json_array_append_new(list, json_pack("{s:s, s:o, s:I}", "name", r->params[i], "error",
-                                              number_or_null(r->verdicts[i].error),
-                                              "step", (json_int_t)r->verdicts[i].step));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:o, s:I}", "name", r->params[i], "error",
+                                        number_or_null(r->verdicts[i].error), "step", (json_int_t)r->verdicts[i].step));
     }
     return list;
 }
@@ -81,21 +87,20 @@ static json_t *params_json(const pd_replay_result *r)
 static json_t *state_json(const pd_replay_result *r)
 {
     return json_pack("{s:o, s:o, s:s}", "error", number_or_null(r->state.error), "tolerance",
-                     number_or_null(r->state.tolerance),
-                     "worst", r->state.worst);
+                     number_or_null(r->state.tolerance), "worst", r->state.worst);
 }
 
 static json_t *result_json(const pd_replay_result *r, bool verbose)
 {
     bool compared = r->verdict.compared > 0;
-    json_t *object = json_pack("{s:s, s:s, s:I, s:o, s:o, s:s}", "system", r->system, "case", r->name,
-                               "steps", (json_int_t)r->steps,
-                               "error", compared ? number_or_null(r->verdict.error) : json_null(),
+    json_t *object = json_pack("{s:s, s:s, s:I, s:o, s:o, s:s}", "system", r->system, "case", r->name, "steps",
+                               (json_int_t)r->steps, "error", compared ? number_or_null(r->verdict.error) : json_null(),
                                "tolerance", number_or_null(r->tolerance), "outcome", outcome_words[r->outcome]);
 
     if (r->update.compared > 0)
-        json_object_set_new(object, "update", json_pack("{s:o, s:o}", "error", number_or_null(r->update.error),
-                                                        "tolerance", number_or_null(r->update_tolerance)));
+        json_object_set_new(object, "update",
+                            json_pack("{s:o, s:o}", "error", number_or_null(r->update.error), "tolerance",
+                                      number_or_null(r->update_tolerance)));
     if (r->state.compared > 0) json_object_set_new(object, "state", state_json(r));
     if (r->cases) json_object_set_new(object, "cases", json_integer((json_int_t)r->n));
     if (r->why.text[0] != '\0') json_object_set_new(object, "why", json_string(r->why.text));
@@ -108,8 +113,10 @@ static void replay_one(report *rep, const char *path, tally *folder)
     pd_replay_result result;
 
     pd_replay_file(&result, path, &rep->options);
-    if (rep->traces != NULL) json_array_append_new(rep->traces, result_json(&result, rep->verbose));
-    else print_line(&result, rep->verbose);
+    if (rep->traces != NULL)
+        json_array_append_new(rep->traces, result_json(&result, rep->verbose));
+    else
+        print_line(&result, rep->verbose);
     folder->ok += result.outcome == PD_REPLAY_OK;
     folder->failed += result.outcome == PD_REPLAY_FAILED;
     folder->skipped += result.outcome == PD_REPLAY_SKIPPED;
@@ -119,8 +126,8 @@ static void replay_one(report *rep, const char *path, tally *folder)
 static void summarise(report *rep, const char *name, const tally *t)
 {
     if (rep->summaries != NULL) {
-        json_array_append_new(rep->summaries, json_pack("{s:s, s:i, s:i, s:i}", "name", name, "ok", t->ok,
-                                                        "failed", t->failed, "skipped", t->skipped));
+        json_array_append_new(rep->summaries, json_pack("{s:s, s:i, s:i, s:i}", "name", name, "ok", t->ok, "failed",
+                                                        t->failed, "skipped", t->skipped));
     } else {
         printf("%s: %d ok, %d failed, %d skipped\n", name, t->ok, t->failed, t->skipped);
     }
@@ -137,8 +144,8 @@ static int is_worth_a_look(const struct dirent *entry)
 {
     const char *suffix = strrchr(entry->d_name, '.');
 
-    return entry->d_name[0] != '.' && (entry->d_type == DT_DIR
-                                       || (suffix != NULL && strcmp(suffix, ".safetensors") == 0));
+    return entry->d_name[0] != '.' &&
+           (entry->d_type == DT_DIR || (suffix != NULL && strcmp(suffix, ".safetensors") == 0));
 }
 
 static void add(tally *to, const tally *t)
@@ -148,8 +155,8 @@ static void add(tally *to, const tally *t)
     to->skipped += t->skipped;
 }
 
-/* Plays the traces of a folder in the order of their names, then its folders. Links to folders are not followed, so the
- * recursion ends. */
+/* Plays the traces of a folder in the order of their names, then the folders inside it. Links to folders are not
+ * followed, so the recursion always ends. */
 static void replay_folder(report *rep, const char *path)
 {
     struct dirent **entries = NULL;
@@ -160,10 +167,13 @@ static void replay_folder(report *rep, const char *path)
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < n; i++) {
             char *inner = NULL;
-            if ((entries[i]->d_type == DT_DIR) != (pass == 1)
-                || asprintf(&inner, "%s/%s", path, entries[i]->d_name) < 0) continue;
-            if (pass == 0) replay_one(rep, inner, &own);
-            else replay_folder(rep, inner);
+            if ((entries[i]->d_type == DT_DIR) != (pass == 1) ||
+                asprintf(&inner, "%s/%s", path, entries[i]->d_name) < 0)
+                continue;
+            if (pass == 0)
+                replay_one(rep, inner, &own);
+            else
+                replay_folder(rep, inner);
             free(inner);
         }
         if (pass == 0 && own.ok + own.failed + own.skipped > 0) {
@@ -181,13 +191,15 @@ static void strip_slashes(char *path)
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) path[n - 1] = '\0';
 }
 
-/* Plays the files and folders of the line. */
+/* Plays the files and folders that the command line names. */
 static int play_all(const pd_line *line, report *rep)
 {
     for (int i = 0; i < line->n_args; i++) {
         strip_slashes(line->args[i]);
-        if (is_folder(line->args[i])) replay_folder(rep, line->args[i]);
-        else replay_one(rep, line->args[i], &rep->all);
+        if (is_folder(line->args[i]))
+            replay_folder(rep, line->args[i]);
+        else
+            replay_one(rep, line->args[i], &rep->all);
     }
     if (rep->folders > 1) summarise(rep, "all", &rep->all);
     if (rep->all.ok + rep->all.failed + rep->all.skipped == 0) {
@@ -195,32 +207,25 @@ static int play_all(const pd_line *line, report *rep)
         rep->all.failed++;
     }
     if (line->json) pd_result_json(json_pack("{s:o, s:o}", "traces", rep->traces, "summaries", rep->summaries));
-    return rep->all.failed > 0 ? PD_EXIT_REFUSED : PD_EXIT_OK;
+    return rep->all.failed > 0 ? PD_EXIT_FAILED : PD_EXIT_OK;
 }
 
 int main(int argc, char **argv)
 {
     report rep = { 0 };
-    const pd_line_option options[] = {
-        { "local", 0, NULL, "Run the optimizer in this process instead of through a daemon", pd_take_flag,
-          &rep.options.local, 0, 0 },
-        { "state", 0, NULL, "With --local: also compare recorded optimizer state", pd_take_flag, &rep.options.state,
-          0, 0 },
-        { "verbose", 'v', NULL, "Also show each parameter's largest error", pd_take_flag, &rep.verbose, 0, 0 },
-        { 0 }
-    };
     pd_line line = pd_line_new(&pd_programs[PD_PROGRAM_REPLAY], argc, argv);
     pd_error err = { 0 };
 
-    pd_line_parse(&line, options);
+    pd_line_parse(&line);
+    rep.verbose = pd_line_has(&line, "verbose");
+    rep.options.local = pd_line_has(&line, "local");
+    rep.options.state = pd_line_has(&line, "state");
     rep.options.server = line.server;
     rep.options.timeout = line.timeout;
-    if (rep.options.state && !rep.options.local) {
-        fprintf(stderr, "paramctl replay: --state compares what only this process has: add --local\n");
-        return PD_EXIT_USAGE;
-    }
+    if (rep.options.state && !rep.options.local)
+        pd_line_refuse(&line, "--state compares the state of this process: add --local");
     if (line.json && ((rep.traces = json_array()) == NULL || (rep.summaries = json_array()) == NULL))
-        return PD_EXIT_REFUSED;
+        return PD_EXIT_FAILED;
     if (!rep.options.local && pd_operator_probe(line.server, line.timeout, &err) != PD_OK)
         return pd_result_fail(line.json, &err);
     return play_all(&line, &rep);

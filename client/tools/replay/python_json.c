@@ -8,7 +8,7 @@
 
 static const char *const beyond[] = { "NaN", "-Infinity", "Infinity" };
 
-/* Returns the length of NaN or an infinity at the start of `text`; 0: neither. */
+/* Returns the length of NaN, Infinity or -Infinity at the start of `text`; 0: the text begins with none of them. */
 static size_t beyond_length(const char *text)
 {
     for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
@@ -18,7 +18,8 @@ static size_t beyond_length(const char *text)
     return 0;
 }
 
-/* Copies `text` with null in place of these numbers, except inside strings. Each grows by at most one byte. */
+/* Copies JSON text, with null in place of each NaN and infinity outside of strings. Each null is at most one byte
+ * longer than the number it replaces. */
 static void replace(char *to, const char *text)
 {
     bool inside = false;

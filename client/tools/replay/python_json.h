@@ -1,12 +1,12 @@
-/* python_json.h - JSON as Python's json module writes it: beyond the standard it has NaN, Infinity and -Infinity.
- * Pure. */
+/* python_json.h - reads JSON as Python's json module writes it: besides standard JSON it has NaN, Infinity and
+ * -Infinity. Pure. */
 #ifndef PD_PYTHON_JSON_H
 #define PD_PYTHON_JSON_H
 
 #include <jansson.h>
 
-/* Parses JSON; NaN and infinities become null. The caller frees. NULL: not JSON, or two equal keys in one object (*why
- * has the reason), or out of memory. */
+/* Parses JSON, with null in place of NaN and infinities. The caller frees the result. NULL: the text is not JSON, an
+ * object has two equal keys, or memory ran out; *why has the reason. */
 json_t *pd_python_json(const char *text, json_error_t *why);
 
 #endif

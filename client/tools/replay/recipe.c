@@ -13,40 +13,60 @@ struct entry;
 typedef int read_config(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err);
 static read_config read_by_name, read_nadam, read_average, read_google, read_meta, read_t5x, read_kron;
 
-#define TORCH_EXECUTION { "optimizer", "foreach", "differentiable", "fused", "capturable", NULL }
+#define TORCH_EXECUTION                                                                                                \
+    {                                                                                                                  \
+        "optimizer", "foreach", "differentiable", "fused", "capturable", NULL                                          \
+    }
 
 enum { MOST_GROUPS = 1000 };
 
-/* One entry for each (system, optimizer) that can be replayed. Add an entry if a row follows another upstream. */
+/* One row for each (system, optimizer) whose recorded runs can be replayed. Add a row for an optimizer of paramd
+ * that follows another reference implementation. */
 static const struct entry {
-    const char  *system;
-    const char  *optimizer;         /* config's key `optimizer`; NULL: the system has only one */
-    const char  *row;
-    const char  *rate;
+    const char *system;
+    const char *optimizer; /* value of the configuration's key `optimizer`; NULL: the system has only one optimizer */
+    const char *row;
+    const char *rate;
     read_config *read;
-    const char  *execution[8];      /* ignored keys: they change how upstream computes, not the numbers; NULL at the
-                                     * end */
+    const char *execution[8]; /* keys to ignore: they change how the reference optimizer computes, but not its
+                               * results; NULL at the end */
 } table[] = {
-    { "torch_optim",  "SGD", "sgd", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim",  "Adam", "adam", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim",  "AdamW", "adamw", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim",  "Adagrad", "adagrad", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim",  "RMSprop", "rmsprop", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim",  "NAdam", "nadam", "lr", read_nadam, TORCH_EXECUTION },
-    { "torch_optim",  "RAdam", "radam", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim",  "Adamax", "adamax", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim",  "Adadelta", "adadelta", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim",  "Rprop", "rprop", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim",  "ASGD", "asgd", "lr", read_by_name, TORCH_EXECUTION },
-    { "trax_average", NULL,  "sgd", "lr", read_average, { NULL } },
-    { "google_shampoo", NULL, "scalable_shampoo", "learning_rate", read_google,
+    { "torch_optim", "SGD", "sgd", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim", "Adam", "adam", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim", "AdamW", "adamw", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim", "Adagrad", "adagrad", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim", "RMSprop", "rmsprop", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim", "NAdam", "nadam", "lr", read_nadam, TORCH_EXECUTION },
+    { "torch_optim", "RAdam", "radam", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim", "Adamax", "adamax", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim", "Adadelta", "adadelta", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim", "Rprop", "rprop", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim", "ASGD", "asgd", "lr", read_by_name, TORCH_EXECUTION },
+    { "trax_average", NULL, "sgd", "lr", read_average, { NULL } },
+    { "google_shampoo",
+      NULL,
+      "scalable_shampoo",
+      "learning_rate",
+      read_google,
       { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec",
         "preconditioner_partition_spec", NULL } },
-    { "meta_shampoo", NULL, "shampoo", "lr", read_meta, { "use_pytorch_compile", "pytorch_compile_backend",
-                                                          "lr_schedule", NULL } },
-    { "t5x_adafactor", NULL, "adafactor", "learning_rate", read_t5x,
+    { "meta_shampoo",
+      NULL,
+      "shampoo",
+      "lr",
+      read_meta,
+      { "use_pytorch_compile", "pytorch_compile_backend", "lr_schedule", NULL } },
+    { "t5x_adafactor",
+      NULL,
+      "adafactor",
+      "learning_rate",
+      read_t5x,
       { "param_axes", "start_step", "grad_dtype", NULL } },
-    { "distributed_kron", NULL, "kron", "learning_rate", read_kron,
+    { "distributed_kron",
+      NULL,
+      "kron",
+      "learning_rate",
+      read_kron,
       { "params_partition_specs", "preconditioner_partition_spec", "scanned_layers", "normalize_grads", NULL } },
 };
 
@@ -87,14 +107,15 @@ static const struct entry *find_entry(const char *system, const char *optimizer)
     return NULL;
 }
 
-/* Sets all keys of a configuration: hyperparameters have upstream's names. A key without a value means that the option
- * is off, as our defaults do. */
+/* Sets the hyperparameters of a reference optimizer whose configuration has the same names as paramd. A key with the
+ * value null is left out: the option is off, which is paramd's default, too. */
 static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)config, key, value) {
+    json_object_foreach((json_t *)config, key, value)
+    {
         int rc = PD_OK;
         if (!json_is_null(value) && !contains(entry->execution, key)) rc = pd_recipe_set(hypers, key, value, err);
         if (rc != PD_OK) return rc;
@@ -102,7 +123,8 @@ static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json
     return PD_OK;
 }
 
-/* Sets a defect of releases up to 1.13, whose NAdam has no `differentiable` yet: a replay must have it, too. */
+/* Reads the configuration of NAdam. PyTorch up to 1.13, whose NAdam has no `differentiable` yet, counts mu twice. A
+ * replay must repeat this defect. */
 static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     int rc = read_by_name(hypers, entry, config, err);
@@ -111,7 +133,7 @@ static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t
     return pd_hypers_set(hypers, "mu_counted_twice", "yes", err);
 }
 
-/* Makes the recipe of a trace of averages: sgd with lr 1 turns weights 0 into minus the aggregate. */
+/* Sets lr to 1 for a trace of averages. One step of sgd then turns weights of 0 into minus the averaged gradient. */
 static int read_average(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     (void)entry;
@@ -119,8 +141,13 @@ static int read_average(pd_hypers *hypers, const struct entry *entry, const json
     return pd_hypers_set(hypers, "lr", "1", err);
 }
 
-/* Sets two properties of upstream: it reduces the memory of statistics only with an axis of replicas; in its sharded
- * mode a NaN root destroys the one before, a defect that a replay must have. */
+/* Reads a configuration of Google's Shampoo, and sets two hyperparameters that it does not have, but that follow from
+ * others of its values:
+ *
+ *   - Without batch_axis_name (a run on one device), Google's code stores only the momentum in reduced precision, not
+ *     the statistics: memory_reduction_scope = momentum.
+ *   - With shard_optimizer_states, a root that is NaN overwrites the last good root. A replay must repeat this defect:
+ *     nan_roots_leak = yes. */
 static int read_google(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     int rc = read_by_name(hypers, entry, config, err);
@@ -132,13 +159,15 @@ static int read_google(pd_hypers *hypers, const struct entry *entry, const json_
     return rc;
 }
 
-/* Sets an object {"type": "adam", "beta2": 0.999}: the choice, and name.beta2. Without a type: only the members. */
+/* Reads an object such as {"type": "adam", "beta2": 0.999} into several hyperparameters: NAME is set to adam, and
+ * NAME.beta2 to 0.999. Without "type", NAME itself is not set. */
 static int read_members(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
 {
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)object, key, value) {
+    json_object_foreach((json_t *)object, key, value)
+    {
         bool choice = strcmp(key, "type") == 0;
         char member[160];
         int rc;
@@ -151,18 +180,22 @@ static int read_members(pd_hypers *hypers, const char *name, const json_t *objec
 
 static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
-    /* the other values are rounded by it */
+    /* ignored: keys that say how work is distributed, which does not change results. The other keys of
+     * distributed_config matter, since they round values */
     static const struct entry distribution = { .execution = { "type", "world_size", "num_trainers_per_group", NULL } };
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)config, key, value) {
+    json_object_foreach((json_t *)config, key, value)
+    {
         int rc;
         if (json_is_null(value) || contains(entry->execution, key)) continue;
-        if (strcmp(key, "distributed_config") == 0) rc = read_by_name(hypers, &distribution, value, err);
+        if (strcmp(key, "distributed_config") == 0)
+            rc = read_by_name(hypers, &distribution, value, err);
         else if (json_is_object(value) && !json_is_string(json_object_get(value, "schedule")))
             rc = read_members(hypers, key, value, err);
-        else rc = pd_recipe_set(hypers, key, value, err);
+        else
+            rc = pd_recipe_set(hypers, key, value, err);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;
@@ -170,7 +203,7 @@ static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t 
 
 /* ---- adafactor ---- */
 
-/* Sets a hyperparameter that a word may switch off. */
+/* Returns true if the hyperparameter can be switched off with the word "none". */
 static bool may_be_none(const pd_row *row, const char *name)
 {
     size_t n;
@@ -194,7 +227,8 @@ static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)config, key, value) {
+    json_object_foreach((json_t *)config, key, value)
+    {
         int rc = contains(entry->execution, key) ? PD_OK : set_t5x(hypers, key, value, err);
         if (rc != PD_OK) return rc;
     }
@@ -203,7 +237,8 @@ static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *
 
 /* ---- Kron ---- */
 
-/* Sets {"schedule": "anneal", ...} by the name of upstream's function. */
+/* Sets an update probability that changes with the step: {"schedule": "anneal", ...}. paramd's schedule for it has
+ * the name of the reference optimizer's function, precond_update_prob_schedule. */
 static int set_probability(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
 {
     json_t *named = json_copy((json_t *)value);
@@ -211,12 +246,14 @@ static int set_probability(pd_hypers *hypers, const char *name, const json_t *va
 
     if (named == NULL || json_object_set_new(named, "schedule", json_string("precond_update_prob_schedule")) != 0)
         rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
-    else rc = pd_recipe_set(hypers, name, named, err);
+    else
+        rc = pd_recipe_set(hypers, name, named, err);
     json_decref(named);
     return rc;
 }
 
-/* Sets a mask "callable:ndim>=2". A dictionary makes groups instead. */
+/* Sets a weight decay mask of the form "callable:ndim>=2". A mask that is a dictionary is turned into groups of
+ * parameters elsewhere. */
 static int set_mask(pd_hypers *hypers, const json_t *mask, pd_error *err)
 {
     static const char ndim[] = "callable:ndim>=";
@@ -233,20 +270,25 @@ static int read_kron(pd_hypers *hypers, const struct entry *entry, const json_t 
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)config, key, value) {
+    json_object_foreach((json_t *)config, key, value)
+    {
         const char *schedule = json_string_value(json_object_get(value, "schedule"));
         int rc;
         if (json_is_null(value) || contains(entry->execution, key)) continue;
-        if (strcmp(key, "weight_decay_mask") == 0) rc = set_mask(hypers, value, err);
-        else if (strcmp(key, "learning_rate") == 0 && schedule != NULL) rc = PD_OK;
-        else if (schedule != NULL && strcmp(schedule, "anneal") == 0) rc = set_probability(hypers, key, value, err);
-        else rc = pd_recipe_set(hypers, key, value, err);
+        if (strcmp(key, "weight_decay_mask") == 0)
+            rc = set_mask(hypers, value, err);
+        else if (strcmp(key, "learning_rate") == 0 && schedule != NULL)
+            rc = PD_OK;
+        else if (schedule != NULL && strcmp(schedule, "anneal") == 0)
+            rc = set_probability(hypers, key, value, err);
+        else
+            rc = pd_recipe_set(hypers, key, value, err);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;
 }
 
-/* ---- what is declared of the parameters ---- */
+/* ---- axes and the first step ---- */
 
 static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
 {
@@ -261,7 +303,8 @@ static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
     return PD_OK;
 }
 
-/* Names axes as Kron does: the leading dimension of some parameters counts layers. */
+/* Names the first dimension of some parameters "layers". distributed_kron's key scanned_layers marks these
+ * parameters, whose first dimension counts layers. */
 static int read_scanned(pd_recipe *recipe, const json_t *scanned, pd_error *err)
 {
     if (!json_is_object(scanned) || recipe->axes != NULL) return PD_OK;
@@ -279,7 +322,8 @@ char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank)
 
     if (out == NULL) return NULL;
     for (int d = 0; json_is_true(axes) && d < rank; d++) fputs(d == 0 ? "layers" : ",", out);
-    json_array_foreach(axes, i, axis) {
+    json_array_foreach(axes, i, axis)
+    {
         const char *word = json_string_value(axis);
         fprintf(out, "%s%s", i > 0 ? "," : "", word != NULL ? word : "");
     }
@@ -290,7 +334,7 @@ char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank)
 
 /* ---- groups ---- */
 
-/* Notes the parameters of a group. A parameter belongs to one group. */
+/* Notes which parameters are in a group. A parameter may be in one group only. */
 static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_error *err)
 {
     json_t *name;
@@ -298,7 +342,8 @@ static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_
 
     if (!json_is_array(names))
         return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu has no list of params", group - 1);
-    json_array_foreach(names, i, name) {
+    json_array_foreach(names, i, name)
+    {
         const char *text = json_string_value(name);
         if (text == NULL)
             return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu: a name in params is no text", group - 1);
@@ -311,8 +356,8 @@ static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_
     return PD_OK;
 }
 
-/* Returns the configuration of a group: the whole one with the group's changes. Group 0 has none. The caller frees.
- * NULL: out of memory. */
+/* Returns the configuration of a group: a copy of the whole configuration with the group's changes. Group 0 has no
+ * changes. The caller frees the result. NULL: out of memory. */
 static json_t *configuration_of(const json_t *config, const json_t *group)
 {
     json_t *own = json_copy((json_t *)config);
@@ -379,7 +424,8 @@ static int read_rates(pd_recipe *recipe, const json_t *list, pd_error *err)
 
     if (list == NULL || json_is_null(list)) return PD_OK;
     if (!json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: lr_schedule is no list");
-    json_array_foreach(list, i, rate) {
+    json_array_foreach(list, i, rate)
+    {
         if (!json_is_number(rate))
             return pd_fail(err, PD_INVALID_ARGUMENT, "config: lr_schedule has no number for step %zu", i + 1);
     }
@@ -412,7 +458,7 @@ int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err)
 
 /* ---- averages ---- */
 
-/* Upstream's word for an average, and that of the job's key. */
+/* Translates the reference optimizer's word for a way of averaging to the value of the job's option `aggregate`. */
 static int name_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err)
 {
     const char *variant = json_string_value(json_object_get(config, "variant"));
@@ -420,17 +466,20 @@ static int name_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err
     if (variant == NULL) return pd_fail(err, PD_UNIMPLEMENTED, "records no averages of gradients");
     if (!json_is_true(json_object_get(config, "adasum")) && strncmp(variant, "mean", 4) == 0)
         recipe->aggregate = "mean";
-    else if (strcmp(variant, "adasum_butterfly") == 0) recipe->aggregate = "adasum";
-    else if (strcmp(variant, "adasum_vdot") == 0) recipe->aggregate = "adasum_vdot";
-    else return pd_fail(err, PD_UNIMPLEMENTED, "aggregate %.64s is not implemented", variant);
+    else if (strcmp(variant, "adasum_butterfly") == 0)
+        recipe->aggregate = "adasum";
+    else if (strcmp(variant, "adasum_vdot") == 0)
+        recipe->aggregate = "adasum_vdot";
+    else
+        return pd_fail(err, PD_UNIMPLEMENTED, "aggregate %.64s is not implemented", variant);
     return PD_OK;
 }
 
 static int read_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err)
 {
     const json_t *split = json_object_get(config, "N_WEIGHTS_SHARDS");
-    json_int_t devices = json_integer_value(json_object_get(config, "n_devices")), shards = split != NULL
-        ? json_integer_value(split) : 1, n;
+    json_int_t devices = json_integer_value(json_object_get(config, "n_devices")),
+               shards = split != NULL ? json_integer_value(split) : 1, n;
     int rc = name_aggregate(recipe, config, err);
 
     if (rc != PD_OK) return rc;
@@ -442,7 +491,8 @@ static int read_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err
     n = devices / shards;
     recipe->shards = (int)shards;
     if (strcmp(recipe->aggregate, "adasum") != 0) return PD_OK;
-    if (shards > 1 && n > 1) recipe->defect = "adasum exchanges gradients of different shards of the weights";
+    if (shards > 1 && n > 1)
+        recipe->defect = "adasum exchanges gradients of different shards of the weights";
     else if ((n & (n - 1)) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "adasum of %lld replicas: expected 1, 2, 4, 8 or another power of two",
                        (long long)n);
@@ -473,8 +523,9 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     if (rc == PD_OK && entry->read == read_average) rc = read_aggregate(out, config, err);
     if (rc == PD_OK) rc = read_declared(out, config, err);
     if (rc == PD_OK) rc = read_scanned(out, json_object_get(config, "scanned_layers"), err);
-    return rc == PD_OK && contains(entry->execution,
-                                   "lr_schedule") ? read_rates(out, json_object_get(config, "lr_schedule"), err) : rc;
+    return rc == PD_OK && contains(entry->execution, "lr_schedule")
+               ? read_rates(out, json_object_get(config, "lr_schedule"), err)
+               : rc;
 }
 
 void pd_recipe_free(pd_recipe *recipe)

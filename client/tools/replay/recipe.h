@@ -7,46 +7,57 @@
 #include "paramd/optim.h"
 
 typedef struct pd_recipe {
-    size_t      n_groups;   /* at least 1 */
-    pd_hypers  *groups;     /* group 0 has the parameters that no group of the configuration names. With schedules, so
-                             * the entries stay at their addresses */
-    json_t     *members;    /* name of a parameter to the number of its group; NULL: all are in group 0 */
-    json_t     *rates;      /* list of numbers, one a step; NULL: the configuration has none */
-    json_t     *axes;       /* name of a parameter to the list of its dimensions' names, or true: the first is "layers";
-                             * NULL: none have any */
-    int64_t     start_step; /* number of steps that count as taken before the first */
-    const char *defect;     /* a defect of upstream's that the configuration meets; else NULL */
-    const char *rate;       /* the hyperparameter that a recorded schedule of learning rates sets */
-    /* For averages of gradients only: */
-    const char *aggregate;  /* "mean", "adasum", "adasum_vdot", as the job's key has it; else NULL */
-    int         shards;     /* the weights lie on this many neighbouring replicas: d, d + shards, d + 2 shards ... have
-                             * the same, and average among themselves */
+    size_t n_groups;    /* at least 1 */
+    pd_hypers *groups;  /* hyperparameters of each group. Group 0 has the parameters that the configuration names in
+                         * no group. Do not move the array: the hyperparameters may contain schedules */
+    json_t *members;    /* object from a parameter's name to the number of its group; NULL: all parameters are in
+                         * group 0 */
+    json_t *rates;      /* list of learning rates, one for each step; NULL: the configuration has none */
+    json_t *axes;       /* object from a parameter's name to the list of its dimensions' names, or to true: the first
+                         * dimension is "layers"; NULL: no parameter has names */
+    int64_t start_step; /* number of steps that count as already taken when the run begins */
+    const char *defect; /* text about a defect of the reference optimizer that this configuration triggers; NULL:
+                         * none is known */
+    const char *rate;   /* name of the hyperparameter that recorded learning rates set */
+    /* The following fields are set for averages of gradients only. */
+    const char *aggregate; /* value of the job's option `aggregate`: "mean", "adasum" or "adasum_vdot"; else NULL */
+    int shards;            /* number of shards of the weights. Replica r has shard r mod `shards`; only replicas with
+                            * the same shard average their gradients */
 } pd_recipe;
 
-/* Reads a trace's metadata `system` and `config`. Free *out, also after an error. Each of `config.groups` names its
- * parameters in `params` and lists its changes to the configuration around it. In a configuration of meta_shampoo null
- * means off, an object is a choice and its members, or several hyperparameters, and keys of the distribution are
- * ignored if they change no number. In one of distributed_kron null means off, too, weight_decay_mask splits the
- * parameters into groups, and a schedule of learning rates is left to the trace's record of them. Averages are taken of
- * what sgd with rate 1 turns into minus itself. PD_UNIMPLEMENTED: this build lacks the system, the optimizer or a
- * hyperparameter; the text says which. PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: a configuration that the optimizer
- * refuses, or Adasum of a number of replicas that Trax refuses. PD_NO_MEMORY. */
+/* Reads the metadata `system` and `config` of a trace. The caller frees *out, also after an error.
+ *
+ * Each entry of `config.groups` names its parameters in `params` and lists how its configuration differs from the
+ * whole one. Special values:
+ *   - meta_shampoo: null switches an option off. An object sets several hyperparameters. Keys about distribution are
+ *     ignored if they don't change results.
+ *   - distributed_kron: null switches an option off. weight_decay_mask splits the parameters into groups. A schedule
+ *     of learning rates is ignored, since the trace records the rates.
+ *   - trace of averages: played with sgd at learning rate 1, which turns weights of 0 into minus the average.
+ *
+ * PD_UNIMPLEMENTED: this build lacks the system, the optimizer or a hyperparameter, which the error names.
+ *
+ * PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: the optimizer refuses the configuration, or Adasum refuses the number of
+ * replicas, as in Trax.
+ *
+ * PD_NO_MEMORY: out of memory. */
 int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err);
 void pd_recipe_free(pd_recipe *recipe);
-/* Returns true if the table has an optimizer of the system. */
+/* Returns true if recorded runs of this system can be replayed. */
 bool pd_recipe_knows(const char *system);
 
-/* Returns the number of a parameter's group. */
+/* Returns the number of the group that a parameter is in. */
 size_t pd_recipe_group(const pd_recipe *recipe, const char *name);
-/* Finds the learning rate of a step, counted from 1. False: the configuration has none. */
+/* Finds the learning rate that the configuration has for a step, counted from 1. Returns false if it has none. */
 bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate);
-/* Declares this learning rate, that of the first update, if the configuration has none of its own ("none"). */
+/* Sets `rate`, the recorded learning rate of the first update, in each group whose configuration has no rate
+ * ("none"). */
 int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err);
-/* Returns the names of a parameter's dimensions, separated by commas, "" if there are none. The caller frees. NULL: out
- * of memory. */
+/* Returns the names of a parameter's dimensions, separated by commas; "" if they have no names. The caller frees the
+ * text. NULL: out of memory. */
 char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank);
-/* Returns a group as a worker's rule for the names that match `glob`: "* sgd lr=0.1 momentum=0.9". The caller frees.
- * NULL: out of memory. */
+/* Returns the hyperparameters of a group as a worker's rule for the parameters that match `glob`, such as "* sgd
+ * lr=0.1 momentum=0.9". The caller frees the text. NULL: out of memory. */
 char *pd_recipe_rule(const pd_recipe *recipe, size_t group, const char *glob);
 
 #endif

@@ -1,17 +1,19 @@
-/* recipe_mask.c - turns Kron's trees of flags into groups of parameters. */
+/* recipe_mask.c - turns distributed_kron's weight decay mask, a tree of flags, into groups of parameters. */
 #include "recipe_mask.h"
 
 #include <stdio.h>
 
-/* Flattens a tree. Upstream's masks are trees like that of the parameters; a parameter's name is the path to its leaf,
- * with slashes. Fails only for lack of memory. A name that is cut belongs to no parameter. */
+/* Flattens a tree into an object whose keys are the paths to the leaves, with slashes. These paths are the names of
+ * the parameters, since the reference optimizer's masks are trees like its parameters. Fails only if out of memory.
+ * A path that is too long is cut off, and then names no parameter. */
 static int flatten(json_t *out, const char *before, const json_t *tree)
 {
     const char *key;
     json_t *value;
     int rc = 0;
 
-    json_object_foreach((json_t *)tree, key, value) {
+    json_object_foreach((json_t *)tree, key, value)
+    {
         char name[300];
         snprintf(name, sizeof name, "%s%s%s", before, *before != '\0' ? "/" : "", key);
         if (rc == 0) rc = json_is_object(value) ? flatten(out, name, value) : json_object_set(out, name, value);
@@ -28,14 +30,15 @@ json_t *pd_recipe_leaves(const json_t *tree)
     return NULL;
 }
 
-/* Makes a group of the parameters without weight decay: {"params": [...], "weight_decay": 0}. The caller frees. NULL:
- * out of memory. */
+/* Returns a list with one group: the parameters that have no weight decay, {"params": [...], "weight_decay": 0}. The
+ * caller frees it. NULL: out of memory. */
 static json_t *masked_group(const json_t *mask)
 {
     json_t *names = json_array(), *leaves = pd_recipe_leaves(mask), *decays;
     const char *name;
 
-    json_object_foreach(leaves, name, decays) {
+    json_object_foreach(leaves, name, decays)
+    {
         if (!json_is_true(decays)) json_array_append_new(names, json_string(name));
     }
     if (leaves != NULL) {

@@ -1,24 +1,26 @@
-/* recipe_value.c - turns values of a recorded configuration into those of hyperparameters. */
+/* recipe_value.c - turns the values in a recorded configuration into the values of hyperparameters. */
 #include "recipe_value.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns a JSON scalar as text for pd_hypers_set. NULL: not a scalar. */
+/* Returns a JSON number, string or flag as the text that pd_hypers_set reads. NULL: the value is a list, an object
+ * or null. */
 static const char *scalar_text(const json_t *value, char *text, size_t size)
 {
     switch (json_typeof(value)) {
-    case JSON_TRUE:    return "yes";
-    case JSON_FALSE:   return "no";
-    case JSON_STRING:  return json_string_value(value);
+    case JSON_TRUE: return "yes";
+    case JSON_FALSE: return "no";
+    case JSON_STRING: return json_string_value(value);
     case JSON_INTEGER: snprintf(text, size, "%" JSON_INTEGER_FORMAT, json_integer_value(value)); return text;
-    case JSON_REAL:    snprintf(text, size, "%.17g", json_real_value(value)); return text;
-    default:           return NULL;
+    case JSON_REAL: snprintf(text, size, "%.17g", json_real_value(value)); return text;
+    default: return NULL;
     }
 }
 
-/* Prints {"schedule": "linear_warmup", "peak": 0.1, "warmup_steps": 5} for pd_hypers_set. */
+/* Prints a schedule such as {"schedule": "linear_warmup", "peak": 0.1} in the form that pd_hypers_set reads,
+ * linear_warmup(peak=0.1). */
 static void print_schedule(FILE *out, const json_t *schedule)
 {
     const char *key, *separator = "";
@@ -26,7 +28,8 @@ static void print_schedule(FILE *out, const json_t *schedule)
     json_t *value;
 
     fprintf(out, "%s(", json_string_value(json_object_get(schedule, "schedule")));
-    json_object_foreach((json_t *)schedule, key, value) {
+    json_object_foreach((json_t *)schedule, key, value)
+    {
         const char *argument = scalar_text(value, number, sizeof number);
         if (strcmp(key, "schedule") == 0) continue;
         fprintf(out, "%s%s=%s", separator, key, argument != NULL ? argument : "");
@@ -35,21 +38,22 @@ static void print_schedule(FILE *out, const json_t *schedule)
     fputc(')', out);
 }
 
-/* Prints [0.9, 0.999] for pd_hypers_set. */
+/* Prints a list such as [0.9, 0.999] in the form that pd_hypers_set reads, (0.9,0.999). */
 static void print_list(FILE *out, const json_t *list)
 {
     char number[40];
     json_t *value;
     size_t i;
 
-    json_array_foreach(list, i, value) {
+    json_array_foreach(list, i, value)
+    {
         const char *item = scalar_text(value, number, sizeof number);
         fprintf(out, "%s%s", i > 0 ? "," : "(", item != NULL ? item : "");
     }
     fputs(i > 0 ? ")" : "()", out);
 }
 
-/* Sets a value that is not a scalar, as text for pd_hypers_set. */
+/* Sets a hyperparameter whose JSON value is a list or an object: `print` writes it as text for pd_hypers_set. */
 static int set_printed(pd_hypers *hypers, const char *name, const json_t *value,
                        void (*print)(FILE *out, const json_t *value), pd_error *err)
 {
@@ -65,7 +69,7 @@ static int set_printed(pd_hypers *hypers, const char *name, const json_t *value,
     return rc;
 }
 
-/* Returns true for the name of a hyperparameter, or of a list ("betas" for "betas[0]"). */
+/* Returns true if the optimizer has a hyperparameter of this name, or a list of them ("betas" for "betas[0]"). */
 static bool has(const pd_row *row, const char *name)
 {
     char first[96];
@@ -90,9 +94,9 @@ int pd_recipe_set(pd_hypers *hypers, const char *name, const json_t *value, pd_e
     return pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag, list nor schedule", name);
 }
 
-/* ---- maps of rules ---- */
+/* ---- maps from names to rules ---- */
 
-/* Prints a key as pairs.h reads it: between two ', with '' for a ' inside. */
+/* Prints the key of a pair in the form that pairs.h reads: between single quotes, and a quote inside is doubled. */
 static void print_key(FILE *out, const char *key)
 {
     fputc('\'', out);
@@ -100,23 +104,27 @@ static void print_key(FILE *out, const char *key)
     fputs("':", out);
 }
 
-/* Prints ["BATCH", "ROW"], "HEURISTIC", true, or null for none. */
+/* Prints the rule of a pair, which is a list like ["BATCH", "ROW"], a word like "HEURISTIC", or a flag; null is
+ * printed as "none". */
 static void print_rule(FILE *out, const json_t *rule)
 {
     char number[40];
     const char *word = json_is_array(rule) ? NULL : scalar_text(rule, number, sizeof number);
 
-    if (json_is_array(rule)) print_list(out, rule);
-    else fputs(word != NULL ? word : "none", out);
+    if (json_is_array(rule))
+        print_list(out, rule);
+    else
+        fputs(word != NULL ? word : "none", out);
 }
 
-/* Prints [["regular expression", rule], ...]. */
+/* Prints a map that is a list of pairs, [["regular expression", rule], ...], in the form that pairs.h reads. */
 static void print_rules(FILE *out, const json_t *rules)
 {
     json_t *pair;
     size_t i;
 
-    json_array_foreach(rules, i, pair) {
+    json_array_foreach(rules, i, pair)
+    {
         const char *key = json_string_value(json_array_get(pair, 0));
         fputs(i > 0 ? "," : "[", out);
         print_key(out, key != NULL ? key : "");
@@ -125,13 +133,14 @@ static void print_rules(FILE *out, const json_t *rules)
     fputs(i > 0 ? "]" : "[]", out);
 }
 
-/* Prints {"embed": "ROW", ...}. */
+/* Prints a map from names of dimensions to rules, {"embed": "ROW", ...}, in the form that pairs.h reads. */
 static void print_axis_rules(FILE *out, const json_t *rules)
 {
     const char *key, *separator = "[";
     json_t *rule;
 
-    json_object_foreach((json_t *)rules, key, rule) {
+    json_object_foreach((json_t *)rules, key, rule)
+    {
         fputs(separator, out);
         print_key(out, key);
         print_rule(out, rule);

@@ -1,4 +1,5 @@
-/* recipe_value.h - turns a value of a recorded configuration into a hyperparameter; for recipe.c alone. Pure. */
+/* recipe_value.h - turns a value in a recorded configuration into the value of a hyperparameter. Only recipe.c uses
+ * it. Pure. */
 #ifndef PD_RECIPE_VALUE_H
 #define PD_RECIPE_VALUE_H
 
@@ -6,14 +7,16 @@
 
 #include "paramd/optim.h"
 
-/* Each function sets the hyperparameter as pd_hypers_set does, with its errors; PD_NO_MEMORY. */
+/* Each function converts a JSON value, sets the hyperparameter with pd_hypers_set and returns its errors, or
+ * PD_NO_MEMORY. */
 
-/* Sets a number, word or flag; a list, [0.9, 0.999]; or a schedule, {"schedule": "linear_warmup", "peak": 0.1}.
- * PD_UNIMPLEMENTED: the optimizer has no such hyperparameter. */
+/* Sets a number, word or flag, a list such as [0.9, 0.999], or a schedule such as {"schedule": "linear_warmup",
+ * "peak": 0.1}. PD_UNIMPLEMENTED: the optimizer has no such hyperparameter. */
 int pd_recipe_set(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err);
-/* Sets a map of names, [["regular expression", rule], ...]. A rule is a list, a word, a flag, or null for none. */
+/* Sets a map from parameter names to rules, [["regular expression", rule], ...]. A rule is a list, a word, a flag,
+ * or null for none. */
 int pd_recipe_set_rules(pd_hypers *hypers, const char *name, const json_t *rules, pd_error *err);
-/* Sets the meaning of axes, {"embed": "ROW", ...}. */
+/* Sets a map from names of dimensions to their role in a factored second moment, such as {"embed": "ROW"}. */
 int pd_recipe_set_axis_rules(pd_hypers *hypers, const char *name, const json_t *rules, pd_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* replay.c - opens, plays and judges one file. */
+/* replay.c - opens one recorded file, plays it and compares the results with the record. */
 #include "replay.h"
 
 #include <stdlib.h>
@@ -72,8 +72,9 @@ static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *rec
     return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
 }
 
-/* Plays a run that records a defect of upstream's release. We can only agree if it makes every step fail, by a
- * refusal. */
+/* Handles a run that shows a defect of the reference optimizer's release, which paramd does not have. If the recorded
+ * steps succeeded, the run is skipped. If the defect made every recorded step fail, the run is played: paramd's steps
+ * may fail as well, and then the run counts. If they succeed, the run is skipped. */
 static int play_defect(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe,
                        const pd_replay_options *options)
 {
@@ -111,7 +112,7 @@ static int play(pd_replay_result *out, pd_trace *trace, const pd_replay_options 
     return rc;
 }
 
-/* Names a trace that cannot be read by its file, without folder and suffix. */
+/* Names the result after the file, without folder and suffix, for traces that cannot be read. */
 static void name_after_file(pd_replay_result *out, const char *path)
 {
     const char *base = strrchr(path, '/');

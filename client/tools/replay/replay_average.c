@@ -1,5 +1,5 @@
-/* replay_average.c - computes averages of gradients with the arithmetic library: whole runs of them, and weighted
- * means. */
+/* replay_average.c - computes averages of gradients with the arithmetic library: for traces of averages, and for
+ * recorded weighted means. */
 #include "replay_average.h"
 
 #include <math.h>
@@ -12,12 +12,12 @@
 /* ---- a trace of averages ---- */
 
 typedef struct averaging {
-    const pd_trace       *trace;
-    const pd_recipe      *recipe;
+    const pd_trace *trace;
+    const pd_recipe *recipe;
     const pd_trace_param *params;
-    float                *gradient[PD_TRACE_MAX_REPLICAS];      /* of the replicas of a group */
-    float                *scratch[PD_TRACE_MAX_REPLICAS], *ours;
-    double               *recorded;
+    float *gradient[PD_TRACE_MAX_REPLICAS]; /* gradients of the replicas that have the same shard */
+    float *scratch[PD_TRACE_MAX_REPLICAS], *ours;
+    double *recorded;
 } averaging;
 
 static void free_averaging(averaging *a)
@@ -30,12 +30,13 @@ static void free_averaging(averaging *a)
     free(a->recorded);
 }
 
-/* Allocates memory for the largest parameter, and for one element more, because a parameter may have none. */
+/* Allocates memory for the largest parameter. One element is added, because a parameter may have none, and malloc(0)
+ * may return NULL. */
 static int allocate(averaging *a, pd_error *err)
 {
     size_t n = (size_t)pd_trace_elements(a->trace) + 1;
-    bool whole = (a->ours = malloc(n * sizeof *a->ours)) != NULL
-        && (a->recorded = malloc(n * sizeof *a->recorded)) != NULL;
+    bool whole =
+        (a->ours = malloc(n * sizeof *a->ours)) != NULL && (a->recorded = malloc(n * sizeof *a->recorded)) != NULL;
 
     for (int r = 0; whole && r < pd_trace_replicas(a->trace); r++) {
         a->gradient[r] = malloc(n * sizeof **a->gradient);
@@ -55,11 +56,11 @@ static void take_mean(averaging *a, int k, int64_t n)
 
 static int take_adasum(averaging *a, pd_adasum_form form, int k, int64_t n, pd_error *err)
 {
-    pd_source sources[PD_TRACE_MAX_REPLICAS];
+    pd_vector_run sources[PD_TRACE_MAX_REPLICAS];
     pd_vectors vectors = { k, 1, &n, sources };
     pd_adasum *adasum;
 
-    for (int r = 0; r < k; r++) sources[r] = (pd_source){ a->gradient[r], PD_F32 };
+    for (int r = 0; r < k; r++) sources[r] = (pd_vector_run){ a->gradient[r], PD_F32 };
     if (pd_adasum_begin(&adasum, form, &vectors, n, a->ours, a->scratch) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (; pd_adasum_units(adasum) > 0; pd_adasum_turn(adasum))
@@ -76,7 +77,8 @@ static int take_average(averaging *a, int k, int64_t n, pd_error *err)
     return PD_OK;
 }
 
-/* Averages the gradients of the replicas that hold one shard of the weights, and compares the result of each. */
+/* Averages the gradients of the replicas that have the same shard of the weights, and compares the result with the
+ * recorded average of each replica. */
 static int play_group(averaging *a, size_t i, int shard, pd_verdict *verdict, pd_error *err)
 {
     const pd_trace_param *param = &a->params[i];
@@ -125,9 +127,9 @@ int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict
 
 /* ---- weighted means ---- */
 
-/* Two sums of each replica: values times weights, and weights. */
+/* Two sums for each replica: of its weighted values, and of its weights. */
 typedef struct weighing {
-    int   n;
+    int n;
     float values[PD_TRACE_MAX_REPLICAS], weights[PD_TRACE_MAX_REPLICAS];
 } weighing;
 
@@ -149,7 +151,8 @@ static int weigh(pd_case *c, weighing *w, int replica)
     return PD_OK;
 }
 
-/* Returns the sum of one number of every replica, divided by `divisor`, as a round computes it. */
+/* Adds up one number of each replica and divides the sum by `divisor`, as the daemon does with contributions to a
+ * round. */
 static float sum_over(const float *of, int n, float divisor)
 {
     pd_addend addends[PD_TRACE_MAX_REPLICAS];
@@ -160,9 +163,11 @@ static float sum_over(const float *of, int n, float divisor)
     return sum;
 }
 
-/* Judges all replicas. A replica's loss is its weighted sum divided by the mean of the replicas' weights, so that the
- * plain mean over replicas is the weighted mean over all examples. That mean is judged as the server computes it: the
- * sum of weighted sums divided by the sum of weights. */
+/* Compares the losses of all replicas with the record, and then their mean.
+ *
+ * The recorded loss of a replica is the weighted sum over its examples, divided by the mean weight of the replicas. The
+ * mean of all recorded losses is therefore the sum over all examples divided by the sum of all weights, and the server
+ * computes it in this way. */
 static int judge_replicas(pd_case *c, const weighing *w)
 {
     float per_core = sum_over(w->weights, w->n, (float)w->n), all = sum_over(w->weights, w->n, 1);

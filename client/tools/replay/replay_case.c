@@ -1,4 +1,4 @@
-/* replay_case.c - memory, tensors and judging for one recorded case of a routine. */
+/* replay_case.c - memory, tensors and comparisons for one recorded case of a routine. */
 #include "replay_case.h"
 
 #include <math.h>
@@ -51,15 +51,19 @@ void pd_case_release(pd_case *c)
     c->room = 0;
 }
 
-/* Writes the name of a tensor of the case. Returns `name`. */
+/* Writes the name that the case's tensor FIELD has in the file. Returns `name`. */
 static const char *name_of(const pd_case *c, const char *field, char name[64])
 {
     int before = (int)strcspn(field, "*"), stars = (int)strspn(field + before, "*");
 
-    if (stars > 0) snprintf(name, 64, "%.*s%0*d%s", before, field, stars, c->index, field + before + stars);
-    else if (c->routine->numbered) snprintf(name, 64, "%s/%04d", field, c->index);
-    else if (c->routine->list == NULL) snprintf(name, 64, "%s", field);
-    else snprintf(name, 64, "%03d/%s", c->index, field);
+    if (stars > 0)
+        snprintf(name, 64, "%.*s%0*d%s", before, field, stars, c->index, field + before + stars);
+    else if (c->routine->numbered)
+        snprintf(name, 64, "%s/%04d", field, c->index);
+    else if (c->routine->list == NULL)
+        snprintf(name, 64, "%s", field);
+    else
+        snprintf(name, 64, "%03d/%s", c->index, field);
     return name;
 }
 
@@ -158,4 +162,3 @@ void pd_case_expect(pd_case *c, bool holds)
 {
     pd_verdict_add(c->verdict, c->number, 0, holds ? 0 : (double)INFINITY);
 }
-

@@ -1,4 +1,4 @@
-/* replay_draws.c - reads recorded random numbers. */
+/* replay_draws.c - reads the random numbers that a trace recorded. */
 #include "replay_draws.h"
 
 #include <stdio.h>
@@ -6,16 +6,19 @@
 #include <string.h>
 
 struct pd_replay_draws {
-    const pd_trace        *trace;
+    const pd_trace *trace;
     const pd_replay_parts *parts;
-    json_t                *balanced;        /* list of steps; NULL: none recorded */
-    pd_draws              *at;              /* by part */
-    float                **normal;
+    json_t *balanced; /* list of steps in which factors were balanced; NULL: not recorded */
+    pd_draws *at;     /* random numbers of each declared parameter in the current step */
+    float **normal;
 };
 
 enum { NAME_TEXT = 400 };
 
-bool pd_replay_draws_wanted(const pd_trace *trace) { return pd_trace_has(trace, "probe/"); }
+bool pd_replay_draws_wanted(const pd_trace *trace)
+{
+    return pd_trace_has(trace, "probe/");
+}
 
 int pd_replay_draws_open(pd_replay_draws **out, const pd_trace *trace, const pd_replay_parts *parts, pd_error *err)
 {
@@ -27,11 +30,13 @@ int pd_replay_draws_open(pd_replay_draws **out, const pd_trace *trace, const pd_
     draws->parts = parts;
     draws->at = calloc(parts->n + 1, sizeof *draws->at);
     draws->normal = calloc(parts->n + 1, sizeof *draws->normal);
-    rc = draws->at == NULL || draws->normal == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory")
-                                                    : pd_trace_json(trace, "balanced_steps", JSON_ARRAY,
-                                                                    &draws->balanced, err);
-    if (rc == PD_OK) *out = draws;
-    else pd_replay_draws_close(draws);
+    rc = draws->at == NULL || draws->normal == NULL
+             ? pd_fail(err, PD_NO_MEMORY, "out of memory")
+             : pd_trace_json(trace, "balanced_steps", JSON_ARRAY, &draws->balanced, err);
+    if (rc == PD_OK)
+        *out = draws;
+    else
+        pd_replay_draws_close(draws);
     return rc;
 }
 
@@ -58,13 +63,15 @@ static bool is_balanced(const pd_replay_draws *draws, int64_t step)
     json_t *balanced;
     size_t i;
 
-    json_array_foreach(draws->balanced, i, balanced) {
+    json_array_foreach(draws->balanced, i, balanced)
+    {
         if (json_is_integer(balanced) && json_integer_value(balanced) == step) return true;
     }
     return false;
 }
 
-/* Reads the probe of a part. Without a recorded probe the part draws none in this step. */
+/* Reads the random probe of one declared parameter in a step. If the trace has none, the optimizer drew no probe for
+ * it in this step. */
 static int take_probe(pd_replay_draws *draws, size_t part, int64_t step, pd_error *err)
 {
     char name[NAME_TEXT];

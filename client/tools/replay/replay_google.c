@@ -1,5 +1,5 @@
-/* replay_google.c - recorded cases of Google's routines: inverse roots, power iteration, quantized values, symmetric
- * matrices. */
+/* replay_google.c - computes recorded cases of Google's routines: inverse roots, power iteration, quantized values,
+ * symmetric matrices. */
 #include "replay_google.h"
 #include "root_newton.h"
 #include "power_iteration.h"
@@ -28,8 +28,9 @@ static float code_at(const pd_quantized *q, int64_t i)
     return q->storage == PD_STORE_INT8 ? ((const int8_t *)q->codes)[i] : ((const int16_t *)q->codes)[i];
 }
 
-/* Judges codes, which must be equal: the recorded input is the float32 that upstream divided. In bfloat16 the value is
- * the code. */
+/* Compares the codes of a quantized value. They must be equal, because the recorded input is exactly the float32
+ * value that the reference optimizer quantized. With bfloat16 storage there are no codes: the value itself is
+ * compared. */
 static int judge_codes(pd_case *c, const pd_quantized *q, const float *value, int64_t n)
 {
     float *codes;
@@ -72,11 +73,12 @@ int pd_judge_quantized_value(pd_case *c)
 
 /* ---- symmetric_matrices ---- */
 
-/* Judges a product, and the accumulation of a second product, of which the last block row was recorded. */
+/* Compares two results with the record: the product X X', and then the update beta X X' + alpha Y Y' with Y = 2 X.
+ * Of the update only the last block row was recorded. */
 static int judge_products(pd_case *c, pd_blockrows C, pd_mat X)
 {
     double alpha = json_number_value(json_object_get(c->entry, "update_alpha")),
-        beta = json_number_value(json_object_get(c->entry, "update_beta"));
+           beta = json_number_value(json_object_get(c->entry, "update_beta"));
     const char *update = json_string_value(json_object_get(c->entry, "update_input"));
     int64_t n = C.b * C.k, width = C.at.cols;
     float *last;
@@ -94,7 +96,8 @@ static int judge_products(pd_case *c, pd_blockrows C, pd_mat X)
     return pd_case_judge(c, "updated_last_row_block", last, C.b * n);
 }
 
-/* Judges the routines that only read, on the recorded block rows B. C is memory of the same shape. */
+/* Compares the routines that read a matrix without changing it. B has the recorded block rows; C is scratch memory
+ * of the same shape. */
 static int judge_readings(pd_case *c, pd_blockrows B, pd_blockrows C, const float *vector)
 {
     int64_t n = B.b * B.k, stored = B.b * B.at.cols;
@@ -137,8 +140,8 @@ int pd_judge_symmetric_matrices(pd_case *c)
 
 /* ---- matrix_inverse_pth_root, power_iteration ---- */
 
-/* Checks the limits. Upstream's functions take them as arguments, its optimizer uses the defaults, and here they are
- * constants: a recording with others is of another computation. */
+/* Checks that the case was recorded with the limits that paramd has as constants. Google's functions take limits as
+ * arguments, and its optimizer uses these defaults. A case with other limits belongs to another computation. */
 static int check_limits(const pd_case *c)
 {
     double tolerance = json_number_value(json_object_get(c->config, "error_tolerance"));
@@ -147,10 +150,11 @@ static int check_limits(const pd_case *c)
     if (tolerance == 1e-6 && steps == 100) return PD_OK;
     return pd_fail(c->err, PD_UNIMPLEMENTED,
                    "config: recorded with limits that the optimizer does not use: expected error_tolerance 1e-6 and "
-                   "num_iters 100, got %g and %" JSON_INTEGER_FORMAT, tolerance, steps);
+                   "num_iters 100, got %g and %" JSON_INTEGER_FORMAT,
+                   tolerance, steps);
 }
 
-/* Takes the recorded input: a square matrix, or block rows of a symmetric one. */
+/* Reads a recorded symmetric matrix, which is stored either as a square matrix or as block rows. */
 static int take_symmetric(pd_case *c, const char *field, pd_mat *out)
 {
     pd_blockrows B;
@@ -172,7 +176,7 @@ static int take_symmetric(pd_case *c, const char *field, pd_mat *out)
     return PD_OK;
 }
 
-/* Judges a refusal (PD_OUT_OF_RANGE): the recorded root must be NaN or infinite. */
+/* Checks a case whose root paramd refused (PD_OUT_OF_RANGE): the recorded root must contain a NaN or an infinity. */
 static int judge_refusal(pd_case *c)
 {
     pd_case_tensor root;
@@ -184,7 +188,8 @@ static int judge_refusal(pd_case *c)
     return rc;
 }
 
-/* Judges a root. Its error is a difference of numbers near 1, so the scale is 1. */
+/* Computes and compares an inverse root. The `error` that the routine reports is a difference of numbers near 1, so
+ * it is compared with a scale of 1. */
 int pd_judge_inverse_pth_root(pd_case *c)
 {
     json_int_t p = json_integer_value(json_object_get(c->entry, "p"));
@@ -208,8 +213,9 @@ int pd_judge_inverse_pth_root(pd_case *c)
     if (rc != PD_OK) return pd_fail(c->err, rc, "case %03d: %s", c->index, pd_code_text(rc));
     numbers[0] = (float)report.error;
     numbers[1] = (float)report.largest;
-    if ((rc = pd_case_judge(c, "root", root, A.rows * A.rows)) != PD_OK
-        || (rc = pd_case_judge(c, "max_ev", &numbers[1], 1)) != PD_OK) return rc;
+    if ((rc = pd_case_judge(c, "root", root, A.rows * A.rows)) != PD_OK ||
+        (rc = pd_case_judge(c, "max_ev", &numbers[1], 1)) != PD_OK)
+        return rc;
     if ((rc = pd_case_error(c, "error", &numbers[0], 1, 1, &apart)) == PD_OK)
         pd_verdict_add(c->verdict, c->number, 0, apart);
     return rc;
@@ -228,8 +234,9 @@ int pd_judge_power_iteration(pd_case *c)
     if (rc == PD_OK && (A.rows != A.cols || A.rows == 0)) rc = pd_case_refuse(c, "matrix", "expected a square matrix");
     if (rc != PD_OK) return rc;
     n = A.rows;
-    if ((rc = pd_case_memory(c, &memory, (size_t)(n * n + n) * sizeof *matrix)) != PD_OK
-        || (rc = pd_case_floats(c, &short_vector, n)) != PD_OK) return rc;
+    if ((rc = pd_case_memory(c, &memory, (size_t)(n * n + n) * sizeof *matrix)) != PD_OK ||
+        (rc = pd_case_floats(c, &short_vector, n)) != PD_OK)
+        return rc;
     matrix = memory;
     vector = matrix + n * n;
     for (int64_t i = 0; i < n * n; i++) matrix[i] = (double)A.at[i];

@@ -1,4 +1,5 @@
-/* replay_google.h - judges recorded cases of Google's routines. Codes as pd_replay_routine has them. */
+/* replay_google.h - computes recorded cases of Google's routines and compares them. All functions return the codes
+ * of pd_replay_routine. */
 #ifndef PD_REPLAY_GOOGLE_H
 #define PD_REPLAY_GOOGLE_H
 

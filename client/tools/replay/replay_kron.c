@@ -1,6 +1,11 @@
-/* replay_kron.c - recorded cases of distributed_kron's routines: the norm's lower bound, one update of a block's
- * factors, when factors are updated, and what JAX's generator draws in either of its layouts (distributed_kron's page,
- * sections 3 and 4). */
+/* replay_kron.c - computes recorded cases of distributed_kron's routines (distributed_kron's page, sections 3 and
+ * 4).
+ *
+ * The routines are:
+ *   - the lower bound of a norm
+ *   - one update of a block's factors
+ *   - the steps in which factors are updated
+ *   - the numbers of JAX's random generator, in both of its layouts */
 #include "replay_kron.h"
 
 #include <stdio.h>
@@ -10,7 +15,7 @@
 #include "random.h"
 #include "schedule.h"
 
-/* ---- the norm's lower bound ---- */
+/* ---- the lower bound of a norm ---- */
 
 int pd_judge_kron_norm(pd_case *c)
 {
@@ -25,17 +30,17 @@ int pd_judge_kron_norm(pd_case *c)
     return pd_case_judge(c, "out/****", &bound, 1);
 }
 
-/* ---- one update ---- */
+/* ---- one update of the factors ---- */
 
 typedef struct update {
     pd_kron_block block;
-    pd_shape      shape;
-    int64_t       n;
-    float        *G, *V, *A, *B;            /* gradient and probe; copies to work with */
-    float        *Q[PD_MAX_RANK], *M[PD_MAX_RANK];
+    pd_shape shape;
+    int64_t n;
+    float *G, *V, *A, *B; /* G: gradient; V: random probe; A, B: copies to work with */
+    float *Q[PD_MAX_RANK], *M[PD_MAX_RANK];
 } update;
 
-/* Writes the name of a field of one dimension. Returns `text`. */
+/* Writes the name of a tensor that belongs to one dimension. Returns `text`. */
 static const char *of_dim(const char *field, int dim, char text[32])
 {
     snprintf(text, 32, "****/%s/%d", field, dim);
@@ -92,17 +97,19 @@ static pd_block_view view_of(const update *u, float *at)
     return view;
 }
 
-/* Judges A or conjB. `at` holds G or V and is overwritten. */
-static int judge_products(pd_case *c, const update *u, const char *field, float *at, pd_kron_deed deed)
+/* Multiplies `at` by all factors, or by the inverses of their transposes. Compares the result with the recorded
+ * tensor `field`. `at` is overwritten. */
+static int judge_products(pd_case *c, const update *u, const char *field, float *at, pd_kron_operation operation)
 {
     pd_block_view view = view_of(u, at);
 
     for (int d = 0; d < u->shape.rank; d++)
-        pd_kron_along(&view, d, u->Q[d], u->block.diagonal[d], u->block.side[d], deed);
+        pd_kron_along(&view, d, u->Q[d], u->block.diagonal[d], u->block.side[d], operation);
     return pd_case_judge(c, field, at, u->n);
 }
 
-/* Judges the block contracted with itself over all dimensions except d, or the diagonal of that. */
+/* Contracts the block with itself over all dimensions except d, and compares the result with the record. If the
+ * factor of dimension d is diagonal, only the diagonal of the result is computed. */
 static int judge_term(pd_case *c, const update *u, const char *term, float *at, int d)
 {
     int64_t n = u->block.size[d], inner = 1, cells = u->block.diagonal[d] ? n : n * n;
@@ -132,7 +139,8 @@ static int judge_terms(pd_case *c, const update *u)
     return rc;
 }
 
-/* Judges preconditioning with the factors before their update. */
+/* Preconditions the gradient with the factors as they were before their update, and compares the result with the
+ * record. */
 static int judge_precondition(pd_case *c, const update *u)
 {
     pd_block_view view = view_of(u, u->A);
@@ -152,8 +160,8 @@ static int judge_factors(pd_case *c, const update *u)
     pd_kron_multipliers(&u->block, u->G, u->V, u->Q, rate, u->M, scratch);
     pd_kron_multiply(&u->block, u->Q, u->M, false);
     for (int d = 0; rc == PD_OK && d < u->shape.rank; d++)
-        rc = pd_case_judge(c, of_dim("newQ", d, field), u->Q[d], u->block.diagonal[d] ? u->block.size[d]
-                           : u->block.size[d] * u->block.size[d]);
+        rc = pd_case_judge(c, of_dim("newQ", d, field), u->Q[d],
+                           u->block.diagonal[d] ? u->block.size[d] : u->block.size[d] * u->block.size[d]);
     return rc;
 }
 
@@ -172,9 +180,10 @@ int pd_judge_kron_update(pd_case *c)
     return rc == PD_OK ? judge_factors(c, &u) : rc;
 }
 
-/* ---- when factors are updated ---- */
+/* ---- the steps in which factors are updated ---- */
 
-/* Reads {"min_prob": 0.05} as a schedule. A number has none. */
+/* Reads an update probability. An object such as {"min_prob": 0.05} is a schedule. For a constant number *schedule
+ * is NULL. */
 static int read_probability(pd_case *c, pd_schedule **schedule)
 {
     char text[256] = "precond_update_prob_schedule(";
@@ -183,10 +192,11 @@ static int read_probability(pd_case *c, pd_schedule **schedule)
 
     *schedule = NULL;
     if (json_is_number(c->entry)) return PD_OK;
-    json_object_foreach((json_t *)c->entry, key, value) {
+    json_object_foreach((json_t *)c->entry, key, value)
+    {
         size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%.32s=%.17g", text[used - 1] == '(' ? "" : ",",
-                 key, json_number_value(value));
+        snprintf(text + used, sizeof text - used, "%s%.32s=%.17g", text[used - 1] == '(' ? "" : ",", key,
+                 json_number_value(value));
     }
     strncat(text, ")", sizeof text - strlen(text) - 1);
     return pd_schedule_read(schedule, text, c->err);
@@ -197,7 +207,7 @@ static double probability_at(const pd_case *c, const pd_schedule *schedule, int6
     return schedule != NULL ? pd_schedule_at(schedule, step - 1) : json_number_value(c->entry);
 }
 
-/* Judges the probabilities. *steps: the last step that has one. */
+/* Compares the update probabilities of all recorded steps. Sets *steps to the last of these steps. */
 static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t *steps)
 {
     pd_case_tensor recorded;
@@ -210,7 +220,8 @@ static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t 
     return rc == PD_OK ? pd_case_judge(c, "probability/*", ours, recorded.n) : rc;
 }
 
-/* Judges the updated steps, as far as the probabilities reach, and at least up to the last recorded update. */
+/* Compares the numbers of the steps that update factors: for all steps with a recorded probability, and at least up
+ * to the last recorded update. */
 static int judge_updated_steps(pd_case *c, const pd_schedule *schedule, int64_t steps)
 {
     double *recorded = NULL;
@@ -244,7 +255,8 @@ int pd_judge_kron_probability(pd_case *c)
     return rc;
 }
 
-/* ---- JAX's generator: the cipher of random.h, its counters laid out as JAX before 0.5 or since has them ---- */
+/* ---- JAX's random generator: the cipher of random.h, with counters in the layout of JAX before 0.5 or from 0.5 on
+ * ---- */
 
 static pd_random pair_of(pd_random key, uint32_t x, uint32_t y)
 {
@@ -254,10 +266,14 @@ static pd_random pair_of(pd_random key, uint32_t x, uint32_t y)
     return out;
 }
 
-static pd_random fold_in(pd_random key, uint32_t data) { return pair_of(key, 0, data); }
+static pd_random fold_in(pd_random key, uint32_t data)
+{
+    return pair_of(key, 0, data);
+}
 
-/* Returns word i of n. Before 0.5 the first half of the numbers 0 … n - 1 is enciphered together with the second, and
- * an odd n is padded with a zero. Since then each number is enciphered alone. */
+/* Returns word i of n random words as JAX before 0.5 computes them. It enciphers the numbers 0 … n - 1 in pairs, one
+ * from the first half and one from the second; for an odd n the last partner is 0. Newer JAX enciphers each number
+ * alone. */
 static uint32_t old_word(pd_random key, int64_t i, int64_t n)
 {
     int64_t half = (n + 1) / 2, low = i % half, high = low + half;
@@ -272,16 +288,19 @@ static uint32_t jax_bits(bool now, pd_random key, int64_t i, int64_t n)
     return now ? pair.key[0] ^ pair.key[1] : old_word(key, i, n);
 }
 
-/* Returns key i of the n into which a key is split. */
+/* Returns key number i of the n keys into which JAX splits a key. `now`: as JAX from 0.5 on does. */
 static pd_random split(bool now, pd_random key, int64_t i, int64_t n)
 {
     if (now) return pair_of(key, 0, (uint32_t)i);
     return (pd_random){ { old_word(key, 2 * i, 2 * n), old_word(key, 2 * i + 1, 2 * n) } };
 }
 
-static float jax_uniform(uint32_t bits) { return (float)(bits >> 9) * 0x1p-23f; }
+static float jax_uniform(uint32_t bits)
+{
+    return (float)(bits >> 9) * 0x1p-23f;
+}
 
-/* Returns a uniform number in (-1, 1): from -(1 - 2^-24) on. */
+/* Returns a uniform random number between -1 and 1; the smallest is -(1 - 2^-24). */
 static float jax_signed(uint32_t bits)
 {
     return jax_uniform(bits) * 2.0f - (1 - 0x1p-24f);
@@ -289,7 +308,7 @@ static float jax_signed(uint32_t bits)
 
 static const pd_random upstreams_key = { { 0, 42 } };
 
-/* Judges keys. JAX's words are recorded as int32 of the same bits. */
+/* Compares keys with the record, in which JAX's uint32 words are stored as int32 with the same bits. */
 static int judge_keys(pd_case *c, const char *field, pd_random (*key_of)(bool now, int64_t i, int64_t n))
 {
     double *recorded = NULL;
@@ -306,7 +325,10 @@ static int judge_keys(pd_case *c, const char *field, pd_random (*key_of)(bool no
     return rc;
 }
 
-static pd_random key_split(bool now, int64_t i, int64_t n) { return split(now, upstreams_key, i, n); }
+static pd_random key_split(bool now, int64_t i, int64_t n)
+{
+    return split(now, upstreams_key, i, n);
+}
 
 static pd_random key_folded(bool now, int64_t i, int64_t n)
 {
@@ -314,7 +336,8 @@ static pd_random key_folded(bool now, int64_t i, int64_t n)
     return fold_in(upstreams_key, (uint32_t)i);
 }
 
-/* Returns the draw that decides about balancing in a step, if every step updates. */
+/* Returns the random number that decides whether factors are balanced in a step, for a run that updates them in
+ * every step. */
 static float balancing(bool now, int64_t step)
 {
     pd_random key = split(now, split(now, fold_in(upstreams_key, (uint32_t)(step - 1)), 1, 2), 1, 2);
@@ -355,7 +378,7 @@ static int judge_normals(pd_case *c, const char *field)
     return pd_case_judge(c, field, z, recorded.n);
 }
 
-/* normal/CASE/N, however many N there are. */
+/* Compares all tensors normal/CASE/N of the case: N normal random numbers each. */
 static int judge_all_normals(pd_case *c)
 {
     char of_case[32];

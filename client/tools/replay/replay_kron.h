@@ -1,4 +1,5 @@
-/* replay_kron.h - judges recorded cases of distributed_kron's routines. Codes as pd_replay_routine has them. */
+/* replay_kron.h - computes recorded cases of distributed_kron's routines and compares them. All functions return the
+ * codes of pd_replay_routine. */
 #ifndef PD_REPLAY_KRON_H
 #define PD_REPLAY_KRON_H
 

@@ -1,4 +1,4 @@
-/* replay_local.c - a trace through the optimizer library in this process. */
+/* replay_local.c - plays a trace with the optimizer library in this process. */
 #include "replay_local.h"
 
 #include <stdlib.h>
@@ -11,20 +11,20 @@
 #include "row.h"
 
 typedef struct play {
-    const pd_trace       *trace;
-    const pd_recipe      *recipe;
-    pd_replay_tensors     t;
-    float               **update;           /* the change of the weights in a step; NULL: the row does not tell it, or
-                                             * nobody asks */
-    pd_replay_draws      *draws;            /* NULL: none were recorded */
-    pd_replay_parts       parts;            /* the declared parts */
-    pd_declaration       *declarations;
-    pd_step_io           *io;
-    double                hypers[PD_MAX_HYPERS];        /* only the one with the recorded rate is used */
-    int                   rate;
-    pd_model             *model;            /* NULL: the declaration was refused, as it should be */
-    int                   shaken;           /* 1 …: last bits of gradients are flipped in this way, which shows how much
-                                             * of the state is noise. 0: as recorded */
+    const pd_trace *trace;
+    const pd_recipe *recipe;
+    pd_replay_tensors t;
+    float **update;         /* for each parameter the change of its weights in a step; NULL: the optimizer does not
+                             * report it, or none were recorded */
+    pd_replay_draws *draws; /* recorded random numbers; NULL: none were recorded */
+    pd_replay_parts parts;  /* the declared parts */
+    pd_declaration *declarations;
+    pd_step_io *io;
+    double hypers[PD_MAX_HYPERS]; /* values for one step; only the entry `rate`, the learning rate, is used */
+    int rate;
+    pd_model *model; /* NULL: the optimizer refused the declaration, as the record expects */
+    int shaken;      /* 0: plays the recorded gradients. 1 …: number of a shaken model, whose gradients have the last
+                      * bits flipped, to measure how strongly rounding changes the state */
 } play;
 
 static void free_play(play *p)
@@ -39,11 +39,12 @@ static void free_play(play *p)
     pd_model_free(p->model);
 }
 
-/* Allocates memory for updates if some were recorded. */
+/* Allocates memory for the updates of a step, if the trace has recorded updates. */
 static int allocate_updates(play *p, pd_error *err)
 {
-    if (!pd_replay_updates_wanted(p->trace) || pd_replay_is_sharded(p->trace)
-        || p->recipe->groups[0].row->update_dtype == NULL) return PD_OK;
+    if (!pd_replay_updates_wanted(p->trace) || pd_replay_is_sharded(p->trace) ||
+        p->recipe->groups[0].row->update_dtype == NULL)
+        return PD_OK;
     if ((p->update = calloc(p->t.n + 1, sizeof *p->update)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < p->t.n; i++) {
         p->update[i] = calloc((size_t)p->t.params[i].elements + 1, sizeof(float));
@@ -59,9 +60,12 @@ static int declare(play *p, pd_error *err)
 
     for (size_t i = 0; i < p->parts.n; i++) {
         const pd_replay_part *part = &p->parts.at[i];
-        p->declarations[i] = (pd_declaration){ .name = part->name, .shape = part->shape,
-                                               .hypers = p->recipe->groups[part->group], .group = (int)part->group,
-                                              .axes = part->axes, .start_step = p->recipe->start_step };
+        p->declarations[i] = (pd_declaration){ .name = part->name,
+                                               .shape = part->shape,
+                                               .hypers = p->recipe->groups[part->group],
+                                               .group = (int)part->group,
+                                               .axes = part->axes,
+                                               .start_step = p->recipe->start_step };
     }
     rc = pd_model_new(&p->model, p->declarations, p->parts.n, 1, &why);
     if (rc != PD_OK && pd_replay_is_refusal(p->trace, rc)) {
@@ -92,22 +96,25 @@ static int prepare(play *p, const pd_trace *trace, const pd_recipe *recipe, pd_e
 static int fill_io(play *p, int64_t step, pd_error *err)
 {
     const pd_draws *draws = NULL;
-    uint64_t mask = p->rate >= 0 && pd_replay_rate(p->trace, p->recipe, step,
-                                                   &p->hypers[p->rate]) ? (uint64_t)1 << p->rate : 0;
+    uint64_t mask =
+        p->rate >= 0 && pd_replay_rate(p->trace, p->recipe, step, &p->hypers[p->rate]) ? (uint64_t)1 << p->rate : 0;
     int rc;
 
     pd_replay_tensors_fill(&p->t, step, 0);
     for (size_t i = 0; p->shaken > 0 && i < p->t.n; i++)
         if (p->t.present[i])
-            pd_replay_shake(p->t.gradient[i], p->t.params[i].elements, p->shaken == 1 ? 0
-                            : (uint64_t)(step * PD_REPLAY_SHAKEN + p->shaken));
+            pd_replay_shake(p->t.gradient[i], p->t.params[i].elements,
+                            p->shaken == 1 ? 0 : (uint64_t)(step * PD_REPLAY_SHAKEN + p->shaken));
     for (size_t i = 0; i < p->parts.n; i++) {
         const pd_replay_part *part = &p->parts.at[i];
         float *weights = p->t.weights[part->param] + part->offset;
-        p->io[i] = (pd_step_io){ .gradient = p->t.present[part->param] ? p->t.gradient[part->param] + part->offset
-                                 : NULL,
-                                 .before = weights, .after = weights, .hypers = p->hypers, .hypers_mask = mask,
-                                 .update = p->update != NULL ? p->update[part->param] : NULL };
+        p->io[i] =
+            (pd_step_io){ .gradient = p->t.present[part->param] ? p->t.gradient[part->param] + part->offset : NULL,
+                          .before = weights,
+                          .after = weights,
+                          .hypers = p->hypers,
+                          .hypers_mask = mask,
+                          .update = p->update != NULL ? p->update[part->param] : NULL };
     }
     if (p->draws == NULL) return PD_OK;
     rc = pd_replay_draws_at(p->draws, step, &draws, err);
@@ -131,15 +138,16 @@ static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *e
 
     for (size_t i = 0; rc == PD_OK && p->update != NULL && i < p->t.n; i++) {
         bool there;
-        if (!p->t.present[i] || (rc = pd_replay_update(p->trace, step, i, p->t.recorded, &there, err)) != PD_OK
-            || !there) continue;
+        if (!p->t.present[i] || (rc = pd_replay_update(p->trace, step, i, p->t.recorded, &there, err)) != PD_OK ||
+            !there)
+            continue;
         pd_verdict_add(updates, i, step, pd_relative_error(p->update[i], p->t.recorded, p->t.params[i].elements, 0));
     }
     return rc;
 }
 
-/* Plays a step, and the same step of the shaken models if there are some. Then compares everything that was recorded
- * after it. */
+/* Plays a step with the model, and with the shaken models if there are any. Then compares everything that was
+ * recorded after this step. */
 static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates,
                      pd_replay_state *state, pd_error *err)
 {

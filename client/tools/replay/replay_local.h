@@ -7,13 +7,16 @@
 #include "trace.h"
 #include "verdict.h"
 
-/* Plays a checked trace from its initial weights, step by step, and notes in verdicts[parameter] how far the weights
- * are from the recorded ones. If gradients were not recorded but can be computed (replay_net.h), the losses are judged
- * instead, in verdicts[parameters]. A step in which upstream raised an error must give an error that names the same
- * cause, and only such a step. If upstream failed in every step, the declaration may be refused from the start, too.
- * PD_UNIMPLEMENTED: cannot be played this way (why); PD_FAILED_PRECONDITION: an error came where none was recorded, or
- * the reverse; other codes: the error of the optimizer. Uses the random numbers that were recorded. *updates: over the
- * recorded updates of the steps. `state`: NULL, or compares recorded state, too. */
+/* Plays a checked trace step by step from its initial weights, with the recorded random numbers. Notes in
+ * verdicts[parameter] how far the weights are from the recorded ones, and in *updates how far the recorded updates
+ * are. If gradients were not recorded but can be computed (replay_net.h), the losses are compared instead, in the
+ * verdict after that of the last parameter. With a `state`, recorded optimizer state is compared, too.
+ *
+ * A step must fail if and only if it failed in the record, and with the same cause. If all recorded steps failed,
+ * the optimizer may also refuse the declaration.
+ *
+ * PD_UNIMPLEMENTED: the trace cannot be played in this way; the error says why. PD_FAILED_PRECONDITION: a step
+ * failed that was recorded to succeed, or the reverse. Other codes: the optimizer's error. */
 int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_verdict *updates,
                     pd_replay_state *state, pd_error *err);
 

@@ -1,10 +1,15 @@
-/* replay_meta.c - recorded inverse roots of Meta's Shampoo (meta_shampoo's page, section 16): a matrix A, its root X in
- * float32, and X64 of the same in float64, with how far those are apart: the noise.
+/* replay_meta.c - computes recorded inverse roots of Meta's Shampoo (meta_shampoo's page, section 16). A case has a
+ * matrix A, its root X computed in float32, the root X64 computed in float64, and the relative distance of the two
+ * roots, called the noise.
  *
- * A root must lie within 3 noises + 1e-6 of X. Where the noise is above 1e-2, or X is not finite, there is no digit to
- * compare: a root exists where theirs does. An iteration must end as theirs did, after as many steps as it took them in
- * float32 or in float64, unless it was asked for more than float32 has; what diverged for them must not converge for
- * us. */
+ * The rules of comparison:
+ *   - paramd's root must be within 3 times the noise + 1e-6 of X. If the noise is above 1e-2, X has no correct digit,
+ *     and the digits are not compared.
+ *   - If X is not finite, paramd must find no root.
+ *   - An iteration must end for the same reason as the recorded one. Its number of steps must lie between those of the
+ *     float32 and the float64 run. If its tolerance is below what float32 can reach, only this is compared: whether it
+ *     ended at the limit of steps.
+ *   - If the recorded iteration diverged, paramd's must not converge. */
 #include "replay_meta.h"
 #include "root_coupled.h"
 
@@ -14,13 +19,13 @@
 
 #include "root.h"
 
-static const double most_noise = 1e-2;          /* above this only the behaviour is judged */
-static const double least_tolerance = 1e-7;     /* of max |M - I|: below this rounding alone decides when an iteration
-                                                 * stops */
+static const double most_noise = 1e-2;      /* noise of a recorded root above which its digits are not compared */
+static const double least_tolerance = 1e-7; /* tolerance of an iteration for max |M - I|, where M converges to I;
+                                             * below this value, rounding alone decides when it stops */
 
 /* ---- arguments ---- */
 
-/* Reads "p/q" or a whole number. */
+/* Reads the order of a root: a whole number p, or a text "p/q". */
 static bool read_root(const json_t *root, int *p, int *q)
 {
     const char *text = json_string_value(root);
@@ -38,29 +43,37 @@ static bool read_method(const pd_case *c, pd_root_method *out)
 
     *out = PD_ROOT_EIGH;
     if (method == NULL) return false;
-    if (strcmp(method, "newton") == 0) *out = PD_ROOT_COUPLED;
-    else if (strcmp(method, "higher_order") == 0) *out = PD_ROOT_HIGHER_ORDER;
-    else if (strcmp(method, "eigen") != 0 && strcmp(method, "diagonal") != 0) return false;
+    if (strcmp(method, "newton") == 0)
+        *out = PD_ROOT_COUPLED;
+    else if (strcmp(method, "higher_order") == 0)
+        *out = PD_ROOT_HIGHER_ORDER;
+    else if (strcmp(method, "eigen") != 0 && strcmp(method, "diagonal") != 0)
+        return false;
     return true;
 }
 
-static bool within(double x, double least, double most) { return x >= least && x <= most; }
+static bool within(double x, double least, double most)
+{
+    return x >= least && x <= most;
+}
 
 static int read_want(const pd_case *c, pd_root_want *want)
 {
     const json_t *multiplier = json_object_get(c->entry, "exponent_multiplier");
     double eta = multiplier != NULL ? json_number_value(multiplier) : 1;
     json_int_t order = json_integer_value(json_object_get(c->entry, "order")),
-        steps = json_integer_value(json_object_get(c->entry, "max_iterations"));
+               steps = json_integer_value(json_object_get(c->entry, "max_iterations"));
 
     *want = (pd_root_want){ .ridge = PD_RIDGE_SHIFTED,
-                            .epsilon = json_number_value(json_object_get(c->entry, "epsilon")), .most_error = INFINITY,
+                            .epsilon = json_number_value(json_object_get(c->entry, "epsilon")),
+                            .most_error = INFINITY,
                             .tolerance = json_number_value(json_object_get(c->entry, "tolerance")) };
-    if (!read_root(json_object_get(c->entry, "root"), &want->p, &want->q) || !within(want->epsilon, 0, 1e6)
-        || !within(eta, -100, 100))
+    if (!read_root(json_object_get(c->entry, "root"), &want->p, &want->q) || !within(want->epsilon, 0, 1e6) ||
+        !within(eta, -100, 100))
         return pd_fail(c->err, PD_INVALID_ARGUMENT,
                        "case %03d: expected a root of 1 to 1000, or \"p/q\" of such, an epsilon from 0 on and an "
-                       "exponent_multiplier of at most 100", c->index);
+                       "exponent_multiplier of at most 100",
+                       c->index);
     want->exponent = eta * want->q / want->p;
     if (c->routine->list == NULL) return PD_OK;
     if (!read_method(c, &want->method))
@@ -90,15 +103,18 @@ static int take_square(pd_case *c, pd_mat *A, pd_mat *X)
     return rc;
 }
 
-/* Computes the root. PD_OK also if there is no root: see *there. An iteration is called directly, because pd_root takes
- * diagonal matrices element by element, and upstream was told that they are not diagonal. */
+/* Computes the root X of A. Sets *there to false if A has no root, which is no error. Iterations are called
+ * directly: pd_root would take a shortcut for a diagonal matrix, and the reference optimizer's iterations have none. */
 static int compute(pd_case *c, pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report, bool *there)
 {
     int rc;
 
-    if (A.rows > 1 && want->method == PD_ROOT_COUPLED) rc = pd_root_coupled(X, A, want, report);
-    else if (A.rows > 1 && want->method == PD_ROOT_HIGHER_ORDER) rc = pd_root_higher_order(X, A, want, report);
-    else rc = pd_root(X, (pd_mat){ 0 }, A, want, report);
+    if (A.rows > 1 && want->method == PD_ROOT_COUPLED)
+        rc = pd_root_coupled(X, A, want, report);
+    else if (A.rows > 1 && want->method == PD_ROOT_HIGHER_ORDER)
+        rc = pd_root_higher_order(X, A, want, report);
+    else
+        rc = pd_root(X, (pd_mat){ 0 }, A, want, report);
     *there = rc == PD_OK;
     if (rc == PD_OK || rc == PD_OUT_OF_RANGE) return PD_OK;
     return pd_fail(c->err, rc, "case %03d: %s", c->index, pd_code_text(rc));
@@ -106,7 +122,7 @@ static int compute(pd_case *c, pd_mat X, pd_mat A, const pd_root_want *want, pd_
 
 /* ---- judging ---- */
 
-/* Notes the error in units of the case's own tolerance. */
+/* Compares a root with the record, and notes the error as a multiple of the case's tolerance. */
 static int judge_digits(pd_case *c, const char *field, pd_mat X, double tolerance)
 {
     double error = 0;
@@ -121,7 +137,8 @@ static bool is_between(json_int_t x, json_int_t a, json_int_t b)
     return x >= (a < b ? a : b) && x <= (a < b ? b : a);
 }
 
-/* Returns true if an iteration ends as upstream's. A flag that was not recorded is not compared. */
+/* Returns true if the iteration ended for the same reason as the recorded one, and its number of steps lies between
+ * those of the recorded float32 and float64 runs. Without a recorded reason there is nothing to compare. */
 static bool ends_alike(const json_t *entry, const pd_root_want *want, const pd_root_report *report)
 {
     static const char *const flags[] = { "CONVERGED", "REACHED_MAX_ITERS", "EARLY_STOP" };
@@ -132,12 +149,13 @@ static bool ends_alike(const json_t *entry, const pd_root_want *want, const pd_r
     if (flag == NULL) return true;
     if (want->tolerance < least_tolerance)
         return (report->ended == PD_ENDED_LIMIT) == (strcmp(flag, flags[PD_ENDED_LIMIT]) == 0);
-    return strcmp(flag, flags[report->ended]) == 0 && is_between(report->iterations, steps,
-                                                                 wide != NULL ? json_integer_value(wide) : steps);
+    return strcmp(flag, flags[report->ended]) == 0 &&
+           is_between(report->iterations, steps, wide != NULL ? json_integer_value(wide) : steps);
 }
 
-/* Judges a case in which upstream raised an error. If its float64 raised none, rounding caused the error, and the root
- * of float64 is as good. */
+/* Checks a case in which the reference optimizer raised an error. paramd must find no root either. If the reference
+ * optimizer's float64 run succeeded, only rounding caused the error: then a root that agrees with that run is also
+ * right. */
 static int judge_refusal(pd_case *c, pd_mat X, bool there)
 {
     if (there && pd_case_has(c, "X64")) return judge_digits(c, "X64", X, pd_trace_tolerance(c->trace));
@@ -145,7 +163,7 @@ static int judge_refusal(pd_case *c, pd_mat X, bool there)
     return PD_OK;
 }
 
-/* Returns true if the recorded error is not a finite number. */
+/* Returns true if the recorded iteration diverged: its error is not a finite number. */
 static bool diverged(const json_t *entry)
 {
     const json_t *error = json_object_get(entry, "error");
@@ -186,8 +204,8 @@ int pd_judge_meta_root(pd_case *c)
     return rc == PD_OK ? judge(c, X, &want, &report, there) : rc;
 }
 
-/* Judges a retry: upstream's float32 decomposition was made to fail and repeated in float64, as our first retry
- * does. */
+/* Computes and compares a retry. In the record, the reference optimizer's decomposition in float32 was made to fail,
+ * and repeated in float64. paramd's first retry does the same. */
 int pd_judge_meta_retry(pd_case *c)
 {
     pd_root_want want;

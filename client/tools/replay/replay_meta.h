@@ -1,4 +1,5 @@
-/* replay_meta.h - judges recorded cases of inverse roots of Meta's Shampoo. Codes as pd_replay_routine has them. */
+/* replay_meta.h - computes recorded inverse roots of Meta's Shampoo and compares them. All functions return the
+ * codes of pd_replay_routine. */
 #ifndef PD_REPLAY_META_H
 #define PD_REPLAY_META_H
 

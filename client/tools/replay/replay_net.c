@@ -1,4 +1,4 @@
-/* replay_net.c - computes the gradients of a recorded network. */
+/* replay_net.c - computes the gradients of a recorded training run of a small network. */
 #include "replay_net.h"
 
 #include <math.h>
@@ -6,23 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PRODUCTS 100000000ll        /* most multiplications of one pass */
+#define MAX_PRODUCTS 100000000ll /* most multiplications in one forward pass */
 
 enum { MOST_LAYERS = 32 };
 
 typedef struct layer {
-    int     number;                     /* the K of its name */
-    size_t  weight, bias;               /* parameters of the trace */
+    int number;          /* the number K in the names of the layer's parameters */
+    size_t weight, bias; /* indices of the layer's parameters in the trace */
     int64_t in, out;
-    double *value, *delta;              /* (batch, out): the output, and the derivative of the loss by it */
+    double *value, *delta; /* shape (batch, out): the layer's output, and the derivative of the loss by it */
 } layer;
 
 struct pd_replay_net {
-    layer   layer[MOST_LAYERS];
-    int     n;
+    layer layer[MOST_LAYERS];
+    int n;
     int64_t examples, batch, steps;
     double *x, *y, *index, *loss;
-    double *input;                      /* (batch, in) of this step */
+    double *input; /* shape (batch, in): the examples of this step */
 };
 
 /* ---- the recorded network ---- */
@@ -31,11 +31,12 @@ bool pd_replay_net_wanted(const pd_trace *trace)
 {
     pd_shape shape;
 
-    return pd_trace_tensor(trace, "loss", &shape) && shape.rank == 1 && shape.dim[0] >= pd_trace_steps(trace)
-        && !pd_trace_has(trace, "grad/");
+    return pd_trace_tensor(trace, "loss", &shape) && shape.rank == 1 && shape.dim[0] >= pd_trace_steps(trace) &&
+           !pd_trace_has(trace, "grad/");
 }
 
-/* Returns 2 for "layers.2.weight"; -1: not such a name. */
+/* Returns the layer's number from a name such as "layers.2.weight", where `what` is "weight" or "bias". -1: the name
+ * is not of this form. */
 static int number_of(const char *name, const char *what)
 {
     char wanted[64];
@@ -56,8 +57,8 @@ static bool take_weight(pd_replay_net *net, const pd_trace_param *param, size_t 
     int number = number_of(param->name, "weight");
 
     if (number < 0 || net->n == MOST_LAYERS || param->shape.rank != 2 || param->elements == 0) return false;
-    net->layer[net->n++] = (layer){ .number = number, .weight = i, .out = param->shape.dim[0],
-                                    .in = param->shape.dim[1] };
+    net->layer[net->n++] =
+        (layer){ .number = number, .weight = i, .out = param->shape.dim[0], .in = param->shape.dim[1] };
     return true;
 }
 
@@ -73,7 +74,8 @@ static bool take_bias(pd_replay_net *net, const pd_trace_param *param, size_t i)
     return false;
 }
 
-/* Finds the layers. Each has a weight and a bias, and its input is the output of the one before. */
+/* Finds the network's layers in the trace. Each layer must have a weight and a bias, and as many inputs as the layer
+ * before it has outputs. */
 static int find_layers(pd_replay_net *net, const pd_trace *trace, pd_error *err)
 {
     size_t n;
@@ -92,16 +94,16 @@ static int find_layers(pd_replay_net *net, const pd_trace *trace, pd_error *err)
                    "dense layers");
 }
 
-/* ---- the data ---- */
+/* ---- the training data ---- */
 
-/* Reads a tensor of rank 1 or 2 and its sizes. The caller frees *at. */
+/* Reads a tensor with `rank` dimensions, 1 or 2, and its sizes. The caller frees *at. */
 static int read_tensor(const pd_trace *data, const char *name, int rank, double **at, int64_t size[2], pd_error *err)
 {
     pd_shape shape;
     int64_t n = 0;
 
-    if (!pd_trace_tensor(data, name, &shape) || shape.rank != rank || pd_shape_elements(&shape, &n) != PD_OK
-        || n == 0) {
+    if (!pd_trace_tensor(data, name, &shape) || shape.rank != rank || pd_shape_elements(&shape, &n) != PD_OK ||
+        n == 0) {
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of the data beside the trace: expected numbers in %d dimensions",
                        name, rank);
     }
@@ -111,14 +113,14 @@ static int read_tensor(const pd_trace *data, const char *name, int rank, double 
     return PD_OK;
 }
 
-/* Checks that all are whole numbers from 0 to below `limit`. */
+/* Checks that all n numbers are whole numbers, at least 0 and below `limit`. */
 static int check_numbers(const char *name, const double *at, int64_t n, int64_t limit, pd_error *err)
 {
     for (int64_t i = 0; i < n; i++) {
         if (!(at[i] >= 0 && at[i] < (double)limit) || at[i] != floor(at[i])) {
             return pd_fail(err, PD_INVALID_ARGUMENT,
-                           "%s of the data beside the trace: expected whole numbers below %lld, got %g",
-                           name, (long long)limit, at[i]);
+                           "%s of the data beside the trace: expected whole numbers below %lld, got %g", name,
+                           (long long)limit, at[i]);
         }
     }
     return PD_OK;
@@ -137,7 +139,8 @@ static int read_data(pd_replay_net *net, const pd_trace *data, pd_error *err)
     if (x[1] != net->layer[0].in || y[0] != x[0] || index[0] < net->steps) {
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "the data beside the trace: expected examples of %lld numbers, each with a label, and batches "
-                       "for %lld steps", (long long)net->layer[0].in, (long long)net->steps);
+                       "for %lld steps",
+                       (long long)net->layer[0].in, (long long)net->steps);
     }
     rc = check_numbers("y", net->y, y[0], net->layer[net->n - 1].out, err);
     return rc == PD_OK ? check_numbers("batch_index", net->index, index[0] * index[1], x[0], err) : rc;
@@ -154,8 +157,8 @@ static int open_data(pd_replay_net *net, const pd_trace *trace, pd_error *err)
     if (seed == NULL || strlen(seed) > 20 || strspn(seed, "0123456789") != strlen(seed)) {
         return pd_fail(err, PD_UNIMPLEMENTED, "records no gradients, and no batch_seed to compute them by");
     }
-    if (snprintf(name, sizeof name, "%.*sdigits_batches_seed%s.safetensors", slash != NULL ? (int)(slash + 1 - path)
-                 : 0, path, seed) >= (int)sizeof name) {
+    if (snprintf(name, sizeof name, "%.*sdigits_batches_seed%s.safetensors",
+                 slash != NULL ? (int)(slash + 1 - path) : 0, path, seed) >= (int)sizeof name) {
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.200s...: the name is too long", path);
     }
     if ((rc = pd_trace_open(&data, name, &why)) == PD_NOT_FOUND) {
@@ -168,7 +171,7 @@ static int open_data(pd_replay_net *net, const pd_trace *trace, pd_error *err)
     return rc;
 }
 
-/* ---- its life ---- */
+/* ---- opening and closing ---- */
 
 static int allocate(pd_replay_net *net, const pd_trace *trace, pd_error *err)
 {
@@ -208,8 +211,10 @@ int pd_replay_net_open(pd_replay_net **out, const pd_trace *trace, pd_error *err
     rc = find_layers(net, trace, err);
     if (rc == PD_OK) rc = open_data(net, trace, err);
     if (rc == PD_OK) rc = allocate(net, trace, err);
-    if (rc == PD_OK) *out = net;
-    else pd_replay_net_close(net);
+    if (rc == PD_OK)
+        *out = net;
+    else
+        pd_replay_net_close(net);
     return rc;
 }
 
@@ -235,7 +240,7 @@ double pd_replay_net_error(const pd_replay_net *net, int64_t step, double loss)
     return fabs(loss - recorded) / (recorded != 0 ? fabs(recorded) : 1);
 }
 
-/* ---- one pass, in float64: what it adds to the noise of a run is nothing ---- */
+/* ---- one forward and backward pass: in float64, so that its rounding adds nothing to the noise of the run ---- */
 
 static void take_batch(pd_replay_net *net, int64_t step)
 {
@@ -266,7 +271,8 @@ static void forward(pd_replay_net *net, int l, const float *weight, const float 
     }
 }
 
-/* Computes the loss of the last layer. Leaves (softmax - one-hot of the label) / batch in its delta. */
+/* Returns the mean cross entropy of the batch. Sets the last layer's delta to (softmax - one-hot label) / batch
+ * size. */
 static double cross_entropy(pd_replay_net *net, int64_t step)
 {
     const layer *last = &net->layer[net->n - 1];
@@ -285,7 +291,7 @@ static double cross_entropy(pd_replay_net *net, int64_t step)
     return loss / (double)net->batch;
 }
 
-/* Computes the derivatives by the layer's own parameters. */
+/* Computes the derivatives of the loss by the weight and the bias of layer l. */
 static void derive(const pd_replay_net *net, int l, float *weight, float *bias)
 {
     const layer *at = &net->layer[l];
@@ -303,7 +309,8 @@ static void derive(const pd_replay_net *net, int l, float *weight, float *bias)
     }
 }
 
-/* Computes the derivatives by the output of the layer before, where ReLU did not cut it off. */
+/* Computes the derivatives of the loss by the outputs of the layer before l. They are 0 where ReLU cut an output
+ * off. */
 static void backward(pd_replay_net *net, int l, const float *weight)
 {
     const layer *at = &net->layer[l], *before = &net->layer[l - 1];

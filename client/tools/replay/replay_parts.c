@@ -1,4 +1,4 @@
-/* replay_parts.c - finds the parts that a replay declares. */
+/* replay_parts.c - finds the parts of parameters that a replay declares. */
 #include "replay_parts.h"
 
 #include <stdio.h>
@@ -8,16 +8,17 @@
 #include "recovery.h"
 
 typedef struct search {
-    const pd_recipe      *recipe;
+    const pd_recipe *recipe;
     const pd_trace_param *params;
-    size_t                n;
-    json_t               *shards;       /* list by rank: name to [start, end]; NULL: nothing is sharded */
-    pd_replay_parts      *parts;
-    size_t                room;
-    pd_error             *err;
+    size_t n;
+    json_t *shards; /* list with an object for each rank, from a parameter's name to [start, end]; NULL: no parameter
+                     * is sharded */
+    pd_replay_parts *parts;
+    size_t room;
+    pd_error *err;
 } search;
 
-/* Returns a name that the caller frees. NULL: out of memory. */
+/* Returns the name under which a part is declared. The caller frees it. NULL: out of memory. */
 static char *declared_name(const pd_recipe *recipe, size_t group, const char *name, bool whole, int64_t offset)
 {
     char of_group[32] = "", of_block[32] = "", *text = NULL;
@@ -39,15 +40,18 @@ static int add_part(search *s, size_t param, bool whole, int64_t offset, const p
         parts->at = more;
         s->room = room;
     }
-    parts->at[parts->n] = (pd_replay_part){ .recorded = s->params[param].name,
-                                            .name = declared_name(s->recipe, group, s->params[param].name,
-                                                                  whole, offset), .param = param,
-                                            .offset = offset, .shape = *shape, .group = group,
-                                            .axes = pd_recipe_axes(s->recipe, whole ? s->params[param].name : "",
-                                                                   shape->rank) };
+    parts->at[parts->n] =
+        (pd_replay_part){ .recorded = s->params[param].name,
+                          .name = declared_name(s->recipe, group, s->params[param].name, whole, offset),
+                          .param = param,
+                          .offset = offset,
+                          .shape = *shape,
+                          .group = group,
+                          .axes = pd_recipe_axes(s->recipe, whole ? s->params[param].name : "", shape->rank) };
     parts->n++;
-    return parts->at[parts->n - 1].name != NULL && parts->at[parts->n - 1].axes != NULL ? PD_OK
-        : pd_fail(s->err, PD_NO_MEMORY, "out of memory");
+    return parts->at[parts->n - 1].name != NULL && parts->at[parts->n - 1].axes != NULL
+               ? PD_OK
+               : pd_fail(s->err, PD_NO_MEMORY, "out of memory");
 }
 
 /* ---- shards ---- */
@@ -65,7 +69,7 @@ static int read_range(const search *s, size_t param, const json_t *range, int64_
     return PD_OK;
 }
 
-/* Adds the blocks that upstream finds in one rank's range of a parameter. */
+/* Adds the tensor blocks that the reference optimizer finds in one rank's range of a parameter. */
 static int add_shard(search *s, size_t param, int64_t start, int64_t end)
 {
     pd_recovered blocks;
@@ -76,8 +80,8 @@ static int add_shard(search *s, size_t param, int64_t start, int64_t end)
     return rc;
 }
 
-/* Checks that the ranges of a parameter, rank by rank, follow each other and cover it. A rank may have none of it.
- * *found: some rank names it. */
+/* Adds the shards of a parameter. Checks that their ranges, in the order of the ranks, follow each other and cover
+ * the parameter. A rank's range may be empty. Sets *found to whether any rank has a shard of it. */
 static int add_shards(search *s, size_t param, bool *found)
 {
     int64_t at = 0;
@@ -85,7 +89,8 @@ static int add_shards(search *s, size_t param, bool *found)
     size_t i;
 
     *found = false;
-    json_array_foreach(s->shards, i, rank) {
+    json_array_foreach(s->shards, i, rank)
+    {
         const json_t *range = json_object_get(rank, s->params[param].name);
         int64_t start = 0, end = 0;
         int rc;
@@ -96,8 +101,8 @@ static int add_shards(search *s, size_t param, bool *found)
         if (start != at || end < start || end > s->params[param].elements) {
             return pd_fail(s->err, PD_INVALID_ARGUMENT,
                            "metadata shards: %.200s: expected a range from %lld on within %lld elements, got %lld to "
-                           "%lld", s->params[param].name, (long long)at, (long long)s->params[param].elements,
-                           (long long)start,
+                           "%lld",
+                           s->params[param].name, (long long)at, (long long)s->params[param].elements, (long long)start,
                            (long long)end);
         }
         if ((rc = add_shard(s, param, start, end)) != PD_OK) return rc;

@@ -1,4 +1,5 @@
-/* replay_result.c - evaluates and frees the result of a replay. */
+/* replay_result.c - decides from the result of a replay whether updates and state agree with the record, and frees
+ * it. */
 #include "replay_result.h"
 
 #include <stdlib.h>

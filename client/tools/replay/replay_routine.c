@@ -1,5 +1,5 @@
-/* replay_routine.c - recorded cases of single routines, computed by the arithmetic library in this process and judged
- * one by one. */
+/* replay_routine.c - computes the recorded cases of single routines with the arithmetic library in this process, and
+ * compares them one by one. */
 #include "replay_routine.h"
 
 #include <stdio.h>
@@ -13,25 +13,25 @@
 
 enum { MOST_CASES = 1000 };
 
-/* ---- the table ---- */
+/* ---- the table of routines ---- */
 
 static const pd_routine routines[] = {
     { "google_shampoo", "matrix_inverse_pth_root", "cases", false, false, pd_judge_inverse_pth_root },
-    { "google_shampoo", "power_iteration",         "cases", false, false, pd_judge_power_iteration },
-    { "google_shampoo", "quantized_value",         "cases", false, false, pd_judge_quantized_value },
-    { "google_shampoo", "symmetric_matrices",      "cases", false, false, pd_judge_symmetric_matrices },
-    { "meta_shampoo",   "root_diagonal",           "items", true,  true,  pd_judge_meta_root },
-    { "meta_shampoo",   "root_eigen",              "items", true,  true,  pd_judge_meta_root },
-    { "meta_shampoo",   "root_eigen_hard",         "items", true,  true,  pd_judge_meta_root },
-    { "meta_shampoo",   "root_eigen_multiplier",   "items", true,  true,  pd_judge_meta_root },
-    { "meta_shampoo",   "root_higher_order",       "items", true,  true,  pd_judge_meta_root },
-    { "meta_shampoo",   "root_newton",             "items", true,  true,  pd_judge_meta_root },
-    { "meta_shampoo",   "root_retry_double",       NULL,    true,  false, pd_judge_meta_retry },
-    { "trax_average",   "weighted_*",              NULL,    false, false, pd_judge_weighted_mean },
-    { "distributed_kron", "norm_lower_bound",      "in/****", true, false, pd_judge_kron_norm },
-    { "distributed_kron", "single_update",         "cases", true,  false, pd_judge_kron_update },
-    { "distributed_kron", "update_probability",    "",      true,  false, pd_judge_kron_probability },
-    { "distributed_kron", "jax_threefry",          "uniform/*", true, false, pd_judge_jax_threefry },
+    { "google_shampoo", "power_iteration", "cases", false, false, pd_judge_power_iteration },
+    { "google_shampoo", "quantized_value", "cases", false, false, pd_judge_quantized_value },
+    { "google_shampoo", "symmetric_matrices", "cases", false, false, pd_judge_symmetric_matrices },
+    { "meta_shampoo", "root_diagonal", "items", true, true, pd_judge_meta_root },
+    { "meta_shampoo", "root_eigen", "items", true, true, pd_judge_meta_root },
+    { "meta_shampoo", "root_eigen_hard", "items", true, true, pd_judge_meta_root },
+    { "meta_shampoo", "root_eigen_multiplier", "items", true, true, pd_judge_meta_root },
+    { "meta_shampoo", "root_higher_order", "items", true, true, pd_judge_meta_root },
+    { "meta_shampoo", "root_newton", "items", true, true, pd_judge_meta_root },
+    { "meta_shampoo", "root_retry_double", NULL, true, false, pd_judge_meta_retry },
+    { "trax_average", "weighted_*", NULL, false, false, pd_judge_weighted_mean },
+    { "distributed_kron", "norm_lower_bound", "in/****", true, false, pd_judge_kron_norm },
+    { "distributed_kron", "single_update", "cases", true, false, pd_judge_kron_update },
+    { "distributed_kron", "update_probability", "", true, false, pd_judge_kron_probability },
+    { "distributed_kron", "jax_threefry", "uniform/*", true, false, pd_judge_jax_threefry },
 };
 
 static bool is_named(const char *name, const pd_routine *r)
@@ -56,7 +56,8 @@ bool pd_replay_is_routine(const pd_trace *trace)
 
 /* ---- cases ---- */
 
-/* Returns the list of cases. NULL: the config is the only case, or cases are counted by tensors. */
+/* Returns the config's list of cases. NULL: there is no list, since the config is the only case, or each tensor of a
+ * certain name is a case. */
 static const json_t *list_of(const pd_case *c)
 {
     const char *list = c->routine->list;
@@ -77,21 +78,24 @@ static int count_cases(pd_case *c, size_t *n)
 {
     const char *list = c->routine->list;
 
-    if (list == NULL) *n = 1;
-    else *n = strchr(list, '*') != NULL ? count_tensors(c) : json_array_size(list_of(c));
+    if (list == NULL)
+        *n = 1;
+    else
+        *n = strchr(list, '*') != NULL ? count_tensors(c) : json_array_size(list_of(c));
     if (*n >= 1 && *n <= MOST_CASES) return PD_OK;
     return pd_fail(c->err, PD_INVALID_ARGUMENT, "config: expected `%s`, a list of 1 to %d", list, MOST_CASES);
 }
 
-/* Returns the index of case i: its place if tensors are numbered by place, else the index of the entry; -1: out of
- * range. */
+/* Returns the index of case number i, which is part of its tensors' names. It is i, or the key `index` of the case's
+ * entry, depending on the routine. -1: the entry has no valid index. */
 static int index_of(const pd_case *c, size_t i)
 {
     const json_t *index = json_object_get(c->entry, "index");
 
     if (c->routine->numbered || c->routine->list == NULL) return (int)i;
     return json_is_integer(index) && json_integer_value(index) >= 0 && json_integer_value(index) < MOST_CASES
-        ? (int)json_integer_value(index) : -1;
+               ? (int)json_integer_value(index)
+               : -1;
 }
 
 static int begin_case(pd_case *c, pd_replay_result *out, size_t i)
@@ -110,7 +114,7 @@ static int begin_case(pd_case *c, pd_replay_result *out, size_t i)
     return PD_OK;
 }
 
-/* Reads the config. If it is a list the caller frees it: *own. */
+/* Reads the config. If it is a list, *own is set to it, and the caller frees it. */
 static int take_config(pd_case *c, pd_trace *trace, json_t **own)
 {
     int rc;
@@ -143,8 +147,10 @@ int pd_replay_routine(pd_replay_result *out, pd_trace *trace)
     int rc = take_config(&c, trace, &own);
 
     if (rc == PD_OK) rc = count_cases(&c, &out->n);
-    if (rc == PD_OK) rc = judge_cases(&c, out);
-    else out->n = 0;
+    if (rc == PD_OK)
+        rc = judge_cases(&c, out);
+    else
+        out->n = 0;
     json_decref(own);
     return rc;
 }

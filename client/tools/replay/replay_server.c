@@ -1,8 +1,9 @@
-/* replay_server.c - a trace through a daemon: one thread and one connection for each replica.
+/* replay_server.c - plays a trace through a daemon, with one thread and one connection for each replica.
  *
- * A trace of weights is played step by step. A trace of averages asks one independent question a parameter ("what is
- * the mean of these?"): weights 0, `sgd lr=1` and a single round leave minus the average there, exactly. Where weights
- * lie in shards a parameter has all of them, and a replica contributes, and gets, the range of its own. */
+ * A trace of weights is played step by step. In a trace of averages each parameter is an independent question: what
+ * is the average of these gradients? It is played in a single round, with weights of 0 and `sgd lr=1`, which leaves
+ * exactly minus the average as weights. If the weights are sharded, the declared parameter has all shards, and a
+ * replica pushes and pulls only the range of its own shard. */
 #include "replay_server.h"
 
 #include <math.h>
@@ -18,33 +19,33 @@
 #include "replay_step.h"
 #include "replay_tensors.h"
 
-typedef struct common {              /* shared by all workers of a replay; while they run only first_failed changes */
-    const pd_trace       *trace;
+typedef struct common { /* data that all workers of a replay share; while they run, only first_failed changes */
+    const pd_trace *trace;
     const pd_trace_param *params;
-    const char           *url;
-    double                timeout;
-    const pd_recipe      *recipe;
-    const char           *rate;     /* hyperparameter that is set at each step, or NULL */
-    char                  job[300];
-    char                **rules;    /* one for each group, group 0 last; NULL at the end */
-    pd_replay_parts       parts;    /* the declared parts */
-    size_t                n;        /* parameters of the trace */
-    int64_t               rounds;
-    int                   world_size;
-    atomic_int           *first_failed;     /* rank; -1: none */
+    const char *url;
+    double timeout;
+    const pd_recipe *recipe;
+    const char *rate; /* hyperparameter that each step sets to the recorded learning rate; NULL: none */
+    char job[300];
+    char **rules;          /* one rule for each group, that of group 0 last; NULL at the end */
+    pd_replay_parts parts; /* the declared parts */
+    size_t n;              /* number of parameters in the trace */
+    int64_t rounds;
+    int world_size;
+    atomic_int *first_failed; /* rank of the first worker that failed; -1: none */
 } common;
 
 typedef struct worker {
     const common *common;
-    pthread_t    thread;
-    bool         started, refused;  /* refused: the job or its parameters were refused, as recorded */
-    int          rank, rc;
-    pd_error     err;
-    uint64_t     sent;              /* number of chunks of gradients; the daemon counts them as contributions */
-    pd_client   *client;
+    pthread_t thread;
+    bool started, refused; /* refused: the daemon refused the job or its parameters, as the record expects */
+    int rank, rc;
+    pd_error err;
+    uint64_t sent; /* number of gradient chunks that were pushed; the daemon counts each as a contribution */
+    pd_client *client;
     pd_replay_tensors t;
-    pd_item     *io;                /* of each part */
-    pd_verdict  *verdicts;          /* of each parameter, and of the losses */
+    pd_item *io;          /* what to push and pull, for each part */
+    pd_verdict *verdicts; /* worst error of each parameter, and then of the losses */
 } worker;
 
 /* ---- one worker ---- */
@@ -67,8 +68,9 @@ static void release(worker *w)
     free(w->verdicts);
 }
 
-/* Declares a part. If weights are sharded, the parameter has a row for each shard, and the replica has one of the
- * rows. */
+/* Returns the declaration of a part: a whole parameter, or a block of a shard of FSDP. In a trace of averages with
+ * sharded weights, the declared parameter has one row for each shard, and the replica's range is the row of its
+ * shard. */
 static pd_client_param declaration_of(const worker *w, const pd_replay_part *part)
 {
     int64_t shards = w->common->recipe->shards, elements;
@@ -76,7 +78,9 @@ static pd_client_param declaration_of(const worker *w, const pd_replay_part *par
     if (w->common->recipe->aggregate == NULL || shards == 1)
         return (pd_client_param){ .name = part->name, .shape = part->shape, .axes = part->axes };
     pd_shape_elements(&part->shape, &elements);
-    return (pd_client_param){ .name = part->name, .shape = { 2, { shards, elements } }, .ranged = true,
+    return (pd_client_param){ .name = part->name,
+                              .shape = { 2, { shards, elements } },
+                              .ranged = true,
                               .start = w->rank % shards * elements,
                               .end = (w->rank % shards + 1) * elements };
 }
@@ -111,15 +115,20 @@ static int join_job(worker *w)
 {
     const common *s = w->common;
     const char *aggregate = s->recipe->aggregate != NULL ? s->recipe->aggregate : "mean";
-    /* then a step fails for all parameters or for none */
+    /* true: steps may fail, so non-finite gradients are applied. With nonfinite_scope=job a step fails for all
+     * parameters or for none */
     bool hard = pd_trace_averages(s->trace) || pd_trace_nonfinite(s->trace) || pd_trace_has_errors(s->trace);
     char how[64], start[64];
-    /* ends at the first NULL */
+    /* the list ends at its first NULL, so both options about non-finite values are left out together */
     const char *options[] = { how, start, hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };
-    pd_client_options open = { .urls = s->url, .job = s->job, .rank = w->rank, .world_size = s->world_size,
+    pd_client_options open = { .urls = s->url,
+                               .job = s->job,
+                               .rank = w->rank,
+                               .world_size = s->world_size,
                                .options = options,
-                               .rules = (const char *const *)s->rules, .label = "paramctl replay",
-                                   .deadline = fmax(s->timeout, 60) };
+                               .rules = (const char *const *)s->rules,
+                               .label = "paramctl replay",
+                               .deadline = fmax(s->timeout, 60) };
     pd_error why = { 0 };
     int rc;
 
@@ -137,7 +146,8 @@ static int join_job(worker *w)
     return rc;
 }
 
-/* Returns the number of chunks of a part's gradient: the cells of the daemon's grid that it touches. */
+/* Returns the number of chunks in which this worker pushes a part's gradient: the number of the daemon's chunks that
+ * the worker's range touches. */
 static uint64_t chunks_of(const worker *w, const pd_replay_part *part)
 {
     const pd_client_param decl = declaration_of(w, part);
@@ -155,7 +165,8 @@ static void fill_items(worker *w, int64_t round)
     for (size_t i = 0; i < s->parts.n; i++) {
         const pd_replay_part *part = &s->parts.at[i];
         bool present = w->t.present[part->param];
-        w->io[i] = (pd_item){ .param = i, .gradient = present ? w->t.gradient[part->param] + part->offset : NULL,
+        w->io[i] = (pd_item){ .param = i,
+                              .gradient = present ? w->t.gradient[part->param] + part->offset : NULL,
                               .weights = w->t.weights[part->param] + part->offset };
         if (present) w->sent += chunks_of(w, part);
     }
@@ -180,7 +191,7 @@ static int push_pull(worker *w, int64_t round, pd_error *err)
     return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, err) : rc;
 }
 
-/* Pulls the weights after a step that failed, instead of assuming that they are unchanged. */
+/* Pulls the weights after a step that failed. Whether they are unchanged is compared, not assumed. */
 static int pull(worker *w)
 {
     pd_ticket_id ticket;
@@ -205,7 +216,7 @@ static int take_round(worker *w, int64_t round)
     return judged == PD_OK && rc != PD_OK ? pull(w) : judged;
 }
 
-/* Returns the largest norm of the gradients of an average. */
+/* Returns the largest norm among the gradients that are averaged with this worker's. */
 static double largest_input(worker *w, size_t i)
 {
     const pd_trace_param *param = &w->common->params[i];
@@ -232,7 +243,7 @@ static void compare_averages(worker *w)
     }
 }
 
-/* Notes the first worker that failed, and ends the job, so that the others do not wait for it. */
+/* Notes the first worker that failed, and drops the job, so that the other workers do not wait for it. */
 static void give_up(worker *w)
 {
     int nobody = -1;
@@ -259,7 +270,8 @@ static void *run_worker(void *arg)
 
 /* ---- the job ---- */
 
-/* Makes the rules. Parts of groups have names of their own ("2/NAME"); the rule of group 0 matches the rest. */
+/* Makes the job's rules, one for each group. A parameter in a group is declared with the group's number in its name
+ * ("2/NAME"). The rule of group 0 comes last and matches all others. */
 static int set_rules(common *s, pd_error *err)
 {
     size_t n = s->recipe->n_groups;
@@ -268,8 +280,10 @@ static int set_rules(common *s, pd_error *err)
     for (size_t i = 0; i < n; i++) {
         size_t group = (i + 1) % n;
         char glob[32];
-        if (group == 0) snprintf(glob, sizeof glob, "*");
-        else snprintf(glob, sizeof glob, "%zu/*", group);
+        if (group == 0)
+            snprintf(glob, sizeof glob, "*");
+        else
+            snprintf(glob, sizeof glob, "%zu/*", group);
         if ((s->rules[i] = pd_recipe_rule(s->recipe, group, glob)) == NULL)
             return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
@@ -324,7 +338,7 @@ static void add_counts(void *arg, const Paramd__ListReply *page)
     for (size_t i = 0; i < page->n_params; i++) *(uint64_t *)arg += page->params[i]->contributions;
 }
 
-/* Asks the daemon how many contributions it counted in the job. */
+/* Asks the daemon for the number of contributions that it counted in the job. */
 static int counted(const common *s, uint64_t *count, pd_error *err)
 {
     Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
@@ -358,7 +372,7 @@ static int perform(worker *workers, const common *s, pd_verdict *verdicts, pd_er
 {
     int rc = run_workers(workers, s, err), first = atomic_load(s->first_failed);
 
-    if (rc == PD_OK && first >= 0) {        /* the others failed because the job was gone */
+    if (rc == PD_OK && first >= 0) { /* report the first error: later ones come from the dropped job */
         rc = workers[first].rc;
         if (err != NULL) *err = workers[first].err;
     }

@@ -6,10 +6,14 @@
 #include "trace.h"
 #include "verdict.h"
 
-/* Plays and judges as pd_replay_local does, through the daemon at `url` (NULL: the client's default): a job
- * `replay/<case>/<nonce>` of as many workers as the trace has replicas pushes every gradient, pulls the weights of
- * every step, asks the daemon whether it counted as many contributions as were sent, and drops the job. Each worker's
- * weights are compared. `timeout`: seconds to find the server. PD_DATA_LOSS: the daemon counted another number. */
+/* Plays a checked trace through the daemon at `url`; NULL: the client's default address. It makes a job
+ * `replay/<case>/<nonce>` with a worker for each replica of the trace. The workers push all gradients and pull the
+ * weights after each step. Each worker's weights are compared with the record as in pd_replay_local.
+ *
+ * In the end the daemon is asked how many contributions it counted, and the job is dropped. `timeout`: seconds to
+ * find the daemon.
+ *
+ * PD_DATA_LOSS: the daemon did not count as many contributions as were sent. Other errors: see pd_replay_local. */
 int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char *url, double timeout,
                      pd_verdict *verdicts, pd_error *err);
 

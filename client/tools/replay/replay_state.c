@@ -1,4 +1,4 @@
-/* replay_state.c - compares recorded optimizer state. */
+/* replay_state.c - compares the slots of a replayed model with recorded optimizer state. */
 #include "replay_state.h"
 
 #include <ctype.h>
@@ -19,33 +19,33 @@ enum { NAME_TEXT = 400, SLOT_TEXT = 64 };
 
 /* One recorded tensor of state. */
 typedef struct entry {
-    const char *name;               /* in the file; for a quantized value the name of its codes */
-    int         length;             /* of the name, without /quantized */
-    bool        quantized;
-    int64_t     step;
-    size_t      param;
-    char        slot[SLOT_TEXT];
-    int         number, block;      /* -1: none */
-    bool        listed;             /* not a tensor, but an entry of metadata `update_counter`, */
-    double      value;              /* with this value */
-    bool        compared;
-    double      error, noise;
-    double      bound;              /* for an inverse root: how far rounding can move it; else 0 */
-    double      unit;               /* of the last place of its storage, relatively; 0: float32, or better */
+    const char *name; /* name of the tensor in the file; if the value is quantized, name of its codes */
+    int length;       /* length of the name without "/quantized" */
+    bool quantized;
+    int64_t step;
+    size_t param;
+    char slot[SLOT_TEXT];
+    int number, block; /* -1: none */
+    bool listed;       /* the value is not a tensor, but comes from the list in the metadata `update_counter` */
+    double value;      /* the number in that list */
+    bool compared;
+    double error, noise;
+    double bound; /* for an inverse root the largest error that rounding can cause; otherwise 0 */
+    double unit;  /* relative size of the last bit of the slot's storage type; 0: float32 or finer */
 } entry;
 
 struct pd_replay_state {
     const pd_trace *trace;
     const pd_recipe *recipe;
-    entry          *entries;
-    size_t          n;
-    double          tolerance;      /* from noise_state, or the weights' tolerance */
-    double          way_tolerance;  /* of the way from the initial weights; negative: not recorded */
-    bool            measured;       /* neither was recorded, so each tensor's noise counts, too */
-    int64_t         delay;          /* number of steps from the statistics to the use of their roots */
+    entry *entries;
+    size_t n;
+    double tolerance;     /* tolerance from noise_state; if that was not recorded, the weights' tolerance */
+    double way_tolerance; /* tolerance for the weights' distance from their initial values; negative: not recorded */
+    bool measured;        /* neither tolerance was recorded, so the noise of each slot is measured and counts, too */
+    int64_t delay;        /* steps between the capture of statistics and the use of their roots */
 };
 
-/* Returns true for slots that are written when a root is adopted. */
+/* Returns true for slots that change when the optimizer begins to use a new root. */
 static bool is_of_roots(const entry *e)
 {
     static const char *const slots[] = { "preconditioners", "inverse_pth_root_errors", "inv_factor_matrices" };
@@ -56,21 +56,21 @@ static bool is_of_roots(const entry *e)
     return false;
 }
 
-/* Returns true for inverse roots, whose error root_bound.h bounds. A quantized root is none of them: its codes round
- * more. */
+/* Returns true for inverse roots, whose error has a bound (root_bound.h). Quantized roots have none: their codes add
+ * rounding of their own. */
 static bool is_bounded(const entry *e)
 {
     return strcmp(e->slot, "inv_factor_matrices") == 0 || (strcmp(e->slot, "preconditioners") == 0 && !e->quantized);
 }
 
-/* Returns true for averages of gradients or directions: their rounding adds up as that of the way from the initial
- * weights. */
+/* Returns true for moving averages of gradients or update directions. Their rounding errors add up like those of the
+ * weights' distance from their initial values. */
 static bool is_of_the_way(const entry *e)
 {
     return strcmp(e->slot, "momentum") == 0 || strcmp(e->slot, "filtered_grad") == 0;
 }
 
-/* ---- what was recorded ---- */
+/* ---- the list of recorded tensors ---- */
 
 static bool ends_with(const char *text, int length, const char *suffix)
 {
@@ -79,9 +79,9 @@ static bool ends_with(const char *text, int length, const char *suffix)
     return length > n && memcmp(text + length - n, suffix, (size_t)n) == 0;
 }
 
-/* Returns the parameter with whose name `text` begins, followed by a slash and a slot's name: the longest, because a
- * name may contain others. A slot's name does not begin with a digit: of parameters w and w/Q, "w/Q/0" belongs to w.
- * NULL: none. */
+/* Finds the parameter in `text`, which is a parameter's name, a slash and a slot's name. If several parameter names
+ * fit, the longest one is taken. Names of slots do not begin with a digit, so with parameters w and w/Q the text
+ * "w/Q/0" belongs to w. NULL: no parameter fits. */
 static const pd_trace_param *owner_of(const pd_trace *trace, const char *text, size_t *param)
 {
     size_t n;
@@ -89,8 +89,9 @@ static const pd_trace_param *owner_of(const pd_trace *trace, const char *text, s
 
     for (size_t i = 0; i < n; i++) {
         size_t length = strlen(params[i].name);
-        if (strncmp(text, params[i].name, length) != 0 || text[length] != '/'
-            || isdigit((unsigned char)text[length + 1])) continue;
+        if (strncmp(text, params[i].name, length) != 0 || text[length] != '/' ||
+            isdigit((unsigned char)text[length + 1]))
+            continue;
         if (best != NULL && length < strlen(best->name)) continue;
         best = &params[i];
         *param = i;
@@ -98,7 +99,7 @@ static const pd_trace_param *owner_of(const pd_trace *trace, const char *text, s
     return best;
 }
 
-/* Removes "block_3." and returns 3; -1: there is none. */
+/* Skips a prefix such as "block_3." and returns its number; -1: the text has no such prefix. */
 static int take_block(const char **field, int *length)
 {
     int block = -1, n = 0;
@@ -109,7 +110,8 @@ static int take_block(const char **field, int *length)
     return block;
 }
 
-/* Splits "statistics/3" or "block_2.factor_matrices.1" into name, number and block. False: too long for a slot. */
+/* Splits a text such as "statistics/3" or "block_2.factor_matrices.1" into slot name, number and block. Returns
+ * false if the name is too long for a slot. */
 static bool split_field(entry *e, const char *field, int length)
 {
     int digits = 0;
@@ -128,8 +130,8 @@ static bool split_field(entry *e, const char *field, int length)
     return true;
 }
 
-/* Returns true for a root of a parameter without a gradient in this step: one of Meta's releases computes it anew, the
- * others do not. */
+/* Returns true for a root of a parameter that has no gradient in this step. Such roots are not compared: one release
+ * of Meta's Shampoo computes them anew, the others do not. */
 static bool is_idle_root(const pd_replay_state *state, const entry *e, const char *param)
 {
     char gradient[NAME_TEXT];
@@ -139,7 +141,7 @@ static bool is_idle_root(const pd_replay_state *state, const entry *e, const cha
     return strcmp(e->slot, "inv_factor_matrices") == 0 && !pd_trace_tensor(state->trace, gradient, &shape);
 }
 
-/* Returns a hyperparameter as text, "" if the row has none of that name. */
+/* Returns a hyperparameter as text; "" if the optimizer has none of that name. */
 static const char *text_of(const pd_hypers *hypers, const char *name, char *text, size_t size)
 {
     int i = pd_hypers_find(hypers->row, name);
@@ -147,15 +149,21 @@ static const char *text_of(const pd_hypers *hypers, const char *name, char *text
     return i >= 0 ? pd_hypers_text(hypers, i, text, size) : "";
 }
 
-/* Returns the unit in which a slot is stored. A root is as coarse as its statistics. */
+/* Returns the relative size of the last bit in the type in which a slot is stored; 0: float32 or finer. A root
+ * counts as a 16-bit value also if only the statistics from which it is computed are stored in 16 bits. */
 static double unit_of(const pd_hypers *hypers, const char *slot)
 {
-    static const struct { const char *slot, *hyper; } stored[] = {
+    static const struct {
+        const char *slot, *hyper;
+    } stored[] = {
         { "factor_matrices", "precision_config.factor_matrix_dtype" },
         { "inv_factor_matrices", "precision_config.factor_matrix_dtype" },
         { "inv_factor_matrices", "precision_config.inv_factor_matrix_dtype" },
-        { "mu", "mu_dtype" }, { "Q", "precond_dtype" }, { "m", "dtype_momentum" },
-        { "filtered_grad", "precision_config.filtered_grad_dtype" }, { "momentum", "precision_config.momentum_dtype" },
+        { "mu", "mu_dtype" },
+        { "Q", "precond_dtype" },
+        { "m", "dtype_momentum" },
+        { "filtered_grad", "precision_config.filtered_grad_dtype" },
+        { "momentum", "precision_config.momentum_dtype" },
         { "grafting_second_moment", "precision_config.grafting_state_dtype" },
     };
     char text[64];
@@ -176,7 +184,7 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     pd_shape shape;
     int step = 0, head = 0, length = (int)strlen(name);
 
-    /* is read with the codes */
+    /* these tensors are read together with the codes */
     if (ends_with(name, length, "/bucket_size") || ends_with(name, length, "/diagonal")) return PD_OK;
     if (sscanf(name, "state/%4d/%n", &step, &head) == 1 && head == (int)strlen("state/0000/"))
         owner = owner_of(state->trace, name + head, &e->param);
@@ -201,29 +209,36 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     return PD_OK;
 }
 
-/* Adds an entry for each parameter and each number of the list, one a step. */
+/* Adds entries from the metadata list `update_counter`, which has a number for each step: one entry for each step
+ * and parameter. */
 static void add_counters(pd_replay_state *state, const json_t *list, size_t params)
 {
     json_t *value;
     size_t step;
 
-    json_array_foreach(list, step, value) {
+    json_array_foreach(list, step, value)
+    {
         for (size_t i = 0; i < params; i++) {
-            state->entries[state->n++] = (entry){ .name = COUNTER, .length = (int)strlen(COUNTER),
-                                                  .step = (int64_t)step + 1, .param = i, .slot = COUNTER,
-                                                  .number = -1, .block = -1, .listed = true,
-                                                      .value = json_number_value(value) };
+            state->entries[state->n++] = (entry){ .name = COUNTER,
+                                                  .length = (int)strlen(COUNTER),
+                                                  .step = (int64_t)step + 1,
+                                                  .param = i,
+                                                  .slot = COUNTER,
+                                                  .number = -1,
+                                                  .block = -1,
+                                                  .listed = true,
+                                                  .value = json_number_value(value) };
         }
     }
 }
 
-/* Sorts entries by slot, because the noise is that of the slot. */
+/* Orders entries by slot, because noise is measured per slot. */
 static int by_slot(const void *a, const void *b)
 {
     return strcmp(((const entry *)a)->slot, ((const entry *)b)->slot);
 }
 
-/* Returns a hyperparameter's value, 0 if the row has none of that name. */
+/* Returns a hyperparameter's value; 0 if the optimizer has none of that name. */
 static double value_of(const pd_hypers *hypers, const char *name)
 {
     int i = pd_hypers_find(hypers->row, name);
@@ -263,8 +278,10 @@ int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_r
     if (rc == PD_OK) add_counters(state, counters, params);
     json_decref(counters);
     qsort(state->entries, state->n, sizeof *state->entries, by_slot);
-    if (rc == PD_OK) *out = state;
-    else pd_replay_state_free(state);
+    if (rc == PD_OK)
+        *out = state;
+    else
+        pd_replay_state_free(state);
     return rc;
 }
 
@@ -282,8 +299,11 @@ bool pd_replay_state_wants_noise(const pd_replay_state *state)
 
 /* ---- the verdict ---- */
 
-/* Noise and unit of one slot, over all parameters and steps. */
-typedef struct spread { double noise, unit; } spread;
+/* Largest noise of a slot, and largest relative size of the last bit in its storage type, over all parameters and
+ * steps. */
+typedef struct spread {
+    double noise, unit;
+} spread;
 
 static spread spread_of(const entry *from, const entry *to)
 {
@@ -296,8 +316,8 @@ static spread spread_of(const entry *from, const entry *to)
     return slot;
 }
 
-/* Returns the tolerance of an entry. Rounding never explains an infinite error, so the bound of a root does not count
- * for one. */
+/* Returns the tolerance for an entry. Rounding cannot explain an infinite error, so for such an error the bound of a
+ * root is ignored. */
 static double tolerance_of(const pd_replay_state *state, const entry *e, const spread *slot)
 {
     double tolerance = fmax(state->tolerance, slot->unit);
@@ -307,7 +327,7 @@ static double tolerance_of(const pd_replay_state *state, const entry *e, const s
     return state->measured ? fmax(tolerance, 10 * slot->noise + 1e-6) : tolerance;
 }
 
-/* Notes the entry if it is farther beyond its tolerance than the one noted before. */
+/* Notes the entry as the worst one if its error, relative to its tolerance, is the largest so far. */
 static void note(pd_state_verdict *v, const entry *e, double tolerance)
 {
     if (v->compared++ > 0 && e->error / tolerance <= v->error / v->tolerance) return;
@@ -334,8 +354,8 @@ pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state)
 
 /* ---- values ---- */
 
-/* Reads a part of a quantized value, n elements, which the caller frees. NULL: there is none, which is PD_OK only if
- * `optional`. */
+/* Reads a tensor that belongs to a quantized value and must have n elements. The caller frees *at. If there is no
+ * such tensor, *at is NULL; this is an error unless `optional`. */
 static int take_part(const pd_replay_state *state, const entry *e, const char *part, int64_t n, bool optional,
                      double **at, pd_error *err)
 {
@@ -346,8 +366,8 @@ static int take_part(const pd_replay_state *state, const entry *e, const char *p
     *at = NULL;
     snprintf(name, sizeof name, "%.*s/%s", e->length, e->name, part);
     if (!pd_trace_tensor(state->trace, name, &shape)) {
-        return optional ? PD_OK : pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: missing, or its elements are no numbers",
-                                          name);
+        return optional ? PD_OK
+                        : pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: missing, or its elements are no numbers", name);
     }
     (void)pd_shape_elements(&shape, &elements);
     if (elements != n) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected %lld elements", name, (long long)n);
@@ -356,7 +376,7 @@ static int take_part(const pd_replay_state *state, const entry *e, const char *p
     return PD_OK;
 }
 
-/* Turns codes into values: code times bucket size of the column, plus the diagonal. */
+/* Turns quantized codes into numbers: multiplies each code by the bucket size of its column, and adds the diagonal. */
 static int dequantize(const pd_replay_state *state, const entry *e, double *at, int64_t n, pd_error *err)
 {
     double *bucket = NULL, *diagonal = NULL;
@@ -379,8 +399,8 @@ static int dequantize(const pd_replay_state *state, const entry *e, double *at, 
     return rc;
 }
 
-/* Returns how far `ours` is from `other`. Entries that are finite on neither side are left out, and overwritten in
- * both. */
+/* Returns the relative error of `ours` against `other`. Elements that are NaN or infinite in both arrays count as
+ * equal: both are set to 0. */
 static double distance(double *ours, double *other, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -397,8 +417,8 @@ static bool all_zero(const double *at, int64_t n)
     return true;
 }
 
-/* Finds how far the tensors of the shaken models are from `ours`, relatively. Overwrites `room`, which has n elements,
- * and entries of `ours` that are not finite. */
+/* Measures the noise of an entry: how far the tensors of the shaken models are from `ours`, relatively. Overwrites
+ * `room`, which has n elements, and elements of `ours` that are not finite. */
 static int find_noise(entry *e, const pd_model *const *shaken, double *room, double *ours, int64_t n, pd_error *err)
 {
     int rc = PD_OK;
@@ -414,13 +434,15 @@ static int find_noise(entry *e, const pd_model *const *shaken, double *room, dou
 
 /* ---- how far rounding can move a root ---- */
 
-/* The most that |E| / |B| (root_bound.h) may be, in units of float32: a few units come from the decomposition, and a
- * few from the sums that B is made of, upstream's and ours. */
+/* Upper limit of |E| / |B| in units of float32, where E is the rounding error of the matrix B whose root is taken
+ * (root_bound.h). A few units come from the decomposition, a few from the sums in B, both in the reference optimizer
+ * and in paramd. */
 static const double most_units = 10, unit_of_float32 = 0x1p-24;
-/* A bound of first order says nothing above 1: the root has no digit to compare. */
+/* A bound above 1 means that no digit of the root is certain, so there is nothing to compare. */
 static const double most_bound = 1;
 
-/* Returns the p of the root B^(-1/p) that the entry records; 0: no task computes the entry's slot. */
+/* Returns p if the entry records a root B^(-1/p). The plan's task that computes the slot knows p. 0: no task
+ * computes it. */
 static double order_of(const pd_plan *plan, const entry *e)
 {
     pd_part part;
@@ -433,12 +455,13 @@ static double order_of(const pd_plan *plan, const entry *e)
     return 0;
 }
 
-/* Sets *exponent to the e of the root B^-e that the entry records; 0: no task computes the entry's slot. */
+/* Sets *exponent to e of the recorded root B^-e. 0: no task computes the entry's slot. */
 static int find_exponent(const pd_replay_state *state, const entry *e, double *exponent, pd_error *err)
 {
     size_t n;
     const pd_trace_param *param = &pd_trace_params(state->trace, &n)[e->param];
-    pd_declaration declaration = { .name = param->name, .shape = param->shape,
+    pd_declaration declaration = { .name = param->name,
+                                   .shape = param->shape,
                                    .hypers = state->recipe->groups[pd_recipe_group(state->recipe, param->name)] };
     pd_plan plan;
     double p;
@@ -453,7 +476,7 @@ static int find_exponent(const pd_replay_state *state, const entry *e, double *e
     return PD_OK;
 }
 
-/* Fills in the entry's bound from the recorded root. `room` has n elements. */
+/* Sets the entry's error bound from the recorded root. `room` is scratch memory for n elements. */
 static int find_bound(const pd_replay_state *state, entry *e, double *room, int64_t n, pd_error *err)
 {
     int64_t side = (int64_t)lrint(sqrt((double)n));
@@ -468,21 +491,23 @@ static int find_bound(const pd_replay_state *state, entry *e, double *room, int6
     return PD_OK;
 }
 
-/* Returns true for the number of counted steps, which is no slot. */
+/* Returns true for an entry that records the number of counted steps. The model has no slot for it. */
 static bool is_count(const entry *e, int64_t n)
 {
     return n == 1 && e->block < 0 && e->number < 0 && strcmp(e->slot, "step") == 0;
 }
 
-/* Compares one entry. `recorded` and `ours` have room for n elements. */
+/* Compares one entry with the model. `recorded` and `ours` are scratch memory for n elements. */
 static int compare(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *const *shaken,
                    double *recorded, double *ours, int64_t n, pd_error *err)
 {
     pd_error why = { 0 };
     int rc;
 
-    if (e->listed) recorded[0] = e->value;
-    else pd_trace_values(state->trace, e->name, recorded);
+    if (e->listed)
+        recorded[0] = e->value;
+    else
+        pd_trace_values(state->trace, e->name, recorded);
     if (e->quantized && (rc = dequantize(state, e, recorded, n, err)) != PD_OK) return rc;
     rc = pd_model_read_part(model, e->param, e->slot, e->number, e->block, ours, n, &why);
     if (rc == PD_NOT_FOUND && is_count(e, n)) {
@@ -494,7 +519,7 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
     if (rc == PD_NOT_FOUND && all_zero(recorded, n)) return PD_OK;
     if (rc != PD_OK) return pd_fail(err, rc, "%.256s: %.200s", e->name, why.text);
     e->error = distance(ours, recorded, n);
-    if (isnan(e->error)) e->error = (double)INFINITY;           /* recorded values too large to square */
+    if (isnan(e->error)) e->error = (double)INFINITY; /* an error of NaN: the recorded values are too large to square */
     e->compared = true;
     if (is_bounded(e)) return find_bound(state, e, recorded, n, err);
     return shaken[0] != NULL ? find_noise(e, shaken, recorded, ours, n, err) : PD_OK;
@@ -508,20 +533,24 @@ static int compare_entry(const pd_replay_state *state, entry *e, const pd_model 
     double *recorded, *ours;
     int rc;
 
-    if (e->listed) shape = (pd_shape){ 0 };
-    else (void)pd_trace_tensor(state->trace, e->name, &shape);
+    if (e->listed)
+        shape = (pd_shape){ 0 };
+    else
+        (void)pd_trace_tensor(state->trace, e->name, &shape);
     if (pd_shape_elements(&shape, &n) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: too large", e->name);
     recorded = calloc((size_t)n + 1, sizeof *recorded);
     ours = calloc((size_t)n + 1, sizeof *ours);
-    if (recorded != NULL && ours != NULL) rc = compare(state, e, model, shaken, recorded, ours, n, err);
-    else rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (recorded != NULL && ours != NULL)
+        rc = compare(state, e, model, shaken, recorded, ours, n, err);
+    else
+        rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
     free(recorded);
     free(ours);
     return rc;
 }
 
-int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *const *shaken,
-                            int64_t step, pd_error *err)
+int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *const *shaken, int64_t step,
+                            pd_error *err)
 {
     int rc = PD_OK;
 
@@ -532,7 +561,7 @@ int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const
     return rc;
 }
 
-/* Returns a pseudo-random bit. */
+/* Returns pseudo-random bit number i of the sequence `way`. */
 static bool drawn(uint64_t way, int64_t i)
 {
     uint64_t x = (way + (uint64_t)i * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;

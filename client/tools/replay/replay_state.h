@@ -1,24 +1,31 @@
-/* replay_state.h - recorded optimizer state, `state/TTTT/NAME/FIELD`, beside the slots of a model that is being
- * replayed.
+/* replay_state.h - compares recorded optimizer state, tensors `state/TTTT/NAME/FIELD`, with the slots of a replayed
+ * model (the tensors of its optimizer state).
  *
- * FIELD is the name of a slot ("momentum_buffer"), or name and number ("statistics/3"), of the parameter or of a block
- * ("block_2.factor_matrices.1"). A quantized value comes as FIELD/quantized, FIELD/bucket_size and, where it was taken
- * apart, FIELD/diagonal; it is compared as what it stands for, not code by code: a code may flip. A recorded tensor
- * that has no slot must be all zeros: then there is nothing to keep. Inverse factor matrices of a parameter without a
- * gradient in that step, on which Meta's releases differ, are passed over. `step` is what the parameter, or its group,
- * has counted. What overflowed is infinite or NaN by the order of a sum: an entry that is not finite on both sides
- * coincides. Metadata `update_counter`, a list of a number for each step, is what the slot of that name has after it,
- * of every parameter.
+ * FIELD is the name of a slot ("momentum_buffer") or a name and a number ("statistics/3"), of the whole parameter or
+ * of one of its blocks ("block_2.factor_matrices.1"). The field `step` is the number of steps that the parameter, or
+ * its group, has counted. The metadata `update_counter` is a list with a number for each step. The number is the
+ * value of the slot `update_counter` after that step, in all parameters.
+ *
+ * A quantized value has the tensors FIELD/quantized and FIELD/bucket_size, and FIELD/diagonal if its diagonal is
+ * stored apart. Its decoded values are compared, not its codes, since rounding may change a code by one.
+ *
+ * Special cases:
+ *   - If the model has no slot for a recorded tensor, the tensor must be all zeros.
+ *   - Inverse factor matrices of a parameter without a gradient in a step are skipped, because releases of Meta's
+ *     Shampoo differ there.
+ *   - Two elements that are not finite count as equal. After an overflow, the order of a sum decides between infinity
+ *     and NaN.
  *
  * Tolerances, which tests/golden/README.md explains:
- * - That of noise_state where the trace has it, else that of the weights. It is the least tolerance of all that
- *   follows.
- * - An inverse root: a bound of first order on what rounding does to it, from the recorded root alone (root_bound.h).
- * - Momentum and filtered gradient: that of the way from the initial weights, where noise_bc32_displacement records it.
- * - Any other slot of a trace that has neither noise_state nor noise_bc32_displacement: 10 times the slot's own noise +
- *   1e-6. The noise is how far the slot moves, relatively and at most over parameters and steps, when the gradients'
- *   last bits are turned (in other models, "shaken", each in its own way).
- * - A value stored in 16 bits, and a root of such values, may be off by a unit of those. */
+ *   - For every slot at least the tolerance from noise_state; if that was not recorded, the weights' tolerance.
+ *   - For an inverse root: a first-order bound of the error that rounding causes, from the recorded root alone
+ *     (root_bound.h).
+ *   - For momentum and filtered gradient: the tolerance of the weights' distance from their initial values, if
+ *     noise_bc32_displacement was recorded.
+ *   - For other slots, if neither noise_state nor noise_bc32_displacement was recorded: 10 times the slot's measured
+ *     noise + 1e-6. The noise is the largest relative change of the slot, over parameters and steps, in "shaken"
+ *     models: further models whose gradients have their last bits flipped, each in another way.
+ *   - A value stored in 16 bits, or a root of such values, may be off by one unit of its last bit. */
 #ifndef PD_REPLAY_STATE_H
 #define PD_REPLAY_STATE_H
 
@@ -29,26 +36,30 @@
 
 typedef struct pd_replay_state pd_replay_state;
 
-/* Finds the recorded state of a checked trace, which outlives *out. The caller frees *out. PD_INVALID_ARGUMENT: a
- * tensor that belongs to no parameter or step, or is no tensor of state (names it). PD_NO_MEMORY. */
-int  pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
-void pd_replay_state_free(pd_replay_state *state);              /* accepts NULL */
-/* Returns true if there is state whose noise only shaken models show. */
+/* Lists the recorded state of a checked trace, which must outlive *out. The caller frees *out. PD_INVALID_ARGUMENT:
+ * a tensor belongs to no parameter or step, or it has no valid name for state; the error names it. PD_NO_MEMORY: out
+ * of memory. */
+int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
+void pd_replay_state_free(pd_replay_state *state); /* accepts NULL */
+/* Returns true if noise must be measured with shaken models, because the trace records none. */
 bool pd_replay_state_wants_noise(const pd_replay_state *state);
-/* Flips the last bit of numbers that are finite and not 0: of all of them if `way` is 0, else of about half, another
- * half for each way. */
+/* Flips the last bit of numbers, except those that are 0 or not finite. If `way` is 0, flips it in all of them.
+ * Otherwise flips it in about half of them; each `way` chooses another half. */
 void pd_replay_shake(float *at, int64_t n, uint64_t way);
 
-/* Compares all tensors that were recorded after this step; roots that the model adopts late are compared then.
- * `shaken`: PD_REPLAY_SHAKEN models, or NULLs. PD_NOT_FOUND: the model has no such slot. PD_OUT_OF_RANGE: it has
- * another size. PD_INVALID_ARGUMENT: a quantized value lacks a part. PD_NO_MEMORY. */
-int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *const *shaken,
-                            int64_t step, pd_error *err);
+/* Compares all tensors that were recorded after this step. A root that the model begins to use in a later step is
+ * compared in that step. `shaken` has PD_REPLAY_SHAKEN models, or NULLs.
+ *
+ * PD_NOT_FOUND: the model has no such slot. PD_OUT_OF_RANGE: the slot has another size. PD_INVALID_ARGUMENT: a
+ * quantized value lacks a tensor. PD_NO_MEMORY: out of memory. */
+int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *const *shaken, int64_t step,
+                            pd_error *err);
 
 typedef struct pd_state_verdict {
-    int64_t compared;           /* tensors */
-    double  error, tolerance;   /* of the tensor that is farthest beyond its tolerance, or nearest to it */
-    char    worst[256];         /* its name; "": none yet */
+    int64_t compared;        /* number of compared tensors */
+    double error, tolerance; /* error and tolerance of the worst tensor, whose error is largest relative to its
+                              * tolerance */
+    char worst[256];         /* name of the worst tensor; "": nothing was compared yet */
 } pd_state_verdict;
 
 /* Returns the verdict over all comparisons so far. */

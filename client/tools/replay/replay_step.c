@@ -1,4 +1,4 @@
-/* replay_step.c - decides whether a step of a replay ended as it was recorded. */
+/* replay_step.c - decides whether a step of a replay ended as the record says. */
 #include "replay_step.h"
 
 #include <math.h>
@@ -6,7 +6,8 @@
 
 #include "verdict.h"
 
-/* Returns true for an error by which an optimizer refuses, as opposed to lack of memory or of a server. */
+/* Returns true for an error by which an optimizer refuses a step, and false for other errors, such as lack of memory
+ * or a missing daemon. */
 static bool refuses(int rc)
 {
     return rc == PD_FAILED_PRECONDITION || rc == PD_INVALID_ARGUMENT || rc == PD_OUT_OF_RANGE;
@@ -23,8 +24,8 @@ int pd_replay_judge_step(const pd_trace *trace, int64_t step, int rc, const pd_e
     if (rc == PD_OK) return pd_fail(err, PD_FAILED_PRECONDITION, "step %d was recorded to fail and did not", (int)step);
     if (pd_says_alike(ours->text, recorded)) return PD_OK;
     return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "step %d was recorded to fail with \"%.128s\", and failed with \"%.192s\"", (int)step,
-                   recorded, ours->text);
+                   "step %d was recorded to fail with \"%.128s\", and failed with \"%.192s\"", (int)step, recorded,
+                   ours->text);
 }
 
 bool pd_replay_always_fails(const pd_trace *trace)
@@ -43,7 +44,7 @@ static bool all_nan(const double *at, int64_t n)
     return true;
 }
 
-/* Returns true if all recorded weights after every step are NaN. */
+/* Returns true if after every step all recorded weights are NaN. */
 static bool leaves_nan_alone(const pd_trace *trace)
 {
     double *at = calloc((size_t)pd_trace_elements(trace) + 1, sizeof *at);

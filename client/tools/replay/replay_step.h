@@ -1,22 +1,26 @@
-/* replay_step.h - the rules by which both ways of playing, in this process and through a daemon, judge a step. */
+/* replay_step.h - decides whether a step of a replay ended as the record says. Used by replays in this process and
+ * through a daemon. */
 #ifndef PD_REPLAY_STEP_H
 #define PD_REPLAY_STEP_H
 
 #include "recipe.h"
 #include "trace.h"
 
-/* Compares the end of a step with the record. `rc` and `ours`: its code and error. PD_OK: as recorded, also if an error
- * was recorded. `ours` itself if no error was recorded; PD_FAILED_PRECONDITION if one was recorded and did not come, or
- * named another cause. */
-int  pd_replay_judge_step(const pd_trace *trace, int64_t step, int rc, const pd_error *ours, pd_error *err);
-/* Returns true if upstream failed in every step. */
+/* Compares the end of a step with the record. `rc` and `ours` are the code and the error with which the step ended.
+ * If the record has no error, returns `rc` and copies `ours`.
+ *
+ * PD_OK: the step ended as recorded, with success or with the same cause of failure.
+ *
+ * PD_FAILED_PRECONDITION: the record has an error, but the step succeeded or failed for another reason. */
+int pd_replay_judge_step(const pd_trace *trace, int64_t step, int rc, const pd_error *ours, pd_error *err);
+/* Returns true if all recorded steps failed. */
 bool pd_replay_always_fails(const pd_trace *trace);
-/* Returns true if `rc` refuses the declaration, and upstream failed in every step, or made NaN of all weights in
- * each. */
+/* Returns true if the refusal `rc` of a declaration agrees with the record: all recorded steps failed, or left only
+ * NaN in the weights. */
 bool pd_replay_is_refusal(const pd_trace *trace, int rc);
-/* Writes the weights that a refusal stands for: NaN, if upstream made NaN of all weights. */
+/* Writes NaN to all weights, after a refused declaration, if the recorded weights are NaN after every step. */
 void pd_replay_refused(const pd_trace *trace, float *const *weights);
-/* Finds the learning rate recorded for a step. False: none. */
+/* Finds the learning rate that was recorded for a step. Returns false if there is none. */
 bool pd_replay_rate(const pd_trace *trace, const pd_recipe *recipe, int64_t step, double *rate);
 
 #endif

@@ -1,10 +1,14 @@
-/* replay_tensors.c - holds weights and gradients of a run, and compares the weights with the record. */
+/* replay_tensors.c - keeps the weights and gradients of a run that is played, and compares the weights with the
+ * record. */
 #include "replay_tensors.h"
 
 #include <stdlib.h>
 
-/* Allocates one element more, because a parameter may have none. */
-static float *new_floats(int64_t n) { return calloc((size_t)n + 1, sizeof(float)); }
+/* Allocates n floats set to 0, and one more, because a parameter may have no elements. */
+static float *new_floats(int64_t n)
+{
+    return calloc((size_t)n + 1, sizeof(float));
+}
 
 int pd_replay_tensors_new(pd_replay_tensors *out, const pd_trace *trace, pd_error *err)
 {

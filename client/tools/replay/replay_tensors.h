@@ -1,4 +1,4 @@
-/* replay_tensors.h - weights and gradients of a run while it is played, whichever way. */
+/* replay_tensors.h - weights and gradients of a run while it is played, in this process or through a daemon. */
 #ifndef PD_REPLAY_TENSORS_H
 #define PD_REPLAY_TENSORS_H
 
@@ -7,24 +7,25 @@
 #include "verdict.h"
 
 typedef struct pd_replay_tensors {
-    const pd_trace       *trace;
+    const pd_trace *trace;
     const pd_trace_param *params;
-    size_t                n;            /* parameters of the trace */
-    float               **weights, **gradient;
-    bool                 *present;      /* there is a gradient in this step */
-    pd_replay_net        *net;          /* NULL: gradients were recorded */
-    double                loss;         /* of the net, before this step */
-    double               *recorded;     /* room for the largest parameter */
+    size_t n; /* number of parameters in the trace */
+    float **weights, **gradient;
+    bool *present;      /* for each parameter whether it has a gradient in this step */
+    pd_replay_net *net; /* network that computes gradients; NULL: gradients were recorded */
+    double loss;        /* the network's loss with the weights before this step */
+    double *recorded;   /* buffer for a recorded tensor; has room for the largest parameter */
 } pd_replay_tensors;
 
-/* Makes the tensors, with the initial weights of a checked trace, which is borrowed. Free *out, also after an error.
- * Errors as in pd_replay_net_open. */
-int  pd_replay_tensors_new(pd_replay_tensors *out, const pd_trace *trace, pd_error *err);
+/* Makes the tensors, with the initial weights of a checked trace, which is borrowed. The caller frees *out, also
+ * after an error. Returns the errors of pd_replay_net_open. */
+int pd_replay_tensors_new(pd_replay_tensors *out, const pd_trace *trace, pd_error *err);
 void pd_replay_tensors_free(pd_replay_tensors *t);
-/* Takes a replica's gradients of a step from the trace, or computes them. A parameter with a step of its own has the
- * gradient of that one. */
+/* Reads the gradients that a replica had in a step from the trace, or computes them. A trace of Trax's averaging has
+ * one gradient for each parameter, whatever the step: there, that one is read. */
 void pd_replay_tensors_fill(pd_replay_tensors *t, int64_t step, int replica);
-/* Notes in verdicts[parameter] how far the weights are from the recorded ones, or in verdicts[n] the loss. */
+/* Compares the weights after a step with the recorded ones, in verdicts[parameter]. If the network computes
+ * gradients, compares the loss instead, in verdicts[n]. */
 void pd_replay_tensors_judge(const pd_replay_tensors *t, int64_t step, pd_verdict *verdicts);
 
 #endif

@@ -1,4 +1,4 @@
-/* replay_updates.c - reads recorded updates. */
+/* replay_updates.c - reads the updates of weights that a trace recorded. */
 #include "replay_updates.h"
 
 #include <math.h>
@@ -8,7 +8,10 @@
 
 enum { NAME_TEXT = 400 };
 
-bool pd_replay_updates_wanted(const pd_trace *trace) { return pd_trace_has(trace, "update/"); }
+bool pd_replay_updates_wanted(const pd_trace *trace)
+{
+    return pd_trace_has(trace, "update/");
+}
 
 int pd_replay_updates_tolerance(const pd_trace *trace, double *tolerance, pd_error *err)
 {

@@ -1,17 +1,17 @@
-/* replay_updates.h - recorded updates, `update/TTTT/NAME`: the change of the weights in a step, with sign and learning
- * rate. A sharper test than the weights. */
+/* replay_updates.h - reads recorded updates, tensors `update/TTTT/NAME`: the change of the weights in a step, with
+ * its sign and learning rate. Comparing updates is a sharper test than comparing weights. */
 #ifndef PD_REPLAY_UPDATES_H
 #define PD_REPLAY_UPDATES_H
 
 #include "trace.h"
 
-/* Returns true if the checked trace has some. */
+/* Returns true if the checked trace has recorded updates. */
 bool pd_replay_updates_wanted(const pd_trace *trace);
-/* Sets the tolerance: 10 * noise_update + 1e-6, or that of the weights if the trace has no noise_update.
- * PD_INVALID_ARGUMENT: noise_update is no number from 0 on. */
-int  pd_replay_updates_tolerance(const pd_trace *trace, double *tolerance, pd_error *err);
-/* Copies a parameter's update of a step, counted from 1, to `at` (its elements); *there: it was recorded.
- * PD_INVALID_ARGUMENT: of another size. */
-int  pd_replay_update(const pd_trace *trace, int64_t step, size_t param, double *at, bool *there, pd_error *err);
+/* Sets the tolerance of updates: 10 * noise_update + 1e-6, or the weights' tolerance if the trace has no
+ * noise_update. PD_INVALID_ARGUMENT: noise_update is no number, or is negative. */
+int pd_replay_updates_tolerance(const pd_trace *trace, double *tolerance, pd_error *err);
+/* Copies the update of a parameter in a step, counted from 1, to `at`. Sets *there to whether it was recorded.
+ * PD_INVALID_ARGUMENT: it has another shape than the parameter. */
+int pd_replay_update(const pd_trace *trace, int64_t step, size_t param, double *at, bool *there, pd_error *err);
 
 #endif

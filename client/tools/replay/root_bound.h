@@ -1,25 +1,32 @@
-/* root_bound.h - how far rounding can move an inverse root: an upper bound of first order, from the root alone. Pure.
+/* root_bound.h - computes how far rounding can move an inverse root: a first-order upper bound, from the root alone.
+ * Pure.
  *
- * X = B^-e, where B is symmetric, positive definite and contains the ridge. A backward stable decomposition in
- * arithmetic of unit u, and the rounding of B's own sums, give the root of B + E with |E| <= c u |B|, c a few units. In
- * B's basis of eigenvectors E moves entry (i, j) of X by E_ij f[b_i, b_j], the divided difference of f(b) = b^-e, and
- * no E_ij is above |E|. So, to first order,
- *     |dX| / |X| <= c u max(b) sqrt(sum over i, j of f[b_i, b_j]^2) / |X|        (Frobenius norms of X)
- * which is at most c u n e cond(B). The eigenvalues b follow from X's own, so the bound is known where X is
- * recorded. */
+ * The root is X = B^-e. B is symmetric and positive definite; it includes the ridge. Rounding in the sums of B, and
+ * in a backward stable decomposition with unit roundoff u, has the same effect as if the root were taken of B + E.
+ * Here |E| <= c u |B|, and c is a small number.
+ *
+ * In the basis of B's eigenvectors, E moves the element (i, j) of X by E_ij f[b_i, b_j]. Here f[b_i, b_j] is the
+ * divided difference of f(b) = b^-e for two eigenvalues. No E_ij is above |E|. So, to first order and with Frobenius
+ * norms of X,
+ *     |dX| / |X| <= c u max(b) sqrt(sum over i, j of f[b_i, b_j]^2) / |X|
+ * This is at most c u n e cond(B).
+ *
+ * The eigenvalues b follow from the eigenvalues of X. So a recorded X is enough to compute the bound. */
 #ifndef PD_ROOT_BOUND_H
 #define PD_ROOT_BOUND_H
 
 #include <stdint.h>
 
-/* Returns the right side without c u: the factor by which a relative error of B is magnified. `root` is X (n, n),
- * symmetric up to rounding, n >= 1; it is overwritten. 0: X is zero, so no root was computed yet, or not finite, or e
- * is 0: then rounding of B explains no difference. INFINITY: X is not positive definite, so rounding hides eigenvalues
- * of B. */
+/* Returns the bound without the factor c u: the factor by which a relative error of B is magnified in X. `root` is
+ * X, an (n, n) matrix with n >= 1 that is symmetric up to rounding; it is overwritten.
+ *
+ * Returns 0 if X is zero (no root was computed yet), X is not finite, or e is 0. In these cases rounding of B
+ * explains no difference. Returns INFINITY if X is not positive definite, because rounding then hides eigenvalues of
+ * B. */
 double pd_root_magnification(double *root, int64_t n, double exponent);
 
-/* Finds the eigenvalues of a finite symmetric A (n, n) by Jacobi's rotations, without BLAS, so that they do not depend
- * on the CPU. A is overwritten; its diagonal holds the eigenvalues, unsorted. */
+/* Computes the eigenvalues of a finite symmetric (n, n) matrix A by Jacobi's rotations, without BLAS, so that the
+ * result does not depend on the CPU. A is overwritten; its diagonal then has the eigenvalues, unsorted. */
 void pd_eigenvalues(double *A, int64_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* trace.c - opens and checks a recorded run. */
+/* trace.c - opens and checks the trace of a recorded run. */
 #include "trace.h"
 
 #include <inttypes.h>
@@ -7,31 +7,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert.h"
 #include "printable.h"
 #include "python_json.h"
+#include "recorded_values.h"
 #include "safetensors.h"
 #include "whole_file.h"
 
-#define MAX_WORK 50000000ll         /* most (step, replica, parameter) triples of a replay */
-#define KEY_TEXT 400                /* longest name of a tensor */
+#define MAX_WORK 50000000ll /* upper limit of steps times replicas times parameters in a replay */
+#define KEY_TEXT 400        /* longest name of a tensor, in bytes */
 
 struct pd_trace {
-    char           *path;
-    uint8_t        *file;
+    char *path;
+    uint8_t *file;
     pd_safetensors *tensors;
-    char            system[64], name[128];
-    json_t         *config;
-    int64_t         steps;
-    double          tolerance, state_tolerance, way_tolerance;
-    bool            recorded[PD_TRACE_MAX_STEPS + 1];   /* weights after this step are in the file */
-    json_t         *errors;
-    const char     *error[PD_TRACE_MAX_STEPS + 1];      /* upstream's message; NULL: no error in this step */
-    bool            averages, nonfinite;
-    int             replicas;
+    char system[64], name[128];
+    json_t *config;
+    int64_t steps;
+    double tolerance, state_tolerance, way_tolerance;
+    bool recorded[PD_TRACE_MAX_STEPS + 1]; /* whether the file has the weights after each step */
+    json_t *errors;
+    const char *error[PD_TRACE_MAX_STEPS + 1]; /* message of the error that the reference optimizer raised in each
+                                                * step; NULL: no error */
+    bool averages, nonfinite;
+    int replicas;
     pd_trace_param *params;
-    size_t          n;
-    int64_t         most_elements;
+    size_t n;
+    int64_t most_elements;
 };
 
 /* ---- names of tensors ---- */
@@ -41,13 +42,13 @@ typedef enum kind { WEIGHTS, GRADIENT, AVERAGE, OTHER } kind;
 static const char *const prefixes[] = { "param", "grad", "average" };
 
 typedef struct key {
-    kind        kind;
-    int64_t     step;
-    int         replica;            /* 0 if names have none */
+    kind kind;
+    int64_t step;
+    int replica; /* 0 if the tensors' names have no replica */
     const char *param;
 } key;
 
-/* Reads `digits` decimal digits at *at, and moves *at behind them. -1: no such number. */
+/* Reads a number of exactly `digits` decimal digits at *at, and moves *at behind it. -1: there is no such number. */
 static int read_number(const char **at, int digits)
 {
     int value = 0;
@@ -59,7 +60,8 @@ static int read_number(const char **at, int digits)
     return value;
 }
 
-/* Parses "grad/0003/r01/encoder/kernel". `replicas`: names have the rRR. */
+/* Parses the name of a tensor, such as "grad/0003/r01/encoder/kernel". `replicas`: the names have a part rRR for the
+ * replica. */
 static key parse_key(const char *text, bool replicas)
 {
     key k = { .kind = OTHER };
@@ -87,59 +89,6 @@ static const pd_st_tensor *find(const pd_trace *trace, kind which, int64_t step,
     return n < (int)sizeof name ? pd_safetensors_find(trace->tensors, name) : NULL;
 }
 
-/* ---- values, which may lie unaligned ---- */
-
-static bool readable(pd_st_dtype dtype)
-{
-    static const bool numbers[PD_ST_DTYPES] = { [PD_ST_F32] = true, [PD_ST_F64] = true, [PD_ST_BF16] = true,
-                                                [PD_ST_F16] = true,
-                                                [PD_ST_I8] = true, [PD_ST_I16] = true, [PD_ST_I32] = true,
-                                                    [PD_ST_I64] = true };
-
-    return numbers[dtype];
-}
-
-static double value_at(const pd_trace *trace, const pd_st_tensor *tensor, int64_t i)
-{
-    size_t size = pd_st_dtype_size(tensor->dtype);
-    union { int8_t c; int16_t s; uint16_t h; float f; double d; int32_t i; int64_t l; } x;
-
-    memcpy(&x, (const uint8_t *)pd_safetensors_data(trace->tensors, tensor) + (size_t)i * size, size);
-    switch (tensor->dtype) {
-    case PD_ST_F32:  return x.f;
-    case PD_ST_F64:  return x.d;
-    case PD_ST_BF16: return pd_f32_from_bf16(x.h);
-    case PD_ST_F16:  return pd_f32_from_f16(x.h);
-    case PD_ST_I8:   return x.c;
-    case PD_ST_I16:  return x.s;
-    case PD_ST_I32:  return x.i;
-    default:         return (double)x.l;
-    }
-}
-
-static int64_t count_of(const pd_st_tensor *tensor)
-{
-    return (int64_t)(tensor->bytes / pd_st_dtype_size(tensor->dtype));
-}
-
-static bool copy_floats(const pd_trace *trace, const pd_st_tensor *tensor, float *at)
-{
-    if (tensor == NULL) return false;
-    if (tensor->dtype == PD_ST_F32) {
-        memcpy(at, pd_safetensors_data(trace->tensors, tensor), tensor->bytes);
-    } else {
-        for (int64_t i = 0; i < count_of(tensor); i++) at[i] = (float)value_at(trace, tensor, i);
-    }
-    return true;
-}
-
-static bool copy_doubles(const pd_trace *trace, const pd_st_tensor *tensor, double *at)
-{
-    if (tensor == NULL) return false;
-    for (int64_t i = 0; i < count_of(tensor); i++) at[i] = value_at(trace, tensor, i);
-    return true;
-}
-
 /* ---- metadata ---- */
 
 static int read_word(const pd_trace *trace, const char *name, char *out, size_t size, pd_error *err)
@@ -153,9 +102,9 @@ static int read_word(const pd_trace *trace, const char *name, char *out, size_t 
     return PD_OK;
 }
 
-/* Reads a number of the metadata from `least` to `most`; `preset` if it is missing. */
-static int read_real(const pd_trace *trace, const char *name, double preset, double least, double most,
-                     double *out, pd_error *err)
+/* Reads a number of the metadata, which must be between `least` and `most`. If it is missing, *out is `preset`. */
+static int read_real(const pd_trace *trace, const char *name, double preset, double least, double most, double *out,
+                     pd_error *err)
 {
     const char *text = pd_safetensors_meta(trace->tensors, name);
     char *end;
@@ -164,15 +113,18 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
     if (text == NULL) return PD_OK;
     *out = strtod(text, &end);
     if (end == text || *end != '\0' || !(*out >= least && *out <= most)) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s is %.40s, expected a number from %g to %g",
-                       name, text, least, most);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s is %.40s, expected a number from %g to %g", name, text,
+                       least, most);
     }
     return PD_OK;
 }
 
 static int read_tolerance(pd_trace *trace, pd_error *err)
 {
-    bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;     /* of a run with the same scalars */
+    bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL; /* true: the two runs from which the
+                                                                             * noise was measured had the same
+                                                                             * scalars, so 3 times the noise is
+                                                                             * enough */
     double noise, state_noise, way_noise;
     int rc = read_real(trace, close ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
 
@@ -212,7 +164,8 @@ static int read_errors(pd_trace *trace, pd_error *err)
     size_t i;
     int rc = trace->errors == NULL ? pd_trace_json(trace, "errors", JSON_ARRAY, &trace->errors, err) : PD_OK;
 
-    json_array_foreach(trace->errors, i, entry) {
+    json_array_foreach(trace->errors, i, entry)
+    {
         json_int_t step = json_integer_value(json_object_get(entry, "step"));
         const char *message = json_string_value(json_object_get(entry, "message"));
         if (step >= 1 && step <= trace->steps) trace->error[step] = message != NULL ? message : "";
@@ -244,8 +197,10 @@ int pd_trace_open(pd_trace **out, const char *path, pd_error *err)
     if (rc == PD_OK) rc = pd_whole_file_read(&trace->file, &bytes, path, PD_TRACE_MAX_BYTES, err);
     if (rc == PD_OK) rc = pd_safetensors_read(&trace->tensors, trace->file, bytes, err);
     if (rc == PD_OK) rc = read_metadata(trace, err);
-    if (rc == PD_OK) *out = trace;
-    else pd_trace_close(trace);
+    if (rc == PD_OK)
+        *out = trace;
+    else
+        pd_trace_close(trace);
     return rc;
 }
 
@@ -262,13 +217,34 @@ void pd_trace_close(pd_trace *trace)
     free(trace);
 }
 
-const char   *pd_trace_path(const pd_trace *trace)      { return trace->path; }
-const char   *pd_trace_system(const pd_trace *trace)    { return trace->system; }
-const char   *pd_trace_case(const pd_trace *trace)      { return trace->name; }
-int64_t       pd_trace_steps(const pd_trace *trace)     { return trace->steps; }
-double        pd_trace_tolerance(const pd_trace *trace) { return trace->tolerance; }
-double        pd_trace_state_tolerance(const pd_trace *trace) { return trace->state_tolerance; }
-double        pd_trace_way_tolerance(const pd_trace *trace) { return trace->way_tolerance; }
+const char *pd_trace_path(const pd_trace *trace)
+{
+    return trace->path;
+}
+const char *pd_trace_system(const pd_trace *trace)
+{
+    return trace->system;
+}
+const char *pd_trace_case(const pd_trace *trace)
+{
+    return trace->name;
+}
+int64_t pd_trace_steps(const pd_trace *trace)
+{
+    return trace->steps;
+}
+double pd_trace_tolerance(const pd_trace *trace)
+{
+    return trace->tolerance;
+}
+double pd_trace_state_tolerance(const pd_trace *trace)
+{
+    return trace->state_tolerance;
+}
+double pd_trace_way_tolerance(const pd_trace *trace)
+{
+    return trace->way_tolerance;
+}
 
 int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err)
 {
@@ -279,9 +255,10 @@ int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err)
     return rc;
 }
 
-/* ---- what a replay reads ---- */
+/* ---- parameters and steps of the trace ---- */
 
-/* Returns the tensor that declares k's parameter: its initial weights, or the first replica's average of that step. */
+/* Returns the tensor that gives the parameter named by `k` its shape: the initial weights, or in a trace of averages
+ * the first replica's average of that step. */
 static const pd_st_tensor *declaring(const pd_trace *trace, const key *k)
 {
     return trace->averages ? find(trace, AVERAGE, k->step, 0, k->param) : find(trace, WEIGHTS, 0, 0, k->param);
@@ -292,20 +269,21 @@ static bool declares(const pd_trace *trace, const key *k)
     return trace->averages ? k->kind == AVERAGE && k->replica == 0 : k->kind == WEIGHTS && k->step == 0;
 }
 
-/* Returns the name in the file. The name of an average's parameter begins with its step, which the file does not
- * have. */
+/* Returns a parameter's name as it is in the names of tensors. In a trace of averages the parameter's own name
+ * begins with its step, which is left out. */
 static const char *name_of(const pd_trace *trace, size_t param)
 {
     return trace->params[param].name + (trace->averages ? strlen("0000/") : 0);
 }
 
-/* Returns true for a scalar of bfloat16 that is stored as a vector of one: its gradient, or its state, is a scalar. */
+/* Returns true for a bfloat16 tensor with one element that is a scalar, although it is stored as a vector. The shape
+ * of the parameter's gradient or state tells the two apart. */
 static bool is_scalar(const pd_trace *trace, const pd_st_tensor *tensor, const key *k)
 {
     const pd_st_tensor *gradient = find(trace, GRADIENT, 1, 0, k->param), *moment;
     char name[300];
 
-    if (tensor->dtype != PD_ST_BF16 || tensor->shape.rank != 1 || count_of(tensor) != 1) return false;
+    if (tensor->dtype != PD_ST_BF16 || tensor->shape.rank != 1 || pd_recorded_count(tensor) != 1) return false;
     snprintf(name, sizeof name, "state/0001/%.250s/v", k->param);
     moment = pd_safetensors_find(trace->tensors, name);
     return (gradient != NULL && gradient->shape.rank == 0) || (moment != NULL && moment->shape.rank == 0);
@@ -319,12 +297,14 @@ static int add_param(pd_trace *trace, const pd_st_tensor *tensor, const key *k, 
     if (*k->param == '\0' || strlen(k->param) > 250 || pd_text_check("it", k->param, NULL) != PD_OK) {
         return pd_fail(err, PD_INVALID_ARGUMENT, "a parameter's name must have 1 to 250 printable bytes");
     }
-    if (trace->averages) snprintf(name, sizeof name, "%04d/%s", (int)k->step, k->param);
-    else snprintf(name, sizeof name, "%s", k->param);
+    if (trace->averages)
+        snprintf(name, sizeof name, "%04d/%s", (int)k->step, k->param);
+    else
+        snprintf(name, sizeof name, "%s", k->param);
     if ((param->name = strdup(name)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     param->step = trace->averages ? k->step : 0;
     param->shape = is_scalar(trace, tensor, k) ? (pd_shape){ 0 } : tensor->shape;
-    param->elements = count_of(tensor);
+    param->elements = pd_recorded_count(tensor);
     if (param->elements > trace->most_elements) trace->most_elements = param->elements;
     trace->n++;
     return PD_OK;
@@ -358,11 +338,11 @@ static int find_params(pd_trace *trace, pd_error *err)
     return rc;
 }
 
-/* Compares shapes. A scalar may be stored as a vector of one. */
+/* Returns true if two tensors have the same shape. A scalar equals a vector of one element. */
 static bool shaped_alike(const pd_st_tensor *a, const pd_st_tensor *b)
 {
-    return pd_shape_equal(&a->shape, &b->shape) || (count_of(a) == 1 && count_of(b) == 1 && a->shape.rank <= 1
-                                                    && b->shape.rank <= 1);
+    return pd_shape_equal(&a->shape, &b->shape) ||
+           (pd_recorded_count(a) == 1 && pd_recorded_count(b) == 1 && a->shape.rank <= 1 && b->shape.rank <= 1);
 }
 
 static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *err)
@@ -375,7 +355,7 @@ static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *e
     if (origin == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s belongs to no parameter", tensor->name);
     if (k.step > trace->steps)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: the trace has %d steps", tensor->name, (int)trace->steps);
-    if (!readable(tensor->dtype))
+    if (!pd_recorded_is_number(tensor->dtype))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: elements are %s, expected numbers", tensor->name,
                        pd_st_dtype_name(tensor->dtype));
     if (!shaped_alike(tensor, origin)) {
@@ -383,8 +363,8 @@ static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *e
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s has shape %s, the parameter %s", tensor->name,
                        pd_shape_text(&tensor->shape, a, sizeof a), pd_shape_text(&origin->shape, b, sizeof b));
     }
-    for (int64_t i = 0; k.kind == GRADIENT && !trace->nonfinite && i < count_of(tensor); i++) {
-        trace->nonfinite = !isfinite(value_at(trace, tensor, i));
+    for (int64_t i = 0; k.kind == GRADIENT && !trace->nonfinite && i < pd_recorded_count(tensor); i++) {
+        trace->nonfinite = !isfinite(pd_recorded_value(trace->tensors, tensor, i));
     }
     return PD_OK;
 }
@@ -397,8 +377,8 @@ static int note_step(pd_trace *trace, double step, pd_error *err)
     return PD_OK;
 }
 
-/* Returns true for a run of a real model, which records its loss in each step, and weights only at some: of every
- * parameter or of none, and at the last. */
+/* Returns true for a training run of a real network: its loss was recorded. The trace has weights only after the
+ * last step and some others. After each of these steps it has the weights of all parameters. */
 static bool is_sparse(const pd_trace *trace)
 {
     return pd_safetensors_find(trace->tensors, "loss") != NULL;
@@ -414,8 +394,8 @@ static void note_all_steps(pd_trace *trace)
     }
 }
 
-/* Finds the steps at which weights were recorded: all, or those in the metadata or in a table, or those of a real
- * model. */
+/* Finds the steps after which weights were recorded. They are listed in the metadata or in a table. Otherwise they
+ * are all steps, or for a real network those that have weights in the file. */
 static int find_recorded(pd_trace *trace, pd_error *err)
 {
     const pd_st_tensor *table = pd_safetensors_find(trace->tensors, "table/param_steps");
@@ -423,13 +403,14 @@ static int find_recorded(pd_trace *trace, pd_error *err)
     size_t k;
     int rc = pd_trace_json(trace, "param_steps", JSON_ARRAY, &list, err);
 
-    if (table != NULL && !readable(table->dtype))
+    if (table != NULL && !pd_recorded_is_number(table->dtype))
         rc = pd_fail(err, PD_INVALID_ARGUMENT, "table/param_steps: expected numbers");
-    json_array_foreach(list, k, entry) {
+    json_array_foreach(list, k, entry)
+    {
         if (rc == PD_OK) rc = note_step(trace, json_number_value(entry), err);
     }
-    for (int64_t i = 0; rc == PD_OK && list == NULL && table != NULL && i < count_of(table); i++) {
-        rc = note_step(trace, value_at(trace, table, i), err);
+    for (int64_t i = 0; rc == PD_OK && list == NULL && table != NULL && i < pd_recorded_count(table); i++) {
+        rc = note_step(trace, pd_recorded_value(trace->tensors, table, i), err);
     }
     if (rc == PD_OK && list == NULL && table == NULL) note_all_steps(trace);
     json_decref(list);
@@ -482,7 +463,7 @@ static int check_rates(const pd_trace *trace, pd_error *err)
     for (int64_t step = 1; step <= trace->steps; step++) {
         int64_t index;
         const pd_st_tensor *rate = find_rate(trace, step, &index);
-        if (rate != NULL && (!readable(rate->dtype) || count_of(rate) <= index)) {
+        if (rate != NULL && (!pd_recorded_is_number(rate->dtype) || pd_recorded_count(rate) <= index)) {
             return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s: expected a number for step %d", rate->name, (int)step);
         }
     }
@@ -506,12 +487,30 @@ int pd_trace_check(pd_trace *trace, pd_error *err)
     return rc == PD_OK ? check_rates(trace, err) : rc;
 }
 
-bool    pd_trace_averages(const pd_trace *trace)            { return trace->averages; }
-int     pd_trace_replicas(const pd_trace *trace)            { return trace->replicas; }
-int64_t pd_trace_elements(const pd_trace *trace)            { return trace->most_elements; }
-bool    pd_trace_nonfinite(const pd_trace *trace)           { return trace->nonfinite; }
-bool    pd_trace_has_errors(const pd_trace *trace)          { return json_array_size(trace->errors) > 0; }
-const char *pd_trace_error(const pd_trace *trace, int64_t step) { return trace->error[step]; }
+bool pd_trace_averages(const pd_trace *trace)
+{
+    return trace->averages;
+}
+int pd_trace_replicas(const pd_trace *trace)
+{
+    return trace->replicas;
+}
+int64_t pd_trace_elements(const pd_trace *trace)
+{
+    return trace->most_elements;
+}
+bool pd_trace_nonfinite(const pd_trace *trace)
+{
+    return trace->nonfinite;
+}
+bool pd_trace_has_errors(const pd_trace *trace)
+{
+    return json_array_size(trace->errors) > 0;
+}
+const char *pd_trace_error(const pd_trace *trace, int64_t step)
+{
+    return trace->error[step];
+}
 
 const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n)
 {
@@ -521,22 +520,23 @@ const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n)
 
 bool pd_trace_initial(const pd_trace *trace, size_t param, float *at)
 {
-    return copy_floats(trace, find(trace, WEIGHTS, 0, 0, name_of(trace, param)), at);
+    return pd_recorded_floats(trace->tensors, find(trace, WEIGHTS, 0, 0, name_of(trace, param)), at);
 }
 
 bool pd_trace_gradient(const pd_trace *trace, int64_t step, int replica, size_t param, float *at)
 {
-    return copy_floats(trace, find(trace, GRADIENT, step, replica, name_of(trace, param)), at);
+    return pd_recorded_floats(trace->tensors, find(trace, GRADIENT, step, replica, name_of(trace, param)), at);
 }
 
 bool pd_trace_weights(const pd_trace *trace, int64_t step, size_t param, double *at)
 {
-    return trace->recorded[step] && copy_doubles(trace, find(trace, WEIGHTS, step, 0, name_of(trace, param)), at);
+    return trace->recorded[step] &&
+           pd_recorded_doubles(trace->tensors, find(trace, WEIGHTS, step, 0, name_of(trace, param)), at);
 }
 
 bool pd_trace_average(const pd_trace *trace, int64_t step, int replica, size_t param, double *at)
 {
-    return copy_doubles(trace, find(trace, AVERAGE, step, replica, name_of(trace, param)), at);
+    return pd_recorded_doubles(trace->tensors, find(trace, AVERAGE, step, replica, name_of(trace, param)), at);
 }
 
 bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate)
@@ -544,7 +544,7 @@ bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate)
     int64_t index;
     const pd_st_tensor *tensor = find_rate(trace, step, &index);
 
-    if (tensor != NULL) *rate = value_at(trace, tensor, index);
+    if (tensor != NULL) *rate = pd_recorded_value(trace->tensors, tensor, index);
     return tensor != NULL;
 }
 
@@ -570,12 +570,12 @@ bool pd_trace_tensor(const pd_trace *trace, const char *name, pd_shape *shape)
 {
     const pd_st_tensor *tensor = pd_safetensors_find(trace->tensors, name);
 
-    if (tensor == NULL || !readable(tensor->dtype)) return false;
+    if (tensor == NULL || !pd_recorded_is_number(tensor->dtype)) return false;
     *shape = tensor->shape;
     return true;
 }
 
 void pd_trace_values(const pd_trace *trace, const char *name, double *at)
 {
-    copy_doubles(trace, pd_safetensors_find(trace->tensors, name), at);
+    pd_recorded_doubles(trace->tensors, pd_safetensors_find(trace->tensors, name), at);
 }

@@ -1,8 +1,8 @@
-/* trace.h - reads a recorded run of an optimizer: a .safetensors file with `param/TTTT/NAME`, `grad/TTTT/NAME` and
- * metadata.
+/* trace.h - reads the trace of a recorded run of an optimizer: a .safetensors file with tensors `param/TTTT/NAME`
+ * and `grad/TTTT/NAME`, where TTTT is the step, and metadata.
  *
- * Files are hostile input: everything that a replay will ask for (names, shapes, types, steps) is checked when the
- * trace is opened. */
+ * A file may be damaged or malicious. So pd_trace_open and pd_trace_check check everything that a replay uses:
+ * names, shapes, types, steps. */
 #ifndef PD_TRACE_H
 #define PD_TRACE_H
 
@@ -10,79 +10,95 @@
 
 #include "paramd/tensor.h"
 
-#define PD_TRACE_MAX_STEPS    9999          /* steps have four digits */
+#define PD_TRACE_MAX_STEPS 9999 /* since names of tensors have four digits for the step */
 #define PD_TRACE_MAX_REPLICAS 64
-#define PD_TRACE_MAX_BYTES    (4ll << 30)   /* of a file */
+#define PD_TRACE_MAX_BYTES (4ll << 30) /* largest file that is read */
 
 typedef struct pd_trace pd_trace;
 
 typedef struct pd_trace_param {
-    char    *name;              /* for an average: "TTTT/NAME" */
-    int64_t  step;              /* for an average: its step; else 0 */
+    char *name;   /* name in the trace; in a trace of averages "TTTT/NAME" */
+    int64_t step; /* in a trace of averages the parameter's step; else 0 */
     pd_shape shape;
-    int64_t  elements;
+    int64_t elements;
 } pd_trace_param;
 
-/* Reads file and metadata. PD_NOT_FOUND: no such file. PD_INVALID_ARGUMENT: not a trace; the text says what is wrong.
- * PD_RESOURCE_EXHAUSTED: larger than PD_TRACE_MAX_BYTES. PD_NO_MEMORY. */
-int  pd_trace_open(pd_trace **out, const char *path, pd_error *err);
-void pd_trace_close(pd_trace *trace);               /* accepts NULL */
+/* Opens a trace: reads the file and its metadata. PD_NOT_FOUND: there is no such file. PD_INVALID_ARGUMENT: the file
+ * is not a trace; the error says what is wrong. PD_RESOURCE_EXHAUSTED: it is larger than PD_TRACE_MAX_BYTES.
+ * PD_NO_MEMORY: out of memory. */
+int pd_trace_open(pd_trace **out, const char *path, pd_error *err);
+void pd_trace_close(pd_trace *trace); /* accepts NULL */
 
-/* The path that was opened. */
-const char   *pd_trace_path(const pd_trace *trace);
-/* Metadata. */
-const char   *pd_trace_system(const pd_trace *trace);
-const char   *pd_trace_case(const pd_trace *trace);
-int64_t       pd_trace_steps(const pd_trace *trace);
-/* Largest relative error of a replay: 3 * noise_bc32 + 1e-6, or, if that was not recorded, 10 * noise + 1e-6. */
-double        pd_trace_tolerance(const pd_trace *trace);
-/* The same for recorded state: 10 * noise_state + 1e-6. Negative: noise_state was not recorded. */
-double        pd_trace_state_tolerance(const pd_trace *trace);
-/* The same for the way from the initial weights: 3 * noise_bc32_displacement + 1e-6. Negative: that was not
- * recorded. */
-double        pd_trace_way_tolerance(const pd_trace *trace);
-/* Return an entry as text (NULL: none), or as JSON, which the caller frees (*out NULL: none). PD_INVALID_ARGUMENT: not
+/* Returns the path with which the trace was opened. */
+const char *pd_trace_path(const pd_trace *trace);
+/* Return the metadata of the trace: system, case, number of steps. */
+const char *pd_trace_system(const pd_trace *trace);
+const char *pd_trace_case(const pd_trace *trace);
+int64_t pd_trace_steps(const pd_trace *trace);
+/* Returns the largest relative error that weights may have in a replay: 3 * noise_bc32 + 1e-6, or if noise_bc32 was
+ * not recorded, 10 * noise + 1e-6. */
+double pd_trace_tolerance(const pd_trace *trace);
+/* Returns the tolerance for recorded state: 10 * noise_state + 1e-6. Negative: noise_state was not recorded. */
+double pd_trace_state_tolerance(const pd_trace *trace);
+/* Returns the tolerance for the weights' distance from their initial values: 3 * noise_bc32_displacement + 1e-6.
+ * Negative: noise_bc32_displacement was not recorded. */
+double pd_trace_way_tolerance(const pd_trace *trace);
+/* Return an entry of the metadata. pd_trace_meta returns text; NULL: the entry is missing. pd_trace_json returns
+ * JSON in *out, which the caller frees; *out is NULL if the entry is missing. PD_INVALID_ARGUMENT: the entry is not
  * JSON, or of another type. */
-const char   *pd_trace_meta(const pd_trace *trace, const char *name);
-int           pd_trace_json(const pd_trace *trace, const char *name, json_type type, json_t **out, pd_error *err);
-/* Returns upstream's hyperparameters, a JSON object; borrowed. PD_INVALID_ARGUMENT: missing, or not JSON. */
-int           pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err);
+const char *pd_trace_meta(const pd_trace *trace, const char *name);
+int pd_trace_json(const pd_trace *trace, const char *name, json_type type, json_t **out, pd_error *err);
+/* Returns the configuration of the reference optimizer, a JSON object with its hyperparameters. It is borrowed.
+ * PD_INVALID_ARGUMENT: it is missing, or not JSON. */
+int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err);
 
-/* Finds the parameters and checks every tensor that a replay reads: no gradient without a parameter, no step beyond the
- * last, shapes alike, weights at every step or at those of `param_steps` (where a model's `loss` was recorded too: at
- * the last step and at others, of all parameters alike). In a trace of averages (`average/TTTT/rRR/NAME`) steps are
- * independent of each other and differ in shape: each (step, NAME) counts as a parameter of its own. The functions
- * below want it to have succeeded. PD_INVALID_ARGUMENT: not so (names the tensor). PD_UNIMPLEMENTED: a file of another
- * shape, without parameters and steps. */
-int  pd_trace_check(pd_trace *trace, pd_error *err);
-bool pd_trace_averages(const pd_trace *trace);              /* records averages of replicas, not weights */
-int  pd_trace_replicas(const pd_trace *trace);              /* at least 1 */
+/* Finds the parameters, and checks every tensor that a replay reads. Each gradient must belong to a parameter and to
+ * a step of the run, and have the parameter's shape. Weights must be recorded after every step, or after those in
+ * `param_steps`. In a trace with a `loss`, weights may be missing after any step but the last. After one step they
+ * must be there for all parameters or for none.
+ *
+ * A trace of averages (`average/TTTT/rRR/NAME`) has independent steps with different shapes. Each pair of step and
+ * NAME counts as a parameter of its own.
+ *
+ * The functions below may be called only after this one has succeeded.
+ *
+ * PD_INVALID_ARGUMENT: a check failed; the error names the tensor. PD_UNIMPLEMENTED: the file has no parameters and
+ * steps. */
+int pd_trace_check(pd_trace *trace, pd_error *err);
+bool pd_trace_averages(const pd_trace *trace); /* returns true if the trace records averages of gradients instead of
+                                                * weights */
+int pd_trace_replicas(const pd_trace *trace);  /* at least 1 */
 const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n);
-int64_t pd_trace_elements(const pd_trace *trace);           /* of the largest parameter */
-/* Returns true if a recorded gradient has an entry that is not finite. */
+int64_t pd_trace_elements(const pd_trace *trace); /* returns the elements of the largest parameter */
+/* Returns true if a recorded gradient has an element that is NaN or infinite. */
 bool pd_trace_nonfinite(const pd_trace *trace);
-/* Returns the message of the error that upstream raised in this step, "" if it was not recorded. NULL: no error. */
+/* Returns the message of the error that the reference optimizer raised in this step; "" if the message was not
+ * recorded. NULL: the step raised no error. */
 const char *pd_trace_error(const pd_trace *trace, int64_t step);
-/* Returns true if upstream raised an error in some step. */
+/* Returns true if the reference optimizer raised an error in any step. */
 bool pd_trace_has_errors(const pd_trace *trace);
 
-/* Copy one tensor to `at` (the parameter's elements). False: the trace has none. Steps count from 1. */
+/* Copy one recorded tensor of a parameter to `at`, which has room for the parameter's elements. Return false if the
+ * trace does not have the tensor. Steps count from 1. */
 bool pd_trace_initial(const pd_trace *trace, size_t param, float *at);
 bool pd_trace_gradient(const pd_trace *trace, int64_t step, int replica, size_t param, float *at);
 bool pd_trace_weights(const pd_trace *trace, int64_t step, size_t param, double *at);
 bool pd_trace_average(const pd_trace *trace, int64_t step, int replica, size_t param, double *at);
-/* Finds the recorded learning rate of a step. False: the rate is constant. */
+/* Finds the learning rate that was recorded for a step. Returns false if none was recorded: then the rate is
+ * constant. */
 bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate);
 
-/* ---- any tensor by its name: recorded state, and files of numbered cases, which pd_trace_check refuses ---- */
+/* ---- access to any tensor by its name: for recorded state, and for files of numbered cases, where pd_trace_check
+ * fails ---- */
 
-/* Returns names in the order of the file, i = 0, 1 ... NULL: there are no more. Borrowed. */
+/* Returns the name of tensor number i, from 0 on, in the order of the file. It is borrowed. NULL: the file has no
+ * tensor number i. */
 const char *pd_trace_tensor_name(const pd_trace *trace, size_t i);
-/* Returns true if a name begins with `prefix`. */
+/* Returns true if a tensor's name begins with `prefix`. */
 bool pd_trace_has(const pd_trace *trace, const char *prefix);
-/* Finds the shape of a tensor. False: there is none, or its elements are no numbers. */
+/* Finds the shape of a tensor. Returns false if the file has no such tensor, or its elements are not numbers. */
 bool pd_trace_tensor(const pd_trace *trace, const char *name, pd_shape *shape);
-/* Copies a tensor that pd_trace_tensor has found to `at` (the elements of its shape). */
+/* Copies all elements of a tensor to `at`. The tensor must be one that pd_trace_tensor has found. */
 void pd_trace_values(const pd_trace *trace, const char *name, double *at);
 
 #endif

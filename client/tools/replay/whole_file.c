@@ -1,4 +1,4 @@
-/* whole_file.c - reads a file of limited size. */
+/* whole_file.c - reads a whole file into memory, if it is not too large. */
 #include "whole_file.h"
 
 #include <errno.h>
@@ -25,8 +25,8 @@ static int load(uint8_t **out, size_t *bytes, int fd, const char *path, long lon
         ssize_t n = read(fd, *out + have, *bytes - have);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0)
-            return pd_fail(err, PD_DATA_LOSS, "%.300s: cannot be read: %s", path, n < 0 ? strerror(errno)
-                           : "it became shorter");
+            return pd_fail(err, PD_DATA_LOSS, "%.300s: cannot be read: %s", path,
+                           n < 0 ? strerror(errno) : "it became shorter");
         have += (size_t)n;
     }
     return PD_OK;

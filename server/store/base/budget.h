@@ -1,19 +1,21 @@
-/* budget.h - bytes counted against limits.max_total_bytes: the sum over all jobs, and each job's part. Step thread. */
+/* budget.h - counts the bytes that each job uses. All jobs together may use limits.max_total_bytes. Step thread. */
 #ifndef PD_BUDGET_H
 #define PD_BUDGET_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct pd_budget { uint64_t limit, used; } pd_budget;
+typedef struct pd_budget {
+    uint64_t limit, used;
+} pd_budget;
 
-/* One job's part. Begins with `budget` set and nothing used. */
+/* The bytes that one job uses. Initialize `budget`, and the rest with zeros. */
 typedef struct pd_account {
     pd_budget *budget;
-    uint64_t   used;
+    uint64_t used;
 } pd_account;
 
-/* Returns whether so many more bytes fit. */
+/* Returns whether `more` bytes fit into the budget. */
 static inline bool pd_budget_fits(const pd_budget *budget, uint64_t more)
 {
     return budget->used <= budget->limit && more <= budget->limit - budget->used;

@@ -1,4 +1,4 @@
-/* buffer_pool.c - keeps idle buffers in one list a size; an idle buffer's first bytes link it to the next. */
+/* buffer_pool.c - keeps the idle buffers of each size in a linked list. */
 #include "buffer_pool.h"
 
 #include <assert.h>
@@ -11,15 +11,17 @@
 
 enum { IDLE_PER_USER = 2 };
 
-/* An idle buffer links to the next in its own first bytes. */
-typedef struct idle { struct idle *next; } idle;
+/* The beginning of an idle buffer, which links to the next one. A buffer in use holds only data. */
+typedef struct idle {
+    struct idle *next;
+} idle;
 
 struct pd_buffer_pool {
     UT_hash_handle hh;
     pd_buffer_pools *all;
-    size_t   bytes;             /* of each buffer; the key */
-    size_t   users, out, n_idle;
-    idle    *idle;
+    size_t bytes; /* size of each buffer, the key of the hash table */
+    size_t users, out, n_idle;
+    idle *idle;
 };
 
 pd_buffer_pool *pd_buffer_pool_join(pd_buffer_pools *all, size_t bytes)
@@ -99,4 +101,7 @@ void pd_buffer_pool_give(pd_buffer_pool *pool, void *at)
     trim(pool);
 }
 
-uint64_t pd_buffer_pool_own_bytes(void) { return sizeof(pd_buffer_pool); }
+uint64_t pd_buffer_pool_own_bytes(void)
+{
+    return sizeof(pd_buffer_pool);
+}

@@ -1,18 +1,17 @@
+/* effects.c - creates effects, and queues them until the step thread posts them to the loop thread. */
 #include "effects.h"
-
-#include "printable.h"
 
 #include <assert.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 void pd_effects_add(pd_effects *outbox, pd_effect *effect)
 {
     effect->mail.next = NULL;
-    if (outbox->last != NULL) outbox->last->mail.next = &effect->mail;
-    else outbox->first = effect;
+    if (outbox->last != NULL)
+        outbox->last->mail.next = &effect->mail;
+    else
+        outbox->first = effect;
     outbox->last = effect;
 }
 
@@ -87,30 +86,14 @@ void pd_request_done(pd_effects *outbox, pd_request *request)
     pd_effects_add(outbox, effect);
 }
 
-/* FNV-1a of the job's name, on top of the format's address. */
-static uint64_t site_of(const char *format, va_list args)
-{
-    uint64_t site = 0xcbf29ce484222325u ^ (uintptr_t)format;
-
-    if (strncmp(format, "job %", 5) != 0) return site;
-    for (const char *name = va_arg(args, const char *); *name != '\0'; name++)
-        site = (site ^ (unsigned char)*name) * 0x100000001b3u;
-    return site;
-}
-
-void pd_say(pd_effects *outbox, int level, const char *format, ...)
+void pd_say(pd_effects *outbox, int level, pd_log_facts facts, const char *format, ...)
 {
     pd_effect *effect = pd_effect_new(PD_EFF_LOG, (pd_ticket){ 0, 0 }, 0);
     va_list args;
 
     if (effect == NULL) return;
-    effect->u.log.level = level;
     va_start(args, format);
-    effect->u.log.site = site_of(format, args);
+    pd_log_entry_make(&effect->u.log, level, facts, format, args);
     va_end(args);
-    va_start(args, format);
-    vsnprintf(effect->u.log.text, sizeof effect->u.log.text, format, args);
-    va_end(args);
-    pd_text_mend(effect->u.log.text);
     pd_effects_add(outbox, effect);
 }

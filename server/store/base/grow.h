@@ -1,4 +1,4 @@
-/* grow.h - an array that keeps its memory from batch to batch. */
+/* grow.h - grows an array. The array never shrinks, so later uses find its memory allocated. */
 #ifndef PD_GROW_H
 #define PD_GROW_H
 
@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-/* Makes room in *at, an array of *room elements of `size` bytes, for `want` of them. PD_NO_MEMORY: nothing has
- * changed. */
+/* Makes sure that *at, an array of *room elements of `size` bytes, has room for `want` elements. PD_NO_MEMORY: the
+ * array is unchanged. */
 static inline int pd_grow(void **at, size_t *room, size_t want, size_t size)
 {
     size_t larger = *room * 2 > want ? *room * 2 : want;

@@ -1,4 +1,4 @@
-/* ingest.c - counts what ranks hold of the ingest budget, and what they keep of it. */
+/* ingest.c - counts the bytes of the ingest budget that ranks use, and those that are reserved for them. */
 #include "ingest.h"
 
 static uint64_t kept(const pd_quota *quota)

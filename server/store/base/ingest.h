@@ -1,16 +1,21 @@
-/* ingest.h - the ingest budget: bytes of frames that came and are not summed yet, and the part of the budget that
- * each rank keeps.
+/* ingest.h - the ingest budget: it limits the bytes of frames that were received and are not summed yet; a part of
+ * it is reserved for each rank.
  *
- * Step thread. A rank's *reserve* is the bytes of its largest frame. It is taken when the rank declares and given
- * back when nobody can use it. The loop thread counts the reserves of the connections that have declared
- * (net/admission.h). The store counts at least those: a rank is counted here before its connection is answered, and
- * a lost rank stays counted while its job has other workers, so that it finds its place when it comes back. So the
- * store never believes that a rank has more memory than the loop thread gives it, and pd_quota_is_exceeded errs on
- * the safe side. The one exception is a rank that leaves: the loop thread counts it until it reads the answer, and
- * then looks again at every connection that was stopped meanwhile.
+ * Step thread. A rank's *reserve* is the bytes of its largest frame. It is reserved when the rank declares and given
+ * back when nobody can use it any more.
  *
- * A rank that has gone keeps what its frames still take, at most its reserve. Otherwise jobs that come, fill the
- * budget and go could hold it many times. */
+ * Both threads count reserves. The loop thread counts the reserves of the connections that have declared
+ * (net/admission.h). The store counts these and sometimes more: it counts a rank before it answers the rank's
+ * connection, and it counts a lost rank while the job has other workers. So a lost rank finds its reserve when it
+ * comes back.
+ *
+ * The more reserves are counted, the smaller is the share of each rank. So the store never assumes a larger share
+ * for a rank than the loop thread grants, and pd_quota_is_exceeded returns true rather too early than too late.
+ * There is one exception: the loop thread counts a rank that leaves until it reads the answer to Leave. Then it
+ * checks every connection again that it had blocked meanwhile.
+ *
+ * If a rank has gone, the bytes of its frames that are not summed yet stay reserved, at most its reserve. Otherwise
+ * jobs that start, fill the budget and end could use it several times over. */
 #ifndef PD_INGEST_H
 #define PD_INGEST_H
 
@@ -19,45 +24,49 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The whole budget. */
+/* The whole ingest budget. */
 typedef struct pd_ingest {
-    uint64_t limit;             /* bytes: limits.ingest_bytes */
-    uint64_t reserved;          /* sum of pd_quota.reserved over all jobs */
-    uint64_t n_ranks;           /* quotas of which that is not 0 */
-    uint64_t held;              /* bytes of frames not summed yet */
-    bool     exhausted;         /* some connection waits until the whole budget has room */
-    bool     grown;             /* reserves have grown or a connection waits: other ranks may be over quota now */
+    uint64_t limit;    /* bytes: limits.ingest_bytes */
+    uint64_t reserved; /* bytes reserved for all ranks: the sum of pd_quota.reserved over all jobs */
+    uint64_t n_ranks;  /* number of ranks whose pd_quota.reserved is not 0 */
+    uint64_t held;     /* bytes of frames that were received and are not summed yet */
+    bool exhausted;    /* a connection is blocked because the whole budget is used */
+    bool grown;        /* reserves have grown, or a connection is blocked: check all ranks again, more of them may be
+                        * over quota */
 } pd_ingest;
 
-/* One rank's part. Begins zeroed. */
+/* The part of the budget that one rank uses. Initialize with zeros. */
 typedef struct pd_quota {
-    uint64_t conn;              /* the connection that counts the rank's frames, */
-    bool     declared;          /* once the rank has declared on it */
-    uint64_t reserve;           /* bytes of the rank's largest frame; 0: it has not declared */
-    uint64_t reserved;          /* bytes counted for the rank now */
-    bool     released;          /* the rank has gone and keeps no more of its reserve than its frames take */
-    uint64_t held;              /* bytes of its frames that are not summed yet */
-    bool     stalled;           /* its connection waits for memory, and the rank holds some */
+    uint64_t conn;     /* number of the connection to which the loop thread charges the rank's frames */
+    bool declared;     /* the rank has declared its parameters on this connection */
+    uint64_t reserve;  /* bytes of the rank's largest frame; 0: the rank has not declared yet */
+    uint64_t reserved; /* bytes reserved for the rank now; this is `reserve` unless the rank has gone */
+    bool released;     /* the rank has gone: only the bytes of its frames stay reserved, at most `reserve` */
+    uint64_t held;     /* bytes of the rank's frames that are not summed yet */
+    bool stalled;      /* the rank's connection is blocked, and some of its frames are not summed yet */
 } pd_quota;
 
-/* Checks that the budget has room for `bytes` as this rank's reserve, beside those of all others. *others: bytes that
- * these have. */
+/* Returns whether `bytes` can be reserved for this rank besides the reserves of all other ranks. *others gets the
+ * bytes that are reserved for these. */
 bool pd_quota_fits(const pd_ingest *ingest, const pd_quota *quota, uint64_t bytes, uint64_t *others);
-/* Takes the reserve of a rank that has declared; 0: forgets it. */
+/* Reserves `bytes` for a rank that has declared. 0 bytes: ends the reservation. */
 void pd_quota_take(pd_ingest *ingest, pd_quota *quota, uint64_t bytes);
-/* Gives back the reserve of a rank that has gone, but for what its frames take. */
+/* Ends the reservation of a rank that has gone, except for the bytes of its frames that are not summed yet. */
 void pd_quota_release(pd_ingest *ingest, pd_quota *quota);
-/* Counts the rank's reserve anew: its frames have changed. */
+/* Computes the bytes reserved for a rank again, after its reserve or its frames have changed. */
 void pd_quota_settle(pd_ingest *ingest, pd_quota *quota);
 
-/* Counts a frame of so many bytes that is held, and one that is not held any more. */
+/* Count a frame of `bytes` bytes: when it is received, and when it is summed or dropped. */
 void pd_quota_hold(pd_ingest *ingest, pd_quota *quota, uint64_t bytes);
 void pd_quota_let_go(pd_ingest *ingest, pd_quota *quota, uint64_t bytes);
 
-/* Returns whether what the rank holds is to be summed as soon as the ranks before it are there: its share is nearly
- * used, and it may be waiting to send. The loop thread lets a rank have its reserve and an equal part of what all
- * reserves leave over; it is blocked at the earliest when another frame might not fit into that, or into the whole.
- * Where this estimate is wrong the loop thread reports it (PD_REQ_STALLED). */
+/* Returns whether a rank is over quota: the bytes of its frames that are not summed yet nearly use up its share, so
+ * its connection may be blocked. The contributions of a rank over quota must be summed as soon as those of all lower
+ * ranks have come.
+ *
+ * The share that the loop thread grants a rank is its reserve and an equal part of the bytes that are not reserved
+ * for anybody. The loop thread blocks a connection only if another frame might not fit into this share, or into the
+ * whole budget. If this estimate is wrong, the loop thread reports the blocked connection (PD_REQ_STALLED). */
 bool pd_quota_is_exceeded(const pd_ingest *ingest, const pd_quota *quota);
 
 #endif

@@ -1,9 +1,10 @@
-/* job_keys.c - the table of a job's keys, and how values are read and written. */
+/* job_keys.c - the table of a job's configuration keys; reads and writes their values. */
 #include "job_keys.h"
 
 #include "clip.h"
 #include "number.h"
 #include "policy_names.h"
+#include "units.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,61 +13,73 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SECOND ((uint64_t)1000000000)        /* in nanoseconds; 31 years of them are still far from the end of 64 bits */
-#define LAST_START ((uint64_t)1 << 53)      /* steps are whole numbers in float64 too, and there are always more to come */
+#define SECOND ((uint64_t)1000000000)  /* one second in ns; the longest duration, 31 years, is below 2^64 ns */
+#define LAST_START ((uint64_t)1 << 53) /* largest start_step: float64 holds whole numbers up to 2^53 exactly */
 
-/* "sync|quorum|..." */
+/* The choices of the key `rounds`: "sync|quorum|..." */
 #define POLICY_CHOICE(name) "|" #name
 #define POLICY_CHOICES (PD_POLICY_NAMES(POLICY_CHOICE) + 1)
 
 const pd_job_key pd_job_keys[] = {
-    [PD_JOB_KEY_AGGREGATE] = { "aggregate", "mean", "what the gradients of a round become; weighted_mean alone looks "
+    [PD_JOB_KEY_AGGREGATE] = { "aggregate", "mean",
+                               "what the gradients of a round become; weighted_mean alone looks "
                                "at numbers of examples; adasum and what follows need all contributions at once, which "
-                               "takes memory", PD_JOB_CHOICE,
-                               "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean", 0, 0 },
-    [PD_JOB_KEY_ADASUM_FOLD] = { "adasum_fold", "no", "adasum merges workers in pairs: a number of them that is not a "
+                               "takes memory",
+                               PD_JOB_CHOICE, "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean", 0, 0 },
+    [PD_JOB_KEY_ADASUM_FOLD] = { "adasum_fold", "no",
+                                 "adasum merges workers in pairs: a number of them that is not a "
                                  "power of two is refused, or (yes) the surplus is merged into the first ones before",
                                  PD_JOB_CHOICE, "no|yes", 0, 0 },
-    [PD_JOB_KEY_TRIM] = { "trim", "1", "trimmed_mean: of each element so many smallest and so many largest "
-                          "contributions are left out; less than half of the workers", PD_JOB_NUMBER, NULL, 0,
-                          PD_MAX_WORLD },
+    [PD_JOB_KEY_TRIM] = { "trim", "1",
+                          "trimmed_mean: of each element so many smallest and so many largest "
+                          "contributions are left out; less than half of the workers",
+                          PD_JOB_NUMBER, NULL, 0, PD_MAX_WORLD },
     [PD_JOB_KEY_NONFINITE] = { "nonfinite", "skip",
-        "infinite or NaN gradients: skip the step, reject the push before anything is summed, or apply them",
-        PD_JOB_CHOICE, "skip|reject|apply", 0, 0 },
-    [PD_JOB_KEY_NONFINITE_SCOPE] = { "nonfinite_scope", "parameter", "what a step that is skipped or refused concerns: "
+                               "infinite or NaN gradients: skip the step, reject the push before anything is summed, "
+                               "or apply them",
+                               PD_JOB_CHOICE, "skip|reject|apply", 0, 0 },
+    [PD_JOB_KEY_NONFINITE_SCOPE] = { "nonfinite_scope", "parameter",
+                                     "what a step that is skipped or refused concerns: "
                                      "its parameter, or all of the job's, which then begin each step together",
                                      PD_JOB_CHOICE, "parameter|job", 0, 0 },
-    [PD_JOB_KEY_STEP_TIMEOUT] = { "step_timeout", "60s", "a round that still misses workers after this, at least 10ms, "
-                                  "is reported to those who wait for it", PD_JOB_SECONDS, NULL,
-                                  PD_STEP_TIMEOUT_LEAST_NS, 1000000000 * SECOND },
-    [PD_JOB_KEY_JOB_LINGER] = { "job_linger", "300s", "a job is kept for so long, 1ms to 7 days, after its last worker "
-                                "has left or was lost", PD_JOB_SECONDS, NULL, SECOND / 1000, 7 * 24 * 3600 * SECOND },
-    [PD_JOB_KEY_ON_LOST_WORKER] = { "on_lost_worker", "wait", "what rounds do about a lost worker: wait until a "
-                                    "process takes its rank (shrink and fail come with elastic jobs)", PD_JOB_CHOICE,
-                                    "wait", 0, 0 },
-    [PD_JOB_KEY_SEED] = { "seed", "0",
-        "seed of the job's random numbers", PD_JOB_NUMBER, NULL, 0, 0 },
-    [PD_JOB_KEY_START_STEP] = { "start_step", "0", "steps that count as taken before the job begins: rounds, counters "
-                                "of optimizers, schedules and random numbers go on from there", PD_JOB_NUMBER, NULL, 0,
-                                LAST_START },
-    [PD_JOB_KEY_CLIP_GLOBAL_NORM] = { "clip_global_norm", "off", "limit of the norm of all gradients of a step "
+    [PD_JOB_KEY_STEP_TIMEOUT] = { "step_timeout", "60s",
+                                  "a round that still misses workers after this, at least 10ms, "
+                                  "is reported to those who wait for it",
+                                  PD_JOB_SECONDS, NULL, PD_STEP_TIMEOUT_LEAST_NS, 1000000000 * SECOND },
+    [PD_JOB_KEY_JOB_LINGER] = { "job_linger", "300s",
+                                "a job is kept for so long, 1ms to 7 days, after its last worker "
+                                "has left or was lost",
+                                PD_JOB_SECONDS, NULL, SECOND / 1000, 7 * 24 * 3600 * SECOND },
+    [PD_JOB_KEY_ON_LOST_WORKER] = { "on_lost_worker", "wait",
+                                    "what rounds do about a lost worker: wait until a "
+                                    "process takes its rank (shrink and fail come with elastic jobs)",
+                                    PD_JOB_CHOICE, "wait", 0, 0 },
+    [PD_JOB_KEY_SEED] = { "seed", "0", "seed of the job's random numbers", PD_JOB_NUMBER, NULL, 0, 0 },
+    [PD_JOB_KEY_START_STEP] = { "start_step", "0",
+                                "steps that count as taken before the job begins: rounds, counters "
+                                "of optimizers, schedules and random numbers go on from there",
+                                PD_JOB_NUMBER, NULL, 0, LAST_START },
+    [PD_JOB_KEY_CLIP_GLOBAL_NORM] = { "clip_global_norm", "off",
+                                      "limit of the norm of all gradients of a step "
                                       "together, by which they are scaled; all parameters then begin each step "
-                                      "together (off: no limit)", PD_JOB_LIMIT, NULL, 0, 0 },
-    [PD_JOB_KEY_INITIAL_WEIGHTS] = { "initial_weights", "lowest", "which weights a job begins with: those of the "
-                                     "lowest rank that has them, or the mean of those of all ranks", PD_JOB_CHOICE,
-                                     "lowest|mean", 0, 0 },
-    [PD_JOB_KEY_ROUNDS] = { "rounds", "sync",
-        "which contributions a round waits for: sync, those of all workers", PD_JOB_CHOICE, POLICY_CHOICES, 0, 0 },
+                                      "together (off: no limit)",
+                                      PD_JOB_LIMIT, NULL, 0, 0 },
+    [PD_JOB_KEY_INITIAL_WEIGHTS] = { "initial_weights", "lowest",
+                                     "which weights a job begins with: those of the "
+                                     "lowest rank that has them, or the mean of those of all ranks",
+                                     PD_JOB_CHOICE, "lowest|mean", 0, 0 },
+    [PD_JOB_KEY_ROUNDS] = { "rounds", "sync", "which contributions a round waits for: sync, those of all workers",
+                            PD_JOB_CHOICE, POLICY_CHOICES, 0, 0 },
     [PD_JOB_KEYS] = { NULL, NULL, NULL, PD_JOB_NUMBER, NULL, 0, 0 },
 };
 
-/* Index of `value` among "a|b|c", or -1. */
+/* Returns the index of `value` in a list of choices such as "a|b|c"; -1: not in the list. */
 static int choice_index(const char *choices, const char *value)
 {
     size_t n = strlen(value);
     int index = 0;
 
-    for (const char *at = choices; ; at++, index++) {
+    for (const char *at = choices;; at++, index++) {
         size_t span = strcspn(at, "|");
         if (span == n && memcmp(at, value, n) == 0) return index;
         at += span;
@@ -86,19 +99,14 @@ static int parse_choice(const pd_job_key *key, const char *value, uint64_t *out,
 
 static int parse_seconds(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
 {
-    static const struct { const char *name; double seconds; } units[] = { { "", 1 }, { "ms", 1e-3 }, { "s", 1 },
-                                                                          { "min", 60 }, { "h", 3600 } };
-    enum { UNITS = sizeof units / sizeof units[0] };
-    char *end;
-    double seconds = strtod(value, &end);
-    int unit = 0;
+    double seconds;
 
-    while (unit < UNITS && strcmp(end, units[unit].name) != 0) unit++;
-    if (unit < UNITS) seconds *= units[unit].seconds;
-    if (end == value || unit == UNITS || !(seconds >= (double)key->least / 1e9 && seconds <= (double)key->most / 1e9))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a duration like 500ms or 30s (seconds without a "
-                       "unit), at least %.10gs and at most %.10gs", key->name, value, (double)key->least / 1e9,
-                       (double)key->most / 1e9);
+    if (!pd_duration_read(value, true, &seconds) ||
+        !(seconds >= (double)key->least / 1e9 && seconds <= (double)key->most / 1e9))
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%s = %.64s: expected a duration like 500ms, 30s, 5m, 1h or 1d (seconds without a "
+                       "unit), at least %.10gs and at most %.10gs",
+                       key->name, value, (double)key->least / 1e9, (double)key->most / 1e9);
     *out = (uint64_t)ceil(seconds * 1e9);
     return PD_OK;
 }
@@ -122,11 +130,11 @@ static int parse_limit(const pd_job_key *key, const char *value, uint64_t *out, 
     bool off = strcmp(value, "off") == 0;
     double limit = 0;
 
-    if (!off && (pd_number_read(value, &limit) != PD_OK || !(limit == 0
-                                                             || (limit >= PD_CLIP_LEAST && limit <= PD_CLIP_MOST))))
+    if (!off &&
+        (pd_number_read(value, &limit) != PD_OK || !(limit == 0 || (limit >= PD_CLIP_LEAST && limit <= PD_CLIP_MOST))))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a number from %g to %g, or off", key->name,
                        value, PD_CLIP_LEAST, PD_CLIP_MOST);
-    limit = limit == 0 ? 0 : limit;             /* -0, too */
+    limit = limit == 0 ? 0 : limit; /* turns -0 into 0 */
     memcpy(out, &limit, sizeof limit);
     return PD_OK;
 }
@@ -134,10 +142,10 @@ static int parse_limit(const pd_job_key *key, const char *value, uint64_t *out, 
 static int parse(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
 {
     switch (key->type) {
-    case PD_JOB_CHOICE:  return parse_choice(key, value, out, err);
+    case PD_JOB_CHOICE: return parse_choice(key, value, out, err);
     case PD_JOB_SECONDS: return parse_seconds(key, value, out, err);
-    case PD_JOB_LIMIT:   return parse_limit(key, value, out, err);
-    case PD_JOB_NUMBER:  break;
+    case PD_JOB_LIMIT: return parse_limit(key, value, out, err);
+    case PD_JOB_NUMBER: break;
     }
     return parse_number(key, value, out, err);
 }
@@ -157,8 +165,8 @@ static int unknown_key(const char *name, pd_error *err)
 {
     char list[PD_ERROR_TEXT - 128];
 
-    return pd_fail(err, PD_NOT_FOUND, "%.64s is no key of a job; there are: %s", name, pd_job_keys_list(list,
-                                                                                                        sizeof list));
+    return pd_fail(err, PD_NOT_FOUND, "%.64s is no key of a job; there are: %s", name,
+                   pd_job_keys_list(list, sizeof list));
 }
 
 void pd_job_values_init(pd_job_values *values)
@@ -192,8 +200,8 @@ static bool is_in_range(const pd_job_key *key, uint64_t raw)
     memcpy(&limit, &raw, sizeof limit);
     switch (key->type) {
     case PD_JOB_CHOICE: return raw < count_choices(key->choices);
-    case PD_JOB_LIMIT:  return raw == 0 || (limit >= PD_CLIP_LEAST && limit <= PD_CLIP_MOST);
-    default:            return raw >= key->least && (key->most == 0 || raw <= key->most);
+    case PD_JOB_LIMIT: return raw == 0 || (limit >= PD_CLIP_LEAST && limit <= PD_CLIP_MOST);
+    default: return raw >= key->least && (key->most == 0 || raw <= key->most);
     }
 }
 
@@ -227,8 +235,10 @@ char *pd_job_values_text(const pd_job_values *values, enum pd_job_key_index key,
         snprintf(text, size, "%llu", (unsigned long long)value);
     } else if (pd_job_keys[key].type == PD_JOB_LIMIT) {
         double limit = pd_job_values_limit(values, key);
-        if (limit > 0) pd_number_text(limit, text, size);
-        else snprintf(text, size, "off");
+        if (limit > 0)
+            pd_number_text(limit, text, size);
+        else
+            snprintf(text, size, "off");
     } else if (pd_job_keys[key].type == PD_JOB_SECONDS) {
         snprintf(text, size, "%.10g", (double)value / 1e9);
     } else {

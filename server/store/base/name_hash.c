@@ -1,21 +1,31 @@
-/* name_hash.c - SipHash-1-3 over names that peers choose. */
+/* name_hash.c - the hash function SipHash-1-3, for names that peers choose. */
 #include "name_hash.h"
 
 #include <string.h>
 
-static uint64_t rotated(uint64_t x, int by) { return x << by | x >> (64 - by); }
+static uint64_t rotated(uint64_t x, int by)
+{
+    return x << by | x >> (64 - by);
+}
 
 static void sip_rounds(uint64_t v[4], int n)
 {
     while (n-- > 0) {
-        v[0] += v[1]; v[1] = rotated(v[1], 13) ^ v[0]; v[0] = rotated(v[0], 32);
-        v[2] += v[3]; v[3] = rotated(v[3], 16) ^ v[2];
-        v[0] += v[3]; v[3] = rotated(v[3], 21) ^ v[0];
-        v[2] += v[1]; v[1] = rotated(v[1], 17) ^ v[2]; v[2] = rotated(v[2], 32);
+        v[0] += v[1];
+        v[1] = rotated(v[1], 13) ^ v[0];
+        v[0] = rotated(v[0], 32);
+        v[2] += v[3];
+        v[3] = rotated(v[3], 16) ^ v[2];
+        v[0] += v[3];
+        v[3] = rotated(v[3], 21) ^ v[0];
+        v[2] += v[1];
+        v[1] = rotated(v[1], 17) ^ v[2];
+        v[2] = rotated(v[2], 32);
     }
 }
 
-/* SipHash-1-3 (Aumasson, Bernstein 2012): who does not know the key cannot choose names that collide. */
+/* Computes SipHash-1-3 (Aumasson, Bernstein 2012): a peer that does not know the key cannot choose names that
+ * collide. */
 unsigned pd_name_hash(const uint64_t key[2], const char *name, size_t n)
 {
     uint64_t k0 = key[0], k1 = key[1], word;

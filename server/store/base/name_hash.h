@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the hash of n bytes under the key (pd_store_config.hash_key). */
+/* Returns the hash of a name of n bytes under a secret key (pd_store_config.hash_key). */
 unsigned pd_name_hash(const uint64_t key[2], const char *name, size_t n);
 
 #endif

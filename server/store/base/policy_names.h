@@ -1,5 +1,5 @@
-/* policy_names.h - the names of round policies, as users write them. Each has its row in store/round, in a file of
- * that name. */
+/* policy_names.h - the list of round policies, by the names that users write. Each policy is a file of that name in
+ * store/round. */
 #ifndef PD_POLICY_NAMES_H
 #define PD_POLICY_NAMES_H
 

@@ -1,14 +1,15 @@
+/* request.c - creates and frees requests and effects. */
 #include "request.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A request's memory may become an effect: pd_request_become. */
+/* Bytes of a request. They suffice for an effect, too, because pd_request_become reuses the memory. */
 enum { MAIL_BYTES = sizeof(pd_request) > sizeof(pd_effect) ? sizeof(pd_request) : sizeof(pd_effect) };
 
 static bool wants_answer(pd_request_kind kind)
 {
-    return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_TASK;
+    return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_TASK && kind != PD_REQ_LIMITS;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
@@ -56,7 +57,7 @@ static void free_declare(pd_request *request)
 static void free_contents(pd_request *request)
 {
     switch (request->kind) {
-    case PD_REQ_HELLO:   free_hello(request); break;
+    case PD_REQ_HELLO: free_hello(request); break;
     case PD_REQ_DECLARE: free_declare(request); break;
     case PD_REQ_INIT:
     case PD_REQ_PUSH:
@@ -75,6 +76,12 @@ static void free_contents(pd_request *request)
         free(request->u.set.by);
         free_options(request->u.set.options, request->u.set.n);
         break;
+    case PD_REQ_EXPORT:
+        free(request->u.export.job_name);
+        free(request->u.export.by);
+        free(request->u.export.param);
+        free(request->u.export.slot);
+        break;
     case PD_REQ_IMPORT:
         free(request->u.import.job_name);
         free(request->u.import.param);
@@ -86,6 +93,7 @@ static void free_contents(pd_request *request)
     case PD_REQ_STALLED:
     case PD_REQ_RELEASED:
     case PD_REQ_TASK:
+    case PD_REQ_LIMITS:
     case PD_REQ_DRAIN: break;
     }
 }
@@ -165,7 +173,10 @@ pd_counted *pd_counted_new(uint32_t ranks)
     return counted;
 }
 
-void pd_counted_add(pd_counted *counted, uint32_t rank) { counted->set[rank / 64] |= (uint64_t)1 << rank % 64; }
+void pd_counted_add(pd_counted *counted, uint32_t rank)
+{
+    counted->set[rank / 64] |= (uint64_t)1 << rank % 64;
+}
 
 bool pd_counted_has(const pd_counted *counted, uint32_t rank)
 {
@@ -200,5 +211,6 @@ void pd_effect_free(pd_effect *effect)
     if (effect->kind == PD_EFF_DECLARED) pd_declared_free(effect->u.declared.params, effect->u.declared.n);
     if (effect->kind == PD_EFF_INFO) pd_info_free(effect->u.info);
     if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);
+    if (effect->kind == PD_EFF_EXPORT) free(effect->u.exported.at);
     free(effect);
 }

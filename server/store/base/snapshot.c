@@ -1,16 +1,17 @@
-/* snapshot.c - a snapshot and the pools that its buffers come from. */
+/* snapshot.c - creates and frees snapshots, whose buffers come from buffer pools. */
 #include "snapshot.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* A snapshot knows its pools: the parameter may be gone when the snapshot comes home. */
+/* A snapshot together with the pools of its buffers: the parameter may be gone when the snapshot is freed. */
 typedef struct shelved {
-    pd_snapshot view;           /* first: what the others see */
-    pd_buffer_pool   *pool[4];
+    pd_snapshot view; /* the part that other files see; must be the first member */
+    pd_buffer_pool *pool[4];
 } shelved;
 
-/* Two snapshots, each with a buffer of its weights and one of other types; a sum; a pool for each. */
+/* Counts the records of two snapshots and two pools, and the alignment of five buffers: one sum, and in each
+ * snapshot float32 weights and one other element type. */
 uint64_t pd_snapshots_own_bytes(void)
 {
     enum { ALLOCATOR = 16, BUFFERS = 5, BUFFER_END = 160 };

@@ -1,4 +1,5 @@
-/* declared_job.c - turns a job's declarations into records, and records into the requests that declare a job. */
+/* declared_job.c - turns a job's declarations into records of an image, and such records into the Hello and the
+ * Declare that create the job again. */
 #include "declared_job.h"
 
 #include "aggregate_fit.h"
@@ -13,7 +14,7 @@
 
 enum { MOST_RULES = 4096, MOST_PARAMS = 1 << 20, MOST_RANGES = 1 << 28 };
 
-/* ---- tables ---- */
+/* ---- tables of fields of each record ---- */
 
 static const pd_field value_fields[] = { PD_FIELD(pd_declared_value, name), PD_FIELD(pd_declared_value, value), { 0 } };
 static const pd_table value_table = { "value", sizeof(pd_declared_value), value_fields };
@@ -21,25 +22,25 @@ static const pd_table value_table = { "value", sizeof(pd_declared_value), value_
 static const pd_field rule_fields[] = { PD_FIELD(pd_declared_rule, text), { 0 } };
 static const pd_table rule_table = { "rule", sizeof(pd_declared_rule), rule_fields };
 
-static const pd_field param_fields[] = {
-    PD_FIELD(pd_declared_param_record, name), PD_FIELD(pd_declared_param_record, axes),
-        PD_FIELD_IN(pd_declared_param_record, rank, 0, PD_MAX_RANK),
-    PD_FIELD(pd_declared_param_record, dim), PD_FIELD(pd_declared_param_record, ranged),
-        PD_FIELD(pd_declared_param_record, model_state),
-    PD_FIELD(pd_declared_param_record, f16), PD_FIELD(pd_declared_param_record, bf16),
-        PD_FIELD_IN(pd_declared_param_record, update_dtype, 0, PD_BF16),
-    { 0 } };
+static const pd_field param_fields[] = { PD_FIELD(pd_declared_param_record, name),
+                                         PD_FIELD(pd_declared_param_record, axes),
+                                         PD_FIELD_IN(pd_declared_param_record, rank, 0, PD_MAX_RANK),
+                                         PD_FIELD(pd_declared_param_record, dim),
+                                         PD_FIELD(pd_declared_param_record, ranged),
+                                         PD_FIELD(pd_declared_param_record, model_state),
+                                         PD_FIELD(pd_declared_param_record, f16),
+                                         PD_FIELD(pd_declared_param_record, bf16),
+                                         PD_FIELD_IN(pd_declared_param_record, update_dtype, 0, PD_BF16),
+                                         { 0 } };
 static const pd_table param_table = { "parameter", sizeof(pd_declared_param_record), param_fields };
 
-static const pd_field range_fields[] = {
-    PD_FIELD(pd_declared_range, param), PD_FIELD(pd_declared_range, rank), PD_FIELD(pd_declared_range, start),
-        PD_FIELD(pd_declared_range, end),
-    PD_FIELD(pd_declared_range, initialiser), { 0 } };
+static const pd_field range_fields[] = { PD_FIELD(pd_declared_range, param),       PD_FIELD(pd_declared_range, rank),
+                                         PD_FIELD(pd_declared_range, start),       PD_FIELD(pd_declared_range, end),
+                                         PD_FIELD(pd_declared_range, initialiser), { 0 } };
 static const pd_table range_table = { "range", sizeof(pd_declared_range), range_fields };
 
-static const pd_field job_fields[] = { PD_FIELD_IN(pd_declared_job, name, 0, PD_NAME_MAX), PD_FIELD_IN(pd_declared_job,
-                                                                                                       world, 1,
-                                                                                                       PD_MAX_WORLD),
+static const pd_field job_fields[] = { PD_FIELD_IN(pd_declared_job, name, 0, PD_NAME_MAX),
+                                       PD_FIELD_IN(pd_declared_job, world, 1, PD_MAX_WORLD),
                                        { 0 } };
 static const pd_table job_table = { "job", sizeof(pd_declared_job), job_fields };
 
@@ -69,7 +70,7 @@ void pd_declared_job_free(pd_declared_job *d)
     free(d->ranges);
 }
 
-/* ---- from a job ---- */
+/* ---- records of an existing job ---- */
 
 static size_t count_ranges(const pd_steps *steps)
 {
@@ -86,13 +87,15 @@ static int make_lists(pd_declared_job *out, const pd_steps *steps)
     out->params = calloc(steps->n_params, sizeof *out->params);
     out->ranges = calloc(count_ranges(steps) + 1, sizeof *out->ranges);
     return out->values != NULL && out->rules != NULL && out->params != NULL && out->ranges != NULL ? PD_OK
-           : PD_NO_MEMORY;
+                                                                                                   : PD_NO_MEMORY;
 }
 
 static int take_param(pd_declared_param_record *out, const pd_param *param)
 {
-    *out = (pd_declared_param_record){ .rank = (uint32_t)param->shape.rank, .ranged = param->ranged,
-                                       .model_state = param->model_state, .f16 = param->pool[PD_F16] != NULL,
+    *out = (pd_declared_param_record){ .rank = (uint32_t)param->shape.rank,
+                                       .ranged = param->ranged,
+                                       .model_state = param->model_state,
+                                       .f16 = param->pool[PD_F16] != NULL,
                                        .bf16 = param->pool[PD_BF16] != NULL,
                                        .update_dtype = (uint32_t)param->update_dtype };
     for (int d = 0; d < param->shape.rank; d++) out->dim[d] = param->shape.dim[d];
@@ -105,8 +108,8 @@ static void take_ranges(pd_declared_job *out, const pd_param *param)
     for (uint32_t r = 0; param->ranged && r < pd_round_ranks(&param->round); r++) {
         const pd_range *range = &param->round.ranges.at[r];
         if (range->known)
-            out->ranges[out->n_ranges++] = (pd_declared_range){ param->index, r, range->start, range->end,
-                                                                range->initialiser };
+            out->ranges[out->n_ranges++] =
+                (pd_declared_range){ param->index, r, range->start, range->end, range->initialiser };
     }
 }
 
@@ -136,10 +139,13 @@ int pd_declared_job_of(pd_declared_job *out, const pd_job *job, pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its image", job->steps.name);
 }
 
-/* ---- to a job ---- */
+/* ---- a job made from records ---- */
 
-/* Copies a text that the image may lack. */
-static char *text_of(const char *text) { return strdup(text != NULL ? text : ""); }
+/* Returns a copy of the text; a copy of "" if the image has no text (NULL). */
+static char *text_of(const char *text)
+{
+    return strdup(text != NULL ? text : "");
+}
 
 static int make_hello(pd_request **out, const pd_declared_job *d)
 {
@@ -147,8 +153,8 @@ static int make_hello(pd_request **out, const pd_declared_job *d)
 
     if (hello == NULL) return PD_NO_MEMORY;
     hello->u.hello.world_size = d->world;
-    if ((hello->u.hello.job_name = text_of(d->name)) == NULL
-        || (hello->u.hello.rules = calloc(d->n_rules + 1, sizeof(char *))) == NULL)
+    if ((hello->u.hello.job_name = text_of(d->name)) == NULL ||
+        (hello->u.hello.rules = calloc(d->n_rules + 1, sizeof(char *))) == NULL)
         return PD_NO_MEMORY;
     for (; hello->u.hello.n_rules < d->n_rules; hello->u.hello.n_rules++)
         if ((hello->u.hello.rules[hello->u.hello.n_rules] = text_of(d->rules[hello->u.hello.n_rules].text)) == NULL)
@@ -171,10 +177,12 @@ static int make_job(pd_job **out, const pd_declared_job *d, const pd_job_env *en
     pd_request *hello;
     int rc = make_hello(&hello, d);
 
-    if (rc != PD_OK) pd_fail(err, rc, "out of memory for job %.100s", d->name);
-    else rc = pd_hello_check(hello, err);
-    if (rc == PD_OK && (rc = pd_job_new(out, env, number, hello, err)) == PD_OK
-        && (rc = set_values(*out, d, err)) != PD_OK) {
+    if (rc != PD_OK)
+        pd_fail(err, rc, "out of memory for job %.100s", d->name);
+    else
+        rc = pd_hello_check(hello, err);
+    if (rc == PD_OK && (rc = pd_job_new(out, env, number, hello, err)) == PD_OK &&
+        (rc = set_values(*out, d, err)) != PD_OK) {
         pd_job_free(*out);
         *out = NULL;
     }
@@ -184,13 +192,17 @@ static int make_job(pd_job **out, const pd_declared_job *d, const pd_job_env *en
 
 static void fill_decl(pd_param_decl *out, const pd_declared_param_record *param)
 {
-    *out = (pd_param_decl){ .name = text_of(param->name), .axes = param->axes != NULL ? strdup(param->axes) : NULL,
-                            .pull_dtype = PD_F32, .ranged = param->ranged, .model_state = param->model_state };
+    *out = (pd_param_decl){ .name = text_of(param->name),
+                            .axes = param->axes != NULL ? strdup(param->axes) : NULL,
+                            .pull_dtype = PD_F32,
+                            .ranged = param->ranged,
+                            .model_state = param->model_state };
     out->shape.rank = (int)param->rank;
     memcpy(out->shape.dim, param->dim, param->rank * sizeof param->dim[0]);
 }
 
-/* Fills in the ranges of rank 0: the only rank of a job must have declared all elements. */
+/* Fills in the ranges that rank 0 declared. Planning checks them if rank 0 is the only rank: then they must contain
+ * all elements. */
 static void fill_ranges(pd_request *declare, const pd_declared_job *d)
 {
     for (size_t i = 0; i < d->n_ranges; i++) {
@@ -201,7 +213,7 @@ static void fill_ranges(pd_request *declare, const pd_declared_job *d)
     }
 }
 
-/* Makes the Declare of rank 0. */
+/* Makes the Declare request of rank 0, from which the job's parameters are planned. */
 static int make_declare(pd_request **out, const pd_declared_job *d)
 {
     pd_request *declare = *out = pd_request_new(PD_REQ_DECLARE, (pd_ticket){ 0, 0 });
@@ -249,20 +261,22 @@ static int set_types(pd_job *job, pd_param *param, const pd_declared_param_recor
     if (pd_job_check_total(job, pd_param_update_bytes(param, (pd_dtype)record->update_dtype), err) != PD_OK)
         return err->code;
     pd_account_take(&job->steps.account, pd_param_update_bytes(param, (pd_dtype)record->update_dtype));
-    return pd_param_pull_updates(param, job->steps.pools, (pd_dtype)record->update_dtype) == PD_OK ? PD_OK
-         : pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its updates", param->name);
+    return pd_param_pull_updates(param, job->steps.pools, (pd_dtype)record->update_dtype) == PD_OK
+               ? PD_OK
+               : pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its updates", param->name);
 }
 
 static int set_range(pd_job *job, const pd_declared_range *range, pd_error *err)
 {
     pd_param *param = range->param < job->steps.n_params ? &job->steps.params[range->param] : NULL;
 
-    if (param == NULL || !param->ranged || range->rank >= job->steps.members.ranks
-        || param->round.ranges.at[range->rank].known || range->start < 0 || range->end < range->start
-        || range->end > param->elements)
-        return pd_fail(err, PD_DATA_LOSS, "job %.100s: the image has a range that does not fit: rank %u, parameter %u, "
-                       "elements %lld to %lld", job->steps.name, range->rank, range->param, (long long)range->start,
-                       (long long)range->end);
+    if (param == NULL || !param->ranged || range->rank >= job->steps.members.ranks ||
+        param->round.ranges.at[range->rank].known || range->start < 0 || range->end < range->start ||
+        range->end > param->elements)
+        return pd_fail(err, PD_DATA_LOSS,
+                       "job %.100s: the image has a range that does not fit: rank %u, parameter %u, "
+                       "elements %lld to %lld",
+                       job->steps.name, range->rank, range->param, (long long)range->start, (long long)range->end);
     pd_range_take(param, range->rank, range->start, range->end);
     param->round.ranges.at[range->rank].initialiser = range->initialiser;
     return PD_OK;
@@ -273,7 +287,7 @@ static int complete(pd_job *job, const pd_declared_job *d, pd_error *err)
     uint64_t bytes;
     int rc = PD_OK;
 
-    pd_ranges_give_back(job, 0);                /* all ranges are set one by one */
+    pd_ranges_give_back(job, 0); /* planning set the ranges of rank 0; the loop below sets the ranges of all ranks */
     for (size_t i = 0; rc == PD_OK && i < d->n_ranges; i++) rc = set_range(job, &d->ranges[i], err);
     for (size_t i = 0; rc == PD_OK && i < d->n_params; i++)
         rc = set_types(job, &job->steps.params[i], &d->params[i], err);

@@ -1,46 +1,56 @@
-/* declared_job.h - a job as its workers have declared it: written to an image, and made anew from one. Step thread. */
+/* declared_job.h - a job as its workers have declared it. This record is written to an image (image.h), and a
+ * restarted server makes the job from it. Step thread. */
 #ifndef PD_DECLARED_JOB_H
 #define PD_DECLARED_JOB_H
 
 #include "archive.h"
 #include "jobs.h"
 
-typedef struct pd_declared_value { char *name; uint64_t value; } pd_declared_value;
-typedef struct pd_declared_rule  { char *text; } pd_declared_rule;
+typedef struct pd_declared_value {
+    char *name;
+    uint64_t value;
+} pd_declared_value;
+typedef struct pd_declared_rule {
+    char *text;
+} pd_declared_rule;
 
 typedef struct pd_declared_param_record {
-    char    *name, *axes;
-    uint32_t rank;                      /* dimensions */
-    int64_t  dim[PD_MAX_RANK];
-    bool     ranged, model_state;
-    bool     f16, bf16;                 /* pulled in these types, too */
+    char *name, *axes;
+    uint32_t rank; /* number of dimensions */
+    int64_t dim[PD_MAX_RANK];
+    bool ranged, model_state;
+    bool f16, bf16; /* workers pull the weights also in these element types */
     uint32_t update_dtype;
 } pd_declared_param_record;
 
 typedef struct pd_declared_range {
     uint32_t param, rank;
-    int64_t  start, end;
+    int64_t start, end;
     uint64_t initialiser;
 } pd_declared_range;
 
-/* Everything that Hellos and Declares have brought. Begins zeroed. */
+/* Everything that the workers' Hello and Declare requests have told the server about a job. Begins zeroed. */
 typedef struct pd_declared_job {
-    char                     *name;
-    uint32_t                  world;
-    pd_declared_value        *values; size_t n_values;      /* by key */
-    pd_declared_rule         *rules;  size_t n_rules;       /* that of model state is not among them */
-    pd_declared_param_record *params; size_t n_params;
-    pd_declared_range        *ranges; size_t n_ranges;      /* that are known, of ranged parameters */
+    char *name;
+    uint32_t world;
+    pd_declared_value *values;
+    size_t n_values; /* number of job values; they are saved by name */
+    pd_declared_rule *rules;
+    size_t n_rules; /* number of the job's rules, not counting the built-in rule for model state */
+    pd_declared_param_record *params;
+    size_t n_params;
+    pd_declared_range *ranges;
+    size_t n_ranges; /* number of ranges of ranged parameters that ranks have declared */
 } pd_declared_job;
 
-/* Fills *out from a job. PD_NO_MEMORY. */
-int  pd_declared_job_of(pd_declared_job *out, const pd_job *job, pd_error *err);
-/* Visits it in either direction. */
+/* Fills *out with the declarations of a job. PD_NO_MEMORY. */
+int pd_declared_job_of(pd_declared_job *out, const pd_job *job, pd_error *err);
+/* Writes the declarations to an archive or reads them from it, depending on the archive's direction. */
 void pd_declared_job_visit(pd_archive *archive, pd_declared_job *declared);
-/* Makes the job, with planned parameters in their initial state; it is in no table. Errors as those of Hello and
- * Declare. */
-int  pd_declared_job_make(pd_job **out, const pd_declared_job *declared, const pd_job_env *env, uint32_t number,
-                          pd_error *err);
+/* Makes the job, with planned parameters in their initial state. The job is not put into a table of jobs. Errors are
+ * those of Hello and Declare. */
+int pd_declared_job_make(pd_job **out, const pd_declared_job *declared, const pd_job_env *env, uint32_t number,
+                         pd_error *err);
 void pd_declared_job_free(pd_declared_job *declared);
 
 #endif

@@ -1,10 +1,12 @@
-/* image.c - visits the durable state of a job: the structs named `saved`, weights, optimizers, overrides, scalars. */
+/* image.c - writes or reads the durable state of a job: the structs named `saved`, weights, optimizers, overrides,
+ * scalars. */
 #include "image.h"
 
 #include "declared_job.h"
 #include "global_clip.h"
 #include "override_image.h"
 #include "param_set.h"
+#include "plant.h"
 #include "printable.h"
 #include "round_scalars.h"
 #include "save.h"
@@ -13,49 +15,62 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the one table of fields for each struct that is saved ---- */
+/* ---- one table of fields for each struct that is saved; writing and reading both use it ---- */
 
-static const pd_field job_fields[] = {
-    PD_FIELD(pd_job_saved, creator), PD_FIELD(pd_job_saved, barrier), PD_FIELD(pd_job_saved, refused),
-        PD_FIELD(pd_job_saved, duplicates), { 0 } };
+static const pd_field job_fields[] = { PD_FIELD(pd_job_saved, creator),
+                                       PD_FIELD(pd_job_saved, barrier),
+                                       PD_FIELD(pd_job_saved, refused),
+                                       PD_FIELD(pd_job_saved, duplicates),
+                                       { 0 } };
 static const pd_table job_table = { "job", sizeof(pd_job_saved), job_fields };
 
-static const pd_field rank_fields[] = {
-    PD_FIELD(pd_rank_saved, nonce), PD_FIELD(pd_rank_saved, process), PD_FIELD(pd_rank_saved, present),
-        PD_FIELD(pd_rank_saved, sealed),
-    PD_FIELD(pd_rank_saved, superseded), PD_FIELD(pd_rank_saved, n_superseded), PD_FIELD(pd_rank_saved, initialiser),
-        PD_FIELD(pd_rank_saved, step),
-    PD_FIELD(pd_rank_saved, contributions), PD_FIELD(pd_rank_saved, barrier_base), { 0 } };
+static const pd_field rank_fields[] = { PD_FIELD(pd_rank_saved, nonce),
+                                        PD_FIELD(pd_rank_saved, process),
+                                        PD_FIELD(pd_rank_saved, present),
+                                        PD_FIELD(pd_rank_saved, sealed),
+                                        PD_FIELD(pd_rank_saved, superseded),
+                                        PD_FIELD(pd_rank_saved, n_superseded),
+                                        PD_FIELD(pd_rank_saved, initialiser),
+                                        PD_FIELD(pd_rank_saved, step),
+                                        PD_FIELD(pd_rank_saved, contributions),
+                                        PD_FIELD(pd_rank_saved, barrier_base),
+                                        { 0 } };
 static const pd_table rank_table = { "rank", sizeof(pd_rank_saved), rank_fields };
 
 static const pd_field steps_fields[] = {
-    PD_FIELD(pd_steps_saved, contributions), PD_FIELD(pd_steps_saved, steps), PD_FIELD(pd_steps_saved, skipped),
-        PD_FIELD(pd_steps_saved, refused_steps),
-    PD_FIELD(pd_steps_saved, skipped_whole), { 0 } };
+    PD_FIELD(pd_steps_saved, contributions), PD_FIELD(pd_steps_saved, steps),         PD_FIELD(pd_steps_saved, skipped),
+    PD_FIELD(pd_steps_saved, refused_steps), PD_FIELD(pd_steps_saved, skipped_whole), { 0 }
+};
 static const pd_table steps_table = { "steps", sizeof(pd_steps_saved), steps_fields };
 
-static const pd_field group_fields[] = {
-    PD_FIELD(pd_step_group_saved, base), PD_FIELD(pd_step_group_saved, unknown), PD_FIELD(pd_step_group_saved, missed),
-    PD_FIELD(pd_step_group_saved, brought), { 0 } };
+static const pd_field group_fields[] = { PD_FIELD(pd_step_group_saved, base),
+                                         PD_FIELD(pd_step_group_saved, unknown),
+                                         PD_FIELD(pd_step_group_saved, missed),
+                                         PD_FIELD(pd_step_group_saved, brought),
+                                         { 0 } };
 static const pd_table group_table = { "step group", sizeof(pd_step_group_saved), group_fields };
 
-static const pd_field clip_fields[] = { PD_FIELD(pd_global_clip_saved, last), PD_FIELD(pd_global_clip_saved, clipped),
+static const pd_field clip_fields[] = { PD_FIELD(pd_global_clip_saved, last),
+                                        PD_FIELD(pd_global_clip_saved, clipped),
                                         { 0 } };
 static const pd_table clip_table = { "clip", sizeof(pd_global_clip_saved), clip_fields };
 
-static const pd_field param_fields[] = {
-    PD_FIELD_IN(pd_param_saved, step, 0, INT64_MAX / 2), PD_FIELD(pd_param_saved, skipped), PD_FIELD(pd_param_saved,
-                                                                                                     refused),
-    PD_FIELD(pd_param_saved, gaps), PD_FIELD(pd_param_saved, contributions), PD_FIELD_IN(pd_param_saved, outcome, 0,
-                                                                                         PD_REFUSED),
-    PD_FIELD(pd_param_saved, initialiser), { 0 } };
+static const pd_field param_fields[] = { PD_FIELD_IN(pd_param_saved, step, 0, INT64_MAX / 2),
+                                         PD_FIELD(pd_param_saved, skipped),
+                                         PD_FIELD(pd_param_saved, refused),
+                                         PD_FIELD(pd_param_saved, gaps),
+                                         PD_FIELD(pd_param_saved, contributions),
+                                         PD_FIELD_IN(pd_param_saved, outcome, 0, PD_REFUSED),
+                                         PD_FIELD(pd_param_saved, initialiser),
+                                         { 0 } };
 static const pd_table param_table = { "parameter", sizeof(pd_param_saved), param_fields };
 
 static const pd_field mean_fields[] = {
-    PD_FIELD(pd_scalar_mean, name), PD_FIELD(pd_scalar_mean, mean), PD_FIELD(pd_scalar_mean, weight), { 0 } };
+    PD_FIELD(pd_scalar_mean, name), PD_FIELD(pd_scalar_mean, mean), PD_FIELD(pd_scalar_mean, weight), { 0 }
+};
 static const pd_table mean_table = { "scalar", sizeof(pd_scalar_mean), mean_fields };
 
-/* ---- parameters ---- */
+/* ---- the state of one parameter ---- */
 
 static void visit_scalars(pd_archive *archive, pd_steps *steps, pd_param *param)
 {
@@ -94,8 +109,10 @@ static void visit_weights(pd_archive *archive, pd_steps *steps, pd_param *param)
     uint64_t version = param->current != NULL ? param->current->version : 0;
 
     pd_archive_value(archive, &version);
-    if (pd_archive_is_reading(archive)) read_weights(archive, steps, param, version);
-    else pd_archive_bytes(archive, param->current->at[PD_F32], (size_t)param->elements * sizeof(float));
+    if (pd_archive_is_reading(archive))
+        read_weights(archive, steps, param, version);
+    else
+        pd_archive_bytes(archive, param->current->at[PD_F32], (size_t)param->elements * sizeof(float));
 }
 
 static void visit_param(pd_archive *archive, pd_steps *steps, pd_param *param)
@@ -103,13 +120,14 @@ static void visit_param(pd_archive *archive, pd_steps *steps, pd_param *param)
     pd_archive_enter(archive, "parameter");
     pd_archive_agree(archive, "parameter", param->name);
     pd_archive_fields(archive, &param_table, &param->saved);
+    if (PD_PLANTED(image_forgets_outcome)) param->saved.outcome = 0;
     visit_weights(archive, steps, param);
     pd_optim_visit(archive, param->optim);
     visit_scalars(archive, steps, param);
     pd_archive_leave(archive);
 }
 
-/* ---- a job ---- */
+/* ---- the whole state of a job ---- */
 
 static void visit_groups(pd_archive *archive, pd_steps *steps)
 {
@@ -131,7 +149,7 @@ static void visit_job(pd_archive *archive, pd_job *job)
     pd_archive_leave(archive);
 }
 
-/* ---- writing ---- */
+/* ---- writing an image ---- */
 
 static bool is_at_rest(const pd_param *param)
 {
@@ -140,8 +158,8 @@ static bool is_at_rest(const pd_param *param)
 
 bool pd_image_is_possible(const pd_job *job)
 {
-    if (job->steps.n_params == 0 || job->steps.n_begun < job->steps.n_params || job->planning != NULL || job->import != NULL || job->steps.tasks_out > 0
-        || pd_global_clip_runs(&job->steps))
+    if (job->steps.n_params == 0 || job->steps.n_begun < job->steps.n_params || job->planning != NULL ||
+        job->import != NULL || job->steps.cut != NULL || job->steps.tasks_out > 0 || pd_global_clip_runs(&job->steps))
         return false;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (!is_at_rest(&job->steps.params[i])) return false;
@@ -163,14 +181,16 @@ int pd_image_write(pd_job *job, uint8_t **image, size_t *n, pd_error *err)
     return pd_archive_end(&archive, image, n, err);
 }
 
-/* ---- reading ---- */
+/* ---- reading an image ---- */
 
-/* Draws the consequences of what was read: nobody is connected, and the loop thread knows nothing of the job. */
+/* Finishes a job after its image was read: every rank that had a process is lost, and the loop thread has none of
+ * the job's weights yet. */
 static void settle(pd_job *job, uint64_t now_ns)
 {
     for (size_t r = 0; r < job->steps.n_rules; r++) pd_step_group_recount(&job->steps.groups[r]);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
         pd_rank *rank = &job->ranks[r];
+        if (PD_PLANTED(image_forgets_superseded)) rank->saved.n_superseded = 0;
         if (!rank->saved.present) continue;
         rank->state = PD_RANK_LOST;
         rank->since_ns = now_ns;
@@ -180,7 +200,8 @@ static void settle(pd_job *job, uint64_t now_ns)
     job->linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];
 }
 
-/* Reads the declarations, makes the job, and reads its state. *out is the job also after an error, or NULL. */
+/* Reads the declarations, makes the job, and reads its state. *out is NULL before the call and becomes the job once
+ * it is made. After an error *out may be a job whose state is read only in part. */
 static int read_job(pd_archive *archive, const pd_jobs *jobs, const pd_job_env *env, pd_job **out, pd_error *err)
 {
     pd_declared_job declared = { 0 };
@@ -189,9 +210,12 @@ static int read_job(pd_archive *archive, const pd_jobs *jobs, const pd_job_env *
     pd_declared_job_visit(archive, &declared);
     if ((rc = pd_archive_status(archive)) == PD_OK) {
         if (pd_jobs_find(jobs, declared.name) != NULL)
-            rc = pd_fail(err, PD_FAILED_PRECONDITION, "there is a job %.200s already: drop it before its image is "
-                         "read", declared.name);
-        else rc = pd_declared_job_make(out, &declared, env, jobs->last_number + 1, err);
+            rc = pd_fail(err, PD_FAILED_PRECONDITION,
+                         "there is a job %.200s already: drop it before its image is "
+                         "read",
+                         declared.name);
+        else
+            rc = pd_declared_job_make(out, &declared, env, jobs->last_number + 1, err);
         if (rc != PD_OK) pd_archive_fail(archive, rc, "%s", err->text);
     }
     if (rc == PD_OK) visit_job(archive, *out);

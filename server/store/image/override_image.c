@@ -1,4 +1,4 @@
-/* override_image.c - visits overrides, and the parameters' entries that refer to them by number. */
+/* override_image.c - writes or reads a job's overrides, and the entries by which parameters refer to overrides. */
 #include "override_image.h"
 
 #include "override.h"
@@ -8,35 +8,40 @@
 
 enum { MOST_PATTERN = PD_NAME_MAX, MOST_VALUE = 4096 };
 
-/* An override as it is written. */
+/* An override as a record of the image. */
 typedef struct record {
     uint32_t rule;
     uint64_t mask, withdrawn, scheduled;
-    double   value[PD_MAX_HYPERS];      /* of those that are not scheduled */
-    char    *pattern;
-    char     by[128];
-    bool     planned, overruled;
+    double value[PD_MAX_HYPERS]; /* values of hyperparameters without a schedule */
+    char *pattern;
+    char by[128];
+    bool planned, overruled;
 } record;
 
-static const pd_field record_fields[] = {
-    PD_FIELD(record, rule), PD_FIELD(record, mask), PD_FIELD(record, withdrawn), PD_FIELD(record, scheduled),
-        PD_FIELD(record, value),
-    PD_FIELD_IN(record, pattern, 0, MOST_PATTERN), PD_FIELD(record, by), PD_FIELD(record, planned), PD_FIELD(record,
-                                                                                                             overruled), { 0 } };
+static const pd_field record_fields[] = { PD_FIELD(record, rule),      PD_FIELD(record, mask),
+                                          PD_FIELD(record, withdrawn), PD_FIELD(record, scheduled),
+                                          PD_FIELD(record, value),     PD_FIELD_IN(record, pattern, 0, MOST_PATTERN),
+                                          PD_FIELD(record, by),        PD_FIELD(record, planned),
+                                          PD_FIELD(record, overruled), { 0 } };
 static const pd_table record_table = { "override", sizeof(record), record_fields };
 
-typedef struct entry { uint32_t number; uint64_t from, mask; } entry;
+typedef struct entry {
+    uint32_t number;
+    uint64_t from, mask;
+} entry;
 static const pd_field entry_fields[] = { PD_FIELD(entry, number), PD_FIELD(entry, from), PD_FIELD(entry, mask), { 0 } };
 static const pd_table entry_table = { "entry", sizeof(entry), entry_fields };
 
-typedef struct schedule_text { char *text; } schedule_text;
+typedef struct schedule_text {
+    char *text;
+} schedule_text;
 static const pd_field schedule_fields[] = { PD_FIELD_IN(schedule_text, text, 0, MOST_VALUE), { 0 } };
 static const pd_table schedule_table = { "schedule", sizeof(schedule_text), schedule_fields };
 
-/* ---- writing ---- */
+/* ---- writing the overrides ---- */
 
-/* Numbers the overrides in the order in which the parameters hold them, and returns how many there are. With `all` they
- * are also listed. */
+/* Numbers the overrides in the order of the parameters that use them, and returns their number. If `all` is not
+ * NULL, override i is also written to all[i], and the index of its rule to rules[i]. */
 static size_t number_all(pd_job *job, pd_override **all, uint32_t *rules)
 {
     size_t n = 0;
@@ -61,8 +66,13 @@ static size_t number_all(pd_job *job, pd_override **all, uint32_t *rules)
 static void write_one(pd_archive *archive, const pd_override *override, uint32_t rule)
 {
     uint64_t scheduled = override->mask & ~override->withdrawn & override->hypers.scheduled;
-    record r = { .rule = rule, .mask = override->mask, .withdrawn = override->withdrawn, .scheduled = scheduled,
-                 .pattern = override->pattern, .planned = override->planned, .overruled = override->overruled };
+    record r = { .rule = rule,
+                 .mask = override->mask,
+                 .withdrawn = override->withdrawn,
+                 .scheduled = scheduled,
+                 .pattern = override->pattern,
+                 .planned = override->planned,
+                 .overruled = override->overruled };
 
     memcpy(r.value, override->hypers.value, sizeof r.value);
     memcpy(r.by, override->by, sizeof r.by);
@@ -90,7 +100,7 @@ static void write_all(pd_archive *archive, pd_job *job, size_t n)
     free(rules);
 }
 
-/* ---- reading ---- */
+/* ---- reading the overrides ---- */
 
 static int set_schedule(pd_archive *archive, pd_override *override, int h)
 {
@@ -125,7 +135,8 @@ static int set_values(pd_archive *archive, pd_override *override, const record *
     return PD_OK;
 }
 
-/* Gives an override with one reference, or NULL after an error of the archive. */
+/* Makes an override from its record, with a reference count of one. Returns NULL after an error, which the archive
+ * remembers. */
 static pd_override *read_one(pd_archive *archive, pd_job *job)
 {
     record r = { 0 };
@@ -149,7 +160,7 @@ static pd_override *read_one(pd_archive *archive, pd_job *job)
     return NULL;
 }
 
-/* ---- a parameter's entries ---- */
+/* ---- the entries by which a parameter refers to overrides ---- */
 
 static void write_entries(pd_archive *archive, const pd_param *param)
 {
@@ -169,7 +180,8 @@ static void read_entries(pd_archive *archive, pd_param *param, size_t n, pd_over
         if (pd_archive_status(archive) != PD_OK) return;
         if (e.number >= n_all || all[e.number]->hypers.row != param->rule->hypers.row)
             pd_archive_fail(archive, PD_DATA_LOSS, "%.160s: override %u does not fit", param->name, e.number);
-        else if (pd_overrides_reserve(param, &err) != PD_OK) pd_archive_fail(archive, err.code, "%s", err.text);
+        else if (pd_overrides_reserve(param, &err) != PD_OK)
+            pd_archive_fail(archive, err.code, "%s", err.text);
         else {
             all[e.number]->refs++;
             param->n_overrides = pd_overrides_insert(param->overrides, param->n_overrides,
@@ -184,12 +196,14 @@ static void visit_entries(pd_archive *archive, pd_job *job, pd_override *const *
         pd_param *param = &job->steps.params[i];
         size_t n = param->n_overrides;
         pd_archive_count(archive, &n, PD_MAX_PARAM_OVERRIDES, 1);
-        if (pd_archive_is_reading(archive)) read_entries(archive, param, n, all, n_all);
-        else write_entries(archive, param);
+        if (pd_archive_is_reading(archive))
+            read_entries(archive, param, n, all, n_all);
+        else
+            write_entries(archive, param);
     }
 }
 
-/* ---- all of it ---- */
+/* ---- overrides and entries of a job ---- */
 
 static void read_all(pd_archive *archive, pd_job *job, size_t n)
 {

@@ -1,4 +1,4 @@
-/* barrier.c - workers wait for each other. */
+/* barrier.c - lets workers wait for each other: a barrier is passed when every rank has come to it. */
 #include "barrier.h"
 
 #include "ranks.h"
@@ -30,17 +30,21 @@ void pd_job_barrier(pd_job *job, pd_request *request)
         pd_request_refuse(job->steps.outbox, request, &err);
         return;
     }
-    passed = job->saved.barrier - rank->saved.barrier_base;                 /* since this process came */
+    passed = job->saved.barrier - rank->saved.barrier_base; /* barriers that the job has passed since this process
+                                                             * took the rank */
     if (sequence == 0 || sequence > passed + 1) {
         pd_fail(&err, PD_FAILED_PRECONDITION, "rank %u of job %.100s comes to barrier %llu, but its next one is %llu",
                 request->rank, job->steps.name, (unsigned long long)sequence, (unsigned long long)passed + 1);
         pd_request_refuse(job->steps.outbox, request, &err);
     } else if (sequence <= passed) {
-        pd_answer_ok(job->steps.outbox, request);             /* sent again: all have been there */
+        pd_answer_ok(job->steps.outbox, request); /* a barrier that the job has passed already: the worker missed the
+                                                   * answer and sends again */
         pd_request_free(request);
     } else if (rank->barrier != NULL && rank->barrier->ticket.conn == request->ticket.conn) {
-        pd_fail(&err, PD_FAILED_PRECONDITION, "rank %u of job %.100s waits at barrier %llu already: send the next one "
-                "when this is answered", request->rank, job->steps.name, (unsigned long long)sequence);
+        pd_fail(&err, PD_FAILED_PRECONDITION,
+                "rank %u of job %.100s waits at barrier %llu already: send the next one "
+                "when this is answered",
+                request->rank, job->steps.name, (unsigned long long)sequence);
         pd_request_refuse(job->steps.outbox, request, &err);
     } else {
         pd_request_free(rank->barrier);

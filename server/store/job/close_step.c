@@ -1,18 +1,22 @@
-/* close_step.c - a rank ends its step: what it has sent nothing of has no gradient from it.
+/* close_step.c - a rank ends its step (close_step): parameters that it sent no push for get no gradient from this
+ * rank.
  *
- * No state of its own: the step that a rank has ended shows in the rounds, as if it had said of each parameter that
- * it is absent. So the same push again changes nothing. What was refused is no silence: who ends a step without
- * having mended it would lose a gradient unawares. */
+ * The rank is filed as absent in the round of each parameter that it left out. A repeated push finds it absent
+ * already and changes nothing, so no other state is needed.
+ *
+ * A parameter whose push was refused does not count as left out: its gradient would be lost unnoticed. The rank
+ * cannot end the step until it has pushed that parameter again or reported it absent. */
 #include "close_step.h"
 
 #include "contribute.h"
 #include "data_frame.h"
 
-/* The rank has sent nothing of the parameter for that step, and its round is not closed. */
+/* Returns whether the rank has sent nothing of this parameter for the frame's step, and the step's round is still
+ * open. */
 static bool is_left_out(const pd_param *param, const pd_request *frame)
 {
-    return pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_DUPLICATE
-           && pd_round_is_silent(&param->round, frame->rank);
+    return pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_DUPLICATE &&
+           pd_round_is_silent(&param->round, frame->rank);
 }
 
 static int check_one(const pd_job *job, const pd_param *param, const pd_request *frame, uint64_t number, pd_error *err)
@@ -23,9 +27,10 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
     if (param->seen == number || !is_left_out(param, frame)) return PD_OK;
     if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
     if (!pd_round_was_refused(&param->round, frame->rank)) return PD_OK;
-    return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u cannot end step %llu: its push of this parameter was "
-                   "refused; push it again, or say that it is absent", param->name, frame->rank,
-                   (unsigned long long)frame->u.data.step);
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "%.160s: rank %u cannot end step %llu: its push of this parameter was "
+                   "refused; push it again, or say that it is absent",
+                   param->name, frame->rank, (unsigned long long)frame->u.data.step);
 }
 
 int pd_close_step_check(const pd_job *job, const pd_request *frame, uint64_t number, pd_error *err)
@@ -50,9 +55,9 @@ void pd_close_step_note_refusal(pd_job *job, const pd_request *frame)
         const pd_piece *piece = &frame->u.data.pieces[i];
         pd_round *round = piece->param < job->steps.n_params ? &job->steps.params[piece->param].round : NULL;
         int64_t chunk = piece->first / (int64_t)job->steps.config->chunk_elements;
-        if (round == NULL || piece->absent || chunk < 0 || chunk >= round->n_chunks
-            || pd_param_admit(&job->steps.params[piece->param], frame->rank,
-                              frame->u.data.step) != PD_ADMIT_NEW) continue;
+        if (round == NULL || piece->absent || chunk < 0 || chunk >= round->n_chunks ||
+            pd_param_admit(&job->steps.params[piece->param], frame->rank, frame->u.data.step) != PD_ADMIT_NEW)
+            continue;
         if (pd_chunk_state(&round->chunks[chunk], frame->rank) == PD_SLOT_EMPTY)
             round->chunks[chunk].slots[frame->rank].refused = true;
     }

@@ -1,4 +1,4 @@
-/* data_frame.c - checks of a frame with data that pushes and initial weights share. */
+/* data_frame.c - the checks that are the same for pushes and initial weights. */
 #include "data_frame.h"
 
 #include "ranks.h"
@@ -8,12 +8,13 @@ int pd_piece_check(const pd_param *param, const pd_piece *piece, const pd_reques
     pd_range range = pd_round_range(&param->round, frame->rank);
     int64_t chunk = param->round.chunk_elements;
 
-    if (piece->count < 0 || piece->count != pd_range_piece(range.start, range.end, (uint64_t)chunk,
-                                                           (uint64_t)piece->first))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %lld elements from %lld on are not one piece: rank %u has "
-                       "elements %lld to %lld, cut at multiples of %lld", param->name, (long long)piece->count,
-                       (long long)piece->first, frame->rank, (long long)range.start, (long long)range.end,
-                       (long long)chunk);
+    if (piece->count < 0 ||
+        piece->count != pd_range_piece(range.start, range.end, (uint64_t)chunk, (uint64_t)piece->first))
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%.160s: %lld elements from %lld on are not one piece: rank %u has "
+                       "elements %lld to %lld, cut at multiples of %lld",
+                       param->name, (long long)piece->count, (long long)piece->first, frame->rank,
+                       (long long)range.start, (long long)range.end, (long long)chunk);
     if (pd_dtype_size(piece->dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %d is no element type", param->name, (int)piece->dtype);
     if (piece->count > 0 && (piece->at == NULL || frame->u.data.buffer == NULL))
@@ -40,8 +41,10 @@ int pd_piece_check_once(pd_param *param, const pd_piece *piece, uint64_t number,
     pd_chunk *chunk;
 
     if (named && (piece->absent || param->seen_absent))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: a push says at most once that there is no gradient, and then "
-                       "brings none", param->name);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%.160s: a push says at most once that there is no gradient, and then "
+                       "brings none",
+                       param->name);
     param->seen = number;
     param->seen_absent = piece->absent;
     if (piece->absent || (piece->count == 0 && !named)) return PD_OK;
@@ -59,8 +62,10 @@ int pd_frame_may_come(pd_job *job, const pd_request *frame, pd_error *err)
 
     if (rank == NULL) return err->code;
     if (!pd_rank_quota(job, rank)->declared)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "rank %u of job %.100s has not declared its parameters on this "
-                       "connection", frame->rank, job->steps.name);
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "rank %u of job %.100s has not declared its parameters on this "
+                       "connection",
+                       frame->rank, job->steps.name);
     return PD_OK;
 }
 
@@ -70,24 +75,28 @@ void pd_frame_refuse(pd_job *job, pd_request *frame, const pd_error *err)
     pd_request_refuse(job->steps.outbox, frame, err);
 }
 
-/* ---- rounds ---- */
+/* ---- checks against the parameter's round ---- */
 
 int pd_push_check_weights(const pd_job *job, const pd_param *param, pd_error *err)
 {
     if (param->current != NULL) return PD_OK;
-    return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet: %s with Init", param->name, param->ranged
-                   ? "every rank sends those of its range" : pd_job_averages_init(job) ? "every rank sends them"
-                   : "rank 0 sends them");
+    return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet: %s with Init", param->name,
+                   param->ranged               ? "every rank sends those of its range"
+                   : pd_job_averages_init(job) ? "every rank sends them"
+                                               : "rank 0 sends them");
 }
 
 int pd_push_check_step(const pd_job *job, const pd_param *param, uint32_t rank, uint64_t step, pd_error *err)
 {
     if (pd_param_admit(param, rank, step) == PD_ADMIT_EARLY)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: this push is for step %llu, expected step %llu: the "
-                       "rounds before are not closed", param->name, (unsigned long long)step,
-                       (unsigned long long)param->saved.step + 1);
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "%.160s: this push is for step %llu, expected step %llu: the "
+                       "rounds before are not closed",
+                       param->name, (unsigned long long)step, (unsigned long long)param->saved.step + 1);
     if (step > job->drain_step)
-        return pd_fail(err, PD_UNAVAILABLE, "%.160s: the server is draining and takes no contributions to step %llu "
-                       "any more", param->name, (unsigned long long)step);
+        return pd_fail(err, PD_UNAVAILABLE,
+                       "%.160s: the server is draining and takes no contributions to step %llu "
+                       "any more",
+                       param->name, (unsigned long long)step);
     return PD_OK;
 }

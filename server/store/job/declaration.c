@@ -1,4 +1,5 @@
-/* declaration.c - one parameter as a rank declares it: by itself, and beside what the job has of it. */
+/* declaration.c - checks one parameter that a rank declares: by itself, and against the parameter that the job
+ * already has. */
 #include "declaration.h"
 
 #include "declared_ranges.h"
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-/* ---- by itself ---- */
+/* ---- a declaration by itself ---- */
 
 static int check_name(const char *name, size_t i, pd_error *err)
 {
@@ -23,10 +24,11 @@ static int check_name(const char *name, size_t i, pd_error *err)
 pd_rule *pd_declaration_rule(const pd_job *job, const pd_param_decl *decl)
 {
     return decl->model_state ? pd_rules_of_state(job->steps.rules, job->steps.n_rules)
-           : pd_rules_match(job->steps.rules, job->steps.n_rules, decl->name);
+                             : pd_rules_match(job->steps.rules, job->steps.n_rules, decl->name);
 }
 
-/* Its optimizer gives updates, in this type. */
+/* Checks that the parameter's optimizer gives updates in the element type that the rank asks for. No error if the
+ * rank asks for none. */
 static int check_update(const pd_job *job, const pd_param_decl *decl, pd_error *err)
 {
     const pd_row *row;
@@ -39,11 +41,14 @@ static int check_update(const pd_job *job, const pd_param_decl *decl, pd_error *
     gives = row->update_dtype == NULL ? (pd_dtype)0 : row->update_dtype(rule->hypers.value);
     if (decl->update_dtype == gives) return PD_OK;
     if (gives == 0)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: %s gives no updates here, pull weights (shampoo "
-                       "gives them while communicate_params is off)", decl->name, row->name);
-    return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: updates of %s are %s here (communication_dtype), "
-                   "this rank asks for %s", decl->name, row->name, pd_dtype_name(gives),
-                   pd_dtype_name(decl->update_dtype));
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "parameter %.160s: %s gives no updates here, pull weights (shampoo "
+                       "gives them while communicate_params is off)",
+                       decl->name, row->name);
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "parameter %.160s: updates of %s are %s here (communication_dtype), "
+                   "this rank asks for %s",
+                   decl->name, row->name, pd_dtype_name(gives), pd_dtype_name(decl->update_dtype));
 }
 
 static int check_axes(const pd_param_decl *decl, pd_error *err)
@@ -70,28 +75,40 @@ int pd_declaration_check(const pd_job *job, const pd_param_decl *decl, size_t i,
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name,
                        (int)decl->pull_dtype);
     if (pd_declaration_rule(job, decl) == NULL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: none of the job's %zu rules matches it; a last "
-                       "rule \"* sgd\" would", decl->name, job->steps.n_rules - 1);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "parameter %.256s: none of the job's %zu rules matches it; a last "
+                       "rule \"* sgd\" would",
+                       decl->name, job->steps.n_rules - 1);
     return check_update(job, decl, err);
 }
 
-/* ---- beside what the job has ---- */
+/* ---- a declaration against the job's parameter ---- */
 
-static const char *axes_text(const char *axes)           { return axes != NULL ? axes : "none"; }
-static const char *trained_text(bool model_state)        { return model_state ? "as model state" : "as trained"; }
+static const char *axes_text(const char *axes)
+{
+    return axes != NULL ? axes : "none";
+}
+static const char *trained_text(bool model_state)
+{
+    return model_state ? "as model state" : "as trained";
+}
 
-/* What every rank gives the same. */
+/* Checks that shape, axes and model_state equal those that the first rank declared. */
 static int match_facts(const pd_job *job, const pd_param *param, const pd_param_decl *decl, pd_error *err)
 {
     char ours[192], theirs[192];
 
     if (!pd_shape_equal(&param->shape, &decl->shape))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it with shape %s, this rank "
-                       "declares %s", decl->name, job->steps.name, pd_shape_text(&param->shape, ours, sizeof ours),
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "parameter %.160s: job %.60s has it with shape %s, this rank "
+                       "declares %s",
+                       decl->name, job->steps.name, pd_shape_text(&param->shape, ours, sizeof ours),
                        pd_shape_text(&decl->shape, theirs, sizeof theirs));
     if (strcmp(axes_text(param->axes), axes_text(decl->axes)) != 0)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.120s: job %.60s has it with axes %.100s, this rank "
-                       "declares %.100s", decl->name, job->steps.name, axes_text(param->axes), axes_text(decl->axes));
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "parameter %.120s: job %.60s has it with axes %.100s, this rank "
+                       "declares %.100s",
+                       decl->name, job->steps.name, axes_text(param->axes), axes_text(decl->axes));
     if (param->model_state != decl->model_state)
         return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it %s, this rank declares it %s",
                        decl->name, job->steps.name, trained_text(param->model_state), trained_text(decl->model_state));
@@ -102,8 +119,10 @@ int pd_declaration_match(const pd_job *job, pd_param *param, const pd_param_decl
                          pd_error *err)
 {
     if (param == NULL)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s was declared without it; every rank "
-                       "declares the same", decl->name, job->steps.name);
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "parameter %.256s: job %.100s was declared without it; every rank "
+                       "declares the same",
+                       decl->name, job->steps.name);
     if (match_facts(job, param, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
     if (pd_dtype_size(decl->pull_dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name,
@@ -116,9 +135,10 @@ int pd_declaration_match(const pd_job *job, pd_param *param, const pd_param_decl
     return pd_range_match(job, param, decl, rank, err);
 }
 
-/* ---- what the optimizer wants known ---- */
+/* ---- notes of the optimizers ---- */
 
-/* Many parameters may have the same to say: the first few are heard, the others counted. */
+/* Logs the notes of the first few parameters; further notes are only counted, since many parameters may have the
+ * same note. */
 void pd_declarations_say(pd_job *job)
 {
     enum { FEW = 8 };
@@ -127,10 +147,10 @@ void pd_declarations_say(pd_job *job)
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         const char *note = pd_optim_plan(job->steps.params[i].optim)->note;
         if (note[0] == '\0' || n++ >= FEW) continue;
-        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %.60s: parameter %.80s: %s", job->steps.name,
+        pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name }, "parameter %.80s: %s",
                job->steps.params[i].name, note);
     }
     if (n > FEW)
-        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %.60s: the optimizers have something to say of %u more "
-               "parameters (paramctl params --verbose)", job->steps.name, n - FEW);
+        pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
+               "the optimizers have something to say of %u more parameters (paramctl params --verbose)", n - FEW);
 }

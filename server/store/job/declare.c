@@ -1,4 +1,5 @@
-/* declare.c - the set of parameters: the first rank's is planned (planning.c), the others must declare the same. */
+/* declare.c - answers Declare requests: the set of parameters that the first rank declares is planned (planning.c),
+ * the other ranks must declare the same set. */
 #include "declare.h"
 
 #include "aggregate_fit.h"
@@ -15,13 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rough times of one core. */
-#define AGAIN_NS   1500.0               /* a parameter that is declared again */
-#define AT_ONCE_NS 5e6                  /* a Declare that takes no longer is answered at once; a longer one in batches */
+/* Estimated times, in nanoseconds of one core. */
+#define AGAIN_NS 1500.0 /* time to check one parameter of a rank that declares after the first one */
+#define AT_ONCE_NS 5e6  /* a Declare that takes at most this time is answered at once, a longer one in batches */
 
-/* ---- memory ---- */
+/* ---- memory for contributions to ranged parameters ---- */
 
-/* Counts the bytes of ranges anew, after some were taken or given back. */
+/* Counts again the bytes that contributions to ranged parameters may take, after ranges were added or removed. */
 static void count_ranges(pd_job *job)
 {
     uint64_t bytes = pd_ranges_collected_bytes(job);
@@ -30,7 +31,7 @@ static void count_ranges(pd_job *job)
     job->collected = bytes;
 }
 
-/* ---- the first set ---- */
+/* ---- the first rank's set ---- */
 
 static void warn_of_ready_roots(pd_job *job)
 {
@@ -41,9 +42,11 @@ static void warn_of_ready_roots(pd_job *job)
         n += plan->n_tasks > 0 && plan->root_delay == PD_ROOT_READY;
     }
     if (n > 0)
-        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: roots of %u parameters are used as soon as they are ready: "
+        pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
+               "roots of %u parameters are used as soon as they are ready: "
                "in which step depends on timing, so this run is not reproducible bit for bit (root_delay = a number of "
-               "steps is)", job->steps.name, n);
+               "steps is)",
+               n);
 }
 
 static void warn_of_values(pd_job *job)
@@ -52,12 +55,12 @@ static void warn_of_values(pd_job *job)
         const pd_hypers *hypers = &job->steps.rules[i].hypers;
         const char *text = hypers->row->warning == NULL ? NULL : hypers->row->warning(hypers);
         if (text != NULL)
-            pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: rule \"%.200s\": %s", job->steps.name,
+            pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name }, "rule \"%.200s\": %s",
                    job->steps.rules[i].text, text);
     }
 }
 
-/* Goes on with the set, as far as the budget goes. False: it needs more time. */
+/* Plans the first rank's set as far as the time budget allows. Returns false if planning needs more time. */
 static bool declare_first(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err)
 {
     *rc = job->planning != NULL ? PD_OK : pd_planning_begin(job, request, budget_ns, err);
@@ -72,7 +75,7 @@ static bool declare_first(pd_job *job, const pd_request *request, double *budget
     return true;
 }
 
-/* ---- the same set again ---- */
+/* ---- the same set from another rank, or from the same one again ---- */
 
 static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
 {
@@ -85,17 +88,22 @@ static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
             return rc;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (job->steps.params[i].seen != frame)
-            return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s has it, this rank does not "
-                           "declare it; every rank declares the same", job->steps.params[i].name, job->steps.name);
+            return pd_fail(err, PD_FAILED_PRECONDITION,
+                           "parameter %.256s: job %.100s has it, this rank does not "
+                           "declare it; every rank declares the same",
+                           job->steps.params[i].name, job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
-    if ((rc = pd_ranges_check_memory(job, request->rank, err)) != PD_OK) pd_ranges_give_back(job, request->rank);
-    else count_ranges(job);
+    if ((rc = pd_ranges_check_memory(job, request->rank, err)) != PD_OK)
+        pd_ranges_give_back(job, request->rank);
+    else
+        count_ranges(job);
     return rc;
 }
 
-/* ---- element types to publish ---- */
+/* ---- element types in which weights are published ---- */
 
-/* Bytes that the element types new with this request add. */
+/* Returns how many bytes more the published weights and updates take with the element types that this Declare asks
+ * for. */
 static uint64_t types_bytes(const pd_job *job, const pd_request *request)
 {
     uint64_t bytes = 0;
@@ -115,10 +123,8 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
         const pd_param_decl *decl = &request->u.declare.params[i];
         pd_param *param = pd_declared_param(job, request, i);
         pd_snapshot *again;
-        uint64_t bytes = pd_param_type_bytes(param, decl->pull_dtype) + (decl->update_dtype != 0
-                                                                         ? pd_param_update_bytes(param,
-                                                                                                 decl->update_dtype)
-                                                                         : 0);
+        uint64_t bytes = pd_param_type_bytes(param, decl->pull_dtype) +
+                         (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
         if (decl->update_dtype != 0 && pd_param_pull_updates(param, job->steps.pools, decl->update_dtype) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its updates", decl->name);
         if (pd_param_pull(param, job->steps.pools, decl->pull_dtype, &again) != PD_OK)
@@ -127,13 +133,14 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
         pd_account_take(&job->steps.account, bytes);
         if (again != NULL) pd_param_publish(param, again, (pd_outcome)0, &closed[(*n_closed)++]);
     }
-    for (uint32_t i = 0; i < job->steps.n_params; i++)                /* a rank without elements of it was waited for until now */
+    /* the initial weights of a parameter may have waited for this Declare, even if the rank has no elements of it */
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
         *n_closed += pd_init_publish_landed(job, &job->steps.params[i], &closed[*n_closed]);
     return PD_OK;
 }
 
-/* The types this rank pulls in are published from now on; weights that are out already are published again with
- * them. */
+/* Adds the element types in which this rank pulls to the published ones. Weights that are published already are
+ * published again with the new types. */
 static int add_types(pd_job *job, const pd_request *request, pd_error *err)
 {
     uint64_t bytes = types_bytes(job, request);
@@ -141,14 +148,17 @@ static int add_types(pd_job *job, const pd_request *request, pd_error *err)
     pd_closed *closed = calloc(job->steps.n_params, sizeof *closed);
     int rc;
 
-    if (effect == NULL || closed == NULL) rc = pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
-    else rc = pd_job_check_total(job, bytes, err);
+    if (effect == NULL || closed == NULL)
+        rc = pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    else
+        rc = pd_job_check_total(job, bytes, err);
     if (rc == PD_OK) {
         effect->u.closed.at = closed;
         rc = publish_types(job, request, closed, &effect->u.closed.n, err);
     }
     if (effect != NULL && effect->u.closed.n > 0) {
-        pd_effects_add(job->steps.outbox, effect);     /* also what was published before memory ran out: it is out */
+        /* the effect is sent also after PD_NO_MEMORY: the parameters in its list have new snapshots already */
+        pd_effects_add(job->steps.outbox, effect);
     } else {
         free(closed);
         free(effect);
@@ -156,7 +166,8 @@ static int add_types(pd_job *job, const pd_request *request, pd_error *err)
     return rc;
 }
 
-/* The loop thread knows nothing of a job that was read from an image: weights and outcomes are published once more. */
+/* Sends the weights and outcomes of all parameters to the loop thread. It does not have them yet, because the job
+ * was read from an image. */
 static int publish_again(pd_job *job, pd_error *err)
 {
     pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->steps.number);
@@ -178,7 +189,7 @@ static int publish_again(pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* ---- the answer ---- */
+/* ---- the answer to a Declare ---- */
 
 static int copy_notes(const pd_job *job, const pd_request *request, pd_declared *declared, pd_error *err)
 {
@@ -208,7 +219,8 @@ static void answer(pd_job *job, pd_request *request, pd_declared *declared)
     effect->u.declared.must_init = pd_init_is_asked_of(job, request->rank);
     effect->u.declared.averages_init = pd_job_averages_init(job);
     effect->u.declared.reserve = quota->reserve;
-    effect->u.declared.held = quota->declared ? 0 : quota->held;          /* of connections before this one */
+    effect->u.declared.held = quota->declared ? 0 : quota->held; /* bytes of this rank's frames that came on earlier
+                                                                  * connections and still lie in memory */
     pd_effects_add(job->steps.outbox, effect);
 }
 
@@ -219,28 +231,30 @@ static void note_declared(pd_job *job, pd_rank *rank)
     pd_rank_quota(job, rank)->declared = rank->saved.sealed = true;
     pd_rank_quota(job, rank)->conn = rank->conn;
     if (!was_sealed && pd_job_sealed(job))
-        pd_say(job->steps.outbox, PD_SAY_INFO, "job %s: all %u ranks have declared %u parameters", job->steps.name,
-               job->steps.members.ranks, job->steps.n_params);
+        pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
+               "all %u ranks have declared %u parameters", job->steps.members.ranks, job->steps.n_params);
 }
 
-/* A worker that ends here may leave no other trace of why. */
+/* Logs a refused Declare: a worker that exits because of it may leave no other trace of the reason. */
 static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_error *err)
 {
     if (pd_is_power_of_two(++rank->refused_sets))
-        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %.60s: rank %u: what %.60s declares is refused: %.240s",
-               job->steps.name, number, rank->label, err->text);
+        pd_say(job->steps.outbox, PD_SAY_WARNING,
+               (pd_log_facts){ .job = job->steps.name, .rank = &number, .code = err->code },
+               "what %.60s declares is refused: %.240s", rank->label, err->text);
 }
 
-/* Initial weights of others may have waited to hear what this rank has. */
+/* Queues chunks again if a ranged parameter's round is open. Now that this rank's ranges are known, initial weights
+ * of other ranks may not have to wait any more. */
 static void look_at_open(pd_job *job)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].ranged && job->steps.params[i].round.open
-            && job->steps.params[i].stage == PD_COLLECTING)
+        if (job->steps.params[i].ranged && job->steps.params[i].round.open &&
+            job->steps.params[i].stage == PD_COLLECTING)
             pd_chunks_list_anew(&job->steps, &job->steps.params[i]);
 }
 
-/* The set stands: answers, once the types that this rank pulls are there. */
+/* Answers a Declare whose parameters are checked. Before the answer, adds the element types that this rank pulls. */
 static int settle(pd_job *job, pd_request *request, pd_rank *rank, uint64_t now_ns, pd_error *err)
 {
     pd_declared *declared = calloc(request->u.declare.n + 1, sizeof *declared);
@@ -274,7 +288,8 @@ static void forget_set(pd_job *job)
     pd_param_set_forget(job);
 }
 
-/* One Declare, the first of job->declares, as far as the budget goes. False: it needs more time. Else takes it. */
+/* Works at the oldest Declare in job->declares, as far as the time budget allows. Returns false if it needs more
+ * time, otherwise takes the request. */
 static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uint64_t now_ns)
 {
     pd_error err;
@@ -293,8 +308,10 @@ static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uin
         count_ranges(job);
     }
     if (rc != PD_OK && first) forget_set(job);
-    if (rc != PD_OK) refuse(job, request, rank, &err);
-    else pd_request_free(request);
+    if (rc != PD_OK)
+        refuse(job, request, rank, &err);
+    else
+        pd_request_free(request);
     return true;
 }
 

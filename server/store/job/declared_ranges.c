@@ -1,4 +1,5 @@
-/* declared_ranges.c - checks declared ranges against the elements, against the other ranks, and against memory. */
+/* declared_ranges.c - checks declared ranges against the parameter's elements, against the other ranks' ranges, and
+ * against memory. */
 #include "declared_ranges.h"
 
 #include "aggregate_fit.h"
@@ -10,14 +11,15 @@
 
 enum { FRAME_ALIGN = 64, RESERVE_ALIGN = 4096 };
 
-/* ---- one declaration ---- */
+/* ---- the range in one declaration ---- */
 
 int pd_range_check(const pd_param_decl *decl, int64_t elements, pd_error *err)
 {
     if (!decl->ranged || (0 <= decl->start && decl->start <= decl->end && decl->end <= elements)) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: range of elements %lld to %lld: expected 0 <= start <= "
-                   "end <= %lld, the elements it has", decl->name, (long long)decl->start, (long long)decl->end,
-                   (long long)elements);
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "parameter %.256s: range of elements %lld to %lld: expected 0 <= start <= "
+                   "end <= %lld, the elements it has",
+                   decl->name, (long long)decl->start, (long long)decl->end, (long long)elements);
 }
 
 int pd_range_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank, pd_error *err)
@@ -25,22 +27,25 @@ int pd_range_match(const pd_job *job, const pd_param *param, const pd_param_decl
     const pd_range *range;
 
     if (decl->ranged != param->ranged)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it %s, this rank declares it %s: "
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "parameter %.160s: job %.60s has it %s, this rank declares it %s: "
                        "a parameter is ranged on every rank or on none (a rank that has all of it gives the range 0 to "
-                       "%lld)", decl->name, job->steps.name, decl->ranged ? "whole" : "in ranges", decl->ranged
-                       ? "in ranges" : "whole", (long long)param->elements);
+                       "%lld)",
+                       decl->name, job->steps.name, decl->ranged ? "whole" : "in ranges",
+                       decl->ranged ? "in ranges" : "whole", (long long)param->elements);
     if (!decl->ranged || !job->ranks[rank].saved.sealed) return PD_OK;
     range = &param->round.ranges.at[rank];
     if (range->start == decl->start && range->end == decl->end) return PD_OK;
-    return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: rank %u of job %.60s has declared elements %lld to "
-                   "%lld before, now it declares %lld to %lld: the range of a rank stays the same", decl->name, rank,
-                   job->steps.name, (long long)range->start, (long long)range->end, (long long)decl->start,
-                   (long long)decl->end);
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "parameter %.160s: rank %u of job %.60s has declared elements %lld to "
+                   "%lld before, now it declares %lld to %lld: the range of a rank stays the same",
+                   decl->name, rank, job->steps.name, (long long)range->start, (long long)range->end,
+                   (long long)decl->start, (long long)decl->end);
 }
 
-/* ---- all of them together ---- */
+/* ---- the ranges of all ranks together ---- */
 
-/* "0: 0-5, 1: 5-9", as many ranks as there is room for. */
+/* Writes the ranks and their ranges, like "0: 0-5, 1: 5-9", as far as `text` has room. */
 static void ranges_text(const pd_round *round, char *text, size_t size)
 {
     size_t used = 0;
@@ -65,15 +70,17 @@ static int check_cover(const pd_job *job, pd_error *err)
         char ranges[240];
         if (!param->ranged || !pd_round_gap(&param->round, false, &gap)) continue;
         ranges_text(&param->round, ranges, sizeof ranges);
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.120s: no rank has elements %lld to %lld of %lld; the "
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "parameter %.120s: no rank has elements %lld to %lld of %lld; the "
                        "ranks' ranges are %s: declare such as cover it, or drop the job where an earlier rank's is "
-                       "wrong", param->name, (long long)gap.start, (long long)gap.end, (long long)param->elements,
-                       ranges);
+                       "wrong",
+                       param->name, (long long)gap.start, (long long)gap.end, (long long)param->elements, ranges);
     }
     return PD_OK;
 }
 
-/* What all ranks have declared covers every parameter, and suits its aggregate. */
+/* Checks that the ranges of all ranks together contain every element of every parameter, and that they suit the
+ * job's aggregate: for Adasum, the number of ranks that have an element must be a power of two. */
 static int check_all(const pd_job *job, pd_error *err)
 {
     int rc = check_cover(job, err);
@@ -124,15 +131,16 @@ void pd_ranges_give_back(pd_job *job, uint32_t rank)
     }
 }
 
-/* ---- memory ---- */
+/* ---- memory that ranges take ---- */
 
 static uint64_t aligned(int64_t elements)
 {
     return ((uint64_t)elements * sizeof(float) + FRAME_ALIGN - 1) / FRAME_ALIGN * FRAME_ALIGN;
 }
 
-/* Bytes of all pieces of a range, each beginning at a multiple of 64: chunks have a multiple of that, so only the first
- * and the last of them may leave a rest. */
+/* Returns the bytes of a range's elements as float32, as they lie in frames. A frame has one piece for each chunk of
+ * the range, and each piece begins at a multiple of 64 bytes. A chunk's size is such a multiple, so only the first
+ * and the last piece may need padding. */
 static uint64_t pieces_bytes(pd_range range, int64_t chunk)
 {
     int64_t to_grid = chunk - range.start % chunk, n = range.end - range.start, first = to_grid < n ? to_grid : n;
@@ -147,7 +155,8 @@ static uint64_t most_of_frame(const pd_store_config *config)
     return config->frame_bytes > chunk ? config->frame_bytes : chunk;
 }
 
-/* The reserve of a rank whose pieces take `all` bytes. A rank with nothing to send has a share of its own too. */
+/* Returns how much of the ingest budget to reserve for a rank that sends `all` bytes in a step: at most one frame. A
+ * rank with no elements gets a reserve, too. */
 static uint64_t reserve_of(const pd_store_config *config, uint64_t all)
 {
     uint64_t most = most_of_frame(config), bytes = all < most ? all : most;
@@ -201,10 +210,12 @@ int pd_reserve_check_world(const pd_job *job, uint64_t own, uint64_t other, pd_e
     uint64_t limit = job->steps.ingest->limit, all = own + (job->steps.members.ranks - 1) * other;
 
     if (all <= limit) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %u ranks, this one with frames of up to %llu bytes, need "
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "job %.100s: %u ranks, this one with frames of up to %llu bytes, need "
                    "%llu bytes of ingest budget, and there are %llu for all jobs (limits.ingest_bytes, "
-                   "limits.chunk_bytes)", job->steps.name, job->steps.members.ranks, (unsigned long long)own,
-                   (unsigned long long)all, (unsigned long long)limit);
+                   "limits.chunk_bytes)",
+                   job->steps.name, job->steps.members.ranks, (unsigned long long)own, (unsigned long long)all,
+                   (unsigned long long)limit);
 }
 
 int pd_reserve_check(const pd_job *job, uint32_t rank, uint64_t bytes, pd_error *err)
@@ -212,10 +223,12 @@ int pd_reserve_check(const pd_job *job, uint32_t rank, uint64_t bytes, pd_error 
     uint64_t others;
 
     if (pd_quota_fits(job->steps.ingest, &job->steps.quotas[rank], bytes, &others)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: rank %u has frames of up to %llu bytes and needs as much "
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "job %.100s: rank %u has frames of up to %llu bytes and needs as much "
                    "ingest budget; of %llu, %llu are reserved by other ranks: come again when one of their jobs has "
-                   "ended (limits.ingest_bytes, limits.chunk_bytes)", job->steps.name, rank, (unsigned long long)bytes,
-                   (unsigned long long)job->steps.ingest->limit, (unsigned long long)others);
+                   "ended (limits.ingest_bytes, limits.chunk_bytes)",
+                   job->steps.name, rank, (unsigned long long)bytes, (unsigned long long)job->steps.ingest->limit,
+                   (unsigned long long)others);
 }
 
 int pd_ranges_check_memory(const pd_job *job, uint32_t rank, pd_error *err)

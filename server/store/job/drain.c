@@ -1,19 +1,21 @@
-/* drain.c - before a server stops: rounds under way are finished, no new ones begin. */
+/* drain.c - drains the server before it stops: rounds under way are finished, and no new ones begin. */
 #include "drain.h"
 
 #include "global_clip.h"
 #include "step_group.h"
 
-/* ---- what is waited for ---- */
+/* ---- rounds that a drain waits for ---- */
 
-/* Returns whether all contributions to the open round have come: it closes without further ones. */
+/* Returns whether all contributions to the parameter's open round have come, so that the round closes without any
+ * further request. */
 static bool closes_by_itself(const pd_param *param)
 {
     return param->round.open && pd_round_is_complete(&param->round) && param->stage != PD_HELD;
 }
 
-/* Returns a parameter whose open round can still close, the oldest that misses somebody where a worker is connected.
- * NULL: there is none. A round that misses somebody of a job without connected workers is not waited for. */
+/* Returns a parameter whose open round can still close; NULL: there is none. Rounds that wait for ranks count only
+ * while a worker is connected: without workers nobody would complete them. They also count while the global clip
+ * works on a step. */
 static const pd_param *find_open(const pd_job *job)
 {
     bool somebody = job->linger_ns == 0;
@@ -31,17 +33,17 @@ static const pd_job *find_open_job(const pd_jobs *jobs)
     const pd_job *job, *next;
 
     HASH_ITER(hh, jobs->names, job, next)
-        if (job->inbox.first != NULL || find_open(job) != NULL) return job;
+    if (job->inbox.first != NULL || find_open(job) != NULL) return job;
     return NULL;
 }
 
-/* ---- answers ---- */
+/* ---- answers to drain requests ---- */
 
-/* Describes the round that is still open at the deadline. */
+/* Writes the error of a drain that has reached its deadline: which round is still open, and which ranks it misses. */
 static void describe(const pd_job *job, pd_error *err)
 {
-    const pd_param *open = find_open(job), *late = open != NULL && open->stage == PD_HELD
-        ? pd_param_awaited(&job->steps, open) : open;
+    const pd_param *open = find_open(job),
+                   *late = open != NULL && open->stage == PD_HELD ? pd_param_awaited(&job->steps, open) : open;
     char what[48], ranks[160];
 
     if (late == NULL) {
@@ -54,9 +56,11 @@ static void describe(const pd_job *job, pd_error *err)
     if (pd_round_is_complete(&late->round))
         pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: job %.100s: %s of %.160s is still under way", job->steps.name,
                 what, late->name);
-    else pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: job %.100s: %s of %.160s still misses %s%s; contributions "
-                 "that came stand, drain again to go on waiting", job->steps.name, what, late->name, late->round.open
-                 ? "rank " : "every rank", ranks);
+    else
+        pd_fail(err, PD_DEADLINE_EXCEEDED,
+                "not drained: job %.100s: %s of %.160s still misses %s%s; contributions "
+                "that came stand, drain again to go on waiting",
+                job->steps.name, what, late->name, late->round.open ? "rank " : "every rank", ranks);
 }
 
 static void answer(pd_effects *outbox, pd_request *request, const pd_job *open)
@@ -88,17 +92,17 @@ void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, u
     }
 }
 
-/* ---- the request ---- */
+/* ---- the drain request ---- */
 
-/* Returns the step that the job is at: that of its furthest parameter, the open round included. The others may still
- * come as far. */
+/* Returns the highest step that any parameter of the job has closed or has an open round for. While draining, the
+ * other parameters may still close their rounds up to that step. */
 static uint64_t furthest_step(const pd_job *job)
 {
     uint64_t step = 0;
 
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
-        uint64_t reached = job->steps.params[i].saved.step + (job->steps.params[i].round.open
-                                                              && job->steps.params[i].current != NULL ? 1 : 0);
+        uint64_t reached = job->steps.params[i].saved.step +
+                           (job->steps.params[i].round.open && job->steps.params[i].current != NULL ? 1 : 0);
         if (reached > step) step = reached;
     }
     return step;
@@ -112,7 +116,7 @@ void pd_drain_take(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, pd_
     if (__builtin_add_overflow(now_ns, *deadline_ns, deadline_ns)) *deadline_ns = UINT64_MAX;
     if (!drain->draining) {
         HASH_ITER(hh, jobs->names, job, next) job->drain_step = furthest_step(job);
-        pd_say(outbox, PD_SAY_INFO, "draining: rounds under way are finished, no new ones begin");
+        pd_say(outbox, PD_SAY_INFO, (pd_log_facts){ 0 }, "draining: rounds under way are finished, no new ones begin");
     }
     drain->draining = true;
     request->mail.next = drain->waiting != NULL ? &drain->waiting->mail : NULL;

@@ -1,4 +1,4 @@
-/* fixed_hyper.c - hyperparameters that are fixed while a job runs. */
+/* fixed_hyper.c - finds hyperparameters that may not change while a job runs. */
 #include "fixed_hyper.h"
 
 const char *pd_fixed_hyper(const pd_row *row, uint64_t mask)

@@ -4,7 +4,8 @@
 
 #include "rule.h"
 
-/* Returns the name of one of these hyperparameters that may not change from step to step; NULL: all may. */
+/* Returns the name of a hyperparameter in `mask` (bit i: the row's hyperparameter i) that may not change from step
+ * to step; NULL: all of them may. */
 const char *pd_fixed_hyper(const pd_row *row, uint64_t mask);
 
 #endif

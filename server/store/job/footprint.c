@@ -1,4 +1,5 @@
-/* footprint.c - adds up the bytes of weights, sums, contributions, state, roots and records. */
+/* footprint.c - adds up the bytes that a job's weights, sums, contributions, optimizer state, roots and records
+ * take. */
 #include "footprint.h"
 
 #include "aggregate_fit.h"
@@ -8,15 +9,20 @@
 
 #include <string.h>
 
-enum { ALLOCATOR_ENDS = 1024 };         /* of a job's own pieces of memory, its hash tables included */
+enum { ALLOCATOR_ENDS = 1024 }; /* bytes of allocator overhead for the job's own blocks and hash tables */
 
 #include <math.h>
 
-static uint64_t times(uint64_t bytes, uint64_t n)   { return __builtin_mul_overflow(bytes, n, &bytes) ? UINT64_MAX
-                                                      : bytes; }
+static uint64_t times(uint64_t bytes, uint64_t n)
+{
+    return __builtin_mul_overflow(bytes, n, &bytes) ? UINT64_MAX : bytes;
+}
 
-/* A plan says INT64_MAX where a sum does not fit. */
-static uint64_t known(int64_t bytes) { return bytes == INT64_MAX ? UINT64_MAX : (uint64_t)bytes; }
+/* Converts a number of bytes from a plan. A plan uses INT64_MAX for "too many", this file UINT64_MAX. */
+static uint64_t known(int64_t bytes)
+{
+    return bytes == INT64_MAX ? UINT64_MAX : (uint64_t)bytes;
+}
 
 int pd_sizing_check(const pd_sizing *job, pd_error *err)
 {
@@ -30,7 +36,7 @@ int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *
     return pd_aggregate_fits_whole(&job->values, job->world, how, name, err);
 }
 
-/* Values are averaged whatever becomes of gradients. */
+/* Model state is always averaged, whatever `aggregate` says for gradients. */
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_row *row)
 {
     pd_aggregation how = (pd_aggregation)values->at[PD_JOB_KEY_AGGREGATE];
@@ -38,7 +44,8 @@ pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_row *row)
     return row->takes_values && how != PD_WEIGHTED_MEAN ? PD_MEAN : how;
 }
 
-/* Where roots are used later than in their step, those of the next interval may be captured before these are done. */
+/* Returns the bytes of a plan's root tasks. With root_delay they count twice: the tasks of the next interval may
+ * copy their inputs before those of this one are done. */
 static uint64_t root_bytes(const pd_plan *plan)
 {
     uint64_t once = known(pd_plan_task_bytes(plan));
@@ -46,21 +53,23 @@ static uint64_t root_bytes(const pd_plan *plan)
     return plan->root_delay != 0 ? pd_footprint_plus(once, once) : once;
 }
 
-/* Records of one parameter on both threads, whatever its optimizer is: its own, with hyperparameters that pushes may
- * bring; snapshots and the ends of their buffers, of sums, updates and gathered chunks; what each connection keeps of
- * its declaration. */
+/* Returns the bytes of one parameter's records on the step thread and the loop thread, whatever its optimizer is:
+ *
+ *   - the parameter's own record, with hyperparameters that pushes may bring
+ *   - the fixed overhead of its snapshots and buffers
+ *   - a record of its declaration on each connection */
 static uint64_t param_bytes(const pd_sizing *job)
 {
-    uint64_t bytes =
-        sizeof(pd_param) + (uint64_t)pd_block_bytes(sizeof(pd_pushed)) + pd_snapshots_own_bytes() + sizeof(pd_closed) + 2 * sizeof(void *);
+    uint64_t bytes = sizeof(pd_param) + (uint64_t)pd_block_bytes(sizeof(pd_pushed)) + pd_snapshots_own_bytes() +
+                     sizeof(pd_closed) + 2 * sizeof(void *);
 
     return bytes + PD_LOOP_PARAM_BYTES + job->world * (uint64_t)PD_LOOP_DECL_BYTES;
 }
 
 static uint64_t record_bytes(const pd_sizing *job, int64_t elements, bool ranged)
 {
-    uint64_t chunks = times(pd_count_chunks(elements, job->chunk_elements),
-                            sizeof(pd_chunk) + job->world * sizeof(pd_slot));
+    uint64_t chunks =
+        times(pd_count_chunks(elements, job->chunk_elements), sizeof(pd_chunk) + job->world * sizeof(pd_slot));
 
     if (PD_PLANTED(records_uncounted)) return 0;
     return pd_footprint_plus(chunks, (ranged ? job->world * sizeof(pd_range) : 0) + param_bytes(job));
@@ -68,25 +77,26 @@ static uint64_t record_bytes(const pd_sizing *job, int64_t elements, bool ranged
 
 uint64_t pd_footprint_name(const pd_sizing *job, const char *name, const char *axes)
 {
-    uint64_t bytes = (uint64_t)pd_block_bytes((int64_t)strlen(name) + 1) + (axes != NULL
-                                                                            ? (uint64_t)pd_block_bytes((int64_t)strlen(axes) + 1) : 0);
+    uint64_t bytes = (uint64_t)pd_block_bytes((int64_t)strlen(name) + 1) +
+                     (axes != NULL ? (uint64_t)pd_block_bytes((int64_t)strlen(axes) + 1) : 0);
 
-    return bytes * (job->world + 1);            /* the store's, and each connection's */
+    return bytes * (job->world + 1); /* one copy of the name in the store, and one for each connection */
 }
 
-static uint64_t gather_bytes(const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged)
+static uint64_t collect_bytes(const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged)
 {
-    return ranged ? 0 : pd_contributors_bytes(pd_contributors_whole(elements, job->chunk_elements, job->world), how,
-                                              elements, job->chunk_elements);
+    return ranged ? 0
+                  : pd_contributors_bytes(pd_contributors_whole(elements, job->chunk_elements, job->world), how,
+                                          elements, job->chunk_elements);
 }
 
 void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged,
                         const bool pulled[4])
 {
-    *out = (pd_footprint){ .weights = pd_weight_bytes(elements, pulled), .sums = times((uint64_t)elements,
-                                                                                       sizeof(float)),
-                           .gathered = gather_bytes(job, how, elements, ranged), .records = record_bytes(job, elements,
-                                                                                                         ranged) };
+    *out = (pd_footprint){ .weights = pd_weight_bytes(elements, pulled),
+                           .sums = times((uint64_t)elements, sizeof(float)),
+                           .collected = collect_bytes(job, how, elements, ranged),
+                           .records = record_bytes(job, elements, ranged) };
 }
 
 int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged,
@@ -111,7 +121,7 @@ void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n)
 {
     all->weights = pd_footprint_plus(all->weights, times(one->weights, n));
     all->sums = pd_footprint_plus(all->sums, times(one->sums, n));
-    all->gathered = pd_footprint_plus(all->gathered, times(one->gathered, n));
+    all->collected = pd_footprint_plus(all->collected, times(one->collected, n));
     all->state = pd_footprint_plus(all->state, times(one->state, n));
     all->roots = pd_footprint_plus(all->roots, times(one->roots, n));
     all->step = pd_footprint_plus(all->step, times(one->step, n));
@@ -121,8 +131,8 @@ void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n)
     if (one->light > all->light) all->light = one->light;
 }
 
-/* Records of the job itself, of its ranks and rules. A job has one rule more than its workers gave, that of model
- * state. */
+/* Returns the bytes of the records of the job, its ranks and its rules. Besides the rules that workers gave, a job
+ * has a built-in rule for model state. */
 static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
     uint64_t bytes = sizeof(pd_job) + 2 * sizeof(pd_effect) + sizeof(pd_rule) + ALLOCATOR_ENDS;
@@ -144,10 +154,9 @@ void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rul
 
 uint64_t pd_footprint_sum(const pd_footprint *n)
 {
-    uint64_t rounds = pd_footprint_plus(pd_footprint_plus(n->weights, n->sums), pd_footprint_plus(n->gathered,
-                                                                                                  n->records)),
-                                                                                                      steps =
-                                                                                                          pd_footprint_plus(pd_footprint_plus(n->state, n->roots), pd_footprint_plus(n->step, n->job));
+    uint64_t rounds =
+                 pd_footprint_plus(pd_footprint_plus(n->weights, n->sums), pd_footprint_plus(n->collected, n->records)),
+             steps = pd_footprint_plus(pd_footprint_plus(n->state, n->roots), pd_footprint_plus(n->step, n->job));
 
     return pd_footprint_plus(rounds, steps);
 }

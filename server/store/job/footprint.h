@@ -1,5 +1,5 @@
-/* need.h - how many bytes do a job's parameters need? Counted before any of it is made: when a worker declares them,
- * and by paramctl plan. Pure. */
+/* footprint.h - how many bytes a job's parameters will take. Computed before anything is allocated: when a worker
+ * declares the parameters, and by paramctl plan. Pure. */
 #ifndef PD_NEED_H
 #define PD_NEED_H
 
@@ -7,59 +7,66 @@
 #include "plan.h"
 #include "rule.h"
 
-/* What all parameters of a job share. */
+/* The properties of a job that determine how many bytes its parameters take. */
 typedef struct pd_sizing {
     pd_job_values values;
-    uint32_t      world;
-    uint64_t      chunk_elements;       /* the daemon's limits.chunk_bytes / 4 */
-    int           threads;              /* the daemon's threads.step_threads, */
-    int           pool_threads;         /* and threads.pool_threads */
+    uint32_t world;
+    uint64_t chunk_elements; /* elements in a chunk: the daemon's limits.chunk_bytes / 4 */
+    int threads;             /* number of step threads: the daemon's threads.step_threads */
+    int pool_threads;        /* number of pool threads: threads.pool_threads */
 } pd_sizing;
 
-/* Bytes of one parameter, or of several. UINT64_MAX: what does not fit. */
+/* The bytes that one parameter takes, or the sum over several parameters. UINT64_MAX: too many to count. */
 typedef struct pd_footprint {
-    uint64_t weights;                   /* published and to come, in each element type that is pulled */
-    uint64_t sums;                      /* of gradients: the accumulator */
-    uint64_t gathered;                  /* contributions of all workers, where the aggregate needs them all at once: gather.h. Of ranges nothing: they count when they are known */
-    uint64_t state;                     /* slots of the optimizer as they are stored */
-    uint64_t roots;                     /* private copies and results of the root tasks that may be out together */
-    uint64_t step;                      /* temporaries of a step; it may be parked with them */
-    uint64_t records;                   /* who has contributed what (chunks, slots, ranges), plan and optimizer, names, what the loop thread keeps */
-    uint64_t thread;                    /* of each thread of a batch: the largest of the parameters' counts */
-    uint64_t pool;                      /* of each thread that runs root tasks, likewise */
-    uint64_t light;                     /* of the pool's thread for light tasks, likewise */
-    uint64_t job;                       /* all threads', and what the job itself needs: pd_footprint_complete */
+    uint64_t weights; /* published weights and the weights of the next step, in each element type that workers pull */
+    uint64_t sums;    /* sums of the gradients of one round */
+    /* contributions of all workers, where the aggregate needs all of them at once. 0 for a ranged parameter: its
+     * contributions are counted when the ranks have declared their ranges */
+    uint64_t collected;
+    uint64_t state; /* the optimizer's slots, in the element types in which they are stored */
+    uint64_t roots; /* inputs and results of the root tasks that may be running at the same time */
+    uint64_t step;  /* temporary memory of a step; a step that waits for a root keeps it */
+    /* records of contributions (chunks, slots, ranges), plan, optimizer, names, and the loop thread's records */
+    uint64_t records;
+    uint64_t thread; /* scratch memory of one step thread: the most that any parameter needs */
+    uint64_t pool;   /* scratch memory of one pool thread that runs root tasks: the most that any parameter needs */
+    uint64_t light;  /* scratch memory of the pool thread for light tasks: the most that any parameter needs */
+    uint64_t job;    /* memory that all parameters share: scratch of all threads, and the global clip. Set by
+                      * pd_footprint_complete */
 } pd_footprint;
 
-/* A sum of bytes that stays at what does not fit. */
+/* Returns the sum of two numbers of bytes; UINT64_MAX if the sum does not fit or one of them is UINT64_MAX. */
 static inline uint64_t pd_footprint_plus(uint64_t bytes, uint64_t more)
 {
     return __builtin_add_overflow(bytes, more, &bytes) ? UINT64_MAX : bytes;
 }
 
-/* The number of workers is possible and suits the aggregate. PD_INVALID_ARGUMENT, as a worker is told. */
+/* Checks that the number of workers is possible, and that it suits the job's aggregate. PD_INVALID_ARGUMENT, with
+ * the error text that a worker gets. */
 int pd_sizing_check(const pd_sizing *job, pd_error *err);
-/* So it is for a parameter that every worker contributes whole. */
+/* Checks that the number of workers suits the aggregate `how` of a parameter that every worker contributes whole.
+ * PD_INVALID_ARGUMENT. */
 int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *name, pd_error *err);
 
-/* What gradients of a parameter with this optimizer become. */
+/* Returns how contributions to a parameter with this optimizer are aggregated. */
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_row *row);
 
-/* Bytes of a parameter of which only its size is known, before there is a plan: what does not depend on the
- * optimizer. */
+/* Counts the bytes of a parameter before its plan is made: only those that do not depend on its optimizer. */
 void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged,
                         const bool pulled[4]);
-/* Of a parameter with this plan. `pulled`: by pd_dtype; float32 always counts. PD_NO_MEMORY. */
+/* Counts the bytes of a parameter with this plan. `pulled` says by pd_dtype which element types are published;
+ * float32 always is. PD_NO_MEMORY. */
 int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged,
                     const bool pulled[4]);
-/* Bytes of a parameter's name and the names of its dimensions (NULL: none), of all who keep them: they count among the
- * records. */
+/* Returns the bytes of all copies of a parameter's name and of its dimensions' names (`axes`; NULL: it has none).
+ * They belong to pd_footprint.records. */
 uint64_t pd_footprint_name(const pd_sizing *job, const char *name, const char *axes);
-/* `n` more like that. */
+/* Adds the bytes of `n` parameters, each as large as `one`, to *all. */
 void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n);
-/* Of all of a job's parameters, with these rules: also what they need together. */
+/* Completes the sum over all parameters of a job: adds the memory that they share, and the records of the job, its
+ * ranks and these rules. */
 void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules);
-/* What counts. */
+/* Returns all bytes of the footprint together, as they count against max_total_bytes. */
 uint64_t pd_footprint_sum(const pd_footprint *need);
 
 #endif

@@ -1,4 +1,4 @@
-/* hello.c - checks a Hello by itself, before any job is asked. */
+/* hello.c - checks a Hello request by itself, without looking at any job. */
 #include "hello.h"
 
 #include "printable.h"
@@ -13,7 +13,8 @@ static int check_name(const char *name, pd_error *err)
     return pd_text_check("the job's name", name, err);
 }
 
-/* Options and rules come back in the errors of other workers. A rule may have tabs between its words. */
+/* Checks an option or rule. Its text may appear in errors of other workers, so it must be printable; only tabs between
+ * the words of a rule are allowed. */
 static int check_option(const pd_option *option, size_t i, pd_error *err)
 {
     char what[48];

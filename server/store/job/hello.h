@@ -5,6 +5,6 @@
 #include "store_config.h"
 
 /* Checks names, options, rules and ranks of a Hello. PD_INVALID_ARGUMENT. */
-int pd_hello_check(const pd_request *hello, pd_error *err);
+int pd_hello_check(const pd_request *request, pd_error *err);
 
 #endif

@@ -1,8 +1,9 @@
-/* import.c - staging, checking and writing of imported optimizer state. */
+/* import.c - stages, checks and writes optimizer state that an operator imports. */
 #include "import.h"
 
 #include "pages.h"
 #include "param_set.h"
+#include "pending_root.h"
 #include "step_group.h"
 
 #include <assert.h>
@@ -10,46 +11,56 @@
 #include <string.h>
 
 static const uint64_t SILENCE_NS = 60 * 1000000000ull, RETRY_NS = 1000000000ull;
-/* Rough time of one core to write an element: it is read, widened, read again and written. */
+enum { MOST_ROOTS = 4 }; /* most pending roots (computed, not used yet) that are imported for one task */
+/* Estimated nanoseconds of one core to write one imported element: it is read, widened, read again and written. */
 #define NS_PER_ELEMENT 3.0
 
-/* The address of a tensor of the job. Addresses are compared as bytes, so padding is zero. */
+/* Identifies a tensor of the job's optimizer state. The hash table compares it as bytes, so its padding must be
+ * zero. */
 typedef struct pd_address {
     uint32_t param;
-    int32_t  block;                 /* -1: the whole slot */
+    int32_t block; /* number of a block; -1: the tensor is the whole slot */
     uint64_t slot;
 } pd_address;
 
 typedef struct pd_staged {
     UT_hash_handle hh;
-    pd_address  address;
-    pd_part     part;
-    int64_t     elements, landed;
-    bool        wide;               /* float64, else float32 */
-    uint8_t    *at;
-    struct pd_staged *next;         /* in the order in which they came */
+    pd_address address;
+    pd_part part;
+    int64_t elements, landed;
+    bool wide; /* the elements are float64, else float32 */
+    bool root; /* the tensor is a pending root (computed, but not used yet), not a part of a slot */
+    uint8_t *at;
+    struct pd_staged *next; /* next staged tensor, in the order of arrival */
 } pd_staged;
 
-/* A step counter that the import sets. */
-typedef struct pd_brought { uint32_t param; int64_t count; } pd_brought;
+/* A parameter and the value that the import sets its step counter to. */
+typedef struct pd_brought {
+    uint32_t param;
+    int64_t count;
+} pd_brought;
 
 typedef struct pd_import {
-    uint64_t    conn;
-    pd_staged  *table, *first, *last;
-    pd_brought *counts;  size_t n_counts, room;
-    uint64_t    bytes;              /* counted against max_total_bytes */
-    int64_t     largest;            /* elements of a part */
-    uint64_t    touched_ns;
-    size_t      tensors;
+    uint64_t conn;
+    pd_staged *table, *first, *last;
+    pd_brought *counts;
+    size_t n_counts, room;
+    uint64_t bytes;  /* bytes that the import counts against max_total_bytes */
+    int64_t largest; /* number of elements of the largest staged tensor */
+    uint64_t touched_ns;
+    size_t tensors;
 
-    pd_request *commit;             /* being written */
-    pd_staged  *next;
-    double     *wide;               /* largest elements */
+    pd_request *commit; /* the commit request while its tensors are being written; else NULL */
+    pd_staged *next;
+    double *wide; /* float64 buffer of `largest` elements */
 } pd_import;
 
-static size_t size_of(bool wide) { return wide ? sizeof(double) : sizeof(float); }
+static size_t size_of(bool wide)
+{
+    return wide ? sizeof(double) : sizeof(float);
+}
 
-/* ---- staging ---- */
+/* ---- staging tensors and counters ---- */
 
 static void forget(pd_job *job)
 {
@@ -72,8 +83,10 @@ static void forget(pd_job *job)
 static int begin(pd_job *job, const pd_request *request, pd_error *err)
 {
     if (job->steps.n_params == 0 || !pd_job_sealed(job))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: its workers have not all declared their parameters "
-                       "yet: import then", job->steps.name);
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s: its workers have not all declared their parameters "
+                       "yet: import then",
+                       job->steps.name);
     forget(job);
     if ((job->import = calloc(1, sizeof *job->import)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
@@ -90,12 +103,36 @@ static pd_param *find(const pd_job *job, const pd_request *request, pd_error *er
     return param;
 }
 
-/* Finds the part of the state that a piece belongs to, and its address. */
+/* Finds the place of a pending root (computed, but not used yet), and checks its form: a list of float64 numbers.
+ * Whether the list has the right length is checked at the commit, when all of it has come. */
+static int find_root(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part,
+                     pd_error *err)
+{
+    const pd_plan *plan = pd_optim_plan(param->optim);
+    int64_t n = request->u.import.shape.rank == 1 ? request->u.import.shape.dim[0] : 0;
+
+    if (request->u.import.number < 0 || (size_t)request->u.import.number >= MOST_ROOTS * plan->n_tasks || n < 1 ||
+        n > pd_pending_root_most(plan) || !request->u.import.wide)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%.160s: " PD_PENDING_ROOT
+                       " %d of %lld elements; expected float64, a number below %zu, and at most "
+                       "%lld elements",
+                       param->name, request->u.import.number, (long long)n, MOST_ROOTS * plan->n_tasks,
+                       (long long)pd_pending_root_most(plan));
+    memset(address, 0, sizeof *address);
+    *address =
+        (pd_address){ .param = param->index, .block = -1, .slot = UINT64_MAX - (uint64_t)request->u.import.number };
+    *part = (pd_part){ .shape = request->u.import.shape };
+    return PD_OK;
+}
+
+/* Finds the part of the optimizer state that the request's piece belongs to, and the key under which it is staged. */
 static int find_part(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part,
                      pd_error *err)
 {
     char came[192], wanted[192];
 
+    if (strcmp(request->u.import.slot, PD_PENDING_ROOT) == 0) return find_root(param, request, address, part, err);
     if (!pd_plan_part(pd_optim_plan(param->optim), request->u.import.slot, request->u.import.number,
                       request->u.import.block, part))
         return pd_fail(err, PD_NOT_FOUND, "%.160s keeps no state %.60s with number %d and block %d (paramctl state)",
@@ -105,12 +142,13 @@ static int find_part(const pd_param *param, const pd_request *request, pd_addres
                        request->u.import.slot, pd_shape_text(&part->shape, wanted, sizeof wanted),
                        pd_shape_text(&request->u.import.shape, came, sizeof came));
     memset(address, 0, sizeof *address);
-    *address = (pd_address){ .param = param->index, .block = part->box == NULL ? -1 : request->u.import.block,
+    *address = (pd_address){ .param = param->index,
+                             .block = part->box == NULL ? -1 : request->u.import.block,
                              .slot = part->slot };
     return PD_OK;
 }
 
-/* Makes memory for a part whose first piece has come. */
+/* Makes memory to stage a part of the optimizer state, when its first piece comes. */
 static int stage(pd_job *job, const pd_address *address, const pd_part *part, bool wide, pd_staged **out, pd_error *err)
 {
     pd_import *import = job->import;
@@ -123,9 +161,11 @@ static int stage(pd_job *job, const pd_address *address, const pd_part *part, bo
     assert(rc == PD_OK);
     bytes = (uint64_t)elements * size_of(wide) + sizeof *staged;
     if (rc != PD_OK || !pd_budget_fits(budget, bytes))
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: no room to stage %llu more bytes of state: of %llu "
-                       "allowed for all jobs, %llu are in use (limits.max_total_bytes)", job->steps.name,
-                       (unsigned long long)bytes, (unsigned long long)budget->limit, (unsigned long long)budget->used);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "job %.100s: no room to stage %llu more bytes of state: of %llu "
+                       "allowed for all jobs, %llu are in use (limits.max_total_bytes)",
+                       job->steps.name, (unsigned long long)bytes, (unsigned long long)budget->limit,
+                       (unsigned long long)budget->used);
     if ((staged = calloc(1, sizeof *staged)) == NULL || (staged->at = pd_pages_new((size_t)bytes)) == NULL) {
         free(staged);
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory to stage state", job->steps.name);
@@ -137,8 +177,10 @@ static int stage(pd_job *job, const pd_address *address, const pd_part *part, bo
         free(staged);
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory to stage state", job->steps.name);
     }
-    if (import->last != NULL) import->last->next = staged;
-    else import->first = staged;
+    if (import->last != NULL)
+        import->last->next = staged;
+    else
+        import->first = staged;
     import->last = staged;
     import->tensors++;
     import->bytes += bytes;
@@ -153,10 +195,11 @@ static int check_piece(const pd_request *request, const pd_staged *staged, pd_er
     int64_t first = request->u.import.first, count = request->u.import.count;
 
     if (first != staged->landed || count > staged->elements - first || request->u.import.wide != staged->wide)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: elements %lld to %lld of state %.60s came, expected those "
-                       "from %lld on, of %lld, in the type of the first", request->u.import.param, (long long)first,
-                       (long long)(first + count), request->u.import.slot, (long long)staged->landed,
-                       (long long)staged->elements);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%.160s: elements %lld to %lld of state %.60s came, expected those "
+                       "from %lld on, of %lld, in the type of the first",
+                       request->u.import.param, (long long)first, (long long)(first + count), request->u.import.slot,
+                       (long long)staged->landed, (long long)staged->elements);
     return PD_OK;
 }
 
@@ -172,12 +215,21 @@ static int take_piece(pd_job *job, const pd_request *request, pd_error *err)
     if (rc != PD_OK) return rc;
     HASH_FIND(hh, job->import->table, &address, sizeof address, staged);
     if (staged == NULL && (rc = stage(job, &address, &part, request->u.import.wide, &staged, err)) != PD_OK) return rc;
+    staged->root = strcmp(request->u.import.slot, PD_PENDING_ROOT) == 0;
     if ((rc = check_piece(request, staged, err)) != PD_OK) return rc;
     if (request->u.import.count > 0)
         memcpy(staged->at + (size_t)request->u.import.first * each, request->u.import.buffer->at,
                (size_t)request->u.import.count * each);
     staged->landed += request->u.import.count;
     return PD_OK;
+}
+
+/* Returns the smallest value that the import may set the parameter's step counter to. Normally that is the present
+ * count: counters do not go back. Before the parameter has closed a round it is 0: the state may come from a job
+ * that skipped some rounds and so counted fewer steps than rounds. */
+static int64_t least_count(const pd_job *job, const pd_param *param)
+{
+    return param->saved.step == pd_job_start_step(job) ? 0 : pd_optim_count(param->optim);
 }
 
 static int goes_back(const pd_param *param, int64_t count, pd_error *err)
@@ -192,7 +244,7 @@ static int take_count(pd_job *job, const pd_request *request, pd_error *err)
     pd_param *param = find(job, request, err);
 
     if (param == NULL) return PD_NOT_FOUND;
-    if (request->u.import.value < pd_optim_count(param->optim) || request->u.import.value > INT64_MAX / 2)
+    if (request->u.import.value < least_count(job, param) || request->u.import.value > INT64_MAX / 2)
         return goes_back(param, request->u.import.value, err);
     if (import->n_counts == import->room) {
         size_t room = import->room * 2 + 64;
@@ -207,7 +259,7 @@ static int take_count(pd_job *job, const pd_request *request, pd_error *err)
     return PD_OK;
 }
 
-/* ---- commit: what must hold before anything is written ---- */
+/* ---- commit: conditions that are checked before anything is written ---- */
 
 static int check_landed(const pd_job *job, pd_error *err)
 {
@@ -221,14 +273,20 @@ static int check_landed(const pd_job *job, pd_error *err)
 
 static int check_rest(const pd_job *job, pd_error *err)
 {
+    if (job->export != NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: it is being exported: import when that has ended",
+                       job->steps.name);
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (job->steps.params[i].stage != PD_COLLECTING || !pd_optim_rests(job->steps.params[i].optim))
-            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: a step of %.160s is under way, or a root of it: "
-                           "import before the first step, or try again", job->steps.name, job->steps.params[i].name);
+            return pd_fail(err, PD_FAILED_PRECONDITION,
+                           "job %.100s: a step of %.160s is under way, or a root of it: "
+                           "import before the first step, or try again",
+                           job->steps.name, job->steps.params[i].name);
     return PD_OK;
 }
 
-/* covered[k]: elements staged of slot k, counted over the slots of all parameters. */
+/* Checks that every slot is staged completely. covered[] has the number of staged elements of each slot; the slots
+ * of parameter i begin at first_slot[i]. */
 static int check_covered(const pd_job *job, const size_t *first_slot, const int64_t *covered, pd_error *err)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
@@ -239,9 +297,10 @@ static int check_covered(const pd_job *job, const size_t *first_slot, const int6
             if (plan->slots[k].temporary || (int)k == plan->errors_slot) continue;
             (void)pd_shape_elements(&plan->slots[k].shape, &elements);
             if (came == elements) continue;
-            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: of %.160s's state %s %lld of %lld elements have "
-                           "come: bring all of it, or say that part of it is enough", job->steps.name,
-                           job->steps.params[i].name, pd_slot_name(&plan->slots[k], name, sizeof name),
+            return pd_fail(err, PD_FAILED_PRECONDITION,
+                           "job %.100s: of %.160s's state %s %lld of %lld elements have "
+                           "come: bring all of it, or say that part of it is enough",
+                           job->steps.name, job->steps.params[i].name, pd_slot_name(&plan->slots[k], name, sizeof name),
                            (long long)came, (long long)elements);
         }
     }
@@ -260,28 +319,53 @@ static int check_complete(const pd_job *job, pd_error *err)
     }
     if (first_slot != NULL) covered = calloc(slots + 1, sizeof *covered);
     for (const pd_staged *staged = job->import->first; covered != NULL && staged != NULL; staged = staged->next)
-        covered[first_slot[staged->address.param] + staged->part.slot] += staged->elements;
-    if (covered != NULL) rc = check_covered(job, first_slot, covered, err);
-    else pd_fail(err, rc, "job %.100s: out of memory", job->steps.name);
+        if (!staged->root) covered[first_slot[staged->address.param] + staged->part.slot] += staged->elements;
+    if (covered != NULL)
+        rc = check_covered(job, first_slot, covered, err);
+    else
+        pd_fail(err, rc, "job %.100s: out of memory", job->steps.name);
     free(first_slot);
     free(covered);
     return rc;
 }
 
-/* No counter goes back, and none of a group is set while its parameters are at different steps: between the piece and
- * now the job went on. */
+/* Checks the imported counters once more at the commit, since the job may have taken steps after they were sent: no
+ * counter goes back, and all parameters of a step group are at the same step. */
 static int check_counts(const pd_job *job, pd_error *err)
 {
     for (size_t i = 0; i < job->import->n_counts; i++) {
         const pd_brought *counted = &job->import->counts[i];
         const pd_param *param = &job->steps.params[counted->param];
-        if (counted->count < pd_optim_count(param->optim)) return goes_back(param, counted->count, err);
+        if (counted->count < least_count(job, param)) return goes_back(param, counted->count, err);
         if (param->group != NULL && !pd_step_group_is_even(param->group))
-            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: the parameters that count their steps with %.160s "
-                           "are at different steps: import before the first step, or try again", job->steps.name,
-                           param->name);
+            return pd_fail(err, PD_FAILED_PRECONDITION,
+                           "job %.100s: the parameters that count their steps with %.160s "
+                           "are at different steps: import before the first step, or try again",
+                           job->steps.name, param->name);
     }
     return PD_OK;
+}
+
+/* Returns the value that the parameter's step counter will have after the import. */
+static int64_t count_to_be(const pd_job *job, uint32_t param)
+{
+    int64_t count = -1;
+
+    for (size_t i = 0; i < job->import->n_counts; i++)
+        if (job->import->counts[i].param == param && job->import->counts[i].count > count)
+            count = job->import->counts[i].count;
+    return count >= 0 ? count : pd_optim_count(job->steps.params[param].optim);
+}
+
+static int check_roots(const pd_job *job, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (const pd_staged *staged = job->import->first; staged != NULL && rc == PD_OK; staged = staged->next)
+        if (staged->root)
+            rc = pd_pending_root_check(job->steps.params[staged->address.param].optim, (const void *)staged->at,
+                                       staged->elements, count_to_be(job, staged->address.param), err);
+    return rc;
 }
 
 static int check_commit(const pd_job *job, bool partial, pd_error *err)
@@ -290,23 +374,38 @@ static int check_commit(const pd_job *job, bool partial, pd_error *err)
 
     if (rc == PD_OK) rc = check_rest(job, err);
     if (rc == PD_OK) rc = check_counts(job, err);
+    if (rc == PD_OK) rc = check_roots(job, err);
     if (rc == PD_OK && !partial) rc = check_complete(job, err);
     return rc;
 }
 
-/* ---- writing ---- */
+/* ---- writing the staged tensors ---- */
 
-bool pd_import_writes(const pd_job *job) { return job->import != NULL && job->import->commit != NULL; }
+bool pd_import_writes(const pd_job *job)
+{
+    return job->import != NULL && job->import->commit != NULL;
+}
 
-/* Sets the counters. Where several came for one counter, the largest holds. */
+static void set_count(pd_param *param, int64_t count)
+{
+    if (param->group != NULL)
+        pd_step_group_set_count(param->group, count);
+    else
+        pd_optim_set_count(param->optim, count);
+}
+
+/* Sets the step counters. If several values came for the same counter, the largest is taken. */
 static void set_counts(pd_job *job)
 {
-    for (size_t i = 0; i < job->import->n_counts; i++) {
-        const pd_brought *counted = &job->import->counts[i];
-        pd_param *param = &job->steps.params[counted->param];
-        if (counted->count < pd_optim_count(param->optim)) continue;
-        if (param->group != NULL) pd_step_group_set_count(param->group, counted->count);
-        else pd_optim_set_count(param->optim, counted->count);
+    const pd_import *import = job->import;
+
+    for (size_t i = 0; i < import->n_counts; i++) {
+        pd_param *param = &job->steps.params[import->counts[i].param];
+        if (import->counts[i].count < pd_optim_count(param->optim)) set_count(param, least_count(job, param));
+    }
+    for (size_t i = 0; i < import->n_counts; i++) {
+        pd_param *param = &job->steps.params[import->counts[i].param];
+        if (import->counts[i].count > pd_optim_count(param->optim)) set_count(param, import->counts[i].count);
     }
 }
 
@@ -314,23 +413,26 @@ static void finish(pd_job *job)
 {
     pd_import *import = job->import;
 
-    set_counts(job);
-    pd_say(job->steps.outbox, PD_SAY_INFO, "job %s: %zu tensors of optimizer state and %zu counters imported",
-           job->steps.name, import->tensors, import->n_counts);
+    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
+           "%zu tensors of optimizer state and %zu counters imported", import->tensors, import->n_counts);
     pd_answer_ok(job->steps.outbox, import->commit);
     pd_request_free(import->commit);
     import->commit = NULL;
     forget(job);
 }
 
-/* Writes one staged part into its optimizer. PD_NO_MEMORY: the part is unchanged. */
+/* Writes one staged tensor into its optimizer. PD_NO_MEMORY: the optimizer's state is unchanged. */
 static int write_part(pd_job *job, const pd_staged *staged)
 {
     double *wide = job->import->wide;
+    pd_optim *optim = job->steps.params[staged->address.param].optim;
 
-    if (staged->wide) memcpy(wide, staged->at, (size_t)staged->elements * sizeof *wide);
-    else for (int64_t i = 0; i < staged->elements; i++) wide[i] = (double)((const float *)(const void *)staged->at)[i];
-    return pd_optim_write_part(job->steps.params[staged->address.param].optim, &staged->part, wide);
+    if (staged->root) return pd_pending_root_write(optim, (const void *)staged->at);
+    if (staged->wide)
+        memcpy(wide, staged->at, (size_t)staged->elements * sizeof *wide);
+    else
+        for (int64_t i = 0; i < staged->elements; i++) wide[i] = (double)((const float *)(const void *)staged->at)[i];
+    return pd_optim_write_part(optim, &staged->part, wide);
 }
 
 void pd_import_write_some(pd_job *job, uint64_t now_ns)
@@ -341,7 +443,8 @@ void pd_import_write_some(pd_job *job, uint64_t now_ns)
     job->steps.retry_ns = 0;
     for (; import->next != NULL && cost_ns < job->steps.config->batch_ns; import->next = import->next->next) {
         if (write_part(job, import->next) != PD_OK) {
-            job->steps.retry_ns = now_ns + RETRY_NS;          /* memory is short: the job rests until it is done */
+            job->steps.retry_ns = now_ns + RETRY_NS; /* memory is short: writing goes on later, and the job takes no
+                                                      * steps until all is written */
             return;
         }
         cost_ns += NS_PER_ELEMENT * (double)import->next->elements;
@@ -357,22 +460,26 @@ static int commit(pd_job *job, pd_request *request, pd_error *err)
     if (rc != PD_OK) return rc;
     if ((import->wide = pd_pages_new(((size_t)import->largest + 1) * sizeof *import->wide)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    set_counts(job); /* counters first: they can go back only while the optimizer has no pending roots */
     import->commit = request;
     import->next = import->first;
     return PD_OK;
 }
 
-/* ---- requests, silence, the end ---- */
+/* ---- requests, timeout, the job's end ---- */
 
-/* Takes one request of the import. A commit that returns PD_OK is kept until all parts are written. */
+/* Handles one request of an import. A commit that returns PD_OK is not answered yet: it is kept until all tensors
+ * are written. */
 static int take(pd_job *job, pd_request *request, pd_error *err)
 {
     if (pd_import_writes(job))
         return pd_fail(err, PD_UNAVAILABLE, "job %.100s: an import is being written", job->steps.name);
     if (request->u.import.act == PD_IMPORT_BEGIN) return begin(job, request, err);
     if (job->import == NULL || job->import->conn != request->ticket.conn)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: this connection has begun no import, or another took "
-                       "its place", job->steps.name);
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s: this connection has begun no import, or another took "
+                       "its place",
+                       job->steps.name);
     if (request->u.import.act == PD_IMPORT_COMMIT) return commit(job, request, err);
     return request->u.import.act == PD_IMPORT_PIECE ? take_piece(job, request, err) : take_count(job, request, err);
 }
@@ -400,8 +507,8 @@ uint64_t pd_import_expires_ns(const pd_job *job)
 void pd_import_tick(pd_job *job, uint64_t now_ns)
 {
     if (now_ns < pd_import_expires_ns(job)) return;
-    pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: an import of optimizer state was begun and not ended: dropped",
-           job->steps.name);
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
+           "an import of optimizer state was begun and not ended: dropped");
     forget(job);
 }
 

@@ -1,15 +1,18 @@
-/* inbox.c - frames that need arithmetic before they are taken, in the order in which they came. */
+/* inbox.c - queues frames whose elements must be scanned or copied before the frames are filed, in the order of
+ * arrival. */
 #include "inbox.h"
 
 #include "initial_weights.h"
 #include "push.h"
 
-#define NS_PER_BYTE 0.25            /* to scan or to copy, of one core */
+#define NS_PER_BYTE 0.25 /* nanoseconds of one core to scan or copy a byte */
 
 void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns)
 {
-    if (pd_job_averages_init(job)) pd_init_file(job, request, now_ns);
-    else pd_request_queue_add(&job->inbox, request);
+    if (pd_job_averages_init(job))
+        pd_init_file(job, request, now_ns);
+    else
+        pd_request_queue_add(&job->inbox, request);
 }
 
 void pd_job_take_inbox(pd_job *job, uint64_t now_ns)
@@ -20,7 +23,9 @@ void pd_job_take_inbox(pd_job *job, uint64_t now_ns)
         pd_request *request = pd_request_queue_take(&job->inbox);
         cost_ns += request->u.data.buffer != NULL ? NS_PER_BYTE * (double)request->u.data.buffer->size : 0;
         if (request->kind == PD_REQ_INIT) job->init_ns = now_ns;
-        if (request->kind == PD_REQ_INIT) pd_init_take(job, request);
-        else pd_push_take_scanned(job, request, now_ns);
+        if (request->kind == PD_REQ_INIT)
+            pd_init_take(job, request);
+        else
+            pd_push_take_scanned(job, request, now_ns);
     }
 }

@@ -1,4 +1,5 @@
-/* info.c - what operators ask for: status, jobs, parameters, workers, roots, settings; a page of each. */
+/* info.c - answers operators' requests for lists: status, jobs, parameters, workers, roots, overrides, state; one
+ * page at a time. */
 #include "info.h"
 
 #include "aggregate_fit.h"
@@ -33,9 +34,36 @@ static void fill_totals(pd_job_info *info, pd_job *job)
     info->roots_failed = totals->roots_failed;
     info->roots_replaced = totals->roots_replaced;
     info->root_waits = totals->root_waits;
+    info->roots_failing = totals->roots_failing;
+    snprintf(info->optimizer, sizeof info->optimizer, "%s", totals->optimizers);
 }
 
-static void fill_job(pd_job_info *info, pd_job *job)
+/* Lists the ranks that have not declared the job's parameters. */
+static void list_undeclared(const pd_job *job, char *text, size_t size)
+{
+    size_t used = 0;
+
+    for (uint32_t rank = 0; rank < job->steps.members.ranks && used + 16 < size; rank++)
+        if (!job->ranks[rank].saved.sealed)
+            used += (size_t)snprintf(text + used, size - used, "%s%u", used > 0 ? "," : "", rank);
+}
+
+/* Fills in which ranks the job waits for, and how long it has waited. */
+static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
+{
+    const pd_param *oldest = job->steps.waiting;
+
+    if (!pd_job_sealed(job)) {
+        list_undeclared(job, info->waits_for, sizeof info->waits_for);
+    } else if (oldest != NULL) {
+        pd_round_missing(&oldest->round, info->waits_for, sizeof info->waits_for);
+        if (now_ns > oldest->round.started_ns) info->waits_ms = (now_ns - oldest->round.started_ns) / 1000000;
+    } else if (job->steps.n_begun < job->steps.n_params) {
+        snprintf(info->waits_for, sizeof info->waits_for, "initial weights");
+    }
+}
+
+static void fill_job(pd_job_info *info, pd_job *job, uint64_t now_ns)
 {
     snprintf(info->name, sizeof info->name, "%s", job->steps.name);
     snprintf(info->state, sizeof info->state, "%s", state_text(job));
@@ -53,9 +81,17 @@ static void fill_job(pd_job_info *info, pd_job *job)
     info->duplicates = job->saved.duplicates;
     info->gradient_norm = pd_global_clip_last(&job->steps);
     info->clipped_steps = pd_global_clip_clipped(&job->steps);
+    info->number = job->steps.number;
+    info->steps_per_second = pd_speed_at(&job->speed, now_ns);
+    info->loss = job->steps.loss;
+    info->loss_step = job->steps.loss_step;
+    fill_waits(info, job, now_ns);
 }
 
-static uint32_t count_params(const pd_job *job) { return (uint32_t)job->steps.n_params; }
+static uint32_t count_params(const pd_job *job)
+{
+    return (uint32_t)job->steps.n_params;
+}
 
 static void fill_param(void *entry, const pd_job *job, uint32_t i)
 {
@@ -79,17 +115,20 @@ static void fill_param(void *entry, const pd_job *job, uint32_t i)
     pd_roots_of_param(info, param);
     pd_scalars_of_param(info, param);
     pd_aggregation_text(param->how, info->aggregate, sizeof info->aggregate);
-    info->gather_bytes = pd_collect_bytes(param);
+    info->collect_bytes = pd_collect_bytes(param);
 }
 
-static uint32_t count_workers(const pd_job *job) { return (uint32_t)job->steps.members.ranks; }
+static uint32_t count_workers(const pd_job *job)
+{
+    return (uint32_t)job->steps.members.ranks;
+}
 
 static void fill_worker(void *entry, const pd_job *job, uint32_t r)
 {
     pd_worker_info *info = entry;
-    static const char *const states[] = { [PD_RANK_ABSENT] = "absent", [PD_RANK_CONNECTED] = "connected",
-                                          [PD_RANK_LOST] = "lost",
-                                          [PD_RANK_LEFT] = "left" };
+    static const char *const states[] = {
+        [PD_RANK_ABSENT] = "absent", [PD_RANK_CONNECTED] = "connected", [PD_RANK_LOST] = "lost", [PD_RANK_LEFT] = "left"
+    };
     const pd_rank *rank = &job->ranks[r];
 
     info->rank = r;
@@ -101,9 +140,12 @@ static void fill_worker(void *entry, const pd_job *job, uint32_t r)
     info->held_bytes = job->steps.quotas[r].held;
 }
 
-/* ---- lists over the entries that each parameter of a job has ---- */
+/* ---- lists in which each parameter has a number of entries: roots, overrides, state ---- */
 
-static uint64_t count_roots(const pd_param *param) { return pd_optim_plan(param->optim)->n_tasks; }
+static uint64_t count_roots(const pd_param *param)
+{
+    return pd_optim_plan(param->optim)->n_tasks;
+}
 
 static void fill_roots(pd_info *info, const pd_param *param, uint64_t first)
 {
@@ -179,64 +221,110 @@ static void fill_states(pd_info *info, const pd_param *param, uint64_t first)
         if (!plan->slots[k].temporary && at++ >= first) fill_state(&info->state[info->n++], param, k);
 }
 
-/* ---- the table of lists: a field has the same name here, in the entry's struct and in paramd.proto ---- */
+/* ---- the table of lists: each field has the same name in the table, in the entry's struct and in paramd.proto ---- */
 
-#define KIND(member) _Generic((member), bool: PD_INFO_FLAG, char *: PD_INFO_TEXT, const char *: PD_INFO_WORD, \
+#define KIND(member)                                                                                                   \
+    _Generic((member), bool: PD_INFO_FLAG, char *: PD_INFO_TEXT, const char *: PD_INFO_WORD, \
                               pd_shape: PD_INFO_SHAPE, int8_t *: PD_INFO_FOLLOWS, \
                               pd_scalar_mean *: PD_INFO_SCALARS, default: PD_INFO_NUMBER)
-#define ARRAY(entry, field, count) { #field, KIND(((entry *)0)->field), offsetof(entry, field), \
-                                     sizeof ((entry *)0)->field, offsetof(entry, count) }
+#define ARRAY(entry, field, count)                                                                                     \
+    {                                                                                                                  \
+#field, KIND(((entry *)0)->field), offsetof(entry, field), sizeof((entry *)0)->field, offsetof(entry, count)   \
+    }
 #define FIELD(entry, field) ARRAY(entry, field, field)
 
 #define JOB(field) FIELD(pd_job_info, field)
-static const pd_info_field job_fields[] = {
-    JOB(name), JOB(state), JOB(world_size), JOB(connected), JOB(params), JOB(elements), JOB(weight_bytes),
-    JOB(state_bytes), JOB(held_bytes), JOB(committed_bytes), JOB(step_least), JOB(step_most), JOB(contributions),
-    JOB(steps), JOB(skipped), JOB(refused_steps), JOB(refused), JOB(duplicates), JOB(roots_due), JOB(roots_adopted),
-    JOB(roots_failed), JOB(roots_replaced), JOB(root_waits), JOB(gradient_norm), JOB(clipped_steps), { 0 }
-};
+static const pd_info_field job_fields[] = { JOB(name),
+                                            JOB(state),
+                                            JOB(world_size),
+                                            JOB(connected),
+                                            JOB(params),
+                                            JOB(elements),
+                                            JOB(weight_bytes),
+                                            JOB(state_bytes),
+                                            JOB(held_bytes),
+                                            JOB(committed_bytes),
+                                            JOB(step_least),
+                                            JOB(step_most),
+                                            JOB(contributions),
+                                            JOB(steps),
+                                            JOB(skipped),
+                                            JOB(refused_steps),
+                                            JOB(refused),
+                                            JOB(duplicates),
+                                            JOB(roots_due),
+                                            JOB(roots_adopted),
+                                            JOB(roots_failed),
+                                            JOB(roots_replaced),
+                                            JOB(root_waits),
+                                            JOB(gradient_norm),
+                                            JOB(clipped_steps),
+                                            JOB(optimizer),
+                                            JOB(steps_per_second),
+                                            JOB(loss),
+                                            JOB(loss_step),
+                                            JOB(waits_for),
+                                            JOB(waits_ms),
+                                            JOB(roots_failing),
+                                            JOB(bytes_in),
+                                            JOB(bytes_out),
+                                            { 0 } };
 
 #define PARAM(field) FIELD(pd_param_info, field)
-static const pd_info_field param_fields[] = {
-    PARAM(name), PARAM(optimizer), PARAM(shape), PARAM(step), PARAM(version), PARAM(count), PARAM(skipped),
-    PARAM(refused_steps), PARAM(contributions), PARAM(state_bytes), PARAM(initialised), PARAM(missing),
-    PARAM(roots), PARAM(roots_failing), PARAM(roots_failed), PARAM(root_waits), PARAM(root_error), PARAM(note),
-    PARAM(axes), PARAM(aggregate), PARAM(gather_bytes), ARRAY(pd_param_info, scalars, n_scalars), { 0 }
-};
+static const pd_info_field param_fields[] = { PARAM(name),
+                                              PARAM(optimizer),
+                                              PARAM(shape),
+                                              PARAM(step),
+                                              PARAM(version),
+                                              PARAM(count),
+                                              PARAM(skipped),
+                                              PARAM(refused_steps),
+                                              PARAM(contributions),
+                                              PARAM(state_bytes),
+                                              PARAM(initialised),
+                                              PARAM(missing),
+                                              PARAM(roots),
+                                              PARAM(roots_failing),
+                                              PARAM(roots_failed),
+                                              PARAM(root_waits),
+                                              PARAM(root_error),
+                                              PARAM(note),
+                                              PARAM(axes),
+                                              PARAM(aggregate),
+                                              PARAM(collect_bytes),
+                                              ARRAY(pd_param_info, scalars, n_scalars),
+                                              { 0 } };
 
 #define WORKER(field) FIELD(pd_worker_info, field)
-static const pd_info_field worker_fields[] = {
-    WORKER(rank), WORKER(label), WORKER(state), WORKER(nonce), WORKER(step), WORKER(contributions),
-    WORKER(held_bytes), { 0 }
-};
+static const pd_info_field worker_fields[] = { WORKER(rank), WORKER(label),         WORKER(state),      WORKER(nonce),
+                                               WORKER(step), WORKER(contributions), WORKER(held_bytes), { 0 } };
 
 #define ROOT(field) FIELD(pd_root_info, field)
-static const pd_info_field root_fields[] = {
-    ROOT(param), ROOT(root), ROOT(shape), ROOT(condition), ROOT(error), ROOT(kept_error), ROOT(age), ROOT(ms),
-    ROOT(adopted), ROOT(failed), ROOT(failing), { 0 }
-};
+static const pd_info_field root_fields[] = { ROOT(param),   ROOT(root),       ROOT(shape),   ROOT(condition),
+                                             ROOT(error),   ROOT(kept_error), ROOT(age),     ROOT(ms),
+                                             ROOT(adopted), ROOT(failed),     ROOT(failing), { 0 } };
 
 #define SETTING(field) FIELD(pd_override_info, field)
-static const pd_info_field setting_fields[] = {
-    SETTING(param), SETTING(pattern), SETTING(name), SETTING(value), SETTING(by), SETTING(from), SETTING(in_force),
-    { 0 }
-};
+static const pd_info_field setting_fields[] = { SETTING(param), SETTING(pattern), SETTING(name),     SETTING(value),
+                                                SETTING(by),    SETTING(from),    SETTING(in_force), { 0 } };
 
 #define STATE(field) FIELD(pd_state_info, field)
 static const pd_info_field state_fields[] = {
-    STATE(param), STATE(slot), STATE(storage), STATE(number), STATE(block), STATE(shape), STATE(bytes), STATE(kept),
-    STATE(follows_known), ARRAY(pd_state_info, follows, n_follows), { 0 }
+    STATE(param), STATE(slot),  STATE(storage), STATE(number),        STATE(block),
+    STATE(shape), STATE(bytes), STATE(kept),    STATE(follows_known), ARRAY(pd_state_info, follows, n_follows),
+    { 0 }
 };
 
-/* Entries of a job by their number, or entries of its parameters; neither: the jobs. */
+/* One list. If `count` is set, each job has entries, which are found by number. If `of_params` is set, each
+ * parameter has entries. If neither is set, it is the list of jobs. */
 typedef struct list {
     pd_info_list is;
-    uint32_t   (*count)(const pd_job *job);
-    void       (*fill)(void *entry, const pd_job *job, uint32_t i);
+    uint32_t (*count)(const pd_job *job);
+    void (*fill)(void *entry, const pd_job *job, uint32_t i);
     pd_list_kind of_params;
 } list;
 
-/* In the order of ListKind in paramd.proto. Number 0 is asked for by Status. */
+/* All lists, in the order of ListKind in paramd.proto. Number 0 is used by the Status request. */
 static const list lists[] = {
     { .is = { "jobs", "jobs", sizeof(pd_job_info), job_fields } },
     { .is = { "jobs", "jobs", sizeof(pd_job_info), job_fields } },
@@ -253,14 +341,17 @@ const pd_info_list *pd_info_list_of(uint32_t what)
     return what < sizeof lists / sizeof *lists ? &lists[what].is : NULL;
 }
 
-static bool is_of_jobs(const list *wanted) { return wanted->count == NULL && wanted->of_params.count == NULL; }
+static bool is_of_jobs(const list *wanted)
+{
+    return wanted->count == NULL && wanted->of_params.count == NULL;
+}
 
 static int new_entries(pd_info *info, size_t n)
 {
     return (info->entries = calloc(n + 1, info->list->entry_bytes)) != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
-/* The number of entries from `start` on that have room in one page. */
+/* Returns the number of entries from `start` on that fit into one page. */
 static size_t page_of(const pd_info *info)
 {
     uint64_t left = info->start < info->total ? info->total - info->start : 0;
@@ -268,7 +359,7 @@ static size_t page_of(const pd_info *info)
     return (size_t)(left < PD_INFO_PAGE ? left : PD_INFO_PAGE);
 }
 
-static int list_jobs(pd_info *info, const pd_jobs *jobs)
+static int list_jobs(pd_info *info, const pd_jobs *jobs, uint64_t now_ns)
 {
     pd_job *job, *next;
     uint64_t i = 0;
@@ -276,7 +367,7 @@ static int list_jobs(pd_info *info, const pd_jobs *jobs)
     info->total = jobs->n;
     if (new_entries(info, page_of(info)) != PD_OK) return PD_NO_MEMORY;
     HASH_ITER(hh, jobs->names, job, next)
-        if (i++ >= info->start && info->n < PD_INFO_PAGE) fill_job(&info->jobs[info->n++], job);
+    if (i++ >= info->start && info->n < PD_INFO_PAGE) fill_job(&info->jobs[info->n++], job, now_ns);
     return PD_OK;
 }
 
@@ -296,7 +387,7 @@ static int list_of_params(pd_info *info, const list *wanted, pd_job *job, const 
     return rc == PD_OK ? pd_listing_page(info, job, &wanted->of_params, pattern) : rc;
 }
 
-static int fill(pd_info *info, const pd_jobs *jobs, const pd_request *request, pd_error *err)
+static int fill(pd_info *info, const pd_jobs *jobs, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
     const list *wanted = &lists[request->u.info.what];
     const char *name = request->u.info.job_name != NULL ? request->u.info.job_name : "";
@@ -305,19 +396,22 @@ static int fill(pd_info *info, const pd_jobs *jobs, const pd_request *request, p
 
     if (job == NULL && !is_of_jobs(wanted)) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
     *info = (pd_info){ .list = &wanted->is, .start = request->u.info.start };
-    if (job == NULL) rc = list_jobs(info, jobs);
-    else if (wanted->count != NULL) rc = list_by_number(info, wanted, job);
-    else rc = list_of_params(info, wanted, job, request->u.info.pattern);
+    if (job == NULL)
+        rc = list_jobs(info, jobs, now_ns);
+    else if (wanted->count != NULL)
+        rc = list_by_number(info, wanted, job);
+    else
+        rc = list_of_params(info, wanted, job, request->u.info.pattern);
     return rc == PD_OK ? PD_OK : pd_fail(err, rc, "out of memory for the list");
 }
 
-void pd_info_answer(const pd_jobs *jobs, pd_effects *outbox, bool draining, pd_request *request)
+void pd_info_answer(const pd_jobs *jobs, pd_effects *outbox, bool draining, pd_request *request, uint64_t now_ns)
 {
     pd_info *info = calloc(1, sizeof *info);
     pd_effect *effect;
     pd_error err;
     int rc = info == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory for the list")
-                          : fill(info, jobs, request, &err);
+                          : fill(info, jobs, request, now_ns, &err);
 
     if (rc != PD_OK) {
         pd_info_free(info);

@@ -1,18 +1,25 @@
-/* initial_weights.c - initial weights: where they come from, what stands where several ranks have the same elements,
- * when they are published.
+/* initial_weights.c - initial weights of a job: which ranks send them, whose value is taken if several ranks send
+ * the same element, and when the weights are published.
  *
- * Of a ranged parameter every rank sends those of its range, and what the lowest rank sends of an element stands, in
- * whatever order they come. Of any other rank 0 sends all. What a rank sends of a parameter comes from one process:
- * when another process at the rank sends some, what the one before it has sent, and was not published, does not
- * count any more.
+ * Without initial_weights = mean, rank 0 sends each parameter that is not ranged. Of a ranged parameter every rank
+ * sends the elements of its range. If several ranks send the same element, the value from the lowest rank is taken,
+ * whatever the order of arrival is. All that a rank sends of a parameter comes from one process. If another process
+ * takes over the rank and sends initial weights of the parameter before it is published, the earlier process's
+ * weights are discarded.
  *
- * Or, with initial_weights = mean, every rank sends what it has of every parameter, and their mean stands (Trax,
- * "make weights and state same across hosts"). Then initial weights are a round like any other, before the first:
- * they wait in the frames they came in, are summed in rank order by work.c whatever the job's aggregate is, are
- * missed by step_timeout, and what came first of a rank counts. Only the end differs: the mean is published, no step
- * is taken. What a process has given of a parameter in part is let go of when another process at its rank gives
- * some, and what it has given whole stands. What is summed cannot be let go of: then the other process is refused.
- * So chunks are summed when all of the parameter has come, and earlier only of ranks over their quota. */
+ * With initial_weights = mean, every rank sends its elements of every parameter, and the job begins with the mean of
+ * the ranks (as Trax does: "make weights and state same across hosts"). The initial weights then are a round of
+ * their own, before the first step. When this round closes, the mean is published and no step is taken:
+ *
+ *   - The weights wait in the frames in which they came.
+ *   - work.c sums them in rank order, whatever the job's aggregate is.
+ *   - step_timeout reports missing ranks.
+ *   - If a rank sends a chunk twice, the first one counts.
+ *
+ * With the mean, too, a new process may take over a rank. If the earlier process has sent all its elements of a
+ * parameter, they are kept. If it has sent a part, the new process replaces them. But a chunk cannot be taken out of
+ * a sum: if one is summed already, the new process is refused. To make this rare, chunks are summed only when all
+ * ranks have sent the whole parameter. Only ranks over their quota have their chunks summed earlier. */
 #include "initial_weights.h"
 
 #include "chunk_queue.h"
@@ -56,7 +63,7 @@ bool pd_init_is_asked_of(const pd_job *job, uint32_t rank)
     return false;
 }
 
-/* ---- checking ---- */
+/* ---- checks of a frame ---- */
 
 static uint64_t initialiser_of(const pd_job *job, const pd_param *param, uint32_t rank)
 {
@@ -64,17 +71,18 @@ static uint64_t initialiser_of(const pd_job *job, const pd_param *param, uint32_
     return param->ranged ? param->round.ranges.at[rank].initialiser : param->saved.initialiser;
 }
 
-/* Returns whether the rank's part of a mean was begun by an earlier process at that rank, and not completed. */
+/* With initial_weights = mean: returns whether an earlier process at the rank sent a part, but not all, of the
+ * rank's initial weights of this parameter. */
 static bool is_taken_over(const pd_job *job, pd_param *param, uint32_t rank)
 {
     const pd_slot *told = pd_round_first_slot(&param->round, rank);
 
-    return told != NULL && told->weighed && told->process != (uint16_t)job->ranks[rank].saved.process
-           && pd_round_misses(&param->round, rank);
+    return told != NULL && told->weighed && told->process != (uint16_t)job->ranks[rank].saved.process &&
+           pd_round_misses(&param->round, rank);
 }
 
-/* Checks that what an earlier process at the rank gave to a mean can be discarded: it cannot once some of it is
- * summed. */
+/* Checks that initial weights from an earlier process at the rank can be discarded. PD_FAILED_PRECONDITION: some of
+ * them are in the mean already. */
 static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_error *err)
 {
     const pd_round *round = &param->round;
@@ -82,9 +90,11 @@ static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_err
     if (!is_taken_over(job, param, rank) || PD_PLANTED(init_mixed)) return PD_OK;
     for (uint32_t c = 0; c < round->n_chunks; c++)
         if (pd_chunk_state(&round->chunks[c], rank) == PD_SLOT_SUMMED)
-            return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: part of rank %u's initial weights has come from "
+            return pd_fail(err, PD_FAILED_PRECONDITION,
+                           "%.160s: part of rank %u's initial weights has come from "
                            "another process and is in the mean already; all must come from one process: let that "
-                           "process come back, or drop the job and start anew", param->name, rank);
+                           "process come back, or drop the job and start anew",
+                           param->name, rank);
     return PD_OK;
 }
 
@@ -104,8 +114,8 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if (piece->absent)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: initial weights cannot be absent", param->name);
     if ((rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
-    if (pd_job_averages_init(job) && param->current == NULL && (rc = check_giver(job, param, frame->rank,
-                                                                                 err)) != PD_OK)
+    if (pd_job_averages_init(job) && param->current == NULL &&
+        (rc = check_giver(job, param, frame->rank, err)) != PD_OK)
         return rc;
     return pd_piece_check_once(param, piece, number, err);
 }
@@ -121,16 +131,17 @@ static int check(pd_job *job, const pd_request *frame, pd_error *err)
     return PD_OK;
 }
 
-/* ---- landing ---- */
+/* ---- writing the weights of a frame ---- */
 
-/* Initial weights that came before and whose answer was lost: the process that gave them sends them again. They are
- * answered, not written. */
+/* Returns whether the parameter has its weights already. A process then sends them again because it missed the
+ * answer. Its frame is answered, but the weights are not written. */
 static bool is_repeated(const pd_param *param)
 {
     return param->current != NULL;
 }
 
-/* Makes memory for the weights of all the frame's parameters, before any weight is written. */
+/* Makes memory for the weights of all parameters in the frame. This is done before any weight is written, so that a
+ * frame without memory changes nothing. */
 static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
 {
     for (size_t i = 0; i < frame->u.data.n; i++) {
@@ -145,7 +156,7 @@ static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
     return PD_OK;
 }
 
-/* Finds the first run of elements in [at, end) that no lower rank has sent. n is 0 where there is none. */
+/* Returns the first range of consecutive elements in [at, end) that no lower rank has sent; n is 0 if there is none. */
 static pd_run free_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t at, int64_t end)
 {
     int64_t stop = end;
@@ -167,7 +178,7 @@ static pd_run free_run(const pd_round *round, const pd_chunk *chunk, uint32_t ra
     return (pd_run){ at, at < stop ? stop - at : 0 };
 }
 
-/* Discards the chunks that an earlier process at the rank sent: this process sends all of them. */
+/* Discards the chunks that an earlier process at the rank sent. The present process sends all of them. */
 static void forget_landed(pd_param *param, uint32_t rank)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
@@ -180,7 +191,7 @@ static void forget_landed(pd_param *param, uint32_t rank)
 static void note_initialiser(const pd_job *job, pd_param *param, uint32_t rank)
 {
     uint64_t *initialiser = param->ranged ? &param->round.ranges.at[rank].initialiser : &param->saved.initialiser,
-        nonce = job->ranks[rank].saved.nonce;
+             nonce = job->ranks[rank].saved.nonce;
 
     if (*initialiser != nonce && !PD_PLANTED(init_mixed)) forget_landed(param, rank);
     *initialiser = nonce;
@@ -216,7 +227,7 @@ bool pd_init_publish_landed(pd_job *job, pd_param *param, pd_closed *closed)
     return true;
 }
 
-/* Publishes the parameters of the frame that are complete now. */
+/* Publishes those parameters of the frame whose initial weights are complete now. */
 static void publish_landed(pd_job *job, const pd_request *frame, pd_effect *effect, pd_closed *closed)
 {
     size_t n = 0;
@@ -225,8 +236,10 @@ static void publish_landed(pd_job *job, const pd_request *frame, pd_effect *effe
         n += pd_init_publish_landed(job, &job->steps.params[frame->u.data.pieces[i].param], &closed[n]);
     effect->u.closed.at = closed;
     effect->u.closed.n = n;
-    if (n > 0) pd_effects_add(job->steps.outbox, effect);
-    else pd_effect_free(effect);
+    if (n > 0)
+        pd_effects_add(job->steps.outbox, effect);
+    else
+        pd_effect_free(effect);
 }
 
 void pd_init_take(pd_job *job, pd_request *frame)
@@ -252,9 +265,9 @@ void pd_init_take(pd_job *job, pd_request *frame)
     pd_frame_finish(&job->steps, frame);
 }
 
-/* ---- the mean ---- */
+/* ---- initial weights that are averaged ---- */
 
-/* Lets go of the frames of an earlier process at the rank. None of them is summed. */
+/* Releases the frames with initial weights from an earlier process at the rank. None of these is summed. */
 static void let_go_of_earlier(pd_job *job, pd_param *param, uint32_t rank)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
@@ -274,10 +287,11 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     if (is_repeated(param) || piece->count == 0) return;
     if (is_taken_over(job, param, frame->rank) && !PD_PLANTED(init_mixed)) let_go_of_earlier(job, param, frame->rank);
     chunk = pd_piece_chunk(param, piece);
-    if (pd_chunk_state(chunk, frame->rank) != PD_SLOT_EMPTY) return;        /* what came first counts */
+    if (pd_chunk_state(chunk, frame->rank) != PD_SLOT_EMPTY) return; /* a duplicate: the chunk that came first counts */
     frame->u.data.buffer->refs++;
-    pd_contribute(&job->steps, chunk, frame->rank, (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD,
-                                                              .dtype = (uint8_t)piece->dtype }, now_ns);
+    pd_contribute(&job->steps, chunk, frame->rank,
+                  (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype },
+                  now_ns);
     pd_weight_keep(job, param, piece, frame);
 }
 

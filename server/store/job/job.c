@@ -1,4 +1,4 @@
-/* job.c - a job from its Hello to its end: configuration, records, requests that wait. */
+/* job.c - a job from its Hello to its end: its configuration, its records, and the queues of its waiting requests. */
 #include "job.h"
 
 #include "aggregate_fit.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- life ---- */
+/* ---- creating and freeing a job ---- */
 
 static int read_values(pd_job_values *out, const pd_job_values *presets, const pd_request *hello, pd_error *err)
 {
@@ -60,7 +60,8 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
         goto fail;
     if (make_ranks(job, world) != PD_OK || (job->steps.name = strdup(hello->u.hello.job_name)) == NULL ||
         (job->gone_notice = pd_effect_new(PD_EFF_JOB_GONE, nobody, number)) == NULL ||
-        (job->steps.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL) goto no_memory;
+        (job->steps.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL)
+        goto no_memory;
     *out = job;
     return PD_OK;
 
@@ -91,13 +92,15 @@ bool pd_job_sealed(const pd_job *job)
     return true;
 }
 
-/* ---- requests that wait ---- */
+/* ---- queues of waiting requests ---- */
 
 void pd_request_queue_add(pd_request_queue *queue, pd_request *request)
 {
     request->mail.next = NULL;
-    if (queue->last != NULL) queue->last->mail.next = &request->mail;
-    else queue->first = request;
+    if (queue->last != NULL)
+        queue->last->mail.next = &request->mail;
+    else
+        queue->first = request;
     queue->last = request;
 }
 
@@ -115,7 +118,7 @@ void pd_request_queue_refuse(pd_request_queue *queue, pd_effects *outbox, const 
     while (queue->first != NULL) pd_request_refuse(outbox, pd_request_queue_take(queue), err);
 }
 
-/* ---- the same job? ---- */
+/* ---- does a further Hello describe the same job? ---- */
 
 static bool says_start_step(const pd_request *hello)
 {
@@ -124,8 +127,9 @@ static bool says_start_step(const pd_request *hello)
     return false;
 }
 
-/* Returns whether the worker accepts the job's own start_step instead of naming one. Only rank 0 knew the step when it
- * started the job anew: so those who rejoin accept it, and those who name no step and find a job with weights. */
+/* Returns whether the worker accepts the job's start_step. A worker that rejoins accepts it. So does a worker that
+ * names no start_step, if the job has weights: when a job starts from saved weights, only rank 0 may have known the
+ * step. */
 static bool takes_start_step(const pd_job *job, const pd_request *hello)
 {
     bool has_begun = job->steps.n_params > 0 && job->steps.params[0].current != NULL;
@@ -139,8 +143,10 @@ static int values_agree(const pd_job *job, const pd_job_values *theirs, bool any
 
     for (int k = 0; k < PD_JOB_KEYS; k++) {
         if (job->steps.values.at[k] == theirs->at[k] || (k == PD_JOB_KEY_START_STEP && any_start)) continue;
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %s = %s, this worker comes with %s: give every "
-                       "rank the same options", job->steps.name, pd_job_keys[k].name,
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s has %s = %s, this worker comes with %s: give every "
+                       "rank the same options",
+                       job->steps.name, pd_job_keys[k].name,
                        pd_job_values_text(&job->steps.values, (enum pd_job_key_index)k, ours_text, sizeof ours_text),
                        pd_job_values_text(theirs, (enum pd_job_key_index)k, theirs_text, sizeof theirs_text));
     }
@@ -150,12 +156,16 @@ static int values_agree(const pd_job *job, const pd_job_values *theirs, bool any
 static int rules_agree(const pd_job *job, const pd_rule *theirs, size_t n, pd_error *err)
 {
     if (n != job->steps.n_rules)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %zu optimizer rules, this worker comes with %zu: "
-                       "give every rank the same", job->steps.name, job->steps.n_rules - 1, n - 1);
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s has %zu optimizer rules, this worker comes with %zu: "
+                       "give every rank the same",
+                       job->steps.name, job->steps.n_rules - 1, n - 1);
     for (size_t i = 0; i < n; i++)
         if (strcmp(job->steps.rules[i].text, theirs[i].text) != 0)
-            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.60s: optimizer rule %zu is \"%.160s\", this worker "
-                           "comes with \"%.160s\"", job->steps.name, i, job->steps.rules[i].text, theirs[i].text);
+            return pd_fail(err, PD_FAILED_PRECONDITION,
+                           "job %.60s: optimizer rule %zu is \"%.160s\", this worker "
+                           "comes with \"%.160s\"",
+                           job->steps.name, i, job->steps.rules[i].text, theirs[i].text);
     return PD_OK;
 }
 
@@ -178,4 +188,3 @@ int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
     pd_rules_free(rules, n);
     return rc;
 }
-

@@ -1,8 +1,9 @@
-/* job_end.c - releases everything that a job holds of others. */
+/* job_end.c - releases the requests and buffers that a job holds when it ends. */
 #include "job_end.h"
 
 #include "collect.h"
 #include "declare.h"
+#include "export.h"
 #include "frames.h"
 #include "import.h"
 #include "ranks.h"
@@ -35,6 +36,7 @@ void pd_job_release(pd_job *job, const pd_error *err)
     release_slots(job);
     release_requests(job, err);
     pd_import_release(job, err);
+    pd_export_release(job, err);
     job->steps.complete = job->steps.partial = job->steps.full = job->steps.loose = NULL;
     job->steps.waiting = job->steps.ready = job->steps.merging = NULL;
     job->steps.n_open = 0;

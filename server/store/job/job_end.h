@@ -1,10 +1,11 @@
-/* job_end.h - the end of a job: waiters are answered, buffers go home. Step thread. */
+/* job_end.h - the end of a job: refuses its waiting requests, and gives its buffers back. Step thread. */
 #ifndef PD_JOB_END_H
 #define PD_JOB_END_H
 
 #include "job.h"
 
-/* Answers whoever waits with `err` and sends buffers home. Nothing of the job is used any more afterwards. */
+/* Refuses all waiting requests of the job with `err`, and gives its buffers back. Afterwards the job is not used any
+ * more; it waits to be freed. */
 void pd_job_release(pd_job *job, const pd_error *err);
 
 #endif

@@ -1,7 +1,9 @@
-/* job_turn.c - a job's turn: declarations, imports, the inbox, rounds and steps; and its deadlines. */
+/* job_turn.c - does one batch of a job's work (declarations, imports, exports, the inbox, rounds and steps), and
+ * handles its deadlines. */
 #include "job_turn.h"
 
 #include "declare.h"
+#include "export.h"
 #include "import.h"
 #include "inbox.h"
 #include "overdue.h"
@@ -22,7 +24,8 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
 
     job->steps.changes++;
     if (job->declares.first != NULL) {
-        pd_job_declare_some(job, config->batch_ns / 2, now_ns);         /* of one thread; rounds of the job go on beside */
+        /* declarations get half of a batch on one thread, so that the job's rounds go on meanwhile */
+        pd_job_declare_some(job, config->batch_ns / 2, now_ns);
         if (now_ns < job->steps.retry_ns) return;
     }
     if (pd_import_writes(job)) {
@@ -32,13 +35,18 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     job->steps.retry_ns = 0;
     pd_job_take_inbox(job, now_ns);
     pd_steps_work(&job->steps, config->batch_ns * config->threads, now_ns);
+    if (job->steps.furthest > 0) pd_speed_note(&job->speed, job->steps.furthest, now_ns);
+    pd_export_look(job);
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
 
 uint64_t pd_job_next_tick(const pd_job *job)
 {
-    uint64_t at = earlier(pd_overdue_next(job), pd_import_expires_ns(job));
+    uint64_t at = earlier(pd_overdue_next(job), earlier(pd_import_expires_ns(job), pd_export_expires_ns(job)));
 
     if (job->linger_ns > 0) at = earlier(at, job->linger_ns);
     return job->steps.retry_ns > 0 ? earlier(at, job->steps.retry_ns) : at;
@@ -48,12 +56,14 @@ bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
 {
     pd_overdue_tick(job, now_ns);
     pd_import_tick(job, now_ns);
+    pd_export_tick(job, now_ns);
     if (job->steps.retry_ns > 0 && now_ns >= job->steps.retry_ns) job->steps.retry_ns = 0;
     if (job->linger_ns == 0 || now_ns < job->linger_ns) return true;
     if (job->steps.n_params == 0)
         pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has gone, and none had declared parameters",
                 job->steps.name);
-    else pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has been gone for %llu s (job_linger)",
-                 job->steps.name, (unsigned long long)(job->steps.values.at[PD_JOB_KEY_JOB_LINGER] / second));
+    else
+        pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has been gone for %llu s (job_linger)",
+                job->steps.name, (unsigned long long)(job->steps.values.at[PD_JOB_KEY_JOB_LINGER] / second));
     return false;
 }

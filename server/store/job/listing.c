@@ -1,29 +1,34 @@
-/* listing.c - counts the entries of a list once, and sums over the parameters once. */
+/* listing.c - counts the entries of a list and sums over the parameters, and keeps the results until the job
+ * changes. */
 #include "listing.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 16 };                    /* parameters that are counted together */
+enum { BLOCK = 16 }; /* number of parameters in a block, whose entries are counted together */
 
 /* Makes every page of a long list cheap: counts once how many entries come before each block of parameters. A page
  * then starts at the right block, without counting from the first parameter. The store keeps the last listing. */
 struct pd_listing {
     const pd_list_kind *kind;
-    const pd_param     *params;         /* of the job when it was counted; with: */
-    uint64_t            changes;
-    size_t              n_blocks;
-    char               *pattern;        /* behind `before`, in the same memory */
-    uint64_t            before[];       /* n_blocks + 1: the last is the total */
+    const pd_param *params; /* the job's parameters, and its number of changes, when the entries were counted */
+    uint64_t changes;
+    size_t n_blocks;
+    char *pattern;     /* the glob; lies behind `before` in the same block of memory */
+    uint64_t before[]; /* number of entries before each block; element n_blocks is the number of all entries */
 };
 
-static size_t count_blocks(const pd_job *job) { return (job->steps.n_params + BLOCK - 1) / BLOCK; }
+static size_t count_blocks(const pd_job *job)
+{
+    return (job->steps.n_params + BLOCK - 1) / BLOCK;
+}
 
 static bool is_of(const pd_listing *listing, const pd_job *job, const pd_list_kind *kind, const char *pattern)
 {
-    return listing != NULL && listing->kind == kind && listing->params == job->steps.params
-           && listing->n_blocks == count_blocks(job)
-        && (kind->lasting || listing->changes == job->steps.changes) && strcmp(listing->pattern, pattern) == 0;
+    return listing != NULL && listing->kind == kind && listing->params == job->steps.params &&
+           listing->n_blocks == count_blocks(job) && (kind->lasting || listing->changes == job->steps.changes) &&
+           strcmp(listing->pattern, pattern) == 0;
 }
 
 static uint64_t entries(const pd_list_kind *kind, const char *pattern, const pd_param *param)
@@ -60,7 +65,10 @@ static pd_listing *make(const pd_job *job, const pd_list_kind *kind, const char 
     return listing;
 }
 
-void pd_listing_free(pd_listing *listing) { free(listing); }
+void pd_listing_free(pd_listing *listing)
+{
+    free(listing);
+}
 
 static int look_up(pd_job *job, const pd_list_kind *kind, const char *pattern)
 {
@@ -73,15 +81,17 @@ static int look_up(pd_job *job, const pd_list_kind *kind, const char *pattern)
     return PD_OK;
 }
 
-/* Returns the block that has entry number `start`. */
+/* Returns the block of parameters that contains entry number `start`. */
 static size_t find_block(const pd_listing *listing, uint64_t start)
 {
     size_t low = 0, high = listing->n_blocks;
 
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
-        if (listing->before[middle] <= start) low = middle;
-        else high = middle;
+        if (listing->before[middle] <= start)
+            low = middle;
+        else
+            high = middle;
     }
     return low;
 }
@@ -114,7 +124,7 @@ int pd_listing_page(pd_info *info, pd_job *job, const pd_list_kind *kind, const 
     return PD_OK;
 }
 
-/* ---- sums ---- */
+/* ---- sums over the parameters ---- */
 
 static void add_roots(pd_job_totals *totals, const pd_param *param)
 {
@@ -125,24 +135,60 @@ static void add_roots(pd_job_totals *totals, const pd_param *param)
     totals->roots_failed += (uint64_t)stats.failed;
     totals->roots_replaced += (uint64_t)stats.replaced;
     totals->root_waits += (uint64_t)stats.waits;
+    if (stats.failed == 0) return;
+    for (size_t i = 0; i < pd_optim_plan(param->optim)->n_tasks; i++)
+        totals->roots_failing += pd_optim_root(param->optim, i).failing;
+}
+
+/* Returns the index of the first rule that has the same optimizer as rule `r`. */
+static size_t first_alike(const pd_job *job, size_t r)
+{
+    size_t first = 0;
+
+    while (job->steps.rules[first].hypers.row != job->steps.rules[r].hypers.row) first++;
+    return first;
+}
+
+/* Writes the names of the optimizers in use, the one with the most elements first. elements[r] is the number of
+ * elements of an optimizer, where r is the first rule with that optimizer. Clears `elements`. */
+static void name_optimizers(pd_job_totals *totals, const pd_job *job, uint64_t *elements)
+{
+    size_t used = 0;
+
+    for (size_t most = 0; used < sizeof totals->optimizers; elements[most] = 0) {
+        for (size_t r = 0; r < job->steps.n_rules; r++)
+            if (elements[r] > elements[most]) most = r;
+        if (elements[most] == 0) return;
+        used += (size_t)snprintf(totals->optimizers + used, sizeof totals->optimizers - used, "%s%s",
+                                 used > 0 ? "," : "", pd_row_name(job->steps.rules[most].hypers.row));
+    }
 }
 
 const pd_job_totals *pd_job_count_totals(pd_job *job)
 {
     pd_job_totals *totals = &job->totals;
+    uint64_t *elements;
 
-    if (totals->params == job->steps.params && totals->n == job->steps.n_params
-        && totals->changes == job->steps.changes)
+    if (totals->params == job->steps.params && totals->n == job->steps.n_params &&
+        totals->changes == job->steps.changes)
         return totals;
-    *totals = (pd_job_totals){ .params = job->steps.params, .n = job->steps.n_params, .changes = job->steps.changes,
+    *totals = (pd_job_totals){ .params = job->steps.params,
+                               .n = job->steps.n_params,
+                               .changes = job->steps.changes,
                                .step_least = job->steps.n_params > 0 ? UINT64_MAX : 0 };
+    elements = calloc(job->steps.n_rules + 1, sizeof *elements); /* number of elements by rule; if memory is short no
+                                                                  * optimizer names are shown */
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         const pd_param *param = &job->steps.params[i];
         totals->elements += (uint64_t)param->elements;
         totals->state_bytes += (uint64_t)pd_optim_state_bytes(param->optim);
         if (param->saved.step < totals->step_least) totals->step_least = param->saved.step;
         if (param->saved.step > totals->step_most) totals->step_most = param->saved.step;
+        if (elements != NULL)
+            elements[first_alike(job, (size_t)(param->rule - job->steps.rules))] += (uint64_t)param->elements;
         add_roots(totals, param);
     }
+    if (elements != NULL) name_optimizers(totals, job, elements);
+    free(elements);
     return totals;
 }

@@ -1,4 +1,4 @@
-/* overdue.c - reports overdue rounds and initial weights to those who wait for them. */
+/* overdue.c - reports overdue rounds and missing initial weights to the workers that wait for them. */
 #include "overdue.h"
 
 #include "contribute.h"
@@ -11,13 +11,16 @@
 #include <utlist.h>
 
 static const uint64_t second = 1000000000ull;
-enum { MOST_LOOKED = 1000000 };         /* slots that a report looks at: about a millisecond */
+enum { MOST_LOOKED = 1000000 }; /* most slots that a report looks at, which takes about a millisecond */
 
 /* ---- overdue rounds ---- */
 
-static uint64_t timeout_of(const pd_job *job) { return job->steps.values.at[PD_JOB_KEY_STEP_TIMEOUT]; }
+static uint64_t timeout_of(const pd_job *job)
+{
+    return job->steps.values.at[PD_JOB_KEY_STEP_TIMEOUT];
+}
 
-/* "rank 2 (host:123, lost 14 s ago)" */
+/* Writes a rank with its worker and state, like "rank 2 (host:123, lost 14 s ago)". Returns the length. */
 static size_t rank_text(const pd_job *job, uint32_t r, uint64_t now_ns, char *text, size_t size)
 {
     const pd_rank *rank = &job->ranks[r];
@@ -25,15 +28,18 @@ static size_t rank_text(const pd_job *job, uint32_t r, uint64_t now_ns, char *te
     int n = 0;
 
     switch (rank->state) {
-    case PD_RANK_ABSENT:    n = snprintf(text, size, "rank %u (never came)", r); break;
+    case PD_RANK_ABSENT: n = snprintf(text, size, "rank %u (never came)", r); break;
     case PD_RANK_CONNECTED: n = snprintf(text, size, "rank %u (%.60s, connected)", r, rank->label); break;
-    case PD_RANK_LOST:      n = snprintf(text, size, "rank %u (%.60s, lost %llu s ago)", r, rank->label, ago); break;
-    case PD_RANK_LEFT:      n = snprintf(text, size, "rank %u (%.60s, left %llu s ago)", r, rank->label, ago); break;
+    case PD_RANK_LOST: n = snprintf(text, size, "rank %u (%.60s, lost %llu s ago)", r, rank->label, ago); break;
+    case PD_RANK_LEFT: n = snprintf(text, size, "rank %u (%.60s, left %llu s ago)", r, rank->label, ago); break;
     }
     return (size_t)n < size ? (size_t)n : size - 1;
 }
 
-static bool is_connected(const pd_job *job, uint32_t r) { return job->ranks[r].state == PD_RANK_CONNECTED; }
+static bool is_connected(const pd_job *job, uint32_t r)
+{
+    return job->ranks[r].state == PD_RANK_CONNECTED;
+}
 
 typedef bool owes_it(const pd_job *job, const pd_param *param, uint32_t r);
 
@@ -43,8 +49,8 @@ static bool owes_gradient(const pd_job *job, const pd_param *param, uint32_t r)
     return pd_round_misses(&param->round, r);
 }
 
-/* Writes the ranks that owe the parameter something, as many as fit, those that are not connected first. Returns
- * how many there are. */
+/* Writes the ranks that the parameter waits for, as many as fit into `text`; ranks that are not connected come
+ * first. Returns the number of all ranks that it waits for. */
 static uint32_t ranks_text(const pd_job *job, const pd_param *param, owes_it *owes, uint64_t now_ns, char *text,
                            size_t size)
 {
@@ -63,14 +69,15 @@ static uint32_t ranks_text(const pd_job *job, const pd_param *param, owes_it *ow
     return n;
 }
 
-/* Counts the overdue rounds, and gives the highest step among them. */
+/* Counts the overdue rounds, and gives the highest of their steps. */
 static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step)
 {
     const pd_param *param;
     uint32_t n = 0;
 
     *step = 0;
-    DL_FOREACH2(job->steps.waiting, param, next_waiting) {
+    DL_FOREACH2(job->steps.waiting, param, next_waiting)
+    {
         if (param->round.started_ns + timeout_of(job) > now_ns) break;
         if (param->saved.step + 1 > *step) *step = param->saved.step + 1;
         n++;
@@ -78,7 +85,8 @@ static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step
     return n;
 }
 
-/* Returns the parameter to report: a round that has all contributions waits for the round of another parameter. */
+/* Returns the parameter to report for the oldest overdue round. If that round has all its contributions and waits
+ * for another parameter's round, this is the other parameter. */
 static const pd_param *culprit(const pd_job *job, const pd_param *oldest)
 {
     const pd_param *awaited = oldest->stage == PD_HELD ? pd_param_awaited(&job->steps, oldest) : NULL;
@@ -93,15 +101,16 @@ static bool misses_gone(const pd_job *job, const pd_param *param)
     return false;
 }
 
-/* Finds an overdue round that misses a rank which is not connected. Connected ranks may be late because of it: what
- * they have sent waits for that rank, and has used up the memory for what they still have to send. NULL: none was
- * found among the first. */
+/* Finds an overdue round that misses a rank which is not connected. Such a rank may be the reason why connected
+ * ranks are late: their contributions wait for the missing rank and fill the memory that their next ones need. Looks
+ * at a limited number of rounds, oldest first. NULL: found none. */
 static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
 {
     const pd_param *param;
     uint64_t looked = 0;
 
-    DL_FOREACH2(job->steps.waiting, param, next_waiting) {
+    DL_FOREACH2(job->steps.waiting, param, next_waiting)
+    {
         if (param->round.started_ns + timeout_of(job) > now_ns || looked > MOST_LOOKED) break;
         if (misses_gone(job, param)) return param;
         looked += (uint64_t)param->round.n_chunks * job->steps.members.ranks;
@@ -109,8 +118,9 @@ static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
     return NULL;
 }
 
-/* Writes the error: which ranks the round of `late` misses. `oldest` is the parameter whose round is overdue; it waits
- * for `late`, or is `late`. */
+/* Writes the error text of an overdue round: it names the ranks whose gradients are missing. `oldest` is the parameter
+ * whose round is overdue. `late` is the parameter whose gradients are missing: `oldest` itself, or another parameter
+ * that `oldest` waits for. */
 static void describe(const pd_job *job, const pd_param *oldest, const pd_param *late, uint32_t n, uint64_t now_ns,
                      pd_error *err)
 {
@@ -125,21 +135,33 @@ static void describe(const pd_job *job, const pd_param *oldest, const pd_param *
                  oldest->name);
     pd_round_text(late, what, sizeof what);
     if (missing == 0)
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "%s of %.100s%s ha%s not been taken for %llu s%s; the contributions that "
-                "came stand, %s again to go on waiting", what, late->name, more, late->current != NULL ? "s" : "ve",
-                ago, held, again);
-    else pd_fail(err, PD_DEADLINE_EXCEEDED, "%s ha%s not contributed to %s of %.100s%s for %llu s%s; the contributions "
-                 "that came stand, %s again to go on waiting", ranks, missing == 1 ? "s" : "ve", what, late->name,
-                 more, ago, held, again);
+        pd_fail(err, PD_DEADLINE_EXCEEDED,
+                "%s of %.100s%s ha%s not been taken for %llu s%s; the contributions that "
+                "came stand, %s again to go on waiting",
+                what, late->name, more, late->current != NULL ? "s" : "ve", ago, held, again);
+    else
+        pd_fail(err, PD_DEADLINE_EXCEEDED,
+                "%s ha%s not contributed to %s of %.100s%s for %llu s%s; the contributions "
+                "that came stand, %s again to go on waiting",
+                ranks, missing == 1 ? "s" : "ve", what, late->name, more, ago, held, again);
 }
 
 static void describe_overdue(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)
 {
-    const pd_param *late = culprit(job, job->steps.waiting), *other = misses_gone(job, late) ? NULL : abandoned(job,
-                                                                                                                now_ns);
+    const pd_param *late = culprit(job, job->steps.waiting),
+                   *other = misses_gone(job, late) ? NULL : abandoned(job, now_ns);
 
-    if (other != NULL) describe(job, other, other, n, now_ns, err);
-    else describe(job, job->steps.waiting, late, n, now_ns, err);
+    if (other != NULL)
+        describe(job, other, other, n, now_ns, err);
+    else
+        describe(job, job->steps.waiting, late, n, now_ns, err);
+}
+
+static pd_log_facts facts_of(const pd_job *job, const pd_effect *effect)
+{
+    return (pd_log_facts){ .job = job->steps.name,
+                           .step = &effect->u.timed_out.step,
+                           .code = effect->u.timed_out.error.code };
 }
 
 static void report_overdue(pd_job *job, uint64_t now_ns)
@@ -149,26 +171,27 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
     uint32_t n;
 
     job->noticed_ns = now_ns;
-    if (effect == NULL) return;                         /* the next one then */
+    if (effect == NULL) return; /* memory is short: the next tick tries again */
     n = count_overdue(job, now_ns, &effect->u.timed_out.step);
     describe_overdue(job, n, now_ns, &effect->u.timed_out.error);
     if (job->noticed != oldest || job->noticed_step != oldest->saved.step)
-        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: %.300s", job->steps.name, effect->u.timed_out.error.text);
+        pd_say(job->steps.outbox, PD_SAY_WARNING, facts_of(job, effect), "%.300s", effect->u.timed_out.error.text);
     job->noticed = oldest;
     job->noticed_step = oldest->saved.step;
     pd_effects_add(job->steps.outbox, effect);
 }
 
-/* ---- initial weights that do not come ---- */
+/* ---- missing initial weights ---- */
 
-/* Returns when missing initial weights are reported. Averaged ones are a round, which has a deadline of its own. */
+/* Returns the time at which missing initial weights are reported. Averaged initial weights are a round, so they are
+ * reported as an overdue round instead. */
 static uint64_t init_overdue_at(const pd_job *job)
 {
     return job->steps.n_begun == job->steps.n_params || pd_job_averages_init(job) ? UINT64_MAX
-           : job->init_ns + timeout_of(job);
+                                                                                  : job->init_ns + timeout_of(job);
 }
 
-/* Returns the first parameter without weights, and counts them. */
+/* Returns the first parameter that has no weights, and gives the number of such parameters. */
 static const pd_param *first_without_weights(const pd_job *job, uint32_t *n)
 {
     const pd_param *first = NULL;
@@ -188,12 +211,13 @@ static void describe_init(const pd_job *job, const pd_param *param, uint32_t n, 
 
     ranks_text(job, param, pd_init_is_owed, now_ns, ranks, sizeof ranks);
     if (n > 1) snprintf(more, sizeof more, " (and of %u more parameter%s)", n - 1, n > 2 ? "s" : "");
-    pd_fail(err, PD_DEADLINE_EXCEEDED, "%s: nothing has come of the initial weights of %.100s%s for %llu s; the "
-            "weights that came stand, pull again to go on waiting", ranks, param->name, more,
-            (unsigned long long)((now_ns - job->init_ns) / second));
+    pd_fail(err, PD_DEADLINE_EXCEEDED,
+            "%s: nothing has come of the initial weights of %.100s%s for %llu s; the "
+            "weights that came stand, pull again to go on waiting",
+            ranks, param->name, more, (unsigned long long)((now_ns - job->init_ns) / second));
 }
 
-/* Reports to those who pull weights which ranks they wait for. */
+/* Reports missing initial weights to the workers that wait to pull weights: which ranks have not sent them. */
 static void report_init(pd_job *job, uint64_t now_ns)
 {
     uint32_t n;
@@ -203,19 +227,20 @@ static void report_init(pd_job *job, uint64_t now_ns)
     if (effect != NULL) {
         effect->u.timed_out.step = param->saved.step;
         describe_init(job, param, n, now_ns, &effect->u.timed_out.error);
-        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: %.300s", job->steps.name, effect->u.timed_out.error.text);
+        pd_say(job->steps.outbox, PD_SAY_WARNING, facts_of(job, effect), "%.300s", effect->u.timed_out.error.text);
         pd_effects_add(job->steps.outbox, effect);
     }
     job->init_ns = now_ns;
 }
 
-/* ---- deadlines ---- */
+/* ---- deadlines of rounds and of initial weights ---- */
 
-/* Returns when overdue rounds are reported next: once a timeout, but at least PD_STEP_TIMEOUT_LEAST_NS apart. */
+/* Returns the time at which overdue rounds are reported next: one step_timeout after the oldest round began, or
+ * after the last report. Reports are at least PD_STEP_TIMEOUT_LEAST_NS apart. */
 static uint64_t overdue_at(const pd_job *job)
 {
-    uint64_t timeout = timeout_of(job), between = timeout > PD_STEP_TIMEOUT_LEAST_NS ? timeout
-        : PD_STEP_TIMEOUT_LEAST_NS, at;
+    uint64_t timeout = timeout_of(job),
+             between = timeout > PD_STEP_TIMEOUT_LEAST_NS ? timeout : PD_STEP_TIMEOUT_LEAST_NS, at;
 
     if (job->steps.waiting == NULL) return UINT64_MAX;
     at = job->steps.waiting->round.started_ns + timeout;
@@ -229,12 +254,13 @@ uint64_t pd_overdue_next(const pd_job *job)
     return round < init ? round : init;
 }
 
-/* Closes the overdue rounds whose policy closes them. Those that are left wait on, and are reported. */
+/* Closes those overdue rounds that their policy closes at the deadline. The other overdue rounds stay open. */
 static void close_overdue(pd_job *job, uint64_t now_ns)
 {
     pd_param *param, *next;
 
-    DL_FOREACH_SAFE2(job->steps.waiting, param, next, next_waiting) {
+    DL_FOREACH_SAFE2(job->steps.waiting, param, next, next_waiting)
+    {
         if (param->round.started_ns + timeout_of(job) > now_ns) return;
         if (param->round.policy->overdue(&param->round) == PD_OVERDUE_CLOSE) pd_contribute_no_more(&job->steps, param);
     }

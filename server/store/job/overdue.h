@@ -1,12 +1,14 @@
-/* overdue.h - deadlines of rounds and of initial weights. Step thread. */
+/* overdue.h - handles rounds that are open longer than step_timeout, and initial weights that are missing as long.
+ * Step thread. */
 #ifndef PD_OVERDUE_REPORTS_H
 #define PD_OVERDUE_REPORTS_H
 
 #include "job.h"
 
-/* Returns when the next report is due; UINT64_MAX: never. */
+/* Returns the time of the next report of overdue rounds or missing initial weights; UINT64_MAX: none is due. */
 uint64_t pd_overdue_next(const pd_job *job);
-/* Reports what is overdue: those who wait get an error that names the ranks that they wait for. */
-void     pd_overdue_tick(pd_job *job, uint64_t now_ns);
+/* Closes or reports overdue rounds, and reports missing initial weights. Workers that wait get an error which names
+ * the ranks that they wait for. */
+void pd_overdue_tick(pd_job *job, uint64_t now_ns);
 
 #endif

@@ -1,8 +1,9 @@
-/* override_command.c - an operator's command: hyperparameters of a job's parameters from a step on. It is checked
- * whole, then taken whole.
+/* override_command.c - handles an operator's command that sets hyperparameters of a job's parameters from a step on.
+ * The command is checked as a whole, then applied as a whole.
  *
- * Each rule reads the options once, into a pd_override that its parameters share; each parameter is asked whether it
- * could take it, in every state that it would come to; then all hold it. */
+ * The command's values are read once for each rule, into a pd_override that the rule's parameters share. Then each
+ * parameter checks every combination of values that it would have at any later step. Only if all checks pass, the
+ * override is added to all parameters. */
 #include "override_command.h"
 
 #include "fixed_hyper.h"
@@ -15,27 +16,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAID = 16 };                     /* lines in the log, at most */
+enum { SAID = 16 }; /* most lines that one command writes to the log */
 
-/* For each hyperparameter the override that gives its value; NULL: the declaration does. */
-typedef struct state { const pd_override *from[PD_MAX_HYPERS]; } state;
+/* The source of each hyperparameter's value at some step: an override, or NULL for the declared rule. */
+typedef struct state {
+    const pd_override *from[PD_MAX_HYPERS];
+} state;
 
-/* The command as it applies to the parameters of one rule. */
+/* The command as it applies to the parameters of one rule, with results of earlier checks. */
 typedef struct reading {
-    pd_override *override;                /* NULL: none of its parameters is named */
-    size_t      first;                  /* of its changes in the result */
-    state       checked;                /* what was checked last: parameters of a rule are mostly alike */
-    pd_hypers   merged;                 /* all values of that state; row NULL: nothing was checked yet */
-    int64_t     count;                  /* its schedules were found good wherever they turn after this count; INT64_MAX: not yet */
+    pd_override *override; /* NULL: the command names no parameter of this rule */
+    size_t first;          /* index of the rule's first change in result->at */
+    state checked;         /* sources of the values that were checked last; kept because most parameters of a rule
+                            * have the same sources */
+    pd_hypers merged;      /* the values that the sources in `checked` give; row NULL: nothing was checked yet */
+    int64_t count;         /* number of the first step for which the values in `merged` were checked; INT64_MAX: for
+                            * none yet */
 } reading;
 
 typedef struct command {
-    pd_job        *job;
-    pd_request    *request;
-    pd_param     **params; uint32_t n;  /* that are named */
-    reading       *readings;            /* by rule */
+    pd_job *job;
+    pd_request *request;
+    pd_param **params;
+    uint32_t n;        /* number of entries in `params`: parameters that the pattern matches */
+    reading *readings; /* array with one entry for each rule */
     pd_set_result *result;
-    uint64_t       known;               /* bit i: some row has hyperparameter i of the command */
+    uint64_t known; /* bit i: some rule's optimizer has hyperparameter i of the command */
 } command;
 
 static reading *reading_of(const command *c, const pd_param *param)
@@ -43,13 +49,13 @@ static reading *reading_of(const command *c, const pd_param *param)
     return &c->readings[param->rule - c->job->steps.rules];
 }
 
-/* Returns the first step of the parameter that has not begun. */
+/* Returns the first step that the parameter has not begun. */
 static uint64_t next_step(const pd_param *param)
 {
     return param->saved.step + (param->stage >= PD_BEGUN ? 2 : 1);
 }
 
-/* ---- which parameters ---- */
+/* ---- which parameters the pattern matches ---- */
 
 static size_t common_length(const char *a, const char *b)
 {
@@ -69,8 +75,10 @@ static int none_matches(const pd_job *job, const char *pattern, pd_error *err)
     for (uint32_t i = 1; i < job->steps.n_params; i++)
         if (common_length(job->steps.params[i].name, pattern) > common_length(nearest->name, pattern))
             nearest = &job->steps.params[i];
-    return pd_fail(err, PD_NOT_FOUND, "no parameter of job %.100s matches \"%.100s\"; it has %u, the nearest is %.160s "
-                   "(paramctl params lists them)", job->steps.name, pattern, job->steps.n_params, nearest->name);
+    return pd_fail(err, PD_NOT_FOUND,
+                   "no parameter of job %.100s matches \"%.100s\"; it has %u, the nearest is %.160s "
+                   "(paramctl params lists them)",
+                   job->steps.name, pattern, job->steps.n_params, nearest->name);
 }
 
 static int find_params(command *c, pd_error *err)
@@ -82,9 +90,9 @@ static int find_params(command *c, pd_error *err)
     return c->n > 0 ? PD_OK : none_matches(c->job, pattern, err);
 }
 
-/* ---- reading the options for a rule ---- */
+/* ---- reading the command's values for a rule ---- */
 
-/* Reads one value into the override. An empty value withdraws. */
+/* Reads one value into the override. An empty value withdraws earlier overrides of the hyperparameter. */
 static int read_value(pd_override *override, const pd_option *option, uint64_t *mask, pd_error *err)
 {
     if (option->value[0] == '\0' && (*mask = pd_hypers_bits(override->hypers.row, option->name)) != 0) {
@@ -101,7 +109,7 @@ static int read_option(command *c, pd_override *override, size_t i, pd_error *er
     uint64_t mask = 0;
     int rc = read_value(override, option, &mask, err);
 
-    if (rc == PD_NOT_FOUND) return PD_OK;       /* another parameter's row may have it */
+    if (rc == PD_NOT_FOUND) return PD_OK; /* the rule of another parameter may have this hyperparameter */
     c->known |= (uint64_t)1 << i;
     if (rc != PD_OK) return rc;
     if ((fixed = pd_fixed_hyper(override->hypers.row, mask)) != NULL)
@@ -112,7 +120,7 @@ static int read_option(command *c, pd_override *override, size_t i, pd_error *er
     return PD_OK;
 }
 
-/* Returns whether the override only withdraws, at once: then no parameter keeps it. */
+/* Returns whether the override only withdraws earlier ones, from the next step on. Then no parameter keeps it. */
 static bool is_gone_at_once(const command *c, const pd_override *override)
 {
     return override->mask == override->withdrawn && c->request->u.set.from_step == 0;
@@ -124,8 +132,8 @@ static int read_for(command *c, const pd_param *param, pd_error *err)
     pd_error why;
 
     if (r->override != NULL) return PD_OK;
-    r->override = pd_override_new(&param->rule->hypers, c->request->u.set.pattern, c->request->u.set.by,
-                                  &c->job->n_overrides);
+    r->override =
+        pd_override_new(&param->rule->hypers, c->request->u.set.pattern, c->request->u.set.by, &c->job->n_overrides);
     if (r->override == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
     for (size_t i = 0; i < c->request->u.set.n; i++) {
         int rc = read_option(c, r->override, i, &why);
@@ -136,7 +144,8 @@ static int read_for(command *c, const pd_param *param, pd_error *err)
                    PD_MAX_JOB_OVERRIDES);
 }
 
-/* Refuses a hyperparameter that no row has, in the words of the first parameter's row. */
+/* Refuses a hyperparameter that no matched parameter's optimizer has. The error text is that of the first
+ * parameter's optimizer. */
 static int nobody_has(const command *c, size_t i, pd_error *err)
 {
     pd_hypers hypers = c->params[0]->rule->hypers;
@@ -158,15 +167,15 @@ static int read_options(command *c, pd_error *err)
     return PD_OK;
 }
 
-/* ---- checking what would hold ---- */
+/* ---- checking the values that would apply ---- */
 
 static int set_from(pd_hypers *merged, const pd_override *override, int h, pd_error *err)
 {
     size_t count;
 
     if ((override->hypers.scheduled >> h & 1) != 0)
-        return pd_hypers_set(merged, pd_row_hypers(merged->row, &count)[h].name, pd_hypers_text(&override->hypers, h,
-                                                                                                NULL, 0), err);
+        return pd_hypers_set(merged, pd_row_hypers(merged->row, &count)[h].name,
+                             pd_hypers_text(&override->hypers, h, NULL, 0), err);
     merged->value[h] = override->hypers.value[h];
     merged->scheduled &= ~((uint64_t)1 << h);
     return PD_OK;
@@ -180,21 +189,23 @@ static int check_at(const pd_hypers *declared, const pd_hypers *merged, int64_t 
     return pd_hypers_check_step(declared, &now, err);
 }
 
-/* Checks the values now and at every later step where a schedule changes. Skips steps that were checked before. */
+/* Checks the values of r->merged now and at every later step where a schedule changes. Skips steps that were checked
+ * before. */
 static int check_course(reading *r, const pd_hypers *declared, int64_t count, pd_error *err)
 {
     int64_t corner;
     int rc = check_at(declared, &r->merged, count, err);
 
     for (const pd_schedule *s = r->merged.schedules; s != NULL && rc == PD_OK && count < r->count; s = s->next)
-        for (size_t i = 0; rc == PD_OK && (r->merged.scheduled >> s->index & 1) != 0
-             && pd_schedule_corner(s, i, &corner); i++)
+        for (size_t i = 0;
+             rc == PD_OK && (r->merged.scheduled >> s->index & 1) != 0 && pd_schedule_corner(s, i, &corner); i++)
             if (corner > count && corner <= r->count) rc = check_at(declared, &r->merged, corner, err);
     if (count < r->count) r->count = count;
     return rc;
 }
 
-/* Checks the values together with those that pushes of the open round have sent: these hold where no override does. */
+/* Checks the values together with those that pushes of the open round have sent. A pushed value applies where there
+ * is no override. */
 static int check_pushed(const reading *r, const pd_param *param, int64_t count, pd_error *err)
 {
     pd_hypers pushed = { .row = r->merged.row };
@@ -206,7 +217,7 @@ static int check_pushed(const reading *r, const pd_param *param, int64_t count, 
     return pd_hypers_check_step(&param->rule->hypers, &pushed, err);
 }
 
-/* Puts the values of a state into r->merged. */
+/* Fills r->merged with the values from these sources. Does nothing if r->merged has them already. */
 static int merge(reading *r, const pd_hypers *declared, const state *now, pd_error *err)
 {
     int rc = PD_OK;
@@ -239,7 +250,8 @@ static void state_at(state *out, const pd_override_entry *entries, uint32_t n, u
                 out->from[h] = (entries[i].override->withdrawn >> h & 1) != 0 ? NULL : entries[i].override;
 }
 
-/* Checks every state that the parameter will have from the new entry on, planned entries included. */
+/* Checks every combination of values that the parameter will have from the step of `added` on. Overrides that are
+ * planned for later steps are included. */
 static int check_param(command *c, const pd_param *param, pd_override_entry added, pd_error *err)
 {
     pd_override_entry entries[PD_MAX_PARAM_OVERRIDES + 1];
@@ -262,9 +274,10 @@ static int check_param(command *c, const pd_param *param, pd_override_entry adde
     return rc;
 }
 
-/* ---- what changes ---- */
+/* ---- changes that the answer reports ---- */
 
-/* Returns the entry that the command adds to this parameter. Where nothing was set, nothing is withdrawn. */
+/* Returns the entry that the command adds to this parameter's overrides. A hyperparameter that has no override is
+ * not withdrawn. */
 static pd_override_entry hold_for(const command *c, const pd_param *param)
 {
     pd_override *override = reading_of(c, param)->override;
@@ -315,7 +328,8 @@ static void add_changes(command *c, const pd_param *param, pd_override_entry add
     c->result->params++;
 }
 
-/* Makes room for one change of each hyperparameter and rule, at most as many as an answer holds. */
+/* Makes memory for the reported changes: one for each hyperparameter of each rule, at most as many as an answer
+ * holds. */
 static int make_result(command *c, pd_error *err)
 {
     size_t n = 0;
@@ -338,9 +352,10 @@ static int prepare_param(command *c, pd_param *param, pd_error *err)
 
     if (added.mask == 0) return PD_OK;
     if (added.from < next_step(param))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: step %llu has begun or is closed; the earliest it can be "
-                       "is step %llu", param->name, (unsigned long long)added.from,
-                       (unsigned long long)next_step(param));
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "%.160s: step %llu has begun or is closed; the earliest it can be "
+                       "is step %llu",
+                       param->name, (unsigned long long)added.from, (unsigned long long)next_step(param));
     if ((rc = pd_overrides_reserve(param, err)) != PD_OK) return rc;
     if ((rc = check_param(c, param, added, &why)) != PD_OK)
         return pd_fail(err, rc, "%.160s: %.330s", param->name, why.text);
@@ -355,11 +370,13 @@ static int prepare(command *c, pd_error *err)
         if (rc != PD_OK) return rc;
     }
     if (c->result->params > 0) return PD_OK;
-    return pd_fail(err, PD_FAILED_PRECONDITION, "nothing to withdraw: no operator has set this for a parameter that "
-                   "matches \"%.100s\"", c->request->u.set.pattern);
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "nothing to withdraw: no operator has set this for a parameter that "
+                   "matches \"%.100s\"",
+                   c->request->u.set.pattern);
 }
 
-/* ---- taking it ---- */
+/* ---- applying the command ---- */
 
 static void take_param(command *c, pd_param *param)
 {
@@ -379,13 +396,15 @@ static void say(const command *c, const pd_set_change *change)
 
     if (change->from_most > change->from_least)
         snprintf(last, sizeof last, " (the last from %llu)", (unsigned long long)change->from_most);
-    pd_say(c->job->steps.outbox, PD_SAY_INFO, "job %.60s: %.60s %s %s of %u parameters (%.60s): %.60s%s -> %.80s, from "
-           "step %llu on%s", c->job->steps.name, c->request->u.set.by, change->withdrawn ? "withdraws" : "sets",
-           change->name, change->params, c->request->u.set.pattern, change->before, change->mixed ? " and others" : "",
-           change->value, (unsigned long long)change->from_least, last);
+    pd_say(c->job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = c->job->steps.name, .step = &change->from_least },
+           "%.60s %s %s of %u parameters (%.60s): %.60s%s -> %.80s, from "
+           "step %llu on%s",
+           c->request->u.set.by, change->withdrawn ? "withdraws" : "sets", change->name, change->params,
+           c->request->u.set.pattern, change->before, change->mixed ? " and others" : "", change->value,
+           (unsigned long long)change->from_least, last);
 }
 
-/* Drops the changes that concern no parameter. */
+/* Removes the changes from the result that apply to no parameter. */
 static void sweep_changes(pd_set_result *result)
 {
     size_t kept = 0;
@@ -404,7 +423,7 @@ static void take(command *c)
 
 /* ---- the command ---- */
 
-/* Checks the pattern and the values: they stay with the job, and other operators see them. */
+/* Checks that the pattern and the values are printable text: they stay with the job, and other operators see them. */
 static int check_texts(const pd_request *request, pd_error *err)
 {
     const char *pattern = request->u.set.pattern;
@@ -442,9 +461,10 @@ static int make_room(command *c, pd_error *err)
     c->params = calloc(c->job->steps.n_params + 1, sizeof(pd_param *));
     c->readings = calloc(c->job->steps.n_rules, sizeof *c->readings);
     c->result = calloc(1, sizeof *c->result);
-    return c->params != NULL && c->readings != NULL && c->result != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY,
-                                                                                           "out of memory for a "
-                                                                                           "setting");
+    return c->params != NULL && c->readings != NULL && c->result != NULL ? PD_OK
+                                                                         : pd_fail(err, PD_NO_MEMORY,
+                                                                                   "out of memory for a "
+                                                                                   "setting");
 }
 
 static void end_command(command *c)

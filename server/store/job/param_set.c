@@ -1,4 +1,4 @@
-/* param_set.c - the parameters of a job: found by name, and forgotten together. */
+/* param_set.c - finds a job's parameters by name, counts their bytes, and frees them. */
 #include "param_set.h"
 
 #include "name_hash.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- names ---- */
+/* ---- finding parameters by name ---- */
 
 pd_param *pd_param_named(const pd_job *job, pd_param *names, const char *name)
 {
@@ -21,30 +21,36 @@ pd_param *pd_param_named(const pd_job *job, pd_param *names, const char *name)
     return param;
 }
 
-pd_param *pd_job_param(const pd_job *job, const char *name) { return pd_param_named(job, job->names, name); }
+pd_param *pd_job_param(const pd_job *job, const char *name)
+{
+    return pd_param_named(job, job->names, name);
+}
 
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i)
 {
     const char *name = request->u.declare.params[i].name;
 
     return i < job->steps.n_params && strcmp(job->steps.params[i].name, name) == 0 ? &job->steps.params[i]
-           : pd_job_param(job, name);
+                                                                                   : pd_job_param(job, name);
 }
 
-/* ---- memory ---- */
+/* ---- bytes of the parameters, and freeing them ---- */
 
 int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
 {
     const pd_budget *budget = job->steps.account.budget;
 
     if (pd_budget_fits(budget, more)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: weights, sums, contributions gathered, optimizer state, "
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "job %.100s: weights, sums, contributions collected, optimizer state, "
                    "roots and snapshots need %llu bytes more; of %llu allowed for all jobs, %llu are in use "
-                   "(limits.max_total_bytes)", job->steps.name, (unsigned long long)more,
-                   (unsigned long long)budget->limit, (unsigned long long)budget->used);
+                   "(limits.max_total_bytes)",
+                   job->steps.name, (unsigned long long)more, (unsigned long long)budget->limit,
+                   (unsigned long long)budget->used);
 }
 
-/* Frees what the parameter owns, not the struct: it is in the job's array. No contribution is held, no task is out. */
+/* Frees the memory that the parameter owns, but not its struct, which is an element of the job's array. The
+ * parameter must hold no contribution, and none of its root tasks may run. */
 static void clear_param(pd_param *param)
 {
     pd_param_end_update(param);

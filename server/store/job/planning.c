@@ -1,9 +1,9 @@
-/* planning.c - the first set of parameters of a job: checked before anything is made of it, then planned and made in
- * slices of bounded time.
+/* planning.c - plans the first rank's set of parameters: the set is checked before any memory is allocated for it,
+ * then planned and made in slices of bounded time.
  *
- * A set may have 65,536 parameters, or a parameter 262,144 blocks, and other jobs must not wait for them. The store
- * has no clock, so a slice is bounded by estimated times. Until the last slice the job shows no parameters (n_params
- * is 0): whoever asks meanwhile finds a job that has not declared. */
+ * A set may have 65,536 parameters, or a parameter 262,144 blocks, and other jobs must not wait while it is planned.
+ * The store has no clock, so a slice is bounded by estimated times. Until the last slice n_params is 0, so for all
+ * other requests the job looks as if no rank has declared. */
 #include "planning.h"
 
 #include "aggregate_fit.h"
@@ -23,39 +23,50 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rough times of one core that touches fresh memory. */
-#define CHECK_NS       500.0        /* a parameter: checking its declaration, */
-#define PARAM_NS      2000.0        /* adding it, */
-#define PLAN_NS       1000.0        /* planning it, and more for each slot and task of the plan, */
-#define PLAN_SLOT_NS   600.0
-#define PLAN_TASK_NS   400.0
-#define CHUNK_NS       150.0        /* laying each chunk of it, */
-#define STATE_NS      4000.0        /* making its optimizer, and more for each slot and task; initial values count apart */
-#define STATE_SLOT_NS  100.0
-#define STATE_TASK_NS  300.0
-#define FINISH_NS      500.0        /* all that is left, at the end */
+/* Estimated nanoseconds of one core, for memory that is touched for the first time. */
+#define CHECK_NS 500.0  /* checking the declaration of a parameter */
+#define PARAM_NS 2000.0 /* adding one parameter to the job */
+#define PLAN_NS 1000.0  /* planning one parameter; PLAN_SLOT_NS and PLAN_TASK_NS come on top for each slot and task */
+#define PLAN_SLOT_NS 600.0
+#define PLAN_TASK_NS 400.0
+#define CHUNK_NS 150.0 /* making one chunk of the parameter */
+#define STATE_NS                                                                                                       \
+    4000.0 /* making one optimizer; STATE_SLOT_NS and STATE_TASK_NS come on top for each slot and task, and the time
+            * for initial values */
+#define STATE_SLOT_NS 100.0
+#define STATE_TASK_NS 300.0
+#define FINISH_NS 500.0 /* last work on one parameter */
 
-typedef enum pd_planning_stage { PD_ADDING, PD_PLANNING, PD_LAYING, PD_MAKING, PD_FINISHING,
-                                 PD_PLANNED } pd_planning_stage;
+typedef enum pd_planning_stage {
+    PD_ADDING,
+    PD_PLANNING,
+    PD_LAYING,
+    PD_MAKING,
+    PD_FINISHING,
+    PD_PLANNED
+} pd_planning_stage;
 
 typedef struct pd_planning {
     pd_planning_stage stage;
-    uint32_t      at;                           /* the next parameter of this stage */
-    uint32_t      n;                            /* parameters added to job->params */
-    pd_param     *names;                        /* hash table of them */
+    uint32_t at;     /* index of the next parameter that this stage handles */
+    uint32_t n;      /* number of parameters added to job->steps.params so far */
+    pd_param *names; /* hash table of the parameters added so far */
     pd_name_maps *maps;
-    pd_plan      *plans;
-    double      (*facts)[PD_MAX_FACTS];         /* by rule */
-    bool         *surveyed;                     /* by rule: some parameter has given facts */
-    pd_sizing     sizing;
-    pd_footprint       all;
-    uint64_t      chunks, ranged;               /* laid so far: chunks, and ranged parameters */
-    pd_fill       fill;                         /* initial values of the optimizer being made */
+    pd_plan *plans;
+    double (*facts)[PD_MAX_FACTS]; /* by rule: facts, which are numbers about all parameters of an optimizer */
+    bool *surveyed;                /* by rule: a parameter has been added to the facts */
+    pd_sizing sizing;
+    pd_footprint all;
+    uint64_t chunks, ranged; /* number of chunks, and of ranged parameters, that are made so far */
+    pd_fill fill;            /* how far the initial values of the optimizer that is being made are written */
 } pd_planning;
 
-/* ---- before anything is made ---- */
+/* ---- checks before any memory is allocated ---- */
 
-typedef struct pd_survey { pd_footprint least; uint64_t records; } pd_survey;
+typedef struct pd_survey {
+    pd_footprint least;
+    uint64_t records;
+} pd_survey;
 
 static pd_sizing sizing_of(const pd_job *job)
 {
@@ -72,21 +83,23 @@ static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_su
     uint64_t sum = pd_footprint_sum(n);
 
     if (survey->records > PD_MAX_RECORDS)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: chunks of the parameters up to %.100s, times %u "
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "job %.100s: chunks of the parameters up to %.100s, times %u "
                        "workers, are more than the %u records that a job may have: take larger chunks "
-                       "(limits.chunk_bytes) or fewer workers", job->steps.name, decl->name, job->steps.members.ranks,
-                       PD_MAX_RECORDS);
+                       "(limits.chunk_bytes) or fewer workers",
+                       job->steps.name, decl->name, job->steps.members.ranks, PD_MAX_RECORDS);
     if (pd_budget_fits(budget, sum)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameters up to %.100s need more than %llu bytes (weights "
-                   "and snapshots %llu, sums %llu, contributions gathered %llu, records of the workers %llu, and what "
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "job %.50s: parameters up to %.100s need more than %llu bytes (weights "
+                   "and snapshots %llu, sums %llu, contributions collected %llu, records of the workers %llu, and what "
                    "their optimizers need); of %llu allowed for all jobs, %llu are in use (limits.max_total_bytes)",
                    job->steps.name, decl->name, (unsigned long long)sum, (unsigned long long)n->weights,
-                   (unsigned long long)n->sums, (unsigned long long)n->gathered, (unsigned long long)n->records,
+                   (unsigned long long)n->sums, (unsigned long long)n->collected, (unsigned long long)n->records,
                    (unsigned long long)budget->limit, (unsigned long long)budget->used);
 }
 
-static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_decl *decl, size_t i,
-                     pd_survey *survey, pd_error *err)
+static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_decl *decl, size_t i, pd_survey *survey,
+                     pd_error *err)
 {
     static const bool pulled[4] = { [PD_F32] = true };
     uint64_t room = job->steps.config->max_total_bytes;
@@ -96,21 +109,22 @@ static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_
 
     if (rc != PD_OK) return rc;
     if ((uint64_t)elements > room / sizeof(float))
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: parameter %.100s needs more than the %llu bytes "
-                       "allowed for all jobs (limits.max_total_bytes)", job->steps.name, decl->name,
-                       (unsigned long long)room);
-    pd_footprint_least(&least, sizing, pd_aggregation_of(&job->steps.values, pd_declaration_rule(job,
-                                                                                                 decl)->hypers.row),
-                       elements, decl->ranged, pulled);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "job %.100s: parameter %.100s needs more than the %llu bytes "
+                       "allowed for all jobs (limits.max_total_bytes)",
+                       job->steps.name, decl->name, (unsigned long long)room);
+    pd_footprint_least(&least, sizing,
+                       pd_aggregation_of(&job->steps.values, pd_declaration_rule(job, decl)->hypers.row), elements,
+                       decl->ranged, pulled);
     least.records = pd_footprint_plus(least.records, pd_footprint_name(sizing, decl->name, decl->axes));
     pd_footprint_add(&survey->least, &least, 1);
-    survey->records = pd_footprint_plus(survey->records, pd_count_chunks(elements,
-                                                                         sizing->chunk_elements) * job->steps.members.ranks);
+    survey->records = pd_footprint_plus(survey->records,
+                                        pd_count_chunks(elements, sizing->chunk_elements) * job->steps.members.ranks);
     return check_least(job, decl, survey, err);
 }
 
-/* Checks the set with no memory but the stack's: names and shapes, bytes that it takes whatever the optimizers are, and
- * ingest budget. */
+/* Checks the set without allocating: names, shapes, the ingest budget, and the bytes that it takes whatever its
+ * optimizers are. */
 static int check_set(const pd_job *job, const pd_request *request, pd_error *err)
 {
     const pd_sizing sizing = sizing_of(job);
@@ -121,8 +135,10 @@ static int check_set(const pd_job *job, const pd_request *request, pd_error *err
 
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: Declare names no parameter", job->steps.name);
     if (n > job->steps.config->max_params)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %zu parameters, at most %u are allowed "
-                       "(limits.max_params)", job->steps.name, n, job->steps.config->max_params);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "job %.100s: %zu parameters, at most %u are allowed "
+                       "(limits.max_params)",
+                       job->steps.name, n, job->steps.config->max_params);
     for (size_t i = 0; i < n; i++)
         if ((rc = check_one(job, &sizing, &request->u.declare.params[i], i, &survey, err)) != PD_OK) return rc;
     own = pd_ranges_reserve_declared(job, request, true);
@@ -131,23 +147,32 @@ static int check_set(const pd_job *job, const pd_request *request, pd_error *err
     return pd_reserve_check(job, request->rank, own, err);
 }
 
-/* ---- parameters ---- */
+/* ---- adding the parameters ---- */
 
-static size_t rule_index(const pd_job *job, const pd_param *param) { return (size_t)(param->rule - job->steps.rules); }
+static size_t rule_index(const pd_job *job, const pd_param *param)
+{
+    return (size_t)(param->rule - job->steps.rules);
+}
 
 static pd_declaration declaration_of(const pd_job *job, const pd_param *param)
 {
-    return (pd_declaration){ .name = param->name, .shape = param->shape, .world = (int)job->steps.members.ranks,
-                             .hypers = param->rule->hypers, .group = (int)rule_index(job, param), .axes = param->axes,
+    return (pd_declaration){ .name = param->name,
+                             .shape = param->shape,
+                             .world = (int)job->steps.members.ranks,
+                             .hypers = param->rule->hypers,
+                             .group = (int)rule_index(job, param),
+                             .axes = param->axes,
                              .seed = job->steps.values.at[PD_JOB_KEY_SEED],
-                             .start_step = (int64_t)pd_job_start_step(job), .maps = job->planning->maps };
+                             .start_step = (int64_t)pd_job_start_step(job),
+                             .maps = job->planning->maps };
 }
 
-/* Joins the pool of buffers for collected contributions, each as large as a chunk. */
+/* If the parameter's aggregate collects contributions, gives it the pool of buffers for them. Each buffer is as large
+ * as a chunk. */
 static int join_spills(pd_job *job, pd_param *param, pd_error *err)
 {
-    uint64_t chunk = job->steps.config->chunk_elements, n = (uint64_t)param->elements < chunk
-        ? (uint64_t)param->elements : chunk;
+    uint64_t chunk = job->steps.config->chunk_elements,
+             n = (uint64_t)param->elements < chunk ? (uint64_t)param->elements : chunk;
 
     if (!pd_is_collected(param->how)) return PD_OK;
     param->spills = pd_buffer_pool_join(job->steps.pools, (size_t)n * sizeof(float));
@@ -159,18 +184,19 @@ static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_
     pd_planning *planning = job->planning;
     size_t n = strlen(decl->name);
 
-    if ((param->name = strdup(decl->name)) == NULL || (decl->axes != NULL
-                                                       && (param->axes = strdup(decl->axes)) == NULL))
+    if ((param->name = strdup(decl->name)) == NULL ||
+        (decl->axes != NULL && (param->axes = strdup(decl->axes)) == NULL))
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
-    HASH_ADD_KEYPTR_BYHASHVALUE(hh, planning->names, param->name, n, pd_name_hash(job->steps.config->hash_key,
-                                                                                  decl->name, n), param);
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, planning->names, param->name, n,
+                                pd_name_hash(job->steps.config->hash_key, decl->name, n), param);
     param->pool[PD_F32] = pd_buffer_pool_join(job->steps.pools, (size_t)param->elements * sizeof(float));
     if (param->pool[PD_F32] == NULL || param->hh.tbl == NULL)
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     return PD_OK;
 }
 
-/* Adds the parameter to the facts of its optimizer. Rules with the same optimizer share them. */
+/* Adds the parameter to the facts: numbers about all parameters of an optimizer, which it needs before one of them
+ * is planned. Rules with the same optimizer have the same facts. */
 static void survey(const pd_job *job, const pd_param *param)
 {
     const pd_row *row = param->rule->hypers.row;
@@ -191,8 +217,11 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
 
     if (pd_param_named(job, planning->names, decl->name) != NULL)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
-    *param = (pd_param){ .index = planning->n++, .shape = decl->shape, .ranged = decl->ranged,
-                         .model_state = decl->model_state, .rule = pd_declaration_rule(job, decl),
+    *param = (pd_param){ .index = planning->n++,
+                         .shape = decl->shape,
+                         .ranged = decl->ranged,
+                         .model_state = decl->model_state,
+                         .rule = pd_declaration_rule(job, decl),
                          .saved.step = pd_job_start_step(job) };
     pd_shape_elements(&decl->shape, &param->elements);
     param->how = pd_aggregation_of(&job->steps.values, param->rule->hypers.row);
@@ -204,22 +233,25 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
     return join_spills(job, param, err);
 }
 
-/* ---- plans ---- */
+/* ---- planning the optimizers ---- */
 
-/* Checks that the parameter fits beside all that is in use, the parameters before it included. */
+/* Checks that max_total_bytes has room for the parameter beside all memory in use, which includes the parameters
+ * planned before it. */
 static int check_need(const pd_job *job, const pd_param *param, const pd_footprint *n, pd_error *err)
 {
     const pd_budget *budget = job->steps.account.budget;
     uint64_t sum = pd_footprint_sum(n);
 
     if (pd_budget_fits(budget, sum)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameter %.100s needs %llu bytes (weights and snapshots "
-                   "%llu, sum %llu, contributions gathered %llu, optimizer state %llu, roots under way %llu, "
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "job %.50s: parameter %.100s needs %llu bytes (weights and snapshots "
+                   "%llu, sum %llu, contributions collected %llu, optimizer state %llu, roots under way %llu, "
                    "temporaries %llu); of %llu allowed for all jobs, %llu are taken by other jobs and by the "
-                   "parameters before it (limits.max_total_bytes)", job->steps.name, param->name,
-                   (unsigned long long)sum, (unsigned long long)n->weights, (unsigned long long)n->sums,
-                   (unsigned long long)n->gathered, (unsigned long long)n->state, (unsigned long long)n->roots,
-                   (unsigned long long)n->step, (unsigned long long)budget->limit, (unsigned long long)budget->used);
+                   "parameters before it (limits.max_total_bytes)",
+                   job->steps.name, param->name, (unsigned long long)sum, (unsigned long long)n->weights,
+                   (unsigned long long)n->sums, (unsigned long long)n->collected, (unsigned long long)n->state,
+                   (unsigned long long)n->roots, (unsigned long long)n->step, (unsigned long long)budget->limit,
+                   (unsigned long long)budget->used);
 }
 
 static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)
@@ -242,7 +274,7 @@ static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     return PD_OK;
 }
 
-/* Counts what the parameters need together. */
+/* Counts the memory that all parameters of the job share. PD_RESOURCE_EXHAUSTED. */
 static int count_job(pd_job *job, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -255,10 +287,10 @@ static int count_job(pd_job *job, pd_error *err)
     return rc;
 }
 
-/* ---- rounds ---- */
+/* ---- making the rounds' records ---- */
 
-/* Allocates chunks, slots and ranges of all parameters in three arrays. The system gives large ones zeroed and makes
- * pages of them when they are touched. */
+/* Allocates chunks, slots and ranges of all parameters in three arrays. For large arrays the system gives zeroed
+ * memory, whose pages are made when they are first touched. */
 static int make_records(pd_job *job, pd_error *err)
 {
     uint64_t n = 0;
@@ -272,8 +304,8 @@ static int make_records(pd_job *job, pd_error *err)
     job->slots = calloc(n, job->steps.members.ranks * sizeof *job->slots);
     job->steps.batch = calloc(n_params, sizeof *job->steps.batch);
     job->steps.optims = calloc(n_params, sizeof *job->steps.optims);
-    if (job->chunks == NULL || job->slots == NULL || job->ranges == NULL || job->steps.batch == NULL
-        || job->steps.optims == NULL)
+    if (job->chunks == NULL || job->slots == NULL || job->ranges == NULL || job->steps.batch == NULL ||
+        job->steps.optims == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     return PD_OK;
 }
@@ -284,7 +316,8 @@ static void lay_chunks(pd_job *job, pd_param *param)
     pd_range *ranges = param->ranged ? job->ranges + (size_t)job->steps.members.ranks * planning->ranged++ : NULL;
 
     pd_round_init(&param->round, &(pd_round_layout){ .policy = pd_policy_of(job->steps.values.at[PD_JOB_KEY_ROUNDS]),
-                                                     .members = &job->steps.members, .param = param,
+                                                     .members = &job->steps.members,
+                                                     .param = param,
                                                      .elements = param->elements,
                                                      .chunk_elements = (int64_t)job->steps.config->chunk_elements,
                                                      .chunks = job->chunks + planning->chunks,
@@ -294,7 +327,7 @@ static void lay_chunks(pd_job *job, pd_param *param)
     planning->chunks += param->round.n_chunks;
 }
 
-/* ---- optimizers ---- */
+/* ---- making the optimizers ---- */
 
 static int make_optim(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)
 {
@@ -306,7 +339,7 @@ static int make_optim(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     return pd_optim_bare(&param->optim, &declaration, planning->facts[rule_index(job, param)], plan, err);
 }
 
-/* Makes the optimizer, then writes its initial values as far as the budget goes. */
+/* Makes the parameter's optimizer, then writes its initial values as far as the time budget allows. */
 static int make_state(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -314,15 +347,18 @@ static int make_state(pd_job *job, pd_param *param, double *budget_ns, pd_error 
 
     if (rc != PD_OK) return rc;
     if (!pd_optim_fill(param->optim, &planning->fill, budget_ns, &rc))
-        return rc == PD_OK ? PD_OK : pd_fail(err, rc, "parameter %.160s: no memory for the optimizer's state",
-                                             param->name);
+        return rc == PD_OK ? PD_OK
+                           : pd_fail(err, rc, "parameter %.160s: no memory for the optimizer's state", param->name);
     planning->fill = (pd_fill){ 0 };
     planning->at++;
-    return pd_roots_prepare(param) == PD_OK ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for "
-                                                              "what is said of its roots", param->name);
+    return pd_roots_prepare(param) == PD_OK ? PD_OK
+                                            : pd_fail(err, PD_NO_MEMORY,
+                                                      "parameter %.160s: out of memory for "
+                                                      "what is said of its roots",
+                                                      param->name);
 }
 
-/* ---- the end ---- */
+/* ---- the end of planning ---- */
 
 static void show_params(pd_job *job)
 {
@@ -344,9 +380,9 @@ static int finish(pd_job *job, const pd_request *request, pd_error *err)
     return pd_ranges_check_memory(job, request->rank, err);
 }
 
-/* ---- slices ---- */
+/* ---- stages and slices of the planning ---- */
 
-/* Ends the stage. */
+/* Ends the present stage, and begins the next one. */
 static int next_stage(pd_job *job, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -358,27 +394,21 @@ static int next_stage(pd_job *job, pd_error *err)
     return rc;
 }
 
-/* Does one parameter of the stage, or a part of one. */
+/* Does the present stage's work for one parameter, or a part of this work. */
 static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
     pd_planning *planning = job->planning;
     pd_param *param = &job->steps.params[planning->at];
 
     switch (planning->stage) {
-    case PD_ADDING:
-        *budget_ns -= PARAM_NS;
-        return add_param(job, &request->u.declare.params[planning->at++], err);
-    case PD_PLANNING:
-        planning->at++;
-        return plan_param(job, param, budget_ns, err);
+    case PD_ADDING: *budget_ns -= PARAM_NS; return add_param(job, &request->u.declare.params[planning->at++], err);
+    case PD_PLANNING: planning->at++; return plan_param(job, param, budget_ns, err);
     case PD_LAYING:
         planning->at++;
         lay_chunks(job, param);
         *budget_ns -= CHUNK_NS * param->round.n_chunks;
         return PD_OK;
-    default:
-        assert(planning->stage == PD_MAKING);
-        return make_state(job, param, budget_ns, err);
+    default: assert(planning->stage == PD_MAKING); return make_state(job, param, budget_ns, err);
     }
 }
 
@@ -397,8 +427,8 @@ int pd_planning_begin(pd_job *job, const pd_request *request, double *budget_ns,
     planning->surveyed = calloc(job->steps.n_rules, sizeof *planning->surveyed);
     planning->maps = pd_name_maps_new(n);
     job->steps.params = calloc(n, sizeof *job->steps.params);
-    if (planning->plans != NULL && planning->facts != NULL && planning->surveyed != NULL && planning->maps != NULL
-        && job->steps.params != NULL)
+    if (planning->plans != NULL && planning->facts != NULL && planning->surveyed != NULL && planning->maps != NULL &&
+        job->steps.params != NULL)
         return PD_OK;
 no_memory:
     return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);

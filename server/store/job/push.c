@@ -1,4 +1,4 @@
-/* push.c - a push is checked as a whole, then filed as a whole. */
+/* push.c - checks a push as a whole, then files it as a whole. A piece is one tensor or chunk of the push. */
 #include "push.h"
 
 #include "close_step.h"
@@ -17,7 +17,7 @@ enum { SCAN_RANGE = 1 << 18 };
 
 /* ---- checking a push ---- */
 
-/* Returns whether the frame's round is closed, with the rank's contribution or without it. */
+/* Returns whether the round of the frame's step is closed, with the rank's contribution or without it. */
 static bool is_closed(const pd_param *param, const pd_request *frame)
 {
     pd_admit admission = pd_param_admit(param, frame->rank, frame->u.data.step);
@@ -25,16 +25,21 @@ static bool is_closed(const pd_param *param, const pd_request *frame)
     return admission == PD_ADMIT_DUPLICATE || admission == PD_ADMIT_LATE;
 }
 
-/* Checks the piece against what this rank has given to the open round before. */
+/* Checks that the piece does not contradict earlier pushes of the rank to the open round: a rank cannot give a
+ * gradient of a parameter and also report it absent. */
 static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t rank, pd_error *err)
 {
     if (!param->round.open) return PD_OK;
     if (piece->absent && pd_round_has_given(&param->round, rank))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u has given a gradient for step %llu before and "
-                       "cannot be without one", param->name, rank, (unsigned long long)param->saved.step + 1);
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "%.160s: rank %u has given a gradient for step %llu before and "
+                       "cannot be without one",
+                       param->name, rank, (unsigned long long)param->saved.step + 1);
     if (!piece->absent && pd_round_is_absent(&param->round, rank))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u has said that it has no gradient for step %llu "
-                       "and cannot give one", param->name, rank, (unsigned long long)param->saved.step + 1);
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "%.160s: rank %u has said that it has no gradient for step %llu "
+                       "and cannot give one",
+                       param->name, rank, (unsigned long long)param->saved.step + 1);
     return PD_OK;
 }
 
@@ -49,13 +54,14 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if (!piece->absent && (rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
     if ((rc = pd_piece_check_once(param, piece, number, err)) != PD_OK) return rc;
     if (frame->u.data.n_hypers > 0 && (rc = pd_push_hypers_check(param, frame, number, known, err)) != PD_OK) return rc;
-    if (is_closed(param, frame)) return PD_OK;                  /* sent again, or late: answered without being filed */
+    if (is_closed(param, frame)) return PD_OK; /* no error: a duplicate or a late gradient is answered, but not filed */
     if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
     if ((rc = check_earlier(param, piece, frame->rank, err)) != PD_OK) return rc;
     return pd_weight_check(job, param, piece, frame, err);
 }
 
-/* `settled`: nothing that the rank has sent before is still to be looked at, so what it leaves out is known. */
+/* Checks a push. A push that ends the rank's step is checked for the parameters that the rank leaves out, but only
+ * if `settled` is set: no earlier push of the rank is still in the inbox. */
 static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_error *err)
 {
     uint64_t number = ++job->frames, known = 0;
@@ -74,13 +80,13 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
         if (rc != PD_OK) return rc;
     }
     if (frame->u.data.n > 0 && pd_push_hypers_all_known(frame, known, err) != PD_OK) return PD_INVALID_ARGUMENT;
-    if (frame->u.data.n_scalars > 0 && (rc = pd_scalars_admit(&job->steps, frame, job->ranks[frame->rank].saved.nonce,
-                                                              err)) != PD_OK)
+    if (frame->u.data.n_scalars > 0 &&
+        (rc = pd_scalars_admit(&job->steps, frame, job->ranks[frame->rank].saved.nonce, err)) != PD_OK)
         return rc;
     return frame->u.data.close_step && settled ? pd_close_step_check(job, frame, number, err) : PD_OK;
 }
 
-/* Files the gradient of a piece. False: the rank has given it before. */
+/* Files the gradient of a piece. Returns false if it is a duplicate: the rank has given this chunk before. */
 static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, pd_request *frame, uint64_t now_ns)
 {
     pd_chunk *chunk = pd_piece_chunk(param, piece);
@@ -90,8 +96,9 @@ static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, p
     param->saved.contributions++;
     job->steps.saved.contributions++;
     job->ranks[frame->rank].saved.contributions++;
-    pd_contribute(&job->steps, chunk, frame->rank, (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD,
-                                                              .dtype = (uint8_t)piece->dtype }, now_ns);
+    pd_contribute(&job->steps, chunk, frame->rank,
+                  (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype },
+                  now_ns);
     return true;
 }
 
@@ -100,18 +107,20 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     pd_param *param = &job->steps.params[piece->param];
     bool news;
 
-    if (pd_round_count_chunks(&param->round, frame->rank) == 0) return;         /* it has nothing of it, and is not waited for */
-    news = (!is_closed(param, frame) || PD_PLANTED(duplicate_counted))
-        && (piece->absent ? pd_contribute_absent(&job->steps, param, frame->rank, now_ns) : file_gradient(job, param,
-                                                                                                          piece, frame,
-                                                                                                          now_ns));
+    if (pd_round_count_chunks(&param->round, frame->rank) == 0)
+        return; /* the rank has no elements of this parameter, and its rounds do not wait for the rank */
+    news = (!is_closed(param, frame) || PD_PLANTED(duplicate_counted)) &&
+           (piece->absent ? pd_contribute_absent(&job->steps, param, frame->rank, now_ns)
+                          : file_gradient(job, param, piece, frame, now_ns));
 
-    if (!news) job->saved.duplicates++;
-    else if (frame->u.data.n_hypers > 0) pd_push_hypers_keep(param, frame->rank);
+    if (!news)
+        job->saved.duplicates++;
+    else if (frame->u.data.n_hypers > 0)
+        pd_push_hypers_keep(param, frame->rank);
     if (!is_closed(param, frame)) pd_weight_keep(job, param, piece, frame);
 }
 
-/* Files a checked push. Takes the frame, whose record stays as long as a piece of its buffer is held. */
+/* Files a checked push. Takes the frame, and keeps it as long as a slot refers to its buffer. */
 static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[frame->rank];
@@ -126,7 +135,7 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
 
 /* ---- the inbox ---- */
 
-/* Refuses a push of a rank that may send, and remembers its pieces. */
+/* Refuses a push, and marks its chunks as refused, so that the rank cannot end its step without them. */
 static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
 {
     pd_close_step_note_refusal(job, frame);
@@ -135,8 +144,8 @@ static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
 
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
 {
-    bool scanned = job->steps.values.at[PD_JOB_KEY_NONFINITE] == PD_REJECT
-        && (request->u.data.buffer != NULL || request->u.data.close_step);
+    bool scanned = job->steps.values.at[PD_JOB_KEY_NONFINITE] == PD_REJECT &&
+                   (request->u.data.buffer != NULL || request->u.data.close_step);
     pd_error err;
 
     if (pd_frame_may_come(job, request, &err) != PD_OK) {
@@ -150,13 +159,13 @@ void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
     }
 }
 
-/* ---- nonfinite = reject ---- */
+/* ---- scanning for infinities and NaN (nonfinite = reject) ---- */
 
 static bool piece_finite(const pd_piece *piece, int threads)
 {
     bool finite = true;
     (void)threads;
-    #pragma omp parallel for schedule(dynamic) num_threads(threads) reduction(&&: finite) if(piece->count > SCAN_RANGE)
+#pragma omp parallel for schedule(dynamic) num_threads(threads) reduction(&& : finite) if (piece->count > SCAN_RANGE)
     for (int64_t first = 0; first < piece->count; first += SCAN_RANGE) {
         int64_t n = piece->count - first < SCAN_RANGE ? piece->count - first : SCAN_RANGE;
         const char *at = (const char *)piece->at + (size_t)first * pd_dtype_size(piece->dtype);
@@ -170,7 +179,8 @@ static int check_finite(const pd_job *job, const pd_request *frame, pd_error *er
     for (size_t i = 0; i < frame->u.data.n; i++) {
         const pd_piece *piece = &frame->u.data.pieces[i];
         if (piece->absent || piece_finite(piece, job->steps.config->threads)) continue;
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.100s: Encountered nan or inf values in the gradient, which job "
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%.100s: Encountered nan or inf values in the gradient, which job "
                        "%.60s rejects (nonfinite = reject)! To mitigate, check if nan inputs are being passed into the "
                        "network or nan gradients are being passed to the optimizer; try a lower learning rate, another "
                        "schedule, a later start_preconditioning_step, clipping of gradients. Push again for step %llu",
@@ -183,8 +193,10 @@ void pd_push_take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns)
 {
     pd_error err;
 
-    if (pd_frame_may_come(job, frame, &err) != PD_OK) pd_frame_refuse(job, frame, &err);
+    if (pd_frame_may_come(job, frame, &err) != PD_OK)
+        pd_frame_refuse(job, frame, &err);
     else if (check_finite(job, frame, &err) != PD_OK || check_push(job, frame, true, &err) != PD_OK)
         refuse_push(job, frame, &err);
-    else file_push(job, frame, now_ns);
+    else
+        file_push(job, frame, now_ns);
 }

@@ -1,4 +1,5 @@
-/* push_hypers.c - reads, compares and keeps the hyperparameters of a push. */
+/* push_hypers.c - reads the hyperparameters of a push, compares them with those of other ranks, and keeps them for
+ * the round. */
 #include "push_hypers.h"
 
 #include "fixed_hyper.h"
@@ -27,7 +28,7 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: a push brings a plain value, not a schedule: \"%.64s\"",
                        option->name, pd_row_name(row), option->value);
     rc = pd_hypers_set_which(&rule->pushed, option->name, option->value, &mask, &why);
-    if (rc == PD_NOT_FOUND) return PD_OK;       /* another piece's row may have it */
+    if (rc == PD_NOT_FOUND) return PD_OK; /* not an error yet: another parameter's optimizer may have it */
     *known = true;
     if (rc != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
     if ((fixed = pd_fixed_hyper(row, mask)) != NULL) return cannot_be_sent(row, fixed, err);
@@ -38,7 +39,8 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     return PD_OK;
 }
 
-/* Reads the frame's values for a rule, once a frame. known[i]: some row has hyperparameter i of the frame. */
+/* Reads the frame's hyperparameters for a rule, once for each frame. *known gets bit i if the rule's optimizer has
+ * hyperparameter i of the frame. */
 static int read_hypers(pd_rule *rule, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
 {
     if (rule->pushed_by == number) return PD_OK;
@@ -54,7 +56,7 @@ static int read_hypers(pd_rule *rule, const pd_request *frame, uint64_t number, 
     return PD_OK;
 }
 
-/* Against what others have sent for the same round. */
+/* Checks that the values equal those that other ranks have sent for the same round. PD_INVALID_ARGUMENT. */
 static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
 {
     const pd_pushed *before = param->pushed;
@@ -66,15 +68,17 @@ static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
 
     for (int h = 0; both != 0; h++, both >>= 1) {
         if ((both & 1) == 0 || before->hypers.value[h] == rule->pushed.value[h]) continue;
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: rank %u sent %s = %s for step %llu, rank %u sends %s: all "
-                       "ranks of a round send the same", param->name, before->rank[h], hypers[h].name,
-                       pd_hypers_text(&before->hypers, h, a, sizeof a), (unsigned long long)param->saved.step + 1,
-                       rank, pd_hypers_text(&rule->pushed, h, b, sizeof b));
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%.160s: rank %u sent %s = %s for step %llu, rank %u sends %s: all "
+                       "ranks of a round send the same",
+                       param->name, before->rank[h], hypers[h].name, pd_hypers_text(&before->hypers, h, a, sizeof a),
+                       (unsigned long long)param->saved.step + 1, rank, pd_hypers_text(&rule->pushed, h, b, sizeof b));
     }
     return PD_OK;
 }
 
-/* The values of the step to come: as declared or scheduled, with those sent for its round, and those of this frame. */
+/* Returns the hyperparameters of the parameter's next step: the declared or scheduled values, replaced by those that
+ * earlier pushes of the round sent, and by those of this frame. */
 static pd_hypers merged_hypers(const pd_param *param)
 {
     const pd_hypers *declared = &param->rule->hypers;
@@ -94,14 +98,14 @@ int pd_push_hypers_check(pd_param *param, const pd_request *frame, uint64_t numb
     pd_hypers merged;
     int rc = read_hypers(param->rule, frame, number, known, err);
 
-    if (rc != PD_OK || param->rule->pushed_mask == 0 || pd_param_admit(param, frame->rank,
-                                                                       frame->u.data.step) != PD_ADMIT_NEW)
+    if (rc != PD_OK || param->rule->pushed_mask == 0 ||
+        pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW)
         return rc;
     if (param->pushed == NULL && (param->pushed = calloc(1, sizeof *param->pushed)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for pushed hyperparameters", param->name);
     if ((rc = compare_hypers(param, frame->rank, err)) != PD_OK) return rc;
     merged = merged_hypers(param);
-    pd_overrides_next(param, merged.value);              /* what an operator has set goes before it */
+    pd_overrides_next(param, merged.value); /* an operator's override takes precedence over a pushed value */
     if (pd_hypers_check_step(&param->rule->hypers, &merged, &why) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %.300s", param->name, why.text);
     return PD_OK;
@@ -122,7 +126,9 @@ int pd_push_hypers_all_known(const pd_request *frame, uint64_t known, pd_error *
 {
     for (size_t i = 0; i < frame->u.data.n_hypers; i++)
         if ((known >> i & 1) == 0)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "no optimizer of this push's parameters has a hyperparameter "
-                           "%.64s", frame->u.data.hypers[i].name);
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "no optimizer of this push's parameters has a hyperparameter "
+                           "%.64s",
+                           frame->u.data.hypers[i].name);
     return PD_OK;
 }

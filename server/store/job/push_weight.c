@@ -1,29 +1,36 @@
-/* push_weight.c - how a rank weighs its contributions: one weight for all that it pushes of a parameter in one step. */
+/* push_weight.c - the weight of a rank's contributions: one weight for all that it pushes of a parameter in one
+ * step. */
 #include "push_weight.h"
 
 #include "plant.h"
 
-/* A piece says how much its rank weighs, unless it says no more than that there is no gradient. */
+/* Returns whether the frame's weight counts for the parameter of this piece. It does not if the piece only reports
+ * an absent gradient, unless the frame has scalars, which are weighted, too. */
 static bool tells_weight(const pd_piece *piece, const pd_request *frame)
 {
     return !piece->absent || frame->u.data.n_scalars > 0;
 }
 
-static const char *sum_text(bool presummed) { return presummed ? "sum over its examples" : "mean over its examples"; }
+static const char *sum_text(bool presummed)
+{
+    return presummed ? "sum over its examples" : "mean over its examples";
+}
 
 int pd_weight_check(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err)
 {
     const pd_slot *told = pd_round_first_slot(&param->round, frame->rank);
 
-    if (told == NULL || !told->weighed || told->process != (uint16_t)job->ranks[frame->rank].saved.process
-        || !tells_weight(piece, frame))
+    if (told == NULL || !told->weighed || told->process != (uint16_t)job->ranks[frame->rank].saved.process ||
+        !tells_weight(piece, frame))
         return PD_OK;
-    if ((told->weight == frame->u.data.weight && told->as_sum == frame->u.data.presummed)
-        || PD_PLANTED(weight_per_chunk))
+    if ((told->weight == frame->u.data.weight && told->as_sum == frame->u.data.presummed) ||
+        PD_PLANTED(weight_per_chunk))
         return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: rank %u has given step %llu with weight %.17g, as a %s, and now "
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "%.160s: rank %u has given step %llu with weight %.17g, as a %s, and now "
                    "gives it with weight %.17g, as a %s: all that a rank pushes of a parameter in one step has the "
-                   "same weight", param->name, frame->rank, (unsigned long long)frame->u.data.step, told->weight,
+                   "same weight",
+                   param->name, frame->rank, (unsigned long long)frame->u.data.step, told->weight,
                    sum_text(told->as_sum), frame->u.data.weight, sum_text(frame->u.data.presummed));
 }
 

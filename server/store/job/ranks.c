@@ -1,26 +1,31 @@
-/* ranks.c - which process has a rank: it joins, is lost, leaves, or is superseded. */
+/* ranks.c - tracks which process has a rank: a process joins, is lost, leaves, or is superseded by another one. */
 #include "ranks.h"
 
+#include "lingering.h"
+#include "listing.h"
 #include "plant.h"
 #include "printable.h"
 
-/* Tells the connection that had the rank. Takes the Hello: its memory is the message. */
+/* Notifies the connection that had the rank before that it is superseded. Takes the Hello, whose memory becomes the
+ * notice. */
 static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char *old_label, bool same_process)
 {
     pd_rank *rank = &job->ranks[hello->rank];
     uint32_t number = hello->rank;
     pd_effect *effect = pd_request_become(hello, PD_EFF_FENCED, (pd_ticket){ old_conn, 0 }, job->steps.number);
 
-    pd_fail(&effect->u.error, PD_ABORTED, same_process ? "rank %u of job %.100s: this process (%.100s) has a newer "
-            "connection" : "rank %u of job %.100s was taken over by another process, %.100s", number, job->steps.name,
-            rank->label);
+    pd_fail(&effect->u.error, PD_ABORTED,
+            same_process ? "rank %u of job %.100s: this process (%.100s) has a newer "
+                           "connection"
+                         : "rank %u of job %.100s was taken over by another process, %.100s",
+            number, job->steps.name, rank->label);
     pd_effects_add(job->steps.outbox, effect);
     if (!same_process)
-        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: rank %u: %s takes over from %s, which was still connected",
-               job->steps.name, number, rank->label, old_label);
+        pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .rank = &number },
+               "%s takes over from %s, which was still connected", rank->label, old_label);
 }
 
-static void welcome(pd_job *job, pd_request *hello, bool created)
+static void welcome(pd_job *job, pd_request *hello, bool created, uint32_t linger_ms)
 {
     pd_effect *effect = pd_answer(hello, PD_EFF_HELLO);
 
@@ -28,6 +33,8 @@ static void welcome(pd_job *job, pd_request *hello, bool created)
     effect->u.hello.seed = job->steps.values.at[PD_JOB_KEY_SEED];
     effect->u.hello.created = created;
     effect->u.hello.creator = job->saved.creator;
+    effect->u.hello.step = pd_job_count_totals(job)->step_least;
+    effect->u.hello.linger_ms = linger_ms;
     pd_effects_add(job->steps.outbox, effect);
 }
 
@@ -36,17 +43,20 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, pd_error *err)
     const pd_rank *rank = &job->ranks[hello->rank];
 
     for (uint32_t i = 0; i < rank->saved.n_superseded && i < PD_SUPERSEDED; i++)
-        if (rank->saved.superseded[i] == hello->u.hello.nonce && rank->saved.nonce != hello->u.hello.nonce
-            && !PD_PLANTED(zombie_takes_rank))
-            return pd_fail(err, PD_ABORTED, "rank %u of job %.100s was taken over by another process, %.100s: this one "
-                           "stays out", hello->rank, job->steps.name, rank->label);
+        if (rank->saved.superseded[i] == hello->u.hello.nonce && rank->saved.nonce != hello->u.hello.nonce &&
+            !PD_PLANTED(zombie_takes_rank))
+            return pd_fail(err, PD_ABORTED,
+                           "rank %u of job %.100s was taken over by another process, %.100s: this one "
+                           "stays out",
+                           hello->rank, job->steps.name, rank->label);
     return PD_OK;
 }
 
-void pd_rank_join(pd_job *job, pd_request *hello, bool created)
+void pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[hello->rank], old = *rank;
     bool same = old.state != PD_RANK_ABSENT && old.saved.nonce == hello->u.hello.nonce;
+    uint32_t linger_ms = pd_linger_ms(job, now_ns);
 
     job->connected += old.state != PD_RANK_CONNECTED;
     rank->state = PD_RANK_CONNECTED;
@@ -56,7 +66,7 @@ void pd_rank_join(pd_job *job, pd_request *hello, bool created)
     pd_rank_quota(job, rank)->declared = false;
     if (!same && old.state != PD_RANK_ABSENT)
         rank->saved.superseded[rank->saved.n_superseded++ % PD_SUPERSEDED] = old.saved.nonce;
-    if (!same) {                                /* it counts its own barriers, and has been at none */
+    if (!same) { /* a new process counts its barriers from 1 */
         rank->saved.process++;
         rank->saved.present = true;
         rank->saved.barrier_base = job->saved.barrier;
@@ -65,14 +75,17 @@ void pd_rank_join(pd_job *job, pd_request *hello, bool created)
         rank->refused_sets = 0;
     }
     job->linger_ns = 0;
-    welcome(job, hello, created);
+    welcome(job, hello, created, linger_ms);
     if (old.state == PD_RANK_CONNECTED && old.conn != rank->conn) {
         fence(job, hello, old.conn, old.label, same);
         return;
     }
-    pd_say(job->steps.outbox, PD_SAY_INFO, "job %s: rank %u: %s %s (%u of %u connected)", job->steps.name, hello->rank,
-           rank->label, same ? "is back" : old.state == PD_RANK_ABSENT ? "joined" : "takes over", job->connected,
-           job->steps.members.ranks);
+    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .rank = &hello->rank },
+           "%s %s (%u of %u connected)", rank->label,
+           same                          ? "is back"
+           : old.state == PD_RANK_ABSENT ? "joined"
+                                         : "takes over",
+           job->connected, job->steps.members.ranks);
     pd_request_free(hello);
 }
 
@@ -95,7 +108,8 @@ pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err)
     return rank;
 }
 
-/* Ends the connection of a rank. A job without parameters has nothing to keep: who was refused comes again with other
+/* Notes that a rank is no longer connected. When no rank is connected any more, the job begins to linger. A job
+ * without parameters ends at once: it has nothing to keep, and a worker that was refused may come back with other
  * options. */
 static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_ns)
 {
@@ -113,11 +127,11 @@ void pd_rank_lost(pd_job *job, const pd_request *request, uint64_t now_ns)
 {
     pd_rank *rank = pd_rank_speaker(job, request, NULL);
 
-    if (rank == NULL) return;                   /* of a connection that was superseded, or of a worker that has left */
+    if (rank == NULL) return; /* the lost connection was superseded before, or its worker had left */
     gone(job, rank, PD_RANK_LOST, now_ns);
     pd_text_print(rank->reason, sizeof rank->reason, request->u.lost.reason);
-    pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: rank %u: %s is lost: %s", job->steps.name, request->rank,
-           rank->label, rank->reason);
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .rank = &request->rank },
+           "%s is lost: %s", rank->label, rank->reason);
 }
 
 void pd_rank_stalled(pd_job *job, pd_request *request)
@@ -143,7 +157,8 @@ void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns)
         return;
     }
     gone(job, rank, PD_RANK_LEFT, now_ns);
-    pd_say(job->steps.outbox, PD_SAY_INFO, "job %s: rank %u: %s has left", job->steps.name, request->rank, rank->label);
+    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .rank = &request->rank },
+           "%s has left", rank->label);
     pd_answer_ok(job->steps.outbox, request);
     pd_request_free(request);
 }

@@ -1,4 +1,4 @@
-/* membership.c - the set of all ranks. */
+/* membership.c - makes the set in which every rank is expected. */
 #include "membership.h"
 
 #include <assert.h>

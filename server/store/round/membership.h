@@ -1,17 +1,19 @@
-/* membership.h - the workers of a job: the ranks that it has, and those that are expected to contribute. Pure.
+/* membership.h - the ranks of a job, and which of them are expected to contribute. Pure.
  *
- * Today every rank is expected as long as the job lives, and the epoch stays 1. Elastic jobs will change the set
- * between two steps: each change raises the epoch, and a round keeps to the set of the epoch in which it began. */
+ * Today every rank is expected as long as the job lives, and the epoch stays 1. Elastic jobs will change the set of
+ * expected ranks between two steps. Each change raises the epoch, and a round keeps the set of the epoch in which it
+ * began. */
 #ifndef PD_MEMBERSHIP_H
 #define PD_MEMBERSHIP_H
 
 #include "store_config.h"
 
 typedef struct pd_membership {
-    uint64_t epoch;                     /* rises with each change of the set; 1 at first */
-    uint32_t ranks;                     /* ranks that the job has, 0 … ranks - 1: each round has a slot for each */
-    uint32_t expected;                  /* how many of them are expected */
-    uint64_t set[PD_MAX_WORLD / 64];    /* bit r: rank r is expected */
+    uint64_t epoch;                  /* number of the present set: 1 at first, 1 more after each change of the set */
+    uint32_t ranks;                  /* number of ranks of the job: each round has a slot for each of the ranks 0 to
+                                      * ranks - 1 */
+    uint32_t expected;               /* number of expected ranks */
+    uint64_t set[PD_MAX_WORLD / 64]; /* bit r: rank r is expected */
 } pd_membership;
 
 /* Fills *members with `ranks` ranks, all of them expected, in epoch 1. */

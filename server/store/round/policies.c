@@ -1,4 +1,4 @@
-/* policies.c - the rows in the order of their names. */
+/* policies.c - the table of policies, in the order of their names in base/policy_names.h. */
 #include "policies.h"
 
 #include <assert.h>

@@ -9,7 +9,7 @@
 PD_POLICY_NAMES(PD_POLICY_ROW)
 #undef PD_POLICY_ROW
 
-/* Returns the row of a value of the job key `rounds`: its place among the names. */
+/* Returns the policy for a value of the job key `rounds`: the index of the policy's name. */
 const pd_policy *pd_policy_of(uint64_t value);
 
 #endif

@@ -1,22 +1,28 @@
-/* policy.h - the contract of a round's policy: which contributions may enter, when a chunk and a round are complete,
- * what a deadline does.
+/* policy.h - the interface of a round's policy: which contributions a round takes, when a chunk and a round are
+ * complete, and what happens at a deadline.
  *
- * A policy is one row of a table (base/policy_names.h), pure functions over a round's records. The round asks its
- * row, and nothing else in the store compares numbers of ranks. `sync` (sync.c) is the only row today. How the
- * planned ones fit, on paper:
+ * A policy is one row of a table (base/policy_names.h): pure functions over a round's records. A round asks its
+ * policy, and nothing else in the store compares numbers of ranks. `sync` (sync.c) is the only policy today. These
+ * others are planned:
  *
- *   quorum(K, grace)  admit: a rank of the membership's set, for the open step NEW, for a closed one LATE if the rank's contribution is
- *                     not among the counted ones (pd_round_counted), else DUPLICATE. chunk_is_complete: K ranks have come *and the set is
- *                     closed*, so contributions wait in frames or spilled memory as a collected aggregate's do; round_is_complete closes
- *                     the set: all have come, or K have and the grace period is over. overdue: CLOSE where K have come, else REPORT.
- *                     A closed round names the ranks that it left out (pd_closed.counted), and the board answers them PD_LATE.
- *   async             admit: NEW for every step up to the open one: a contribution is a round of its own, complete with one rank.
- *                     The step of a push says which weights it was made from; how stale it may be is `bounded`.
- *   bounded(s)        as async; EARLY where the rank is more than s steps ahead of the slowest expected rank, so its push waits or
- *                     is refused as a push for step t + 2 is today.
+ *   quorum(K, grace): a round closes with the contributions of K ranks, after a grace period.
+ *       admit: for the open step, NEW for every expected rank. For a closed step, DUPLICATE if the round counted the
+ *       rank's contribution (pd_round_counted), else LATE.
+ *       chunk_is_complete: K ranks have contributed, and the round has fixed the set of ranks that it counts. Until
+ *       then contributions wait in frames or in spilled memory, as those of a collected aggregate do.
+ *       round_is_complete: fixes that set when all ranks have contributed, or K have and the grace period is over.
+ *       overdue: CLOSE if K ranks have contributed, else REPORT.
+ *       A closed round names the ranks that it left out (pd_closed.counted), and the board answers them PD_LATE.
+ *   async: each contribution is a round of its own.
+ *       admit: NEW for every step up to the open one. The round is complete with the contribution of one rank. The step
+ *       of a push says from which weights its gradient was made.
+ *   bounded(s): as async, but limits how far ranks may be apart.
+ *       admit: EARLY for a rank more than s steps ahead of the slowest expected rank. Its push waits, or is refused as
+ *       a push for a step after the open one is today.
  *
- * What these need beyond this file: a key for K, grace and s; the deadline of a round at the grace period; for async
- * several open rounds of one parameter, which lie in pd_round one after the other (pd_param.round is the oldest). */
+ * These policies need three things that do not exist yet: a job key for K, grace and s; a deadline of a round at the
+ * end of the grace period; and for async several open rounds of one parameter at the same time (pd_param.round would
+ * be the oldest). */
 #ifndef PD_POLICY_H
 #define PD_POLICY_H
 
@@ -27,25 +33,27 @@ struct pd_round;
 struct pd_chunk;
 
 typedef enum pd_admit {
-    PD_ADMIT_NEW,               /* for the open round: the slot of its chunk says whether the rank has given it before */
-    PD_ADMIT_DUPLICATE,         /* for a closed round, in which the rank's contribution was counted: answered, nothing is filed */
-    PD_ADMIT_LATE,              /* for a closed round that was closed without the rank: answered, nothing is filed */
-    PD_ADMIT_EARLY,             /* for a round that is not open yet: refused */
+    PD_ADMIT_NEW,       /* the step's round is open: the contribution is filed, unless its slot shows that it is a
+                         * duplicate */
+    PD_ADMIT_DUPLICATE, /* the step's round is closed and counted the rank: the push is answered, nothing is filed */
+    PD_ADMIT_LATE,      /* the step's round was closed without the rank: the push is answered, nothing is filed */
+    PD_ADMIT_EARLY,     /* the step's round is not open yet: the push is refused */
 } pd_admit;
 
 typedef enum pd_overdue {
-    PD_OVERDUE_REPORT,          /* those who wait get an error that names the missing ranks; contributions stand */
-    PD_OVERDUE_CLOSE,           /* pd_round.closing is set: the round is complete with what has come */
+    PD_OVERDUE_REPORT, /* waiting workers get an error that names the missing ranks; the round stays open */
+    PD_OVERDUE_CLOSE,  /* sets pd_round.closing: the round is complete with the contributions that have come */
 } pd_overdue;
 
 typedef struct pd_policy {
-    const char *name;           /* as users write it: job key `rounds` */
-    /* May the rank contribute to step `step`? The round gathers step `closed` + 1. */
+    const char *name; /* the policy's name, as the job key `rounds` has it */
+    /* Decides whether the rank may contribute to step `step`. `closed` is the last closed step, so step `closed` + 1
+     * is the open one. */
     pd_admit (*admit)(const struct pd_round *round, uint32_t rank, uint64_t closed, uint64_t step);
-    /* Is nobody waited for any more, of this chunk, and of any chunk of the round? */
+    /* Return whether a chunk, or all chunks of the round, wait for no further rank. */
     bool (*chunk_is_complete)(const struct pd_round *round, const struct pd_chunk *chunk);
     bool (*round_is_complete)(const struct pd_round *round);
-    /* What happens at the deadline of a round that is not complete? */
+    /* Decides what happens at the deadline of a round that is not complete. */
     pd_overdue (*overdue)(const struct pd_round *round);
 } pd_policy;
 

@@ -3,21 +3,29 @@
 
 #include <assert.h>
 
-/* Counts how many of the ordered numbers are at most `most`. */
+/* Returns how many of the sorted starts or ends are at most `most`. nth() returns the i-th start or end. */
 static uint32_t count_upto(const pd_ranges *ranges, int64_t (*nth)(const pd_ranges *, uint32_t), int64_t most)
 {
     uint32_t low = 0, high = ranges->n_ordered;
 
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (nth(ranges, middle) <= most) low = middle + 1;
-        else high = middle;
+        if (nth(ranges, middle) <= most)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low;
 }
 
-uint32_t pd_ranges_starting(const pd_ranges *ranges, int64_t most) { return count_upto(ranges, pd_ranges_start, most); }
-uint32_t pd_ranges_ending(const pd_ranges *ranges, int64_t most)   { return count_upto(ranges, pd_ranges_end, most); }
+uint32_t pd_ranges_starting(const pd_ranges *ranges, int64_t most)
+{
+    return count_upto(ranges, pd_ranges_start, most);
+}
+uint32_t pd_ranges_ending(const pd_ranges *ranges, int64_t most)
+{
+    return count_upto(ranges, pd_ranges_end, most);
+}
 
 static void order(pd_ranges *ranges, uint32_t rank)
 {

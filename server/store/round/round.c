@@ -1,16 +1,16 @@
-/* round.c - the records of a round: slots by chunk and rank. */
+/* round.c - the records of a round: one slot for each chunk and rank. */
 #include "round.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what belongs to whom ---- */
+/* ---- which elements and chunks a rank contributes ---- */
 
 pd_range pd_round_range(const pd_round *round, uint32_t rank)
 {
-    return round->ranges.at != NULL && round->ranges.at[rank].known ? round->ranges.at[rank] : (pd_range){ .start = 0,
-                                                                                                           .end = round->elements };
+    return round->ranges.at != NULL && round->ranges.at[rank].known ? round->ranges.at[rank]
+                                                                    : (pd_range){ .start = 0, .end = round->elements };
 }
 
 pd_run pd_round_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank)
@@ -22,8 +22,10 @@ pd_run pd_round_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank)
     return (pd_run){ first, end > first ? end - first : 0 };
 }
 
-/* Chunks [first, end) that the rank's range touches. */
-typedef struct pd_span { uint32_t first, end; } pd_span;
+/* The chunks [first, end) that a rank's range touches. */
+typedef struct pd_span {
+    uint32_t first, end;
+} pd_span;
 
 static pd_span span_of(const pd_round *round, uint32_t rank)
 {
@@ -55,7 +57,8 @@ static void move_prefix(pd_chunk *chunk)
     while (chunk->prefix < chunk->came && chunk->slots[chunk->prefix].state != PD_SLOT_EMPTY) chunk->prefix++;
 }
 
-/* Marks the chunk as outside of the rank's range where it is. Returns whether the chunk became complete by that. */
+/* If the rank's range has no element of the chunk, marks the rank's slot as outside. Returns whether this made the
+ * chunk complete. */
 static bool leave_out(const pd_round *round, pd_chunk *chunk, uint32_t rank)
 {
     if (pd_round_run(round, chunk, rank).n > 0) return false;
@@ -74,7 +77,7 @@ void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t e
     }
 }
 
-/* The slot is empty again: the chunk waits for the rank. */
+/* Empties a slot, so that the chunk waits for the rank again. */
 static void wait_again(pd_round *round, pd_chunk *chunk, uint32_t rank)
 {
     if (pd_chunk_is_complete(round, chunk)) round->missing++;
@@ -90,7 +93,7 @@ void pd_round_unset_range(pd_round *round, uint32_t rank)
         if (round->chunks[c].slots[rank].state == PD_SLOT_OUTSIDE) wait_again(round, &round->chunks[c], rank);
 }
 
-/* ---- a round ---- */
+/* ---- the life of a round ---- */
 
 static void clear_chunk(pd_round *round, pd_chunk *chunk)
 {
@@ -121,12 +124,18 @@ void pd_round_init(pd_round *round, const pd_round_layout *l)
 {
     int64_t n = (int64_t)pd_count_chunks(l->elements, (uint64_t)l->chunk_elements);
 
-    *round = (pd_round){ .policy = l->policy, .members = l->members, .chunks = l->chunks,
-                         .ranges = { .at = l->ranges }, .elements = l->elements, .chunk_elements = l->chunk_elements,
+    *round = (pd_round){ .policy = l->policy,
+                         .members = l->members,
+                         .chunks = l->chunks,
+                         .ranges = { .at = l->ranges },
+                         .elements = l->elements,
+                         .chunk_elements = l->chunk_elements,
                          .n_chunks = (uint32_t)n };
     for (int64_t c = 0; c < n; c++) {
         int64_t first = c * l->chunk_elements, left = l->elements - first;
-        l->chunks[c] = (pd_chunk){ .param = l->param, .slots = l->slots + c * l->members->ranks, .first = first,
+        l->chunks[c] = (pd_chunk){ .param = l->param,
+                                   .slots = l->slots + c * l->members->ranks,
+                                   .first = first,
                                    .n = left < l->chunk_elements ? left : l->chunk_elements };
     }
     empty(round);
@@ -191,7 +200,7 @@ void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank)
     wait_again(round, chunk, rank);
 }
 
-/* ---- who counts ---- */
+/* ---- ranks that count, and ranks that are missing ---- */
 
 static bool everybody_came(const pd_round *round)
 {

@@ -1,4 +1,4 @@
-/* stretch.c - finds runs of elements that the same ranks contribute, by the order of the ranges. */
+/* stretch.c - finds stretches (consecutive elements that the same ranks contribute) from the sorted ranges. */
 #include "stretch.h"
 
 pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end)
@@ -18,8 +18,8 @@ pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end)
 uint32_t pd_round_count_covering(const pd_round *round, pd_run stretch)
 {
     if (round->ranges.at == NULL) return pd_round_ranks(round);
-    return pd_round_ranks(round) - round->ranges.n_known + pd_ranges_starting(&round->ranges,
-                                                                              stretch.first) - pd_ranges_ending(&round->ranges, stretch.first);
+    return pd_round_ranks(round) - round->ranges.n_known + pd_ranges_starting(&round->ranges, stretch.first) -
+           pd_ranges_ending(&round->ranges, stretch.first);
 }
 
 bool pd_round_covers(const pd_round *round, uint32_t rank, pd_run stretch)
@@ -51,14 +51,16 @@ pd_given pd_round_given(const pd_round *round)
     pd_range gap;
 
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
-        if (pd_round_is_absent(round, rank)) absent++;
-        else given += pd_round_count_chunks(round, rank) > 0;
+        if (pd_round_is_absent(round, rank))
+            absent++;
+        else
+            given += pd_round_count_chunks(round, rank) > 0;
     }
     if (given == 0) return PD_GIVEN_NOTHING;
     return absent > 0 && round->ranges.at != NULL && pd_round_gap(round, true, &gap) ? PD_GIVEN_PART : PD_GIVEN_ALL;
 }
 
-/* ---- a sweep ---- */
+/* ---- a sweep over stretches ---- */
 
 pd_sweep pd_sweep_begin(pd_round *round, int64_t first, int64_t end)
 {
@@ -77,15 +79,18 @@ pd_sweep pd_sweep_begin(pd_round *round, int64_t first, int64_t end)
     return sweep;
 }
 
-/* Where the rank stands among those of the stretch, or would stand. */
+/* Returns the index of the rank in the list of ranks that contribute the stretch, or the index at which it would be
+ * inserted. */
 static uint32_t place_of(const pd_sweep *sweep, uint32_t rank)
 {
     uint32_t low = 0, high = sweep->n;
 
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (pd_sweep_rank(sweep, middle) < rank) low = middle + 1;
-        else high = middle;
+        if (pd_sweep_rank(sweep, middle) < rank)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low;
 }

@@ -5,7 +5,7 @@
 static pd_admit admit(const pd_round *round, uint32_t rank, uint64_t closed, uint64_t step)
 {
     (void)round, (void)rank;
-    if (step <= closed) return PD_ADMIT_DUPLICATE;          /* no round closes without a rank */
+    if (step <= closed) return PD_ADMIT_DUPLICATE; /* not LATE: a round closes only after every rank has contributed */
     return step == closed + 1 ? PD_ADMIT_NEW : PD_ADMIT_EARLY;
 }
 
@@ -14,7 +14,10 @@ static bool chunk_is_complete(const pd_round *round, const pd_chunk *chunk)
     return chunk->came == round->members->expected;
 }
 
-static bool round_is_complete(const pd_round *round) { return round->missing == 0; }
+static bool round_is_complete(const pd_round *round)
+{
+    return round->missing == 0;
+}
 
 static pd_overdue overdue(const pd_round *round)
 {

@@ -1,29 +1,29 @@
-/* adasum_tree.c - the sections of a round, and the passes over their Adasums. */
+/* adasum_tree.c - cuts a parameter's round into sections, and runs the passes of each section's Adasum. */
 #include "adasum_tree.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* A section: elements that the same ranks contribute, with an Adasum of their own. */
+/* A section: elements that the same ranks contribute, which are merged by an Adasum of their own. */
 typedef struct section {
-    pd_run     run;
-    pd_vectors vectors;         /* its arrays are the section's */
-    int64_t   *ends;
-    pd_source *at;
+    pd_run run;
+    pd_vectors vectors; /* the ranks' gradients; its arrays are `ends` and `at`, which the section owns */
+    int64_t *ends;
+    pd_vector_run *at;
     pd_adasum *adasum;
-    int64_t    given;           /* units of the pass under way */
+    int64_t given; /* number of units of the present pass that were handed out */
 } section;
 
 struct pd_adasum_tree {
     pd_adasum_form form;
-    section *sections;          /* those that somebody has a gradient of */
-    size_t   n, next;           /* sections; the first that may have units to give */
-    float  **scratch;           /* whole parameters, for what is merged in between */
-    size_t   n_scratch;
-    bool     finite;
+    section *sections; /* array of the sections for which some rank has a gradient */
+    size_t n, next;    /* number of sections; index of the first section that may have units to hand out */
+    float **scratch;   /* buffers for intermediate results, each of the whole parameter's size */
+    size_t n_scratch;
+    bool finite;
 };
 
-/* ---- who has part ---- */
+/* ---- which ranks take part in a section ---- */
 
 static bool has_gradient(const pd_round *round, uint32_t rank, pd_run run)
 {
@@ -32,7 +32,8 @@ static bool has_gradient(const pd_round *round, uint32_t rank, pd_run run)
     return state == PD_SLOT_HELD || state == PD_SLOT_SPILLED;
 }
 
-/* Counts the ranks with a gradient of the section, and into *all those that contribute to it. */
+/* Returns the number of ranks that have a gradient of the section. *all is the number of ranks that contribute to
+ * it, the absent ones included. */
 static int count_given(const pd_round *round, pd_run run, int *all)
 {
     int given = 0;
@@ -46,24 +47,25 @@ static int count_given(const pd_round *round, pd_run run, int *all)
     return given;
 }
 
-/* Returns whether the rank has a place in the tree: with several gradients every rank has one, also a rank without. */
+/* Returns whether the rank has a place in the section's Adasum. In the tree form absent ranks have a place, too, if
+ * at least two ranks have gradients. */
 static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_run run, int given)
 {
-    return pd_round_covers(round, rank, run) && (has_gradient(round, rank, run)
-                                                 || (tree->form == PD_ADASUM_TREE && given > 1));
+    return pd_round_covers(round, rank, run) &&
+           (has_gradient(round, rank, run) || (tree->form == PD_ADASUM_TREE && given > 1));
 }
 
 /* ---- sections ---- */
 
-/* Returns the rank's gradient of a section's part of a chunk; zeros where it has none. */
-static pd_source source_of(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t first)
+/* Returns the rank's gradient from element `first` of a chunk on; a vector of zeros if the rank is absent. */
+static pd_vector_run source_of(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t first)
 {
     const pd_slot *slot = &chunk->slots[rank];
     int64_t skip = first - pd_round_run(round, chunk, rank).first;
 
-    if (slot->state != PD_SLOT_HELD && slot->state != PD_SLOT_SPILLED) return (pd_source){ NULL, PD_F32 };
-    return (pd_source){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
-                        (pd_dtype)slot->dtype };
+    if (slot->state != PD_SLOT_HELD && slot->state != PD_SLOT_SPILLED) return (pd_vector_run){ NULL, PD_F32 };
+    return (pd_vector_run){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
+                            (pd_dtype)slot->dtype };
 }
 
 static void fill_sources(const pd_adasum_tree *tree, section *s, const pd_round *round, int given)
@@ -121,9 +123,9 @@ static int make_sections(pd_adasum_tree *tree, const pd_round *round)
     return rc;
 }
 
-/* ---- life ---- */
+/* ---- beginning and ending a round's Adasum ---- */
 
-/* Takes buffers of the size of the parameter, as many as the section with the most ranks needs. */
+/* Takes buffers of the parameter's size from the pool: as many as the section with the most ranks needs. */
 static int take_scratch(pd_adasum_tree *tree, pd_buffer_pool *pool)
 {
     size_t most = 0;
@@ -222,14 +224,18 @@ bool pd_adasum_tree_turn(pd_adasum_tree *tree)
     return done;
 }
 
-bool pd_adasum_tree_finite(const pd_adasum_tree *tree) { return tree->finite; }
+bool pd_adasum_tree_finite(const pd_adasum_tree *tree)
+{
+    return tree->finite;
+}
 
 uint64_t pd_adasum_tree_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most)
 {
     uint64_t vectors = (uint64_t)pd_adasum_scratch_vectors(form, (int)most), bytes, sources;
 
-    if (__builtin_mul_overflow(vectors * sizeof(float), (uint64_t)elements, &bytes)
-        || __builtin_mul_overflow(slots, sizeof(pd_source), &sources) || __builtin_add_overflow(bytes, sources, &bytes))
+    if (__builtin_mul_overflow(vectors * sizeof(float), (uint64_t)elements, &bytes) ||
+        __builtin_mul_overflow(slots, sizeof(pd_vector_run), &sources) ||
+        __builtin_add_overflow(bytes, sources, &bytes))
         return UINT64_MAX;
     return bytes;
 }

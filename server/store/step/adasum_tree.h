@@ -1,11 +1,15 @@
-/* adasum_tree.h - the Adasum of one parameter's round: which contributions are merged with which, in passes that
- * batches share.
+/* adasum_tree.h - merges the contributions to one parameter's round by Adasum, in passes that are cut into units of
+ * work.
  *
- * Step thread. Dot products run over the whole tensor; of a ranged parameter over each *section*, the elements
- * between two neighbouring ends of ranges, which the same ranks contribute. Adasum then runs among these ranks
- * alone, in their order: so weights in S shards (Trax's N_WEIGHTS_SHARDS) are a parameter of which shard s is the
- * range that ranks s, s + S, s + 2 S, ... declare, and gradients of different shards are never mixed. A rank that
- * has no gradient takes no part; in the tree it stands where it would with zeros (merge(a, 0) = a). */
+ * Step thread. Adasum computes dot products of whole gradients. So a ranged parameter is cut into *sections*:
+ * consecutive elements that the same ranks contribute. Each section has an Adasum of its own, among these ranks
+ * alone and in their order.
+ *
+ * This allows weights in S shards (Trax's N_WEIGHTS_SHARDS) to be one parameter: ranks s, s + S, s + 2 S, ...
+ * declare the range that is shard s. Gradients of different shards are never mixed.
+ *
+ * A rank without a gradient takes no part. In the tree form it keeps its place, as if its gradient were zeros:
+ * merge(a, 0) = a. */
 #ifndef PD_ADASUM_TREE_H
 #define PD_ADASUM_TREE_H
 
@@ -16,30 +20,33 @@
 
 typedef struct pd_adasum_tree pd_adasum_tree;
 
-/* Returns the form that an aggregate has. */
+/* Returns the form of Adasum that an aggregate uses. */
 static inline pd_adasum_form pd_adasum_form_of(pd_aggregation how)
 {
     return how == PD_ADASUM ? PD_ADASUM_TREE : PD_ADASUM_VDOT;
 }
 
-/* Plans the Adasum of a round of which every contribution is there (HELD or SPILLED), and stays where it is until the
- * end. The result goes to *accumulator (the whole parameter's, taken from `pool` when somebody has a gradient and it is
- * NULL); what is merged in between, where more than eight ranks contribute, to others from there. PD_NO_MEMORY: nothing
- * has changed. */
-int  pd_adasum_tree_begin(pd_adasum_tree **out, const pd_round *round, pd_adasum_form form, float **accumulator,
-                          pd_buffer_pool *pool);
-void pd_adasum_tree_end(pd_adasum_tree *tree, pd_buffer_pool *pool);       /* accepts NULL */
+/* Begins the Adasum of a round. All its contributions have come (HELD or SPILLED) and must stay in place until the
+ * end.
+ *
+ * The result is written to *accumulator, a buffer of the parameter's size. If *accumulator is NULL and some rank has
+ * a gradient, a buffer is taken from `pool`. With more than eight ranks further buffers are taken for intermediate
+ * results. PD_NO_MEMORY: nothing has changed. */
+int pd_adasum_tree_begin(pd_adasum_tree **out, const pd_round *round, pd_adasum_form form, float **accumulator,
+                         pd_buffer_pool *pool);
+void pd_adasum_tree_end(pd_adasum_tree *tree, pd_buffer_pool *pool); /* accepts NULL */
 
-/* Gives a unit that may run now, beside all others given since the last turn. False: there are no more until
- * pd_adasum_tree_turn. */
+/* Hands out a unit of work. It may run at the same time as all other units that were handed out since the last
+ * pd_adasum_tree_turn. Returns false if there are no more units before the next turn. */
 bool pd_adasum_tree_next(pd_adasum_tree *tree, pd_adasum **adasum, int64_t *unit);
-/* After all units given have run: what has had all of its pass goes on to the next. True: *accumulator is finished. */
+/* Moves each section whose pass is complete to its next pass. Called after all units that were handed out have run.
+ * Returns true if *accumulator is complete. */
 bool pd_adasum_tree_turn(pd_adasum_tree *tree);
-/* Then: all of it is finite. */
+/* Returns whether all elements of the complete result are finite. */
 bool pd_adasum_tree_finite(const pd_adasum_tree *tree);
 
-/* Bytes that a merge of a parameter takes beside contributions, of which there are `slots` to all chunks and at most
- * `most` to one, and *accumulator. UINT64_MAX: more. */
+/* Returns the bytes that an Adasum takes besides the contributions and *accumulator. `slots` is the number of
+ * contributions to all chunks together, `most` the largest number to one chunk. UINT64_MAX: too many. */
 uint64_t pd_adasum_tree_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most);
 
 #endif

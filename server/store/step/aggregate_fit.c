@@ -1,12 +1,11 @@
-/* aggregate_fit.c - checks of an aggregate against the workers, and the memory that it needs for their
- * contributions. */
+/* aggregate_fit.c - checks that an aggregate suits the ranks, and computes the memory for their contributions. */
 #include "aggregate_fit.h"
 
 #include "adasum_tree.h"
 #include "effects.h"
 #include "stretch.h"
 
-/* ---- checks ---- */
+/* ---- checks of the number of ranks ---- */
 
 static bool wants_power_of_two(const pd_job_values *values)
 {
@@ -18,9 +17,11 @@ int pd_aggregate_fits(const pd_job_values *values, uint32_t world, pd_error *err
     uint64_t trim = values->at[PD_JOB_KEY_TRIM];
 
     if (values->at[PD_JOB_KEY_AGGREGATE] == PD_TRIMMED_MEAN && (trim >= world || 2 * trim >= world))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "aggregate = trimmed_mean leaves out the trim = %llu smallest and as "
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "aggregate = trimmed_mean leaves out the trim = %llu smallest and as "
                        "many largest of %u contributions, and nothing is left: trim is less than half of the workers "
-                       "(aggregate = median leaves the middle)", (unsigned long long)trim, world);
+                       "(aggregate = median leaves the middle)",
+                       (unsigned long long)trim, world);
     return PD_OK;
 }
 
@@ -28,9 +29,11 @@ int pd_aggregate_fits_whole(const pd_job_values *values, uint32_t world, pd_aggr
                             pd_error *err)
 {
     if (how != PD_ADASUM || !wants_power_of_two(values) || pd_is_power_of_two(world)) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: aggregate = adasum merges workers in pairs and wants a "
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "parameter %.160s: aggregate = adasum merges workers in pairs and wants a "
                    "power of two of them, not %u: set adasum_fold = yes (the surplus is merged into the first ones "
-                   "before), take aggregate = adasum_vdot (any number), or another number of workers", name, world);
+                   "before), take aggregate = adasum_vdot (any number), or another number of workers",
+                   name, world);
 }
 
 int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param, pd_error *err)
@@ -38,21 +41,28 @@ int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param,
     const pd_round *round = &param->round;
 
     if (param->how != PD_ADASUM || !wants_power_of_two(values)) return PD_OK;
-    for (pd_run run = { 0, 0 }; run.first + run.n < round->elements;)
-        { uint32_t n; run = pd_round_stretch(round, run.first + run.n, round->elements);
-          n = pd_round_count_covering(round, run); if (pd_is_power_of_two(n)) continue; return pd_fail(err,
-                                                                                                       PD_FAILED_PRECONDITION, "parameter %.160s: %u ranks contribute elements %lld to %lld, and aggregate = adasum wants a power of two of them: set adasum_fold = yes, or declare such ranges", param->name, n, (long long)run.first, (long long)(run.first + run.n)); }
+    for (pd_run run = { 0, 0 }; run.first + run.n < round->elements;) {
+        uint32_t n;
+        run = pd_round_stretch(round, run.first + run.n, round->elements);
+        n = pd_round_count_covering(round, run);
+        if (pd_is_power_of_two(n)) continue;
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "parameter %.160s: %u ranks contribute elements %lld to %lld, and aggregate = adasum wants a "
+                       "power of two of them: set adasum_fold = yes, or declare such ranges",
+                       param->name, n, (long long)run.first, (long long)(run.first + run.n));
+    }
     return PD_OK;
 }
 
-/* ---- memory ---- */
+/* ---- memory for collected contributions ---- */
 
 pd_contributors pd_contributors_whole(int64_t elements, uint64_t chunk_elements, uint32_t world)
 {
     uint64_t slots;
 
-    return (pd_contributors){ __builtin_mul_overflow(pd_count_chunks(elements, chunk_elements), world, &slots)
-                              ? UINT64_MAX : slots, world };
+    return (pd_contributors){
+        __builtin_mul_overflow(pd_count_chunks(elements, chunk_elements), world, &slots) ? UINT64_MAX : slots, world
+    };
 }
 
 static pd_contributors contributors_of(const pd_param *param)
@@ -85,5 +95,6 @@ uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t 
 uint64_t pd_collect_bytes(const pd_param *param)
 {
     return pd_is_collected(param->how) ? pd_contributors_bytes(contributors_of(param), param->how, param->elements,
-                                                               (uint64_t)param->round.chunk_elements) : 0;
+                                                               (uint64_t)param->round.chunk_elements)
+                                       : 0;
 }

@@ -1,4 +1,4 @@
-/* chunk_queue.c - the queues of chunks that can be summed, and the batch that sums them. */
+/* chunk_queue.c - the queues of chunks that can be summed, and the sums of one batch. */
 #include "chunk_queue.h"
 
 #include "frames.h"
@@ -35,7 +35,8 @@ bool pd_chunks_have_work(const pd_steps *steps)
 
 /* ---- sums ---- */
 
-/* Returns how far a partial chunk has to be summed: up to its last rank that is over quota. */
+/* Returns how far a partial chunk must be summed now, because ranks are over quota: 1 + the highest of these ranks
+ * that can be summed. Returns chunk->summed if no rank is over quota. */
 static uint32_t exceeded_prefix(const pd_steps *steps, const pd_chunk *chunk)
 {
     for (uint32_t rank = chunk->prefix; rank > chunk->summed; rank--)
@@ -51,19 +52,21 @@ static int plan(pd_steps *steps, pd_chunk *chunk, uint32_t upto)
                         param->pool[PD_F32]);
 }
 
-/* Plans the sums that can be made now, within the budget. Returns the parameter for which memory was short; NULL:
- * none. */
+/* Plans sums for about budget_ns: of complete chunks first, then of partial chunks that hold frames of ranks over
+ * quota. Returns the parameter for which memory was short; NULL: none. */
 static pd_param *plan_sums(pd_steps *steps, double budget_ns)
 {
     pd_sums *sums = steps->sums;
     pd_chunk *chunk;
 
-    DL_FOREACH(steps->complete, chunk) {
+    DL_FOREACH(steps->complete, chunk)
+    {
         if (sums->cost_ns >= budget_ns) return NULL;
         if (plan(steps, chunk, steps->members.ranks) != PD_OK) return chunk->param;
     }
     if (!steps->look || steps->partial == NULL || !pd_steps_are_over_quota(steps)) return NULL;
-    DL_FOREACH(steps->partial, chunk) {
+    DL_FOREACH(steps->partial, chunk)
+    {
         uint32_t upto = exceeded_prefix(steps, chunk);
         if (sums->cost_ns >= budget_ns) return NULL;
         if (upto > chunk->summed && plan(steps, chunk, upto) != PD_OK) return chunk->param;

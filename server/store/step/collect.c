@@ -1,4 +1,5 @@
-/* collect.c - queues, planning and running of collected aggregates. */
+/* collect.c - queues, plans and computes aggregates that need all contributions at once: median, trimmed mean,
+ * Adasum. */
 #include "collect.h"
 
 #include "convert.h"
@@ -17,13 +18,17 @@
 #define omp_get_thread_num() 0
 #endif
 
-enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, MANY = 8 };      /* elements of a unit: fewer where more than MANY ranks contribute */
-#define NS_PER_COPY 0.25                /* to convert an element, of one core */
-#define NS_PER_VALUE 0.5                /* to read a value and put it in order with k - 1 others, of one core: this, */
-#define NS_PER_ROUND 0.1                /* and this for each round of the sort: there are (log2 k)^2 / 2 */
-#define WORTH_SHARING_NS 20000          /* waking another thread takes about as long */
+enum {
+    RANGE = 1 << 16,
+    LEAST_RANGE = 1 << 10,
+    MANY = 8
+};                       /* elements of a unit; fewer, but at least LEAST_RANGE, if more than MANY ranks contribute */
+#define NS_PER_COPY 0.25 /* ns of one core to convert an element */
+#define NS_PER_VALUE 0.5 /* ns of one core to read one value of a contribution */
+#define NS_PER_ROUND 0.1 /* ns for each value and round of the sort; k contributions take (log2 k)^2 / 2 rounds */
+#define WORTH_SHARING_NS 20000 /* time in ns to wake another thread: less work is not shared */
 
-/* ---- lists ---- */
+/* ---- queues of chunks and parameters ---- */
 
 static void unlist(pd_steps *steps, pd_chunk *chunk)
 {
@@ -46,7 +51,8 @@ static void list_loose(pd_steps *steps, pd_chunk *chunk)
     chunk->list = PD_CHUNK_LOOSE;
 }
 
-/* Queues a parameter whose contributions are complete for its Adasum: its chunks are not spilled any more. */
+/* Queues a parameter for its Adasum: all its contributions have come. Its chunks leave their queues, so none is
+ * spilled any more. */
 static void list_merge(pd_steps *steps, pd_param *param)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) unlist(steps, &param->round.chunks[c]);
@@ -78,48 +84,47 @@ bool pd_collect_has_work(const pd_steps *steps)
     return steps->full != NULL || steps->merging != NULL || may_spill(steps);
 }
 
-/* ---- planning ---- */
+/* ---- planning a batch ---- */
 
 void pd_collect_batch_free(pd_collect_batch *batch)
 {
     free(batch->passes);
     free(batch->units);
-    free(batch->sources);
+    free(batch->runs);
     free(batch->scratch);
 }
 
 static void clear(pd_collect_batch *batch)
 {
-    batch->n_passes = batch->n_units = batch->n_sources = batch->scratch_each = 0;
+    batch->n_passes = batch->n_units = batch->n_runs = batch->scratch_each = 0;
     batch->cost_ns = 0;
 }
 
-/* Returns whether the batch has used up the budget. Something is always planned, however small the budget is. */
+/* Returns whether the batch has used up the time budget. However small the budget is, at least one unit is planned. */
 static bool is_full(const pd_collect_batch *batch, double budget_ns)
 {
     return batch->cost_ns > 0 && batch->cost_ns >= budget_ns;
 }
 
-/* Makes room for one more pass with one more unit of k contributions, and for the scratch of all threads. */
+/* Makes room in the batch for one more pass, one more unit with k contributions, and the scratch of all threads. */
 static int make_room(pd_collect_batch *batch, int k, int threads)
 {
     size_t scratch = k > 1 ? (pd_trimmed_mean_scratch(k) + 63) / 64 * 64 : 0;
 
     if (scratch < batch->scratch_each) scratch = batch->scratch_each;
-    if (pd_grow((void **)&batch->passes, &batch->passes_room, batch->n_passes + 1, sizeof *batch->passes) != PD_OK
-        || pd_grow((void **)&batch->units, &batch->units_room, batch->n_units + 1, sizeof *batch->units) != PD_OK
-        || pd_grow((void **)&batch->sources, &batch->sources_room, batch->n_sources + (size_t)k,
-                   sizeof *batch->sources) != PD_OK || pd_grow((void **)&batch->scratch, &batch->scratch_room,
-                                                               scratch * (size_t)threads, 1) != PD_OK)
+    if (pd_grow((void **)&batch->passes, &batch->passes_room, batch->n_passes + 1, sizeof *batch->passes) != PD_OK ||
+        pd_grow((void **)&batch->units, &batch->units_room, batch->n_units + 1, sizeof *batch->units) != PD_OK ||
+        pd_grow((void **)&batch->runs, &batch->runs_room, batch->n_runs + (size_t)k, sizeof *batch->runs) != PD_OK ||
+        pd_grow((void **)&batch->scratch, &batch->scratch_room, scratch * (size_t)threads, 1) != PD_OK)
         return PD_NO_MEMORY;
     batch->scratch_each = scratch;
     return PD_OK;
 }
 
-static pd_source source_from(const pd_slot *slot, int64_t skip)
+static pd_vector_run run_from(const pd_slot *slot, int64_t skip)
 {
-    return (pd_source){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
-                        (pd_dtype)slot->dtype };
+    return (pd_vector_run){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
+                            (pd_dtype)slot->dtype };
 }
 
 /* ---- spilling ---- */
@@ -133,24 +138,24 @@ static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
     if (make_room(batch, 1, steps->config->threads) != PD_OK || (spill = pd_buffer_pool_take(param->spills)) == NULL)
         return PD_NO_MEMORY;
     batch->passes[batch->n_passes++] = (pd_collect_pass){ .chunk = chunk, .spill = spill, .rank = rank };
-    batch->units[batch->n_units++] = (pd_collect_unit){ .to = spill, .n = n, .first_source = batch->n_sources, .k = 1 };
-    batch->sources[batch->n_sources++] = source_from(&chunk->slots[rank], 0);
+    batch->units[batch->n_units++] = (pd_collect_unit){ .to = spill, .n = n, .first_run = batch->n_runs, .k = 1 };
+    batch->runs[batch->n_runs++] = run_from(&chunk->slots[rank], 0);
     batch->cost_ns += NS_PER_COPY * (double)n;
     return PD_OK;
 }
 
-/* Plans to spill the frames of ranks that are over quota, in chunks that still miss a rank. */
+/* Plans to spill contributions that lie in frames: those of ranks over quota, in chunks that still wait for a rank. */
 static pd_param *plan_spills(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
 {
     pd_chunk *chunk;
 
     if (!may_spill(steps)) return NULL;
     DL_FOREACH(steps->loose, chunk)
-        for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
-            if (chunk->slots[rank].state != PD_SLOT_HELD || !pd_rank_is_over_quota(steps, rank)) continue;
-            if (is_full(batch, budget_ns)) return NULL;
-            if (plan_spill(steps, batch, chunk, rank) != PD_OK) return chunk->param;
-        }
+    for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
+        if (chunk->slots[rank].state != PD_SLOT_HELD || !pd_rank_is_over_quota(steps, rank)) continue;
+        if (is_full(batch, budget_ns)) return NULL;
+        if (plan_spill(steps, batch, chunk, rank) != PD_OK) return chunk->param;
+    }
     steps->look_loose = false;
     return NULL;
 }
@@ -178,7 +183,10 @@ static int trim_of(const pd_steps *steps, const pd_param *param, int k)
     return param->how == PD_MEDIAN || trim > (uint64_t)most ? most : (int)trim;
 }
 
-static bool is_there(const pd_slot *slot) { return slot->state == PD_SLOT_HELD || slot->state == PD_SLOT_SPILLED; }
+static bool is_there(const pd_slot *slot)
+{
+    return slot->state == PD_SLOT_HELD || slot->state == PD_SLOT_SPILLED;
+}
 
 static int count_there(const pd_round *round, const pd_chunk *chunk, pd_run run)
 {
@@ -189,7 +197,7 @@ static int count_there(const pd_round *round, const pd_chunk *chunk, pd_run run)
     return k;
 }
 
-/* Plans the aggregate of a run of elements that the same ranks contribute. */
+/* Plans the median or trimmed mean of consecutive elements that the same ranks contribute. */
 static int plan_robust(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, pd_run run)
 {
     pd_param *param = chunk->param;
@@ -201,13 +209,15 @@ static int plan_robust(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk
     if (make_room(batch, k, steps->config->threads) != PD_OK) return PD_NO_MEMORY;
     if (param->accumulator == NULL && (param->accumulator = pd_buffer_pool_take(param->pool[PD_F32])) == NULL)
         return PD_NO_MEMORY;
-    batch->units[batch->n_units++] = (pd_collect_unit){ .to = param->accumulator + run.first, .n = run.n,
-                                                        .first_source = batch->n_sources, .k = k,
+    batch->units[batch->n_units++] = (pd_collect_unit){ .to = param->accumulator + run.first,
+                                                        .n = run.n,
+                                                        .first_run = batch->n_runs,
+                                                        .k = k,
                                                         .trim = trim_of(steps, param, k) };
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
         if (is_there(&chunk->slots[rank]) && pd_round_covers(round, rank, run))
-            batch->sources[batch->n_sources++] = source_from(&chunk->slots[rank], run.first - pd_round_run(round,
-                                                                                                           chunk, rank).first);
+            batch->runs[batch->n_runs++] =
+                run_from(&chunk->slots[rank], run.first - pd_round_run(round, chunk, rank).first);
     batch->cost_ns += (double)run.n * k * (NS_PER_VALUE + NS_PER_ROUND * rounds);
     return PD_OK;
 }
@@ -219,7 +229,7 @@ static int64_t range_of(uint32_t world)
     return range > LEAST_RANGE ? range : LEAST_RANGE;
 }
 
-/* Plans as much of the chunk as the budget allows. */
+/* Plans the aggregate of as many elements of the chunk as the time budget allows. */
 static int plan_chunk(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, double budget_ns)
 {
     pd_collect_pass pass = { .chunk = chunk, .collected = chunk->collected, .first_unit = batch->n_units };
@@ -241,21 +251,24 @@ static pd_param *plan_full(pd_steps *steps, pd_collect_batch *batch, double budg
 {
     pd_chunk *chunk;
 
-    DL_FOREACH(steps->full, chunk) {
+    DL_FOREACH(steps->full, chunk)
+    {
         if (is_full(batch, budget_ns)) return NULL;
         if (plan_chunk(steps, batch, chunk, budget_ns) != PD_OK) return chunk->param;
     }
     return NULL;
 }
 
-/* Gives back frames and memory of the chunk's contributions: its aggregate is made. */
+/* Releases the frames and the spilled memory of the chunk's contributions, whose aggregate is finished. */
 static void let_go(pd_steps *steps, pd_chunk *chunk)
 {
     for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
         pd_slot *slot = &chunk->slots[rank];
         if (!is_there(slot)) continue;
-        if (slot->state == PD_SLOT_HELD) pd_frame_let_go(steps, slot->frame);
-        else pd_buffer_pool_give(chunk->param->spills, slot->u.spill);
+        if (slot->state == PD_SLOT_HELD)
+            pd_frame_let_go(steps, slot->frame);
+        else
+            pd_buffer_pool_give(chunk->param->spills, slot->u.spill);
         slot->frame = NULL;
         slot->u.weight = 0;
         slot->state = PD_SLOT_SUMMED;
@@ -302,7 +315,8 @@ static pd_param *plan_merges(pd_steps *steps, pd_collect_batch *batch, double bu
 {
     pd_param *param;
 
-    DL_FOREACH2(steps->merging, param, next_ready) {
+    DL_FOREACH2(steps->merging, param, next_ready)
+    {
         if (is_full(batch, budget_ns)) return NULL;
         if (plan_merge(steps, batch, param, budget_ns) != PD_OK) return param;
     }
@@ -313,7 +327,8 @@ static void note_merges(pd_steps *steps)
 {
     pd_param *param, *next;
 
-    DL_FOREACH_SAFE2(steps->merging, param, next, next_ready) {
+    DL_FOREACH_SAFE2(steps->merging, param, next, next_ready)
+    {
         if (param->tree == NULL || !pd_adasum_tree_turn(param->tree)) continue;
         if (!pd_adasum_tree_finite(param->tree)) param->round.finite = false;
         pd_adasum_tree_end(param->tree, param->pool[PD_F32]);
@@ -324,11 +339,13 @@ static void note_merges(pd_steps *steps)
     }
 }
 
-/* ---- running ---- */
+/* ---- running a batch ---- */
 
 static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int thread)
 {
-    const pd_source *x = unit->adasum == NULL ? batch->sources + unit->first_source : NULL;      /* there may be no array yet */
+    const pd_vector_run *x =
+        /* a unit of Adasum finds its contributions itself */
+        unit->adasum == NULL ? batch->runs + unit->first_run : NULL;
 
     if (unit->adasum != NULL) {
         pd_adasum_unit(unit->adasum, unit->i);
@@ -343,9 +360,9 @@ static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int t
 
 static void run(const pd_collect_batch *batch, int threads)
 {
-    size_t grab = batch->n_units / 64 + 1;      /* many small units: taken by the handful */
+    size_t grab = batch->n_units / 64 + 1; /* there are many small units: each thread takes several at once */
     (void)threads, (void)grab;
-    #pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if(batch->cost_ns > WORTH_SHARING_NS)
+#pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if (batch->cost_ns > WORTH_SHARING_NS)
     for (size_t i = 0; i < batch->n_units; i++) run_unit(batch, &batch->units[i], omp_get_thread_num());
 }
 
@@ -368,8 +385,10 @@ double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved)
         *starved = plan(steps, batch, budget_ns - cost_ns);
         run(batch, steps->config->threads);
         for (size_t i = 0; i < batch->n_passes; i++) {
-            if (batch->passes[i].spill != NULL) note_spill(steps, &batch->passes[i]);
-            else note_chunk(steps, batch, &batch->passes[i]);
+            if (batch->passes[i].spill != NULL)
+                note_spill(steps, &batch->passes[i]);
+            else
+                note_chunk(steps, batch, &batch->passes[i]);
         }
         note_merges(steps);
         cost_ns += batch->cost_ns;
@@ -377,7 +396,7 @@ double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved)
     return cost_ns;
 }
 
-/* ---- the end ---- */
+/* ---- the end of a job ---- */
 
 void pd_collect_release(pd_param *param)
 {

@@ -1,59 +1,69 @@
-/* collect.h - aggregates that need all contributions at once: collects them, makes the aggregate, and frees their
- * memory.
+/* collect.h - aggregates that need all contributions at once: collects the contributions, computes the aggregate,
+ * and frees their memory.
  *
  * Step thread. Median and trimmed mean need all contributions to an element, Adasum all to a parameter
- * (adasum_tree.h). So contributions wait, as long as memory allows in the frames they came in. Where a rank is over
- * its ingest quota (ingest.h), what it holds of chunks that still miss somebody is *spilled*: converted to float32
- * memory of its own, after which the frame goes home. So no order of parameters or arrivals can lock up. Every
- * element type converts to float32 exactly: both ways give the same bits. Spilled memory is given back when the
- * aggregate is made; the bytes that all ranks could spill were counted at Declare. Weights of pushes do not matter
- * here, nor whether a gradient is a sum.
+ * (adasum_tree.h). Until they have come, contributions wait in their frames.
  *
- * A robust aggregate is for workers that nobody trusts: whether a round is finite is judged by the result alone. */
+ * If a rank is over its ingest quota (ingest.h), its contributions to chunks that still wait for another rank are
+ * *spilled*: they are converted to float32 in separate memory, and their frame is released. This prevents deadlocks,
+ * whatever the order of parameters or of arrival. Every element type converts to float32 exactly, so spilled
+ * contributions give the same bits. Spilled memory is freed when the aggregate is computed. The bytes that all ranks
+ * together may spill are counted when the parameters are declared.
+ *
+ * These aggregates ignore the weight of a push, and whether a gradient is a sum or a mean over examples.
+ *
+ * Median and trimmed mean are meant for workers that may send wrong values. So a round with values that are not
+ * finite is skipped only if the aggregate itself is not finite. */
 #ifndef PD_COLLECT_H
 #define PD_COLLECT_H
 
 #include "adasum_tree.h"
 #include "steps.h"
 
-/* A piece of work for one thread. */
+/* A unit of work for one thread: a part of an Adasum, of a median or trimmed mean, or of a spill. */
 typedef struct pd_collect_unit {
-    pd_adasum *adasum;          /* unit i of this; NULL: a mean, or a copy where k is 1 */
-    int64_t    i;
-    float     *to;              /* n elements: the mean without the `trim` smallest and largest of k sources */
-    int64_t    n;
-    size_t     first_source;
-    int        k, trim;
-    bool       finite;          /* out, of this */
+    pd_adasum *adasum; /* the unit is unit `i` of this Adasum; NULL: it is a mean of k contributions, or a copy if k
+                        * is 1 */
+    int64_t i;
+    float *to; /* gets n elements: the mean of k contributions without the `trim` smallest and largest values */
+    int64_t n;
+    size_t first_run;
+    int k, trim;
+    bool finite; /* result: all values written are finite */
 } pd_collect_unit;
 
-/* The effect of some units on one chunk. */
+/* A change of one chunk that becomes valid when its units have run: a contribution is spilled, or elements are
+ * aggregated. */
 typedef struct pd_collect_pass {
     pd_chunk *chunk;
-    float    *spill;            /* gets the contribution of `rank`; NULL: the chunk is aggregated */
-    uint32_t  rank;
-    int64_t   collected;        /* so many elements from the first have their aggregate afterwards */
-    size_t    first_unit, n_units;
+    float *spill; /* memory that gets the contribution of `rank`; NULL: the pass aggregates instead */
+    uint32_t rank;
+    int64_t collected; /* number of the chunk's elements, from the first, that are aggregated after the pass */
+    size_t first_unit, n_units;
 } pd_collect_pass;
 
-/* The work of one batch; its memory is kept from batch to batch. Begins zeroed. */
+/* The work of one batch. Its arrays are reused by the next batch. Begins zeroed. */
 typedef struct pd_collect_batch {
-    pd_collect_pass *passes;  size_t n_passes, passes_room;
-    pd_collect_unit *units;   size_t n_units, units_room;
-    pd_source       *sources; size_t n_sources, sources_room;
-    char            *scratch; size_t scratch_room, scratch_each;       /* each: of one thread */
-    double           cost_ns;    /* estimate, of one core */
+    pd_collect_pass *passes;
+    size_t n_passes, passes_room;
+    pd_collect_unit *units;
+    size_t n_units, units_room;
+    pd_vector_run *runs;
+    size_t n_runs, runs_room;
+    char *scratch;
+    size_t scratch_room, scratch_each; /* bytes of scratch that are allocated; bytes of it for each thread */
+    double cost_ns;                    /* estimated time of the batch on one core */
 } pd_collect_batch;
-void pd_collect_batch_free(pd_collect_batch *batch);      /* frees the arrays, not the struct */
+void pd_collect_batch_free(pd_collect_batch *batch); /* frees the arrays, not the struct */
 
-/* Notes that a contribution to a chunk of a collected parameter was filed. */
+/* Notes that a contribution to the chunk was filed. Only for chunks whose aggregate needs all contributions. */
 void pd_collect_file(pd_steps *steps, pd_chunk *chunk);
-/* Returns whether there is something to spill, or a chunk or parameter is complete. */
+/* Returns whether there is work: contributions to spill, complete chunks, or complete parameters. */
 bool pd_collect_has_work(const pd_steps *steps);
-/* Does some of that, as much as the budget allows but at least something; returns its cost. *starved: the parameter for
- * which memory was short, else NULL. */
+/* Spills contributions and computes aggregates for about budget_ns, at least one unit. Returns the estimated cost in
+ * nanoseconds. *starved: the parameter for which memory was short, else NULL. */
 double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved);
-/* Gives spilled memory back: nothing is collected any more. Frames are the caller's. */
+/* Frees the parameter's spilled contributions and its Adasum, because the job ends. The caller releases the frames. */
 void pd_collect_release(pd_param *param);
 
 #endif

@@ -1,18 +1,22 @@
-/* commit.c - the end of a round: counters, the answer to the loop thread, and everything ready for the next. */
+/* commit.c - closes a round: counts it, publishes the new weights, reports to the loop thread, and resets the round
+ * for the next step. */
 #include "commit.h"
 
+#include "cut.h"
 #include "override.h"
 #include "round_scalars.h"
 #include "step_group.h"
 #include "stretch.h"
 
+#include <string.h>
+
 static void count_refusal(pd_steps *steps, pd_param *param, const char *why)
 {
     param->saved.refused++;
     if (pd_is_power_of_two(++steps->saved.refused_steps))
-        pd_say(steps->outbox, PD_SAY_WARNING, "job %.60s: step %llu of %.60s is refused: %.200s (%llu so far)",
-               steps->name, (unsigned long long)param->saved.step, param->name, why,
-               (unsigned long long)steps->saved.refused_steps);
+        pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &param->saved.step },
+               "step %llu of %.60s is refused: %.200s (%llu so far)", (unsigned long long)param->saved.step,
+               param->name, why, (unsigned long long)steps->saved.refused_steps);
 }
 
 static void count_outcome(pd_steps *steps, pd_param *param, pd_outcome outcome)
@@ -21,21 +25,23 @@ static void count_outcome(pd_steps *steps, pd_param *param, pd_outcome outcome)
     if (outcome != PD_SKIPPED) return;
     steps->saved.skipped++;
     if (pd_is_power_of_two(++param->saved.skipped) && !pd_steps_are_whole(steps))
-        pd_say(steps->outbox, PD_SAY_WARNING, "job %s: step %llu of %s is skipped, %s (%llu skipped so far)",
-               steps->name, (unsigned long long)param->saved.step, param->name, param->round.weightless
-               ? "all weights are 0" : "its gradient is not finite", (unsigned long long)param->saved.skipped);
+        pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &param->saved.step },
+               "step %llu of %s is skipped, %s (%llu skipped so far)", (unsigned long long)param->saved.step,
+               param->name, param->round.weightless ? "all weights are 0" : "its gradient is not finite",
+               (unsigned long long)param->saved.skipped);
 }
 
-/* Counts a round in which some elements had no gradient though others had: it closes without a step, since stepping
- * part of a tensor would be worse. */
+/* Counts and logs a round in which some elements had no gradient though others had. It closes without a step, since
+ * stepping part of a tensor would be worse. */
 static void count_gap(pd_steps *steps, pd_param *param)
 {
     pd_range gap;
 
     if (pd_round_given(&param->round) != PD_GIVEN_PART || !pd_is_power_of_two(++param->saved.gaps)) return;
     pd_round_gap(&param->round, true, &gap);
-    pd_say(steps->outbox, PD_SAY_WARNING, "job %s: step %llu of %s closes without a gradient: all ranks that have "
-           "elements %lld to %lld were absent, others were not (%llu times so far)", steps->name,
+    pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &param->saved.step },
+           "step %llu of %s closes without a gradient: all ranks that have "
+           "elements %lld to %lld were absent, others were not (%llu times so far)",
            (unsigned long long)param->saved.step, param->name, (long long)gap.start, (long long)gap.end,
            (unsigned long long)param->saved.gaps);
 }
@@ -48,6 +54,17 @@ static void tell_refusal(pd_steps *steps, pd_param *param, pd_closed *closed)
     closed->why = pd_reason_new(why);
 }
 
+/* Stores the newest round's step and its mean of the scalar "loss", for operators. */
+static void note_progress(pd_steps *steps, const pd_param *param, const pd_scalar_means *scalars)
+{
+    if (param->saved.step > steps->furthest) steps->furthest = param->saved.step;
+    for (size_t i = 0; scalars != NULL && i < scalars->n; i++) {
+        if (strcmp(scalars->at[i].name, "loss") != 0 || param->saved.step < steps->loss_step) continue;
+        steps->loss = scalars->at[i].mean;
+        steps->loss_step = param->saved.step;
+    }
+}
+
 static void reset_round(pd_steps *steps, pd_param *param)
 {
     pd_round_reset(&param->round);
@@ -55,7 +72,7 @@ static void reset_round(pd_steps *steps, pd_param *param)
     steps->n_open--;
 }
 
-/* Publishes the weights that the step has made, and gives the aggregate back. */
+/* Publishes the weights that the step has written, and gives the memory of the aggregate back. */
 static void publish_next(pd_param *param, pd_closed *closed)
 {
     pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
@@ -78,11 +95,13 @@ void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
     if (param->outcome == PD_NO_GRADIENT) count_gap(steps, param);
     publish_next(param, closed);
     closed->scalars = pd_scalars_close(param);
+    note_progress(steps, param, closed->scalars);
     closed->counted = param->counted;
     param->counted = NULL;
     if (param->outcome == PD_REFUSED) tell_refusal(steps, param, closed);
     if (param->pushed != NULL) param->pushed->mask = 0;
     pd_overrides_settle(steps->outbox, steps->name, param);
     reset_round(steps, param);
+    pd_cut_closed(steps, param);
     pd_param_moved_on(steps, param);
 }

@@ -1,11 +1,11 @@
-/* commit.h - closes a round: what the step has left is published. Step thread. */
+/* commit.h - closes a round and publishes its result. Step thread. */
 #ifndef PD_COMMIT_H
 #define PD_COMMIT_H
 
 #include "steps.h"
 
-/* Ends the parameter's round, whose outcome is known: fills *closed for the loop thread, publishes param->next, and
- * resets the round for the next step. Parameters that waited for this one go on. */
+/* Closes the parameter's round, whose outcome is decided: fills *closed for the loop thread, publishes param->next,
+ * and resets the round for the next step. Parameters that waited for this round go on. */
 void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed);
 
 #endif

@@ -7,9 +7,11 @@
 
 #include <utlist.h>
 
-/* Initial weights that are averaged can be taken back as long as a rank has not given all of its part
- * (job/initial_weights.h). So chunks count as complete when the last contribution to the parameter has come; before
- * that only ranks over their quota are summed. */
+/* Queues a chunk of initial weights that are averaged over the ranks.
+ *
+ * A rank's initial weights of the parameter can be taken back until the rank has given all of them
+ * (job/initial_weights.h). So no chunk is queued as complete before the parameter's last contribution has come.
+ * Until then only contributions of ranks over quota are summed. */
 static void list_initial(pd_steps *steps, pd_param *param, pd_chunk *chunk)
 {
     pd_round *round = &param->round;
@@ -22,7 +24,8 @@ static void list_initial(pd_steps *steps, pd_param *param, pd_chunk *chunk)
         if (!pd_chunk_ends_at(round, round->chunks[c].summed)) pd_chunk_list_to_sum(steps, &round->chunks[c], true);
 }
 
-/* Takes the parameter out of steps->waiting where its round is complete and cannot be held. */
+/* Removes the parameter from steps->waiting if its round is complete and need not wait for another parameter's
+ * round. */
 static void look_at_waiting(pd_steps *steps, pd_param *param)
 {
     if (pd_round_is_complete(&param->round) && !pd_param_may_be_held(steps, param))
@@ -42,9 +45,12 @@ void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_slot slot
         DL_APPEND2(steps->waiting, param, prev_waiting, next_waiting);
     }
     complete = pd_round_add(round, chunk, rank, slot);
-    if (pd_is_collected(pd_param_how(param))) pd_collect_file(steps, chunk);
-    else if (param->current == NULL) list_initial(steps, param, chunk);
-    else pd_chunk_list_to_sum(steps, chunk, complete);
+    if (pd_is_collected(pd_param_how(param)))
+        pd_collect_file(steps, chunk);
+    else if (param->current == NULL)
+        list_initial(steps, param, chunk);
+    else
+        pd_chunk_list_to_sum(steps, chunk, complete);
     look_at_waiting(steps, param);
 }
 
@@ -57,8 +63,9 @@ void pd_chunks_list_anew(pd_steps *steps, pd_param *param)
         pd_chunk *chunk = &round->chunks[c];
         if (chunk->list == PD_CHUNK_COMPLETE || pd_chunk_ends_at(round, chunk->summed)) continue;
         was_complete = false;
-        pd_chunk_list_to_sum(steps, chunk, pd_chunk_is_complete(round, chunk)
-                             && (param->current != NULL || pd_round_is_complete(round)));
+        pd_chunk_list_to_sum(steps, chunk,
+                             pd_chunk_is_complete(round, chunk) &&
+                                 (param->current != NULL || pd_round_is_complete(round)));
     }
     if (!was_complete) look_at_waiting(steps, param);
     steps->look = true;
@@ -81,10 +88,10 @@ void pd_contribute_no_more(pd_steps *steps, pd_param *param)
 
     round->closing = true;
     for (uint32_t c = 0; c < round->n_chunks; c++) {
-        if (pd_chunk_ends_at(round, round->chunks[c].summed)
-            || !pd_chunk_is_complete(round, &round->chunks[c])) continue;
+        if (pd_chunk_ends_at(round, round->chunks[c].summed) || !pd_chunk_is_complete(round, &round->chunks[c]))
+            continue;
         if (pd_is_collected(pd_param_how(param))) pd_collect_file(steps, &round->chunks[c]);
-        if (pd_is_adasum(pd_param_how(param))) break;           /* the whole parameter was queued with its first chunk */
+        if (pd_is_adasum(pd_param_how(param))) break; /* pd_collect_file has queued the whole parameter */
         if (!pd_is_collected(pd_param_how(param)) && round->chunks[c].list != PD_CHUNK_COMPLETE)
             pd_chunk_list_to_sum(steps, &round->chunks[c], true);
     }

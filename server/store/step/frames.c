@@ -1,4 +1,4 @@
-/* frames.c - the life of a frame from its filing to the return of its buffer. */
+/* frames.c - counts a frame while contributions lie in it, and returns its buffer afterwards. */
 #include "frames.h"
 
 #include <assert.h>
@@ -27,7 +27,7 @@ void pd_frame_let_go(pd_steps *steps, pd_request *frame)
 
     assert(buffer->refs > 0);
     if (--buffer->refs > 0) return;
-    if (quota->declared) buffer->conn = quota->conn;            /* that connection counts the rank's frames now */
+    if (quota->declared) buffer->conn = quota->conn; /* the connection that counts the rank's frames now */
     steps->held -= buffer->charged;
     pd_quota_let_go(steps->ingest, quota, buffer->charged);
     send_home(steps, frame);
@@ -35,8 +35,10 @@ void pd_frame_let_go(pd_steps *steps, pd_request *frame)
 
 void pd_frame_finish(pd_steps *steps, pd_request *frame)
 {
-    if (frame->u.data.buffer != NULL) send_home(steps, frame);
-    else pd_request_free(frame);
+    if (frame->u.data.buffer != NULL)
+        send_home(steps, frame);
+    else
+        pd_request_free(frame);
 }
 
 void pd_frame_keep(pd_steps *steps, pd_request *frame)

@@ -1,4 +1,5 @@
-/* global_clip.c - the passes over the aggregates of all parameters: sum of squares, then scaling. */
+/* global_clip.c - clips in two passes over the aggregates of all parameters: the first sums the squares, the second
+ * scales. */
 #include "global_clip.h"
 
 #include <assert.h>
@@ -7,25 +8,25 @@
 
 #include "clip.h"
 
-enum { PIECES = 1024 };                 /* of one pass: 256 MiB of gradients */
-#define SUM_NS   0.3                    /* of one core, for each element */
+enum { PIECES = 1024 }; /* most pieces (parts of gradients) that one call clips: together 256 MiB */
+#define SUM_NS 0.3      /* ns of one core to add the square of an element */
 #define SCALE_NS 0.6
 #define PIECE_NS 30.0
 
 struct pd_global_clip {
     pd_global_clip_saved saved;
-    bool     runs, scaling;             /* scaling: the norm of this scope is known */
-    size_t   scope;                     /* 0: the job; 1 + r: rule r */
-    uint32_t param;                     /* where the next piece begins */
-    int64_t  first;
-    double   squares;
-    float    scale;
-    bool     known, exceeded;           /* of this step: `saved.last` is its norm; a limit was exceeded */
-    bool     seen;                      /* this scope has a gradient */
+    bool runs, scaling; /* a clip is under way; it is in the second pass, which scales */
+    size_t scope;       /* gradients that are clipped together: 0: those of the whole job; 1 + r: those of rule r */
+    uint32_t param;     /* the pass goes on with this parameter at element `first` */
+    int64_t first;
+    double squares;
+    float scale;
+    bool known, exceeded; /* `saved.last` is the norm of this step; some norm of this step exceeded its limit */
+    bool seen;            /* some parameter of this scope has a gradient in this step */
     pd_clip_piece pieces[PIECES];
 };
 
-/* ---- who is scaled together ---- */
+/* ---- scopes: gradients that are clipped together ---- */
 
 static double limit_of(const pd_job_values *values, const pd_rule *rules, size_t scope)
 {
@@ -35,7 +36,7 @@ static double limit_of(const pd_job_values *values, const pd_rule *rules, size_t
     return hypers->row->clip_norm != NULL ? hypers->row->clip_norm(hypers->value) : 0;
 }
 
-/* Of the scopes from `scope` on the first that has a limit; 1 + n_rules: none has. */
+/* Returns the first scope that has a limit, from number `scope` on; 1 + n_rules: none has. */
 static size_t find_scope(const pd_job_values *values, const pd_rule *rules, size_t n_rules, size_t scope)
 {
     while (scope <= n_rules && !(limit_of(values, rules, scope) > 0)) scope++;
@@ -53,9 +54,12 @@ static bool has_part(const pd_steps *steps, size_t scope, const pd_param *param)
     return scope == 0 || param->rule == &steps->rules[scope - 1];
 }
 
-/* ---- life ---- */
+/* ---- memory and state of the clip ---- */
 
-bool pd_global_clip_wanted(const pd_steps *steps) { return next_scope(steps, 0) <= steps->n_rules; }
+bool pd_global_clip_wanted(const pd_steps *steps)
+{
+    return next_scope(steps, 0) <= steps->n_rules;
+}
 
 int pd_global_clip_make(pd_steps *steps)
 {
@@ -68,10 +72,19 @@ uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules,
     return find_scope(values, rules, n_rules, 0) <= n_rules ? sizeof(pd_global_clip) : 0;
 }
 
-bool pd_global_clip_runs(const pd_steps *steps) { return steps->clip != NULL && steps->clip->runs; }
+bool pd_global_clip_runs(const pd_steps *steps)
+{
+    return steps->clip != NULL && steps->clip->runs;
+}
 
-double   pd_global_clip_last(const pd_steps *steps)    { return steps->clip != NULL ? steps->clip->saved.last : 0; }
-uint64_t pd_global_clip_clipped(const pd_steps *steps) { return steps->clip != NULL ? steps->clip->saved.clipped : 0; }
+double pd_global_clip_last(const pd_steps *steps)
+{
+    return steps->clip != NULL ? steps->clip->saved.last : 0;
+}
+uint64_t pd_global_clip_clipped(const pd_steps *steps)
+{
+    return steps->clip != NULL ? steps->clip->saved.clipped : 0;
+}
 
 /* ---- passes ---- */
 
@@ -100,20 +113,22 @@ void pd_global_clip_begin(pd_steps *steps)
     enter_scope(steps, 0);
 }
 
-/* The next piece of the pass. False: there is none. */
+/* Finds the next piece of the present pass: at most PD_CLIP_RANGE elements of one gradient. Returns false if the
+ * pass has no more pieces. */
 static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
 {
     pd_global_clip *clip = steps->clip;
     const pd_param *param;
 
-    while (clip->param < steps->n_params && (clip->first == steps->params[clip->param].elements
-                                             || !has_part(steps, clip->scope, &steps->params[clip->param]))) {
+    while (clip->param < steps->n_params && (clip->first == steps->params[clip->param].elements ||
+                                             !has_part(steps, clip->scope, &steps->params[clip->param]))) {
         clip->param++;
         clip->first = 0;
     }
     if (clip->param == steps->n_params) return false;
     param = &steps->params[clip->param];
-    *piece = (pd_clip_piece){ .from = param->accumulator + clip->first, .to = param->accumulator + clip->first,
+    *piece = (pd_clip_piece){ .from = param->accumulator + clip->first,
+                              .to = param->accumulator + clip->first,
                               .n = param->elements - clip->first };
     if (piece->n > PD_CLIP_RANGE) piece->n = PD_CLIP_RANGE;
     clip->first += piece->n;
@@ -121,7 +136,8 @@ static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
     return true;
 }
 
-/* Pieces of the pass that the budget holds, at least one where there is one. */
+/* Fills clip->pieces with pieces of the present pass: as many as the time budget allows, at least one unless the
+ * pass has no more. Returns their number. */
 static size_t take_pieces(const pd_steps *steps, double budget_ns, double *cost_ns)
 {
     pd_global_clip *clip = steps->clip;
@@ -132,7 +148,8 @@ static size_t take_pieces(const pd_steps *steps, double budget_ns, double *cost_
     return n;
 }
 
-/* The squares of the scope are summed up. */
+/* Ends the first pass over a scope: computes the norm, and begins the second pass if the norm exceeds the limit.
+ * Otherwise goes on to the next scope. */
 static void end_sum(const pd_steps *steps)
 {
     pd_global_clip *clip = steps->clip;
@@ -143,14 +160,18 @@ static void end_sum(const pd_steps *steps)
     clip->exceeded = clip->exceeded || pd_clip_exceeds(limit, clip->squares);
     clip->scale = pd_clip_scale(limit, clip->squares);
     clip->scaling = clip->scale != 1;
-    if (clip->scaling) rewind_pass(clip);
-    else enter_scope(steps, clip->scope + 1);
+    if (clip->scaling)
+        rewind_pass(clip);
+    else
+        enter_scope(steps, clip->scope + 1);
 }
 
 static void end_pass(const pd_steps *steps)
 {
-    if (steps->clip->scaling) enter_scope(steps, steps->clip->scope + 1);
-    else end_sum(steps);
+    if (steps->clip->scaling)
+        enter_scope(steps, steps->clip->scope + 1);
+    else
+        end_sum(steps);
 }
 
 static void end(pd_global_clip *clip)
@@ -167,10 +188,14 @@ bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns)
     *cost_ns = 0;
     do {
         size_t n = clip->scope <= steps->n_rules ? take_pieces(steps, budget_ns, cost_ns) : 0;
-        if (clip->scaling) pd_clip_apply(clip->pieces, n, clip->scale, threads);
-        else clip->squares = pd_clip_sum(clip->pieces, n, clip->squares, threads);
-        if (n == 0 && clip->scope > steps->n_rules) end(clip);
-        else if (n == 0) end_pass(steps);
+        if (clip->scaling)
+            pd_clip_apply(clip->pieces, n, clip->scale, threads);
+        else
+            clip->squares = pd_clip_sum(clip->pieces, n, clip->squares, threads);
+        if (n == 0 && clip->scope > steps->n_rules)
+            end(clip);
+        else if (n == 0)
+            end_pass(steps);
     } while (clip->runs && *cost_ns < budget_ns);
     return !clip->runs;
 }

@@ -1,13 +1,14 @@
-/* global_clip.h - clipping by the global norm: scales the gradients of a step that all parameters of a job begin
+/* global_clip.h - clips by the global norm: scales the gradients of a step that all parameters of a job begin
  * together. Step thread.
  *
- * First all of the job's gradients together, where it has a limit (clip_global_norm); then, rule by rule, those of a
- * rule whose row has a limit (pd_row.clip_norm, of the values declared), as the first pass has left them. Parameters
- * without a gradient in this step, and model state (pd_row.takes_values), have no part.
+ * If the job has a limit (clip_global_norm), all its gradients are clipped together first. Then each rule whose
+ * optimizer has a limit (pd_row.clip_norm, from the declared hyperparameters) clips the gradients of its parameters,
+ * as the first clip has left them. Parameters without a gradient in this step are left out, and so is model state
+ * (pd_row.takes_values).
  *
- * Clipping begins when the aggregates of all parameters are there (step_group.h). It goes on in bounded batches, in
- * which no round of the job can move; aggregates are scaled where they lie. Its memory is made at Declare, so it
- * cannot fail. A job that is dropped in the middle of it needs no care. */
+ * Clipping begins when the aggregates of all parameters are complete (step_group.h). It runs in bounded batches.
+ * Until it ends, no round of the job closes. Aggregates are scaled in place. The memory is allocated when the
+ * parameters are declared, so clipping cannot fail. If the job is dropped meanwhile, nothing has to be undone. */
 #ifndef PD_GLOBAL_CLIP_H
 #define PD_GLOBAL_CLIP_H
 
@@ -15,32 +16,35 @@
 
 typedef struct pd_global_clip pd_global_clip;
 
-/* The part that a restart must bring back: store/image. */
+/* The part of the clip's record that survives a restart of the server: store/image. */
 typedef struct pd_global_clip_saved {
-    double   last;          /* norm of the gradients that were looked at last, before clipping; 0: none yet */
-    uint64_t clipped;       /* steps in which some limit was exceeded */
+    double last;      /* norm of the last gradients before clipping, see pd_global_clip_last; 0: none was computed
+                       * yet */
+    uint64_t clipped; /* number of steps in which some norm exceeded its limit */
 } pd_global_clip_saved;
 
-/* Returns whether the job has a limit, or one of its rules has: then all its parameters step together. */
-bool     pd_global_clip_wanted(const pd_steps *steps);
-/* Makes steps->clip for a job that clips. PD_NO_MEMORY. pd_param_set_forget frees it. */
-int      pd_global_clip_make(pd_steps *steps);
-/* Returns the bytes of that for a job with these values and rules. */
+/* Returns whether the job or one of its rules has a limit. Then all parameters of the job step together. */
+bool pd_global_clip_wanted(const pd_steps *steps);
+/* Allocates steps->clip if the job or one of its rules has a limit. PD_NO_MEMORY. pd_param_set_forget frees it. */
+int pd_global_clip_make(pd_steps *steps);
+/* Returns the bytes that steps->clip takes for a job with these values and rules. */
 uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules);
 
-/* Begins: the aggregates of all parameters are there, and outcomes are known. */
-void     pd_global_clip_begin(pd_steps *steps);
-bool     pd_global_clip_runs(const pd_steps *steps);
-/* Works on it for about so long, in ns of one core, and at least a little; *cost_ns: what it took. True: it is over,
- * and the parameters may go on (pd_step_groups_go_on). */
-bool     pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns);
+/* Begins to clip a step. Call it when the aggregates of all parameters are complete, and the outcomes of their
+ * rounds are decided. */
+void pd_global_clip_begin(pd_steps *steps);
+bool pd_global_clip_runs(const pd_steps *steps);
+/* Clips gradients for about budget_ns nanoseconds of one core, and makes some progress however small the budget is.
+ * *cost_ns receives the estimated time of the work that was done. Returns whether clipping is finished. Then the caller
+ * continues the steps that waited for it (pd_step_groups_go_on). */
+bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns);
 
-/* Returns the norm of the gradients that were looked at last: of all of the job's, or where it has no limit of the
- * first rule's that has one. 0: none yet. */
-double   pd_global_clip_last(const pd_steps *steps);
-/* Returns in how many steps some limit was exceeded. */
+/* Returns the norm of the last step's gradients, before they were clipped. If the job has a limit, the norm is that of
+ * all its gradients. Otherwise it is that of the first rule that has a limit and gradients. 0: no norm was computed. */
+double pd_global_clip_last(const pd_steps *steps);
+/* Returns the number of steps in which some norm exceeded its limit. */
 uint64_t pd_global_clip_clipped(const pd_steps *steps);
-/* For store/image; NULL: the job does not clip. */
+/* Returns the saved part of the clip's record, for store/image. NULL: the job does not clip. */
 pd_global_clip_saved *pd_global_clip_saved_of(const pd_steps *steps);
 
 #endif

@@ -1,10 +1,10 @@
-/* initial_mean.c - makes the mean of all ranks' initial weights the first weights. */
+/* initial_mean.c - makes a parameter's first weights from the mean of all ranks' initial weights. */
 #include "initial_mean.h"
 
 void pd_initial_warn_not_finite(const pd_steps *steps, const pd_param *param, const char *why)
 {
-    pd_say(steps->outbox, PD_SAY_WARNING, "job %.60s: the initial weights of %.160s are not finite: %s", steps->name,
-           param->name, why);
+    pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name },
+           "the initial weights of %.160s are not finite: %s", param->name, why);
 }
 
 int pd_initial_mean_take(const pd_steps *steps, pd_param *param)
@@ -15,7 +15,7 @@ int pd_initial_mean_take(const pd_steps *steps, pd_param *param)
     param->next->job = steps->number;
     param->next->param = param->index;
     param->next->version = param->saved.step;
-    param->accumulator = param->next->at[PD_F32];           /* from the same pool */
+    param->accumulator = param->next->at[PD_F32]; /* swaps buffers of the same pool: the mean becomes the weights */
     param->next->at[PD_F32] = mean;
     if (!param->round.finite) pd_initial_warn_not_finite(steps, param, "those of a rank are not, or their sum is not");
     return PD_OK;

@@ -1,4 +1,4 @@
-/* override.c - a parameter's overrides in the order of their steps. */
+/* override.c - a parameter's list of overrides, sorted by the step from which each applies. */
 #include "override.h"
 
 #include "effects.h"
@@ -10,7 +10,7 @@
 
 enum { FEW = 4 };
 
-/* ---- one command's override ---- */
+/* ---- the override that one command makes ---- */
 
 pd_override *pd_override_new(const pd_hypers *declared, const char *pattern, const char *by, uint32_t *alive)
 {
@@ -38,7 +38,7 @@ void pd_override_drop(pd_override *override)
     free(override);
 }
 
-/* ---- a parameter's entries, in the order of their steps ---- */
+/* ---- a parameter's entries, sorted by step ---- */
 
 int pd_overrides_reserve(pd_param *param, pd_error *err)
 {
@@ -76,11 +76,12 @@ static void say_begun(pd_effects *outbox, const char *job, const pd_param *param
     for (size_t h = 0; h < count && used < sizeof what; h++) {
         if ((entry->mask >> h & 1) == 0) continue;
         pd_overrides_text(&entry->override->hypers, (int)h, value, sizeof value);
-        used += (size_t)snprintf(what + used, sizeof what - used, "%s%s = %s", used > 0 ? ", " : "", hypers[h].name,
-                                 value);
+        used +=
+            (size_t)snprintf(what + used, sizeof what - used, "%s%s = %s", used > 0 ? ", " : "", hypers[h].name, value);
     }
-    pd_say(outbox, PD_SAY_INFO, "job %.100s: step %llu has come, %s holds for %.100s, as %.60s has set", job,
-           (unsigned long long)entry->from, what, entry->override->pattern, entry->override->by);
+    pd_say(outbox, PD_SAY_INFO, (pd_log_facts){ .job = job, .step = &entry->from },
+           "step %llu has come, %s holds for %.100s, as %.60s has set", (unsigned long long)entry->from, what,
+           entry->override->pattern, entry->override->by);
 }
 
 void pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param)
@@ -94,11 +95,13 @@ void pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param)
         say_begun(outbox, job, param, entry);
         entry->mask &= ~later;
         later |= entry->mask;
-        entry->mask &= ~entry->override->withdrawn;        /* as if it had never been set */
+        entry->mask &= ~entry->override->withdrawn; /* a withdrawn hyperparameter has its declared value again */
     }
     for (uint32_t i = 0; i < param->n_overrides; i++) {
-        if (param->overrides[i].mask != 0) param->overrides[kept++] = param->overrides[i];
-        else pd_override_drop(param->overrides[i].override);
+        if (param->overrides[i].mask != 0)
+            param->overrides[kept++] = param->overrides[i];
+        else
+            pd_override_drop(param->overrides[i].override);
     }
     param->n_overrides = kept;
 }
@@ -120,9 +123,10 @@ uint64_t pd_overrides_mask(const pd_param *param)
     return mask;
 }
 
-/* ---- what holds in the next step ---- */
+/* ---- values of the next step ---- */
 
-/* Settled: no two that are in force are about the same hyperparameter, and none withdraws one. */
+/* Call pd_overrides_settle first. After it, no two entries in force have the same hyperparameter, and no entry in
+ * force withdraws one. */
 uint64_t pd_overrides_next(const pd_param *param, double *value)
 {
     uint64_t mask = 0;
@@ -140,6 +144,7 @@ uint64_t pd_overrides_next(const pd_param *param, double *value)
 static void say_overruled(pd_effects *outbox, const char *job, const pd_param *param, uint64_t pushed)
 {
     size_t count;
+    uint64_t step = param->saved.step + 1;
     const pd_hyper *hypers = pd_row_hypers(param->rule->hypers.row, &count);
 
     for (uint32_t i = 0; i < param->n_overrides && param->overrides[i].from <= param->saved.step + 1; i++) {
@@ -147,9 +152,10 @@ static void say_overruled(pd_effects *outbox, const char *job, const pd_param *p
         uint64_t both = param->overrides[i].mask & pushed;
         if (both == 0 || override->overruled) continue;
         override->overruled = true;
-        pd_say(outbox, PD_SAY_INFO, "job %.100s: workers send %s for %.100s with step %llu; what %.60s has set goes "
-               "before it", job, hypers[__builtin_ctzll(both)].name, param->name,
-               (unsigned long long)param->saved.step + 1, override->by);
+        pd_say(outbox, PD_SAY_INFO, (pd_log_facts){ .job = job, .step = &step },
+               "workers send %s for %.100s with step %llu; what %.60s has set goes "
+               "before it",
+               hypers[__builtin_ctzll(both)].name, param->name, (unsigned long long)step, override->by);
     }
 }
 
@@ -163,7 +169,7 @@ uint64_t pd_overrides_begin(pd_effects *outbox, const char *job, const pd_param 
     return pushed | set;
 }
 
-/* ---- text ---- */
+/* ---- values as text ---- */
 
 char *pd_overrides_text(const pd_hypers *hypers, int index, char *text, size_t size)
 {
@@ -171,8 +177,10 @@ char *pd_overrides_text(const pd_hypers *hypers, int index, char *text, size_t s
     const char *value = pd_hypers_text(hypers, index, number, sizeof number);
     size_t length = strlen(value);
 
-    if (length < size) snprintf(text, size, "%s", value);
-    else strcat(pd_text_print(text, size - 3, value), "...");
+    if (length < size)
+        snprintf(text, size, "%s", value);
+    else
+        strcat(pd_text_print(text, size - 3, value), "...");
     return text;
 }
 

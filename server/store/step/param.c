@@ -1,4 +1,4 @@
-/* param.c - weights of one parameter in the element types that workers pull. */
+/* param.c - keeps a parameter's weights and updates in the element types that workers pull, and publishes them. */
 #include "param.h"
 
 #include "convert.h"
@@ -15,11 +15,14 @@ uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4])
     uint64_t bytes = 0;
 
     for (int t = PD_F32; t <= PD_BF16; t++)
-        if (t == PD_F32 || pulled[t]) bytes += 2 * (uint64_t)elements * pd_dtype_size((pd_dtype)t);     /* the weights, and those to come */
+        if (t == PD_F32 || pulled[t])
+            bytes += 2 * (uint64_t)elements * pd_dtype_size((pd_dtype)t); /* 2: one buffer for the published weights,
+                                                                           * one for the next */
     return bytes;
 }
 
-/* One range of a snapshot in every type it has. `added`: its update in float32, or NULL. */
+/* Converts one range of a snapshot's float32 weights to its other element types. `added` is the float32 update,
+ * which is converted, too; NULL: there is no update to convert. */
 static void convert_range(const pd_snapshot *snapshot, const float *added, int64_t first)
 {
     int64_t n = snapshot->elements - first < CONVERT_RANGE ? snapshot->elements - first : CONVERT_RANGE;
@@ -33,7 +36,7 @@ static void convert_range(const pd_snapshot *snapshot, const float *added, int64
                    snapshot->update_dtype, added + first, PD_F32, n);
 }
 
-/* A copy with all the types that the parameter has. NULL: out of memory. */
+/* Returns a copy of the published snapshot that has all element types which workers pull now. NULL: out of memory. */
 static pd_snapshot *copy_current(const pd_param *param)
 {
     pd_snapshot *old = param->current, *copy = pd_snapshot_new(param->pool, param->elements);
@@ -67,7 +70,10 @@ fail:
 
 uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype)
 {
-    return param->pool[dtype] != NULL ? 0 : 2 * (uint64_t)param->elements * pd_dtype_size(dtype);       /* weights, and those to come */
+    return param->pool[dtype] != NULL
+               ? 0
+               : 2 * (uint64_t)param->elements * pd_dtype_size(dtype); /* 2: one buffer for the published weights,
+                                                                        * one for the next */
 }
 
 /* ---- updates ---- */
@@ -77,7 +83,9 @@ uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype)
     uint64_t n = (uint64_t)param->elements;
 
     if (param->update_dtype != 0) return 0;
-    return 2 * n * pd_dtype_size(dtype) + (dtype == PD_F32 ? 0 : n * sizeof(float));        /* published and to come; as it is written */
+    return 2 * n * pd_dtype_size(dtype) +
+           /* for the published update and the next one; types other than float32 need a float32 buffer besides */
+           (dtype == PD_F32 ? 0 : n * sizeof(float));
 }
 
 int pd_param_pull_updates(pd_param *param, pd_buffer_pools *all, pd_dtype dtype)
@@ -98,8 +106,10 @@ int pd_param_begin_update(pd_param *param, float **update)
     if (next->at[PD_UPDATE] == NULL) return PD_OK;
     next->update_dtype = param->update_dtype;
     next->builds_on = 1 + param->current->version;
-    if (param->update_dtype == PD_F32) *update = next->at[PD_UPDATE];
-    else if ((*update = param->added = pd_buffer_pool_take(param->pool[PD_F32])) == NULL) return PD_NO_MEMORY;
+    if (param->update_dtype == PD_F32)
+        *update = next->at[PD_UPDATE];
+    else if ((*update = param->added = pd_buffer_pool_take(param->pool[PD_F32])) == NULL)
+        return PD_NO_MEMORY;
     return PD_OK;
 }
 
@@ -111,8 +121,10 @@ void pd_param_end_update(pd_param *param)
 
 char *pd_round_text(const pd_param *param, char *text, size_t size)
 {
-    if (param->current == NULL) snprintf(text, size, "the initial weights");
-    else snprintf(text, size, "step %llu", (unsigned long long)param->saved.step + 1);
+    if (param->current == NULL)
+        snprintf(text, size, "the initial weights");
+    else
+        snprintf(text, size, "step %llu", (unsigned long long)param->saved.step + 1);
     return text;
 }
 
@@ -120,15 +132,17 @@ void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome
 {
     *closed = (pd_closed){ .param = param->index, .outcome = outcome, .step = param->saved.step, .snapshot = snapshot };
     if (snapshot == NULL) return;
-    snapshot->store_refs++;                     /* the loop thread's */
+    snapshot->store_refs++; /* a reference for the loop thread */
     pd_snapshot_unref(param->current);
     param->current = snapshot;
 }
 
 void pd_param_publish_again(pd_param *param, pd_closed *closed)
 {
-    *closed = (pd_closed){ .param = param->index, .outcome = (pd_outcome)param->saved.outcome,
-                           .step = param->saved.step, .snapshot = param->current };
+    *closed = (pd_closed){ .param = param->index,
+                           .outcome = (pd_outcome)param->saved.outcome,
+                           .step = param->saved.step,
+                           .snapshot = param->current };
     if (param->current != NULL) param->current->store_refs++;
 }
 
@@ -145,11 +159,11 @@ void pd_params_convert(pd_param *const *params, size_t n, int threads)
     (void)threads;
     while (first < n && !has_types(params[first])) first++;
     if (first == n) return;
-    #pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(threads)
     for (size_t i = first; i < n; i++) {
         const pd_snapshot *next = params[i]->next;
         int64_t elements = has_types(params[i]) ? next->elements : 0;
-        #pragma omp for schedule(static) nowait
+#pragma omp for schedule(static) nowait
         for (int64_t at = 0; at < elements; at += CONVERT_RANGE) convert_range(next, params[i]->added, at);
     }
 }

@@ -1,4 +1,4 @@
-/* root_report.c - which failures of roots the log reports, and the list of roots. */
+/* root_report.c - decides which failures of roots are logged, and fills the list of roots for operators. */
 #include "root_report.h"
 
 #include <math.h>
@@ -6,18 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LINES = 3 };            /* on the roots of one parameter in one step */
+enum { MOST_LINES = 3 }; /* most log lines about the roots of one parameter in one step */
 
 /* What the log has reported of one root. */
 typedef struct pd_root_log {
-    int64_t failed;                     /* failures that it has looked at */
-    bool    failing;                    /* it has reported that this root fails, and not yet that it is good again */
+    int64_t failed; /* number of the root's failures when the log last looked at it */
+    bool failing;   /* the log has reported a failure of this root, and not yet that the root is good again */
 } pd_root_log;
 
-static size_t count_roots(const pd_param *param) { return pd_optim_plan(param->optim)->n_tasks; }
+static size_t count_roots(const pd_param *param)
+{
+    return pd_optim_plan(param->optim)->n_tasks;
+}
 
-/* The root that a task recomputes goes by its first output: "preconditioners.3"; what is a block's share of it by the
- * block, too: "block_2.Q.0". */
+/* Returns the slot that stands for the root of a task, for its name and shape: the task's first output, like
+ * "preconditioners.3". If the output is a block's share of a slot the name has the block, too: "block_2.Q.0". */
 static pd_slot_spec root_of(const pd_param *param, size_t task)
 {
     const pd_plan *plan = pd_optim_plan(param->optim);
@@ -43,7 +46,7 @@ int pd_roots_prepare(pd_param *param)
     return (param->root_log = calloc(n, sizeof *param->root_log)) != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
-/* ---- the log: at the first failure of a root, then at powers of two, and once when it is good again ---- */
+/* ---- the log: a root's first failure, then each power of two of failures, and once that it is good again ---- */
 
 static bool passes_power_of_two(int64_t from, int64_t to)
 {
@@ -72,16 +75,20 @@ static void say(pd_steps *steps, const pd_param *param, size_t task, news what, 
 {
     char name[128], shape[192];
     pd_slot_spec spec = root_of(param, task);
-    unsigned long long step = (unsigned long long)param->saved.step + 1;
+    uint64_t step = param->saved.step + 1;
 
     pd_slot_name(&spec, name, sizeof name);
     pd_shape_text(&spec.shape, shape, sizeof shape);
     if (what == FAILED)
-        pd_say(steps->outbox, PD_SAY_WARNING, "job %.100s: root %s of %.160s, size %s, has failed by step %llu (%lld "
-               "times so far), error %.3g: the last good one stays", steps->name, name, param->name, shape, step,
-               (long long)root->failed, root->error);
-    else pd_say(steps->outbox, PD_SAY_INFO, "job %.100s: root %s of %.160s, size %s, is good again at step %llu, error "
-                "%.3g", steps->name, name, param->name, shape, step, root->error);
+        pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &step },
+               "root %s of %.160s, size %s, has failed by step %llu (%lld "
+               "times so far), error %.3g: the last good one stays",
+               name, param->name, shape, (unsigned long long)step, (long long)root->failed, root->error);
+    else
+        pd_say(steps->outbox, PD_SAY_INFO, (pd_log_facts){ .job = steps->name, .step = &step },
+               "root %s of %.160s, size %s, is good again at step %llu, error "
+               "%.3g",
+               name, param->name, shape, (unsigned long long)step, root->error);
 }
 
 void pd_roots_watch(pd_steps *steps, pd_param *param)
@@ -97,11 +104,11 @@ void pd_roots_watch(pd_steps *steps, pd_param *param)
         if (what != NO_NEWS && ++lines <= MOST_LINES) say(steps, param, i, what, &root);
     }
     if (lines > MOST_LINES)
-        pd_say(steps->outbox, PD_SAY_WARNING, "job %.100s: so it is with %zu more roots of %.160s (paramctl roots)",
-               steps->name, lines - MOST_LINES, param->name);
+        pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name },
+               "so it is with %zu more roots of %.160s (paramctl roots)", lines - MOST_LINES, param->name);
 }
 
-/* ---- operators ---- */
+/* ---- lists for operators ---- */
 
 static double kept_error(const pd_param *param, size_t task)
 {

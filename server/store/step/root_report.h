@@ -4,11 +4,11 @@
 
 #include "steps.h"
 
-/* Makes memory for what the log has reported of the parameter's roots. PD_NO_MEMORY. */
-int  pd_roots_prepare(pd_param *param);
-/* Logs, after a batch, which roots have failed or are good again. */
+/* Allocates the records of what the log has reported of the parameter's roots. PD_NO_MEMORY. */
+int pd_roots_prepare(pd_param *param);
+/* Logs which roots of the parameter have failed or are good again. Called after each batch. */
 void pd_roots_watch(pd_steps *steps, pd_param *param);
-/* Fills an entry of the list of roots; and the sums over a parameter's roots in the list of parameters. */
+/* Fill one entry of the list of roots, and the sums over a parameter's roots in its entry of the list of parameters. */
 void pd_roots_fill(pd_root_info *info, const pd_param *param, size_t task);
 void pd_roots_of_param(pd_param_info *info, const pd_param *param);
 

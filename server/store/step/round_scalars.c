@@ -1,4 +1,4 @@
-/* round_scalars.c - checks, keeps and averages the scalars of a round. */
+/* round_scalars.c - checks, files and averages the scalars that workers push to a round. */
 #include "round_scalars.h"
 
 #include <assert.h>
@@ -15,7 +15,7 @@ void pd_scalars_free(pd_scalars *scalars)
 
 /* ---- memory ---- */
 
-/* With what the loop thread keeps of the last round. */
+/* Returns the bytes for a parameter's scalars, including the loop thread's copy of the last closed round. */
 static uint64_t bytes_for(const pd_steps *steps)
 {
     return sizeof(pd_scalars) + steps->members.ranks * sizeof(pd_scalar_row) + 2 * sizeof(pd_scalar_means);
@@ -27,28 +27,30 @@ int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err)
     uint64_t bytes = bytes_for(steps);
 
     if (!pd_budget_fits(budget, bytes))
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.160s: scalars need %llu bytes; of %llu allowed for all jobs, "
-                       "%llu are in use (limits.max_total_bytes)", param->name, (unsigned long long)bytes,
-                       (unsigned long long)budget->limit, (unsigned long long)budget->used);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "%.160s: scalars need %llu bytes; of %llu allowed for all jobs, "
+                       "%llu are in use (limits.max_total_bytes)",
+                       param->name, (unsigned long long)bytes, (unsigned long long)budget->limit,
+                       (unsigned long long)budget->used);
     param->scalars = calloc(1, sizeof(pd_scalars) + steps->members.ranks * sizeof(pd_scalar_row));
     if (param->scalars == NULL) return PD_NO_MEMORY;
     pd_account_take(&steps->account, bytes);
     return PD_OK;
 }
 
-/* A round that has scalars can be closed without asking for memory. */
+/* Allocates memory for the round's scalars and their means, so that closing the round needs no memory. */
 static int make_room(pd_steps *steps, pd_param *param, pd_error *err)
 {
     int rc = param->scalars != NULL ? PD_OK : pd_scalars_make(steps, param, err);
 
-    if (rc == PD_OK && param->scalars->means == NULL && (param->scalars->means = calloc(1,
-                                                                                        sizeof(pd_scalar_means))) == NULL)
+    if (rc == PD_OK && param->scalars->means == NULL &&
+        (param->scalars->means = calloc(1, sizeof(pd_scalar_means))) == NULL)
         rc = PD_NO_MEMORY;
     return rc == PD_NO_MEMORY ? pd_fail(err, rc, "%.160s: out of memory for scalars, try again later", param->name)
-           : rc;
+                              : rc;
 }
 
-/* ---- what comes ---- */
+/* ---- scalars of a push ---- */
 
 static pd_param *param_of(const pd_steps *steps, const pd_request *frame)
 {
@@ -56,7 +58,7 @@ static pd_param *param_of(const pd_steps *steps, const pd_request *frame)
     return &steps->params[frame->u.data.pieces[0].param];
 }
 
-/* The round's number of that name; -1: it has not come yet. */
+/* Returns the index of the scalar with that name in this round; -1: no rank has sent it yet. */
 static int find(const pd_scalars *scalars, const char *name)
 {
     for (uint32_t i = 0; i < scalars->n; i++)
@@ -64,16 +66,22 @@ static int find(const pd_scalars *scalars, const char *name)
     return -1;
 }
 
-/* Returns whether another process at the rank has given some in this round. */
-static bool stands(const pd_scalar_row *row, uint64_t nonce) { return row->mask != 0 && row->nonce != nonce; }
+/* Returns whether another process at the rank has given scalars to this round. Then those of this process are
+ * ignored. */
+static bool stands(const pd_scalar_row *row, uint64_t nonce)
+{
+    return row->mask != 0 && row->nonce != nonce;
+}
 
 static int check_value(const pd_param *param, const pd_scalar_row *row, int i, const pd_scalar_value *scalar,
                        const pd_request *frame, pd_error *err)
 {
     if (i < 0 || (row->mask >> i & 1) == 0 || row->value[i] == scalar->value) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: rank %u has given %s = %.17g for step %llu before and now gives "
-                   "%.17g: a round takes one value of a name from each rank", param->name, frame->rank, scalar->name,
-                   row->value[i], (unsigned long long)frame->u.data.step, scalar->value);
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "%.160s: rank %u has given %s = %.17g for step %llu before and now gives "
+                   "%.17g: a round takes one value of a name from each rank",
+                   param->name, frame->rank, scalar->name, row->value[i], (unsigned long long)frame->u.data.step,
+                   scalar->value);
 }
 
 static int check_values(const pd_param *param, const pd_request *frame, pd_error *err)
@@ -83,13 +91,14 @@ static int check_values(const pd_param *param, const pd_request *frame, pd_error
 
     for (size_t s = 0; s < frame->u.data.n_scalars; s++) {
         const pd_scalar_value *scalar = &frame->u.data.scalars[s];
-        int i = find(scalars, scalar->name), rc = check_value(param, &scalars->rows[frame->rank], i, scalar, frame,
-                                                              err);
+        int i = find(scalars, scalar->name),
+            rc = check_value(param, &scalars->rows[frame->rank], i, scalar, frame, err);
         if (rc != PD_OK) return rc;
         names += i < 0;
     }
     if (names <= PD_MAX_SCALARS) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: with this push of rank %u the ranks would have given scalars of "
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "%.160s: with this push of rank %u the ranks would have given scalars of "
                    "%zu names for step %llu: a round takes at most %d; give fewer, or under names that ranks share",
                    param->name, frame->rank, names, (unsigned long long)frame->u.data.step, PD_MAX_SCALARS);
 }
@@ -99,7 +108,8 @@ int pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, p
     pd_param *param = param_of(steps, frame);
     int rc;
 
-    if (pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW) return PD_OK;     /* closed: sent again */
+    /* the step's round is closed already: a duplicate push, whose scalars are not filed */
+    if (pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW) return PD_OK;
     if ((rc = make_room(steps, param, err)) != PD_OK) return rc;
     return stands(&param->scalars->rows[frame->rank], nonce) ? PD_OK : check_values(param, frame, err);
 }
@@ -131,9 +141,9 @@ void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce)
         keep(param->scalars, row, &frame->u.data.scalars[s], frame->u.data.weight);
 }
 
-/* ---- what the round returns ---- */
+/* ---- the means of a round ---- */
 
-/* What one rank alone gives comes out as it went in. */
+/* Returns the weighted mean of scalar i over the ranks. A value that only one rank gave is returned unchanged. */
 static pd_scalar_mean mean_of(const pd_scalars *scalars, uint32_t world, int i)
 {
     pd_scalar_mean mean = { .mean = NAN };

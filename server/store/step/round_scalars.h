@@ -1,45 +1,49 @@
-/* round_scalars.h - numbers that workers give to a round beside their gradients (loss, token count): the mean of
- * each over the ranks that gave it.
+/* round_scalars.h - scalars: numbers that workers push to a round beside their gradients (loss, token count). The
+ * round returns the mean of each over the ranks that gave it.
  *
- * Step thread. A round waits for nobody's scalars: those that have come when it closes count, weighted as the push
- * that brought them, and sums are taken in rank order. The first value of a name stands; the same process may send
- * it again, but not another one. Scalars of a process whose predecessor at the rank gave some in this round already
- * are not counted twice. */
+ * Step thread. A round does not wait for scalars: it counts those that have come when it closes. Each is weighted as
+ * the push that brought it, and sums are taken in rank order. A rank gives one value for each name; the same process
+ * may repeat it, but not change it. If a process at the rank has given scalars to the round, those of a later
+ * process at that rank are ignored. */
 #ifndef PD_ROUND_SCALARS_H
 #define PD_ROUND_SCALARS_H
 
 #include "steps.h"
 
-/* What a rank has given to the open round. */
+/* The scalars that a rank has given to the open round. */
 typedef struct pd_scalar_row {
-    uint64_t nonce;                     /* of the process that gave it */
-    uint32_t mask;                      /* bit i: there is one of name i */
-    double   value[PD_MAX_SCALARS], weight[PD_MAX_SCALARS];
+    uint64_t nonce; /* nonce of the process that gave the scalars */
+    uint32_t mask;  /* bit i: the rank has given the scalar with names[i] */
+    double value[PD_MAX_SCALARS], weight[PD_MAX_SCALARS];
 } pd_scalar_row;
 
 typedef struct pd_scalars {
-    uint32_t n;                         /* names in this round */
-    char     names[PD_MAX_SCALARS][PD_SCALAR_NAME_MAX + 1];
-    pd_scalar_means *means;             /* memory for what the round returns */
+    uint32_t n; /* number of names in the open round */
+    char names[PD_MAX_SCALARS][PD_SCALAR_NAME_MAX + 1];
+    pd_scalar_means *means; /* memory for the means that the open round will return */
     uint32_t n_last;
-    pd_scalar_mean   last[PD_MAX_SCALARS];      /* what the round before returned, for operators */
-    pd_scalar_row    rows[];            /* by rank */
+    pd_scalar_mean last[PD_MAX_SCALARS]; /* the means of the last closed round, for operators */
+    pd_scalar_row rows[];                /* one row for each rank */
 } pd_scalars;
 
-/* Makes the memory for a parameter's scalars. PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY. */
-int  pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err);
-/* Checks that a checked push may bring its scalars, and makes memory for them, for good, counted against
- * max_total_bytes. `nonce`: of the process that pushes. PD_INVALID_ARGUMENT: another value of a name; names beyond
- * PD_MAX_SCALARS. PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY. */
-int  pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, pd_error *err);
-/* Files what was admitted. */
+/* Allocates the memory for a parameter's scalars, and counts it. PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY. */
+int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err);
+/* Checks the scalars of a push that is otherwise valid. `nonce` is that of the process that pushes.
+ *
+ * If the parameter has no memory for scalars, it is allocated. It stays with the parameter and counts against
+ * max_total_bytes.
+ *
+ * PD_INVALID_ARGUMENT: the rank gave another value for a name, or the round has more than PD_MAX_SCALARS names.
+ * PD_RESOURCE_EXHAUSTED: max_total_bytes would be exceeded. PD_NO_MEMORY. */
+int pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, pd_error *err);
+/* Files the scalars of a push that pd_scalars_admit has checked. */
 void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce);
-/* Gives the means of a round that closes, NULL where nobody gave any, and forgets its scalars. */
+/* Returns the means of a round that closes, and forgets its scalars. NULL: no rank gave any. */
 pd_scalar_means *pd_scalars_close(pd_param *param);
-/* Fills in, for operators, what the last round returned. */
+/* Copies the means of the last closed round into an entry of the list of parameters. */
 void pd_scalars_of_param(pd_param_info *info, const pd_param *param);
-/* Gives the means that the last round returned once more. NULL: it had none, or memory is short. */
+/* Returns a copy of the last closed round's means. NULL: the round had none, or memory is short. */
 pd_scalar_means *pd_scalars_again(const pd_param *param);
-void pd_scalars_free(pd_scalars *scalars);      /* accepts NULL */
+void pd_scalars_free(pd_scalars *scalars); /* accepts NULL */
 
 #endif

@@ -1,4 +1,4 @@
-/* step_batch.c - one batch of optimizer steps: begun, run together, published. */
+/* step_batch.c - begins optimizer steps, runs a batch of them together, and publishes those that are finished. */
 #include "step_batch.h"
 
 #include "batch.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#define BEGIN_NS 1000.0             /* of one core: beginning a step that does not run yet */
-#define INITIAL_NS 0.5              /* and for each element of initial weights, converting them */
+#define BEGIN_NS 1000.0 /* ns of one core to begin the step of one parameter */
+#define INITIAL_NS 0.5  /* ns of one core to convert an element of initial weights */
 
 static int begin(pd_steps *steps, pd_param *param)
 {
@@ -26,7 +26,9 @@ static int begin(pd_steps *steps, pd_param *param)
     param->next->version = param->saved.step + 1;
     io.after = param->next->at[PD_F32];
     if (param->group != NULL) pd_optim_set_count(param->optim, pd_step_group_count(param));
-    io.hypers_mask = pd_overrides_begin(steps->outbox, steps->name, param, hypers);       /* schedules follow the count */
+    io.hypers_mask =
+        pd_overrides_begin(steps->outbox, steps->name, param, hypers); /* must follow pd_optim_set_count: schedules
+                                                                        * read the step count */
     rc = pd_param_begin_update(param, &io.update);
     if (rc == PD_OK) rc = pd_optim_begin(param->optim, &io);
     if (rc != PD_OK) {
@@ -39,8 +41,8 @@ static int begin(pd_steps *steps, pd_param *param)
     return PD_OK;
 }
 
-/* Begins the step of a parameter that is ready, or takes the mean for its first weights. Does nothing where a round
- * closes without either. */
+/* Prepares a parameter in stage PD_READY: begins its step, or makes its first weights from the mean of the initial
+ * weights. There is nothing to begin if the round closes without a step. PD_NO_MEMORY. */
 static int prepare(pd_steps *steps, pd_param *param)
 {
     if (param->stage != PD_READY) return PD_OK;
@@ -49,9 +51,13 @@ static int prepare(pd_steps *steps, pd_param *param)
     return param->outcome == PD_STEPPED ? begin(steps, param) : PD_OK;
 }
 
-/* Moves parameters from steps->ready to steps->batch, as many as the budget holds and at least one; those that step
- * have begun. A bound parameter begins and waits for the others of its atomic group. Returns how many are in the
- * batch. */
+/* Moves parameters from steps->ready to steps->batch, as many as the time budget allows and at least one, and begins
+ * their steps.
+ *
+ * If a parameter is in an atomic group its step begins, but the parameter is not put into the batch: it waits until
+ * the steps of the whole group have begun.
+ *
+ * Returns the number of parameters in the batch. *starved: the parameter for which memory was short, else NULL. */
 static size_t take_batch(pd_steps *steps, double budget_ns, pd_param **starved)
 {
     double cost_ns = 0;
@@ -88,7 +94,8 @@ static int run_steps(pd_steps *steps, size_t n)
     return k > 0 ? pd_batch_run(steps->optims, k, steps->config->threads) : PD_OK;
 }
 
-/* Hands the tasks that a step has captured to the pool. PD_NO_MEMORY: some are left for later. */
+/* Copies the inputs of the root tasks that the step has made due, and hands the tasks to the root pool.
+ * PD_NO_MEMORY: some tasks are left for a later batch. */
 static int capture_tasks(pd_steps *steps, pd_param *param)
 {
     struct pd_task *task;
@@ -112,7 +119,8 @@ static int capture_tasks(pd_steps *steps, pd_param *param)
     }
 }
 
-/* Notes which steps were run to their end and refused there: the weights to come were not written. */
+/* Sets the outcome of the steps that their optimizers have refused, and frees their new weights, which were not
+ * written. */
 static void note_refused(pd_param *const *params, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -124,17 +132,20 @@ static void note_refused(pd_param *const *params, size_t n)
     }
 }
 
-/* Moves finished steps to the front of the batch and returns how many there are. The others wait for a task, or go on
- * in the next batch. */
+/* Moves finished parameters to the front of the batch and returns their number. The others wait for a root task
+ * (PD_PARKED), or go on in the next batch. */
 static size_t keep_finished(pd_steps *steps, size_t n, bool ran)
 {
     size_t done = 0;
 
     for (size_t i = 0; i < n; i++) {
         pd_param *param = steps->batch[i];
-        if (param->stage == PD_READY || (ran && pd_optim_done(param->optim))) steps->batch[done++] = param;
-        else if (ran && !param->uncaptured && pd_optim_waits(param->optim)) param->stage = PD_PARKED;
-        else pd_steps_ready(steps, param, PD_STEPPING);
+        if (param->stage == PD_READY || (ran && pd_optim_done(param->optim)))
+            steps->batch[done++] = param;
+        else if (ran && !param->uncaptured && pd_optim_waits(param->optim))
+            param->stage = PD_PARKED;
+        else
+            pd_steps_ready(steps, param, PD_STEPPING);
     }
     return done;
 }
@@ -144,8 +155,10 @@ static void publish(pd_steps *steps, size_t n, pd_effect *effect, pd_closed *clo
     for (size_t i = 0; i < n; i++) pd_round_close(steps, steps->batch[i], &closed[i]);
     effect->u.closed.at = closed;
     effect->u.closed.n = n;
-    if (n > 0) pd_effects_add(steps->outbox, effect);
-    else pd_effect_free(effect);
+    if (n > 0)
+        pd_effects_add(steps->outbox, effect);
+    else
+        pd_effect_free(effect);
 }
 
 static void put_back(pd_steps *steps, size_t n)
@@ -153,8 +166,8 @@ static void put_back(pd_steps *steps, size_t n)
     for (size_t i = 0; i < n; i++) pd_steps_ready(steps, steps->batch[i], steps->batch[i]->stage);
 }
 
-/* Runs the batch and publishes the finished steps. Returns the parameter for which memory was short, or NULL. Takes
- * effect and closed. */
+/* Runs the batch and publishes the finished steps. Returns the parameter for which memory was short; NULL: none.
+ * Takes ownership of `effect` and `closed`. */
 static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_closed *closed)
 {
     bool ran = run_steps(steps, n) == PD_OK;

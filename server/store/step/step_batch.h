@@ -4,9 +4,9 @@
 
 #include "steps.h"
 
-/* Runs the steps of as many parameters of steps->ready as the budget (ns of one core) holds, at least one, and closes
- * the rounds of those that are finished. *starved: the parameter for which memory was short, else NULL: what was begun
- * stands, and can go on later. */
-void pd_steps_run(pd_steps *steps, double budget_ns, pd_param **starved);
+/* Runs the steps of as many parameters in steps->ready as the time budget (ns of one core) allows, at least one, and
+ * closes the rounds that are finished. *out: the parameter for which memory was short, else NULL. Steps that have
+ * begun keep their progress and go on later. */
+void pd_steps_run(pd_steps *steps, double budget_ns, pd_param **out);
 
 #endif

@@ -1,6 +1,7 @@
-/* step_group.c - lets parameters go on, or holds them. */
+/* step_group.c - lets parameters go on to their step, or holds them until other parameters are ready. */
 #include "step_group.h"
 
+#include "cut.h"
 #include "global_clip.h"
 #include "stretch.h"
 
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-/* ---- groups ---- */
+/* ---- groups that count steps together ---- */
 
 int pd_step_groups_make(pd_steps *steps)
 {
@@ -71,7 +72,7 @@ bool pd_param_is_bound(const pd_steps *steps, const pd_param *param)
     return param->group != NULL && param->rule->hypers.row->refusal != NULL && pd_steps_are_whole(steps);
 }
 
-/* Members are bound in the order of the parameters. */
+/* Binds the group's steps that have begun to one atomic group, and queues them to run. */
 static void bind_group(pd_steps *steps, pd_step_group *group)
 {
     size_t n = 0;
@@ -107,9 +108,9 @@ void pd_step_groups_look(pd_steps *steps)
     for (size_t r = 0; r < steps->n_rules; r++) pd_step_group_look(steps, &steps->groups[r]);
 }
 
-/* ---- going on ---- */
+/* ---- letting parameters go on ---- */
 
-/* How its round ends, by itself; PD_STEPPED: it takes a step. */
+/* Returns how the parameter's round would end without regard to other parameters. PD_STEPPED: with a step. */
 static pd_outcome own_outcome(const pd_steps *steps, const pd_param *param)
 {
     if (pd_round_given(&param->round) != PD_GIVEN_ALL) return PD_NO_GRADIENT;
@@ -124,10 +125,11 @@ static void go_on(pd_steps *steps, pd_param *param)
     if (param->group != NULL && param->outcome == PD_STEPPED && param->saved.step + 1 == param->group->saved.unknown)
         param->group->saved.unknown++;
     if (param->outcome == PD_STEPPED && pd_param_is_bound(steps, param)) param->group->to_begin++;
-    pd_steps_ready(steps, param, PD_READY);
+    if (!pd_cut_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
 }
 
-/* Those that wait no longer, and those that waited for these. */
+/* Lets those held members go on that need not wait any more. This may free further members, so it repeats until none
+ * goes on. */
 static void release(pd_steps *steps, pd_step_group *group)
 {
     pd_param *param, *next;
@@ -135,7 +137,8 @@ static void release(pd_steps *steps, pd_step_group *group)
 
     while (any) {
         any = false;
-        DL_FOREACH_SAFE2(group->held, param, next, next_ready) {
+        DL_FOREACH_SAFE2(group->held, param, next, next_ready)
+        {
             if (param->saved.step >= group->saved.unknown) continue;
             DL_DELETE2(group->held, param, prev_ready, next_ready);
             go_on(steps, param);
@@ -144,7 +147,7 @@ static void release(pd_steps *steps, pd_step_group *group)
     }
 }
 
-/* Its outcome is settled. */
+/* Lets a parameter go on whose outcome is decided, or holds it if its step group does not know the step count yet. */
 static void go_on_in_group(pd_steps *steps, pd_param *param)
 {
     pd_step_group *group = param->group;
@@ -158,9 +161,9 @@ static void go_on_in_group(pd_steps *steps, pd_param *param)
     if (group != NULL) release(steps, group);
 }
 
-/* ---- the job as a whole ---- */
+/* ---- jobs that step as a whole ---- */
 
-/* One whose own round is skipped, or NULL. */
+/* Returns a parameter whose own round would be skipped; NULL: there is none. */
 static const pd_param *find_skipped(const pd_steps *steps)
 {
     for (uint32_t i = 0; i < steps->n_params; i++)
@@ -170,12 +173,16 @@ static const pd_param *find_skipped(const pd_steps *steps)
 
 static void skip_all(pd_steps *steps, const pd_param *why)
 {
+    uint64_t step = why->saved.step + 1;
+
     if (pd_is_power_of_two(++steps->saved.skipped_whole))
-        pd_say(steps->outbox, PD_SAY_WARNING, "job %s: step %llu of all parameters is skipped (%s), %s of %s %s (%llu "
-               "such steps so far)", steps->name, (unsigned long long)why->saved.step + 1, steps->clip != NULL
-               ? "gradients are clipped together" : "nonfinite_scope = job", why->round.weightless ? "all weights"
-               : "the gradient", why->name, why->round.weightless ? "are 0" : "is not finite",
-               (unsigned long long)steps->saved.skipped_whole);
+        pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &step },
+               "step %llu of all parameters is skipped (%s), %s of %s %s (%llu "
+               "such steps so far)",
+               (unsigned long long)step,
+               steps->clip != NULL ? "gradients are clipped together" : "nonfinite_scope = job",
+               why->round.weightless ? "all weights" : "the gradient", why->name,
+               why->round.weightless ? "are 0" : "is not finite", (unsigned long long)steps->saved.skipped_whole);
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (steps->params[i].outcome == PD_STEPPED) steps->params[i].outcome = PD_SKIPPED;
 }
@@ -189,8 +196,10 @@ static void join_the_job(pd_steps *steps, pd_param *param)
     if (++steps->n_held < steps->n_params) return;
     steps->n_held = 0;
     if ((skipped = find_skipped(steps)) != NULL) skip_all(steps, skipped);
-    if (steps->clip != NULL) pd_global_clip_begin(steps);
-    else pd_step_groups_go_on(steps);
+    if (steps->clip != NULL)
+        pd_global_clip_begin(steps);
+    else
+        pd_step_groups_go_on(steps);
 }
 
 void pd_step_groups_go_on(pd_steps *steps)
@@ -198,19 +207,21 @@ void pd_step_groups_go_on(pd_steps *steps)
     for (uint32_t i = 0; i < steps->n_params; i++) go_on_in_group(steps, &steps->params[i]);
 }
 
-/* ---- from outside ---- */
+/* ---- calls from other modules ---- */
 
 void pd_param_collected(pd_steps *steps, pd_param *param)
 {
-    if (param->current == NULL) {                       /* initial weights wait for no other parameter's */
+    if (param->current == NULL) { /* initial weights do not wait for other parameters */
         param->outcome = (pd_outcome)0;
         if (pd_param_may_be_held(steps, param)) DL_DELETE2(steps->waiting, param, prev_waiting, next_waiting);
         pd_steps_ready(steps, param, PD_READY);
         return;
     }
     param->outcome = own_outcome(steps, param);
-    if (pd_steps_are_whole(steps)) join_the_job(steps, param);
-    else go_on_in_group(steps, param);
+    if (pd_steps_are_whole(steps))
+        join_the_job(steps, param);
+    else
+        go_on_in_group(steps, param);
 }
 
 void pd_param_moved_on(pd_steps *steps, pd_param *param)
@@ -220,7 +231,8 @@ void pd_param_moved_on(pd_steps *steps, pd_param *param)
     if (group == NULL || param->saved.step != group->saved.base + 1 || --group->behind > 0) return;
     group->saved.base++;
     pd_step_group_recount(group);
-    if (group->saved.unknown == group->saved.base) {                /* all have closed it, and nobody stepped in it */
+    if (group->saved.unknown == group->saved.base) { /* all members have closed this round, and none of them stepped
+                                                      * in it */
         group->saved.unknown++;
         group->saved.missed++;
     }

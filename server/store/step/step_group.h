@@ -1,84 +1,89 @@
-/* step_group.h - parameters that wait for others of their job before they step: says who waits for whom, and until
- * when.
+/* step_group.h - lets parameters wait for other parameters of their job before they step: decides which ones wait,
+ * and until when.
  *
- * Step thread. Pure bookkeeping. A parameter whose aggregate is complete is handed in here; it goes on to
- * steps->ready at once, or is held (PD_HELD) until the parameters that it waits for are there. Its contributions are
- * summed by then and its frames have gone, so holding costs no share of the ingest budget. There are two reasons to
- * wait:
+ * Step thread. Pure bookkeeping. A parameter comes here when its aggregate is complete. It goes on to steps->ready
+ * at once, or is held (PD_HELD) until the parameters that it waits for are ready. Its contributions are summed by
+ * then and their frames released, so a held parameter takes nothing from the ingest budget. There are two reasons to
+ * wait: the job steps as a whole, or the parameter belongs to a step group.
  *
- * The job steps as a whole (nonfinite_scope = job, or gradients are clipped together): nobody begins step s before
- * the aggregates of all parameters for step s are there; then the finding of one round counts for all, and the
- * global norm is known (global_clip.h). Every parameter is at the same step then, so one number is all the state
- * there is.
+ * The job steps as a whole (nonfinite_scope = job, or gradients are clipped together): no parameter begins step s
+ * before the aggregates of all parameters for step s are complete. If one of these rounds is skipped, all parameters
+ * skip the step. The global norm needs all aggregates, too (global_clip.h). All parameters are at the same step, so
+ * the only state is the number of held parameters.
  *
- * A step group counts its steps together (pd_row.counts_by_group; the group are the parameters that one rule of the
- * job matches). The optimizer's count in step s is the number of earlier rounds in which some parameter of the group
- * had a gradient that was not skipped, plus 1. Of rounds up to `base` (closed by all of the group) that is known. Of
- * a later one it is known as soon as somebody steps in it. So a parameter may step in round s when all rounds
- * between base and s have been stepped in; they are one run, base + 1 ... unknown - 1, since nobody steps beyond the
- * first round of which it is not known. A parameter whose own rounds all had gradients never waits. The others wait
- * for the slower ones to close theirs. */
+ * A step group counts its steps together (pd_row.counts_by_group). Its members are the parameters that one rule of
+ * the job matches. A round counts as a step of the group if at least one member steps in it. The optimizer's count
+ * in step s is 1 + the number of earlier rounds that count.
+ *
+ * So a member can step only if it is known of every earlier round whether it counts:
+ *
+ *   rounds up to `base`             known: all members have closed them
+ *   rounds base + 1 to unknown - 1  known, they count: some member has stepped in each
+ *   round `unknown`                 not known: no member has stepped in it, and not all have closed it
+ *
+ * A member may step in a round up to `unknown`. To step in a later one it waits until a slower member has stepped in
+ * round `unknown`, or all members have closed that round. A member whose own rounds all had gradients never waits. */
 #ifndef PD_STEP_GROUP_H
 #define PD_STEP_GROUP_H
 
 #include "steps.h"
 
-/* The part of a step group that a restart must bring back: store/image. */
+/* The part of a step group's record that survives a restart of the server: store/image. */
 typedef struct pd_step_group_saved {
-    uint64_t base;                      /* rounds that all of them have closed */
-    uint64_t unknown;                   /* first round later than base in which nobody has stepped yet */
-    uint64_t missed;                    /* rounds up to base in which nobody stepped */
-    int64_t  brought;                   /* steps that it had counted elsewhere: job/import.h */
+    uint64_t base;    /* number of rounds that all members have closed */
+    uint64_t unknown; /* first round after `base` in which no member has stepped yet */
+    uint64_t missed;  /* number of rounds up to `base` in which no member stepped */
+    int64_t brought;  /* what an import has added to the group's step count: job/import.h */
 } pd_step_group_saved;
 
-/* The parameters of one rule whose row counts by group. */
+/* A step group: the parameters of one rule whose optimizer counts steps by group. */
 typedef struct pd_step_group {
     pd_step_group_saved saved;
-    pd_param *members;                  /* linked by next_member, in the order of declaration */
-    pd_param *held;                     /* linked by next_ready */
-    uint32_t  behind;                   /* members that have closed `base` rounds and no more */
-    uint32_t  to_begin, begun;          /* members whose steps stand or fall together in this round; those of them that have begun */
-    bool      bound;                    /* all of these have begun, and some may wait for others */
+    pd_param *members;        /* list of the members in the order of declaration, linked by next_member */
+    pd_param *held;           /* list of the held members, linked by next_ready */
+    uint32_t behind;          /* number of members that have closed round `base`, but no later one */
+    uint32_t to_begin, begun; /* number of steps in this round's atomic group; number of them that have begun */
+    bool bound;               /* all steps of the atomic group have begun, and some may wait for the others */
     pd_atomic_group atomic;
 } pd_step_group;
 
-/* Finds the job's groups, once its parameters are added. PD_NO_MEMORY. pd_param_set_forget frees them. */
-int  pd_step_groups_make(pd_steps *steps);
-/* Counts again which members are behind, after the steps of its members were read from an image. */
+/* Makes the job's step groups, after its parameters were added. PD_NO_MEMORY. pd_param_set_forget frees the groups. */
+int pd_step_groups_make(pd_steps *steps);
+/* Counts again the members that are behind, after their steps were read from an image. */
 void pd_step_group_recount(pd_step_group *group);
 
-/* Returns whether all parameters begin each step together. */
+/* Returns whether the job steps as a whole: all its parameters begin each step together. */
 bool pd_steps_are_whole(const pd_steps *steps);
-/* Returns whether rounds of this parameter may be held: until it is ready it stays in steps->waiting. */
+/* Returns whether rounds of this parameter may be held. If so, it stays in steps->waiting until its step can begin. */
 bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param);
-/* Takes in a parameter whose aggregate is complete: it goes on or is held, and others that waited for it go on. Sets
- * the outcome of those that go on. */
+/* Takes a parameter whose aggregate is complete: lets it go on or holds it, and lets parameters go on that waited
+ * for it. Sets the outcome of the rounds that go on. */
 void pd_param_collected(pd_steps *steps, pd_param *param);
-/* Lets all parameters go on, where the job steps as a whole and all are held. */
+/* Lets all parameters go on, in a job that steps as a whole and whose parameters are all held. */
 void pd_step_groups_go_on(pd_steps *steps);
-/* Counts a parameter whose round has closed. Others that waited for it go on. */
+/* Notes that the parameter has closed its round. Lets parameters go on that waited for this. */
 void pd_param_moved_on(pd_steps *steps, pd_param *param);
 
-/* ---- refusals: where the job steps as a whole, the steps of a group whose row may refuse one are an atomic group
- * ---- */
+/* ---- atomic groups: in a job that steps as a whole, a group's members all step, or none if one refuses ---- */
 
-/* Returns whether the parameter's step, which has just begun, does not run before those of its atomic group have
- * begun. */
+/* Returns whether the parameter's step, which has just begun, belongs to an atomic group. Then it runs only after
+ * the steps of the whole group have begun. */
 bool pd_param_is_bound(const pd_steps *steps, const pd_param *param);
-/* Counts a bound parameter whose step has begun. The last binds them all, and they are in steps->ready again. */
+/* Counts a step of an atomic group that has begun. When all have begun, binds them together and puts the parameters
+ * into steps->ready. */
 void pd_param_begun(pd_steps *steps, pd_param *param);
-/* Lets parked members go on once all of the atomic group have reported whether they refuse. Called after steps were
- * run, and when a task has come back. */
-void pd_step_group_look(pd_steps *steps, pd_step_group *group);       /* NULL: nothing */
+/* Continue the steps of members that wait for their atomic group, once each member has reported whether its optimizer
+ * refuses the step. Call them after steps have run, and when a root task has come back. */
+void pd_step_group_look(pd_steps *steps, pd_step_group *group); /* group NULL: does nothing */
 void pd_step_groups_look(pd_steps *steps);
 
-/* Returns a parameter that a held one waits for. */
+/* Returns a parameter that this held parameter waits for. */
 const pd_param *pd_param_awaited(const pd_steps *steps, const pd_param *param);
-/* Returns the optimizer's count before the step of a member that is ready. */
+/* Returns the group's step count before the next step of a member that is ready. */
 int64_t pd_step_group_count(const pd_param *param);
-/* Returns whether all members have closed the same rounds: then the group's counter can be set. */
-bool    pd_step_group_is_even(const pd_step_group *group);
-/* Sets the counter of the group and of its members. */
-void    pd_step_group_set_count(pd_step_group *group, int64_t count);
+/* Returns whether all members have closed the same rounds. Only then the group's step count can be set. */
+bool pd_step_group_is_even(const pd_step_group *group);
+/* Sets the step count of the group and of its members. */
+void pd_step_group_set_count(pd_step_group *group, int64_t count);
 
 #endif

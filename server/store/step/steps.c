@@ -1,4 +1,4 @@
-/* steps.c - questions about all ranks of a job, and the queue of parameters whose step can go on. */
+/* steps.c - the queue of parameters whose step can go on, and a check of all ranks' quotas. */
 #include "steps.h"
 
 #include <utlist.h>

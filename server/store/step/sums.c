@@ -1,13 +1,13 @@
-/* sums.c - sums of the contributions to chunks, element ranges at a time. */
+/* sums.c - plans and computes the sums of contributions to chunks, cut into ranges of elements. */
 #include "sums.h"
 
 #include "grow.h"
 
 #include <stdlib.h>
 
-enum { RANGE = 1 << 16 };           /* elements of a unit: large enough to stream, small enough to share among cores */
-#define NS_PER_ELEMENT 0.25         /* of one core, for each addend read and the sum written */
-#define WORTH_SHARING_NS 20000      /* waking another thread takes about as long */
+enum { RANGE = 1 << 16 };      /* elements of a unit: large enough to stream, small enough to share among cores */
+#define NS_PER_ELEMENT 0.25    /* ns of one core to read one element to add, or to write one element of the sum */
+#define WORTH_SHARING_NS 20000 /* time in ns to wake another thread: less work is not shared */
 
 void pd_sums_free(pd_sums *sums)
 {
@@ -27,14 +27,15 @@ bool pd_slot_counts(const pd_slot *slot, pd_aggregation how)
     return slot->state == PD_SLOT_HELD && (how != PD_WEIGHTED_MEAN || slot->frame->u.data.weight > 0);
 }
 
-/* ---- who has part in the sum of some elements ---- */
+/* ---- which contributions take part in the sum of a stretch ---- */
 
-/* The contributions to a stretch that count, from rank 0 up to some rank. */
+/* Totals over contributions to a stretch, which is a range of elements that the same ranks contribute. They are counted
+ * rank by rank, and only if they take part in the sum. */
 typedef struct tally {
     uint32_t given;
-    double   weight;                    /* sum of their weights */
-    float    scale;                     /* of the last: what its gradient is to be multiplied by */
-    bool     presummed;                 /* the last was a sum over examples */
+    double weight;  /* sum of the contributions' weights */
+    float scale;    /* factor for the gradient of the last contribution counted */
+    bool presummed; /* the contribution that was counted last is already a sum over its examples, not a mean */
 } tally;
 
 static void count_slot(tally *t, const pd_slot *slot, pd_aggregation how)
@@ -45,7 +46,8 @@ static void count_slot(tally *t, const pd_slot *slot, pd_aggregation how)
     t->given++;
     t->weight += weight;
     t->presummed = held ? slot->frame->u.data.presummed : slot->presummed;
-    t->scale = how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f;        /* a mean over examples becomes their sum */
+    t->scale =
+        how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f; /* turns a mean over examples into a sum */
 }
 
 static bool has_part(const pd_slot *slot, pd_aggregation how)
@@ -64,36 +66,38 @@ static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t u
     return t;
 }
 
-/* Returns what the sum is divided by. One contribution alone is not scaled and divided back, so it keeps its bits. */
+/* Returns the number by which the sum is divided. A single mean over examples is neither scaled nor divided, so it
+ * keeps its bits. */
 static float divisor_of(const tally *all, pd_aggregation how)
 {
     if (how == PD_MEAN) return (float)all->given;
     return how == PD_WEIGHTED_MEAN && (all->given > 1 || all->presummed) ? (float)all->weight : 1.0f;
 }
 
-/* ---- planning ---- */
+/* ---- planning a pass ---- */
 
 static int make_room(pd_sums *sums, size_t ranges, size_t k)
 {
-    if (pd_grow((void **)&sums->sums, &sums->sums_room, sums->n_sums + ranges, sizeof *sums->sums) != PD_OK
-        || pd_grow((void **)&sums->addends, &sums->addends_room, sums->n_addends + ranges * k,
-                   sizeof *sums->addends) != PD_OK)
+    if (pd_grow((void **)&sums->sums, &sums->sums_room, sums->n_sums + ranges, sizeof *sums->sums) != PD_OK ||
+        pd_grow((void **)&sums->addends, &sums->addends_room, sums->n_addends + ranges * k, sizeof *sums->addends) !=
+            PD_OK)
         return PD_NO_MEMORY;
     return PD_OK;
 }
 
-/* One pass over one chunk while it is planned. */
+/* A pass over one chunk while it is being planned. */
 typedef struct planning {
-    pd_sums       *sums;
-    pd_sweep       sweep;
-    pd_chunk      *chunk;
-    uint32_t       upto;
+    pd_sums *sums;
+    pd_sweep sweep;
+    pd_chunk *chunk;
+    uint32_t upto;
     pd_aggregation how;
-    float        **accumulator;
-    pd_buffer_pool      *pool;
+    float **accumulator;
+    pd_buffer_pool *pool;
 } planning;
 
-/* Adds the ranks that are not summed yet (from `summed` on) to the stretch that begins at element `first`. */
+/* Plans to add the contributions of ranks before p->upto that are not summed yet, with their elements from `first`
+ * on. */
 static void add_slots(const planning *p, int64_t first, bool scaled)
 {
     for (uint32_t i = 0; i < p->sweep.n && pd_sweep_rank(&p->sweep, i) < p->upto; i++) {
@@ -104,22 +108,27 @@ static void add_slots(const planning *p, int64_t first, bool scaled)
         if (rank < p->chunk->summed || !pd_slot_counts(slot, p->how)) continue;
         count_slot(&own, slot, p->how);
         skip = first - pd_round_run(p->sweep.round, p->chunk, rank).first;
-        p->sums->addends[p->sums->n_addends++] = (pd_addend){
-            (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype), (pd_dtype)slot->dtype,
-                scaled ? own.scale : 1.0f };
+        p->sums->addends[p->sums->n_addends++] =
+            (pd_addend){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
+                         (pd_dtype)slot->dtype, scaled ? own.scale : 1.0f };
     }
 }
 
-/* Elements [first, first + n) of a stretch. A first contribution stays as it was given until a second one comes: then
- * it is scaled, as the first addend. Room is there. */
+/* Plans the sum of elements [first, first + n) of a stretch. The caller has made room in the plan.
+ *
+ * A single contribution is put into the accumulator unscaled. When a second one comes, the first is read from the
+ * accumulator and scaled. */
 static void plan_range(const planning *p, const tally *before, const tally *after, int64_t first, int64_t n)
 {
     pd_sums *sums = p->sums;
     pd_sum *sum = &sums->sums[sums->n_sums++];
     bool again = before->given == 1 && after->given > 1 && before->scale != 1.0f;
 
-    *sum = (pd_sum){ .to = *p->accumulator + first, .n = n, .first_addend = sums->n_addends,
-                     .resume = before->given > 0 && !again, .divisor = 1.0f };
+    *sum = (pd_sum){ .to = *p->accumulator + first,
+                     .n = n,
+                     .first_addend = sums->n_addends,
+                     .resume = before->given > 0 && !again,
+                     .divisor = 1.0f };
     if (again) sums->addends[sums->n_addends++] = (pd_addend){ sum->to, PD_F32, before->scale };
     add_slots(p, first, after->given > 1);
     sum->n_addends = (int)(sums->n_addends - sum->first_addend);
@@ -128,8 +137,8 @@ static void plan_range(const planning *p, const tally *before, const tally *afte
 
 static int plan_stretch(const planning *p)
 {
-    tally before = count_upto(&p->sweep, p->chunk, p->chunk->summed, p->how), after = count_upto(&p->sweep, p->chunk,
-                                                                                                 p->upto, p->how);
+    tally before = count_upto(&p->sweep, p->chunk, p->chunk->summed, p->how),
+          after = count_upto(&p->sweep, p->chunk, p->upto, p->how);
     pd_run s = p->sweep.run;
     size_t k = after.given - before.given;
     bool divides = pd_chunk_ends_at(p->sweep.round, p->upto) && after.given > 0 && divisor_of(&after, p->how) != 1.0f;
@@ -163,13 +172,13 @@ int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto,
     return PD_OK;
 }
 
-/* ---- running ---- */
+/* ---- running the planned sums ---- */
 
 void pd_sums_run(pd_sums *sums, int threads)
 {
-    size_t grab = sums->n_sums / 64 + 1;        /* many small sums: taken by the handful */
+    size_t grab = sums->n_sums / 64 + 1; /* there are many small sums, so each thread takes several at once */
     (void)threads, (void)grab;
-    #pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if(sums->cost_ns > WORTH_SHARING_NS)
+#pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if (sums->cost_ns > WORTH_SHARING_NS)
     for (size_t i = 0; i < sums->n_sums; i++) {
         pd_sum *sum = &sums->sums[i];
         sum->finite = pd_accumulate(sum->to, sum->n, sum->resume, sums->addends + sum->first_addend, sum->n_addends,
@@ -184,7 +193,7 @@ static bool all_finite(const pd_sums *sums, const pd_pass *pass)
     return true;
 }
 
-/* Returns whether some element has no contribution that counts. */
+/* Returns whether some element of the chunk has no contribution that takes part in the sum. */
 static bool lacks_weight(pd_round *round, const pd_chunk *chunk, pd_aggregation how)
 {
     pd_sweep sweep = pd_sweep_begin(round, chunk->first, chunk->first + chunk->n);

@@ -1,7 +1,8 @@
-/* work.c - one batch of a job's rounds and steps: sums of chunks, collected aggregates, clipping, optimizer steps.
+/* work.c - one batch of work on a job's rounds and steps: sums of chunks, collected aggregates, clipping, optimizer
+ * steps.
  *
- * When memory is short a batch stops where it is: contributions, sums and steps begun stand, those who wait are told
- * once, and the batch goes on a second later. */
+ * If memory is short a batch stops where it is. Contributions, sums and steps that have begun are kept, waiting
+ * workers are notified once, and the work goes on a second later. */
 #include "work.h"
 
 #include "chunk_queue.h"
@@ -15,7 +16,8 @@
 
 #define RETRY_NS 1000000000ull
 
-/* Reports once that memory is short, and has the batch tried again later. */
+/* Stops the job's work for a second because memory is short for a parameter. Notifies the waiting workers the first
+ * time. */
 static void pause(pd_steps *steps, const pd_param *starved, uint64_t now_ns)
 {
     pd_effect *notice = steps->notice;
@@ -26,11 +28,13 @@ static void pause(pd_steps *steps, const pd_param *starved, uint64_t now_ns)
     steps->notice = NULL;
     notice->u.timed_out.step = starved->saved.step + 1;
     pd_round_text(starved, what, sizeof what);
-    pd_fail(&notice->u.timed_out.error, PD_RESOURCE_EXHAUSTED, "the server is out of memory for %s of %.160s; "
-            "contributions stand, and it is tried again every second: %s again to go on waiting", what, starved->name,
-            starved->current != NULL ? "push" : "pull");
-    pd_say(steps->outbox, PD_SAY_ERROR, "job %s: out of memory for %s of %s; trying again every second", steps->name,
-           what, starved->name);
+    pd_fail(&notice->u.timed_out.error, PD_RESOURCE_EXHAUSTED,
+            "the server is out of memory for %s of %.160s; "
+            "contributions stand, and it is tried again every second: %s again to go on waiting",
+            what, starved->name, starved->current != NULL ? "push" : "pull");
+    pd_say(steps->outbox, PD_SAY_ERROR,
+           (pd_log_facts){ .job = steps->name, .step = &notice->u.timed_out.step, .code = PD_RESOURCE_EXHAUSTED },
+           "out of memory for %s of %s; trying again every second", what, starved->name);
     pd_effects_add(steps->outbox, notice);
 }
 
@@ -43,8 +47,8 @@ static double clip(pd_steps *steps, double budget_ns)
     return cost_ns;
 }
 
-/* Does one kind of work after the other within the budget. A starved parameter pauses the job, but not the other kinds
- * in this batch. */
+/* Does each kind of work in turn within the time budget. If memory is short for one kind, the other kinds still run
+ * in this batch, and the job pauses afterwards. */
 void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 {
     pd_param *starved;
@@ -64,8 +68,8 @@ void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 
 bool pd_steps_have_work(const pd_steps *steps)
 {
-    return pd_global_clip_runs(steps) || pd_chunks_have_work(steps) || pd_collect_has_work(steps)
-           || steps->ready != NULL;
+    return pd_global_clip_runs(steps) || pd_chunks_have_work(steps) || pd_collect_has_work(steps) ||
+           steps->ready != NULL;
 }
 
 void pd_steps_task(pd_steps *steps, pd_param *param, struct pd_task *task, bool gone)

@@ -22,7 +22,7 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
 }
 
-/* Becomes the daemon; never returns. */
+/* Replaces the forked process by the daemon. Never returns. */
 static void become_daemon(char *path, int log, pid_t parent)
 {
     char *argv[] = { path, "--listen", "127.0.0.1:0", NULL };
@@ -35,7 +35,7 @@ static void become_daemon(char *path, int log, pid_t parent)
     _exit(127);
 }
 
-/* Reads the beginning of the log. */
+/* Reads the beginning of the daemon's output. */
 static void read_log(const pd_child *child, char *text, size_t size)
 {
     ssize_t n = pread(child->log, text, size - 1, 0);
@@ -84,8 +84,8 @@ int pd_child_start(pd_child *out, pd_error *err)
         return pd_fail(err, PD_UNAVAILABLE, "no file for the log: %s", strerror(errno));
     out->pid = fork();
     if (out->pid == 0) become_daemon(path, out->log, parent);
-    rc = out->pid < 0 ? pd_fail(err, PD_UNAVAILABLE, "cannot start a process: %s",
-                                strerror(errno)) : wait_until_it_listens(out, err);
+    rc = out->pid < 0 ? pd_fail(err, PD_UNAVAILABLE, "cannot start a process: %s", strerror(errno))
+                      : wait_until_it_listens(out, err);
     if (rc != PD_OK) pd_child_stop(out);
     return rc;
 }

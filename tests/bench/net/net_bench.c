@@ -1,9 +1,10 @@
-/* net_bench.c - measures rounds of push and pull through a daemon, interleaved with rounds of the yardstick.
+/* net_bench.c - measures rounds of push and pull through a daemon, and compares them with rounds of bare TCP (the
+ * yardstick).
  *
- * W threads, each with a client handle and a yardstick connection, take turns together: one round through the daemon
- * (every thread pushes and pulls all its tensors), one round of the yardstick (the same bytes from and to the same
- * memory), and so on. Each kind of round is timed from the moment all threads may begin to the moment the last has
- * finished; medians are told. */
+ * Each of W threads has a client handle and a yardstick connection. Rounds alternate: one round through the daemon,
+ * in which every thread pushes and pulls all its tensors, then one round of the yardstick, which moves the same
+ * bytes from and to the same memory. A round is timed from the moment when all threads may begin to the moment when
+ * the last thread has finished. The medians are reported. */
 #include "net_bench.h"
 
 #include <inttypes.h>
@@ -25,25 +26,25 @@ enum { WARM_UP = 3, CHUNK_BYTES = 4 << 20, DEADLINE_S = 120 };
 
 typedef struct bench {
     const pd_net_bench *want;
-    pd_child      daemon;           /* started for the purpose, unless --server */
-    pd_yardstick  yardstick;
-    const char   *url;
-    char          job[64];
-    size_t        bytes;            /* of one worker's tensors */
-    pthread_barrier_t barrier;      /* the workers and the thread that takes the time */
-    atomic_bool   failed;           /* a worker has failed: no more rounds, only the barriers */
-    double       *round_ms, *bare_ms;
+    pd_child daemon; /* the daemon that was started for this measurement, unless --server names another */
+    pd_yardstick yardstick;
+    const char *url;
+    char job[64];
+    size_t bytes;              /* size of the tensors of one worker */
+    pthread_barrier_t barrier; /* the workers and the timing thread wait here */
+    atomic_bool failed;        /* a worker has failed: the others run no more rounds, and only pass the barriers */
+    double *round_ms, *bare_ms;
 } bench;
 
 typedef struct worker {
-    bench     *bench;
-    pthread_t  thread;
-    int        rank, rc, fd;
-    pd_error   err;
+    bench *bench;
+    pthread_t thread;
+    int rank, rc, fd;
+    pd_error err;
     pd_client *client;
-    float     *gradients, *weights;         /* all tensors, one after the other */
-    pd_item   *items;
-    void     **initial;
+    float *gradients, *weights; /* values of all tensors, one tensor after the other */
+    pd_item *items;
+    void **initial;
 } worker;
 
 /* ---- a worker's thread ---- */
@@ -74,7 +75,7 @@ static int declare(worker *w)
 {
     size_t n = (size_t)w->bench->want->tensors;
     pd_client_param *params = calloc(n, sizeof *params);
-    char (*names)[32] = calloc(n, sizeof *names);
+    char(*names)[32] = calloc(n, sizeof *names);
     int rc = params != NULL && names != NULL ? PD_OK : pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
 
     for (size_t i = 0; rc == PD_OK && i < n; i++) {
@@ -91,8 +92,13 @@ static int join(worker *w)
 {
     const bench *b = w->bench;
     const char *rules[] = { "* sgd lr=0.01 momentum=0.9", NULL };
-    pd_client_options options = { .urls = b->url, .job = b->job, .rank = w->rank, .world_size = (int)b->want->workers,
-                                  .rules = rules, .label = "paramctl bench", .deadline = DEADLINE_S };
+    pd_client_options options = { .urls = b->url,
+                                  .job = b->job,
+                                  .rank = w->rank,
+                                  .world_size = (int)b->want->workers,
+                                  .rules = rules,
+                                  .label = "paramctl bench",
+                                  .deadline = DEADLINE_S };
     int rc = allocate(w);
 
     if (rc == PD_OK && (w->fd = pd_yardstick_connect(&b->yardstick, &w->err)) < 0) rc = w->fd;
@@ -115,8 +121,8 @@ static int bare_round(worker *w)
     return pd_yardstick_round(&w->bench->yardstick, w->fd, w->gradients, w->weights, &w->err);
 }
 
-/* Runs a round between two barriers. A worker that has failed, or sees that another has, only passes the barriers. The
- * first to fail ends the job, so that nobody waits for it. */
+/* Runs a round between two barriers. A worker that has failed, or sees that another worker has failed, only passes
+ * the barriers. The first worker that fails drops the job, so that no other worker waits for it. */
 static void keep_step(worker *w, int (*round)(worker *w))
 {
     pthread_barrier_wait(&w->bench->barrier);
@@ -143,7 +149,7 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-/* ---- the thread that takes the time ---- */
+/* ---- the timing thread ---- */
 
 static double time_round(bench *b)
 {
@@ -158,7 +164,7 @@ static double time_round(bench *b)
 
 static void time_rounds(bench *b)
 {
-    time_round(b);                                          /* joining */
+    time_round(b); /* joining */
     for (int64_t i = -WARM_UP; i < b->want->rounds; i++) {
         double through_daemon = time_round(b), bare = time_round(b);
         if (i < 0) continue;
@@ -185,19 +191,17 @@ static int report(bench *b)
     const pd_net_bench *want = b->want;
     size_t n = (size_t)want->rounds;
     double round_ms = median(b->round_ms, n), bare_ms = median(b->bare_ms, n);
-    double moved = 2.0 * (double)want->workers * (double)b->bytes;       /* in a round, pushed and pulled */
+    double moved = 2.0 * (double)want->workers * (double)b->bytes; /* bytes that all workers push and pull in a round */
     double payload = moved / round_ms / 1e6, bare = moved / bare_ms / 1e6;
     char text[PD_CELL];
 
     if (want->json) {
-        return pd_result_json(json_pack("{s:I, s:I, s:I, s:I, s:f, s:[f, f], s:f, s:f, s:[f, f], s:f, s:f}",
-            "workers", (json_int_t)want->workers, "tensors", (json_int_t)want->tensors, "floats",
-                (json_int_t)want->floats,
-            "rounds", (json_int_t)want->rounds, "round_ms", round_ms, "round_ms_spread", b->round_ms[0],
-                b->round_ms[n - 1],
+        return pd_result_json(json_pack(
+            "{s:I, s:I, s:I, s:I, s:f, s:[f, f], s:f, s:f, s:[f, f], s:f, s:f}", "workers", (json_int_t)want->workers,
+            "tensors", (json_int_t)want->tensors, "floats", (json_int_t)want->floats, "rounds",
+            (json_int_t)want->rounds, "round_ms", round_ms, "round_ms_spread", b->round_ms[0], b->round_ms[n - 1],
             "payload_gb_per_s", payload, "bare_round_ms", bare_ms, "bare_round_ms_spread", b->bare_ms[0],
-                b->bare_ms[n - 1],
-            "bare_tcp_gb_per_s", bare, "ratio", payload / bare));
+            b->bare_ms[n - 1], "bare_tcp_gb_per_s", bare, "ratio", payload / bare));
     }
     printf("%" PRId64 " workers push and pull %" PRId64 " tensors of %s, %" PRId64 " rounds\n", want->workers,
            want->tensors, pd_bytes_text(text, (uint64_t)want->floats * sizeof(float)), want->rounds);
@@ -208,7 +212,7 @@ static int report(bench *b)
     return PD_EXIT_OK;
 }
 
-/* Runs the workers' threads to their end. */
+/* Starts the workers' threads, times the rounds, and waits until the threads have ended. */
 static int run(bench *b, worker *workers, pd_error *err)
 {
     int n = (int)b->want->workers, rc = PD_OK;
@@ -219,8 +223,8 @@ static int run(bench *b, worker *workers, pd_error *err)
         workers[i] = (worker){ .bench = b, .rank = i, .fd = -1 };
         if (pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) != 0) {
             fprintf(stderr, "paramctl: cannot start %d threads\n", n);
-            _exit(PD_EXIT_REFUSED);                         /* the threads that run wait at the barrier and cannot be
-                                                             * ended */
+            _exit(PD_EXIT_FAILED); /* the threads that were started wait at the barrier, and nothing can end them but
+                                    * the end of the process */
         }
     }
     time_rounds(b);
@@ -236,15 +240,15 @@ static int run(bench *b, worker *workers, pd_error *err)
     return rc;
 }
 
-/* The yardstick's server and the daemon fork, so they come before any thread. */
+/* Starts the yardstick's server and the daemon. Both fork, so this comes before any thread is started. */
 static int start(bench *b, pd_error *err)
 {
     const pd_net_bench *want = b->want;
     uint64_t nonce = 0;
     int rc;
 
-    if (__builtin_mul_overflow((size_t)want->tensors * sizeof(float), (size_t)want->floats, &b->bytes)
-        || b->bytes > (size_t)1 << 40) {
+    if (__builtin_mul_overflow((size_t)want->tensors * sizeof(float), (size_t)want->floats, &b->bytes) ||
+        b->bytes > (size_t)1 << 40) {
         return pd_fail(err, PD_OUT_OF_RANGE, "%lld tensors of %lld floats are too many", (long long)want->tensors,
                        (long long)want->floats);
     }
@@ -266,8 +270,10 @@ int pd_net_bench_run(const pd_net_bench *want)
 
     b.round_ms = calloc((size_t)want->rounds, sizeof *b.round_ms);
     b.bare_ms = calloc((size_t)want->rounds, sizeof *b.bare_ms);
-    if (workers == NULL || b.round_ms == NULL || b.bare_ms == NULL) rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
-    else rc = start(&b, &err);
+    if (workers == NULL || b.round_ms == NULL || b.bare_ms == NULL)
+        rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
+    else
+        rc = start(&b, &err);
     if (rc == PD_OK) rc = run(&b, workers, &err);
     status = rc == PD_OK ? report(&b) : pd_result_fail(want->json, &err);
     pd_yardstick_stop(&b.yardstick);

@@ -1,4 +1,4 @@
-/* yardstick.c - measures bare TCP. */
+/* yardstick.c - measures the speed of bare TCP on this machine. */
 #include "yardstick.h"
 
 #include <arpa/inet.h>
@@ -18,8 +18,9 @@
 #include <unistd.h>
 
 enum {
-    SLICE = 64 * 1024,          /* of a read, and held back until all bytes have landed */
-    READS_IN_A_TURN = 16,       /* of one connection before the next has its turn */
+    SLICE = 64 * 1024,    /* size of a read; also the part of the answer that is held back until all bytes have
+                           * arrived */
+    READS_IN_A_TURN = 16, /* reads from one connection before the server turns to the next */
     STALL_MS = 30 * 1000,
 };
 
@@ -28,8 +29,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Interprets the result of a call on a non-blocking socket: bytes, 0 if it would have to wait, -1 if the connection is
- * over. */
+/* Interprets the result of a call on a non-blocking socket. Returns the number of bytes, 0 if the call would block,
+ * or -1 if the connection has ended. */
 static ssize_t moved(ssize_t n)
 {
     if (n > 0) return n;
@@ -40,13 +41,13 @@ static ssize_t moved(ssize_t n)
 /* ---- the server process ---- */
 
 typedef struct peer {
-    int     fd;                 /* -1: gone */
-    bool    readable, writable; /* reported by epoll and not refuted by a call since */
+    int fd;                  /* -1: gone */
+    bool readable, writable; /* as epoll reported; false once a call would block */
     uint8_t *in, *out;
-    size_t  landed, sent;       /* of this round */
+    size_t landed, sent; /* of this round */
 } peer;
 
-/* Returns how many bytes of the answer may be sent now. */
+/* Returns up to which byte the answer may be sent now. */
 static size_t sendable(const pd_yardstick *y, const peer *p)
 {
     if (p->landed == 0) return 0;
@@ -80,7 +81,9 @@ static void answer(const pd_yardstick *y, peer *p)
     }
     p->writable = n > 0;
     p->sent += (size_t)n;
-    if (p->sent == y->bytes) p->sent = p->landed = 0;       /* sent whole, so landed whole: next round */
+    if (p->sent == y->bytes)
+        p->sent = p->landed = 0; /* the answer was sent whole, so the client's bytes have all
+                                                       * arrived; the next round begins */
 }
 
 static bool has_work(const pd_yardstick *y, const peer *p)
@@ -88,7 +91,8 @@ static bool has_work(const pd_yardstick *y, const peer *p)
     return p->fd >= 0 && ((p->readable && p->landed < y->bytes) || (p->writable && p->sent < sendable(y, p)));
 }
 
-/* Runs one turn over all connections. Returns how many are left; *more: there is work that need not wait. */
+/* Serves each connection once. Returns the number of open connections. *more: some connection can be served without
+ * waiting for epoll. */
 static int serve_turn(const pd_yardstick *y, peer *peers, bool *more)
 {
     int left = 0;
@@ -128,7 +132,7 @@ static int accept_peer(const pd_yardstick *y, int listener, int epoll, peer *p, 
     return epoll_ctl(epoll, EPOLL_CTL_ADD, p->fd, &event);
 }
 
-/* Runs the server process; never returns. Its memory and sockets end with it. */
+/* Runs the server process. Never returns, so the process's memory and sockets are freed by its end. */
 static void serve(const pd_yardstick *y, int listener, pid_t parent)
 {
     peer *peers = calloc((size_t)y->connections, sizeof *peers);
@@ -146,7 +150,7 @@ static void serve(const pd_yardstick *y, int listener, pid_t parent)
     _exit(0);
 }
 
-/* ---- the callers' side ---- */
+/* ---- the clients' side ---- */
 
 static int listen_anywhere(int *port)
 {
@@ -189,7 +193,8 @@ void pd_yardstick_stop(pd_yardstick *yardstick)
 
 int pd_yardstick_connect(const pd_yardstick *yardstick, pd_error *err)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                    .sin_port = htons((uint16_t)yardstick->port) };
     int one = 1;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -210,8 +215,8 @@ int pd_yardstick_round(const pd_yardstick *yardstick, int fd, const void *out, v
     while (sent < bytes || got < bytes) {
         ssize_t there = 0, here = 0;
         if (sent < bytes) {
-            there = moved(send(fd, (const char *)out + sent, least(yardstick->chunk, bytes - sent),
-                               MSG_DONTWAIT | MSG_NOSIGNAL));
+            there = moved(
+                send(fd, (const char *)out + sent, least(yardstick->chunk, bytes - sent), MSG_DONTWAIT | MSG_NOSIGNAL));
         }
         if (got < bytes) here = moved(recv(fd, (char *)in + got, least(SLICE, bytes - got), MSG_DONTWAIT));
         if (there < 0 || here < 0) return pd_fail(err, PD_UNAVAILABLE, "yardstick: the connection broke");

@@ -1,17 +1,19 @@
-/* yardstick.h - how fast do the same bytes go over TCP on this machine, with nothing else to do?
+/* yardstick.h - measures how fast bytes go over TCP on this machine if nothing else is done with them.
  *
- * The measurement: a server process with a single thread (epoll, edge-triggered, non-blocking sockets) and C client
- * connections on loopback, TCP_NODELAY, buffer sizes left to the kernel. In a round every client sends B bytes and
- * receives B bytes at the same time:
- * - The server reads the bytes of a connection from the socket straight into memory of that connection (B bytes of it,
- *   so C * B in all), in reads of 64 KiB, which is the fastest size.
- * - The server sends B bytes from other memory of the connection (again C * B in all), in writes of up to `chunk`
- *   bytes. It begins with the first byte of the round that comes in and does not wait for more: both directions run at
- *   full speed. Only the last 64 KiB are held until all bytes have landed, so a round that has ended for the client has
- *   landed at the server.
- * - A client (one thread each) sends from B bytes and receives into B other bytes, non-blocking, in writes of up to
- *   `chunk` and reads of 64 KiB.
- * All memory was written before. There are no frames, headers, checksums, requests or sums: a server that lands
+ * A server process has a single thread (epoll, edge-triggered, non-blocking sockets) and C client connections on
+ * loopback, with TCP_NODELAY and the kernel's buffer sizes. In a round, every client sends B bytes and receives B
+ * bytes at the same time:
+ *
+ *   - The server reads the bytes of a connection in reads of 64 KiB, which is the fastest size. It reads them straight
+ *     into B bytes of memory that belong to this connection, so C * B bytes in all.
+ *   - The server sends B bytes from other memory of the connection (again C * B in all), in writes of up to `chunk`
+ *     bytes. It begins to send when the first byte of the round arrives, so both directions run at full speed. Only the
+ *     last 64 KiB are held back until all bytes have arrived. So when a round has ended for the client, all its bytes
+ *     have arrived at the server.
+ *   - A client (one thread each) sends from B bytes of memory and receives into B other bytes, on a non-blocking
+ *     socket, in writes of up to `chunk` and reads of 64 KiB.
+ *
+ * All memory was written before. There are no frames, headers, checksums, requests or sums. A server that receives
  * gradients and returns weights could reach this speed if all its own work were free. pd_yardstick_round is the
  * client's side of a round. */
 #ifndef PD_YARDSTICK_H
@@ -23,22 +25,22 @@
 #include "paramd/error.h"
 
 typedef struct pd_yardstick {
-    pid_t  pid;
-    int    port;
-    int    connections;
+    pid_t pid;
+    int port;
+    int connections;
     size_t bytes, chunk;
 } pd_yardstick;
 
-/* Starts the server process for so many connections; `bytes` each way and connection in a round. Forks: call it before
- * any thread is started. The process ends with its last connection, with pd_yardstick_stop, or with its parent.
- * PD_NO_MEMORY, PD_UNAVAILABLE. */
-int  pd_yardstick_start(pd_yardstick *out, int connections, size_t bytes, size_t chunk, pd_error *err);
+/* Starts the server process for this number of connections. In a round, `bytes` go each way on each connection.
+ * Forks, so it must be called before any thread is started. The process ends with its last connection, with
+ * pd_yardstick_stop, or with its parent. PD_NO_MEMORY, PD_UNAVAILABLE. */
+int pd_yardstick_start(pd_yardstick *out, int connections, size_t bytes, size_t chunk, pd_error *err);
 void pd_yardstick_stop(pd_yardstick *yardstick);
 
-/* Connects. Returns the socket's descriptor, which the caller closes, or PD_UNAVAILABLE. */
-int  pd_yardstick_connect(const pd_yardstick *yardstick, pd_error *err);
-/* Runs one round on a connection: returns when `out` (bytes of it) has landed and `in` is filled. PD_UNAVAILABLE: the
- * connection broke. PD_DEADLINE_EXCEEDED: nothing moved for 30 seconds. */
-int  pd_yardstick_round(const pd_yardstick *yardstick, int fd, const void *out, void *in, pd_error *err);
+/* Connects to the server process. Returns the socket's descriptor, which the caller closes, or PD_UNAVAILABLE. */
+int pd_yardstick_connect(const pd_yardstick *yardstick, pd_error *err);
+/* Runs one round on a connection. Returns when all bytes of `out` have arrived at the server and `in` is filled.
+ * PD_UNAVAILABLE: the connection broke. PD_DEADLINE_EXCEEDED: no byte moved for 30 seconds. */
+int pd_yardstick_round(const pd_yardstick *yardstick, int fd, const void *out, void *in, pd_error *err);
 
 #endif

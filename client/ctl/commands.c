@@ -1,0 +1,126 @@
+/* commands.c - the table of the paramctl commands that ask a daemon. A new command needs a row here and a function. */
+#include "commands.h"
+
+#include "export_state.h"
+#include "import_state.h"
+#include "lists.h"
+#include "orders.h"
+#include "overrides.h"
+#include "params.h"
+#include "shutdown_command.h"
+#include "state_table.h"
+#include "status.h"
+#include "top.h"
+
+static const pd_command_option watch_options[] = { PD_WATCH_OPTION, { NULL } };
+
+static const pd_command_option ping_options[] = {
+    { "quiet", 'q', PD_OPTION_FLAG, NULL, .help = "Print nothing: the exit status is the answer" }, { NULL }
+};
+
+static const pd_command_option top_options[] = { { "sort", 0, PD_OPTION_CHOICE, "name|speed|memory|traffic",
+                                                   .help = "Order of the jobs", .preset = "name" },
+                                                 PD_WATCH_OPTION,
+                                                 { NULL } };
+
+static const pd_command_option params_options[] = {
+    { "verbose", 'v', PD_OPTION_FLAG, NULL,
+      .help = "Also show axes, remarks, the scalars of the last round and the error that is kept of each root" },
+    PD_WATCH_OPTION,
+    { NULL }
+};
+
+static const pd_command_option export_options[] = {
+    { "state", 0, PD_OPTION_FLAG, NULL,
+      .help = "Export optimizer state too; the job rests at its step until the file is written" },
+    { "force", 'f', PD_OPTION_FLAG, NULL, .help = "Replace FILE if it exists" },
+    { "wait", 0, PD_OPTION_SECONDS, "SECONDS", .help = "Time that all parameters have to reach the same step",
+      .preset = "30" },
+    { NULL }
+};
+
+static const pd_command_option import_options[] = {
+    { "partial", 0, PD_OPTION_FLAG, NULL,
+      .help = "Skip names that the job does not know, and keep state that the file does not have" },
+    { "verbose", 'v', PD_OPTION_FLAG, NULL, .help = "List all names that are unknown or missing" },
+    { NULL }
+};
+
+static const pd_command_option set_options[] = {
+    { "from", 0, PD_OPTION_NUMBER, "STEP",
+      .help = "First step with the new value (default: each parameter's next step that has not begun)", .least = 1,
+      .most = INT64_MAX },
+    { NULL }
+};
+
+static const pd_command_option settings_options[] = {
+    { "verbose", 'v', PD_OPTION_FLAG, NULL,
+      .help = "List every parameter; without it those with equal values share a line" },
+    PD_WATCH_OPTION,
+    { NULL }
+};
+
+static const pd_command_option drain_options[] = { { "within", 0, PD_OPTION_SECONDS, "SECONDS",
+                                                     .help = "Time that open rounds have to finish", .preset = "60" },
+                                                   { NULL } };
+
+#define EXPORT_DETAILS                                                                                                 \
+    "FILE is a safetensors file; - is standard output. It appears under its name when it is complete. Weights have "   \
+    "the names of their parameters, float32. With --state a parameter NAME also has NAME.SLOT and "                    \
+    "NAME.block_B.SLOT.I, as `paramctl state JOB' lists them, NAME.step, the steps that its optimizer has counted, "   \
+    "and NAME.pending_root.K, roots that are computed and used in later steps.\n"                                      \
+    "To go on from such a file: start a job with the same rules and start_step = the step of the export, give it the " \
+    "weights of the file, and then `paramctl import-state JOB FILE'."
+
+#define IMPORT_DETAILS                                                                                                 \
+    "FILE is a safetensors file. Names that it may have, for a parameter NAME:\n"                                      \
+    "NAME.SLOT, NAME.block_B.SLOT.I, NAME.step, NAME.pending_root.K: as `paramctl state JOB' lists them and "          \
+    "`paramctl export' writes them.\n"                                                                                 \
+    "NAME[\"block_B\", \"shampoo\", \"factor_matrices\", I, \"quantized_values\"], NAME[\"step\"]: "                   \
+    "flat keys of Meta's distributed_state_dict.\n"                                                                    \
+    "count, stats/NAME/momentum/quantized, stats/NAME/statistics/I: "                                                  \
+    "paths into scalable_shampoo's ShampooState; integers with their bucket_size and diagonal.\n"                      \
+    "step, param_states/NAME/v_row (v_col, v, m): T5X's Adafactor.\n"                                                  \
+    "count, update_counter, mu/NAME, Qs_preconditioners/NAME/I: distributed_kron.\n"                                   \
+    "Paths may be joined by / or ., or be jax.tree_util.keystr's; an index or a word like opt_state may stand "        \
+    "before, and NAME may have either separator."
+
+#define SET_DETAILS                                                                                                    \
+    "Every parameter whose name matches PATTERN (* is all) takes the values that its optimizer has, or nothing "       \
+    "changes. VALUE is a number, flag or schedule, as in a job's rules, and goes before values sent with a push; "     \
+    "NAME= withdraws a value that was set before."
+
+const pd_command pd_commands[] = {
+    { "ping", "", "Ask whether the daemon answers", NULL, ping_options, 0, 0, .run = pd_run_ping },
+    { "status", "", "Show the daemon's memory and traffic, and its jobs", NULL, watch_options, 0, 0,
+      .run = pd_run_status },
+    { "top", "", "Show speed, loss, waits, roots, memory and traffic of each job while they change",
+      "Traffic is measured between two answers, so the first figures appear after half a second. ROOTS shows how many "
+      "root tasks are behind and how many roots fail. On a terminal the keys are: q quits; n, s, m and t sort by name, "
+      "speed, memory and traffic. Elsewhere it prints one table, or with --watch one after the other.",
+      top_options, 0, 0, .draws = true, .run = pd_run_top },
+    { "jobs", "[JOB-GLOB]", "List jobs: optimizer, workers, step, steps per second, loss, state and memory", NULL,
+      watch_options, 0, 1, .run = pd_run_jobs },
+    { "params", "JOB [PARAM-GLOB]", "List a job's parameters and whom they wait for", NULL, params_options, 1, 2,
+      .run = pd_run_params },
+    { "workers", "JOB", "List a job's workers", NULL, watch_options, 1, 1, .run = pd_run_list },
+    { "roots", "JOB [PARAM-GLOB]", "List the inverse roots of a job's blocks", NULL, watch_options, 1, 2,
+      .run = pd_run_list },
+    { "state", "JOB [PARAM-GLOB]", "List the tensors of a job's optimizer state", NULL, watch_options, 1, 2,
+      .run = pd_run_state },
+    { "export", "JOB FILE", "Write a job's weights, and its optimizer state, to a file", EXPORT_DETAILS, export_options,
+      2, 2, .run = pd_run_export_command },
+    { "import-state", "JOB FILE", "Put saved optimizer state into a job", IMPORT_DETAILS, import_options, 2, 2,
+      .run = pd_run_import_state },
+    { "set", "JOB PATTERN NAME=VALUE...", "Set hyperparameters while a job runs", SET_DETAILS, set_options, 3,
+      2 + PD_MOST_SETTINGS, .run = pd_run_set },
+    { "settings", "JOB [PARAM-GLOB]", "List the values that operators have set in a job", NULL, settings_options, 1, 2,
+      .run = pd_run_settings },
+    { "drop", "JOB", "End a job; its workers get an error", NULL, NULL, 1, 1, .run = pd_run_drop },
+    { "drain", "", "Finish the open steps and begin no new ones", NULL, drain_options, 0, 0, .run = pd_run_drain },
+    { "shutdown", "", "Stop the daemon, and wait until it is gone",
+      "Rounds under way may finish within the daemon's server.drain_timeout; meanwhile this command prints for whom "
+      "the daemon waits.",
+      NULL, 0, 0, .run = pd_run_shutdown },
+    { 0 }
+};

@@ -1,0 +1,10 @@
+/* commands.h - the table of the paramctl commands that ask a daemon. */
+#ifndef PD_COMMANDS_H
+#define PD_COMMANDS_H
+
+#include "command_line.h"
+
+/* The table ends with an empty row. */
+extern const pd_command pd_commands[];
+
+#endif

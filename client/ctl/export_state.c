@@ -1,0 +1,397 @@
+/* export_state.c - paramctl export: writes a job's weights, and with --state its optimizer state, to a safetensors
+ * file. All tensors are of the same step.
+ *
+ * The command first fetches the names and shapes of the weights and of the slots (tensors of optimizer state). Then
+ * it begins the export on the daemon. It fetches the step counters and the pending roots: roots that are computed,
+ * but not used yet. Now the header of the file is known, and the tensors are read in the order in which they lie in
+ * the file. */
+#include "export_state.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format.h"
+#include "new_file.h"
+#include "transfer.h"
+#include "result.h"
+#include "safetensors.h"
+#include "state_list.h"
+
+#define PENDING_ROOT "pending_root"
+enum { PIECE_BYTES = 1 << 20, MOST_WAIT = 600 };
+
+/* A tensor of the file, and where the daemon keeps it. */
+typedef struct source {
+    char *name;                  /* name of the tensor in the file; owned */
+    const char *param;           /* name of the parameter; borrowed from `params` or `list` */
+    const pd_state_tensor *slot; /* slot of the optimizer state; NULL: weights, a counter or a pending root */
+    bool counter, root;          /* counter: the parameter's step count; root: a root that is computed but not used
+                                  * yet */
+    int64_t value;               /* value of the counter, or number of the pending root */
+    pd_st_tensor tensor;
+} source;
+
+typedef struct export
+{
+    const pd_line *line;
+    const char *job, *path;
+    bool state, force;
+    double wait;
+    pd_operator op;
+    pd_state_list list;
+    char **params; /* names of all parameters; owned */
+    size_t n_params;
+    source *sources; /* sorted by name once all are listed */
+    size_t n, room;
+    pd_st_tensor *tensors; /* in the order in which they lie in the file */
+    pd_new_file file;
+    uint8_t *piece;
+    uint64_t piece_bytes, bytes, read;
+    uint64_t step, roots;
+    pd_error err; /* error of the first parameter that could not be listed */
+}
+export;
+
+static int no_memory(pd_error *err)
+{
+    return pd_fail(err, PD_NO_MEMORY, "out of memory");
+}
+
+/* ---- tensors of the file ---- */
+
+static int make_room(export *ex)
+{
+    size_t room = 2 * ex->room + 64;
+    source *more;
+
+    if (ex->n < ex->room) return PD_OK;
+    if ((more = realloc(ex->sources, room * sizeof *more)) == NULL) return PD_NO_MEMORY;
+    ex->sources = more;
+    ex->room = room;
+    return PD_OK;
+}
+
+/* Adds a tensor to the export. Takes ownership of its name. A name of NULL means that the caller ran out of memory. */
+static int add(export *ex, char *name, const source *from, pd_error *err)
+{
+    if (name == NULL || make_room(ex) != PD_OK) {
+        free(name);
+        return no_memory(err);
+    }
+    ex->sources[ex->n] = *from;
+    ex->sources[ex->n].name = name;
+    ex->sources[ex->n++].tensor.name = name;
+    return PD_OK;
+}
+
+static char *join(const char *param, const char *rest)
+{
+    char *name;
+
+    return asprintf(&name, "%s.%s", param, rest) >= 0 ? name : NULL;
+}
+
+static int add_param(export *ex, const Paramd__ParamInfo *param, pd_error *err)
+{
+    source weights = { .tensor = { .dtype = PD_ST_F32 } };
+    char **more = realloc(ex->params, (ex->n_params + 1) * sizeof *more);
+
+    if (more == NULL) return no_memory(err);
+    ex->params = more;
+    if ((ex->params[ex->n_params] = strdup(param->name)) == NULL) return no_memory(err);
+    weights.param = ex->params[ex->n_params++];
+    for (size_t d = 0; d < param->n_shape && d < PD_MAX_RANK; d++)
+        weights.tensor.shape.dim[weights.tensor.shape.rank++] = (int64_t)param->shape[d];
+    return add(ex, strdup(param->name), &weights, err);
+}
+
+static void add_page(void *arg, const Paramd__ListReply *page)
+{
+    export *ex = arg;
+
+    for (size_t i = 0; ex->err.code == PD_OK && i < page->n_params; i++) add_param(ex, page->params[i], &ex->err);
+}
+
+static int list_params(export *ex, pd_error *err)
+{
+    Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
+    int rc;
+
+    request.what = PARAMD__LIST_KIND__LIST_PARAMS;
+    request.job = (char *)ex->job;
+    rc = pd_operator_list(&ex->op, &request, add_page, ex, err);
+    if (rc == PD_OK && (rc = ex->err.code) != PD_OK) *err = ex->err;
+    return rc;
+}
+
+static int list_state(export *ex, pd_error *err)
+{
+    int rc = pd_state_list_fetch(&ex->list, &ex->op, ex->job, NULL, err);
+
+    for (size_t i = 0; i < ex->list.n && rc == PD_OK; i++) {
+        const pd_state_tensor *slot = &ex->list.at[i];
+        bool wide = strcmp(slot->storage, "float64") == 0;
+        source from = { .param = slot->param,
+                        .slot = slot,
+                        .tensor = { .dtype = wide ? PD_ST_F64 : PD_ST_F32, .shape = slot->shape } };
+        char name[128];
+        rc = add(ex, join(slot->param, pd_state_tensor_name(slot, name, sizeof name)), &from, err);
+    }
+    return rc;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    const source *a = left, *b = right;
+
+    return strcmp(a->name, b->name);
+}
+
+/* Sorts the tensors by name, once all are listed, and makes the list for the header of the file. */
+static int arrange(export *ex, pd_error *err)
+{
+    qsort(ex->sources, ex->n, sizeof *ex->sources, by_name);
+    if ((ex->tensors = calloc(ex->n + 1, sizeof *ex->tensors)) == NULL) return no_memory(err);
+    for (size_t i = 0; i < ex->n; i++) ex->tensors[i] = ex->sources[i].tensor;
+    return PD_OK;
+}
+
+/* ---- asking ---- */
+
+static int ask(export *ex, const Paramd__ExportRequest *request, size_t bytes, Paramd__ExportReply **reply,
+               pd_error *err)
+{
+    return pd_client_call_into(ex->op.client, PD_EXPORT, &request->base, ex->piece, bytes, ex->op.arena, (void **)reply,
+                               err);
+}
+
+static Paramd__ExportRequest request_of(const export *ex, uint32_t act)
+{
+    Paramd__ExportRequest request = PARAMD__EXPORT_REQUEST__INIT;
+
+    request.job = (char *)ex->job;
+    request.act = act;
+    request.number = request.block = -1;
+    return request;
+}
+
+static int begin(export *ex, pd_error *err)
+{
+    Paramd__ExportRequest request = request_of(ex, 1);
+    Paramd__ExportReply *reply;
+    int rc;
+
+    request.state = ex->state;
+    request.wait_ms = (uint32_t)(ex->wait * 1000);
+    if ((rc = ask(ex, &request, 0, &reply, err)) != PD_OK) return rc;
+    ex->step = reply->step;
+    ex->roots = reply->roots;
+    return PD_OK;
+}
+
+/* Adds pending root number k of a parameter. Asks the daemon for its size. */
+static int add_root(export *ex, const char *param, uint64_t k, pd_error *err)
+{
+    Paramd__ExportRequest request = request_of(ex, 2);
+    Paramd__ExportReply *reply;
+    source from = { .param = param, .root = true, .value = (int64_t)k, .tensor = { .dtype = PD_ST_F64 } };
+    char name[64];
+    int rc;
+
+    request.param = (char *)param;
+    request.slot = PENDING_ROOT;
+    request.number = (int32_t)k;
+    if ((rc = ask(ex, &request, 0, &reply, err)) != PD_OK) return rc;
+    from.tensor.shape = (pd_shape){ 1, { (int64_t)reply->elements } };
+    snprintf(name, sizeof name, PENDING_ROOT ".%" PRIu64, k);
+    return add(ex, join(param, name), &from, err);
+}
+
+/* Adds the step counter of a parameter, and its pending roots. */
+static int add_counted(export *ex, const char *param, pd_error *err)
+{
+    Paramd__ExportRequest request = request_of(ex, 3);
+    Paramd__ExportReply *reply;
+    source count = { .param = param, .counter = true, .tensor = { .dtype = PD_ST_I64 } };
+    uint64_t roots;
+    int rc;
+
+    request.param = (char *)param;
+    if ((rc = ask(ex, &request, 0, &reply, err)) != PD_OK) return rc;
+    count.value = (int64_t)reply->value;
+    roots = reply->roots;
+    rc = add(ex, join(param, "step"), &count, err);
+    for (uint64_t k = 0; k < roots && rc == PD_OK; k++) rc = add_root(ex, param, k, err);
+    return rc;
+}
+
+/* Adds the counters and pending roots of all parameters. They are known only after the export has begun. */
+static int list_counted(export *ex, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (size_t i = 0; i < ex->n_params && ex->state && rc == PD_OK; i++) rc = add_counted(ex, ex->params[i], err);
+    return rc;
+}
+
+static int end(export *ex, pd_error *err)
+{
+    Paramd__ExportRequest request = request_of(ex, 4);
+    Paramd__ExportReply *reply;
+
+    return ask(ex, &request, 0, &reply, err);
+}
+
+/* ---- the file ---- */
+
+static int put(export *ex, const void *at, size_t bytes, pd_error *err)
+{
+    int rc = pd_new_file_write(&ex->file, at, bytes, err);
+
+    ex->read += bytes;
+    if (!ex->line->json) pd_transfer_show(ex->read, ex->bytes, "exported", false);
+    return rc;
+}
+
+static int copy_tensor(export *ex, const source *from, uint64_t bytes, pd_error *err)
+{
+    Paramd__ExportRequest request = request_of(ex, 2);
+    Paramd__ExportReply *reply;
+    size_t each = pd_st_dtype_size(from->tensor.dtype);
+    uint64_t elements = bytes / each;
+    int rc = PD_OK;
+
+    request.param = (char *)from->param;
+    if (from->slot != NULL) {
+        request.slot = (char *)from->slot->slot;
+        request.number = from->slot->number;
+        request.block = from->slot->block;
+    }
+    if (from->root) {
+        request.slot = PENDING_ROOT;
+        request.number = (int32_t)from->value;
+    }
+    for (; request.first < elements && rc == PD_OK; request.first += request.count) {
+        request.count =
+            elements - request.first < ex->piece_bytes / each ? elements - request.first : ex->piece_bytes / each;
+        rc = ask(ex, &request, request.count * each, &reply, err);
+        if (rc == PD_OK) rc = put(ex, ex->piece, request.count * each, err);
+    }
+    return rc;
+}
+
+static int copy(export *ex, const pd_st_tensor *tensor, pd_error *err)
+{
+    source wanted = { .name = (char *)tensor->name };
+    const source *from = bsearch(&wanted, ex->sources, ex->n, sizeof wanted, by_name);
+
+    return from->counter ? put(ex, &from->value, sizeof from->value, err) : copy_tensor(ex, from, tensor->bytes, err);
+}
+
+static int write_header(export *ex, pd_error *err)
+{
+    char step[32];
+    const pd_st_meta meta[] = { { "format", "pt" },
+                                { "producer", pd_client_welcome(ex->op.client)->server },
+                                { "job", ex->job },
+                                { "step", step },
+                                { "optimizer_state", ex->state ? "yes" : "no" } };
+    uint8_t *header;
+    size_t bytes;
+    int rc;
+
+    snprintf(step, sizeof step, "%" PRIu64, ex->step);
+    rc = pd_safetensors_header(&header, &bytes, ex->tensors, ex->n, meta, sizeof meta / sizeof *meta, err);
+    if (rc != PD_OK) return rc;
+    for (size_t i = 0; i < ex->n; i++) ex->bytes += ex->tensors[i].bytes;
+    rc = pd_new_file_write(&ex->file, header, bytes, err);
+    free(header);
+    return rc;
+}
+
+static int write_all(export *ex, pd_error *err)
+{
+    int rc = write_header(ex, err);
+
+    for (size_t i = 0; i < ex->n && rc == PD_OK; i++) rc = copy(ex, &ex->tensors[i], err);
+    if (rc == PD_OK && !ex->line->json) pd_transfer_show(ex->read, ex->bytes, "exported", true);
+    return rc;
+}
+
+/* ---- report ---- */
+
+static int tell(const export *ex)
+{
+    bool to_output = strcmp(ex->path, "-") == 0;
+    char bytes[PD_CELL];
+
+    if (ex->line->json && !to_output)
+        return pd_result_json(json_pack("{s:s, s:I, s:I, s:I, s:b, s:I}", "job", ex->job, "step", (json_int_t)ex->step,
+                                        "tensors", (json_int_t)ex->n, "bytes", (json_int_t)ex->bytes, "state",
+                                        ex->state, "pending_roots", (json_int_t)ex->roots));
+    pd_print_line(to_output ? stderr : stdout, "exported step %" PRIu64 " of job %s: %zu tensors, %s", ex->step,
+                  ex->job, ex->n, pd_bytes_text(bytes, ex->bytes));
+    return PD_EXIT_OK;
+}
+
+/* ---- the command ---- */
+
+static void close_export(export *ex)
+{
+    pd_new_file_drop(&ex->file);
+    pd_operator_close(&ex->op);
+    pd_state_list_free(&ex->list);
+    for (size_t i = 0; i < ex->n_params; i++) free(ex->params[i]);
+    for (size_t i = 0; i < ex->n; i++) free(ex->sources[i].name);
+    free(ex->params);
+    free(ex->sources);
+    free(ex->tensors);
+    free(ex->piece);
+}
+
+static int fetch(export *ex, pd_error *err)
+{
+    int rc = list_params(ex, err);
+
+    if (rc == PD_OK && ex->state) rc = list_state(ex, err);
+    if (rc == PD_OK) rc = begin(ex, err);
+    if (rc == PD_OK) rc = list_counted(ex, err);
+    if (rc == PD_OK) rc = arrange(ex, err);
+    if (rc == PD_OK) rc = write_all(ex, err);
+    if (rc == PD_OK) rc = end(ex, err);
+    return rc == PD_OK ? pd_new_file_commit(&ex->file, err) : rc;
+}
+
+static int run(export *ex)
+{
+    const pd_line *line = ex->line;
+    pd_error err = { 0 };
+    int rc = pd_new_file_open(&ex->file, ex->path, ex->force, &err), status;
+    bool opened = false;
+
+    if (rc == PD_OK) rc = pd_operator_probe(line->server, line->timeout, &err);
+    if (rc == PD_OK) rc = pd_operator_open(&ex->op, line->server, line->timeout + ex->wait, &err);
+    if ((opened = rc == PD_OK)) {
+        uint64_t most = pd_client_welcome(ex->op.client)->max_payload;
+        ex->piece_bytes = most < PIECE_BYTES ? most : PIECE_BYTES;
+        rc = (ex->piece = malloc(PIECE_BYTES)) != NULL ? fetch(ex, &err) : no_memory(&err);
+    }
+    status = rc == PD_OK ? tell(ex) : pd_result_fail(line->json, &err);
+    close_export(ex);
+    /* the daemon was reached, so a timeout means that the export failed; the exit status must not say "no daemon" */
+    return opened && err.code == PD_DEADLINE_EXCEEDED ? PD_EXIT_FAILED : status;
+}
+
+int pd_run_export_command(pd_line *line)
+{
+    export ex = { .line = line, .file = { .fd = -1 } };
+
+    ex.job = line->args[0];
+    ex.path = line->args[1];
+    ex.state = pd_line_has(line, "state");
+    ex.force = pd_line_has(line, "force");
+    ex.wait = pd_line_seconds(line, "wait");
+    if (ex.wait > MOST_WAIT) ex.wait = MOST_WAIT;
+    return run(&ex);
+}

@@ -1,0 +1,199 @@
+/* top_sample.c - measures what a daemon and its jobs did between two answers to Status requests. */
+#include "top_sample.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "format.h"
+
+const char *const pd_top_orders[PD_TOP_ORDERS] = {
+    [PD_TOP_NAME] = "name", [PD_TOP_SPEED] = "speed", [PD_TOP_MEMORY] = "memory", [PD_TOP_TRAFFIC] = "traffic"
+};
+
+/* ---- taking ---- */
+
+static double now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Returns a rate in bytes per second from two readings of a counter. Returns 0 if the counter went back: then a new
+ * job has the same name. */
+static double rate(uint64_t now, uint64_t before, double seconds)
+{
+    return now > before && seconds > 0 ? (double)(now - before) / seconds : 0;
+}
+
+static void fill_job(pd_top_job *to, const Paramd__JobInfo *from)
+{
+    uint64_t over = from->roots_adopted + from->roots_failed + from->roots_replaced;
+
+    *to = (pd_top_job){ .connected = from->connected,
+                        .world_size = from->world_size,
+                        .step = from->step_least,
+                        .waits_ms = from->waits_ms,
+                        .memory = from->committed_bytes,
+                        .roots_behind = from->roots_due > over ? from->roots_due - over : 0,
+                        .roots_failing = from->roots_failing,
+                        .bytes_in = from->bytes_in,
+                        .bytes_out = from->bytes_out,
+                        .has_loss = from->loss_step > 0,
+                        .has_roots = from->roots_due > 0,
+                        .speed = from->steps_per_second,
+                        .loss = from->loss };
+    snprintf(to->name, sizeof to->name, "%s", from->name);
+    snprintf(to->optimizer, sizeof to->optimizer, "%s", from->optimizer);
+    snprintf(to->state, sizeof to->state, "%s", from->state);
+    snprintf(to->waits_for, sizeof to->waits_for, "%s", from->waits_for);
+}
+
+static void add_page(void *arg, const Paramd__ListReply *page)
+{
+    pd_top_sample *out = arg;
+    pd_top_job *more = realloc(out->jobs, (out->n + page->n_jobs + 1) * sizeof *more);
+
+    if (more == NULL) return; /* out of memory: the sample lacks the jobs of this page */
+    out->jobs = more;
+    for (size_t i = 0; i < page->n_jobs; i++) fill_job(&out->jobs[out->n++], page->jobs[i]);
+}
+
+static void add_rates(pd_top_sample *out, const pd_top_sample *before)
+{
+    double seconds = out->at_s - before->at_s;
+
+    out->in_per_s = rate(out->bytes_in, before->bytes_in, seconds);
+    out->out_per_s = rate(out->bytes_out, before->bytes_out, seconds);
+    for (size_t i = 0; i < out->n; i++)
+        for (size_t k = 0; k < before->n; k++) {
+            if (strcmp(out->jobs[i].name, before->jobs[k].name) != 0) continue;
+            out->jobs[i].in_per_s = rate(out->jobs[i].bytes_in, before->jobs[k].bytes_in, seconds);
+            out->jobs[i].out_per_s = rate(out->jobs[i].bytes_out, before->jobs[k].bytes_out, seconds);
+            break;
+        }
+}
+
+static void fill_daemon(pd_top_sample *out, const Paramd__StatusReply *status)
+{
+    out->at_s = now_s();
+    snprintf(out->server, sizeof out->server, "%s", status->server);
+    out->draining = status->draining;
+    out->uptime_ms = status->uptime_ms;
+    out->connections = status->connections;
+    out->resident_bytes = status->resident_bytes;
+    out->ingest_used = status->ingest_used;
+    out->ingest_bytes = status->ingest_bytes;
+    out->bytes_in = status->bytes_in;
+    out->bytes_out = status->bytes_out;
+}
+
+int pd_top_take(pd_top_sample *out, pd_operator *op, const pd_top_sample *before, pd_error *err)
+{
+    Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
+    void *status;
+    int rc = pd_client_call(op->client, PD_STATUS, NULL, op->arena, &status, err);
+
+    *out = (pd_top_sample){ 0 };
+    if (rc != PD_OK) return rc;
+    fill_daemon(out, status);
+    request.what = PARAMD__LIST_KIND__LIST_JOBS;
+    rc = pd_operator_list(op, &request, add_page, out, err);
+    if (rc == PD_OK && before != NULL) add_rates(out, before);
+    return rc;
+}
+
+void pd_top_free(pd_top_sample *sample)
+{
+    free(sample->jobs);
+    *sample = (pd_top_sample){ 0 };
+}
+
+/* ---- order ---- */
+
+static double weight_of(const pd_top_job *job, pd_top_order order)
+{
+    switch (order) {
+    case PD_TOP_SPEED: return job->speed;
+    case PD_TOP_MEMORY: return (double)job->memory;
+    case PD_TOP_TRAFFIC: return job->in_per_s + job->out_per_s;
+    default: return 0;
+    }
+}
+
+static int compare(const void *left, const void *right, void *order)
+{
+    const pd_top_job *a = left, *b = right;
+    double x = weight_of(a, *(const pd_top_order *)order), y = weight_of(b, *(const pd_top_order *)order);
+
+    return x != y ? (x < y) - (x > y) : strcmp(a->name, b->name);
+}
+
+void pd_top_sort(pd_top_sample *sample, pd_top_order order)
+{
+    if (sample->n > 0) qsort_r(sample->jobs, sample->n, sizeof *sample->jobs, compare, &order);
+}
+
+/* ---- text ---- */
+
+/* Adds the cell of a waiting job, such as "2,3 for 4 s": the ranks it waits for, and for how long. */
+static void waits_cell(pd_table *table, const pd_top_job *job)
+{
+    if (job->waits_for[0] == '\0')
+        pd_table_cell(table, "-");
+    else if (job->waits_ms < 1000)
+        pd_table_cell(table, "%s", job->waits_for);
+    else
+        pd_table_cell(table, "%s for %" PRIu64 " s", job->waits_for, job->waits_ms / 1000);
+}
+
+static void roots_cell(pd_table *table, const pd_top_job *job)
+{
+    if (!job->has_roots) {
+        pd_table_cell(table, "-");
+        return;
+    }
+    pd_table_cell(table, "%" PRIu64 "/%" PRIu64, job->roots_behind, job->roots_failing);
+    if (job->roots_failing > 0) pd_table_alarm(table);
+}
+
+static void row(pd_table *table, const pd_top_job *job)
+{
+    char text[PD_CELL];
+
+    pd_table_cell(table, "%s", job->name);
+    pd_table_cell(table, "%u/%u", job->connected, job->world_size);
+    pd_table_cell(table, "%" PRIu64, job->step);
+    pd_table_cell(table, "%s", pd_speed_text(text, job->speed));
+    if (job->has_loss)
+        pd_table_cell(table, "%.4g", job->loss);
+    else
+        pd_table_cell(table, "-");
+    roots_cell(table, job);
+    pd_table_cell(table, "%s", pd_bytes_text(text, job->memory));
+    pd_table_cell(table, "%s", pd_bytes_text(text, (uint64_t)job->in_per_s));
+    pd_table_cell(table, "%s", pd_bytes_text(text, (uint64_t)job->out_per_s));
+    waits_cell(table, job);
+}
+
+pd_table *pd_top_table(const pd_top_sample *sample, int limit)
+{
+    pd_table *table = pd_table_new("~JOB|>WORKERS|>STEP|>STEPS/S|>LOSS|>ROOTS|>MEMORY|>IN/S|>OUT/S|~WAITS FOR");
+
+    pd_table_limit(table, limit);
+    for (size_t i = 0; table != NULL && i < sample->n; i++) row(table, &sample->jobs[i]);
+    return table;
+}
+
+void pd_top_headline(const pd_top_sample *sample, char *text, size_t size)
+{
+    char up[PD_CELL], resident[PD_CELL], in[PD_CELL], out[PD_CELL];
+
+    snprintf(text, size, "%s%s, up %s, %zu job%s, %u connections, %s resident, %s/s in, %s/s out", sample->server,
+             sample->draining ? " (draining)" : "", pd_duration_text(up, sample->uptime_ms), sample->n,
+             sample->n == 1 ? "" : "s", sample->connections, pd_bytes_text(resident, sample->resident_bytes),
+             pd_bytes_text(in, (uint64_t)sample->in_per_s), pd_bytes_text(out, (uint64_t)sample->out_per_s));
+}

@@ -1,0 +1,43 @@
+/* top_sample.h - measures what a daemon and its jobs did between two answers to Status requests: the rows of
+ * `paramctl top'. */
+#ifndef PD_TOP_SAMPLE_H
+#define PD_TOP_SAMPLE_H
+
+#include "connection.h"
+#include "text_table.h"
+
+typedef enum pd_top_order { PD_TOP_NAME, PD_TOP_SPEED, PD_TOP_MEMORY, PD_TOP_TRAFFIC, PD_TOP_ORDERS } pd_top_order;
+
+/* The words that --sort accepts, indexed by pd_top_order. */
+extern const char *const pd_top_orders[PD_TOP_ORDERS];
+
+typedef struct pd_top_job {
+    char name[257], optimizer[64], state[16], waits_for[128];
+    uint32_t connected, world_size;
+    uint64_t step, waits_ms, memory, roots_behind, roots_failing, bytes_in, bytes_out;
+    bool has_loss, has_roots;
+    double speed, loss, in_per_s, out_per_s;
+} pd_top_job;
+
+typedef struct pd_top_sample {
+    double at_s; /* time of the sample in seconds, on a monotonic clock */
+    char server[64];
+    bool draining;
+    uint64_t uptime_ms, resident_bytes, ingest_used, ingest_bytes, bytes_in, bytes_out;
+    double in_per_s, out_per_s;
+    uint32_t connections;
+    pd_top_job *jobs;
+    size_t n;
+} pd_top_sample;
+
+/* Takes a sample: asks the daemon for its status and all jobs. Rates are computed from the changes since the sample
+ * `before`; if it is NULL, they are 0. The caller frees *out, also after an error. */
+int pd_top_take(pd_top_sample *out, pd_operator *op, const pd_top_sample *before, pd_error *err);
+void pd_top_free(pd_top_sample *sample);
+void pd_top_sort(pd_top_sample *sample, pd_top_order order);
+/* Makes a table with a row for each job, whose lines have at most `limit` characters. NULL: out of memory. */
+pd_table *pd_top_table(const pd_top_sample *sample, int limit);
+/* Writes the line above the table: "paramd 0.1.0, up 3 min, ...". */
+void pd_top_headline(const pd_top_sample *sample, char *text, size_t size);
+
+#endif

@@ -1,0 +1,55 @@
+/* notice.c - tells the user why a call waits, and that the job was left over from an earlier run. */
+#include "notice.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+enum { NOTICE_BYTES = PD_ERROR_TEXT + 256 };
+
+static void print(void *arg, const char *text)
+{
+    (void)arg;
+    fprintf(stderr, "paramd: %s\n", text);
+}
+
+pd_notices pd_notices_of(const pd_client_options *options)
+{
+    if (options->quiet || options->impatient) return (pd_notices){ 0 };
+    if (options->notice == NULL) return (pd_notices){ print, NULL };
+    return (pd_notices){ options->notice, options->notice_arg };
+}
+
+static void give(const pd_notices *notices, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void give(const pd_notices *notices, const char *format, ...)
+{
+    char text[NOTICE_BYTES];
+    va_list args;
+
+    if (notices->give == NULL) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    notices->give(notices->arg, text);
+}
+
+void pd_notice_waiting(const pd_notices *notices, const char *reason, double seconds_left)
+{
+    time_t end = time(NULL) + (time_t)ceil(seconds_left);
+    struct tm clock = { 0 };
+
+    localtime_r(&end, &clock);
+    give(notices, "no connection to the server: %s; trying again until %02d:%02d:%02d, for another %.0f s", reason,
+         clock.tm_hour, clock.tm_min, clock.tm_sec, ceil(seconds_left));
+}
+
+void pd_notice_left_over(const pd_notices *notices, const char *job, const pd_welcome *welcome)
+{
+    if (welcome->created || welcome->linger <= 0 || welcome->step == 0) return;
+    give(notices,
+         "job %s is at step %" PRIu64 " and lingers for another %.0f s: this process goes on from that step. To begin "
+         "anew, `paramctl drop %s`, or choose another name",
+         job, welcome->step, ceil(welcome->linger), job);
+}

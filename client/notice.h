@@ -1,0 +1,23 @@
+/* notice.h - tells the user why a call waits, and that the job was left over from an earlier run. */
+#ifndef PD_NOTICE_H
+#define PD_NOTICE_H
+
+#include "core.h"
+
+/* Receiver of notices for the user: pd_client_options.notice, or by default a function that prints to standard
+ * error. */
+typedef struct pd_notices {
+    void (*give)(void *arg, const char *text); /* NULL: the user wants no notices */
+    void *arg;
+} pd_notices;
+
+pd_notices pd_notices_of(const pd_client_options *options);
+/* Tells the user that a call waits without a connection, why there is none, and for how long the call goes on
+ * trying. */
+void pd_notice_waiting(const pd_notices *notices, const char *reason, double seconds_left);
+/* Tells the user that this process has joined a job that was left over from an earlier run and has already taken
+ * steps. Gives no notice if this process created the job, if another worker is connected, or if the job has taken no
+ * step. */
+void pd_notice_left_over(const pd_notices *notices, const char *job, const pd_welcome *welcome);
+
+#endif

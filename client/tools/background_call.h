@@ -1,0 +1,31 @@
+/* background_call.h - sends an operator's request and waits for the answer in a separate thread, so that the caller
+ * can do other things meanwhile. */
+#ifndef PD_BACKGROUND_CALL_H
+#define PD_BACKGROUND_CALL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "connection.h"
+
+typedef struct pd_background_call {
+    pd_operator *op; /* borrowed; the caller does not use it until the call is finished */
+    unsigned method;
+    const ProtobufCMessage *request; /* borrowed */
+    pthread_t thread;
+    atomic_bool answered;
+    int rc;
+    pd_error err;
+} pd_background_call;
+
+/* Starts a thread that sends a request of `method` and waits for the answer; `request` NULL: an empty message. After
+ * PD_OK the caller must call pd_background_call_finish. PD_NO_MEMORY: no thread could be started. */
+int pd_background_call_start(pd_background_call *call, pd_operator *op, unsigned method,
+                             const ProtobufCMessage *request, pd_error *err);
+/* Returns whether the answer or an error has arrived. If so, pd_background_call_finish returns at once. */
+bool pd_background_call_is_answered(pd_background_call *call);
+/* Waits for the answer and returns its result, as pd_client_call does. */
+int pd_background_call_finish(pd_background_call *call, pd_error *err);
+
+#endif

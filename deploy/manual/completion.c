@@ -1,0 +1,214 @@
+/* completion.c - writes completion scripts for bash and zsh from paramctl's tables of commands. */
+#include "completion.h"
+
+#include <string.h>
+
+#include "commands.h"
+#include "programs.h"
+
+/* The kind of word that a command of paramctl expects as its first argument; WORD: any other text, not completed. */
+typedef enum subject { NOTHING, JOB, FILE_NAME, WORD } subject;
+
+static subject subject_of(const pd_command *command)
+{
+    if (command->args[0] == '\0') return NOTHING;
+    if (strncmp(command->args, "JOB", 3) == 0 || strncmp(command->args, "[JOB", 4) == 0) return JOB;
+    return strstr(command->args, "FILE") != NULL || strstr(command->args, "FOLDER") != NULL ? FILE_NAME : WORD;
+}
+
+static const pd_command *const tables[] = { pd_commands, pd_programs, NULL };
+
+/* Calls `write` for each command of paramctl. */
+static void each_command(FILE *out, void (*write)(FILE *out, const pd_command *command))
+{
+    for (const pd_command *const *table = tables; *table != NULL; table++)
+        for (const pd_command *command = *table; command->name != NULL; command++) write(out, command);
+}
+
+/* ---- bash ---- */
+
+static void write_name(FILE *out, const pd_command *command)
+{
+    fprintf(out, " %s", command->name);
+}
+
+static void write_words(FILE *out, const pd_command_option *options)
+{
+    for (; options != NULL && options->name != NULL; options++) {
+        fprintf(out, " --%s", options->name);
+        if (options->letter != 0) fprintf(out, " -%c", options->letter);
+    }
+}
+
+static void write_bash_options(FILE *out, const pd_command *command)
+{
+    if (command->options == NULL) return;
+    fprintf(out, "    %s) options+='", command->name);
+    write_words(out, command->options);
+    fprintf(out, "' ;;\n");
+}
+
+/* Writes a case of the bash script for each option that needs a value. The case lists the words that the value may
+ * be; for an option that is not a choice the list is empty. `command` is the command that has these options, or "*"
+ * if every command has them. */
+static void write_bash_values(FILE *out, const char *command, const pd_command_option *options)
+{
+    for (; options != NULL && options->name != NULL; options++) {
+        if (options->value == NULL || options->alone != NULL) continue;
+        fprintf(out, "    %s:--%s", command, options->name);
+        if (options->letter != 0) fprintf(out, " | %s:-%c", command, options->letter);
+        fprintf(out, ") takes=yes values='");
+        for (const char *c = options->kind == PD_OPTION_CHOICE ? options->value : ""; *c != '\0'; c++)
+            fputc(*c == '|' ? ' ' : *c, out);
+        fprintf(out, "' ;;\n");
+    }
+}
+
+static void write_bash_command_values(FILE *out, const pd_command *command)
+{
+    write_bash_values(out, command->name, command->options);
+}
+
+static void write_subject(FILE *out, const pd_command *command)
+{
+    static const char *const names[] = { [NOTHING] = "nothing", [JOB] = "job", [FILE_NAME] = "file", [WORD] = "word" };
+
+    fprintf(out, "    %s) subject='%s' ;;\n", command->name, names[subject_of(command)]);
+}
+
+void pd_bash_completion(FILE *out)
+{
+    fprintf(out, "# Completion of paramctl for bash. Made by paramd-manual from paramctl's tables of commands.\n\n"
+                 "_paramctl() {\n"
+                 "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
+                 "    local command='' subject='' options='' values='' takes=no i\n"
+                 "    local commands='");
+    each_command(out, write_name);
+    fprintf(out, " help'\n"
+                 "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+                 "        case \" $commands \" in *\" ${COMP_WORDS[i]} \"*) command=${COMP_WORDS[i]}; break ;; esac\n"
+                 "    done\n"
+                 "    case $command:$before in\n");
+    write_bash_values(out, "*", pd_common_options);
+    each_command(out, write_bash_command_values);
+    fprintf(out, "    esac\n"
+                 "    if [ $takes = yes ]; then\n"
+                 "        mapfile -t COMPREPLY < <(compgen -W \"$values\" -- \"$word\")\n"
+                 "        return\n"
+                 "    fi\n"
+                 "    options='");
+    write_words(out, pd_common_options);
+    fprintf(out, "'\n    case $command in\n");
+    each_command(out, write_bash_options);
+    fprintf(out, "    esac\n    case $command in\n    '' | help) subject='command' ;;\n");
+    each_command(out, write_subject);
+    fprintf(out,
+            "    esac\n"
+            "    case $word in -*) subject='option' ;; esac\n"
+            "    case $subject in\n"
+            "    option) mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\") ;;\n"
+            "    command) mapfile -t COMPREPLY < <(compgen -W \"$commands\" -- \"$word\") ;;\n"
+            "    job) mapfile -t COMPREPLY < <(compgen -W \"$(_paramctl_jobs)\" -- \"$word\") ;;\n"
+            "    file) mapfile -t COMPREPLY < <(compgen -f -- \"$word\") ;;\n"
+            "    esac\n"
+            "}\n\n"
+            "# Prints the names of the daemon's jobs, or nothing if it does not answer at once.\n"
+            "_paramctl_jobs() {\n"
+            "    paramctl --timeout 0.5 jobs -o json 2> /dev/null | sed -n 's/^ *\"name\": \"\\([^\"]*\\)\",*$/\\1/p'\n"
+            "}\n\n"
+            "complete -F _paramctl paramctl\n");
+}
+
+/* ---- zsh ---- */
+
+/* Writes a text that stands within '...' and [...] in the zsh script. Characters that would end the quotes or
+ * brackets are escaped. */
+static void write_zsh_text(FILE *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '\'')
+            fprintf(out, "'\\''");
+        else
+            fprintf(out, strchr("[]:\\", *text) != NULL ? "\\%c" : "%c", *text == '\n' ? ' ' : *text);
+    }
+}
+
+static void write_zsh_option(FILE *out, const char *name, const pd_command_option *option)
+{
+    const char *shape = option->value == NULL ? "" : option->alone != NULL ? "=-" : name[1] == '-' ? "=" : "+";
+
+    fprintf(out, "        '%s%s[", name, shape);
+    write_zsh_text(out, option->help);
+    fprintf(out, "]");
+    if (option->value != NULL) {
+        fprintf(out, option->alone != NULL ? "::" : ":");
+        write_zsh_text(out, option->kind == PD_OPTION_CHOICE ? option->name : option->value);
+        fprintf(out, ":");
+        for (const char *c = option->kind == PD_OPTION_CHOICE ? option->value : ""; *c != '\0'; c++)
+            fprintf(out, c == option->value ? "(%c" : "%c", *c == '|' ? ' ' : *c);
+        if (option->kind == PD_OPTION_CHOICE) fprintf(out, ")");
+    }
+    fprintf(out, "'\n");
+}
+
+static void write_zsh_options(FILE *out, const pd_command_option *options)
+{
+    char name[64];
+
+    for (; options != NULL && options->name != NULL; options++) {
+        snprintf(name, sizeof name, "--%s", options->name);
+        write_zsh_option(out, name, options);
+        if (options->letter == 0) continue;
+        snprintf(name, sizeof name, "-%c", options->letter);
+        write_zsh_option(out, name, options);
+    }
+}
+
+static void write_zsh_name(FILE *out, const pd_command *command)
+{
+    fprintf(out, "        '%s:", command->name);
+    write_zsh_text(out, command->about);
+    fprintf(out, "'\n");
+}
+
+static void write_zsh_command(FILE *out, const pd_command *command)
+{
+    static const char *const actions[] = {
+        [NOTHING] = "", [JOB] = "'1:job:_paramctl_jobs'", [FILE_NAME] = "'*:file:_files'", [WORD] = ""
+    };
+
+    fprintf(out, "    %s) own=(\n", command->name);
+    write_zsh_options(out, command->options);
+    fprintf(out, "        %s\n    ) ;;\n", actions[subject_of(command)]);
+}
+
+void pd_zsh_completion(FILE *out)
+{
+    fprintf(out, "#compdef paramctl\n"
+                 "# Completion of paramctl for zsh. Made by paramd-manual from paramctl's tables of commands.\n\n"
+                 "_paramctl_jobs() {\n"
+                 "    local -a jobs\n"
+                 "    jobs=(${(f)\"$(paramctl --timeout 0.5 jobs -o json 2> /dev/null | sed -n 's/^ *\"name\": "
+                 "\"\\([^\"]*\\)\",*$/\\1/p')\"})\n"
+                 "    compadd -a jobs\n"
+                 "}\n\n"
+                 "_paramctl() {\n"
+                 "    local -a commands common own\n"
+                 "    local state line\n"
+                 "    commands=(\n");
+    each_command(out, write_zsh_name);
+    fprintf(out, "        'help:Print the help of a command'\n    )\n    common=(\n");
+    write_zsh_options(out, pd_common_options);
+    fprintf(out, "    )\n"
+                 "    _arguments -C $common '1:command:->command' '*::argument:->argument'\n"
+                 "    if [[ $state == command ]]; then\n"
+                 "        _describe command commands\n"
+                 "        return\n"
+                 "    fi\n"
+                 "    case $words[1] in\n");
+    each_command(out, write_zsh_command);
+    fprintf(out, "    esac\n"
+                 "    _arguments $common $own\n"
+                 "}\n\n"
+                 "_paramctl \"$@\"\n");
+}

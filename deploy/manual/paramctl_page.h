@@ -1,0 +1,10 @@
+/* paramctl_page.h - the manual page of paramctl, made from its tables of commands. */
+#ifndef PD_PARAMCTL_PAGE_H
+#define PD_PARAMCTL_PAGE_H
+
+#include <stdio.h>
+
+/* Writes the manual page paramctl.1 in scdoc's language. */
+void pd_paramctl_page(FILE *out);
+
+#endif

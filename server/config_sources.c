@@ -1,0 +1,157 @@
+/* config_sources.c - reads the values of configuration keys from a file and from the environment. */
+#include "config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <ini.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- reading a file ---- */
+
+typedef struct reading {
+    pd_config *config;
+    bool *seen;     /* whether the file has given each key before, by the key's index */
+    pd_error first; /* the first error; the inih library reports its line */
+} reading;
+
+/* Returns the length of a value without its comment, which is "# ..." at the value's beginning or after a blank. The
+ * inih library has already removed comments that begin with ";". */
+static size_t value_length(const char *value)
+{
+    size_t n = 0;
+
+    for (; value[n] != '\0'; n++)
+        if (value[n] == '#' && (n == 0 || isblank((unsigned char)value[n - 1]))) break;
+    while (n > 0 && isblank((unsigned char)value[n - 1])) n--;
+    return n;
+}
+
+static int set_copy(reading *r, const char *section, const char *name, const char *value)
+{
+    char *bare = strndup(value, value_length(value));
+    int rc = bare != NULL ? pd_config_set(r->config, section, name, bare, &r->first)
+                          : pd_fail(&r->first, PD_NO_MEMORY, "out of memory");
+
+    free(bare);
+    return rc;
+}
+
+/* Handles one key of the file, as a callback of the inih library. Returns 0 after an error. */
+static int on_key(void *arg, const char *section, const char *name, const char *value)
+{
+    reading *r = arg;
+    char full[2 * PD_KEY_NAME];
+    const pd_key *key;
+
+    if (r->first.code != PD_OK) return 0;
+    snprintf(full, sizeof full, "%s_%s", section, name);
+    key = pd_config_find(r->config, full);
+    if (key != NULL && r->seen[key - r->config->keys]) {
+        pd_fail(&r->first, PD_INVALID_ARGUMENT, "%s is given twice", name);
+        return 0;
+    }
+    if (key != NULL) r->seen[key - r->config->keys] = true;
+    return set_copy(r, section, name, value) == PD_OK;
+}
+
+int pd_config_read_file(pd_config *config, const char *path, pd_error *err)
+{
+    reading r = { .config = config, .seen = calloc(config->n_keys, sizeof(bool)), .first.code = PD_OK };
+    int line = r.seen != NULL ? ini_parse(path, on_key, &r) : -2;
+
+    free(r.seen);
+    if (line == 0) return PD_OK;
+    if (line == -1) return pd_fail(err, PD_NOT_FOUND, "%s cannot be read: %s", path, strerror(errno));
+    if (line < 0) return pd_fail(err, PD_NO_MEMORY, "%s: out of memory", path);
+    if (r.first.code == PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s:%d: expected [section], key = value or # comment", path, line);
+    return pd_fail(err, r.first.code, "%s:%d: %.400s", path, line, r.first.text);
+}
+
+/* ---- reading the environment ---- */
+
+#define PREFIX "PARAMD_"
+
+/* Environment variables that begin with PARAMD_ but are not for the daemon, as patterns of NAME=VALUE without this
+ * prefix. */
+static const struct {
+    const char *pattern, *name; /* name: offered as the right name for a mistyped variable, in lower case; NULL:
+                                 * people do not set the variable by hand */
+} foreign[] = {
+    { "URL=*", "url" },           /* for the client library and paramctl: the daemon's address */
+    { "JOB=*", "job" },           /* for the client library: the job's name */
+    { "LIBRARY=*", "library" },   /* for bindings of other languages: the path of libparamd */
+    { "CPU=*", "cpu" },           /* for libparamd_optim: the instruction set to use */
+    { "BIN=*", "bin" },           /* for the tests: the folder of the programs */
+    { "TEST_*=*", NULL },         /* for the tests: what they may use, such as containers */
+    { "SEEDS=*", NULL },          /* for tests/fuzz: a folder of first inputs */
+    { "COMPOSE_INSIDE=*", NULL }, /* for tests/e2e/compose.sh: the script is already in its own namespace */
+    { "BASE=*", NULL },           /* for deploy/docker-compose.yml: the image to build on */
+    { "SLIM=*", NULL },           /* for deploy/docker-compose.yml: the image to run on */
+    { "REEXECUTED=*", NULL },     /* for main.c: the daemon has already started itself again */
+    { "SERVICE_*=*", NULL },      /* Kubernetes sets it in every pod beside a service named paramd */
+    { "PORT=tcp://*", NULL },     /* Kubernetes sets it beside a service named paramd */
+    { "PORT_[0-9]*=*", NULL },    /* Kubernetes sets it beside a service named paramd */
+};
+enum { N_FOREIGN = sizeof foreign / sizeof foreign[0] };
+
+static bool is_foreign(const char *assignment)
+{
+    for (size_t i = 0; i < N_FOREIGN; i++)
+        if (fnmatch(foreign[i].pattern, assignment, 0) == 0) return true;
+    return false;
+}
+
+static int unknown_variable(const pd_config *config, const char *name, pd_error *err)
+{
+    pd_nearest search = pd_nearest_begin(name, strlen(name));
+    char near[PD_KEY_NAME];
+
+    if (strcmp(name, "port") == 0)
+        return pd_fail(err, PD_NOT_FOUND, "there is no such variable: write " PREFIX "LISTEN=:7070 for port 7070");
+    pd_config_offer(config, &search);
+    for (size_t i = 0; i < N_FOREIGN; i++)
+        if (foreign[i].name != NULL) pd_nearest_offer(&search, foreign[i].name);
+    if (search.best == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no such variable (paramd --help lists all)");
+    snprintf(near, sizeof near, "%s", search.best);
+    for (char *c = near; *c != '\0'; c++) *c = (char)toupper((unsigned char)*c);
+    return pd_fail(err, PD_NOT_FOUND, "there is no such variable; the nearest is " PREFIX "%s", near);
+}
+
+/* Reads the assignment NAME=VALUE of an environment variable. The prefix PARAMD_ is already removed. */
+static int read_variable(pd_config *config, bool *seen, const char *assignment, pd_error *err)
+{
+    size_t n = strcspn(assignment, "=");
+    char name[PD_KEY_NAME];
+    const pd_key *key;
+
+    snprintf(name, sizeof name, "%.*s", (int)n, assignment);
+    for (char *c = name; *c != '\0'; c++) *c = (char)tolower((unsigned char)*c);
+    if ((key = pd_config_find(config, name)) == NULL)
+        return is_foreign(assignment) ? PD_OK : unknown_variable(config, name, err);
+    if (seen[key - config->keys])
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s.%s is given twice, by its long and its short name", key->section,
+                       key->name);
+    seen[key - config->keys] = true;
+    return pd_config_set_key(config, key, assignment + n + 1, err);
+}
+
+int pd_config_read_environment(pd_config *config, char *const *environment, pd_error *err)
+{
+    bool *seen = calloc(config->n_keys, sizeof *seen);
+    int rc = PD_OK;
+
+    if (seen == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (; *environment != NULL && rc == PD_OK; environment++) {
+        pd_error why;
+        if (strncmp(*environment, PREFIX, strlen(PREFIX)) != 0 || strchr(*environment, '=') == NULL) continue;
+        rc = read_variable(config, seen, *environment + strlen(PREFIX), &why);
+        if (rc != PD_OK)
+            pd_fail(err, rc, "environment variable %.*s: %.400s", (int)strcspn(*environment, "="), *environment,
+                    why.text);
+    }
+    free(seen);
+    return rc;
+}

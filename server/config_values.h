@@ -1,0 +1,64 @@
+/* config_values.h - the parts of a configuration: its keys, and their values by type. Used by the thread that owns
+ * the configuration. */
+#ifndef PD_CONFIG_VALUES_H
+#define PD_CONFIG_VALUES_H
+
+#include "request.h"
+
+#define PD_KEY_NAME 64 /* bytes for the long name of a key, SECTION_NAME */
+
+typedef enum pd_key_type {
+    PD_KEY_TEXT,
+    PD_KEY_YES_NO,
+    PD_KEY_COUNT,
+    PD_KEY_BYTES,
+    PD_KEY_TIME,
+    PD_KEY_ONE_OF,
+    PD_KEY_JOB
+} pd_key_type;
+
+typedef struct pd_key {
+    const char *section, *name;
+    pd_key_type type;
+    size_t offset; /* where the value is in pd_config; for PD_KEY_JOB, the index in pd_config.job */
+    const char *preset;
+    uint64_t least, most;        /* allowed range of counts, bytes and milliseconds */
+    bool automatic;              /* the key also takes the value "auto" */
+    bool reload;                 /* the value may change while the daemon runs (reload.c) */
+    const char *choices;         /* allowed values, such as "text|logfmt|json" */
+    const char *help;            /* one sentence that explains the key */
+    char long_name[PD_KEY_NAME]; /* "section_name" */
+} pd_key;
+
+typedef struct pd_config {
+    /* [server] */
+    char *listen, *port_file;
+    bool insecure;
+    uint64_t max_connections;
+    uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout; /* ms */
+    uint64_t read_timeout, write_timeout, drain_timeout;               /* ms */
+    /* [limits] */
+    uint64_t max_jobs, max_params, max_total_bytes, ingest_bytes, chunk_bytes, max_payload, max_pieces, max_header,
+        hello_bytes;
+    /* [threads] */
+    uint64_t step_threads, pool_threads;
+    uint64_t cpu; /* index of the chosen value in the list of choices of the key `cpu` */
+    /* [log] */
+    uint64_t log_level, log_format; /* as for cpu */
+    /* [job] */
+    pd_option *job;
+    size_t n_job; /* the job's options, in the order of pd_job_keys; names and values are owned */
+
+    pd_key *keys;
+    size_t n_keys; /* number of keys in the table `keys`, which is ordered by section */
+    char **text;   /* text of each key's value, as it was given */
+} pd_config;
+
+/* Reads a value and stores it in the field of the configuration that belongs to the key. PD_INVALID_ARGUMENT,
+ * PD_OUT_OF_RANGE: the value is wrong, and the error names the allowed values. PD_NO_MEMORY. After an error nothing
+ * has changed. */
+int pd_config_set_value(pd_config *config, const pd_key *key, const char *value, pd_error *err);
+/* Frees the text at *text, and stores a copy of `value` there. PD_NO_MEMORY: nothing has changed. */
+int pd_config_replace(char **text, const char *value, pd_error *err);
+
+#endif

@@ -1,0 +1,101 @@
+/* reach.c - resolves the addresses that a daemon listens on, and refuses addresses that other machines can reach. */
+#include "reach.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    const struct sockaddr_in *v4 = (const void *)address;
+    const struct sockaddr_in6 *v6 = (const void *)address;
+
+    if (address->sa_family == AF_UNIX) return true;
+    if (address->sa_family == AF_INET) return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+    return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+void pd_reach_text(const struct sockaddr *address, socklen_t length, char *text, size_t size)
+{
+    char host[64], port[16];
+
+    if (address->sa_family == AF_UNIX)
+        snprintf(text, size, "unix socket");
+    else if (getnameinfo(address, length, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+        snprintf(text, size, address->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+    else
+        snprintf(text, size, "?");
+}
+
+int pd_reach_check(const struct sockaddr *address, socklen_t length, bool insecure, pd_error *err)
+{
+    char text[80];
+
+    if (insecure || is_loopback(address)) return PD_OK;
+    pd_reach_text(address, length, text, sizeof text);
+    return pd_fail(err, PD_PERMISSION_DENIED,
+                   "refusing to listen on %s: anybody who reaches it could read and change every job, as there are no "
+                   "credentials yet. Listen on 127.0.0.1, or set server.insecure = yes (--insecure) if the network "
+                   "keeps strangers out",
+                   text);
+}
+
+int pd_reach_resolve(const pd_address *address, bool insecure, struct addrinfo **list, pd_error *err)
+{
+    struct addrinfo hints = { .ai_family = AF_UNSPEC,
+                              .ai_socktype = SOCK_STREAM,
+                              .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
+    int found, rc = PD_OK;
+
+    *list = NULL;
+    if (address->local) return PD_OK;
+    found = getaddrinfo(address->host[0] != '\0' ? address->host : NULL, address->port, &hints, list);
+    if (found != 0)
+        return pd_fail(err, PD_UNAVAILABLE, "server.listen: %s:%s: %s", address->host, address->port,
+                       gai_strerror(found));
+    for (struct addrinfo *info = *list; info != NULL && rc == PD_OK; info = info->ai_next)
+        rc = pd_reach_check(info->ai_addr, info->ai_addrlen, insecure, err);
+    if (rc == PD_OK) return PD_OK;
+    freeaddrinfo(*list);
+    *list = NULL;
+    return rc;
+}
+
+static size_t count_sockets(const struct addrinfo *list)
+{
+    size_t n = list == NULL; /* an address without a list is a Unix socket, which is one socket */
+
+    for (; list != NULL; list = list->ai_next) n++;
+    return n;
+}
+
+static int check_each(const pd_address *addresses, size_t n, bool insecure, pd_error *err)
+{
+    size_t sockets = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        struct addrinfo *list;
+        int rc = pd_reach_resolve(&addresses[i], insecure, &list, err);
+
+        if (rc != PD_OK) return rc;
+        sockets += count_sockets(list);
+        if (list != NULL) freeaddrinfo(list);
+    }
+    if (sockets <= PD_MAX_LISTENERS) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "server.listen: %zu addresses, at most %d are possible", sockets,
+                   PD_MAX_LISTENERS);
+}
+
+int pd_reach_check_listen(const char *listen, bool insecure, pd_error *err)
+{
+    pd_address *addresses;
+    pd_error why;
+    size_t n;
+    int rc = pd_addresses_parse(&addresses, &n, listen, PD_TO_LISTEN, &why);
+
+    if (rc != PD_OK) return pd_fail(err, rc, "server.listen: %.480s", why.text);
+    rc = check_each(addresses, n, insecure, err);
+    free(addresses);
+    return rc;
+}

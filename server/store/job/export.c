@@ -1,0 +1,414 @@
+/* export.c - begins an export, answers its reads, and ends it. */
+#include "export.h"
+
+#include "cut.h"
+#include "import.h"
+#include "param_set.h"
+#include "pending_root.h"
+#include "plant.h"
+#include "step_group.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t SECOND = 1000000000ull, SILENCE_NS = 30 * 1000000000ull;
+enum { TILE = 1024, ANSWER_BYTES = 1 << 20 };
+
+typedef struct pd_export {
+    uint64_t conn;
+    bool state;          /* the export includes optimizer state; otherwise only weights may be read */
+    uint64_t bytes;      /* bytes that the export counts against max_total_bytes */
+    pd_request *begin;   /* the begin request until it is answered, that is until all parameters have reached the
+                          * step; then NULL */
+    uint64_t until_ns;   /* deadline for reaching the step */
+    uint64_t touched_ns; /* time of the last request */
+    uint64_t read;       /* bytes that answers have sent so far */
+    char by[128];        /* label of the operator's connection */
+} pd_export;
+
+/* ---- the end of an export ---- */
+
+/* Ends the export and frees its memory. The job may take steps again. */
+static void forget(pd_job *job)
+{
+    pd_export *export = job->export;
+
+    if (export == NULL) return;
+    pd_cut_end(&job->steps);
+    pd_account_give(&job->steps.account, export->bytes);
+    pd_request_free(export->begin);
+    free(export);
+    job->export = NULL;
+}
+
+/* Ends an export that the operator has not ended: logs the reason, and refuses the begin request if it is not
+ * answered yet. */
+static void abandon(pd_job *job, const pd_error *err)
+{
+    pd_export *export = job->export;
+
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.cut->step },
+           "the export of step %" PRIu64 " by %s ends: %.200s; the job goes on", job->steps.cut->step, export->by,
+           err->text);
+    if (export->begin != NULL) pd_request_refuse(job->steps.outbox, export->begin, err);
+    export->begin = NULL;
+    forget(job);
+}
+
+void pd_export_release(pd_job *job, const pd_error *err)
+{
+    if (job->export == NULL) return;
+    if (job->export->begin != NULL) pd_request_refuse(job->steps.outbox, job->export->begin, err);
+    job->export->begin = NULL;
+    forget(job);
+}
+
+void pd_export_lost(pd_job *job, const pd_request *notice)
+{
+    pd_error err;
+
+    if (job->export == NULL || job->export->conn != notice->ticket.conn || PD_PLANTED(export_outlives_operator)) return;
+    pd_fail(&err, PD_CANCELLED, "its connection is gone (%.90s)", notice->u.lost.reason);
+    abandon(job, &err);
+}
+
+/* ---- beginning an export ---- */
+
+static int check_begin(const pd_job *job, pd_error *err)
+{
+    if (job->steps.n_params == 0 || job->steps.n_begun < job->steps.n_params || job->planning != NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s: %u of its %u parameters have weights: export when all have (paramctl params)",
+                       job->steps.name, job->steps.n_begun, job->steps.n_params);
+    if (job->export != NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s: it is being exported already, by %.120s: export again when that has ended",
+                       job->steps.name, job->export->by);
+    if (pd_import_writes(job))
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s: an import is being written: export when that has ended", job->steps.name);
+    return PD_OK;
+}
+
+/* Returns the bytes that an export itself takes: its records, and two answers, of which one is being made and one is
+ * on its way to the operator. The older weights that an export keeps are counted separately. */
+static uint64_t own_bytes(const pd_job *job)
+{
+    return sizeof(pd_export) + sizeof(pd_cut) + job->steps.n_params * sizeof(pd_snapshot *) + 2 * ANSWER_BYTES;
+}
+
+static int no_room(const pd_job *job, uint64_t bytes, pd_error *err)
+{
+    const pd_budget *budget = job->steps.account.budget;
+
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "job %.100s: no room for the %" PRIu64 " bytes that an export takes: of %" PRIu64
+                   " allowed for all jobs, %" PRIu64 " are in use (limits.max_total_bytes)",
+                   job->steps.name, bytes, budget->limit, budget->used);
+}
+
+static int make(pd_job *job, const pd_request *request, pd_error *err)
+{
+    uint64_t bytes = own_bytes(job), older = pd_cut_bytes(&job->steps);
+    const pd_budget *budget = job->steps.account.budget;
+    bool rests = request->u.export.state || !pd_budget_fits(budget, bytes + older);
+
+    if (!pd_budget_fits(budget, bytes)) return no_room(job, bytes, err);
+    if ((job->export = calloc(1, sizeof *job->export)) == NULL || pd_cut_begin(&job->steps, rests) != PD_OK) {
+        free(job->export);
+        job->export = NULL;
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for an export", job->steps.name);
+    }
+    job->export->bytes = bytes + (rests ? 0 : older);
+    pd_account_take(&job->steps.account, job->export->bytes);
+    return PD_OK;
+}
+
+static int begin(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
+{
+    pd_export *export;
+    int rc = check_begin(job, err);
+
+    if (rc != PD_OK || (rc = make(job, request, err)) != PD_OK) return rc;
+    export = job->export;
+    export->conn = request->ticket.conn;
+    export->state = request->u.export.state;
+    export->begin = request;
+    if (__builtin_add_overflow(now_ns, request->u.export.wait_ns, &export->until_ns)) export->until_ns = UINT64_MAX;
+    snprintf(export->by, sizeof export->by, "%.120s", request->u.export.by);
+    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.cut->step },
+           "%s exports step %" PRIu64 ", %s%s", export->by, job->steps.cut->step,
+           export->state ? "weights and optimizer state" : "weights",
+           job->steps.cut->rests ? ": the job rests there until the end" : "");
+    return PD_OK;
+}
+
+/* ---- answers ---- */
+
+static pd_exported *answer_of(pd_job *job, pd_request *request, const pd_exported *exported)
+{
+    pd_effect *effect = pd_answer(request, PD_EFF_EXPORT);
+
+    effect->u.exported = *exported;
+    effect->u.exported.step = job->steps.cut->step;
+    pd_effects_add(job->steps.outbox, effect);
+    return &effect->u.exported;
+}
+
+/* Returns the number of pending roots: their inputs were copied in the export's step or before, and no step has used
+ * the roots yet. */
+static uint64_t roots_left(const pd_job *job)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < job->steps.n_params; i++) n += pd_optim_tasks_left(job->steps.params[i].optim);
+    return n;
+}
+
+/* Returns whether all root tasks of the job have come back. This happens in the end: the job takes no steps
+ * meanwhile, so no new tasks begin. */
+static bool roots_are_back(const pd_job *job)
+{
+    for (uint32_t i = 0; job->steps.tasks_out > 0 && i < job->steps.n_params; i++)
+        if (!pd_pending_roots_are_back(job->steps.params[i].optim)) return false;
+    return true;
+}
+
+void pd_export_look(pd_job *job)
+{
+    pd_export *export = job->export;
+    pd_request *request = export != NULL ? export->begin : NULL;
+
+    if (request == NULL || job->steps.cut->behind > 0 || (export->state && !roots_are_back(job))) return;
+    export->begin = NULL;
+    answer_of(job, request, &(pd_exported){ .roots = export->state ? roots_left(job) : 0 });
+    pd_request_free(request);
+}
+
+/* ---- reading pieces of tensors ---- */
+
+static int find_param(const pd_job *job, const pd_request *request, const pd_param **out, pd_error *err)
+{
+    if ((*out = pd_job_param(job, request->u.export.param)) != NULL) return PD_OK;
+    return pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameter %.160s", job->steps.name, request->u.export.param);
+}
+
+static int refuse_state(const pd_job *job, pd_error *err)
+{
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "job %.100s: this export was begun for weights alone: begin it with state", job->steps.name);
+}
+
+static int check_piece(const pd_request *request, int64_t elements, size_t each, pd_error *err)
+{
+    int64_t first = request->u.export.first, count = request->u.export.count;
+
+    if (first <= elements && count <= elements - first && (uint64_t)count * each <= request->u.export.most)
+        return PD_OK;
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "%.160s: %lld elements of %zu bytes from %lld on are asked for; the tensor has %lld, and an answer at "
+        "most %llu bytes",
+        request->u.export.param, (long long)count, each, (long long)first, (long long)elements,
+        (unsigned long long)request->u.export.most);
+}
+
+/* Makes memory for the elements in the answer. PD_NO_MEMORY. */
+static int make_room(const pd_job *job, const pd_request *request, size_t each, pd_exported *out, pd_error *err)
+{
+    out->bytes = (size_t)request->u.export.count * each;
+    if (out->bytes == 0 || (out->at = malloc(out->bytes)) != NULL) return PD_OK;
+    return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for %zu bytes of an export: try again",
+                   job->steps.name, out->bytes);
+}
+
+static int read_weights(const pd_job *job, const pd_param *param, const pd_request *request, pd_exported *out,
+                        pd_error *err)
+{
+    const pd_snapshot *from = PD_PLANTED(torn_export) ? param->current : job->steps.cut->weights[param->index];
+    const float *weights = from->at[PD_F32];
+    int rc = check_piece(request, param->elements, sizeof *weights, err);
+
+    out->elements = (uint64_t)param->elements;
+    if (rc == PD_OK) rc = make_room(job, request, sizeof *weights, out, err);
+    if (rc == PD_OK && out->bytes > 0) memcpy(out->at, weights + request->u.export.first, out->bytes);
+    return rc;
+}
+
+/* Reads elements of a slot as float32, through a small float64 buffer. For slots that are not stored as float64. */
+static void read_floats(const pd_param *param, size_t slot, int64_t first, int64_t n, float *out)
+{
+    double wide[TILE];
+
+    for (int64_t some; n > 0; n -= some, first += some, out += some) {
+        some = n < TILE ? n : TILE;
+        pd_optim_read_elements(param->optim, slot, first, some, wide);
+        for (int64_t i = 0; i < some; i++) out[i] = (float)wide[i];
+    }
+}
+
+static int read_root(const pd_job *job, const pd_param *param, const pd_request *request, pd_exported *out,
+                     pd_error *err)
+{
+    size_t left = pd_optim_tasks_left(param->optim), k = (size_t)request->u.export.number;
+    int rc;
+
+    if (request->u.export.number < 0 || k >= left)
+        return pd_fail(err, PD_NOT_FOUND, "%.160s has %zu pending roots, number %d is none of them", param->name, left,
+                       request->u.export.number);
+    out->wide = true;
+    out->elements = (uint64_t)pd_pending_root_length(param->optim, k);
+    if ((rc = check_piece(request, (int64_t)out->elements, sizeof(double), err)) != PD_OK) return rc;
+    if ((rc = make_room(job, request, sizeof(double), out, err)) != PD_OK || out->bytes == 0) return rc;
+    pd_pending_root_read(param->optim, k, request->u.export.first, request->u.export.count, out->at);
+    return PD_OK;
+}
+
+static int read_state(const pd_job *job, const pd_param *param, const pd_request *request, pd_exported *out,
+                      pd_error *err)
+{
+    const pd_plan *plan = pd_optim_plan(param->optim);
+    size_t each;
+    int64_t elements = 0;
+    pd_part part;
+    int rc;
+
+    if (!pd_plan_part(plan, request->u.export.slot, request->u.export.number, request->u.export.block, &part) ||
+        part.box != NULL || !pd_shape_equal(&part.shape, &plan->slots[part.slot].shape))
+        return pd_fail(err, PD_NOT_FOUND, "%.160s keeps no state %.60s with number %d and block %d (paramctl state)",
+                       param->name, request->u.export.slot, request->u.export.number, request->u.export.block);
+    out->wide = plan->slots[part.slot].storage == PD_STORE_F64;
+    each = out->wide ? sizeof(double) : sizeof(float);
+    (void)pd_shape_elements(&part.shape, &elements);
+    out->elements = (uint64_t)elements;
+    if ((rc = check_piece(request, elements, each, err)) != PD_OK) return rc;
+    if ((rc = make_room(job, request, each, out, err)) != PD_OK || out->bytes == 0) return rc;
+    if (out->wide)
+        pd_optim_read_elements(param->optim, part.slot, request->u.export.first, request->u.export.count, out->at);
+    else
+        read_floats(param, part.slot, request->u.export.first, request->u.export.count, out->at);
+    return PD_OK;
+}
+
+static int read_piece(const pd_job *job, const pd_request *request, pd_exported *out, pd_error *err)
+{
+    const pd_param *param;
+    int rc = find_param(job, request, &param, err);
+
+    if (rc != PD_OK) return rc;
+    if (request->u.export.slot[0] == '\0') return read_weights(job, param, request, out, err);
+    if (!job->export->state) return refuse_state(job, err);
+    if (strcmp(request->u.export.slot, PD_PENDING_ROOT) == 0) return read_root(job, param, request, out, err);
+    return read_state(job, param, request, out, err);
+}
+
+/* Reads the parameter's step count, and its number of pending roots. A step group's count is read from the group:
+ * the optimizer gets it only when its step begins. */
+static int read_count(const pd_job *job, const pd_request *request, pd_exported *out, pd_error *err)
+{
+    const pd_param *param;
+    int rc = find_param(job, request, &param, err);
+
+    if (rc != PD_OK) return rc;
+    if (!job->export->state) return refuse_state(job, err);
+    out->roots = pd_optim_tasks_left(param->optim);
+    out->count = param->group != NULL ? pd_step_group_count(param) : pd_optim_count(param->optim);
+    return PD_OK;
+}
+
+/* ---- requests and timeouts ---- */
+
+static int check_reader(const pd_job *job, const pd_request *request, pd_error *err)
+{
+    if (job->export == NULL || job->export->conn != request->ticket.conn)
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "job %.100s: this connection has begun no export, or it has ended (after half a minute without a "
+            "request): begin again",
+            job->steps.name);
+    if (job->export->begin != NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: the export's begin is not answered yet: wait for that",
+                       job->steps.name);
+    return PD_OK;
+}
+
+static void end(pd_job *job)
+{
+    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.cut->step },
+           "step %" PRIu64 " is exported: %s has read %" PRIu64 " bytes", job->steps.cut->step, job->export->by,
+           job->export->read);
+    forget(job);
+}
+
+/* Answers a request of a running export: reading a piece or a counter, or the end. */
+static int read_some(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
+{
+    pd_exported exported = { 0 };
+    int rc = check_reader(job, request, err);
+
+    if (rc != PD_OK) return rc;
+    job->export->touched_ns = now_ns;
+    if (request->u.export.act == PD_EXPORT_PIECE) rc = read_piece(job, request, &exported, err);
+    if (request->u.export.act == PD_EXPORT_COUNT) rc = read_count(job, request, &exported, err);
+    if (rc != PD_OK) return rc;
+    job->export->read += exported.bytes;
+    answer_of(job, request, &exported);
+    if (request->u.export.act == PD_EXPORT_END) end(job);
+    pd_request_free(request);
+    return PD_OK;
+}
+
+void pd_job_export(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    bool begins = request->u.export.act == PD_EXPORT_BEGIN;
+    pd_error err;
+    int rc = begins ? begin(job, request, now_ns, &err) : read_some(job, request, now_ns, &err);
+
+    if (rc != PD_OK) {
+        pd_request_refuse(job->steps.outbox, request, &err);
+    } else if (begins) {
+        job->export->touched_ns = now_ns;
+        pd_export_look(job);
+    }
+}
+
+uint64_t pd_export_expires_ns(const pd_job *job)
+{
+    if (job->export == NULL) return UINT64_MAX;
+    return job->export->begin != NULL ? job->export->until_ns : job->export->touched_ns + SILENCE_NS;
+}
+
+/* Writes the error for an export whose step was not reached in time: which parameter is late, and which ranks it
+ * waits for. */
+static void describe_late(const pd_job *job, pd_error *err)
+{
+    const pd_param *param = pd_cut_awaited(&job->steps);
+    char ranks[160];
+
+    if (param == NULL) {
+        pd_fail(err, PD_DEADLINE_EXCEEDED,
+                "job %.100s: %u roots are still being computed: export again, and wait longer", job->steps.name,
+                job->steps.tasks_out);
+        return;
+    }
+    pd_round_missing(&param->round, ranks, sizeof ranks);
+    pd_fail(err, PD_DEADLINE_EXCEEDED,
+            "job %.100s: %.160s has not reached step %" PRIu64
+            ", which others have begun: it waits for %s%s; export again "
+            "when it goes on",
+            job->steps.name, param->name, job->steps.cut->step, param->round.open ? "rank " : "every rank", ranks);
+}
+
+void pd_export_tick(pd_job *job, uint64_t now_ns)
+{
+    pd_error err;
+
+    if (now_ns < pd_export_expires_ns(job)) return;
+    if (job->export->begin != NULL)
+        describe_late(job, &err);
+    else
+        pd_fail(&err, PD_CANCELLED, "nothing was asked for in %" PRIu64 " s", SILENCE_NS / SECOND);
+    abandon(job, &err);
+}

@@ -1,0 +1,29 @@
+/* lingering.c - tells a worker about a job that lingers: all its workers are gone, and the job waits for new ones. */
+#include "lingering.h"
+
+#include "listing.h"
+
+#include <inttypes.h>
+
+enum { NS_PER_MS = 1000000 };
+
+uint32_t pd_linger_ms(const pd_job *job, uint64_t now_ns)
+{
+    uint64_t ms;
+
+    if (job->linger_ns <= now_ns) return 0;
+    ms = (job->linger_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
+    return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
+}
+
+void pd_linger_explain(pd_job *job, uint64_t now_ns, pd_error *err)
+{
+    const pd_error refusal = *err;
+    uint32_t ms = pd_linger_ms(job, now_ns);
+
+    if (ms == 0) return;
+    pd_fail(err, refusal.code,
+            "%.380s. Job %.40s is at step %" PRIu64 " and lingers for another %u s: `paramctl drop %.40s`, or choose "
+            "another name",
+            refusal.text, job->steps.name, pd_job_count_totals(job)->step_least, (ms + 999) / 1000, job->steps.name);
+}

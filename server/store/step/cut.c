@@ -1,0 +1,95 @@
+/* cut.c - keeps the weights of one step, and the parameters that wait at this step. */
+#include "cut.h"
+
+#include <stdlib.h>
+#include <utlist.h>
+
+/* Returns the step that the parameter works on (stage READY or later), otherwise the last step that it has closed. */
+static uint64_t step_in_work(const pd_param *param)
+{
+    return param->saved.step + (param->stage >= PD_READY);
+}
+
+static uint64_t largest_step(const pd_steps *steps)
+{
+    uint64_t step = 0;
+
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (step_in_work(&steps->params[i]) > step) step = step_in_work(&steps->params[i]);
+    return step;
+}
+
+static void take_weights(pd_cut *cut, const pd_param *param)
+{
+    cut->weights[param->index] = param->current;
+    param->current->store_refs++;
+    cut->behind--;
+}
+
+int pd_cut_begin(pd_steps *steps, bool rests)
+{
+    pd_cut *cut = calloc(1, sizeof *cut + steps->n_params * sizeof cut->weights[0]);
+
+    if (cut == NULL) return PD_NO_MEMORY;
+    cut->step = largest_step(steps);
+    cut->rests = rests;
+    cut->behind = steps->n_params;
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (steps->params[i].saved.step == cut->step) take_weights(cut, &steps->params[i]);
+    steps->cut = cut;
+    return PD_OK;
+}
+
+void pd_cut_end(pd_steps *steps)
+{
+    pd_cut *cut = steps->cut;
+    pd_param *param, *next;
+
+    if (cut == NULL) return;
+    steps->cut = NULL;
+    DL_FOREACH_SAFE2(cut->resting, param, next, next_ready)
+    {
+        DL_DELETE2(cut->resting, param, prev_ready, next_ready);
+        pd_steps_ready(steps, param, PD_READY);
+    }
+    for (uint32_t i = 0; i < steps->n_params; i++) pd_snapshot_unref(cut->weights[i]);
+    free(cut);
+}
+
+static uint64_t weights_bytes(const pd_param *param)
+{
+    uint64_t each = 0;
+
+    for (int t = PD_F32; t <= PD_BF16; t++)
+        if (param->pool[t] != NULL) each += pd_dtype_size((pd_dtype)t);
+    if (param->pool[PD_UPDATE] != NULL) each += pd_dtype_size(param->update_dtype);
+    return each * (uint64_t)param->elements;
+}
+
+uint64_t pd_cut_bytes(const pd_steps *steps)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < steps->n_params; i++) bytes += weights_bytes(&steps->params[i]);
+    return bytes;
+}
+
+const pd_param *pd_cut_awaited(const pd_steps *steps)
+{
+    for (uint32_t i = 0; steps->cut->behind > 0 && i < steps->n_params; i++)
+        if (steps->cut->weights[i] == NULL) return &steps->params[i];
+    return NULL;
+}
+
+void pd_cut_closed(pd_steps *steps, const pd_param *param)
+{
+    if (steps->cut != NULL && param->saved.step == steps->cut->step) take_weights(steps->cut, param);
+}
+
+bool pd_cut_keeps(pd_steps *steps, pd_param *param)
+{
+    if (steps->cut == NULL || !steps->cut->rests || param->saved.step < steps->cut->step) return false;
+    param->stage = PD_RESTING;
+    DL_APPEND2(steps->cut->resting, param, prev_ready, next_ready);
+    return true;
+}

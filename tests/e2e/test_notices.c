@@ -1,0 +1,211 @@
+/* Tests the notices that the client gives its user unasked: that it waits for a server, and that a job of this name
+ * is left over from an earlier run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "daemon_process.h"
+#include "paramd/client.h"
+
+#define NOBODY "tcp://127.0.0.1:1" /* a port on which nobody listens */
+
+typedef struct notices {
+    int n;
+    char last[1024];
+} notices;
+
+static void keep(void *arg, const char *text)
+{
+    notices *all = arg;
+
+    all->n++;
+    snprintf(all->last, sizeof all->last, "%s", text);
+}
+
+static void expect_words(const char *text, const char *words)
+{
+    if (strstr(text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", text, words);
+}
+
+/* ---- without a server ---- */
+
+static void a_worker_without_a_server_says_once_which_address_why_and_until_when(void **state)
+{
+    notices all = { 0 };
+    pd_client_options options = { .urls = NOBODY, .job = "j", .world_size = 1, .deadline = 5 };
+    pd_client *client;
+    (void)state;
+
+    options.notice = keep;
+    options.notice_arg = &all;
+    assert_int_equal(pd_client_open(&client, &options, NULL), PD_UNAVAILABLE);
+    assert_int_equal(all.n, 1);
+    expect_words(all.last, NOBODY ": Connection refused; trying again until ");
+    expect_words(all.last, ", for another ");
+}
+
+static void a_worker_that_shall_be_quiet_says_nothing(void **state)
+{
+    notices all = { 0 };
+    pd_client_options options = { .urls = NOBODY, .job = "j", .world_size = 1, .deadline = 2.5, .quiet = true };
+    pd_client *client;
+    (void)state;
+
+    options.notice = keep;
+    options.notice_arg = &all;
+    assert_int_equal(pd_client_open(&client, &options, NULL), PD_UNAVAILABLE);
+    assert_int_equal(all.n, 0);
+}
+
+static void notices_go_to_standard_error_by_default(void **state)
+{
+    pd_client_options options = { .urls = NOBODY, .job = "j", .world_size = 1, .deadline = 2.5 };
+    FILE *file = tmpfile();
+    int before = dup(STDERR_FILENO);
+    char line[1024] = "";
+    pd_client *client;
+    (void)state;
+
+    assert_non_null(file);
+    fflush(stderr);
+    dup2(fileno(file), STDERR_FILENO);
+    assert_int_equal(pd_client_open(&client, &options, NULL), PD_UNAVAILABLE);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    rewind(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    assert_int_equal(strncmp(line, "paramd: no connection to the server: " NOBODY, 50), 0);
+    assert_int_equal(line[strlen(line) - 1], '\n');
+}
+
+static void a_worker_whose_server_has_gone_says_so_while_it_waits(void **state)
+{
+    test_daemon *daemon = daemon_start(NULL);
+    notices all = { 0 };
+    pd_client_options options = { .urls = daemon->url, .job = "j", .world_size = 2, .deadline = patient(6) };
+    pd_client *client;
+    pd_error err;
+    (void)state;
+
+    options.notice = keep;
+    options.notice_arg = &all;
+    assert_int_equal(pd_client_open(&client, &options, &err), PD_OK);
+    daemon_kill(daemon);
+    assert_int_equal(pd_client_barrier(client, &err), PD_DEADLINE_EXCEEDED);
+    assert_int_equal(all.n, 1);
+    expect_words(all.last, "Connection refused; trying again until ");
+    pd_client_close(client);
+}
+
+/* ---- a job that is left over from an earlier run ---- */
+
+static const char *const rules[] = { "* sgd lr=0.5", NULL };
+
+static int open_job(const test_daemon *daemon, const char *job, const char *const *with, notices *all,
+                    pd_client **client, pd_error *err)
+{
+    pd_client_options options = { .urls = daemon->url, .job = job, .world_size = 1, .deadline = patient(10) };
+
+    options.rules = with;
+    options.notice = keep;
+    options.notice_arg = all;
+    return pd_client_open(client, &options, err);
+}
+
+/* Runs a job of one worker for the given number of steps. */
+static void run_job(const test_daemon *daemon, const char *job, int steps, notices *all)
+{
+    pd_client_param param = { .name = "w", .shape = { 1, { 4 } } };
+    float weights[4] = { 0 }, gradient[4] = { 1, 1, 1, 1 };
+    void *all_weights[] = { weights };
+    pd_item item = { .gradient = gradient, .weights = weights };
+    pd_ticket_id ticket;
+    pd_client *client;
+    pd_error err;
+
+    if (open_job(daemon, job, rules, all, &client, &err) != PD_OK) fail_msg("%s", err.text);
+    assert_int_equal(pd_client_declare(client, &param, 1, &err), PD_OK);
+    assert_int_equal(pd_client_init(client, all_weights, &err), PD_OK);
+    for (int step = 0; step < steps; step++) {
+        assert_int_equal(pd_client_push_pull(client, &item, 1, NULL, &ticket, &err), PD_OK);
+        assert_int_equal(pd_client_wait(client, ticket, 0, &err), PD_OK);
+    }
+    assert_int_equal(pd_client_leave(client, &err), PD_OK);
+    pd_client_close(client);
+}
+
+static void a_second_run_is_told_the_step_of_the_job_that_lingers_and_what_to_do(void **state)
+{
+    test_daemon *daemon = daemon_start(NULL);
+    notices first = { 0 }, second = { 0 };
+    pd_client *client;
+    (void)state;
+
+    run_job(daemon, "lin", 3, &first);
+    assert_int_equal(first.n, 0);
+    assert_int_equal(open_job(daemon, "lin", rules, &second, &client, NULL), PD_OK);
+    assert_int_equal(second.n, 1);
+    expect_words(second.last, "job lin is at step 3 and lingers for another ");
+    expect_words(second.last, "`paramctl drop lin`, or choose another name");
+    assert_false(pd_client_welcome(client)->created);
+    assert_int_equal(pd_client_welcome(client)->step, 3);
+    assert_true(pd_client_welcome(client)->linger > 200 && pd_client_welcome(client)->linger <= 300);
+    pd_client_close(client);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+static void a_second_run_with_another_rule_is_told_that_the_job_lingers(void **state)
+{
+    static const char *const other[] = { "* sgd lr=0.25", NULL };
+    test_daemon *daemon = daemon_start(NULL);
+    notices all = { 0 };
+    pd_client *client;
+    pd_error err = { 0 };
+    (void)state;
+
+    run_job(daemon, "lin", 3, &all);
+    assert_int_equal(open_job(daemon, "lin", other, &all, &client, &err), PD_FAILED_PRECONDITION);
+    expect_words(err.text, "\"* sgd lr=0.25\". Job lin is at step 3 and lingers for another ");
+    expect_words(err.text, " s: `paramctl drop lin`, or choose another name");
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+static void a_worker_that_joins_others_is_not_told_of_a_job_left_over(void **state)
+{
+    test_daemon *daemon = daemon_start(NULL);
+    notices all = { 0 };
+    pd_client *first, *again;
+    (void)state;
+
+    run_job(daemon, "lin", 3, &all);
+    assert_int_equal(open_job(daemon, "lin", rules, &all, &first, NULL), PD_OK);
+    all.n = 0;
+    assert_int_equal(open_job(daemon, "lin", rules, &all, &again, NULL), PD_OK); /* this worker takes the rank over */
+    assert_int_equal(all.n, 0);
+    assert_true(pd_client_welcome(again)->linger == 0);
+    pd_client_close(first);
+    pd_client_close(again);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_worker_without_a_server_says_once_which_address_why_and_until_when),
+        cmocka_unit_test(a_worker_that_shall_be_quiet_says_nothing),
+        cmocka_unit_test(notices_go_to_standard_error_by_default),
+        cmocka_unit_test(a_worker_whose_server_has_gone_says_so_while_it_waits),
+        cmocka_unit_test(a_second_run_is_told_the_step_of_the_job_that_lingers_and_what_to_do),
+        cmocka_unit_test(a_second_run_with_another_rule_is_told_that_the_job_lingers),
+        cmocka_unit_test(a_worker_that_joins_others_is_not_told_of_a_job_left_over),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

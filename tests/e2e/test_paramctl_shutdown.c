@@ -1,0 +1,123 @@
+/* Tests paramctl shutdown and drain: they wait as long as the daemon drains, and name the workers that it waits for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "daemon_process.h"
+#include "paramd/client.h"
+
+static test_daemon *daemon;
+
+/* Opens a rank of a job of two ranks with one parameter. */
+static pd_client *join(uint32_t rank)
+{
+    pd_client_options options = { .urls = daemon->url, .job = "open", .rank = rank, .world_size = 2, .deadline = 20 };
+    pd_client_param param = { .name = "w", .shape = { .rank = 1, .dim = { 2 } } };
+    static float at[2] = { 1, 2 };
+    void *weights[] = { at };
+    pd_client *client;
+    pd_error err = { 0 };
+
+    if (pd_client_open(&client, &options, &err) != PD_OK || pd_client_declare(client, &param, 1, &err) != PD_OK ||
+        (rank == 0 && pd_client_init(client, weights, &err) != PD_OK))
+        fail_msg("%s", err.text);
+    return client;
+}
+
+static void push(pd_client *client)
+{
+    static const float gradient[2] = { 1, 1 };
+    static pd_item items[8];
+    static size_t n;
+    pd_item *item = &items[n++];
+    pd_ticket_id ticket;
+    pd_error err = { 0 };
+
+    assert_true(n <= sizeof items / sizeof items[0]);
+    item->gradient = gradient;
+    if (pd_client_push(client, item, 1, NULL, &ticket, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static char said[4096];
+
+static int says(const char *command)
+{
+    char line[512];
+    FILE *pipe;
+    int status;
+
+    snprintf(line, sizeof line, "%s/paramctl %s --server %s --timeout 1 2>&1", getenv("PARAMD_BIN"), command,
+             daemon->url);
+    assert_non_null(pipe = popen(line, "r"));
+    said[fread(said, 1, sizeof said - 1, pipe)] = '\0';
+    status = pclose(pipe);
+    return WEXITSTATUS(status);
+}
+
+/* The daemon's drain timeout is longer than --timeout. The command waits for the drain timeout. */
+static void shutdown_waits_for_the_drain_and_says_for_whom(void **state)
+{
+    pd_client *clients[2];
+    double began;
+
+    (void)state;
+    daemon = daemon_start((const char *const[]){ "--drain-timeout=4s", NULL });
+    clients[0] = join(0);
+    clients[1] = join(1);
+    push(clients[0]);
+    daemon_await_contributions(daemon, "open", 1);
+    began = seconds_now();
+    assert_int_equal(says("shutdown"), 0);
+    assert_true(seconds_now() - began >= 3.5);
+    assert_non_null(strstr(said, "job open: step 1 waits for rank 1, "));
+    assert_non_null(strstr(said, " of at most 4 s\n"));
+    assert_non_null(strstr(said, "the daemon has stopped\n"));
+    for (int r = 0; r < 2; r++) pd_client_close(clients[r]);
+    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
+}
+
+static void drain_says_for_whom_it_waits_and_fails_when_its_time_is_over(void **state)
+{
+    pd_client *clients[2];
+
+    (void)state;
+    daemon = daemon_start((const char *const[]){ "--drain-timeout=1s", NULL });
+    clients[0] = join(0);
+    clients[1] = join(1);
+    push(clients[0]);
+    daemon_await_contributions(daemon, "open", 1);
+    assert_int_equal(says("drain --within 2.5s"), 1);
+    assert_non_null(strstr(said, "job open: step 1 waits for rank 1, "));
+    assert_non_null(strstr(said, "not drained: job open: "));
+    push(clients[1]);
+    assert_int_equal(says("drain"), 0);
+    assert_string_equal(said, "drained: no step is under way and none will begin\n");
+    for (int r = 0; r < 2; r++) pd_client_close(clients[r]);
+    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
+}
+
+static void shutdown_of_an_idle_daemon_says_only_that_it_has_stopped(void **state)
+{
+    (void)state;
+    daemon = daemon_start(NULL);
+    assert_int_equal(says("shutdown"), 0);
+    assert_string_equal(said, "the daemon has stopped\n");
+    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shutdown_waits_for_the_drain_and_says_for_whom),
+        cmocka_unit_test(drain_says_for_whom_it_waits_and_fails_when_its_time_is_over),
+        cmocka_unit_test(shutdown_of_an_idle_daemon_says_only_that_it_has_stopped),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,272 @@
+/* Tests how paramctl reads its command line: options, help, exit statuses; and the commands that need no daemon. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "paramctl_run.h"
+
+static void exit_status_is_3_where_nobody_listens(void **state)
+{
+    static const char *const commands[] = { "ping",     "status",       "jobs",       "params x", "workers x",
+                                            "roots x",  "optimizers",   "drop x",     "top",      "drain",
+                                            "shutdown", "set x y lr=1", "settings x", "replay x", "bench net" };
+    (void)state;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        assert_int_equal(paramctl("--server tcp://127.0.0.1:1 --timeout 0.2 %s", commands[i]), 3);
+        assert_says("127.0.0.1:1");
+    }
+}
+
+static void exit_status_is_2_for_what_cannot_be_meant(void **state)
+{
+    static const char *const lines[] = { "",
+                                         "nonsense",
+                                         "ping --loud",
+                                         "params x --verb",
+                                         "ping --serv tcp://127.0.0.1:1",
+                                         "status --output yaml",
+                                         "status --timeout 0",
+                                         "status --json=yes",
+                                         "status -x",
+                                         "jobs --watch=never",
+                                         "ping --server nowhere://x",
+                                         "ping --server tcp://127.0.0.1:99999",
+                                         "bench net --server nowhere://x",
+                                         "replay --server nowhere://x y",
+                                         "optimizers --server nowhere://x",
+                                         "help nonsense",
+                                         "params",
+                                         "roots",
+                                         "roots a b c",
+                                         "drop",
+                                         "replay",
+                                         "ping extra",
+                                         "status --timeout never",
+                                         "bench disk",
+                                         "bench net --rounds 2",
+                                         "plan",
+                                         "plan a b",
+                                         "replay --state x",
+                                         "set",
+                                         "set x",
+                                         "set x y",
+                                         "set x y lr",
+                                         "set x y =1",
+                                         "set x y lr=1 --from soon",
+                                         "settings",
+                                         "settings x y z" };
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        if (paramctl("%s", lines[i]) != 2) fail_msg("paramctl %s:\n%s", lines[i], paramctl_output);
+    }
+}
+
+static void plan_takes_a_wrong_rule_for_wrong_usage_and_a_wrong_file_for_a_failure(void **state)
+{
+    (void)state;
+    assert_int_equal(paramctl_shell("echo w 4 | $paramctl plan --rule '* nonsense' -"), 2);
+    assert_int_equal(paramctl_shell("echo w 4 | $paramctl plan --rule '* sgd lr=much' -"), 2);
+    assert_int_equal(paramctl_shell("echo w 4 | $paramctl plan --option aggregate=nonsense -"), 2);
+    assert_int_equal(paramctl_shell("echo w much | $paramctl plan -"), 1);
+    assert_int_equal(paramctl_shell("echo w 4 | $paramctl plan -"), 0);
+}
+
+static void exit_status_is_1_when_the_server_says_no(void **state)
+{
+    static const char *const lines[] = { "params no_such_job",  "workers no_such_job",    "roots no_such_job",
+                                         "drop no_such_job",    "optimizers no_such_row", "set no_such_job x lr=1",
+                                         "settings no_such_job" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        assert_int_equal(paramctl("%s", lines[i]), 1);
+        assert_says("no_such");
+        assert_int_equal(paramctl("%s --json", lines[i]), 1);
+        json_t *answer = parsed();
+        assert_string_equal(json_string_value(json_object_get(json_object_get(answer, "error"), "code")), "NOT_FOUND");
+        json_decref(answer);
+    }
+}
+
+static void a_wrong_address_in_the_environment_is_an_error_of_usage(void **state)
+{
+    (void)state;
+    assert_int_equal(paramctl_shell("PARAMD_URL=nowhere://x $paramctl ping"), 2);
+    assert_says("nowhere://x");
+}
+
+static void a_mistyped_word_gets_the_nearest_one(void **state)
+{
+    (void)state;
+    assert_int_equal(paramctl("jbos"), 2);
+    assert_says("there is no command jbos; is jobs meant?");
+    assert_int_equal(paramctl("params x --verbos"), 2);
+    assert_says("there is no option --verbos; is --verbose meant?");
+    assert_int_equal(paramctl("set x"), 2);
+    assert_says("PATTERN is missing");
+}
+
+static void options_stand_before_and_behind_names_and_arguments(void **state)
+{
+    static const char *const lines[] = { "-j params no_such_job",
+                                         "params --json no_such_job",
+                                         "params no_such_job -o json",
+                                         "params -ojson -- no_such_job",
+                                         "-t2 params -jv no_such_job",
+                                         "--timeout=500ms params no_such_job -o=json",
+                                         "params no_such_job --output=json --timeout 1m" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        if (paramctl_shell("$paramctl %s 2>/dev/null", lines[i]) != 1) fail_msg("paramctl %s", lines[i]);
+        json_t *answer = parsed();
+        assert_non_null(json_object_get(answer, "error"));
+        json_decref(answer);
+    }
+}
+
+/* ---- help ---- */
+
+static const char *const names[] = { "ping",  "status",     "top",      "jobs",  "params", "workers",
+                                     "roots", "state",      "set",      "drop",  "drain",  "shutdown",
+                                     "plan",  "optimizers", "settings", "bench", "replay", "import-state" };
+
+static void help_lists_every_command(void **state)
+{
+    static const char *const lines[] = { "-h", "--help", "help", "help --json" };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
+        assert_int_equal(paramctl_shell("$paramctl %s", lines[k]), 0);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_says(names[i]);
+        assert_lines_fit(100);
+    }
+    assert_int_equal(paramctl_shell("$paramctl"), 2);
+    assert_says("Usage: paramctl");
+}
+
+static void every_command_has_help_with_options_and_exit_statuses(void **state)
+{
+    static const char *const lines[] = { "%s --help", "%s -h", "help %s", "-h %s" };
+    char line[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
+            snprintf(line, sizeof line, lines[k], names[i]);
+            if (paramctl("%s", line) != 0) fail_msg("%s:\n%s", line, paramctl_output);
+            assert_says("--server");
+            assert_says("  3  the daemon cannot be reached");
+            assert_lines_fit(100);
+            snprintf(line, sizeof line, "Usage: paramctl %s ", names[i]);
+            assert_says(line);
+        }
+}
+
+static void the_version_is_printed(void **state)
+{
+    (void)state;
+    assert_int_equal(paramctl("--version"), 0);
+    assert_says("paramctl 0.");
+    assert_int_equal(paramctl("plan -V"), 0);
+    assert_says("paramctl 0.");
+}
+
+static void output_that_cannot_be_written_is_a_failure(void **state)
+{
+    (void)state;
+    assert_int_equal(paramctl_shell("$paramctl jobs > /dev/full"), 1);
+    assert_says("cannot be written");
+}
+
+/* ---- without a daemon ---- */
+
+static void optimizers_need_no_daemon(void **state)
+{
+    json_t *answer;
+
+    (void)state;
+    assert_int_equal(paramctl_shell("PARAMD_URL=tcp://127.0.0.1:1 $paramctl optimizers"), 0);
+    assert_says("scalable_shampoo");
+    assert_lines_fit(100);
+    assert_int_equal(paramctl_shell("PARAMD_URL=tcp://127.0.0.1:1 $paramctl optimizers -o wide"), 0);
+    assert_says("nesterov");
+    assert_int_equal(paramctl("optimizers --json"), 0);
+    answer = parsed();
+    assert_true(json_array_size(json_object_get(answer, "optimizers")) >= 17);
+    json_decref(answer);
+}
+
+static void an_optimizer_shows_its_hyperparameters(void **state)
+{
+    json_t *answer;
+
+    (void)state;
+    assert_int_equal(paramctl("optimizers sgd"), 0);
+    assert_says("momentum");
+    assert_says("nesterov");
+    assert_int_equal(paramctl("optimizers kron"), 0);
+    assert_lines_fit(100);
+    assert_int_equal(paramctl("optimizers sgd --json"), 0);
+    answer = parsed();
+    assert_string_equal(json_string_value(json_object_get(answer, "name")), "sgd");
+    assert_true(json_array_size(json_object_get(answer, "hypers")) >= 6);
+    json_decref(answer);
+}
+
+static void a_daemon_of_this_release_lists_the_same_optimizers(void **state)
+{
+    static char own[sizeof paramctl_output];
+
+    (void)state;
+    assert_int_equal(paramctl("optimizers -o wide"), 0);
+    strcpy(own, paramctl_output);
+    assert_int_equal(paramctl("optimizers -o wide --server %s", paramctl_server.url), 0);
+    assert_string_equal(paramctl_output, own);
+    assert_int_equal(paramctl("optimizers sgd --server %s", paramctl_server.url), 0);
+    assert_says("nesterov");
+}
+
+static void plan_reads_standard_input_and_shapes_as_it_prints_them(void **state)
+{
+    (void)state;
+    assert_int_equal(paramctl_shell("printf 'wte (50257, 768) axes=vocab,embed\\nb (768,)\\ns ()\\n' | "
+                                    "PARAMD_URL=tcp://127.0.0.1:1 $paramctl plan -"),
+                     0);
+    assert_says("weights  (50257, 768)");
+    assert_says("axes vocab,embed");
+    assert_says("weights  (768,)");
+    assert_int_equal(paramctl_shell("printf 'wte (50257, 768\\n' | $paramctl plan -"), 1);
+    assert_says("standard input:1: wte: the ) of its shape is missing");
+    assert_int_equal(paramctl_shell("$paramctl plan - < /dev/null"), 1);
+    assert_says("standard input: nothing was read");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exit_status_is_3_where_nobody_listens),
+        cmocka_unit_test(exit_status_is_2_for_what_cannot_be_meant),
+        cmocka_unit_test(plan_takes_a_wrong_rule_for_wrong_usage_and_a_wrong_file_for_a_failure),
+        cmocka_unit_test(exit_status_is_1_when_the_server_says_no),
+        cmocka_unit_test(a_wrong_address_in_the_environment_is_an_error_of_usage),
+        cmocka_unit_test(a_mistyped_word_gets_the_nearest_one),
+        cmocka_unit_test(options_stand_before_and_behind_names_and_arguments),
+        cmocka_unit_test(help_lists_every_command),
+        cmocka_unit_test(every_command_has_help_with_options_and_exit_statuses),
+        cmocka_unit_test(the_version_is_printed),
+        cmocka_unit_test(output_that_cannot_be_written_is_a_failure),
+        cmocka_unit_test(optimizers_need_no_daemon),
+        cmocka_unit_test(an_optimizer_shows_its_hyperparameters),
+        cmocka_unit_test(a_daemon_of_this_release_lists_the_same_optimizers),
+        cmocka_unit_test(plan_reads_standard_input_and_shapes_as_it_prints_them),
+    };
+
+    return cmocka_run_group_tests(tests, paramctl_start_server, paramctl_stop_server);
+}

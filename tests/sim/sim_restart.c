@@ -1,0 +1,120 @@
+/* sim_restart.c - ends the server's process as a crash does, and starts another one from images of its jobs. */
+#include "server_state.h"
+
+#include "conversation.h"
+#include "image.h"
+#include "sim_judge.h"
+#include "store_inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { AGAIN_NS = 200000 };
+
+/* An image that stores one job of the old process. */
+typedef struct saved {
+    uint8_t *image;
+    size_t n;
+    uint32_t number;
+    char name[64];
+} saved;
+
+/* ---- when ---- */
+
+static bool may_restart(const sim_server *server)
+{
+    const pd_job *job, *next;
+
+    if (server->busy[0] + server->busy[1] + server->n_background > 0 || server->store->jobs.n == 0) return false;
+    if (!sim_loop_is_caught_up(server)) return false;
+    HASH_ITER(hh, server->store->jobs.names, job, next)
+    if (!pd_image_is_possible(job)) return false;
+    return true;
+}
+
+/* ---- the old process ---- */
+
+static size_t save_jobs(sim_server *server, saved *at)
+{
+    const pd_job *job, *next;
+    pd_error err;
+    size_t n = 0;
+
+    HASH_ITER(hh, server->store->jobs.names, job, next)
+    {
+        at[n].number = job->steps.number;
+        strncpy(at[n].name, job->steps.name, sizeof at[n].name - 1);
+        if (pd_store_save_job(server->store, job->steps.name, &at[n].image, &at[n].n, &err) != PD_OK)
+            sim_fail("image", "%s cannot be saved: %s", job->steps.name, err.text);
+        n++;
+    }
+    return n;
+}
+
+static void end_process(sim_server *server)
+{
+    server->dying = true;
+    sim_enter(SIM_HARNESS);
+    sim_links_break();
+    sim_enter(SIM_SERVER);
+    pd_conversation_close_all(server->daemon);
+    sim_step_end(server);
+    pd_conversation_dispose(server->daemon);
+    server->dying = server->mail_due = false;
+    server->n_ends = 0;
+    server->fairness = (sim_fairness){ 0 };
+}
+
+/* ---- the new process ---- */
+
+static void load_jobs(sim_server *server, saved *at, size_t n)
+{
+    pd_error err;
+
+    for (size_t i = 0; i < n; i++) {
+        if (pd_store_load_job(server->store, at[i].image, at[i].n, server->s->now_ns, &err) != PD_OK)
+            sim_fail("image", "%s cannot be read: %s", at[i].name, err.text);
+        free(at[i].image);
+    }
+}
+
+static void restart(sim_server *server)
+{
+    saved at[32];
+    sim_side before = sim_enter(SIM_SERVER);
+    size_t n;
+
+    sim_note(server->s, "server", 0, "starts anew", 0, 0);
+    sim_hold_failures(true);
+    n = save_jobs(server, at);
+    end_process(server);
+    sim_step_make(server);
+    sim_loop_make(server);
+    load_jobs(server, at, n);
+    sim_hold_failures(false);
+    sim_enter(SIM_HARNESS);
+    sim_judge_forget_numbers(server->s);
+    for (size_t i = 0; i < n; i++)
+        sim_judge_renumber(server->s, at[i].number, inside_find(server->store, at[i].name)->steps.number);
+    sim_enter(before);
+    sim_step_wake(server);
+    sim_server_wake_loop(server);
+}
+
+/* Restarts the server if images of all jobs can be taken now. Otherwise tries again a little later, until the
+ * simulated time `until`. */
+static void try_restart(sim *s, void *who, uint64_t until)
+{
+    sim_server *server = who;
+
+    if (sim_server_stopped(server) || sim_server_draining(server) || s->now_ns > until) return;
+    if (may_restart(server))
+        restart(server);
+    else
+        sim_after(s, AGAIN_NS, try_restart, server, until);
+}
+
+void sim_server_restart(sim_server *server, uint64_t within_ns)
+{
+    try_restart(server->s, server, server->s->now_ns + within_ns);
+}

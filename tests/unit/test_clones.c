@@ -1,0 +1,301 @@
+/* Tests that paramd's own loops give the same bits with every instruction set of this CPU. OpenBLAS keeps its
+ * instruction set during these tests, so optimizers that multiply matrices can be compared too. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "adasum.h"
+#include "convert.h"
+#include "cpu.h"
+#include "kernels.h"
+#include "quantize.h"
+#include "random.h"
+#include "robust.h"
+#include "vectors.h"
+
+/* N is a multiple neither of the elements in a SIMD register nor of the elements that a loop handles at a time. SHORT
+ * is small, since optimizers decompose a matrix of that side. */
+enum { N = 4099, MOST = 1 << 18, VECTORS = 11, ROWS = 37, COLS = 29, SHORT = 131, STEPS = 6 };
+
+/* The bytes that a case has computed. */
+typedef struct output {
+    size_t n;
+    unsigned char bytes[MOST];
+} output;
+
+/* The input of every case. x[0] has zeros of both signs, denormal numbers and numbers near the largest. */
+static float x[VECTORS][N];
+
+static void put(output *out, const void *at, size_t bytes)
+{
+    assert_true(out->n + bytes <= MOST);
+    memcpy(out->bytes + out->n, at, bytes);
+    out->n += bytes;
+}
+
+static int make_input(void **state)
+{
+    static const float special[] = { 0.0F, -0.0F, 1e-41F, -3e-39F, 3e38F, -1e30F, 65519.0F, 65520.0F, 6e-8F };
+
+    (void)state;
+    for (int r = 0; r < VECTORS; r++) vectors_fill(x[r], N, r);
+    for (size_t i = 0; i < N; i += 3) x[0][i] = special[i / 3 % (sizeof special / sizeof special[0])];
+    return 0;
+}
+
+/* Runs a case with each instruction set, and compares its bytes with those of plain code (the set "generic"). */
+static void every_set_gives(void (*compute)(output *out, int which), int which, const char *what)
+{
+    static output plain, other;
+    pd_cpu chosen = pd_cpu_in_use;
+
+    if (pd_cpu_newest() == PD_CPU_GENERIC) skip(); /* there is nothing to compare */
+    for (pd_cpu set = PD_CPU_GENERIC; set <= pd_cpu_newest(); set++) {
+        output *out = set == PD_CPU_GENERIC ? &plain : &other;
+        out->n = 0;
+        assert_int_equal(pd_cpu_use(pd_cpu_names[set], NULL), PD_OK);
+        compute(out, which);
+        assert_true(out->n > 0);
+        if (out->n != plain.n || memcmp(out->bytes, plain.bytes, plain.n) != 0)
+            fail_msg("%s: %s gives other bits than generic", what, pd_cpu_names[set]);
+    }
+    pd_cpu_use(pd_cpu_names[chosen], NULL);
+}
+
+/* ---- sums ---- */
+
+/* Sums `which` addends. Every third addend has numbers of two bytes. */
+static void sum(output *out, int which)
+{
+    static uint16_t narrow[2][N];
+    float acc[N] = { 0 };
+    pd_addend addends[VECTORS];
+    bool finite;
+
+    pd_convert(narrow[0], PD_F16, x[1], PD_F32, N);
+    pd_convert(narrow[1], PD_BF16, x[2], PD_F32, N);
+    for (int k = 0; k < which; k++) addends[k] = (pd_addend){ x[k], PD_F32, 0.1F + (float)k };
+    for (int k = 2; k < which; k += 3) {
+        addends[k].at = narrow[k % 2];
+        addends[k].dtype = k % 2 == 0 ? PD_F16 : PD_BF16;
+    }
+    finite = pd_accumulate(acc, N, false, addends, which, 3);
+    put(out, &finite, sizeof finite);
+    put(out, acc, sizeof acc);
+}
+
+static void sums_have_the_same_bits(void **state)
+{
+    (void)state;
+    for (int k = 1; k <= VECTORS; k++) every_set_gives(sum, k, "pd_accumulate");
+}
+
+static void dot(output *out, int which)
+{
+    double numbers[3] = { pd_dot(x[1], x[2], which), pd_sum_squares(x[3], which), pd_sum_squares(x[0], which) };
+    float scaled[N];
+    bool finite = pd_all_finite(x[0], PD_F32, which);
+
+    pd_scale(scaled, x[0], 0.3F, which);
+    put(out, numbers, sizeof numbers);
+    put(out, &finite, sizeof finite);
+    put(out, scaled, (size_t)which * sizeof *scaled);
+}
+
+static void dot_products_have_the_same_bits(void **state)
+{
+    (void)state;
+    for (int n = 1; n < 40; n++) every_set_gives(dot, n, "pd_dot");
+    every_set_gives(dot, N, "pd_dot");
+}
+
+static void adasum(output *out, int which)
+{
+    const int64_t ends[] = { 1000, N };
+    float to[N], *scratch[4 * VECTORS];
+    int forms[] = { PD_ADASUM_TREE, PD_ADASUM_VDOT };
+    pd_vector_run at[2 * VECTORS];
+    pd_vectors v = { which, 2, ends, at };
+
+    for (int p = 0; p < 2; p++)
+        for (int r = 0; r < which; r++) at[p * which + r] = (pd_vector_run){ x[r + 1] + (p > 0 ? ends[0] : 0), PD_F32 };
+    for (int i = 0; i < 4 * VECTORS; i++) assert_non_null(scratch[i] = calloc(N, sizeof(float)));
+    for (int f = 0; f < 2; f++) {
+        pd_adasum *a;
+        assert_int_equal(pd_adasum_begin(&a, (pd_adasum_form)forms[f], &v, N, to, scratch), PD_OK);
+        for (; pd_adasum_units(a) > 0; pd_adasum_turn(a))
+            for (int64_t i = 0; i < pd_adasum_units(a); i++) pd_adasum_unit(a, i);
+        pd_adasum_end(a);
+        put(out, to, sizeof to);
+    }
+    for (int i = 0; i < 4 * VECTORS; i++) free(scratch[i]);
+}
+
+static void adasum_has_the_same_bits(void **state)
+{
+    (void)state;
+    for (int k = 1; k < VECTORS; k++) every_set_gives(adasum, k, "pd_adasum");
+}
+
+static void trim(output *out, int which)
+{
+    pd_vector_run at[VECTORS];
+    void *scratch = malloc(pd_trimmed_mean_scratch(VECTORS));
+    float to[N];
+
+    assert_non_null(scratch);
+    for (int r = 0; r < VECTORS; r++) at[r] = (pd_vector_run){ x[r], PD_F32 };
+    pd_trimmed_mean(to, N, at, VECTORS, which, scratch);
+    put(out, to, sizeof to);
+    free(scratch);
+}
+
+static void trimmed_means_have_the_same_bits(void **state)
+{
+    (void)state;
+    for (int t = 0; t <= pd_median_trim(VECTORS); t++) every_set_gives(trim, t, "pd_trimmed_mean");
+}
+
+/* ---- conversions to other number formats ---- */
+
+static void convert(output *out, int which)
+{
+    static uint16_t codes[65536], again[65536];
+    static float wide[65536];
+    const pd_dtype type = which == 0 ? PD_F16 : PD_BF16;
+
+    for (int i = 0; i < 65536; i++) codes[i] = (uint16_t)i;
+    pd_convert(wide, PD_F32, codes, type, 65536);
+    pd_convert(again, type, wide, PD_F32, 65536);
+    put(out, again, sizeof again);
+    pd_convert(again, type, x[0], PD_F32, N);
+    put(out, again, N * sizeof *again);
+}
+
+static void conversions_have_the_same_bits(void **state)
+{
+    (void)state;
+    every_set_gives(convert, 0, "pd_convert (float16)");
+    every_set_gives(convert, 1, "pd_convert (bfloat16)");
+}
+
+static void quantize(output *out, int which)
+{
+    static const pd_storage forms[] = { PD_STORE_INT8, PD_STORE_INT16, PD_STORE_BF16, PD_STORE_F16 };
+    size_t room = (size_t)pd_quantized_room(forms[which], which < 2, COLS, COLS);
+    void *memory = aligned_alloc(64, (room + 63) / 64 * 64);
+    float back[COLS * COLS];
+    pd_quantized q;
+
+    assert_non_null(memory);
+    memset(memory, 0, room);
+    q = pd_quantized_at(memory, forms[which], which < 2, COLS, COLS);
+    pd_quantize(&q, x[1]);
+    pd_dequantize(back, &q);
+    put(out, memory, room);
+    put(out, back, sizeof back);
+    free(memory);
+}
+
+static void quantized_tensors_have_the_same_bits(void **state)
+{
+    (void)state;
+    for (int form = 0; form < 4; form++) every_set_gives(quantize, form, "pd_quantize");
+}
+
+static void draw(output *out, int which)
+{
+    pd_random stream = pd_random_stream(17, "layer");
+    float numbers[N];
+
+    pd_random_uniform(stream, 3, (uint64_t)which, numbers, N);
+    put(out, numbers, sizeof numbers);
+    pd_random_normal(stream, 3, (uint64_t)which, numbers, N);
+    put(out, numbers, sizeof numbers);
+}
+
+static void random_numbers_have_the_same_bits(void **state)
+{
+    (void)state;
+    for (int first = 0; first < 4; first++) every_set_gives(draw, first, "pd_random");
+}
+
+/* ---- optimizers ---- */
+
+/* Trains a matrix and a vector for a few steps with optimizer number `which` of the optimizer table. */
+static void optimize(output *out, int which)
+{
+    static float matrix[ROWS * COLS], vector[SHORT];
+    pd_declaration params[2] = { { .name = "matrix", .shape = { 2, { ROWS, COLS } } },
+                                 { .name = "vector", .shape = { 1, { SHORT } } } };
+    pd_model *model;
+    pd_error err;
+
+    for (int p = 0; p < 2; p++) {
+        pd_hypers_init(&params[p].hypers, pd_optim_at((size_t)which));
+        if (vectors_has(pd_row_name(pd_optim_at((size_t)which)), "learning_rate"))
+            assert_int_equal(pd_hypers_set(&params[p].hypers, "learning_rate", "0.01", NULL), PD_OK);
+    }
+    vectors_fill(matrix, ROWS * COLS, 90);
+    vectors_fill(vector, SHORT, 91);
+    if (pd_model_new(&model, params, 2, 1, &err) != PD_OK) fail_msg("%s", err.text);
+    for (int step = 1; step <= STEPS; step++) {
+        pd_step_io io[2] = { { .gradient = x[step], .before = matrix, .after = matrix },
+                             { .gradient = x[step + 1], .before = vector, .after = vector } };
+        if (pd_model_step(model, io, &err) != PD_OK) fail_msg("%s", err.text);
+    }
+    pd_model_free(model);
+    put(out, matrix, sizeof matrix);
+    put(out, vector, sizeof vector);
+}
+
+static void every_optimizer_has_the_same_bits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; pd_optim_at(i) != NULL; i++) every_set_gives(optimize, (int)i, pd_row_name(pd_optim_at(i)));
+}
+
+/* ---- the choice of an instruction set ---- */
+
+static void an_unknown_set_is_refused_and_changes_nothing(void **state)
+{
+    pd_cpu before = pd_cpu_in_use;
+    pd_error err;
+
+    (void)state;
+    assert_int_equal(pd_cpu_use("avx3", &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "auto|generic|avx2|avx512"));
+    assert_int_equal(pd_cpu_in_use, before);
+}
+
+static void a_set_that_the_cpu_lacks_is_refused(void **state)
+{
+    pd_error err;
+
+    (void)state;
+    if (pd_cpu_newest() == PD_CPU_AVX512) skip();
+    assert_int_equal(pd_cpu_use("avx512", &err), PD_UNAVAILABLE);
+    assert_non_null(strstr(err.text, pd_cpu_names[pd_cpu_newest()]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_have_the_same_bits),
+        cmocka_unit_test(dot_products_have_the_same_bits),
+        cmocka_unit_test(adasum_has_the_same_bits),
+        cmocka_unit_test(trimmed_means_have_the_same_bits),
+        cmocka_unit_test(conversions_have_the_same_bits),
+        cmocka_unit_test(quantized_tensors_have_the_same_bits),
+        cmocka_unit_test(random_numbers_have_the_same_bits),
+        cmocka_unit_test(every_optimizer_has_the_same_bits),
+        cmocka_unit_test(an_unknown_set_is_refused_and_changes_nothing),
+        cmocka_unit_test(a_set_that_the_cpu_lacks_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_input, NULL);
+}

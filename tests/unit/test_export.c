@@ -1,0 +1,378 @@
+/* Tests that an export reads the weights and the optimizer state of one step, and that the job goes on however the
+ * export ends. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "exporting.h"
+#include "oom.h"
+#include "optimizer.h"
+#include "store_inside.h"
+
+/* ---- all weights and state are of one step ---- */
+
+static void weights_of_one_step_are_read_while_training_goes_on(void **state)
+{
+    exporting *f = *state;
+    float then[EXPORTING_PARAMS][EXPORTING_MOST], now[EXPORTING_MOST];
+    uint64_t used;
+
+    exporting_train(f, 2);
+    used = f->r.store->budget.used;
+    exporting_begin(f, false);
+    assert_int_equal(f->r.exported.step, 2);
+    for (uint32_t i = 0; i < EXPORTING_PARAMS; i++) exporting_copy_weights(f, i, then[i]);
+    exporting_step_all(f, 3);
+    exporting_step_all(f, 4);
+    assert_int_equal(exporting_step_of(f, 0), 4);
+    exporting_copy_weights(f, 0, now);
+    assert_memory_not_equal(now, then[0], sizeof now);
+    for (uint32_t i = 0; i < EXPORTING_PARAMS; i++) exporting_assert_weights(f, i, then[i]);
+    assert_true(f->r.store->budget.used > used);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+    assert_int_equal(f->r.exported.step, 2);
+    assert_int_equal(f->r.store->budget.used, used);
+}
+
+static void the_parameter_that_is_ahead_decides_the_step(void **state)
+{
+    exporting *f = *state;
+    float first[EXPORTING_MOST], second[EXPORTING_MOST];
+    uint64_t before;
+
+    exporting_train(f, 2);
+    exporting_step_one(f, 0, 3);
+    exporting_copy_weights(f, 0, first);
+    before = f->r.answered;
+    assert_int_equal(export_begin(&f->r, "j", EXPORTING_OPERATOR, false, 30), PD_OK);
+    assert_false(exporting_is_answered(f, before));
+    exporting_step_one(f, 0, 4);
+    exporting_step_one(f, 1, 3);
+    assert_int_equal(f->r.exported.step, 3);
+    exporting_copy_weights(f, 1, second);
+    exporting_assert_weights(f, 0, first);
+    exporting_assert_weights(f, 1, second);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+}
+
+static void with_state_the_job_rests_until_the_end(void **state)
+{
+    exporting *f = *state;
+    float *momentum;
+
+    exporting_train(f, 2);
+    exporting_begin(f, true);
+    exporting_step_all(f, 3);
+    assert_int_equal(exporting_step_of(f, 0), 2);
+    assert_int_equal(export_state(&f->r, "j", EXPORTING_OPERATOR, "p0", "momentum_buffer", -1, -1, 0, 100), PD_OK);
+    momentum = calloc(100, sizeof *momentum);
+    memcpy(momentum, f->r.exported.at, 100 * sizeof *momentum);
+    assert_false(f->r.exported.wide);
+    assert_int_equal(export_count(&f->r, "j", EXPORTING_OPERATOR, "p1"), PD_OK);
+    assert_int_equal(f->r.exported.count, 2);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+    rig_work(&f->r);
+    assert_int_equal(exporting_step_of(f, 0), 3);
+    assert_int_equal(exporting_step_of(f, 1), 3);
+    free(momentum);
+}
+
+static void a_parameter_that_reaches_the_step_early_rests_there(void **state)
+{
+    exporting *f = *state;
+    float at_three[EXPORTING_MOST];
+
+    exporting_train(f, 2);
+    exporting_step_one(f, 0, 3);
+    assert_int_equal(export_begin(&f->r, "j", EXPORTING_OPERATOR, true, 30), PD_OK);
+    exporting_step_one(f, 0, 4);
+    assert_int_equal(exporting_step_of(f, 0), 3);
+    exporting_step_one(f, 1, 3);
+    assert_int_equal(f->r.exported.step, 3);
+    exporting_copy_weights(f, 0, at_three);
+    exporting_assert_weights(f, 0, at_three);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+    rig_work(&f->r);
+    assert_int_equal(exporting_step_of(f, 0), 4);
+}
+
+static void the_export_waits_for_a_step_that_waits_for_its_root(void **state)
+{
+    exporting *f = exporting_start(NULL, "* shampoo lr=0.1 max_preconditioner_dim=128 precondition_frequency=1 "
+                                         "start_preconditioning_step=1 grafting_config=SGD root_delay=0");
+    uint64_t before;
+
+    (void)state;
+    f->r.lazy_tasks = true;
+    exporting_step_all(f, 1);
+    assert_int_equal(exporting_step_of(f, 0), 0);
+    before = f->r.answered;
+    assert_int_equal(export_begin(&f->r, "j", EXPORTING_OPERATOR, true, 30), PD_OK);
+    assert_false(exporting_is_answered(f, before));
+    while (f->r.n_tasks > 0) rig_finish_task(&f->r, 0);
+    rig_work(&f->r);
+    assert_true(exporting_is_answered(f, before));
+    assert_int_equal(f->r.exported.step, 1);
+    assert_int_equal(f->r.exported.roots, 0);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+    rig_free(&f->r);
+    free(f);
+}
+
+static void the_export_waits_for_a_pending_root_task(void **state)
+{
+    exporting *f = exporting_start(NULL, "* shampoo lr=0.1 max_preconditioner_dim=128 precondition_frequency=2 "
+                                         "start_preconditioning_step=2 grafting_config=SGD root_delay=2");
+    uint64_t before;
+
+    (void)state;
+    f->r.lazy_tasks = true;
+    exporting_train(f, 2);
+    assert_int_equal(exporting_step_of(f, 0), 2);
+    before = f->r.answered;
+    assert_int_equal(export_begin(&f->r, "j", EXPORTING_OPERATOR, true, 30), PD_OK);
+    assert_false(exporting_is_answered(f, before));
+    while (f->r.n_tasks > 0) rig_finish_task(&f->r, 0);
+    assert_true(exporting_is_answered(f, before));
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+    rig_free(&f->r);
+    free(f);
+}
+
+static void roots_that_are_used_later_are_counted(void **state)
+{
+    exporting *f = exporting_start(NULL, "* shampoo lr=0.1 max_preconditioner_dim=128 precondition_frequency=2 "
+                                         "start_preconditioning_step=2 grafting_config=SGD root_delay=2");
+
+    (void)state;
+    exporting_train(f, 2);
+    exporting_begin(f, true);
+    assert_int_equal(f->r.exported.roots, 2);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+    rig_free(&f->r);
+    free(f);
+}
+
+static void a_job_that_steps_as_a_whole_rests_as_a_whole(void **state)
+{
+    exporting *f = exporting_start("clip_global_norm=0.5", "* sgd lr=0.1 momentum=0.9");
+
+    (void)state;
+    exporting_train(f, 1);
+    exporting_step_one(f, 0, 2);
+    exporting_begin(f, true);
+    assert_int_equal(f->r.exported.step, 1);
+    exporting_step_one(f, 1, 2);
+    assert_int_equal(exporting_step_of(f, 1), 1);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+    rig_work(&f->r);
+    assert_int_equal(exporting_step_of(f, 0), 2);
+    assert_int_equal(exporting_step_of(f, 1), 2);
+    rig_free(&f->r);
+    free(f);
+}
+
+/* ---- pieces ---- */
+
+static void pieces_come_in_any_order(void **state)
+{
+    exporting *f = *state;
+    float then[EXPORTING_MOST];
+
+    exporting_train(f, 1);
+    exporting_copy_weights(f, 0, then);
+    exporting_begin(f, false);
+    for (int64_t first = 95; first >= 0; first -= 5) {
+        assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", first, 5), PD_OK);
+        assert_memory_equal(f->r.exported.at, then + first, 5 * sizeof *then);
+    }
+    assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 100, 0), PD_OK);
+    assert_int_equal(f->r.exported.bytes, 0);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+}
+
+static void requests_for_missing_names_or_elements_are_refused_and_the_export_goes_on(void **state)
+{
+    exporting *f = *state;
+
+    exporting_train(f, 1);
+    exporting_begin(f, true);
+    assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p2", 0, 1), PD_NOT_FOUND);
+    assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 101), PD_INVALID_ARGUMENT);
+    assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 101, 0), PD_INVALID_ARGUMENT);
+    assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", INT64_MAX, 1), PD_INVALID_ARGUMENT);
+    assert_int_equal(export_state(&f->r, "j", EXPORTING_OPERATOR, "p0", "exp_avg", -1, -1, 0, 1), PD_NOT_FOUND);
+    assert_int_equal(export_state(&f->r, "j", EXPORTING_OPERATOR, "p0", "momentum_buffer", 0, -1, 0, 1), PD_NOT_FOUND);
+    assert_int_equal(export_state(&f->r, "j", EXPORTING_OPERATOR, "p0", "momentum_buffer", -1, -1, 99, 2),
+                     PD_INVALID_ARGUMENT);
+    assert_int_equal(export_count(&f->r, "j", EXPORTING_OPERATOR, "p9"), PD_NOT_FOUND);
+    assert_int_equal(export_state(&f->r, "j", EXPORTING_OPERATOR, "p0", "momentum_buffer", -1, -1, 99, 1), PD_OK);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+}
+
+static void weights_alone_have_no_state(void **state)
+{
+    exporting *f = *state;
+
+    exporting_train(f, 1);
+    exporting_begin(f, false);
+    assert_int_equal(export_state(&f->r, "j", EXPORTING_OPERATOR, "p0", "momentum_buffer", -1, -1, 0, 1),
+                     PD_FAILED_PRECONDITION);
+    assert_int_equal(export_count(&f->r, "j", EXPORTING_OPERATOR, "p0"), PD_FAILED_PRECONDITION);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+}
+
+/* ---- when an export may begin ---- */
+
+static void a_second_export_is_refused_until_the_first_has_ended(void **state)
+{
+    exporting *f = *state;
+
+    exporting_train(f, 1);
+    exporting_begin(f, false);
+    assert_int_equal(export_begin(&f->r, "j", EXPORTING_OTHER, false, 30), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(f->r.error.text, "by admin@host:9"));
+    assert_int_equal(export_weights(&f->r, "j", EXPORTING_OTHER, "p0", 0, 1), PD_FAILED_PRECONDITION);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OTHER), PD_FAILED_PRECONDITION);
+    assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_OK);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+    assert_int_equal(export_begin(&f->r, "j", EXPORTING_OTHER, false, 30), PD_OK);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OTHER), PD_OK);
+}
+
+static void nothing_is_read_before_the_begin_is_answered(void **state)
+{
+    exporting *f = *state;
+
+    exporting_train(f, 1);
+    exporting_step_one(f, 0, 2);
+    assert_int_equal(export_begin(&f->r, "j", EXPORTING_OPERATOR, false, 30), PD_OK);
+    assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_FAILED_PRECONDITION);
+    exporting_step_one(f, 1, 2);
+    assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_OK);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+}
+
+static void a_job_without_weights_is_not_exported(void **state)
+{
+    exporting *f = *state;
+    static const pd_shape shape = { 1, { 4 } };
+    static const char *const name[] = { "w" };
+
+    assert_int_equal(export_begin(&f->r, "none", EXPORTING_OPERATOR, false, 30), PD_NOT_FOUND);
+    assert_int_equal(rig_hello(&f->r, "young", 0, 1, 50, 50, NULL, "* sgd lr=1"), PD_OK);
+    assert_int_equal(export_begin(&f->r, "young", EXPORTING_OPERATOR, false, 30), PD_FAILED_PRECONDITION);
+    assert_int_equal(rig_declare(&f->r, f->r.job, 0, 50, name, &shape, NULL, 1, PD_F32), PD_OK);
+    assert_int_equal(export_begin(&f->r, "young", EXPORTING_OPERATOR, false, 30), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(f->r.error.text, "0 of its 1 parameters have weights"));
+}
+
+static void without_memory_for_older_weights_the_job_rests(void **state)
+{
+    exporting *f = *state;
+    pd_budget *budget = &f->r.store->budget;
+    uint64_t limit = budget->limit;
+
+    exporting_train(f, 1);
+    budget->limit = budget->used + (2 << 20) + 400;
+    exporting_begin(f, false);
+    exporting_step_all(f, 2);
+    assert_int_equal(exporting_step_of(f, 0), 1);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+    rig_work(&f->r);
+    assert_int_equal(exporting_step_of(f, 0), 2);
+    budget->limit = budget->used + (1 << 20);
+    assert_int_equal(export_begin(&f->r, "j", EXPORTING_OPERATOR, false, 30), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(f->r.error.text, "limits.max_total_bytes"));
+    budget->limit = limit;
+}
+
+/* ---- imports and lack of memory during an export ---- */
+
+static int import_something(exporting *f, pd_import_act act)
+{
+    pd_request *request = pd_request_new(PD_REQ_IMPORT, rig_ticket(&f->r, EXPORTING_OTHER));
+
+    request->u.import.act = act;
+    request->u.import.job_name = strdup("j");
+    request->u.import.param = strdup("p0");
+    request->u.import.slot = strdup("");
+    request->u.import.partial = true;
+    return rig_apply(&f->r, request);
+}
+
+static void nothing_is_imported_into_a_job_that_is_exported(void **state)
+{
+    exporting *f = *state;
+
+    exporting_train(f, 1);
+    exporting_begin(f, true);
+    assert_int_equal(import_something(f, PD_IMPORT_BEGIN), PD_OK);
+    assert_int_equal(import_something(f, PD_IMPORT_COMMIT), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(f->r.error.text, "exported"));
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+    assert_int_equal(import_something(f, PD_IMPORT_COMMIT), PD_OK);
+    rig_work(&f->r);
+}
+
+static void without_memory_nothing_has_changed(void **state)
+{
+    exporting *f = *state;
+    bool survived = false;
+    pd_request *request;
+    uint64_t used;
+
+    exporting_train(f, 1);
+    used = f->r.store->budget.used;
+    for (int64_t at = 0; at < 50 && !survived; at++) {
+        int rc;
+        request = export_request(&f->r, "j", EXPORTING_OPERATOR, PD_EXPORT_BEGIN);
+        oom_arm(at);
+        rc = rig_apply(&f->r, request);
+        survived = !oom_disarm();
+        if (rc == PD_OK) rc = export_end(&f->r, "j", EXPORTING_OPERATOR);
+        assert_true(rc == PD_OK || rc == PD_NO_MEMORY);
+        assert_int_equal(f->r.store->budget.used, used);
+    }
+    assert_true(survived);
+    exporting_begin(f, false);
+    request = export_request(&f->r, "j", EXPORTING_OPERATOR, PD_EXPORT_PIECE);
+    free(request->u.export.param);
+    request->u.export.param = strdup("p0");
+    request->u.export.count = 100;
+    oom_arm(0);
+    assert_int_equal(rig_apply(&f->r, request), PD_NO_MEMORY);
+    assert_true(oom_disarm());
+    assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 100), PD_OK);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, exporting_set_up, exporting_tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(weights_of_one_step_are_read_while_training_goes_on),
+        CASE(the_parameter_that_is_ahead_decides_the_step),
+        CASE(with_state_the_job_rests_until_the_end),
+        CASE(a_parameter_that_reaches_the_step_early_rests_there),
+        cmocka_unit_test(the_export_waits_for_a_step_that_waits_for_its_root),
+        cmocka_unit_test(the_export_waits_for_a_pending_root_task),
+        cmocka_unit_test(roots_that_are_used_later_are_counted),
+        cmocka_unit_test(a_job_that_steps_as_a_whole_rests_as_a_whole),
+        CASE(pieces_come_in_any_order),
+        CASE(requests_for_missing_names_or_elements_are_refused_and_the_export_goes_on),
+        CASE(weights_alone_have_no_state),
+        CASE(a_second_export_is_refused_until_the_first_has_ended),
+        CASE(nothing_is_read_before_the_begin_is_answered),
+        CASE(a_job_without_weights_is_not_exported),
+        CASE(without_memory_for_older_weights_the_job_rests),
+        CASE(nothing_is_imported_into_a_job_that_is_exported),
+        CASE(without_memory_nothing_has_changed),
+    };
+
+    return cmocka_run_group_tests_name("export", tests, NULL, NULL);
+}

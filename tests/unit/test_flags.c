@@ -1,0 +1,204 @@
+/* Tests the daemon's command line: full names, short forms, flags without a value, precedence, and the help. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <unistd.h>
+
+#include "flags.h"
+
+static char *const nothing[] = { NULL };
+
+static int set_up(void **state)
+{
+    *state = pd_config_new();
+    return *state != NULL ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    pd_config_free(*state);
+    return 0;
+}
+
+/* Reads the words of `text`, which are separated by blanks. */
+static int read_line(pd_config *c, const char *text, pd_flags *flags, pd_error *err)
+{
+    static char copy[256];
+    char *argv[16] = { "paramd" }, *rest = NULL;
+    int n = 1;
+
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) argv[n++] = word;
+    return pd_flags_read(c, argv, nothing, flags, err);
+}
+
+static pd_mode expect_taken(pd_config *c, const char *text)
+{
+    pd_flags flags;
+    pd_error err;
+
+    if (read_line(c, text, &flags, &err) != PD_OK) fail_msg("%s: %s", text, err.text);
+    return flags.mode;
+}
+
+static void expect_refused(pd_config *c, const char *text, const char *part)
+{
+    pd_flags flags;
+    pd_error err = { 0 };
+
+    if (read_line(c, text, &flags, &err) == PD_OK) fail_msg("%s was taken", text);
+    if (strstr(err.text, part) == NULL) fail_msg("%s: \"%s\" does not say \"%s\"", text, err.text, part);
+}
+
+static void flags_win_over_environment_over_file(void **state)
+{
+    pd_config *c = *state;
+    char path[] = "/tmp/config_XXXXXX", config[64];
+    char *argv[] = { "paramd", config, "--limits-max-jobs=5", "--max-params", "7", NULL };
+    char *const environment[] = { "PARAMD_LIMITS_MAX_JOBS=4", "PARAMD_SERVER_MAX_CONNECTIONS=40", NULL };
+    FILE *file = fdopen(mkstemp(path), "w");
+    pd_flags flags;
+    pd_error err;
+
+    fputs("[limits]\nmax_jobs = 3\nmax_pieces = 30\n[server]\nmax_connections = 30\n", file);
+    fclose(file);
+    snprintf(config, sizeof config, "--config=%s", path);
+    if (pd_flags_read(c, argv, environment, &flags, &err) != PD_OK) fail_msg("%s", err.text);
+    unlink(path);
+    assert_int_equal(flags.mode, PD_SERVE);
+    assert_string_equal(flags.file, path);
+    assert_int_equal(c->max_jobs, 5);
+    assert_int_equal(c->max_connections, 40);
+    assert_int_equal(c->max_pieces, 30);
+    assert_int_equal(c->max_params, 7);
+}
+
+static void port_is_short_for_an_address_of_this_machine(void **state)
+{
+    pd_config *c = *state;
+
+    expect_taken(c, "--port 7411");
+    assert_string_equal(c->listen, "127.0.0.1:7411");
+    assert_string_equal(c->port_file, "");
+    expect_taken(c, "--port=0");
+    assert_string_equal(c->listen, "127.0.0.1:0");
+}
+
+static void port_and_listen_together_are_refused(void **state)
+{
+    expect_refused(*state, "--port 1 --listen :2", "both say where to listen");
+    expect_refused(*state, "--server-listen=:2 --port=1", "both say where to listen");
+}
+
+static void an_invalid_port_is_refused(void **state)
+{
+    expect_refused(*state, "--port 65536", "from 0 (a free port) to 65535");
+    expect_refused(*state, "--port 70x", "from 0 (a free port) to 65535");
+    expect_refused(*state, "--port=", "from 0 (a free port) to 65535");
+    expect_refused(*state, "--port", "expected a value");
+}
+
+static void abbreviations_are_refused_with_the_nearest_flag(void **state)
+{
+    expect_refused(*state, "--por 7411", "no flag --por: did you mean --port?");
+    expect_refused(*state, "--port-fil x", "did you mean --port-file?");
+    expect_refused(*state, "--lisen :1", "did you mean --listen?");
+    expect_refused(*state, "--check", "there is no flag --check");
+    expect_refused(*state, "--max-job=5", "did you mean --max-jobs?");
+    expect_refused(*state, "--no-listen", "there is no flag --no-listen");
+    expect_refused(*state, "-x", "there is no flag -x");
+}
+
+static void yes_and_no_need_no_value(void **state)
+{
+    pd_config *c = *state;
+
+    expect_taken(c, "--insecure --listen :1");
+    assert_true(c->insecure);
+    expect_taken(c, "--no-insecure");
+    assert_false(c->insecure);
+    expect_taken(c, "--server-insecure=yes");
+    assert_true(c->insecure);
+    expect_taken(c, "--insecure=no");
+    assert_false(c->insecure);
+    expect_taken(c, "--adasum-fold");
+    assert_string_equal(c->text[pd_config_find(c, "adasum_fold") - c->keys], "yes");
+    expect_refused(c, "--no-insecure=yes", "takes no value");
+    expect_refused(c, "--insecure=perhaps", "expected yes or no");
+}
+
+static void a_word_that_belongs_to_no_flag_is_refused(void **state)
+{
+    expect_refused(*state, "--insecure yes", "unexpected \"yes\"");
+    expect_refused(*state, "serve", "unexpected \"serve\"");
+    expect_refused(*state, "--version=3", "takes no value");
+    expect_refused(*state, "--", "unexpected \"--\"");
+}
+
+static void modes_have_their_flags(void **state)
+{
+    assert_int_equal(expect_taken(*state, ""), PD_SERVE);
+    assert_int_equal(expect_taken(*state, "--check-config"), PD_CHECK_CONFIG);
+    assert_int_equal(expect_taken(*state, "--print-config"), PD_PRINT_CONFIG);
+    assert_int_equal(expect_taken(*state, "--version"), PD_SHOW_VERSION);
+    assert_int_equal(expect_taken(*state, "--help"), PD_SHOW_HELP);
+    assert_int_equal(expect_taken(*state, "-h"), PD_SHOW_HELP);
+}
+
+static void help_is_given_where_the_configuration_is_broken(void **state)
+{
+    assert_int_equal(expect_taken(*state, "--help --config /no/such/file"), PD_SHOW_HELP);
+    assert_int_equal(expect_taken(*state, "-c /no/such/file --version"), PD_SHOW_VERSION);
+}
+
+static void a_wrong_value_is_refused_with_its_key(void **state)
+{
+    expect_refused(*state, "--server-max-connections=many", "server.max_connections");
+    expect_refused(*state, "-c/no/such/file", "/no/such/file");
+}
+
+static void help_fits_100_columns_and_names_every_key_and_exit_code(void **state)
+{
+    pd_config *c = *state;
+    char *text, *rest = NULL, name[PD_KEY_NAME];
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    pd_flags_help(c, out);
+    fclose(out);
+    for (size_t i = 0; i < c->n_keys; i++) {
+        snprintf(name, sizeof name, "--%s-%s", c->keys[i].section, c->keys[i].name);
+        for (char *at = name; *at != '\0'; at++)
+            if (*at == '_') *at = '-';
+        assert_non_null(strstr(text, name));
+    }
+    assert_non_null(strstr(text, "  2  a wrong flag, environment variable or configuration\n"));
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
+        if (strlen(line) > 100) fail_msg("%zu columns: %s", strlen(line), line);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(flags_win_over_environment_over_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(port_is_short_for_an_address_of_this_machine, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(port_and_listen_together_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_invalid_port_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(abbreviations_are_refused_with_the_nearest_flag, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(yes_and_no_need_no_value, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_word_that_belongs_to_no_flag_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(modes_have_their_flags, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(help_is_given_where_the_configuration_is_broken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_wrong_value_is_refused_with_its_key, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(help_fits_100_columns_and_names_every_key_and_exit_code, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,200 @@
+/* Tests reloads of the configuration: which keys change, which need a restart, and how a wrong file is treated. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <syslog.h>
+#include <unistd.h>
+
+#include "flags.h"
+#include "log.h"
+#include "reload.h"
+
+typedef struct fixture {
+    char path[32], flag[64];
+    char *argv[4];
+    pd_reload reload;
+    char log[4096]; /* log output of the last reload */
+} fixture;
+
+static char *const nothing[] = { NULL };
+
+static void write_file(const fixture *f, const char *text)
+{
+    FILE *file = fopen(f->path, "w");
+
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    pd_flags flags;
+
+    strcpy(f->path, "/tmp/reload_XXXXXX");
+    close(mkstemp(f->path));
+    snprintf(f->flag, sizeof f->flag, "--config=%s", f->path);
+    f->argv[0] = "paramd";
+    f->argv[1] = f->flag;
+    f->argv[2] = "--write-timeout=7s";
+    write_file(f, "[log]\nlevel = info\n[limits]\nmax_jobs = 5\n[server]\nlisten = :7070\n");
+    f->reload = (pd_reload){ .config = pd_config_new(), .argv = f->argv, .environment = nothing };
+    assert_int_equal(pd_flags_read(f->reload.config, f->argv, nothing, &flags, NULL), PD_OK);
+    assert_int_equal(pd_config_check(f->reload.config, NULL), PD_OK);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+
+    pd_reload_end(&f->reload);
+    pd_config_free(f->reload.config);
+    unlink(f->path);
+    free(f);
+    return 0;
+}
+
+/* Reloads the configuration and keeps the log output in `log`. Returns whether the configuration changed. */
+static bool reload(fixture *f)
+{
+    FILE *file = tmpfile();
+    int saved = dup(STDERR_FILENO);
+    bool changed;
+
+    dup2(fileno(file), STDERR_FILENO);
+    pd_log_open(LOG_DEBUG, PD_LOG_TEXT);
+    pd_reload_read(&f->reload);
+    changed = pd_reload_take(&f->reload);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(file);
+    f->log[fread(f->log, 1, sizeof f->log - 1, file)] = '\0';
+    fclose(file);
+    return changed;
+}
+
+static void expect(const fixture *f, const char *text)
+{
+    if (strstr(f->log, text) == NULL) fail_msg("the log does not say \"%s\":\n%s", text, f->log);
+}
+
+static void marked_keys_change(void **state)
+{
+    fixture *f = *state;
+
+    write_file(f, "[log]\nlevel = debug\n[limits]\nmax_jobs = 9\n[server]\nlisten = :7070\ndrain_timeout = 1m\n");
+    assert_true(reload(f));
+    assert_int_equal(f->reload.config->log_level, 4);
+    assert_int_equal(f->reload.config->max_jobs, 9);
+    assert_int_equal(f->reload.config->drain_timeout, 60000);
+    expect(f, "reload: limits.max_jobs = 9 (it was 5)");
+    expect(f, "reload: done, 3 keys have changed");
+}
+
+static void other_keys_stay_and_are_named(void **state)
+{
+    fixture *f = *state;
+
+    write_file(f, "[limits]\nmax_jobs = 5\nmax_params = 7\n[server]\nlisten = :7071\n");
+    assert_false(reload(f));
+    assert_string_equal(f->reload.config->listen, ":7070");
+    assert_int_equal(f->reload.config->max_params, 65536);
+    expect(f, "warning: reload: server.listen = :7071 needs a restart; it stays :7070");
+    expect(f, "warning: reload: limits.max_params = 7 needs a restart; it stays 65536");
+}
+
+static void a_wrong_file_changes_nothing_and_says_why(void **state)
+{
+    fixture *f = *state;
+
+    write_file(f, "[limits]\nmax_jobs = 9\nmax_prams = 7\n");
+    assert_false(reload(f));
+    assert_int_equal(f->reload.config->max_jobs, 5);
+    expect(f, "error: reload: the configuration is wrong, the old values stay: ");
+    expect(f, ":3: there is no key max_prams in [limits]");
+    unlink(f->path);
+    assert_false(reload(f));
+    expect(f, "cannot be read: No such file or directory");
+}
+
+static void a_file_that_the_start_would_refuse_is_refused(void **state)
+{
+    fixture *f = *state;
+
+    write_file(f, "[limits]\nmax_jobs = 9\n[server]\nlisten = *:7070\n");
+    assert_false(reload(f));
+    assert_int_equal(f->reload.config->max_jobs, 5);
+    expect(f, "refusing to listen on 0.0.0.0:7070");
+}
+
+static void a_good_file_after_a_wrong_one_is_taken(void **state)
+{
+    fixture *f = *state;
+
+    write_file(f, "nonsense\n");
+    assert_false(reload(f));
+    write_file(f, "[limits]\nmax_jobs = 9\n[server]\nlisten = :7070\n");
+    assert_true(reload(f));
+    assert_int_equal(f->reload.config->max_jobs, 9);
+}
+
+static void flags_still_win_over_the_file(void **state)
+{
+    fixture *f = *state;
+
+    write_file(f, "[limits]\nmax_jobs = 5\n[server]\nlisten = :7070\nwrite_timeout = 9s\n");
+    assert_false(reload(f));
+    assert_int_equal(f->reload.config->write_timeout, 7000);
+    expect(f, "reload: done, 0 keys have changed");
+}
+
+static void another_spelling_of_a_value_is_no_change(void **state)
+{
+    fixture *f = *state;
+
+    write_file(f, "[limits]\nmax_jobs = 5\ningest_bytes = 256M\n[server]\nlisten = :7070\ndrain_timeout = 30000ms\n");
+    assert_false(reload(f));
+    assert_null(strstr(f->log, "needs a restart"));
+}
+
+/* Each reloadable key is a number or a choice, never a text, because pd_config_take copies no text. */
+static void every_marked_key_can_be_taken(void **state)
+{
+    fixture *f = *state;
+    pd_config *fresh = pd_config_new();
+    int marked = 0;
+
+    for (size_t i = 0; i < fresh->n_keys; i++) {
+        if (!fresh->keys[i].reload) continue;
+        pd_config_take(f->reload.config, fresh, &f->reload.config->keys[i]);
+        assert_false(pd_config_differs(f->reload.config, fresh, &f->reload.config->keys[i]));
+        marked++;
+    }
+    assert_int_equal(marked, 7);
+    pd_config_free(fresh);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(marked_keys_change, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(other_keys_stay_and_are_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_wrong_file_changes_nothing_and_says_why, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_that_the_start_would_refuse_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_good_file_after_a_wrong_one_is_taken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(flags_still_win_over_the_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_spelling_of_a_value_is_no_change, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_marked_key_can_be_taken, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

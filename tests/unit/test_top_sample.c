@@ -1,0 +1,83 @@
+/* Tests the rows of `paramctl top`: their order and their cells. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "top_sample.h"
+
+static pd_top_job jobs[] = {
+    { .name = "b",
+      .speed = 1,
+      .memory = 300,
+      .in_per_s = 5,
+      .connected = 1,
+      .world_size = 2,
+      .waits_for = "1",
+      .waits_ms = 4200 },
+    { .name = "a", .speed = 2, .memory = 200, .has_roots = true, .roots_behind = 3, .roots_failing = 1 },
+    { .name = "c", .speed = 3, .memory = 100, .out_per_s = 9, .has_loss = true, .loss = 0.25 },
+};
+
+static void assert_order(pd_top_order order, const char *names)
+{
+    pd_top_sample sample = { .jobs = jobs, .n = 3 };
+
+    pd_top_sort(&sample, order);
+    for (size_t i = 0; i < 3; i++) assert_int_equal(jobs[i].name[0], names[i]);
+}
+
+static void jobs_are_ordered_by_name_or_the_largest_first(void **state)
+{
+    (void)state;
+    assert_order(PD_TOP_SPEED, "cab");
+    assert_order(PD_TOP_MEMORY, "bac");
+    assert_order(PD_TOP_TRAFFIC, "cba");
+    assert_order(PD_TOP_NAME, "abc");
+}
+
+static void a_row_has_roots_loss_traffic_and_waits(void **state)
+{
+    pd_top_sample sample = { .jobs = jobs, .n = 3 };
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    pd_top_sort(&sample, PD_TOP_NAME);
+    pd_table_print(pd_top_table(&sample, 100), out, "no jobs");
+    fclose(out);
+    assert_string_equal(text, "JOB  WORKERS  STEP  STEPS/S  LOSS  ROOTS  MEMORY  IN/S  OUT/S  WAITS FOR\n"
+                              "a        0/0     0     2.00     -    3/1   200 B   0 B    0 B  -\n"
+                              "b        1/2     0     1.00     -      -   300 B   5 B    0 B  1 for 4 s\n"
+                              "c        0/0     0     3.00  0.25      -   100 B   0 B    9 B  -\n");
+    free(text);
+}
+
+static void the_headline_counts_jobs_and_traffic(void **state)
+{
+    pd_top_sample sample = {
+        .server = "paramd 1", .uptime_ms = 5000, .connections = 4, .n = 1, .in_per_s = 2048, .draining = true
+    };
+    char text[256];
+
+    (void)state;
+    pd_top_headline(&sample, text, sizeof text);
+    assert_string_equal(text,
+                        "paramd 1 (draining), up 5.0 s, 1 job, 4 connections, 0 B resident, 2.0 KiB/s in, 0 B/s out");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_are_ordered_by_name_or_the_largest_first),
+        cmocka_unit_test(a_row_has_roots_loss_traffic_and_waits),
+        cmocka_unit_test(the_headline_counts_jobs_and_traffic),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
