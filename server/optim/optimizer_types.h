@@ -31,9 +31,8 @@ typedef struct pd_root_stats {
     int64_t replaced;                    /* tasks whose result was out of date: a newer root was there (PD_ROOT_READY
                                           * only) */
     int64_t dropped;                     /* tasks thrown away because an earlier task made the step fail */
-    double last_error,
-        last_cost_ms; /* largest error of a root, and largest time of its task, among the roots that one step began to use
-                                          * last */
+    /* largest error of a root, and largest time of its task, among the roots that one step began to use last */
+    double last_error, last_cost_ms;
 } pd_root_stats;
 
 /* The record of the root that one task of a plan computes again and again. */
