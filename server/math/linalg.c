@@ -1,4 +1,4 @@
-/* linalg.c - wraps the BLAS routines that optimizers need. */
+/* linalg.c - wraps the BLAS routines that the optimizers need, and adds a few that BLAS lacks. */
 #include "linalg.h"
 
 #include <assert.h>
@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Converts a dimension for BLAS, which counts in int and wants a stride of at least 1 even for empty matrices. */
+/* Converts a dimension for BLAS, which counts in int. Used also for the stride, which BLAS wants to be at least 1, even
+ * for empty matrices. */
 static int size(int64_t n)
 {
     assert(n >= 0 && n <= INT_MAX);
@@ -97,7 +98,8 @@ void pd_symv(float *y, pd_mat S, const float *x)
     cblas_ssymv(CblasRowMajor, CblasLower, size(S.rows), 1, S.at, stride(S), x, 1, 0, y, 1);
 }
 
-/* Returns rows [first, first + count) of op(M). If op transposes, these are columns of M. */
+/* Returns a view of rows [first, first + count) of op(M), which is M or its transpose. If op transposes, these are
+ * columns of M. */
 static pd_mat rows_from(pd_mat M, pd_turn turn, int64_t first, int64_t count)
 {
     if (turn == PD_AS_IS) return (pd_mat){ M.at + first * M.stride, count, M.cols, M.stride };
@@ -109,8 +111,8 @@ static pd_mat cols_from(pd_mat M, pd_turn turn, int64_t first, int64_t count)
     return rows_from(M, turn == PD_AS_IS ? PD_TRANSPOSED : PD_AS_IS, first, count);
 }
 
-/* Recursive: computes the rectangle below the diagonal (the lower left quarter) by one product. The upper left and
- * the lower right quarter are again halves of squares. */
+/* Computes the lower half of the product by recursion. The lower left quarter is one product of rectangles. The upper
+ * left and the lower right quarter are lower halves of squares again. */
 void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn b)
 {
     enum { SMALL = 96 };
@@ -132,8 +134,9 @@ static pd_mat part_of(pd_mat M, int64_t top, int64_t left, int64_t rows, int64_t
     return (pd_mat){ M.at + top * M.stride + left, rows, cols, M.stride };
 }
 
-/* Recursive: replaces the upper right quarter by T11 U12 + T12 U22. The upper left and the lower right quarter are
- * again products of triangles. */
+/* Computes the product of two upper triangles by recursion. The upper right quarter becomes T11 U12 + T12 U22, where
+ * the digits number the quarters of T and U. The upper left and the lower right quarter are products of two upper
+ * triangles again. */
 void pd_trmm_upper(pd_mat U, pd_mat T)
 {
     enum { SMALL = 48 };
@@ -151,9 +154,9 @@ void pd_trmm_upper(pd_mat U, pd_mat T)
     pd_trmm_upper(part_of(U, top, top, rest, rest), part_of(T, top, top, rest, rest));
 }
 
-/* Copies the lower half over the upper half in squares of 8 by 8. Writing goes along rows, so reading goes down
- * columns. Rows that lie a power of 2 apart fall into the same set of the first-level cache; eight such rows still
- * fit into it. */
+/* Copies the lower half of a square matrix over its upper half, in squares of 8 by 8. Writing goes along rows, so
+ * reading goes down columns. Rows whose distance in memory is a power of 2 fall into the same set of the first-level
+ * cache; eight such rows still fit into it. */
 #define MIRROR(name, type)                                                                                             \
     static void name(type *at, int64_t n, int64_t stride)                                                              \
     {                                                                                                                  \

@@ -1,14 +1,14 @@
 /* plant.h - bugs that the simulator can switch on, to show that it finds them (tests/sim/README.md).
  *
- * The product is built without PD_PLANTS: PD_PLANTED(name) is then the constant false, and the compiler drops the
- * planted code. The simulator builds the same sources with PD_PLANTS and chooses one bug for a run. A plant is one
- * condition at the place where the bug was, or would be. */
+ * A planted bug is one condition in the code, at the place where the bug once was or might be. The daemon is built
+ * without PD_PLANTS: PD_PLANTED(name) is then the constant false, and the compiler drops the planted code. The
+ * simulator builds the same sources with PD_PLANTS, and switches on one bug in each of its runs. */
 #ifndef PD_PLANT_H
 #define PD_PLANT_H
 
 #include <stdbool.h>
 
-/* The planted bugs: the name of each, and a text that says what goes wrong. */
+/* The planted bugs. Each has a name and a text that says what goes wrong. */
 #define PD_PLANTS_TABLE(X)                                                                                             \
     X(roots_largest_first, "the root pool takes the largest task first, across all jobs, so a small job's root never " \
                            "runs beside a large job's")                                                                \
@@ -52,7 +52,8 @@ enum pd_plant {
 };
 
 #ifdef PD_PLANTS
-extern enum pd_plant pd_planted; /* the bug that is switched on in this run; set by tests/sim before the first event */
+/* the bug that is switched on in this run of the simulator, which sets it before the first event */
+extern enum pd_plant pd_planted;
 #define PD_PLANTED(name) (pd_planted == PD_PLANT_##name)
 #else
 #define PD_PLANTED(name) false
