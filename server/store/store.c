@@ -134,8 +134,8 @@ static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
     job->queued = true;
 }
 
-/* If reserves of the ingest budget have grown, or a connection is blocked for lack of memory, lets all jobs look
- * again for ranks over quota. Both can put ranks of any job over quota. */
+/* Lets all jobs look again for ranks over quota (whose frames use up their share of memory), if reserves have grown
+ * or a connection is blocked for lack of memory. Both can put ranks of any job over quota. */
 static void look_again(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;

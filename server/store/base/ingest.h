@@ -25,27 +25,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The ingest budget of the whole server: what is reserved of it, and what is used. */
+/* The ingest budget (memory for received frames that are not summed yet) of the whole server: what is reserved of it,
+ * and what is used. */
 typedef struct pd_ingest {
     uint64_t limit;    /* bytes that may be used: limits.ingest_bytes of the configuration */
     uint64_t reserved; /* bytes reserved for all ranks: the sum of pd_quota.reserved over all jobs */
     uint64_t n_ranks;  /* number of ranks whose pd_quota.reserved is not 0 */
     uint64_t held;     /* bytes of frames that were received and are not summed yet */
     bool exhausted;    /* the loop thread has blocked a connection because the whole budget is used */
-    /* set when reserves have grown or a connection was blocked: more ranks may be over quota, so the store checks
-     * all */
+    /* set when reserves have grown or a connection was blocked: then the store looks again which ranks use up their
+     * share */
     bool grown;
 } pd_ingest;
 
 /* The part of the ingest budget that one rank uses. Initialize with zeros. */
 typedef struct pd_quota {
     uint64_t conn;     /* number of the connection to which the loop thread charges the rank's frames */
-    bool declared;     /* the rank has declared its parameters on this connection */
+    bool declared;     /* the rank has declared its parameters on the connection `conn` */
     uint64_t reserve;  /* bytes of the rank's largest frame; 0: the rank has not declared yet */
     uint64_t reserved; /* bytes reserved for the rank now: equal to `reserve`, or fewer once the rank has gone */
-    bool released;     /* the rank has gone: only the bytes of its frames stay reserved, at most `reserve` */
-    uint64_t held;     /* bytes of the rank's frames that are not summed yet */
-    bool stalled;      /* the rank's connection is blocked, and some of its frames are not summed yet */
+    bool released; /* the rank has gone, so only the bytes of its frames in memory stay reserved, at most `reserve` */
+    uint64_t held; /* bytes of the rank's frames that are not summed yet */
+    /* the loop thread has blocked the rank's connection, and some of the rank's frames are not summed yet */
+    bool stalled;
 } pd_quota;
 
 /* Returns whether `bytes` can be reserved for this rank besides the reserves of all other ranks. Stores in *others

@@ -249,7 +249,7 @@ typedef struct pd_snapshot {
     pd_dtype update_dtype; /* element type of at[PD_UPDATE] */
     uint64_t builds_on;    /* 1 + version of the weights that the update adds to; 0: there is no update */
     unsigned store_refs;   /* number of references that the step thread holds and counts */
-    unsigned board_refs;   /* number of the loop thread's references; at 0 it posts PD_REQ_RELEASED */
+    unsigned board_refs;   /* number of the loop thread's references; at 0 it returns the snapshot (PD_REQ_RELEASED) */
     struct pd_snapshot *next_released;
 } pd_snapshot;
 
@@ -260,8 +260,8 @@ typedef enum pd_outcome {
     /* the aggregate was not finite, or all weights of contributions 0: nothing changes but the count */
     PD_SKIPPED = 2,
     PD_NO_GRADIENT = 3, /* no rank had a gradient of the parameter, so no step was taken */
-    /* The optimizer refused the step, or one of a group that steps together did: the step counts, but the weights
-     * stay. */
+    /* The optimizer refused this step, or the step of another parameter with which this one counts steps together:
+     * the step counts, but the weights stay. */
     PD_REFUSED = 4,
     /* The round closed without this rank's contribution (pd_closed.counted): an answer to the rank, not how the round
      * ended. */
@@ -286,7 +286,7 @@ typedef struct pd_scalar_mean {
 typedef struct pd_scalar_means {
     unsigned refs;
     size_t n;
-    pd_scalar_mean at[PD_MAX_SCALARS]; /* sorted by the names of the scalars */
+    pd_scalar_mean at[PD_MAX_SCALARS]; /* the means, sorted by the names of the scalars */
 } pd_scalar_means;
 void pd_scalar_means_unref(pd_scalar_means *means); /* accepts NULL */
 
@@ -416,7 +416,7 @@ typedef struct pd_state_info {
      * -1: none. */
     bool follows_known;
     int8_t follows[PD_MAX_RANK];
-    size_t n_follows; /* number of entries in `follows`: 0, or the tensor's rank */
+    size_t n_follows; /* number of entries in `follows`: the dimensions of the tensor; 0: `follows` is not known */
 } pd_state_info;
 
 typedef struct pd_worker_info {
@@ -443,18 +443,18 @@ typedef struct pd_override_info {
 typedef enum pd_info_field_kind {
     PD_INFO_NUMBER,  /* an integer or a double, of the type that paramd.proto gives the field */
     PD_INFO_FLAG,    /* bool */
-    PD_INFO_TEXT,    /* a text, stored as an array of char */
-    PD_INFO_WORD,    /* const char * to static text */
-    PD_INFO_SHAPE,   /* pd_shape; an entry has at most one field of this kind */
-    PD_INFO_FOLLOWS, /* int8_t[PD_MAX_RANK]; an entry has at most one field of this kind */
-    PD_INFO_SCALARS, /* pd_scalar_mean[PD_MAX_SCALARS]; an entry has at most one field of this kind */
+    PD_INFO_TEXT,    /* a text, stored in an array of char */
+    PD_INFO_WORD,    /* a static text, stored as a pointer (const char *) */
+    PD_INFO_SHAPE,   /* shape of a tensor (pd_shape); an entry has at most one such field */
+    PD_INFO_FOLLOWS, /* numbers of dimensions (int8_t[PD_MAX_RANK]); an entry has at most one such field */
+    PD_INFO_SCALARS, /* means of scalars (pd_scalar_mean[PD_MAX_SCALARS]); an entry has at most one such field */
 } pd_info_field_kind;
 
 typedef struct pd_info_field {
     const char *name; /* name of the field in the message of paramd.proto */
     pd_info_field_kind kind;
-    size_t at, bytes; /* offset and size in bytes of the member in the entry's struct */
-    size_t count_at;  /* FOLLOWS, SCALARS: offset of the size_t that says how many values there are */
+    size_t at, bytes; /* where a list entry's struct has the field: offset and size in bytes */
+    size_t count_at;  /* FOLLOWS, SCALARS: offset in that struct of the number of values, a size_t */
 } pd_info_field;
 
 #define PD_MOST_FIELDS 40 /* most fields that an entry of any list has */
@@ -530,7 +530,7 @@ typedef enum pd_effect_kind {
      * stay open, and contributions to them still count. */
     PD_EFF_TIMED_OUT,
     PD_EFF_BUFFER,   /* returns a payload buffer to the loop thread, which reuses it: u.buffer */
-    PD_EFF_FENCED,   /* closes the connection ticket.conn, whose rank another process has taken over: u.error */
+    PD_EFF_FENCED,   /* the loop thread must close connection ticket.conn, whose rank has a new process: u.error */
     PD_EFF_JOB_GONE, /* a job has ended: removed from the board of weights; waiting workers get u.error */
     PD_EFF_INFO,     /* one page of a list: u.info */
     PD_EFF_SET,      /* an operator's Set request is done: u.set */
@@ -548,7 +548,7 @@ typedef struct pd_effect {
     union {
         struct {
             uint64_t seed, creator, step; /* step: lowest step of all parameters of the job */
-            /* ms that the job would have lingered without this worker; 0: others were connected */
+            /* for how many more ms the job would have waited for a worker; 0: some were connected */
             uint32_t linger_ms;
             bool created;
         } hello;

@@ -8,7 +8,7 @@
 /* A snapshot together with the pools that its buffers came from. It must know them itself, because the parameter may
  * be gone when the snapshot is freed. */
 typedef struct shelved {
-    pd_snapshot view; /* the part that other files see; must be the first member */
+    pd_snapshot view; /* the snapshot as other files see it; must be the first member */
     pd_buffer_pool *pool[4];
 } shelved;
 

@@ -19,7 +19,7 @@ typedef struct pd_declared_param_record {
     uint32_t rank; /* number of dimensions of the parameter */
     int64_t dim[PD_MAX_RANK];
     bool ranged, model_state;
-    bool f16, bf16; /* workers pull the parameter's weights in float16, in bfloat16, besides float32 */
+    bool f16, bf16; /* whether workers pull the parameter's weights also as float16; as bfloat16 */
     uint32_t update_dtype;
 } pd_declared_param_record;
 

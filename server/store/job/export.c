@@ -31,7 +31,7 @@ typedef struct pd_export {
 
 /* ---- the end of an export ---- */
 
-/* Ends the export and frees its memory. If the job rested for the export, it takes steps again. */
+/* Ends the export and frees its memory. If the job took no steps because of the export, it goes on now. */
 static void forget(pd_job *job)
 {
     pd_export *export = job->export;

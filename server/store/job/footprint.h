@@ -35,7 +35,7 @@ typedef struct pd_footprint {
     uint64_t thread; /* scratch memory that one step thread needs: the largest need of any parameter */
     /* scratch memory that one thread of the root pool needs to compute a root: the largest need of any parameter */
     uint64_t pool;
-    /* scratch memory of the extra pool thread that computes small roots: the largest need of any parameter */
+    /* scratch memory of the one pool thread that computes small matrix roots: the largest need of any parameter */
     uint64_t light;
     /* memory that all parameters share: scratch memory of all threads, and the global clip. Only
      * pd_footprint_complete sets it. */

@@ -22,7 +22,8 @@ enum { MOST_ROOTS = 4 };
  * struct, so its padding must be zero. */
 typedef struct pd_address {
     uint32_t param;
-    /* number of the parameter's block that the tensor belongs to; -1: the tensor is the whole slot */
+    /* number of the parameter's block (part of its shape) that the tensor belongs to; -1: the tensor is the whole
+     * slot */
     int32_t block;
     uint64_t slot;
 } pd_address;
@@ -468,8 +469,8 @@ static int commit(pd_job *job, pd_request *request, pd_error *err)
     if (rc != PD_OK) return rc;
     if ((import->wide = pd_pages_new(((size_t)import->largest + 1) * sizeof *import->wide)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
-    /* The step counts are set first: an optimizer accepts a lower count only while it has no pending roots, which the
-     * tensors may bring. */
+    /* The step counts are set first: an optimizer accepts a lower count only while it has no pending roots (roots
+     * that no step has used yet), and the tensors may be such roots. */
     set_counts(job);
     import->commit = request;
     import->next = import->first;

@@ -35,7 +35,7 @@ typedef struct pd_rank_saved {
     uint64_t barrier_base;
 } pd_rank_saved;
 
-/* A rank, and the process at it. */
+/* A rank of the job, and the process that has it. */
 typedef struct pd_rank {
     pd_rank_saved saved;
     pd_rank_state state;
@@ -71,8 +71,9 @@ typedef struct pd_job_saved {
 typedef struct pd_request_queue {
     pd_request *first, *last;
 } pd_request_queue;
-void pd_request_queue_add(pd_request_queue *queue, pd_request *request); /* takes ownership of the request */
-/* removes and returns the oldest request; the queue is not empty */
+/* adds a request; the queue becomes its owner */
+void pd_request_queue_add(pd_request_queue *queue, pd_request *request);
+/* removes and returns the oldest request; the queue must not be empty */
 pd_request *pd_request_queue_take(pd_request_queue *queue);
 /* Answers all requests of the queue with the error *err, and frees them. */
 void pd_request_queue_refuse(pd_request_queue *queue, pd_effects *outbox, const pd_error *err);
@@ -101,8 +102,7 @@ typedef struct pd_job {
     uint32_t n_overrides;
     pd_speed speed;       /* recent steps and their times, for the job's steps per second */
     pd_job_totals totals; /* sums over the parameters, as they were last computed for operators */
-    /* where the pages begin in the list that an operator asked for last, so that the next page is found fast; NULL:
-     * none */
+    /* index of the list that an operator asked for last, which finds a page fast; NULL: none */
     struct pd_listing *listing;
 
     pd_request_queue declares; /* Declare requests that are not answered yet */

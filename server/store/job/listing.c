@@ -8,9 +8,9 @@
 
 enum { BLOCK = 16 }; /* number of parameters in a block; the entries of a block's parameters are counted together */
 
-/* Where the entries of a long list begin. Makes every page cheap: how many entries come before each block of
- * parameters is counted once. A page then starts at the right block, without counting from the first parameter. The
- * job keeps the last listing. */
+/* The index of a list: where the pages of a long list begin. It makes every page cheap: how many entries come before
+ * each block of parameters is counted once. A page then starts at the right block, without counting from the first
+ * parameter. The job keeps the index of the last list that was asked for. */
 struct pd_listing {
     const pd_list_kind *kind;
     /* the job's parameters, and its value of pd_steps.changes, when the entries were counted */

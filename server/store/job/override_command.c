@@ -42,7 +42,7 @@ typedef struct command {
     pd_request *request;
     pd_param **params;
     uint32_t n;        /* number of entries in `params`, which are the parameters that the command's pattern matches */
-    reading *readings; /* the command for each rule of the job, by the rule's index */
+    reading *readings; /* how the command applies to each rule of the job, by the rule's index */
     pd_set_result *result;
     uint64_t known; /* bit i: hyperparameter i of the command exists in some rule's optimizer */
 } command;
@@ -283,8 +283,8 @@ static int check_param(command *c, const pd_param *param, pd_override_entry adde
 
 /* ---- changes that the answer reports ---- */
 
-/* Returns the entry that the command adds to the parameter's list of overrides. What has no override cannot be
- * withdrawn, so those hyperparameters are not in the entry's mask. */
+/* Returns the entry that the command adds to the parameter's list of overrides. The entry leaves out hyperparameters
+ * that the command withdraws but that have no override. */
 static pd_override_entry hold_for(const command *c, const pd_param *param)
 {
     pd_override *override = reading_of(c, param)->override;

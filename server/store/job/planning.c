@@ -38,7 +38,7 @@
 #define STATE_NS 4000.0
 #define STATE_SLOT_NS 100.0
 #define STATE_TASK_NS 300.0
-#define FINISH_NS 500.0 /* time for the last work on one parameter */
+#define FINISH_NS 500.0 /* time to finish one parameter, at the end of the planning */
 
 typedef enum pd_planning_stage {
     PD_ADDING,
@@ -51,14 +51,14 @@ typedef enum pd_planning_stage {
 
 typedef struct pd_planning {
     pd_planning_stage stage;
-    uint32_t at;     /* index of the next parameter that the present stage handles */
+    uint32_t at;     /* index of the next parameter that the planning's present stage handles */
     uint32_t n;      /* number of parameters that the job has so far (in job->steps.params) */
-    pd_param *names; /* hash table of these parameters by name */
+    pd_param *names; /* hash table by name of the parameters that the job has so far */
     pd_name_maps *maps;
     pd_plan *plans;
-    /* for each rule the facts that its optimizer wants to know: numbers about all of its parameters in the job */
+    /* by rule: facts, which are numbers about all parameters of the rule's optimizer */
     double (*facts)[PD_MAX_FACTS];
-    bool *surveyed; /* for each rule: whether the facts include a parameter already */
+    bool *surveyed; /* by rule: whether its facts (numbers about parameters) include any parameter yet */
     pd_sizing sizing;
     pd_footprint all;
     /* number of chunks, and of ranged parameters (those with declared ranges), whose records are made so far */
@@ -402,7 +402,7 @@ static int next_stage(pd_job *job, pd_error *err)
     return rc;
 }
 
-/* Does the work of the present stage for one parameter, or a part of this work if it takes long. */
+/* Does the work of the planning's present stage for one parameter, or a part of this work if it takes long. */
 static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
     pd_planning *planning = job->planning;

@@ -21,7 +21,7 @@ typedef struct section {
 struct pd_adasum_tree {
     pd_adasum_form form;
     section *sections; /* the sections of which some rank has a gradient */
-    /* number of sections; index of the first one that may have units to hand out in this pass */
+    /* number of sections; index of the first one whose pass may have units of work left to hand out */
     size_t n, next;
     float **scratch; /* buffers for intermediate results, each of the parameter's size */
     size_t n_scratch;

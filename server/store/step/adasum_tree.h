@@ -40,8 +40,8 @@ void pd_adasum_tree_end(pd_adasum_tree *tree, pd_buffer_pool *pool); /* accepts 
  * units that were handed out since the last pd_adasum_tree_turn. Returns false if there are no more units until the
  * next turn. */
 bool pd_adasum_tree_next(pd_adasum_tree *tree, pd_adasum **adasum, int64_t *unit);
-/* Lets each section whose pass is complete go on to its next pass. Call it after all units that were handed out have
- * run. Returns true if the whole Adasum is complete. */
+/* Moves each section (elements of the same ranks) whose pass is complete to its next pass. Call it after all units
+ * that were handed out have run. Returns true if the whole Adasum is complete. */
 bool pd_adasum_tree_turn(pd_adasum_tree *tree);
 /* Returns whether all elements of the result are finite. Call it when the Adasum is complete. */
 bool pd_adasum_tree_finite(const pd_adasum_tree *tree);

@@ -14,7 +14,7 @@ typedef struct pd_cut {
     uint64_t step;
     bool rests;
     uint32_t behind;   /* number of parameters that have not closed step `step` yet */
-    pd_param *resting; /* parameters whose next step waits for the end of the cut, linked by next_ready */
+    pd_param *resting; /* parameters that rest until the cut ends, before their next step; linked by next_ready */
     /* for each parameter its snapshot after step `step`; NULL: the parameter has not closed this step yet */
     pd_snapshot *weights[];
 } pd_cut;
@@ -22,20 +22,23 @@ typedef struct pd_cut {
 /* Begins a cut, which fixes the step that an export reads. Call it only if all parameters have weights, and the job
  * has no other cut. PD_NO_MEMORY: nothing has changed. */
 int pd_cut_begin(pd_steps *steps, bool rests);
-/* Ends the job's cut. Parameters that rested at its step go on. Does nothing if the job has no cut. */
+/* Ends the job's cut, when an export is over. Parameters that rested at the step of the cut go on. Does nothing if
+ * the job has no cut. */
 void pd_cut_end(pd_steps *steps);
-/* Returns how many bytes of old weights a cut keeps in memory at most, while training goes on with newer ones. */
+/* Returns how many bytes of old weights a cut (the step that an export reads) keeps in memory at most, while training
+ * goes on with newer weights. */
 uint64_t pd_cut_bytes(const pd_steps *steps);
-/* Returns a parameter that has not closed the step of the cut yet; NULL: all parameters have. */
+/* Returns a parameter that has not closed the step of the cut (the step that an export reads) yet; NULL: all
+ * parameters have. */
 const pd_param *pd_cut_awaited(const pd_steps *steps);
 
 /* ---- for commit.c and step_group.c ---- */
 
-/* Tells the cut that the parameter has closed a round. If this was the step of the cut, the cut keeps the parameter's
- * weights. */
+/* Tells the cut (the step that an export reads) that the parameter has closed a round. If it is the round of that
+ * step, the cut keeps the parameter's weights. */
 void pd_cut_closed(pd_steps *steps, const pd_param *param);
-/* Returns whether the parameter, whose next step could begin, must rest until the cut ends. If so, the parameter is
- * put into the cut's list, and goes on at the end of the cut. */
+/* Returns whether the parameter, whose next step could begin, must rest because an export reads its state at the cut.
+ * If so, the parameter is put into the cut's list, and goes on when the cut ends. */
 bool pd_cut_keeps(pd_steps *steps, pd_param *param);
 
 #endif

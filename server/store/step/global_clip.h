@@ -17,7 +17,8 @@
 
 typedef struct pd_global_clip pd_global_clip;
 
-/* The part of the clip's record that survives a restart of the server: store/image writes and reads it. */
+/* The part of the record of clipping by the global norm that survives a restart of the server: store/image writes and
+ * reads it. */
 typedef struct pd_global_clip_saved {
     /* norm of the gradients of the last step before they were clipped, see pd_global_clip_last; 0: none was computed
      * yet */

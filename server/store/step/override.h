@@ -49,8 +49,8 @@ int pd_overrides_reserve(pd_param *param, pd_error *err);
  * the hyperparameters that the new entry has; an entry that has none left stays in the list. The caller has reserved
  * room. Returns the new number of entries. */
 uint32_t pd_overrides_insert(pd_override_entry *entries, uint32_t n, pd_override_entry added);
-/* Removes the entries from the parameter's list of overrides that give no value any more. Called after the parameter
- * has closed a round. Logs which planned entries apply from the next step on. */
+/* Removes the entries from the parameter's list of overrides that give no value any more. Logs which entries, planned
+ * before, apply from the next step on. Called after the parameter has closed a round. */
 void pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param);
 /* Removes all entries from the parameter's list of overrides. */
 void pd_overrides_clear(pd_param *param);

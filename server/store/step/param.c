@@ -15,8 +15,8 @@ uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4])
     uint64_t bytes = 0;
 
     for (int t = PD_F32; t <= PD_BF16; t++)
-        if (t == PD_F32 || pulled[t]) /* the factor 2: one buffer for the published weights, one for the next weights */
-            bytes += 2 * (uint64_t)elements * pd_dtype_size((pd_dtype)t);
+        /* The factor 2 counts two buffers: one for the published weights, one for the next weights. */
+        if (t == PD_F32 || pulled[t]) bytes += 2 * (uint64_t)elements * pd_dtype_size((pd_dtype)t);
     return bytes;
 }
 
@@ -71,7 +71,7 @@ fail:
 
 uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype)
 {
-    /* the factor 2: one buffer for the published weights, one for the next weights */
+    /* The factor 2 counts two buffers: one for the published weights, one for the next weights. */
     return param->pool[dtype] != NULL ? 0 : 2 * (uint64_t)param->elements * pd_dtype_size(dtype);
 }
 

@@ -129,8 +129,8 @@ static void go_on(pd_steps *steps, pd_param *param)
     if (!pd_cut_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
 }
 
-/* Lets those held members of a step group go on that need not wait any more. One that goes on may free others, so
- * this is repeated until no more members go on. */
+/* Lets those members of a step group (parameters that count steps together) go on that were held and need not wait
+ * any more. One that goes on may free others, so this is repeated until no more members go on. */
 static void release(pd_steps *steps, pd_step_group *group)
 {
     pd_param *param, *next;
@@ -148,8 +148,8 @@ static void release(pd_steps *steps, pd_step_group *group)
     }
 }
 
-/* Lets a parameter go on to the outcome that is decided; or holds it, if it would step and its group's step count is
- * not known yet. */
+/* Lets a parameter go on, after the outcome of its round was decided. It is held instead if it would step and belongs
+ * to a step group (which counts steps together) that does not know its step count yet. */
 static void go_on_in_group(pd_steps *steps, pd_param *param)
 {
     pd_step_group *group = param->group;
@@ -234,7 +234,7 @@ void pd_param_moved_on(pd_steps *steps, pd_param *param)
     if (group == NULL || param->saved.step != group->saved.base + 1 || --group->behind > 0) return;
     group->saved.base++;
     pd_step_group_recount(group);
-    /* All members have closed this round, and none of them has stepped in it, so it does not count as a step of the
+    /* All members of the group have closed this round, and none of them has stepped in it. So it is no step of the
      * group. */
     if (group->saved.unknown == group->saved.base) {
         group->saved.unknown++;

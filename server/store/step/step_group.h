@@ -30,7 +30,8 @@
 
 #include "steps.h"
 
-/* The part of a step group's record that survives a restart of the server: store/image writes and reads it. */
+/* The part of a step group's record (parameters that count steps together) that survives a restart of the server:
+ * store/image writes and reads it. */
 typedef struct pd_step_group_saved {
     uint64_t base;    /* number of rounds that all members of the group have closed */
     uint64_t unknown; /* first round after `base` in which no member of the group has stepped yet */
@@ -47,7 +48,8 @@ typedef struct pd_step_group {
     /* number of steps in the atomic group (steps of which all happen or none) of this round; number of them that have
      * begun */
     uint32_t to_begin, begun;
-    bool bound; /* all steps of the atomic group have begun; some may be waiting for the others */
+    /* all steps of the atomic group (which all happen or none) have begun; some may be waiting for the others */
+    bool bound;
     pd_atomic_group atomic;
 } pd_step_group;
 
@@ -67,8 +69,8 @@ bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param);
  * parameters are ready; lets parameters go on that waited for this one. Decides how the rounds of those that go on
  * end. */
 void pd_param_collected(pd_steps *steps, pd_param *param);
-/* Lets all parameters of the job go on. Call it only in a job that steps as a whole, when all its parameters are
- * held. */
+/* Lets all parameters of the job begin their steps. Call it only in a job that steps as a whole (its parameters begin
+ * each step together), when all parameters are ready. */
 void pd_step_groups_go_on(pd_steps *steps);
 /* Called when the parameter has closed its round. Lets the parameters go on that waited for this. */
 void pd_param_moved_on(pd_steps *steps, pd_param *param);
@@ -78,21 +80,23 @@ void pd_param_moved_on(pd_steps *steps, pd_param *param);
 /* Returns whether the parameter's step, which has just begun, belongs to an atomic group (steps of which all happen
  * or none). Such a step runs only after all steps of the group have begun. */
 bool pd_param_is_bound(const pd_steps *steps, const pd_param *param);
-/* Counts that a step of an atomic group has begun. When all have begun, makes them one atomic group and puts their
- * parameters into steps->ready. */
+/* Counts that a step of an atomic group (steps of which all happen or none) has begun. When all have begun, binds
+ * them together and puts their parameters into steps->ready. */
 void pd_param_begun(pd_steps *steps, pd_param *param);
-/* Continue the steps of an atomic group that wait for each other, if each optimizer has reported whether it refuses
- * its step. Call them after steps have run, and when a root task has come back. */
+/* Continue the steps of an atomic group (steps of which all happen or none), which wait until each optimizer has
+ * reported whether it refuses its step. Call them after steps have run, and when a root task has come back. */
 void pd_step_group_look(pd_steps *steps, pd_step_group *group); /* if `group` is NULL, does nothing */
 void pd_step_groups_look(pd_steps *steps);
 
 /* Returns another parameter that this held parameter (whose step may not begin yet) waits for. */
 const pd_param *pd_param_awaited(const pd_steps *steps, const pd_param *param);
-/* Returns the step count of the parameter's group before the parameter's next step. This step must be able to begin. */
+/* Returns the step count of the parameter's step group (which counts steps together) before the parameter's next
+ * step. This step must be able to begin. */
 int64_t pd_step_group_count(const pd_param *param);
-/* Returns whether all members of the group have closed the same rounds. The group's step count can be set only then. */
+/* Returns whether all parameters of the step group have closed the same rounds. Only then the group's step count can
+ * be set. */
 bool pd_step_group_is_even(const pd_step_group *group);
-/* Sets the step count of the group and of its members. */
+/* Sets the step count of a step group and of all its parameters. */
 void pd_step_group_set_count(pd_step_group *group, int64_t count);
 
 #endif

@@ -71,8 +71,8 @@ typedef struct pd_steps {
     /* parameters whose open round waits for ranks, or may have to wait for other parameters; oldest round first */
     pd_param *waiting;
     pd_param *ready; /* parameters whose step can begin, or has begun and can go on */
-    /* `look`: the queue `partial` must be searched for ranks over quota, because a frame was filed since the last
-     * search. `look_loose`: the same for the queue `loose`. */
+    /* Whether the queue `partial` must be searched for ranks over quota (their frames use too much memory), because a
+     * frame was filed since the last search; `look_loose`: the same for the queue `loose`. */
     bool look, look_loose;
     uint32_t n_open;    /* number of parameters whose round is open */
     uint32_t n_begun;   /* number of parameters that have weights */

@@ -34,7 +34,7 @@ typedef struct pd_pass {
     size_t first_sum, n_sums;
 } pd_pass;
 
-/* The passes of one batch of work, with their sums. The next batch uses the same arrays. Begins zeroed. */
+/* The work of one batch: passes over chunks, with their sums. The next batch uses the same arrays. Begins zeroed. */
 typedef struct pd_sums {
     pd_pass *passes;
     size_t n_passes, passes_room;
