@@ -87,7 +87,7 @@ typedef enum pd_request_kind {
     PD_REQ_PUSH, /* a worker contributes gradients to a step */
     PD_REQ_BARRIER,
     PD_REQ_LEAVE,
-    PD_REQ_LOST,     /* from the loop thread: a worker's connection is closed, or silent for too long; no answer */
+    PD_REQ_LOST,     /* from the loop thread: the connection is closed, or silent for too long; no answer */
     PD_REQ_RELEASED, /* from the loop thread: returns snapshots that it no longer reads; no answer */
     PD_REQ_TASK,     /* from the root pool: a root task (the computation of a matrix root) has run; no answer */
     PD_REQ_INFO,     /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
@@ -200,7 +200,8 @@ typedef struct pd_request {
             char *job_name;
             char *param; /* PIECE, COUNT: name of the parameter */
             char *slot;  /* PIECE: name of the optimizer slot (a tensor of optimizer state) that the piece is from */
-            /* PIECE: number of the slot among those of the same name; number of the parameter's block; -1: none */
+            /* PIECE: number of the optimizer slot among those of the same name; number of the parameter's block; -1:
+             * none */
             int number, block;
             pd_shape shape;
             bool wide;            /* PIECE: type of the elements: float64 (true) or float32 (false) */
@@ -218,7 +219,8 @@ typedef struct pd_request {
             char *param;      /* PIECE, COUNT: name of the parameter */
             /* PIECE: "": weights; otherwise name of the optimizer slot (state tensor) to read */
             char *slot;
-            /* PIECE: number of the slot among those of the same name; number of the parameter's block; -1: none */
+            /* PIECE: number of the optimizer slot among those of the same name; number of the parameter's block; -1:
+             * none */
             int number, block;
             int64_t first, count; /* PIECE: index of the first element to read, and number of elements */
             uint64_t most;        /* PIECE: largest number of bytes that the answer may have */
@@ -280,7 +282,8 @@ void pd_reason_unref(pd_reason *reason);    /* accepts NULL */
 /* The mean of one scalar (a number such as the loss that ranks push) in a closed round. */
 typedef struct pd_scalar_mean {
     char name[PD_SCALAR_NAME_MAX + 1];
-    double mean, weight; /* mean over the ranks that sent it; sum of their weights. If that is 0: NaN and 0 */
+    /* mean over the ranks that sent the scalar; sum of these ranks' weights. If that is 0: NaN and 0 */
+    double mean, weight;
 } pd_scalar_mean;
 
 typedef struct pd_scalar_means {
@@ -348,10 +351,10 @@ typedef struct pd_job_info {
     /* number of rounds in which the optimizer took a step; that were skipped; that the optimizer refused */
     uint64_t steps, skipped, refused_steps;
     uint64_t refused, duplicates; /* data frames that were refused; chunks that were sent a second time */
-    /* numbers of root tasks by what became of them, as in pd_root_stats */
+    /* numbers of root tasks that were due, put into use, failed, replaced (pd_root_stats) */
     uint64_t roots_due, roots_adopted, roots_failed, roots_replaced;
     uint64_t root_waits;     /* how often a step of some parameter had to wait for a root */
-    double gradient_norm;    /* norm of all gradients of the last step, if they are clipped by this norm */
+    double gradient_norm;    /* norm of all gradients of the last step, if the job clips gradients by their norm */
     uint64_t clipped_steps;  /* number of steps in which the global norm exceeded a limit */
     double steps_per_second; /* training steps per second over the last seconds (speed.h) */
     double loss;             /* mean of the scalar "loss" in the last round that had one; NaN: all its weights were 0 */
@@ -371,7 +374,7 @@ typedef struct pd_param_info {
     uint64_t step, version, count, skipped, refused_steps, contributions, state_bytes;
     bool initialised;
     char missing[128]; /* ranks that the parameter's open round waits for, such as "1,3"; "": no round is open */
-    uint64_t roots, roots_failing;     /* number of the parameter's roots; number of those whose last task failed */
+    uint64_t roots, roots_failing;     /* number of the parameter's roots; number of roots whose last task failed */
     uint64_t roots_failed, root_waits; /* number of root tasks that have failed; how often a step waited for a root */
     double root_error;                 /* largest error among the parameter's roots; 0: no error is known */
     char note[240];                    /* the optimizer's remark about the parameter (pd_plan.note) */
@@ -407,7 +410,7 @@ typedef struct pd_root_info {
 typedef struct pd_state_info {
     char param[PD_NAME_MAX + 1];
     const char *slot, *storage; /* static texts: name and storage type of the tensor's slot (pd_plan.slots) */
-    /* number of the slot among those of the same name; number of the parameter's block; -1: none */
+    /* number of the optimizer slot among those of the same name; number of the parameter's block; -1: none */
     int number, block;
     pd_shape shape;
     uint64_t bytes;
@@ -453,7 +456,7 @@ typedef enum pd_info_field_kind {
 typedef struct pd_info_field {
     const char *name; /* name of the field in the message of paramd.proto */
     pd_info_field_kind kind;
-    size_t at, bytes; /* where a list entry's struct has the field: offset and size in bytes */
+    size_t at, bytes; /* offset and size in bytes of the field in the C struct of a list entry */
     size_t count_at;  /* FOLLOWS, SCALARS: offset in that struct of the number of values, a size_t */
 } pd_info_field;
 

@@ -37,7 +37,7 @@ void pd_job_barrier(pd_job *job, pd_request *request)
                 request->rank, job->steps.name, (unsigned long long)sequence, (unsigned long long)passed + 1);
         pd_request_refuse(job->steps.outbox, request, &err);
     } else if (sequence <= passed) {
-        /* The job has passed this barrier already: the worker missed the answer and sends its request again. */
+        /* The job has passed this barrier already: the worker has missed the answer, and has sent its request again. */
         pd_answer_ok(job->steps.outbox, request);
         pd_request_free(request);
     } else if (rank->barrier != NULL && rank->barrier->ticket.conn == request->ticket.conn) {

@@ -28,7 +28,7 @@ typedef struct pd_footprint {
     uint64_t state; /* optimizer state, in the element types in which it is stored */
     /* inputs and results of the root tasks (computations of matrix roots) that may run at the same time */
     uint64_t roots;
-    uint64_t step; /* temporary memory of a step; it is in use longer if the step waits for a root */
+    uint64_t step; /* temporary memory of a step, which a step that waits for a root keeps */
     /* records of contributions (chunks, slots, ranges), the optimizer's plan and records, names, and records of the
      * loop thread */
     uint64_t records;

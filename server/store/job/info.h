@@ -6,8 +6,8 @@
 #include "effects.h"
 #include "request.h"
 
-/* The struct is defined in jobs.h, which is not included here: the loop thread uses this header, too, and must not
- * see jobs. */
+/* The struct pd_jobs is defined in jobs.h. That header is not included here, because the loop thread uses this one,
+ * too, and must not see jobs. */
 struct pd_jobs;
 
 /* Returns the description of list number `what`, in the numbers of ListKind in paramd.proto; 0 is the list of jobs

@@ -42,8 +42,8 @@ typedef struct pd_rank {
     uint64_t conn; /* number of the connection of the process that has the rank, or of the last one that had it */
     char label[128], reason[96]; /* "host:pid" of the worker; why the rank was lost */
     uint64_t since_ns;           /* time at which the rank's `state` became LOST or LEFT */
-    uint64_t refused_sets;       /* number of Declare requests of this process that were refused */
-    pd_request *barrier;         /* the rank's barrier request, which waits for the other ranks; NULL: none */
+    uint64_t refused_sets;       /* number of Declare requests of this rank's process that were refused */
+    pd_request *barrier;         /* the barrier request of this rank, which waits for the other ranks; NULL: none */
 } pd_rank;
 
 /* Sums over a job's parameters, which are shown to operators (listing.h). They are computed again when the job has
@@ -101,7 +101,7 @@ typedef struct pd_job {
     /* number of overrides in the job (values of hyperparameters that operators have set): override.h */
     uint32_t n_overrides;
     pd_speed speed;       /* recent steps and their times, for the job's steps per second */
-    pd_job_totals totals; /* sums over the parameters, as they were last computed for operators */
+    pd_job_totals totals; /* sums over the job's parameters, as they were last computed for operators */
     /* index of the list that an operator asked for last, which finds a page fast; NULL: none */
     struct pd_listing *listing;
 

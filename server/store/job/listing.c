@@ -179,7 +179,7 @@ const pd_job_totals *pd_job_count_totals(pd_job *job)
                                .n = job->steps.n_params,
                                .changes = job->steps.changes,
                                .step_least = job->steps.n_params > 0 ? UINT64_MAX : 0 };
-    /* number of elements by rule; if there is no memory for it, the names of optimizers are not shown */
+    /* elements[r]: number of elements by rule; if there is no memory for it, the names of optimizers are not shown */
     elements = calloc(job->steps.n_rules + 1, sizeof *elements);
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         const pd_param *param = &job->steps.params[i];

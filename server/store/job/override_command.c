@@ -24,16 +24,19 @@ typedef struct state {
     const pd_override *from[PD_MAX_HYPERS];
 } state;
 
-/* The command as it applies to the parameters of one rule. Also keeps the values that were checked last. */
+/* The command as it applies to the parameters of one rule, and the values that were checked last for such a
+ * parameter. */
 typedef struct reading {
     /* the command's values for the rule's optimizer; NULL: no parameter of this rule matches the command */
     pd_override *override;
     size_t first; /* index in result->at of the first change to this rule's parameters */
-    /* where the values that were checked last came from; kept because most parameters of a rule have the same values */
+    /* for each value in `merged` the override that it came from; most parameters of a rule have the same ones */
     state checked;
-    /* the values that `checked` stands for; its `row` is NULL if nothing was checked yet */
+    /* hyperparameters of the rule's optimizer with the values that were checked last; its `row` is NULL if none were
+     * checked yet */
     pd_hypers merged;
-    /* number of the first step for which the values in `merged` were checked; INT64_MAX: they were not checked yet */
+    /* number of the first step for which the values in `merged` were checked; INT64_MAX: they were not checked for
+     * any step yet */
     int64_t count;
 } reading;
 
@@ -411,7 +414,7 @@ static void say(const command *c, const pd_set_change *change)
            (unsigned long long)change->from_least, last);
 }
 
-/* Removes those changes from the result that no parameter has got. */
+/* Removes those changes from the command's result that apply to no parameter. */
 static void sweep_changes(pd_set_result *result)
 {
     size_t kept = 0;

@@ -58,7 +58,7 @@ typedef struct pd_planning {
     pd_plan *plans;
     /* by rule: facts, which are numbers about all parameters of the rule's optimizer */
     double (*facts)[PD_MAX_FACTS];
-    bool *surveyed; /* by rule: whether its facts (numbers about parameters) include any parameter yet */
+    bool *surveyed; /* by rule: whether the rule's facts (numbers about parameters) include a parameter yet */
     pd_sizing sizing;
     pd_footprint all;
     /* number of chunks, and of ranged parameters (those with declared ranges), whose records are made so far */

@@ -83,7 +83,7 @@ typedef struct pd_chunk {
 
 typedef struct pd_round {
     const pd_policy *policy;
-    const pd_membership *members; /* the ranks of the job, and which of them are expected */
+    const pd_membership *members; /* the ranks of the job, and which of them are expected to contribute */
     pd_chunk *chunks;             /* the chunks of the parameter, in order; their slots are one array, too */
     pd_ranges ranges;
     int64_t elements, chunk_elements;

@@ -9,7 +9,7 @@
  * own. */
 typedef struct section {
     pd_run run;
-    /* the ranks' gradients; its arrays are `ends` and `at` below, which are freed with the section */
+    /* the gradients that the section merges; its arrays are `ends` and `at` below, which are freed with the section */
     pd_vectors vectors;
     int64_t *ends;
     pd_vector_run *at;

@@ -25,8 +25,8 @@ typedef struct pd_contributors {
 /* Returns how many contributions a parameter gets in a round if every one of the `world` ranks contributes all
  * elements. */
 pd_contributors pd_contributors_whole(int64_t elements, uint64_t chunk_elements, uint32_t world);
-/* Returns the bytes that so many contributions may take while an aggregate collects them, besides the buffer for the
- * result. 0: the aggregate is a sum, which collects nothing. UINT64_MAX: too many. */
+/* Returns the bytes that `all` contributions to a parameter may take while an aggregate collects them, besides the
+ * buffer for its result. 0: the aggregate is a sum, which collects nothing. UINT64_MAX: too many bytes to count. */
 uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t elements, uint64_t chunk_elements);
 /* Returns the bytes that the contributions to a parameter of a job may take while an aggregate collects them. Of a
  * ranged parameter only the contributions of ranks that have declared their ranges count. */

@@ -13,7 +13,7 @@
 /* Queues a chunk to be summed. A complete chunk goes into the queue of complete chunks. Another one goes into the
  * queue of partial chunks, if contributions of its lowest ranks have come that are not summed yet. */
 void pd_chunk_list_to_sum(pd_steps *steps, pd_chunk *chunk, bool complete);
-/* Removes a chunk from its queue, if it is in one. */
+/* Removes a chunk from the queue of chunks to be summed that it is in; does nothing if it is in none. */
 void pd_chunk_unlist(pd_steps *steps, pd_chunk *chunk);
 /* Returns whether some chunk can be summed now. */
 bool pd_chunks_have_work(const pd_steps *steps);

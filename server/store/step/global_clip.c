@@ -15,18 +15,18 @@ enum { PIECES = 1024 }; /* most pieces (parts of gradients) that are clipped in 
 
 struct pd_global_clip {
     pd_global_clip_saved saved;
-    /* clipping is under way; it is in the second pass, which scales gradients */
+    /* gradients are being clipped; the clip is in its second pass, which scales gradients */
     bool runs, scaling;
-    /* the gradients that are clipped together at present: 0: those of the whole job; 1 + r: those of rule r */
+    /* which gradients are clipped together now: 0: those of the whole job; 1 + r: those of rule r */
     size_t scope;
-    /* where the present pass goes on: at element `first` of this parameter */
+    /* parameter and element at which the present pass over the gradients goes on */
     uint32_t param;
     int64_t first;
     double squares;
     float scale;
     /* `saved.last` is the norm of this step already; some norm of this step has exceeded its limit */
     bool known, exceeded;
-    bool seen; /* some parameter has a gradient in this step that belongs to the present scope */
+    bool seen; /* some parameter has a gradient in this step that is clipped with the others of this scope */
     pd_clip_piece pieces[PIECES];
 };
 

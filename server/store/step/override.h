@@ -19,7 +19,7 @@ typedef struct pd_override {
     /* number of references: one from each parameter's entry, and one from the command as long as it runs */
     uint32_t refs;
     uint32_t *alive;    /* points to the number of overrides that the job has */
-    pd_hypers hypers;   /* the rule's declared hyperparameters, with those replaced that the command sets */
+    pd_hypers hypers;   /* the rule's declared hyperparameters, in which those that the command sets are replaced */
     uint64_t mask;      /* bit h: the command sets or withdraws hyperparameter h */
     uint64_t withdrawn; /* bit h: the command takes back earlier overrides of hyperparameter h */
     char *pattern;      /* glob of the command: it applies to parameters whose names match */
@@ -40,7 +40,7 @@ typedef struct pd_override_entry {
 /* Returns an override that does not set anything yet, with one reference. `declared` are the rule's hyperparameters,
  * `alive` points to the job's number of overrides. NULL: out of memory. */
 pd_override *pd_override_new(const pd_hypers *declared, const char *pattern, const char *by, uint32_t *alive);
-/* Drops one reference to an override; the last one frees it. Accepts NULL. */
+/* Drops one reference to an override. When the last one is dropped, the override is freed. Accepts NULL. */
 void pd_override_drop(pd_override *override);
 
 /* Makes room for one more entry in the parameter's list of overrides. PD_NO_MEMORY. */

@@ -117,8 +117,8 @@ typedef struct pd_param {
     pd_counted *counted;
     /* some root tasks of the step are not handed out to the root pool yet, because memory was short */
     bool uncaptured;
-    /* the step group (parameters that count steps together) that it belongs to; NULL: the parameter counts its own
-     * steps */
+    /* The step group (parameters that count steps together) of this parameter. NULL: the parameter counts its own
+     * steps. */
     struct pd_step_group *group;
     struct pd_param *next_member;                 /* next parameter of the same step group */
     struct pd_param *prev_waiting, *next_waiting; /* links in the queue steps->waiting */
@@ -142,7 +142,8 @@ static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint
 /* Returns the bytes of a parameter's published weights and of its next weights. pulled[t] says whether they are kept
  * in element type t; in float32 they always are. */
 uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4]);
-/* Returns how many more bytes weights take if they are also published in this element type; 0: they are already. */
+/* Returns how many more bytes weights take if they are also published in this element type; 0: the type is published
+ * already. */
 uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype);
 /* Makes sure that the weights are also published in this element type, from now on. If the parameter has published
  * weights without this type, *again becomes a copy of them that has it, which the caller must publish: a published

@@ -234,8 +234,8 @@ void pd_param_moved_on(pd_steps *steps, pd_param *param)
     if (group == NULL || param->saved.step != group->saved.base + 1 || --group->behind > 0) return;
     group->saved.base++;
     pd_step_group_recount(group);
-    /* All members of the group have closed this round, and none of them has stepped in it. So it is no step of the
-     * group. */
+    /* All members of the step group have closed this round, and none of them has stepped in it. So the round is not
+     * counted as a step of the group. */
     if (group->saved.unknown == group->saved.base) {
         group->saved.unknown++;
         group->saved.missed++;

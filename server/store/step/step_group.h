@@ -72,7 +72,7 @@ void pd_param_collected(pd_steps *steps, pd_param *param);
 /* Lets all parameters of the job begin their steps. Call it only in a job that steps as a whole (its parameters begin
  * each step together), when all parameters are ready. */
 void pd_step_groups_go_on(pd_steps *steps);
-/* Called when the parameter has closed its round. Lets the parameters go on that waited for this. */
+/* Called when the parameter has closed its round. Lets those parameters go on that waited for the end of this round. */
 void pd_param_moved_on(pd_steps *steps, pd_param *param);
 
 /* ---- atomic groups: in a job that steps as a whole, a group's members all step, or none if one refuses ---- */

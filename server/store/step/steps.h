@@ -83,14 +83,14 @@ typedef struct pd_steps {
     struct pd_step_group *groups;
     /* clips the gradients of all parameters together: global_clip.h. NULL: neither the job nor a rule has a limit */
     struct pd_global_clip *clip;
-    /* in a job whose parameters begin each step together: number of parameters that wait for the others */
+    /* in a job whose parameters begin each step together: number of parameters that wait for other parameters */
     uint32_t n_held;
     /* the step that an export under way reads, and its weights: cut.h. NULL: there is no export */
     struct pd_cut *cut;
 
     /* members for the batch of steps that runs now */
     pd_param **batch;  /* array of n_params entries: the parameters of the batch */
-    pd_optim **optims; /* array of n_params entries: the optimizers of these parameters */
+    pd_optim **optims; /* array of n_params entries: the optimizers of the parameters in `batch` */
     /* time until which no work is tried again, because memory was short; 0: memory was not short */
     uint64_t retry_ns;
     pd_effect *notice; /* memory for the message which reports that memory is short, allocated in advance */
