@@ -76,8 +76,9 @@ typedef struct pd_param_decl {
     /* true: the rank contributes only elements [start, end); false: it contributes all */
     bool ranged;
     int64_t start, end;
-    char *axes;       /* logical names of the parameter's dimensions (pd_axes_check); NULL: not given */
-    bool model_state; /* model state, such as running statistics: averaged over the ranks, not trained by a rule */
+    char *axes; /* logical names of the parameter's dimensions (pd_axes_check); NULL: not given */
+    /* model state (such as running statistics): averaged, not trained; optimizer rules do not apply */
+    bool model_state;
 } pd_param_decl;
 
 typedef enum pd_request_kind {
@@ -93,7 +94,8 @@ typedef enum pd_request_kind {
     PD_REQ_INFO,     /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
     PD_REQ_DROP,     /* an operator ends a job */
     PD_REQ_SET,      /* an operator sets hyperparameters while the job runs */
-    PD_REQ_DRAIN,   /* an operator stops the server: begin no new steps; answered when the steps under way have ended */
+    /* begin no new steps, because the server is to stop; answered when the steps under way have ended */
+    PD_REQ_DRAIN,
     PD_REQ_IMPORT,  /* an operator loads optimizer state into a job: import.h */
     PD_REQ_LIMITS,  /* from the loop thread: the operator has changed limits for all jobs; no answer */
     PD_REQ_EXPORT,  /* an operator reads weights or optimizer state: export.h */

@@ -127,8 +127,8 @@ typedef struct pd_job {
      * with initial weights, or of the last report that some are missing. */
     uint64_t init_ns;
     const pd_param *noticed;
-    /* number of rounds that parameter `noticed` had closed when overdue rounds were last reported; so that each
-     * overdue round is logged only once */
+    /* last step that parameter `noticed` had closed when overdue rounds were last reported; so that each overdue
+     * round is logged only once */
     uint64_t noticed_step;
     uint64_t drain_step; /* while the server drains: the last step whose rounds may still close */
     /* memory for the effect JOB_GONE, allocated with the job so that its end can be reported when memory is short */
