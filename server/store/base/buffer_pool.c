@@ -11,7 +11,7 @@
 
 enum { IDLE_PER_USER = 2 };
 
-/* The beginning of an idle buffer, which links to the next one. A buffer in use holds only data. */
+/* The first bytes of an idle buffer, while nobody uses it: they link it to the next idle buffer of its size. */
 typedef struct idle {
     struct idle *next;
 } idle;
@@ -19,7 +19,7 @@ typedef struct idle {
 struct pd_buffer_pool {
     UT_hash_handle hh;
     pd_buffer_pools *all;
-    size_t bytes; /* size of each buffer, the key of the hash table */
+    size_t bytes; /* size in bytes of each buffer; the key of the hash table of pools */
     size_t users, out, n_idle;
     idle *idle;
 };

@@ -127,9 +127,9 @@ static bool says_start_step(const pd_request *hello)
     return false;
 }
 
-/* Returns whether the worker accepts the job's start_step. A worker that rejoins accepts it. So does a worker that
- * names no start_step, if the job has weights: when a job starts from saved weights, only rank 0 may have known the
- * step. */
+/* Returns whether the worker's start_step agrees with the job's. It need not agree if the worker rejoins, nor if the
+ * job has weights and the worker names no start_step: when a job starts from saved weights, only rank 0 may have
+ * known the step. */
 static bool takes_start_step(const pd_job *job, const pd_request *hello)
 {
     bool has_begun = job->steps.n_params > 0 && job->steps.params[0].current != NULL;

@@ -15,14 +15,14 @@ uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4])
     uint64_t bytes = 0;
 
     for (int t = PD_F32; t <= PD_BF16; t++)
-        if (t == PD_F32 || pulled[t])
-            bytes += 2 * (uint64_t)elements * pd_dtype_size((pd_dtype)t); /* 2: one buffer for the published weights,
-                                                                           * one for the next */
+        /* The factor 2 counts two buffers: one for the published weights, one for the next weights. */
+        if (t == PD_F32 || pulled[t]) bytes += 2 * (uint64_t)elements * pd_dtype_size((pd_dtype)t);
     return bytes;
 }
 
-/* Converts one range of a snapshot's float32 weights to its other element types. `added` is the float32 update,
- * which is converted, too; NULL: there is no update to convert. */
+/* Converts a part of a snapshot's float32 weights, from element `first` on, to the snapshot's other element types.
+ * `added` is the float32 update (the difference that the step adds), which is converted, too; NULL: there is none to
+ * convert. */
 static void convert_range(const pd_snapshot *snapshot, const float *added, int64_t first)
 {
     int64_t n = snapshot->elements - first < CONVERT_RANGE ? snapshot->elements - first : CONVERT_RANGE;
@@ -36,7 +36,8 @@ static void convert_range(const pd_snapshot *snapshot, const float *added, int64
                    snapshot->update_dtype, added + first, PD_F32, n);
 }
 
-/* Returns a copy of the published snapshot that has all element types which workers pull now. NULL: out of memory. */
+/* Returns a copy of the published snapshot (weights) in all element types that workers pull now. NULL: out of
+ * memory. */
 static pd_snapshot *copy_current(const pd_param *param)
 {
     pd_snapshot *old = param->current, *copy = pd_snapshot_new(param->pool, param->elements);
@@ -70,10 +71,8 @@ fail:
 
 uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype)
 {
-    return param->pool[dtype] != NULL
-               ? 0
-               : 2 * (uint64_t)param->elements * pd_dtype_size(dtype); /* 2: one buffer for the published weights,
-                                                                        * one for the next */
+    /* The factor 2 counts two buffers: one for the published weights, one for the next weights. */
+    return param->pool[dtype] != NULL ? 0 : 2 * (uint64_t)param->elements * pd_dtype_size(dtype);
 }
 
 /* ---- updates ---- */
@@ -83,9 +82,9 @@ uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype)
     uint64_t n = (uint64_t)param->elements;
 
     if (param->update_dtype != 0) return 0;
-    return 2 * n * pd_dtype_size(dtype) +
-           /* for the published update and the next one; types other than float32 need a float32 buffer besides */
-           (dtype == PD_F32 ? 0 : n * sizeof(float));
+    /* Two buffers are needed, for the published update and for the next one. If updates are pulled in a type other
+     * than float32, a float32 buffer is needed besides, from which they are converted. */
+    return 2 * n * pd_dtype_size(dtype) + (dtype == PD_F32 ? 0 : n * sizeof(float));
 }
 
 int pd_param_pull_updates(pd_param *param, pd_buffer_pools *all, pd_dtype dtype)
@@ -132,7 +131,8 @@ void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome
 {
     *closed = (pd_closed){ .param = param->index, .outcome = outcome, .step = param->saved.step, .snapshot = snapshot };
     if (snapshot == NULL) return;
-    snapshot->store_refs++; /* a reference for the loop thread */
+    /* The second reference to the snapshot is that of the loop thread. */
+    snapshot->store_refs++;
     pd_snapshot_unref(param->current);
     param->current = snapshot;
 }
