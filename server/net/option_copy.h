@@ -5,7 +5,8 @@
 #include "message.h"
 #include "request.h"
 
-/* Copies n options. PD_NO_MEMORY: the options that were copied before belong to the caller. */
+/* Copies n options (names with values) into new memory. PD_NO_MEMORY: the options that were copied before belong to the
+ * caller. */
 int pd_options_copy(pd_option **out, size_t *n_out, Paramd__Option *const *from, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* traffic.c - counts the bytes that the connections of each job have received and sent. */
+/* traffic.c - counts the bytes that the connections of each job have received and sent, for operators. */
 #include "traffic.h"
 
 #include <stdlib.h>
