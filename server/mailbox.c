@@ -10,7 +10,7 @@ struct pd_mailbox {
     pthread_cond_t more;
     pd_mail *first, *last;
     bool closed;
-    void (*wake)(void *arg); /* callback after a post into the empty mailbox; set once, before any thread posts */
+    void (*wake)(void *arg); /* function to call after a post into the empty mailbox; set before any thread posts */
     void *arg;
 };
 
