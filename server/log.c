@@ -205,8 +205,8 @@ size_t pd_log_line(char *out, size_t size, pd_log_style style, uint64_t ms, cons
 
 /* ---- call sites that log too often ---- */
 
-/* Counts of the lines that each place in the code has logged, to silence those that log too often; shared by all
- * threads. The index is a hash of the place's address, so a few places may share one limit. */
+/* Counts of the lines that each place in the code has logged for a job, to silence places that log too often; shared by
+ * all threads. The index is a hash of the place and the job (pd_log_entry.site), so a few may share one limit. */
 static struct site {
     _Atomic uint64_t window;
     atomic_uint spoken, missed;

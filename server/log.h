@@ -3,8 +3,8 @@
  * After pd_log_start, a separate thread writes the lines, so that a full pipe stops no other thread. Lines wait in a
  * ring of bounded size. A line that does not fit into the ring is lost, counted, and reported later. If the standard
  * error is the systemd journal, each line begins with its <priority>; otherwise with the time. Control characters in
- * names that peers choose are escaped. A place in the code that logs more than PD_LOG_BURST lines in PD_LOG_WINDOW_S
- * seconds is silenced, and its further lines are counted. */
+ * names that peers choose become '?'. A place in the code that logs more than PD_LOG_BURST lines for one job in
+ * PD_LOG_WINDOW_S seconds is silenced, and its further lines are counted. */
 #ifndef PD_LOG_H
 #define PD_LOG_H
 
