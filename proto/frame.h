@@ -76,8 +76,8 @@ pd_framer *pd_framer_new(const pd_framer_user *user, uint64_t max_payload);
 void pd_framer_free(pd_framer *framer);
 
 /* Returns where the next bytes of the stream belong: fills iov[0..max), max >= 1, with places in memory, and returns
- * their number. It returns 0 while the framer is stalled (its user was not ready for a frame) and after an error. Otherwise
- * there is at least one place, and each has room for at least one byte.
+ * their number. It returns 0 while the framer is stalled (its user was not ready for a frame) and after an error.
+ * Otherwise there is at least one place, and each has room for at least one byte.
  *
  * The places have room for at most `slice` >= 1 bytes in all (64 KiB reads are fastest). Payload bytes go straight to
  * the user's memory. To save calls, up to 4 KiB behind the end of a header or payload may be read ahead (with max 1,
@@ -85,9 +85,9 @@ void pd_framer_free(pd_framer *framer);
 int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice);
 /* Tells the framer that one read has stored n bytes in the memory that the last pd_framer_space offered. Calls the
  * user's functions `header` and `frame` as headers and frames become complete. Must not be called while the framer is
- * stalled (its user was not ready for a frame). An error (a bad prefix or checksum, or an error of the user's function) is
- * final for the stream; pd_framer_error has its text. PD_DATA_LOSS: the checksum differs. PD_NO_MEMORY: no memory for
- * the header. */
+ * stalled (its user was not ready for a frame). An error (a bad prefix or checksum, or an error of the user's function)
+ * is final for the stream; pd_framer_error has its text. PD_DATA_LOSS: the checksum differs. PD_NO_MEMORY: no memory
+ * for the header. */
 int pd_framer_fed(pd_framer *framer, size_t n);
 bool pd_framer_stalled(const pd_framer *framer);
 /* Lets a framer that has stalled (its user was not ready for a frame) go on: calls the user's function `header` again.
