@@ -59,13 +59,13 @@ pd_arena *pd_arena_new(size_t budget);
 void pd_arena_free(pd_arena *arena);
 /* Frees all messages that were unpacked into the arena. */
 void pd_arena_reset(pd_arena *arena);
-/* Returns the bytes that the arena has allocated, which never exceed its budget. */
+/* Returns how many bytes of memory the arena has allocated, never more than its budget. */
 size_t pd_arena_bytes(const pd_arena *arena);
 
-/* Unpacks a protobuf message into the arena. *out (any pointer, cast) is valid until the arena is reset. Text fields
- * that were not sent are "", never NULL. PD_INVALID_ARGUMENT: the bytes are no message of this type, there are too many
- * unknown fields, or a text has a NUL or is not UTF-8; the error names the field. PD_RESOURCE_EXHAUSTED: the message
- * exceeds the arena's budget. PD_NO_MEMORY. */
+/* Unpacks a protobuf message into an arena (memory for unpacked headers). *out (any pointer, cast) is valid until the
+ * arena is reset. Text fields that were not sent are "", never NULL. PD_INVALID_ARGUMENT: the bytes are no message of
+ * this type, there are too many unknown fields, or a text has a NUL or is not UTF-8; the error names the field.
+ * PD_RESOURCE_EXHAUSTED: the message exceeds the arena's budget. PD_NO_MEMORY. */
 int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *at, size_t bytes,
                       void **out, pd_error *err);
 /* Unpack the header of a method's request, or of its reply. PD_UNIMPLEMENTED: there is no such method. */

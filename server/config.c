@@ -17,7 +17,8 @@
 #define MIB (1024 * KIB)
 #define TIB (1024 * 1024 * MIB)
 #define DAY ((uint64_t)24 * 60 * 60 * 1000)
-#define WIDTH 96 /* columns of the help text and of printed files */
+/* Most columns of a line in the help text and in printed configuration files. */
+#define WIDTH 96
 #define AT(field) offsetof(pd_config, field)
 
 /* ---- the table of keys ---- */

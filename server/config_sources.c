@@ -80,20 +80,20 @@ static const struct {
     const char *pattern, *name; /* name: suggested to somebody who mistyped the variable, in lower case; NULL: people do
                                  * not set the variable by hand */
 } foreign[] = {
-    { "URL=*", "url" },           /* read by the client library and paramctl: the daemon's address */
-    { "JOB=*", "job" },           /* read by the client library: the job's name */
-    { "LIBRARY=*", "library" },   /* read by bindings of other languages: the path of libparamd */
-    { "CPU=*", "cpu" },           /* read by libparamd_optim: the instruction set to use */
-    { "BIN=*", "bin" },           /* read by the tests: the folder of the programs */
-    { "TEST_*=*", NULL },         /* read by the tests: what they may use, such as containers */
-    { "SEEDS=*", NULL },          /* read by tests/fuzz: a folder of first inputs */
-    { "COMPOSE_INSIDE=*", NULL }, /* read by tests/e2e/compose.sh: the script already runs in its own namespace */
-    { "BASE=*", NULL },           /* read by deploy/docker-compose.yml: the image to build on */
-    { "SLIM=*", NULL },           /* read by deploy/docker-compose.yml: the image to run on */
-    { "REEXECUTED=*", NULL },     /* read by main.c: the daemon has already started itself again */
-    { "SERVICE_*=*", NULL },      /* set by Kubernetes in every pod beside a service named paramd */
-    { "PORT=tcp://*", NULL },     /* set by Kubernetes in every pod beside a service named paramd */
-    { "PORT_[0-9]*=*", NULL },    /* set by Kubernetes in every pod beside a service named paramd */
+    { "URL=*", "url" },           /* variable of the client library and paramctl: the daemon's address */
+    { "JOB=*", "job" },           /* variable of the client library: the job's name */
+    { "LIBRARY=*", "library" },   /* variable of bindings of other languages: the path of libparamd */
+    { "CPU=*", "cpu" },           /* variable of libparamd_optim: the instruction set to use */
+    { "BIN=*", "bin" },           /* variable of the tests: the folder of the programs */
+    { "TEST_*=*", NULL },         /* variable of the tests: what they may use, such as containers */
+    { "SEEDS=*", NULL },          /* variable of tests/fuzz: a folder of first inputs */
+    { "COMPOSE_INSIDE=*", NULL }, /* variable of tests/e2e/compose.sh: the script already runs in its own namespace */
+    { "BASE=*", NULL },           /* variable of deploy/docker-compose.yml: the image to build on */
+    { "SLIM=*", NULL },           /* variable of deploy/docker-compose.yml: the image to run on */
+    { "REEXECUTED=*", NULL },     /* variable of main.c: the daemon has already started itself again */
+    { "SERVICE_*=*", NULL },      /* variable that Kubernetes sets in every pod beside a service named paramd */
+    { "PORT=tcp://*", NULL },     /* variable that Kubernetes sets in every pod beside a service named paramd */
+    { "PORT_[0-9]*=*", NULL },    /* variable that Kubernetes sets in every pod beside a service named paramd */
 };
 enum { N_FOREIGN = sizeof foreign / sizeof foreign[0] };
 

@@ -51,7 +51,7 @@ typedef struct pd_config {
     size_t n_job; /* default options of new jobs, in the order of pd_job_keys; names and values are owned */
 
     pd_key *keys;
-    size_t n_keys; /* number of keys in the table `keys`, which is ordered by section */
+    size_t n_keys; /* number of configuration keys in the table `keys`, which is ordered by section */
     char **text;   /* text of each key's value, as the user gave it */
 } pd_config;
 

@@ -27,7 +27,7 @@ typedef struct pd_own_flag {
  * without a name ends the table. */
 extern const pd_own_flag pd_own_flags[];
 
-/* What the command line asks for. */
+/* What the daemon's command line asks for: what to do, and with which configuration file. */
 typedef struct pd_flags {
     pd_mode mode;
     const char *file; /* the configuration file: the value of the flag --config, borrowed from argv; NULL: none */

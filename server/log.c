@@ -16,9 +16,9 @@
 
 enum { LINE_BYTES = 2048, SITE_BITS = 9, SITES = 1 << SITE_BITS };
 
-static atomic_int threshold = LOG_INFO; /* least urgent level that is logged; every thread reads it, and the loop
-                                         * thread changes it */
-static pd_log_style chosen;             /* format of the lines; set once, before the first thread starts */
+static atomic_int threshold = LOG_INFO; /* level of the least urgent lines that are logged; every thread reads it, and
+                                         * the loop thread changes it */
+static pd_log_style chosen;             /* format of the log's lines; set once, before the first thread starts */
 
 static const char *const level_names[] = { "emerg", "alert", "crit", "error", "warning", "notice", "info", "debug" };
 

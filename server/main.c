@@ -32,7 +32,7 @@ extern char **environ;
 /* ---- the environment variables that BLAS and OpenMP read when they are loaded ---- */
 
 /* Starts this program again with other environment variables if the present ones make BLAS or OpenMP slow, or make BLAS
- * use another instruction set than our own loops. Returns if they do not, or if exec fails. */
+ * use another instruction set than paramd's own loops. Returns if they do not, or if exec fails. */
 static void choose_environment(char **argv)
 {
     const char *core = pd_blas_wanted_core();

@@ -25,7 +25,8 @@ typedef struct worker {
 } worker;
 
 struct pd_rootpool {
-    pthread_mutex_t lock;   /* protects queue, light_is_idle and stop; never held while a root is computed */
+    pthread_mutex_t lock;   /* lock of the pool's queue and of its flags light_is_idle and stop; never held while a
+                             * matrix root is computed */
     pthread_cond_t more[2]; /* on which the threads wait for root tasks: one for those that take all, one for the thread
                              * of light tasks */
     pd_rootqueue *queue;

@@ -35,8 +35,8 @@ typedef struct entry {
     struct entry *prev, *next; /* neighbours in the list task_lane.oldest */
     root_key key;
     struct flow *owner;
-    size_t at;    /* index of this entry in the heap of its task_lane */
-    pd_load load; /* cost of the task, and its number in the order of submission */
+    size_t at;    /* index of this root task in the heap of its job's waiting tasks */
+    pd_load load; /* cost of the root task, and its number in the order of submission */
     bool light, awaited;
     pd_request *home;
 } entry;
@@ -51,7 +51,8 @@ typedef struct task_lane {
 /* The waiting root tasks of one job, and the job's place in the fair order between jobs. */
 typedef struct flow {
     UT_hash_handle hh;        /* place in the hash table queue->flows */
-    struct flow *prev, *next; /* neighbours in the list queue->active, while a task of the job waits */
+    struct flow *prev, *next; /* neighbours in the list of jobs with waiting root tasks (queue->active), while the job
+                               * is in it */
     uint32_t job;
     task_lane lane[2]; /* root tasks of the job: [false] heavy ones, [true] light ones (those of low cost) */
     double tag;        /* virtual time (in costs of root tasks) at which the job's next task may start */
@@ -64,9 +65,9 @@ typedef struct flow {
 struct pd_rootqueue {
     flow *flows;        /* hash table of jobs, by number: from a job's first root task until pd_rootqueue_forget */
     flow *active;       /* list of jobs with waiting root tasks, beginning with the job that joined the list first */
-    entry *replaceable; /* hash table of waiting tasks that a newer task of the same root replaces, by root */
-    double now;         /* virtual time of the queue: never more than the tag of any job with waiting tasks, and it
-                         * never goes back */
+    entry *replaceable; /* hash table, by root, of waiting root tasks that a newer task of the same root replaces */
+    double now;         /* virtual time of the queue, counted in costs of root tasks: not later than the time at which
+                         * any waiting job may start its next task; it never goes back */
     uint64_t submitted, turns;
 };
 
@@ -164,8 +165,9 @@ static bool is_active(const flow *f)
     return f->lane[false].n + f->lane[true].n > 0;
 }
 
-/* Returns the job whose root task runs next: the one with the lowest tag, to which the virtual time is set, or for the
- * thread of light tasks the one whose turn it is. Returns NULL if no task waits that a thread of this kind takes. */
+/* Returns the job whose root task runs next: the one that may start a task first in virtual time (counted in costs of
+ * tasks). The queue's time is set to this start. For the thread of light tasks, it is the job whose turn it is. Returns
+ * NULL if no task waits that a thread of this kind takes. */
 static flow *next_flow(pd_rootqueue *queue, pd_rootqueue_choice choice)
 {
     flow *least = queue->active, *in_turn = NULL, *f;

@@ -18,7 +18,7 @@ struct pd_stepper {
     pd_mailbox *effects;  /* effects of the step thread (answers and reports): the mailbox that the loop thread reads */
     pd_request *last_call; /* an empty request, allocated in advance, that wakes the step thread when it must stop */
     pthread_t thread;
-    atomic_bool stop;            /* the step thread has to stop; set before `last_call` is posted */
+    atomic_bool stop;            /* the step thread has to stop; set before the request that wakes it is posted */
     _Atomic uint64_t busy_since; /* monotonic time in ns at which the step thread's present turn began; 0: the thread is
                                   * idle */
 };

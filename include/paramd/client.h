@@ -259,7 +259,7 @@ typedef struct pd_item {
 typedef struct pd_scalar {
     /* Name of the scalar: UTF-8, 1 to 64 bytes, no control characters. */
     const char *name;
-    /* The value that this rank gives; must be finite. */
+    /* The value that this rank gives to the scalar; must be finite. */
     double value;
     /* Result: the mean of this scalar over the ranks that gave it to the round, weighted by pd_push_options.weight.
      * The sum is computed in double, in the order of ranks. The value of a single rank comes out unchanged. NaN if
@@ -336,22 +336,22 @@ PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *
 PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket,
                           pd_error *err);
 
-/* Waits for a ticket at most `seconds` (0: the handle's deadline). When the ticket is done or has failed, it is
- * forgotten, and the buffers belong to the caller again.
+/* Waits for a ticket (a request that is under way) at most `seconds` (0: the handle's deadline). When the ticket is
+ * done or has failed, it is forgotten, and the buffers belong to the caller again.
  *
  * PD_DEADLINE_EXCEEDED, with a text that begins with "waited": the request is still under way; wait again.
  * PD_NOT_FOUND: no such ticket, or it was waited for already.
  *
  * PD_FAILED_PRECONDITION, and some items have the outcome 4: the optimizer refused the step of these parameters, for
  * instance because it could not compute a root. The text has the reason for one of them, and every rank gets this
- * error. The optimizer counts the step and the rounds are closed, but weights and version stay as they were. All
- * other items are done. Push the next step as usual. With nonfinite_scope = job, a refusal concerns all parameters
- * of the same optimizer rule.
+ * error. The optimizer counts the step and the rounds are closed, but weights and version stay as they were. All other
+ * items are done. Push the next step as usual. With nonfinite_scope = job, a refusal concerns all parameters of the
+ * same optimizer rule.
  *
  * Any other error is the first one that the server gave. The ticket ends when every item is done or refused
- * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It
- * is safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server
- * keeps this rank's gradient: push the same again to go on waiting. */
+ * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It is
+ * safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server keeps
+ * this rank's gradient: push the same again to go on waiting. */
 PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
 /* Returns whether a ticket (the number of a push or pull under way) is done or has failed, so that pd_client_wait will
  * not block. */
@@ -448,12 +448,12 @@ static inline int pd_client_declare(pd_client *client, const pd_client_param *pa
 }
 
 /* Push gradients; pd_client_push_pull also receives the weights after the step. They queue the request and return at
- * once; many tickets may be under way. The array `items` and the tensors in it are borrowed until the ticket is
- * done. Each item belongs to its parameter's next step. Small tensors of one call travel together, large ones in
- * chunks. `options` may be NULL.
+ * once, with a ticket (the request's number) for pd_client_wait; many tickets may be under way. The array `items` and
+ * the tensors in it are borrowed until the ticket is done. Each item belongs to its parameter's next step. Small
+ * tensors of one call travel together, large ones in chunks. `options` may be NULL.
  *
- * PD_RESOURCE_EXHAUSTED: too many tickets are under way. PD_INVALID_ARGUMENT: the parameter is unknown, or has a
- * push under way already. */
+ * PD_RESOURCE_EXHAUSTED: too many tickets are under way. PD_INVALID_ARGUMENT: the parameter is unknown, or has a push
+ * under way already. */
 static inline int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_options *options,
                                  pd_ticket_id *ticket, pd_error *err)
 {

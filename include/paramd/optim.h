@@ -189,12 +189,12 @@ PD_API void pd_model_free(pd_model *model);
 
 /* Recorded random numbers that a step uses in place of its own, to replay a run. Borrowed during the call. */
 typedef struct pd_draws {
-    /* The random probe of the optimizer kron, laid out as the stacked, padded blocks of the original implementation.
-     * NULL: the numbers that follow from the seed. */
+    /* The normally distributed random numbers that the optimizer kron draws in a step, laid out as the stacked, padded
+     * blocks of the original implementation. NULL: the numbers that follow from the seed. */
     const float *normal;
     /* One random number in [0, 1) for all parameters: kron balances its factors if it is at most 0.01. */
     double uniform;
-    /* Number of elements in `normal`. It must be the number that the parameter's optimizer takes. */
+    /* Number of random numbers in `normal`. It must be as many as the parameter's optimizer draws in a step. */
     int64_t n_normal;
 } pd_draws;
 

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1 /* if memory is out, uthash adds no element and sets the element's table pointer to NULL */
+/* Lets uthash (the library of hash tables) survive a lack of memory: it then adds no element and sets the element's
+ * table pointer to NULL. */
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 typedef struct entry {
@@ -28,13 +30,14 @@ _Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES,
                "what the board keeps of a parameter is counted at Declare");
 
 typedef struct job {
-    uint32_t number; /* job number: chosen by the store, not by a peer, so a hash without a secret key is safe */
+    uint32_t number; /* number of the job and key of the hash table. The store chooses it, not a peer, so the hash needs
+                      * no secret */
     size_t n;
     entry **at;      /* array of pointers, one to the entry of each parameter. Each entry is allocated on its own,
                       * because waiters point into entries while the array may move */
     size_t params;   /* number of the job's parameters; 0: not known yet. More entries than this may be reserved */
-    uint64_t least;  /* number of rounds that every parameter has closed */
-    size_t at_least; /* number of parameters that have closed exactly `least` rounds */
+    uint64_t least;  /* number of rounds that every parameter of the job has closed */
+    size_t at_least; /* number of the job's parameters that have closed just `least` rounds, and no more */
     pd_waiter *rest; /* requests that wait until all parameters of the job have closed the request's round */
     UT_hash_handle hh;
 } job;

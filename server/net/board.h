@@ -22,7 +22,7 @@ typedef struct pd_waiter {
     pd_wait *wait;
     uint32_t param;         /* the parameter's index in the job */
     pd_dtype dtype;         /* element type in which the worker wants the weights */
-    bool pulls;             /* the worker wants weights */
+    bool pulls;             /* the worker wants the weights of the piece, not only the outcome */
     pd_dtype update;        /* element type of the step's update (new minus old weights), which the worker accepts
                                * instead of weights; 0: it accepts only weights */
     uint64_t holds;         /* 1 + version of the weights that the worker has; 0: it has none */
@@ -93,7 +93,7 @@ void pd_board_unref(pd_board *board, pd_waiter *waiter);
 void pd_board_close(pd_board *board, uint32_t number, pd_closed *closed);
 /* Fails the requests of a job that wait for round `step` or an earlier one, because a deadline has passed. */
 void pd_board_time_out(pd_board *board, uint32_t number, uint64_t step, const pd_error *err);
-/* Fails all waiting requests of a job, and forgets the job. */
+/* Answers all waiting requests of a job that has ended with an error, and forgets the job. */
 void pd_board_drop(pd_board *board, uint32_t number, const pd_error *err);
 
 #endif

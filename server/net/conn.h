@@ -28,7 +28,8 @@ typedef struct pd_incoming {
     bool begun;          /* the frame's header was checked, so it is not checked again when the frame is tried again
                           * after waiting for memory */
     bool asked;          /* memory for the frame's payload was requested before, and the frame waits for it */
-    pd_error refusal;    /* why the frame is refused; then its payload is discarded and this error is the answer */
+    pd_error refusal;    /* why the frame that is being received is refused; then its payload is discarded and this
+                          * error is the answer */
     pd_request *request; /* request for the store, which is posted when the frame's payload is complete */
     pd_pending *pending;
     pd_buffer *buffer;
@@ -39,7 +40,8 @@ typedef struct pd_incoming {
 /* The last deadline of a round that passed while this connection had a held-back frame (one that waits for memory).
  * Pushes that the peer sent before it learned of the deadline are answered with the deadline's error. */
 typedef struct pd_overdue {
-    uint64_t since; /* number of the deadline's error among all numbered errors; 0: no deadline has passed */
+    uint64_t since; /* number of the deadline's error (the errors that pushes must know about are numbered); 0: no
+                     * deadline has passed */
     uint64_t step;  /* last round whose deadline has passed */
     pd_error error;
 } pd_overdue;
@@ -48,7 +50,7 @@ typedef struct pd_conn {
     pd_daemon *daemon;
     uint64_t number; /* connection number; no other connection of the daemon ever gets the same */
     pd_conn_state state;
-    pd_transport *transport; /* NULL once the connection is closed */
+    pd_transport *transport; /* the way that the connection's bytes take; NULL once the connection is closed */
     unsigned watched;        /* events of the transport that this connection waits for now: a set of PD_ON_READ,
                               * PD_ON_WRITE and PD_ON_GONE */
     char peer[72];           /* the peer's address, for the log */

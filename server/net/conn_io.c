@@ -51,7 +51,7 @@ static void shut(pd_conn *conn)
     conn->transport->ops->shut(conn->transport);
 }
 
-/* Takes leave of a peer that has ended its sending side. Requests that came before are still carried out and answered.
+/* Finishes with a peer that has ended its sending side. Requests that came before are still carried out and answered.
  *
  * Tells the store of the end as soon as the store knows the connection, so that a worker that was killed counts as lost
  * at once. Returns false if no answer is left to send: the connection is closed then. */

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The arrays grow by doubling, so up to half of their memory may be unused: hence the factor 2. */
+/* Declared parameters are kept in arrays that grow by doubling, so up to half of the memory may be unused: hence the
+ * factor 2. */
 _Static_assert(2 * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) <= PD_LOOP_DECL_BYTES,
                "what a connection keeps of a declaration is counted at Declare");
 

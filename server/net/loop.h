@@ -23,7 +23,7 @@ typedef struct pd_shutdown {
 /* A reload of the configuration, which SIGHUP begins. */
 typedef struct pd_reloading {
     pd_background work;
-    bool busy, again; /* busy: a reload is under way. again: another reload was requested meanwhile */
+    bool busy, again; /* busy: a reload is being done. again: another one was requested meanwhile, and follows */
 } pd_reloading;
 
 struct pd_daemon {
@@ -82,8 +82,8 @@ void pd_loop_log(const pd_daemon *daemon, int level, pd_log_facts facts, const c
 
 /* Returns the connection with this number, or NULL if it is closed. */
 struct pd_conn *pd_loop_find(pd_daemon *daemon, uint64_t number);
-/* Adds a connection to the table and gives it a number that no other connection gets. PD_RESOURCE_EXHAUSTED: the
- * table is full. */
+/* Adds a connection to the table of connections, and gives it a number that no other connection gets.
+ * PD_RESOURCE_EXHAUSTED: the table is full. */
 int pd_loop_place(pd_daemon *daemon, struct pd_conn *conn, uint64_t *number);
 /* Removes a connection that closes from the table. */
 void pd_loop_remove(pd_daemon *daemon, uint64_t number);

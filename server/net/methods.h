@@ -22,7 +22,7 @@ typedef struct pd_method_entry {
     void (*finish)(pd_conn *conn);
 } pd_method_entry;
 
-/* All methods, in the order of paramd.proto. */
+/* The table of all methods of the protocol, in the order of paramd.proto. */
 extern const pd_method_entry pd_methods[PD_METHODS];
 
 /* Asserts that the table of methods has the names and the order of paramd.proto. */

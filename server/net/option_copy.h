@@ -1,4 +1,4 @@
-/* option_copy.h - copies the options of a message into a request for the store. */
+/* option_copy.h - copies the options (names with values) of a message into a request for the store. */
 #ifndef PD_OPTION_COPY_H
 #define PD_OPTION_COPY_H
 

@@ -11,13 +11,14 @@
 
 typedef struct pd_pool pd_pool;
 
-/* Makes a pool. Returns NULL if memory is out.
+/* Makes a pool of payload buffers. Returns NULL if memory is out.
  *
  *   limit     bounds the bytes of used and unused buffers together: above it, unused buffers are freed
  *   platform  is copied; its other threads allocate new memory. Without them (or if NULL), memory is allocated at once
  *   ready     is called when memory is allocated for which a frame waits */
 pd_pool *pd_pool_new(uint64_t limit, const pd_platform *platform, void (*ready)(void *arg), void *arg);
-/* Frees the pool. All buffers must have been returned, and no background work may be under way. Accepts NULL. */
+/* Frees the pool of payload buffers. All buffers must have been returned, and no background work may be under way.
+ * Accepts NULL. */
 void pd_pool_free(pd_pool *pool);
 
 /* Gives a buffer of `size` bytes (> 0), aligned to 64 bytes, for a payload of the connection with number `conn`. Its
@@ -26,10 +27,11 @@ void pd_pool_free(pd_pool *pool);
  * PD_UNAVAILABLE: another thread is allocating memory; call again after `ready`, with `asked` true. PD_NO_MEMORY: there
  * is none. */
 int pd_pool_get(pd_pool *pool, size_t size, uint64_t conn, bool asked, pd_buffer **out);
-/* Returns a buffer to the pool. */
+/* Returns the buffer of a payload to the pool, which may use it again. */
 void pd_pool_put(pd_pool *pool, pd_buffer *buffer);
 
-/* Return the bytes of memory of all buffers that are in use, and of all that are kept for later use. */
+/* Return how many bytes of memory the pool has in payload buffers: in those that are in use, and in those that are kept
+ * for later use. */
 uint64_t pd_pool_used(const pd_pool *pool);
 uint64_t pd_pool_kept(const pd_pool *pool);
 

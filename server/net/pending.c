@@ -56,7 +56,8 @@ static int prepare(pd_pendings *table)
 {
     if (table->bits == 0) return resize(table, LEAST_BITS);
     if (table->n >> table->bits > 0)
-        (void)resize(table, table->bits + 1); /* if memory is out, the tables keep their size and become slower */
+        (void)resize(table, table->bits + 1); /* if memory is out, the hash tables of open requests keep their size and
+                                               * become slower */
     return PD_OK;
 }
 

@@ -26,9 +26,8 @@ typedef struct pd_platform {
                                                          * of hash tables */
     void (*wake)(void *arg);                            /* makes the loop call pd_conversation_take_effects soon; any
                                                          * thread may call it */
-    void (*stop)(void *arg);                            /* ends the loop after this turn */
-    void (*end_listening)(void *arg);                   /* closes the door: the daemon accepts no new connections from
-                                                         * now on */
+    void (*stop)(void *arg);                            /* ends the event loop after its present turn */
+    void (*end_listening)(void *arg);                   /* makes the daemon accept no new connections from now on */
     bool (*background)(void *arg, pd_background *work); /* starts a task on another thread; returns false if that is
                                                          * impossible now. NULL: there are no other threads */
 } pd_platform;

@@ -33,7 +33,7 @@ static void take(pd_daemon *daemon, const pd_daemon_limits *limits)
     post(daemon, limits);
 }
 
-/* Reads the configuration. Runs on another thread. */
+/* Reads the configuration again, for a reload. Runs on another thread than the loop thread. */
 static void run(pd_background *work)
 {
     const pd_daemon *daemon = daemon_of(work);

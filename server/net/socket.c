@@ -1,4 +1,4 @@
-/* socket.c - a transport over a non-blocking socket, watched by libuv. */
+/* socket.c - sends and receives the bytes of a connection over a non-blocking socket, which libuv watches. */
 #include "socket.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* socket.h - a transport over a non-blocking socket, watched by libuv. Loop thread. */
+/* socket.h - sends and receives the bytes of a connection over a non-blocking socket, which libuv watches. Loop
+ * thread. */
 #ifndef PD_SOCKET_H
 #define PD_SOCKET_H
 

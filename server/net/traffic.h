@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-typedef struct pd_traffic pd_traffic; /* counter of one job, linked to those of all others; NULL: there are no jobs */
+typedef struct pd_traffic pd_traffic; /* byte counters of one job, linked to those of all others; NULL: there are no
+                                       * jobs */
 
 /* Makes the byte counters of a job, unless it has them already. If memory is out, its bytes are not counted. */
 void pd_traffic_add(pd_traffic **jobs, uint32_t job);
