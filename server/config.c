@@ -162,8 +162,8 @@ void pd_config_offer(const pd_config *config, pd_nearest *search)
     }
 }
 
-/* Makes the error for a key in a file that does not exist. It suggests the key with the nearest name; of several
- * equally near ones, the one in the same section. */
+/* Makes the error for a line of a configuration file with an unknown key. It suggests the key with the nearest name; of
+ * several equally near ones, the one in the same section. */
 static int unknown_key(const pd_config *config, const char *section, const char *name, pd_error *err)
 {
     pd_nearest search = pd_nearest_begin(name, strlen(name));

@@ -31,8 +31,8 @@ struct flow;
 /* A root task (the computation of a matrix root) that waits in the queue, and the request that later returns it to the
  * store. */
 typedef struct entry {
-    UT_hash_handle hh;         /* place in the hash table queue->replaceable */
-    struct entry *prev, *next; /* neighbours in the list task_lane.oldest */
+    UT_hash_handle hh;         /* this root task's place in the hash table of tasks that a newer one replaces */
+    struct entry *prev, *next; /* neighbours of this root task in the list task_lane.oldest */
     root_key key;
     struct flow *owner;
     size_t at;    /* index of this root task in the heap of its job's waiting tasks */
@@ -50,7 +50,7 @@ typedef struct task_lane {
 
 /* The waiting root tasks of one job, and the job's place in the fair order between jobs. */
 typedef struct flow {
-    UT_hash_handle hh;        /* place in the hash table queue->flows */
+    UT_hash_handle hh;        /* this job's place in the hash table of jobs */
     struct flow *prev, *next; /* neighbours in the list of jobs with waiting root tasks (queue->active), while the job
                                * is in it */
     uint32_t job;

@@ -63,7 +63,7 @@ typedef struct pd_board_user {
     void (*released)(void *arg, pd_snapshot *snapshot);
 } pd_board_user;
 
-/* Makes a board without entries. Returns NULL if memory is out. */
+/* Makes a board (it answers pushes and pulls), which has no entries yet. Returns NULL if memory is out. */
 pd_board *pd_board_new(const pd_board_user *user);
 /* Releases all snapshots (published weights) and frees the board. No request may be waiting. Accepts NULL. */
 void pd_board_free(pd_board *board);
@@ -93,7 +93,7 @@ void pd_board_unref(pd_board *board, pd_waiter *waiter);
 void pd_board_close(pd_board *board, uint32_t number, pd_closed *closed);
 /* Fails the requests of a job that wait for round `step` or an earlier one, because a deadline has passed. */
 void pd_board_time_out(pd_board *board, uint32_t number, uint64_t step, const pd_error *err);
-/* Answers all waiting requests of a job that has ended with an error, and forgets the job. */
+/* Ends all waiting requests of a job with an error, because the job has ended, and forgets the job. */
 void pd_board_drop(pd_board *board, uint32_t number, const pd_error *err);
 
 #endif

@@ -50,7 +50,7 @@ typedef struct pd_conn {
     pd_daemon *daemon;
     uint64_t number; /* connection number; no other connection of the daemon ever gets the same */
     pd_conn_state state;
-    pd_transport *transport; /* the way that the connection's bytes take; NULL once the connection is closed */
+    pd_transport *transport; /* sends and receives the connection's bytes; NULL once the connection is closed */
     unsigned watched;        /* events of the transport that this connection waits for now: a set of PD_ON_READ,
                               * PD_ON_WRITE and PD_ON_GONE */
     char peer[72];           /* the peer's address, for the log */

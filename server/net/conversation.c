@@ -112,8 +112,8 @@ static void resume_stalled(pd_daemon *daemon)
         pd_conn_resume(conn);
     }
     if (!daemon->stall_over) return;
-    daemon->stall_over = daemon->short_of_budget = false; /* clear both flags before trying again: connections that
-                                                           * still have to wait for memory set them again */
+    daemon->stall_over = daemon->short_of_budget = false; /* clear the flags by which connections that wait for memory
+                                                           * try again: those that must go on waiting set them again */
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_resume(daemon->conns[i]);
 }

@@ -192,7 +192,7 @@ static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
     if (pd_conn_is_late(conn)) pd_conn_resume(conn);
 }
 
-/* Answers all requests that wait for a round whose deadline has passed with an error. */
+/* Answers with an error all requests that wait for a round whose deadline has passed. */
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
     daemon->mark++;
@@ -228,7 +228,7 @@ static void on_export(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) pd_reply_export(conn, pending, &effect->u.exported);
 }
 
-/* Enters the closed rounds that an effect (a message of the step thread) reports on the board, as many as the turn's
+/* Enters on the board the closed rounds that an effect (a message of the step thread) reports, as many as the turn's
  * time allows. `backlog_at` counts the rounds that are entered. Returns false if some are left. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
 {

@@ -114,7 +114,7 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
 
 /* Tells the step thread that this connection waits for memory for a payload. The store then sums the rank's
  * contributions early, which frees their buffers. If there is no memory for the message itself, the frame is tried
- * again at the next tick. */
+ * again at the next tick of the timer. */
 static void report_stalled(pd_conn *conn, bool budget)
 {
     pd_daemon *daemon = conn->daemon;

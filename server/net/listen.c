@@ -244,7 +244,8 @@ static void turn_away(pd_uvloop *loop, int fd)
     if (peer >= 0) close(peer);
     loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (peer >= 0 && loop->spare_fd >= 0) return;
-    /* If that failed, or no spare descriptor can be opened again, connections wait until the next tick. */
+    /* If the connection was not refused in this way, or no spare descriptor can be opened again, connections wait until
+     * the next tick of the timer. */
     for (int i = 0; i < loop->n_listeners; i++) uv_poll_stop(&loop->listener[i].poll);
     loop->paused = true;
 }

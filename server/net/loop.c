@@ -117,7 +117,7 @@ void pd_loop_flush(pd_daemon *daemon)
     post_released(daemon);
     if (daemon->post_first == NULL) return;
     rc = pd_mailbox_post(daemon->requests, daemon->post_first, daemon->post_last);
-    assert(rc == PD_OK); /* the mailbox takes mail until it is closed, which happens after the loop thread has ended */
+    assert(rc == PD_OK); /* posting cannot fail, because the mailbox is closed only after the loop thread has ended */
     (void)rc;
     daemon->post_first = daemon->post_last = NULL;
 }

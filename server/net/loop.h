@@ -36,8 +36,8 @@ struct pd_daemon {
                                       * are on the board already */
     uint64_t effects_handled;        /* number of the last effect that was handled */
     pd_mail *post_first, *post_last; /* requests to the store that were queued in this turn of the loop */
-    pd_request *notices;             /* messages to the store that a connection has ended, of connections that closed
-                                      * before the store answered their Hello */
+    pd_request *notices;             /* messages that tell the store of the end of connections which closed before the
+                                      * store answered their Hello */
     pd_snapshot *released;           /* snapshots (published weights) that no one reads here any more; they go back to
                                       * the store at the end of this turn */
     struct pd_conn **conns;          /* table of connections; the index of a connection is its number % capacity */

@@ -48,8 +48,8 @@ typedef struct pd_output {
     uint8_t *head;       /* the frame's prefix and header, or answers to heartbeats */
     uint8_t *head_owned; /* memory to free when the frame is sent; NULL: none */
     size_t head_bytes, head_sent;
-    pd_pending *reply; /* the answer to a push or pull that is being sent, with its payload behind the header; NULL:
-                        * another frame is */
+    pd_pending *reply; /* the answer to a push or pull that is being sent, with its payload behind the header; NULL: the
+                        * frame is another one */
     size_t last_piece; /* index of the last piece of the payload that has data: no padding follows it */
     size_t piece;
     uint64_t piece_sent; /* bytes of the current piece (its data and the padding behind) that are sent already */

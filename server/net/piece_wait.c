@@ -1,5 +1,5 @@
-/* piece_wait.c - fills in for which pieces (tensors or chunks) a push or a pull waits on the board, where weights are
- * published. */
+/* piece_wait.c - fills in the board's records (board.h) of the pieces (tensors or chunks) that a push or a pull waits
+ * for. */
 #include "piece_wait.h"
 
 void pd_piece_wait_fill(const pd_conn *conn, pd_waiter *waiter, pd_piece_wanted wanted)

@@ -1,5 +1,5 @@
-/* piece_wait.h - fills in for which pieces (tensors or chunks) a push or a pull waits on the board (board.h), where
- * weights are published. */
+/* piece_wait.h - fills in the board's records (board.h) of the pieces (tensors or chunks) that a push or a pull waits
+ * for. */
 #ifndef PD_PIECE_WAIT_H
 #define PD_PIECE_WAIT_H
 

@@ -73,7 +73,9 @@ static void sock_watch(pd_transport *transport, unsigned events)
     if ((events & PD_ON_READ) != 0) wanted |= UV_READABLE;
     if ((events & PD_ON_WRITE) != 0) wanted |= UV_WRITABLE;
     if ((events & PD_ON_GONE) != 0) wanted |= UV_DISCONNECT;
-    if (wanted == 0) wanted = UV_PRIORITIZED; /* wait for urgent data, which is rare: errors are always reported */
+    /* Errors are always reported. If nothing else is wanted, libuv still needs an event, so it watches for urgent data,
+     * which is rare. */
+    if (wanted == 0) wanted = UV_PRIORITIZED;
     uv_poll_start(&s->poll, wanted, on_poll);
 }
 
