@@ -80,22 +80,20 @@ static const struct {
     const char *pattern, *name; /* name: suggested to somebody who mistyped the variable, in lower case; NULL: people do
                                  * not set the variable by hand */
 } foreign[] = {
-    { "URL=*", "url" },         /* environment variable of the client library and paramctl: the daemon's address */
-    { "JOB=*", "job" },         /* environment variable of the client library: the job's name */
-    { "LIBRARY=*", "library" }, /* environment variable of bindings of other languages: the path of libparamd */
-    { "CPU=*", "cpu" },         /* environment variable of libparamd_optim: the instruction set to use */
-    { "BIN=*", "bin" },         /* environment variable of the tests: the folder of the programs */
-    { "TEST_*=*", NULL },       /* environment variable of the tests: what they may use, such as containers */
-    { "SEEDS=*", NULL },        /* environment variable of tests/fuzz: a folder of first inputs */
-    { "COMPOSE_INSIDE=*",
-      NULL },           /* environment variable of tests/e2e/compose.sh: the script already runs in its own namespace */
-    { "BASE=*", NULL }, /* environment variable of deploy/docker-compose.yml: the image to build on */
-    { "SLIM=*", NULL }, /* environment variable of deploy/docker-compose.yml: the image to run on */
-    { "REEXECUTED=*", NULL }, /* environment variable of main.c: the daemon has already started itself again */
-    { "SERVICE_*=*", NULL },  /* environment variable that Kubernetes sets in every pod beside a service named paramd */
-    { "PORT=tcp://*", NULL }, /* environment variable that Kubernetes sets in every pod beside a service named paramd */
-    { "PORT_[0-9]*=*",
-      NULL }, /* environment variable that Kubernetes sets in every pod beside a service named paramd */
+    { "URL=*", "url" },           /* environment variable of the client library and paramctl: the daemon's address */
+    { "JOB=*", "job" },           /* environment variable of the client library: the job's name */
+    { "LIBRARY=*", "library" },   /* environment variable of bindings of other languages: the path of libparamd */
+    { "CPU=*", "cpu" },           /* environment variable of libparamd_optim: the instruction set to use */
+    { "BIN=*", "bin" },           /* environment variable of the tests: the folder of the programs */
+    { "TEST_*=*", NULL },         /* environment variable of the tests: what they may use, such as containers */
+    { "SEEDS=*", NULL },          /* environment variable of tests/fuzz: a folder of first inputs */
+    { "COMPOSE_INSIDE=*", NULL }, /* environment variable of tests/e2e/compose.sh: it runs in its own namespace */
+    { "BASE=*", NULL },           /* environment variable of deploy/docker-compose.yml: the image to build on */
+    { "SLIM=*", NULL },           /* environment variable of deploy/docker-compose.yml: the image to run on */
+    { "REEXECUTED=*", NULL },     /* environment variable of main.c: the daemon has already started itself again */
+    { "SERVICE_*=*", NULL },      /* environment variable that Kubernetes sets beside a service named paramd */
+    { "PORT=tcp://*", NULL },     /* environment variable that Kubernetes sets beside a service named paramd */
+    { "PORT_[0-9]*=*", NULL },    /* environment variable that Kubernetes sets beside a service named paramd */
 };
 enum { N_FOREIGN = sizeof foreign / sizeof foreign[0] };
 
