@@ -68,8 +68,8 @@ pd_board *pd_board_new(const pd_board_user *user);
 /* Releases all snapshots (published weights) and frees the board. No request may be waiting. Accepts NULL. */
 void pd_board_free(pd_board *board);
 
-/* Makes entries on the board for parameters 0 to n - 1 of a job, unless it has them. PD_NO_MEMORY: the entries that the
- * job had before stay valid. */
+/* Makes entries on the board (for their published state) for parameters 0 to n - 1 of a job, unless it has them.
+ * PD_NO_MEMORY: the entries that the job had before stay valid. */
 int pd_board_reserve(pd_board *board, uint32_t number, size_t n);
 /* Tells the board how many parameters the job has: at most as many as it has entries for. Before this call, the board
  * does not answer requests that wait for all parameters of the job. */

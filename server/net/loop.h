@@ -96,10 +96,10 @@ void pd_loop_post(pd_daemon *daemon, pd_request *request);
 /* Posts the requests to the store that this turn of the loop has queued, and returns the snapshots (published weights)
  * that the board has released. */
 void pd_loop_flush(pd_daemon *daemon);
-/* Keeps the message to the store that a connection has ended, until the store answers the connection's Hello. */
+/* Keeps the message that tells the store of a connection's end, until the store has answered the connection's Hello. */
 void pd_loop_keep_notice(pd_daemon *daemon, pd_request *notice);
-/* Returns, and no longer keeps, the message to the store that the connection with this number has ended. NULL: none is
- * kept. */
+/* Returns the kept message that tells the store of the end of the connection with this number, and keeps it no longer.
+ * NULL: none is kept. */
 pd_request *pd_loop_take_notice(pd_daemon *daemon, uint64_t number);
 
 #endif
