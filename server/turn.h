@@ -28,7 +28,7 @@ typedef struct pd_turn_user {
     /* Hands a root task (the computation of a matrix root), which comes in an effect, to the root pool. The task comes
      * back as a PD_REQ_TASK request. */
     void (*task)(void *arg, pd_effect *effect);
-    /* Takes the waiting root tasks of a job that has ended back from the root pool. They come as PD_REQ_TASK
+    /* Takes back from the root pool the waiting root tasks of a job that has ended. They come as PD_REQ_TASK
      * requests. */
     void (*forget)(void *arg, uint32_t job);
 } pd_turn_user;

@@ -30,15 +30,16 @@ typedef struct pd_quota {
  * replaces the first reserve. PD_RESOURCE_EXHAUSTED: the reserves of all ranks would exceed the budget; nothing has
  * changed. */
 int pd_admission_join(pd_admission *admission, pd_quota *quota, uint64_t reserve, pd_error *err);
-/* Takes a rank's reserve (its part of the ingest budget) back. Does nothing if the rank has no reserve. */
+/* Ends a rank's reserve (its part of the ingest budget), which others may use then. Does nothing if the rank has no
+ * reserve. */
 void pd_admission_leave(pd_admission *admission, pd_quota *quota);
 
 /* Takes `bytes`, which may not exceed the rank's reserve, from the ingest budget for a payload of the rank. Returns
  * false if the rank has to wait until payload buffers are freed. A connection without a reserve (an operator who
  * imports a checkpoint) may use the part of the budget that is free. */
 bool pd_admission_take(pd_admission *admission, pd_quota *quota, uint64_t bytes);
-/* Gives `bytes` that a payload took back to the ingest budget. `quota` is the connection's use of the budget, or NULL
- * if the connection is closed. */
+/* Gives back to the ingest budget the `bytes` that a payload took from it. `quota` is the connection's use of the
+ * budget, or NULL if the connection is closed. */
 void pd_admission_give(pd_admission *admission, pd_quota *quota, uint64_t bytes);
 
 #endif

@@ -32,9 +32,9 @@ struct pd_daemon {
     pd_mailbox *effects, *requests;
     pd_mail *backlog;                /* effects (messages of the step thread) that were taken from the mailbox and
                                       * are not handled yet */
-    size_t backlog_at;               /* number of closed rounds that the first effect of the backlog reports and that
-                                      * are on the board already */
-    uint64_t effects_handled;        /* number of the last effect that was handled */
+    size_t backlog_at;               /* of the first effect that waits (a message of the step thread): number of its
+                                      * closed rounds that are on the board already */
+    uint64_t effects_handled;        /* number of the last effect (message of the step thread) that was handled */
     pd_mail *post_first, *post_last; /* requests to the store that were queued in this turn of the loop */
     pd_request *notices;             /* messages that tell the store of the end of connections which closed before the
                                       * store answered their Hello */
@@ -46,8 +46,8 @@ struct pd_daemon {
     uint64_t serial;                         /* number of connections accepted so far */
     struct pd_conn *dirty, *waking, *closed; /* lists of connections: that have bytes to send; whose held-back frame is
                                               * tried again; that are freed at the end of this turn */
-    size_t active, was_active;               /* number of connections with events of their transport in this turn, and
-                                              * in the last turn */
+    size_t active, was_active;               /* number of connections whose transport reported events in this turn of
+                                              * the loop, and in the last turn */
     bool stall_over;                         /* memory for payloads has become free: connections with a held-back frame
                                               * try again */
     bool short_of_budget;                    /* a connection waits for memory for a payload because all ranks together

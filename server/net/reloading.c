@@ -9,7 +9,8 @@ static pd_daemon *daemon_of(pd_background *work)
     return (pd_daemon *)(void *)((char *)work - offsetof(pd_daemon, reload.work));
 }
 
-/* Sends the store the limits that it keeps. If memory is out, they stay as they are. */
+/* Sends the new limits of jobs and memory to the store. If there is no memory for the message, the store goes on with
+ * the old limits. */
 static void post(pd_daemon *daemon, const pd_daemon_limits *limits)
 {
     pd_request *request = pd_request_new(PD_REQ_LIMITS, (pd_ticket){ 0, 0 });
