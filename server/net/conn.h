@@ -34,14 +34,15 @@ typedef struct pd_incoming {
     pd_pending *pending;
     pd_buffer *buffer;
     struct iovec span;
-    uint64_t mark; /* of Push and Initialise: number of the last error that the peer had read when it sent the frame */
+    uint64_t mark; /* of Push and Initialise: number of the last error that the peer had read when it sent the frame, by
+                    * which the server knows which errors the peer knew */
 } pd_incoming;
 
 /* The last deadline of a round that passed while this connection had a held-back frame (one that waits for memory).
  * Pushes that the peer sent before it learned of the deadline are answered with the deadline's error. */
 typedef struct pd_overdue {
-    uint64_t since; /* number of the deadline's error (the errors that pushes must know about are numbered); 0: no
-                     * deadline has passed */
+    uint64_t since; /* number of the error that the deadline caused (the server counts errors that pushes must know
+                     * about); 0: none */
     uint64_t step;  /* last round whose deadline has passed */
     pd_error error;
 } pd_overdue;

@@ -85,7 +85,7 @@ struct pd_conn *pd_loop_find(pd_daemon *daemon, uint64_t number);
 /* Adds a connection to the table of connections, and gives it a number that no other connection gets.
  * PD_RESOURCE_EXHAUSTED: the table is full. */
 int pd_loop_place(pd_daemon *daemon, struct pd_conn *conn, uint64_t *number);
-/* Removes a connection that closes from the table. */
+/* Removes a connection from the table of connections, because it closes. */
 void pd_loop_remove(pd_daemon *daemon, uint64_t number);
 /* Returns how many bytes one connection may receive, and how many it may send, in this turn of the loop. The more
  * connections are active, the fewer. */
