@@ -17,7 +17,8 @@
 #define MIB (1024 * KIB)
 #define TIB (1024 * 1024 * MIB)
 #define DAY ((uint64_t)24 * 60 * 60 * 1000)
-#define WIDTH 96 /* columns of the help text and of printed files */
+/* Most columns of a line in the help text and in printed configuration files. */
+#define WIDTH 96
 #define AT(field) offsetof(pd_config, field)
 
 /* ---- the table of keys ---- */
@@ -161,8 +162,8 @@ void pd_config_offer(const pd_config *config, pd_nearest *search)
     }
 }
 
-/* Makes the error for an unknown key of a file, which names the nearest key. Of several equally near keys, the error
- * names the one in the same section. */
+/* Makes the error for a line of a configuration file with an unknown key. It suggests the key with the nearest name; of
+ * several equally near ones, the one in the same section. */
 static int unknown_key(const pd_config *config, const char *section, const char *name, pd_error *err)
 {
     pd_nearest search = pd_nearest_begin(name, strlen(name));

@@ -85,29 +85,29 @@ typedef struct pd_client_options {
     const char *const *rules;
     /* Text that names this worker in operators' displays. Default: "host:pid". */
     const char *label;
-    /* Most seconds that each call of the handle waits. Default: 120. */
+    /* Most seconds that each call with this client waits for the server. Default: 120. */
     double deadline;
     /* Makes the client add an XXH3 checksum to every frame. */
     bool checksum;
-    /* Makes the client try every address once, then give up: it does not wait for a server that is not up, and does
-     * not connect again. It gives no notices. */
+    /* Makes the client try every address once, then give up: it does not wait for a server that is not up, and does not
+     * connect again. It gives no notices. */
     bool impatient;
     /* Identity of this process, by which the server tells it from other processes: any number except 0 that no other
      * process has. Default: random. */
     uint64_t nonce;
-    /* Called with a notice: one sentence for the user, without a newline, valid during the call. There are two
-     * kinds: a call has waited 2 s without a connection; the job is left over from an earlier run. The thread that
-     * called the library calls `notice` from within that call. `notice` must not call the library. NULL: the notice
-     * is written to standard error as "paramd: TEXT". */
+    /* Called with a notice: one sentence for the user, without a newline, valid during the call. There are two kinds: a
+     * call has waited 2 s without a connection; the job is left over from an earlier run. The thread that called the
+     * library calls `notice` from within that call. `notice` must not call the library. NULL: the notice is written to
+     * standard error as "paramd: TEXT". */
     void (*notice)(void *arg, const char *text);
-    /* Passed to `notice` as its first argument. */
+    /* A pointer for the program's own use: the first argument of each call of `notice`. */
     void *notice_arg;
-    /* Gives no notices. */
+    /* Makes the client give no notices: it neither calls `notice` nor writes to standard error. */
     bool quiet;
 } pd_client_options;
 
 /* Ends the connection and frees the handle. Does not leave the job: the server waits for this rank to come back.
- * Tickets that are not done are forgotten, and their buffers belong to the caller again. Accepts NULL. */
+ * Tickets (requests) that are not done are forgotten, and their buffers belong to the caller again. Accepts NULL. */
 PD_API void pd_client_close(pd_client *client);
 /* Leaves the job for good, and waits until the server has confirmed it. Afterwards only pd_client_close may be
  * called. */
@@ -115,14 +115,15 @@ PD_API int pd_client_leave(pd_client *client, pd_error *err);
 
 /* The server's answer to a client that has connected: facts about the job and the server. */
 typedef struct pd_welcome {
-    /* The job's seed. */
+    /* Seed of the job, from which its random numbers follow. */
     uint64_t seed;
-    /* Whether this process created the job by connecting. */
+    /* This process created the job by connecting; false: the job was there. */
     bool created;
     int rank, world_size;
-    /* Elements of a full chunk of a tensor; most bytes of a frame's payload. */
+    /* chunk_elements: number of elements of a full chunk, in which large tensors travel. max_payload: most bytes of
+     * tensors in one frame. */
     uint64_t chunk_elements, max_payload;
-    /* Program and version of the server; name of the BLAS kernels that the server uses. */
+    /* Program and version of the server; name of the set of BLAS kernels that the server uses. */
     char server[64], blas_core[32];
     /* Rounds that the job had closed when this process joined it: the lowest number among its parameters. */
     uint64_t step;
@@ -240,16 +241,17 @@ typedef struct pd_item {
     /* Buffer for the pulled weights, in pull_dtype: the whole tensor, or this rank's range. NULL only if the range
      * is empty. */
     void *weights;
-    /* Result of this item, once the ticket is done:
+    /* Result of this item, once the ticket (the request) is done:
      *   0  the item was only pulled, or its range is empty
      *   1  the optimizer took the step
-     *   2  the step was skipped, since a gradient was not finite
+     *   2  the step was skipped, because the averaged gradient was not finite or all weights of the gradients were 0
      *   3  no rank had a gradient
      *   4  the optimizer refused the step (see pd_client_wait)
+     *   5  the round closed without this rank's gradient (in this version no round does)
      *   < 0, an enum pd_code: the server refused this item */
     int outcome;
-    /* Results. step: number of closed rounds of the parameter. version: number of the step that made the pulled
-     * weights. */
+    /* Results of this item, once the ticket (the request) is done. step: number of closed rounds of the parameter.
+     * version: number of the step that made the pulled weights. */
     uint64_t step, version;
 } pd_item;
 
@@ -257,7 +259,7 @@ typedef struct pd_item {
 typedef struct pd_scalar {
     /* Name of the scalar: UTF-8, 1 to 64 bytes, no control characters. */
     const char *name;
-    /* The value that this rank gives; must be finite. */
+    /* The value that this rank gives to the scalar; must be finite. */
     double value;
     /* Result: the mean of this scalar over the ranks that gave it to the round, weighted by pd_push_options.weight.
      * The sum is computed in double, in the order of ranks. The value of a single rank comes out unchanged. NaN if
@@ -293,7 +295,8 @@ typedef struct pd_push_options {
     /* Hyperparameters for this step as "lr=0.05" texts, the same on every rank. NULL ends the list. The pointer may
      * be NULL: no changes. The texts are copied. */
     const char *const *hypers;
-    /* At most 16 scalars. The array and the names in it are borrowed until the ticket is done. */
+    /* At most 16 scalars (numbers beside the gradients, such as a loss). The array and the names in it are borrowed
+     * until the ticket (the request) is done. */
     pd_scalar *scalars;
     size_t n_scalars;
     /* The gradients are sparse. Such a push is refused with PD_INVALID_ARGUMENT; the error text says what to do
@@ -324,33 +327,34 @@ typedef struct pd_push_options {
  * If a push of this step fails while the step is being closed, the ticket has that push's error. Push again, then
  * close the step again. */
 PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err);
-/* Receives the weights of parameters once at least `min_step` of their rounds are closed. With min_step 0 it
- * receives the present weights, once there are any. The call queues the request and returns at once; items and
- * buffers are borrowed until the ticket is done.
+/* Receives the weights of parameters once at least `min_step` of their rounds are closed. With min_step 0 it receives
+ * the present weights, once there are any. The call queues the request and returns at once, with a ticket (the
+ * request's number) for pd_client_wait. Items and buffers are borrowed until the ticket is done.
  *
- * If this rank pushes the next gradient of a large tensor during the pull, some chunks of the weights may be newer
- * than others. */
+ * If this rank pushes the next gradient of a large tensor during the pull, some chunks of the weights may be newer than
+ * others. */
 PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket,
                           pd_error *err);
 
-/* Waits for a ticket at most `seconds` (0: the handle's deadline). When the ticket is done or has failed, it is
- * forgotten, and the buffers belong to the caller again.
+/* Waits for a ticket (a request that is under way) at most `seconds` (0: the handle's deadline). When the ticket is
+ * done or has failed, it is forgotten, and the buffers belong to the caller again.
  *
  * PD_DEADLINE_EXCEEDED, with a text that begins with "waited": the request is still under way; wait again.
  * PD_NOT_FOUND: no such ticket, or it was waited for already.
  *
  * PD_FAILED_PRECONDITION, and some items have the outcome 4: the optimizer refused the step of these parameters, for
  * instance because it could not compute a root. The text has the reason for one of them, and every rank gets this
- * error. The optimizer counts the step and the rounds are closed, but weights and version stay as they were. All
- * other items are done. Push the next step as usual. With nonfinite_scope = job, a refusal concerns all parameters
- * of the same optimizer rule.
+ * error. The optimizer counts the step and the rounds are closed, but weights and version stay as they were. All other
+ * items are done. Push the next step as usual. With nonfinite_scope = job, a refusal concerns all parameters of the
+ * same optimizer rule.
  *
  * Any other error is the first one that the server gave. The ticket ends when every item is done or refused
- * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It
- * is safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server
- * keeps this rank's gradient: push the same again to go on waiting. */
+ * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It is
+ * safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server keeps
+ * this rank's gradient: push the same again to go on waiting. */
 PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
-/* Returns whether the ticket is done or has failed, so that pd_client_wait will not block. */
+/* Returns whether a ticket (the number of a push or pull under way) is done or has failed, so that pd_client_wait will
+ * not block. */
 PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
 
 /* Waits until every rank of the job has called this function as often as this rank. */
@@ -383,11 +387,11 @@ PD_API void pd_client_normal(const pd_client *client, pd_stream stream, uint64_t
 
 /* ---- counters ---- */
 
-/* Counts since pd_client_open. */
+/* What a client counts from pd_client_open on: bytes, connections, frames. */
 typedef struct pd_client_stats {
     /* Bytes sent and received, in all; bytes of gradients and weights among them. */
     uint64_t bytes_out, bytes_in, payload_out, payload_in;
-    /* Connections made; frames that were sent again after a reconnect. */
+    /* Connections that were made; frames that were sent again after a reconnect. */
     uint64_t connects, resent;
 } pd_client_stats;
 
@@ -405,7 +409,8 @@ PD_API int pd_client_push_sized(pd_client *client, pd_item *items, size_t n, con
                                 size_t size, pd_ticket_id *ticket, pd_error *err);
 PD_API int pd_client_push_pull_sized(pd_client *client, pd_item *items, size_t n, const pd_push_options *options,
                                      size_t size, pd_ticket_id *ticket, pd_error *err);
-/* Copies the counters into `size` bytes at `stats`. Counters that the library does not have become 0. */
+/* Copies the client's counters of bytes, connections and frames into `size` bytes at `stats`. Counters that the library
+ * does not have become 0. */
 PD_API void pd_client_count_sized(const pd_client *client, pd_client_stats *stats, size_t size);
 
 /* Starts the I/O thread and waits until the server has welcomed this worker. The I/O thread looks up names of hosts.
@@ -443,12 +448,12 @@ static inline int pd_client_declare(pd_client *client, const pd_client_param *pa
 }
 
 /* Push gradients; pd_client_push_pull also receives the weights after the step. They queue the request and return at
- * once; many tickets may be under way. The array `items` and the tensors in it are borrowed until the ticket is
- * done. Each item belongs to its parameter's next step. Small tensors of one call travel together, large ones in
- * chunks. `options` may be NULL.
+ * once, with a ticket (the request's number) for pd_client_wait; many tickets may be under way. The array `items` and
+ * the tensors in it are borrowed until the ticket is done. Each item belongs to its parameter's next step. Small
+ * tensors of one call travel together, large ones in chunks. `options` may be NULL.
  *
- * PD_RESOURCE_EXHAUSTED: too many tickets are under way. PD_INVALID_ARGUMENT: the parameter is unknown, or has a
- * push under way already. */
+ * PD_RESOURCE_EXHAUSTED: too many tickets are under way. PD_INVALID_ARGUMENT: the parameter is unknown, or has a push
+ * under way already. */
 static inline int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_options *options,
                                  pd_ticket_id *ticket, pd_error *err)
 {
@@ -460,7 +465,7 @@ static inline int pd_client_push_pull(pd_client *client, pd_item *items, size_t 
     return pd_client_push_pull_sized(client, items, n, options, sizeof *options, ticket, err);
 }
 
-/* Returns the counters. */
+/* Returns the client's counters of bytes, connections and frames. */
 static inline pd_client_stats pd_client_count(const pd_client *client)
 {
     pd_client_stats stats;

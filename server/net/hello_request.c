@@ -1,5 +1,5 @@
-/* hello_request.c - Hello: turns a Hello into a request to the store, and the store's answer into the reply to the
- * peer. */
+/* hello_request.c - Hello: asks the store to let a worker into its job, and answers the worker; answers an operator at
+ * once. */
 #include "hello_request.h"
 
 #include "conn_io.h"

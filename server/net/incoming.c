@@ -1,5 +1,5 @@
-/* incoming.c - receives the frames of a connection: checks each frame, gets memory for its payload, and runs its
- * method. */
+/* incoming.c - receives the frames of a connection: checks each frame, gets memory for its payload, and runs the
+ * handler of its method. */
 #include "incoming.h"
 
 #include "conn.h"
@@ -8,8 +8,8 @@
 
 /* ---- checks of a frame before its method runs ---- */
 
-/* Checks that a frame fits the state of the connection. An error ends the connection: the stream is invalid, or the
- * peer has sent no Hello. */
+/* Checks that a frame fits the state of the connection. An error ends the connection: after it the bytes cannot be
+ * trusted to be frames, or the peer has sent no Hello. */
 static int check_stream(pd_conn *conn, const pd_prefix *prefix)
 {
     const pd_daemon_config *config = &conn->daemon->config;
@@ -84,9 +84,11 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
     return PD_OK;
 }
 
-/* Returns whether the frame must wait until the step thread has answered other requests of this connection. The step
- * thread answers such requests without waiting for other connections. Requests that do wait for other connections
- * never hold a frame back: their answers may depend on the frames that this connection sends next. */
+/* Returns whether the frame must wait, because too many requests of this connection have no answer of the step thread
+ * yet.
+ *
+ * Only requests that the step thread answers at once are counted. A request whose answer depends on other connections
+ * (a barrier) never holds a frame back: its answer may depend on the frames that this connection sends next. */
 static bool must_wait(const pd_conn *conn, const pd_prefix *prefix)
 {
     return prefix->method < PD_METHODS && pd_methods[prefix->method].kind == PD_AWAITS_STORE &&
@@ -110,9 +112,9 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     pd_methods[prefix->method].prepare(conn, prefix, message, err);
 }
 
-/* Reports to the step thread that this connection waits for ingest memory. The store then adds up the rank's
- * contributions early, which frees their buffers. If there is no memory for the report, the frame is tried again at
- * the next tick. */
+/* Tells the step thread that this connection waits for memory for a payload. The store then sums the rank's
+ * contributions early, which frees their buffers. If there is no memory for the message itself, the frame is tried
+ * again at the next tick of the timer. */
 static void report_stalled(pd_conn *conn, bool budget)
 {
     pd_daemon *daemon = conn->daemon;
@@ -131,7 +133,7 @@ static void report_stalled(pd_conn *conn, bool budget)
     pd_loop_post(daemon, request);
 }
 
-/* Gets memory for the frame's payload, if the rank's quota allows it. PD_UNAVAILABLE: the quota does not allow it
+/* Gets memory for the frame's payload, if the rank's part of the ingest budget has room. PD_UNAVAILABLE: it has no room
  * yet, or the memory is still being allocated. */
 static int land(pd_conn *conn, uint64_t bytes)
 {
@@ -162,7 +164,7 @@ static int land(pd_conn *conn, uint64_t bytes)
     return PD_OK;
 }
 
-/* Checks the prefix of a frame, before memory for its header is allocated. */
+/* Checks the prefix of a frame (its fixed first bytes), before memory for the frame's header is allocated. */
 static int on_prefix(void *arg, const pd_prefix *prefix)
 {
     pd_conn *conn = arg;
@@ -188,8 +190,8 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     return PD_OK;
 }
 
-/* Answers a request with an error. A refused Hello also ends the connection. The error is passed by value: it may
- * belong to the incoming frame, which is cleared when the connection ends. */
+/* Answers a request with an error. A refused Hello also ends the connection. The error is passed by value because it
+ * may be a part of the frame's data, which is cleared when the connection ends. */
 static void refuse(pd_conn *conn, const pd_prefix *prefix, pd_error err)
 {
     if (prefix->method == PD_HELLO)
@@ -216,8 +218,8 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     if (rc != PD_OK) refuse(conn, prefix, err);
 }
 
-/* Refuses a frame. The store does not learn of a push that is refused here. If a later push of the connection ended
- * the step (close_step), the refused gradients would count as absent.
+/* Refuses a frame. The store does not learn of a push that is refused here. If a later push of the connection ended the
+ * step (close_step), the gradients of the refused push would count as absent, and the worker would not know.
  *
  * Two rules prevent this. After a refusal, the connection may end no step until the worker has read the error. If
  * memory was out, the connection is closed, and the worker sends its pushes again. */

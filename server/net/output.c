@@ -1,5 +1,5 @@
-/* output.c - the output of a connection: queues of frames to send, and the memory spans of the frame that is being
- * sent. */
+/* output.c - the output of a connection: queues of frames to send, and where the bytes of the frame that is being sent
+ * lie in memory. */
 #include "output.h"
 #include "plant.h"
 
@@ -127,8 +127,9 @@ uint64_t pd_reply_payload_bytes(const pd_wait *wait)
     return bytes;
 }
 
-/* Fills iov with the next spans of the payload to send, at most `max` spans and `most` bytes. The spans begin at the
- * piece with index `piece`, of which `sent` bytes are sent already. */
+/* Fills iov with the addresses of the bytes of a payload that are to be sent next, at most `max` spans of memory and
+ * `most` bytes. The first one is in the piece (tensor or chunk) with index `piece`, of which `sent` bytes are sent
+ * already. */
 static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_t sent, struct iovec *iov, int max,
                          size_t most)
 {
@@ -155,10 +156,11 @@ static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_
 
 /* ---- the frame that is being sent ---- */
 
-#define REASONS_BYTES 4096 /* most bytes for reasons of refused steps in one reply; the header has space for them */
+/* Most bytes that the texts why steps were refused may have in one reply; its header has space for them. */
+#define REASONS_BYTES 4096
 
-/* Adds the reasons why steps were refused to the outcomes of a reply. A reason is left out if it repeats the reason
- * before it, or if it does not fit. */
+/* Adds the reasons why steps were refused to the outcomes of a reply (one for each piece). A reason is left out if it
+ * repeats the reason before it, or if it does not fit. */
 static void put_reasons(const pd_reply_scratch *scratch, const pd_wait *wait)
 {
     const pd_reason *last = NULL;
@@ -175,8 +177,9 @@ static void put_reasons(const pd_reply_scratch *scratch, const pd_wait *wait)
     }
 }
 
-/* Adds the averaged scalars of rounds to the outcomes of a reply. If consecutive pieces have the scalars of the same
- * round, only the first piece gets them. Scalars that do not fit are left out. */
+/* Adds the averages of the scalars that workers sent (such as the loss) to the outcomes of a reply (one for each
+ * piece). If consecutive pieces belong to the same round, only the first one gets its averages. Averages that do not
+ * fit are left out. */
 static void put_scalars(pd_reply_scratch *scratch, const pd_wait *wait)
 {
     const pd_scalar_means *last = NULL;
@@ -289,8 +292,8 @@ int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *i
     return PD_OK;
 }
 
-/* Advances the payload's position by n sent bytes, and releases the references of the pieces that are completely
- * sent. */
+/* Notes that n more bytes of the payload are sent, and releases the references to weights of the pieces (tensors or
+ * chunks) that are sent as a whole. */
 static void payload_sent(pd_output *output, pd_board *board, uint64_t n)
 {
     pd_wait *wait = &output->reply->wait;

@@ -1,4 +1,4 @@
-/* socket.c - a transport over a non-blocking socket, watched by libuv. */
+/* socket.c - sends and receives the bytes of a connection over a non-blocking socket, which libuv watches. */
 #include "socket.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 typedef struct sock {
-    pd_transport transport; /* must be the first member: a transport of this module is cast to a sock */
+    pd_transport transport; /* must be the first member: the address of a transport of this file is cast to a sock */
     uv_poll_t poll;
     int fd;
 } sock;
@@ -47,8 +47,9 @@ static ssize_t sock_send(pd_transport *transport, const struct iovec *iov, int n
     return is_later() ? 0 : broken(err);
 }
 
-/* Reports the events of a socket. A socket that fails is reported as gone. After urgent data, which nothing reads,
- * polling stops: otherwise it would report the data again and again. */
+/* Reports the events of a socket to its connection. A socket that fails is reported as gone. After urgent data (TCP's
+ * out-of-band byte), which nothing reads, watching the socket stops: otherwise the same data would be reported again
+ * and again. */
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     sock *s = poll->data;
@@ -72,7 +73,9 @@ static void sock_watch(pd_transport *transport, unsigned events)
     if ((events & PD_ON_READ) != 0) wanted |= UV_READABLE;
     if ((events & PD_ON_WRITE) != 0) wanted |= UV_WRITABLE;
     if ((events & PD_ON_GONE) != 0) wanted |= UV_DISCONNECT;
-    if (wanted == 0) wanted = UV_PRIORITIZED; /* watch only for errors, which poll always reports */
+    /* Errors are always reported. If nothing else is wanted, libuv still needs an event, so it watches for urgent data,
+     * which is rare. */
+    if (wanted == 0) wanted = UV_PRIORITIZED;
     uv_poll_start(&s->poll, wanted, on_poll);
 }
 
