@@ -1,4 +1,4 @@
-/* options.h - the settings of a handle, from pd_client_options, the environment and defaults. */
+/* options.h - the settings of a client handle, from pd_client_options, the environment and defaults. */
 #ifndef PD_OPTIONS_H
 #define PD_OPTIONS_H
 
