@@ -8,7 +8,7 @@
 const pd_list *pd_list_named(const char *name);
 /* Runs a command that prints the list of the same name. */
 int pd_run_list(pd_line *line);
-/* Prints the jobs whose name matches the command's argument; without an argument, all jobs. */
+/* Runs the command jobs: prints the jobs whose name matches the command's argument; without an argument, all jobs. */
 int pd_run_jobs(pd_line *line);
 
 #endif
