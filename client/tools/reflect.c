@@ -31,7 +31,7 @@ static json_t *hexadecimal(uint64_t value)
     return json_string(text);
 }
 
-/* Returns one value of a field as JSON; `at` points to the value. NULL: JSON cannot express it. */
+/* Returns one value of a message's field as JSON; `at` points to the value. NULL: JSON cannot express the value. */
 static json_t *value_json(const ProtobufCFieldDescriptor *field, const void *at)
 {
     switch (field->type) {
