@@ -1,4 +1,4 @@
-/* verdict.c - measures how far results are from the record, and keeps the worst error. */
+/* verdict.c - measures how far results of a replay are from the record, and keeps the worst error. */
 #include "verdict.h"
 
 #include <math.h>
@@ -10,8 +10,8 @@ static bool coincide(double ours, double recorded)
     return isinf(ours) && isinf(recorded) && (ours > 0) == (recorded > 0);
 }
 
-/* Returns the relative error of our numbers against the record. Our numbers are in `narrow`; if that is NULL, in
- * `wide`. */
+/* Returns the relative error of paramd's numbers against the recorded ones. paramd's numbers are in `narrow`
+ * (float32); if that is NULL, in `wide` (float64). */
 static double relative_error(const float *narrow, const double *wide, const double *recorded, int64_t n, double scale)
 {
     double distance = 0, size = 0;
