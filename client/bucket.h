@@ -22,7 +22,8 @@ typedef struct pd_bucket {
     size_t n, n_iov;
     /* Of the frame being filled: payload bytes so far, and payload bytes that the server's answer to it will have. */
     uint64_t payload, reply;
-    pd_outgoing_frame *first, *last; /* list of the complete frames, linked by their `next` */
+    /* List of the complete frames that are not in the queue of the connection yet, linked by their `next`. */
+    pd_outgoing_frame *first, *last;
 } pd_bucket;
 
 void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method);
@@ -34,9 +35,9 @@ int pd_bucket_item(pd_bucket *bucket, size_t i);
  * fails, the bucket is empty afterwards, and none of its frames is in the queue. PD_OUT_OF_RANGE: scalars or
  * hyperparameters make a frame's header too long. PD_NO_MEMORY: out of memory. */
 int pd_bucket_post(pd_bucket *bucket);
-/* Frees the bucket's frames that are not in the queue yet. */
+/* Frees the bucket's complete frames that pd_bucket_post has not queued. */
 void pd_bucket_drop(pd_bucket *bucket);
-/* Removes the frames of an operation from the queue. */
+/* Removes all frames of an operation (a call of the user) from the queue of frames to send. */
 void pd_bucket_unpost(pd_core *core, pd_op *op);
 
 #endif

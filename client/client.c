@@ -36,7 +36,8 @@ struct pd_client {
 
 /* ---- waiting ---- */
 
-/* The core must be locked. */
+/* Fails with PD_DEADLINE_EXCEEDED: a call has waited for `seconds`. The error text says why it is not done. The
+ * core (protocol state machine) must be locked. */
 static int timed_out(const pd_client *client, double seconds, pd_error *err)
 {
     const char *state = pd_core_running(client->core) ? "still under way" : "not connected now";
@@ -310,7 +311,8 @@ static void forget_calls(pd_client *client)
     }
 }
 
-/* The core must be locked. */
+/* Begins to start the lost job anew, unless a call that timed out has begun it already. The core (protocol state
+ * machine) must be locked. */
 static int begin_restart(pd_client *client, pd_error *err)
 {
     int rc;
@@ -433,7 +435,7 @@ typedef struct order {
     struct iovec payload, into;
 } order;
 
-/* The core must be locked. */
+/* Sends an operator's request and waits for the answer. The core (protocol state machine) must be locked. */
 static int call(pd_client *client, const order *o, uint8_t **at, size_t *bytes, pd_error *err)
 {
     pd_ticket_id ticket;

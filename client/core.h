@@ -36,7 +36,7 @@ typedef enum pd_link {
     PD_LINK_CONNECT, /* make a connection to address number pd_core_url, then call pd_core_up, or pd_core_down on
                       * failure */
     PD_LINK_KEEP,
-    PD_LINK_DROP, /* close the connection, then call pd_core_down */
+    PD_LINK_DROP, /* the caller must close the connection, then call pd_core_down */
 } pd_link;
 
 /* Returns what the caller has to do with the connection now: make one, keep it, or drop it. */

@@ -10,7 +10,7 @@
 /* Limits that keep the headers of a frame and of its answer under PD_MAX_HEADER_BYTES. In a packed header, the entry
  * for one tensor or chunk has at most PIECE_BOUND bytes. All other fields together have at most FORM_BOUND bytes. */
 enum { PIECE_BOUND = 64, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTES - FORM_BOUND) / PIECE_BOUND };
-/* Names of public functions, as error texts mention them. */
+/* Names of public functions, for error texts that advise the user to call them. */
 #define PD_DECLARE_CALL "pd_client_declare"
 #define PD_RESTART_CALL "pd_client_restart"
 #define PD_WAIT_CALL "pd_client_wait"
@@ -25,7 +25,7 @@ typedef struct pd_op {
     pd_item *items; /* borrowed, unless `owned` */
     size_t n;
     bool owned, done;
-    size_t waits;       /* number of frames whose answers are missing */
+    size_t waits;       /* number of the operation's frames that the server has not answered */
     uint64_t closes;    /* the step that this operation closes (pd_client_close_step); 0: none */
     pd_scalar *scalars; /* borrowed */
     size_t n_scalars,
@@ -33,9 +33,9 @@ typedef struct pd_op {
     pd_error error; /* the first error */
     /* The operation will fail: the server refused one of its frames, and answers to others are missing. */
     bool hopeless;
-    uint64_t give_up_ns;  /* when a hopeless operation stops waiting for answers; 0: the time is not set yet */
+    uint64_t give_up_ns;  /* when an operation that is hopeless stops waiting for answers; 0: not set yet */
     uint8_t *reply;       /* answer to a pd_core_call: header, then payload; NULL for other operations */
-    size_t reply_bytes;   /* length of the answer's header */
+    size_t reply_bytes;   /* length of the header in `reply`, in bytes */
     size_t payload_bytes; /* length of the payload that the answer to a pd_core_call must have */
     UT_hash_handle hh;
 } pd_op;
@@ -87,7 +87,7 @@ typedef struct pd_core {
     uint32_t rank, world_size;
     uint64_t nonce;
     uint8_t flags;  /* frame flags (PD_FLAG_...) for all frames that the core sends */
-    bool impatient; /* the client handle ends when the connection is lost, instead of connecting again */
+    bool impatient; /* after a lost connection the client handle ends instead of connecting again */
     size_t urls;
 
     pd_stage stage;
@@ -99,7 +99,7 @@ typedef struct pd_core {
     char reason[PD_ERROR_TEXT];
     pd_error ended;   /* any code but PD_OK: the client handle has ended with this error */
     bool lost;        /* the client handle ended because the server no longer has the job */
-    bool restarting;  /* true from pd_core_restart until the parameters are declared again */
+    bool restarting;  /* true from the call of pd_core_restart until the parameters are declared to the new job */
     bool rejoins;     /* the last Hello asked only to join a job that exists, not to create one */
     uint64_t creator; /* number of the process that created the job, from the last welcome; 0: not known */
 
@@ -110,7 +110,7 @@ typedef struct pd_core {
     pd_known *params;
     size_t n_params;
     bool declared, must_init; /* declared: the server has accepted the declared parameters at least once */
-    bool averages_init;       /* every rank sends initial weights of every parameter */
+    bool averages_init;       /* the server averages initial weights, so every rank sends those of every parameter */
     size_t declares_waiting;  /* number of Declare frames that the server has not answered yet */
     pd_ticket_id welcome_ticket, declare_ticket;
     uint64_t barriers;
@@ -118,7 +118,7 @@ typedef struct pd_core {
 
     pd_op *ops; /* hash table of the user's calls by ticket */
     pd_outgoing out;
-    uint64_t last_id; /* last number that was given to a request or a ticket */
+    uint64_t last_id; /* last number that was given to a request or to a call's ticket */
     /* When the next hopeless operation (pd_op.hopeless) ends. 0: not known, pd_core_tick computes it. UINT64_MAX:
      * there is no such operation. */
     uint64_t give_up_ns;
@@ -126,7 +126,7 @@ typedef struct pd_core {
      * knows which errors this client had seen. */
     uint64_t mark;
     pd_frame_scratch *scratch;
-    pd_arena *arena; /* memory of the answer that is being received */
+    pd_arena *arena; /* memory for the fields of the answer that is being received */
     Paramd__DataReply *reply;
     /* Buffer for updates (changes of weights) in the answer that is being received, or for the payload of an answer
      * to paramctl. Kept for later answers. */

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SENDS = 2 }; /* number of batches that the thread sends in a row before it receives again */
+enum { SENDS = 2 }; /* number of batches that the I/O thread sends in a row before it receives again */
 enum { CONNECT_MS = 5000, LONGEST_MS = 3600 * 1000 };
 
 static uint64_t now_ns(void)

@@ -16,7 +16,7 @@ typedef struct pd_io {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
-    pd_core *core;        /* guarded by `lock`; borrowed */
+    pd_core *core;        /* the client's protocol state machine; guarded by `lock`; freed by its owner */
     pd_ticket_id awaited; /* guarded by `lock`: ticket of the call that the user's thread waits for; 0: none */
     /* Guarded by `lock`. stop: the thread has to end. idle: the thread sleeps until `until_ns`, or until
      * pd_io_leave wakes it. */
@@ -25,11 +25,11 @@ typedef struct pd_io {
     /* Event descriptors that wake the thread. wake_fd: there may be bytes to send. stop_fd: the thread has to end. */
     int wake_fd, stop_fd;
     const pd_address *urls; /* borrowed */
-    pd_pump pump;           /* used by the I/O thread alone */
+    pd_pump pump;           /* moves bytes between core and socket; used by the I/O thread alone */
 } pd_io;
 
 int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, pd_error *err);
-/* Closes the connection, and stops and joins the thread. */
+/* Closes the connection, and stops the I/O thread. */
 void pd_io_stop(pd_io *io);
 
 /* Lock and unlock the core (the client's protocol state machine). Any thread may call them. pd_io_leave wakes the

@@ -9,10 +9,10 @@ pd_op *pd_op_new(pd_core *core, unsigned method);
 /* Makes an operation (the record of one call of the user). Returns the error that ended the client handle if it has
  * ended, PD_RESOURCE_EXHAUSTED if too many calls are waiting, and PD_NO_MEMORY if out of memory. */
 int pd_op_begin(pd_core *core, unsigned method, pd_op **op, pd_error *err);
-/* Returns the operation that has this ticket; NULL: there is none. */
+/* Returns the operation (call of the user) that has this ticket; NULL: there is none. */
 pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket);
 void pd_op_free(pd_core *core, pd_op *op);
-/* Sets the operation's error, unless an earlier error is set. */
+/* Sets the error with which the operation (call of the user) ends, unless an earlier error is set. */
 void pd_op_fail(pd_op *op, const pd_error *error);
 /* Marks an operation (a call of the user) as done. Its parameters may be pushed again. If it closed a step, another
  * step may be closed now. */

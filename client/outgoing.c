@@ -115,7 +115,7 @@ void pd_outgoing_retire_all(pd_outgoing *out)
 /* ---- sending ---- */
 
 /* Chooses the frame to send next: first a frame that is half sent, then frames of the connection (such as
- * heartbeats), then frames of the user's operations. */
+ * heartbeats), then frames of the user's calls. */
 static pd_outgoing_frame *choose(pd_outgoing *out, pd_lane *lane)
 {
     if (out->gone > 0)
@@ -163,8 +163,8 @@ int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t byte
     return n;
 }
 
-/* Frees a frame that left the queue's care while its bytes were being sent. Now they are sent, so `done` is called
- * if the frame still belongs to an operation. */
+/* Frees a frame that was retired (needs no further answer) while its bytes were being sent. Now they are sent, so
+ * `done` is called if the frame still belongs to an operation (the user's call). */
 static void leave(pd_outgoing *out, pd_outgoing_frame *frame, pd_outgoing_done *done, void *arg)
 {
     if (frame->op != NULL) done(arg, frame);

@@ -52,8 +52,8 @@ typedef struct pd_outgoing {
         pd_outgoing_frame *first, *last, *next;
     } lane[PD_LANES]; /* next: the first frame of the lane of which bytes remain to be sent */
     pd_outgoing_frame *by_id;
-    pd_lane current; /* lane of the frames that pd_outgoing_gather gave to the sender last */
-    size_t gone;     /* number of bytes of the frame lane[current].next that are already sent */
+    pd_lane current; /* the lane (list of frames) from which pd_outgoing_gather took the last frames to send */
+    size_t gone;     /* number of bytes of the frame lane[current].next that are sent already */
     /* Number of frames whose bytes the sender is using now, from lane[current].next on. 0 after pd_outgoing_sent. */
     size_t lent;
     /* frames of the user's calls may be sent: the server has accepted Hello and the declared parameters, if there

@@ -87,7 +87,7 @@ bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns)
 {
     bool more = (events & (PD_ON_READ | PD_ON_GONE)) != 0;
 
-    if (pump->transport == NULL) return false; /* the event came after the connection was lost */
+    if (pump->transport == NULL) return false; /* the event is late: the connection was lost before */
     if ((events & PD_ON_WRITE) != 0) set_blocked(pump, false);
     for (int i = 0; i < READS && more; i++) more = receive_slice(pump, now_ns);
     return more;
