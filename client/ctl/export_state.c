@@ -24,15 +24,15 @@ enum { PIECE_BYTES = 1 << 20, MOST_WAIT = 600 };
 
 /* One tensor of the file to write, and where the daemon keeps its values. */
 typedef struct source {
-    char *name;        /* name of the tensor in the file; owned */
-    const char *param; /* name of the parameter; borrowed from `params` or `list` */
+    char *name;        /* name of the tensor in the file; freed with the export */
+    const char *param; /* name of the parameter to which the tensor belongs; owned by `params` or `list` */
     /* The slot (tensor of optimizer state) with the values. NULL: the values are weights, a counter or a pending
      * root. */
     const pd_state_tensor *slot;
     /* counter: the value is the number of steps that the parameter has taken. root: the values are a matrix root
      * that is computed but not used yet (a pending root). */
     bool counter, root;
-    int64_t value; /* value of the counter, or number of the pending root */
+    int64_t value; /* value of the step counter, or number of the pending root */
     pd_st_tensor tensor;
 } source;
 
@@ -44,7 +44,7 @@ typedef struct export
     double wait;
     pd_operator op;
     pd_state_list list;
-    char **params; /* names of all parameters; owned */
+    char **params; /* names of all parameters of the job */
     size_t n_params;
     source *sources; /* all tensors of the file, sorted by name once all of them are known */
     size_t n, room;

@@ -55,8 +55,8 @@ typedef struct state_import {
     bool counted; /* the file has one step counter for all parameters; `count` is its value */
     int64_t count;
     size_t derived, weights, parts, counts;
-    uint64_t bytes, sent, piece; /* piece: largest payload of one request, in bytes */
-    float *floats;               /* buffer for the numbers of one request */
+    uint64_t bytes, sent, piece; /* piece: largest payload of one Import request, in bytes */
+    float *floats;               /* buffer for the numbers of one Import request */
 } state_import;
 
 /* ---- the file ---- */
@@ -322,7 +322,7 @@ static void show_progress(const state_import *im, bool last)
     if (!im->line->json) pd_transfer_show(im->sent, im->bytes, "sent", last);
 }
 
-/* Numbers that are to be sent: their address and element type. */
+/* Numbers that are to be sent to the daemon: their address in memory and their element type. */
 typedef struct source {
     const uint8_t *at;
     pd_st_dtype dtype;

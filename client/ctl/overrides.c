@@ -77,7 +77,7 @@ int pd_run_set(pd_line *line)
  * share one entry, which names the first of them. Its field "others" is the number of the other parameters. */
 typedef struct listing {
     json_t *entries;
-    bool apart; /* true: each parameter gets its own entry */
+    bool apart; /* true: each parameter gets an entry of its own in the list */
 } listing;
 
 static bool are_alike(const json_t *a, const json_t *b)

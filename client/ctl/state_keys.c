@@ -45,7 +45,7 @@ static const struct {
     { "stats", "statistics/#", "statistics", CODES },
     { "stats", "preconditioners/#", "preconditioners", CODES },
     { "stats", "training_metrics/inverse_pth_root_errors", "inverse_pth_root_errors", FILL },
-    /* the rows of scalable_shampoo (Google's Shampoo) in sharded mode: LocalShardedParameterStats */
+    /* the rows for scalable_shampoo (Google's Shampoo) in sharded mode: LocalShardedParameterStats */
     { "local_stats", "diagonal_statistics", "diagonal_statistics", CODES },
     { "local_stats", "diagonal_momentum", "diagonal_momentum", CODES },
     { "local_stats", "momentum", "momentum", CODES },
@@ -93,7 +93,7 @@ static bool find_name(const char *text, size_t length, const char *const *names,
 static bool find_before(const char *text, size_t length, const char *const *names, size_t n, size_t *param)
 {
     static const char prefix[] = "state";
-    const size_t skip = sizeof prefix; /* length of "state" and the separator behind it */
+    const size_t skip = sizeof prefix; /* length of the prefix: "state" and the separator behind it */
 
     if (find_name(text, length, names, n, param)) return true;
     if (length > 1 && (text[length - 1] == '.' || text[length - 1] == '/') &&

@@ -1,21 +1,21 @@
 /* state_keys.h - finds out from a tensor's name in a saved file to which parameter and which optimizer state it
- * belongs. Pure.
+ * belongs. The function is pure: it opens no file.
  *
  * Names that are understood:
  *
  *     NAME.exp_avg   NAME.block_3.factor_matrices.1   NAME.step                 paramd's own names
- *     NAME["block_3", "shampoo", "factor_matrices", 1, "quantized_values"]      Meta's flat keys
+ *     NAME["block_3", "shampoo", "factor_matrices", 1, "quantized_values"]      Meta's Shampoo
  *     stats/NAME/statistics/3   .stats['NAME'].momentum.quantized               scalable_shampoo's ShampooState
  *     param_states/NAME/v_row                                                   T5X's Adafactor
  *     mu/NAME   Qs_preconditioners/NAME/0                                       distributed_kron
  *     count   step   update_counter                                             one value for all parameters
  *     state/0007/NAME/statistics/3                                              recorded runs; the step may be left out
  *
- * In a flat key, the list may follow the parameter's name directly, or after '.' or '/'. The name may have "state."
- * or "state/" in front.
+ * In names of Meta's Shampoo, the list may follow the parameter's name directly, or after '.' or '/'. The name may
+ * have "state." or "state/" in front.
  *
- * The words of a path are joined by '/' or '.', or written as jax.tree_util.keystr does. The separators in a
- * parameter's name may differ from those of the job. Words in front of "stats" and the other container names are
+ * In names of JAX's optimizers (with '/' above), words are joined by '/' or '.', or written as jax.tree_util.keystr
+ * does. The separators in a parameter's name may differ from those of the job. Words in front of "stats" and the other container names are
  * ignored, for example "opt_state" or an index in a chain of optimizers.
  *
  * One table maps the paths of other optimizers to paramd's slots (tensors of optimizer state). */
@@ -28,7 +28,7 @@
 #define PD_KEY_ALL ((size_t)-1) /* value of pd_state_key.param: the tensor has one value for all parameters */
 
 typedef enum pd_key_kind {
-    PD_KEY_UNKNOWN,   /* the name matches no parameter, or no known path */
+    PD_KEY_UNKNOWN,   /* the tensor's name matches no parameter, or no known kind of state */
     PD_KEY_PART,      /* the name is that of optimizer state; param, slot, number and block are set */
     PD_KEY_COUNT,     /* the name is that of a step counter; param is set */
     PD_KEY_DERIVED,   /* the tensor is skipped, because its value can be computed from other state */

@@ -26,7 +26,7 @@ typedef struct pd_state_list {
      * list. */
     const char **names;
     size_t n_names;
-    pd_state_tensor *at; /* the tensors, in ascending order of (param, slot, number, block) */
+    pd_state_tensor *at; /* the tensors of optimizer state, in ascending order of (param, slot, number, block) */
     size_t n;
 } pd_state_list;
 

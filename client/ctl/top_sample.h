@@ -8,7 +8,7 @@
 
 typedef enum pd_top_order { PD_TOP_NAME, PD_TOP_SPEED, PD_TOP_MEMORY, PD_TOP_TRAFFIC, PD_TOP_ORDERS } pd_top_order;
 
-/* The words that --sort accepts, indexed by pd_top_order. */
+/* The words that the option --sort accepts, one for each value of pd_top_order. */
 extern const char *const pd_top_orders[PD_TOP_ORDERS];
 
 typedef struct pd_top_job {
@@ -37,7 +37,7 @@ void pd_top_free(pd_top_sample *sample);
 void pd_top_sort(pd_top_sample *sample, pd_top_order order);
 /* Makes a table with a row for each job of a sample. Its lines have at most `limit` characters. NULL: out of memory. */
 pd_table *pd_top_table(const pd_top_sample *sample, int limit);
-/* Writes the line above the table: "paramd 0.1.0, up 3 min, ...". */
+/* Writes the line above the table of jobs, such as "paramd 0.1.0, up 3 min, ...". */
 void pd_top_headline(const pd_top_sample *sample, char *text, size_t size);
 
 #endif

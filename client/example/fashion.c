@@ -90,7 +90,7 @@ static int take_step(int step, int first, double *loss)
         if (pd_client_step(client, t) == (uint64_t)step)
             items[count++] = (pd_item){ .param = t, .gradient = net.gradient + tensor_at[t], .weights = weights[t] };
     rc = pd_client_push_pull(client, items, count, &push, &ticket, &err);
-    if (rc == PD_OK) /* A program that has other work can do it before it waits. */
+    if (rc == PD_OK) /* A program with other work can do it here, before it waits for the new weights. */
         rc = pd_client_wait(client, ticket, 0, &err);
     *loss = mine.mean;
     return rc;

@@ -59,7 +59,7 @@ extern const pd_command_option pd_common_options[];
 /* Exit statuses of paramctl and its programs. */
 enum { PD_EXIT_OK = 0, PD_EXIT_FAILED = 1, PD_EXIT_USAGE = 2, PD_EXIT_UNREACHABLE = 3 };
 
-/* An environment variable and its help text. */
+/* An environment variable that paramctl reads, and its help text. */
 typedef struct pd_variable {
     const char *name, *help;
 } pd_variable;

@@ -1,4 +1,4 @@
-/* connection.h - an operator's connection to a daemon. It joins no job. */
+/* connection.h - an operator's connection to a daemon, which joins no job. */
 #ifndef PD_CONNECTION_H
 #define PD_CONNECTION_H
 

@@ -1,4 +1,4 @@
-/* help.c - prints the help of commands from the command tables. */
+/* help.c - prints the help of paramctl's commands from the command tables. */
 #include "help.h"
 
 #include <string.h>

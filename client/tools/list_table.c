@@ -144,7 +144,7 @@ int pd_list_end(pd_list_output *out, int rc, const pd_error *err)
 
 /* ---- fetching ---- */
 
-/* What is needed while a list is fetched from the daemon. */
+/* The state of fetching a list from the daemon, page by page. */
 typedef struct fetching {
     const char *pattern; /* pattern of parameter names; NULL: all parameters */
     pd_page_user *use;

@@ -28,7 +28,7 @@ typedef struct pd_list {
     const pd_column *columns; /* the columns of the table; the last row is empty */
 } pd_list;
 
-/* Functions that write a cell which shows a single field. */
+/* Functions that write a table cell with the value of a single field. */
 void pd_cell_text(pd_table *table, const pd_column *column, const void *entry);
 void pd_cell_text_or_dash(pd_table *table, const pd_column *column, const void *entry);
 void pd_cell_number(pd_table *table, const pd_column *column, const void *entry);
@@ -40,7 +40,7 @@ void pd_cell_power(pd_table *table, const pd_column *column, const void *entry);
 /* Writes a number such as "1.23"; "-" if the number is 0, which means that it is not known. */
 void pd_cell_decimal(pd_table *table, const pd_column *column, const void *entry);
 
-/* Entries of a list that are collected for printing. */
+/* Entries of a list (jobs, for example) that are collected for printing. */
 typedef struct pd_list_output {
     const pd_list *list;
     const pd_line *line; /* command line, whose options choose table or JSON */

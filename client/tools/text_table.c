@@ -21,11 +21,11 @@ typedef struct table_column {
 struct pd_table {
     size_t columns;
     table_column column[MAX_COLUMNS];
-    int limit; /* most characters in a line; 0: any number */
+    int limit; /* most characters in a line of the table; 0: any number */
     /* The texts of all cells: titles first, then row by row. The text of a cell to print in red begins with ALARM. */
     char **cell;
     size_t n, room;
-    bool failed; /* memory for a cell of the table was missing */
+    bool failed; /* the table is incomplete: memory for a cell was missing */
 };
 
 /* The mark at the start of a red cell's text. Other texts do not begin with this character, since pd_text_mend

@@ -30,7 +30,7 @@ static int stem_of(const char *name)
     return (int)strcspn(name, "[");
 }
 
-/* Adds a cell with the names of all hyperparameters of an optimizer. */
+/* Adds a table cell with the names of all hyperparameters of an optimizer. */
 static void names_cell(pd_table *table, const pd_column *column, const void *entry)
 {
     const Paramd__Optimizer *row = entry;
@@ -192,7 +192,7 @@ static int list_all(const pd_line *line, source *from)
 
     while ((rc = fetch_page(from, &request, &err)) == PD_OK) {
         for (size_t i = 0; i < from->page->n_optimizers; i++) pd_list_add(&out, &from->page->optimizers[i]->base);
-        if (from->page->next <= request.start) break; /* the last page has next = 0 */
+        if (from->page->next <= request.start) break; /* the daemon sends next = 0 with the last page of optimizers */
         request.start = from->page->next;
     }
     return pd_list_end(&out, rc, &err);

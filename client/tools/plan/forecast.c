@@ -69,7 +69,7 @@ static void find_due(pd_kind *kind)
 
 /* ---- parameters of one kind ---- */
 
-/* What is needed to compare two parameters when they are sorted (qsort_r). */
+/* The tables that the comparison of two parameters reads while they are sorted (qsort_r). */
 typedef struct sorting {
     const pd_shapes *shapes;
     pd_rule *const *rule; /* rule (optimizer and hyperparameters) of each parameter */
@@ -154,7 +154,8 @@ static int match_rules(pd_forecast *f, pd_rule **rule, pd_error *err)
 
 /* ---- facts ---- */
 
-/* Returns the declaration of a parameter in the form from which the daemon makes its plan. */
+/* Returns the declaration of a parameter, in the form from which the daemon makes its plan (optimizer state and
+ * tasks). */
 static pd_declaration declaration_of(const pd_forecast *f, const pd_rule *rule, const pd_shape_entry *entry)
 {
     return (pd_declaration){ .name = entry->name,

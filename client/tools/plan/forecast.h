@@ -25,16 +25,17 @@ typedef struct pd_kind {
     int64_t elements, params;
     pd_plan plan;
     pd_aggregation how; /* how the gradients of the workers are combined, such as by their mean */
-    /* Memory for one parameter, as the daemon counts it. All figures below are for one parameter, too. */
+    /* Memory for one parameter, as the daemon counts it. All figures of a kind are for one parameter. */
     pd_footprint need;
     int64_t state_bytes;
     /* Memory that a step needs besides the state: temporary slots, and slots that are converted to float32. */
     int64_t step_bytes;
     int64_t thread_bytes; /* further memory that each computing thread needs during a step */
-    int64_t task_bytes;   /* memory for copied inputs and for results if all tasks begin in the same step */
-    double task_flops;    /* floating-point operations of all tasks of the parameter */
-    int64_t due[3];       /* numbers of the first three steps in which tasks begin */
-    /* Number of entries in `due`. Fewer than 3: no other task begins up to step PD_FORECAST_STEPS. */
+    int64_t task_bytes;   /* memory for copied inputs and for results if all tasks (such as roots) begin in one step */
+    double task_flops;    /* floating-point operations of all tasks (such as matrix roots) of one parameter */
+    int64_t due[3];       /* due: numbers of the first three steps in which tasks (such as matrix roots) begin */
+    /* Number of entries in `due`, at most 3. If there are fewer, no other task (such as a matrix root) begins up to
+     * step PD_FORECAST_STEPS. */
     int n_due;
     /* Tasks go on to begin every pd_kind_interval steps. false: the interval changes later, for example by a
      * schedule. */
@@ -48,7 +49,7 @@ typedef struct pd_forecast_sum {
     /* Memory for all parameters, as the daemon counts it against its setting limits.max_total_bytes. */
     pd_footprint need;
     double flops;      /* floating-point operations of one step; only matrix products are counted */
-    double task_flops; /* floating-point operations if each task runs once */
+    double task_flops; /* floating-point operations if each task (such as a matrix root) runs once */
     /* Floating-point operations of tasks for each step, averaged over the steps from one run of a task to the next. */
     double task_flops_per_step;
 } pd_forecast_sum;
@@ -84,7 +85,8 @@ pd_sizing pd_forecast_job(void);
  * PD_NO_MEMORY: out of memory. */
 int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *shapes, char *const *rules,
                      size_t n_rules, const pd_row *const *rows, pd_error *err);
-void pd_forecast_free(pd_forecast *forecast); /* also accepts an empty forecast */
+/* Frees a forecast, which may be empty. */
+void pd_forecast_free(pd_forecast *forecast);
 
 /* Returns the number of steps from one run of a parameter's tasks to the next, if the first three runs are evenly
  * spaced. 0: they are not, or there are fewer than three. */
@@ -95,9 +97,10 @@ int64_t pd_kind_interval(const pd_kind *kind);
 /* The slots (tensors of optimizer state) or the tasks of a plan, in groups. Members of a group differ only in their
  * numbers. The members of group g are item[first[g]] up to, but not including, item[first[g + 1]]. */
 typedef struct pd_groups {
-    int *item; /* indices into the plan's list of slots or tasks */
+    int *item; /* indices into the plan's list of slots (tensors of optimizer state) or tasks */
     size_t *first;
-    /* Number of groups. They are in the order of their first members. `first` has n + 1 entries. */
+    /* Number of groups of slots or tasks. The groups are in the order of their first members. `first` has n + 1
+     * entries. */
     size_t n;
 } pd_groups;
 

@@ -128,7 +128,7 @@ static int ascending(const void *left, const void *right)
     return (*(const int *)left > *(const int *)right) - (*(const int *)left < *(const int *)right);
 }
 
-/* Sorts the numbers and removes duplicates. Returns how many are left. */
+/* Sorts n numbers and removes duplicates, so that they can be written as a list. Returns how many are left. */
 static size_t distinct(int *number, size_t n)
 {
     size_t kept = 0;
@@ -203,7 +203,7 @@ static void slot_row(pd_table *table, const pd_slot_spec *spec, const char *name
         pd_table_cell(table, "x%" PRId64, n);
     else
         pd_table_cell(table, "%s", "");
-    /* a slot that lies in the memory of the new weights takes no bytes of its own */
+    /* A slot (tensor of optimizer state) that lies in the memory of the new weights takes no bytes of its own. */
     pd_table_cell(table, "%s", spec->in_after ? "-" : pd_bytes_text(text, (uint64_t)bytes));
 }
 
@@ -242,8 +242,8 @@ static size_t slots_named(int *found, const pd_plan *plan, const int *task, size
     return many;
 }
 
-/* Lists the inputs or the outputs of n tasks by the names of their slots, such as "statistics.0 … 215; tally".
- * `room` is scratch memory, as in task_lines. */
+/* Lists the inputs or the outputs of n tasks (such as matrix roots) by the names of their slots, such as
+ * "statistics.0 … 215; tally". `room` is scratch memory, as in task_lines. */
 static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *task, size_t n, bool outputs, int *room)
 {
     int n_slots;

@@ -17,7 +17,7 @@
 #include "printable.h"
 #include "safetensors.h"
 
-enum { NAME_BYTES = 256 }; /* longest name that the protocol allows */
+enum { NAME_BYTES = 256 }; /* longest name of a parameter that the protocol allows, in bytes */
 
 typedef struct reader {
     pd_shapes *out;
@@ -333,7 +333,7 @@ static int read_mapped(reader *r, int fd)
     return rc;
 }
 
-/* Reads standard input to its end. */
+/* Reads shapes from standard input: all its bytes, up to a limit. */
 static int read_stream(reader *r)
 {
     char *at = NULL, *more;

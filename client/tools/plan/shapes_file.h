@@ -14,7 +14,7 @@
 
 #include "paramd/tensor.h"
 
-#define PD_SHAPES_MAX (1 << 20)           /* most parameters in a file */
+#define PD_SHAPES_MAX (1 << 20)           /* most parameters in a file of shapes */
 #define PD_SHAPES_TEXT_BYTES (64ll << 20) /* largest text or JSON file with shapes, in bytes */
 
 typedef struct pd_shape_entry {
@@ -22,7 +22,7 @@ typedef struct pd_shape_entry {
     pd_shape shape;
     char *axes; /* names of the parameter's dimensions, such as "layers,embed"; NULL: not given */
     int64_t elements;
-    int64_t line; /* number of the line in a text file; 0 for other files */
+    int64_t line; /* number of the line in a text file that has the parameter; 0 for other files */
 } pd_shape_entry;
 
 typedef struct pd_shapes {
@@ -44,6 +44,7 @@ typedef struct pd_shapes {
  *
  * PD_NO_MEMORY: out of memory. */
 int pd_shapes_read(pd_shapes *out, const char *path, pd_error *err);
-void pd_shapes_free(pd_shapes *shapes); /* also accepts an empty list */
+/* Frees a list of shapes, which may be empty. */
+void pd_shapes_free(pd_shapes *shapes);
 
 #endif

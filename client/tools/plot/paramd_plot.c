@@ -65,7 +65,7 @@ static void read_log(void)
     fclose(file);
 }
 
-/* Makes a field's name readable: replaces '_' by a space. */
+/* Makes the name of a field of the log readable: replaces '_' by a space. */
 static char *with_spaces(char *name)
 {
     for (char *c = name; *c != '\0'; c++)

@@ -4,7 +4,7 @@
 
 #include "safetensors.h"
 
-/* Returns whether a replay can read elements of this type. */
+/* Returns whether a replay can read numbers of this element type. */
 bool pd_recorded_is_number(pd_st_dtype dtype);
 /* Returns how many elements a recorded tensor has. */
 int64_t pd_recorded_count(const pd_st_tensor *tensor);

@@ -18,7 +18,7 @@ typedef struct play {
     /* For each parameter the change of its weights in a step. NULL: the optimizer does not report it, or the trace
      * has none to compare it with. */
     float **update;
-    pd_replay_draws *draws; /* reader of the recorded random numbers; NULL: none were recorded */
+    pd_replay_draws *draws; /* source of the recorded random numbers; NULL: none were recorded */
     pd_replay_parts parts;  /* the declared parts */
     pd_declaration *declarations;
     pd_step_io *io;

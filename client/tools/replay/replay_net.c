@@ -22,7 +22,7 @@ struct pd_replay_net {
     int n;
     int64_t examples, batch, steps;
     double *x, *y, *index, *loss;
-    double *input; /* of shape (batch, in): the examples of the present step */
+    double *input; /* the examples of the present step, of shape (batch, inputs) */
 };
 
 /* ---- the recorded network ---- */

@@ -31,7 +31,7 @@ typedef struct common { /* Data that all workers of a replay share. While they r
     /* The job's rules: one for each group of parameters, that of group 0 last. NULL at the end. */
     char **rules;
     pd_replay_parts parts; /* the declared parts */
-    size_t n;              /* number of parameters in the trace */
+    size_t n;              /* number of parameters in the trace (file of the recorded run) */
     int64_t rounds;
     int world_size;
     atomic_int *first_failed; /* rank of the first worker that failed; -1: none */
@@ -377,7 +377,8 @@ static int perform(worker *workers, const common *s, pd_verdict *verdicts, pd_er
 {
     int rc = run_workers(workers, s, err), first = atomic_load(s->first_failed);
 
-    if (rc == PD_OK && first >= 0) { /* reports the first error: later ones come from the dropped job */
+    if (rc == PD_OK && first >= 0) { /* The first worker's error is reported: later workers fail because the job is
+                                      * dropped. */
         rc = workers[first].rc;
         if (err != NULL) *err = workers[first].err;
     }

@@ -20,7 +20,7 @@ enum { NAME_TEXT = 400, SLOT_TEXT = 64 };
 /* One recorded tensor of optimizer state. */
 typedef struct entry {
     const char *name; /* name of the tensor in the file; of a quantized tensor, name of its codes */
-    int length;       /* length of the name without "/quantized" */
+    int length;       /* length of the tensor's name without "/quantized" */
     bool quantized;
     int64_t step;
     size_t param;
@@ -532,7 +532,8 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
     if (rc == PD_NOT_FOUND && all_zero(recorded, n)) return PD_OK;
     if (rc != PD_OK) return pd_fail(err, rc, "%.256s: %.200s", e->name, why.text);
     e->error = distance(ours, recorded, n);
-    /* The error is NaN if the recorded values are too large to square. */
+    /* An error of NaN means that the recorded values are too large to square. It counts as infinite, so the tensor
+     * fails. */
     if (isnan(e->error)) e->error = (double)INFINITY;
     e->compared = true;
     if (is_bounded(e)) return find_bound(state, e, recorded, n, err);

@@ -10,7 +10,7 @@
 typedef struct pd_replay_tensors {
     const pd_trace *trace;
     const pd_trace_param *params;
-    size_t n; /* number of parameters in the trace */
+    size_t n; /* number of parameters in the trace (file of the recorded run) */
     float **weights, **gradient;
     bool *present;      /* for each parameter whether it has a gradient in the present step */
     pd_replay_net *net; /* network that computes the gradients; NULL: gradients were recorded */

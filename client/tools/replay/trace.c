@@ -14,7 +14,7 @@
 #include "whole_file.h"
 
 #define MAX_WORK 50000000ll /* limit of the work of a replay: number of steps times replicas times parameters */
-#define KEY_TEXT 400        /* longest name of a tensor, in bytes */
+#define KEY_TEXT 400        /* longest name of a tensor in a trace, in bytes */
 
 struct pd_trace {
     char *path;

@@ -29,7 +29,7 @@ typedef struct pd_trace_param {
 int pd_trace_open(pd_trace **out, const char *path, pd_error *err);
 void pd_trace_close(pd_trace *trace); /* accepts NULL */
 
-/* Returns the path with which the trace was opened. */
+/* Returns the path with which the trace (file of a recorded run) was opened. */
 const char *pd_trace_path(const pd_trace *trace);
 /* Return metadata of the trace: the system that was recorded, the case, the number of steps. */
 const char *pd_trace_system(const pd_trace *trace);
@@ -71,7 +71,7 @@ int pd_trace_check(pd_trace *trace, pd_error *err);
 bool pd_trace_averages(const pd_trace *trace);
 int pd_trace_replicas(const pd_trace *trace); /* at least 1 */
 const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n);
-/* Returns the number of elements of the largest parameter. */
+/* Returns the number of elements of the trace's largest parameter. */
 int64_t pd_trace_elements(const pd_trace *trace);
 /* Returns true if a gradient in the trace has an element that is NaN or infinite. */
 bool pd_trace_nonfinite(const pd_trace *trace);
