@@ -8,7 +8,7 @@ void pd_refusal_note(pd_core *core, pd_outgoing_frame *frame, const pd_error *er
 {
     bool pushed = pd_method_pushes(frame->op->method);
 
-    if (frame->method == PD_BARRIER) core->barriers--; /* a refused barrier does not count */
+    if (frame->method == PD_BARRIER) core->barriers--; /* a refused barrier is not counted */
     pd_op_fail(frame->op, error);
     for (size_t i = 0; i < frame->n_parts; i++) {
         frame->op->items[frame->parts[i].item].outcome = error->code;

@@ -14,8 +14,8 @@
  * In names of Meta's Shampoo, the list may follow the parameter's name directly, or after '.' or '/'. The name may
  * have "state." or "state/" in front.
  *
- * In names of JAX's optimizers (with '/' above), words are joined by '/' or '.', or written as jax.tree_util.keystr
- * does. The separators in a parameter's name may differ from those of the job. Words in front of "stats" and the other container names are
+ * In the other names, words are joined by '/' or '.', or written as jax.tree_util.keystr does. The separators in a
+ * parameter's name may differ from those of the job. Words in front of "stats" and the other container names are
  * ignored, for example "opt_state" or an index in a chain of optimizers.
  *
  * One table maps the paths of other optimizers to paramd's slots (tensors of optimizer state). */

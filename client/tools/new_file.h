@@ -13,7 +13,7 @@ typedef struct pd_new_file {
     int fd;           /* descriptor of the file; -1: no file is open */
     const char *path; /* borrowed */
     char *part;       /* temporary name of the file; NULL: the output is standard output */
-    bool nameless;    /* the file has no name yet, not even the temporary one */
+    bool nameless;    /* the file has no name yet, not even its temporary name */
     bool force;
 } pd_new_file;
 

@@ -303,7 +303,8 @@ static int make_plans(pd_forecast *f, pd_error *err)
         pd_kind *kind = f->kind[i];
         add_name(f, kind, &f->shapes->entries[i]);
         if (bytes_of(kind) > bytes_of(f->kind[f->largest])) f->largest = i;
-        if (kind->plan.elements > 0) continue; /* the kind has its plan already, from an earlier parameter */
+        /* The kind (parameters with the same plan) has its plan already, from an earlier parameter. */
+        if (kind->plan.elements > 0) continue;
         kind->how = pd_aggregation_of(&f->job.values, kind->rule->hypers.row);
         int rc = pd_sizing_check_param(&f->job, kind->how, f->shapes->entries[i].name, err);
         if (rc == PD_OK) rc = make_plan(f, kind, &f->shapes->entries[i], err);

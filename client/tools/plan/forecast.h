@@ -13,7 +13,7 @@
 #include "rule.h"
 #include "shapes_file.h"
 
-#define PD_FORECAST_STEPS 65536 /* tasks are searched for in the steps up to this number */
+#define PD_FORECAST_STEPS 65536 /* tasks (such as roots) are searched for in the steps up to this number */
 
 /* A kind of parameters: all those that have the same plan (slots of optimizer state, and tasks), because they have
  * the same rule, shape and names of dimensions. If a text in the rule can refer to parameters by name, their plans

@@ -377,8 +377,8 @@ static int perform(worker *workers, const common *s, pd_verdict *verdicts, pd_er
 {
     int rc = run_workers(workers, s, err), first = atomic_load(s->first_failed);
 
-    if (rc == PD_OK && first >= 0) { /* The first worker's error is reported: later workers fail because the job is
-                                      * dropped. */
+    /* The error of the worker that failed first is reported: later workers fail because the job is dropped. */
+    if (rc == PD_OK && first >= 0) {
         rc = workers[first].rc;
         if (err != NULL) *err = workers[first].err;
     }
