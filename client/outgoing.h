@@ -53,8 +53,9 @@ typedef struct pd_outgoing {
     } lane[PD_LANES]; /* next: the first frame of the lane of which bytes remain to be sent */
     pd_outgoing_frame *by_id;
     pd_lane current; /* the lane (list of frames) from which pd_outgoing_gather took the last frames to send */
-    size_t gone;     /* number of bytes of the frame lane[current].next that are sent already */
-    /* Number of frames whose bytes the sender is using now, from lane[current].next on. 0 after pd_outgoing_sent. */
+    size_t gone;     /* number of bytes of the frame to send next (lane[current].next) that are sent already */
+    /* Number of frames whose bytes the sender is using now: the frame lane[current].next and those that follow it.
+     * 0 after pd_outgoing_sent. */
     size_t lent;
     /* frames of the user's calls may be sent: the server has accepted Hello and the declared parameters, if there
      * are any */
@@ -86,7 +87,7 @@ typedef void pd_outgoing_done(void *arg, pd_outgoing_frame *frame);
 /* Removes and frees a frame that was answered or needs no answer. Returns false if its bytes are lent to the sender
  * or half sent: then pd_outgoing_sent or pd_outgoing_rewind frees it later and calls `done`. */
 bool pd_outgoing_retire(pd_outgoing *out, pd_outgoing_frame *frame);
-/* Removes a frame for which no call of the user waits (any more): `done` is not called. */
+/* Removes a frame for which no call of the user waits, or waits any more. So the callback `done` is not called. */
 void pd_outgoing_remove(pd_outgoing *out, pd_outgoing_frame *frame);
 /* Retires all frames. */
 void pd_outgoing_retire_all(pd_outgoing *out);

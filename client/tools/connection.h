@@ -17,7 +17,7 @@ typedef struct pd_operator {
 int pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
 void pd_operator_close(pd_operator *op);
 /* Opens a connection with the server and timeout of the command line, and sends one request. The answer lies in
- * memory of `op`. So the caller closes `op` when the answer is used, also after an error. */
+ * memory of `op`. So the caller closes `op` (pd_operator_close) after it has used the answer, also after an error. */
 int pd_operator_ask(const struct pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request,
                     void **reply, pd_error *err);
 /* Fetches a list from the daemon page by page, and calls `use` with each page. A page is valid only during this

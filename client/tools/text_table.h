@@ -16,7 +16,7 @@ typedef struct pd_table pd_table;
  *   '~'  cuts the middle out of long cells if a line exceeds the limit
  *   '&'  wraps cells; only for the last column */
 pd_table *pd_table_new(const char *titles);
-/* Sets how many characters a line may have; 0: any number. Accepts NULL. */
+/* Sets how many characters a line of the table may have; 0: any number. Accepts NULL. */
 void pd_table_limit(pd_table *table, int limit);
 /* Returns the default limit for the lines of a list: 100 characters, or more on a wider terminal. */
 int pd_table_default_limit(void);

@@ -15,8 +15,8 @@ int pd_replay_check_replicas(const pd_trace *trace, const pd_recipe *recipe, pd_
  * `verdicts` how far each average is from the recorded one. PD_INVALID_ARGUMENT: the number of replicas does not
  * fit. PD_NO_MEMORY: out of memory. */
 int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_error *err);
-/* Computes one recorded case of a weighted mean and compares the result with the record. Returns the codes of
- * pd_replay_routine. */
+/* Computes one recorded case of a weighted mean and compares the result with the record. Returns PD_OK or an error
+ * of pd_replay_routine. */
 int pd_judge_weighted_mean(pd_case *c);
 
 #endif

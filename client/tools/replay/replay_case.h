@@ -41,7 +41,7 @@ struct pd_routine {
      * NNN is the key `index` of the case's entry, or just FIELD if there is no list. */
     bool numbered;
     bool own_tolerance; /* each case has its own tolerance, and its errors are noted as multiples of it */
-    /* Computes one case and compares the results with the record. Returns the codes of pd_replay_routine. */
+    /* Computes one case and compares the results with the record. Returns PD_OK or an error of pd_replay_routine. */
     int (*judge)(pd_case *c);
 };
 

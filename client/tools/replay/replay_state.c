@@ -1,4 +1,4 @@
-/* replay_state.c - compares the optimizer state of a model that is played with the recorded state. */
+/* replay_state.c - compares the optimizer state of a model in a replay with the recorded state. */
 #include "replay_state.h"
 
 #include <ctype.h>
@@ -45,10 +45,11 @@ struct pd_replay_state {
     /* Largest error that a tensor may have, from the metadata noise_state; if that was not recorded, the tolerance
      * of the weights. */
     double tolerance;
-    /* Largest error that the weights' distance from their initial values may have; negative: not recorded. */
+    /* Largest error that moving averages (momentum, filtered gradient) may have, from the metadata
+     * noise_bc32_displacement; negative: not recorded. */
     double way_tolerance;
-    /* The trace has neither tolerance for state. So the effect of rounding (noise) on each slot is measured, and
-     * allowed, too. */
+    /* The trace records no tolerance for optimizer state. So the effect of rounding (noise) on each slot (kind of
+     * state) is measured, and errors of that size are allowed. */
     bool measured;
     /* Number of steps from the copying of statistics to the use of the roots computed from them. */
     int64_t delay;

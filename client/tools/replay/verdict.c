@@ -62,7 +62,8 @@ bool pd_says_alike(const char *ours, const char *recorded)
 
 void pd_verdict_add(pd_verdict *verdict, size_t param, int64_t step, double error)
 {
-    if (isnan(error)) error = INFINITY; /* the recorded values are too large to square, so the error is not known */
+    /* The error is not known if the recorded values are too large to square, so it counts as infinite. */
+    if (isnan(error)) error = INFINITY;
     if (verdict->compared++ > 0 && error <= verdict->error) return;
     verdict->error = error;
     verdict->param = param;
