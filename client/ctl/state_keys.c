@@ -29,8 +29,8 @@ static const struct {
 } upstream[] = {
     { NULL, "shampoo/factor_matrices/#/quantized_values", "factor_matrices", 0 },
     { NULL, "shampoo/inv_factor_matrices/#/quantized_values", "inv_factor_matrices", 0 },
-    /* Skipped: Meta's optimizer saves here only `true`. The daemon finds out by itself, at the next matrix root,
-     * whether a factor matrix is diagonal. */
+    /* This tensor is skipped, since Meta's optimizer saves only `true` in it. The daemon finds out by itself, at
+     * the next matrix root, whether a factor matrix is diagonal. */
     { NULL, "shampoo/is_factor_matrices_diagonal/#", NULL, 0 },
     /* Meta's optimizer saves the state of every grafting method under the name adagrad, as its grafting classes
      * derive from Adagrad's. */

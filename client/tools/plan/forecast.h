@@ -46,7 +46,8 @@ typedef struct pd_kind {
 /* Sums of costs over parameters. A sum that does not fit an int64_t is INT64_MAX. */
 typedef struct pd_forecast_sum {
     int64_t params, elements, weight_bytes, state_bytes, step_bytes, task_bytes, blocks, tasks;
-    int64_t thread_bytes; /* no sum: the largest thread_bytes of the kinds of parameters */
+    /* Memory that each computing thread needs during a step: the largest value over all parameters, not a sum. */
+    int64_t thread_bytes;
     /* Memory for all parameters, as the daemon counts it against its setting limits.max_total_bytes. */
     pd_footprint need;
     double flops;      /* floating-point operations of one step; only matrix products are counted */
@@ -68,7 +69,7 @@ typedef struct pd_forecast {
     double (*fact)[PD_MAX_FACTS];
     pd_kind *kinds;
     size_t n_kinds;
-    pd_kind **kind; /* for each parameter its kind (parameters with the same plan) */
+    pd_kind **kind; /* for each parameter its kind; all parameters of a kind have the same plan */
     pd_forecast_sum all;
     size_t largest; /* index of the parameter with the most bytes of weights and state */
 } pd_forecast;

@@ -22,7 +22,7 @@ typedef struct pd_recipe {
     /* Text about a defect of the reference optimizer (which made the record) that this configuration triggers;
      * NULL: no defect is known. */
     const char *defect;
-    const char *rate; /* name of the hyperparameter that is set to recorded learning rates */
+    const char *rate; /* name of the hyperparameter that gets the recorded learning rates, such as lr */
     /* The following fields are set only for a trace of averages (recorded averages of gradients). */
     /* Value of the job's option `aggregate` (how gradients are averaged): "mean", "adasum" or "adasum_vdot"; NULL
      * if the run has weights. */
