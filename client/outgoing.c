@@ -104,9 +104,7 @@ void pd_outgoing_retire_all(pd_outgoing *out)
     for (pd_lane lane = 0; lane < PD_LANES; lane++) {
         for (pd_outgoing_frame *frame = out->lane[lane].first, *next; frame != NULL; frame = next) {
             next = frame->next;
-            if (!frame->lent && half_sent(out, frame))
-                out->gone = 0; /* the rest of this half sent frame will not
-                                                                       * be sent */
+            if (!frame->lent && half_sent(out, frame)) out->gone = 0; /* the rest of the frame will not be sent */
             pd_outgoing_retire(out, frame);
         }
     }
