@@ -15,11 +15,13 @@
 
 #define MS 1000000ull
 
-#define FIRST_TIMEOUT_NS (10000 * MS) /* timeout of a silent server until its welcome gives another value */
+/* The server counts as silent after this time, until its welcome (answer to Hello) sets another time. */
+#define FIRST_TIMEOUT_NS (10000 * MS)
 #define FIRST_HEARTBEAT_NS (2500 * MS)
 #define BACKOFF_LEAST_NS (50 * MS)
 #define BACKOFF_MOST_NS (2000 * MS)
-#define REST_NS (1000 * MS) /* how long an operation with an error waits for the answers to its other frames */
+/* When the server has refused one frame of a call, the call waits this long for the answers to its other frames. */
+#define REST_NS (1000 * MS)
 
 /* ---- life ---- */
 
@@ -249,7 +251,7 @@ static void left_at_last(void *arg, pd_outgoing_frame *frame)
     pd_op_answered(arg, frame->op);
 }
 
-/* Ends the handle with UNAVAILABLE: it was opened with the option not to connect again. */
+/* Ends the client handle with the error UNAVAILABLE, because it was opened with the option not to connect again. */
 static void give_up(pd_core *core)
 {
     pd_error error;
@@ -276,16 +278,17 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 
 /* ---- time ---- */
 
-/* Returns whether an answer of the server is due: a request was sent on this connection and is not answered, or
- * requests wait to be sent. */
+/* Returns whether the server owes an answer: a request was sent on this connection and is not answered, or requests
+ * wait to be sent. */
 static bool owed(const pd_core *core)
 {
     return pd_outgoing_pending(&core->out) || core->out.lane[PD_LANE_CONNECTION].first != NULL ||
            (core->out.open && core->out.lane[PD_LANE_LASTING].first != core->out.lane[PD_LANE_LASTING].next);
 }
 
-/* Returns the time at which the server counts as silent. While bytes remain to be sent, each sent byte counts as a
- * sign of life: a server that reads a large model may not answer for long. */
+/* Returns the time at which the server counts as silent and the connection is dropped. While bytes remain to be
+ * sent, each byte that the network takes counts as a sign of life: a server that reads a large model may not answer
+ * for long. */
 static uint64_t dead_ns(const pd_core *core)
 {
     uint64_t quiet_since = core->received_ns;
@@ -294,9 +297,9 @@ static uint64_t dead_ns(const pd_core *core)
     return quiet_since + core->timeout_ns;
 }
 
-/* Ends each operation that has waited REST_NS for its other answers after the server refused one of its frames.
- * These answers may never come: the server may need the refused gradient first, or a gradient of another rank that
- * waits in the same way. */
+/* Ends each operation (a call of the user) that has waited REST_NS for its other answers after the server refused
+ * one of its frames. These answers may never come: to send them, the server may first need the refused gradient, or
+ * the gradient of another rank whose call waits in the same way. */
 static void end_hopeless(pd_core *core, uint64_t now_ns)
 {
     pd_op *op, *next;
@@ -336,7 +339,7 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
         pd_core_drop(core, "the server has gone silent");
     } else if (core->welcomed && !pd_outgoing_pending(&core->out) && now_ns >= core->sent_ns + core->heartbeat_ns) {
         if (pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_LANE_CONNECTION, NULL) != PD_OK)
-            core->sent_ns = now_ns; /* no memory for this heartbeat: wait until the next one is due */
+            core->sent_ns = now_ns; /* no memory for this heartbeat: the next one is tried after a whole interval */
     }
 }
 

@@ -1,4 +1,4 @@
-/* landing.c - decides where the payload of an answer is received, before it arrives. */
+/* landing.c - decides where the payload of an answer is received: in the caller's weights, in a buffer, or nowhere. */
 #include "landing.h"
 
 #include "core_end.h"
@@ -17,7 +17,8 @@ bool pd_landing_has_outcomes(unsigned method)
     return has_weights(method) || method == PD_PUSH;
 }
 
-/* Makes the framer read the payload of the answer and throw it away, because no operation waits for it. */
+/* Makes the framer (the splitter of received bytes) read the payload of an answer and throw it away, because no
+ * call of the user waits for this answer. */
 static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans, size_t *n)
 {
     core->scratch->landing[0] = (struct iovec){ NULL, prefix->payload_bytes };
@@ -39,7 +40,8 @@ size_t pd_landing_bytes(const pd_core *core, const pd_outgoing_frame *frame, siz
     return bytes / sizeof(float) * pd_dtype_size(pd_landing_known(core, frame, part)->update);
 }
 
-/* Makes the core's buffer for updates, or for an operator's payload, large enough. */
+/* Makes the core's buffer for received bytes large enough. It receives updates (changes of weights), or the payload
+ * of an answer to paramctl. */
 static int make_room(pd_core *core, uint64_t bytes)
 {
     uint8_t *more;
@@ -54,8 +56,9 @@ static int make_room(pd_core *core, uint64_t bytes)
     return PD_OK;
 }
 
-/* Checks the updates in an answer, which are changes of weights in place of the weights: the client must have asked
- * for each of them. Makes room for them, and sets *payload to the payload bytes that the answer must have. */
+/* Checks the updates in an answer. An update is the change of weights, sent instead of the weights. The answer
+ * breaks the protocol if the client did not ask for the update. Makes room for the updates, and sets *payload to
+ * the number of payload bytes that the answer must have. */
 static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame, uint64_t *payload)
 {
     uint64_t room = 0;
@@ -127,9 +130,8 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
 
     core->reply = NULL;
     if (core->ended.code != PD_OK) return core->ended.code;
-    if (core->stage == STAGE_DROP)
-        return PD_CANCELLED; /* do not use this answer: it may belong to a job that is
-                                                         * lost */
+    /* The core is dropping this connection. Its answers are not used: they may belong to a job that is lost. */
+    if (core->stage == STAGE_DROP) return PD_CANCELLED;
     if ((prefix->flags & PD_FLAG_REPLY) == 0 && (prefix->flags & PD_FLAG_ERROR) == 0)
         return pd_reply_broken(core, prefix, "not marked as an answer");
     if (frame == NULL || frame->answered || (prefix->flags & PD_FLAG_ERROR) != 0)

@@ -1,4 +1,4 @@
-/* options.c - the settings of a handle, from its options, the environment and defaults. */
+/* options.c - the settings of a client handle, from pd_client_options, the environment and defaults. */
 #include "options.h"
 
 #include <stdio.h>

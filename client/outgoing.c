@@ -1,4 +1,4 @@
-/* outgoing.c - the queue of outgoing frames. */
+/* outgoing.c - the queue of frames that the client sends. */
 #include "outgoing.h"
 
 #include <assert.h>
@@ -33,7 +33,8 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame)
     free(frame);
 }
 
-/* uthash runs this macro if it has no memory for a new entry. The frame is then in no hash table. */
+/* Tells uthash (the hash table library) what to do if it has no memory for a new entry: mark the frame as being in
+ * no hash table. */
 #undef uthash_nonfatal_oom
 #define uthash_nonfatal_oom(frame) ((frame)->hh.tbl = NULL)
 
@@ -103,7 +104,7 @@ void pd_outgoing_retire_all(pd_outgoing *out)
     for (pd_lane lane = 0; lane < PD_LANES; lane++) {
         for (pd_outgoing_frame *frame = out->lane[lane].first, *next; frame != NULL; frame = next) {
             next = frame->next;
-            if (!frame->lent && half_sent(out, frame)) out->gone = 0; /* the rest of this frame will not be sent */
+            if (!frame->lent && half_sent(out, frame)) out->gone = 0; /* the rest of the frame will not be sent */
             pd_outgoing_retire(out, frame);
         }
     }
@@ -112,7 +113,7 @@ void pd_outgoing_retire_all(pd_outgoing *out)
 /* ---- sending ---- */
 
 /* Chooses the frame to send next: first a frame that is half sent, then frames of the connection (such as
- * heartbeats), then frames of the user's operations. */
+ * heartbeats), then frames of the user's calls. */
 static pd_outgoing_frame *choose(pd_outgoing *out, pd_lane *lane)
 {
     if (out->gone > 0)
@@ -124,7 +125,7 @@ static pd_outgoing_frame *choose(pd_outgoing *out, pd_lane *lane)
     return *lane == PD_LANE_CONNECTION || out->open ? out->lane[*lane].next : NULL;
 }
 
-/* Lists the bytes of a frame that come after its first `skip` bytes. */
+/* Lists the bytes of a frame as iovec entries, without its first `skip` bytes, which are sent already. */
 static int gather_one(const pd_outgoing_frame *frame, size_t skip, struct iovec *iov, int max, size_t *bytes)
 {
     int n = 0;
@@ -160,14 +161,15 @@ int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t byte
     return n;
 }
 
-/* Frees a frame that was retired while its bytes were being sent, now that they are sent. */
+/* Frees a frame that was retired (needs no further answer) while its bytes were being sent. Now they are sent, so
+ * `done` is called if the frame still belongs to an operation (the user's call). */
 static void leave(pd_outgoing *out, pd_outgoing_frame *frame, pd_outgoing_done *done, void *arg)
 {
     if (frame->op != NULL) done(arg, frame);
     take_out(out, frame);
 }
 
-/* Notes that the first n of the gathered bytes are sent. */
+/* Notes that the first n of the bytes that were lent for sending are sent. */
 static void advance(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *arg)
 {
     while (n > 0) {

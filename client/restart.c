@@ -39,7 +39,7 @@ void pd_core_lose_job(pd_core *core)
     core->lost = true;
 }
 
-/* Sets the option `name` of the job, or adds it if the handle has no such option. */
+/* Sets the option `name` with which the job is created, or adds it if the user gave no such option. */
 static int set_option(pd_core *core, const char *name, uint64_t value)
 {
     size_t n = 0, length = strlen(name);
@@ -64,8 +64,8 @@ static int set_option(pd_core *core, const char *name, uint64_t value)
     return PD_OK;
 }
 
-/* Forgets this process's progress in the lost job. The numbers of steps come with the new server's answer to
- * Declare. */
+/* Forgets how far this process got in the lost job. It learns the present step numbers from the new server's answer
+ * to Declare. */
 static void forget_progress(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {
@@ -80,7 +80,8 @@ static void forget_progress(pd_core *core)
     core->must_init = false;
 }
 
-/* Opens the ended handle again, with a new nonce. So the server sees a new process, and counts its barriers from 1. */
+/* Opens a client handle that had ended because its job was lost. The handle gets a new nonce (the number of a
+ * process). So the server takes it for a new process, and counts its barriers from 1. */
 static void begin_again(pd_core *core)
 {
     core->nonce = core->nonce * 0xd1342543de82ef95u + 1;

@@ -1,4 +1,4 @@
-/* sock.c - sockets that never block. */
+/* sock.c - sockets that never block, for the I/O thread of a client handle. */
 #include "sock.h"
 
 #include <errno.h>
@@ -22,7 +22,8 @@ static int unavailable(const pd_address *url, const char *why, pd_error *err)
     return pd_fail(err, PD_UNAVAILABLE, "%s: %s", pd_address_text(url, text), why);
 }
 
-/* Waits until a connection attempt ends. Returns 0 on success, an errno, or -1 if `stop_fd` became readable. */
+/* Waits until an attempt to connect succeeds or fails. Returns 0 on success, an errno value, or -1 if `stop_fd`
+ * became readable (the thread has to end). */
 static int await(int fd, int stop_fd, int timeout_ms)
 {
     struct pollfd wait[2] = { { .fd = fd, .events = POLLOUT }, { .fd = stop_fd, .events = POLLIN } };
@@ -99,7 +100,7 @@ static ssize_t result(ssize_t n, const char *what, pd_error *err)
     return pd_fail(err, PD_UNAVAILABLE, "%s: %s", what, strerror(errno));
 }
 
-/* The transport of a connection. */
+/* A socket as a transport (proto/transport.h). */
 typedef struct sock {
     pd_transport base;
     int fd;
