@@ -166,8 +166,8 @@ static int answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *pr
     return PD_OK;
 }
 
-/* Handles an error that the server reports about the connection as a whole, not about a request. A passing error
- * drops the connection, so that the client connects again. Other errors end the client handle. */
+/* Handles an error that the server reports about the connection as a whole, not about a request. A passing error drops
+ * the connection, so that the client connects again. Other errors end the client handle (the user's pd_client). */
 static int about_connection(pd_core *core, const pd_error *error)
 {
     bool passing = error->code == PD_UNAVAILABLE || error->code == PD_DATA_LOSS ||

@@ -88,8 +88,8 @@ static bool await(pd_client *client, pd_ticket_id ticket, double seconds)
     return pd_io_wait(&client->io, ticket, left > 0 ? left : 0);
 }
 
-/* Waits until the call with this ticket is done, frees the ticket and returns the result of the call. The core must
- * be locked. */
+/* Waits until the call with this ticket is done, frees the ticket and returns the result of the call. The core (the
+ * client's protocol state machine) must be locked. */
 static int finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err)
 {
     uint8_t *reply;
@@ -102,8 +102,8 @@ static int finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_err
     return rc;
 }
 
-/* Waits for the end of a call that blocks, such as pd_client_declare. If the time runs out, the ticket is kept, so
- * that the user can repeat the call and go on waiting. The core must be locked. */
+/* Waits for the end of a call that blocks, such as pd_client_declare. If the time runs out, the ticket is kept, so that
+ * the user can repeat the call and go on waiting. The core (the client's protocol state machine) must be locked. */
 static int finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err)
 {
     int rc;
@@ -239,8 +239,8 @@ int pd_client_declare_sized(pd_client *client, const pd_client_param *params, si
     return rc;
 }
 
-/* Locks the core of a handle for a function that only reads it. The cast removes the const, since taking the lock
- * changes the handle. */
+/* Locks the core (the client's protocol state machine) of a handle for a function that only reads it. The cast removes
+ * the const, since taking the lock changes the handle. */
 static pd_client *enter(const pd_client *client)
 {
     pd_client *mutable = (pd_client *)client;
@@ -272,7 +272,8 @@ bool pd_client_must_init(const pd_client *client)
     return must;
 }
 
-/* Sends the initial weights that this rank has to send, then pulls all weights. The core must be locked. */
+/* Sends the initial weights that this rank has to send, then pulls all weights. The core (the client's protocol state
+ * machine) must be locked. */
 static int init_and_fetch(pd_client *client, void *const *weights, pd_error *err)
 {
     int rc = PD_OK;
@@ -296,7 +297,7 @@ int pd_client_init(pd_client *client, void *const *weights, pd_error *err)
 }
 
 /* Forgets the tickets of calls that timed out. Nobody can wait for them any more: these calls ended when the server
- * lost the job. The core must be locked. */
+ * lost the job. The core (the client's protocol state machine) must be locked. */
 static void forget_calls(pd_client *client)
 {
     pd_ticket_id *const tickets[] = { &client->declare, &client->init,  &client->fetch,

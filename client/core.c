@@ -251,7 +251,8 @@ static void left_at_last(void *arg, pd_outgoing_frame *frame)
     pd_op_answered(arg, frame->op);
 }
 
-/* Ends the client handle with the error UNAVAILABLE, because it was opened with the option not to connect again. */
+/* Ends the client handle (the user's pd_client) with the error UNAVAILABLE, because it was opened with the option not
+ * to connect again. */
 static void give_up(pd_core *core)
 {
     pd_error error;

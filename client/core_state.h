@@ -32,7 +32,7 @@ typedef struct pd_op {
     pd_error error;           /* the first error */
     /* The operation will fail: the server refused one of its frames, and answers to others are missing. */
     bool hopeless;
-    uint64_t give_up_ns;  /* when an operation that is hopeless stops waiting for answers; 0: not set yet */
+    uint64_t give_up_ns;  /* when an operation that will fail (`hopeless`) stops waiting for answers; 0: not set yet */
     uint8_t *reply;       /* answer to a pd_core_call: header, then payload; NULL for other operations */
     size_t reply_bytes;   /* length of the header in `reply`, in bytes */
     size_t payload_bytes; /* length of the payload that the answer to a pd_core_call must have */
@@ -68,10 +68,11 @@ typedef enum pd_stage {
     STAGE_WELCOMED, /* the server has answered Hello; no parameters are declared on this connection yet */
     STAGE_DECLARING,
     STAGE_RUNNING,
-    STAGE_DROP, /* the core has asked for the connection to be closed */
+    STAGE_DROP, /* the core (the client's protocol state machine) has asked for the connection to be closed */
 } pd_stage;
 
-/* Buffers for building one frame at a time, and for receiving one answer. Allocated once for a client handle. */
+/* Buffers for building one frame at a time, and for receiving one answer. Allocated once for a client handle (the
+ * user's pd_client). */
 typedef struct pd_frame_scratch {
     Paramd__Piece piece[MAX_PIECES], *pieces[MAX_PIECES];
     Paramd__Want want[MAX_PIECES], *wants[MAX_PIECES];
@@ -82,11 +83,14 @@ typedef struct pd_frame_scratch {
 
 typedef struct pd_core {
     char *job, *label;
-    char **options, **rules; /* lists of texts; the last entry is NULL */
+    /* texts that the user gave with the handle: the job's options, and its optimizer rules; NULL ends each list */
+    char **options, **rules;
     uint32_t rank, world_size;
     uint64_t nonce;
-    uint8_t flags;  /* frame flags (PD_FLAG_...) for all frames that the core sends */
-    bool impatient; /* after a lost connection the client handle ends instead of connecting again */
+    /* frame flags (PD_FLAG_...) for all frames that the core (the client's protocol state machine) sends */
+    uint8_t flags;
+    /* after a lost connection the client handle (the user's pd_client) ends instead of connecting again */
+    bool impatient;
     size_t urls;
 
     pd_stage stage;
@@ -96,8 +100,8 @@ typedef struct pd_core {
     size_t url;
     uint64_t random;
     char reason[PD_ERROR_TEXT];
-    pd_error ended;   /* any code but PD_OK: the client handle has ended with this error */
-    bool lost;        /* the client handle ended because the server no longer has the job */
+    pd_error ended;   /* any code but PD_OK: the client handle (the user's pd_client) has ended with this error */
+    bool lost;        /* the client handle (the user's pd_client) ended because the server no longer has the job */
     bool restarting;  /* true from the call of pd_core_restart until the parameters are declared to the new job */
     bool rejoins;     /* the last Hello asked only to join a job that exists, not to create one */
     uint64_t creator; /* number of the process that created the job, from the last welcome; 0: not known */
@@ -118,8 +122,8 @@ typedef struct pd_core {
     pd_op *ops; /* hash table of the user's calls by ticket */
     pd_outgoing out;
     uint64_t last_id; /* last number that was given to a request or to a call's ticket */
-    /* When the next hopeless operation (pd_op.hopeless) ends. 0: not known, pd_core_tick computes it. UINT64_MAX:
-     * there is no such operation. */
+    /* When the next hopeless operation (a call of the user that will fail: pd_op.hopeless) ends. 0: not known,
+     * pd_core_tick computes it. UINT64_MAX: there is no such operation. */
     uint64_t give_up_ns;
     /* Number of the last error that the server sent on this connection. Each push repeats it, so that the server
      * knows which errors this client had seen. */

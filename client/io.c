@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SENDS = 2 }; /* number of batches that the I/O thread sends in a row before it receives again */
+enum { SENDS = 2 }; /* number of batches (of about 1 MiB) that the I/O thread sends in a row before it receives again */
 enum { CONNECT_MS = 5000, LONGEST_MS = 3600 * 1000 };
 
 static uint64_t now_ns(void)
@@ -59,7 +59,8 @@ bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds)
     return pd_core_done(io->core, ticket);
 }
 
-/* Unlocks the core, and wakes the user's thread if the call that it waits for is done. Called by the I/O thread. */
+/* Unlocks the core (the client's protocol state machine), and wakes the user's thread if the call that it waits for is
+ * done. Called by the I/O thread. */
 static void leave_signalling(void *arg)
 {
     pd_io *io = arg;

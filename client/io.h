@@ -36,8 +36,8 @@ void pd_io_stop(pd_io *io);
  * I/O thread if there are bytes to send, or if the core has something to do earlier than planned. */
 void pd_io_enter(pd_io *io);
 void pd_io_leave(pd_io *io);
-/* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. Called by the
- * user's thread while the core is locked. */
+/* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. Called by the user's
+ * thread while the core (the client's protocol state machine) is locked. */
 bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds);
 
 #endif

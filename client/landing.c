@@ -130,7 +130,8 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
 
     core->reply = NULL;
     if (core->ended.code != PD_OK) return core->ended.code;
-    /* The core is dropping this connection. Its answers are not used: they may belong to a job that is lost. */
+    /* The core (the client's protocol state machine) is dropping this connection. Its answers are not used: they may
+     * belong to a job that is lost. */
     if (core->stage == STAGE_DROP) return PD_CANCELLED;
     if ((prefix->flags & PD_FLAG_REPLY) == 0 && (prefix->flags & PD_FLAG_ERROR) == 0)
         return pd_reply_broken(core, prefix, "not marked as an answer");

@@ -7,7 +7,9 @@
 typedef struct pd_settings {
     const char *urls; /* text that belongs to the options or the environment */
     double deadline;
-    pd_core_config core; /* settings of the core; their texts belong to the options or the environment */
+    /* settings of the core (the client's protocol state machine); their texts belong to the options or the
+     * environment */
+    pd_core_config core;
     char label[160];
 } pd_settings;
 

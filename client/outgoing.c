@@ -169,7 +169,7 @@ static void leave(pd_outgoing *out, pd_outgoing_frame *frame, pd_outgoing_done *
     take_out(out, frame);
 }
 
-/* Notes that the first n of the bytes that were lent for sending are sent. */
+/* Notes which of the bytes that were lent to the sender (given to it to send) are sent: the first n. */
 static void advance(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *arg)
 {
     while (n > 0) {

@@ -27,8 +27,9 @@ typedef enum pd_lane { PD_LANE_CONNECTION, PD_LANE_LASTING, PD_LANES } pd_lane;
 
 /* A frame in the queue of frames to send. */
 typedef struct pd_outgoing_frame {
-    struct pd_outgoing_frame *prev, *next; /* neighbours in the list of the frame's lane, oldest first */
-    uint64_t id;                           /* request id */
+    /* neighbours in the frame's lane (one of the two lists of the queue), oldest first */
+    struct pd_outgoing_frame *prev, *next;
+    uint64_t id; /* request id */
     unsigned method;
     pd_lane lane;
     struct pd_op *op; /* the user's call that the frame belongs to; NULL: no call waits for the answer */
@@ -69,8 +70,8 @@ pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const
 /* Frees a frame that is not in the queue. Accepts NULL. */
 void pd_outgoing_frame_free(pd_outgoing_frame *frame);
 
-/* Puts a frame at the end of a lane of the queue, and takes ownership of it. Its id must be set. Returns false if
- * out of memory: then the caller still owns the frame. */
+/* Puts a frame at the end of a lane (list) of the queue, and takes ownership of it. Its id must be set. Returns false
+ * if out of memory: then the caller still owns the frame. */
 bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane);
 /* Returns the frame with that request id; NULL: the queue has no such frame (it may have been answered). */
 pd_outgoing_frame *pd_outgoing_find(const pd_outgoing *out, uint64_t id);
@@ -96,13 +97,15 @@ void pd_outgoing_retire_all(pd_outgoing *out);
  * entries. The caller must call pd_outgoing_sent or pd_outgoing_rewind before it calls this function again. */
 int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t bytes);
 /* Ends the lending of bytes to the sender; the first n of them are sent. Calls done() for frames that were retired
- * in the meantime, unless they are half sent. */
+ * (needed no further answer) in the meantime, unless they are half sent. */
 void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *arg);
 /* Returns whether pd_outgoing_gather would find bytes to send. */
 bool pd_outgoing_pending(const pd_outgoing *out);
-/* Handles the end of the connection, when the sender no longer uses any bytes. Frees the frames that belong to this
- * connection (such as heartbeats). The frames of the user's calls will be sent again; returns how many of them had
- * been sent. Calls done() for those that were retired while they were lent or half sent. */
+/* Handles the end of the connection, when the sender no longer uses any bytes:
+ * - Frames that belong to this connection (such as heartbeats) are freed.
+ * - Frames of the user's calls stay in the queue and will be sent again. Returns how many of them had been sent.
+ * - Frames that were retired (needed no further answer) while the sender used them, or when they were half sent, are
+ *   freed. done() is called for those that still belong to a call of the user. */
 size_t pd_outgoing_rewind(pd_outgoing *out, pd_outgoing_done *done, void *arg);
 /* Frees all frames of the queue. The sender must not be using any bytes. */
 void pd_outgoing_clear(pd_outgoing *out);

@@ -4,8 +4,8 @@
 #include "answer.h"
 #include "landing.h"
 
-/* Limits of one turn. The payload is received in slices that fit into the CPU's cache. A turn sends and receives a
- * limited number of bytes, so that neither direction waits long for the other. */
+/* Limits of one turn (one call that sends or receives). The payload is received in slices that fit into the CPU's
+ * cache. A turn sends and receives a limited number of bytes, so that neither direction waits long for the other. */
 enum { READ_BYTES = 64 * 1024, READS = 8, READ_IOV = 256, SEND_BYTES = 1024 * 1024, SEND_IOV = 1024 };
 #define MAX_ANSWER (UINT64_MAX / 2) /* the framer has no limit: pd_core_header checks the length of every answer */
 
@@ -95,8 +95,8 @@ bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns)
 
 /* ---- sending ---- */
 
-/* Tells the core the time and how many bytes were received, and lists bytes to send in `iov`. Returns the number of
- * its entries. */
+/* Tells the core (the client's protocol state machine) the time and how many bytes were received, and lists bytes to
+ * send in `iov`. Returns the number of its entries. */
 static int prepare(pd_pump *pump, struct iovec *iov, uint64_t now_ns)
 {
     int n = 0;

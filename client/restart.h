@@ -13,8 +13,8 @@ int pd_core_restart(struct pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* Returns whether the server had weights of this job when it last answered. If it had, and a server now says that
  * there is no such job, the job is lost. */
 bool pd_core_has_begun(const struct pd_core *core);
-/* Ends the client handle because the server no longer has its job. The user may then restart the job on the same
- * handle (pd_client_restart). */
+/* Ends the client handle (the user's pd_client) because the server no longer has its job. The user may then restart the
+ * job on the same handle (pd_client_restart). */
 void pd_core_lose_job(struct pd_core *core);
 
 #endif

@@ -24,8 +24,9 @@ static bool worth_waiting(const pd_core *core, int code)
            (code == PD_RESOURCE_EXHAUSTED || code == PD_INTERNAL || code == PD_UNKNOWN || code == PD_DEADLINE_EXCEEDED);
 }
 
-/* Handles the server's error "no such job", which comes after a reconnect. While this process restarts a lost job,
- * it tries again: rank 0 may not have created the job yet. Otherwise the job is lost, and the client handle ends. */
+/* Handles the server's error "no such job", which comes after a reconnect. While this process restarts a lost job, it
+ * tries again: rank 0 may not have created the job yet. Otherwise the job is lost, and the client handle (the user's
+ * pd_client) ends. */
 static void no_job(pd_core *core)
 {
     char reason[PD_ERROR_TEXT];
@@ -140,8 +141,8 @@ int pd_welcome_taken(pd_core *core, const pd_prefix *prefix, const uint8_t *head
 
 /* ---- Declare ---- */
 
-/* Handles a refused Declare. If the server has never accepted the parameters, the user's call ends, and the user
- * may declare again on a new connection. A refusal after a reconnect ends the client handle. */
+/* Handles a refused Declare. If the server has never accepted the parameters, the user's call ends, and the user may
+ * declare again on a new connection. A refusal after a reconnect ends the client handle (the user's pd_client). */
 int pd_declare_refused(pd_core *core, const pd_error *error)
 {
     if (core->declared) return pd_welcome_refused(core, error);

@@ -37,9 +37,10 @@ typedef struct block {
 
 struct pd_arena {
     ProtobufCAllocator allocator;
-    size_t budget, held; /* budget: most bytes that all blocks may have together; held: the bytes they have */
-    bool exhausted;      /* memory was refused because the arena would have exceeded its budget */
-    bool no_memory;      /* an allocation failed */
+    /* budget: most bytes that all blocks of the arena may have together; held: the bytes they have */
+    size_t budget, held;
+    bool exhausted; /* memory was refused because the arena would have exceeded its budget */
+    bool no_memory; /* an allocation failed */
     block *first;
 };
 

@@ -23,10 +23,11 @@ extern char **environ;
 
 /* Environment variable that says: this program has already started itself again, with other environment variables. */
 #define GUARD "PARAMD_REEXECUTED"
-/* Nanoseconds that one batch of the step thread's work may take, by estimate. */
+/* Nanoseconds that one batch of the step thread's work (sums and optimizer steps done in one go) may take, by
+ * estimate. */
 #define BATCH_NS 50e6
-/* Nanoseconds after which a turn of the step thread counts as stuck: the service manager's watchdog gets no more
- * messages. */
+/* Nanoseconds after which a turn of the step thread (it applies requests, then does a batch of work) counts as stuck:
+ * the service manager's watchdog gets no more messages. */
 #define STUCK_NS 60000000000u
 
 /* ---- the environment variables that BLAS and OpenMP read when they are loaded ---- */

@@ -20,15 +20,17 @@ enum { NICER = 10 };
 
 typedef struct worker {
     struct pd_rootpool *pool;
-    pd_rootqueue_choice choice; /* which root tasks this thread takes: all, or light ones (of low cost) only */
+    /* which root tasks (computations of matrix roots) this thread takes: all, or light ones (of low cost) only */
+    pd_rootqueue_choice choice;
     pthread_t thread;
 } worker;
 
 struct pd_rootpool {
-    pthread_mutex_t lock;   /* lock of the pool's queue and of its flags light_is_idle and stop; never held while a
+    pthread_mutex_t lock; /* lock of the pool's queue and of its flags light_is_idle and stop; never held while a
                              * matrix root is computed */
-    pthread_cond_t more[2]; /* on which the threads wait for root tasks: one for those that take all, one for the thread
-                             * of light tasks */
+    /* on which the threads wait for root tasks (computations of matrix roots): one for those that take all, one for the
+     * thread of light tasks */
+    pthread_cond_t more[2];
     pd_rootqueue *queue;
     bool light_is_idle; /* the thread for light tasks (those of low cost) waits, and nobody has woken it yet */
     bool stop;
@@ -49,8 +51,8 @@ static void settle_down(void)
     pd_blas_one_thread();
 }
 
-/* Waits for a root task that this thread takes, and returns the request that contains it. Returns NULL when the pool
- * stops. */
+/* Waits for a root task (computation of a matrix root) that this thread takes, and returns the request that contains
+ * it. Returns NULL when the pool stops. */
 static pd_request *take(pd_rootpool *pool, pd_rootqueue_choice choice)
 {
     pd_request *next = NULL;
@@ -65,8 +67,8 @@ static pd_request *take(pd_rootpool *pool, pd_rootqueue_choice choice)
     return next;
 }
 
-/* Sends root tasks that are finished or were withdrawn back to the store: posts them, as a chain of requests, to the
- * mailbox `done`. Accepts NULL. */
+/* Sends root tasks (computations of matrix roots) that are finished or were withdrawn back to the store: posts them, as
+ * a chain of requests, to the mailbox `done`. Accepts NULL. */
 static void bring_home(pd_rootpool *pool, pd_request *first)
 {
     for (pd_mail *mail = first == NULL ? NULL : &first->mail, *next; mail != NULL; mail = next) {
@@ -102,8 +104,8 @@ static void *run(void *arg)
 
 /* ---- functions for the step thread ---- */
 
-/* Wakes a thread for a root task that was added. If the task is light (of low cost) and the thread for light tasks
- * waits, that thread is woken. Otherwise a thread that takes all tasks is woken. */
+/* Wakes a thread for a root task (computation of a matrix root) that was added. If the task is light (of low cost) and
+ * the thread for light tasks waits, that thread is woken. Otherwise a thread that takes all tasks is woken. */
 static void wake(pd_rootpool *pool, bool light)
 {
     bool first = light && pool->light_is_idle;

@@ -50,9 +50,9 @@ static void post_effects(void *arg, pd_mail *first, pd_mail *last)
     pd_mailbox_post(stepper->effects, first, last);
 }
 
-/* Hands a root task (the computation of a matrix root), which came in an effect, to the root pool. Frees the effect
- * first, because the pool may need its memory. The task must not be lost, so the step thread waits until there is
- * enough memory. */
+/* Hands a root task (the computation of a matrix root), which came in an effect, to the root pool. Frees the effect (an
+ * answer or report of the step thread) first, because the pool may need its memory. The task must not be lost, so the
+ * step thread waits until there is enough memory. */
 static void hand_to_pool(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
@@ -72,8 +72,8 @@ static void forget_tasks(void *arg, uint32_t job)
 
 /* ---- step thread ---- */
 
-/* Ends all jobs, and takes the tasks of the root pool back, so that all buffers, snapshots and tasks are returned
- * before the store is freed. */
+/* Ends all jobs, and takes the tasks of the root pool back, so that all buffers, snapshots (published weights) and
+ * tasks are returned before the store is freed. */
 static void wind_up(pd_stepper *stepper)
 {
     pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });
@@ -162,8 +162,8 @@ static void ask_to_stop(pd_stepper *stepper)
     pd_mailbox_post(stepper->requests, &stepper->last_call->mail, &stepper->last_call->mail);
 }
 
-/* Gives the store back the snapshots (published weights) in effects that the loop thread has not read. The effects stay
- * in the loop thread's mailbox. */
+/* Gives the store back the snapshots (published weights) in effects (answers and reports of the step thread) that the
+ * loop thread has not read. The effects stay in the loop thread's mailbox. */
 static void take_back_snapshots(pd_stepper *stepper)
 {
     pd_mail *mail = pd_mailbox_take(stepper->effects), *first = mail, *last = NULL;

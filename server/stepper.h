@@ -10,9 +10,10 @@ typedef struct pd_stepper pd_stepper;
 
 typedef struct pd_stepper_config {
     pd_store_config store;
-    int pool_threads;    /* number of threads of the root pool, without the one for light tasks */
-    pd_mailbox *effects; /* mailbox of the loop thread, to which effects are posted; borrowed, and must exist longer
-                          * than the stepper */
+    int pool_threads; /* number of threads of the root pool, without the one for light tasks */
+    /* mailbox of the loop thread, to which effects (answers and reports of the step thread) are posted; borrowed, and
+     * must exist longer than the stepper */
+    pd_mailbox *effects;
 } pd_stepper_config;
 
 /* Starts the step thread and the root pool. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of

@@ -28,8 +28,8 @@ typedef struct pd_turn_user {
     /* Hands a root task (the computation of a matrix root), which comes in an effect, to the root pool. The task comes
      * back as a PD_REQ_TASK request. */
     void (*task)(void *arg, pd_effect *effect);
-    /* Takes back from the root pool the waiting root tasks of a job that has ended. They come as PD_REQ_TASK
-     * requests. */
+    /* Takes back from the root pool the waiting root tasks (computations of matrix roots) of a job that has ended. They
+     * come as PD_REQ_TASK requests. */
     void (*forget)(void *arg, uint32_t job);
 } pd_turn_user;
 
@@ -51,8 +51,8 @@ bool pd_turn_run(pd_turn *turn);
 /* Applies all waiting requests to the store, however long that takes, and forwards the effects (answers and reports).
  * Called when the step thread ends. */
 void pd_turn_finish(pd_turn *turn);
-/* Forwards the effects of the store (its answers, reports and tasks): root tasks to the root pool, all other effects to
- * the loop thread as one chain.
+/* Forwards the effects of the store (its answers, reports and tasks): root tasks (computations of matrix roots) to the
+ * root pool, all other effects to the loop thread as one chain.
  *
  * Effects for the loop thread are numbered 1, 2, 3 ... for the life of the process; the loop thread asserts that order.
  *

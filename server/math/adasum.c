@@ -45,9 +45,10 @@ struct pd_adasum {
     /* number of dot products that one unit computes (the work of one thread: a group of vectors over a range of
      * elements) */
     int n_dots;
-    double *dots; /* the dot products, indexed by group, range and number of the dot product */
-    /* The factor of each vector, indexed by group and member of the group. It is 1 until it is computed. Shares the
-     * allocation of `dots`. */
+    /* the dot products, indexed by group (vectors that are merged together), range and number of the dot product */
+    double *dots;
+    /* The factor of each vector, indexed by group (vectors that are merged together) and member of the group. It is 1
+     * until it is computed. Shares the allocation of `dots`. */
     double *scale;
     bool *finite; /* whether all elements of the result in a range are finite; shares the allocation of `dots` */
     float *scratch[];
@@ -305,8 +306,8 @@ static void vdot_scales(int k, const double *dots, double *scale)
     }
 }
 
-/* Adds up the dot products of group g over all ranges of elements, in order, and stores the sums in place of those of
- * the first range. Returns them. */
+/* Adds up the dot products of group g (vectors that are merged together) over all ranges of elements, in order, and
+ * stores the sums in place of those of the first range. Returns them. */
 static double *fold_ranges(const pd_adasum *a, int g)
 {
     double *sum = a->dots + (size_t)g * (size_t)a->ranges * (size_t)a->n_dots;

@@ -82,7 +82,8 @@ PD_INLINE uint16_t pd_f16_from_f32(float x)
     float places;
     uint32_t half;
 
-    /* the power of two is at least 2^-14, the smallest normal number of float16 */
+    /* `power` is the power of two at or below |x|. It is raised to 2^-14, the smallest normal number of float16, if it
+     * is less: below that number the last place of a float16 has a fixed value. */
     power = power > 0x38800000 ? power : 0x38800000;
     places = pd_f32_from_bits((uint32_t)power + (13u << 23));
     half = (pd_f32_bits(pd_f32_from_bits((uint32_t)finite) + places) & 0xfff) + ((uint32_t)(power - 0x38800000) >> 13);

@@ -253,8 +253,9 @@ int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const cha
     return PD_OK;
 }
 
-/* Gives back the snapshots (published weights) in effects that were taken from the mailbox but not handled, since the
- * board does not know them. The step thread itself takes back effects that are still in the mailbox. */
+/* Gives back the snapshots (published weights) in effects (answers and reports of the step thread) that were taken from
+ * the mailbox but not handled, since the board does not know them. The step thread itself takes back effects that are
+ * still in the mailbox. */
 static void release_backlog(pd_daemon *daemon)
 {
     size_t i = daemon->backlog_at;

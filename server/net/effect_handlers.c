@@ -260,7 +260,8 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_SET: on_set(daemon, effect); break;
     case PD_EFF_EXPORT: on_export(daemon, effect); break;
     case PD_EFF_LOG: daemon->config.log(&effect->u.log); break;
-    case PD_EFF_TASK: break; /* root tasks go from the step thread to the root pool, never to the loop thread */
+    /* root tasks (computations of matrix roots) go from the step thread to the root pool, never to the loop thread */
+    case PD_EFF_TASK: break;
     }
     pd_effect_free(effect);
     return true;

@@ -12,7 +12,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "images hold numbers a
 _Static_assert(sizeof(size_t) == sizeof(uint64_t) && sizeof(bool) == 1, "numbers have the same width in an image");
 
 #define MAGIC 0x4d494450u /* "PDIM" */
-/* an offset in the image, behind magic number and version: there stands the length of the image */
+/* an offset in the image (saved state as bytes), behind magic number and version: there stands the length of the
+ * image */
 #define LENGTH_AT 8
 #define LEAST_ROOM 4096
 #define AGREED_TEXT 4096
@@ -48,8 +49,8 @@ static bool is_ok(const pd_archive *archive)
     return archive->err.code == PD_OK;
 }
 
-/* Returns the error code for a value that is out of its bounds. If an image is being read, it is damaged; if one is
- * being written, the writing program has a bug. */
+/* Returns the error code for a value that is out of its bounds. If an image (saved state as bytes) is being read, it is
+ * damaged; if one is being written, the writing program has a bug. */
 static int code_of_misfit(const pd_archive *archive)
 {
     return archive->reading ? PD_DATA_LOSS : PD_INTERNAL;
@@ -237,7 +238,7 @@ void pd_archive_agree(pd_archive *archive, const char *what, const char *mine)
 /* ---- records ---- */
 
 /* Returns a hash (FNV-1a) of the names, types and sizes of a table's fields. Images contain it, so that a reader can
- * refuse an image with other fields. */
+ * refuse an image (saved state as bytes) with other fields. */
 static uint64_t fingerprint(const pd_table *table)
 {
     uint64_t hash = 0xcbf29ce484222325u;

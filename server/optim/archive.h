@@ -100,8 +100,8 @@ typedef struct pd_table {
 
 typedef struct pd_section {
     const char *name; /* name of the section, borrowed while the section is open */
-    /* an offset in the image. When writing: where the length of the section stands. When reading: where the section
-     * ends */
+    /* an offset in the image (saved state as bytes). When writing: where the length of the section stands. When
+     * reading: where the section ends */
     size_t at;
 } pd_section;
 
@@ -110,7 +110,7 @@ typedef struct pd_section {
 typedef struct pd_archive {
     bool reading;
     uint8_t *own;        /* when writing: the buffer with the image, which grows */
-    const uint8_t *from; /* when reading: the image, borrowed from the caller */
+    const uint8_t *from; /* when reading: the image (saved state as bytes), borrowed from the caller */
     size_t at;           /* number of bytes of the image that were written or read so far */
     size_t size;         /* when writing: capacity of the buffer in bytes. When reading: length of the image */
     pd_section open[PD_ARCHIVE_DEPTH];
@@ -134,8 +134,9 @@ int pd_archive_end(pd_archive *archive, uint8_t **image, size_t *n, pd_error *er
 bool pd_archive_is_reading(const pd_archive *archive);
 /* Returns PD_OK, or the code of the first error of the archive (the writer or reader of an image). */
 int pd_archive_status(const pd_archive *archive);
-/* Records an error that the caller has found while it writes or reads an image. The error text begins with the names of
- * the open sections (named parts of the image). Only the first error counts. Returns the code of the first error. */
+/* Records an error that the caller has found while it writes or reads an image (saved state as bytes). The error text
+ * begins with the names of the open sections (named parts of the image). Only the first error counts. Returns the code
+ * of the first error. */
 int pd_archive_fail(pd_archive *archive, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* pd_archive_enter begins a section (a named part of an image), pd_archive_leave ends it. A reader checks the section's
@@ -147,11 +148,11 @@ void pd_archive_leave(pd_archive *archive);
 /* ---- visits ---- */
 
 /* Write or read one struct (pd_archive_fields) or an array of n structs (pd_archive_records), with the members that the
- * table lists. The image does not contain n: the reader must know it. */
+ * table lists. The image (saved state as bytes) does not contain n: the reader must know it. */
 void pd_archive_fields(pd_archive *archive, const pd_table *table, void *record);
 void pd_archive_records(pd_archive *archive, const pd_table *table, void *records, size_t n);
-/* Writes or reads an array of structs whose length the image contains: first the length, then the structs. Returns the
- * array:
+/* Writes or reads an array of structs whose length the image (saved state as bytes) contains: first the length, then
+ * the structs. Returns the array:
  *
  *     job->ranges = pd_archive_list(archive, &range_table, job->ranges, &job->n_ranges, MOST);
  *

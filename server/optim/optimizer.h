@@ -66,22 +66,24 @@ pd_root_stats pd_optim_root_stats(const pd_optim *optim);
 pd_root_state pd_optim_root(const pd_optim *optim, size_t task);
 
 /* Sets the counter of steps. The next step has the number count + 1. Call it between two steps, in two cases:
- *   - The parameters of a group count their steps together: the counter also advances in a step in which this parameter
- *     has no gradient.
- *   - Saved state is restored.
+ * - The parameters of a group count their steps together: the counter also advances in a step in which this parameter
+ *   has no gradient.
+ * - Saved state is restored.
  *
- * The counter may go back only while no root task is captured (its inputs copied, its result not stored yet). */
+ * The counter may go back only while no root task (computation of a matrix root) is captured (its inputs copied, its
+ * result not stored yet). */
 void pd_optim_set_count(pd_optim *optim, int64_t count);
 /* Starts a step. io->gradient must not be NULL. The pointers in `io` must stay valid until the step is done. io->draws
- * must stay valid longer: until all root tasks of the step have run, even if the optimizer is freed before.
- * PD_NO_MEMORY: there is no memory for the tensors that live for one step; nothing has changed. */
+ * must stay valid longer: until all root tasks (computations of matrix roots) of the step have run, even if the
+ * optimizer is freed before. PD_NO_MEMORY: there is no memory for the tensors that live for one step; nothing has
+ * changed. */
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io);
 /* Returns whether no step is under way: the last step has run all its phases, or it failed. */
 bool pd_optim_done(const pd_optim *optim);
 /* Returns whether no step is under way and no root task's result is still to be stored in the optimizer state. */
 bool pd_optim_rests(const pd_optim *optim);
-/* Returns the number of root tasks whose inputs were copied and whose results are not stored in the state yet. Some may
- * be at the root pool, others back from it. */
+/* Returns the number of root tasks (computations of matrix roots) whose inputs were copied and whose results are not
+ * stored in the state yet. Some may be at the root pool, others back from it. */
 size_t pd_optim_tasks_left(const pd_optim *optim);
 /* Returns why the last step failed: the optimizer's error text, with the parameter's name in front. Valid until the
  * next step begins. NULL: the step did not fail.
@@ -89,24 +91,28 @@ size_t pd_optim_tasks_left(const pd_optim *optim);
  * A failed step counts as a step. The optimizer state keeps the changes of the phases before adopt_phase (the phase
  * that begins by storing new roots). The other phases did not run, so the new weights `after` were not written.
  *
- * The result of the root task that made the step fail is not stored, and the task counts as failed. Results of tasks
- * before it are stored as in any other step. Tasks after it that are due in this step are thrown away
- * (pd_root_stats.dropped). Tasks that are due in a later step stay. */
+ * The result of the root task (computation of a matrix root) that made the step fail is not stored, and the task counts
+ * as failed. Results of tasks before it are stored as in any other step. Tasks after it that are due in this step are
+ * thrown away (pd_root_stats.dropped). Tasks that are due in a later step stay. */
 const pd_error *pd_optim_refused(const pd_optim *optim);
 
 /* Makes the steps of n parameters an atomic group: if the optimizer of one of them refuses its step, all fail, with the
- * same error text. This is needed for parameters that count their steps together (counts_by_group). All steps must have
- * begun, none may have run a phase, and the list must be in the order of the parameters.
+ * same error text. This is needed for parameters that count their steps together (counts_by_group).
  *
- * Before any of them stores a new root, the steps of the group wait for each other. If no step can be refused, they do
- * not wait. A step that waits for another one (pd_optim_waits) may go on when the other has run or got a root task
- * back: then check all steps of the group.
+ * What the caller must keep to:
+ * - All steps have begun, and none has run a phase (a pass of the step).
+ * - The list is in the order of the parameters.
+ * - `group` stays valid until all steps are done.
+ * - If one of the optimizers is freed before that, all of them are freed, and none runs further.
  *
- * If several steps are refused, the first one in the list decides: root tasks of steps before it are stored, root tasks
- * of steps after it are thrown away.
+ * How the steps wait for each other:
+ * - Before any of them stores a new matrix root, the steps of the group wait for each other. If no step can be refused,
+ *   they do not wait.
+ * - A step that waits for another one (pd_optim_waits) may go on when the other one has run, or has got a root task
+ *   (the computation of a matrix root) back. So check all steps of the group then.
  *
- * `group` must stay valid until all steps are done. If one of the optimizers is freed before that, all of them must be
- * freed, and none may run further. */
+ * If several steps are refused, the first one in the list decides what happens to the root tasks: the results of those
+ * that belong to steps before it are stored, and those of steps after it are thrown away. */
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
 
 /* ---- for batch.c and model.c ---- */

@@ -26,8 +26,8 @@ typedef struct pd_atomic_group {
 } pd_atomic_group;
 
 typedef struct pd_root_stats {
-    /* Numbers of root tasks that became due, whose roots were adopted (stored in the state), and that failed. `waits`
-     * is the number of steps that waited for a task. */
+    /* Numbers of root tasks (computations of matrix roots) that became due, whose roots were adopted (stored in the
+     * state), and that failed. `waits` is the number of steps that waited for a task. */
     int64_t due, adopted, failed, waits;
     /* number of tasks whose result was out of date, because a newer root was in use (PD_ROOT_READY only) */
     int64_t replaced;

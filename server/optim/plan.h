@@ -9,7 +9,8 @@
 #include "partition.h"
 #include "quantize.h"
 
-#define PD_MAX_TASK_TENSORS (2 * PD_MAX_RANK) /* most input tensors of a root task, and also most output tensors */
+/* most input tensors of a root task (computation of a matrix root), and also most output tensors */
+#define PD_MAX_TASK_TENSORS (2 * PD_MAX_RANK)
 /* usual number of elements in a unit (the part of a phase that one thread computes) of a PD_RANGES phase */
 #define PD_RANGE_ELEMENTS 65536
 
@@ -50,8 +51,9 @@ typedef struct pd_slot_spec {
     /* The type in which the state tensor is stored between steps. With PD_STORE_F64, the phases of a step and the root
      * tasks see float64: they cast the pointer to double *. With any other type they see float32.
      *
-     * Changes are stored at the end of the step. If the tensor is blockwise, they are stored when the thread is done
-     * with the block. A tensor that did not change keeps its stored bytes. */
+     * Changes are stored at the end of the step. If the tensor is blockwise (in float32 only while its block is
+     * computed), they are stored when the thread is done with the block. A tensor that did not change keeps its stored
+     * bytes. */
     pd_storage storage;
     bool diagonal_apart; /* This state tensor is a square matrix in int8 or int16 whose diagonal is kept in float32. */
     /* This state tensor is used only while `block` is computed, by its phases and tasks. So its float32 form exists
@@ -62,8 +64,9 @@ typedef struct pd_slot_spec {
      * that block. */
     bool of_block;
     /* The share of this state tensor that a root task of a block gets. If the share is not PD_SHARE_WHOLE, the tensor
-     * is seen as float32 (also if it is stored in fewer bits), and must not be blockwise, symmetric or of_block. A
-     * tensor with PD_SHARE_BOX may be temporary and in_after: its memory exists when tasks copy their inputs. */
+     * is seen as float32 (also if it is stored in fewer bits), and must not be blockwise (in float32 only while a block
+     * is computed), symmetric or of_block. A tensor with PD_SHARE_BOX may be temporary and in_after: its memory exists
+     * when tasks copy their inputs. */
     pd_share share;
     /* follows[i] is the dimension of the declared parameter that corresponds to dimension i of this state tensor, whole
      * or cut into pieces; -1: no dimension corresponds. A later version can derive from it how to divide the tensor
@@ -86,13 +89,13 @@ typedef struct pd_task_spec {
     int output[PD_MAX_TASK_TENSORS];
     /* estimated floating-point operations of the task; the most expensive tasks run first */
     double cost;
-    int64_t scratch; /* most bytes that the root task allocates while it runs */
+    int64_t scratch; /* most bytes that the root task (computation of a matrix root) allocates while it runs */
     /* p of the inverse p-th root that the task computes, shown to operators; 0: the task computes something else */
     double exponent;
 } pd_task_spec;
 
-/* Largest cost (floating-point operations) of a light root task, which takes a millisecond or less. The root pool keeps
- * a thread for light tasks. */
+/* Largest cost (floating-point operations) of a light root task (computation of a matrix root), which takes a
+ * millisecond or less. The root pool keeps a thread for light tasks. */
 #define PD_TASK_LIGHT 1e6
 
 /* Value of the option root_delay with which steps use a matrix root as soon as it is ready. In which step that happens
@@ -136,8 +139,8 @@ typedef struct pd_plan {
 
 /* ---- for the optimizers that fill a plan ---- */
 
-/* These functions append a slot (tensor of optimizer state) or a root task to the plan. They return its index, or
- * PD_NO_MEMORY. */
+/* These functions append a slot (tensor of optimizer state) or a root task (computation of a matrix root) to the plan.
+ * They return its index, or PD_NO_MEMORY. */
 int pd_plan_slot(pd_plan *plan, const pd_slot_spec *spec);
 int pd_plan_task(pd_plan *plan, const pd_task_spec *spec);
 /* Cuts the shape of the plan into blocks of at most block_size along every dimension. With a block_size of at most 0

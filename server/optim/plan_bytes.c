@@ -102,8 +102,9 @@ static int64_t optimizer_bytes(void)
     return records + 2 * pd_pages_bytes(0);
 }
 
-/* Returns the bytes that one root task takes while it is at the root pool, without its inputs and results: its records,
- * the allocator's overhead, and the message that carries it to the pool and back (MAIL). */
+/* Returns the bytes that one root task (computation of a matrix root) takes while it is at the root pool, without its
+ * inputs and results: its records, the allocator's overhead, and the message that carries it to the pool and back
+ * (MAIL). */
 static int64_t bytes_of_a_task(void)
 {
     enum { MAIL = 1200 };
@@ -125,8 +126,8 @@ static int64_t batch_bytes(const pd_plan *plan)
     return pd_block_bytes((pd_plan_most_units(plan) + 1) * (int64_t)sizeof(double[PD_MAX_PARTIALS]) + 64);
 }
 
-/* Returns the bytes of all root tasks while they are at the root pool, without the copies of their inputs. Includes the
- * unused bytes before each tensor. */
+/* Returns the bytes of all root tasks (computations of matrix roots) while they are at the root pool, without the
+ * copies of their inputs. Includes the unused bytes before each tensor. */
 static int64_t task_bytes(const pd_plan *plan)
 {
     int64_t bytes = (int64_t)plan->n_tasks * bytes_of_a_task();

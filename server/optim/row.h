@@ -64,7 +64,7 @@ typedef enum pd_unit_kind {
     PD_RANGES,
     PD_BLOCKS, /* a unit (part that one thread computes) is one of the plan's blocks */
     /* Each block is cut into plan->stripes units (groups of its rows), which threads compute in parallel. The plan must
-     * then have no state tensor that is blockwise (plan.h). */
+     * then have no state tensor that is blockwise (in float32 only while its block is computed: plan.h). */
     PD_STRIPES,
     PD_WHOLE, /* the phase is a single unit, which one thread computes */
 } pd_unit_kind;
@@ -175,18 +175,19 @@ struct pd_row {
     /* Computes what this parameter contributes to each fact (number about all parameters of a job). Works for any
      * shape, even one that the function `plan` will refuse. NULL if `facts` is NULL. */
     void (*survey)(const pd_declaration *declaration, double *fact);
-    /* Fills *plan for a declared parameter: lists its state and its root tasks. The caller frees the plan, also after
-     * an error. `fact` has the numbers about all parameters of the job. */
+    /* Fills *plan for a declared parameter: lists its state and its root tasks (computations of matrix roots). The
+     * caller frees the plan, also after an error. `fact` has the numbers about all parameters of the job. */
     int (*plan)(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 
     pd_phase phases[PD_MAX_PHASES]; /* the phases of a step, in order; the entry after the last one has no `run` */
-    /* Index of the phase before which root tasks are captured (their inputs are copied), and of the phase before which
-     * results are adopted (stored in the state). An index equal to the number of phases means: after the last phase. */
+    /* Index of the phase before which root tasks (computations of matrix roots) are captured (their inputs are copied),
+     * and of the phase before which results are adopted (stored in the state). An index equal to the number of phases
+     * means: after the last phase. */
     int capture_phase, adopt_phase;
     size_t own_bytes; /* size of the optimizer's own struct, to which plan->own points; 0: it has none */
 
-    /* Returns whether root tasks are captured (their inputs copied) in this step. `slot` has the tensors of the state,
-     * with the values that the phases before capture_phase left.
+    /* Returns whether root tasks (computations of matrix roots) are captured (their inputs copied) in this step. `slot`
+     * has the tensors of the state, with the values that the phases before capture_phase left.
      *
      * `slot` is NULL if the answer is needed before these phases have run. Callers do so only if the optimizer has a
      * `refusal`: its answer must then not depend on the state.
@@ -206,14 +207,15 @@ struct pd_row {
      * plan->shape and &plan->blocks[b] stores them.
      *
      * NULL: each output is stored in the slot that it belongs to, or in the task's share of it. An optimizer with a
-     * blockwise slot (plan.h) must have NULL here. */
+     * blockwise slot (in float32 only while its block is computed: plan.h) must have NULL here. */
     void (*adopt)(const pd_task_view *task, float *const *slot);
-    /* Records numbers about a root task that has run, for instance its error, in float32 tensors of the state. Called
-     * after the task's result was stored or thrown away. It must not write an element that another task of the same
-     * step writes. NULL: nothing is recorded. */
+    /* Records numbers about a root task (computation of a matrix root) that has run, for instance its error, in float32
+     * tensors of the state. Called after the task's result was stored or thrown away. It must not write an element that
+     * another task of the same step writes. NULL: nothing is recorded. */
     void (*note)(const pd_task_view *task, float *const *slot);
-    /* Decides whether the step fails because this root task failed (its status is not PD_OK). Called when the result
-     * would be stored in the state, in the order of the plan, on the thread that owns the optimizer.
+    /* Decides whether the step fails because this root task (computation of a matrix root) failed (its status is not
+     * PD_OK). Called when the result would be stored in the state, in the order of the plan, on the thread that owns
+     * the optimizer.
      *
      * If it returns PD_OK, the step goes on with the last good root.
      *

@@ -96,7 +96,8 @@ static task_record record_of(const pd_task *task)
     return record;
 }
 
-/* Writes or reads the results of a root task that are not yet stored in the optimizer state. A failed task has none. */
+/* Writes or reads the results of a root task (computation of a matrix root) that are not yet stored in the optimizer
+ * state. A failed task has none. */
 static void visit_outputs(pd_archive *archive, pd_task *task)
 {
     const pd_task_spec *spec = task->view.spec;

@@ -6,9 +6,9 @@
 #include "archive.h"
 #include "optimizer.h"
 
-/* Returns whether the optimizer's state can be written now: no step is under way, and no root task is at the root pool
- * or waits to be handed to it. Root tasks that are back from the pool, but whose results are not used yet, are written
- * with their results. */
+/* Returns whether the optimizer's state can be written now: no step is under way, and no root task (computation of a
+ * matrix root) is at the root pool or waits to be handed to it. Root tasks that are back from the pool, but whose
+ * results are not used yet, are written with their results. */
 bool pd_optim_may_be_saved(const pd_optim *optim);
 /* Writes the state of an optimizer to an image, or reads it into an optimizer that was just made from the same
  * declaration. The next step after reading gives the same bits as it would have given without the restart.

@@ -147,7 +147,8 @@ static const pd_hyper shampoo_hypers[] = {
 
 /* ---- roots ---- */
 
-/* Why a root task gives no root: the root is not finite (NOT_FINITE), or the method failed (FAILED). */
+/* Why a root task (computation of a matrix root) gives no root: the root is not finite (NOT_FINITE), or the method
+ * failed (FAILED). */
 enum { NOT_FINITE = PD_OUT_OF_RANGE, FAILED = PD_ABORTED };
 
 static pd_root_want want_of(const pd_task_view *task)

@@ -14,11 +14,12 @@
 typedef enum pd_stage {
     PD_STAGE_IDLE, /* no step is under way */
     PD_STAGE_OPEN, /* making the float32 forms of state tensors that are stored in fewer bits */
-    /* running phases, until root tasks must be captured (their inputs copied) or adopted (their results stored) */
+    /* running phases, until root tasks (computations of matrix roots) must be captured (their inputs copied) or adopted
+     * (their results stored) */
     PD_STAGE_PHASES,
-    PD_STAGE_CAPTURE, /* copying the inputs of the root tasks that this step starts */
-    /* waiting for the root tasks whose results this step must use, and for the other steps of its atomic group (steps
-     * that succeed or fail together) */
+    PD_STAGE_CAPTURE, /* copying the inputs of the root tasks (computations of matrix roots) that this step starts */
+    /* waiting for the root tasks (computations of matrix roots) whose results this step must use, and for the other
+     * steps of its atomic group (steps that succeed or fail together) */
     PD_STAGE_WAIT,
     PD_STAGE_ADOPT,
     PD_STAGE_CLOSE, /* at the end of the step: storing the state tensors that changed in fewer bits again */
@@ -32,8 +33,9 @@ typedef struct pd_stored {
     pd_quantized codes;
 } pd_stored;
 
-/* Memory for all root tasks that one step both captures and adopts (copies their inputs, stores their results). It is
- * one allocation, so that it may lie on huge pages. `refs` counts the tasks that use it. */
+/* Memory for all root tasks (computations of matrix roots) that one step both captures and adopts (copies their
+ * inputs, stores their results). It is one allocation, so that it may lie on huge pages. `refs` counts the tasks
+ * that use it. */
 typedef struct pd_task_arena {
     unsigned refs;
     int64_t used; /* number of floats that are in use */
@@ -51,9 +53,9 @@ typedef struct pd_optim_saved {
     /* Memory of all tensors of the state except those that live for one step, in the types in which they are stored. */
     void *state;
     pd_root_stats stats;
-    pd_root_state *roots; /* one record for each root task of the plan */
-    /* List of the root tasks that are captured and not adopted yet (inputs copied, results not stored), in the order of
-     * capture. */
+    pd_root_state *roots; /* one record for each root task (computation of a matrix root) of the plan */
+    /* List of the root tasks (computations of matrix roots) that are captured and not adopted yet (inputs copied,
+     * results not stored), in the order of capture. */
     pd_pending_task *oldest, *newest;
 } pd_optim_saved;
 
@@ -85,10 +87,13 @@ struct pd_optim {
 
     /* ---- the step under way ---- */
     pd_stage stage;
-    int phase;              /* index of the next phase to run */
-    int64_t round;          /* number of times that the next phase to run has run in this step already */
-    bool captured, adopted; /* whether this step has captured its root tasks, and adopted the due ones */
-    bool parked;            /* whether the step waits for a root task and is counted in stats.waits */
+    int phase;     /* index of the next phase to run */
+    int64_t round; /* number of times that the next phase to run has run in this step already */
+    /* whether this step has captured its root tasks (copied their inputs), and adopted the due ones (stored their
+     * results) */
+    bool captured, adopted;
+    /* whether the step waits for a root task (computation of a matrix root) and is counted in stats.waits */
+    bool parked;
     pd_step_io io;
     double hyper[PD_MAX_HYPERS]; /* the hyperparameters that this step uses */
     /* whether the state tensors of the whole parameter that are stored in fewer bits have their float32 form now */
@@ -103,23 +108,27 @@ struct pd_optim {
     /* The atomic group of this step alone. If the step is in a larger group, own.why is a copy of that group's
      * error. */
     pd_atomic_group own;
-    size_t place;                /* position of the step in its atomic group (steps that succeed or fail together) */
-    bool settled;                /* whether the step has told its atomic group whether it fails */
-    const pd_pending_task *last; /* the first root task whose failure makes this step fail; NULL: none */
-    /* whether the remaining root tasks are thrown away, because an earlier one made the step fail */
+    size_t place; /* position of the step in its atomic group (steps that succeed or fail together) */
+    bool settled; /* whether the step has told its atomic group whether it fails */
+    /* the first root task (computation of a matrix root) whose failure makes this step fail; NULL: none */
+    const pd_pending_task *last;
+    /* whether the remaining root tasks (computations of matrix roots) are thrown away, because an earlier one made the
+     * step fail */
     bool dropping;
     bool refused;
 
     /* ---- the root tasks of the step ---- */
-    /* root tasks whose inputs are being copied or whose results are being stored; has room for all tasks of the plan */
+    /* root tasks (computations of matrix roots) whose inputs are being copied or whose results are being stored; has
+     * room for all tasks of the plan */
     pd_task **work;
     size_t n_work;
-    /* the first root task whose inputs are copied and that pd_optim_capture has not handed out yet */
+    /* the first root task (computation of a matrix root) whose inputs are copied and that pd_optim_capture has not
+     * handed out yet */
     pd_pending_task *to_hand_out;
 };
 
-/* The optimizer's record of a pending root task: its inputs were copied, and its result is not stored in the state
- * yet. */
+/* The optimizer's record of a pending root task (computation of a matrix root): its inputs were copied, and its result
+ * is not stored in the state yet. */
 struct pd_pending_task {
     pd_pending_task *next;
     int64_t count; /* number of the step in which the task's inputs were copied */

@@ -13,9 +13,9 @@
 
 /* ---- capture ---- */
 
-/* Assigns the memory of a root task to n tensors, one after the other. Tensor i is as large as the task's share of the
- * state tensor with index slot[i]. If `memory` is NULL, only counts. Returns the number of floats that the tensors
- * take. */
+/* Assigns the memory of a root task (computation of a matrix root) to n tensors, one after the other. Tensor i is as
+ * large as the task's share of the state tensor with index slot[i]. If `memory` is NULL, only counts. Returns the
+ * number of floats that the tensors take. */
 static int64_t lay_out(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *memory,
                        float **tensor)
 {
@@ -76,8 +76,8 @@ static bool give_memory(pd_task *task, const pd_plan *plan, pd_task_arena *arena
     return true;
 }
 
-/* Makes a root task that belongs to step `count`, with memory for its inputs and outputs. Returns NULL if out of
- * memory. */
+/* Makes a root task (computation of a matrix root) that belongs to step `count`, with memory for its inputs and
+ * outputs. Returns NULL if out of memory. */
 static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, int64_t count, pd_task_arena *arena)
 {
     pd_task *task = calloc(1, sizeof *task);
@@ -144,9 +144,9 @@ void pd_tasks_copy(const pd_optim *optim, size_t i)
         pd_slot_part_load(optim, task->view.spec, task->view.spec->input[k], task->input[k]);
 }
 
-/* Inserts a root task into the list of pending tasks (those whose results are not stored in the state yet). The list is
- * sorted by the step in which the inputs were copied, and within a step by the order of the plan. Call it only while no
- * task of the list is at the root pool. */
+/* Inserts a root task (computation of a matrix root) into the list of pending tasks (those whose results are not stored
+ * in the state yet). The list is sorted by the step in which the inputs were copied, and within a step by the order of
+ * the plan. Call it only while no task of the list is at the root pool. */
 static void insert(pd_optim *optim, pd_pending_task *pending)
 {
     pd_pending_task **link = &optim->saved.oldest;
@@ -160,8 +160,8 @@ static void insert(pd_optim *optim, pd_pending_task *pending)
     if (pending->next == NULL) optim->saved.newest = pending;
 }
 
-/* Appends a root task to the list of pending tasks: those whose inputs were copied and whose results are not stored in
- * the state yet. */
+/* Appends a root task (computation of a matrix root) to the list of pending tasks: those whose inputs were copied and
+ * whose results are not stored in the state yet. */
 static pd_pending_task *append(pd_optim *optim, pd_task *task)
 {
     pd_pending_task *pending = task->pending;
@@ -208,8 +208,8 @@ pd_task *pd_optim_capture(pd_optim *optim)
 
 /* ---- running a task: any thread ---- */
 
-/* Returns whether n tensors of a root task have finite values only. Tensor i belongs to the state tensor with index
- * slot[i]. */
+/* Returns whether n tensors of a root task (computation of a matrix root) have finite values only. Tensor i belongs to
+ * the state tensor with index slot[i]. */
 static bool all_finite(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *const *tensor)
 {
     for (int i = 0; i < n; i++) {
@@ -391,9 +391,9 @@ bool pd_optim_waits(const pd_optim *optim)
 
 /* ---- adoption ---- */
 
-/* Takes the root task that follows `before` from the list of pending tasks (those whose results are not stored in the
- * state yet), and adds it to optim->work, so that its result is stored. Throws the task away instead if its result is
- * out of date, or if it comes after the task that made the step fail. */
+/* Takes the root task (computation of a matrix root) that follows `before` from the list of pending tasks (those whose
+ * results are not stored in the state yet), and adds it to optim->work, so that its result is stored. Throws the task
+ * away instead if its result is out of date, or if it comes after the task that made the step fail. */
 static void collect(pd_optim *optim, pd_pending_task *before)
 {
     bool last = (before == NULL ? optim->saved.oldest : before->next) == optim->last;

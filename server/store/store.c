@@ -104,7 +104,7 @@ void pd_store_free(pd_store *store)
     if (store == NULL) return;
     pd_fail(&err, PD_UNAVAILABLE, "the server stops");
     drop_all(store, &err);
-    /* No job is left here, because the caller has returned all root tasks. */
+    /* No job is left here, because the caller has returned all root tasks (computations of matrix roots). */
     assert(store->jobs.numbers == NULL);
     pd_drain_free(&store->drain);
     free_effects(store);
@@ -150,8 +150,8 @@ static void look_again(pd_store *store, uint64_t now_ns)
     }
 }
 
-/* Does what may be necessary after any request, batch or deadline: looks for ranks over quota, and answers drain
- * requests. */
+/* Does what may be necessary after any request, batch or deadline: looks for ranks over quota (their frames use too
+ * much memory), and answers drain requests. */
 static void settle(pd_store *store, uint64_t now_ns)
 {
     look_again(store, now_ns);
@@ -251,8 +251,8 @@ static void drop(pd_store *store, pd_request *request)
     pd_request_free(request);
 }
 
-/* Returns snapshots that the loop thread has released to their buffer pools. A snapshot knows its pools, since its
- * parameter may be freed already. */
+/* Returns snapshots (published weights) that the loop thread has released to their buffer pools. A snapshot knows its
+ * pools, since its parameter may be freed already. */
 static void released(pd_request *request)
 {
     pd_snapshot *next;
@@ -268,7 +268,8 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
 
-    /* The job exists, because it is freed only after its last root task has come back. */
+    /* The job exists, because it is freed only after its last root task (computation of a matrix root) has come
+     * back. */
     assert(job != NULL && request->u.task.param < job->steps.n_params);
     pd_steps_task(&job->steps, &job->steps.params[request->u.task.param], request->u.task.task, job->gone);
     pd_request_free(request);

@@ -387,8 +387,8 @@ static bool tasks_alike(const pd_plan *plan, int a, int b)
     return true;
 }
 
-/* Sorts the indices of slots or tasks by their group, and keeps their order within a group. group[i] is the group
- * of number i. */
+/* Sorts the indices of slots or tasks by their group (those whose names differ only in numbers), and keeps their order
+ * within a group. group[i] is the group of number i. */
 static void sort_into(pd_groups *g, const size_t *group, size_t n)
 {
     for (size_t i = 0; i < n; i++) g->first[group[i] + 1]++;

@@ -101,8 +101,8 @@ int64_t pd_kind_interval(const pd_kind *kind);
 typedef struct pd_groups {
     int *item; /* indices into the plan's list of slots (tensors of optimizer state) or tasks */
     size_t *first;
-    /* Number of groups of slots or tasks. The groups are in the order of their first members. `first` has n + 1
-     * entries. */
+    /* Number of groups of slots (tensors of optimizer state) or tasks. The groups are in the order of their first
+     * members. `first` has n + 1 entries. */
     size_t n;
 } pd_groups;
 

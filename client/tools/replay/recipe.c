@@ -335,7 +335,8 @@ char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank)
 
 /* ---- groups ---- */
 
-/* Notes which parameters are in a group of the recorded configuration. A parameter may be in only one group. */
+/* Notes which parameters are in a group of the recorded configuration (parameters with hyperparameters of their own). A
+ * parameter may be in only one group. */
 static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_error *err)
 {
     json_t *name;
@@ -357,8 +358,8 @@ static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_
     return PD_OK;
 }
 
-/* Returns the configuration of a group of parameters: a copy of the whole configuration with the group's changes.
- * Group 0 has no changes. The caller frees the result. NULL: out of memory. */
+/* Returns the configuration of a group of parameters (those with the same hyperparameters): a copy of the whole
+ * configuration with the group's changes. Group 0 has no changes. The caller frees the result. NULL: out of memory. */
 static json_t *configuration_of(const json_t *config, const json_t *group)
 {
     json_t *own = json_copy((json_t *)config);

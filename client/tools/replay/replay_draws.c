@@ -70,8 +70,8 @@ static bool is_balanced(const pd_replay_draws *draws, int64_t step)
     return false;
 }
 
-/* Reads the random probe (a tensor of random numbers) of one declared parameter in a step. If the trace has none,
- * the optimizer drew no probe for the parameter in this step. */
+/* Reads the random probe (a tensor of random numbers) of one declared parameter in a step. If the trace (the file of a
+ * recorded run) has none, the optimizer drew no probe for the parameter in this step. */
 static int take_probe(pd_replay_draws *draws, size_t part, int64_t step, pd_error *err)
 {
     char name[NAME_TEXT];

@@ -28,7 +28,8 @@ typedef struct common { /* Data that all workers of a replay share. While they r
     const pd_recipe *recipe;
     const char *rate; /* hyperparameter that each step sets to the recorded learning rate; NULL: there is none */
     char job[300];
-    /* The job's rules: one for each group of parameters, that of group 0 last. NULL at the end. */
+    /* The job's rules: one for each group of parameters (those with the same hyperparameters), that of group 0 last.
+     * NULL at the end. */
     char **rules;
     pd_replay_parts parts; /* the declared parts */
     size_t n;              /* number of parameters in the trace (file of the recorded run) */
@@ -117,12 +118,12 @@ static int join_job(worker *w)
 {
     const common *s = w->common;
     const char *aggregate = s->recipe->aggregate != NULL ? s->recipe->aggregate : "mean";
-    /* true: steps of this run may fail, so the daemon is told to apply gradients that are not finite. The option
-     * nonfinite_scope=job lets a step fail for all parameters or for none. */
+    /* Whether steps of the recorded run may fail. If so, the job gets two options about gradients that are not finite
+     * (have a NaN or infinity). With nonfinite=apply the daemon takes steps with them. With nonfinite_scope=job a step
+     * fails for all parameters or for none. */
     bool hard = pd_trace_averages(s->trace) || pd_trace_nonfinite(s->trace) || pd_trace_has_errors(s->trace);
     char how[64], start[64];
-    /* The list of options ends at its first NULL. So both options about values that are not finite are given, or
-     * none. */
+    /* The list of options ends at its first NULL. So if `hard` is false, nonfinite_scope is not given either. */
     const char *options[] = { how, start, hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };
     pd_client_options open = { .urls = s->url,
                                .job = s->job,
@@ -275,8 +276,8 @@ static void *run_worker(void *arg)
 
 /* ---- the job ---- */
 
-/* Makes the job's rules, one for each group. A parameter in a group is declared with the group's number in its name
- * ("2/NAME"). The rule of group 0 comes last and matches all others. */
+/* Makes the job's rules, one for each group of parameters (those with the same hyperparameters). A parameter in a group
+ * is declared with the group's number in its name ("2/NAME"). The rule of group 0 comes last and matches all others. */
 static int set_rules(common *s, pd_error *err)
 {
     size_t n = s->recipe->n_groups;

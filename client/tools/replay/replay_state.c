@@ -48,8 +48,8 @@ struct pd_replay_state {
     /* Largest error that moving averages (momentum, filtered gradient) may have, from the metadata
      * noise_bc32_displacement; negative: not recorded. */
     double way_tolerance;
-    /* The trace records no tolerance for optimizer state. So the effect of rounding (noise) on each slot (kind of
-     * state) is measured, and errors of that size are allowed. */
+    /* The trace (the file of a recorded run) records no tolerance for optimizer state. So the effect of rounding
+     * (noise) on each slot (kind of state) is measured, and errors of that size are allowed. */
     bool measured;
     /* Number of steps from the copying of statistics to the use of the roots computed from them. */
     int64_t delay;

@@ -42,7 +42,8 @@ static void rotate(double *A, int64_t n, int64_t p, int64_t q)
 
 void pd_eigenvalues(double *A, int64_t n)
 {
-    /* A sweep treats each element once. 6 to 10 sweeps suffice, since the iteration converges quadratically. */
+    /* A sweep rotates each element above the diagonal to zero once. 6 to 10 sweeps suffice, since the iteration
+     * converges quadratically. */
     enum { MOST_SWEEPS = 60 };
     double total = 2 * off_diagonal(A, n);
 

@@ -9,8 +9,10 @@ typedef struct pd_effects {
     pd_effect *first, *last;
 } pd_effects;
 
-void pd_effects_add(pd_effects *outbox, pd_effect *effect); /* takes ownership of the effect */
-/* Empties the queue. Returns its effects, oldest first, linked by mail.next; NULL: the queue was empty. */
+/* takes ownership of the effect (an answer or report of the step thread) */
+void pd_effects_add(pd_effects *outbox, pd_effect *effect);
+/* Empties the queue. Returns its effects (answers and reports of the step thread), oldest first, linked by mail.next;
+ * NULL: the queue was empty. */
 pd_effect *pd_effects_take(pd_effects *outbox);
 
 /* Creates an effect. NULL: out of memory. */

@@ -33,12 +33,12 @@ typedef struct pd_ingest {
     uint64_t n_ranks;  /* number of ranks whose pd_quota.reserved is not 0 */
     uint64_t held;     /* bytes of frames that were received and are not summed yet */
     bool exhausted;    /* the loop thread has blocked a connection because the whole budget is used */
-    /* set when reserves have grown or a connection was blocked: then the store looks again which ranks use up their
-     * share */
+    /* set when reserves (bytes kept for a rank's frames) have grown or a connection was blocked: then the store looks
+     * again which ranks use up their share */
     bool grown;
 } pd_ingest;
 
-/* The part of the ingest budget that one rank uses. Initialize with zeros. */
+/* The part of the ingest budget (memory for received frames) that one rank uses. Initialize with zeros. */
 typedef struct pd_quota {
     uint64_t conn;     /* number of the connection to which the loop thread charges the rank's frames */
     bool declared;     /* the rank has declared its parameters on the connection `conn` */

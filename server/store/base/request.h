@@ -89,7 +89,7 @@ typedef enum pd_request_kind {
     PD_REQ_BARRIER,
     PD_REQ_LEAVE,
     PD_REQ_LOST,     /* from the loop thread: the connection is closed, or silent for too long; no answer */
-    PD_REQ_RELEASED, /* from the loop thread: returns snapshots that it no longer reads; no answer */
+    PD_REQ_RELEASED, /* from the loop thread: returns snapshots (weights) that it no longer reads; no answer */
     PD_REQ_TASK,     /* from the root pool: a root task (the computation of a matrix root) has run; no answer */
     PD_REQ_INFO,     /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
     PD_REQ_DROP,     /* an operator ends a job */
@@ -170,12 +170,12 @@ typedef struct pd_request {
             char reason[96];
         } lost;
         struct {
-            bool budget;
-        } stalled; /* budget: the connection is blocked because the whole ingest budget is used up. false: because
-                    * the rank's share is */
+            bool budget; /* true: the memory for received frames is used up; false: this rank's part of it is */
+        } stalled;
         struct {
+            /* snapshots (published weights) that the loop thread reads no more, linked by pd_snapshot.next_released */
             struct pd_snapshot *first;
-        } released; /* snapshots that the loop thread no longer reads, linked by pd_snapshot.next_released */
+        } released;
         struct {
             struct pd_task *task;
             uint32_t param;
@@ -236,7 +236,7 @@ typedef struct pd_request {
  * can always be answered, and its payload buffer returned, even if memory is short later. */
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
 /* Frees a request and all that it owns. Three things are not freed, because effects return them to their owners: the
- * payload buffer, the snapshots of u.released and the task of u.task. Accepts NULL. */
+ * payload buffer, the snapshots (published weights) of u.released and the task of u.task. Accepts NULL. */
 void pd_request_free(pd_request *request);
 
 /* ---- snapshots ---- */
@@ -440,8 +440,8 @@ typedef struct pd_override_info {
      * more */
     char name[64], value[160];
     char by[128];
-    uint64_t from; /* first step to which the override applies */
-    bool in_force; /* true: the parameter's next step uses the override; false: a later step begins to use it */
+    uint64_t from; /* first step to which the override (value set by an operator) applies */
+    bool in_force; /* true: the parameter's next step uses the operator's value; false: a later step is the first */
 } pd_override_info;
 
 /* How a field of a list entry is stored in C: the type of the struct member. */
@@ -585,8 +585,8 @@ typedef struct pd_effect {
     } u;
 } pd_effect;
 
-/* Frees an effect and all that it owns, except buffers, snapshots and tasks. If it is a PD_EFF_CLOSED, its references
- * to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
+/* Frees an effect and all that it owns, except buffers, snapshots (published weights) and tasks. If it is a
+ * PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
 void pd_effect_free(pd_effect *effect);
 
 /* Frees the parts of a Push or Init request that are not needed once its contributions are filed: the lists of

@@ -183,8 +183,9 @@ int pd_image_write(pd_job *job, uint8_t **image, size_t *n, pd_error *err)
 
 /* ---- reading an image ---- */
 
-/* Finishes a job after its image was read. Each rank that had a process is marked as lost, because its connection
- * ended with the old server. The job is marked `unpublished`, because the loop thread has none of its weights yet. */
+/* Finishes a job after its image (saved state) was read. Each rank that had a process is marked as lost, because its
+ * connection ended with the old server. The job is marked `unpublished`, because the loop thread has none of its
+ * weights yet. */
 static void settle(pd_job *job, uint64_t now_ns)
 {
     for (size_t r = 0; r < job->steps.n_rules; r++) pd_step_group_recount(&job->steps.groups[r]);
@@ -200,9 +201,9 @@ static void settle(pd_job *job, uint64_t now_ns)
     job->linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];
 }
 
-/* Reads what workers have declared from an image, makes the job, and reads the job's state. *out must be NULL before
- * the call; it becomes the job once this is made. After an error *out may be a job whose state was read only in part,
- * which the caller frees. */
+/* Reads what workers have declared from an image (the saved state of a job), makes the job, and reads the job's state.
+ * *out must be NULL before the call; it becomes the job once this is made. After an error *out may be a job whose state
+ * was read only in part, which the caller frees. */
 static int read_job(pd_archive *archive, const pd_jobs *jobs, const pd_job_env *env, pd_job **out, pd_error *err)
 {
     pd_declared_job declared = { 0 };

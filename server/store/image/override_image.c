@@ -9,7 +9,8 @@
 
 enum { MOST_PATTERN = PD_NAME_MAX, MOST_VALUE = 4096 };
 
-/* An override (values of hyperparameters that an operator has set) as a record of the image. */
+/* An override (values of hyperparameters that an operator has set) as a record of the image (the saved state of a
+ * job). */
 typedef struct record {
     uint32_t rule;
     uint64_t mask, withdrawn, scheduled;
@@ -41,8 +42,9 @@ static const pd_table schedule_table = { "schedule", sizeof(schedule_text), sche
 
 /* ---- writing the overrides ---- */
 
-/* Gives each override of the job a number, in the order of the parameters that use it, and returns how many there
- * are. If `all` is not NULL, all[i] becomes override i, and rules[i] the index of the rule whose parameters use it. */
+/* Gives each override (value set by an operator) of the job a number, in the order of the parameters that use it, and
+ * returns how many there are. If `all` is not NULL, all[i] becomes override i, and rules[i] the index of the optimizer
+ * rule whose parameters use it. */
 static size_t number_all(pd_job *job, pd_override **all, uint32_t *rules)
 {
     size_t n = 0;
@@ -136,8 +138,8 @@ static int set_values(pd_archive *archive, pd_override *override, const record *
     return PD_OK;
 }
 
-/* Reads the record of an override and makes the override, with one reference. Returns NULL after an error, which the
- * archive remembers. */
+/* Reads the record of an override (values of hyperparameters that an operator has set) from an image (saved state) and
+ * makes the override, with one reference. Returns NULL after an error, which the archive remembers. */
 static pd_override *read_one(pd_archive *archive, pd_job *job)
 {
     record r = { 0 };

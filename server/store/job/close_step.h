@@ -12,8 +12,8 @@ int pd_close_step_check(const pd_job *job, const pd_request *frame, uint64_t num
 /* Files the rank as absent (without a gradient) in the round of each parameter of which it has sent nothing in this
  * step. */
 void pd_close_step_file(pd_job *job, const pd_request *frame, uint64_t now_ns);
-/* Marks the chunks that a refused push brought as refused. The rank cannot end its step before it has sent them
- * again. */
+/* Marks the chunks (sections of parameters) that a refused push brought as refused. The rank cannot end its step before
+ * it has sent them again. */
 void pd_close_step_note_refusal(pd_job *job, const pd_request *frame);
 
 #endif

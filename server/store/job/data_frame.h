@@ -15,14 +15,15 @@ void pd_frame_refuse(pd_job *job, pd_request *frame, const pd_error *err);
 /* Returns the parameter that a piece (one tensor or chunk in a frame) belongs to. NULL, with the reason in *err: the
  * job has no parameter with the piece's number. */
 pd_param *pd_piece_param(const pd_job *job, const pd_piece *piece, pd_error *err);
-/* Returns the chunk of the parameter that the piece's elements belong to. The piece must have elements. */
+/* Returns the chunk (section) of the parameter that the piece's elements belong to. The piece must have
+ * elements. */
 pd_chunk *pd_piece_chunk(const pd_param *param, const pd_piece *piece);
-/* Checks that a piece has data, and that its elements are those elements of one chunk that the rank contributes.
- * PD_INVALID_ARGUMENT. */
+/* Checks that a piece has data, and that its elements are those elements of one chunk (section of a parameter) that the
+ * rank contributes. PD_INVALID_ARGUMENT. */
 int pd_piece_check(const pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err);
-/* Checks that a frame does not bring the same chunk of a parameter twice, and does not both give a gradient of the
- * parameter and report that there is none. Called for each piece of the frame, with the frame's number.
- * PD_INVALID_ARGUMENT. */
+/* Checks that a frame does not bring the same chunk (section) of a parameter twice, and does not both
+ * give a gradient of the parameter and report that there is none. Called for each piece of the frame, with the frame's
+ * number. PD_INVALID_ARGUMENT. */
 int pd_piece_check_once(pd_param *param, const pd_piece *piece, uint64_t number, pd_error *err);
 
 /* Checks that the parameter has its initial weights: before it has them it takes no push. PD_FAILED_PRECONDITION. */

@@ -19,7 +19,8 @@
 /* Estimates of how long parts of a Declare take, in nanoseconds of one core. */
 /* time to check one parameter, when a rank declares after the first one */
 #define AGAIN_NS 1500.0
-/* a Declare that takes at most this time is answered at once, a longer one bit by bit in later batches of work */
+/* a Declare that takes at most this time is answered at once, a longer one bit by bit in later batches of work, each of
+ * which is limited in time */
 #define AT_ONCE_NS 5e6
 
 /* ---- memory for contributions to ranged parameters ---- */
@@ -63,8 +64,8 @@ static void warn_of_values(pd_job *job)
     }
 }
 
-/* Plans the parameters that the first rank declares, as far as the time budget allows. Returns false if planning
- * needs more time. */
+/* Plans (checks and creates) the parameters that the first rank declares, as far as the time budget allows. Returns
+ * false if planning needs more time. */
 static bool declare_first(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err)
 {
     *rc = job->planning != NULL ? PD_OK : pd_planning_begin(job, request, budget_ns, err);
@@ -162,7 +163,8 @@ static int add_types(pd_job *job, const pd_request *request, pd_error *err)
         rc = publish_types(job, request, closed, &effect->u.closed.n, err);
     }
     if (effect != NULL && effect->u.closed.n > 0) {
-        /* The effect is sent even after PD_NO_MEMORY, because the parameters in its list have new snapshots already. */
+        /* The effect (an answer or report of the step thread) is sent even after PD_NO_MEMORY, because the parameters
+         * in its list have new snapshots (published weights) already. */
         pd_effects_add(job->steps.outbox, effect);
     } else {
         free(closed);
@@ -250,8 +252,8 @@ static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_e
                "what %.60s declares is refused: %.240s", rank->label, err->text);
 }
 
-/* Queues chunks of ranged parameters again whose rounds are open. Now that this rank's ranges are known, initial
- * weights that other ranks have sent may not have to wait for it any more. */
+/* Queues chunks (sections) of ranged parameters again whose rounds are open. Now that this rank's ranges
+ * are known, initial weights that other ranks have sent may not have to wait for it any more. */
 static void look_at_open(pd_job *job)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++)

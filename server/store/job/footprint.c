@@ -57,9 +57,9 @@ static uint64_t root_bytes(const pd_plan *plan)
 
 /* Returns the bytes of one parameter's records on the step thread and the loop thread, whatever its optimizer is:
  *
- *   - the parameter's own record, with hyperparameters that pushes may bring
- *   - the fixed overhead of its snapshots and buffers
- *   - a record of its declaration on each connection */
+ * - the parameter's own record, with hyperparameters that pushes may bring
+ * - the fixed overhead of its snapshots (published weights) and buffers
+ * - a record of its declaration on each connection */
 static uint64_t param_bytes(const pd_sizing *job)
 {
     uint64_t bytes = sizeof(pd_param) + (uint64_t)pd_block_bytes(sizeof(pd_pushed)) + pd_snapshots_own_bytes() +
@@ -82,7 +82,8 @@ uint64_t pd_footprint_name(const pd_sizing *job, const char *name, const char *a
     uint64_t bytes = (uint64_t)pd_block_bytes((int64_t)strlen(name) + 1) +
                      (axes != NULL ? (uint64_t)pd_block_bytes((int64_t)strlen(axes) + 1) : 0);
 
-    return bytes * (job->world + 1); /* one copy of the name in the store, and one for each connection */
+    /* The store has one copy of each name, and so has the connection of each of the job's `world` ranks. */
+    return bytes * (job->world + 1);
 }
 
 static uint64_t collect_bytes(const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged)

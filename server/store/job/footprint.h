@@ -74,7 +74,7 @@ void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n);
 /* Completes the sum over all parameters of a job: adds the memory that they share, and the records of the job itself,
  * of its ranks, and of its `n_rules` optimizer rules. */
 void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules);
-/* Returns all bytes of the footprint together, as they count against max_total_bytes. */
+/* Returns all bytes of the footprint (what a job takes, by purpose) together, as they count against max_total_bytes. */
 uint64_t pd_footprint_sum(const pd_footprint *need);
 
 #endif

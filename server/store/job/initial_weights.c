@@ -270,8 +270,8 @@ void pd_init_take(pd_job *job, pd_request *frame)
 
 /* ---- initial weights that are averaged ---- */
 
-/* Releases the frames with initial weights of a parameter that an earlier process at the rank has sent. The caller
- * has checked that none of their chunks is summed. */
+/* Releases the frames with initial weights of a parameter that an earlier process at the rank has sent. The caller has
+ * checked that none of their chunks (sections of parameters) is summed. */
 static void let_go_of_earlier(pd_job *job, pd_param *param, uint32_t rank)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
@@ -291,7 +291,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     if (is_repeated(param) || piece->count == 0) return;
     if (is_taken_over(job, param, frame->rank) && !PD_PLANTED(init_mixed)) let_go_of_earlier(job, param, frame->rank);
     chunk = pd_piece_chunk(param, piece);
-    /* It is a duplicate: of a chunk of initial weights the one that came first counts. */
+    /* It is a duplicate: of a chunk (section of a parameter) of initial weights the one that came first counts. */
     if (pd_chunk_state(chunk, frame->rank) != PD_SLOT_EMPTY) return;
     frame->u.data.buffer->refs++;
     pd_contribute(&job->steps, chunk, frame->rank,

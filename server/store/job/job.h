@@ -26,9 +26,11 @@ typedef struct pd_rank_saved {
     /* number of nonces stored so far in `superseded`, which keeps those of the last processes that lost the rank to
      * another */
     uint32_t n_superseded;
-    /* nonce of the process that last sent initial weights; used if the job averages them (initial_weights = mean) */
+    /* nonce (random number) of the process that last sent initial weights; used if the job averages them
+     * (initial_weights = mean) */
     uint64_t initialiser;
-    /* highest step that the rank has contributed to; number of chunks whose gradients were taken from it */
+    /* highest step that the rank has contributed to; number of chunks (sections of parameters) whose gradients were
+     * taken from it */
     uint64_t step, contributions;
     /* Number of barriers that the job had passed when this process took the rank. It is needed because the process
      * counts its barriers from 1. */
@@ -61,7 +63,7 @@ typedef struct pd_job_totals {
 /* The part of a job's record that survives a restart of the server: store/image writes and reads it. Ranks,
  * parameters and steps have such parts of their own. */
 typedef struct pd_job_saved {
-    uint64_t creator; /* nonce of the process whose Hello created the job */
+    uint64_t creator; /* nonce (random number) of the process whose Hello created the job */
     uint64_t barrier; /* number of barriers that the job has passed */
     /* number of refused frames with tensors; number of tensors or chunks that came a second time */
     uint64_t refused, duplicates;
@@ -86,10 +88,12 @@ typedef struct pd_job {
     const pd_job_values *presets; /* the store's default values of job keys */
     pd_rank *ranks;               /* array with all ranks of the job; its length is steps.members.ranks */
     uint32_t connected;           /* number of ranks that are connected now */
-    bool gone;                    /* the job is dropped (ended), and exists only until its root tasks have come back */
+    /* the job is dropped (ended), and exists only until its root tasks (computations of matrix roots) have come back */
+    bool gone;
 
-    pd_param *names;  /* hash table of the parameters by name */
-    pd_chunk *chunks; /* array with the chunks of all parameters, one parameter after another */
+    pd_param *names; /* hash table of the parameters by name */
+    /* array with the chunks (sections) of all parameters, one parameter after another */
+    pd_chunk *chunks;
     pd_slot *slots;
     pd_range *ranges; /* array with the ranges of all ranged parameters, one parameter after another */
     /* bytes that count against max_total_bytes for contributions to ranged parameters while an aggregate collects
@@ -122,13 +126,14 @@ typedef struct pd_job {
     uint64_t turn;                      /* number of the store's batch of work in which this job worked last */
     /* time at which the job ends unless a worker connects; 0: a worker is connected */
     uint64_t linger_ns;
-    uint64_t noticed_ns; /* time at which overdue rounds of the job were last reported; 0: never */
+    /* time at which overdue rounds (open longer than step_timeout) of the job were last reported; 0: never */
+    uint64_t noticed_ns;
     /* Time from which the wait for missing initial weights is counted: that of the first Declare, of the last frame
      * with initial weights, or of the last report that some are missing. */
     uint64_t init_ns;
     const pd_param *noticed;
-    /* last step that parameter `noticed` had closed when overdue rounds were last reported; so that each overdue
-     * round is logged only once */
+    /* last step that parameter `noticed` had closed when overdue rounds (open longer than step_timeout) were last
+     * reported; so that each overdue round is logged only once */
     uint64_t noticed_step;
     uint64_t drain_step; /* while the server drains: the last step whose rounds may still close */
     /* memory for the effect JOB_GONE, allocated with the job so that its end can be reported when memory is short */
@@ -163,7 +168,7 @@ static inline bool pd_job_averages_init(const pd_job *job)
  * PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err);
 /* Frees the job; accepts NULL. Before, the caller must release the job's contributions (job_end.h) and free its
- * parameters (param_set.h), and all its root tasks must have come back. */
+ * parameters (param_set.h), and all its root tasks (computations of matrix roots) must have come back. */
 void pd_job_free(pd_job *job);
 /* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another
  * one; the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not

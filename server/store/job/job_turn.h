@@ -7,7 +7,7 @@
 
 /* Returns whether the job has work that it can do now. */
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns);
-/* Does one batch of the job's work. */
+/* Does one batch of the job's work: as much as a time limit allows. */
 void pd_job_work(pd_job *job, uint64_t now_ns);
 
 /* Returns the time of the job's next deadline, at which pd_job_tick must be called; UINT64_MAX: there is no

@@ -18,25 +18,27 @@
 
 enum { SAID = 16 }; /* most lines that one command writes to the log */
 
-/* Which override (an operator's command) gives the value of each hyperparameter at some step; NULL: the value is that
- * of the declared rule. */
+/* For each hyperparameter the override (an operator's command) that gives its value at some step. NULL: no override
+ * does, so the value is the declared one of the optimizer rule. */
 typedef struct state {
     const pd_override *from[PD_MAX_HYPERS];
 } state;
 
-/* The command as it applies to the parameters of one rule, and the values that were checked last for such a
- * parameter. */
+/* One operator's command, as it applies to the parameters of one optimizer rule (a line by which the job gives
+ * parameters their optimizer), and the values that were checked last for such a parameter. */
 typedef struct reading {
-    /* the command's values for the rule's optimizer; NULL: no parameter of this rule matches the command */
+    /* the command's values for the optimizer of this rule; NULL: the command matches no parameter to which the rule
+     * applies */
     pd_override *override;
-    size_t first; /* index in result->at of the first change to this rule's parameters */
-    /* for each value in `merged` the override that it came from; most parameters of a rule have the same ones */
+    /* index in result->at of the first change that the command makes to parameters of this optimizer rule */
+    size_t first;
+    /* For each value in `merged` the override (operator's command) that it came from. Most parameters of an optimizer
+     * rule have the same overrides, so the same values need not be checked again. */
     state checked;
-    /* hyperparameters of the rule's optimizer with the values that were checked last; its `row` is NULL if none were
-     * checked yet */
+    /* Hyperparameters of this rule's optimizer, with the values that were checked last. `row`, which names the
+     * optimizer, is NULL if no values were checked yet. */
     pd_hypers merged;
-    /* number of the first step for which the values in `merged` were checked; INT64_MAX: they were not checked for
-     * any step yet */
+    /* first step for which the values in `merged` were checked; INT64_MAX: they were not checked for any step yet */
     int64_t count;
 } reading;
 
@@ -44,10 +46,11 @@ typedef struct command {
     pd_job *job;
     pd_request *request;
     pd_param **params;
-    uint32_t n;        /* number of entries in `params`, which are the parameters that the command's pattern matches */
-    reading *readings; /* how the command applies to each rule of the job, by the rule's index */
+    uint32_t n; /* number of entries in `params`, which are the parameters that the command's pattern matches */
+    /* how the command applies to the parameters of each optimizer rule, by the rule's index in the job */
+    reading *readings;
     pd_set_result *result;
-    uint64_t known; /* bit i: hyperparameter i of the command exists in some rule's optimizer */
+    uint64_t known; /* bit i: hyperparameter i of the command exists in the optimizer of some rule of the job */
 } command;
 
 static reading *reading_of(const command *c, const pd_param *param)
@@ -116,7 +119,8 @@ static int read_option(command *c, pd_override *override, size_t i, pd_error *er
     uint64_t mask = 0;
     int rc = read_value(override, option, &mask, err);
 
-    /* This is no error: the optimizer of another rule may have this hyperparameter. */
+    /* That this optimizer lacks the hyperparameter is no error: the optimizer of another rule may have this
+     * hyperparameter. */
     if (rc == PD_NOT_FOUND) return PD_OK;
     c->known |= (uint64_t)1 << i;
     if (rc != PD_OK) return rc;
@@ -128,8 +132,8 @@ static int read_option(command *c, pd_override *override, size_t i, pd_error *er
     return PD_OK;
 }
 
-/* Returns whether the override does nothing but withdraw earlier ones, from the next step on. Then no parameter
- * stores it. */
+/* Returns whether the override (an operator's command) does nothing but withdraw earlier ones, from the next step on.
+ * Then no parameter stores it. */
 static bool is_gone_at_once(const command *c, const pd_override *override)
 {
     return override->mask == override->withdrawn && c->request->u.set.from_step == 0;
@@ -338,8 +342,8 @@ static void add_changes(command *c, const pd_param *param, pd_override_entry add
     c->result->params++;
 }
 
-/* Allocates memory for the changes that the answer reports: one for each hyperparameter of each rule, at most as many
- * as an answer has room for. */
+/* Allocates memory for the changes that the answer reports: one for each hyperparameter of each optimizer rule, at most
+ * as many as an answer has room for. */
 static int make_result(command *c, pd_error *err)
 {
     size_t n = 0;

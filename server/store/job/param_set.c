@@ -50,7 +50,7 @@ int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
 }
 
 /* Frees the memory that the parameter owns. Its struct is not freed, because it is an element of the job's array. The
- * parameter must hold no contribution, and none of its root tasks may be running. */
+ * parameter must hold no contribution, and none of its root tasks (computations of matrix roots) may be running. */
 static void clear_param(pd_param *param)
 {
     pd_param_end_update(param);

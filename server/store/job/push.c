@@ -26,8 +26,8 @@ static bool is_closed(const pd_param *param, const pd_request *frame)
     return admission == PD_ADMIT_DUPLICATE || admission == PD_ADMIT_LATE;
 }
 
-/* Checks that the piece does not contradict earlier pushes of the rank to the open round: a rank cannot give a
- * gradient of a parameter and also report it absent. */
+/* Checks that the piece (part of a tensor) does not contradict earlier pushes of the rank to the open round: a rank
+ * cannot give a gradient of a parameter and also report it absent. */
 static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t rank, pd_error *err)
 {
     if (!param->round.open) return PD_OK;
@@ -63,7 +63,8 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
 }
 
 /* Checks a push. If it ends the rank's step, and `settled` is true, also checks the parameters that the rank leaves
- * out. `settled` false: an earlier push of the rank may still be in the inbox, so this is not known yet. */
+ * out. `settled` false: an earlier push of the rank may still be in the inbox (the queue of frames to scan), so this is
+ * not known yet. */
 static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_error *err)
 {
     uint64_t number = ++job->frames, known = 0;
@@ -89,7 +90,7 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
 }
 
 /* Files the gradient that a piece of a push brings. Returns false if it is a duplicate: the rank has given this chunk
- * before. */
+ * (section of a parameter) before. */
 static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, pd_request *frame, uint64_t now_ns)
 {
     pd_chunk *chunk = pd_piece_chunk(param, piece);
@@ -140,8 +141,8 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
 
 /* ---- the inbox ---- */
 
-/* Refuses a push. Marks the chunks that it brought as refused, so that the rank cannot end its step before it has
- * sent them again. */
+/* Refuses a push. Marks the chunks (sections of parameters) that it brought as refused, so that the rank cannot end its
+ * step before it has sent them again. */
 static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
 {
     pd_close_step_note_refusal(job, frame);

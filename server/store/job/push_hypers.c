@@ -40,8 +40,8 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     return PD_OK;
 }
 
-/* Reads the hyperparameters that a frame (a push) brings into a rule. Does nothing if the rule has read this frame
- * before. *known gets bit i if the rule's optimizer has hyperparameter i of the frame. */
+/* Reads the hyperparameters that a frame (a push) brings into an optimizer rule. Does nothing if the rule has read this
+ * frame before. *known gets bit i if the rule's optimizer has hyperparameter i of the frame. */
 static int read_hypers(pd_rule *rule, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
 {
     if (rule->pushed_by == number) return PD_OK;

@@ -6,8 +6,8 @@
 #include "job.h"
 
 /* Checks the hyperparameters that a push brings, as far as they concern one parameter: each against the parameter's
- * rule and against the values that other ranks sent for the same round, and all together. `number` is the number of
- * the push's frame. *known gets bit i if the parameter's optimizer has hyperparameter i of the push.
+ * optimizer rule and against the values that other ranks sent for the same round, and all together. `number` is the
+ * number of the push's frame. *known gets bit i if the parameter's optimizer has hyperparameter i of the push.
  * PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
 int pd_push_hypers_check(pd_param *param, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err);
 /* Checks that each hyperparameter of a push belongs to the optimizer of at least one parameter in it.

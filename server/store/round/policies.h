@@ -10,7 +10,8 @@
 PD_POLICY_NAMES(PD_POLICY_ROW)
 #undef PD_POLICY_ROW
 
-/* Returns the policy that the job key `rounds` has chosen. The key's value is the index of the policy's name. */
+/* Returns the policy (which says when a round is complete) that the job key `rounds` has chosen. The key's value is the
+ * index of the policy's name. */
 const pd_policy *pd_policy_of(uint64_t value);
 
 #endif

@@ -34,8 +34,8 @@ struct pd_round;
 struct pd_chunk;
 
 typedef enum pd_admit {
-    /* The step's round is open. The contribution is filed, unless the rank's slot shows that the rank has given it
-     * before. */
+    /* The step's round is open. The contribution is filed, unless the rank's slot (record of a rank's contribution)
+     * shows that the rank has given it before. */
     PD_ADMIT_NEW,
     /* The step's round has closed with a contribution of the rank. The push is answered, but its data are dropped. */
     PD_ADMIT_DUPLICATE,
@@ -54,7 +54,8 @@ typedef struct pd_policy {
     /* Decides whether the rank may contribute to step `step` of a parameter. `closed` is the parameter's last closed
      * step, so its open round is that of step `closed` + 1. */
     pd_admit (*admit)(const struct pd_round *round, uint32_t rank, uint64_t closed, uint64_t step);
-    /* Return whether all contributions have come that a chunk needs, or that all chunks of the round need. */
+    /* Return whether all contributions have come that a chunk (section of a parameter) needs, or that all chunks of the
+     * round need. */
     bool (*chunk_is_complete)(const struct pd_round *round, const struct pd_chunk *chunk);
     bool (*round_is_complete)(const struct pd_round *round);
     /* Decides what happens to a round that is not complete at its deadline. */

@@ -21,7 +21,8 @@ typedef struct section {
 struct pd_adasum_tree {
     pd_adasum_form form;
     section *sections; /* the sections of which some rank has a gradient */
-    /* number of sections; index of the first one whose pass may have units of work left to hand out */
+    /* number of sections; index of the first section (elements of the same ranks) whose pass may have units of work
+     * left to hand out */
     size_t n, next;
     float **scratch; /* buffers for intermediate results, each of the parameter's size */
     size_t n_scratch;
@@ -37,8 +38,8 @@ static bool has_gradient(const pd_round *round, uint32_t rank, pd_run run)
     return state == PD_SLOT_HELD || state == PD_SLOT_SPILLED;
 }
 
-/* Returns the number of ranks that have a gradient of the section. *all becomes the number of ranks that contribute
- * the section's elements, with those that have reported no gradient. */
+/* Returns the number of ranks that have a gradient of the section (elements of the same ranks). *all becomes the number
+ * of ranks that contribute the section's elements, with those that have reported no gradient. */
 static int count_given(const pd_round *round, pd_run run, int *all)
 {
     int given = 0;
@@ -52,8 +53,8 @@ static int count_given(const pd_round *round, pd_run run, int *all)
     return given;
 }
 
-/* Returns whether the rank is one of the vectors that the section's Adasum merges. If it has no gradient it is one
- * (of zeros) only in the tree form, and only if at least two ranks have gradients. */
+/* Returns whether the rank is one of the vectors that the Adasum of a section (elements of the same ranks) merges. If
+ * it has no gradient it is one (of zeros) only in the tree form, and only if at least two ranks have gradients. */
 static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_run run, int given)
 {
     return pd_round_covers(round, rank, run) &&
@@ -62,8 +63,8 @@ static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_
 
 /* ---- sections ---- */
 
-/* Returns where the rank's gradient of a chunk lies in memory, from element `first` of the parameter on. If the rank
- * has no gradient returns NULL, which stands for zeros. */
+/* Returns where the rank's gradient of a chunk (section of a parameter) lies in memory, from element `first` of the
+ * parameter on. If the rank has no gradient returns NULL, which stands for zeros. */
 static pd_vector_run source_of(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t first)
 {
     const pd_slot *slot = &chunk->slots[rank];
@@ -131,7 +132,8 @@ static int make_sections(pd_adasum_tree *tree, const pd_round *round)
 
 /* ---- beginning and ending a round's Adasum ---- */
 
-/* Takes buffers of the parameter's size for intermediate results: as many as the section with the most ranks needs. */
+/* Takes buffers of the parameter's size for intermediate results: as many as the section (elements of the same ranks)
+ * with the most ranks needs. */
 static int take_scratch(pd_adasum_tree *tree, pd_buffer_pool *pool)
 {
     size_t most = 0;

@@ -46,9 +46,9 @@ bool pd_adasum_tree_turn(pd_adasum_tree *tree);
 /* Returns whether all elements of the result are finite. Call it when the Adasum is complete. */
 bool pd_adasum_tree_finite(const pd_adasum_tree *tree);
 
-/* Returns the bytes that the Adasum of a round takes besides the contributions and the result. `slots` is the number
- * of contributions to all chunks together, `most` the largest number of contributions to one chunk. UINT64_MAX: too
- * many. */
+/* Returns the bytes that the Adasum of a round takes besides the contributions and the result. `slots` is the number of
+ * contributions to all chunks (sections of parameters) together, `most` the largest number of contributions to one
+ * chunk. UINT64_MAX: too many. */
 uint64_t pd_adasum_tree_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most);
 
 #endif

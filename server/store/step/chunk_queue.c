@@ -54,8 +54,9 @@ static int plan(pd_steps *steps, pd_chunk *chunk, uint32_t upto)
                         param->pool[PD_F32]);
 }
 
-/* Plans sums for about budget_ns nanoseconds: first those of complete chunks, then those of incomplete chunks with
- * frames of ranks that are over quota. Returns the parameter for which memory was short; NULL: none. */
+/* Plans sums for about budget_ns nanoseconds: first those of complete chunks (sections of parameters), then those of
+ * incomplete chunks with frames of ranks that are over quota. Returns the parameter for which memory was short; NULL:
+ * none. */
 static pd_param *plan_sums(pd_steps *steps, double budget_ns)
 {
     pd_sums *sums = steps->sums;

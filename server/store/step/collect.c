@@ -50,8 +50,8 @@ static void list_loose(pd_steps *steps, pd_chunk *chunk)
     chunk->list = PD_CHUNK_LOOSE;
 }
 
-/* Queues a parameter for its Adasum, since all contributions to its round have come. Removes its chunks from their
- * queues, so that none of them is spilled (copied out of its frame) any more. */
+/* Queues a parameter for its Adasum, since all contributions to its round have come. Removes its chunks (sections of
+ * parameters) from their queues, so that none of them is spilled (copied out of its frame) any more. */
 static void list_merge(pd_steps *steps, pd_param *param)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) unlist(steps, &param->round.chunks[c]);
@@ -99,15 +99,15 @@ static void clear(pd_collect_batch *batch)
     batch->cost_ns = 0;
 }
 
-/* Returns whether the planned work has used up the time budget. At least one unit is planned, however small the
- * budget is. */
+/* Returns whether the planned work has used up the time budget. At least one unit (the work of one thread) is planned,
+ * however small the budget is. */
 static bool is_full(const pd_collect_batch *batch, double budget_ns)
 {
     return batch->cost_ns > 0 && batch->cost_ns >= budget_ns;
 }
 
-/* Makes room in the batch for one more pass, for one more unit that reads k contributions, and for the scratch memory
- * of all threads. */
+/* Makes room in the batch for one more pass (a change to one chunk), for one more unit (the work of one thread) that
+ * reads k contributions, and for the scratch memory of all threads. */
 static int make_room(pd_collect_batch *batch, int k, int threads)
 {
     size_t scratch = k > 1 ? (pd_trimmed_mean_scratch(k) + 63) / 64 * 64 : 0;
@@ -145,8 +145,9 @@ static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
     return PD_OK;
 }
 
-/* Plans to spill contributions, that is, to copy them out of their frames, which frees the frames. Spilled are those
- * of ranks over quota, in chunks that still wait for another rank. */
+/* Plans to spill contributions, that is, to copy them out of their frames, which frees the frames. Spilled are those of
+ * ranks over quota (their frames use too much memory), in chunks (sections of parameters) that still wait for another
+ * rank. */
 static pd_param *plan_spills(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
 {
     pd_chunk *chunk;
@@ -261,8 +262,8 @@ static pd_param *plan_full(pd_steps *steps, pd_collect_batch *batch, double budg
     return NULL;
 }
 
-/* Releases the contributions to a chunk whose aggregate is finished: those in frames, and those that were spilled
- * (copied). */
+/* Releases the contributions to a chunk (section of a parameter) whose aggregate is finished: those in frames, and
+ * those that were spilled (copied). */
 static void let_go(pd_steps *steps, pd_chunk *chunk)
 {
     for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
@@ -346,7 +347,7 @@ static void note_merges(pd_steps *steps)
 
 static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int thread)
 {
-    /* The unit of an Adasum finds its contributions itself. */
+    /* A unit (work of one thread) of an Adasum has no list of contributions here, because the Adasum knows them. */
     const pd_vector_run *x = unit->adasum == NULL ? batch->runs + unit->first_run : NULL;
 
     if (unit->adasum != NULL) {
@@ -362,7 +363,7 @@ static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int t
 
 static void run(const pd_collect_batch *batch, int threads)
 {
-    /* There are many small units, so each thread takes several at once. */
+    /* There are many small units (parts that one thread computes), so each thread takes several at once. */
     size_t grab = batch->n_units / 64 + 1;
     (void)threads, (void)grab;
 #pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if (batch->cost_ns > WORTH_SHARING_NS)

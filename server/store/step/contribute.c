@@ -8,7 +8,7 @@
 
 #include <utlist.h>
 
-/* Queues a chunk of initial weights, if the job averages these over the ranks.
+/* Queues a chunk (section of a parameter) of initial weights, if the job averages these over the ranks.
  *
  * A rank's initial weights of a parameter can be taken back until the rank has given all of them
  * (job/initial_weights.h). So no chunk is queued as complete before the last contribution to the parameter has come.
@@ -92,7 +92,7 @@ void pd_contribute_no_more(pd_steps *steps, pd_param *param)
         if (pd_chunk_ends_at(round, round->chunks[c].summed) || !pd_chunk_is_complete(round, &round->chunks[c]))
             continue;
         if (pd_is_collected(pd_param_how(param))) pd_collect_file(steps, &round->chunks[c]);
-        /* The call of pd_collect_file has queued the whole parameter. */
+        /* For an Adasum, pd_collect_file queues the whole parameter, so one call is enough. */
         if (pd_is_adasum(pd_param_how(param))) break;
         if (!pd_is_collected(pd_param_how(param)) && round->chunks[c].list != PD_CHUNK_COMPLETE)
             pd_chunk_list_to_sum(steps, &round->chunks[c], true);

@@ -15,7 +15,8 @@ typedef struct pd_cut {
     bool rests;
     uint32_t behind;   /* number of parameters that have not closed step `step` yet */
     pd_param *resting; /* parameters that rest until the cut ends, before their next step; linked by next_ready */
-    /* for each parameter its snapshot after step `step`; NULL: the parameter has not closed this step yet */
+    /* for each parameter its snapshot (published weights) after step `step`; NULL: the parameter has not closed this
+     * step yet */
     pd_snapshot *weights[];
 } pd_cut;
 

@@ -17,7 +17,8 @@ struct pd_global_clip {
     pd_global_clip_saved saved;
     /* gradients are being clipped; the clip is in its second pass, which scales gradients */
     bool runs, scaling;
-    /* which gradients are clipped together now: 0: those of the whole job; 1 + r: those of rule r */
+    /* which gradients are clipped together now: 0: those of the whole job; 1 + r: those of the parameters of optimizer
+     * rule r */
     size_t scope;
     /* parameter and element at which the present pass over the gradients goes on */
     uint32_t param;
@@ -118,8 +119,8 @@ void pd_global_clip_begin(pd_steps *steps)
     enter_scope(steps, 0);
 }
 
-/* Finds the next piece that the present pass must work on: at most PD_CLIP_RANGE elements of one gradient. Returns
- * false if the pass has no more pieces. */
+/* Finds the next piece (part of a gradient) that the present pass must work on: at most PD_CLIP_RANGE elements of one
+ * gradient. Returns false if the pass has no more pieces. */
 static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
 {
     pd_global_clip *clip = steps->clip;

@@ -26,10 +26,10 @@ typedef struct pd_global_clip_saved {
     uint64_t clipped; /* number of steps in which the norm of some gradients exceeded its limit */
 } pd_global_clip_saved;
 
-/* Returns whether the job or one of its rules has a limit on the norm of its gradients. Then all parameters of the
- * job step together. */
+/* Returns whether the job or one of its optimizer rules has a limit on the norm of its gradients. Then all parameters
+ * of the job step together. */
 bool pd_global_clip_wanted(const pd_steps *steps);
-/* Allocates steps->clip, the record of the clip, if the job or one of its rules has a limit on the norm.
+/* Allocates steps->clip, the record of the clip, if the job or one of its optimizer rules has a limit on the norm.
  * PD_NO_MEMORY. pd_param_set_forget frees it. */
 int pd_global_clip_make(pd_steps *steps);
 /* Returns how many bytes the record of the clip takes for a job with these values and rules; 0: nothing limits the

@@ -6,7 +6,7 @@
 #include "steps.h"
 
 /* Makes param->next, the parameter's first weights, from the mean of the ranks' initial weights, which is in the
- * parameter's accumulator. PD_NO_MEMORY: nothing has changed. */
+ * parameter's accumulator (buffer for the sum of gradients). PD_NO_MEMORY: nothing has changed. */
 int pd_initial_mean_take(const pd_steps *steps, pd_param *param);
 /* Logs that the parameter's initial weights are not finite, and `why`. The weights are used all the same; the log
  * line helps a user who looks for the source of a NaN. */

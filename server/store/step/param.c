@@ -131,7 +131,7 @@ void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome
 {
     *closed = (pd_closed){ .param = param->index, .outcome = outcome, .step = param->saved.step, .snapshot = snapshot };
     if (snapshot == NULL) return;
-    /* The second reference to the snapshot is that of the loop thread. */
+    /* The second reference to the snapshot (published weights) is that of the loop thread. */
     snapshot->store_refs++;
     pd_snapshot_unref(param->current);
     param->current = snapshot;

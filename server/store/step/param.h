@@ -38,15 +38,16 @@ typedef enum pd_stage {
 } pd_stage;
 
 /* The part of a parameter's record that survives a restart of the server: store/image writes and reads it. Weights,
- * optimizer state, scalars and overrides survive, too. */
+ * optimizer state, scalars and overrides (values set by operators) survive, too. */
 typedef struct pd_param_saved {
     /* number of the last step whose round the parameter has closed; steps up to the job's start_step count as closed */
     uint64_t step;
     /* number of steps that were skipped; number of steps that the optimizer refused to take */
     uint64_t skipped, refused;
     uint64_t gaps; /* number of rounds that closed without a step because only some of the elements had a gradient */
-    uint64_t contributions; /* number of contributions with a gradient, counted for each chunk and rank */
-    uint32_t outcome;       /* outcome of the last closed round (pd_outcome); 0: no round has closed yet */
+    /* number of contributions with a gradient, counted for each chunk (section of a parameter) and rank */
+    uint64_t contributions;
+    uint32_t outcome; /* outcome of the last closed round (pd_outcome); 0: no round has closed yet */
     /* nonce (random number) of the process that last sent initial weights; a ranged parameter has one in each range
      * instead */
     uint64_t initialiser;
@@ -74,8 +75,8 @@ typedef struct pd_param {
     pd_snapshot *current; /* snapshot with the published weights; NULL until the initial weights are published */
     /* snapshot into which the present step writes its weights, or initial weights of which some are still missing */
     pd_snapshot *next;
-    /* number of chunks whose initial weights have not come yet: those from rank 0; if the parameter is ranged, from
-     * every rank */
+    /* number of chunks (sections of parameters) whose initial weights have not come yet: those from rank 0; if the
+     * parameter is ranged, from every rank */
     uint64_t unlanded;
     /* The update of the present step as float32, until it is converted to the type that workers pull. NULL: they pull
      * float32, or no updates. */
@@ -95,8 +96,8 @@ typedef struct pd_param {
     pd_round round;
     /* buffer for the sum of the round's contributions, which becomes their aggregate; NULL: nothing is summed yet */
     float *accumulator;
-    /* Pool of buffers for contributions that are spilled, that is, copied out of their frames (collect.h); each
-     * buffer has the size of a chunk. NULL: contributions are never spilled. */
+    /* Pool of buffers for contributions that are spilled, that is, copied out of their frames (collect.h); each buffer
+     * has the size of a chunk (section of a parameter). NULL: contributions are never spilled. */
     pd_buffer_pool *spills;
     /* the Adasum of the round's contributions, while it is being computed; NULL at other times */
     struct pd_adasum_tree *tree;
@@ -115,12 +116,13 @@ typedef struct pd_param {
     /* The ranks whose contributions count in the round, decided after the stage has become PD_READY. NULL: all
      * expected ranks. */
     pd_counted *counted;
-    /* some root tasks of the step are not handed out to the root pool yet, because memory was short */
+    /* some root tasks (computations of matrix roots) of the step are not handed out to the root pool yet, because
+     * memory was short */
     bool uncaptured;
     /* The step group (parameters that count steps together) of this parameter. NULL: the parameter counts its own
      * steps. */
     struct pd_step_group *group;
-    struct pd_param *next_member;                 /* next parameter of the same step group */
+    struct pd_param *next_member; /* next parameter of the same step group (parameters that count steps together) */
     struct pd_param *prev_waiting, *next_waiting; /* links in the queue steps->waiting */
     /* links in one of the lists steps->ready, steps->merging, cut->resting and group->held */
     struct pd_param *prev_ready, *next_ready;
@@ -133,7 +135,8 @@ static inline pd_aggregation pd_param_how(const pd_param *param)
     return param->current == NULL ? PD_MEAN : param->how;
 }
 
-/* Asks the round's policy whether the rank may contribute to step `step` of the parameter. */
+/* Asks the round's policy (which says when a round is complete) whether the rank may contribute to step `step` of the
+ * parameter. */
 static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint64_t step)
 {
     return param->round.policy->admit(&param->round, rank, param->saved.step, step);

@@ -56,8 +56,8 @@ typedef struct pd_step_group {
 /* Makes the job's step groups (parameters that count steps together), after its parameters were added. PD_NO_MEMORY.
  * pd_param_set_forget frees the groups. */
 int pd_step_groups_make(pd_steps *steps);
-/* Counts the group's members that are behind (have closed only `base` rounds) anew, after their steps were read from
- * an image. */
+/* Counts the group's members that are behind (have closed only `base` rounds) anew, after their steps were read from an
+ * image (saved state). */
 void pd_step_group_recount(pd_step_group *group);
 
 /* Returns whether the job steps as a whole: all its parameters begin each step together. */
@@ -84,7 +84,8 @@ bool pd_param_is_bound(const pd_steps *steps, const pd_param *param);
  * them together and puts their parameters into steps->ready. */
 void pd_param_begun(pd_steps *steps, pd_param *param);
 /* Continue the steps of an atomic group (steps of which all happen or none), which wait until each optimizer has
- * reported whether it refuses its step. Call them after steps have run, and when a root task has come back. */
+ * reported whether it refuses its step. Call them after steps have run, and when a root task (computation of a matrix
+ * root) has come back. */
 void pd_step_group_look(pd_steps *steps, pd_step_group *group); /* if `group` is NULL, does nothing */
 void pd_step_groups_look(pd_steps *steps);
 

@@ -21,7 +21,8 @@
 /* The part of a job's rounds and steps that survives a restart of the server: store/image writes and reads it.
  * Parameters and their groups have such parts of their own. */
 typedef struct pd_steps_saved {
-    uint64_t contributions;  /* number of contributions with a gradient, counted for each chunk and rank */
+    /* number of contributions with a gradient, counted for each chunk (section of a parameter) and rank */
+    uint64_t contributions;
     uint64_t steps, skipped; /* number of rounds that ended with a step; number of rounds that were skipped */
     uint64_t refused_steps;  /* number of rounds that closed without a step because an optimizer refused it */
     /* number of steps that all parameters skipped because the round of one of them was skipped */
@@ -36,15 +37,15 @@ typedef struct pd_steps {
     uint32_t number;
     pd_job_values values;
     pd_rule *rules;
-    size_t n_rules; /* number of rules; the last one is the built-in rule for model state (not trained) */
+    size_t n_rules; /* number of optimizer rules; the last one is the built-in rule for model state (not trained) */
     pd_membership members;
     pd_param *params;
     uint32_t n_params; /* number of parameters; 0 until those of the first Declare are planned */
     uint64_t furthest; /* highest step that any parameter has closed; 0: no round has closed since the server started */
     double loss;       /* mean of the scalar "loss" in the last round to which workers have sent one */
     uint64_t loss_step; /* step of the round that `loss` is from; 0: no round has had one */
-    /* number of batches of work, root tasks and commands that may have changed a parameter; lists for operators that
-     * were made at the same number are still valid */
+    /* number of batches of work, root tasks (computations of matrix roots) and commands that may have changed a
+     * parameter; lists for operators that were made at the same number are still valid */
     uint64_t changes;
 
     /* parts of the store that jobs use, borrowed */
@@ -60,7 +61,7 @@ typedef struct pd_steps {
     pd_quota *quotas;   /* for each rank its quota of the ingest budget (received frames that are not summed yet) */
     uint64_t held;      /* bytes of frames whose contributions are not summed yet */
 
-    /* queues of chunks and of parameters that have work or wait */
+    /* queues of chunks (sections of parameters) and of parameters that have work or wait */
     /* Chunks that can be summed: in `complete` those to which all contributions have come, in `partial` others, of
      * which the lowest ranks have contributed. */
     pd_chunk *complete, *partial;
@@ -74,9 +75,10 @@ typedef struct pd_steps {
     /* Whether the queue `partial` must be searched for ranks over quota (their frames use too much memory), because a
      * frame was filed since the last search; `look_loose`: the same for the queue `loose`. */
     bool look, look_loose;
-    uint32_t n_open;    /* number of parameters whose round is open */
-    uint32_t n_begun;   /* number of parameters that have weights */
-    uint32_t tasks_out; /* number of root tasks that have not come back from the root pool */
+    uint32_t n_open;  /* number of parameters whose round is open */
+    uint32_t n_begun; /* number of parameters that have weights */
+    /* number of root tasks (computations of matrix roots) that have not come back from the root pool */
+    uint32_t tasks_out;
 
     /* members for parameters that wait for other parameters of the job */
     /* for each rule its step group (parameters that count steps together): step_group.h */
@@ -102,7 +104,7 @@ static inline bool pd_rank_is_over_quota(const pd_steps *steps, uint32_t rank)
 {
     return pd_quota_is_exceeded(steps->ingest, &steps->quotas[rank]);
 }
-/* Returns whether any rank of the job is over its quota of the ingest budget. */
+/* Returns whether any rank of the job is over its quota of the ingest budget (memory for received frames). */
 bool pd_steps_are_over_quota(const pd_steps *steps);
 
 /* Sets the parameter's stage, and puts the parameter into the queue steps->ready. */

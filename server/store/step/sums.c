@@ -51,7 +51,7 @@ static void count_slot(tally *t, const pd_slot *slot, pd_aggregation how)
     t->given++;
     t->weight += weight;
     t->presummed = held ? slot->frame->u.data.presummed : slot->presummed;
-    /* The factor turns a mean over examples into a sum. */
+    /* Here the gradient is a mean over `weight` examples, and the factor turns it into the sum over them. */
     t->scale = how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f;
 }
 
@@ -90,7 +90,8 @@ static int make_room(pd_sums *sums, size_t ranges, size_t k)
     return PD_OK;
 }
 
-/* A pass over one chunk while it is being planned: which contributions are added to its sum. */
+/* A pass over one chunk (section of a parameter) while it is being planned: which contributions are added to its
+ * sum. */
 typedef struct planning {
     pd_sums *sums;
     pd_sweep sweep;
@@ -101,8 +102,8 @@ typedef struct planning {
     pd_buffer_pool *pool;
 } planning;
 
-/* Plans to add contributions to one unit of a sum, whose first element is `first`: those of ranks before p->upto that
- * are not summed yet. `scaled`: each is multiplied by its factor. */
+/* Plans to add contributions to one unit of a sum (the part that one thread computes), whose first element is `first`:
+ * those of ranks before p->upto that are not summed yet. `scaled`: each is multiplied by its factor. */
 static void add_slots(const planning *p, int64_t first, bool scaled)
 {
     for (uint32_t i = 0; i < p->sweep.n && pd_sweep_rank(&p->sweep, i) < p->upto; i++) {
@@ -120,7 +121,8 @@ static void add_slots(const planning *p, int64_t first, bool scaled)
 }
 
 /* Plans the sum of elements [first, first + n), which the same ranks contribute. The caller has made room for it.
- * `before` and `after` are the totals over the contributions that are in the sum before and after this pass.
+ * `before` and `after` are the totals over the contributions that are in the sum before and after this pass over the
+ * chunk (section of a parameter).
  *
  * A single contribution is put into the accumulator unscaled. When a second one comes, the first is read from the
  * accumulator and scaled. */
@@ -182,7 +184,7 @@ int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto,
 
 void pd_sums_run(pd_sums *sums, int threads)
 {
-    /* There are many small sums, so each thread takes several at once. */
+    /* There are many small sums (parts that one thread computes), so each thread takes several at once. */
     size_t grab = sums->n_sums / 64 + 1;
     (void)threads, (void)grab;
 #pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if (sums->cost_ns > WORTH_SHARING_NS)
@@ -200,8 +202,8 @@ static bool all_finite(const pd_sums *sums, const pd_pass *pass)
     return true;
 }
 
-/* Returns whether some element of the chunk has no contribution that takes part in the sum, because all weights are 0
- * or no rank has given a gradient. */
+/* Returns whether some element of the chunk (section of a parameter) has no contribution that takes part in the sum,
+ * because all weights are 0 or no rank has given a gradient. */
 static bool lacks_weight(pd_round *round, const pd_chunk *chunk, pd_aggregation how)
 {
     pd_sweep sweep = pd_sweep_begin(round, chunk->first, chunk->first + chunk->n);
