@@ -83,7 +83,8 @@ typedef struct pd_frame_scratch {
 
 typedef struct pd_core {
     char *job, *label;
-    /* texts that the user gave with the handle: the job's options, and its optimizer rules; NULL ends each list */
+    /* texts that the user gave when the client handle was opened: the job's options, and its optimizer rules; NULL ends
+     * each list */
     char **options, **rules;
     uint32_t rank, world_size;
     uint64_t nonce;

@@ -51,10 +51,10 @@ typedef struct pd_outgoing_frame {
 typedef struct pd_outgoing {
     struct {
         pd_outgoing_frame *first, *last, *next;
-    } lane[PD_LANES]; /* next: the first frame of the lane of which bytes remain to be sent */
+    } lane[PD_LANES]; /* next: the first frame of the lane (list of frames) of which bytes remain to be sent */
     pd_outgoing_frame *by_id;
     pd_lane current; /* the lane (list of frames) from which pd_outgoing_gather took the last frames to send */
-    size_t gone;     /* number of bytes of the frame to send next (lane[current].next) that are sent already */
+    size_t gone;     /* of the frame to send next, lane[current].next: number of its bytes that are sent already */
     /* Number of frames whose bytes the sender is using now: the frame lane[current].next and those that follow it.
      * 0 after pd_outgoing_sent. */
     size_t lent;

@@ -20,7 +20,7 @@ enum { NICER = 10 };
 
 typedef struct worker {
     struct pd_rootpool *pool;
-    /* which root tasks (computations of matrix roots) this thread takes: all, or light ones (of low cost) only */
+    /* says which root tasks (computations of matrix roots) this thread takes: all, or light ones (of low cost) only */
     pd_rootqueue_choice choice;
     pthread_t thread;
 } worker;
@@ -28,8 +28,8 @@ typedef struct worker {
 struct pd_rootpool {
     pthread_mutex_t lock; /* lock of the pool's queue and of its flags light_is_idle and stop; never held while a
                              * matrix root is computed */
-    /* on which the threads wait for root tasks (computations of matrix roots): one for those that take all, one for the
-     * thread of light tasks */
+    /* Condition variables on which threads wait for root tasks (computations of matrix roots): one for the threads that
+     * take all tasks, one for the thread of light tasks. */
     pthread_cond_t more[2];
     pd_rootqueue *queue;
     bool light_is_idle; /* the thread for light tasks (those of low cost) waits, and nobody has woken it yet */

@@ -147,13 +147,14 @@ typedef struct pd_client_param {
     pd_dtype push_dtype;
     /* Element type of the weights that this rank receives. 0: PD_F32. */
     pd_dtype pull_dtype;
-    /* Element type of updates. If it is not 0, the server sends the change of the weights in the last step, in this
-     * type, in place of the weights if the buffer has the weights of the step before, and if the optimizer gives
-     * updates (Shampoo with a communication_dtype and without communicate_params). 0: no updates.
+    /* Element type of updates (changes of the weights in the last step). If it is not 0, the server sends the change of
+     * the weights in the last step, in this type, in place of the weights if the buffer has the weights of the step
+     * before, and if the optimizer gives updates (Shampoo with a communication_dtype and without communicate_params).
+     * 0: no updates.
      *
-     * The client adds the change to the weights in the caller's buffer, which then equal the server's weights bit
-     * for bit. So every pull must get the same buffer, with the content that the last pull left in it. pull_dtype
-     * must be float32. */
+     * The client adds the change to the weights in the caller's buffer, which then equal the server's weights bit for
+     * bit. So every pull must get the same buffer, with the content that the last pull left in it. pull_dtype must be
+     * float32. */
     pd_dtype update_dtype;
     /* This rank has only elements [start, end) of the flattened tensor, as FSDP shards have. false: this rank has
      * all elements, and start and end are 0. */
@@ -170,8 +171,12 @@ typedef struct pd_client_param {
     const char *axes;
     /* The parameter is not trained (for instance batch-norm statistics). The ranks push values instead of gradients,
      * and the parameter becomes the mean of the values, weighted by pd_push_options.weight if aggregate =
-     * weighted_mean. No optimizer rule applies. A rank without values pushes NULL. Values are float32, so a counter
-     * such as num_batches_tracked is exact up to 2^24. All ranks must set the same flag. */
+     * weighted_mean.
+     *
+     * - No optimizer rule applies.
+     * - A rank without values pushes NULL.
+     * - Values are float32, so a counter such as num_batches_tracked is exact up to 2^24.
+     * - All ranks must set the same flag. */
     bool model_state;
 } pd_client_param;
 
@@ -343,10 +348,11 @@ PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t 
  * PD_NOT_FOUND: no such ticket, or it was waited for already.
  *
  * PD_FAILED_PRECONDITION, and some items have the outcome 4: the optimizer refused the step of these parameters, for
- * instance because it could not compute a root. The text has the reason for one of them, and every rank gets this
- * error. The optimizer counts the step and the rounds are closed, but weights and version stay as they were. All other
- * items are done. Push the next step as usual. With nonfinite_scope = job, a refusal concerns all parameters of the
- * same optimizer rule.
+ * instance because it could not compute a root.
+ * - The text has the reason for one of them, and every rank gets this error.
+ * - The optimizer counts the step and the rounds are closed, but weights and version stay as they were.
+ * - All other items are done. Push the next step as usual.
+ * - With nonfinite_scope = job, a refusal concerns all parameters of the same optimizer rule.
  *
  * Any other error is the first one that the server gave. The ticket ends when every item is done or refused
  * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It is
@@ -425,18 +431,20 @@ static inline int pd_client_open(pd_client **out, const pd_client_options *optio
     return pd_client_open_sized(out, options, sizeof *options, err);
 }
 
-/* Declares all parameters of the model, once, and waits until all ranks' declarations fit together. Every rank
- * declares the same names and shapes, in any order. Later calls name a parameter by its index in `params`. After an
- * error nothing is declared: correct the parameters and call it again.
+/* Declares all parameters of the model, once, and waits until all ranks' declarations fit together. Every rank declares
+ * the same names and shapes, in any order. Later calls name a parameter by its index in `params`. After an error
+ * nothing is declared: correct the parameters and call it again.
  *
- * A parameter is ranged on every rank or on none. Of a ranged parameter, a rank pushes and pulls only its end -
- * start elements. The ranges of several ranks may be equal, as replicas of HSDP have them, or overlap: an element's
- * gradient is the mean over the ranks that have it. An element that only one rank has keeps that rank's gradient bit
- * for bit. Together the ranges must cover the tensor. The optimizer works on the whole tensor, and steps when all
- * ranges have arrived.
+ * A parameter is ranged on every rank or on none:
+ * - Of a ranged parameter, a rank pushes and pulls only its end - start elements.
+ * - The ranges of several ranks may be equal, as replicas of HSDP have them, or overlap: an element's gradient is the
+ *   mean over the ranks that have it.
+ * - An element that only one rank has keeps that rank's gradient bit for bit.
+ * - Together the ranges must cover the tensor.
+ * - The optimizer works on the whole tensor, and steps when all ranges have arrived.
  *
- * PD_INVALID_ARGUMENT: a name, shape, range or hyperparameter is not valid (the text names it), or adasum cannot
- * pair this number of ranks.
+ * PD_INVALID_ARGUMENT: a name, shape, range or hyperparameter is not valid (the text names it), or adasum cannot pair
+ * this number of ranks.
  *
  * PD_FAILED_PRECONDITION: the declaration differs from that of another rank, or from an earlier one of this rank; or
  * some elements belong to no rank; or adasum cannot pair the ranks that have the same elements.
@@ -448,9 +456,11 @@ static inline int pd_client_declare(pd_client *client, const pd_client_param *pa
 }
 
 /* Push gradients; pd_client_push_pull also receives the weights after the step. They queue the request and return at
- * once, with a ticket (the request's number) for pd_client_wait; many tickets may be under way. The array `items` and
- * the tensors in it are borrowed until the ticket is done. Each item belongs to its parameter's next step. Small
- * tensors of one call travel together, large ones in chunks. `options` may be NULL.
+ * once, with a ticket (the request's number) for pd_client_wait; many tickets may be under way.
+ * - The array `items` and the tensors in it are borrowed until the ticket is done.
+ * - Each item belongs to its parameter's next step.
+ * - Small tensors of one call travel together, large ones in chunks.
+ * - `options` may be NULL.
  *
  * PD_RESOURCE_EXHAUSTED: too many tickets are under way. PD_INVALID_ARGUMENT: the parameter is unknown, or has a push
  * under way already. */

@@ -192,7 +192,8 @@ typedef struct pd_draws {
     /* The normally distributed random numbers that the optimizer kron draws in a step, laid out as the stacked, padded
      * blocks of the original implementation. NULL: the numbers that follow from the seed. */
     const float *normal;
-    /* One random number in [0, 1) for all parameters: kron balances its factors if it is at most 0.01. */
+    /* One random number in [0, 1) for all parameters: kron balances its factors (makes its preconditioning matrices
+     * equal in size) if it is at most 0.01. */
     double uniform;
     /* Number of random numbers in `normal`. It must be as many as the parameter's optimizer draws in a step. */
     int64_t n_normal;

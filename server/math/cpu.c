@@ -15,7 +15,8 @@ static pd_error wrong_value; /* the error about the value of PARAMD_CPU; its cod
 
 pd_cpu pd_cpu_newest(void)
 {
-/* clang compiles no variants of our loops for newer instruction sets (clones.h) */
+/* clang compiles no variants of our loops for newer instruction sets (clones.h), so with it the basic set is the only
+ * one. */
 #if defined(__x86_64__) && !defined(__clang__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("x86-64-v4")) return PD_CPU_AVX512;

@@ -27,8 +27,8 @@ static pd_pending *new_pending(pd_conn *conn, const pd_prefix *prefix)
 }
 
 /* Posts a request of the given kind to the store, and adds it to the connection's open requests (not answered yet). The
- * caller fills in the other fields before the turn of the loop ends. Returns NULL if memory is out, and sets the
- * error. */
+ * caller fills in the other fields before the turn of the loop ends. Returns NULL, and sets the error, if memory is
+ * out. */
 static pd_request *ask(pd_conn *conn, pd_request_kind kind, const pd_prefix *prefix, pd_error *err)
 {
     pd_pending *pending = new_pending(conn, prefix);

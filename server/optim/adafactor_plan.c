@@ -259,7 +259,7 @@ static int make_blocks(pd_plan *plan)
 /* ---- slots ---- */
 
 /* Returns the description of a slot (a tensor of optimizer state) for a moment that has all dimensions of the parameter
- * except those with the factor rule `rule`. */
+ * except those with the factor rule `rule` (ROW, COLUMN, BATCH or NONE). */
 static pd_slot_spec moment(const char *name, const pd_shape *shape, const pd_factoring *factoring, pd_dim_rule rule)
 {
     pd_slot_spec spec = { .name = name, .number = -1, .follows_known = true };

@@ -278,8 +278,8 @@ void pd_adafactor_moments(const pd_unit *unit)
 
 /* ---- the phase "means" ---- */
 
-/* Returns the block that the phase "means" walks over to visit each element of the moment v_row once: the whole
- * parameter, but with a single index in the COLUMN dimensions, which v_row does not have. */
+/* Returns the block that the phase "means" (a pass of the step) walks over to visit each element of the moment v_row
+ * once: the whole parameter, but with a single index in the COLUMN dimensions, which v_row does not have. */
 static pd_block rows_of(const pd_plan *plan)
 {
     pd_block block = { 0 };

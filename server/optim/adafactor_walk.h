@@ -123,9 +123,13 @@ static inline void pd_runs_of(const float **to, const pd_runs *r, const float *b
 /* ---- a part of a run ---- */
 
 /* Which of a parameter's second moments have one element for each element of a run (a row of contiguous elements); the
- * others have a single element for the whole run. ACROSS: only the column moment v_col. ALONG: only the row moment
- * v_row. SINGLE: both. WHOLE: the parameter is not factored and has one full moment. STILL: like WHOLE, in a step whose
- * squared gradients have the weight 0 in the moment. */
+ * others have a single element for the whole run:
+ *
+ * - ACROSS: only the column moment v_col has one for each element.
+ * - ALONG: only the row moment v_row has.
+ * - SINGLE: both have.
+ * - WHOLE: the parameter is not factored, and has one full moment.
+ * - STILL: like WHOLE, in a step whose squared gradients have the weight 0 in the moment. */
 typedef enum pd_layout { ACROSS, ALONG, SINGLE, WHOLE, STILL } pd_layout;
 
 /* A stretch: n contiguous elements of a run, with pointers to their gradients, old and new weights, momentum, and the

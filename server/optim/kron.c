@@ -38,7 +38,8 @@
 #define BALANCED 0.01
 #define MOST_RMS 1.1f
 /* Value of preconditioner_update_probability that selects the original implementation's default schedule, "anneal". 0
- * cannot select it, because a user's own schedule may fall to 0. Then no factor changes any more. */
+ * cannot select it, because a user's own schedule may fall to 0. Then no factor (matrix that preconditions a block)
+ * changes any more. */
 #define ANNEAL (-1.0)
 
 static const pd_hyper kron_hypers[] = {
@@ -403,7 +404,8 @@ static float clip_of(const pd_unit *unit)
 {
     float excess = sqrtf((float)unit->total[PHASE_PRECONDITION][0] / (float)unit->plan->elements) / MOST_RMS;
 
-    return excess < 1 ? 1 : excess; /* if `excess` is NaN, the result is NaN and not 1 */
+    /* `excess` is the root mean square divided by its limit. If it is NaN, the result is NaN and not 1. */
+    return excess < 1 ? 1 : excess;
 }
 
 static void move(const pd_unit *unit)

@@ -394,10 +394,10 @@ void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16)
 
 /* ---- preconditioning ---- */
 
-/* Preconditions x, a block without padding, by the block's factors Q. Of a padded factor it uses only the corner of n x
- * n elements, where n is the size without padding. The other elements have no effect: x with padding would be zero from
- * n on, and Q is upper triangular, so Q x would be zero from n on, too. The first n elements of Q'(Q x) then depend
- * only on the corner. */
+/* Preconditions x, a block without padding, by the block's factors Q (a matrix for each dimension). Of a padded factor
+ * it uses only the corner of n x n elements, where n is the size without padding. The other elements have no effect: x
+ * with padding would be zero from n on, and Q is upper triangular, so Q x would be zero from n on, too. The first n
+ * elements of Q'(Q x) then depend only on the corner. */
 void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q)
 {
     for (int d = 0; d < block->rank; d++) {

@@ -14,8 +14,9 @@ typedef struct pd_kron_block {
     /* Size of the block in each dimension, with padding. The update of the factors treats the zeros of the padding as
      * elements, too. */
     int64_t full[PD_MAX_RANK];
-    /* Size of each dimension's factor in memory, at least the padded size `full`. A diagonal factor has `side` numbers.
-     * A triangular one has `side` rows of `side` numbers, with zeros below its diagonal. */
+    /* Size of each dimension's factor (the matrix that preconditions it) in memory, at least the padded size `full`. A
+     * diagonal factor has `side` numbers. A triangular one has `side` rows of `side` numbers, with zeros below its
+     * diagonal. */
     int64_t side[PD_MAX_RANK];
 } pd_kron_block;
 
@@ -33,8 +34,8 @@ typedef enum pd_kron_operation {
     PD_KRON_SOLVE_TRANSPOSED, /* multiplies x by the inverse of the transpose of Q */
 } pd_kron_operation;
 
-/* Applies an operation with the factor Q to the tensor x, in place, along dimension `dim`. `side` is the number of
- * floats from one row of Q to the next, if Q is not diagonal. */
+/* Applies an operation with the factor Q (a triangular or diagonal matrix) to the tensor x, in place, along dimension
+ * `dim`. `side` is the number of floats from one row of Q to the next, if Q is not diagonal. */
 void pd_kron_along(const pd_block_view *x, int dim, const float *Q, bool diagonal, int64_t side,
                    pd_kron_operation operation);
 

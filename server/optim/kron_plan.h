@@ -50,15 +50,16 @@ typedef struct pd_kron_own {
     int x;
     /* number of a temporary slot: what the step decides about factors, indexed by DECIDED_... */
     int decision;
-    int scanned;                /* number of scanned dimensions: leading ones that count independent layers */
-    int rank;                   /* number of dimensions of a block, without scanned dimensions */
-    bool diagonal[PD_MAX_RANK]; /* whether the factor of dimension d of a block is diagonal, and not triangular */
+    int scanned; /* number of scanned dimensions: leading ones that count independent layers */
+    int rank;    /* number of dimensions of a block, without scanned dimensions */
+    /* whether the factor (preconditioning matrix) of dimension d of a block is diagonal, and not triangular */
+    bool diagonal[PD_MAX_RANK];
     /* number of elements of a padded block, and so of the random numbers that its update needs */
     int64_t probe;
     bool pads;                 /* whether all blocks are padded to one size; false: each has its own size */
     bool in_step;              /* whether factors are updated within the step, and not by tasks of the root pool */
     bool decays;               /* whether weight decay changes the weights of this parameter */
-    int64_t side[PD_MAX_RANK]; /* number of rows of each dimension's factor in memory */
+    int64_t side[PD_MAX_RANK]; /* number of rows of each dimension's factor (preconditioning matrix) in memory */
 } pd_kron_own;
 /* Indices of the slot `decision`, which has what a step decides about the factors. UPDATE and BALANCE are 0 or 1:
  * whether factors are updated, and whether their largest elements are made equal. MEAN is the mean absolute value of

@@ -7,14 +7,14 @@
 
 enum { KRON_SAVE_NONE, KRON_SAVE_ONE_DIAG, KRON_SAVE_ALL_DIAG }; /* values of the hyperparameter memory_save_mode */
 
-/* Decides for each dimension of a shape whether its factor is diagonal or triangular. A scalar counts as one dimension
- * of size 1. */
+/* Decides for each dimension of a shape whether its factor (preconditioning matrix) is diagonal or triangular. A scalar
+ * counts as one dimension of size 1. */
 void pd_kron_types(const pd_shape *shape, int64_t max_size_triangular, int64_t min_ndim_triangular,
                    int memory_save_mode, bool *diagonal);
 
 /* A shape with merged dimensions. Dimension d of `shape` was merged from the original dimensions first[d] to first[d +
- * 1] - 1. diagonal[d] says whether its factor is diagonal: only if the factors of all these dimensions were to be
- * diagonal. */
+ * 1] - 1. diagonal[d] says whether its factor (preconditioning matrix) is diagonal: only if the factors of all these
+ * dimensions were to be diagonal. */
 typedef struct pd_kron_shape {
     pd_shape shape;
     bool diagonal[PD_MAX_RANK];
@@ -34,8 +34,9 @@ typedef struct pd_kron_cut {
     int64_t side[PD_MAX_RANK]; /* size to which each dimension's pieces are padded */
 } pd_kron_cut;
 
-/* Cuts a merged shape into blocks. With a block_size of 0 there is one block without padding. If `pads` is set, padded
- * sizes are multiples of block_size; otherwise a padded size is the size of the largest piece. */
+/* Cuts a merged shape (neighbouring dimensions joined) into blocks. With a block_size of 0 there is one block without
+ * padding. If `pads` is set, padded sizes are multiples of block_size; otherwise a padded size is the size of the
+ * largest piece. */
 pd_kron_cut pd_kron_cut_of(const pd_kron_shape *merged, int64_t block_size, bool pads);
 /* Returns block number `index` (below n_blocks) of a shape that is cut into blocks: its place and size in
  * merged->shape. */

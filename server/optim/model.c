@@ -18,7 +18,9 @@
 typedef struct group {
     const pd_row *row;
     int number;
-    int64_t count; /* number of steps in which at least one parameter of the group had a gradient */
+    /* number of steps in which at least one parameter of the group (parameters that count their steps together) had a
+     * gradient */
+    int64_t count;
     /* number of parameters of the group, all of which count their steps together, that take a step in this call */
     size_t stepping;
     pd_atomic_group together;
@@ -30,7 +32,9 @@ typedef struct limited {
     const pd_row *row;
     int number;
     double limit;
-    size_t first; /* index of the first parameter that was added to this group, which error texts name */
+    /* index of the first parameter that was added to this group (whose gradients are clipped together), which error
+     * texts name */
+    size_t first;
 } limited;
 
 #define ALONE ((size_t)-1)
@@ -52,7 +56,7 @@ struct pd_model {
     double limit, norm;
     limited *limits;
     size_t n_limits;
-    /* for each parameter: index in `limits` of the group with which its gradient is clipped, or ALONE */
+    /* for each parameter: index in `limits` of the group of parameters with which its gradient is clipped, or ALONE */
     size_t *limit_of;
     /* for each parameter: memory for its clipped gradient; NULL: it is never clipped */
     float **scaled;
@@ -243,8 +247,8 @@ static double clip_together(pd_model *model, size_t scope, double limit)
     return sqrt(squares);
 }
 
-/* Clips all gradients together by the model's limit. After that, clips the gradients of each group whose optimizer
- * has a limit of its own. */
+/* Clips all gradients together by the model's limit. After that, clips the gradients of each group of parameters whose
+ * optimizer has a limit of its own. */
 static void clip(pd_model *model, const pd_step_io *io)
 {
     for (size_t i = 0; i < model->n; i++) model->gradient[i] = io[i].gradient;

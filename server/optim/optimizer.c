@@ -230,8 +230,8 @@ int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
     if (pd_slots_open(optim) != PD_OK) return PD_NO_MEMORY;
     unbind(optim);
     memset(optim->total, 0, (size_t)optim->n_phases * sizeof *optim->total);
-    /* The step counter advances only after put_in_force has read the schedules: the first step uses their values at
-     * count 0. */
+    /* The step counter advances only after this function has read the schedules (values as functions of the step),
+     * because the first step uses their values at count 0. */
     put_in_force(optim, io);
     optim->saved.count++;
     optim->phase = 0;

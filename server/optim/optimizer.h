@@ -119,7 +119,7 @@ void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
 
 /* Ends a step: frees its temporary memory. */
 void pd_optim_end(pd_optim *optim);
-/* Undoes pd_optim_begin. The step must not have run a phase yet. */
+/* Undoes pd_optim_begin. The step must not have run a phase (a pass of the step) yet. */
 void pd_optim_cancel(pd_optim *optim);
 
 #endif

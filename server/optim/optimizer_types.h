@@ -21,7 +21,7 @@ typedef struct pd_fill {
 /* An atomic group: steps of several parameters that succeed or fail together (pd_optim_bind). */
 typedef struct pd_atomic_group {
     size_t steps, arrived;
-    size_t first; /* position of the first step of the group that fails; equal to `steps` if none fails */
+    size_t first; /* position of the first step of the atomic group that fails; equal to `steps` if none fails */
     pd_error why;
 } pd_atomic_group;
 

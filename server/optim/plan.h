@@ -11,7 +11,8 @@
 
 /* most input tensors of a root task (computation of a matrix root), and also most output tensors */
 #define PD_MAX_TASK_TENSORS (2 * PD_MAX_RANK)
-/* usual number of elements in a unit (the part of a phase that one thread computes) of a PD_RANGES phase */
+/* usual number of elements in a unit (the part of a phase that one thread computes) of a PD_RANGES phase (a pass of a
+ * step over ranges of elements) */
 #define PD_RANGE_ELEMENTS 65536
 
 /* Which elements of a slot (tensor of optimizer state) a root task of block number b gets. If the slot is an input, the
@@ -56,8 +57,8 @@ typedef struct pd_slot_spec {
      * bytes. */
     pd_storage storage;
     bool diagonal_apart; /* This state tensor is a square matrix in int8 or int16 whose diagonal is kept in float32. */
-    /* This state tensor is used only while `block` is computed, by its phases and tasks. So its float32 form exists
-     * only then. */
+    /* This state tensor is used only while `block` is computed, by the phases (passes) of a step and by root tasks. So
+     * its float32 form exists only then. */
     bool blockwise;
     int block;
     /* This state tensor belongs to the block with number `block`, which is part of its name; `number` counts within
@@ -114,21 +115,23 @@ typedef struct pd_plan {
     size_t n_slots;
     pd_task_spec *tasks;
     size_t n_tasks;
-    /* Number of elements in a unit (the part that one thread computes) of a PD_RANGES phase; the last unit may have
-     * fewer. */
+    /* Number of elements in a unit (the part that one thread computes) of a PD_RANGES phase (a pass of a step over
+     * ranges of elements); the last unit may have fewer. */
     int64_t range_elements;
-    size_t scratch_floats; /* floats of scratch memory that one thread needs: the most that any phase needs */
+    /* floats of scratch memory that one thread needs: the most that any phase (pass of a step) needs */
+    size_t scratch_floats;
     /* Number of steps from the capture of a root task (the copy of its inputs) to the use of its root, or
      * PD_ROOT_READY. */
     int root_delay;
     /* index of a float32 state tensor that holds the error of each task's root, shown to operators; -1: there is
      * none */
     int errors_slot;
-    /* The optimizer's own struct, zeroed at first. The optimizer's function `plan` writes it; its phases and tasks only
-     * read it. */
+    /* The optimizer's own struct, zeroed at first. The optimizer's function `plan` writes it; its phases (passes of a
+     * step) and root tasks only read it. */
     void *own;
     size_t own_bytes;
-    /* number of units (each computed by one thread) that a PD_STRIPES phase has for each block, at least 1 */
+    /* number of units (each computed by one thread) that a PD_STRIPES phase (a pass of a step over groups of matrix
+     * rows) has for each block, at least 1 */
     int64_t stripes;
     /* A note for the user who declares the parameter (for instance: an option has no effect). It is shown in the
      * answer to Declare, in the log and to operators. "": no note. */
@@ -150,7 +153,8 @@ int pd_plan_blocks(pd_plan *plan, int64_t block_size);
 /* ---- for all users of a plan ---- */
 
 void pd_plan_free(pd_plan *plan); /* frees the plan's arrays, but not the struct; accepts an empty plan */
-/* Returns the largest number of units (parts that one thread computes) that a phase of the plan has. */
+/* Returns the largest number of units (parts that one thread computes) that a phase (pass of a step) of the plan
+ * has. */
 int64_t pd_plan_most_units(const pd_plan *plan);
 
 /* Returns whether a slot (tensor of optimizer state) is coded: it is stored in fewer bits than float32, so the phases

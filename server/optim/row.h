@@ -42,14 +42,14 @@
 #include "random.h"
 
 #define PD_MAX_PHASES 12
-/* most numbers that a unit (the work of one thread in a phase) can report (pd_unit.partial) */
+/* most numbers that a unit (the work of one thread in a phase, a pass of the step) can report (pd_unit.partial) */
 #define PD_MAX_PARTIALS 8
 #define PD_MAX_FACTS 8 /* most facts (numbers about all parameters of a job) that an optimizer can have */
 
 /* ---- facts: numbers about all parameters of a job, needed before one of them is planned ---- */
 
-/* How several values are combined: the result is the largest value, or the sum. The values are taken in order; without
- * values the result is 0. If one value is NaN, so is the result. */
+/* How the values of several units or parameters are combined: the result is the largest value, or the sum. The values
+ * are taken in order; without values the result is 0. If one value is NaN, so is the result. */
 typedef enum pd_fold { PD_FOLD_MAX, PD_FOLD_SUM } pd_fold;
 
 typedef struct pd_fact {
@@ -66,29 +66,32 @@ typedef enum pd_unit_kind {
     /* Each block is cut into plan->stripes units (groups of its rows), which threads compute in parallel. The plan must
      * then have no state tensor that is blockwise (in float32 only while its block is computed: plan.h). */
     PD_STRIPES,
-    PD_WHOLE, /* the phase is a single unit, which one thread computes */
+    PD_WHOLE, /* the phase (pass of a step) is a single unit, which one thread computes */
 } pd_unit_kind;
 
-/* The arguments of one call of a phase, for one unit: the part of its work that one thread computes. All pointers are
- * borrowed for the call. */
+/* The arguments of one call of a phase (a pass of a step), for one unit: the part of its work that one thread computes.
+ * All pointers are borrowed for the call. */
 typedef struct pd_unit {
     const pd_plan *plan;
     const double *hyper; /* the hyperparameters of this step, in the order of the optimizer's table of them */
     /* Numbers about all parameters of the job (survey.h), in the order of the optimizer's table of such numbers. */
     const double *fact;
     int64_t count; /* number of the step, from 1; a round that was skipped does not count */
-    int64_t index; /* index of this unit (part that one thread computes) in the phase */
+    int64_t index; /* index of this unit (part that one thread computes) in the phase (pass of the step) */
     int64_t n_units;
-    int64_t first, n;      /* for PD_RANGES: this call of the phase computes elements [first, first + n) */
-    const pd_block *block; /* for PD_BLOCKS and PD_STRIPES: the block that this call of the phase computes */
+    /* for PD_RANGES: this call of the phase (pass of the step) computes elements [first, first + n) */
+    int64_t first, n;
+    /* for PD_BLOCKS and PD_STRIPES: the block that this call of the phase (pass of the step) computes */
+    const pd_block *block;
     /* for PD_STRIPES: number of the stripe (group of rows of the block) that this call computes, from 0 */
     int64_t stripe;
-    /* For a phase that is repeated in each step (pd_phase.rounds): how often it has run before in this step. */
+    /* For a phase (pass of a step) that is repeated in each step (pd_phase.rounds): how often it has run before in this
+     * step. */
     int64_t round;
     const float *gradient; /* the whole parameter's aggregated gradient, in the declared shape */
     const float *before;   /* the whole parameter's weights before the step */
-    /* The whole parameter's weights after the step: some phase must write every element. May be the memory of
-     * `before`. */
+    /* The whole parameter's weights after the step: some phase (pass of the step) must write every element. May be the
+     * memory of `before`. */
     float *after;
     /* receives the change of the weights; NULL: the caller does not need it (only optimizers with update_dtype give
      * it) */
@@ -99,7 +102,8 @@ typedef struct pd_unit {
     pd_random random;
     pd_random random_of_all; /* the job's random stream: for decisions that are the same for all parameters */
     const pd_draws *draws;   /* recorded random numbers to use in this step, to replay a run; NULL: none */
-    /* Output: the numbers that this call of the phase reports, for instance sums over its elements. Zeros at first. */
+    /* Output: the numbers that this call of the phase (pass of the step) reports, for instance sums over its elements.
+     * Zeros at first. */
     double *partial;
     /* total[phase][k] is number k of `partial`, combined over all calls of that phase in a fixed order, as a sum or a
      * maximum (pd_phase.fold). It is given for earlier phases. If a phase is repeated in a step, its numbers are those
@@ -111,10 +115,10 @@ typedef struct pd_phase {
     const char *name; /* "move" */
     pd_unit_kind kind;
     void (*run)(const pd_unit *unit);
-    /* How the numbers that the calls of the phase report are combined, as a sum or a maximum: fold[k] is for
-     * partial[k]. */
+    /* How the numbers that the calls of the phase (pass of the step) report are combined, as a sum or a maximum:
+     * fold[k] is for partial[k]. */
     pd_fold fold[PD_MAX_PARTIALS];
-    /* returns true if this step skips the phase; NULL: it is never skipped */
+    /* returns true if this step skips the phase (pass of the step); NULL: it is never skipped */
     bool (*skip)(const pd_plan *plan, const double *hyper, int64_t count);
     /* Returns how often the phase runs in a step, with a barrier after each time, at least 1. NULL: it runs once. */
     int64_t (*rounds)(const pd_plan *plan, const double *hyper);
@@ -180,9 +184,9 @@ struct pd_row {
     int (*plan)(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 
     pd_phase phases[PD_MAX_PHASES]; /* the phases of a step, in order; the entry after the last one has no `run` */
-    /* Index of the phase before which root tasks (computations of matrix roots) are captured (their inputs are copied),
-     * and of the phase before which results are adopted (stored in the state). An index equal to the number of phases
-     * means: after the last phase. */
+    /* Index of the phase (pass of a step) before which root tasks (computations of matrix roots) are captured (their
+     * inputs are copied), and of the phase before which results are adopted (stored in the state). An index equal to
+     * the number of phases means: after the last phase. */
     int capture_phase, adopt_phase;
     size_t own_bytes; /* size of the optimizer's own struct, to which plan->own points; 0: it has none */
 
@@ -238,10 +242,12 @@ struct pd_row {
      * by the global norm does not change them. */
     bool takes_values;
     /* Returns the limit of the norm of all gradients in a group: the parameters that follow one rule of the job
-     * (pd_declaration.group). The limit is 1e-30 to 1e30; 0: no limit. It depends only on declared values that cannot
-     * change from step to step (per_step is false). If there is a limit, the caller begins the steps of these
-     * parameters together, because the norm needs all their gradients. The caller also scales the gradients, before
-     * phases see them. NULL: no limit. */
+     * (pd_declaration.group). The limit is 1e-30 to 1e30; 0: no limit. NULL in place of the function: no limit.
+     *
+     * - The limit depends only on declared values that cannot change from step to step (per_step is false).
+     * - If there is a limit, the caller begins the steps of these parameters together, because the norm needs all their
+     *   gradients.
+     * - The caller also scales the gradients, before the phases (passes of the step) see them. */
     double (*clip_norm)(const double *hyper);
     /* Returns how many normally distributed random numbers a step of the parameter takes from pd_draws (recorded
      * numbers, for a replay). NULL: none. */

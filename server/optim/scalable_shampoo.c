@@ -301,7 +301,9 @@ static float clip_of(const pd_unit *unit)
     float rms = pd_norm(unit->total[PHASE_GRAFT][0]) / sqrtf((float)unit->plan->elements);
     float excess = rms / (float)unit->hyper[CLIP];
 
-    return excess < 1 ? 1 : excess; /* if `excess` is NaN, the comparison is false, so the result is NaN and not 1 */
+    /* `excess` is the root mean square divided by its limit. If it is NaN, the comparison is false, so the result is
+     * NaN and not 1. */
+    return excess < 1 ? 1 : excess;
 }
 
 static float *diagonal_of(const pd_unit *unit)

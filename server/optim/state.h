@@ -14,8 +14,8 @@
 typedef enum pd_stage {
     PD_STAGE_IDLE, /* no step is under way */
     PD_STAGE_OPEN, /* making the float32 forms of state tensors that are stored in fewer bits */
-    /* running phases, until root tasks (computations of matrix roots) must be captured (their inputs copied) or adopted
-     * (their results stored) */
+    /* running phases (passes of the step), until root tasks (computations of matrix roots) must be captured (their
+     * inputs copied) or adopted (their results stored) */
     PD_STAGE_PHASES,
     PD_STAGE_CAPTURE, /* copying the inputs of the root tasks (computations of matrix roots) that this step starts */
     /* waiting for the root tasks (computations of matrix roots) whose results this step must use, and for the other
@@ -68,7 +68,8 @@ struct pd_optim {
     pd_hypers hypers; /* hyperparameters as declared for the parameter */
     pd_shared_plan *shared;
     int n_phases;
-    int64_t most_units; /* largest number of units (parts that one thread computes) that a phase of the plan has */
+    /* largest number of units (parts that one thread computes) that a phase (pass of a step) of the plan has */
+    int64_t most_units;
     double cost_ns;
 
     /* For each slot (tensor of the state), its elements in the form that the phases of a step see. NULL: the slot does
@@ -87,8 +88,8 @@ struct pd_optim {
 
     /* ---- the step under way ---- */
     pd_stage stage;
-    int phase;     /* index of the next phase to run */
-    int64_t round; /* number of times that the next phase to run has run in this step already */
+    int phase;     /* index of the next phase (pass of the step) to run */
+    int64_t round; /* number of times that the next phase (pass of the step) to run has run in this step already */
     /* whether this step has captured its root tasks (copied their inputs), and adopted the due ones (stored their
      * results) */
     bool captured, adopted;
@@ -105,11 +106,12 @@ struct pd_optim {
     /* ---- failure of the step under way, or of the last one ---- */
     /* the steps that succeed or fail together with this one; &own if the step may fail alone */
     pd_atomic_group *group;
-    /* The atomic group of this step alone. If the step is in a larger group, own.why is a copy of that group's
-     * error. */
+    /* The atomic group (steps that succeed or fail together) of this step alone. If the step is in a larger group,
+     * own.why is a copy of that group's error. */
     pd_atomic_group own;
     size_t place; /* position of the step in its atomic group (steps that succeed or fail together) */
-    bool settled; /* whether the step has told its atomic group whether it fails */
+    /* whether the step has told its atomic group (steps that succeed or fail together) whether it fails */
+    bool settled;
     /* the first root task (computation of a matrix root) whose failure makes this step fail; NULL: none */
     const pd_pending_task *last;
     /* whether the remaining root tasks (computations of matrix roots) are thrown away, because an earlier one made the
@@ -142,7 +144,7 @@ struct pd_task {
     const pd_row *row;
     pd_shared_plan *shared;
     pd_task_view view;
-    int status; /* PD_CANCELLED until the task has run; then PD_OK, or why it has no root */
+    int status; /* PD_CANCELLED until the root task has run; then PD_OK, or why it gave no root */
     double ms;
     double hyper[PD_MAX_HYPERS];
     /* The task's copies of its inputs, and memory for its results. `view`, which the optimizer's task function gets,

@@ -23,7 +23,7 @@ void pd_slots_close(pd_optim *optim);
 void pd_stored_of_block(const pd_optim *optim, int64_t block, size_t *first, size_t *end);
 /* pd_block_open makes the float32 forms of a block's coded slots (state tensors stored in fewer bits) before a thread
  * computes the block. `memory` has view_floats floats. pd_block_close stores the slots again afterwards. Any thread of
- * a phase. */
+ * a phase (pass of a step). */
 void pd_block_open(const pd_optim *optim, int64_t block, float *memory);
 void pd_block_close(const pd_optim *optim, int64_t block);
 /* pd_stored_open makes the float32 form of the coded slot (state tensor stored in fewer bits) optim->stored[i] at the

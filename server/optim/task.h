@@ -43,14 +43,17 @@ bool pd_optim_waits(const pd_optim *optim);
  * copied yet. */
 void pd_tasks_prepare(pd_optim *optim);
 /* Copies the inputs of the root task (computation of a matrix root) optim->work[i] from the optimizer state. Any thread
- * of a phase. */
+ * of a phase (pass of a step). */
 void pd_tasks_copy(const pd_optim *optim, size_t i);
 /* From now on pd_optim_capture may hand out the root tasks (computations of matrix roots) in optim->work. */
 void pd_tasks_captured(pd_optim *optim);
-/* Adds a root task whose result is computed, but not yet stored in the state. Used when the state is read from an image
- * (bytes that a restart reads) or imported. The task is plan->tasks[index], and its inputs were those of step `count`.
- * It is inserted into the list of pending tasks, which is sorted by this step. No other task may be at the root pool.
- * The caller fills in the result. NULL: out of memory. */
+/* Adds a root task (computation of a matrix root) whose result is computed, but not yet stored in the state. Used when
+ * the state is read from an image (bytes that a restart reads) or imported. NULL: out of memory.
+ *
+ * - The task is plan->tasks[index], and its inputs were those of step `count`.
+ * - It is inserted into the list of pending tasks, which is sorted by this step.
+ * - No other task may be at the root pool.
+ * - The caller fills in the result. */
 pd_task *pd_tasks_add_back(pd_optim *optim, size_t index, int64_t count);
 /* Reports to the atomic group (steps that succeed or fail together), once, whether a failed root task (computation
  * of a matrix root) makes this step fail. Does nothing while a root task that is due in this step is still at the
@@ -67,7 +70,7 @@ void pd_step_decide(pd_optim *optim);
  * were copied in the same step, the oldest ones first; the next call moves those of a later step. */
 void pd_tasks_collect(pd_optim *optim);
 /* Stores the result of the root task (computation of a matrix root) optim->work[i] in the optimizer state, unless the
- * task failed. Any thread of a phase. */
+ * task failed. Any thread of a phase (pass of a step). */
 void pd_tasks_adopt(const pd_optim *optim, size_t i);
 /* Counts the root tasks (computations of matrix roots) in optim->work as adopted (result stored) or failed, and frees
  * them. */

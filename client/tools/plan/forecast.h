@@ -25,8 +25,8 @@ typedef struct pd_kind {
     int64_t elements, params;
     pd_plan plan;
     pd_aggregation how; /* how the gradients of the workers are combined, such as by their mean */
-    /* Memory for one parameter of this kind, as the daemon counts it. The figures that follow are for one
-     * parameter, too. */
+    /* Memory for one parameter of this kind (parameters with the same plan), as the daemon counts it. The figures that
+     * follow are for one parameter, too. */
     pd_footprint need;
     int64_t state_bytes;
     /* Memory that a step needs besides the state: temporary slots, and slots that are converted to float32. */

@@ -238,8 +238,9 @@ static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *
 
 /* ---- Kron ---- */
 
-/* Sets the probability with which factors are updated, if it changes with the step: {"schedule": "anneal", ...}.
- * paramd's schedule for it has the name of the reference optimizer's function, precond_update_prob_schedule. */
+/* Sets the probability with which factors (preconditioning matrices) are updated, if it changes with the step:
+ * {"schedule": "anneal", ...}. paramd's schedule for it has the name of the reference optimizer's function,
+ * precond_update_prob_schedule. */
 static int set_probability(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
 {
     json_t *named = json_copy((json_t *)value);

@@ -12,7 +12,8 @@ typedef struct pd_recipe {
     /* Hyperparameters of each group of parameters. Group 0 has the parameters that the configuration names in no
      * group. Do not move the array: the hyperparameters may contain schedules. */
     pd_hypers *groups;
-    /* JSON object from a parameter's name to the number of its group; NULL: all parameters are in group 0. */
+    /* JSON object from a parameter's name to the number of its group (parameters with the same hyperparameters); NULL:
+     * all parameters are in group 0. */
     json_t *members;
     json_t *rates; /* JSON list of learning rates, one for each step; NULL: the configuration has none */
     /* JSON object from a parameter's name to the list of its dimensions' names. The value true says that the first
@@ -54,12 +55,12 @@ void pd_recipe_free(pd_recipe *recipe);
 /* Returns true if recorded runs of this system (the program that made the record) can be replayed. */
 bool pd_recipe_knows(const char *system);
 
-/* Returns the number of the group of hyperparameters to which a parameter belongs. */
+/* Returns the number of the group (with hyperparameters of its own) to which a parameter belongs. */
 size_t pd_recipe_group(const pd_recipe *recipe, const char *name);
 /* Finds the learning rate that the configuration has for a step, counted from 1. Returns false if it has none. */
 bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate);
-/* Sets `rate`, the learning rate recorded for the first update, in each group whose configuration has the learning
- * rate "none". */
+/* Sets `rate`, the learning rate recorded for the first update, in each group of parameters whose configuration has the
+ * learning rate "none". */
 int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err);
 /* Returns the names of a parameter's dimensions, separated by commas; "" if they have no names. The caller frees the
  * text. NULL: out of memory. */

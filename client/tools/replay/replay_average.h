@@ -8,8 +8,8 @@
 #include "trace.h"
 #include "verdict.h"
 
-/* Checks that the number of replicas (workers) in a trace of averages fits the number of shards and the way of
- * averaging. PD_INVALID_ARGUMENT: it does not. */
+/* Checks that the number of replicas (workers) in a trace of averages fits the number of shards (parts of the weights)
+ * and the way of averaging. PD_INVALID_ARGUMENT: it does not. */
 int pd_replay_check_replicas(const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
 /* Averages the recorded gradients of replicas (workers) that have the same shard of the weights, and notes in
  * `verdicts` how far each average is from the recorded one. PD_INVALID_ARGUMENT: the number of replicas does not

@@ -180,8 +180,8 @@ int pd_judge_kron_update(pd_case *c)
 
 /* ---- the steps in which factors are updated ---- */
 
-/* Reads the probability with which factors are updated. A JSON object such as {"min_prob": 0.05} is a schedule. For
- * a constant number *schedule is NULL. */
+/* Reads the probability with which factors (preconditioning matrices) are updated. A JSON object such as {"min_prob":
+ * 0.05} is a schedule. For a constant number *schedule is NULL. */
 static int read_probability(pd_case *c, pd_schedule **schedule)
 {
     char text[256] = "precond_update_prob_schedule(";
@@ -205,8 +205,8 @@ static double probability_at(const pd_case *c, const pd_schedule *schedule, int6
     return schedule != NULL ? pd_schedule_at(schedule, step - 1) : json_number_value(c->entry);
 }
 
-/* Computes for all recorded steps the probability with which factors are updated, and compares it with the record.
- * Sets *steps to the last of these steps. */
+/* Computes for all recorded steps the probability with which factors (preconditioning matrices) are updated, and
+ * compares it with the record. Sets *steps to the last of these steps. */
 static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t *steps)
 {
     pd_case_tensor recorded;
@@ -219,8 +219,8 @@ static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t 
     return rc == PD_OK ? pd_case_judge(c, "probability/*", ours, recorded.n) : rc;
 }
 
-/* Computes in which steps factors are updated, and compares their numbers with the record: for all steps with a
- * recorded probability, and at least up to the last recorded update. */
+/* Computes in which steps factors (preconditioning matrices) are updated, and compares their numbers with the record:
+ * for all steps with a recorded probability, and at least up to the last recorded update. */
 static int judge_updated_steps(pd_case *c, const pd_schedule *schedule, int64_t steps)
 {
     double *recorded = NULL;

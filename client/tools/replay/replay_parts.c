@@ -20,7 +20,8 @@ typedef struct search {
 } search;
 
 /* Returns the name under which a replay declares a part: a parameter of the trace (the file of a recorded run), or a
- * block of a shard of it. The caller frees the name. NULL: out of memory. */
+ * block (part that is a tensor) of a shard, which is one rank's range of it. The caller frees the name. NULL: out of
+ * memory. */
 static char *declared_name(const pd_recipe *recipe, size_t group, const char *name, bool whole, int64_t offset)
 {
     char of_group[32] = "", of_block[32] = "", *text = NULL;

@@ -13,8 +13,9 @@
 #include "safetensors.h"
 #include "whole_file.h"
 
-#define MAX_WORK 50000000ll /* limit of the work of a replay: number of steps times replicas times parameters */
-#define KEY_TEXT 400        /* longest name of a tensor in a trace (the file of a recorded run), in bytes */
+/* limit of the work of a replay: number of steps times replicas (workers) times parameters */
+#define MAX_WORK 50000000ll
+#define KEY_TEXT 400 /* longest name of a tensor in a trace (the file of a recorded run), in bytes */
 
 struct pd_trace {
     char *path;

@@ -451,7 +451,7 @@ typedef enum pd_info_field_kind {
     PD_INFO_TEXT,    /* a text, stored in an array of char */
     PD_INFO_WORD,    /* a static text, stored as a pointer (const char *) */
     PD_INFO_SHAPE,   /* shape of a tensor (pd_shape); an entry has at most one such field */
-    PD_INFO_FOLLOWS, /* numbers of dimensions (int8_t[PD_MAX_RANK]); an entry has at most one such field */
+    PD_INFO_FOLLOWS, /* indices of dimensions (int8_t[PD_MAX_RANK]); an entry has at most one such field */
     PD_INFO_SCALARS, /* means of scalars (pd_scalar_mean[PD_MAX_SCALARS]); an entry has at most one such field */
 } pd_info_field_kind;
 

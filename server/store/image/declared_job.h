@@ -42,7 +42,9 @@ typedef struct pd_declared_job {
     pd_declared_param_record *params;
     size_t n_params;
     pd_declared_range *ranges;
-    size_t n_ranges; /* number of ranges of ranged parameters that ranks have declared */
+    /* number of ranges that ranks have declared of ranged parameters (each rank contributes a range of their
+     * elements) */
+    size_t n_ranges;
 } pd_declared_job;
 
 /* Fills *out with what workers have declared about a job. PD_NO_MEMORY. */

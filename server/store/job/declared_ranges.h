@@ -28,8 +28,8 @@ uint64_t pd_ranges_reserve(const pd_job *job, uint32_t rank);
 /* Returns how many bytes of the ingest budget to reserve for a rank, from a checked Declare, before the job has
  * parameters. `own` true: for the rank that declares. false: for any other rank, whose ranges are not known yet. */
 uint64_t pd_ranges_reserve_declared(const pd_job *job, const pd_request *request, bool own);
-/* Returns the bytes that contributions to ranged parameters may take while an aggregate collects them (median,
- * trimmed mean and Adasum do), as far as the ranges are known. */
+/* Returns the bytes that contributions to ranged parameters (each rank contributes a range) may take while an aggregate
+ * collects them (median, trimmed mean and Adasum do), as far as the ranges are known. */
 uint64_t pd_ranges_collected_bytes(const pd_job *job);
 
 /* Checks that the ingest budget (memory for received frames) has room for the reserves of all ranks of this job, if

@@ -95,9 +95,10 @@ typedef struct pd_job {
     /* array with the chunks (sections) of all parameters, one parameter after another */
     pd_chunk *chunks;
     pd_slot *slots;
-    pd_range *ranges; /* array with the ranges of all ranged parameters, one parameter after another */
-    /* bytes that count against max_total_bytes for contributions to ranged parameters while an aggregate collects
-     * them */
+    /* array with the ranges of all ranged parameters (each rank contributes a range), one parameter after another */
+    pd_range *ranges;
+    /* bytes that count against max_total_bytes for contributions to ranged parameters (each rank contributes a range)
+     * while an aggregate collects them */
     uint64_t collected;
     /* number of the last frame that was checked; pd_param.seen and pd_chunk.seen store such numbers, to find what a
      * frame names twice */

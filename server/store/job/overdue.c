@@ -259,7 +259,8 @@ uint64_t pd_overdue_next(const pd_job *job)
     return round < init ? round : init;
 }
 
-/* Closes those overdue rounds whose policy says that they close at the deadline. The others stay open. */
+/* Closes those overdue rounds whose policy (the rule that the job has chosen) says that they close at the deadline. The
+ * others stay open. */
 static void close_overdue(pd_job *job, uint64_t now_ns)
 {
     pd_param *param, *next;

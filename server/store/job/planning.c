@@ -52,7 +52,8 @@ typedef enum pd_planning_stage {
 
 typedef struct pd_planning {
     pd_planning_stage stage;
-    uint32_t at;     /* index of the next parameter that the planning's present stage handles */
+    /* index of the next parameter that the planning's present stage (such as planning, or making optimizers) handles */
+    uint32_t at;
     uint32_t n;      /* number of parameters that the job has so far (in job->steps.params) */
     pd_param *names; /* hash table by name of the parameters that the job has so far */
     pd_name_maps *maps;
@@ -392,7 +393,7 @@ static int finish(pd_job *job, const pd_request *request, pd_error *err)
 
 /* ---- stages and slices of the planning ---- */
 
-/* Ends the present stage of the planning, and begins the next one. */
+/* Ends the present stage of the planning (such as planning, or making optimizers), and begins the next one. */
 static int next_stage(pd_job *job, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -404,7 +405,8 @@ static int next_stage(pd_job *job, pd_error *err)
     return rc;
 }
 
-/* Does the work of the planning's present stage for one parameter, or a part of this work if it takes long. */
+/* Does the work of the planning's present stage (such as making optimizers) for one parameter, or a part of
+ * this work if it takes long. */
 static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
     pd_planning *planning = job->planning;

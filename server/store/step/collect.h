@@ -24,7 +24,8 @@
 /* A unit, which is the work that one thread does at a time: a part of an Adasum, of a median or trimmed mean, or of a
  * spill (a copy of a contribution). */
 typedef struct pd_collect_unit {
-    /* the Adasum of which this is unit number `i`; NULL: the unit is a mean of k contributions, or a copy if k is 1 */
+    /* the Adasum of which this is unit (the work of one thread) number `i`; NULL: the unit is a mean of k
+     * contributions, or a copy if k is 1 */
     pd_adasum *adasum;
     int64_t i;
     /* result: n elements, each the mean of k contributions without the `trim` smallest and the `trim` largest ones */
@@ -32,7 +33,7 @@ typedef struct pd_collect_unit {
     int64_t n;
     size_t first_run;
     int k, trim;
-    bool finite; /* result: whether all values that the unit has written are finite */
+    bool finite; /* result: whether all values that the unit (the work of one thread) has written are finite */
 } pd_collect_unit;
 
 /* A change to one chunk (section of a parameter), which becomes valid when its units (the work of one thread each) have

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-/* Returns the step that the parameter is working on (stage READY or later); if there is none, the last step that it
- * has closed. */
+/* Returns the step that the parameter is working on (stage READY, in which the step can begin, or a later one); if
+ * there is none, the last step that it has closed. */
 static uint64_t step_in_work(const pd_param *param)
 {
     return param->saved.step + (param->stage >= PD_READY);

@@ -127,8 +127,8 @@ uint64_t pd_overrides_mask(const pd_param *param)
 
 /* ---- values of the next step ---- */
 
-/* Must be called after pd_overrides_settle, which makes sure that no two entries that apply now have the same
- * hyperparameter, and that none of them withdraws one. */
+/* This function must be called after pd_overrides_settle, which makes sure that no two entries that apply now have the
+ * same hyperparameter, and that none of them withdraws one. */
 uint64_t pd_overrides_next(const pd_param *param, double *value)
 {
     uint64_t mask = 0;

@@ -33,7 +33,7 @@ typedef enum pd_stage {
     PD_BEGUN,
     PD_STEPPING, /* the step has begun and can go on; the parameter is in steps->ready */
     /* the step has begun, and waits for a root task (which computes a matrix root) or for other steps of its atomic
-     * group */
+     * group, which all happen or none */
     PD_PARKED,
 } pd_stage;
 
@@ -48,8 +48,8 @@ typedef struct pd_param_saved {
     /* number of contributions with a gradient, counted for each chunk (section of a parameter) and rank */
     uint64_t contributions;
     uint32_t outcome; /* outcome of the last closed round (pd_outcome); 0: no round has closed yet */
-    /* nonce (random number) of the process that last sent initial weights; a ranged parameter has one in each range
-     * instead */
+    /* nonce (random number) of the process that last sent initial weights; a ranged parameter (each rank contributes a
+     * range of it) has one in each range instead */
     uint64_t initialiser;
 } pd_param_saved;
 
@@ -76,7 +76,7 @@ typedef struct pd_param {
     /* snapshot into which the present step writes its weights, or initial weights of which some are still missing */
     pd_snapshot *next;
     /* number of chunks (sections of parameters) whose initial weights have not come yet: those from rank 0; if the
-     * parameter is ranged, from every rank */
+     * parameter is ranged (each rank contributes a range of it), from every rank */
     uint64_t unlanded;
     /* The update of the present step as float32, until it is converted to the type that workers pull. NULL: they pull
      * float32, or no updates. */
@@ -110,11 +110,12 @@ typedef struct pd_param {
 
     /* members for the step that ends the round */
     pd_stage stage;
-    /* How the round ends; valid from stage PD_READY on. PD_STEPPED: the optimizer steps. 0: the initial weights are
-     * published. In stage PD_HELD it says how the round would end if no other parameter mattered. */
+    /* How the round ends; valid from stage PD_READY on (the step can begin). PD_STEPPED: the optimizer steps. 0: the
+     * initial weights are published. In stage PD_HELD (the parameter waits for others) it says how the round would end
+     * if no other parameter mattered. */
     pd_outcome outcome;
-    /* The ranks whose contributions count in the round, decided after the stage has become PD_READY. NULL: all
-     * expected ranks. */
+    /* The ranks whose contributions count in the round, decided after the stage has become PD_READY (the step can
+     * begin). NULL: all expected ranks. */
     pd_counted *counted;
     /* some root tasks (computations of matrix roots) of the step are not handed out to the root pool yet, because
      * memory was short */
@@ -124,7 +125,7 @@ typedef struct pd_param {
     struct pd_step_group *group;
     struct pd_param *next_member; /* next parameter of the same step group (parameters that count steps together) */
     struct pd_param *prev_waiting, *next_waiting; /* links in the queue steps->waiting */
-    /* links in one of the lists steps->ready, steps->merging, cut->resting and group->held */
+    /* links in one of the lists of parameters steps->ready, steps->merging, cut->resting and group->held */
     struct pd_param *prev_ready, *next_ready;
 } pd_param;
 

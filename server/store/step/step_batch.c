@@ -41,8 +41,8 @@ static int begin(pd_steps *steps, pd_param *param)
     return PD_OK;
 }
 
-/* Prepares a parameter in stage PD_READY: begins its step; or makes its first weights, from the mean of the initial
- * weights. If the round closes without a step there is nothing to begin. PD_NO_MEMORY. */
+/* Prepares a parameter in stage PD_READY (its aggregate is complete): begins its step; or makes its first weights, from
+ * the mean of the initial weights. If the round closes without a step there is nothing to begin. PD_NO_MEMORY. */
 static int prepare(pd_steps *steps, pd_param *param)
 {
     if (param->stage != PD_READY) return PD_OK;

@@ -72,7 +72,8 @@ bool pd_param_is_bound(const pd_steps *steps, const pd_param *param)
     return param->group != NULL && param->rule->hypers.row->refusal != NULL && pd_steps_are_whole(steps);
 }
 
-/* Makes the steps of a group, which have all begun, one atomic group (all happen or none), and queues them to run. */
+/* Makes the steps of a step group (parameters that count steps together), which have all begun, one atomic group (all
+ * happen or none), and queues them to run. */
 static void bind_group(pd_steps *steps, pd_step_group *group)
 {
     size_t n = 0;

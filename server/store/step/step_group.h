@@ -33,17 +33,19 @@
 /* The part of a step group's record (parameters that count steps together) that survives a restart of the server:
  * store/image writes and reads it. */
 typedef struct pd_step_group_saved {
-    uint64_t base;    /* number of rounds that all members of the group have closed */
-    uint64_t unknown; /* first round after `base` in which no member of the group has stepped yet */
-    uint64_t missed;  /* number of rounds up to `base` in which no member of the group has stepped */
-    int64_t brought;  /* how much the group's step count was raised by an import of optimizer state: job/import.h */
+    uint64_t base; /* number of rounds that all members of the group (its parameters) have closed */
+    /* first round after `base` in which no member of the group (none of its parameters) has stepped yet */
+    uint64_t unknown;
+    /* number of rounds up to `base` in which no member of the group (none of its parameters) has stepped */
+    uint64_t missed;
+    int64_t brought; /* how much the group's step count was raised by an import of optimizer state: job/import.h */
 } pd_step_group_saved;
 
 /* A step group: those parameters of one rule that count their steps together. */
 typedef struct pd_step_group {
     pd_step_group_saved saved;
-    pd_param *members; /* the group's parameters in the order in which they were declared, linked by next_member */
-    pd_param *held;    /* the group's parameters whose steps wait for other members, linked by next_ready */
+    pd_param *members; /* the step group's parameters in the order in which they were declared, linked by next_member */
+    pd_param *held;    /* the step group's parameters whose steps wait for other members, linked by next_ready */
     uint32_t behind;   /* number of members that have closed `base` rounds, and no more */
     /* number of steps in the atomic group (steps of which all happen or none) of this round; number of them that have
      * begun */
@@ -56,8 +58,8 @@ typedef struct pd_step_group {
 /* Makes the job's step groups (parameters that count steps together), after its parameters were added. PD_NO_MEMORY.
  * pd_param_set_forget frees the groups. */
 int pd_step_groups_make(pd_steps *steps);
-/* Counts the group's members that are behind (have closed only `base` rounds) anew, after their steps were read from an
- * image (saved state). */
+/* Counts the members (parameters) of each step group that are behind (have closed only `base` rounds) anew, after their
+ * steps were read from an image (saved state). */
 void pd_step_group_recount(pd_step_group *group);
 
 /* Returns whether the job steps as a whole: all its parameters begin each step together. */

@@ -1,5 +1,5 @@
 /* steps.c - puts parameters into the queue of those whose step can go on, and finds out whether a rank is over its
- * quota. */
+ * quota (its frames use too much memory). */
 #include "steps.h"
 
 #include <utlist.h>

@@ -107,7 +107,7 @@ static inline bool pd_rank_is_over_quota(const pd_steps *steps, uint32_t rank)
 /* Returns whether any rank of the job is over its quota of the ingest budget (memory for received frames). */
 bool pd_steps_are_over_quota(const pd_steps *steps);
 
-/* Sets the parameter's stage, and puts the parameter into the queue steps->ready. */
+/* Sets the parameter's stage (how far it is in its step), and puts the parameter into the queue steps->ready. */
 void pd_steps_ready(pd_steps *steps, pd_param *param, pd_stage stage);
 
 #endif

@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 
-/* number of elements of a unit: many enough to read memory at full speed, few enough to share a sum among cores */
+/* number of elements of a unit (the part of a sum that one thread computes): many enough to read memory at full speed,
+ * few enough to share a sum among cores */
 enum { RANGE = 1 << 16 };
 /* estimated ns of one core to read one element that is added, or to write one element of the sum */
 #define NS_PER_ELEMENT 0.25
