@@ -13,8 +13,8 @@ typedef struct pd_bucket {
     pd_core *core;
     pd_op *op;
     unsigned method; /* request that the frames carry: PD_INIT, PD_PUSH, PD_PULL or PD_PUSH_PULL */
-    /* Fields of the frame being filled. Its list of tensors or chunks is kept elsewhere (pd_frame_scratch). The
-     * scalars are sent in the first frame only. */
+    /* Fields of the frame being filled. Its list of tensors or chunks is kept elsewhere (pd_frame_scratch). The scalars
+     * (numbers such as the loss) are sent in the first frame only. */
     Paramd__PushRequest push;
     Paramd__PullRequest pull;
     /* Of the frame being filled: n is the number of tensors or chunks, n_iov the number of iovec entries of the
@@ -31,9 +31,9 @@ void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method
  * parameter. If a pushed item has no gradient, the push gets an entry without data, which tells the server that
  * this rank has none. */
 int pd_bucket_item(pd_bucket *bucket, size_t i);
-/* Completes the last frame and moves all frames of the bucket to the queue. If pd_bucket_post or pd_bucket_item
- * fails, the bucket is empty afterwards, and none of its frames is in the queue. PD_OUT_OF_RANGE: scalars or
- * hyperparameters make a frame's header too long. PD_NO_MEMORY: out of memory. */
+/* Completes the last frame and moves all frames of the bucket to the queue. If pd_bucket_post or pd_bucket_item fails,
+ * the bucket is empty afterwards, and none of its frames is in the queue. PD_OUT_OF_RANGE: scalars (numbers such as the
+ * loss) or hyperparameters make a frame's header too long. PD_NO_MEMORY: out of memory. */
 int pd_bucket_post(pd_bucket *bucket);
 /* Frees the bucket's complete frames that pd_bucket_post has not queued. */
 void pd_bucket_drop(pd_bucket *bucket);

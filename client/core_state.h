@@ -25,11 +25,12 @@ typedef struct pd_op {
     pd_item *items; /* borrowed, unless `owned` */
     size_t n;
     bool owned, done;
-    size_t waits;             /* number of the operation's frames that the server has not answered */
-    uint64_t closes;          /* the step that this operation closes (pd_client_close_step); 0: none */
-    pd_scalar *scalars;       /* borrowed */
-    size_t n_scalars, bearer; /* bearer: index of the item (parameter) whose frame carries the scalars */
-    pd_error error;           /* the first error */
+    size_t waits;       /* number of the operation's frames that the server has not answered */
+    uint64_t closes;    /* the step that this operation closes (pd_client_close_step); 0: none */
+    pd_scalar *scalars; /* borrowed */
+    /* bearer: index of the item (parameter) whose frame carries the scalars (numbers such as the loss) */
+    size_t n_scalars, bearer;
+    pd_error error; /* the first error */
     /* The operation will fail: the server refused one of its frames, and answers to others are missing. */
     bool hopeless;
     uint64_t give_up_ns;  /* when an operation that will fail (`hopeless`) stops waiting for answers; 0: not set yet */

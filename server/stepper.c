@@ -1,4 +1,5 @@
-/* stepper.c - the step thread: runs turns, hands root tasks to the root pool, and ends in an orderly way. */
+/* stepper.c - the step thread: runs turns, hands root tasks (computations of matrix roots) to the root pool, and ends
+ * in an orderly way. */
 #include "stepper.h"
 
 #include "rootpool.h"

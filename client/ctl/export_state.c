@@ -26,13 +26,13 @@ enum { PIECE_BYTES = 1 << 20, MOST_WAIT = 600 };
 typedef struct source {
     char *name;        /* name of the tensor in the file; freed with the export */
     const char *param; /* name of the parameter to which the tensor belongs; owned by `params` or `list` */
-    /* The slot (tensor of optimizer state) with the values. NULL: the values are weights, a counter or a pending
-     * root. */
+    /* The slot (tensor of optimizer state) with the values. NULL: the values are weights, a counter or a pending root
+     * (a matrix root that is computed but not used yet). */
     const pd_state_tensor *slot;
     /* counter: the value is the number of steps that the parameter has taken. root: the values are a matrix root
      * that is computed but not used yet (a pending root). */
     bool counter, root;
-    int64_t value; /* value of the step counter, or number of the pending root */
+    int64_t value; /* value of the step counter, or number of the pending root (a matrix root not used yet) */
     pd_st_tensor tensor;
 } source;
 
@@ -214,7 +214,8 @@ static int add_root(export *ex, const char *param, uint64_t k, pd_error *err)
     return add(ex, join(param, name), &from, err);
 }
 
-/* Adds a parameter's step counter and its pending roots (computed but not used yet) to the tensors to write. */
+/* Adds a parameter's step counter and its pending roots (matrix roots that are computed but not used yet) to the
+ * tensors to write. */
 static int add_counted(export *ex, const char *param, pd_error *err)
 {
     Paramd__ExportRequest request = request_of(ex, 3);
@@ -232,8 +233,8 @@ static int add_counted(export *ex, const char *param, pd_error *err)
     return rc;
 }
 
-/* Adds the step counters and pending roots of all parameters to the tensors to write. The daemon can only list them
- * after the export has begun, since they change with every step. */
+/* Adds the step counters and pending roots (matrix roots not used yet) of all parameters to the tensors to write. The
+ * daemon can only list them after the export has begun, since they change with every step. */
 static int list_counted(export *ex, pd_error *err)
 {
     int rc = PD_OK;

@@ -29,7 +29,7 @@ typedef struct entry {
     pd_state_key key;
     const char *param;
     /* The job's slot (tensor of optimizer state). The file's tensor fills all of it, or one block of it. NULL: the
-     * tensor is a pending root (computed but not used yet), which needs no slot. */
+     * tensor is a pending root (a matrix root computed but not used yet), which needs no slot. */
     const pd_state_tensor *slot;
     int64_t count; /* the number of steps taken, if the tensor is a step counter (PD_KEY_COUNT) */
 } entry;

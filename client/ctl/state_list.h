@@ -12,7 +12,7 @@ typedef struct pd_state_tensor {
     pd_shape shape;
     int64_t elements;
     uint64_t bytes; /* size in bytes as the daemon stores the tensor */
-    /* The tensor is only a measurement for operators, such as a root's error, so an import may leave it out. */
+    /* The tensor is only a measurement for operators, such as a matrix root's error, so an import may leave it out. */
     bool kept;
     /* Whether `follows` is known. follows[i] is the dimension of the parameter to which dimension i of the tensor
      * is tied; -1: to none. */

@@ -72,7 +72,8 @@ static int draw_line(int y, const char *text)
     return n;
 }
 
-/* Returns the attributes of line `i` of the table: the titles (line 0) are bold, a job with failing roots is red. */
+/* Returns the attributes of line `i` of the table: the titles (line 0) are bold, a job with failing matrix roots is
+ * red. */
 static attr_t look_of(const pd_top_sample *sample, size_t i)
 {
     if (i == 0) return A_BOLD;

@@ -73,7 +73,7 @@ pd_random pd_random_stream(uint64_t seed, const char *name)
         for (size_t i = 0; i < sizeof word && at + i < n; i++) word |= (uint64_t)(unsigned char)name[at + i] << (8 * i);
         stream = pd_random_fold(stream, word);
     }
-    /* The name's length is folded in last, so that "a" and "a\0" give different streams. */
+    /* The name's length is mixed into the stream's key last, so that "a" and "a\0" give different streams. */
     return pd_random_fold(stream, n);
 }
 

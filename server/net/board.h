@@ -89,7 +89,8 @@ void pd_board_forget(pd_board *board, pd_wait *wait);
 void pd_board_unref(pd_board *board, pd_waiter *waiter);
 
 /* Enters a closed round or newly published weights into the board, and answers the requests that waited for them. Takes
- * over the references in `closed` to weights, to the reason of a refusal, and to averaged scalars. */
+ * over the references in `closed` to weights, to the reason of a refusal, and to averaged scalars (numbers such as the
+ * loss). */
 void pd_board_close(pd_board *board, uint32_t number, pd_closed *closed);
 /* Fails the requests of a job that wait for round `step` or an earlier one, because a deadline has passed. */
 void pd_board_time_out(pd_board *board, uint32_t number, uint64_t step, const pd_error *err);

@@ -216,7 +216,7 @@ static void find_cut(pd_plan *plan)
         if (inner <= CHUNK_ELEMENTS || cut == plan->shape.rank - 1) break;
     }
     chunks = at_most(chunks, plan->shape.dim[cut]);
-    /* from here on, `chunks` is the number of indices in each chunk of the dimension */
+    /* From here on, `chunks` is the number of indices in each chunk of the dimension */
     chunks = (plan->shape.dim[cut] + chunks - 1) / chunks;
     own->cut = cut;
     own->chunks = (plan->shape.dim[cut] + chunks - 1) / chunks;

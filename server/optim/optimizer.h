@@ -80,7 +80,8 @@ void pd_optim_set_count(pd_optim *optim, int64_t count);
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io);
 /* Returns whether no step is under way: the last step has run all its phases, or it failed. */
 bool pd_optim_done(const pd_optim *optim);
-/* Returns whether no step is under way and no root task's result is still to be stored in the optimizer state. */
+/* Returns whether no step is under way and no result of a root task (computation of a matrix root) is still to be
+ * stored in the optimizer state. */
 bool pd_optim_rests(const pd_optim *optim);
 /* Returns the number of root tasks (computations of matrix roots) whose inputs were copied and whose results are not
  * stored in the state yet. Some may be at the root pool, others back from it. */

@@ -29,22 +29,23 @@ typedef struct pd_root_stats {
     /* Numbers of root tasks (computations of matrix roots) that became due, whose roots were adopted (stored in the
      * state), and that failed. `waits` is the number of steps that waited for a task. */
     int64_t due, adopted, failed, waits;
-    /* number of tasks whose result was out of date, because a newer root was in use (PD_ROOT_READY only) */
+    /* number of tasks whose result was out of date, because a newer matrix root was in use (PD_ROOT_READY only) */
     int64_t replaced;
     /* number of tasks that were thrown away, because an earlier task made the step fail */
     int64_t dropped;
-    /* The largest error, and the largest time of a task, among the roots that the latest step with new roots began to
-     * use. */
+    /* The largest error, and the largest time of a task, among the matrix roots that the latest step with new roots
+     * began to use. */
     double last_error, last_cost_ms;
 } pd_root_stats;
 
 /* The record of one matrix root, which the same task of the plan computes again and again during training. */
 typedef struct pd_root_state {
-    int64_t count; /* step whose statistics the root in use was computed from; 0: the initial root is still in use */
+    /* step whose statistics the matrix root in use was computed from; 0: the initial one is still in use */
+    int64_t count;
     int64_t adopted, failed;
     /* error, condition number and time in ms of the last task that ran, also if it failed; 0: not known */
     double error, condition, ms;
-    /* whether the last task gave no new root: it failed, or there was no memory for its inputs */
+    /* whether the last task gave no new matrix root: it failed, or there was no memory for its inputs */
     bool failing;
 } pd_root_state;
 

@@ -70,7 +70,7 @@ int64_t pd_slot_seen_bytes(const pd_slot_spec *spec)
     return pd_shape_elements(&spec->shape, &elements) == PD_OK ? elements * size : INT64_MAX;
 }
 
-/* This function cannot fail: plan_make.c has refused every shape whose elements cannot be counted. */
+/* The counting cannot fail: plan_make.c has refused every shape whose elements cannot be counted. */
 int64_t pd_slot_elements(const pd_slot_spec *spec)
 {
     int64_t elements = 0;

@@ -120,14 +120,14 @@ typedef struct pd_plan {
     int64_t range_elements;
     /* floats of scratch memory that one thread needs: the most that any phase (pass of a step) needs */
     size_t scratch_floats;
-    /* Number of steps from the capture of a root task (the copy of its inputs) to the use of its root, or
-     * PD_ROOT_READY. */
+    /* Number of steps from the capture of a root task (the copy of its inputs) to the use of the matrix root that it
+     * computes, or PD_ROOT_READY. */
     int root_delay;
-    /* index of a float32 state tensor that holds the error of each task's root, shown to operators; -1: there is
-     * none */
+    /* index of a float32 state tensor that holds the error of the matrix root that each task computes, shown to
+     * operators; -1: there is none */
     int errors_slot;
     /* The optimizer's own struct, zeroed at first. The optimizer's function `plan` writes it; its phases (passes of a
-     * step) and root tasks only read it. */
+     * step) and root tasks (computations of matrix roots) only read it. */
     void *own;
     size_t own_bytes;
     /* number of units (each computed by one thread) that a PD_STRIPES phase (a pass of a step over groups of matrix
@@ -175,9 +175,9 @@ int64_t pd_slot_elements(const pd_slot_spec *spec);
  * one item for each block: all elements with one index in the first dimension. The items follow each other in
  * memory. */
 int64_t pd_slot_item_elements(const pd_slot_spec *spec);
-/* Return the size of a root task's share of a state tensor (slot): the whole tensor, a block's elements, or a block's
- * item. pd_task_elements counts elements; pd_task_share_bytes counts bytes in the form that the task sees (float64 or
- * float32). */
+/* Return the size of what a root task (computation of a matrix root) gets of a state tensor (slot): the whole tensor, a
+ * block's elements, or a block's item. pd_task_elements counts elements; pd_task_share_bytes counts bytes in the form
+ * that the task sees (float64 or float32). */
 int64_t pd_task_elements(const pd_plan *plan, const pd_task_spec *task, int slot);
 int64_t pd_task_share_bytes(const pd_plan *plan, const pd_task_spec *task, int slot);
 

@@ -1,4 +1,5 @@
-/* plan_bytes.c - counts the bytes that an optimizer's plan, its state, its steps and its root tasks take. */
+/* plan_bytes.c - counts the bytes that an optimizer's plan, its state, its steps and its root tasks (computations of
+ * matrix roots) take. */
 #include "plan_bytes.h"
 
 #include <stdlib.h>

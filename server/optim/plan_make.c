@@ -1,5 +1,5 @@
-/* plan_make.c - has an optimizer plan the state and the root tasks of a declared parameter, and checks the plan against
- * the rules for optimizers (row.h). */
+/* plan_make.c - has an optimizer plan the state and the root tasks (computations of matrix roots) of a declared
+ * parameter, and checks the plan against the rules for optimizers (row.h). */
 #include "plan_make.h"
 
 #include <assert.h>

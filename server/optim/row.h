@@ -133,8 +133,8 @@ static inline int64_t pd_stripe_row(const pd_unit *unit, int64_t n, int end)
 
 /* ---- tasks ---- */
 
-/* Why no root can be computed from a root task's inputs: PD_UNFIT_NAN: they have a NaN. PD_UNFIT_INF: they have
- * infinities but no NaN. */
+/* Why no root can be computed from the inputs of a root task (computation of a matrix root): PD_UNFIT_NAN: they have a
+ * NaN. PD_UNFIT_INF: they have infinities but no NaN. */
 typedef enum pd_unfit { PD_FIT, PD_UNFIT_NAN, PD_UNFIT_INF } pd_unfit;
 
 typedef struct pd_task_view {
@@ -144,14 +144,16 @@ typedef struct pd_task_view {
     const double *fact;
     pd_random random, random_of_all; /* the random streams of the parameter and of the job */
     const pd_draws *draws;
-    int64_t count;        /* number of the step in which the root task's inputs were copied */
+    /* number of the step in which the inputs of the root task (computation of a matrix root) were copied */
+    int64_t count;
     float *const *input;  /* the task's own copies of the state tensors spec->input; it may use them as workspace */
     float *const *output; /* memory for the results, which belong to the state tensors spec->output */
-    /* Output, also if the result is thrown away: the error of the root, in a measure that the optimizer defines. */
+    /* Output, also if the result is thrown away: the error of the matrix root, in a measure that the optimizer
+     * defines. */
     double error;
     /* output: estimated condition number of the matrix whose inverse root was computed; 0: not known */
     double condition;
-    pd_unfit unfit; /* why the inputs have no root; set by the caller or by the optimizer's task function */
+    pd_unfit unfit; /* why the inputs have no matrix root; set by the caller or by the optimizer's task function */
     /* Input of the function `note`: PD_OK if the result was stored in the state, else why it was not. */
     int status;
 } pd_task_view;
@@ -198,13 +200,14 @@ struct pd_row {
      *
      * An optimizer without root tasks has NULL here and in the functions below, up to `refusal`. */
     bool (*due)(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot);
-    /* Computes the result of a root task. A pure function: it reads the inputs, which are all finite, and writes the
-     * outputs. It may allocate work memory. If it returns an error, or an output is not finite, the result is thrown
-     * away and counted as failed, and the last good root stays in use. */
+    /* Computes the result of a root task (computation of a matrix root). A pure function: it reads the inputs, which
+     * are all finite, and writes the outputs. It may allocate work memory. If it returns an error, or an output is not
+     * finite, the result is thrown away and counted as failed, and the last good root stays in use. */
     int (*task)(pd_task_view *task);
-    /* Stores the result of a root task in the state. The results of one step are stored in parallel, so no two tasks
-     * may write the same element. They may write the same slot (tensor of state) only if each has its own share of it
-     * (pd_slot_spec.share). If several roots change the same data, one task must compute them all.
+    /* Stores the result of a root task (computation of a matrix root) in the state. The results of one step are stored
+     * in parallel, so no two tasks may write the same element. They may write the same slot (tensor of state) only if
+     * each has its own share of it (pd_slot_spec.share). If several roots change the same data, one task must compute
+     * them all.
      *
      * slot[i] is the whole slot. If its share is an item for each block, item b begins at slot[i] + b *
      * pd_slot_item_elements(&plan->slots[i]). If its share is the elements of a block, pd_block_scatter with

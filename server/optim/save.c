@@ -40,8 +40,8 @@ static const pd_field root_fields[] = { PD_FIELD(pd_root_state, count),     PD_F
                                         PD_FIELD(pd_root_state, failing),   { 0 } };
 static const pd_table root_table = { "root", sizeof(pd_root_state), root_fields };
 
-/* The record of a root task in an image (the state of a job as bytes). The task's result is computed, but not yet
- * stored in the optimizer state. */
+/* The record of a root task (computation of a matrix root) in an image (the state of a job as bytes). The task's result
+ * is computed, but not yet stored in the optimizer state. */
 typedef struct task_record {
     uint32_t index;
     int64_t count;

@@ -223,7 +223,7 @@ static void update_statistics(const pd_unit *unit, const pd_block_view *view, fl
     }
 }
 
-/* Updates the statistics of a block in steps that start to compute new roots: the roots must be those of the new
+/* Updates the statistics of a block in steps that start to compute new matrix roots: the roots must be those of the new
  * statistics. In other steps block_direction updates the statistics, while it has the block in the caches anyway. */
 static void block_statistics(const pd_unit *unit)
 {

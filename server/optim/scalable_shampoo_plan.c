@@ -1,4 +1,5 @@
-/* scalable_shampoo_plan.c - plans the state tensors, blocks and root tasks of a parameter of scalable_shampoo. */
+/* scalable_shampoo_plan.c - plans the state tensors, blocks and root tasks (computations of matrix roots) of a
+ * parameter of scalable_shampoo. */
 #include <math.h>
 
 #include "block_products.h"
@@ -131,7 +132,7 @@ static int64_t larger(int64_t a, int64_t b)
 }
 
 /* Returns how many floats of scratch memory a thread needs for a block: room for a copy of the block, and either for
- * the contraction with its roots or for the new term of a statistic. */
+ * the contraction with its matrix roots or for the new term of a statistic. */
 static int64_t scratch_of(const pd_plan *plan, const pd_block *block, const double *h)
 {
     int64_t products = pd_block_contract_scratch(&plan->shape, block);

@@ -1,5 +1,6 @@
-/* scalable_shampoo_plan.h - hyperparameters of scalable_shampoo, and the state tensors (slots) and root tasks of a
- * parameter. In all functions h[] has the hyperparameters' values. Pure functions. */
+/* scalable_shampoo_plan.h - hyperparameters of scalable_shampoo, and the state tensors (slots) and root tasks
+ * (computations of matrix roots) of a parameter. In all functions h[] has the hyperparameters' values. Pure
+ * functions. */
 #ifndef PD_SCALABLE_SHAMPOO_PLAN_H
 #define PD_SCALABLE_SHAMPOO_PLAN_H
 

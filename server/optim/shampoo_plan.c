@@ -1,4 +1,5 @@
-/* shampoo_plan.c - plans the state tensors, blocks and root tasks of a parameter of the optimizer shampoo. */
+/* shampoo_plan.c - plans the state tensors, blocks and root tasks (computations of matrix roots) of a parameter of the
+ * optimizer shampoo. */
 #include <math.h>
 
 #include "assignment.h"

@@ -1,5 +1,5 @@
-/* shampoo_plan.h - the state tensors (slots) and root tasks of a parameter of shampoo. In all functions h[] has the
- * hyperparameters' values. Pure functions. */
+/* shampoo_plan.h - the state tensors (slots) and root tasks (computations of matrix roots) of a parameter of shampoo.
+ * In all functions h[] has the hyperparameters' values. Pure functions. */
 #ifndef PD_SHAMPOO_PLAN_H
 #define PD_SHAMPOO_PLAN_H
 

@@ -243,7 +243,7 @@ static float precondition(const work *w, double graft_squares)
 }
 
 /* Writes the direction of the graft (a first-order optimizer) to w->direction, or zeros without grafting. Used before
- * the block's first roots exist. */
+ * the block's first matrix roots exist. */
 static void go_with_graft(const work *w, const pd_graft *graft)
 {
     for (int64_t i = 0; i < w->n; i += w->run) {

@@ -353,8 +353,8 @@ void pd_slot_store(const pd_optim *optim, int slot, const void *from)
 
 /* ---- copies of a task's share of a slot ---- */
 
-/* Returns where a root task's item begins in a slot (tensor of optimizer state) that has one item for each block
- * (PD_SHARE_ITEM). The slot must have its float32 form now. */
+/* Returns where the item of a root task (computation of a matrix root) begins in a slot (tensor of optimizer state)
+ * that has one item for each block (PD_SHARE_ITEM). The slot must have its float32 form now. */
 static float *item_at(const pd_optim *optim, const pd_task_spec *task, int slot)
 {
     return optim->slot[slot] + task->block * pd_slot_item_elements(spec_of(optim, slot));

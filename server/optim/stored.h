@@ -39,9 +39,10 @@ const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot);
  * which a root task has computed. */
 void pd_slot_load(const pd_optim *optim, int slot, void *to);
 void pd_slot_store(const pd_optim *optim, int slot, const void *from);
-/* These functions load and store a root task's share of a slot (pd_slot_spec.share: all of it, one block or one item),
- * as pd_slot_load and pd_slot_store do for a whole slot. Call them only during a step: state tensors of the whole
- * parameter that are stored in fewer bits have their float32 form then. */
+/* These functions load and store the share that a root task (computation of a matrix root) has of a slot
+ * (pd_slot_spec.share: all of it, one block or one item), as pd_slot_load and pd_slot_store do for a whole slot. Call
+ * them only during a step: state tensors of the whole parameter that are stored in fewer bits have their float32 form
+ * then. */
 void pd_slot_part_load(const pd_optim *optim, const pd_task_spec *task, int slot, void *to);
 void pd_slot_part_store(const pd_optim *optim, const pd_task_spec *task, int slot, const void *from);
 

@@ -1,5 +1,5 @@
-/* task.c - root tasks: copies their inputs, hands them to the scheduler, takes them back, and decides whether a task
- * that failed makes the step fail. */
+/* task.c - root tasks (computations of matrix roots): copies their inputs, hands them to the scheduler, takes them
+ * back, and decides whether a task that failed makes the step fail. */
 #include "task.h"
 
 #include <assert.h>
@@ -232,8 +232,8 @@ static bool has_nan(const void *at, bool is_wide, int64_t n)
     return found;
 }
 
-/* Returns why a root task's inputs, which are not all finite, have no root: they have a NaN (PD_UNFIT_NAN), or
- * infinities but no NaN (PD_UNFIT_INF). */
+/* Returns why the inputs of a root task (computation of a matrix root), which are not all finite, have no root: they
+ * have a NaN (PD_UNFIT_NAN), or infinities but no NaN (PD_UNFIT_INF). */
 static pd_unfit why_unfit(const pd_task *task)
 {
     const pd_plan *plan = task->view.plan;
@@ -299,8 +299,8 @@ static bool adopts_when_ready(const pd_optim *optim)
     return optim->shared->plan.root_delay == PD_ROOT_READY;
 }
 
-/* Returns whether a pending root task (its result is not stored in the state yet) is due: its result must be stored in
- * this step. */
+/* Returns whether a pending root task (the computation of a matrix root; its result is not stored in the state yet) is
+ * due: its result must be stored in this step. */
 static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
 {
     if (adopts_when_ready(optim)) return pending->back;
@@ -329,8 +329,8 @@ static pd_task *take_out(pd_optim *optim, pd_pending_task *before)
     return task;
 }
 
-/* Returns whether a root task's result is out of date. Either the task was never run, because a newer one replaced it,
- * or a newer root is in use already. */
+/* Returns whether the result of a root task (computation of a matrix root) is out of date. Either the task was never
+ * run, because a newer one replaced it, or a newer root is in use already. */
 static bool is_stale(const pd_optim *optim, const pd_task *task)
 {
     return adopts_when_ready(optim) &&

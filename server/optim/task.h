@@ -1,6 +1,6 @@
-/* task.h - root tasks: how a step makes them, has them run, and stores their results. A step captures a task (copies
- * its inputs), any thread runs it, and the same step or a later one adopts it (stores its result). Called by the
- * step thread, except pd_task_run and functions whose comment says "any thread of a phase". */
+/* task.h - root tasks (computations of matrix roots): how a step makes them, has them run, and stores their results. A
+ * step captures a task (copies its inputs), any thread runs it, and the same step or a later one adopts it (stores its
+ * result). Called by the step thread, except pd_task_run and functions whose comment says "any thread of a phase". */
 #ifndef PD_TASK_H
 #define PD_TASK_H
 

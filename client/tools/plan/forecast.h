@@ -13,7 +13,7 @@
 #include "rule.h"
 #include "shapes_file.h"
 
-#define PD_FORECAST_STEPS 65536 /* tasks (such as roots) are searched for in the steps up to this number */
+#define PD_FORECAST_STEPS 65536 /* tasks (such as matrix roots) are searched for in the steps up to this number */
 
 /* A kind of parameters: all those that have the same plan (slots of optimizer state, and tasks), because they have
  * the same rule, shape and names of dimensions. If a text in the rule can refer to parameters by name, their plans
@@ -32,9 +32,10 @@ typedef struct pd_kind {
     /* Memory that a step needs besides the state: temporary slots, and slots that are converted to float32. */
     int64_t step_bytes;
     int64_t thread_bytes; /* further memory that each computing thread needs during a step */
-    int64_t task_bytes;   /* memory for copied inputs and for results if all tasks (such as roots) begin in one step */
-    double task_flops;    /* floating-point operations of all tasks (such as matrix roots) of one parameter */
-    int64_t due[3];       /* due: numbers of the first three steps in which tasks (such as matrix roots) begin */
+    /* memory for copied inputs and for results if all tasks (such as matrix roots) begin in one step */
+    int64_t task_bytes;
+    double task_flops; /* floating-point operations of all tasks (such as matrix roots) of one parameter */
+    int64_t due[3];    /* due: numbers of the first three steps in which tasks (such as matrix roots) begin */
     /* Number of entries in `due`, at most 3. If there are fewer, no other task (such as a matrix root) begins up to
      * step PD_FORECAST_STEPS. */
     int n_due;
@@ -75,7 +76,7 @@ typedef struct pd_forecast {
 } pd_forecast;
 
 /* Returns the settings of a job with one worker and default options, on a daemon with default options that has one
- * thread for steps and one for roots. */
+ * thread for steps and one for matrix roots. */
 pd_sizing pd_forecast_job(void);
 /* Makes the plans (optimizer state and tasks) of all parameters and sums up their costs. The caller frees *out;
  * after an error it is empty. `rules` are texts as a worker sends them in Hello; without rules, "* sgd" is used.

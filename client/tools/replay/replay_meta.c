@@ -19,14 +19,14 @@
 
 #include "root.h"
 
-static const double most_noise = 1e-2; /* if a recorded root has a larger noise, its digits are not compared */
+static const double most_noise = 1e-2; /* if a recorded matrix root has a larger noise, its digits are not compared */
 /* The iteration for a root makes a matrix M converge to I, and stops when max |M - I| is below its tolerance. Below
  * this tolerance, rounding alone decides when it stops. */
 static const double least_tolerance = 1e-7;
 
 /* ---- arguments ---- */
 
-/* Reads of which order a recorded root is: a whole number p, or a text "p/q". */
+/* Reads of which order a recorded matrix root is: a whole number p, or a text "p/q". */
 static bool read_root(const json_t *root, int *p, int *q)
 {
     const char *text = json_string_value(root);
@@ -124,7 +124,7 @@ static int compute(pd_case *c, pd_mat X, pd_mat A, const pd_root_want *want, pd_
 
 /* ---- judging ---- */
 
-/* Compares a computed root with the record, and notes the error as a multiple of the case's tolerance. */
+/* Compares a computed matrix root with the record, and notes the error as a multiple of the case's tolerance. */
 static int judge_digits(pd_case *c, const char *field, pd_mat X, double tolerance)
 {
     double error = 0;
@@ -139,8 +139,8 @@ static bool is_between(json_int_t x, json_int_t a, json_int_t b)
     return x >= (a < b ? a : b) && x <= (a < b ? b : a);
 }
 
-/* Returns true if the iteration for a root ended for the same reason as the recorded one, and its number of steps
- * lies between those of the recorded float32 and float64 runs. If no reason was recorded, there is nothing to
+/* Returns true if the iteration for a matrix root ended for the same reason as the recorded one, and its number of
+ * steps lies between those of the recorded float32 and float64 runs. If no reason was recorded, there is nothing to
  * compare, and the result is true. */
 static bool ends_alike(const json_t *entry, const pd_root_want *want, const pd_root_report *report)
 {
@@ -166,7 +166,7 @@ static int judge_refusal(pd_case *c, pd_mat X, bool there)
     return PD_OK;
 }
 
-/* Returns true if the recorded iteration for a root diverged: its error is not a finite number. */
+/* Returns true if the recorded iteration for a matrix root diverged: its error is not a finite number. */
 static bool diverged(const json_t *entry)
 {
     const json_t *error = json_object_get(entry, "error");

@@ -51,7 +51,7 @@ struct pd_replay_state {
     /* The trace (the file of a recorded run) records no tolerance for optimizer state. So the effect of rounding
      * (noise) on each slot (kind of state) is measured, and errors of that size are allowed. */
     bool measured;
-    /* Number of steps from the copying of statistics to the use of the roots computed from them. */
+    /* Number of steps from the copying of statistics to the use of the matrix roots computed from them. */
     int64_t delay;
 };
 
@@ -328,7 +328,7 @@ static spread spread_of(const entry *from, const entry *to)
 }
 
 /* Returns the largest error that a recorded tensor may have. Rounding cannot explain an infinite error, so for an
- * infinite error of a root its bound is ignored. */
+ * infinite error of a matrix root its bound is ignored. */
 static double tolerance_of(const pd_replay_state *state, const entry *e, const spread *slot)
 {
     double tolerance = fmax(state->tolerance, slot->unit);
@@ -451,7 +451,7 @@ static int find_noise(entry *e, const pd_model *const *shaken, double *room, dou
  * rounding error (root_bound.h). A few units come from the decomposition, a few from the sums in B, both in the
  * reference optimizer and in paramd. */
 static const double most_units = 10, unit_of_float32 = 0x1p-24;
-/* If the bound of a root's error is above 1, no digit of the root is certain, so nothing is compared. */
+/* If the bound of a matrix root's error is above 1, no digit of the root is certain, so nothing is compared. */
 static const double most_bound = 1;
 
 /* Returns p if the recorded tensor is a root B^(-1/p). The optimizer's plan knows p from the task that computes the
@@ -489,7 +489,8 @@ static int find_exponent(const pd_replay_state *state, const entry *e, double *e
     return PD_OK;
 }
 
-/* Computes the largest error that rounding can cause in a recorded root. `room` is scratch memory for n elements. */
+/* Computes the largest error that rounding can cause in a recorded matrix root. `room` is scratch memory for n
+ * elements. */
 static int find_bound(const pd_replay_state *state, entry *e, double *room, int64_t n, pd_error *err)
 {
     int64_t side = (int64_t)lrint(sqrt((double)n));

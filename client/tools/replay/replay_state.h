@@ -48,10 +48,10 @@ bool pd_replay_state_wants_noise(const pd_replay_state *state);
  * Otherwise flips it in about half of them; each `way` chooses another half. */
 void pd_replay_shake(float *at, int64_t n, uint64_t way);
 
-/* Compares the model's state with all tensors of state that were recorded after this step. A root that the model
- * begins to use in a later step is compared in that step. `shaken` has PD_REPLAY_SHAKEN models, whose gradients
- * have their last bits flipped, or NULLs. PD_NOT_FOUND: the model has no such slot. PD_OUT_OF_RANGE: the slot has
- * another size. PD_INVALID_ARGUMENT: a quantized tensor lacks its bucket sizes. PD_NO_MEMORY: out of memory. */
+/* Compares the model's state with all tensors of state that were recorded after this step. A matrix root that the model
+ * begins to use in a later step is compared in that step. `shaken` has PD_REPLAY_SHAKEN models, whose gradients have
+ * their last bits flipped, or NULLs. PD_NOT_FOUND: the model has no such slot. PD_OUT_OF_RANGE: the slot has another
+ * size. PD_INVALID_ARGUMENT: a quantized tensor lacks its bucket sizes. PD_NO_MEMORY: out of memory. */
 int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *const *shaken, int64_t step,
                             pd_error *err);
 

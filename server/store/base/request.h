@@ -170,7 +170,7 @@ typedef struct pd_request {
             char reason[96];
         } lost;
         struct {
-            bool budget; /* true: the memory for received frames is used up; false: this rank's part of it is */
+            bool budget; /* why it is blocked: true: all memory for frames is used; false: this rank's part of it */
         } stalled;
         struct {
             /* snapshots (published weights) that the loop thread reads no more, linked by pd_snapshot.next_released */
@@ -338,7 +338,7 @@ typedef enum pd_info_what {
     PD_INFO_STATE
 } pd_info_what;
 
-#define PD_INFO_PAGE 256 /* most entries of a list in one answer: a model may have a hundred thousand roots */
+#define PD_INFO_PAGE 256 /* most entries of a list in one answer: a model may have a hundred thousand matrix roots */
 
 typedef struct pd_job_info {
     char name[PD_NAME_MAX + 1];
@@ -355,7 +355,7 @@ typedef struct pd_job_info {
     uint64_t refused, duplicates; /* data frames that were refused; chunks that were sent a second time */
     /* numbers of root tasks that were due, put into use, failed, replaced (pd_root_stats) */
     uint64_t roots_due, roots_adopted, roots_failed, roots_replaced;
-    uint64_t root_waits;     /* how often a step of some parameter had to wait for a root */
+    uint64_t root_waits;     /* how often a step of some parameter had to wait for a matrix root */
     double gradient_norm;    /* norm of all gradients of the last step, if the job clips gradients by their norm */
     uint64_t clipped_steps;  /* number of steps in which the global norm exceeded a limit */
     double steps_per_second; /* training steps per second over the last seconds (speed.h) */
@@ -376,7 +376,7 @@ typedef struct pd_param_info {
     uint64_t step, version, count, skipped, refused_steps, contributions, state_bytes;
     bool initialised;
     char missing[128]; /* ranks that the parameter's open round waits for, such as "1,3"; "": no round is open */
-    uint64_t roots, roots_failing;     /* number of the parameter's roots; number of roots whose last task failed */
+    uint64_t roots, roots_failing; /* number of the parameter's matrix roots; number of those whose last task failed */
     uint64_t roots_failed, root_waits; /* number of root tasks that have failed; how often a step waited for a root */
     double root_error;                 /* largest error among the parameter's roots; 0: no error is known */
     char note[240];                    /* the optimizer's remark about the parameter (pd_plan.note) */
@@ -395,7 +395,7 @@ typedef struct pd_root_info {
     /* Name of the tensor of optimizer state that stores the root, such as "preconditioners.3". If it stacks the roots
      * of all blocks, the block is put in front: "block_3.Q.0". */
     char root[64];
-    pd_shape shape; /* shape of the root */
+    pd_shape shape; /* shape of the matrix root */
     /* condition number and error of the root computed last, even if not used; 0: unknown */
     double condition, error;
     /* the root's error as its optimizer stores it for operators; negative: it does not */

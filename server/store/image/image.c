@@ -1,5 +1,5 @@
 /* image.c - writes or reads an image, the durable state of a job: the structs named `saved`, weights, optimizers,
- * overrides and scalars. */
+ * overrides and scalars (numbers such as the loss). */
 #include "image.h"
 
 #include "declared_job.h"

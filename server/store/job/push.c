@@ -55,7 +55,8 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if (!piece->absent && (rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
     if ((rc = pd_piece_check_once(param, piece, number, err)) != PD_OK) return rc;
     if (frame->u.data.n_hypers > 0 && (rc = pd_push_hypers_check(param, frame, number, known, err)) != PD_OK) return rc;
-    /* This is no error: a gradient that is a duplicate or late is answered, but not filed. */
+    /* A gradient whose round is closed is no error: it is a duplicate or late, and the push is answered, but not
+     * filed. */
     if (is_closed(param, frame)) return PD_OK;
     if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
     if ((rc = check_earlier(param, piece, frame->rank, err)) != PD_OK) return rc;

@@ -28,7 +28,8 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: a push brings a plain value, not a schedule: \"%.64s\"",
                        option->name, pd_row_name(row), option->value);
     rc = pd_hypers_set_which(&rule->pushed, option->name, option->value, &mask, &why);
-    /* This is no error yet: the optimizer of another parameter may have this hyperparameter. */
+    /* That this optimizer lacks the hyperparameter is no error yet: the optimizer of another parameter may have this
+     * hyperparameter. */
     if (rc == PD_NOT_FOUND) return PD_OK;
     *known = true;
     if (rc != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);

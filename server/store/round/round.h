@@ -31,19 +31,20 @@ typedef enum pd_slot_state {
 /* A slot: the record of one rank's contribution to one chunk (section of a parameter). */
 typedef struct pd_slot {
     union {
-        /* HELD: the rank's elements of this chunk (section of a parameter), in the buffer of the frame that brought
-         * them */
+        /* in state HELD: the rank's elements of this chunk (section of a parameter), in the buffer of the frame that
+         * brought them */
         const void *at;
-        float *spill;  /* SPILLED: copy of the rank's elements, in memory of the pool pd_param.spills */
-        double weight; /* SUMMED: the contribution's weight in the sum */
+        float *spill;  /* in state SPILLED: copy of the rank's elements, in memory of the pool pd_param.spills */
+        double weight; /* in state SUMMED: the contribution's weight in the sum */
     } u;
-    /* HELD: the push that brought the gradient; it has the gradient's weight and owns the buffer */
+    /* in state HELD: the push that brought the gradient; it has the gradient's weight and owns the buffer */
     pd_request *frame;
     uint8_t state, dtype; /* pd_slot_state, pd_dtype */
-    /* EMPTY: a push of this chunk (section of a parameter) came and was refused, and the rank has not sent it again */
+    /* in state EMPTY: a push of this chunk (section of a parameter) came and was refused, and the rank has not sent it
+     * again */
     bool refused : 1;
-    bool counted : 1;   /* SUMMED: the sum contains the contribution */
-    bool presummed : 1; /* SUMMED: the contribution was a sum over examples, not a mean */
+    bool counted : 1;   /* in state SUMMED: the sum contains the contribution */
+    bool presummed : 1; /* in state SUMMED: the contribution was a sum over examples, not a mean */
     /* the initial weights that the rank sends of this chunk (section of a parameter) have come:
      * job/initial_weights.h */
     bool landed : 1;

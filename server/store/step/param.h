@@ -38,7 +38,7 @@ typedef enum pd_stage {
 } pd_stage;
 
 /* The part of a parameter's record that survives a restart of the server: store/image writes and reads it. Weights,
- * optimizer state, scalars and overrides (values set by operators) survive, too. */
+ * optimizer state, scalars (numbers such as the loss) and overrides (values set by operators) survive, too. */
 typedef struct pd_param_saved {
     /* number of the last step whose round the parameter has closed; steps up to the job's start_step count as closed */
     uint64_t step;

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LINES = 3 }; /* most log lines about the roots of one parameter in one step */
+enum { MOST_LINES = 3 }; /* most log lines about the matrix roots of one parameter in one step */
 
-/* What the log has reported of one root, to decide what is logged next. */
+/* What the log has reported of one matrix root, to decide what is logged next. */
 typedef struct pd_root_log {
-    int64_t failed; /* number of times that the root had failed when the log last looked at it */
-    /* the log has reported that the root has failed, and has not reported yet that it is good again */
+    int64_t failed; /* number of times that the matrix root had failed when the log last looked at it */
+    /* the log has reported that the matrix root has failed, and has not reported yet that it is good again */
     bool failing;
 } pd_root_log;
 
@@ -20,9 +20,9 @@ static size_t count_roots(const pd_param *param)
     return pd_optim_plan(param->optim)->n_tasks;
 }
 
-/* Returns a slot (tensor of optimizer state) with the name and shape of the root that a task computes: the task's
- * first output, like "preconditioners.3". If the root is only one block's part of a slot, the name has the block,
- * too: "block_2.Q.0". */
+/* Returns a slot (tensor of optimizer state) with the name and shape of the matrix root that a task computes: the
+ * task's first output, like "preconditioners.3". If the root is only one block's part of a slot, the name has the
+ * block, too: "block_2.Q.0". */
 static pd_slot_spec root_of(const pd_param *param, size_t task)
 {
     const pd_plan *plan = pd_optim_plan(param->optim);

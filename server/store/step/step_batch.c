@@ -27,7 +27,8 @@ static int begin(pd_steps *steps, pd_param *param)
     param->next->version = param->saved.step + 1;
     io.after = param->next->at[PD_F32];
     if (param->group != NULL) pd_optim_set_count(param->optim, pd_step_group_count(param));
-    /* This must come after pd_optim_set_count, because the schedules of hyperparameters read the step count. */
+    /* pd_overrides_begin must be called after pd_optim_set_count, because the schedules of hyperparameters read the
+     * step count. */
     io.hypers_mask = pd_overrides_begin(steps->outbox, steps->name, param, hypers);
     rc = pd_param_begin_update(param, &io.update);
     if (rc == PD_OK) rc = pd_optim_begin(param->optim, &io);
@@ -134,7 +135,7 @@ static void note_refused(pd_param *const *params, size_t n)
 }
 
 /* Moves the parameters whose steps are finished to the front of the batch, and returns their number. The steps of the
- * others wait for a root task (PD_PARKED), or go on in the next batch. */
+ * others wait for a root task, the computation of a matrix root (PD_PARKED), or go on in the next batch. */
 static size_t keep_finished(pd_steps *steps, size_t n, bool ran)
 {
     size_t done = 0;
