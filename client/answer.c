@@ -42,8 +42,8 @@ static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, si
     }
 }
 
-/* Notes which version of a chunk's weights is in the caller's buffer, since the server may send only the change
- * since that version. If memory for the note is missing, the server sends whole weights. */
+/* Notes which version of the weights of a chunk (section of a tensor) is in the caller's buffer, since the server may
+ * send only the change since that version. If memory for the note is missing, the server sends whole weights. */
 static void note_held(pd_core *core, pd_known *known, const pd_part *part, const void *buffer, uint64_t version)
 {
     uint64_t chunk = core->welcome.chunk_elements;

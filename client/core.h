@@ -68,8 +68,8 @@ void pd_core_received(pd_core *core, size_t n, uint64_t now_ns);
 
 /* ---- tickets ---- */
 
-/* Returns the ticket of the first connection. The ticket is done when the server has answered this process's Hello
- * for the first time. */
+/* Returns the ticket (a number to wait with) of the first connection. The ticket is done when the server has answered
+ * this process's Hello for the first time. */
 pd_ticket_id pd_core_welcome_ticket(const pd_core *core);
 /* Returns whether the call that has this ticket is done. Returns true for a ticket that does not exist, too. */
 bool pd_core_done(const pd_core *core, pd_ticket_id ticket);

@@ -116,7 +116,7 @@ typedef struct pd_core {
     size_t n_params;
     bool declared, must_init; /* declared: the server has accepted the declared parameters at least once */
     bool averages_init;       /* the server averages initial weights, so every rank sends those of every parameter */
-    size_t declares_waiting;  /* number of Declare frames that the server has not answered yet */
+    size_t declares_waiting;  /* number of Declare frames (lists of parameters) that the server has not answered yet */
     pd_ticket_id welcome_ticket, declare_ticket;
     uint64_t barriers;
     uint64_t closing; /* step that this rank is closing (pd_client_close_step); 0: none */

@@ -33,7 +33,7 @@ typedef struct pd_outgoing_frame {
     unsigned method;
     pd_lane lane;
     struct pd_op *op; /* the user's call that the frame belongs to; NULL: no call waits for the answer */
-    uint8_t *head;    /* the frame's prefix and header; freed with the frame */
+    uint8_t *head;    /* the frame's prefix (fixed first bytes) and header; freed with the frame */
     size_t head_bytes;
     uint64_t payload_bytes, reply_bytes; /* reply_bytes: length of the payload that the server's answer will have */
     bool sent;
@@ -63,8 +63,8 @@ typedef struct pd_outgoing {
     bool open;
 } pd_outgoing;
 
-/* Makes a frame. Copies the arrays `parts` and `iov`, and takes ownership of `head` (prefix and header), even on
- * failure. Returns NULL if out of memory. */
+/* Makes a frame. Copies the arrays `parts` and `iov`, and takes ownership of `head` (the fixed first bytes, and the
+ * header), even on failure. Returns NULL if out of memory. */
 pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const pd_part *parts, size_t n_parts,
                                          const struct iovec *iov, size_t n_iov);
 /* Frees a frame that is not in the queue. Accepts NULL. */

@@ -7,7 +7,8 @@
 /* Limits of one turn (one call that sends or receives). The payload is received in slices that fit into the CPU's
  * cache. A turn sends and receives a limited number of bytes, so that neither direction waits long for the other. */
 enum { READ_BYTES = 64 * 1024, READS = 8, READ_IOV = 256, SEND_BYTES = 1024 * 1024, SEND_IOV = 1024 };
-#define MAX_ANSWER (UINT64_MAX / 2) /* the framer has no limit: pd_core_header checks the length of every answer */
+/* the framer (splitter of received bytes) has no limit: pd_core_header checks the length of every answer */
+#define MAX_ANSWER (UINT64_MAX / 2)
 
 static size_t total(const struct iovec *iov, int n)
 {
@@ -139,7 +140,8 @@ void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason)
     report_received(pump, now_ns);
     pd_core_down(pump->core, now_ns, reason);
     pump->leave(pump->arg);
-    /* The framer is freed after pd_core_down, since it has the header of an answer that was being received. */
+    /* The framer (splitter of received bytes) is freed after pd_core_down, since it has the header of an answer that
+     * was being received. */
     pd_framer_free(pump->framer);
     pump->framer = NULL;
 }

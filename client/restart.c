@@ -64,8 +64,8 @@ static int set_option(pd_core *core, const char *name, uint64_t value)
     return PD_OK;
 }
 
-/* Forgets how far this process got in the lost job. It learns the present step numbers from the new server's answer
- * to Declare. */
+/* Forgets how far this process got in the lost job. It learns the present step numbers from the new server's answer to
+ * Declare (the list of parameters). */
 static void forget_progress(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {

@@ -1,4 +1,5 @@
-/* welcome.c - handles the answers to Hello and Declare. They make the connection usable, or end the client handle. */
+/* welcome.c - handles the answers to Hello (joining the job) and Declare (the list of parameters). They make the
+ * connection usable, or end the client handle. */
 #include "welcome.h"
 
 #include "core_end.h"

@@ -14,8 +14,8 @@ typedef enum state { AT_PREFIX, AT_HEADER, AT_DECISION, AT_PAYLOAD, STALLED, FAI
 
 /* A framer: the state of reading one stream of frames.
  *
- * The array `stage` is for bytes that have no place of their own yet. In state AT_PREFIX it has part of a prefix. It is
- * empty whenever the framer needs more bytes of a header or payload. */
+ * The array `stage` is for bytes that have no place of their own yet. In state AT_PREFIX it has part of a prefix (the
+ * fixed first bytes of a frame). It is empty whenever the framer needs more bytes of a header or payload. */
 struct pd_framer {
     pd_framer_user user;
     uint64_t max_payload;
@@ -26,7 +26,8 @@ struct pd_framer {
                                         * them, which grows with the bytes read, not with the length that the peer
                                         * announces */
     struct iovec *spans;               /* the user's memory for the payload, from state AT_PAYLOAD on */
-    size_t n_spans, span, span_at;     /* the next byte of the payload goes into spans[span], at offset span_at */
+    /* the next byte of the payload goes into the span of memory spans[span], at offset span_at */
+    size_t n_spans, span, span_at;
     uint64_t payload_left;
     XXH3_state_t *hash; /* checksum so far of the frame that is being read, if the frame has one */
     size_t staged;      /* number of bytes in `stage` that are not used yet, from index `begin` on */

@@ -49,8 +49,8 @@ int pd_frame_checksum(uint64_t *out, const void *header, size_t header_bytes, co
 
 typedef struct pd_framer pd_framer;
 
-/* Functions that a framer calls when it has read a part of a frame; its user provides them. They must not call the
- * framer, or free it. */
+/* Functions that a framer (the splitter of received bytes into frames) calls when it has read a part of a frame; its
+ * user provides them. They must not call the framer, or free it. */
 typedef struct pd_framer_user {
     void *arg;
     /* Called when the prefix of a frame (its fixed first bytes) is complete, before memory for the frame's header is
@@ -70,7 +70,7 @@ typedef struct pd_framer_user {
 } pd_framer_user;
 
 /* Makes a framer, which cuts one stream of bytes into frames. It refuses frames with more than max_payload bytes of
- * payload as soon as their prefix is read. Returns NULL if memory is out. */
+ * payload as soon as their prefix (fixed first bytes) is read. Returns NULL if memory is out. */
 pd_framer *pd_framer_new(const pd_framer_user *user, uint64_t max_payload);
 /* Accepts NULL. */
 void pd_framer_free(pd_framer *framer);
@@ -90,8 +90,9 @@ int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice)
  * for the header. */
 int pd_framer_fed(pd_framer *framer, size_t n);
 bool pd_framer_stalled(const pd_framer *framer);
-/* Lets a framer that has stalled (its user was not ready for a frame) go on: calls the user's function `header` again.
- * Returns the same codes as pd_framer_fed. Does nothing if the framer is not stalled. */
+/* Lets a framer (the splitter of bytes into frames) that has stalled (its user was not ready for a frame) go on: calls
+ * the user's function `header` again. Returns the same codes as pd_framer_fed. Does nothing if the framer is not
+ * stalled. */
 int pd_framer_resume(pd_framer *framer);
 /* Returns whether the stream is between two frames, and no bytes are read ahead. If a stream ends anywhere else, its
  * last frame was cut. */

@@ -72,15 +72,15 @@ int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, c
 int pd_request_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err);
 int pd_reply_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err);
 
-/* Packs prefix and header of a frame into one block of memory: the prefix at offset 0, the header at PD_PREFIX_BYTES.
- * *out gets the block, which the caller frees with free(), and *bytes its length. The payload is read only for the
- * checksum, if `flags` has PD_FLAG_CHECKSUM. PD_OUT_OF_RANGE: the header would exceed PD_MAX_HEADER_BYTES.
- * PD_NO_MEMORY. */
+/* Packs prefix (fixed first bytes) and header of a frame into one block of memory: the prefix at offset 0, the header
+ * at PD_PREFIX_BYTES. *out gets the block, which the caller frees with free(), and *bytes its length. The payload is
+ * read only for the checksum, if `flags` has PD_FLAG_CHECKSUM. PD_OUT_OF_RANGE: the header would exceed
+ * PD_MAX_HEADER_BYTES. PD_NO_MEMORY. */
 int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request,
                   const ProtobufCMessage *message, const struct iovec *payload, size_t n_payload,
                   uint64_t payload_bytes);
-/* Packs prefix and header of a frame and a copy of its payload into one block of memory. Otherwise it works as
- * pd_frame_pack. */
+/* Packs prefix (fixed first bytes) and header of a frame and a copy of its payload into one block of memory. Otherwise
+ * it works as pd_frame_pack. */
 int pd_frame_pack_whole(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request,
                         const ProtobufCMessage *message, const struct iovec *payload);
 /* Packs an ERROR frame that answers the request with the id `request`. flags: PD_FLAG_CHECKSUM or 0. The code

@@ -202,7 +202,7 @@ static void sum_vectors(const pd_adasum *a, const block *b, int k, const int *me
 
 PD_CLONES(void, widen, (double *restrict to, const float *restrict x), (to, x))
 {
-    /* While dot products of this block are computed, the next block comes into the cache. */
+    /* While dot products of this block of elements are computed, the next block comes into the cache. */
     for (int i = 0; i < BLOCK; i += LINE) {
         __builtin_prefetch(x + i + BLOCK, 0, 2);
         for (int j = i; j < i + LINE; j++) to[j] = (double)x[j];

@@ -22,7 +22,7 @@ typedef struct pd_waiter {
     pd_wait *wait;
     uint32_t param;         /* the parameter's index in the job */
     pd_dtype dtype;         /* element type in which the worker wants the weights */
-    bool pulls;             /* the worker wants the weights of the piece, not only the outcome */
+    bool pulls;             /* the worker wants the weights of the piece, not only the outcome (how the round ended) */
     pd_dtype update;        /* element type of the step's update (new minus old weights), which the worker accepts
                                * instead of weights; 0: it accepts only weights */
     uint64_t holds;         /* 1 + version of the weights that the worker has; 0: it has none */

@@ -109,8 +109,8 @@ static void inherit(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) conn->quota.charged += effect->u.declared.held;
 }
 
-/* Answers a Declare. From now on the connection may have payloads of up to its reserve (its part of the memory for
- * received payloads) in flight.
+/* Answers a Declare (a worker's list of its parameters). From now on the connection may have payloads of up to its
+ * reserve (its part of the memory for received payloads) in flight.
  *
  * The Declare can still be refused here, although the store has accepted it: the rank's older connection, which this
  * one replaces, may not be closed yet and still own a reserve. Then there may be no room for a second reserve. */

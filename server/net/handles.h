@@ -11,8 +11,9 @@ typedef struct pd_handles {
     pd_handle_facts *facts; /* of each parameter: its name (in the memory of `decls`), and the range of elements that
                              * the connection pushes and pulls */
     pd_param_decl *decls;   /* what the worker declared of each parameter, with the memory of the strings */
-    uint32_t *params;       /* of each parameter: its index in the job, which is known once the store has answered the
-                             * Declare */
+    /* of each parameter: its index in the job, which is known once the store has answered the Declare (list of
+     * parameters) */
+    uint32_t *params;
 } pd_handles;
 
 /* Adds a parameter and copies the strings of its declaration. A declaration without a range gets the range of all

@@ -45,7 +45,7 @@ typedef struct pd_output {
     size_t held; /* bytes of memory of unsent control frames and data replies, not counting weights */
     /* The next fields describe the frame that is being sent. */
     bool busy;
-    uint8_t *head;       /* the frame's prefix and header, or answers to heartbeats */
+    uint8_t *head;       /* the frame's prefix (fixed first bytes) and header, or answers to heartbeats */
     uint8_t *head_owned; /* memory to free when the frame is sent; NULL: none */
     size_t head_bytes, head_sent;
     pd_pending *reply; /* the answer to a push or pull that is being sent, with its payload behind the header; NULL: the

@@ -48,8 +48,9 @@ typedef struct pd_pendings {
     pd_pending *oldest, *newest;
 } pd_pendings;
 
-/* Makes an open request with n pieces (tensors or chunks) for the frame with the prefix `request`. The request gets the
- * next serial number of `table`. The caller adds it to the table later. Returns NULL if memory is out. */
+/* Makes an open request with n pieces (tensors or chunks) for the frame with the prefix (fixed first bytes) `request`.
+ * The request gets the next serial number of `table`. The caller adds it to the table later. Returns NULL if memory is
+ * out. */
 pd_pending *pd_pending_new(pd_pendings *table, struct pd_conn *conn, const pd_prefix *request, size_t n_pieces);
 /* Returns a frame's prefix (its fixed first bytes) with the fields of the request that the answer needs: the method,
  * the request id, and whether it had a checksum. */

@@ -5,12 +5,13 @@
 
 #include "row.h"
 
-/* called once per block: sums the squares of the updates of the block's elements, for clipping */
+/* called once per block (part of the parameter): sums the squares of the updates of the block's elements, for
+ * clipping */
 void pd_adafactor_lengths(const pd_unit *unit);
 /* called once per step: computes learning rate and clip factor of each group (one of the independent tensors that a
  * parameter may stack) */
 void pd_adafactor_limits(const pd_unit *unit);
-/* called once per block: computes the new weights and the new momentum of the block */
+/* called once per block (part of the parameter): computes the new weights and the new momentum of the block */
 void pd_adafactor_move(const pd_unit *unit);
 
 #endif

@@ -72,7 +72,8 @@ typedef struct pd_adafactor_own {
     int limits;
     /* whether the sums in the slot `shared` are for the moment v_row; false: for v_col */
     bool shared_is_row;
-    int64_t shared_size; /* number of sums of squared gradients that each block has in the slot `shared` */
+    /* number of sums of squared gradients that each block (part of the parameter) has in the slot `shared` */
+    int64_t shared_size;
     /* number of groups (independent tensors that a parameter may stack) for which each block has room in the slot
      * `squares` */
     int64_t groups;

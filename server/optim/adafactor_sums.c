@@ -115,9 +115,9 @@ static void add_weights_of(const pd_unit *unit, const pd_runs *r, double *square
     for (int j = 0; j < r->k; j++) squares[r->group[j] - first] += sum[j];
 }
 
-/* Returns the array in which a block adds up squared gradients for one of the two moments (`which`: ROW for the row
- * moment, COL for the column moment). Sets the block's sums to 0 first. The array is shifted so that w->at[which], the
- * position of the walk over the block in this moment, is an index of it. */
+/* Returns the array in which a block (part of the parameter) adds up squared gradients for one of the two moments
+ * (`which`: ROW for the row moment, COL for the column moment). Sets the block's sums to 0 first. The array is shifted
+ * so that w->at[which], the position of the walk over the block in this moment, is an index of it. */
 static double *sums_of(const pd_unit *unit, const pd_walk *w, int which)
 {
     const pd_adafactor_own *own = unit->plan->own;

@@ -282,8 +282,8 @@ static void draw_probe(const update *u, float *V, int64_t n)
         for (int64_t i = 0; i < n; i++) V[i] = u->draws->normal[first + i];
 }
 
-/* Returns H, a block's momentum in its padded size. If the block has no padding, H is x, the momentum itself. Otherwise
- * x is copied into H, and zeros fill the rest. */
+/* Returns H, the momentum of a block (part of the parameter) in its padded size. If the block has no padding, H is x,
+ * the momentum itself. Otherwise x is copied into H, and zeros fill the rest. */
 static float *spread(float *H, float *x, const pd_kron_block *block, int64_t n)
 {
     pd_shape whole = { .rank = block->rank };

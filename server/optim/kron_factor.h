@@ -61,8 +61,8 @@ int64_t pd_kron_phase_scratch(const pd_kron_block *block);
  * of the padded sizes block->full, and are overwritten. */
 void pd_kron_multipliers(const pd_kron_block *block, float *H, float *V, float *const *Q, float rate, float *const *M,
                          float *scratch);
-/* Updates the factors Q of a block by the multipliers M that pd_kron_multipliers has computed. Then rounds the factors
- * to bfloat16 if `bfloat16` is set. */
+/* Updates the factors Q (matrices) of a block by the multipliers M that pd_kron_multipliers has computed. Then rounds
+ * the factors to bfloat16 if `bfloat16` is set. */
 void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const *M, bool bfloat16);
 /* Scales all factors of a block so that their largest absolute elements become equal: the geometric mean of what these
  * elements were before. The product of the factors does not change. */
@@ -70,9 +70,9 @@ void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16)
 /* Preconditions the elements x of a block, in place: multiplies them by Q'Q along every dimension, where Q is the
  * dimension's factor. x has the sizes block->size, without padding. */
 void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q);
-/* Return the number of multiplications and additions for a block: pd_kron_update_flops of an update of its factors
- * (pd_kron_multipliers and pd_kron_multiply), pd_kron_precondition_flops of preconditioning. Symmetric and triangular
- * products count half. */
+/* Return the number of multiplications and additions for a block (part of a parameter): pd_kron_update_flops of an
+ * update of its factors (pd_kron_multipliers and pd_kron_multiply), pd_kron_precondition_flops of preconditioning.
+ * Symmetric and triangular products count half. */
 double pd_kron_update_flops(const pd_kron_block *block);
 double pd_kron_precondition_flops(const pd_kron_block *block);
 

@@ -193,7 +193,8 @@ static void shampoo_note(const pd_task_view *task, float *const *slot)
 /* ---- phases: statistics and direction of a block ---- */
 
 enum { PHASE_STATISTICS, PHASE_NORM, PHASE_PRECONDITION, PHASE_GRAFT, PHASE_CLIP, PHASE_MOVE };
-enum { OF_DIRECTION, OF_GRAFT }; /* indices of the two sums of squares that block_direction reports for each block */
+/* indices of the two sums of squares that block_direction reports for each block (part of the parameter) */
+enum { OF_DIRECTION, OF_GRAFT };
 
 PD_CLONES(void, blend, (float *restrict S, float w1, const float *restrict term, float w2, int64_t n),
           (S, w1, term, w2, n))

@@ -58,7 +58,7 @@ bool pd_scalable_quantizes_statistics(const double *h);
 bool pd_scalable_graft_has_diagonal(const double *h);
 int pd_scalable_root_order(const pd_plan *plan, const double *h);
 /* The functions `survey` and `plan` of scalable_shampoo's entry in the table of optimizers (row.h). The survey computes
- * one number: the largest side of a block. */
+ * one number: the largest side of a block (part of a parameter). */
 void pd_scalable_survey(const pd_declaration *declaration, double *fact);
 int pd_scalable_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 

@@ -34,8 +34,8 @@ typedef struct shampoo_box {
 shampoo_box pd_shampoo_box(const pd_plan *plan, const pd_block *block);
 /* Sizes of the parts of a thread's scratch memory for one block, in floats. 0: the part is not needed. */
 typedef struct shampoo_scratch {
-    /* size of a copy of the block's gradient, needed if the L2 penalty is added to it, or if the block is not used in
-     * place */
+    /* size of a copy of the gradient of a block (part of the parameter), needed if the L2 penalty is added to it, or if
+     * the block is not used in place */
     int64_t gradient;
     int64_t filtered;  /* size of the filtered gradient; 0 if gradients are not filtered */
     int64_t direction; /* size of the preconditioned direction; 0 if it can overwrite the filtered gradient */

@@ -191,9 +191,9 @@ static shampoo_filter filter_of(const pd_unit *unit)
     return filter;
 }
 
-/* Computes the filtered gradient D of a block in w->filtered. If gradients are not filtered, the gradient itself is
- * used. Returns the sum of squares of the graft's direction: that of the first-order optimizer whose step length is
- * used. */
+/* Computes the filtered gradient D of a block (part of the parameter) in w->filtered. If gradients are not filtered,
+ * the gradient itself is used. Returns the sum of squares of the graft's direction: that of the first-order optimizer
+ * whose step length is used. */
 static double filter(work *w, const pd_graft *graft)
 {
     const shampoo_filter f = filter_of(w->unit);
@@ -228,8 +228,8 @@ static bool uses_roots(const work *w)
     return true;
 }
 
-/* Computes the preconditioned direction of a block from its inverse roots. Returns the factor that gives it the length
- * of the graft's step (the first-order optimizer's); 1 without grafting. */
+/* Computes the preconditioned direction of a block (part of the parameter) from its inverse roots. Returns the factor
+ * that gives it the length of the graft's step (the first-order optimizer's); 1 without grafting. */
 static float precondition(const work *w, double graft_squares)
 {
     const pd_unit *unit = w->unit;

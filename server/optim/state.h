@@ -140,7 +140,7 @@ struct pd_pending_task {
 };
 
 struct pd_task {
-    pd_pending_task *pending; /* the optimizer's record of this task */
+    pd_pending_task *pending; /* the optimizer's record of this root task */
     const pd_row *row;
     pd_shared_plan *shared;
     pd_task_view view;

@@ -64,7 +64,7 @@ typedef struct pd_forecast {
     size_t n_rules;
     /* Maps from parameter names to values, which stand in the texts of rules. NULL once the plans are made. */
     struct pd_name_maps *maps;
-    pd_forecast_sum *of_rule; /* for each rule the sums over its parameters */
+    pd_forecast_sum *of_rule; /* for each optimizer rule the sums over its parameters */
     /* For each rule the numbers about the whole model that its optimizer needs (pd_fact), such as a sum over
      * parameters. */
     double (*fact)[PD_MAX_FACTS];

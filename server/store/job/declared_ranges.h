@@ -17,8 +17,8 @@ void pd_range_take(pd_param *param, uint32_t rank, int64_t start, int64_t end);
  * ranks are checked. PD_FAILED_PRECONDITION: no rank has some element, or the ranges do not suit the way in which the
  * job aggregates; then nothing has changed. */
 int pd_ranges_take(pd_job *job, const pd_request *request, pd_error *err);
-/* Forgets the ranges that a Declare of the rank has stored, because the Declare is refused. If an earlier Declare of
- * the rank was accepted, its ranges stay. */
+/* Forgets the ranges that a Declare of the rank (its list of parameters) has stored, because the Declare is refused. If
+ * an earlier Declare of the rank was accepted, its ranges stay. */
 void pd_ranges_give_back(pd_job *job, uint32_t rank);
 
 /* Returns how many bytes of the ingest budget (received frames that are not summed yet) to reserve for a rank: the

@@ -134,8 +134,8 @@ void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n)
     if (one->light > all->light) all->light = one->light;
 }
 
-/* Returns the bytes of the records of a job itself, its ranks and its rules. The rule for model state (tensors that
- * are not trained), which every job has besides its workers' rules, is counted once. */
+/* Returns the bytes of the records of a job itself, its ranks and its optimizer rules. The rule for model state
+ * (tensors that are not trained), which every job has besides its workers' rules, is counted once. */
 static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
     uint64_t bytes = sizeof(pd_job) + 2 * sizeof(pd_effect) + sizeof(pd_rule) + ALLOCATOR_ENDS;

@@ -37,7 +37,7 @@ typedef struct pd_staged {
     /* the tensor is a pending root (a matrix root that no step has used yet), not a part of a slot */
     bool root;
     uint8_t *at;
-    struct pd_staged *next; /* next staged tensor, in the order in which they came */
+    struct pd_staged *next; /* next staged tensor (kept apart until the commit), in the order in which they came */
 } pd_staged;
 
 /* A parameter, and the number of steps that its optimizer will have counted after the import. */
@@ -51,8 +51,9 @@ typedef struct pd_import {
     pd_staged *table, *first, *last;
     pd_brought *counts;
     size_t n_counts, room;
-    uint64_t bytes;  /* bytes that the import counts against max_total_bytes */
-    int64_t largest; /* number of elements of the largest staged tensor, for the buffer `wide` */
+    uint64_t bytes; /* bytes that the import counts against max_total_bytes */
+    /* number of elements of the largest staged tensor (kept apart until the commit), for the buffer `wide` */
+    int64_t largest;
     uint64_t touched_ns;
     size_t tensors;
 
@@ -134,7 +135,8 @@ static int find_root(const pd_param *param, const pd_request *request, pd_addres
     return PD_OK;
 }
 
-/* Finds the part of the optimizer state that the request brings, and the key under which this part is staged. */
+/* Finds the part of the optimizer state that the request brings, and the key under which this part is staged (kept
+ * apart until the commit). */
 static int find_part(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part,
                      pd_error *err)
 {
@@ -294,8 +296,8 @@ static int check_rest(const pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Checks that each slot (tensor of optimizer state) is staged completely. covered[i] is the number of elements of
- * slot i that are staged. The slots of parameter p begin at index first_slot[p]. */
+/* Checks that each slot (tensor of optimizer state) is staged (kept apart until the commit) completely. covered[i] is
+ * the number of elements of slot i that are staged. The slots of parameter p begin at index first_slot[p]. */
 static int check_covered(const pd_job *job, const size_t *first_slot, const int64_t *covered, pd_error *err)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
@@ -430,7 +432,8 @@ static void finish(pd_job *job)
     forget(job);
 }
 
-/* Writes one staged tensor into the optimizer that it belongs to. PD_NO_MEMORY: the optimizer's state is unchanged. */
+/* Writes one staged tensor (kept apart until the commit) into the optimizer that it belongs to. PD_NO_MEMORY: the
+ * optimizer's state is unchanged. */
 static int write_part(pd_job *job, const pd_staged *staged)
 {
     double *wide = job->import->wide;

@@ -21,8 +21,8 @@ bool pd_import_writes(const pd_job *job);
 /* Writes tensors of the commit into the optimizers for about one batch. When all are written, answers the commit. If
  * memory is short, writing goes on a second later. */
 void pd_import_write_some(pd_job *job, uint64_t now_ns);
-/* pd_import_expires_ns returns the time at which the staged tensors are discarded unless a further request comes;
- * UINT64_MAX: nothing is staged. pd_import_tick discards them if that time has passed. */
+/* pd_import_expires_ns returns the time at which the staged tensors (kept apart until the commit) are discarded unless
+ * a further request comes; UINT64_MAX: nothing is staged. pd_import_tick discards them if that time has passed. */
 uint64_t pd_import_expires_ns(const pd_job *job);
 void pd_import_tick(pd_job *job, uint64_t now_ns);
 /* Discards the job's import because the job ends. If a commit's tensors are being written, the commit is refused with

@@ -44,8 +44,9 @@ typedef struct pd_rank {
     uint64_t conn; /* number of the connection of the process that has the rank, or of the last one that had it */
     char label[128], reason[96]; /* "host:pid" of the worker; why the rank was lost */
     uint64_t since_ns;           /* time at which the rank's `state` became LOST or LEFT */
-    uint64_t refused_sets;       /* number of Declare requests of this rank's process that were refused */
-    pd_request *barrier;         /* the barrier request of this rank, which waits for the other ranks; NULL: none */
+    /* number of Declare requests (lists of parameters) of this rank's process that were refused */
+    uint64_t refused_sets;
+    pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
 } pd_rank;
 
 /* Sums over a job's parameters, which are shown to operators (listing.h). They are computed again when the job has
@@ -110,7 +111,7 @@ typedef struct pd_job {
     /* index of the list that an operator asked for last, which finds a page fast; NULL: none */
     struct pd_listing *listing;
 
-    pd_request_queue declares; /* Declare requests that are not answered yet */
+    pd_request_queue declares; /* Declare requests (each a rank's list of its parameters) that are not answered yet */
     /* State of the planning of the parameters that the first rank declares; NULL: no planning is under way. Until it
      * is finished, n_params is 0. */
     struct pd_planning *planning;
@@ -129,8 +130,8 @@ typedef struct pd_job {
     uint64_t linger_ns;
     /* time at which overdue rounds (open longer than step_timeout) of the job were last reported; 0: never */
     uint64_t noticed_ns;
-    /* Time from which the wait for missing initial weights is counted: that of the first Declare, of the last frame
-     * with initial weights, or of the last report that some are missing. */
+    /* Time from which the wait for missing initial weights is counted: that of the first Declare (a rank's list of its
+     * parameters), of the last frame with initial weights, or of the last report that some are missing. */
     uint64_t init_ns;
     const pd_param *noticed;
     /* last step that parameter `noticed` had closed when overdue rounds (open longer than step_timeout) were last

@@ -1,5 +1,5 @@
-/* job_turn.c - does one batch of a job's work (Declare requests, imports, exports, frames in the inbox, rounds and
- * steps), and the work of its deadlines. */
+/* job_turn.c - does one batch of a job's work (Declare requests, imports, exports, frames that must be scanned, rounds
+ * and steps), and the work of its deadlines. */
 #include "job_turn.h"
 
 #include "declare.h"

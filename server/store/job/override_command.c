@@ -230,8 +230,8 @@ static int check_pushed(const reading *r, const pd_param *param, int64_t count, 
     return pd_hypers_check_step(&param->rule->hypers, &pushed, err);
 }
 
-/* Fills r->merged with the values that come from the overrides in *now and from the declared optimizer rule. Does
- * nothing if r->merged has these values already. */
+/* Fills r->merged with the values that come from the overrides (operators' values) in *now and from the declared
+ * optimizer rule. Does nothing if r->merged has these values already. */
 static int merge(reading *r, const pd_hypers *declared, const state *now, pd_error *err)
 {
     int rc = PD_OK;

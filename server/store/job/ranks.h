@@ -11,8 +11,8 @@ static inline pd_quota *pd_rank_quota(const pd_job *job, const pd_rank *rank)
     return &job->steps.quotas[rank - job->ranks];
 }
 
-/* Checks that the process which has sent the Hello may have its rank. PD_ABORTED: another process has taken the rank
- * over from it before, so it must not come back. */
+/* Checks that the process which has sent the Hello (the request to join) may have its rank. PD_ABORTED: another process
+ * has taken the rank over from it before, so it must not come back. */
 int pd_rank_admits(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Gives the rank to the process that has sent the Hello, and notifies the connection that had it before. Takes
  * ownership of the request. */

@@ -79,11 +79,13 @@ typedef struct pd_chunk {
     /* number of ranks that have contributed to the chunk (section of a parameter), have reported no gradient, or have
      * no element of the chunk */
     uint32_t came;
-    /* The ranks 0 to prefix - 1 all have contributed, have reported no gradient, or have no element of the chunk
-     * (section of a parameter). So their contributions can be summed, which is done in rank order. */
+    /* `prefix` is the number of the first ranks that have given what they have to: the ranks 0 to prefix - 1 all have
+     * contributed, have reported no gradient, or have no element of the chunk (section of a parameter). So their
+     * contributions can be summed, which is done in rank order. */
     uint32_t prefix;
     uint32_t summed; /* the contributions of the ranks 0 to summed - 1, as far as there are any, are in the sum */
-    /* number of the chunk's elements, from its first one on, whose median or trimmed mean is computed */
+    /* number of elements of the chunk (section of a parameter), from its first one on, whose median or trimmed mean is
+     * computed */
     int64_t collected;
     uint64_t seen; /* number of the last frame that brought elements of this chunk (section of a parameter) */
     uint8_t list;  /* queue that the chunk (section of a parameter) is in (pd_chunk_list) */

@@ -232,7 +232,8 @@ static int64_t range_of(uint32_t world)
     return range > LEAST_RANGE ? range : LEAST_RANGE;
 }
 
-/* Plans the median or trimmed mean of the chunk's next elements, as many as the time budget allows. */
+/* Plans the median or trimmed mean of the next elements of the chunk (section of a parameter), as many as the time
+ * budget allows. */
 static int plan_chunk(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, double budget_ns)
 {
     pd_collect_pass pass = { .chunk = chunk, .collected = chunk->collected, .first_unit = batch->n_units };

@@ -45,7 +45,8 @@ typedef struct pd_collect_pass {
      * the median or trimmed mean of elements. */
     float *spill;
     uint32_t rank;
-    /* number of the chunk's elements, from its first one on, that are aggregated after this change */
+    /* number of elements of the chunk (section of a parameter), from its first one on, that are aggregated after this
+     * change */
     int64_t collected;
     size_t first_unit, n_units;
 } pd_collect_pass;

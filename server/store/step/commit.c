@@ -72,7 +72,8 @@ static void reset_round(pd_steps *steps, pd_param *param)
     steps->n_open--;
 }
 
-/* Publishes the weights that the step has written, and gives the buffer of the aggregate back to its pool. */
+/* Publishes the weights that the step has written, and gives the buffer of the aggregate (sum or mean of the gradients)
+ * back to its pool. */
 static void publish_next(pd_param *param, pd_closed *closed)
 {
     pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);

@@ -46,7 +46,7 @@ bool pd_global_clip_runs(const pd_steps *steps);
 bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns);
 
 /* Returns the norm of the last step's gradients before they were clipped: if the job has a limit, that of all its
- * gradients; otherwise that of the gradients of the first rule that has a limit and gradients. 0: no norm was
+ * gradients; otherwise that of the gradients of the first optimizer rule that has a limit and gradients. 0: no norm was
  * computed. */
 double pd_global_clip_last(const pd_steps *steps);
 /* Returns the number of steps in which the norm of some gradients exceeded its limit. */

@@ -40,8 +40,8 @@ typedef struct pd_override_entry {
     uint64_t from, mask;
 } pd_override_entry;
 
-/* Returns an override that does not set anything yet, with one reference. `declared` are the rule's hyperparameters,
- * `alive` points to the job's number of overrides. NULL: out of memory. */
+/* Returns an override that does not set anything yet, with one reference. `declared` are the hyperparameters of an
+ * optimizer rule, `alive` points to the job's number of overrides. NULL: out of memory. */
 pd_override *pd_override_new(const pd_hypers *declared, const char *pattern, const char *by, uint32_t *alive);
 /* Drops one reference to an override (value set by an operator). When the last one is dropped, the override is freed.
  * Accepts NULL. */

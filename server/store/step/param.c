@@ -82,8 +82,9 @@ uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype)
     uint64_t n = (uint64_t)param->elements;
 
     if (param->update_dtype != 0) return 0;
-    /* Two buffers are needed, for the published update and for the next one. If updates are pulled in a type other
-     * than float32, a float32 buffer is needed besides, from which they are converted. */
+    /* Two buffers are needed, for the published update (what a step adds to the weights) and for the next one. If
+     * updates are pulled in a type other than float32, a float32 buffer is needed besides, from which they are
+     * converted. */
     return 2 * n * pd_dtype_size(dtype) + (dtype == PD_F32 ? 0 : n * sizeof(float));
 }
 

@@ -24,10 +24,14 @@ typedef struct pd_pushed {
 /* How far a parameter is in its present round and step. */
 typedef enum pd_stage {
     PD_COLLECTING, /* contributions to the round are missing, or those that came are not summed yet */
-    PD_HELD,       /* the aggregate is complete, and the step waits for other parameters of the job: step_group.h */
+    /* the aggregate (sum or mean of the gradients) is complete, and the step waits for other parameters of the job:
+     * step_group.h */
+    PD_HELD,
     /* the step could begin, but an export must end first, which reads the state at a certain step (the cut): cut.h */
     PD_RESTING,
-    PD_READY, /* the aggregate is complete, and the step has not begun; the parameter is in steps->ready */
+    /* the aggregate (sum or mean of the gradients) is complete, and the step has not begun; the parameter is in
+     * steps->ready */
+    PD_READY,
     /* The step has begun, but may not run yet. It belongs to an atomic group (steps that all happen or none), and the
      * group's other steps have not begun: step_group.h. */
     PD_BEGUN,
@@ -67,8 +71,9 @@ typedef struct pd_param {
     /* the parameter is model state (such as running statistics): averaged over the ranks, not trained */
     bool model_state;
     pd_rule *rule;
-    pd_aggregation how;    /* how contributions of gradients are aggregated; pd_param_how says it for the open round */
-    pd_dtype update_dtype; /* element type in which workers pull updates; 0: none pulls updates */
+    pd_aggregation how; /* how contributions of gradients are aggregated; pd_param_how says it for the open round */
+    /* element type in which workers pull updates (changes of the weights); 0: none pulls updates */
+    pd_dtype update_dtype;
 
     /* weights and optimizer */
     pd_optim *optim;
@@ -78,8 +83,8 @@ typedef struct pd_param {
     /* number of chunks (sections of parameters) whose initial weights have not come yet: those from rank 0; if the
      * parameter is ranged (each rank contributes a range of it), from every rank */
     uint64_t unlanded;
-    /* The update of the present step as float32, until it is converted to the type that workers pull. NULL: they pull
-     * float32, or no updates. */
+    /* The update (change of the weights) of the present step as float32, until it is converted to the type that workers
+     * pull. NULL: they pull float32, or no updates. */
     float *added;
     /* for each element type of weights (pd_dtype), and for updates (PD_UPDATE), the pool of buffers; NULL: no worker
      * pulls it */
@@ -162,8 +167,8 @@ uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype);
 /* Stores in *update the memory into which the step that is about to begin writes its update (what it adds to the
  * weights). NULL: no worker pulls updates. PD_NO_MEMORY. */
 int pd_param_begin_update(pd_param *param, float **update);
-/* Gives the float32 buffer of the step's update back to its pool. Call it when the step is over, after param->next
- * was converted or discarded. */
+/* Gives the float32 buffer of the step's update (change of the weights) back to its pool. Call it when the step is
+ * over, after param->next was converted or discarded. */
 void pd_param_end_update(pd_param *param);
 /* Publishes the snapshot as the parameter's weights, and fills *closed, the report to the loop thread, with a
  * reference to the snapshot. Takes ownership of `snapshot`; NULL: the published weights stay as they are. */

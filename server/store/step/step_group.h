@@ -41,7 +41,7 @@ typedef struct pd_step_group_saved {
     int64_t brought; /* how much the group's step count was raised by an import of optimizer state: job/import.h */
 } pd_step_group_saved;
 
-/* A step group: those parameters of one rule that count their steps together. */
+/* A step group: those parameters of one optimizer rule that count their steps together. */
 typedef struct pd_step_group {
     pd_step_group_saved saved;
     pd_param *members; /* the step group's parameters in the order in which they were declared, linked by next_member */
@@ -67,9 +67,9 @@ bool pd_steps_are_whole(const pd_steps *steps);
 /* Returns whether the parameter may have to wait for other parameters before it steps. If so, it stays in
  * steps->waiting until its step can begin. */
 bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param);
-/* Called when the parameter's aggregate is complete. Lets the parameter go on to its step, or holds it until other
- * parameters are ready; lets parameters go on that waited for this one. Decides how the rounds of those that go on
- * end. */
+/* Called when the parameter's aggregate (sum or mean of the gradients) is complete. Lets the parameter go on to its
+ * step, or holds it until other parameters are ready; lets parameters go on that waited for this one. Decides how the
+ * rounds of those that go on end. */
 void pd_param_collected(pd_steps *steps, pd_param *param);
 /* Lets all parameters of the job begin their steps. Call it only in a job that steps as a whole (its parameters begin
  * each step together), when all parameters are ready. */

@@ -81,7 +81,7 @@ typedef struct pd_steps {
     uint32_t tasks_out;
 
     /* members for parameters that wait for other parameters of the job */
-    /* for each rule its step group (parameters that count steps together): step_group.h */
+    /* for each optimizer rule its step group (parameters that count steps together): step_group.h */
     struct pd_step_group *groups;
     /* clips the gradients of all parameters together: global_clip.h. NULL: neither the job nor a rule has a limit */
     struct pd_global_clip *clip;
