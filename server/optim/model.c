@@ -45,7 +45,8 @@ struct pd_model {
     /* indices of all parameters: first those that count their steps alone, then those that count them together, group
      * by group */
     size_t *order;
-    /* for each parameter: index in `groups` of the group with which it counts its steps, or ALONE */
+    /* for each parameter: index in `groups` of the group with which it counts its steps; ALONE: it counts its own steps
+     * alone */
     size_t *group_of;
     group *groups;
     size_t n_groups;
@@ -56,7 +57,8 @@ struct pd_model {
     double limit, norm;
     limited *limits;
     size_t n_limits;
-    /* for each parameter: index in `limits` of the group of parameters with which its gradient is clipped, or ALONE */
+    /* for each parameter: index in `limits` of the group of parameters with which its gradient is clipped; ALONE: it is
+     * clipped with no group */
     size_t *limit_of;
     /* for each parameter: memory for its clipped gradient; NULL: it is never clipped */
     float **scaled;

@@ -15,7 +15,7 @@ void pd_effects_add(pd_effects *outbox, pd_effect *effect);
  * NULL: the queue was empty. */
 pd_effect *pd_effects_take(pd_effects *outbox);
 
-/* Creates an effect. NULL: out of memory. */
+/* Creates an effect (an answer or report of the step thread). NULL: out of memory. */
 pd_effect *pd_effect_new(pd_effect_kind kind, pd_ticket ticket, uint32_t job);
 
 /* Makes the answer to a request: an effect of the given kind. It cannot fail, because the memory for the answer was

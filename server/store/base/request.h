@@ -150,17 +150,19 @@ typedef struct pd_request {
             pd_piece *pieces;
             size_t n;
             pd_buffer *buffer; /* the frame's payload, with the elements of all pieces; NULL: there are no elements */
-            uint64_t step;     /* PUSH: the step that the push contributes to */
-            double weight;  /* PUSH: weight of the gradient in a weighted mean, its number of examples; otherwise 1 */
-            bool presummed; /* PUSH: the gradient is the sum over its examples, not their mean */
-            /* PUSH: the rank sends nothing more in this step. It counts as without gradient in each parameter of
-             * which it has sent nothing. */
+            uint64_t step;     /* PUSH requests: the step that the push contributes to */
+            /* PUSH requests: weight in a weighted mean, the gradient's number of examples; otherwise 1 */
+            double weight;
+            bool presummed; /* PUSH requests: the gradient is the sum over its examples, not their mean */
+            /* PUSH requests: the rank sends nothing more in this step. It counts as without gradient in each parameter
+             * of which it has sent nothing. */
             bool close_step;
             pd_option *hypers;
-            size_t n_hypers; /* PUSH: number of hyperparameters that are sent for this round only */
+            size_t n_hypers; /* PUSH requests: number of hyperparameters that are sent for this round only */
             pd_scalar_value *scalars;
-            /* PUSH: number of scalars, at most PD_MAX_SCALARS. Their names differ, their values are finite. They are
-             * averaged in the round of the parameter of pieces[0], and the rank must contribute elements to it. */
+            /* PUSH requests: number of scalars, at most PD_MAX_SCALARS. Their names differ, their values are finite.
+             * They are averaged in the round of the parameter of pieces[0], and the rank must contribute elements to
+             * it. */
             size_t n_scalars;
         } data;
         struct {
@@ -200,32 +202,30 @@ typedef struct pd_request {
         struct {
             pd_import_act act;
             char *job_name;
-            char *param; /* PIECE, COUNT: name of the parameter */
-            char *slot;  /* PIECE: name of the optimizer slot (a tensor of optimizer state) that the piece is from */
-            /* PIECE: number of the optimizer slot among those of the same name; number of the parameter's block; -1:
-             * none */
+            char *param; /* PIECE and COUNT requests: name of the parameter */
+            char *slot;  /* PIECE requests: name of the slot (tensor of optimizer state) that the piece is from */
+            /* PIECE requests: number of the slot among those of its name; number of the parameter's block; -1: none */
             int number, block;
             pd_shape shape;
-            bool wide;            /* PIECE: type of the elements: float64 (true) or float32 (false) */
-            int64_t first, count; /* PIECE: index in the tensor of its first element; number of elements */
-            pd_buffer *buffer;    /* PIECE: the elements; NULL if there are none */
-            int64_t value;        /* COUNT: the step count that the parameter's optimizer gets */
-            bool partial; /* COMMIT: state that the import does not bring stays as it is; false: it must bring all */
+            bool wide;            /* PIECE requests: type of the elements: float64 (true) or float32 (false) */
+            int64_t first, count; /* PIECE requests: index in the tensor of its first element; number of elements */
+            pd_buffer *buffer;    /* PIECE requests: the elements; NULL if there are none */
+            int64_t value;        /* COUNT requests: the step count that the parameter's optimizer gets */
+            bool partial; /* COMMIT requests: state that the import lacks stays as it is; false: it must bring all */
         } import;
         struct {
             pd_export_act act;
             char *job_name;
             char *by;         /* label of the operator's connection, for the log */
-            bool state;       /* BEGIN: true: optimizer state is read, too; false: only weights */
-            uint64_t wait_ns; /* BEGIN: time that parameters may take to reach the step at which state is read */
-            char *param;      /* PIECE, COUNT: name of the parameter */
-            /* PIECE: "": weights; otherwise name of the optimizer slot (state tensor) to read */
+            bool state;       /* BEGIN requests: true: optimizer state is read, too; false: only weights */
+            uint64_t wait_ns; /* BEGIN requests: time that parameters may take to reach the step that is read */
+            char *param;      /* PIECE and COUNT requests: name of the parameter */
+            /* PIECE requests: "": weights; otherwise name of the optimizer slot (state tensor) to read */
             char *slot;
-            /* PIECE: number of the optimizer slot among those of the same name; number of the parameter's block; -1:
-             * none */
+            /* PIECE requests: number of the slot among those of its name; number of the parameter's block; -1: none */
             int number, block;
-            int64_t first, count; /* PIECE: index of the first element to read, and number of elements */
-            uint64_t most;        /* PIECE: largest number of bytes that the answer may have */
+            int64_t first, count; /* PIECE requests: index of the first element to read, and number of elements */
+            uint64_t most;        /* PIECE requests: largest number of bytes that the answer may have */
         } export;
     } u;
 } pd_request;
@@ -517,11 +517,11 @@ void pd_set_result_free(pd_set_result *result); /* accepts NULL */
 /* The answer to one request of an export. */
 typedef struct pd_exported {
     uint64_t step;     /* training step whose weights and state the export reads */
-    uint64_t roots;    /* BEGIN, COUNT: number of roots that a later step begins to use, computed or not */
-    uint64_t elements; /* PIECE: number of elements of the whole tensor, not only of this piece */
-    int64_t count;     /* COUNT: number of steps that the parameter's optimizer has counted */
-    bool wide;         /* PIECE: type of the elements: float64 (true) or float32 (false) */
-    size_t bytes;      /* PIECE: number of bytes of this piece */
+    uint64_t roots;    /* BEGIN and COUNT answers: number of roots that a later step begins to use, computed or not */
+    uint64_t elements; /* PIECE answers: number of elements of the whole tensor, not only of this piece */
+    int64_t count;     /* COUNT answers: number of steps that the parameter's optimizer has counted */
+    bool wide;         /* PIECE answers: type of the elements: float64 (true) or float32 (false) */
+    size_t bytes;      /* PIECE answers: number of bytes of this piece */
     void *at;          /* the bytes of the piece, owned by the effect; NULL: there are none */
 } pd_exported;
 

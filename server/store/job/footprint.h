@@ -29,7 +29,7 @@ typedef struct pd_footprint {
     /* inputs and results of the root tasks (computations of matrix roots) that may run at the same time */
     uint64_t roots;
     uint64_t step; /* temporary memory of a step, which a step that waits for a root keeps */
-    /* records of contributions (chunks, slots, ranges), the optimizer's plan and records, names, and records of the
+    /* records of contributions (by chunk, rank and range), the optimizer's plan and records, names, and records of the
      * loop thread */
     uint64_t records;
     uint64_t thread; /* scratch memory that one step thread needs: the largest need of any parameter */

@@ -138,7 +138,8 @@ typedef struct pd_job {
      * reported; so that each overdue round is logged only once */
     uint64_t noticed_step;
     uint64_t drain_step; /* while the server drains: the last step whose rounds may still close */
-    /* memory for the effect JOB_GONE, allocated with the job so that its end can be reported when memory is short */
+    /* memory for the effect (message) JOB_GONE, allocated with the job so that its end can be reported when memory is
+     * short */
     pd_effect *gone_notice;
 } pd_job;
 

@@ -393,7 +393,7 @@ static int finish(pd_job *job, const pd_request *request, pd_error *err)
 
 /* ---- stages and slices of the planning ---- */
 
-/* Ends the present stage of the planning (such as planning, or making optimizers), and begins the next one. */
+/* Ends the present stage of the planning (such as making optimizers), and begins the next one. */
 static int next_stage(pd_job *job, pd_error *err)
 {
     pd_planning *planning = job->planning;

@@ -1,7 +1,7 @@
 /* override.h - overrides: values of hyperparameters that operators set while a job runs, each from a certain step on.
  *
- * Step thread. A command (job/override_command.h) makes one pd_override for the parameters of each rule. Each of
- * these parameters gets an entry, with the step from which the override applies to it. The entry applies until a
+ * Step thread. A command (job/override_command.h) makes one pd_override for the parameters of each optimizer rule. Each
+ * of these parameters gets an entry, with the step from which the override applies to it. The entry applies until a
  * later command sets the same hyperparameter again. A later command also replaces entries of that hyperparameter that
  * were planned for its step or a later one. */
 #ifndef PD_OVERRIDE_H
