@@ -4,7 +4,10 @@
  * Each of W threads has a client handle and a yardstick connection. Rounds alternate: one round through the daemon,
  * in which every thread pushes and pulls all its tensors, then one round of the yardstick, which moves the same
  * bytes from and to the same memory. A round is timed from the moment when all threads may begin to the moment when
- * the last thread has finished. The medians are reported. */
+ * the last thread has finished. The medians are reported.
+ *
+ * CPU time is that of whole processes, over all rounds: the daemon's, the yardstick's server's, and that of this
+ * process, which runs the clients of both. */
 #include "net_bench.h"
 
 #include <inttypes.h>
@@ -24,6 +27,12 @@
 
 enum { WARM_UP = 3, CHUNK_BYTES = 4 << 20, DEADLINE_S = 120 };
 
+/* CPU seconds, user and system, of the processes that move the bytes of the rounds. */
+typedef struct cpu_use {
+    double daemon, bare;          /* of the daemon, and of the yardstick's server */
+    double clients, bare_clients; /* of this process, in rounds through the daemon and in those of bare TCP */
+} cpu_use;
+
 typedef struct bench {
     const pd_net_bench *want;
     pd_child daemon; /* the daemon that was started for this measurement, unless --server names another */
@@ -34,6 +43,7 @@ typedef struct bench {
     pthread_barrier_t barrier; /* the workers and the timing thread wait here */
     atomic_bool failed;        /* a worker has failed: the others run no more rounds, and only pass the barriers */
     double *round_ms, *bare_ms;
+    cpu_use cpu;
 } bench;
 
 typedef struct worker {
@@ -151,26 +161,55 @@ static void *run_worker(void *arg)
 
 /* ---- the timing thread ---- */
 
-static double time_round(bench *b)
+static double seconds(clockid_t clock)
 {
-    struct timespec from, to;
+    struct timespec at;
+
+    return clock_gettime(clock, &at) == 0 ? (double)at.tv_sec + (double)at.tv_nsec / 1e9 : 0;
+}
+
+/* Returns the CPU time that a process has used. 0: there is no such process. */
+static double cpu_seconds(pid_t pid)
+{
+    clockid_t clock;
+
+    return pid > 0 && clock_getcpuclockid(pid, &clock) == 0 ? seconds(clock) : 0;
+}
+
+/* Returns the milliseconds that a round takes, and adds the CPU time that this process uses in it. */
+static double time_round(bench *b, double *cpu)
+{
+    double from, to, used;
 
     pthread_barrier_wait(&b->barrier);
-    clock_gettime(CLOCK_MONOTONIC, &from);
+    from = seconds(CLOCK_MONOTONIC);
+    used = seconds(CLOCK_PROCESS_CPUTIME_ID);
     pthread_barrier_wait(&b->barrier);
-    clock_gettime(CLOCK_MONOTONIC, &to);
-    return (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
+    to = seconds(CLOCK_MONOTONIC);
+    *cpu += seconds(CLOCK_PROCESS_CPUTIME_ID) - used;
+    return (to - from) * 1e3;
+}
+
+/* Begins to count CPU time, when the rounds to warm up have ended. */
+static void count_cpu(bench *b)
+{
+    b->cpu = (cpu_use){ .daemon = -cpu_seconds(b->daemon.pid), .bare = -cpu_seconds(b->yardstick.pid) };
 }
 
 static void time_rounds(bench *b)
 {
-    time_round(b); /* joining */
+    time_round(b, &b->cpu.clients); /* joining */
     for (int64_t i = -WARM_UP; i < b->want->rounds; i++) {
-        double through_daemon = time_round(b), bare = time_round(b);
+        double through_daemon, bare;
+        if (i == 0) count_cpu(b);
+        through_daemon = time_round(b, &b->cpu.clients);
+        bare = time_round(b, &b->cpu.bare_clients);
         if (i < 0) continue;
         b->round_ms[i] = through_daemon;
         b->bare_ms[i] = bare;
     }
+    b->cpu.daemon += cpu_seconds(b->daemon.pid);
+    b->cpu.bare += cpu_seconds(b->yardstick.pid);
 }
 
 static int by_size(const void *a, const void *b)
@@ -186,6 +225,28 @@ static double median(double *at, size_t n)
     return n % 2 == 1 ? at[n / 2] : (at[n / 2 - 1] + at[n / 2]) / 2;
 }
 
+/* Returns the CPU time as a JSON object, in seconds per GB of payload. Without the daemon's if this program did not
+ * start the daemon. */
+static json_t *cpu_json(const bench *b, double gb)
+{
+    json_t *cpu = json_pack("{s:f, s:f, s:f}", "bare_cpu_s_per_gb", b->cpu.bare / gb, "clients_cpu_s_per_gb",
+                            b->cpu.clients / gb, "bare_clients_cpu_s_per_gb", b->cpu.bare_clients / gb);
+
+    if (b->daemon.pid <= 0) return cpu;
+    json_object_set_new(cpu, "cpu_s_per_gb", json_real(b->cpu.daemon / gb));
+    json_object_set_new(cpu, "cpu_ratio", json_real(b->cpu.daemon / b->cpu.bare));
+    return cpu;
+}
+
+static void print_cpu(const bench *b, double gb)
+{
+    if (b->daemon.pid > 0)
+        printf("CPU       %8.3f s per GB of the daemon, %.3f of bare TCP's server, ratio %.2f\n", b->cpu.daemon / gb,
+               b->cpu.bare / gb, b->cpu.daemon / b->cpu.bare);
+    printf("CPU       %8.3f s per GB of the clients, %.3f of bare TCP's\n", b->cpu.clients / gb,
+           b->cpu.bare_clients / gb);
+}
+
 static int report(bench *b)
 {
     const pd_net_bench *want = b->want;
@@ -193,15 +254,19 @@ static int report(bench *b)
     double round_ms = median(b->round_ms, n), bare_ms = median(b->bare_ms, n);
     double moved = 2.0 * (double)want->workers * (double)b->bytes; /* bytes that all workers push and pull in a round */
     double payload = moved / round_ms / 1e6, bare = moved / bare_ms / 1e6;
+    double gb = moved * (double)n / 1e9;
     char text[PD_CELL];
 
     if (want->json) {
-        return pd_result_json(json_pack(
-            "{s:I, s:I, s:I, s:I, s:f, s:[f, f], s:f, s:f, s:[f, f], s:f, s:f}", "workers", (json_int_t)want->workers,
-            "tensors", (json_int_t)want->tensors, "floats", (json_int_t)want->floats, "rounds",
-            (json_int_t)want->rounds, "round_ms", round_ms, "round_ms_spread", b->round_ms[0], b->round_ms[n - 1],
-            "payload_gb_per_s", payload, "bare_round_ms", bare_ms, "bare_round_ms_spread", b->bare_ms[0],
-            b->bare_ms[n - 1], "bare_tcp_gb_per_s", bare, "ratio", payload / bare));
+        json_t *all = cpu_json(b, gb);
+        json_object_update_new(all, json_pack("{s:I, s:I, s:I, s:I, s:f, s:[f, f], s:f, s:f, s:[f, f], s:f, s:f}",
+                                              "workers", (json_int_t)want->workers, "tensors",
+                                              (json_int_t)want->tensors, "floats", (json_int_t)want->floats, "rounds",
+                                              (json_int_t)want->rounds, "round_ms", round_ms, "round_ms_spread",
+                                              b->round_ms[0], b->round_ms[n - 1], "payload_gb_per_s", payload,
+                                              "bare_round_ms", bare_ms, "bare_round_ms_spread", b->bare_ms[0],
+                                              b->bare_ms[n - 1], "bare_tcp_gb_per_s", bare, "ratio", payload / bare));
+        return pd_result_json(all);
     }
     printf("%" PRId64 " workers push and pull %" PRId64 " tensors of %s, %" PRId64 " rounds\n", want->workers,
            want->tensors, pd_bytes_text(text, (uint64_t)want->floats * sizeof(float)), want->rounds);
@@ -209,6 +274,7 @@ static int report(bench *b)
            b->round_ms[n - 1], payload);
     printf("bare TCP  %8.2f ms a round (%.2f to %.2f)   %.2f GB/s\n", bare_ms, b->bare_ms[0], b->bare_ms[n - 1], bare);
     printf("ratio     %8.2f\n", payload / bare);
+    print_cpu(b, gb);
     return PD_EXIT_OK;
 }
 
