@@ -3,8 +3,8 @@
  * Runs on the loop thread. Buffers are used again by size class, because filling 64 MiB of new memory from the kernel
  * takes 30 ms, and filling used memory takes 4 ms. New memory of the larger classes is allocated and touched on other
  * threads, because the first touch of a huge page can take milliseconds. The frame waits meanwhile. */
-#ifndef PD_BUFFER_POOL_H
-#define PD_BUFFER_POOL_H
+#ifndef PD_PAYLOAD_POOL_H
+#define PD_PAYLOAD_POOL_H
 
 #include "platform.h"
 #include "request.h"

@@ -1,7 +1,7 @@
 /* footprint.h - computes how many bytes a job and its parameters will take, before anything is allocated: when a
  * worker declares the parameters, and for the command paramctl plan. Pure. */
-#ifndef PD_NEED_H
-#define PD_NEED_H
+#ifndef PD_FOOTPRINT_H
+#define PD_FOOTPRINT_H
 
 #include "job_keys.h"
 #include "plan.h"

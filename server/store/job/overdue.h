@@ -1,7 +1,7 @@
 /* overdue.h - handles rounds that are open longer than step_timeout, and initial weights that are missing as long.
  * Step thread. */
-#ifndef PD_OVERDUE_REPORTS_H
-#define PD_OVERDUE_REPORTS_H
+#ifndef PD_OVERDUE_H
+#define PD_OVERDUE_H
 
 #include "job.h"
 

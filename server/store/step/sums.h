@@ -6,8 +6,8 @@
  * number of threads. Each element is divided by the number, or by the total weight, of the contributions that have
  * it, unless the job wants the plain sum. If only one rank contributes an element, as a mean over its examples, the
  * element keeps its bits. */
-#ifndef PD_AGGREGATE_H
-#define PD_AGGREGATE_H
+#ifndef PD_SUMS_H
+#define PD_SUMS_H
 
 #include "job_keys.h"
 #include "kernels.h"
