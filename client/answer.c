@@ -8,6 +8,7 @@
 #include "op.h"
 #include "push_scalars.h"
 #include "refusal.h"
+#include "sharing.h"
 #include "welcome.h"
 
 #include <inttypes.h>
@@ -193,6 +194,9 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
         pd_message_marked_error(core->arena, header, prefix->header_bytes, &error, &core->mark);
         refusal = &error;
     }
+    if ((prefix->flags & PD_FLAG_SHARED) != 0) core->sharing.read++;
+    /* After a refusal the contribution may still count, and be read: a round that is overdue stays open. */
+    if (frame != NULL && refusal == NULL) frame->exposed = false;
     /* An answered frame that is still in the queue: another answer to it came before, or its operation (the user's
      * call) no longer waits. */
     if (frame != NULL && frame->answered) return PD_OK;
@@ -204,6 +208,8 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     pd_outgoing_remove(&core->out, frame);
     if (method == PD_HELLO)
         return refusal != NULL ? pd_welcome_refused(core, refusal) : pd_welcome_taken(core, prefix, header);
+    if (method == PD_SHARE) return pd_sharing_answered(core, prefix, header, refusal);
+    if (method == PD_RELEASE) core->sharing.releasing = false;
     if (method != PD_DECLARE) return PD_OK;
     if (refusal != NULL) return pd_declare_refused(core, refusal);
     return pd_declare_taken(core, first, count, prefix, header);

@@ -9,8 +9,6 @@
  * the first of them; smaller frames cost more headers. */
 #define BUCKET_BYTES (1024 * 1024)
 
-static const uint8_t zeros[PD_PAYLOAD_ALIGN];
-
 void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method)
 {
     memset(bucket, 0, sizeof *bucket);
@@ -67,6 +65,7 @@ static int seal(pd_bucket *bucket)
     frame->method = bucket->method;
     frame->op = bucket->op;
     frame->reply_bytes = bucket->reply;
+    if (pd_method_pushes(bucket->method)) frame->step = bucket->push.step;
     if (bucket->last != NULL)
         bucket->last->next = frame;
     else
@@ -132,7 +131,7 @@ static void put_piece(pd_bucket *bucket, const pd_cut *cut)
     piece->dtype = cut->dtype;
     piece->absent = cut->absent;
     if (cut->absent) return;
-    append(bucket, zeros, pd_piece_end(bucket->payload, 0) - bucket->payload);
+    append(bucket, pd_outgoing_padding, pd_piece_end(bucket->payload, 0) - bucket->payload);
     piece->first = (uint64_t)cut->first;
     piece->count = (uint64_t)cut->count;
     piece->offset = bucket->payload;

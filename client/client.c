@@ -17,6 +17,7 @@
 #include "operator.h"
 #include "options.h"
 #include "restart.h"
+#include "sharing.h"
 #include "sized.h"
 
 #define NOTICE_SECONDS 2.0 /* a waiting call tells the user after so many seconds without a connection */
@@ -270,6 +271,16 @@ bool pd_client_must_init(const pd_client *client)
     bool must = pd_core_must_init(inside->core);
     pd_io_leave(&inside->io);
     return must;
+}
+
+void *pd_client_buffer(pd_client *client, size_t param)
+{
+    void *buffer;
+
+    pd_io_enter(&client->io);
+    buffer = pd_core_buffer(client->core, param);
+    pd_io_leave(&client->io);
+    return buffer;
 }
 
 /* Sends the initial weights that this rank has to send, then pulls all weights. The core (the client's protocol state

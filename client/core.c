@@ -3,11 +3,13 @@
 #include "core.h"
 
 #include "core_end.h"
+#include "descriptor.h"
 #include "declared_params.h"
 #include "op.h"
 #include "post.h"
 #include "refusal.h"
 #include "restart.h"
+#include "sharing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +81,10 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->urls = config->urls;
     core->impatient = config->impatient;
     core->give_up_ns = UINT64_MAX;
+    core->out.least_shared = config->least_shared;
+    core->sharing = (pd_sharing){
+        .refused = config->checksum || config->no_shared_memory, .to_send = -1, .taken = -1, .weights = PD_NO_SEGMENT
+    };
     op = pd_op_new(core, PD_HELLO);
     if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL ||
         core->scratch == NULL || core->arena == NULL || op == NULL) {
@@ -98,6 +104,7 @@ void pd_core_free(pd_core *core)
     pd_outgoing_clear(&core->out);
     HASH_ITER(hh, core->ops, op, next) pd_op_free(core, op);
     pd_core_forget_params(core);
+    pd_sharing_free(core);
     free_texts(core->options);
     free_texts(core->rules);
     pd_arena_free(core->arena);
@@ -213,6 +220,7 @@ static int post_hello(pd_core *core)
     hello.rejoins = core->rejoins = core->restarting ? core->rank != 0 : pd_core_has_begun(core);
     hello.creator = core->rejoins && !core->restarting ? core->creator : 0;
     hello.label = core->label;
+    hello.shares = pd_sharing_wanted(core);
     hello.options = pointers;
     hello.n_options = n;
     hello.rules = core->rules;
@@ -223,13 +231,14 @@ static int post_hello(pd_core *core)
     return rc;
 }
 
-void pd_core_up(pd_core *core, uint64_t now_ns)
+void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns)
 {
     int rc;
 
     core->stage = STAGE_GREETING;
     core->welcomed = false;
     core->mark = 0;
+    core->sharing.possible = passes_descriptors;
     core->timeout_ns = FIRST_TIMEOUT_NS;
     core->heartbeat_ns = FIRST_HEARTBEAT_NS;
     core->received_ns = core->sent_ns = now_ns;
@@ -274,6 +283,7 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
     core->stage = STAGE_DOWN;
     core->welcomed = false;
     core->reply = NULL;
+    pd_sharing_end(core);
     core->stats.resent += pd_outgoing_rewind(&core->out, left_at_last, core);
 }
 
@@ -336,6 +346,7 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
 
     if (core->stage == STAGE_DOWN || core->stage == STAGE_DROP) return;
     end_hopeless(core, now_ns);
+    pd_sharing_release(core);
     if (owed(core) && now_ns >= dead_ns(core)) {
         pd_core_drop(core, "the server has gone silent");
     } else if (core->welcomed && !pd_outgoing_pending(&core->out) && now_ns >= core->sent_ns + core->heartbeat_ns) {
@@ -362,6 +373,21 @@ void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns)
     if (n > 0) core->sent_ns = now_ns;
     core->stats.bytes_out += n;
     pd_outgoing_sent(&core->out, n, left_at_last, core);
+}
+
+void pd_core_fill(const pd_core *core)
+{
+    pd_outgoing_fill(&core->out);
+}
+
+int pd_core_take_descriptor(pd_core *core)
+{
+    return pd_descriptor_take(&core->sharing.to_send);
+}
+
+void pd_core_give_descriptor(pd_core *core, int fd)
+{
+    pd_descriptor_replace(&core->sharing.taken, fd);
 }
 
 void pd_core_received(pd_core *core, size_t n, uint64_t now_ns)
@@ -399,7 +425,10 @@ bool pd_core_must_init(const pd_core *core)
 }
 pd_client_stats pd_core_stats(const pd_core *core)
 {
-    return core->stats;
+    pd_client_stats stats = core->stats;
+
+    stats.shared_out = core->out.shared_bytes;
+    return stats;
 }
 const pd_error *pd_core_ended(const pd_core *core)
 {

@@ -19,8 +19,9 @@ typedef struct pd_core_config {
     uint32_t rank, world_size;
     const char *const *options, *const *rules; /* see pd_client_options */
     uint64_t nonce;
-    bool checksum, impatient; /* see pd_client_options */
-    size_t urls;              /* number of addresses */
+    bool checksum, impatient, no_shared_memory; /* see pd_client_options */
+    uint64_t least_shared; /* payload bytes from which on a gradient is in shared memory; 0: PD_LEAST_SHARED */
+    size_t urls;           /* number of addresses */
 } pd_core_config;
 
 /* Makes a core (the client's protocol state machine). PD_INVALID_ARGUMENT: an option is not of the form name=value.
@@ -43,8 +44,9 @@ typedef enum pd_link {
 pd_link pd_core_link(const pd_core *core, uint64_t now_ns);
 /* Returns the index of the server address to connect to, in the handle's list of addresses. */
 size_t pd_core_url(const pd_core *core);
-/* Tells the core (the client's protocol state machine) that a connection has been made. */
-void pd_core_up(pd_core *core, uint64_t now_ns);
+/* Tells the core (the client's protocol state machine) that a connection has been made. `passes_descriptors`: its
+ * transport has the functions for shared memory. */
+void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns);
 /* Tells the core (the client's protocol state machine) that a connection could not be made, broke, or was dropped.
  * `reason` becomes part of the error texts of calls that time out. On the next connection, requests without an answer
  * are sent again. */
@@ -59,12 +61,20 @@ uint64_t pd_core_next(const pd_core *core);
  * pd_core_sent or pd_core_down, whatever other functions are called in between. The caller must call pd_core_sent
  * afterwards, even if no byte was sent. */
 int pd_core_output(pd_core *core, struct iovec *iov, int max, size_t bytes);
+/* Copies gradients to shared memory, if the output tells the server that they are there. Called after pd_core_output,
+ * before the bytes are sent, without a lock. */
+void pd_core_fill(const pd_core *core);
 void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns);
 bool pd_core_has_output(const pd_core *core);
 /* Tells the core (the client's protocol state machine) that n bytes were received. The bytes themselves go to a
  * pd_framer (the splitter of received bytes into frames), whose callbacks are pd_core_header (landing.h) and
  * pd_core_frame (answer.h). */
 void pd_core_received(pd_core *core, size_t n, uint64_t now_ns);
+
+/* Returns the descriptor that must go with the next bytes to send, and passes it to the caller; -1: none. */
+int pd_core_take_descriptor(pd_core *core);
+/* Takes a descriptor that came with the received bytes. */
+void pd_core_give_descriptor(pd_core *core, int fd);
 
 /* ---- tickets ---- */
 

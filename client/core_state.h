@@ -45,6 +45,7 @@ typedef struct pd_known { /* a declared parameter; its index in pd_core.params i
     pd_shape shape;
     bool ranged;
     int64_t start, end; /* this rank pushes and pulls the elements from `start` to before `end` */
+    uint64_t home;      /* where the gradient has its place in the worker's segment, in bytes */
     /* Element types of gradients, weights and updates (changes of weights). update 0: this rank asks for no updates. */
     pd_dtype push, pull, update;
     /* For each chunk: 1 + version of the weights in the caller's buffer; 0: the version is unknown. NULL: all
@@ -72,6 +73,23 @@ typedef enum pd_stage {
     STAGE_DROP, /* the core (the client's protocol state machine) has asked for the connection to be closed */
 } pd_stage;
 
+/* Weights that an answer leaves in shared memory, to be copied to the caller's buffer. */
+typedef struct pd_copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+} pd_copy;
+
+/* Memory shared with the server, over a connection that can pass descriptors: sharing.h. */
+typedef struct pd_sharing {
+    bool refused;       /* the user, or the checksums that the user wants, or an error forbids it */
+    bool possible;      /* the present connection passes descriptors */
+    int to_send, taken; /* descriptors: of this worker's segment, to go with the Share; the one that came last. -1 */
+    pd_segment weights; /* the server's segment with the job's weights; none before the answer to Share */
+    uint64_t read;      /* answers in shared memory that were read and are not released */
+    bool releasing;     /* a Release is not answered */
+} pd_sharing;
+
 /* Buffers for building one frame at a time, and for receiving one answer. Allocated once for a client handle (the
  * user's pd_client). */
 typedef struct pd_frame_scratch {
@@ -79,10 +97,13 @@ typedef struct pd_frame_scratch {
     Paramd__Want want[MAX_PIECES], *wants[MAX_PIECES];
     pd_part part[MAX_PIECES];
     struct iovec iov[2 * MAX_PIECES];
+    pd_copy copy[MAX_PIECES]; /* weights of the current answer that lie in shared memory, and where they go */
     struct iovec landing[2 * MAX_PIECES + 1]; /* memory that receives the payload of the answer that is arriving */
 } pd_frame_scratch;
 
 typedef struct pd_core {
+    pd_sharing sharing;
+    size_t n_copies; /* number of entries in scratch->copy */
     char *job, *label;
     /* texts that the user gave when the client handle was opened: the job's options, and its optimizer rules; NULL ends
      * each list */

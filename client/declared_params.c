@@ -24,6 +24,7 @@ static void forget(pd_known *known)
 void pd_core_forget_params(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) { forget(&core->params[i]); }
+    pd_staging_free(&core->out.staging);
     free(core->params);
     core->params = NULL;
     core->n_params = 0;
@@ -95,6 +96,15 @@ static int know(pd_known *known, const pd_client_param *param, pd_error *err)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: unknown element type %d", param->name,
                        pd_dtype_size(known->push) == 0 ? (int)known->push : (int)known->pull);
     return know_texts(known, param, err);
+}
+
+uint64_t pd_core_lowest_step(const pd_core *core)
+{
+    uint64_t step = core->n_params > 0 ? core->params[0].step : 0;
+
+    for (size_t i = 1; i < core->n_params; i++)
+        if (core->params[i].step < step) step = core->params[i].step;
+    return step;
 }
 
 int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_ticket_id *ticket, pd_error *err)

@@ -12,5 +12,8 @@ int pd_core_declare(struct pd_core *core, const pd_client_param *params, size_t 
 /* Sends the declarations of all parameters on a new connection. Returns PD_NO_MEMORY if out of memory. */
 int pd_core_send_declare(struct pd_core *core);
 void pd_core_forget_params(struct pd_core *core);
+/* Returns the lowest number of closed rounds among the parameters, as the server's last answers reported; 0 without
+ * parameters. */
+uint64_t pd_core_lowest_step(const struct pd_core *core);
 
 #endif

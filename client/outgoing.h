@@ -6,47 +6,7 @@
 #ifndef PD_OUTGOING_H
 #define PD_OUTGOING_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/uio.h>
-
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
-struct pd_op;
-
-/* One tensor or chunk of a frame, and where the weights in the answer to it are received. */
-typedef struct pd_part {
-    size_t item;  /* index of the item (parameter of the user's call) in pd_op.items */
-    void *land;   /* place of the chunk's weights in the caller's buffer */
-    size_t bytes; /* length of the weights in bytes; 0: the answer brings no weights */
-} pd_part;
-
-typedef enum pd_lane { PD_LANE_CONNECTION, PD_LANE_LASTING, PD_LANES } pd_lane;
-
-/* A frame in the queue of frames to send. */
-typedef struct pd_outgoing_frame {
-    /* neighbours in the frame's lane (one of the two lists of the queue), oldest first */
-    struct pd_outgoing_frame *prev, *next;
-    uint64_t id; /* request id */
-    unsigned method;
-    pd_lane lane;
-    struct pd_op *op; /* the user's call that the frame belongs to; NULL: no call waits for the answer */
-    uint8_t *head;    /* the frame's prefix (fixed first bytes) and header; freed with the frame */
-    size_t head_bytes;
-    uint64_t payload_bytes, reply_bytes; /* reply_bytes: length of the payload that the server's answer will have */
-    bool sent;
-    bool lent; /* the sender is using the frame's bytes, from pd_outgoing_gather until pd_outgoing_sent */
-    /* The frame was retired (needs no further answer) while its bytes were lent to the sender or half sent. It is
-     * freed when they are sent. */
-    bool answered;
-    size_t first, count; /* only in a Declare frame: index of its first parameter, and number of parameters */
-    UT_hash_handle hh;
-    size_t n_parts, n_iov;
-    pd_part *parts;
-    struct iovec *iov; /* the payload: memory of the user's call, not copied */
-} pd_outgoing_frame;
+#include "staging.h"
 
 typedef struct pd_outgoing {
     struct {
@@ -61,6 +21,10 @@ typedef struct pd_outgoing {
     /* frames of the user's calls may be sent: the server has accepted Hello and the declared parameters, if there
      * are any */
     bool open;
+    bool shares;           /* the server reads large payloads of pushes in the worker's segment of shared memory */
+    uint64_t least_shared; /* bytes of the smallest payload that it reads there: pd_least_shared */
+    uint64_t shared_bytes; /* payload bytes that the server reads there, so far */
+    pd_staging staging;
 } pd_outgoing;
 
 /* Makes a frame. Copies the arrays `parts` and `iov`, and takes ownership of `head` (the fixed first bytes, and the
@@ -96,6 +60,9 @@ void pd_outgoing_retire_all(pd_outgoing *out);
 /* Lends the next bytes to the sender: at most `max` iovec entries and about `bytes` bytes. Returns the number of
  * entries. The caller must call pd_outgoing_sent or pd_outgoing_rewind before it calls this function again. */
 int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t bytes);
+/* Copies payloads of the gathered frames to the worker's segment, as far as the server reads them there. Called by the
+ * sender before it sends the gathered bytes, without a lock. */
+void pd_outgoing_fill(const pd_outgoing *out);
 /* Ends the lending of bytes to the sender; the first n of them are sent. Calls done() for frames that were retired
  * (needed no further answer) in the meantime, unless they are half sent. */
 void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *arg);

@@ -3,6 +3,7 @@
 
 #include "answer.h"
 #include "landing.h"
+#include "plant.h"
 
 /* Limits of one turn (one call that sends or receives). The payload is received in slices that fit into the CPU's
  * cache. A turn sends and receives a limited number of bytes, so that neither direction waits long for the other. */
@@ -49,7 +50,10 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     pump->enter(pump->arg);
     rc = pd_core_header(pump->core, prefix, header, spans, n);
     pump->leave(pump->arg);
-    return rc;
+    if (rc != PD_OK || (prefix->flags & PD_FLAG_SHARED) == 0) return rc;
+    pd_core_copy(pump->core);
+    /* the server keeps the weights until the connection ends: if it has ended, other weights may have been copied */
+    return pump->transport->ops->is_open(pump->transport) || PD_PLANTED(end_unseen) ? PD_OK : PD_CANCELLED;
 }
 
 static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
@@ -58,6 +62,8 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     int rc;
 
     pump->enter(pump->arg);
+    if (prefix->method == PD_SHARE && pump->transport->ops->take != NULL)
+        pd_core_give_descriptor(pump->core, pump->transport->ops->take(pump->transport));
     rc = pd_core_frame(pump->core, prefix, header);
     pump->leave(pump->arg);
     return rc;
@@ -100,13 +106,16 @@ bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns)
  * send in `iov`. Returns the number of its entries. */
 static int prepare(pd_pump *pump, struct iovec *iov, uint64_t now_ns)
 {
-    int n = 0;
+    int n = 0, fd = -1;
 
     pump->enter(pump->arg);
     report_received(pump, now_ns);
     pd_core_tick(pump->core, now_ns);
     if (!pump->blocked) n = pd_core_output(pump->core, iov, SEND_IOV, SEND_BYTES);
+    if (n > 0) fd = pd_core_take_descriptor(pump->core);
     pump->leave(pump->arg);
+    if (n > 0) pd_core_fill(pump->core);
+    if (fd >= 0) pump->transport->ops->attach(pump->transport, fd);
     return n;
 }
 
@@ -158,6 +167,6 @@ void pd_pump_open(pd_pump *pump, pd_transport *transport, uint64_t now_ns)
     }
     watch(pump);
     pump->enter(pump->arg);
-    pd_core_up(pump->core, now_ns);
+    pd_core_up(pump->core, transport->ops->take != NULL, now_ns);
     pump->leave(pump->arg);
 }

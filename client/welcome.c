@@ -6,6 +6,7 @@
 #include "declared_params.h"
 #include "op.h"
 #include "reply.h"
+#include "sharing.h"
 #include "restart.h"
 
 #include <inttypes.h>
@@ -205,7 +206,7 @@ static int all_declared(pd_core *core)
     core->restarting = false;
     core->stage = STAGE_RUNNING;
     retire_initialised(core);
-    core->out.open = true;
+    core->out.open = !pd_sharing_begin(core);
     return settle(core, core->declare_ticket, NULL);
 }
 

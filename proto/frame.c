@@ -8,7 +8,7 @@
 #include <xxhash.h>
 
 enum { STAGE_BYTES = 4096, FIRST_HEADER_BYTES = 512 };
-enum { KNOWN_FLAGS = PD_FLAG_REPLY | PD_FLAG_ERROR | PD_FLAG_CHECKSUM };
+enum { KNOWN_FLAGS = PD_FLAG_REPLY | PD_FLAG_ERROR | PD_FLAG_CHECKSUM | PD_FLAG_SHARED };
 
 typedef enum state { AT_PREFIX, AT_HEADER, AT_DECISION, AT_PAYLOAD, STALLED, FAILED } state;
 
@@ -58,10 +58,16 @@ void pd_prefix_write(uint8_t out[PD_PREFIX_BYTES], const pd_prefix *prefix)
     put(out + 5, prefix->flags, 1);
     put(out + 6, prefix->method, 2);
     put(out + 8, prefix->header_bytes, 4);
-    put(out + 12, 0, 4);
+    put(out + 12, prefix->place, 4);
     put(out + 16, prefix->payload_bytes, 8);
     put(out + 24, prefix->request, 8);
     put(out + 32, prefix->checksum, 8);
+}
+
+void pd_prefix_share(uint8_t prefix[PD_PREFIX_BYTES], bool shared, uint32_t place)
+{
+    prefix[5] = (uint8_t)((prefix[5] & ~PD_FLAG_SHARED) | (shared ? PD_FLAG_SHARED : 0));
+    put(prefix + 12, place, 4);
 }
 
 int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t max_payload, pd_error *err)
@@ -71,6 +77,7 @@ int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t m
         .flags = in[5],
         .method = (uint16_t)get(in + 6, 2),
         .header_bytes = (uint32_t)get(in + 8, 4),
+        .place = (uint32_t)get(in + 12, 4),
         .payload_bytes = get(in + 16, 8),
         .request = get(in + 24, 8),
         .checksum = get(in + 32, 8),
@@ -89,7 +96,12 @@ int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t m
     if ((prefix.flags & ~KNOWN_FLAGS) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "frame flags 0x%02x: only 0x%02x are known", prefix.flags,
                        KNOWN_FLAGS);
-    if (get(in + 12, 4) != 0) return pd_fail(err, PD_INVALID_ARGUMENT, "bytes 12 to 15 of a frame's prefix must be 0");
+    if (prefix.place != 0 && (prefix.flags & PD_FLAG_SHARED) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "bytes 12 to 15 of a frame's prefix must be 0 without the flag 0x%02x",
+                       PD_FLAG_SHARED);
+    if ((prefix.flags & PD_FLAG_SHARED) != 0 && (prefix.flags & PD_FLAG_CHECKSUM) != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "frame flags 0x%02x: a payload in shared memory has no checksum",
+                       prefix.flags);
     if (prefix.checksum != 0 && (prefix.flags & PD_FLAG_CHECKSUM) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "frame has a checksum but not the flag 0x%02x that says so",
                        PD_FLAG_CHECKSUM);
@@ -303,6 +315,12 @@ static int read_header(pd_framer *framer, bool *more)
     return PD_OK;
 }
 
+/* Returns how many bytes of payload follow the header. */
+static uint64_t payload_on_stream(const pd_prefix *prefix)
+{
+    return (prefix->flags & PD_FLAG_SHARED) != 0 ? 0 : prefix->payload_bytes;
+}
+
 /* Asks the framer's user where the payload of a frame shall be stored. If the user cannot say yet, the framer stalls:
  * it takes no more bytes. */
 static int decide(pd_framer *framer, bool *more)
@@ -319,7 +337,7 @@ static int decide(pd_framer *framer, bool *more)
     }
     if (rc != PD_OK) return rc;
     for (size_t i = 0; i < framer->n_spans; i++) sum += framer->spans[i].iov_len;
-    assert(sum == framer->prefix.payload_bytes);
+    assert(sum == payload_on_stream(&framer->prefix));
     framer->payload_left = sum;
     framer->state = AT_PAYLOAD;
     return PD_OK;

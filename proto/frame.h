@@ -25,22 +25,35 @@
 #define PD_PREFIX_BYTES 40
 #define PD_MAX_HEADER_BYTES (64 * 1024)
 #define PD_PAYLOAD_ALIGN 64
+#define PD_LEAST_SHARED 16384
 
-enum { PD_FLAG_REPLY = 1, PD_FLAG_ERROR = 2, PD_FLAG_CHECKSUM = 4 };
+/* PD_FLAG_SHARED: the payload lies in memory that sender and receiver share (segment.h), not behind the header. */
+enum { PD_FLAG_REPLY = 1, PD_FLAG_ERROR = 2, PD_FLAG_CHECKSUM = 4, PD_FLAG_SHARED = 8 };
 
 typedef struct pd_prefix {
     uint8_t version, flags;
     uint16_t method;
     uint32_t header_bytes;
+    uint32_t place; /* request with PD_FLAG_SHARED: where the payload begins in the sender's segment, in units of
+                     * PD_PAYLOAD_ALIGN bytes; else 0 */
     uint64_t payload_bytes;
     uint64_t request;  /* request id: chosen by the sender of the request, and repeated by the answer */
     uint64_t checksum; /* XXH3-64 (seed 0) of header, then payload, if PD_FLAG_CHECKSUM is set; else 0 */
 } pd_prefix;
 
+/* Returns from how many bytes on a payload is passed in shared memory: sharing a smaller one costs more than it saves.
+ * `setting`: a number of bytes; 0: PD_LEAST_SHARED. */
+static inline uint64_t pd_least_shared(uint64_t setting)
+{
+    return setting > 0 ? setting : PD_LEAST_SHARED;
+}
+
 void pd_prefix_write(uint8_t out[PD_PREFIX_BYTES], const pd_prefix *prefix);
+/* Changes a prefix that pd_prefix_write has written: sets the flag PD_FLAG_SHARED and the place, or clears both. */
+void pd_prefix_share(uint8_t prefix[PD_PREFIX_BYTES], bool shared, uint32_t place);
 /* Reads the prefix of a frame, its fixed first bytes. PD_INVALID_ARGUMENT: the first four bytes are wrong, the version
- * or a flag is unknown, reserved bits are set, or there is a checksum without its flag. PD_RESOURCE_EXHAUSTED: header
- * or payload exceed the limits. */
+ * or a flag is unknown, there is a place or a checksum without its flag, or a payload in shared memory has a checksum.
+ * PD_RESOURCE_EXHAUSTED: header or payload exceed the limits. */
 int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t max_payload, pd_error *err);
 
 /* Computes the checksum of a frame: XXH3-64 of the header, then of the payload, which lies in n spans of memory.
@@ -58,7 +71,8 @@ typedef struct pd_framer_user {
     int (*prefix)(void *arg, const pd_prefix *prefix);
     /* Called when the header of a frame is complete. Decides where the payload is stored: sets *spans to an array of *n
      * spans of memory, whose lengths sum to prefix->payload_bytes. The array and the memory must stay valid until
-     * `frame` is called. For a frame without payload *n stays 0. Bytes of a span with iov_base NULL are read and thrown
+     * `frame` is called. For a frame without payload, or with one in shared memory, *n stays 0. Bytes of a
+     * span with iov_base NULL are read and thrown
      * away.
      *
      * Returns PD_OK, or an error that ends the stream. Exception: after PD_UNAVAILABLE the framer stalls (takes no more

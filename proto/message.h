@@ -40,6 +40,8 @@ enum pd_method {
     PD_SET,
     PD_IMPORT,
     PD_EXPORT,
+    PD_SHARE,
+    PD_RELEASE,
     PD_METHODS
 };
 /* Returns the name of a method of the protocol, such as "Push"; "?": there is no such method. */

@@ -7,6 +7,7 @@
 #ifndef PD_TRANSPORT_H
 #define PD_TRANSPORT_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -33,6 +34,17 @@ typedef struct pd_transport_ops {
     void (*shut)(pd_transport *transport);
     /* Ends both sides of the connection and frees the transport. From then on `ready` is not called. */
     void (*close)(pd_transport *transport);
+    /* The next three are for shared memory (segment.h). NULL: this transport passes no file descriptors.
+     *
+     * Sends a descriptor with the next byte that is sent, so that the peer has it when it has read that byte. Takes
+     * ownership of the descriptor. A descriptor that is not sent yet is replaced. */
+    void (*attach)(pd_transport *transport, int fd);
+    /* Returns the last descriptor that came with the received bytes, or -1 if none has come since the last call. The
+     * caller closes it. Only one descriptor is kept: an older one that was not taken is closed. */
+    int (*take)(pd_transport *transport);
+    /* Returns whether the peer had not closed the connection when this function was called. Memory that the peer lends
+     * until the connection ends was unchanged until then. */
+    bool (*is_open)(pd_transport *transport);
 } pd_transport_ops;
 
 /* The common part of every transport (socket, simulated connection): the first member of each implementation's

@@ -35,6 +35,8 @@ static const pd_key keys[] = {
     { "server", "insecure", PD_KEY_YES_NO, AT(insecure), "no",
       .help = "allow addresses that other machines can reach. There are no credentials yet: set it only where the "
               "network keeps strangers out" },
+    { "server", "shared_memory", PD_KEY_YES_NO, AT(shared_memory), "yes",
+      .help = "workers on Unix sockets may pass gradients and weights in memory that they share with the daemon" },
     { "server", "max_connections", PD_KEY_COUNT, AT(max_connections), "4096", 1, 1000000,
       .help = "most open connections; a connection beyond them gets an error and is closed" },
     { "server", "handshake_timeout", PD_KEY_TIME, AT(handshake_timeout), "5s", 1, DAY, .reload = true,

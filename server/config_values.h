@@ -34,7 +34,7 @@ typedef struct pd_key {
 typedef struct pd_config {
     /* [server] */
     char *listen, *port_file;
-    bool insecure;
+    bool insecure, shared_memory;
     uint64_t max_connections;
     uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout; /* ms */
     uint64_t read_timeout, write_timeout, drain_timeout;               /* ms */

@@ -183,6 +183,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .listen = config->listen,
         .insecure = config->insecure,
         .signals = true,
+        .shared_memory = config->shared_memory,
         .max_connections = (uint32_t)config->max_connections,
         .handshake_ms = (uint32_t)config->handshake_timeout,
         .heartbeat_ms = (uint32_t)config->heartbeat_interval,

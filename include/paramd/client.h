@@ -104,6 +104,10 @@ typedef struct pd_client_options {
     void *notice_arg;
     /* Makes the client give no notices: it neither calls `notice` nor writes to standard error. */
     bool quiet;
+    /* Sends gradients and weights through the socket even if the server is on this machine. Otherwise they lie in
+     * memory that both processes share if the address is a Unix socket, the server allows it (server.shared_memory) and
+     * `checksum` is not set. */
+    bool no_shared_memory;
 } pd_client_options;
 
 /* Ends the connection and frees the handle. Does not leave the job: the server waits for this rank to come back.
@@ -233,6 +237,17 @@ PD_API int pd_client_init(pd_client *client, void *const *weights, pd_error *err
  * the job is not lost, or the server has another job of this name with other options. PD_DATA_LOSS: the job was lost
  * again; call it again. */
 PD_API int pd_client_restart(pd_client *client, void *const *weights, pd_error *err);
+
+/* Returns memory for this rank's gradient of a declared parameter: the whole tensor, or this rank's range of it, in
+ * push_dtype. It begins at a multiple of 64 bytes, is zero at first, belongs to the handle, and is valid until
+ * pd_client_close.
+ *
+ * Use it as pd_item.gradient. Over shared memory, the server then reads the gradient where it was computed: nothing is
+ * copied. Over other connections it is memory like any other. After a push has failed (its ticket has an error), the
+ * server may still count that gradient: do not change it before the step has closed, or push the same values again.
+ *
+ * NULL: the parameters are not declared yet, `param` is not one of them, or the system gives no shared memory. */
+PD_API void *pd_client_buffer(pd_client *client, size_t param);
 
 /* ---- steps ---- */
 
@@ -399,6 +414,9 @@ typedef struct pd_client_stats {
     uint64_t bytes_out, bytes_in, payload_out, payload_in;
     /* Connections that were made; frames that were sent again after a reconnect. */
     uint64_t connects, resent;
+    /* Bytes of gradients and weights that lay in memory shared with the server: they are not in bytes_out and
+     * bytes_in. */
+    uint64_t shared_out, shared_in;
 } pd_client_stats;
 
 /* ---- functions that take the size of a struct ---- */

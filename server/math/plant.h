@@ -40,6 +40,19 @@
     X(image_forgets_superseded, "an image leaves out which processes have been superseded at a rank")                  \
     X(torn_export, "an export reads the latest weights of a parameter, not those of its step")                         \
     X(export_outlives_operator, "an operator is gone, and the job rests as long as its export may be silent")          \
+    X(loan_ends_with_connection,                                                                                       \
+      "the segment of a worker is unmapped when its connection ends, not when its last payload is summed")             \
+    X(loan_has_a_unit_more, "a payload may end 64 bytes behind the worker's segment")                                  \
+    X(any_seals, "a worker may share a segment that it can still shorten")                                             \
+    X(refused_share_leaks, "the descriptor of a refused Share stays open")                                             \
+    X(release_one_more, "a Release frees one answer more than the worker has read")                                    \
+    X(place_of_another, "an answer in shared memory gives the place of the piece before")                              \
+    X(lent_unheld, "lent weights are given back when their answer is sent, not when it is released")                   \
+    X(keeper_stays, "a worker that never releases answers is not closed")                                              \
+    X(end_unseen, "the client takes weights from shared memory although the connection had ended")                     \
+    X(block_free_when_sent, "the place of a gradient in shared memory is free when its push is sent, not answered")    \
+    X(given_up_block_free, "the place of a gradient is free when its push is given up, though the server may read it") \
+    X(sharing_outlives_connection, "after a reconnect the client sends places in shared memory before it shares any")  \
     X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends "        \
                                  "another request that uses the id again")
 

@@ -62,6 +62,10 @@ void pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer)
 {
     pd_conn *conn = pd_loop_find(daemon, buffer->conn);
 
+    if (buffer->lender != NULL) {
+        pd_loan_return(buffer, &daemon->platform);
+        return;
+    }
     if (PD_PLANTED(buffer_lost) && buffer->size % 101 == 0) return;
     pd_admission_give(&daemon->admission, conn != NULL ? &conn->quota : NULL, buffer->charged);
     pd_pool_put(daemon->pool, buffer);
@@ -170,6 +174,9 @@ void pd_conn_undeclare(pd_conn *conn)
 {
     conn->declaring = conn->declared = false;
     pd_handles_cut(&conn->handles, 0);
+    pd_loan_unref(conn->loan, &conn->daemon->platform);
+    conn->loan = NULL;
+    conn->output.weights = (pd_segment)PD_NO_SEGMENT;
     if (conn->quota.reserve == 0) return;
     pd_admission_leave(&conn->daemon->admission, &conn->quota);
     conn->daemon->stall_over = true;

@@ -14,6 +14,7 @@
 
 #include "frame.h"
 #include "handles.h"
+#include "loan.h"
 #include "loop.h"
 #include "transport.h"
 
@@ -66,6 +67,7 @@ typedef struct pd_conn {
      * has accepted the set */
     bool declaring, declared;
     pd_handles handles;
+    pd_loan *loan; /* the worker's segment, in which payloads of its pushes may lie; NULL: it has lent none */
     pd_quota quota;
     pd_pendings pendings;
     pd_output output;

@@ -1,6 +1,8 @@
 /* conn_io.c - reads frames from a connection's transport, writes answers to it, and checks its deadlines. */
 #include "conn_io.h"
 
+#include "plant.h"
+
 enum { READ_SPANS = 8, WRITE_SPANS = 1024 };
 
 #define END_TEXT "closed by the peer"
@@ -17,10 +19,11 @@ static uint64_t now_ms(const pd_conn *conn)
 static void sent(pd_conn *conn, size_t n)
 {
     pd_pending *done;
+    uint64_t shared = pd_output_shared_bytes(&conn->output, n);
 
-    conn->daemon->bytes_out += n;
-    pd_traffic_count(conn->daemon->traffic, conn->job, 0, n);
-    if (pd_output_sent(&conn->output, conn->daemon->board, n, &done)) conn->write_ms = now_ms(conn);
+    conn->daemon->bytes_out += n + shared;
+    pd_traffic_count(conn->daemon->traffic, conn->job, 0, n + shared);
+    if (pd_output_sent(&conn->output, conn->daemon->board, n, now_ms(conn), &done)) conn->write_ms = now_ms(conn);
     pd_pending_free(done);
 }
 
@@ -140,6 +143,7 @@ static void peer_ended(pd_conn *conn)
         return;
     }
     conn->ended = true;
+    conn->output.weights = (pd_segment)PD_NO_SEGMENT; /* the peer cannot release answers any more */
     conn->end_ms = now_ms(conn) + conn->daemon->config.write_ms;
     if (!settle_up(conn)) return;
     probe(conn);
@@ -258,6 +262,9 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
         too_slow(conn, PD_DEADLINE_EXCEEDED, "a frame was not complete", config->read_ms);
     else if (!pd_output_empty(&conn->output) && now - conn->write_ms > config->write_ms)
         pd_conn_close(conn, "it did not read an answer in time");
+    else if (conn->output.lent.n > 0 && !PD_PLANTED(keeper_stays) &&
+             now - conn->output.lent.since_ms > config->write_ms)
+        pd_conn_close(conn, "it did not release an answer in shared memory in time");
     else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output) &&
              now - conn->beat_ms >= config->heartbeat_ms)
         beat(conn, now);

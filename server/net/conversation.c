@@ -271,6 +271,7 @@ static void release_backlog(pd_daemon *daemon)
 
 void pd_conversation_close_all(pd_daemon *daemon)
 {
+    daemon->platform.background = NULL; /* the loop does not turn any more: what is left to do is done here */
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_close(daemon->conns[i], "the server stops");
     pd_board_free(daemon->board);

@@ -9,6 +9,7 @@
 #include "info_reply.h"
 #include "plant.h"
 #include "printable.h"
+#include "share_request.h"
 #include "shutdown.h"
 
 #include <syslog.h>
@@ -220,6 +221,14 @@ static void on_set(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) pd_reply_set(conn, pending, effect->u.set);
 }
 
+static void on_share(pd_daemon *daemon, pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+
+    if (conn != NULL) pd_reply_share(conn, pending, effect);
+}
+
 static void on_export(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
@@ -259,6 +268,7 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_INFO: on_info(daemon, effect); break;
     case PD_EFF_SET: on_set(daemon, effect); break;
     case PD_EFF_EXPORT: on_export(daemon, effect); break;
+    case PD_EFF_SHARE: on_share(daemon, effect); break;
     case PD_EFF_LOG: daemon->config.log(&effect->u.log); break;
     /* root tasks (computations of matrix roots) go from the step thread to the root pool, never to the loop thread */
     case PD_EFF_TASK: break;

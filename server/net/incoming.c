@@ -53,6 +53,20 @@ static int check_needs(const pd_conn *conn, unsigned needs, const char *name, pd
     return PD_OK;
 }
 
+/* Checks that a payload in shared memory lies in the segment that the worker has lent. */
+static int check_place(const pd_conn *conn, const pd_prefix *prefix, const char *name, pd_error *err)
+{
+    if ((prefix->flags & PD_FLAG_SHARED) == 0) return PD_OK;
+    if (conn->loan == NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "%s with a payload in shared memory, but this connection has shared none: send Share first",
+                       name);
+    if (pd_loan_has(conn->loan, prefix->place, prefix->payload_bytes)) return PD_OK;
+    return pd_fail(err, PD_OUT_OF_RANGE,
+                   "%s: a payload of %llu bytes at unit %u of %d bytes does not lie in the shared segment", name,
+                   (unsigned long long)prefix->payload_bytes, prefix->place, PD_PAYLOAD_ALIGN);
+}
+
 static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *err)
 {
     const pd_daemon_config *config = &conn->daemon->config;
@@ -70,6 +84,7 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
     if (m->run != NULL && prefix->payload_bytes > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no payload, this one has %llu bytes", m->name,
                        (unsigned long long)prefix->payload_bytes);
+    if ((rc = check_place(conn, prefix, m->name, err)) != PD_OK) return rc;
     if (conn->pendings.n >= PD_MAX_PENDING + 2 * conn->pieces ||
         conn->pendings.pieces >= PD_MAX_WAITING + 2 * conn->pieces)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
@@ -164,6 +179,21 @@ static int land(pd_conn *conn, uint64_t bytes)
     return PD_OK;
 }
 
+/* Takes a payload that lies in the worker's segment. It takes no memory of the daemon, so it waits for no quota. */
+static void borrow(pd_conn *conn, const pd_prefix *prefix)
+{
+    pd_incoming *incoming = &conn->incoming;
+
+    if (incoming->refusal.code != PD_OK || incoming->request == NULL) return;
+    incoming->buffer = pd_loan_buffer(conn->loan, conn->number, prefix->place, prefix->payload_bytes);
+    if (incoming->buffer == NULL) {
+        pd_conn_no_memory(prefix, &incoming->refusal);
+        return;
+    }
+    conn->daemon->bytes_in += prefix->payload_bytes;
+    pd_traffic_count(conn->daemon->traffic, conn->job, prefix->payload_bytes, 0);
+}
+
 /* Checks the prefix of a frame (its fixed first bytes), before memory for the frame's header is allocated. */
 static int on_prefix(void *arg, const pd_prefix *prefix)
 {
@@ -184,6 +214,10 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
         begin(conn, prefix, header);
     }
     if (prefix->payload_bytes == 0) return PD_OK;
+    if ((prefix->flags & PD_FLAG_SHARED) != 0) {
+        borrow(conn, prefix);
+        return PD_OK;
+    }
     if ((rc = land(conn, prefix->payload_bytes)) != PD_OK) return rc;
     *spans = &conn->incoming.span;
     *n = 1;

@@ -10,6 +10,7 @@
 #include "optimizers.h"
 #include "pull_request.h"
 #include "push_request.h"
+#include "share_request.h"
 #include "shutdown.h"
 
 #include <assert.h>
@@ -244,6 +245,8 @@ const pd_method_entry pd_methods[PD_METHODS] = {
     [PD_IMPORT] = { "Import", PD_NEEDS_OPERATOR, PD_AWAITS_STORE, .prepare = pd_prepare_import,
                     .finish = pd_finish_import },
     [PD_EXPORT] = { "Export", PD_NEEDS_OPERATOR, PD_AWAITS_OTHERS, .run = pd_run_export },
+    [PD_SHARE] = { "Share", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, PD_AWAITS_STORE, .run = pd_run_share },
+    [PD_RELEASE] = { "Release", 0, .run = pd_run_release },
 };
 
 void pd_methods_check(void)

@@ -154,6 +154,34 @@ static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_
     return n;
 }
 
+/* ---- replies in shared memory ---- */
+
+#define MOST_LENT (1024u * 1024u) /* memory of lent replies at which further weights go through the socket */
+
+/* Returns whether the worker can read all weights of the reply in shared memory. */
+static bool can_share(const pd_output *output, const pd_pending *reply)
+{
+    const pd_wait *wait = &reply->wait;
+
+    if (output->weights.at == NULL || reply->checksum || output->lent.bytes >= MOST_LENT) return false;
+    if (pd_reply_payload_bytes(wait) < pd_least_shared(output->least_shared)) return false;
+    for (size_t i = 0; i < wait->n; i++)
+        if (data_bytes(&wait->at[i]) > 0 &&
+            !pd_segment_has(&output->weights, data_at(&wait->at[i]), data_bytes(&wait->at[i])))
+            return false;
+    return true;
+}
+
+/* Tells in each outcome where the worker finds the weights in the segment. */
+static void put_places(const pd_output *output, const pd_reply_scratch *scratch, const pd_wait *wait)
+{
+    for (size_t i = 0; i < wait->n; i++) {
+        const pd_waiter *piece = &wait->at[i - (PD_PLANTED(place_of_another) && i > 0)];
+        bool has_data = output->shared && data_bytes(piece) > 0;
+        scratch->outcomes[i].place = has_data ? (uint64_t)(data_at(piece) - output->weights.at) : 0;
+    }
+}
+
 /* ---- the frame that is being sent ---- */
 
 /* Most bytes that the texts why steps were refused may have in one reply; its header has space for them. */
@@ -203,7 +231,7 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
 {
     const pd_wait *wait = &reply->wait;
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
-    uint8_t flags = PD_FLAG_REPLY | (reply->checksum ? PD_FLAG_CHECKSUM : 0);
+    uint8_t flags = PD_FLAG_REPLY | (reply->checksum ? PD_FLAG_CHECKSUM : 0) | (output->shared ? PD_FLAG_SHARED : 0);
     int n_spans = 0;
 
     assert(wait->n <= scratch->capacity);
@@ -217,6 +245,7 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
     }
     put_reasons(scratch, wait);
     put_scalars(scratch, wait);
+    put_places(output, scratch, wait);
     if (reply->checksum)
         n_spans =
             payload_spans(wait, last_with_data(wait), 0, 0, scratch->spans, (int)(2 * scratch->capacity), SIZE_MAX);
@@ -246,9 +275,10 @@ static void begin_frame(pd_output *output)
 static int begin_reply(pd_output *output, pd_reply_scratch *scratch)
 {
     pd_pending *reply = output->first_reply;
-    int rc = pack_reply(output, scratch, reply);
+    int rc;
 
-    if (rc != PD_OK) return rc;
+    output->shared = can_share(output, reply);
+    if ((rc = pack_reply(output, scratch, reply)) != PD_OK) return rc;
     output->first_reply = reply->next_reply;
     output->head = output->head_owned;
     output->reply = reply;
@@ -265,6 +295,7 @@ static int begin(pd_output *output, pd_reply_scratch *scratch)
     output->head_sent = 0;
     output->head_owned = NULL;
     output->reply = NULL;
+    output->shared = false;
     if (output->beats_bytes > 0)
         begin_beats(output);
     else if (output->first != NULL)
@@ -286,7 +317,7 @@ int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *i
     head = output->head_bytes - output->head_sent;
     if (head > most) head = most;
     if (head > 0) iov[(*n)++] = (struct iovec){ output->head + output->head_sent, head };
-    if (output->reply != NULL && output->head_sent + head == output->head_bytes)
+    if (output->reply != NULL && !output->shared && output->head_sent + head == output->head_bytes)
         *n += payload_spans(&output->reply->wait, output->last_piece, output->piece, output->piece_sent, iov + *n,
                             max - *n, most - head);
     return PD_OK;
@@ -314,7 +345,30 @@ static void payload_sent(pd_output *output, pd_board *board, uint64_t n)
     assert(n == 0);
 }
 
-bool pd_output_sent(pd_output *output, pd_board *board, size_t n, pd_pending **done)
+uint64_t pd_output_shared_bytes(const pd_output *output, size_t n)
+{
+    bool ends = output->shared && output->head_sent + n == output->head_bytes;
+
+    return ends ? pd_reply_payload_bytes(&output->reply->wait) : 0;
+}
+
+/* Ends the frame that is sent. */
+static void end_frame(pd_output *output, pd_board *board, uint64_t now_ms, pd_pending **done)
+{
+    if (output->reply != NULL) output->held -= pd_pending_bytes(output->reply->wait.n);
+    if (output->shared && PD_PLANTED(lent_unheld))
+        payload_sent(output, board, pd_reply_payload_bytes(&output->reply->wait));
+    if (output->shared)
+        pd_lent_add(&output->lent, output->reply, now_ms);
+    else
+        *done = output->reply;
+    free(output->head_owned);
+    output->head_owned = NULL;
+    output->reply = NULL;
+    output->busy = false;
+}
+
+bool pd_output_sent(pd_output *output, pd_board *board, size_t n, uint64_t now_ms, pd_pending **done)
 {
     size_t head = output->head_bytes - output->head_sent;
 
@@ -322,16 +376,11 @@ bool pd_output_sent(pd_output *output, pd_board *board, size_t n, pd_pending **d
     if (head > n) head = n;
     output->head_sent += head;
     if (output->head_sent < output->head_bytes) return false;
-    if (output->reply != NULL) {
+    if (output->reply != NULL && !output->shared) {
         payload_sent(output, board, n - head);
         if (output->piece < output->reply->wait.n) return false;
     }
-    *done = output->reply;
-    if (*done != NULL) output->held -= pd_pending_bytes((*done)->wait.n);
-    free(output->head_owned);
-    output->head_owned = NULL;
-    output->reply = NULL;
-    output->busy = false;
+    end_frame(output, board, now_ms, done);
     return true;
 }
 
@@ -347,6 +396,10 @@ pd_pending *pd_output_clear(pd_output *output)
     if (output->reply != NULL) {
         output->reply->next_reply = replies;
         replies = output->reply;
+    }
+    if (output->lent.first != NULL) {
+        output->lent.last->next_reply = replies;
+        replies = output->lent.first;
     }
     memset(output, 0, sizeof *output);
     return replies;

@@ -3,14 +3,19 @@
  * Runs on the loop thread and uses no sockets. There are three queues: answers to heartbeats (which allocate nothing),
  * control frames (all other answers, and errors), and data replies (answers to pushes and pulls that succeed). After
  * each frame, the first queue that is not empty sends its next frame. The weights of a data reply are sent directly
- * from the memory of the snapshots. */
+ * from the memory of the snapshots.
+ *
+ * If the worker has mapped the segment that the snapshots lie in, a large data reply only tells where the weights are:
+ * its frame has the flag SHARED. The reply is then lent to the worker, until the worker releases it (lent.h). */
 #ifndef PD_OUTPUT_H
 #define PD_OUTPUT_H
 
 #include <sys/uio.h>
 
+#include "lent.h"
 #include "message.h"
 #include "pending.h"
+#include "segment.h"
 
 /* How many answers to heartbeats may be queued on a connection; they need no memory of their own. */
 #define PD_BEATS 8
@@ -48,11 +53,16 @@ typedef struct pd_output {
     uint8_t *head;       /* the frame's prefix (fixed first bytes) and header, or answers to heartbeats */
     uint8_t *head_owned; /* memory to free when the frame is sent; NULL: none */
     size_t head_bytes, head_sent;
-    pd_pending *reply; /* the answer to a push or pull that is being sent, with its payload behind the header; NULL: the
-                        * frame is another one */
+    pd_pending *reply; /* the answer to a push or pull that is being sent; NULL: another frame is */
+    bool shared;       /* the payload of that answer does not follow its header: the worker reads it in shared memory */
     size_t last_piece; /* index of the last piece of the payload that has data: no padding follows it */
     size_t piece;
     uint64_t piece_sent; /* bytes of the current piece (its data and the padding behind) that are sent already */
+    /* The next fields are for shared memory. */
+    pd_segment weights; /* the segment of the job's weights, which the step thread has mapped, if the worker has mapped
+                         * it too; else PD_NO_SEGMENT, or all 0 */
+    uint64_t least_shared; /* payload bytes of the smallest reply that is lent: pd_least_shared */
+    pd_lent lent;          /* sent replies whose weights the worker has not released yet */
 } pd_output;
 
 bool pd_output_empty(const pd_output *output);
@@ -73,10 +83,15 @@ uint64_t pd_reply_payload_bytes(const pd_wait *wait);
  * the number of spans of memory, 0 if nothing is queued. PD_NO_MEMORY, PD_OUT_OF_RANGE: the header of a reply cannot be
  * made. */
 int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *iov, int max, size_t most, int *n);
+/* Returns the bytes of weights that a worker gets in shared memory once n more bytes are sent: those of the reply that
+ * is then complete, or 0. */
+uint64_t pd_output_shared_bytes(const pd_output *output, size_t n);
 /* Notes that n bytes were sent, and releases the references to weights of the pieces that are sent as a whole. Returns
- * true if the frame is complete. Then *done is the push or pull that it answered, which the caller frees, or NULL. */
-bool pd_output_sent(pd_output *output, pd_board *board, size_t n, pd_pending **done);
-/* Frees the queued frames. Returns the answers to pushes and pulls that were not sent, linked by next_reply. */
+ * true if the frame is complete. Then *done is the push or pull that it answered, which the caller frees, or NULL. A
+ * request whose answer is in shared memory joins the lent ones instead. */
+bool pd_output_sent(pd_output *output, pd_board *board, size_t n, uint64_t now_ms, pd_pending **done);
+/* Frees the queued frames. Returns the answers to pushes and pulls that were not sent or not released, linked by
+ * next_reply. */
 pd_pending *pd_output_clear(pd_output *output);
 
 #endif

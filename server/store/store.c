@@ -339,6 +339,21 @@ static void lost(pd_job *job, pd_request *request, uint64_t now_ns)
     pd_request_free(request);
 }
 
+/* Gives the worker a descriptor of the segment that has its job's weights, if there is one. */
+static void share(pd_job *job, pd_request *request)
+{
+    const pd_segment *segment = pd_shared_weights_segment(job->steps.memory.shared);
+    pd_effect *effect = pd_answer(request, PD_EFF_SHARE);
+
+    effect->u.share.fd = segment != NULL ? pd_segment_share(segment) : -1;
+    if (effect->u.share.fd >= 0) {
+        effect->u.share.at = segment->at;
+        effect->u.share.bytes = segment->bytes;
+    }
+    pd_effects_add(job->steps.outbox, effect);
+    pd_request_free(request);
+}
+
 static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
@@ -364,6 +379,7 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_BARRIER: pd_job_barrier(job, request); break;
     case PD_REQ_LEAVE: pd_rank_leave(job, request, now_ns); break;
     case PD_REQ_STALLED: pd_rank_stalled(job, request); break;
+    case PD_REQ_SHARE: share(job, request); break;
     default: assert(request->kind == PD_REQ_LOST); lost(job, request, now_ns);
     }
     queue(store, job, now_ns);

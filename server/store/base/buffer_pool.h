@@ -6,20 +6,32 @@
 #ifndef PD_BUFFER_POOL_H
 #define PD_BUFFER_POOL_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "shared_weights.h"
 
 typedef struct pd_buffer_pool pd_buffer_pool;
 
 /* The pools of all buffer sizes, one pool for each size. Initialize with zeros. */
 typedef struct pd_buffer_pools {
-    pd_buffer_pool *table; /* hash table of the pools, by the size of their buffers */
+    pd_buffer_pool *table; /* hash table of the pools, by the size and the source of their buffers */
     uint64_t used, idle;   /* bytes of the buffers that are in use; bytes of the idle buffers that the pools keep */
 } pd_buffer_pools;
 
 /* Returns the pool of buffers of `bytes` (> 0) bytes, and counts the caller as one more user of it. Makes the pool if
- * there is none of this size. NULL: out of memory. */
-pd_buffer_pool *pd_buffer_pool_join(pd_buffer_pools *all, size_t bytes);
+ * there is none of this size. The buffers lie in the segment `shared` while it has room; NULL: in private memory. NULL
+ * is returned if memory is out. */
+pd_buffer_pool *pd_buffer_pool_join(pd_buffer_pools *all, pd_shared_weights *shared, size_t bytes);
+/* Where the weights of a job, and the sums of its gradients, lie. */
+typedef struct pd_memory {
+    pd_buffer_pools *pools;    /* borrowed */
+    pd_shared_weights *shared; /* segment that workers map; NULL: private memory */
+} pd_memory;
+
+/* Joins the pool of buffers of `bytes` bytes for weights and sums. NULL: out of memory. */
+static inline pd_buffer_pool *pd_memory_pool(const pd_memory *memory, size_t bytes)
+{
+    return pd_buffer_pool_join(memory->pools, memory->shared, bytes);
+}
+
 /* Removes a user from a pool. The pool is freed when it has no users and all its buffers have come back. Accepts
  * NULL. */
 void pd_buffer_pool_leave(pd_buffer_pool *pool);

@@ -255,7 +255,7 @@ static int set_types(pd_job *job, pd_param *param, const pd_declared_param_recor
         uint64_t bytes = pulled[t] ? pd_param_type_bytes(param, (pd_dtype)t) : 0;
         if (!pulled[t]) continue;
         if (pd_job_check_total(job, bytes, err) != PD_OK) return err->code;
-        if (pd_param_pull(param, job->steps.pools, (pd_dtype)t, &again) != PD_OK)
+        if (pd_param_pull(param, &job->steps.memory, (pd_dtype)t, &again) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory", param->name);
         pd_account_take(&job->steps.account, bytes);
     }
@@ -263,7 +263,7 @@ static int set_types(pd_job *job, pd_param *param, const pd_declared_param_recor
     if (pd_job_check_total(job, pd_param_update_bytes(param, (pd_dtype)record->update_dtype), err) != PD_OK)
         return err->code;
     pd_account_take(&job->steps.account, pd_param_update_bytes(param, (pd_dtype)record->update_dtype));
-    return pd_param_pull_updates(param, job->steps.pools, (pd_dtype)record->update_dtype) == PD_OK
+    return pd_param_pull_updates(param, &job->steps.memory, (pd_dtype)record->update_dtype) == PD_OK
                ? PD_OK
                : pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its updates", param->name);
 }

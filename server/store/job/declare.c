@@ -130,9 +130,9 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
         pd_snapshot *again;
         uint64_t bytes = pd_param_type_bytes(param, decl->pull_dtype) +
                          (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
-        if (decl->update_dtype != 0 && pd_param_pull_updates(param, job->steps.pools, decl->update_dtype) != PD_OK)
+        if (decl->update_dtype != 0 && pd_param_pull_updates(param, &job->steps.memory, decl->update_dtype) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its updates", decl->name);
-        if (pd_param_pull(param, job->steps.pools, decl->pull_dtype, &again) != PD_OK)
+        if (pd_param_pull(param, &job->steps.memory, decl->pull_dtype, &again) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its weights in %s", decl->name,
                            pd_dtype_name(decl->pull_dtype));
         pd_account_take(&job->steps.account, bytes);

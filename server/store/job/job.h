@@ -89,6 +89,7 @@ typedef struct pd_job {
     const pd_job_values *presets; /* the store's default values of job keys */
     pd_rank *ranks;               /* array with all ranks of the job; its length is steps.members.ranks */
     uint32_t connected;           /* number of ranks that are connected now */
+    bool shares;                  /* its weights lie in a segment that workers can map (shared_weights.h) */
     /* the job is dropped (ended), and exists only until its root tasks (computations of matrix roots) have come back */
     bool gone;
 

@@ -76,6 +76,8 @@ void pd_param_set_forget(pd_job *job)
     job->steps.changes++;
     HASH_CLEAR(hh, job->names);
     for (uint32_t i = 0; i < job->steps.n_params; i++) clear_param(&job->steps.params[i]);
+    pd_shared_weights_unref(job->steps.memory.shared);
+    job->steps.memory.shared = NULL;
     free(job->steps.params);
     free(job->chunks);
     free(job->slots);

@@ -184,7 +184,7 @@ static int join_spills(pd_job *job, pd_param *param, pd_error *err)
              n = (uint64_t)param->elements < chunk ? (uint64_t)param->elements : chunk;
 
     if (!pd_is_collected(param->how)) return PD_OK;
-    param->spills = pd_buffer_pool_join(job->steps.pools, (size_t)n * sizeof(float));
+    param->spills = pd_buffer_pool_join(job->steps.memory.pools, NULL, (size_t)n * sizeof(float));
     return param->spills != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", param->name);
 }
 
@@ -198,7 +198,7 @@ static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, planning->names, param->name, n,
                                 pd_name_hash(job->steps.config->hash_key, decl->name, n), param);
-    param->pool[PD_F32] = pd_buffer_pool_join(job->steps.pools, (size_t)param->elements * sizeof(float));
+    param->pool[PD_F32] = pd_memory_pool(&job->steps.memory, (size_t)param->elements * sizeof(float));
     if (param->pool[PD_F32] == NULL || param->hh.tbl == NULL)
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     return PD_OK;
@@ -424,6 +424,23 @@ static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd
     }
 }
 
+/* Makes the segment of shared memory for the job's weights. If the system gives none, the job works without it:
+ * weights then travel through the sockets. */
+static void make_shared(pd_job *job, const pd_request *request)
+{
+    uint64_t elements = 0;
+    int64_t n;
+    pd_error why;
+
+    for (size_t i = 0; i < request->u.declare.n; i++) {
+        pd_shape_elements(&request->u.declare.params[i].shape, &n);
+        elements += (uint64_t)n;
+    }
+    if (pd_shared_weights_new(&job->steps.memory.shared, elements, request->u.declare.n, &why) == PD_OK) return;
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .code = why.code },
+           "weights travel through sockets: %.200s", why.text);
+}
+
 int pd_planning_begin(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
     size_t n = request->u.declare.n;
@@ -432,6 +449,7 @@ int pd_planning_begin(pd_job *job, const pd_request *request, double *budget_ns,
 
     *budget_ns -= CHECK_NS * (double)n;
     if (rc != PD_OK) return rc;
+    if (job->shares) make_shared(job, request);
     if ((planning = job->planning = calloc(1, sizeof *planning)) == NULL) goto no_memory;
     planning->sizing = sizing_of(job);
     planning->plans = calloc(n, sizeof *planning->plans);

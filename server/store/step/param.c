@@ -51,11 +51,11 @@ static pd_snapshot *copy_current(const pd_param *param)
     return copy;
 }
 
-int pd_param_pull(pd_param *param, pd_buffer_pools *all, pd_dtype dtype, pd_snapshot **again)
+int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_snapshot **again)
 {
     *again = NULL;
     if (param->pool[dtype] != NULL) return PD_OK;
-    param->pool[dtype] = pd_buffer_pool_join(all, (size_t)param->elements * pd_dtype_size(dtype));
+    param->pool[dtype] = pd_memory_pool(memory, (size_t)param->elements * pd_dtype_size(dtype));
     if (param->pool[dtype] == NULL) return PD_NO_MEMORY;
     if (param->current != NULL && (*again = copy_current(param)) == NULL) goto fail;
     if (param->next != NULL && pd_snapshot_widen(param->next, dtype, param->pool[dtype]) != PD_OK) goto fail;
@@ -88,11 +88,11 @@ uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype)
     return 2 * n * pd_dtype_size(dtype) + (dtype == PD_F32 ? 0 : n * sizeof(float));
 }
 
-int pd_param_pull_updates(pd_param *param, pd_buffer_pools *all, pd_dtype dtype)
+int pd_param_pull_updates(pd_param *param, const pd_memory *memory, pd_dtype dtype)
 {
     assert(param->update_dtype == 0 || param->update_dtype == dtype);
     if (param->update_dtype != 0) return PD_OK;
-    param->pool[PD_UPDATE] = pd_buffer_pool_join(all, (size_t)param->elements * pd_dtype_size(dtype));
+    param->pool[PD_UPDATE] = pd_memory_pool(memory, (size_t)param->elements * pd_dtype_size(dtype));
     if (param->pool[PD_UPDATE] == NULL) return PD_NO_MEMORY;
     param->update_dtype = dtype;
     return PD_OK;

@@ -157,10 +157,10 @@ uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype);
 /* Makes sure that the weights are also published in this element type, from now on. If the parameter has published
  * weights without this type, *again becomes a copy of them that has it, which the caller must publish: a published
  * snapshot cannot be changed. Otherwise *again becomes NULL. PD_NO_MEMORY: nothing has changed. */
-int pd_param_pull(pd_param *param, pd_buffer_pools *all, pd_dtype dtype, pd_snapshot **again);
+int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_snapshot **again);
 /* Makes sure that the update of each step (what the step adds to the weights) is published in this element type, from
  * now on. A parameter has only one type of updates. PD_NO_MEMORY: nothing has changed. */
-int pd_param_pull_updates(pd_param *param, pd_buffer_pools *all, pd_dtype dtype);
+int pd_param_pull_updates(pd_param *param, const pd_memory *memory, pd_dtype dtype);
 /* Returns how many more bytes are taken if updates (what steps add to the weights) are published; 0: they are
  * already. */
 uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype);

@@ -51,7 +51,7 @@ typedef struct pd_steps {
     /* parts of the store that jobs use, borrowed */
     const pd_store_config *config;
     pd_effects *outbox;
-    pd_buffer_pools *pools;
+    pd_memory memory;
     pd_ingest *ingest;
     struct pd_sums *sums; /* memory for the sums of the present batch of work */
     struct pd_collect_batch *collecting;
