@@ -23,6 +23,10 @@ figures='
 net_large    | of bare TCP                  | >= 0.95  |      | paramctl bench net --json
 net_small    | of bare TCP                  | >= 0.85  |      | \
     paramctl bench net --json --tensors 2000 --floats 1024 --rounds 100
+shm_large    | of TCP                       | >= 3     |      | \
+    paramctl bench net --json --transport shm --beside tcp
+shm_small    | of TCP                       | >= 2     |      | \
+    paramctl bench net --json --transport shm --beside tcp --tensors 2000 --floats 1024 --rounds 100
 net_tcp_cpu  | of the CPU time of a bare TCP server | <= 1.15 | | paramctl bench net --json
 loop_lag_ms  | ms, 99.9th percentile        | <= 2     |      | figure_loop_lag_ms
 memory       | of weights, accumulators, optimizer state and snapshots | <= 1.10 | | figure_memory
@@ -85,6 +89,12 @@ measure() {
         [ "$name" = net_tcp_cpu ] && {
             printf '%.3f\t%.3f s per GB of payload, bare TCP %.3f s\n' "$(field cpu_ratio)" "$(field cpu_s_per_gb)" \
                 "$(field bare_cpu_s_per_gb)"
+            return
+        }
+        [[ $name == shm_* ]] && {
+            printf '%.3f\t%.2f GB/s of payload; rounds of %.1f ms, over TCP %.1f, bare TCP %.1f\n' \
+                "$(field beside_ratio)" "$(field payload_gb_per_s)" "$(field round_ms)" "$(field beside_round_ms)" \
+                "$(field bare_round_ms)"
             return
         }
         printf '%.3f\t%.2f GB/s of payload, bare TCP %.2f GB/s; rounds of %.1f and %.1f ms\n' \
