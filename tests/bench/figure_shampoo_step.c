@@ -9,7 +9,6 @@
  * The hyperparameters must be such that roots are due only in steps 1 + k 10^9, or k 10^9. Only steps after these
  * are measured. */
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "batch.h"
@@ -17,6 +16,7 @@
 #include "optimizer.h"
 #include "sgemm.h"
 #include "shapes_file.h"
+#include "stepped.h"
 
 enum { ROUNDS = 60, LEAST_ROUNDS = 5, WARM = 2, PEAKS = 4, MOST_PARAMS = 4096 };
 #define ROOTS_AT 1000000001
@@ -28,23 +28,6 @@ typedef struct model {
     pd_step_io io[MOST_PARAMS];
     double flops;
 } model;
-
-static pd_hypers hypers_of(int argc, char **argv)
-{
-    const pd_row *row = pd_optim_find(argv[1]);
-    pd_hypers hypers;
-    pd_error err;
-
-    if (row == NULL) figure_stop("no optimizer %s", argv[1]);
-    pd_hypers_init(&hypers, row);
-    for (int i = 3; i < argc; i++) {
-        char *value = strchr(argv[i], '=');
-        if (value == NULL) figure_stop("expected HYPER=VALUE, got %s", argv[i]);
-        *value++ = '\0';
-        if (pd_hypers_set(&hypers, argv[i], value, &err) != PD_OK) figure_stop("%s", err.text);
-    }
-    return hypers;
-}
 
 /* Fills all roots with dense matrices, so that steps cost as much as with computed roots. */
 static void fill_roots(const pd_optim *optim)
@@ -121,7 +104,7 @@ int main(int argc, char **argv)
 
     figure_kernels(argv);
     if (argc < 3) figure_stop("usage: %s OPTIMIZER ROWSxCOLS|FILE [HYPER=VALUE...]", argv[0]);
-    hypers = hypers_of(argc, argv);
+    hypers = stepped_hypers(argv[1], argv + 3, argc - 3);
     read_model(&m, argv[2], &hypers);
     for (int i = 0; i < WARM; i++) sgemm_peak(threads), step_ms(&m, threads);
     begin = figure_ms();

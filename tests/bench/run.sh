@@ -7,11 +7,13 @@
 # Usage: tests/bench/run.sh [NAME...]     without names: all but the slow ones (marked slow below)
 #        tests/bench/run.sh --cpu avx2,avx512 [NAME...]     on each of these instruction sets; without names: the
 #                                         figures that depend on them most (marked kernel)
-# Exit status: 0 when everything asked for was measured, whether or not it holds; 1 when something could not be
-# measured; 2 usage.
+# PYTHON=FILE: the Python for figures that compare with PyTorch [python3]; without PyTorch 2 they are skipped by name.
+# Exit status: 0 when everything asked for was measured or skipped, whether or not it holds; 1 when something could not
+# be measured; 2 usage.
 set -u
 cd "$(dirname "$0")/../.." || exit
 bin=build/release/bin
+python=${PYTHON:-python3}
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin           # Debian's own tools, whatever else lies on the path
 
 # Recorded runs: all of them where they lie beside the project, else the selection in the repository.
@@ -72,6 +74,8 @@ state_memory | of what the mathematics needs | <= 1.02 |       | figure_state_me
 steps_to_sgd_scalable_shampoo | of the steps of SGD | <= 0.65 | slow | figure_steps_to scalable_shampoo
 steps_to_sgd_kron | of the steps of SGD              | <= 0.65  | slow | figure_steps_to kron
 steps_to_sgd_adafactor | of the steps of SGD         | <= 1.0   | slow | figure_steps_to adafactor
+meta_side_by_side_1024 | times the speed on PyTorch | >= 2 | slow | meta_side_by_side.py 1024
+meta_side_by_side_128 | times the speed on PyTorch | >= 3 | slow | meta_side_by_side.py 128
 '
 
 figures=${figures//\\$'\n'/}                            # a row that ends with a backslash goes on in the next line
@@ -108,6 +112,8 @@ measure() {
         output=$($1 2>&1) || { printf '%s\n' "$output" | tail -5 >&2; return 1; }
         sed -n 's/.*test accuracy[^0-9]*\([0-9.]*\) *%.*/\1/p' <<< "$output" | tail -1 \
             | awk '{ printf "%.4f\tafter the last epoch\n", $1 / 100 }' ;;
+    meta_side_by_side*)
+        "$python" tests/bench/$1 "$bin/figure_amortised_step" ;;
     *)  "$bin"/$1 ;;
     esac
 }
@@ -117,7 +123,9 @@ report() {
     local line value note holds shown=$4 load
     read -r load _ < /proc/loadavg
     [[ $4 == deploy/* ]] || shown=$bin/$4
+    [[ $4 == *.py* ]] && shown="tests/bench/$4 $bin/figure_amortised_step"
     line=$(measure "$1" "$4")
+    [ $? != 77 ] || { echo "$1: skipped" >&2; return 0; }
     value=${line%%$'\t'*} note=${line#*$'\t'}
     if ! [[ $value =~ ^-?[0-9]+(\.[0-9]+)?$ ]]; then
         echo "$1: could not be measured: $shown" >&2

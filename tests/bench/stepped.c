@@ -1,9 +1,28 @@
 /* stepped.c - times whole steps of one optimizer in this process. */
 #include "stepped.h"
 
+#include <string.h>
+
 #include "batch.h"
 #include "figure.h"
 #include "survey.h"
+
+pd_hypers stepped_hypers(const char *row, char **argument, int n)
+{
+    const pd_row *found = pd_optim_find(row);
+    pd_hypers hypers;
+    pd_error err;
+
+    if (found == NULL) figure_stop("no optimizer %s", row);
+    pd_hypers_init(&hypers, found);
+    for (int i = 0; i < n; i++) {
+        char *value = strchr(argument[i], '=');
+        if (value == NULL) figure_stop("expected HYPER=VALUE, got %s", argument[i]);
+        *value++ = '\0';
+        if (pd_hypers_set(&hypers, argument[i], value, &err) != PD_OK) figure_stop("%s", err.text);
+    }
+    return hypers;
+}
 
 pd_optim *stepped_optim(const char *row, const char *hyper, const char *value, pd_shape shape)
 {

@@ -1,13 +1,17 @@
-/* stepped.h - an optimizer of one parameter in this process, and the time of a whole step. It is for figures whose
- * steps have no root tasks. */
+/* stepped.h - hyperparameters from arguments, an optimizer of one parameter in this process, and the time of a whole
+ * step. */
 #ifndef PD_STEPPED_H
 #define PD_STEPPED_H
 
 #include "optimizer.h"
 
+/* Returns the hyperparameters of an optimizer: those of n arguments HYPER=VALUE, and defaults. Splits the arguments at
+ * the first "=". Ends the program if an argument is wrong. */
+pd_hypers stepped_hypers(const char *row, char **argument, int n);
 /* Makes an optimizer with default hyperparameters, except for `hyper` (NULL: no exception). Ends the program if that
  * fails. */
 pd_optim *stepped_optim(const char *row, const char *hyper, const char *value, pd_shape shape);
+/* Returns the milliseconds of a step. It must not have root tasks. */
 double stepped_ms(pd_optim *optim, const pd_step_io *io, int threads);
 
 #endif
