@@ -10,13 +10,17 @@
  *     Y = U' U to first order, U upper triangular: U_ii = sqrt(y_i), U_ij = F_ij D_ij / sqrt(y_i)
  *     root = (U Q)' (U Q)                                                                                     1 product
  *
- * The whole computation consists of products of matrices, and a decomposition takes the time of five to eight
- * products, depending on the CPU.
+ * The whole computation consists of products of matrices, and a decomposition takes the time of four to eight products,
+ * depending on the CPU.
  *
- * A few matrix-vector products estimate the root's error to a few percent (error_of). If the error is not below the
- * limit (tolerance), A is decomposed. The limit is below the rounding error of ssyevd, so a tracked root is no worse
- * than one from a new decomposition. Where statistics change fast that would be an attempt and a decomposition: so a
- * few rows of B, a sixteenth of the first product, are looked at before (is_hopeless).
+ * Elements of F between large eigenvalues hardly change an inverse root. If those that are left out change it by less
+ * than the limit, F is computed in its first rows alone (`rows`), and B's diagonal in the others. Without any row of F
+ * the two and a half products shrink to one.
+ *
+ * A few matrix-vector products estimate the root's error to a few percent (root_tracking.c). If the error is not below
+ * the limit, A is decomposed. The limit is below the rounding error of ssyevd, so a tracked root is no worse than one
+ * from a new decomposition. Where statistics change fast that would be an attempt and a decomposition: so a few rows of
+ * B are looked at before (look_at_rows). They also tell how many rows of F are needed.
  *
  * A Newton step could make a root exact whose error is a little too large. It takes three more products and leaves the
  * old basis, so the next refresh needs it as well. A decomposition takes little more time, and the next refreshes are
@@ -34,51 +38,32 @@
 #include "kernels.h"
 #include "root_basis.h"
 #include "root_parts.h"
+#include "root_tracking.h"
 
 enum {
     /* steps of power iteration towards the largest eigenvalue; few, because its start vector is nearly right */
     POWER_STEPS = 2,
-    SAMPLED = 16,   /* is_hopeless computes one row of B in so many */
-    LEAST_ROWS = 4, /* with fewer such rows it computes none: the whole attempt takes hardly longer */
-    VECTORS = 4,    /* number of random vectors that estimate a norm */
-    LANES = 16,
+    SAMPLED = 16,   /* look_at_rows computes one row of B in so many, */
+    MOST_ROWS = 64, /* but no more than about so many rows */
+    LEAST_ROWS = 4, /* of fewer such rows it computes none: the whole attempt takes hardly longer */
 };
-#define LEAST 3e-7        /* relative error of a root that is as exact as float32 allows */
-#define MOST 2e-2         /* relative error of a root that is useless, even where ssyevd's root would be worse */
+#define LEFT_OUT 0.6      /* share of the tolerated error that elements of F may have that are not computed */
 #define UNORTHOGONAL 1e-5 /* largest error of a basis that counts as orthogonal; ssyevd leaves about 1e-6 */
 
-/* The computation of a root in the basis. A is divided by a power of two, so that its largest eigenvalue lies
- * between 1 and 2n. */
-typedef struct tracking {
-    int64_t n;
-    int p, a, b;            /* p = a + b, where b is a or a + 1 */
-    pd_mat B, U;            /* B: A in the basis, with its ridge; U: upper triangular, with the root U' U of B */
-    float *d, *y, *ya, *yb; /* B's diagonal d; y = d^(-1/p); y^a; y^b */
-    float *ladder, *s;      /* ladder: work memory of ladder_rise, a row of n powers for each level; s: n results of
-                             * it */
-    int levels;
-    int exponent; /* A is divided by 2^exponent */
-    double lift, ridge,
-        /* All three are divided by 2^exponent, as A is. lift is as in pd_form, but computed from the smallest
-         * element on B's diagonal, an estimate of the smallest eigenvalue. */
-        largest;
-    double *wide; /* VECTORS vectors */
-    float *probe; /* 4 VECTORS vectors */
-    void *room;
-} tracking;
-
-static int tracking_new(tracking *t, pd_mat X, int p)
+static int tracking_new(pd_tracking *t, pd_mat X, int p)
 {
     size_t n = (size_t)X.rows, more;
 
-    *t = (tracking){ .n = X.rows, .p = p, .a = p / 2, .b = p - p / 2, .B = X };
+    *t = (pd_tracking){ .n = X.rows, .every = SAMPLED, .rows = X.rows, .p = p, .a = p / 2, .b = p - p / 2 };
+    if (t->n / MOST_ROWS > t->every) t->every = t->n / MOST_ROWS;
     while (t->a >> t->levels != 0) t->levels++;
-    more = n * (4 * VECTORS + 5 + (size_t)t->levels) * sizeof(float) + n * VECTORS * sizeof(double);
+    more = n * (4 * PD_TRACKING_VECTORS + 5 + (size_t)t->levels) * sizeof(float) +
+           n * PD_TRACKING_VECTORS * sizeof(double);
     if ((t->room = pd_root_room(t->n, 1, sizeof(float), more)) == NULL) return PD_NO_MEMORY;
     t->wide = t->room;
-    t->U = pd_mat_dense((float *)(t->wide + VECTORS * n), t->n, t->n);
-    t->probe = t->U.at + n * n;
-    t->d = t->probe + 4 * VECTORS * n;
+    t->probe = (float *)(t->wide + PD_TRACKING_VECTORS * n);
+    t->memory = t->probe + 4 * PD_TRACKING_VECTORS * n;
+    t->d = t->memory + n * n;
     t->y = t->d + n, t->ya = t->y + n, t->yb = t->ya + n, t->s = t->yb + n, t->ladder = t->s + n;
     return PD_OK;
 }
@@ -86,7 +71,7 @@ static int tracking_new(tracking *t, pd_mat X, int p)
 /* ---- transforming A into the basis ---- */
 
 /* Returns whether Q is orthogonal: its rows have length 1, and Q' Q v is v for one vector v. */
-static bool is_basis(const tracking *t, pd_mat Q)
+static bool is_basis(const pd_tracking *t, pd_mat Q)
 {
     int64_t n = t->n;
     float *v = t->probe, *u = v + n, *w = u + n;
@@ -115,195 +100,145 @@ static int scale_of(pd_mat A)
     return exponent < -125 ? -125 : exponent - 1;
 }
 
-/* Computes B <- Q A Q' / 2^exponent. */
-static void turn(tracking *t, pd_mat Q, pd_mat A)
+/* Computes the first rows of Q A Q' / 2^exponent, which are B without its ridge, and the diagonal d. */
+static void turn_rows(pd_tracking *t, pd_mat Q, pd_mat A)
 {
-    t->exponent = scale_of(A);
-    pd_gemm(t->U, 0, ldexpf(1, -t->exponent), Q, PD_AS_IS, A, PD_AS_IS);
-    pd_gemm_half(t->B, 1, t->U, PD_AS_IS, Q, PD_TRANSPOSED);
-    pd_mirror(t->B);
+    int64_t n = t->n, rows = t->rows;
+    pd_mat low = pd_rows_from(Q, 0, rows);
+
+    pd_gemm(t->U, 0, ldexpf(1, -t->exponent), low, PD_AS_IS, A, PD_AS_IS);
+    pd_gemm_half(pd_cols_from(t->B, 0, rows), 1, t->U, PD_AS_IS, low, PD_TRANSPOSED);
+    pd_mirror(pd_cols_from(t->B, 0, rows));
+    pd_gemm(pd_cols_from(t->B, rows, n - rows), 0, 1, t->U, PD_AS_IS, pd_rows_from(Q, rows, n - rows), PD_TRANSPOSED);
+    for (int64_t i = 0; i < rows; i++) t->d[i] = t->B.at[i * t->B.stride + i];
 }
 
-/* Returns B's largest eigenvalue by power iteration. The start vector is the row of B with the largest element on
- * the diagonal: this row is already B times a vector of the basis. */
-static double largest_of(const tracking *t)
+/* Computes the rest of the diagonal: q A q' = 2 q T q' for each other row q of Q. T is the upper triangle of A with
+ * half its diagonal, so q T takes half a product. */
+static void turn_diagonal(pd_tracking *t, pd_mat Q, pd_mat A)
+{
+    int64_t n = t->n, rows = t->rows;
+    pd_mat T = pd_mat_dense(t->memory + rows * n, n - rows, n);
+    float scale = ldexpf(1, -t->exponent);
+
+    for (int64_t i = rows; i < n; i++) pd_scale(t->memory + i * n, Q.at + i * Q.stride, scale, n);
+    pd_trmm(T, A, PD_AS_IS, PD_RIGHT);
+    for (int64_t j = 0; j < n; j++) t->s[j] = 0.5f * scale * A.at[j * A.stride + j];
+    for (int64_t i = rows; i < n; i++) {
+        float *own = t->memory + i * n, *q = Q.at + i * Q.stride;
+        for (int64_t j = 0; j < n; j++) own[j] -= t->s[j] * q[j];
+        t->d[i] = (float)(2 * pd_dot(own, q, n));
+    }
+}
+
+/* Computes A in the basis: t->rows rows of it, and the diagonal. */
+static void turn(pd_tracking *t, pd_mat X, pd_mat Q, pd_mat A)
+{
+    t->exponent = scale_of(A);
+    t->B = pd_rows_from(X, 0, t->rows);
+    t->U = pd_mat_dense(t->memory, t->rows, t->n);
+    turn_rows(t, Q, A);
+    if (t->rows < t->n) turn_diagonal(t, Q, A);
+}
+
+/* Returns A's largest eigenvalue, divided by 2^exponent, by power iteration. The start vector is A times the vector of
+ * the basis with the largest element on B's diagonal. */
+static double largest_of(const pd_tracking *t, pd_mat Q, pd_mat A)
 {
     double *v = t->wide, *u = v + t->n, value = 0;
     int64_t top = 0;
 
     for (int64_t i = 1; i < t->n; i++)
-        if (t->B.at[i * t->B.stride + i] > t->B.at[top * t->B.stride + top]) top = i;
-    for (int64_t i = 0; i < t->n; i++) v[i] = (double)t->B.at[top * t->B.stride + i];
+        if (t->d[i] > t->d[top]) top = i;
+    for (int64_t i = 0; i < t->n; i++) u[i] = (double)Q.at[top * Q.stride + i];
+    pd_basis_apply(v, A, u);
     for (int k = 0; k < POWER_STEPS; k++) {
         double vv = 0, uv = 0;
-        pd_basis_apply(u, t->B, v);
+        pd_basis_apply(u, A, v);
         for (int64_t i = 0; i < t->n; i++) vv += v[i] * v[i], uv += u[i] * v[i];
         if (!(vv > 0)) return 0;
         value = uv / vv;
         for (int64_t i = 0; i < t->n; i++) v[i] = u[i];
     }
-    return value;
+    return ldexp(value, -t->exponent);
+}
+
+/* Writes d_i, an element of B's diagonal, and its powers. Returns false if a power is not finite. */
+static bool set_power(pd_tracking *t, int64_t i, double b)
+{
+    double d = fmax(b - t->lift, 0) + t->ridge, y = pow(d, -1.0 / t->p);
+
+    t->d[i] = (float)d;
+    t->y[i] = (float)y, t->ya[i] = (float)pow(y, t->a), t->yb[i] = (float)pow(y, t->b);
+    for (int k = 0; k < t->levels; k++) t->ladder[k * t->n + i] = (float)pow(y, t->a >> (t->levels - 1 - k));
+    return d > 0 && isfinite(t->yb[i]);
 }
 
 /* Computes the ridge, adds it to B's diagonal, and computes the powers of the diagonal. Returns false if no root can
  * be computed in this basis. */
-static bool diagonal(tracking *t, const pd_root_want *want)
+static bool diagonal(pd_tracking *t, pd_mat Q, pd_mat A, const pd_root_want *want)
 {
-    t->largest = fmax(largest_of(t), 0);
+    t->largest = fmax(largest_of(t, Q, A), 0);
     t->ridge = ldexp(pd_form_ridge(want, ldexp(t->largest, t->exponent)), -t->exponent);
+    t->lift = 0;
     if (!isfinite(t->largest) || !isfinite(t->ridge)) return false;
     for (int64_t i = 0; want->ridge == PD_RIDGE_SHIFTED && i < t->n; i++) {
-        double b = (double)t->B.at[i * t->B.stride + i];
+        double b = (double)t->d[i];
         if (b < t->lift) t->lift = b; /* gcc 12 for ARM64 crashes over fmin here */
     }
     for (int64_t i = 0; i < t->n; i++) {
-        float *b = &t->B.at[i * t->B.stride + i];
-        double d = fmax((double)*b - t->lift, 0) + t->ridge, y = pow(d, -1.0 / t->p);
-        *b = t->d[i] = (float)d;
-        t->y[i] = (float)y, t->ya[i] = (float)pow(y, t->a), t->yb[i] = (float)pow(y, t->b);
-        if (!(d > 0) || !isfinite(t->yb[i])) return false;
-        for (int k = 0; k < t->levels; k++) t->ladder[k * t->n + i] = (float)pow(y, t->a >> (t->levels - 1 - k));
+        if (!set_power(t, i, (double)t->d[i])) return false;
+        if (i < t->rows) t->B.at[i * t->B.stride + i] = t->d[i];
     }
     return true;
 }
 
 /* ---- the root in the basis ---- */
 
-/* Computes the row s_j <- s_a(y_i, y_j) for one i, where s_m(x, y) = sum of x^k y^(m - 1 - k) over k < m. This sum
- * equals (x^m - y^m) / (x - y), but without cancellation. It is built up along the binary digits of a: s_2m = (x^m +
- * y^m) s_m and s_(m+1) = x s_m + y^m. */
-PD_INLINE void ladder_rise(const tracking *t, float *s, int64_t i)
+/* Computes the row s_j <- s_a(y_i, y_j) for one i and j >= from, where s_m(x, y) = sum of x^k y^(m - 1 - k) over k < m.
+ * This sum equals (x^m - y^m) / (x - y), but without cancellation. It is built up along the binary digits of a: s_2m =
+ * (x^m + y^m) s_m and s_(m+1) = x s_m + y^m. */
+PD_INLINE void ladder_rise(const pd_tracking *t, float *restrict s, int64_t i, int64_t from)
 {
     int64_t n = t->n;
     float first = t->a > 0 ? 1 : 0, x = t->y[i];
 
-    for (int64_t j = 0; j < n; j++) s[j] = first;
+    for (int64_t j = from; j < n; j++) s[j] = first;
     for (int k = 0; k + 1 < t->levels; k++) {
-        const float *power = t->ladder + k * n;
+        const float *restrict power = t->ladder + k * n;
         float own = power[i];
-        for (int64_t j = 0; j < n; j++) s[j] *= own + power[j];
+        for (int64_t j = from; j < n; j++) s[j] *= own + power[j];
         if ((t->a >> (t->levels - 2 - k) & 1) != 0)
-            for (int64_t j = 0; j < n; j++) s[j] = x * s[j] + power[j] * power[j];
+            for (int64_t j = from; j < n; j++) s[j] = x * s[j] + power[j] * power[j];
     }
 }
 
-/* Computes y_j <- F_ij D_ij for row i of B, with D_ij = (f(d_i) - f(d_j)) / (d_i - d_j) = -1 / (d_i d_j s_p(y_i, y_j))
- * and f(x) = x^(-1/p). */
-PD_INLINE void divided_row(const tracking *t, float *restrict y, int64_t i)
+/* Computes y_j <- F_ij D_ij for j >= from from row i of B, with D_ij = (f(d_i) - f(d_j)) / (d_i - d_j) =
+ * -1 / (d_i d_j s_p(y_i, y_j)) and f(x) = x^(-1/p). */
+PD_INLINE void divided_row(const pd_tracking *t, float *restrict y, const float *restrict b, int64_t i, int64_t from)
 {
     int64_t n = t->n;
-    const float *restrict b = t->B.at + i * t->B.stride, *restrict d = t->d, *restrict ya = t->ya;
+    const float *restrict d = t->d, *restrict ya = t->ya;
     float *restrict s = t->s, x = t->y[i], xb = t->yb[i], own = -d[i];
 
-    ladder_rise(t, s, i);
+    ladder_rise(t, s, i, from);
     if (t->a == t->b)
-        for (int64_t j = 0; j < n; j++) y[j] = b[j] / (own * d[j] * ((xb + ya[j]) * s[j]));
+        for (int64_t j = from; j < n; j++) y[j] = b[j] / (own * d[j] * ((xb + ya[j]) * s[j]));
     else
-        for (int64_t j = 0; j < n; j++) y[j] = b[j] / (own * d[j] * (xb * s[j] + ya[j] * (x * s[j] + ya[j])));
+        for (int64_t j = from; j < n; j++) y[j] = b[j] / (own * d[j] * (xb * s[j] + ya[j] * (x * s[j] + ya[j])));
 }
 
 /* Computes the triangular factor of the first-order root: an upper triangular U with U' U = f(d) + F o D + terms of
  * second order. */
-PD_CLONES(void, first_order_factor, (const tracking *t), (t))
+PD_CLONES(void, first_order_factor, (const pd_tracking *t), (t))
 {
-    for (int64_t i = 0; i < t->n; i++) {
+    for (int64_t i = 0; i < t->rows; i++) {
         float *u = t->U.at + i * t->n, root = sqrtf(t->y[i]), inverse = 1 / root;
-        divided_row(t, u, i);
         for (int64_t j = 0; j < i; j++) u[j] = 0;
+        divided_row(t, u, t->B.at + i * t->B.stride, i, i + 1);
         for (int64_t j = i + 1; j < t->n; j++) u[j] *= inverse;
         u[i] = root;
     }
-}
-
-/* ---- estimating the root's error ---- */
-
-/* Computes y <- M x for VECTORS vectors at once; they lie one behind the other. If M is triangular the zeros below
- * its diagonal are skipped. Sums are split into lanes in a fixed way, so the bits are the same on every CPU. */
-PD_CLONES(void, apply, (float *y, pd_mat M, bool triangular, const float *x), (y, M, triangular, x))
-{
-    int64_t n = M.rows, whole = n / LANES * LANES;
-
-    for (int64_t i = 0; i < n; i++) {
-        const float *row = M.at + i * M.stride;
-        float a[LANES] = { 0 }, b[LANES] = { 0 }, c[LANES] = { 0 }, d[LANES] = { 0 }, *sum[VECTORS] = { a, b, c, d };
-        for (int64_t j = triangular ? i / LANES * LANES : 0; j < whole; j += LANES)
-            for (int l = 0; l < LANES; l++) {
-                float m = row[j + l];
-                a[l] += m * x[j + l], b[l] += m * x[n + j + l], c[l] += m * x[2 * n + j + l],
-                    d[l] += m * x[3 * n + j + l];
-            }
-        for (int v = 0; v < VECTORS; v++) {
-            for (int64_t j = whole; j < n; j++) sum[v][j - whole] += row[j] * x[v * n + j];
-            for (int half = LANES / 2; half > 0; half /= 2)
-                for (int l = 0; l < half; l++) sum[v][l] += sum[v][l + half];
-            y[v * n + i] = sum[v][0];
-        }
-    }
-}
-
-/* Computes y <- U' x for VECTORS vectors at once, with an upper triangular U. */
-PD_CLONES(void, apply_turned, (float *restrict y, pd_mat U, const float *restrict x), (y, U, x))
-{
-    int64_t n = U.rows;
-
-    for (int64_t i = 0; i < n * VECTORS; i++) y[i] = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const float *restrict row = U.at + i * U.stride;
-        float a = x[i], b = x[n + i], c = x[2 * n + i], d = x[3 * n + i];
-        for (int64_t j = i; j < n; j++)
-            y[j] += a * row[j], y[n + j] += b * row[j], y[2 * n + j] += c * row[j], y[3 * n + j] += d * row[j];
-    }
-}
-
-/* Computes y <- U' U x for VECTORS vectors at once. */
-static void apply_root(const tracking *t, float *y, const float *x)
-{
-    float *between = t->probe + 3 * t->n * VECTORS;
-
-    apply(between, t->U, true, x);
-    apply_turned(y, t->U, between);
-}
-
-/* Estimates the relative error of the root Y = U' U in the Frobenius norm, from E = Y^a B Y^b - I:
- *
- *     |Z^(1/2) E Z^(1/2)| / (p |y|) with Z = diag(y)
- *
- * since the first-order change of Y by E is y_i E_ij / p on the diagonal and below sqrt(y_i y_j) E_ij / p elsewhere.
- * The norm is estimated by a few vectors of signs. */
-static double error_of(const tracking *t)
-{
-    int64_t n = t->n, all = n * VECTORS;
-    float *u = t->probe, *w = u + all, *next = w + all;
-    double sum = 0, squares = 0;
-
-    pd_basis_signs(t->wide, all);
-    for (int64_t i = 0; i < all; i++) w[i] = u[i] = (float)t->wide[i] * sqrtf(t->y[i % n]);
-    for (int k = 0; k <= t->p; k++) {
-        float *held = w;
-        if (k == t->b)
-            apply(next, t->B, false, w);
-        else
-            apply_root(t, next, w);
-        w = next, next = held;
-    }
-    for (int64_t i = 0; i < all; i++) sum += (double)(w[i] - u[i]) * (double)(w[i] - u[i]) * (double)t->y[i % n];
-    for (int64_t i = 0; i < n; i++) squares += (double)t->y[i] * (double)t->y[i];
-    return sqrt(sum / VECTORS / squares) / t->p;
-}
-
-/* Returns the relative error that a root computed by ssyevd would have: ssyevd's eigenvalues have errors of 2^-24 of
- * the largest eigenvalue. To first order this gives an estimate. The real error is 3 to 5 times the estimate at n =
- * 512, 0.5 to 5 times at 256, and 0.1 to 2 times at 64. A power of n as a factor corrects for this. */
-static double tolerance(const tracking *t)
-{
-    double wrong = 0, squares = 0;
-
-    for (int64_t i = 0; i < t->n; i++) {
-        double y = (double)t->y[i], d = (double)t->d[i];
-        wrong += y / d * (y / d), squares += y * y;
-    }
-    return fmin(MOST, fmax(LEAST, fmin(2, pow((double)t->n / 320, 1.5)) * ldexp(t->largest, -24) *
-                                      sqrt(wrong / squares) / t->p));
 }
 
 /* ---- transforming the root back ---- */
@@ -314,84 +249,142 @@ static void copy(pd_mat to, pd_mat from)
         memcpy(to.at + i * to.stride, from.at + i * from.stride, (size_t)from.cols * sizeof *to.at);
 }
 
-/* Computes X <- (U Q)' (U Q) and undoes the scaling of A. X is the memory of B, and U is overwritten. */
-static void turn_back(const tracking *t, pd_mat X, pd_mat Q)
+/* Computes X <- (U Q)' (U Q) and undoes the scaling of A. X is the memory of B, and U is overwritten by U Q. */
+static void turn_back(const pd_tracking *t, pd_mat X, pd_mat Q)
 {
+    int64_t n = t->n, rows = t->rows;
     float scale = (float)pow(2, -(double)t->exponent / t->p);
+    pd_mat low = pd_rows_from(X, 0, rows);
 
-    copy(X, Q);
-    pd_trmm(X, t->U, PD_AS_IS, PD_LEFT);
-    pd_syrk(t->U, 0, scale, X, PD_RIGHT);
-    copy(X, t->U);
+    copy(low, pd_rows_from(Q, 0, rows));
+    pd_trmm(low, pd_cols_from(t->U, 0, rows), PD_AS_IS, PD_LEFT);
+    pd_gemm(low, 1, 1, pd_cols_from(t->U, rows, n - rows), PD_AS_IS, pd_rows_from(Q, rows, n - rows), PD_AS_IS);
+    copy(t->U, low);
+    for (int64_t i = rows; i < n; i++) pd_scale(t->memory + i * n, Q.at + i * Q.stride, sqrtf(t->y[i]), n);
+    pd_syrk(X, 0, scale, pd_mat_dense(t->memory, n, n), PD_RIGHT);
     pd_mirror(X);
 }
 
-/* Estimates the diagonal of B from every SAMPLED-th row of B, whose elements F (rows, n) holds. Neighbours of a sampled
- * row have about its element, since ssyevd sorts eigenvalues. Also fills y, largest and ridge. Returns false if the
- * rows allow no estimate. */
-static bool guess_diagonal(tracking *t, pd_mat F, int64_t first, const pd_root_want *want)
-{
-    float lift = 0;
+/* ---- looking at a few rows of B first ---- */
 
+/* Returns how many rows of B are looked at. */
+static int64_t sampled_rows(const pd_tracking *t)
+{
+    int64_t rows = t->n / t->every;
+
+    return rows < LEAST_ROWS ? 0 : rows;
+}
+
+/* Estimates the diagonal of B from the sampled rows of B, whose elements F (rows, n) holds. Neighbours of a sampled
+ * row have about its element, since ssyevd sorts eigenvalues. Also fills the powers, largest and ridge. Returns
+ * false if the rows allow no estimate. */
+static bool guess_diagonal(pd_tracking *t, pd_mat F, int64_t first, const pd_root_want *want)
+{
     t->largest = (double)F.at[(F.rows - 1) * F.stride + t->n - 1];
     t->ridge = ldexp(pd_form_ridge(want, ldexp(t->largest, t->exponent)), -t->exponent);
-    for (int64_t s = 0; want->ridge == PD_RIDGE_SHIFTED && s < F.rows; s++)
-        lift = fminf(lift, F.at[s * F.stride + first + s * SAMPLED]);
+    for (int64_t s = 0; want->ridge == PD_RIDGE_SHIFTED && s < F.rows; s++) {
+        double b = (double)F.at[s * F.stride + first + s * t->every];
+        if (b < t->lift) t->lift = b;
+    }
     for (int64_t i = 0; i < t->n; i++) {
-        int64_t s = (i - first + SAMPLED / 2) / SAMPLED;
-        double b = (double)F.at[s * F.stride + first + s * SAMPLED];
-        t->d[i] = (float)(fmax(b - (double)lift, 0) + t->ridge);
-        t->y[i] = (float)pow((double)t->d[i], -1.0 / t->p);
-        if (!(t->d[i] > 0) || !isfinite(t->y[i])) return false;
+        int64_t s = (i - first + t->every / 2) / t->every;
+        if (!set_power(t, i, (double)F.at[s * F.stride + first + s * t->every])) return false;
     }
     return isfinite(t->largest);
 }
 
-/* Returns whether a few rows of B already show that a root in the basis Q cannot be exact enough.
+/* Estimates the relative error of a first-order root in the basis Q from sampled rows F.
  *
  * The first-order root leaves out terms of second order. For row i their relative size is about (1/p)(1 + 1/p)/2, the
- * second coefficient of the series of (1 + x)^(-1/p), times sum over j of F_ij^2 / (d_i d_j). The error that error_of
- * then finds was 1.2 to 1.5 times this estimate, so no good basis is given up. Measured on moving averages of G G'
- * (n 64 to 1024, p 2 to 8, beta 0.95 to 0.999, powers 0 to 1.5). */
-static bool is_hopeless(tracking *t, pd_mat Q, pd_mat A, const pd_root_want *want)
+ * second coefficient of the series of (1 + x)^(-1/p), times sum over j of F_ij^2 / (d_i d_j). The error that
+ * pd_tracking_error then finds was 1.2 to 1.5 times this estimate, so no good basis is given up. Measured on moving
+ * averages of G G' (n 64 to 1024, p 2 to 8, beta 0.95 to 0.999, powers 0 to 1.5). */
+static double second_order(const pd_tracking *t, pd_mat F, int64_t first)
 {
-    int64_t n = t->n, rows = n / SAMPLED, first = n - 1 - (rows - 1) * SAMPLED;
-    pd_mat S = { Q.at + first * Q.stride, rows, n, Q.stride * SAMPLED }, T = pd_mat_dense(t->U.at, rows, n),
-           F = pd_mat_dense(t->U.at + rows * n, rows, n);
     double wrong = 0, squares = 0;
 
-    if (rows < LEAST_ROWS) return false;
-    t->exponent = scale_of(A);
-    pd_gemm(T, 0, ldexpf(1, -t->exponent), S, PD_AS_IS, A, PD_AS_IS);
-    pd_gemm(F, 0, 1, T, PD_AS_IS, Q, PD_TRANSPOSED);
-    if (!guess_diagonal(t, F, first, want)) return false;
-    for (int64_t s = 0; s < rows; s++) {
-        const float *f = F.at + s * n;
-        int64_t i = first + s * SAMPLED;
+    for (int64_t s = 0; s < F.rows; s++) {
+        const float *f = F.at + s * F.stride;
+        int64_t i = first + s * t->every;
         double off = 0, y = (double)t->y[i] * (double)t->y[i];
-        for (int64_t j = 0; j < n; j++) off += j == i ? 0 : (double)f[j] * (double)f[j] / (double)t->d[j];
+        for (int64_t j = 0; j < t->n; j++) off += j == i ? 0 : (double)f[j] * (double)f[j] / (double)t->d[j];
         off /= (double)t->d[i];
         wrong += y * off * off, squares += y;
     }
-    return (t->p + 1) / (2.0 * t->p * t->p) * sqrt(wrong / squares) > tolerance(t);
+    return (t->p + 1) / (2.0 * t->p * t->p) * sqrt(wrong / squares);
+}
+
+/* Chooses how many rows of F to compute. Beginning with the largest eigenvalue, as many are left out as
+ * pd_tracking_left_out will allow. A sampled row F stands for the rows around it. */
+static void choose_rows(pd_tracking *t, pd_mat F, int64_t first)
+{
+    double most = LEFT_OUT * t->p * pd_tracking_tolerance(t), sum = 0, squares = 0;
+    int64_t end = t->n;
+
+    for (int64_t i = 0; i < t->n; i++) squares += (double)t->y[i] * (double)t->y[i];
+    for (int64_t s = F.rows - 1; s >= 0; s--) {
+        int64_t i = first + s * t->every, begin = s > 0 ? i - t->every / 2 : 0;
+        const float *f = F.at + s * F.stride;
+        double row = 0;
+        for (int64_t j = begin; j < t->n; j++)
+            row += j == i ? 0 : (j < end ? 1 : 2) * (double)f[j] * (double)f[j] * pd_tracking_weight(t, j);
+        sum += (double)(end - begin) * row * pd_tracking_weight(t, i);
+        if (!(sqrt(sum / squares) <= most)) return;
+        t->rows = end = begin;
+    }
+}
+
+/* Computes a few rows of B. Returns false if they already show that a root in the basis Q cannot be exact enough.
+ * Otherwise chooses how many rows to compute. */
+static bool look_at_rows(pd_tracking *t, pd_mat Q, pd_mat A, const pd_root_want *want)
+{
+    int64_t n = t->n, rows = sampled_rows(t), first = n - 1 - (rows - 1) * t->every;
+    pd_mat S = { Q.at + first * Q.stride, rows, n, Q.stride * t->every }, T = pd_mat_dense(t->memory, rows, n),
+           F = pd_mat_dense(t->memory + rows * n, rows, n);
+
+    if (rows == 0) return true;
+    t->exponent = scale_of(A);
+    pd_gemm(T, 0, ldexpf(1, -t->exponent), S, PD_AS_IS, A, PD_AS_IS);
+    pd_gemm(F, 0, 1, T, PD_AS_IS, Q, PD_TRANSPOSED);
+    if (!guess_diagonal(t, F, first, want)) return true;
+    if (second_order(t, F, first) > pd_tracking_tolerance(t)) return false;
+    choose_rows(t, F, first);
+    return true;
+}
+
+/* Returns whether the root that the basis gives is exact enough. */
+static bool is_exact(const pd_tracking *t, pd_mat Q, pd_mat A)
+{
+    double rest = t->rows < t->n ? pd_tracking_left_out(t, Q, A) : 0;
+
+    return hypot(pd_tracking_error(t), rest) <= pd_tracking_tolerance(t);
+}
+
+/* Computes the factor U of the root from t->rows rows of F. Returns whether the root is exact enough. */
+static bool correct(pd_tracking *t, pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want)
+{
+    turn(t, X, Q, A);
+    if (!diagonal(t, Q, A, want)) return false;
+    first_order_factor(t);
+    return is_exact(t, Q, A);
 }
 
 /* Computes the root in the last basis Q. *good: the result is exact enough; otherwise A must be decomposed. */
 static int track(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_form *form, pd_root_report *report,
                  bool *good)
 {
-    tracking t;
+    pd_tracking t;
     int rc;
 
     *good = false;
     *form = pd_form_of(want);
     if (form->p == 0) return PD_OK;
     if ((rc = tracking_new(&t, X, form->p)) != PD_OK) return rc;
-    if (is_basis(&t, Q) && !is_hopeless(&t, Q, A, want)) {
-        turn(&t, Q, A);
-        if (diagonal(&t, want)) {
-            first_order_factor(&t);
-            *good = error_of(&t) <= tolerance(&t);
+    if (is_basis(&t, Q) && look_at_rows(&t, Q, A, want)) {
+        *good = correct(&t, X, Q, A, want);
+        if (!*good && t.rows < t.n) {
+            t.rows = t.n;
+            *good = correct(&t, X, Q, A, want);
         }
     }
     if (*good) {

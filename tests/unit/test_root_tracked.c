@@ -10,6 +10,7 @@
 
 #include "oom.h"
 #include "root.h"
+#include "root_eigh.h"
 #include "root_tracked.h"
 #include "roots.h"
 
@@ -160,6 +161,92 @@ static void a_long_walk_stays_good(void **state)
     }
     assert_in_range(decomposed, 2, 30);
     end(t);
+}
+
+/* Returns the eigenvalue of row i of the basis of begin_steep. */
+static double eigenvalue(int64_t i, int64_t n)
+{
+    return pow(10, -5.0 * (double)(n - 1 - i) / (double)(n - 1));
+}
+
+/* Makes a matrix whose eigenvalues fall from 1 to 1e-5, so that large eigenvalues hardly count in the root. */
+static track *begin_steep(int64_t n)
+{
+    track *t = begin(n, 4);
+    double *values = calloc((size_t)n, sizeof *values);
+
+    for (int64_t i = 0; i < n; i++) values[i] = eigenvalue(i, n);
+    free(t->A.at);
+    t->A = roots_with(values, n, 11);
+    free(values);
+    return t;
+}
+
+/* Returns the error of the root, divided by the error of a root by ssyevd of the same matrix. */
+static double of_plain(const track *t)
+{
+    pd_mat X = roots_matrix(t->A.rows), C = roots_copy(t->A);
+    pd_root_report report;
+    double plain;
+
+    assert_int_equal(pd_root_eigh(X, C, &t->want, &report), PD_OK);
+    plain = roots_error(X, t->A, t->want.p, t->want.epsilon);
+    free(X.at), free(C.at);
+    return roots_error(t->X, t->A, t->want.p, t->want.epsilon) / plain;
+}
+
+/* Adds x (v w' + w v') to A, with the rows v and w of the basis. */
+static void couple(track *t, int64_t v, int64_t w, double x)
+{
+    int64_t n = t->A.rows;
+    const float *a = t->Q.at + v * n, *b = t->Q.at + w * n;
+
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++)
+            t->A.at[i * n + j] += (float)(x * ((double)a[i] * (double)b[j] + (double)b[i] * (double)a[j]));
+}
+
+/* Movements of all sizes: some leave out nearly all elements off the diagonal, some none, some decompose. */
+static void is_as_good_as_a_decomposition_however_far_it_moves(void **state)
+{
+    static const int64_t sizes[] = { 64, 100, 128 };
+    int decomposed = 0, tracked = 0;
+    (void)state;
+
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (double part = 1e-8; part < 1; part *= 4) {
+            track *t = begin_steep(sizes[s]);
+            assert_int_equal(refresh(t), PD_OK);
+            for (int64_t i = 0, j; i < sizes[s]; i++) {
+                j = (i * 7 + 3) % sizes[s];
+                couple(t, i, j, part * sqrt(eigenvalue(i, sizes[s]) * eigenvalue(j, sizes[s])));
+            }
+            assert_int_equal(refresh(t), PD_OK);
+            if (t->report.decomposed)
+                decomposed++;
+            else
+                tracked++;
+            if (!(of_plain(t) <= 2)) fail_msg("n %d, part %g: %g", (int)sizes[s], part, of_plain(t));
+            end(t);
+        }
+    assert_in_range(decomposed, 3, 30);
+    assert_in_range(tracked, 12, 36);
+}
+
+/* A change of two eigenvectors that are not among the rows that are looked at first. */
+static void notices_a_change_between_the_rows_it_looks_at(void **state)
+{
+    static const int pairs[][2] = { { 0, 5 }, { 2, 120 }, { 66, 70 }, { 100, 104 }, { 121, 125 } };
+    (void)state;
+
+    for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
+        track *t = begin_steep(128);
+        assert_int_equal(refresh(t), PD_OK);
+        couple(t, pairs[k][0], pairs[k][1], 0.8 * sqrt(eigenvalue(pairs[k][0], 128) * eigenvalue(pairs[k][1], 128)));
+        assert_int_equal(refresh(t), PD_OK);
+        if (!(of_plain(t) <= 2)) fail_msg("%d and %d: %g", pairs[k][0], pairs[k][1], of_plain(t));
+        end(t);
+    }
 }
 
 static void the_same_inputs_give_the_same_bits(void **state)
@@ -376,6 +463,8 @@ int main(void)
         cmocka_unit_test(faster_movement_decomposes_anew),
         cmocka_unit_test(a_jump_decomposes_anew),
         cmocka_unit_test(a_long_walk_stays_good),
+        cmocka_unit_test(is_as_good_as_a_decomposition_however_far_it_moves),
+        cmocka_unit_test(notices_a_change_between_the_rows_it_looks_at),
         cmocka_unit_test(the_same_inputs_give_the_same_bits),
         cmocka_unit_test(the_root_is_exactly_symmetric),
         cmocka_unit_test(what_is_no_basis_is_not_used),
