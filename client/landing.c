@@ -1,12 +1,12 @@
 /* landing.c - decides where the payload of an answer is received: in the caller's weights, in a buffer, or nowhere. */
 #include "landing.h"
 
+#include "copy.h"
 #include "core_end.h"
 #include "pieces.h"
 #include "reply.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static bool has_weights(unsigned method)
 {
@@ -128,7 +128,7 @@ static int land_shared(pd_core *core, const pd_prefix *prefix, const pd_outgoing
 void pd_core_copy(const pd_core *core)
 {
     for (size_t i = 0; i < core->n_copies; i++)
-        memcpy(core->scratch->copy[i].to, core->scratch->copy[i].from, core->scratch->copy[i].bytes);
+        pd_copy_bytes(core->scratch->copy[i].to, core->scratch->copy[i].from, core->scratch->copy[i].bytes);
 }
 
 static int has_length(pd_core *core, const pd_prefix *prefix, uint64_t expected)

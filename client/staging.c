@@ -2,8 +2,8 @@
 #include "staging.h"
 
 #include <stdlib.h>
-#include <string.h>
 
+#include "copy.h"
 #include "frame.h"
 
 #define UNIT ((uint64_t)PD_PAYLOAD_ALIGN)
@@ -124,7 +124,7 @@ void pd_staging_fill(const pd_staging *staging, pd_outgoing_frame *frame)
     if (frame->block == NULL || frame->filled) return;
     to = staging->segment.at + frame->block->at;
     for (size_t i = 0; i < frame->n_iov; to += frame->iov[i++].iov_len)
-        memcpy(to, frame->iov[i].iov_base, frame->iov[i].iov_len);
+        pd_copy_bytes(to, frame->iov[i].iov_base, frame->iov[i].iov_len);
     frame->filled = true;
 }
 

@@ -1,0 +1,49 @@
+/* Tests copies of tensors: every byte arrives, and none beside it changes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "copy.h"
+
+enum { MOST = 700, ROOM = MOST + 128, AROUND = 0xa5 };
+
+static uint8_t pattern(size_t i)
+{
+    return (uint8_t)(i * 31 + i / 256 + 1);
+}
+
+static void copy_and_compare(size_t n, size_t to_at, size_t from_at)
+{
+    uint8_t from[ROOM], to[ROOM];
+
+    for (size_t i = 0; i < ROOM; i++) from[i] = pattern(i), to[i] = AROUND;
+    pd_copy_bytes(to + to_at, from + from_at, n);
+    for (size_t i = 0; i < ROOM; i++)
+        assert_int_equal(to[i], i < to_at || i >= to_at + n ? AROUND : pattern(i - to_at + from_at));
+}
+
+static void copies_every_number_of_bytes(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n <= MOST; n++) copy_and_compare(n, 64, 64);
+}
+
+static void copies_between_addresses_of_any_alignment(void **state)
+{
+    (void)state;
+    for (size_t to = 0; to < 64; to += 3)
+        for (size_t from = 0; from < 64; from += 5) copy_and_compare(513, to, from);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_every_number_of_bytes),
+        cmocka_unit_test(copies_between_addresses_of_any_alignment),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
