@@ -8,7 +8,7 @@
 
 #include "copy.h"
 
-enum { MOST = 700, ROOM = MOST + 128, AROUND = 0xa5 };
+enum { MOST = 700, LARGE = (1 << 18) + 77, ROOM = LARGE + 257, AROUND = 0xa5 };
 
 static uint8_t pattern(size_t i)
 {
@@ -17,12 +17,13 @@ static uint8_t pattern(size_t i)
 
 static void copy_and_compare(size_t n, size_t to_at, size_t from_at)
 {
-    uint8_t from[ROOM], to[ROOM];
+    static uint8_t from[ROOM], to[ROOM];
+    size_t room = n + 256;
 
-    for (size_t i = 0; i < ROOM; i++) from[i] = pattern(i), to[i] = AROUND;
+    for (size_t i = 0; i < room; i++) from[i] = pattern(i), to[i] = AROUND;
     pd_copy_bytes(to + to_at, from + from_at, n);
-    for (size_t i = 0; i < ROOM; i++)
-        assert_int_equal(to[i], i < to_at || i >= to_at + n ? AROUND : pattern(i - to_at + from_at));
+    for (size_t i = 0; i < room; i++)
+        if (to[i] != (i < to_at || i >= to_at + n ? AROUND : pattern(i - to_at + from_at))) fail_msg("byte %zu", i);
 }
 
 static void copies_every_number_of_bytes(void **state)
@@ -38,11 +39,18 @@ static void copies_between_addresses_of_any_alignment(void **state)
         for (size_t from = 0; from < 64; from += 5) copy_and_compare(513, to, from);
 }
 
+static void copies_large_tensors_between_addresses_of_any_alignment(void **state)
+{
+    (void)state;
+    for (size_t at = 0; at < 64; at += 9) copy_and_compare(LARGE + at % 2, at, 63 - at);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_every_number_of_bytes),
         cmocka_unit_test(copies_between_addresses_of_any_alignment),
+        cmocka_unit_test(copies_large_tensors_between_addresses_of_any_alignment),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
