@@ -2,9 +2,13 @@
  * a matrix for each dimension (preconditioning). Pure; any thread; allocates nothing. Shared by the optimizers that
  * keep Kronecker factors.
  * Contiguous blocks, and large blocks of matrices, are used in place; other blocks are copied to scratch memory first.
- * Every side of a block, and its number of elements, is below 2^31. */
+ * Every side of a block, and its number of elements, is below 2^31.
+ *
+ * Products of large blocks are cut into stripes, which the threads of a parallel region share (stripes.h). */
 #ifndef PD_BLOCK_PRODUCTS_H
 #define PD_BLOCK_PRODUCTS_H
+
+#include <stdbool.h>
 
 #include "linalg.h"
 #include "partition.h"
@@ -21,6 +25,9 @@ typedef struct pd_block_view {
 /* Return how many floats of scratch memory pd_block_look and pd_block_contract need. */
 int64_t pd_block_view_scratch(const pd_shape *shape, const pd_block *block);
 int64_t pd_block_contract_scratch(const pd_shape *shape, const pd_block *block);
+
+/* Returns whether threads can share products with this block. */
+bool pd_block_is_large(const pd_block *block, int rank);
 
 /* Returns a view of a block of `whole`, a tensor of `shape` (rank >= 1). A block that is not used in place is copied
  * to `scratch`. */

@@ -62,12 +62,18 @@ void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const 
  * these elements were. The product of the factors does not change. */
 void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16);
 /* Preconditions the elements x of a block, in place: multiplies them by Q'Q along every dimension. x has the sizes
- * block->size. */
-void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q);
+ * block->size.
+ *
+ * `other` is work memory for products that are cut into stripes (stripes.h), with the layout of x: element i behind the
+ * first of x has its place at other[i]. NULL: there is none, so some products are computed by fewer threads. */
+void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q, float *other);
 /* Return the number of multiplications and additions: of an update of a block's factors (pd_kron_multipliers and
  * pd_kron_multiply), and of preconditioning. Symmetric and triangular products count half. */
 double pd_kron_update_flops(const pd_kron_block *block);
 double pd_kron_precondition_flops(const pd_kron_block *block);
+
+/* Returns whether threads can share products with this block or its factors (stripes.h). */
+bool pd_kron_is_large(const pd_kron_block *block);
 
 /* Advances the counter of steps since the last update of the factors, in float32 as the original implementation
  * does. `p` is the update probability in this step. True: the factors are updated in this step, and the counter is 0

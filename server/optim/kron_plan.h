@@ -42,6 +42,7 @@ typedef struct pd_kron_own {
     int mu, counter;            /* slots of the momentum (-1: no momentum) and of the counter */
     int q;                      /* slot of the first factor; the other dimensions' factors follow */
     int x;                      /* temporary slot: first the debiased momentum, later the update; shape: plan->shape */
+    int other;                  /* temporary slot like x: work memory for large products; -1: there are none */
     int decision;               /* temporary slot: the step's decisions, indexed by DECIDED_... */
     int scanned;                /* number of scanned dimensions: leading ones that count layers */
     int rank;                   /* number of dimensions of a block: that of the merged shape */

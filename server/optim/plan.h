@@ -103,6 +103,9 @@ typedef struct pd_plan {
                 * and tasks only read it */
     size_t own_bytes;
     int64_t stripes; /* number of units that a PD_STRIPES phase has for each block, at least 1 */
+    /* Products in the phases over blocks, or in `adopt`, are so large that threads share them (stripes.h). So even a
+     * single unit is worth waking all threads. */
+    bool large_products;
     /* A note for the user who declares the parameter (for instance: an option has no effect). It is shown in the
      * answer to Declare, in the log and to operators. "": no note. */
     char note[240];

@@ -149,6 +149,7 @@ static void plan_work(pd_plan *plan, const double *h)
     for (size_t b = 0; b < plan->n_blocks; b++) {
         const pd_block *block = &plan->blocks[b];
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, scratch_of(plan, block, h));
+        plan->large_products = plan->large_products || pd_block_is_large(block, plan->shape.rank);
         for (int d = 0; d < plan->shape.rank; d++) /* operations: 1 each for the statistic (half of a product), 2 for
                                                     * preconditioning (a whole product) */
             plan->flops += 3.0 * (double)pd_block_elements(block, plan->shape.rank) * (double)block->size[d];

@@ -166,6 +166,7 @@ static void plan_work(pd_plan *plan, const double *h)
         shampoo_scratch parts = pd_shampoo_scratch(plan, block, h);
         int64_t floats = parts.gradient + parts.filtered + parts.direction + parts.products;
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, floats);
+        plan->large_products = plan->large_products || pd_block_is_large(block, plan->shape.rank);
         for (int d = 0; d < plan->shape.rank; d++) /* operations: 1 each for the factor (half of a product), 2 for
                                                     * the direction (a whole product) */
             plan->flops += 3.0 * (double)pd_block_elements(block, plan->shape.rank) * (double)block->size[d];
