@@ -1,5 +1,5 @@
-/* answer.c - handles the server's answers: stores the results and weights that they bring for the user's calls, and
- * errors. */
+/* answer.c - handles the server's answers: stores results and weights in the memory of the user's calls, and ends
+ * these calls. */
 #include "answer.h"
 
 #include "convert.h"
@@ -8,6 +8,7 @@
 #include "op.h"
 #include "push_scalars.h"
 #include "refusal.h"
+#include "sharing.h"
 #include "welcome.h"
 
 #include <inttypes.h>
@@ -15,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Notes in the operation that the optimizer refused this parameter's step, so the round closed without one. The
- * error is reported when the whole operation is answered. */
+/* Notes in the user's operation (a call that waits for answers) that the optimizer refused this parameter's step,
+ * so the round closed without a step. The operation reports the error when all its answers are there. */
 static void note_refused_step(pd_op *op, const pd_known *known, const Paramd__Outcome *outcome)
 {
     pd_error error;
@@ -30,7 +31,7 @@ static void note_refused_step(pd_op *op, const pd_known *known, const Paramd__Ou
 }
 
 /* Adds an update (the change of the weights in the last step) to the weights in the caller's buffer. The server
- * computes the same sum with one rounding, so both have the same weights. */
+ * adds the same numbers with the same single rounding, so both have the same weights. */
 static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, size_t n)
 {
     float some[1024];
@@ -42,8 +43,8 @@ static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, si
     }
 }
 
-/* Notes which version of a chunk's weights is in the caller's buffer. If memory for the note is missing, the server
- * is not asked for updates and sends whole weights. */
+/* Notes which version of the weights of a chunk (section of a tensor) is in the caller's buffer, since the server may
+ * send only the change since that version. If memory for the note is missing, the server sends whole weights. */
 static void note_held(pd_core *core, pd_known *known, const pd_part *part, const void *buffer, uint64_t version)
 {
     uint64_t chunk = core->welcome.chunk_elements;
@@ -69,10 +70,10 @@ static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
     }
 }
 
-/* Stores the results of an answer in the caller's items.
+/* Stores the results of an answer (outcome, step and version of each parameter) in the caller's items. An item is
+ * one parameter of a call.
  *
- * Of a push_pull, an item without a gradient is in two frames: a push and a pull. The item gets the outcome of the
- * push. */
+ * In a push_pull, an item without a gradient is in two frames: a push and a pull. It gets the outcome of the push. */
 static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_item *items = frame->op->items;
@@ -94,21 +95,22 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
     }
 }
 
-/* Notes that all rounds of a step are closed, also those of parameters that this rank did not push. */
+/* Notes in every parameter that its round of this step is closed. Parameters that this rank did not push are
+ * included. */
 static void note_closed(pd_core *core, uint64_t step)
 {
     for (size_t i = 0; i < core->n_params; i++)
         if (core->params[i].step < step) core->params[i].step = step;
 }
 
-/* Notes for each parameter of an answered Init frame that the server has initial weights from this rank. It may
- * still refuse other chunks of the same parameters. */
+/* Notes for each parameter of an answered Init frame that the server has initial weights from this rank. The server
+ * may still refuse frames with other chunks of these parameters. */
 static void note_given(pd_core *core, const pd_outgoing_frame *frame)
 {
     for (size_t i = 0; i < frame->n_parts; i++) pd_landing_known(core, frame, i)->given = true;
 }
 
-/* Keeps the header and the payload of an operator's answer. */
+/* Keeps the answer to a request of paramctl, header and payload, until pd_core_finish hands it to the caller. */
 static int keep_reply(const pd_core *core, pd_op *op, const pd_prefix *prefix, const uint8_t *header)
 {
     static const pd_error no_memory = { PD_NO_MEMORY, "out of memory" };
@@ -131,8 +133,8 @@ static void left(pd_core *core)
     pd_core_end(core, &error);
 }
 
-/* Keeps in the queue a request that the server refused because it is draining. The request is sent again to the next
- * server. */
+/* Keeps a request in the queue that the server refused because it is shutting down. The client sends the request
+ * again when it is connected to the next server. */
 static int later(pd_core *core, const pd_error *error)
 {
     snprintf(core->reason, sizeof core->reason, "%s", error->text);
@@ -165,7 +167,8 @@ static int answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *pr
     return PD_OK;
 }
 
-/* Handles an error that answers no request: it concerns the connection. */
+/* Handles an error that the server reports about the connection as a whole, not about a request. A passing error drops
+ * the connection, so that the client connects again. Other errors end the client handle (the user's pd_client). */
 static int about_connection(pd_core *core, const pd_error *error)
 {
     bool passing = error->code == PD_UNAVAILABLE || error->code == PD_DATA_LOSS ||
@@ -191,18 +194,22 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
         pd_message_marked_error(core->arena, header, prefix->header_bytes, &error, &core->mark);
         refusal = &error;
     }
-    if (frame != NULL && frame->answered)
-        return PD_OK;  /* the frame was answered before, or its operation no longer
-                                                         * waits */
-    if (frame == NULL) /* the server reports an error of the connection, or answers
-                                                         * a heartbeat */
-        return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;
+    if ((prefix->flags & PD_FLAG_SHARED) != 0) core->sharing.read++;
+    /* After a refusal the contribution may still count, and be read: a round that is overdue stays open. */
+    if (frame != NULL && refusal == NULL) frame->exposed = false;
+    /* An answered frame that is still in the queue: another answer to it came before, or its operation (the user's
+     * call) no longer waits. */
+    if (frame != NULL && frame->answered) return PD_OK;
+    /* No frame has the number in this answer: it reports an error of the connection, or answers a heartbeat. */
+    if (frame == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;
     if (frame->lane == PD_LANE_LASTING) return answered(core, frame, prefix, header, refusal);
     first = frame->first;
     count = frame->count;
     pd_outgoing_remove(&core->out, frame);
     if (method == PD_HELLO)
         return refusal != NULL ? pd_welcome_refused(core, refusal) : pd_welcome_taken(core, prefix, header);
+    if (method == PD_SHARE) return pd_sharing_answered(core, prefix, header, refusal);
+    if (method == PD_RELEASE) core->sharing.releasing = false;
     if (method != PD_DECLARE) return PD_OK;
     if (refusal != NULL) return pd_declare_refused(core, refusal);
     return pd_declare_taken(core, first, count, prefix, header);

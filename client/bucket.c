@@ -1,15 +1,13 @@
-/* bucket.c - cuts the tensors of a call into frames. */
+/* bucket.c - cuts the tensors of a call (push, pull or init) into frames. */
 #include "bucket.h"
 
 #include "pieces.h"
 
 #include <string.h>
 
-/* Small tensors share a frame until it has this size. Larger frames would delay the server's first step; smaller
- * frames cost more headers. */
+/* Small tensors share a frame until its payload has this many bytes. Larger frames would delay the server's work on
+ * the first of them; smaller frames cost more headers. */
 #define BUCKET_BYTES (1024 * 1024)
-
-static const uint8_t zeros[PD_PAYLOAD_ALIGN];
 
 void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method)
 {
@@ -49,7 +47,7 @@ static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
                          bucket->payload);
 }
 
-/* Ends the frame being filled, unless it is empty. */
+/* Completes the frame that is being filled and appends it to the bucket's list. Does nothing if the frame is empty. */
 static int seal(pd_bucket *bucket)
 {
     pd_frame_scratch *scratch = bucket->core->scratch;
@@ -67,6 +65,7 @@ static int seal(pd_bucket *bucket)
     frame->method = bucket->method;
     frame->op = bucket->op;
     frame->reply_bytes = bucket->reply;
+    if (pd_method_pushes(bucket->method)) frame->step = bucket->push.step;
     if (bucket->last != NULL)
         bucket->last->next = frame;
     else
@@ -78,7 +77,8 @@ static int seal(pd_bucket *bucket)
     return PD_OK;
 }
 
-/* Adds bytes to the payload. Bytes that continue the last entry in memory extend it. */
+/* Adds bytes of the caller's memory to the payload of the frame being filled. If they directly follow the last
+ * iovec entry in memory, the entry becomes longer; otherwise they get a new entry. */
 static void append(pd_bucket *bucket, const void *at, size_t bytes)
 {
     struct iovec *iov = bucket->core->scratch->iov;
@@ -94,11 +94,12 @@ static void append(pd_bucket *bucket, const void *at, size_t bytes)
 
 /* ---- pieces ---- */
 
-typedef struct pd_cut { /* one chunk of one item */
+/* What a frame gets for one chunk of one item (one parameter of the user's call), and what comes back. */
+typedef struct pd_cut {
     size_t item;
     uint32_t handle;
     int64_t first, count;
-    bool absent, alone; /* alone: the item has several chunks, so each chunk gets a frame of its own */
+    bool absent, alone; /* alone: the tensor has several chunks, so each chunk gets a frame of its own */
     const void *from;   /* NULL: no payload */
     size_t bytes;
     pd_dtype dtype;
@@ -130,7 +131,7 @@ static void put_piece(pd_bucket *bucket, const pd_cut *cut)
     piece->dtype = cut->dtype;
     piece->absent = cut->absent;
     if (cut->absent) return;
-    append(bucket, zeros, pd_piece_end(bucket->payload, 0) - bucket->payload);
+    append(bucket, pd_outgoing_padding, pd_piece_end(bucket->payload, 0) - bucket->payload);
     piece->first = (uint64_t)cut->first;
     piece->count = (uint64_t)cut->count;
     piece->offset = bucket->payload;
@@ -206,8 +207,8 @@ static int put_chunks(pd_bucket *bucket, size_t index)
     return PD_OK;
 }
 
-/* Sets the step number of a push, or the lowest step that a pull accepts. A frame has one such number, so a
- * different one ends the frame. */
+/* Sets in the frame being filled the step number of a push, or the lowest step that a pull accepts. A frame has
+ * only one such number. So if the frame has another number, it is completed, and a new frame begins. */
 static int set_step(pd_bucket *bucket, uint64_t step)
 {
     uint64_t *own = bucket->method == PD_PULL ? &bucket->pull.min_step : &bucket->push.step;

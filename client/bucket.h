@@ -1,39 +1,43 @@
-/* bucket.h - cuts the tensors of a call into frames.
+/* bucket.h - cuts the tensors of a call (push, pull or init) into frames.
  *
- * Small tensors share a frame. Each chunk of a large tensor gets a frame of its own. The order of the items is kept.
- * The payload is the caller's own memory; nothing is copied. */
+ * Small tensors share a frame. Each chunk of a large tensor gets a frame of its own. Frames keep the order in which
+ * the caller gave the tensors. The payload is the caller's own memory; nothing is copied. */
 #ifndef PD_BUCKET_H
 #define PD_BUCKET_H
 
 #include "core_state.h"
 
-/* The frames of one operation while they are being built. pd_bucket_post queues them when all are complete. */
+/* The frames of one operation (a call of the user) while they are built. pd_bucket_post queues them when all are
+ * complete. */
 typedef struct pd_bucket {
     pd_core *core;
     pd_op *op;
-    unsigned method;          /* PD_INIT, PD_PUSH, PD_PULL or PD_PUSH_PULL */
-    Paramd__PushRequest push; /* fields of the frame being filled, except its list of tensors or chunks; the first
-                               * frame carries all scalars */
+    unsigned method; /* request that the frames carry: PD_INIT, PD_PUSH, PD_PULL or PD_PUSH_PULL */
+    /* Fields of the frame being filled. Its list of tensors or chunks is kept elsewhere (pd_frame_scratch). The scalars
+     * (numbers such as the loss) are sent in the first frame only. */
+    Paramd__PushRequest push;
     Paramd__PullRequest pull;
-    size_t n, n_iov;                 /* in the frame being filled: number of tensors or chunks, and number of payload
-                                      * entries */
-    uint64_t payload, reply;         /* payload bytes so far of the frame being filled, and payload bytes that its
-                                      * answer will have */
-    pd_outgoing_frame *first, *last; /* list of the complete frames, linked by their `next` */
+    /* Of the frame being filled: n is the number of tensors or chunks, n_iov the number of iovec entries of the
+     * payload. */
+    size_t n, n_iov;
+    /* Of the frame being filled: payload bytes so far, and payload bytes that the server's answer to it will have. */
+    uint64_t payload, reply;
+    /* List of the complete frames that are not in the queue of the connection yet, linked by their `next`. */
+    pd_outgoing_frame *first, *last;
 } pd_bucket;
 
 void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method);
-/* Adds the tensor of the operation's item number i, for the next step of its parameter. If a pushed item has no
- * gradient, the push gets an entry that says so, without data. */
+/* Adds the tensor of item number i (one parameter of the user's call). A push is for the next step of the
+ * parameter. If a pushed item has no gradient, the push gets an entry without data, which tells the server that
+ * this rank has none. */
 int pd_bucket_item(pd_bucket *bucket, size_t i);
-/* Completes the last frame and queues all frames. After an error here or in pd_bucket_item the bucket is empty, and
- * the queue has none of its frames.
- *
- * PD_OUT_OF_RANGE: scalars or hyperparameters make a frame's header too long. PD_NO_MEMORY: out of memory. */
+/* Completes the last frame and moves all frames of the bucket to the queue. If pd_bucket_post or pd_bucket_item fails,
+ * the bucket is empty afterwards, and none of its frames is in the queue. PD_OUT_OF_RANGE: scalars (numbers such as the
+ * loss) or hyperparameters make a frame's header too long. PD_NO_MEMORY: out of memory. */
 int pd_bucket_post(pd_bucket *bucket);
-/* Frees the bucket's frames that are not in the queue yet. */
+/* Frees the bucket's complete frames that pd_bucket_post has not queued. */
 void pd_bucket_drop(pd_bucket *bucket);
-/* Removes the frames of an operation from the queue. */
+/* Removes all frames of an operation (a call of the user) from the queue of frames to send. */
 void pd_bucket_unpost(pd_core *core, pd_op *op);
 
 #endif

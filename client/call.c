@@ -1,4 +1,5 @@
-/* call.c - the user's calls: each one is checked, cut into frames and queued. */
+/* call.c - the user's calls (push, pull, barrier and others): checks each one, cuts it into frames and queues the
+ * frames. */
 #include "call.h"
 
 #include "bucket.h"
@@ -22,7 +23,7 @@ static int give_back(pd_core *core, pd_op *op, int rc, pd_error *err)
                    PD_MAX_HEADER_BYTES);
 }
 
-/* Begins an operation whose request is a single frame. */
+/* Begins an operation (a call of the user that waits for answers) whose request fits into a single frame. */
 static int ask_with(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,
                     size_t answer_bytes, pd_ticket_id *ticket, pd_error *err)
 {
@@ -158,8 +159,9 @@ static int refuse_sparse(const pd_core *core, const pd_item *items, size_t n, pd
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: " PD_SPARSE_ADVICE, name);
 }
 
-/* Cuts the items into frames. The scalars belong to the parameter that comes first in the first frame. So the item
- * that was chosen for them (op->bearer) is put first. */
+/* Cuts the items (the parameters of a push) into frames. The server takes the scalars of a push (numbers such as a
+ * loss) as those of the first parameter in the first frame. So the item that was chosen to carry them (op->bearer)
+ * is put first. */
 static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_options *options, const pd_values *values,
                      const pd_scalar_load *load)
 {
@@ -182,8 +184,8 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
-/* Pulls the weights of the items without a gradient once their rounds are closed. These items need a pull: the
- * answer to a push brings weights only for tensors that have a gradient in it. */
+/* Pulls the weights of those items of a push_pull that have no gradient, once their rounds are closed. They need a
+ * pull of their own, since the answer to a push brings weights only for tensors that had a gradient in the push. */
 static int pull_absent(pd_core *core, pd_op *op)
 {
     pd_bucket bucket;
@@ -229,7 +231,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     return PD_OK;
 }
 
-/* Refuses to close a step if the server refused a gradient of this step and the gradient was not pushed again.
+/* Refuses to close a step if the server refused a gradient of this step and the user did not push it again.
  * Otherwise the server would take the step without this gradient. */
 static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
 {
@@ -242,8 +244,8 @@ static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
     return PD_OK;
 }
 
-/* Queues the message that closes the step behind the pushes that are queued already. The message is a Push request
- * without gradients. The order stays the same when frames are sent again. */
+/* Queues the message that closes a step: a Push request without gradients. It comes behind the pushes that are
+ * queued already, and this order stays the same when frames are sent again after a reconnect. */
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__PushRequest request = PARAMD__PUSH_REQUEST__INIT;
@@ -286,7 +288,8 @@ int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_
     return PD_OK;
 }
 
-/* Begins an operation with one item for each parameter of the model. The operation frees the items. */
+/* Begins an operation (a call of the user that waits for answers) with one item for each parameter of the model.
+ * The operation owns the array of items and frees it. */
 static int begin_model(pd_core *core, unsigned method, void *const *weights, pd_op **op, pd_error *err)
 {
     pd_item *items = calloc(core->n_params > 0 ? core->n_params : 1, sizeof *items);

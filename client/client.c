@@ -1,7 +1,8 @@
-/* client.c - the public functions of the client library. They run in the user's thread; io.c has the I/O thread.
+/* client.c - the public functions of the client library. They run in the user's thread; the handle's I/O thread is
+ * in io.c.
  *
- * A comment that ends with "Inside." belongs to a function that is called between pd_io_enter and pd_io_leave, with
- * the core locked. */
+ * "The core must be locked" says that a function may only be called between pd_io_enter and pd_io_leave. The core
+ * is the client's protocol state machine. */
 #include "paramd/client.h"
 
 #include <stdio.h>
@@ -16,13 +17,14 @@
 #include "operator.h"
 #include "options.h"
 #include "restart.h"
+#include "sharing.h"
 #include "sized.h"
 
-#define NOTICE_SECONDS 2.0 /* a waiting call that has had no connection for this long reports it to the user */
+#define NOTICE_SECONDS 2.0 /* a waiting call tells the user after so many seconds without a connection */
 
 struct pd_client {
     pd_io io;
-    pd_core *core; /* used only while the core is locked */
+    pd_core *core; /* protocol state machine; used only while it is locked (pd_io_enter) */
     pd_address *urls;
     double deadline;
     pd_notices notices;
@@ -30,12 +32,13 @@ struct pd_client {
     /* Tickets of calls that timed out; 0: none. When the user repeats such a call, it goes on waiting for its old
      * ticket. */
     pd_ticket_id declare, init, fetch, barrier, leave, restart;
-    bool restarting; /* the user called pd_client_restart, and the restart is not complete yet */
+    bool restarting; /* the user called pd_client_restart, and the job is not restarted yet */
 };
 
 /* ---- waiting ---- */
 
-/* Inside. */
+/* Fails with PD_DEADLINE_EXCEEDED: a call has waited for `seconds`. The error text says why it is not done. The
+ * core (protocol state machine) must be locked. */
 static int timed_out(const pd_client *client, double seconds, pd_error *err)
 {
     const char *state = pd_core_running(client->core) ? "still under way" : "not connected now";
@@ -66,8 +69,8 @@ static void give_notice(pd_client *client, double seconds_left)
     pd_io_enter(&client->io);
 }
 
-/* Waits until the ticket is done. Reports it to the user once if there is no connection for NOTICE_SECONDS. Returns
- * false if the ticket is not done after `seconds`. Inside. */
+/* Waits until the call with this ticket is done. If there is no connection for NOTICE_SECONDS, tells the user, once
+ * until it is connected again. Returns false if the call is not done after `seconds`. The core must be locked. */
 static bool await(pd_client *client, pd_ticket_id ticket, double seconds)
 {
     double end = now_seconds() + seconds, left = seconds;
@@ -86,7 +89,8 @@ static bool await(pd_client *client, pd_ticket_id ticket, double seconds)
     return pd_io_wait(&client->io, ticket, left > 0 ? left : 0);
 }
 
-/* Waits until the ticket is done, frees the ticket and returns the result of its operation. Inside. */
+/* Waits until the call with this ticket is done, frees the ticket and returns the result of the call. The core (the
+ * client's protocol state machine) must be locked. */
 static int finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err)
 {
     uint8_t *reply;
@@ -99,8 +103,8 @@ static int finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_err
     return rc;
 }
 
-/* Waits for the ticket of a blocking call such as declare. If the time runs out, the ticket is kept, so that the
- * user's next call can go on waiting. Inside. */
+/* Waits for the end of a call that blocks, such as pd_client_declare. If the time runs out, the ticket is kept, so that
+ * the user can repeat the call and go on waiting. The core (the client's protocol state machine) must be locked. */
 static int finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err)
 {
     int rc;
@@ -214,7 +218,7 @@ static int declare(pd_client *client, const pd_client_param *params, size_t n, p
     return rc;
 }
 
-/* Copies the caller's array of `n` parameters. Each struct has `size` bytes, which are fewer if the caller was
+/* Copies the caller's array of `n` pd_client_param structs. Each has `size` bytes: fewer than here if the caller was
  * compiled with an older header. */
 static int read_params(pd_client_param *out, const void *params, size_t n, size_t size, pd_error *err)
 {
@@ -236,7 +240,8 @@ int pd_client_declare_sized(pd_client *client, const pd_client_param *params, si
     return rc;
 }
 
-/* Enters the core for a function that only reads: casts the const away, since taking the lock changes the handle. */
+/* Locks the core (the client's protocol state machine) of a handle for a function that only reads it. The cast removes
+ * the const, since taking the lock changes the handle. */
 static pd_client *enter(const pd_client *client)
 {
     pd_client *mutable = (pd_client *)client;
@@ -268,7 +273,18 @@ bool pd_client_must_init(const pd_client *client)
     return must;
 }
 
-/* Sends the initial weights that this rank has to send, then pulls all weights. Inside. */
+void *pd_client_buffer(pd_client *client, size_t param)
+{
+    void *buffer;
+
+    pd_io_enter(&client->io);
+    buffer = pd_core_buffer(client->core, param);
+    pd_io_leave(&client->io);
+    return buffer;
+}
+
+/* Sends the initial weights that this rank has to send, then pulls all weights. The core (the client's protocol state
+ * machine) must be locked. */
 static int init_and_fetch(pd_client *client, void *const *weights, pd_error *err)
 {
     int rc = PD_OK;
@@ -291,7 +307,8 @@ int pd_client_init(pd_client *client, void *const *weights, pd_error *err)
     return rc;
 }
 
-/* Forgets the tickets of calls that timed out. Their operations have ended because the server lost the job. Inside. */
+/* Forgets the tickets of calls that timed out. Nobody can wait for them any more: these calls ended when the server
+ * lost the job. The core (the client's protocol state machine) must be locked. */
 static void forget_calls(pd_client *client)
 {
     pd_ticket_id *const tickets[] = { &client->declare, &client->init,  &client->fetch,
@@ -306,7 +323,8 @@ static void forget_calls(pd_client *client)
     }
 }
 
-/* Inside. */
+/* Begins to start the lost job anew, unless a call that timed out has begun it already. The core (protocol state
+ * machine) must be locked. */
 static int begin_restart(pd_client *client, pd_error *err)
 {
     int rc;
@@ -421,14 +439,15 @@ void pd_client_count_sized(const pd_client *client, pd_client_stats *stats, size
 
 /* ---- operators ---- */
 
-/* An operator's request: its method and message, the payload to send, and the buffer for the payload of the answer. */
+/* An operator's request (paramctl): its method and message, the payload to send, and the buffer for the payload of
+ * the answer. */
 typedef struct order {
     unsigned method;
     const ProtobufCMessage *request;
     struct iovec payload, into;
 } order;
 
-/* Inside. */
+/* Sends an operator's request and waits for the answer. The core (protocol state machine) must be locked. */
 static int call(pd_client *client, const order *o, uint8_t **at, size_t *bytes, pd_error *err)
 {
     pd_ticket_id ticket;

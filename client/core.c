@@ -3,11 +3,13 @@
 #include "core.h"
 
 #include "core_end.h"
+#include "descriptor.h"
 #include "declared_params.h"
 #include "op.h"
 #include "post.h"
 #include "refusal.h"
 #include "restart.h"
+#include "sharing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +17,13 @@
 
 #define MS 1000000ull
 
-#define FIRST_TIMEOUT_NS (10000 * MS) /* timeout of a silent server until its welcome gives another value */
+/* The server counts as silent after this time, until its welcome (answer to Hello) sets another time. */
+#define FIRST_TIMEOUT_NS (10000 * MS)
 #define FIRST_HEARTBEAT_NS (2500 * MS)
 #define BACKOFF_LEAST_NS (50 * MS)
 #define BACKOFF_MOST_NS (2000 * MS)
-#define REST_NS (1000 * MS) /* how long an operation with an error waits for the answers to its other frames */
+/* When the server has refused one frame of a call, the call waits this long for the answers to its other frames. */
+#define REST_NS (1000 * MS)
 
 /* ---- life ---- */
 
@@ -77,6 +81,10 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->urls = config->urls;
     core->impatient = config->impatient;
     core->give_up_ns = UINT64_MAX;
+    core->out.least_shared = config->least_shared;
+    core->sharing = (pd_sharing){
+        .refused = config->checksum || config->no_shared_memory, .to_send = -1, .taken = -1, .weights = PD_NO_SEGMENT
+    };
     op = pd_op_new(core, PD_HELLO);
     if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL ||
         core->scratch == NULL || core->arena == NULL || op == NULL) {
@@ -96,6 +104,7 @@ void pd_core_free(pd_core *core)
     pd_outgoing_clear(&core->out);
     HASH_ITER(hh, core->ops, op, next) pd_op_free(core, op);
     pd_core_forget_params(core);
+    pd_sharing_free(core);
     free_texts(core->options);
     free_texts(core->rules);
     pd_arena_free(core->arena);
@@ -211,6 +220,7 @@ static int post_hello(pd_core *core)
     hello.rejoins = core->rejoins = core->restarting ? core->rank != 0 : pd_core_has_begun(core);
     hello.creator = core->rejoins && !core->restarting ? core->creator : 0;
     hello.label = core->label;
+    hello.shares = pd_sharing_wanted(core);
     hello.options = pointers;
     hello.n_options = n;
     hello.rules = core->rules;
@@ -221,13 +231,14 @@ static int post_hello(pd_core *core)
     return rc;
 }
 
-void pd_core_up(pd_core *core, uint64_t now_ns)
+void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns)
 {
     int rc;
 
     core->stage = STAGE_GREETING;
     core->welcomed = false;
     core->mark = 0;
+    core->sharing.possible = passes_descriptors;
     core->timeout_ns = FIRST_TIMEOUT_NS;
     core->heartbeat_ns = FIRST_HEARTBEAT_NS;
     core->received_ns = core->sent_ns = now_ns;
@@ -249,7 +260,8 @@ static void left_at_last(void *arg, pd_outgoing_frame *frame)
     pd_op_answered(arg, frame->op);
 }
 
-/* Ends the handle with UNAVAILABLE: it was opened with the option not to connect again. */
+/* Ends the client handle (the user's pd_client) with the error UNAVAILABLE, because it was opened with the option not
+ * to connect again. */
 static void give_up(pd_core *core)
 {
     pd_error error;
@@ -271,21 +283,23 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
     core->stage = STAGE_DOWN;
     core->welcomed = false;
     core->reply = NULL;
+    pd_sharing_end(core);
     core->stats.resent += pd_outgoing_rewind(&core->out, left_at_last, core);
 }
 
 /* ---- time ---- */
 
-/* Returns whether an answer of the server is due: a request was sent on this connection and is not answered, or
- * requests wait to be sent. */
+/* Returns whether the server owes an answer: a request was sent on this connection and is not answered, or requests
+ * wait to be sent. */
 static bool owed(const pd_core *core)
 {
     return pd_outgoing_pending(&core->out) || core->out.lane[PD_LANE_CONNECTION].first != NULL ||
            (core->out.open && core->out.lane[PD_LANE_LASTING].first != core->out.lane[PD_LANE_LASTING].next);
 }
 
-/* Returns the time at which the server counts as silent. While bytes remain to be sent, each sent byte counts as a
- * sign of life: a server that reads a large model may not answer for long. */
+/* Returns the time at which the server counts as silent and the connection is dropped. While bytes remain to be
+ * sent, each byte that the network takes counts as a sign of life: a server that reads a large model may not answer
+ * for long. */
 static uint64_t dead_ns(const pd_core *core)
 {
     uint64_t quiet_since = core->received_ns;
@@ -294,9 +308,9 @@ static uint64_t dead_ns(const pd_core *core)
     return quiet_since + core->timeout_ns;
 }
 
-/* Ends each operation that has waited REST_NS for its other answers after the server refused one of its frames.
- * These answers may never come: the server may need the refused gradient first, or a gradient of another rank that
- * waits in the same way. */
+/* Ends each operation (a call of the user) that has waited REST_NS for its other answers after the server refused
+ * one of its frames. These answers may never come: to send them, the server may first need the refused gradient, or
+ * the gradient of another rank whose call waits in the same way. */
 static void end_hopeless(pd_core *core, uint64_t now_ns)
 {
     pd_op *op, *next;
@@ -332,11 +346,12 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
 
     if (core->stage == STAGE_DOWN || core->stage == STAGE_DROP) return;
     end_hopeless(core, now_ns);
+    pd_sharing_release(core);
     if (owed(core) && now_ns >= dead_ns(core)) {
         pd_core_drop(core, "the server has gone silent");
     } else if (core->welcomed && !pd_outgoing_pending(&core->out) && now_ns >= core->sent_ns + core->heartbeat_ns) {
         if (pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_LANE_CONNECTION, NULL) != PD_OK)
-            core->sent_ns = now_ns; /* no memory for this heartbeat: wait until the next one is due */
+            core->sent_ns = now_ns; /* no memory for this heartbeat: the next one is tried after a whole interval */
     }
 }
 
@@ -358,6 +373,21 @@ void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns)
     if (n > 0) core->sent_ns = now_ns;
     core->stats.bytes_out += n;
     pd_outgoing_sent(&core->out, n, left_at_last, core);
+}
+
+void pd_core_fill(const pd_core *core)
+{
+    pd_outgoing_fill(&core->out);
+}
+
+int pd_core_take_descriptor(pd_core *core)
+{
+    return pd_descriptor_take(&core->sharing.to_send);
+}
+
+void pd_core_give_descriptor(pd_core *core, int fd)
+{
+    pd_descriptor_replace(&core->sharing.taken, fd);
 }
 
 void pd_core_received(pd_core *core, size_t n, uint64_t now_ns)
@@ -395,7 +425,10 @@ bool pd_core_must_init(const pd_core *core)
 }
 pd_client_stats pd_core_stats(const pd_core *core)
 {
-    return core->stats;
+    pd_client_stats stats = core->stats;
+
+    stats.shared_out = core->out.shared_bytes;
+    return stats;
 }
 const pd_error *pd_core_ended(const pd_core *core)
 {

@@ -1,12 +1,13 @@
-/* core_end.c - ends a handle, or its connection. */
+/* core_end.c - ends a client handle after an error, or drops its connection. */
 #include "core_end.h"
 
 #include "op.h"
 
 #include <stdio.h>
 
-/* Makes every operation wait only for those of its frames that are still in the queue. They are there because their
- * bytes are being sent. */
+/* Counts for every operation (a call of the user) only those of its frames that are still in the queue; the
+ * operation waits for these. The other frames are gone. Those in the queue stay because their bytes, which are the
+ * caller's memory, are being sent. */
 static void count_lent(pd_core *core)
 {
     for (pd_op *op = core->ops; op != NULL; op = op->hh.next) op->waits = 0;

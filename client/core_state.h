@@ -1,5 +1,5 @@
-/* core_state.h - the state of the core: its operations, parameters and connection. The header has types, no
- * functions. */
+/* core_state.h - the state of the core (the client's protocol state machine): its operations, parameters and
+ * connection. This header has types, no functions. */
 #ifndef PD_CORE_STATE_H
 #define PD_CORE_STATE_H
 
@@ -10,31 +10,32 @@
 /* Limits that keep the headers of a frame and of its answer under PD_MAX_HEADER_BYTES. In a packed header, the entry
  * for one tensor or chunk has at most PIECE_BOUND bytes. All other fields together have at most FORM_BOUND bytes. */
 enum { PIECE_BOUND = 64, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTES - FORM_BOUND) / PIECE_BOUND };
-/* Names of public functions, as error texts mention them. */
+/* Names of public functions, for error texts that advise the user to call them. */
 #define PD_DECLARE_CALL "pd_client_declare"
 #define PD_RESTART_CALL "pd_client_restart"
 #define PD_WAIT_CALL "pd_client_wait"
 
 enum { MAX_TICKETS = 16384 };
-enum { PD_OUTCOME_REFUSED = 4 }; /* value of the field Outcome.outcome: the optimizer refused the step */
+enum { PD_OUTCOME_REFUSED = 4 }; /* value of Outcome.outcome in an answer: the optimizer refused the step */
 
-/* One operation of the user, from its call to pd_core_finish. */
+/* One operation: a call of the user, from its start until pd_core_finish takes its result. */
 typedef struct pd_op {
     pd_ticket_id id;
     unsigned method;
     pd_item *items; /* borrowed, unless `owned` */
     size_t n;
     bool owned, done;
-    size_t waits;             /* number of frames whose answers are missing */
-    uint64_t closes;          /* the step that this operation closes (pd_client_close_step); 0: none */
-    pd_scalar *scalars;       /* borrowed */
-    size_t n_scalars, bearer; /* bearer: the item whose frame carries the scalars */
-    pd_error error;           /* the first error */
-    bool hopeless; /* a frame of this operation was refused, and answers to other frames are missing: the operation will
-                               * fail */
-    uint64_t give_up_ns;  /* time at which a hopeless operation stops waiting for its other answers; 0: not set yet */
-    uint8_t *reply;       /* answer to a pd_core_call: its header, then its payload; else NULL */
-    size_t reply_bytes;   /* length of the answer's header */
+    size_t waits;       /* number of the operation's frames that the server has not answered */
+    uint64_t closes;    /* the step that this operation closes (pd_client_close_step); 0: none */
+    pd_scalar *scalars; /* borrowed */
+    /* bearer: index of the item (parameter) whose frame carries the scalars (numbers such as the loss) */
+    size_t n_scalars, bearer;
+    pd_error error; /* the first error */
+    /* The operation will fail: the server refused one of its frames, and answers to others are missing. */
+    bool hopeless;
+    uint64_t give_up_ns;  /* when an operation that will fail (`hopeless`) stops waiting for answers; 0: not set yet */
+    uint8_t *reply;       /* answer to a pd_core_call: header, then payload; NULL for other operations */
+    size_t reply_bytes;   /* length of the header in `reply`, in bytes */
     size_t payload_bytes; /* length of the payload that the answer to a pd_core_call must have */
     UT_hash_handle hh;
 } pd_op;
@@ -43,20 +44,24 @@ typedef struct pd_known { /* a declared parameter; its index in pd_core.params i
     char *name;
     pd_shape shape;
     bool ranged;
-    int64_t start, end;          /* range of the elements that this rank pushes and pulls */
-    pd_dtype push, pull, update; /* element types of gradients, weights and updates; update 0: this rank asks for no
-                                  * updates */
-    uint64_t *holds;             /* for each chunk: 1 + version of the weights in the caller's buffer, 0: unknown;
-                                  * NULL: all are unknown */
-    char *axes;                  /* names of the dimensions as declared; NULL: none */
-    char *note;                  /* first note of the optimizer on this parameter; NULL: none */
+    int64_t start, end; /* this rank pushes and pulls the elements from `start` to before `end` */
+    uint64_t home;      /* where the gradient has its place in the worker's segment, in bytes */
+    /* Element types of gradients, weights and updates (changes of weights). update 0: this rank asks for no updates. */
+    pd_dtype push, pull, update;
+    /* For each chunk: 1 + version of the weights in the caller's buffer; 0: the version is unknown. NULL: all
+     * versions are unknown. */
+    uint64_t *holds;
+    char *axes; /* names of the dimensions as the user declared them; NULL: none */
+    char *note; /* the first note (text for the user) of the optimizer on this parameter; NULL: none */
     bool model_state;
-    uint64_t step;             /* closed rounds of this parameter, as the server's last answer reported */
-    uint64_t pushed;           /* step of this process's last push of the parameter */
-    uint64_t refused;          /* step in which the server refused this parameter's gradient; 0: none, or it was
-                                * pushed again */
-    bool initialised, pushing; /* initialised: the server has all weights of this rank's range */
-    bool given;                /* the server has initial weights of at least one element of this rank's range */
+    uint64_t step;   /* number of closed rounds of this parameter, as the server last reported */
+    uint64_t pushed; /* step of this process's last push of the parameter */
+    /* Step in which the server refused this rank's gradient of the parameter. 0: none was refused, or it was pushed
+     * again. */
+    uint64_t refused;
+    /* initialised: the server has the initial weights of this rank's whole range. pushing: a push is under way. */
+    bool initialised, pushing;
+    bool given; /* the server has initial weights of at least one element of this rank's range */
 } pd_known;
 
 typedef enum pd_stage {
@@ -65,65 +70,93 @@ typedef enum pd_stage {
     STAGE_WELCOMED, /* the server has answered Hello; no parameters are declared on this connection yet */
     STAGE_DECLARING,
     STAGE_RUNNING,
-    STAGE_DROP, /* the connection is to be closed */
+    STAGE_DROP, /* the core (the client's protocol state machine) has asked for the connection to be closed */
 } pd_stage;
 
-/* Buffers for building one frame at a time; allocated once. */
+/* Weights that an answer leaves in shared memory, to be copied to the caller's buffer. */
+typedef struct pd_copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+} pd_copy;
+
+/* Memory shared with the server, over a connection that can pass descriptors: sharing.h. */
+typedef struct pd_sharing {
+    bool refused;       /* the user, or the checksums that the user wants, or an error forbids it */
+    bool possible;      /* the present connection passes descriptors */
+    int to_send, taken; /* descriptors: of this worker's segment, to go with the Share; the one that came last. -1 */
+    pd_segment weights; /* the server's segment with the job's weights; none before the answer to Share */
+    uint64_t read;      /* answers in shared memory that were read and are not released */
+    bool releasing;     /* a Release is not answered */
+} pd_sharing;
+
+/* Buffers for building one frame at a time, and for receiving one answer. Allocated once for a client handle (the
+ * user's pd_client). */
 typedef struct pd_frame_scratch {
     Paramd__Piece piece[MAX_PIECES], *pieces[MAX_PIECES];
     Paramd__Want want[MAX_PIECES], *wants[MAX_PIECES];
     pd_part part[MAX_PIECES];
     struct iovec iov[2 * MAX_PIECES];
-    struct iovec landing[2 * MAX_PIECES + 1]; /* memory that receives the payload of the current answer */
+    pd_copy copy[MAX_PIECES]; /* weights of the current answer that lie in shared memory, and where they go */
+    struct iovec landing[2 * MAX_PIECES + 1]; /* memory that receives the payload of the answer that is arriving */
 } pd_frame_scratch;
 
 typedef struct pd_core {
+    pd_sharing sharing;
+    size_t n_copies; /* number of entries in scratch->copy */
     char *job, *label;
-    char **options, **rules; /* arrays that end with NULL */
+    /* texts that the user gave when the client handle was opened: the job's options, and its optimizer rules; NULL ends
+     * each list */
+    char **options, **rules;
     uint32_t rank, world_size;
     uint64_t nonce;
-    uint8_t flags;  /* flags of the frames that the core sends */
-    bool impatient; /* the handle ends instead of connecting again */
+    /* frame flags (PD_FLAG_...) for all frames that the core (the client's protocol state machine) sends */
+    uint8_t flags;
+    /* after a lost connection the client handle (the user's pd_client) ends instead of connecting again */
+    bool impatient;
     size_t urls;
 
     pd_stage stage;
-    bool welcomed; /* the server has welcomed this process on the present connection */
+    bool welcomed; /* the server has accepted Hello on the present connection */
     uint64_t retry_ns, received_ns, sent_ns, timeout_ns, heartbeat_ns;
-    unsigned attempts; /* failed attempts to connect since the last welcome */
+    unsigned attempts; /* number of failed attempts to connect since the last welcome */
     size_t url;
     uint64_t random;
     char reason[PD_ERROR_TEXT];
-    pd_error ended;   /* code other than PD_OK: the handle has ended */
-    bool lost;        /* the handle ended because the server no longer has the job */
-    bool restarting;  /* true from pd_core_restart until the parameters are declared again */
+    pd_error ended;   /* any code but PD_OK: the client handle (the user's pd_client) has ended with this error */
+    bool lost;        /* the client handle (the user's pd_client) ended because the server no longer has the job */
+    bool restarting;  /* true from the call of pd_core_restart until the parameters are declared to the new job */
     bool rejoins;     /* the last Hello asked only to join a job that exists, not to create one */
-    uint64_t creator; /* nonce of the process that created the job, from the last welcome; 0: not known */
+    uint64_t creator; /* number of the process that created the job, from the last welcome; 0: not known */
 
     pd_welcome welcome;
-    bool greeted; /* the server has welcomed this process at least once */
+    bool greeted; /* the server has accepted a Hello of this process at least once */
     uint32_t max_pieces;
 
     pd_known *params;
     size_t n_params;
-    bool declared, must_init; /* declared: the server has accepted the parameters at least once */
-    bool averages_init;       /* every rank sends initial weights of every parameter */
-    size_t declares_waiting;  /* number of Declare frames whose answers are missing */
+    bool declared, must_init; /* declared: the server has accepted the declared parameters at least once */
+    bool averages_init;       /* the server averages initial weights, so every rank sends those of every parameter */
+    size_t declares_waiting;  /* number of Declare frames (lists of parameters) that the server has not answered yet */
     pd_ticket_id welcome_ticket, declare_ticket;
     uint64_t barriers;
-    uint64_t closing; /* step that is being closed for this rank; 0: none */
+    uint64_t closing; /* step that this rank is closing (pd_client_close_step); 0: none */
 
-    pd_op *ops; /* hash table of operations by ticket */
+    pd_op *ops; /* hash table of the user's calls by ticket */
     pd_outgoing out;
-    uint64_t last_id;    /* last number that was given to a request or a ticket */
-    uint64_t give_up_ns; /* when the next hopeless operation (pd_op.hopeless) ends; 0: pd_core_tick has to find out;
-                          * UINT64_MAX: there is none */
-    uint64_t mark;       /* number of the last error that the server sent on this connection; each push tells the
-                          * server this number */
+    uint64_t last_id; /* last number that was given to a request or to a call's ticket */
+    /* When the next hopeless operation (a call of the user that will fail: pd_op.hopeless) ends. 0: not known,
+     * pd_core_tick computes it. UINT64_MAX: there is no such operation. */
+    uint64_t give_up_ns;
+    /* Number of the last error that the server sent on this connection. Each push repeats it, so that the server
+     * knows which errors this client had seen. */
+    uint64_t mark;
     pd_frame_scratch *scratch;
-    pd_arena *arena; /* memory of the answer that is being received */
+    pd_arena *arena; /* memory for the fields of the answer that is being received */
     Paramd__DataReply *reply;
-    uint8_t *updates; /* buffer for the updates in the answer being received, or for an operator's payload; kept for
-                       * later answers */
+    /* Buffer for updates (changes of weights) in the answer that is being received, or for the payload of an answer
+     * to paramctl. Kept for later answers. */
+    uint8_t *updates;
     size_t updates_room;
     pd_client_stats stats;
 } pd_core;

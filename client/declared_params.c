@@ -1,4 +1,4 @@
-/* declared_params.c - the parameters of a handle: checks and keeps their declarations, and sends them. */
+/* declared_params.c - the parameters of a client handle: checks and keeps their declarations, and sends them. */
 #include "declared_params.h"
 
 #include "core_end.h"
@@ -24,6 +24,7 @@ static void forget(pd_known *known)
 void pd_core_forget_params(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) { forget(&core->params[i]); }
+    pd_staging_free(&core->out.staging);
     free(core->params);
     core->params = NULL;
     core->n_params = 0;
@@ -97,6 +98,15 @@ static int know(pd_known *known, const pd_client_param *param, pd_error *err)
     return know_texts(known, param, err);
 }
 
+uint64_t pd_core_lowest_step(const pd_core *core)
+{
+    uint64_t step = core->n_params > 0 ? core->params[0].step : 0;
+
+    for (size_t i = 1; i < core->n_params; i++)
+        if (core->params[i].step < step) step = core->params[i].step;
+    return step;
+}
+
 int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_ticket_id *ticket, pd_error *err)
 {
     pd_op *op;
@@ -119,14 +129,14 @@ int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_t
     return PD_OK;
 }
 
-/* The parameters and their dimensions that one Declare frame lists. */
+/* The contents of one Declare frame: entries of the parameters, and their dimensions. */
 typedef struct pd_page {
     Paramd__Parameter param[MAX_PIECES], *params[MAX_PIECES];
     uint64_t dims[MAX_PIECES][PD_MAX_RANK];
 } pd_page;
 
-/* Fills a page with the parameters from index `first` on, as many as fit into a frame's header. Returns how many
- * were taken. */
+/* Fills a page (the contents of one Declare frame) with the parameters from index `first` on, as many as fit into
+ * the header of a frame. Returns how many were taken. */
 static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
 {
     size_t bytes = 0, n = 0;
@@ -154,7 +164,8 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
     return n;
 }
 
-/* Notes in the Declare frame that was just queued which parameters it declares. The answer needs this note. */
+/* Notes in the Declare frame that was queued last which parameters it declares. When the frame is answered, the
+ * note says to which parameters the entries of the answer belong. */
 static void note_page(pd_core *core, size_t first, size_t n)
 {
     pd_outgoing_frame *frame = pd_outgoing_find(&core->out, core->last_id);

@@ -1,4 +1,5 @@
-/* io.c - the handle's I/O thread: moves bytes between the core and the sockets with the pump. */
+/* io.c - the I/O thread of a client handle: moves bytes between the core (the client's protocol state machine) and
+ * the sockets. */
 #include "io.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SENDS = 2 }; /* after at most so many batches sent, the thread receives again */
+enum { SENDS = 2 }; /* number of batches (of about 1 MiB) that the I/O thread sends in a row before it receives again */
 enum { CONNECT_MS = 5000, LONGEST_MS = 3600 * 1000 };
 
 static uint64_t now_ns(void)
@@ -58,8 +59,8 @@ bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds)
     return pd_core_done(io->core, ticket);
 }
 
-/* Unlocks the core, and wakes the user's thread if the operation that it waits for is done. Called by the I/O
- * thread. */
+/* Unlocks the core (the client's protocol state machine), and wakes the user's thread if the call that it waits for is
+ * done. Called by the I/O thread. */
 static void leave_signalling(void *arg)
 {
     pd_io *io = arg;
@@ -76,7 +77,8 @@ static void enter_thread(void *arg)
 
 /* ---- the connection: functions of the I/O thread ---- */
 
-/* Returns for how many milliseconds the thread may sleep; 0 if there are bytes to send. New output wakes it earlier. */
+/* Returns for how many milliseconds the I/O thread may sleep; 0 if there are bytes to send. A call of the user that
+ * queues bytes wakes the thread earlier. */
 static int sleep_ms(pd_io *io)
 {
     bool sendable;
@@ -91,7 +93,8 @@ static int sleep_ms(pd_io *io)
     return timeout_ms;
 }
 
-/* Does one turn with the connection: sends what is queued, then receives. */
+/* Works once on the connection: sends queued bytes, sleeps until a socket event, a call of the user or the next
+ * deadline, then receives. */
 static void converse(pd_io *io)
 {
     struct pollfd wait[2] = { { .fd = -1 }, { .fd = io->wake_fd, .events = POLLIN } };
@@ -126,8 +129,8 @@ static void make(pd_io *io)
     }
 }
 
-/* Sleeps while there is no connection, until the core wants to connect. If a call of the user makes this time
- * earlier (a restart, for instance), the call wakes the thread. */
+/* Sleeps while there is no connection, until it is time to connect again. A call of the user that makes this time
+ * earlier (a restart of the job, for instance) wakes the thread. */
 static void rest(pd_io *io)
 {
     struct pollfd wait[2] = { { .fd = io->stop_fd, .events = POLLIN }, { .fd = io->wake_fd, .events = POLLIN } };
@@ -170,7 +173,7 @@ static void *run(void *arg)
 
 /* ---- start and stop: called by the user's thread ---- */
 
-/* Starts the thread with all signals blocked: they are for the program's other threads. */
+/* Starts the I/O thread with all signals blocked, so that signals go to the program's other threads. */
 static int spawn(pd_io *io)
 {
     sigset_t all, before;

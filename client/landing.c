@@ -1,4 +1,4 @@
-/* landing.c - decides where the payload of an answer is received, before it arrives. */
+/* landing.c - decides where the payload of an answer is received: in the caller's weights, in a buffer, or nowhere. */
 #include "landing.h"
 
 #include "core_end.h"
@@ -6,6 +6,7 @@
 #include "reply.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static bool has_weights(unsigned method)
 {
@@ -17,12 +18,13 @@ bool pd_landing_has_outcomes(unsigned method)
     return has_weights(method) || method == PD_PUSH;
 }
 
-/* Makes the framer read the payload of the answer and throw it away, because no operation waits for it. */
+/* Makes the framer (the splitter of received bytes) read the payload of an answer and throw it away, because no
+ * call of the user waits for this answer. */
 static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans, size_t *n)
 {
     core->scratch->landing[0] = (struct iovec){ NULL, prefix->payload_bytes };
     *spans = core->scratch->landing;
-    *n = prefix->payload_bytes > 0 ? 1 : 0;
+    *n = prefix->payload_bytes > 0 && (prefix->flags & PD_FLAG_SHARED) == 0 ? 1 : 0;
     return PD_OK;
 }
 
@@ -39,7 +41,8 @@ size_t pd_landing_bytes(const pd_core *core, const pd_outgoing_frame *frame, siz
     return bytes / sizeof(float) * pd_dtype_size(pd_landing_known(core, frame, part)->update);
 }
 
-/* Makes the core's buffer for updates, or for an operator's payload, large enough. */
+/* Makes the core's buffer for received bytes large enough. It receives updates (changes of weights), or the payload
+ * of an answer to paramctl. */
 static int make_room(pd_core *core, uint64_t bytes)
 {
     uint8_t *more;
@@ -54,8 +57,9 @@ static int make_room(pd_core *core, uint64_t bytes)
     return PD_OK;
 }
 
-/* Checks the updates in an answer, which are changes of weights in place of the weights: the client must have asked
- * for each of them. Makes room for them, and sets *payload to the payload bytes that the answer must have. */
+/* Checks the updates in an answer. An update is the change of weights, sent instead of the weights. The answer
+ * breaks the protocol if the client did not ask for the update. Makes room for the updates, and sets *payload to
+ * the number of payload bytes that the answer must have. */
 static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame, uint64_t *payload)
 {
     uint64_t room = 0;
@@ -96,6 +100,37 @@ static size_t land(pd_core *core, const pd_outgoing_frame *frame, uint64_t paylo
     return n;
 }
 
+/* Lists the weights and updates that the answer has in shared memory, and where they are copied. PD_INTERNAL: one of
+ * them does not lie in the server's segment. */
+static int land_shared(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame)
+{
+    const pd_segment *weights = &core->sharing.weights;
+    size_t used = 0;
+
+    for (size_t i = 0; i < frame->n_parts; i++) {
+        const Paramd__Outcome *outcome = core->reply->outcomes[i];
+        size_t bytes = pd_landing_bytes(core, frame, i);
+
+        if (bytes == 0) continue;
+        if (outcome->place >= weights->bytes || bytes > weights->bytes - outcome->place)
+            return pd_reply_broken(core, prefix, "its weights do not lie in the shared memory");
+        core->scratch->copy[core->n_copies++] = (pd_copy){
+            .to = outcome->update ? core->updates + used : frame->parts[i].land,
+            .from = weights->at + outcome->place,
+            .bytes = bytes,
+        };
+        core->stats.shared_in += bytes;
+        if (outcome->update) used += bytes;
+    }
+    return PD_OK;
+}
+
+void pd_core_copy(const pd_core *core)
+{
+    for (size_t i = 0; i < core->n_copies; i++)
+        memcpy(core->scratch->copy[i].to, core->scratch->copy[i].from, core->scratch->copy[i].bytes);
+}
+
 static int has_length(pd_core *core, const pd_prefix *prefix, uint64_t expected)
 {
     if (prefix->payload_bytes == expected || prefix->payload_bytes == pd_piece_end(expected, 0)) return PD_OK;
@@ -109,6 +144,8 @@ static int land_whole(pd_core *core, const pd_prefix *prefix, const pd_outgoing_
 {
     int rc = has_length(core, prefix, frame->op != NULL ? frame->op->payload_bytes : 0);
 
+    if (rc == PD_OK && prefix->payload_bytes > 0 && (prefix->flags & PD_FLAG_SHARED) != 0)
+        rc = pd_reply_broken(core, prefix, "a payload in shared memory that holds no weights");
     if (rc == PD_OK) rc = make_room(core, prefix->payload_bytes);
     if (rc != PD_OK || prefix->payload_bytes == 0) return rc;
     core->scratch->landing[0] = (struct iovec){ core->updates, prefix->payload_bytes };
@@ -126,12 +163,15 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
     int rc;
 
     core->reply = NULL;
+    core->n_copies = 0;
     if (core->ended.code != PD_OK) return core->ended.code;
-    if (core->stage == STAGE_DROP)
-        return PD_CANCELLED; /* do not use this answer: it may belong to a job that is
-                                                         * lost */
+    /* The core (the client's protocol state machine) is dropping this connection. Its answers are not used: they may
+     * belong to a job that is lost. */
+    if (core->stage == STAGE_DROP) return PD_CANCELLED;
     if ((prefix->flags & PD_FLAG_REPLY) == 0 && (prefix->flags & PD_FLAG_ERROR) == 0)
         return pd_reply_broken(core, prefix, "not marked as an answer");
+    if ((prefix->flags & PD_FLAG_SHARED) != 0 && core->sharing.weights.at == NULL)
+        return pd_reply_broken(core, prefix, "in shared memory, but none is shared on this connection");
     if (frame == NULL || frame->answered || (prefix->flags & PD_FLAG_ERROR) != 0)
         return discard(core, prefix, spans, n);
     if (frame->method != prefix->method) return pd_reply_broken(core, prefix, "another method than was asked");
@@ -143,6 +183,7 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
         return pd_reply_broken(core, prefix, "not one outcome for each piece");
     if ((rc = take_updates(core, prefix, frame, &payload)) != PD_OK) return rc;
     if ((rc = has_length(core, prefix, payload)) != PD_OK) return rc;
+    if ((prefix->flags & PD_FLAG_SHARED) != 0) return land_shared(core, prefix, frame);
     *spans = core->scratch->landing;
     *n = land(core, frame, prefix->payload_bytes);
     return PD_OK;

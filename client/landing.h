@@ -1,19 +1,23 @@
-/* landing.h - decides where the payload of an answer is received, before it arrives. */
+/* landing.h - decides where the payload of an answer is received: in the caller's weights, in a buffer, or nowhere. */
 #ifndef PD_LANDING_H
 #define PD_LANDING_H
 
 #include "core_state.h"
 
-/* Takes the header of an answer and returns the memory that receives its payload. A callback of pd_framer; `arg` is
- * the pd_core. */
+/* Takes the header of an answer and returns the memory that receives its payload. A pd_framer (the splitter of
+ * received bytes into frames) calls this function before it reads the payload; `arg` is the pd_core. */
 int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n);
+
+/* Copies the weights that the answer has in shared memory to the caller's buffers. Called after pd_core_header and
+ * before pd_core_frame, without a lock. The weights stay unchanged as long as the connection is open. */
+void pd_core_copy(const pd_core *core);
 
 /* Returns whether answers to this method carry the outcomes of rounds, for instance "step taken" or "skipped". */
 bool pd_landing_has_outcomes(unsigned method);
-/* Returns the parameter to which tensor or chunk number `part` of a frame belongs. */
+/* Returns the parameter to which tensor or chunk number `part` of a sent frame belongs. */
 pd_known *pd_landing_known(const pd_core *core, const pd_outgoing_frame *frame, size_t part);
-/* Returns how many payload bytes the answer that is being received has for tensor or chunk number `part`: the bytes
- * of its weights, or of the change of these weights. */
+/* Returns how many payload bytes the answer that is being received has for tensor or chunk number `part` of the
+ * sent frame: the bytes of its weights, or of the change of these weights. */
 size_t pd_landing_bytes(const pd_core *core, const pd_outgoing_frame *frame, size_t part);
 
 #endif

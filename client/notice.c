@@ -1,4 +1,5 @@
-/* notice.c - tells the user why a call waits, and that the job was left over from an earlier run. */
+/* notice.c - tells the user why a call waits, or that the job which this process joined was left over from an
+ * earlier run. */
 #include "notice.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* notice.h - tells the user why a call waits, and that the job was left over from an earlier run. */
+/* notice.h - tells the user why a call waits, or that the job which this process joined was left over from an
+ * earlier run. */
 #ifndef PD_NOTICE_H
 #define PD_NOTICE_H
 
@@ -7,7 +8,7 @@
 /* Receiver of notices for the user: pd_client_options.notice, or by default a function that prints to standard
  * error. */
 typedef struct pd_notices {
-    void (*give)(void *arg, const char *text); /* NULL: the user wants no notices */
+    void (*give)(void *arg, const char *text); /* callback that gets the notices; NULL: the user wants none */
     void *arg;
 } pd_notices;
 

@@ -1,4 +1,4 @@
-/* op.c - makes the user's operations, finds them by their tickets, and ends them. */
+/* op.c - the operations (calls of the user that wait for answers): makes them, finds them by ticket, and ends them. */
 #include "op.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* options.c - the settings of a handle, from its options, the environment and defaults. */
+/* options.c - the settings of a client handle, from pd_client_options, the environment and defaults. */
 #include "options.h"
 
 #include <stdio.h>
@@ -106,6 +106,7 @@ int pd_settings_resolve(pd_settings *settings, const pd_client_options *options,
     settings->core.rules = options->rules;
     settings->core.checksum = options->checksum;
     settings->core.impatient = options->impatient;
+    settings->core.no_shared_memory = options->no_shared_memory;
     choose_label(settings, options->label);
     rc = choose_rank(&settings->core, options, err);
     return rc == PD_OK ? choose_nonce(options->nonce, &settings->core.nonce, err) : rc;

@@ -1,13 +1,15 @@
-/* options.h - the settings of a handle, from pd_client_options, the environment and defaults. */
+/* options.h - the settings of a client handle, from pd_client_options, the environment and defaults. */
 #ifndef PD_OPTIONS_H
 #define PD_OPTIONS_H
 
 #include "core.h"
 
 typedef struct pd_settings {
-    const char *urls; /* borrowed from the options or the environment */
+    const char *urls; /* text that belongs to the options or the environment */
     double deadline;
-    pd_core_config core; /* the texts in it are borrowed from the options or the environment */
+    /* settings of the core (the client's protocol state machine); their texts belong to the options or the
+     * environment */
+    pd_core_config core;
     char label[160];
 } pd_settings;
 

@@ -1,9 +1,14 @@
-/* outgoing.c - the queue of outgoing frames. */
+/* outgoing.c - the queue of frames that the client sends. */
 #include "outgoing.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "frame.h"
+#include "plant.h"
+
+const uint8_t pd_outgoing_padding[PD_PAYLOAD_ALIGN];
 
 pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const pd_part *parts, size_t n_parts,
                                          const struct iovec *iov, size_t n_iov)
@@ -33,7 +38,8 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame)
     free(frame);
 }
 
-/* uthash runs this macro if it has no memory for a new entry. The frame is then in no hash table. */
+/* Tells uthash (the hash table library) what to do if it has no memory for a new entry: mark the frame as being in
+ * no hash table. */
 #undef uthash_nonfatal_oom
 #define uthash_nonfatal_oom(frame) ((frame)->hh.tbl = NULL)
 
@@ -81,6 +87,7 @@ static void take_out(pd_outgoing *out, pd_outgoing_frame *frame)
     else
         out->lane[lane].last = frame->prev;
     HASH_DELETE(hh, out->by_id, frame);
+    pd_staging_end(&out->staging, frame, !frame->exposed || PD_PLANTED(given_up_block_free));
     pd_outgoing_frame_free(frame);
 }
 
@@ -103,7 +110,7 @@ void pd_outgoing_retire_all(pd_outgoing *out)
     for (pd_lane lane = 0; lane < PD_LANES; lane++) {
         for (pd_outgoing_frame *frame = out->lane[lane].first, *next; frame != NULL; frame = next) {
             next = frame->next;
-            if (!frame->lent && half_sent(out, frame)) out->gone = 0; /* the rest of this frame will not be sent */
+            if (!frame->lent && half_sent(out, frame)) out->gone = 0; /* the rest of the frame will not be sent */
             pd_outgoing_retire(out, frame);
         }
     }
@@ -112,7 +119,7 @@ void pd_outgoing_retire_all(pd_outgoing *out)
 /* ---- sending ---- */
 
 /* Chooses the frame to send next: first a frame that is half sent, then frames of the connection (such as
- * heartbeats), then frames of the user's operations. */
+ * heartbeats), then frames of the user's calls. */
 static pd_outgoing_frame *choose(pd_outgoing *out, pd_lane *lane)
 {
     if (out->gone > 0)
@@ -124,12 +131,29 @@ static pd_outgoing_frame *choose(pd_outgoing *out, pd_lane *lane)
     return *lane == PD_LANE_CONNECTION || out->open ? out->lane[*lane].next : NULL;
 }
 
-/* Lists the bytes of a frame that come after its first `skip` bytes. */
+/* Decides, before the first byte of a frame is sent, whether its payload goes through the socket, and writes the
+ * decision into the frame's prefix. */
+static void decide(pd_outgoing *out, pd_outgoing_frame *frame)
+{
+    if (frame->step == 0) return;
+    frame->shared = out->shares && frame->payload_bytes >= pd_least_shared(out->least_shared) &&
+                    pd_staging_place(&out->staging, frame);
+    pd_prefix_share(frame->head, frame->shared, frame->shared ? frame->place : 0);
+    if (!frame->shared) return;
+    frame->exposed = true;
+}
+
+static size_t bytes_to_send(const pd_outgoing_frame *frame)
+{
+    return frame->head_bytes + (frame->shared ? 0 : frame->payload_bytes);
+}
+
+/* Lists the bytes of a frame as iovec entries, without its first `skip` bytes, which are sent already. */
 static int gather_one(const pd_outgoing_frame *frame, size_t skip, struct iovec *iov, int max, size_t *bytes)
 {
     int n = 0;
 
-    for (size_t i = 0; i <= frame->n_iov && n < max; i++) {
+    for (size_t i = 0; i <= (frame->shared ? 0 : frame->n_iov) && n < max; i++) {
         struct iovec part = i == 0 ? (struct iovec){ frame->head, frame->head_bytes } : frame->iov[i - 1];
         size_t cut = skip < part.iov_len ? skip : part.iov_len;
 
@@ -152,7 +176,9 @@ int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t byte
     assert(out->lent == 0);
     out->current = lane;
     for (; frame != NULL && n < max && gathered < bytes; frame = frame->next, skip = 0) {
+        if (skip == 0) decide(out, frame);
         n += gather_one(frame, skip, iov + n, max - n, &gathered);
+        if (frame->shared && frame->block != NULL && !frame->filled) gathered += frame->payload_bytes;
         frame->lent = true;
         out->lent++;
         if (yields) break;
@@ -160,14 +186,25 @@ int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t byte
     return n;
 }
 
-/* Frees a frame that was retired while its bytes were being sent, now that they are sent. */
+void pd_outgoing_fill(const pd_outgoing *out)
+{
+    pd_outgoing_frame *frame = out->lane[out->current].next;
+
+    for (size_t i = 0; i < out->lent; i++) { /* the last frame's `next` is not read: another thread may set it */
+        if (i > 0) frame = frame->next;
+        if (frame->shared) pd_staging_fill(&out->staging, frame);
+    }
+}
+
+/* Frees a frame that was retired (needs no further answer) while its bytes were being sent. Now they are sent, so
+ * `done` is called if the frame still belongs to an operation (the user's call). */
 static void leave(pd_outgoing *out, pd_outgoing_frame *frame, pd_outgoing_done *done, void *arg)
 {
     if (frame->op != NULL) done(arg, frame);
     take_out(out, frame);
 }
 
-/* Notes that the first n of the gathered bytes are sent. */
+/* Notes which of the bytes that were lent to the sender (given to it to send) are sent: the first n. */
 static void advance(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *arg)
 {
     while (n > 0) {
@@ -175,7 +212,7 @@ static void advance(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *ar
         size_t left;
 
         assert(out->lent > 0 && frame->lent);
-        left = frame->head_bytes + frame->payload_bytes - out->gone;
+        left = bytes_to_send(frame) - out->gone;
         if (n < left) {
             out->gone += n;
             return;
@@ -185,6 +222,8 @@ static void advance(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *ar
         out->lane[out->current].next = frame->next;
         frame->sent = true;
         frame->lent = false;
+        if (frame->shared) out->shared_bytes += frame->payload_bytes;
+        if (PD_PLANTED(block_free_when_sent)) pd_staging_end(&out->staging, frame, true);
         out->lent--;
         if (frame->answered) leave(out, frame, done, arg);
     }
@@ -224,6 +263,7 @@ size_t pd_outgoing_rewind(pd_outgoing *out, pd_outgoing_done *done, void *arg)
 
     take_back(out);
     out->open = false;
+    out->shares = out->shares && PD_PLANTED(sharing_outlives_connection);
     while (out->lane[PD_LANE_CONNECTION].first != NULL) take_out(out, out->lane[PD_LANE_CONNECTION].first);
     for (pd_outgoing_frame *frame = out->lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
         next = frame->next;

@@ -1,4 +1,4 @@
-/* post.c - packs a message as a frame and queues it. */
+/* post.c - packs a protobuf message as a frame and queues it for sending. */
 #include "post.h"
 
 int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_lane lane, pd_op *op)

@@ -1,13 +1,15 @@
-/* pump.c - carries bytes between a core and a transport. */
+/* pump.c - carries bytes between the core (the client's protocol state machine) and a transport (a connection). */
 #include "pump.h"
 
 #include "answer.h"
 #include "landing.h"
+#include "plant.h"
 
-/* The payload is received in slices that fit into the CPU's cache. A turn sends and receives a limited number of
- * bytes, so that neither direction waits long for the other. */
+/* Limits of one turn (one call that sends or receives). The payload is received in slices that fit into the CPU's
+ * cache. A turn sends and receives a limited number of bytes, so that neither direction waits long for the other. */
 enum { READ_BYTES = 64 * 1024, READS = 8, READ_IOV = 256, SEND_BYTES = 1024 * 1024, SEND_IOV = 1024 };
-#define MAX_ANSWER (UINT64_MAX / 2) /* no limit in the framer: pd_core_header checks the length of every answer */
+/* the framer (splitter of received bytes) has no limit: pd_core_header checks the length of every answer */
+#define MAX_ANSWER (UINT64_MAX / 2)
 
 static size_t total(const struct iovec *iov, int n)
 {
@@ -22,7 +24,8 @@ static void watch(pd_pump *pump)
     pump->transport->ops->watch(pump->transport, pump->blocked ? PD_ON_READ | PD_ON_WRITE : PD_ON_READ);
 }
 
-/* Sets whether the transport is full. PD_ON_WRITE is watched only while the transport is full. */
+/* Notes whether the transport is full, that is, takes no more bytes. Only while it is full, the pump asks to be
+ * told when it takes bytes again (PD_ON_WRITE). */
 static void set_blocked(pd_pump *pump, bool blocked)
 {
     if (pump->blocked == blocked) return;
@@ -30,7 +33,7 @@ static void set_blocked(pd_pump *pump, bool blocked)
     watch(pump);
 }
 
-/* Reports received bytes to the core, unless they were reported before. The caller has locked the core. */
+/* Tells the core (protocol state machine) how many bytes came since it was last told. The core must be locked. */
 static void report_received(pd_pump *pump, uint64_t now_ns)
 {
     if (pump->received > 0) pd_core_received(pump->core, pump->received, now_ns);
@@ -47,7 +50,10 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     pump->enter(pump->arg);
     rc = pd_core_header(pump->core, prefix, header, spans, n);
     pump->leave(pump->arg);
-    return rc;
+    if (rc != PD_OK || (prefix->flags & PD_FLAG_SHARED) == 0) return rc;
+    pd_core_copy(pump->core);
+    /* the server keeps the weights until the connection ends: if it has ended, other weights may have been copied */
+    return pump->transport->ops->is_open(pump->transport) || PD_PLANTED(end_unseen) ? PD_OK : PD_CANCELLED;
 }
 
 static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
@@ -56,12 +62,14 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     int rc;
 
     pump->enter(pump->arg);
+    if (prefix->method == PD_SHARE && pump->transport->ops->take != NULL)
+        pd_core_give_descriptor(pump->core, pump->transport->ops->take(pump->transport));
     rc = pd_core_frame(pump->core, prefix, header);
     pump->leave(pump->arg);
     return rc;
 }
 
-/* Receives one slice. Returns whether the transport may have more bytes. */
+/* Receives one slice (at most READ_BYTES bytes). Returns whether the transport may have more bytes. */
 static bool receive_slice(pd_pump *pump, uint64_t now_ns)
 {
     struct iovec iov[READ_IOV];
@@ -86,7 +94,7 @@ bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns)
 {
     bool more = (events & (PD_ON_READ | PD_ON_GONE)) != 0;
 
-    if (pump->transport == NULL) return false; /* the event came after the connection was lost */
+    if (pump->transport == NULL) return false; /* the event is late: the connection was lost before */
     if ((events & PD_ON_WRITE) != 0) set_blocked(pump, false);
     for (int i = 0; i < READS && more; i++) more = receive_slice(pump, now_ns);
     return more;
@@ -94,17 +102,20 @@ bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns)
 
 /* ---- sending ---- */
 
-/* Tells the core the time and how many bytes were received, and gathers bytes to send. Returns the number of
- * entries. */
+/* Tells the core (the client's protocol state machine) the time and how many bytes were received, and lists bytes to
+ * send in `iov`. Returns the number of its entries. */
 static int prepare(pd_pump *pump, struct iovec *iov, uint64_t now_ns)
 {
-    int n = 0;
+    int n = 0, fd = -1;
 
     pump->enter(pump->arg);
     report_received(pump, now_ns);
     pd_core_tick(pump->core, now_ns);
     if (!pump->blocked) n = pd_core_output(pump->core, iov, SEND_IOV, SEND_BYTES);
+    if (n > 0) fd = pd_core_take_descriptor(pump->core);
     pump->leave(pump->arg);
+    if (n > 0) pd_core_fill(pump->core);
+    if (fd >= 0) pump->transport->ops->attach(pump->transport, fd);
     return n;
 }
 
@@ -138,8 +149,9 @@ void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason)
     report_received(pump, now_ns);
     pd_core_down(pump->core, now_ns, reason);
     pump->leave(pump->arg);
-    pd_framer_free(pump->framer); /* after pd_core_down: the framer has the header of an answer that was being
-                                   * received */
+    /* The framer (splitter of received bytes) is freed after pd_core_down, since it has the header of an answer that
+     * was being received. */
+    pd_framer_free(pump->framer);
     pump->framer = NULL;
 }
 
@@ -155,6 +167,6 @@ void pd_pump_open(pd_pump *pump, pd_transport *transport, uint64_t now_ns)
     }
     watch(pump);
     pump->enter(pump->arg);
-    pd_core_up(pump->core, now_ns);
+    pd_core_up(pump->core, transport->ops->take != NULL, now_ns);
     pump->leave(pump->arg);
 }

@@ -1,4 +1,4 @@
-/* refusal.c - ends operations after the server has refused one of their frames. */
+/* refusal.c - ends the user's call after the server has refused one of its frames. */
 #include "refusal.h"
 
 #include "landing.h"
@@ -8,7 +8,7 @@ void pd_refusal_note(pd_core *core, pd_outgoing_frame *frame, const pd_error *er
 {
     bool pushed = pd_method_pushes(frame->op->method);
 
-    if (frame->method == PD_BARRIER) core->barriers--; /* a refused barrier does not count */
+    if (frame->method == PD_BARRIER) core->barriers--; /* a refused barrier is not counted */
     pd_op_fail(frame->op, error);
     for (size_t i = 0; i < frame->n_parts; i++) {
         frame->op->items[frame->parts[i].item].outcome = error->code;
@@ -16,8 +16,8 @@ void pd_refusal_note(pd_core *core, pd_outgoing_frame *frame, const pd_error *er
     }
 }
 
-/* Returns whether the server refused a gradient of the step that is being closed. It would count this gradient as
- * absent. */
+/* Returns whether the server refused a gradient of the step that this rank is closing (pd_client_close_step). If
+ * the step were closed now, the server would take it without this gradient. */
 static bool closes_refused(const pd_core *core)
 {
     for (size_t i = 0; core->closing > 0 && i < core->n_params; i++)
@@ -25,8 +25,9 @@ static bool closes_refused(const pd_core *core)
     return false;
 }
 
-/* Withdraws the request to close a step if the server refused a push of that step. After a reconnect the server has
- * no record of the refusal: if it got the request again, it would count the refused gradient as absent. */
+/* Withdraws the request to close a step if the server refused a gradient of that step. Otherwise the request would
+ * be sent again after a reconnect. The new connection has no record of the refusal, so the server would take the
+ * step without the refused gradient. */
 static void withdraw_closing(pd_core *core, const pd_error *error)
 {
     pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].last;
@@ -45,8 +46,9 @@ static bool all_refused(const pd_outgoing_frame *frame)
     return frame->n_parts > 0;
 }
 
-/* Retires the unanswered frames of an operation that have only refused items. They have other chunks of a tensor of
- * which the server refused a chunk. Their answers would come only after the tensor is pushed again. */
+/* Retires (takes out of the queue) the unanswered frames of an operation in which the server has refused every
+ * item. Such a frame has other chunks of a tensor of which the server refused a chunk. Its answer would come only
+ * after the user has pushed the tensor again. */
 static void abandon_refused(pd_core *core, pd_op *op)
 {
     for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {

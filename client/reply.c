@@ -1,4 +1,4 @@
-/* reply.c - unpacks the server's replies, and ends the handle when one of them breaks the protocol. */
+/* reply.c - unpacks the server's replies, and ends the client handle if a reply breaks the protocol. */
 #include "reply.h"
 
 #include "core_end.h"

@@ -2,6 +2,7 @@
 #include "restart.h"
 
 #include "core_end.h"
+#include "declared_params.h"
 #include "op.h"
 
 #include <inttypes.h>
@@ -16,15 +17,6 @@ bool pd_core_has_begun(const pd_core *core)
     return false;
 }
 
-static uint64_t lowest_step(const pd_core *core)
-{
-    uint64_t step = core->n_params > 0 ? core->params[0].step : 0;
-
-    for (size_t i = 1; i < core->n_params; i++)
-        if (core->params[i].step < step) step = core->params[i].step;
-    return step;
-}
-
 void pd_core_lose_job(pd_core *core)
 {
     pd_error error;
@@ -34,12 +26,12 @@ void pd_core_lose_job(pd_core *core)
             "the server no longer has job %.160s: it was restarted, or the job ended while this "
             "worker was away. Its weights and optimizer state are gone there; " PD_RESTART_CALL " goes on from the "
             "weights that the workers hold (this one: after step %" PRIu64 ")",
-            core->job, lowest_step(core));
+            core->job, pd_core_lowest_step(core));
     pd_core_end(core, &error);
     core->lost = true;
 }
 
-/* Sets the option `name` of the job, or adds it if the handle has no such option. */
+/* Sets the option `name` with which the job is created, or adds it if the user gave no such option. */
 static int set_option(pd_core *core, const char *name, uint64_t value)
 {
     size_t n = 0, length = strlen(name);
@@ -64,8 +56,8 @@ static int set_option(pd_core *core, const char *name, uint64_t value)
     return PD_OK;
 }
 
-/* Forgets this process's progress in the lost job. The numbers of steps come with the new server's answer to
- * Declare. */
+/* Forgets how far this process got in the lost job. It learns the present step numbers from the new server's answer to
+ * Declare (the list of parameters). */
 static void forget_progress(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {
@@ -80,7 +72,8 @@ static void forget_progress(pd_core *core)
     core->must_init = false;
 }
 
-/* Opens the ended handle again, with a new nonce. So the server sees a new process, and counts its barriers from 1. */
+/* Opens a client handle (the user's pd_client) that had ended because its job was lost. The handle gets a new nonce
+ * (the number of a process). So the server takes it for a new process, and counts its barriers from 1. */
 static void begin_again(pd_core *core)
 {
     core->nonce = core->nonce * 0xd1342543de82ef95u + 1;
@@ -101,11 +94,12 @@ int pd_core_restart(pd_core *core, pd_ticket_id *ticket, pd_error *err)
                        "is started anew",
                        core->job);
     if ((op = pd_op_new(core, PD_DECLARE)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    if (core->rank == 0 && set_option(core, "start_step", lowest_step(core)) != PD_OK) {
+    if (core->rank == 0 && set_option(core, "start_step", pd_core_lowest_step(core)) != PD_OK) {
         pd_op_free(core, op);
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
     core->declare_ticket = *ticket = op->id;
+    pd_staging_reclaim(&core->out.staging, UINT64_MAX); /* the server that might read there has lost the job */
     forget_progress(core);
     begin_again(core);
     return PD_OK;

@@ -6,14 +6,15 @@
 
 struct pd_core;
 
-/* Starts the job anew with the parameters that were declared before. Rank 0 creates the job; its start_step is the
- * lowest step of rank 0's parameters. The other ranks wait until the job exists. The ticket is done when the
- * parameters are declared. PD_FAILED_PRECONDITION: the job is not lost (pd_core_lost). */
+/* Starts a lost job anew with the parameters that were declared before. Rank 0 creates the job, whose option start_step
+ * becomes the lowest step of rank 0's parameters. The other ranks wait until the job exists. The ticket (a number to
+ * wait with) is done when the parameters are declared. PD_FAILED_PRECONDITION: the job is not lost (pd_core_lost). */
 int pd_core_restart(struct pd_core *core, pd_ticket_id *ticket, pd_error *err);
-/* Returns whether the server had weights of this job when it last answered. If a server then knows no such job, the
- * job is lost. */
+/* Returns whether the server had weights of this job when it last answered. If it had, and a server now says that
+ * there is no such job, the job is lost. */
 bool pd_core_has_begun(const struct pd_core *core);
-/* Ends the handle because the server no longer has the job. The caller may restart the job on this handle. */
+/* Ends the client handle (the user's pd_client) because the server no longer has its job. The user may then restart the
+ * job on the same handle (pd_client_restart). */
 void pd_core_lose_job(struct pd_core *core);
 
 #endif

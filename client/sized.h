@@ -6,12 +6,13 @@
 
 #include "paramd/error.h"
 
-/* Size of a struct up to and including `field`, which is its last field in version 0.1 of the library. */
+/* Size of a struct up to and including `field`, which was its last field in version 0.1 of the library. A caller's
+ * struct has at least this size. */
 #define PD_LEAST_SIZE(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 
-/* Copies the caller's struct of `size` bytes to *out, which has `known` bytes. Fields that are missing in the
- * caller's struct become 0. `name` is for the error text. PD_INVALID_ARGUMENT: `size` is less than `least` or more
- * than `known`. */
+/* Copies the caller's struct of `size` bytes to *out, which has `known` bytes. Fields that the caller's struct does
+ * not have become 0. `name` names the struct in the error text. PD_INVALID_ARGUMENT: `size` is less than `least` or
+ * more than `known`. */
 int pd_sized_read(void *out, size_t known, size_t least, const void *from, size_t size, const char *name,
                   pd_error *err);
 

@@ -1,4 +1,4 @@
-/* sock.c - sockets that never block. */
+/* sock.c - sockets that never block, for the I/O thread of a client handle. */
 #include "sock.h"
 
 #include <errno.h>
@@ -14,6 +14,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "descriptor.h"
+
 /* ---- connecting ---- */
 
 static int unavailable(const pd_address *url, const char *why, pd_error *err)
@@ -22,7 +24,8 @@ static int unavailable(const pd_address *url, const char *why, pd_error *err)
     return pd_fail(err, PD_UNAVAILABLE, "%s: %s", pd_address_text(url, text), why);
 }
 
-/* Waits until a connection attempt ends. Returns 0 on success, an errno, or -1 if `stop_fd` became readable. */
+/* Waits until an attempt to connect succeeds or fails. Returns 0 on success, an errno value, or -1 if `stop_fd`
+ * became readable (the thread has to end). */
 static int await(int fd, int stop_fd, int timeout_ms)
 {
     struct pollfd wait[2] = { { .fd = fd, .events = POLLOUT }, { .fd = stop_fd, .events = POLLIN } };
@@ -99,10 +102,11 @@ static ssize_t result(ssize_t n, const char *what, pd_error *err)
     return pd_fail(err, PD_UNAVAILABLE, "%s: %s", what, strerror(errno));
 }
 
-/* The transport of a connection. */
+/* A socket as a transport (proto/transport.h). */
 typedef struct sock {
     pd_transport base;
     int fd;
+    int taken, attached; /* descriptors of a Unix socket: the last one that came; the one to send. -1: none */
     unsigned watched;
 } sock;
 
@@ -133,20 +137,66 @@ static void shut(pd_transport *transport)
 
 static void close_sock(pd_transport *transport)
 {
-    close(((sock *)transport)->fd);
-    free(transport);
+    sock *s = (sock *)transport;
+
+    close(s->fd);
+    pd_descriptor_replace(&s->taken, -1);
+    pd_descriptor_replace(&s->attached, -1);
+    free(s);
+}
+
+/* ---- Unix sockets, which pass descriptors ---- */
+
+static ssize_t receive_local(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    sock *s = (sock *)transport;
+    ssize_t got = pd_descriptor_receive(s->fd, iov, n, &s->taken);
+
+    if (got == 0) return pd_fail(err, PD_CANCELLED, "the server closed the connection");
+    return result(got, "receiving", err);
+}
+
+static ssize_t send_local(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    sock *s = (sock *)transport;
+
+    return result(pd_descriptor_send(s->fd, iov, n, &s->attached), "sending", err);
+}
+
+static void attach(pd_transport *transport, int fd)
+{
+    pd_descriptor_replace(&((sock *)transport)->attached, fd);
+}
+
+static int take(pd_transport *transport)
+{
+    return pd_descriptor_take(&((sock *)transport)->taken);
+}
+
+static bool is_open(pd_transport *transport)
+{
+    return pd_descriptor_is_open(((const sock *)transport)->fd);
 }
 
 pd_transport *pd_sock_transport(int fd)
 {
-    static const pd_transport_ops ops = {
+    static const pd_transport_ops plain = {
         .receive = receive, .send = send_some, .watch = watch, .shut = shut, .close = close_sock
     };
+    static const pd_transport_ops local = { .receive = receive_local,
+                                            .send = send_local,
+                                            .watch = watch,
+                                            .shut = shut,
+                                            .close = close_sock,
+                                            .attach = attach,
+                                            .take = take,
+                                            .is_open = is_open };
     sock *new = calloc(1, sizeof *new);
 
     if (new == NULL) return NULL;
-    new->base.ops = &ops;
+    new->base.ops = pd_descriptor_can_pass(fd) ? &local : &plain;
     new->fd = fd;
+    new->taken = new->attached = -1;
     return &new->base;
 }
 

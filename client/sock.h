@@ -1,4 +1,4 @@
-/* sock.h - sockets that never block, for the I/O thread. */
+/* sock.h - sockets that never block, for the I/O thread of a client handle. */
 #ifndef PD_SOCK_H
 #define PD_SOCK_H
 
@@ -10,16 +10,17 @@
 #include "transport.h"
 
 /* Looks up the host name and tries its addresses in turn, each for at most `timeout_ms`. Sets *fd to a connected
- * socket: non-blocking, TCP_NODELAY. PD_CANCELLED: `stop_fd` became readable. PD_UNAVAILABLE: no address could be
- * connected; the error names the address and the reason. */
+ * socket that does not block and sends without delay (TCP_NODELAY). PD_CANCELLED: `stop_fd` became readable, since
+ * the thread has to end. PD_UNAVAILABLE: no address could be connected; the error names the address and the reason. */
 int pd_sock_connect(int *fd, const pd_address *url, int stop_fd, int timeout_ms, pd_error *err);
 
-/* Makes a transport from a connected, non-blocking socket, and takes ownership of the socket. NULL: out of memory;
- * the caller still owns the socket. The transport never calls its `ready` callback, since the owner polls. */
+/* Makes a transport (a connection for pump.h) from a connected, non-blocking socket, and takes ownership of the
+ * socket. NULL: out of memory; the caller still owns the socket. The transport never calls its `ready` callback:
+ * the I/O thread finds events with poll(). */
 pd_transport *pd_sock_transport(int fd);
-/* Returns the socket's descriptor and the events to poll for. */
+/* Returns the descriptor of the transport's socket and the events that poll() has to wait for. */
 struct pollfd pd_sock_poll(const pd_transport *transport);
-/* Translates the events that poll() found into PD_ON_... flags. */
+/* Translates the events that poll() found on a socket into PD_ON_... flags of a transport. */
 unsigned pd_sock_events(const struct pollfd *polled);
 
 #endif

@@ -1,11 +1,12 @@
-/* streams.c - gives the user random numbers that follow from the job's seed. Runs in the user's thread. */
+/* streams.c - gives the user random numbers that depend only on the job's seed. Runs in the user's thread. */
 #include "paramd/client.h"
 #include "random.h"
 
 /* Returns the random stream of this worker, or the stream that all workers share.
  *
- * Other streams of the job are made from step numbers or from names of parameters. The workers' streams are made
- * with the key UINT64_MAX, which is no step number. So no two streams are equal. */
+ * Other streams of the job are made from the seed and a step number, or from the name of a parameter. The workers'
+ * streams are made with UINT64_MAX in place of the step number, and no job has so many steps. So no two streams are
+ * equal. */
 static pd_random stream_of(const pd_client *client, pd_stream stream)
 {
     const pd_welcome *welcome = pd_client_welcome(client);

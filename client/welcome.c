@@ -1,10 +1,12 @@
-/* welcome.c - handles the answers to Hello and Declare. After them the connection is usable, or the handle ends. */
+/* welcome.c - handles the answers to Hello (joining the job) and Declare (the list of parameters). They make the
+ * connection usable, or end the client handle. */
 #include "welcome.h"
 
 #include "core_end.h"
 #include "declared_params.h"
 #include "op.h"
 #include "reply.h"
+#include "sharing.h"
 #include "restart.h"
 
 #include <inttypes.h>
@@ -14,8 +16,9 @@
 
 /* ---- Hello ---- */
 
-/* Returns whether to connect again after the server refused Hello. Before the first welcome: only if the server is
- * unavailable, for example while it stops. Later: also if the server is full, has failed or timed out. */
+/* Returns whether to connect again after the server refused Hello with this error. Before the first welcome: only
+ * if the server is unavailable, for example because it is shutting down. Later also if the server is full, has
+ * failed or timed out. */
 static bool worth_waiting(const pd_core *core, int code)
 {
     if (code == PD_UNAVAILABLE) return true;
@@ -23,8 +26,9 @@ static bool worth_waiting(const pd_core *core, int code)
            (code == PD_RESOURCE_EXHAUSTED || code == PD_INTERNAL || code == PD_UNKNOWN || code == PD_DEADLINE_EXCEEDED);
 }
 
-/* Handles the server's error "no such job" if this process was in the job. While it restarts the job, it tries
- * again: rank 0 may not have created the job yet. Otherwise the job is lost. */
+/* Handles the server's error "no such job", which comes after a reconnect. While this process restarts a lost job, it
+ * tries again: rank 0 may not have created the job yet. Otherwise the job is lost, and the client handle (the user's
+ * pd_client) ends. */
 static void no_job(pd_core *core)
 {
     char reason[PD_ERROR_TEXT];
@@ -77,8 +81,8 @@ static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
     core->greeted = true;
 }
 
-/* Checks the server's welcome. Frames in the queue were split with the first server's chunk size, so a server with
- * another chunk size is refused. */
+/* Checks the server's welcome (its answer to Hello). Queued frames were split with the first server's chunk size,
+ * so a server with another chunk size is refused. */
 static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__HelloReply *reply)
 {
     pd_error error;
@@ -101,7 +105,8 @@ static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__H
     return PD_FAILED_PRECONDITION;
 }
 
-/* Returns whether the server's job of this name is not the job that this process was in. */
+/* Returns whether the server's job is another one of the same name: it was not created by the process that created
+ * the job in which this process was. */
 static bool is_another_job(const pd_core *core, const Paramd__HelloReply *reply)
 {
     return core->rejoins && !core->restarting && core->creator != 0 && reply->creator != core->creator;
@@ -138,8 +143,8 @@ int pd_welcome_taken(pd_core *core, const pd_prefix *prefix, const uint8_t *head
 
 /* ---- Declare ---- */
 
-/* Handles a refused Declare. The first refusal ends the user's call; the user may declare again on a new connection.
- * A refusal after a reconnect ends the handle. */
+/* Handles a refused Declare. If the server has never accepted the parameters, the user's call ends, and the user may
+ * declare again on a new connection. A refusal after a reconnect ends the client handle (the user's pd_client). */
 int pd_declare_refused(pd_core *core, const pd_error *error)
 {
     if (core->declared) return pd_welcome_refused(core, error);
@@ -160,8 +165,8 @@ static bool all_initialised(const pd_core *core, const pd_outgoing_frame *frame)
     return true;
 }
 
-/* Retires frames with initial weights that the server already has: it would refuse them now. The last connection
- * broke before their answers arrived. */
+/* After a reconnect, takes the frames with initial weights that the server already has out of the queue: the server
+ * would refuse them now. The last connection broke before their answers arrived. */
 static void retire_initialised(pd_core *core)
 {
     for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
@@ -173,7 +178,8 @@ static void retire_initialised(pd_core *core)
     }
 }
 
-/* Keeps the first note of each parameter. Later notes don't replace it, as the user may keep a pointer to it. */
+/* Keeps for each parameter the optimizer's first note (a text for the user). Notes in answers after a reconnect
+ * don't replace it, as the user may keep a pointer to it. */
 static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {
@@ -200,12 +206,12 @@ static int all_declared(pd_core *core)
     core->restarting = false;
     core->stage = STAGE_RUNNING;
     retire_initialised(core);
-    core->out.open = true;
+    core->out.open = !pd_sharing_begin(core);
     return settle(core, core->declare_ticket, NULL);
 }
 
-/* Returns whether the server has taken fewer steps of a parameter than this process has seen. Then it is not the
- * same job. */
+/* Returns whether the server has taken fewer steps of a parameter than this process has seen. If so, the server's
+ * job is another one of the same name. */
 static bool is_behind(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {

@@ -9,7 +9,7 @@
 
 enum { MAX_PORT = 65535 };
 
-/* A part of the address text that is being parsed. */
+/* A part of the text of an address that is being parsed: where it begins, and its length. */
 typedef struct part {
     const char *at;
     size_t n;
@@ -44,7 +44,7 @@ static int bad(part whole, pd_address_use use, const char *why, pd_error *err)
                    listens ? "127.0.0.1:7070" : "tcp://127.0.0.1:7070");
 }
 
-/* Checks a port and stores it in `address`. Returns NULL, or a sentence that says what is wrong. */
+/* Checks the port of an address, and stores it in *address. Returns NULL, or a sentence that says what is wrong. */
 static const char *parse_port(pd_address *address, part text, pd_address_use use)
 {
     uint32_t port = 0;
@@ -60,7 +60,8 @@ static const char *parse_port(pd_address *address, part text, pd_address_use use
     return NULL;
 }
 
-/* Splits "[IPv6]:port" into the address and the rest, ":port". Returns NULL, or a sentence that says what is wrong. */
+/* Splits an address "[IPv6]:port" into the text in brackets and the rest, ":port". Returns NULL, or a sentence that
+ * says what is wrong. */
 static const char *split_brackets(part text, part *host, part *rest)
 {
     const char *end = memchr(text.at, ']', text.n);
@@ -72,7 +73,8 @@ static const char *split_brackets(part text, part *host, part *rest)
     return NULL;
 }
 
-/* Splits "host:port" into the host and the rest, ":port". Returns NULL, or a sentence that says what is wrong. */
+/* Splits an address "host:port" into the host and the rest, ":port". Returns NULL, or a sentence that says what is
+ * wrong. */
 static const char *split_plain(part text, part *host, part *rest)
 {
     const char *colon = memchr(text.at, ':', text.n);

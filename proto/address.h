@@ -2,8 +2,8 @@
  *
  *     tcp://host:port   host:port   [IPv6]:port   :port (this machine, 127.0.0.1)   unix:///path
  *
- * A client's address may leave out the port, which is then 7070. A server's address must name the port; port 0 asks
- * for a free one. A server may write *:port to listen on every interface. Any thread may call these functions. */
+ * A client's address may leave out the port, which is then 7070. A server's address must name the port; port 0 asks for
+ * a free one. A server may write *:port to listen on every interface. Any thread may call these functions. */
 #ifndef PD_ADDRESS_H
 #define PD_ADDRESS_H
 
@@ -18,13 +18,13 @@
 typedef enum pd_address_use { PD_TO_CONNECT, PD_TO_LISTEN } pd_address_use;
 
 typedef struct pd_address {
-    bool local;     /* a Unix socket */
-    char host[256]; /* host's name or number, "" for every interface; for a Unix socket its path */
-    char port[8];   /* port, in digits without leading zeros; "" for a Unix socket */
+    bool local;     /* the address is that of a Unix socket */
+    char host[256]; /* name or number of the host, "" for every interface; of a Unix socket: its path */
+    char port[8];   /* port of the host, in digits without leading zeros; "" for a Unix socket */
 } pd_address;
 
-/* Parses a list of addresses, which are separated by commas with or without blanks. Gives an array of *n addresses
- * in *out (free() it). PD_INVALID_ARGUMENT: the error says which address is wrong, and what was expected.
+/* Parses a list of addresses, which are separated by commas with or without blanks. *out gets an array of *n addresses;
+ * the caller frees it with free(). PD_INVALID_ARGUMENT: the error says which address is wrong, and what was expected.
  * PD_NO_MEMORY. */
 int pd_addresses_parse(pd_address **out, size_t *n, const char *text, pd_address_use use, pd_error *err);
 /* Writes an address as text in the form that every program reads: "tcp://host:port", "tcp://[IPv6]:port",

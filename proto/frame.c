@@ -1,4 +1,4 @@
-/* frame.c - turns bytes of a stream into frames, and checks prefixes and checksums. */
+/* frame.c - cuts the bytes of a stream into frames, and checks their prefixes (fixed first bytes) and checksums. */
 #include "frame.h"
 
 #include <assert.h>
@@ -8,30 +8,33 @@
 #include <xxhash.h>
 
 enum { STAGE_BYTES = 4096, FIRST_HEADER_BYTES = 512 };
-enum { KNOWN_FLAGS = PD_FLAG_REPLY | PD_FLAG_ERROR | PD_FLAG_CHECKSUM };
+enum { KNOWN_FLAGS = PD_FLAG_REPLY | PD_FLAG_ERROR | PD_FLAG_CHECKSUM | PD_FLAG_SHARED };
 
 typedef enum state { AT_PREFIX, AT_HEADER, AT_DECISION, AT_PAYLOAD, STALLED, FAILED } state;
 
-/* A framer: the state of reading one stream.
+/* A framer: the state of reading one stream of frames.
  *
- * The array `stage` is for bytes that have no place of their own yet. In state AT_PREFIX it has part of a prefix. It
- * is empty whenever the framer needs more bytes of a header or payload. */
+ * The array `stage` is for bytes that have no place of their own yet. In state AT_PREFIX it has part of a prefix (the
+ * fixed first bytes of a frame). It is empty whenever the framer needs more bytes of a header or payload. */
 struct pd_framer {
     pd_framer_user user;
     uint64_t max_payload;
     state state;
-    pd_prefix prefix; /* prefix of the frame being read, from AT_HEADER on */
+    pd_prefix prefix; /* prefix (fixed first bytes) of the frame that is being read, from state AT_HEADER on */
     uint8_t *header;
-    size_t header_at, header_capacity; /* header bytes read; the capacity grows with them, not with the announced
-                                        * length */
-    struct iovec *spans;               /* the user's memory for the payload, from AT_PAYLOAD on */
-    size_t n_spans, span, span_at;     /* the next payload byte goes to spans[span] at span_at */
+    size_t header_at, header_capacity; /* header_at: bytes of the header that are read. header_capacity: memory for
+                                        * them, which grows with the bytes read, not with the length that the peer
+                                        * announces */
+    struct iovec *spans;               /* the user's memory for the payload, from state AT_PAYLOAD on */
+    /* the next byte of the payload goes into the span of memory spans[span], at offset span_at */
+    size_t n_spans, span, span_at;
     uint64_t payload_left;
-    XXH3_state_t *hash; /* checksum so far of the frame being read, if it has one */
-    size_t staged;      /* number of unread bytes in stage, from `begin` on */
+    XXH3_state_t *hash; /* checksum so far of the frame that is being read, if the frame has one */
+    size_t staged;      /* number of bytes in `stage` that are not used yet, from index `begin` on */
     size_t begin;
     pd_error error;
-    uint8_t stage[STAGE_BYTES]; /* buffer for prefixes, for bytes read ahead, and for payload that is thrown away */
+    uint8_t stage[STAGE_BYTES]; /* buffer for prefixes, for bytes that are read ahead, and for payload that is thrown
+                                 * away */
 };
 
 /* ---- prefix ---- */
@@ -55,10 +58,16 @@ void pd_prefix_write(uint8_t out[PD_PREFIX_BYTES], const pd_prefix *prefix)
     put(out + 5, prefix->flags, 1);
     put(out + 6, prefix->method, 2);
     put(out + 8, prefix->header_bytes, 4);
-    put(out + 12, 0, 4);
+    put(out + 12, prefix->place, 4);
     put(out + 16, prefix->payload_bytes, 8);
     put(out + 24, prefix->request, 8);
     put(out + 32, prefix->checksum, 8);
+}
+
+void pd_prefix_share(uint8_t prefix[PD_PREFIX_BYTES], bool shared, uint32_t place)
+{
+    prefix[5] = (uint8_t)((prefix[5] & ~PD_FLAG_SHARED) | (shared ? PD_FLAG_SHARED : 0));
+    put(prefix + 12, place, 4);
 }
 
 int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t max_payload, pd_error *err)
@@ -68,6 +77,7 @@ int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t m
         .flags = in[5],
         .method = (uint16_t)get(in + 6, 2),
         .header_bytes = (uint32_t)get(in + 8, 4),
+        .place = (uint32_t)get(in + 12, 4),
         .payload_bytes = get(in + 16, 8),
         .request = get(in + 24, 8),
         .checksum = get(in + 32, 8),
@@ -86,7 +96,12 @@ int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t m
     if ((prefix.flags & ~KNOWN_FLAGS) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "frame flags 0x%02x: only 0x%02x are known", prefix.flags,
                        KNOWN_FLAGS);
-    if (get(in + 12, 4) != 0) return pd_fail(err, PD_INVALID_ARGUMENT, "bytes 12 to 15 of a frame's prefix must be 0");
+    if (prefix.place != 0 && (prefix.flags & PD_FLAG_SHARED) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "bytes 12 to 15 of a frame's prefix must be 0 without the flag 0x%02x",
+                       PD_FLAG_SHARED);
+    if ((prefix.flags & PD_FLAG_SHARED) != 0 && (prefix.flags & PD_FLAG_CHECKSUM) != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "frame flags 0x%02x: a payload in shared memory has no checksum",
+                       prefix.flags);
     if (prefix.checksum != 0 && (prefix.flags & PD_FLAG_CHECKSUM) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "frame has a checksum but not the flag 0x%02x that says so",
                        PD_FLAG_CHECKSUM);
@@ -165,8 +180,8 @@ static size_t least(size_t a, uint64_t b)
     return b < a ? (size_t)b : a;
 }
 
-/* Lists in iov the memory for the next payload bytes, at most `slice` bytes. If bytes are to be thrown away, they
- * are read into framer->stage, and the list ends there. */
+/* Lists in iov the places in memory for the next bytes of the payload, at most `slice` bytes. Bytes that are to be
+ * thrown away are read into framer->stage, and the list ends there. */
 static int payload_space(pd_framer *framer, struct iovec *iov, int max, size_t slice, size_t *offered)
 {
     int n = 0;
@@ -214,8 +229,8 @@ int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice)
     return n;
 }
 
-/* Advances by n payload bytes. If `from` is not NULL, copies them from there into the user's memory. NULL: the bytes
- * were read into the user's memory directly. */
+/* Moves on by n bytes of the payload. If `from` is not NULL, copies them from there into the user's memory. NULL: the
+ * bytes were read into the user's memory directly. */
 static void land(pd_framer *framer, const uint8_t *from, size_t n)
 {
     framer->payload_left -= n;
@@ -267,8 +282,8 @@ static int read_prefix(pd_framer *framer, bool *more)
     return PD_OK;
 }
 
-/* Doubles the memory for the header, so it is at most twice the bytes read. A peer that only announces a long header
- * makes the framer allocate nothing. */
+/* Doubles the memory for the header, so that it is at most twice the bytes that were read. A peer that only announces a
+ * long header costs no memory. */
 static int grow_header(pd_framer *framer)
 {
     size_t capacity = least(framer->header_capacity * 2, PD_MAX_HEADER_BYTES);
@@ -300,7 +315,14 @@ static int read_header(pd_framer *framer, bool *more)
     return PD_OK;
 }
 
-/* Asks the user where the payload shall be stored. If the user cannot say yet, the framer stalls. */
+/* Returns how many bytes of payload follow the header. */
+static uint64_t payload_on_stream(const pd_prefix *prefix)
+{
+    return (prefix->flags & PD_FLAG_SHARED) != 0 ? 0 : prefix->payload_bytes;
+}
+
+/* Asks the framer's user where the payload of a frame shall be stored. If the user cannot say yet, the framer stalls:
+ * it takes no more bytes. */
 static int decide(pd_framer *framer, bool *more)
 {
     uint64_t sum = 0;
@@ -315,7 +337,7 @@ static int decide(pd_framer *framer, bool *more)
     }
     if (rc != PD_OK) return rc;
     for (size_t i = 0; i < framer->n_spans; i++) sum += framer->spans[i].iov_len;
-    assert(sum == framer->prefix.payload_bytes);
+    assert(sum == payload_on_stream(&framer->prefix));
     framer->payload_left = sum;
     framer->state = AT_PAYLOAD;
     return PD_OK;

@@ -1,4 +1,4 @@
-/* message.c - packs and unpacks the headers of frames. */
+/* message.c - packs and unpacks the headers of frames, which are protobuf messages. */
 #include "message.h"
 
 #include "printable.h"
@@ -27,7 +27,8 @@ const char *pd_method_name(unsigned method)
 
 enum { FIRST_BLOCK_BYTES = 4096 };
 
-/* A block of the arena's memory. Blocks are chained while one header is unpacked; pd_arena_reset merges them. */
+/* A block of the memory of an arena, into which headers are unpacked. Blocks are chained while one header is unpacked;
+ * pd_arena_reset merges them. */
 typedef struct block {
     struct block *next;
     size_t used, capacity;
@@ -36,13 +37,15 @@ typedef struct block {
 
 struct pd_arena {
     ProtobufCAllocator allocator;
-    size_t budget, held; /* budget: most bytes of all blocks; held: their bytes now */
-    bool exhausted;      /* an allocation was refused since it exceeded the budget */
-    bool no_memory;      /* an allocation failed */
+    /* budget: most bytes that all blocks of the arena may have together; held: the bytes they have */
+    size_t budget, held;
+    bool exhausted; /* memory was refused because the arena would have exceeded its budget */
+    bool no_memory; /* an allocation failed */
     block *first;
 };
 
-/* Adds a block with room for `bytes`. If the budget allows, the block doubles the arena. */
+/* Adds a block of memory with room for `bytes` to the arena. If the budget allows, the block is as large as the whole
+ * arena was. */
 static block *add_block(pd_arena *arena, size_t bytes)
 {
     size_t least = bytes + sizeof(block), room = arena->budget - arena->held;
@@ -80,7 +83,7 @@ static void *arena_alloc(void *data, size_t size)
     return from->at + from->used - size;
 }
 
-/* Does nothing when protobuf-c frees a piece of memory: pd_arena_reset frees all pieces at once. */
+/* Does nothing when protobuf-c frees a piece of an arena's memory, because pd_arena_reset frees all pieces at once. */
 static void arena_keep(void *data, void *at)
 {
     (void)data;
@@ -118,8 +121,9 @@ void pd_arena_free(pd_arena *arena)
     free(arena);
 }
 
-/* Empties the arena. Several blocks are merged into one of their total size, so that the next header of the same
- * size needs no malloc. If there is no memory for that block, the arena has none for now. */
+/* Empties the arena, the memory for unpacked headers. Several blocks are merged into one of their total size, so that
+ * the next header of the same size needs no malloc. If there is no memory for that block, the arena has none for
+ * now. */
 void pd_arena_reset(pd_arena *arena)
 {
     size_t held = arena->held;
@@ -150,11 +154,11 @@ size_t pd_utf8_prefix(const uint8_t *at, size_t bytes)
 
 typedef struct walk {
     const uint8_t *at, *end;
-    unsigned unknown; /* number of unknown fields so far, in all nested messages */
+    unsigned unknown; /* number of fields so far that the schema does not have, in all nested messages */
     pd_error *err;
 } walk;
 
-/* Reads a varint. Returns false if there is no varint of at most 10 bytes. */
+/* Reads a varint, protobuf's form of a number. Returns false if there is none of at most 10 bytes. */
 static bool read_varint(walk *w, uint64_t *value)
 {
     *value = 0;
@@ -166,8 +170,8 @@ static bool read_varint(walk *w, uint64_t *value)
     return false;
 }
 
-/* Steps over the value of a field. *body is its content if the field is length-delimited, else NULL. Returns false
- * if the value exceeds the message, or if its wire type is not one of proto3. */
+/* Steps over the value of a protobuf field. *body is its content if the field is a text or a message, else NULL.
+ * Returns false if the value exceeds the message, or if its wire type is not one of proto3. */
 static bool read_value(walk *w, unsigned wire_type, const uint8_t **body, size_t *bytes)
 {
     uint64_t n = 0;
@@ -226,8 +230,8 @@ static int check_field(walk *w, const ProtobufCMessageDescriptor *type, uint64_t
     return rc;
 }
 
-/* Checks the fields of a message and of the messages in it. The recursion ends, since no message of the schema
- * contains itself (a test checks this). */
+/* Checks the fields of a protobuf message and of the messages in it. The recursion ends, because no message of the
+ * schema contains itself (a test checks this). */
 static int check_message(walk *w, const ProtobufCMessageDescriptor *type)
 {
     while (w->at < w->end) {
@@ -251,8 +255,8 @@ int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, c
 
     void *message = protobuf_c_message_unpack(type, &arena->allocator, bytes, at);
     if (message != NULL) {
-        memcpy(out, &message, sizeof message); /* copies the pointer: callers pass (void **)&typed, so an assignment
-                                                * would break the aliasing rule */
+        memcpy(out, &message, sizeof message); /* copies the pointer with memcpy, because an assignment would break the
+                                                * aliasing rule: callers pass (void **)&typed */
         return PD_OK;
     }
     if (arena->exhausted)

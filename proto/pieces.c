@@ -18,13 +18,13 @@ uint64_t pd_piece_end(uint64_t offset, uint64_t bytes)
     return end / PD_PAYLOAD_ALIGN * PD_PAYLOAD_ALIGN;
 }
 
-/* The state of pd_pieces_check while it goes through the pieces. */
+/* What the check of a push's pieces (chunks of parameters) remembers from one piece to the next. */
 typedef struct check {
     const pd_handle_facts *handles;
     size_t n_handles;
     uint64_t chunk_elements, payload_bytes;
-    uint64_t end;  /* offset at which the next piece's data must begin */
-    uint64_t last; /* end of the data of the piece that was checked last */
+    uint64_t end;  /* offset in the payload at which the data of the next piece must begin */
+    uint64_t last; /* offset in the payload at which the data of the piece that was checked last ends */
     pd_error *err;
 } check;
 
@@ -36,8 +36,8 @@ static int refuse_absent(const check *c, size_t i, const Paramd__Piece *piece)
                    i, c->handles[piece->handle].name, piece->first, piece->count, piece->offset);
 }
 
-/* Checks that the piece is exactly one chunk of its parameter, or the part of a chunk that lies in the connection's
- * range of elements. */
+/* Checks that a piece of a push is exactly one chunk of its parameter, or the part of a chunk that lies in the range of
+ * elements that the connection pushes. */
 static int check_chunk(const check *c, size_t i, const Paramd__Piece *piece)
 {
     const pd_handle_facts *facts = &c->handles[piece->handle];
@@ -116,8 +116,9 @@ static int order(const void *left, const void *right)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* Checks two pieces (or wants) that are neighbours in sorted order. They must not be the same chunk. If one piece
- * says that its parameter is absent, the other must not belong to this parameter. */
+/* Checks two entries (pieces of a push or wants of a pull) that are neighbours in sorted order. They must not be the
+ * same chunk. If one says that its parameter has no gradient (is absent), the other must not belong to this
+ * parameter. */
 static int check_neighbours(const place *a, const place *b, const char *what, const pd_handle_facts *handles,
                             pd_error *err)
 {
@@ -135,8 +136,8 @@ static int check_neighbours(const place *a, const place *b, const char *what, co
     return PD_OK;
 }
 
-/* Sorts the chunks' places, checks that no chunk comes twice, and frees the array. `what` is "pieces" or "wants",
- * for the error text. */
+/* Sorts the entries of a push or pull, checks that no chunk comes twice, and frees the array. `what` is the word for
+ * the entries in the error, "pieces" or "wants". */
 static int check_places(place *places, size_t n, const char *what, const pd_handle_facts *handles, pd_error *err)
 {
     int rc = PD_OK;

@@ -7,18 +7,19 @@
 
 #include "message.h"
 
-/* A parameter as one connection knows it: its name, and the elements [start, end) that are pushed and pulled on this
- * connection. */
+/* A parameter that a worker has declared on a connection: its name, and the elements [start, end) of it that are pushed
+ * and pulled on this connection. */
 typedef struct pd_handle_facts {
     int64_t start, end;
     const char *name;
 } pd_handle_facts;
 
-/* Checks every piece of a push:
- *   - Its handle and its dtype are known.
- *   - It is one chunk, or the part of a chunk that lies in the handle's range (pd_range_piece).
+/* Checks every piece of a push (a chunk of a parameter, and the place of its data in the payload):
+ *
+ *   - Its handle (number of a declared parameter) and its dtype are known.
+ *   - It is one chunk, or the part of a chunk that lies in the handle's range of elements (pd_range_piece).
  *   - The first piece's data begins at offset 0, the data of every other piece at pd_piece_end of the piece before.
- *   - A piece that says that its parameter is absent has first, count and offset 0.
+ *   - A piece that says that its parameter is absent (has no gradient) has first, count and offset 0.
  *   - No piece comes twice, and an absent parameter has no other piece.
  *
  * The payload must end with the last piece, or at the next multiple of 64. The handles may come in any order.
@@ -28,13 +29,14 @@ typedef struct pd_handle_facts {
  * memory. Takes O(n) time for pieces that ascend by (handle, first), O(n log n) otherwise. */
 int pd_pieces_check(Paramd__Piece *const *pieces, size_t n, const pd_handle_facts *handles, size_t n_handles,
                     uint64_t chunk_elements, uint64_t payload_bytes, pd_error *err);
-/* Checks that a pull asks for no chunk twice. The caller has checked that the handles of all wants are known.
+/* Checks that a pull asks for no chunk of a parameter twice. The caller has checked that the handles (numbers of
+ * declared parameters) of all wants, the entries of the pull, are known.
  *
- * PD_INVALID_ARGUMENT: the error names the wants and their parameter. PD_NO_MEMORY: out of memory. Takes O(n) time
- * for wants that ascend by (handle, first), O(n log n) otherwise. */
+ * PD_INVALID_ARGUMENT: the error names the wants and their parameter. PD_NO_MEMORY: out of memory. Takes O(n) time for
+ * wants that ascend by (handle, first), O(n log n) otherwise. */
 int pd_wants_check_distinct(Paramd__Want *const *wants, size_t n, const pd_handle_facts *handles, pd_error *err);
-/* Returns the offset at which the next piece's data begins: the end of a piece of `bytes` at `offset`, rounded up to
- * 64. UINT64_MAX: the offset is too large. */
+/* Returns the offset in a push's payload at which the data of the next piece begins: the end of a piece of `bytes`
+ * bytes at `offset`, rounded up to 64. UINT64_MAX: the offset is too large. */
 uint64_t pd_piece_end(uint64_t offset, uint64_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* safetensors.c - reads and writes the header of a safetensors file. */
+/* safetensors.c - reads and writes the header of a safetensors file, which lists the file's tensors. */
 #include "safetensors.h"
 
 #include <assert.h>
@@ -14,9 +14,9 @@ enum { LENGTH_BYTES = 8, DATA_ALIGN = 8 };
 struct pd_safetensors {
     const uint8_t *data;
     uint64_t data_bytes;
-    json_t *root;           /* the parsed header; owns names and metadata */
-    pd_st_tensor *tensors;  /* all tensors, in the order of their data */
-    pd_st_tensor **by_name; /* pointers to all tensors, in the order of names */
+    json_t *root;           /* the header of the file, parsed from JSON; it owns the names and the metadata */
+    pd_st_tensor *tensors;  /* all tensors of the file, in the order of their data */
+    pd_st_tensor **by_name; /* pointers to all tensors of the file, in the order of names */
     size_t n;
 };
 
@@ -50,14 +50,14 @@ static pd_st_dtype find_dtype(const char *name)
     return (pd_st_dtype)i;
 }
 
-/* Computes the bytes of a tensor's data. Returns false if the shape is invalid, or too large for any file. */
+/* Computes how many bytes of data a tensor has. Returns false if the shape is invalid, or too large for any file. */
 static bool count_bytes(const pd_st_tensor *tensor, uint64_t *bytes)
 {
     int64_t elements;
 
     if (pd_shape_elements(&tensor->shape, &elements) != PD_OK) return false;
-    *bytes = (uint64_t)elements * pd_st_dtype_size(tensor->dtype); /* cannot overflow: pd_shape_elements limits the
-                                                                    * number of elements */
+    *bytes = (uint64_t)elements * pd_st_dtype_size(tensor->dtype); /* cannot overflow, because pd_shape_elements limits
+                                                                    * the number of elements */
     return true;
 }
 
@@ -69,7 +69,7 @@ static int by_place(const void *left, const void *right)
 
     if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
     if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
-    return strcmp(a->name, b->name); /* empty tensors may have the same offset: the name decides */
+    return strcmp(a->name, b->name); /* empty tensors may have the same offset, so their names decide */
 }
 
 static int by_name(const void *left, const void *right)
@@ -119,7 +119,8 @@ static int parse_shape(pd_st_tensor *tensor, const json_t *shape, pd_error *err)
     return PD_OK;
 }
 
-/* Reads where a tensor's data is in the file. check_places compares it with the file and the other tensors later. */
+/* Reads where a tensor's data is in the file. check_places later compares the place with the file and the other
+ * tensors. */
 static int parse_offsets(pd_st_tensor *tensor, const json_t *offsets, pd_error *err)
 {
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
@@ -178,7 +179,8 @@ static int parse_entries(pd_safetensors *file, pd_error *err)
     return PD_OK;
 }
 
-/* Checks that the tensors' data fill the file's data without gaps, overlaps and remaining bytes. */
+/* Checks that the data of the tensors fill the file without gaps and overlaps, and that no bytes are left at the
+ * end. */
 static int check_places(pd_safetensors *file, pd_error *err)
 {
     uint64_t end = 0;
@@ -275,7 +277,8 @@ const char *pd_safetensors_meta(const pd_safetensors *file, const char *key)
 
 /* ---- writing ---- */
 
-/* Orders tensors for writing: by element type, the widest first, so that every tensor is aligned; then by name. */
+/* Compares two tensors in the order of writing: by element type, the widest first, so that every tensor is aligned;
+ * then by name. */
 static int by_dtype(const void *left, const void *right)
 {
     const pd_st_tensor *a = left, *b = right;
@@ -313,8 +316,8 @@ static json_t *make_shape(const pd_shape *shape)
     return dims;
 }
 
-/* Sets root[name] to `value` and takes ownership of the value. PD_INVALID_ARGUMENT: the name is there already, or is
- * not UTF-8. `what` says in the error text what the name belongs to. */
+/* Adds a member to a JSON object: sets root[name] to `value` and takes ownership of the value. PD_INVALID_ARGUMENT: the
+ * name is there already, or is not UTF-8. `what` says in the error text what the name belongs to. */
 static int set_new(json_t *root, const char *what, const char *name, json_t *value, pd_error *err)
 {
     int rc = PD_OK;
@@ -353,7 +356,8 @@ static int add_tensor(json_t *root, const pd_st_tensor *tensor, pd_error *err)
                               make_shape(&tensor->shape), "data_offsets", (json_int_t)tensor->offset,
                               (json_int_t)(tensor->offset + tensor->bytes));
 
-    if (entry != NULL && json_object_size(entry) != 3) { /* fewer than 3 members: there was no memory for the shape */
+    if (entry != NULL && json_object_size(entry) != 3) { /* the tensor's entry has fewer than 3 members if there was no
+                                                          * memory for the shape */
         json_decref(entry);
         entry = NULL;
     }
@@ -364,7 +368,7 @@ static int add_tensor(json_t *root, const pd_st_tensor *tensor, pd_error *err)
     return set_new(root, "tensor", tensor->name, entry, err);
 }
 
-/* Writes the beginning of a file: the header's length, its JSON and padding. */
+/* Writes the beginning of a safetensors file: the header's length, the header as JSON, and padding. */
 static int print_header(uint8_t **out, size_t *bytes, const json_t *root, pd_error *err)
 {
     size_t length = json_dumpb(root, NULL, 0, JSON_COMPACT);

@@ -8,11 +8,11 @@
 
 #include "paramd/tensor.h"
 
-/* Most bytes of a file's header: enough for more than 100,000 tensors. */
+/* Most bytes of a safetensors file's header: enough for more than 100,000 tensors. */
 #define PD_ST_MAX_HEADER (16 * 1024 * 1024)
 
-/* Element types, narrow ones first. The reference writer orders a file's tensors by them, beginning with the last
- * type. */
+/* Element types of safetensors files, narrow ones first. The reference writer orders a file's tensors by them,
+ * beginning with the last type. */
 typedef enum pd_st_dtype {
     PD_ST_BOOL,
     PD_ST_U8,
@@ -32,39 +32,42 @@ typedef enum pd_st_dtype {
     PD_ST_DTYPES
 } pd_st_dtype;
 
-size_t pd_st_dtype_size(pd_st_dtype dtype);      /* bytes of one element; 0: there is no such type */
-const char *pd_st_dtype_name(pd_st_dtype dtype); /* name in the file, such as "F32"; "?": there is no such type */
+size_t pd_st_dtype_size(pd_st_dtype dtype);      /* bytes of one element of a type; 0: there is no such type */
+const char *pd_st_dtype_name(pd_st_dtype dtype); /* name of an element type in the file, such as "F32"; "?": there is no
+                                                  * such type */
 
 typedef struct pd_st_tensor {
     const char *name; /* UTF-8 */
     pd_st_dtype dtype;
     pd_shape shape;
-    uint64_t offset, bytes; /* place of the tensor's data, relative to the beginning of all data */
+    uint64_t offset, bytes; /* where the tensor's data is: offset from the beginning of the data of all tensors, and
+                             * length */
 } pd_st_tensor;
 
 /* ---- reading ---- */
 
 typedef struct pd_safetensors pd_safetensors;
 
-/* Reads the header of a file that is in memory, `bytes` bytes at `at`, and borrows them until pd_safetensors_free.
+/* Reads the header of a safetensors file that is in memory, `bytes` bytes at `at`, and borrows them until
+ * pd_safetensors_free.
  *
  * PD_INVALID_ARGUMENT: it is no valid safetensors file; the error names the tensor and what is wrong. Examples: a
- * duplicate name, an unknown dtype, more than PD_MAX_RANK dimensions, data whose size does not fit the shape, or
- * data that overlap, leave a hole or do not end where the file ends.
+ * duplicate name, an unknown dtype, more than PD_MAX_RANK dimensions, data whose size does not fit the shape, or data
+ * that overlap, leave a hole or do not end where the file ends.
  *
  * PD_RESOURCE_EXHAUSTED: the header exceeds PD_ST_MAX_HEADER. PD_NO_MEMORY: out of memory. */
 int pd_safetensors_read(pd_safetensors **out, const void *at, size_t bytes, pd_error *err);
 void pd_safetensors_free(pd_safetensors *file); /* accepts NULL */
 
-/* Returns all tensors in the order of their data. They belong to `file`, as does everything that the functions below
- * return. */
+/* Returns all tensors of a safetensors file in the order of their data. They belong to `file`, as does everything that
+ * the functions below return. */
 const pd_st_tensor *pd_safetensors_tensors(const pd_safetensors *file, size_t *n);
-/* Returns the tensor with that name; NULL: there is none. */
+/* Returns the tensor of a safetensors file with that name; NULL: there is none. */
 const pd_st_tensor *pd_safetensors_find(const pd_safetensors *file, const char *name);
 /* Returns a pointer to the first element of a tensor, in the memory that the caller passed to pd_safetensors_read.
- * Other writers may leave it unaligned: memcpy from it. */
+ * Other programs may have written the data unaligned, so use memcpy to read it. */
 const void *pd_safetensors_data(const pd_safetensors *file, const pd_st_tensor *tensor);
-/* Returns the value of a key in the file's __metadata__; NULL: no such key. */
+/* Returns the value of a key in the metadata of a safetensors file; NULL: no such key. */
 const char *pd_safetensors_meta(const pd_safetensors *file, const char *key);
 
 /* ---- writing ---- */
@@ -73,9 +76,10 @@ typedef struct pd_st_meta {
     const char *key, *value;
 } pd_st_meta;
 
-/* Makes the beginning of a file: the header's length and the header, padded so that the data begins at a multiple of
- * 8. Sorts `tensors` as the reference writer does, and fills their offset and bytes. The data of tensors[0],
- * tensors[1] ... must follow in the file without gaps. Gives *out (free() it), and its length *bytes.
+/* Makes the beginning of a safetensors file: the header's length and the header, padded so that the data begins at a
+ * multiple of 8. Sorts `tensors` as the reference writer does, and fills their offset and bytes. The data of
+ * tensors[0], tensors[1] ... must follow in the file without gaps. *out gets the bytes, which the caller frees with
+ * free(), and *bytes their number.
  *
  * PD_INVALID_ARGUMENT: a name comes twice, is "__metadata__" or is not UTF-8; a shape or dtype is invalid; or a
  * metadata key comes twice. PD_RESOURCE_EXHAUSTED: the header exceeds PD_ST_MAX_HEADER. PD_NO_MEMORY. After an error

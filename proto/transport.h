@@ -7,39 +7,52 @@
 #ifndef PD_TRANSPORT_H
 #define PD_TRANSPORT_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
 #include "paramd/error.h"
 
-/* Events that a connection waits for, and events that have happened. PD_ON_GONE: the peer has ended its side, or the
- * connection is broken. A broken connection is reported even if no event is watched. */
+/* Events of a transport that a connection waits for, and those that have happened. PD_ON_GONE: the peer has ended its
+ * side, or the connection is broken. A broken connection is reported even if no event is watched. */
 enum { PD_ON_READ = 1, PD_ON_WRITE = 2, PD_ON_GONE = 4 };
 
 typedef struct pd_transport pd_transport;
 
 typedef struct pd_transport_ops {
-    /* Copies received bytes into the spans, in order. Returns the number of bytes; 0: there are none now.
-     * PD_CANCELLED: the peer has ended its side, and all bytes that it sent were received. PD_UNAVAILABLE: the
-     * connection is broken; *err says why. */
+    /* Receives bytes from the peer into the spans of memory iov[0..n), in order. Returns the number of bytes; 0: there
+     * are none now. PD_CANCELLED: the peer has ended its side, and all bytes that it sent were received.
+     * PD_UNAVAILABLE: the connection is broken; *err says why. */
     ssize_t (*receive)(pd_transport *transport, const struct iovec *iov, int n, pd_error *err);
-    /* Sends bytes of the spans, in order. Returns the number of bytes; 0: none can be sent now. PD_UNAVAILABLE: the
-     * connection is broken; *err says why. */
+    /* Sends bytes to the peer from the spans of memory iov[0..n), in order. Returns the number of bytes; 0: none can be
+     * sent now. PD_UNAVAILABLE: the connection is broken; *err says why. */
     ssize_t (*send)(pd_transport *transport, const struct iovec *iov, int n, pd_error *err);
-    /* Watches for events: from now on `ready` is called whenever one of `events` happens, but never from within
-     * `watch`. */
+    /* Watches for events of the connection: from now on `ready` is called whenever one of `events` happens, but never
+     * from within `watch`. */
     void (*watch)(pd_transport *transport, unsigned events);
-    /* Ends our side of the stream. The peer sees the end after all bytes that were sent; receiving goes on. */
+    /* Ends our side of the connection. The peer sees the end after all bytes that were sent; receiving goes on. */
     void (*shut)(pd_transport *transport);
-    /* Ends both sides and frees the transport. From then on `ready` is not called. */
+    /* Ends both sides of the connection and frees the transport. From then on `ready` is not called. */
     void (*close)(pd_transport *transport);
+    /* The next three are for shared memory (segment.h). NULL: this transport passes no file descriptors.
+     *
+     * Sends a descriptor with the next byte that is sent, so that the peer has it when it has read that byte. Takes
+     * ownership of the descriptor. A descriptor that is not sent yet is replaced. */
+    void (*attach)(pd_transport *transport, int fd);
+    /* Returns the last descriptor that came with the received bytes, or -1 if none has come since the last call. The
+     * caller closes it. Only one descriptor is kept: an older one that was not taken is closed. */
+    int (*take)(pd_transport *transport);
+    /* Returns whether the peer had not closed the connection when this function was called. Memory that the peer lends
+     * until the connection ends was unchanged until then. */
+    bool (*is_open)(pd_transport *transport);
 } pd_transport_ops;
 
-/* The common part of every transport: the first member of each implementation's struct. */
+/* The common part of every transport (socket, simulated connection): the first member of each implementation's
+ * struct. */
 struct pd_transport {
     const pd_transport_ops *ops;
-    void (*ready)(void *arg, unsigned events); /* callback, set by the connection that owns the transport before its
-                                                * first call of `watch` */
+    void (*ready)(void *arg, unsigned events); /* function that reports events; the connection that owns the transport
+                                                * sets it before its first call of `watch` */
     void *arg;
 };
 

@@ -17,7 +17,8 @@
 #define MIB (1024 * KIB)
 #define TIB (1024 * 1024 * MIB)
 #define DAY ((uint64_t)24 * 60 * 60 * 1000)
-#define WIDTH 96 /* columns of the help text and of printed files */
+/* Most columns of a line in the help text and in printed configuration files. */
+#define WIDTH 96
 #define AT(field) offsetof(pd_config, field)
 
 /* ---- the table of keys ---- */
@@ -34,6 +35,8 @@ static const pd_key keys[] = {
     { "server", "insecure", PD_KEY_YES_NO, AT(insecure), "no",
       .help = "allow addresses that other machines can reach. There are no credentials yet: set it only where the "
               "network keeps strangers out" },
+    { "server", "shared_memory", PD_KEY_YES_NO, AT(shared_memory), "yes",
+      .help = "workers on Unix sockets may pass gradients and weights in memory that they share with the daemon" },
     { "server", "max_connections", PD_KEY_COUNT, AT(max_connections), "4096", 1, 1000000,
       .help = "most open connections; a connection beyond them gets an error and is closed" },
     { "server", "handshake_timeout", PD_KEY_TIME, AT(handshake_timeout), "5s", 1, DAY, .reload = true,
@@ -161,8 +164,8 @@ void pd_config_offer(const pd_config *config, pd_nearest *search)
     }
 }
 
-/* Makes the error for an unknown key of a file, which names the nearest key. Of several equally near keys, the error
- * names the one in the same section. */
+/* Makes the error for a line of a configuration file with an unknown key. It suggests the key with the nearest name; of
+ * several equally near ones, the one in the same section. */
 static int unknown_key(const pd_config *config, const char *section, const char *name, pd_error *err)
 {
     pd_nearest search = pd_nearest_begin(name, strlen(name));

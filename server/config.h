@@ -22,47 +22,48 @@ void pd_config_free(pd_config *config); /* accepts NULL */
 
 /* ---- keys ---- */
 
-/* Finds a key by its long name, such as "server_listen", or by its short name, such as "listen". Returns NULL if
- * there is no such key. */
+/* Finds a configuration key by its long name (with the section), such as "server_listen", or by its short name, such as
+ * "listen". Returns NULL if there is no such key. */
 const pd_key *pd_config_find(const pd_config *config, const char *name);
-/* Offers the names of all keys as candidates to a search for the nearest name. */
+/* Adds the names of all configuration keys to a search for the name that is nearest to a mistyped one. */
 void pd_config_offer(const pd_config *config, pd_nearest *search);
-/* Returns whether the key may be given by its short name: no other section has a key of the same name. */
+/* Returns whether a configuration key may be given by its short name: no other section has a key of the same name. */
 bool pd_key_is_short(const pd_config *config, const pd_key *key);
-/* Returns whether the values of the key are yes and no: then its flag needs no value. */
+/* Returns whether the values of a configuration key are yes and no. Then its flag on the command line needs no
+ * value. */
 bool pd_key_is_flag(const pd_key *key);
-/* Returns a sentence that describes a section; "" if there is no such section. */
+/* Returns a sentence that describes a section of the configuration; "" if there is no such section. */
 const char *pd_section_help(const char *section);
-/* Returns whether the key has different values in two configurations. */
+/* Returns whether a key has different values in two configurations. */
 bool pd_config_differs(const pd_config *a, const pd_config *b, const pd_key *key);
 
 /* ---- values ---- */
 
-/* Sets the value of a key. PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: the value is wrong, and the error names the allowed
- * values. After an error nothing has changed. */
+/* Sets the value of a configuration key. PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: the value is wrong, and the error names
+ * the allowed values. After an error nothing has changed. */
 int pd_config_set_key(pd_config *config, const pd_key *key, const char *value, pd_error *err);
-/* Sets the value of the key with this section and name. PD_NOT_FOUND: there is no such key; the error names the
- * nearest one. */
+/* Sets the value of the configuration key with this section and name. PD_NOT_FOUND: there is no such key; the error
+ * names the nearest one. */
 int pd_config_set(pd_config *config, const char *section, const char *name, const char *value, pd_error *err);
-/* Reads a file with lines "key = value" in sections. A comment begins with # or ;, at the beginning of a line or
- * after a blank.
+/* Reads a configuration file with lines "key = value" in sections. A comment begins with # or ;, at the beginning of a
+ * line or after a blank.
  *
  * PD_NOT_FOUND: the file cannot be read. Other errors begin with file:line; the keys above that line are already
  * set. */
 int pd_config_read_file(pd_config *config, const char *path, pd_error *err);
-/* Reads the environment variables PARAMD_KEY and PARAMD_SECTION_KEY. Ignores variables of paramd's other programs
- * (the table in config_sources.c).
+/* Reads the configuration from environment variables PARAMD_KEY and PARAMD_SECTION_KEY. Ignores variables of paramd's
+ * other programs (the table in config_sources.c).
  *
  * PD_NOT_FOUND: a variable PARAMD_... is neither a key nor in that table; the error names the nearest key or
  * variable. */
 int pd_config_read_environment(pd_config *config, char *const *environment, pd_error *err);
 /* Copies the value of a key, which must be a number or a choice, from another configuration. The texts of the two
- * values change places, so `from` owns the old text. */
+ * values change places, so that each configuration still owns one of them. */
 void pd_config_take(pd_config *config, pd_config *from, const pd_key *key);
-/* Replaces "auto" by values for this machine. Then checks rules about several keys, and the addresses to listen on,
- * which includes looking host names up. Errors are PD_INVALID_ARGUMENT and those of reach.h. */
+/* Replaces the value "auto" of keys by a value for this machine. Then checks rules about several keys, and the
+ * addresses to listen on, which includes looking host names up. Errors are PD_INVALID_ARGUMENT and those of reach.h. */
 int pd_config_check(pd_config *config, pd_error *err);
-/* Returns the instruction set that was chosen by its name, or "auto" (pd_cpu_use). */
+/* Returns the name of the instruction set (such as AVX2) that the configuration chooses, or "auto", for pd_cpu_use. */
 const char *pd_config_cpu(const pd_config *config);
 /* Writes a configuration file with every key and its explanation. pd_config_read_file reads the same values back
  * from it. */

@@ -12,12 +12,12 @@
 
 typedef struct reading {
     pd_config *config;
-    bool *seen;     /* whether the file has given each key before, by the key's index */
-    pd_error first; /* the first error; the inih library reports its line */
+    bool *seen;     /* for each configuration key, whether the file has given it already */
+    pd_error first; /* the first error that a key of the file caused; the inih library reports in which line that was */
 } reading;
 
-/* Returns the length of a value without its comment, which is "# ..." at the value's beginning or after a blank. The
- * inih library has already removed comments that begin with ";". */
+/* Returns the length of a value in a configuration file without the comment behind it, which begins with "#" at the
+ * value's beginning or after a blank. The inih library has already removed comments that begin with ";". */
 static size_t value_length(const char *value)
 {
     size_t n = 0;
@@ -38,7 +38,7 @@ static int set_copy(reading *r, const char *section, const char *name, const cha
     return rc;
 }
 
-/* Handles one key of the file, as a callback of the inih library. Returns 0 after an error. */
+/* Handles one key of a configuration file. The inih library calls this function for each. Returns 0 after an error. */
 static int on_key(void *arg, const char *section, const char *name, const char *value)
 {
     reading *r = arg;
@@ -77,23 +77,23 @@ int pd_config_read_file(pd_config *config, const char *path, pd_error *err)
 /* Environment variables that begin with PARAMD_ but are not for the daemon, as patterns of NAME=VALUE without this
  * prefix. */
 static const struct {
-    const char *pattern, *name; /* name: offered as the right name for a mistyped variable, in lower case; NULL:
-                                 * people do not set the variable by hand */
+    const char *pattern, *name; /* name: suggested to somebody who mistyped the variable, in lower case; NULL: people do
+                                 * not set the variable by hand */
 } foreign[] = {
-    { "URL=*", "url" },           /* for the client library and paramctl: the daemon's address */
-    { "JOB=*", "job" },           /* for the client library: the job's name */
-    { "LIBRARY=*", "library" },   /* for bindings of other languages: the path of libparamd */
-    { "CPU=*", "cpu" },           /* for libparamd_optim: the instruction set to use */
-    { "BIN=*", "bin" },           /* for the tests: the folder of the programs */
-    { "TEST_*=*", NULL },         /* for the tests: what they may use, such as containers */
-    { "SEEDS=*", NULL },          /* for tests/fuzz: a folder of first inputs */
-    { "COMPOSE_INSIDE=*", NULL }, /* for tests/e2e/compose.sh: the script is already in its own namespace */
-    { "BASE=*", NULL },           /* for deploy/docker-compose.yml: the image to build on */
-    { "SLIM=*", NULL },           /* for deploy/docker-compose.yml: the image to run on */
-    { "REEXECUTED=*", NULL },     /* for main.c: the daemon has already started itself again */
-    { "SERVICE_*=*", NULL },      /* Kubernetes sets it in every pod beside a service named paramd */
-    { "PORT=tcp://*", NULL },     /* Kubernetes sets it beside a service named paramd */
-    { "PORT_[0-9]*=*", NULL },    /* Kubernetes sets it beside a service named paramd */
+    { "URL=*", "url" },           /* environment variable of the client library and paramctl: the daemon's address */
+    { "JOB=*", "job" },           /* environment variable of the client library: the job's name */
+    { "LIBRARY=*", "library" },   /* environment variable of bindings of other languages: the path of libparamd */
+    { "CPU=*", "cpu" },           /* environment variable of libparamd_optim: the instruction set to use */
+    { "BIN=*", "bin" },           /* environment variable of the tests: the folder of the programs */
+    { "TEST_*=*", NULL },         /* environment variable of the tests: what they may use, such as containers */
+    { "SEEDS=*", NULL },          /* environment variable of tests/fuzz: a folder of first inputs */
+    { "COMPOSE_INSIDE=*", NULL }, /* environment variable of tests/e2e/compose.sh: it runs in its own namespace */
+    { "BASE=*", NULL },           /* environment variable of deploy/docker-compose.yml: the image to build on */
+    { "SLIM=*", NULL },           /* environment variable of deploy/docker-compose.yml: the image to run on */
+    { "REEXECUTED=*", NULL },     /* environment variable of main.c: the daemon has already started itself again */
+    { "SERVICE_*=*", NULL },      /* environment variable that Kubernetes sets beside a service named paramd */
+    { "PORT=tcp://*", NULL },     /* environment variable that Kubernetes sets beside a service named paramd */
+    { "PORT_[0-9]*=*", NULL },    /* environment variable that Kubernetes sets beside a service named paramd */
 };
 enum { N_FOREIGN = sizeof foreign / sizeof foreign[0] };
 
@@ -120,7 +120,8 @@ static int unknown_variable(const pd_config *config, const char *name, pd_error 
     return pd_fail(err, PD_NOT_FOUND, "there is no such variable; the nearest is " PREFIX "%s", near);
 }
 
-/* Reads the assignment NAME=VALUE of an environment variable. The prefix PARAMD_ is already removed. */
+/* Reads a configuration key from the assignment NAME=VALUE of an environment variable, whose prefix PARAMD_ is already
+ * removed. */
 static int read_variable(pd_config *config, bool *seen, const char *assignment, pd_error *err)
 {
     size_t n = strcspn(assignment, "=");

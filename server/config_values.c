@@ -57,7 +57,7 @@ static int set_number(pd_config *config, const pd_key *key, const char *value, p
     return PD_OK;
 }
 
-/* Returns the index of `value` in a list of choices "a|b|c", or -1. */
+/* Returns the index of the text `value` in a list of choices such as "text|logfmt|json", or -1 if it is not there. */
 static int choice_index(const char *choices, const char *value)
 {
     size_t length = strlen(value);

@@ -1,11 +1,11 @@
-/* config_values.h - the parts of a configuration: its keys, and their values by type. Used by the thread that owns
- * the configuration. */
+/* config_values.h - the parts of a configuration: its keys (the names of the settings), and their values by type. Used
+ * by the thread that owns the configuration. */
 #ifndef PD_CONFIG_VALUES_H
 #define PD_CONFIG_VALUES_H
 
 #include "request.h"
 
-#define PD_KEY_NAME 64 /* bytes for the long name of a key, SECTION_NAME */
+#define PD_KEY_NAME 64 /* bytes for the long name of a configuration key, such as server_listen */
 
 typedef enum pd_key_type {
     PD_KEY_TEXT,
@@ -20,20 +20,21 @@ typedef enum pd_key_type {
 typedef struct pd_key {
     const char *section, *name;
     pd_key_type type;
-    size_t offset; /* where the value is in pd_config; for PD_KEY_JOB, the index in pd_config.job */
+    size_t offset; /* offset of the key's value in pd_config; for a key of type PD_KEY_JOB, an index in pd_config.job */
     const char *preset;
-    uint64_t least, most;        /* allowed range of counts, bytes and milliseconds */
-    bool automatic;              /* the key also takes the value "auto" */
-    bool reload;                 /* the value may change while the daemon runs (reload.c) */
-    const char *choices;         /* allowed values, such as "text|logfmt|json" */
-    const char *help;            /* one sentence that explains the key */
+    uint64_t least, most;        /* smallest and largest allowed value of keys whose type is a count, bytes or
+                                  * milliseconds */
+    bool automatic;              /* the key may have the value "auto": the daemon chooses */
+    bool reload;                 /* the key's value may change while the daemon runs (reload.c) */
+    const char *choices;         /* values that the key may have, such as "text|logfmt|json" */
+    const char *help;            /* one sentence that explains the key, for the help and the manual */
     char long_name[PD_KEY_NAME]; /* "section_name" */
 } pd_key;
 
 typedef struct pd_config {
     /* [server] */
     char *listen, *port_file;
-    bool insecure;
+    bool insecure, shared_memory;
     uint64_t max_connections;
     uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout; /* ms */
     uint64_t read_timeout, write_timeout, drain_timeout;               /* ms */
@@ -42,21 +43,21 @@ typedef struct pd_config {
         hello_bytes;
     /* [threads] */
     uint64_t step_threads, pool_threads;
-    uint64_t cpu; /* index of the chosen value in the list of choices of the key `cpu` */
+    uint64_t cpu; /* chosen instruction set: its index in the list of choices of the key `cpu` */
     /* [log] */
     uint64_t log_level, log_format; /* as for cpu */
     /* [job] */
     pd_option *job;
-    size_t n_job; /* the job's options, in the order of pd_job_keys; names and values are owned */
+    size_t n_job; /* default options of new jobs, in the order of pd_job_keys; names and values are owned */
 
     pd_key *keys;
-    size_t n_keys; /* number of keys in the table `keys`, which is ordered by section */
-    char **text;   /* text of each key's value, as it was given */
+    size_t n_keys; /* number of configuration keys in the table `keys`, which is ordered by section */
+    char **text;   /* text of each key's value, as the user gave it */
 } pd_config;
 
-/* Reads a value and stores it in the field of the configuration that belongs to the key. PD_INVALID_ARGUMENT,
- * PD_OUT_OF_RANGE: the value is wrong, and the error names the allowed values. PD_NO_MEMORY. After an error nothing
- * has changed. */
+/* Reads the value of a configuration key from a text and stores it in the key's field of *config. PD_INVALID_ARGUMENT,
+ * PD_OUT_OF_RANGE: the value is wrong, and the error names the allowed values. PD_NO_MEMORY. After an error nothing has
+ * changed. */
 int pd_config_set_value(pd_config *config, const pd_key *key, const char *value, pd_error *err);
 /* Frees the text at *text, and stores a copy of `value` there. PD_NO_MEMORY: nothing has changed. */
 int pd_config_replace(char **text, const char *value, pd_error *err);

@@ -21,22 +21,22 @@ enum { N_OWN = sizeof pd_own_flags / sizeof pd_own_flags[0] - 1 };
 
 /* ---- one flag ---- */
 
-/* The command line while it is being read. It keeps the values of keys until the file and the environment are read,
- * because a flag wins over both. */
+/* The command line while it is being read. It keeps the values of configuration keys until the file and the environment
+ * are read, because a flag wins over both. */
 typedef struct line {
     pd_config *config;
     pd_flags *flags;
     const char *const *argv;
-    const char **value; /* value that a flag gives to each key, by the key's index; NULL: none */
+    const char **value; /* for each configuration key, the value that a flag gives to it; NULL: no flag does */
     const char *port;
-    char listen[32]; /* the address that --port N stands for */
+    char listen[32]; /* the address to listen on that the flag --port N stands for */
 } line;
 
 /* A flag as it was given on the command line. */
 typedef struct flag {
-    char name[PD_KEY_NAME]; /* the name without its leading dashes; a '-' inside is replaced by '_' */
-    const char *value;      /* the text after "="; NULL: there is none */
-    const char *text;       /* the whole argument as it was given */
+    char name[PD_KEY_NAME]; /* the flag's name without its leading dashes; a '-' inside is replaced by '_' */
+    const char *value;      /* the flag's value after "="; NULL: there is no "=" */
+    const char *text;       /* the whole argument of the command line */
 } flag;
 
 static void split(flag *f, const char *text)
@@ -70,7 +70,7 @@ static int unknown(const line *l, const flag *f, pd_error *err)
                    (int)(n < 64 ? n : 64), f->text, with_dashes(near));
 }
 
-/* Sets the flag's value: the text after "=", or else the next argument. Fails if there is neither. */
+/* Finds the flag's value: the text after "=", or else the next argument. Fails if there is neither. */
 static int take_value(line *l, flag *f, pd_error *err)
 {
     if (f->value == NULL) f->value = *l->argv != NULL ? *l->argv++ : NULL;
@@ -123,7 +123,7 @@ static int read_long(line *l, const char *text, pd_error *err)
     return set_key(l, key, &f, err);
 }
 
-/* Reads a short flag: "-h", "-c FILE" or "-cFILE". */
+/* Reads a flag of one letter: "-h", "-c FILE" or "-cFILE". */
 static int read_short(line *l, const char *text, pd_error *err)
 {
     flag f = { .text = text, .value = text[2] != '\0' ? text + 2 : NULL };
@@ -143,7 +143,7 @@ static int read_argument(line *l, const char *text, pd_error *err)
                    text);
 }
 
-/* Turns --port N into --listen=127.0.0.1:N. */
+/* Turns the flag --port N into --listen=127.0.0.1:N. */
 static int apply_port(line *l, pd_error *err)
 {
     size_t listen = (size_t)(pd_config_find(l->config, "listen") - l->config->keys);
@@ -164,7 +164,8 @@ static int apply_port(line *l, pd_error *err)
     return PD_OK;
 }
 
-/* Sets all values: first from the file, then from the environment, then from the flags. A later source wins. */
+/* Sets the values of all configuration keys: first from the file, then from the environment, then from the flags. A
+ * later source wins. */
 static int apply(line *l, char *const *environment, pd_error *err)
 {
     pd_config *config = l->config;
@@ -188,7 +189,7 @@ int pd_flags_read(pd_config *config, char *const *argv, char *const *environment
 
     *flags = (pd_flags){ .mode = PD_SERVE };
     if (l.value == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    if (*l.argv != NULL) l.argv++; /* skip the program's name */
+    if (*l.argv != NULL) l.argv++; /* skip the name of the program */
     while (rc == PD_OK && *l.argv != NULL) rc = read_argument(&l, *l.argv++, err);
     if (rc == PD_OK) rc = apply(&l, environment, err);
     free(l.value);
@@ -203,14 +204,15 @@ static void print_words(const char *words, FILE *out)
     pd_words_print(words, "          ", out);
 }
 
-/* Returns the text that stands for the key's value in the help: the choices, or the default value as an example. */
+/* Returns the text that stands for a configuration key's value in the help: the choices, or the default value as an
+ * example. */
 static const char *value_form(const pd_key *key)
 {
     if (key->choices != NULL) return key->choices;
     return key->preset[0] != '\0' ? key->preset : "PATH";
 }
 
-/* Prints a flag's name with '-' in place of '_'. */
+/* Prints a flag's name as it is given on the command line: with '-' in place of '_'. */
 static void print_name(const char *name, FILE *out)
 {
     char text[PD_KEY_NAME];

@@ -16,29 +16,29 @@ typedef enum pd_mode { PD_SERVE, PD_CHECK_CONFIG, PD_PRINT_CONFIG, PD_SHOW_VERSI
 typedef enum pd_exit { PD_EXITS(PD_EXIT) } pd_exit;
 #undef PD_EXIT
 
-/* A flag that does not set a configuration key. */
+/* A flag that does something else than set a configuration key. */
 typedef struct pd_own_flag {
-    char letter;                     /* short form, such as 'h' for -h; 0: none */
-    const char *name, *value, *help; /* name has '_' in place of '-'. value is the word for the flag's value in the
-                                      * help; NULL: the flag takes no value */
+    char letter;                     /* short form of the flag, such as 'h' for -h; 0: it has none */
+    const char *name, *value, *help; /* name: the flag's name, with '_' in place of '-'. value: the word that stands for
+                                      * the flag's value in the help; NULL: the flag takes no value */
 } pd_own_flag;
 
-/* All flags that do not set a configuration key, for the parser, the help and the manual page. An entry without a
- * name ends the table. */
+/* All flags that do something else than set a configuration key, for the parser, the help and the manual page. An entry
+ * without a name ends the table. */
 extern const pd_own_flag pd_own_flags[];
 
-/* What the command line asks for. */
+/* What the daemon's command line asks for: what to do, and with which configuration file. */
 typedef struct pd_flags {
     pd_mode mode;
-    const char *file; /* argument of --config, borrowed from argv; NULL: none */
+    const char *file; /* the configuration file: the value of the flag --config, borrowed from argv; NULL: none */
 } pd_flags;
 
-/* Reads the file of --config, then the environment, then the flags into *config. A later source wins over an earlier
- * one. With --help or --version, no source is read.
+/* Reads the configuration: the file of --config, then the environment, then the flags. A later source wins over an
+ * earlier one. With --help or --version, no source is read.
  *
  * PD_INVALID_ARGUMENT, PD_NOT_FOUND: a flag, variable, key or value is wrong; the error names the nearest valid one. */
 int pd_flags_read(pd_config *config, char *const *argv, char *const *environment, pd_flags *flags, pd_error *err);
-/* Writes the help: every flag, with the default value of its key. */
+/* Writes the help: every flag, and the default value of every configuration key. */
 void pd_flags_help(const pd_config *config, FILE *out);
 
 #endif

@@ -21,8 +21,8 @@ static bool read_text(const char *path, char *text, size_t size)
     return n > 0;
 }
 
-/* Reads the path of this process in a hierarchy of control groups, from a line such as "0::/path" (version 2) or
- * "5:memory:/path" (version 1). */
+/* Finds the path of this process's control group, from a line of /proc/self/cgroup such as "0::/path" (version 2 of
+ * control groups) or "5:memory:/path" (version 1). */
 static bool group_path(const char *controller, char *path, size_t size)
 {
     char text[4096], *line, *state = NULL;
@@ -39,8 +39,8 @@ static bool group_path(const char *controller, char *path, size_t size)
     return false;
 }
 
-/* Calls `see` with the text of the given file of this process's control group and of each parent group, because the
- * limits of parents apply too. */
+/* Calls the function `see` with the text of one file (such as cpu.max) of this process's control group and of each
+ * parent group, because the limits of parents apply too. */
 static void walk(const char *root, const char *controller, const char *file, void (*see)(const char *text, void *arg),
                  void *arg)
 {
@@ -69,8 +69,8 @@ static void see_quota(const char *text, void *arg)
     if (quota > 0 && quota < *cores) *cores = quota;
 }
 
-/* Handles the quota of control groups version 1, whose file has only the quota in microseconds. The period is 100 ms
- * by default. */
+/* Takes account of a limit of processor time in version 1 of control groups, whose file has only the allowed
+ * microseconds per period. The period is 100 ms by default. */
 static void see_cfs_quota(const char *text, void *arg)
 {
     char both[160];
@@ -90,7 +90,7 @@ int pd_host_cores(void)
     return cores > 0 ? cores : 1;
 }
 
-/* Handles a limit of memory. The text "max", which means no limit, reads as 0 and is skipped. */
+/* Takes account of a limit of memory. The text "max", which means no limit, reads as 0 and is skipped. */
 static void see_bytes(const char *text, void *arg)
 {
     uint64_t *least = arg, bytes = strtoull(text, NULL, 10);

@@ -5,10 +5,11 @@
 
 #include <stdint.h>
 
-int pd_host_cores(void);       /* number of cores, at least 1 */
+int pd_host_cores(void);       /* number of processor cores that this process may use, at least 1 */
 uint64_t pd_host_memory(void); /* bytes */
 
-/* Reads the text "quota period" of the file cpu.max as a number of whole cores, rounded up; 0: no limit. */
+/* Reads the text "quota period" of a control group's file cpu.max (microseconds of processor time per period) as a
+ * number of whole cores, rounded up; 0: no limit. */
 int pd_host_quota(const char *text);
 
 #endif

@@ -1,5 +1,5 @@
-/* log.c - makes the lines of the log, limits call sites that log too often, and hands the lines to the writer
- * thread. */
+/* log.c - makes the lines of the log, limits the places in the code that log too often, and hands the lines to the
+ * writer thread. */
 #include "log.h"
 #include "logring.h"
 
@@ -16,9 +16,9 @@
 
 enum { LINE_BYTES = 2048, SITE_BITS = 9, SITES = 1 << SITE_BITS };
 
-static atomic_int threshold = LOG_INFO; /* least urgent level that is logged; every thread reads it, and the loop
-                                         * thread changes it */
-static pd_log_style chosen;             /* format of the lines; set once, before the first thread starts */
+static atomic_int threshold = LOG_INFO; /* level of the least urgent lines that are logged; every thread reads it, and
+                                         * the loop thread changes it */
+static pd_log_style chosen;             /* format of the log's lines; set once, before the first thread starts */
 
 static const char *const level_names[] = { "emerg", "alert", "crit", "error", "warning", "notice", "info", "debug" };
 
@@ -77,7 +77,7 @@ static void add_time(text *t, uint64_t ms)
     add(t, "%s.%03uZ", date, (unsigned)(ms % 1000));
 }
 
-/* Adds the whole text `piece` to the line. If it does not fit, nothing is added, and the line counts as full from
+/* Adds the text `piece` to the line as a whole. If it does not fit, nothing is added, and the line counts as full from
  * then on. */
 static void add_whole(text *t, const char *piece, size_t n)
 {
@@ -125,13 +125,14 @@ static void add_text(text *t, pd_log_style style, uint64_t ms, const pd_log_entr
     add_plain(t, entry->text);
 }
 
-/* Adds the name of a fact (job, rank, step or error code) in the line's format: ` key=` or `,"key":`. */
+/* Adds the name of one of the facts about a log entry (job, rank, step, error code, author) in the line's format: `
+ * key=` or `,"key":`. */
 static void add_key(text *t, pd_log_style style, const char *key)
 {
     add(t, style.format == PD_LOG_JSON ? ",\"%s\":" : " %s=", key);
 }
 
-/* Adds `n` characters of the entry's text in quotes, beginning at index `at`. */
+/* Adds a part of a log entry's text, in quotes, to the line: `n` characters from index `at` on. */
 static void add_part(text *t, const pd_log_entry *entry, size_t at, int n)
 {
     char part[sizeof entry->text];
@@ -185,7 +186,8 @@ static void add_json(text *t, pd_log_style style, uint64_t ms, const pd_log_entr
 
 size_t pd_log_line(char *out, size_t size, pd_log_style style, uint64_t ms, const pd_log_entry *entry)
 {
-    text t = { .at = out, .size = size - 4 }; /* 4 bytes are left to close the quotes of a text that is cut */
+    text t = { .at = out, .size = size - 4 }; /* 4 bytes at the end of the line are kept free, to close the quotes of a
+                                               * text that is cut */
     bool cut;
 
     if (style.prefix) add(&t, "<%d>", entry->level);
@@ -203,8 +205,8 @@ size_t pd_log_line(char *out, size_t size, pd_log_style style, uint64_t ms, cons
 
 /* ---- call sites that log too often ---- */
 
-/* Counts of the lines that call sites have logged; shared by all threads. The index is a hash of the call site's
- * address, so a few call sites may share one limit. */
+/* Counts of the lines that each place in the code has logged for a job, to silence places that log too often; shared by
+ * all threads. The index is a hash of the place and the job (pd_log_entry.site), so a few may share one limit. */
 static struct site {
     _Atomic uint64_t window;
     atomic_uint spoken, missed;
@@ -227,7 +229,7 @@ bool pd_log_may_speak(uint64_t at, uint64_t now_s, unsigned *missed)
 
 /* ---- passing lines to the writer thread ---- */
 
-/* Hands a line to the writer thread, or writes it if there is no such thread. */
+/* Hands a line of the log to the writer thread, or writes it at once if there is no such thread. */
 static void put_line(const pd_log_entry *entry, uint64_t ms)
 {
     char line[LINE_BYTES];
@@ -280,7 +282,7 @@ void pd_log(int level, const char *format, ...)
     pd_log_put(&entry);
 }
 
-/* Makes the line that reports lost lines. Returns its length. */
+/* Makes the line that reports how many lines of the log were lost. Returns its length. */
 static size_t lost_line(char *out, size_t size, uint64_t lost)
 {
     pd_log_entry entry;

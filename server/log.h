@@ -3,8 +3,8 @@
  * After pd_log_start, a separate thread writes the lines, so that a full pipe stops no other thread. Lines wait in a
  * ring of bounded size. A line that does not fit into the ring is lost, counted, and reported later. If the standard
  * error is the systemd journal, each line begins with its <priority>; otherwise with the time. Control characters in
- * names that peers choose are escaped. A call site that logs more than PD_LOG_BURST lines in PD_LOG_WINDOW_S seconds
- * is silenced, and its further lines are counted. */
+ * names that peers choose become '?'. A place in the code that logs more than PD_LOG_BURST lines for one job in
+ * PD_LOG_WINDOW_S seconds is silenced, and its further lines are counted. */
 #ifndef PD_LOG_H
 #define PD_LOG_H
 
@@ -21,20 +21,21 @@
 
 typedef enum pd_log_format { PD_LOG_TEXT, PD_LOG_LOGFMT, PD_LOG_JSON } pd_log_format;
 
-/* Sets the format and the level. Lines less urgent than `level` (LOG_ERR to LOG_DEBUG) are not written. Called
- * before the first thread starts. */
+/* Sets the format of the log and its level. Lines less urgent than `level` (LOG_ERR to LOG_DEBUG) are not written.
+ * Called before the first thread starts. */
 void pd_log_open(int level, pd_log_format format);
-/* Starts the writer thread. Before this call, each line is written by the thread that logs it. Fails with
+/* Starts the thread that writes the log. Before this call, each line is written by the thread that logs it. Fails with
  * PD_RESOURCE_EXHAUSTED. */
 int pd_log_start(pd_error *err);
-/* Waits until all lines are written, at most two seconds, and ends the writer thread. */
+/* Waits until all lines of the log are written, at most two seconds, and ends the thread that writes them. */
 void pd_log_stop(void);
-/* Logs a line without a job, rank, step or error code. The address of `format` identifies the call site. */
+/* Logs a line without a job, rank, step or error code. The address of `format` identifies the place in the code, which
+ * is silenced if it logs too often. */
 void pd_log(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Logs an entry. */
 void pd_log_put(const pd_log_entry *entry);
-/* Changes the least urgent level of lines that are written. */
+/* Changes the level of the log: the least urgent lines that are written. */
 void pd_log_set_level(int level);
 
 /* ---- the parts of pd_log that tests call ---- */
@@ -43,11 +44,11 @@ typedef struct pd_log_style {
     pd_log_format format;
     bool prefix, time;
 } pd_log_style;
-/* Writes one line and its newline into out (size >= 64). A line that is too long is cut. Returns the line's length.
- * `ms` is the time since the epoch, in milliseconds. */
+/* Writes one line of the log and its newline into out (size >= 64). A line that is too long is cut. Returns the line's
+ * length. `ms` is the time since 1970, in milliseconds. */
 size_t pd_log_line(char *out, size_t size, pd_log_style style, uint64_t ms, const pd_log_entry *entry);
-/* Returns whether the call site may log now. Sets *missed to the number of its lines that were left out since the
- * last report. */
+/* Returns whether a place in the code may log now, or is silenced because it has logged too often. Sets *missed to the
+ * number of its lines that were left out since the last report. */
 bool pd_log_may_speak(uint64_t site, uint64_t now_s, unsigned *missed);
 
 #endif

@@ -12,17 +12,17 @@
 
 enum { LINE_BYTES = 2048, CRASH_MS = 200 };
 
-/* The bytes from `taken` to `put` wait in the ring; both numbers only grow. They change while the lock is held. Only
- * on_abort reads and changes them without the lock. */
+/* The ring of log lines: the bytes from position `taken` to position `put` wait to be written; both numbers only grow.
+ * They change while the lock is held. Only on_abort reads and changes them without the lock. */
 static char ring[PD_LOG_RING_BYTES];
 static atomic_size_t put, taken;
-static uint64_t lost;   /* number of lines that did not fit and are not reported yet */
-static bool writing;    /* the writer thread has taken a line and not finished writing it */
-static bool runs, ends; /* runs: there is a writer thread. ends: it ends when all lines are written */
+static uint64_t lost;   /* number of log lines that did not fit into the ring and are not reported yet */
+static bool writing;    /* the writer thread is writing a line, which is no longer in the ring */
+static bool runs, ends; /* runs: the writer thread has started. ends: the thread must end when all lines are written */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER, empty;
 static pthread_t thread;
-static pd_log_report *report_lost; /* makes the report of lost lines; set before the thread starts */
+static pd_log_report *report_lost; /* function that makes the report of lost lines; set before the thread starts */
 
 void pd_log_write(const char *line, size_t n)
 {
@@ -31,7 +31,7 @@ void pd_log_write(const char *line, size_t n)
         if (written < 0 && errno == EAGAIN)
             poll(&(struct pollfd){ .fd = STDERR_FILENO, .events = POLLOUT }, 1, -1);
         else if (written < 0 && errno != EINTR)
-            return; /* the line is lost: there is no place to report it */
+            return; /* the log line is lost, because there is no place to report the error */
         if (written <= 0) continue;
         line += written;
         n -= (size_t)written;
@@ -59,7 +59,7 @@ static void copy_in(const char *line, size_t n)
     put += n;
 }
 
-/* Removes the oldest line from the ring and copies it to `out`. Returns its length. */
+/* Removes the oldest log line from the ring and copies it to `out`. Returns its length. */
 static size_t copy_out(char out[LINE_BYTES])
 {
     size_t n = 0;
@@ -70,8 +70,8 @@ static size_t copy_out(char out[LINE_BYTES])
     return n;
 }
 
-/* Puts a line into the ring, after a report of lines that were lost before it. If the two do not fit, the line is
- * lost. */
+/* Puts a log line into the ring, after a report of lines that were lost before it. If the two do not fit, the line is
+ * lost, too. */
 static void put_or_lose(const char *line, size_t n)
 {
     char report[256];
@@ -100,8 +100,8 @@ bool pd_log_ring_put(const char *line, size_t n)
 
 /* ---- the writer thread ---- */
 
-/* Takes the next line to be written from the ring. If the ring is empty, the line is the report of lost lines, if
- * any were lost. Returns the line's length; 0: there is no line. */
+/* Takes the next log line to write from the ring. If the ring is empty, the line is the report of lost lines, if any
+ * were lost. Returns the line's length; 0: there is no line. */
 static size_t next_line(char line[LINE_BYTES])
 {
     size_t n = 0;
@@ -137,8 +137,8 @@ static void *write_lines(void *arg)
 
 /* ---- starting and stopping the writer thread ---- */
 
-/* Writes the lines in the ring, as far as the standard error takes them at once. The process is aborting after a
- * failed assertion, and these lines may show why. */
+/* Writes the log lines that are left in the ring when the process aborts after a failed assertion, because they may
+ * show why. Does not wait for a standard error that takes no bytes. */
 static void on_abort(int number)
 {
     struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -166,7 +166,7 @@ int pd_log_ring_start(pd_log_report *report, pd_error *err)
     pthread_condattr_destroy(&monotonic);
     report_lost = report;
     ends = false;
-    sigfillset(&all); /* the new thread blocks all signals: they go to the loop thread */
+    sigfillset(&all); /* the writer thread blocks all signals, so that the loop thread gets them */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&thread, NULL, write_lines, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -178,7 +178,7 @@ int pd_log_ring_start(pd_log_report *report, pd_error *err)
     return PD_OK;
 }
 
-/* Waits until all lines are written. Called with the lock held. Returns false if the standard error does not take
+/* Waits until all log lines are written. Called with the lock held. Returns false if the standard error does not take
  * them in time. */
 static bool wait_until_written(void)
 {
@@ -191,7 +191,8 @@ static bool wait_until_written(void)
     return !is_owed();
 }
 
-/* Stops the writer thread. If it is stuck in a full pipe, it is detached, and ends with the process. */
+/* Stops the thread that writes the log. If it is stuck in a full pipe, it is left to itself, and ends with the
+ * process. */
 void pd_log_ring_stop(void)
 {
     bool written;

@@ -10,7 +10,7 @@ struct pd_mailbox {
     pthread_cond_t more;
     pd_mail *first, *last;
     bool closed;
-    void (*wake)(void *arg); /* callback after a post into the empty mailbox; set once, before any thread posts */
+    void (*wake)(void *arg); /* function to call after a post into the empty mailbox; set before any thread posts */
     void *arg;
 };
 
@@ -60,7 +60,7 @@ int pd_mailbox_post(pd_mailbox *box, pd_mail *first, pd_mail *last)
     return PD_OK;
 }
 
-/* Removes all mail from the mailbox and returns it. Called with the lock held. */
+/* Removes all mail (messages) from the mailbox and returns it. Called with the lock held. */
 static pd_mail *take_all(pd_mailbox *box)
 {
     pd_mail *all = box->first;

@@ -1,7 +1,7 @@
-/* mailbox.h - passes mail (linked messages) from any thread to the one thread that owns the mailbox. Its lock is the
- * only one between the loop thread and the step thread.
+/* mailbox.h - passes mail (linked messages) from any thread to the one thread that owns the mailbox. The mailboxes'
+ * locks are the only ones between the loop thread and the step thread.
  *
- * The lock is held for a pointer swap, never for arithmetic or I/O. Each mail is owned by one thread at a time. */
+ * A lock is held for a pointer swap, never for arithmetic or I/O. Each mail is owned by one thread at a time. */
 #ifndef PD_MAILBOX_H
 #define PD_MAILBOX_H
 
@@ -9,20 +9,22 @@
 
 typedef struct pd_mailbox pd_mailbox;
 
-/* Makes a mailbox. After each post into an empty mailbox, `wake` is called on the posting thread; `wake` may be
- * NULL. Returns NULL if memory is out. */
+/* Makes a mailbox. After each post into the empty mailbox, `wake` is called on the thread that posts, to wake the
+ * owner; it may be NULL. Returns NULL if memory is out. */
 pd_mailbox *pd_mailbox_new(void (*wake)(void *arg), void *arg);
-/* Frees an empty mailbox. Accepts NULL. */
+/* Frees a mailbox, which must be empty. Accepts NULL. */
 void pd_mailbox_free(pd_mailbox *box);
 
-/* Posts the chain of mail first..last (linked by next), in this order. The mail then belongs to the thread that
- * takes it. Never waits. Any thread. PD_UNAVAILABLE: the mailbox is closed, and the mail is still the caller's. */
+/* Posts the chain of mail (messages) first..last, linked by next, into the mailbox, in this order. The mail then
+ * belongs to the thread that takes it. Never waits. Any thread. PD_UNAVAILABLE: the mailbox is closed, and the mail is
+ * still the caller's. */
 int pd_mailbox_post(pd_mailbox *box, pd_mail *first, pd_mail *last);
-/* Returns all mail, oldest first, or NULL if there is none. Never waits. Called by the thread that owns the mailbox. */
+/* Takes all mail (messages) out of the mailbox, oldest first. Returns NULL if there is none. Never waits. Called by the
+ * thread that owns the mailbox. */
 pd_mail *pd_mailbox_take(pd_mailbox *box);
-/* Returns all mail, oldest first. Waits until there is mail, the mailbox is closed, or the monotonic clock reaches
- * deadline_ns (UINT64_MAX: no deadline). Returns NULL if the deadline has passed, or if the mailbox is closed and
- * empty. Sets *closed to whether it is closed. Called by the thread that owns the mailbox. */
+/* Takes all mail (messages) out of the mailbox, oldest first. Waits until there is mail, the mailbox is closed, or the
+ * monotonic clock reaches deadline_ns (UINT64_MAX: no deadline). Returns NULL if the deadline has passed, or if the
+ * mailbox is closed and empty. Sets *closed to whether it is closed. Called by the thread that owns the mailbox. */
 pd_mail *pd_mailbox_wait(pd_mailbox *box, uint64_t deadline_ns, bool *closed);
 /* Closes the mailbox: later posts are refused, and a waiting thread wakes. Any thread. */
 void pd_mailbox_close(pd_mailbox *box);

@@ -21,14 +21,19 @@
 
 extern char **environ;
 
-#define GUARD "PARAMD_REEXECUTED" /* environment variable: this program has already started itself again */
-#define BATCH_NS 50e6             /* estimated time of one batch of the step thread's work */
-#define STUCK_NS 60000000000u     /* the watchdog gets no message while a turn of the step thread takes longer */
+/* Environment variable that says: this program has already started itself again, with other environment variables. */
+#define GUARD "PARAMD_REEXECUTED"
+/* Nanoseconds that one batch of the step thread's work (sums and optimizer steps done in one go) may take, by
+ * estimate. */
+#define BATCH_NS 50e6
+/* Nanoseconds after which a turn of the step thread (it applies requests, then does a batch of work) counts as stuck:
+ * the service manager's watchdog gets no more messages. */
+#define STUCK_NS 60000000000u
 
 /* ---- the environment variables that BLAS and OpenMP read when they are loaded ---- */
 
 /* Starts this program again with other environment variables if the present ones make BLAS or OpenMP slow, or make BLAS
- * use another instruction set than our own loops. Returns if they do not, or if exec fails. */
+ * use another instruction set than paramd's own loops. Returns if they do not, or if exec fails. */
 static void choose_environment(char **argv)
 {
     const char *core = pd_blas_wanted_core();
@@ -39,11 +44,12 @@ static void choose_environment(char **argv)
     if (core != NULL) setenv("OPENBLAS_CORETYPE", core, 1);
     setenv("OMP_WAIT_POLICY", "passive", 0);
     setenv(GUARD, "1", 1);
-    length = readlink("/proc/self/exe", path, sizeof path - 1); /* not /proc/self/exe itself: the process would be
-                                                                 * named "exe" */
+    length = readlink("/proc/self/exe", path, sizeof path - 1); /* the program's path, not /proc/self/exe itself,
+                                                                 * because the process would then be named "exe" */
     path[length > 0 ? length : 0] = '\0';
     execv(path, argv);
-    execv("/proc/self/exe", argv); /* reached if the program's file was replaced since the start */
+    execv("/proc/self/exe", argv); /* reached if the program's file was replaced since the start: this starts the same
+                                    * program as before */
 }
 
 static void report_blas(void)
@@ -56,8 +62,8 @@ static void report_blas(void)
                             "libopenblas0-openmp)");
 }
 
-/* Lets malloc take blocks of less than 1 MiB from the heap, and return the heap's end to the kernel only above 64
- * MiB. Returning memory page by page would be slow. Larger buffers are recycled by the buffer pools. */
+/* Lets malloc take blocks of less than 1 MiB from the heap, and return the heap's end to the kernel only above 64 MiB,
+ * because returning memory page by page would be slow. Larger buffers are kept and used again by the buffer pools. */
 static void tune_malloc(void)
 {
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
@@ -74,7 +80,7 @@ typedef struct process {
     pd_reload reload;
 } process;
 
-/* Levels of syslog, in the order of the choices of the key log.level. */
+/* Levels of syslog, in the order of the choices of the configuration key log.level. */
 static const int levels[] = { LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG };
 
 static uint64_t now_ms(void)
@@ -85,8 +91,8 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Sends the service manager's watchdog a message while the loop thread and the step thread make progress. Loop
- * thread. */
+/* Tells the service manager's watchdog that the daemon lives, while both the loop thread and the step thread make
+ * progress. Loop thread. */
 static void on_event(void *arg, pd_daemon_event event)
 {
     process *p = arg;
@@ -140,7 +146,7 @@ static void notify_reloading(void)
     pd_notify(text);
 }
 
-/* Reads the new configuration. Runs on another thread than the loop thread. */
+/* Reads the configuration again, for a reload. Runs on another thread than the loop thread, because files may block. */
 static void reload(void *arg)
 {
     process *p = arg;
@@ -149,7 +155,7 @@ static void reload(void *arg)
     pd_reload_read(&p->reload);
 }
 
-/* Applies the new configuration on the loop thread, when `reload` has ended. */
+/* Applies the configuration that a reload has read. Runs on the loop thread. */
 static bool reloaded(void *arg, pd_daemon_limits *limits)
 {
     process *p = arg;
@@ -177,6 +183,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .listen = config->listen,
         .insecure = config->insecure,
         .signals = true,
+        .shared_memory = config->shared_memory,
         .max_connections = (uint32_t)config->max_connections,
         .handshake_ms = (uint32_t)config->handshake_timeout,
         .heartbeat_ms = (uint32_t)config->heartbeat_interval,
@@ -233,7 +240,7 @@ static pd_exit serve(process *p)
     int rc;
 
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGHUP, SIG_IGN); /* ignored until the daemon handles it: by default, SIGHUP ends the process */
+    signal(SIGHUP, SIG_IGN); /* SIGHUP is ignored until the daemon handles it, because by default it ends the process */
     tune_malloc();
     report_blas();
     p->watchdog_ms = pd_notify_watchdog_ms();

@@ -23,8 +23,7 @@ bool pd_notify(const char *state)
     strcpy(address.sun_path, path);
     length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
     if (address.sun_path[0] == '@')
-        address.sun_path[0] = '\0'; /* an address in the abstract namespace, which is no
-                                                                 * file */
+        address.sun_path[0] = '\0'; /* the socket has an address in the abstract namespace, which is no file */
     if ((fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0) return false;
     sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address, length) >= 0;
     close(fd);
@@ -37,8 +36,8 @@ static uint64_t number(const char *name)
     return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
-/* Returns whether the service manager set its variables for this process. They may be inherited from another
- * process. */
+/* Returns whether the variables of the service manager (systemd) are meant for this process: the variable `name`, if it
+ * is set, has this process's number. They may be inherited from another process. */
 static bool is_ours(const char *name)
 {
     const char *text = getenv(name);

@@ -1,4 +1,4 @@
-/* reload.c - reads the configuration again, and applies the keys that may change while the daemon runs. */
+/* reload.c - reads the configuration again, and applies the values that may change while the daemon runs. */
 #include "reload.h"
 
 #include "flags.h"
@@ -19,7 +19,8 @@ void pd_reload_read(pd_reload *reload)
     if (reload->fresh == NULL) pd_config_free(fresh);
 }
 
-/* Applies the new value of one key, if it may change. Returns whether the key has changed. */
+/* Applies the new value of one configuration key, if it may change while the daemon runs. Returns whether it has
+ * changed. */
 static bool take_key(pd_reload *reload, size_t i)
 {
     const pd_key *key = &reload->config->keys[i];

@@ -1,4 +1,4 @@
-/* reload.h - reads the configuration again while the daemon runs, and applies the keys that may change.
+/* reload.h - reads the configuration again while the daemon runs, and applies the values that may change.
  *
  * A background thread reads the configuration. When it has ended, the loop thread uses the result. So the state of a
  * reload needs no lock. */
@@ -8,18 +8,18 @@
 #include "config.h"
 
 typedef struct pd_reload {
-    pd_config *config; /* the configuration in force; used by the loop thread */
+    pd_config *config; /* the configuration that the daemon uses now; used by the loop thread */
     char *const *argv, *const *environment;
-    pd_config *fresh; /* the new configuration; NULL: there is none, and `error` is the reason */
+    pd_config *fresh; /* the new configuration; NULL: it could not be read, and `error` says why */
     pd_error error;
 } pd_reload;
 
 /* Reads and checks the configuration: the file, the environment and the flags of the command line. May block on
  * files and name servers. */
 void pd_reload_read(pd_reload *reload);
-/* Applies the keys that are marked `reload` in the table, and logs each change. Warns about other keys that differ.
- * If the new configuration is wrong, the old values stay, and the log gives the reason. Returns whether a key has
- * changed. */
+/* Applies the new values of configuration keys that may change while the daemon runs (`reload` in the table of keys),
+ * and logs each change. Warns about other keys that differ. If the new configuration is wrong, the old values stay, and
+ * the log gives the reason. Returns whether a value has changed. */
 bool pd_reload_take(pd_reload *reload);
 /* Frees a configuration that was read and not applied. */
 void pd_reload_end(pd_reload *reload);

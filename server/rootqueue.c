@@ -1,4 +1,5 @@
-/* rootqueue.c - decides the order in which waiting root tasks run, as rootqueue.h describes. */
+/* rootqueue.c - decides the order in which waiting root tasks (computations of matrix roots) run, as rootqueue.h
+ * describes. */
 #include "rootqueue.h"
 
 #include "assignment.h"
@@ -14,61 +15,78 @@
 #include <uthash.h>
 #include <utlist.h>
 
-/* A job is charged at most this cost for a task. The queue adds up a job's costs in float64. In a sum that is much
- * larger than this, the smallest cost of a task (PD_ROOTQUEUE_HANDOVER) would be lost by rounding. */
+/* The largest cost with which a job is charged for one root task (computation of a matrix root). The queue adds up a
+ * job's costs in float64. In a sum that is much larger than this, the smallest cost of a task (PD_ROOTQUEUE_HANDOVER)
+ * would be lost by rounding. */
 #define LARGEST_COST 1e15
 
-/* Identifies a root. Numbers are used instead of pointers, since the objects may be freed earlier. The struct has no
- * padding, because it is hashed as bytes. */
+/* Identifies a matrix root of an optimizer: the job, its parameter, and the root's index in that. Numbers are used
+ * instead of pointers, because the objects may be freed earlier. The struct has no padding, because it is hashed as
+ * bytes. */
 typedef struct root_key {
     uint32_t job, param, index;
 } root_key;
 
 struct flow;
 
-/* A waiting task, and the request that later returns it to the store. */
+/* A root task (the computation of a matrix root) that waits in the queue, and the request that later returns it to the
+ * store. */
 typedef struct entry {
-    UT_hash_handle hh;         /* queue->replaceable */
-    struct entry *prev, *next; /* lane->oldest */
+    UT_hash_handle hh; /* this root task's place in the hash table of tasks that a newer one replaces */
+    /* neighbours of this root task (computation of a matrix root) in the list task_lane.oldest */
+    struct entry *prev, *next;
     root_key key;
     struct flow *owner;
-    size_t at;    /* index of this entry in the heap of its task_lane */
-    pd_load load; /* cost of the task, and its number in the order of submission */
+    size_t at;    /* index of this root task (computation of a matrix root) in the heap of its job's waiting tasks */
+    pd_load load; /* cost of the root task (computation of a matrix root), and its number in the order of submission */
     bool light, awaited;
     pd_request *home;
 } entry;
 
-/* The waiting tasks of one job, either its light ones or its other ones. */
+/* The waiting root tasks (computations of matrix roots) of one job, either its light ones (those of low cost) or its
+ * other ones. */
 typedef struct task_lane {
-    entry **heap; /* binary heap of the waiting tasks; the first runs next */
+    entry **heap; /* binary heap of the waiting root tasks (computations of matrix roots); the first one runs next */
     size_t n, capacity;
-    entry *oldest; /* list of the same tasks in the order of submission */
+    entry *oldest; /* list of the same root tasks (computations of matrix roots) in the order of submission */
 } task_lane;
 
-/* The waiting tasks of one job, and the job's place in the fair order. */
+/* The waiting root tasks (computations of matrix roots) of one job, and the job's place in the fair order between
+ * jobs. */
 typedef struct flow {
-    UT_hash_handle hh;        /* queue->flows */
-    struct flow *prev, *next; /* neighbours in the list queue->active, while a task of the job waits */
+    UT_hash_handle hh;        /* this job's place in the hash table of jobs */
+    struct flow *prev, *next; /* neighbours in the list of jobs with waiting root tasks (queue->active), while the job
+                               * is in it */
     uint32_t job;
-    task_lane lane[2]; /* [light] */
-    double tag;        /* the job's tag: virtual time at which its next task may start */
-    uint64_t turn;     /* number of the job's last turn on the thread for light tasks; 0: none yet */
-    unsigned taken[2]; /* number of tasks taken so far, by kind of thread (pd_rootqueue_choice); tells when the
-                        * oldest task is next */
+    /* root tasks (computations of matrix roots) of the job: [false] heavy ones, [true] light ones (those of low
+     * cost) */
+    task_lane lane[2];
+    double tag;        /* virtual time (in costs of root tasks) at which the job's next task may start */
+    uint64_t turn;     /* when the thread for light tasks last took a task of this job: the number of that turn; 0:
+                        * never */
+    unsigned taken[2]; /* number of the job's tasks taken so far, by kind of thread (pd_rootqueue_choice). Every
+                        * PD_ROOTQUEUE_AGED-th one is the oldest */
 } flow;
 
 struct pd_rootqueue {
-    flow *flows;        /* hash table by job, from the job's first task until pd_rootqueue_forget */
-    flow *active;       /* list of jobs with waiting tasks, beginning with the job that joined the list first */
-    entry *replaceable; /* hash table, by root, of waiting tasks that a newer task of the same root replaces */
-    double now;         /* virtual time: never more than the tag of any job with waiting tasks, and it never goes
-                         * back */
+    /* hash table of jobs, by number: from a job's first root task (computation of a matrix root) until
+     * pd_rootqueue_forget */
+    flow *flows;
+    /* list of jobs with waiting root tasks (computations of matrix roots), beginning with the job that joined the list
+     * first */
+    flow *active;
+    /* hash table, by root, of waiting root tasks (computations of matrix roots) that a newer task of the same root
+     * replaces */
+    entry *replaceable;
+    /* virtual time of the queue, counted in costs of root tasks (computations of matrix roots): not later than the time
+     * at which any waiting job may start its next task; it never goes back */
+    double now;
     uint64_t submitted, turns;
 };
 
 /* ---- the tasks of one job ---- */
 
-/* Returns whether task a runs before task b of the same job. */
+/* Returns whether root task (computation of a matrix root) a runs before root task b of the same job. */
 static bool leads(const entry *a, const entry *b)
 {
     return a->awaited != b->awaited ? a->awaited : pd_load_leads(a->load, b->load);
@@ -80,14 +98,16 @@ static void put(task_lane *lane, size_t at, entry *e)
     e->at = at;
 }
 
-/* Puts an entry into the heap at index `at` or at one of the indexes above it. */
+/* Puts a root task (computation of a matrix root) into the heap of its job at index `at`, or nearer to the top, so that
+ * the task that runs next stays at the top. */
 static void rise(task_lane *lane, size_t at, entry *e)
 {
     for (; at > 0 && leads(e, lane->heap[(at - 1) / 2]); at = (at - 1) / 2) put(lane, at, lane->heap[(at - 1) / 2]);
     put(lane, at, e);
 }
 
-/* Puts an entry into the heap at index `at` or at one of the indexes below it. */
+/* Puts a root task (computation of a matrix root) into the heap of its job at index `at`, or farther from the top, so
+ * that the task that runs next stays at the top. */
 static void sink(task_lane *lane, size_t at, entry *e)
 {
     for (size_t child; (child = 2 * at + 1) < lane->n; at = child) {
@@ -121,7 +141,8 @@ static void lane_remove(task_lane *lane, entry *e)
         sink(lane, e->at, last);
 }
 
-/* Returns the job's next task: the first in the job's order, or in every PD_ROOTQUEUE_AGED-th call the oldest one. */
+/* Returns the root task (computation of a matrix root) of a job that runs next: the first one in the job's order, or in
+ * every PD_ROOTQUEUE_AGED-th call the oldest one. */
 static entry *next_of(flow *f, pd_rootqueue_choice choice)
 {
     const task_lane *light = &f->lane[true], *heavy = &f->lane[false];
@@ -138,7 +159,7 @@ static entry *next_of(flow *f, pd_rootqueue_choice choice)
 
 /* ---- the order between jobs ---- */
 
-/* Returns the queue's data of a job, which is made if it is new. Returns NULL if memory is out. */
+/* Returns what the queue keeps of a job, and makes it if the job is new. Returns NULL if memory is out. */
 static flow *flow_of(pd_rootqueue *queue, uint32_t job)
 {
     flow *f;
@@ -157,8 +178,9 @@ static bool is_active(const flow *f)
     return f->lane[false].n + f->lane[true].n > 0;
 }
 
-/* Returns the job whose task runs next, and sets the virtual time to the lowest tag. Returns NULL if no task waits
- * that a thread of this kind takes. */
+/* Returns the job whose root task (computation of a matrix root) runs next: the one that may start a task first in
+ * virtual time (counted in costs of tasks). The queue's time is set to this start. For the thread of light tasks, it is
+ * the job whose turn it is. Returns NULL if no task waits that a thread of this kind takes. */
 static flow *next_flow(pd_rootqueue *queue, pd_rootqueue_choice choice)
 {
     flow *least = queue->active, *in_turn = NULL, *f;
@@ -172,7 +194,8 @@ static flow *next_flow(pd_rootqueue *queue, pd_rootqueue_choice choice)
     return choice == PD_ROOTQUEUE_LIGHT ? in_turn : least;
 }
 
-/* Charges a job with the cost of a task that a thread takes now. */
+/* Charges a job with the cost of a root task (computation of a matrix root) that a thread takes now, so that other jobs
+ * come first for a while. */
 static void charge(flow *f, double cost)
 {
     f->tag += PD_ROOTQUEUE_HANDOVER + fmin(fmax(cost, 0), LARGEST_COST);
@@ -198,7 +221,8 @@ static entry *entry_new(pd_rootqueue *queue, struct pd_task *task, uint32_t job,
     return e;
 }
 
-/* Adds the entry to the waiting tasks of its job. PD_NO_MEMORY: the entry is still the caller's. */
+/* Adds a root task (computation of a matrix root) to the waiting ones of its job. PD_NO_MEMORY: the entry is still the
+ * caller's. */
 static int insert(pd_rootqueue *queue, entry *e)
 {
     task_lane *lane;
@@ -219,7 +243,8 @@ static int insert(pd_rootqueue *queue, entry *e)
     return PD_OK;
 }
 
-/* Removes the entry from the waiting tasks and frees it. Returns its request. */
+/* Removes a root task (computation of a matrix root) from the waiting ones, and frees its entry in the queue. Returns
+ * the request that contains the task. */
 static pd_request *extract(pd_rootqueue *queue, entry *e)
 {
     pd_request *home = e->home;
@@ -231,8 +256,9 @@ static pd_request *extract(pd_rootqueue *queue, entry *e)
     return home;
 }
 
-/* Exchanges the request of `newer` with that of a waiting entry of the same root. Returns false if no such entry
- * waits. The waiting entry keeps its place, because all tasks of a root cost the same. */
+/* Puts a newer root task (computation of a matrix root) in the place of one of the same root that waits, by exchanging
+ * the requests of the two entries. Returns false if none of the same root waits. The place in the order stays right,
+ * because all tasks of a root cost the same. */
 static bool replace(pd_rootqueue *queue, entry *newer)
 {
     pd_request *home = newer->home;
@@ -245,7 +271,8 @@ static bool replace(pd_rootqueue *queue, entry *newer)
     return true;
 }
 
-/* Returns the largest waiting task of all jobs. Used only when a test plants the bug that ignores the fair order. */
+/* Returns the waiting root task (computation of a matrix root) with the largest cost of all jobs. Used only when a test
+ * plants the bug that ignores the fair order. */
 static entry *largest(const pd_rootqueue *queue)
 {
     entry *best = NULL, *e;

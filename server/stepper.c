@@ -1,4 +1,5 @@
-/* stepper.c - the step thread: runs turns, hands root tasks to the root pool, and ends in an orderly way. */
+/* stepper.c - the step thread: runs turns, hands root tasks (computations of matrix roots) to the root pool, and ends
+ * in an orderly way. */
 #include "stepper.h"
 
 #include "rootpool.h"
@@ -11,15 +12,16 @@
 #include <time.h>
 
 struct pd_stepper {
-    pd_store *store; /* used by the step thread alone; after its end, by the thread that stops it */
-    pd_turn turn;    /* state of the step thread's turns */
+    pd_store *store; /* training state; used by the step thread alone, and after its end by the thread that stops it */
+    pd_turn turn;    /* what the step thread keeps from one of its turns to the next */
     pd_rootpool *pool;
-    pd_mailbox *requests;  /* mailbox that the step thread reads */
-    pd_mailbox *effects;   /* mailbox that the loop thread reads */
-    pd_request *last_call; /* request that wakes the step thread to stop, allocated in advance */
+    pd_mailbox *requests; /* requests to the step thread: the mailbox that it reads */
+    pd_mailbox *effects;  /* effects of the step thread (answers and reports): the mailbox that the loop thread reads */
+    pd_request *last_call; /* an empty request, allocated in advance, that wakes the step thread when it must stop */
     pthread_t thread;
-    atomic_bool stop;            /* the step thread has to stop; set before `last_call` is posted */
-    _Atomic uint64_t busy_since; /* monotonic time in ns at which the present turn began; 0: the thread is idle */
+    atomic_bool stop;            /* the step thread has to stop; set before the request that wakes it is posted */
+    _Atomic uint64_t busy_since; /* monotonic time in ns at which the step thread's present turn began; 0: the thread is
+                                  * idle */
 };
 
 static uint64_t now_ns(void)
@@ -49,8 +51,9 @@ static void post_effects(void *arg, pd_mail *first, pd_mail *last)
     pd_mailbox_post(stepper->effects, first, last);
 }
 
-/* Hands the root task of an effect to the pool. Frees the effect first: the pool may need its memory. A task must
- * not be lost, so the step thread waits until there is enough memory. */
+/* Hands a root task (the computation of a matrix root), which came in an effect, to the root pool. Frees the effect (an
+ * answer or report of the step thread) first, because the pool may need its memory. The task must not be lost, so the
+ * step thread waits until there is enough memory. */
 static void hand_to_pool(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
@@ -70,8 +73,8 @@ static void forget_tasks(void *arg, uint32_t job)
 
 /* ---- step thread ---- */
 
-/* Ends all jobs and takes the tasks of the pool back. So buffers, snapshots and tasks are returned before the store
- * is freed. */
+/* Ends all jobs, and takes the tasks of the root pool back, so that all buffers, snapshots (published weights) and
+ * tasks are returned before the store is freed. */
 static void wind_up(pd_stepper *stepper)
 {
     pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });
@@ -152,16 +155,16 @@ uint64_t pd_stepper_busy_ns(const pd_stepper *stepper)
     return since == 0 || now < since ? 0 : now - since;
 }
 
-/* Asks the step thread to stop, and wakes it with an empty request. The mailbox stays open, because the pool still
- * posts its tasks to it. */
+/* Asks the step thread to stop, and wakes it with an empty request. The mailbox of requests stays open, because the
+ * root pool still posts its tasks to it. */
 static void ask_to_stop(pd_stepper *stepper)
 {
     atomic_store(&stepper->stop, true);
     pd_mailbox_post(stepper->requests, &stepper->last_call->mail, &stepper->last_call->mail);
 }
 
-/* Gives the store back the snapshots in effects that the loop thread has not read. The effects stay in the loop
- * thread's mailbox. */
+/* Gives the store back the snapshots (published weights) in effects (answers and reports of the step thread) that the
+ * loop thread has not read. The effects stay in the loop thread's mailbox. */
 static void take_back_snapshots(pd_stepper *stepper)
 {
     pd_mail *mail = pd_mailbox_take(stepper->effects), *first = mail, *last = NULL;

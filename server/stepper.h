@@ -10,18 +10,21 @@ typedef struct pd_stepper pd_stepper;
 
 typedef struct pd_stepper_config {
     pd_store_config store;
-    int pool_threads;    /* threads of the root pool, besides the one for light tasks */
-    pd_mailbox *effects; /* the loop thread's mailbox; borrowed, and must exist longer than the stepper */
+    int pool_threads; /* number of threads of the root pool, without the one for light tasks */
+    /* mailbox of the loop thread, to which effects (answers and reports of the step thread) are posted; borrowed, and
+     * must exist longer than the stepper */
+    pd_mailbox *effects;
 } pd_stepper_config;
 
-/* Starts the step thread and the root pool. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, and the errors of pd_store_new. */
+/* Starts the step thread and the root pool. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of
+ * pd_store_new. */
 int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error *err);
 /* Returns the mailbox to which the loop thread posts its requests. The caller only borrows it. */
 pd_mailbox *pd_stepper_requests(pd_stepper *stepper);
-/* Returns how many nanoseconds the step thread's present turn has taken so far; 0 while the thread is idle. For the
- * watchdog. Any thread. */
+/* Returns how many nanoseconds the step thread has worked on its present turn so far, by which the watchdog sees that
+ * it is stuck; 0 while the thread is idle. Any thread. */
 uint64_t pd_stepper_busy_ns(const pd_stepper *stepper);
-/* Finishes the work under way, joins the threads, and frees the stepper. Accepts NULL. */
+/* Stops the step thread and the root pool when their work under way is done, and frees the stepper. Accepts NULL. */
 void pd_stepper_stop(pd_stepper *stepper);
 
 #endif

@@ -56,8 +56,8 @@ static uint64_t budget_ns(const pd_turn *turn)
     return turn->work_ns < PD_TURN_SLICE_NS ? PD_TURN_SLICE_NS : turn->work_ns;
 }
 
-/* Applies requests until their time is used up, at least one. Forwards effects in between, so that the first effects
- * do not wait for the last request. */
+/* Applies requests until the turn's time for them is used up, at least one. Forwards effects (the store's answers and
+ * reports) in between, so that the first effects do not wait for the last request. */
 static void apply_for_a_while(pd_turn *turn)
 {
     uint64_t now = now_ns(turn), until = now + budget_ns(turn), slice = now + PD_TURN_SLICE_NS;
@@ -83,7 +83,9 @@ bool pd_turn_run(pd_turn *turn)
     turn->work_ns = now - before;
     if (now >= pd_store_next_tick(turn->store)) pd_store_tick(turn->store, now);
     pd_turn_forward(turn);
-    return pd_store_has_work(turn->store) || turn->first != NULL; /* ask the store last: the tick may have made work */
+    return pd_store_has_work(turn->store) || turn->first != NULL; /* the store is asked last whether it has work,
+                                                                   * because the deadlines handled above may have made
+                                                                   * some */
 }
 
 void pd_turn_finish(pd_turn *turn)

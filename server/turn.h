@@ -11,49 +11,56 @@
 
 #include "store.h"
 
-/* Time limits of a turn. The time for requests is as long as the last batch of work took, but at least
- * PD_TURN_SLICE_NS and at most PD_TURN_MOST_NS. So neither requests nor work wait long for each other. Effects are
- * forwarded every PD_TURN_SLICE_NS. */
+/* Time limits of a turn of the step thread. The time for requests is as long as the last batch of work took, but at
+ * least PD_TURN_SLICE_NS and at most PD_TURN_MOST_NS. So neither requests nor work wait long for each other. Effects
+ * (answers and reports) are forwarded every PD_TURN_SLICE_NS. */
 #define PD_TURN_SLICE_NS 4000000u
 #define PD_TURN_MOST_NS 50000000u
 
-/* The functions that a turn calls. They must not call the turn or the store. */
+/* The functions that a turn of the step thread calls. They must not call the turn or the store. */
 typedef struct pd_turn_user {
     void *arg;
-    /* Returns the time of a monotonic clock. */
+    /* Returns the time in nanoseconds, by a clock that never goes back. */
     uint64_t (*now_ns)(void *arg);
-    /* Takes the effects from `first` to `last`, linked by mail.next, to be posted to the loop thread. */
+    /* Posts effects (answers and reports of the store) to the loop thread: those from `first` to `last`, linked by
+     * mail.next. */
     void (*effects)(void *arg, pd_mail *first, pd_mail *last);
-    /* Takes an effect with a root task for the root pool. The task comes back as a PD_REQ_TASK request. */
+    /* Hands a root task (the computation of a matrix root), which comes in an effect, to the root pool. The task comes
+     * back as a PD_REQ_TASK request. */
     void (*task)(void *arg, pd_effect *effect);
-    /* Gives back the waiting root tasks of a job that has ended, as PD_REQ_TASK requests. */
+    /* Takes back from the root pool the waiting root tasks (computations of matrix roots) of a job that has ended. They
+     * come as PD_REQ_TASK requests. */
     void (*forget)(void *arg, uint32_t job);
 } pd_turn_user;
 
 typedef struct pd_turn {
     pd_turn_user user;
     pd_store *store;       /* borrowed */
-    pd_mail *first, *last; /* waiting requests, from the oldest to the newest */
-    uint64_t work_ns;      /* nanoseconds that the last batch of work took */
-    uint64_t effects;      /* number of effects forwarded to the loop thread so far */
+    pd_mail *first, *last; /* requests that wait to be applied to the store, from the oldest to the newest */
+    uint64_t work_ns;      /* nanoseconds that the last batch of work (sums and optimizer steps) took */
+    uint64_t effects;      /* number of effects (answers and reports) forwarded to the loop thread so far */
 } pd_turn;
 
-/* Adds a chain of requests behind the waiting ones, and becomes its owner. NULL: there are no new requests. */
+/* Adds a chain of new requests to the store behind the waiting ones, and takes them over. NULL: there are no new
+ * requests. */
 void pd_turn_add(pd_turn *turn, pd_mail *mail);
-/* Applies requests in the order of their arrival for a limited time, does one batch of work, and handles deadlines
- * that have passed. Forwards effects about every PD_TURN_SLICE_NS. Returns true if requests or work are left. */
+/* Runs one turn of the step thread: applies requests in the order of their arrival for a limited time, does one batch
+ * of work (sums and optimizer steps), and handles deadlines that have passed. Forwards effects (answers and reports)
+ * about every PD_TURN_SLICE_NS. Returns true if requests or work are left. */
 bool pd_turn_run(pd_turn *turn);
-/* Applies all waiting requests, however long that takes, and forwards the effects. Called when the step thread ends. */
+/* Applies all waiting requests to the store, however long that takes, and forwards the effects (answers and reports).
+ * Called when the step thread ends. */
 void pd_turn_finish(pd_turn *turn);
-/* Forwards the effects of the store: root tasks to the root pool, all other effects to the loop thread as one chain.
+/* Forwards the effects of the store (its answers, reports and tasks): root tasks (computations of matrix roots) to the
+ * root pool, all other effects to the loop thread as one chain.
  *
- * Effects for the loop thread are numbered 1, 2, 3 ... for the life of the process; the loop thread asserts that
- * order.
+ * Effects for the loop thread are numbered 1, 2, 3 ... for the life of the process; the loop thread asserts that order.
  *
  * All effects of the step thread pass through this function. If effects must one day wait until the state that they
  * report is on disk, they can wait here. */
 void pd_turn_forward(pd_turn *turn);
-/* Returns the time at which pd_turn_run must be called even without mail (UINT64_MAX: never). */
+/* Returns the time at which the next turn must run even if no request has come, because a deadline passes then
+ * (UINT64_MAX: no time). */
 uint64_t pd_turn_next_tick(const pd_turn *turn);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "command_line.h"
 
-/* The table ends with an empty row. */
+/* The paramctl commands that ask a daemon, one a row. The last row is empty. */
 extern const pd_command pd_commands[];
 
 #endif

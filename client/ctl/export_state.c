@@ -1,9 +1,10 @@
 /* export_state.c - paramctl export: writes a job's weights, and with --state its optimizer state, to a safetensors
- * file. All tensors are of the same step.
+ * file.
  *
- * The command first fetches the names and shapes of the weights and of the slots (tensors of optimizer state). Then
- * it begins the export on the daemon. It fetches the step counters and the pending roots: roots that are computed,
- * but not used yet. Now the header of the file is known, and the tensors are read in the order in which they lie in
+ * All tensors are of the same step. The command first fetches the names and shapes of the weights and of the slots
+ * (tensors of optimizer state). Then it begins the export on the daemon. It fetches the step counters and the
+ * pending roots: matrix roots that are computed, but not used yet. Now everything in the header of the file is
+ * known. So the command writes the header, and then fetches the tensors' values in the order in which they lie in
  * the file. */
 #include "export_state.h"
 
@@ -21,14 +22,17 @@
 #define PENDING_ROOT "pending_root"
 enum { PIECE_BYTES = 1 << 20, MOST_WAIT = 600 };
 
-/* A tensor of the file, and where the daemon keeps it. */
+/* One tensor of the file to write, and where the daemon keeps its values. */
 typedef struct source {
-    char *name;                  /* name of the tensor in the file; owned */
-    const char *param;           /* name of the parameter; borrowed from `params` or `list` */
-    const pd_state_tensor *slot; /* slot of the optimizer state; NULL: weights, a counter or a pending root */
-    bool counter, root;          /* counter: the parameter's step count; root: a root that is computed but not used
-                                  * yet */
-    int64_t value;               /* value of the counter, or number of the pending root */
+    char *name;        /* name of the tensor in the file; freed with the export */
+    const char *param; /* name of the parameter to which the tensor belongs; owned by `params` or `list` */
+    /* The slot (tensor of optimizer state) with the values. NULL: the values are weights, a counter or a pending root
+     * (a matrix root that is computed but not used yet). */
+    const pd_state_tensor *slot;
+    /* counter: the value is the number of steps that the parameter has taken. root: the values are a matrix root
+     * that is computed but not used yet (a pending root). */
+    bool counter, root;
+    int64_t value; /* value of the step counter, or number of the pending root (a matrix root not used yet) */
     pd_st_tensor tensor;
 } source;
 
@@ -40,16 +44,16 @@ typedef struct export
     double wait;
     pd_operator op;
     pd_state_list list;
-    char **params; /* names of all parameters; owned */
+    char **params; /* names of all parameters of the job */
     size_t n_params;
-    source *sources; /* sorted by name once all are listed */
+    source *sources; /* all tensors of the file, sorted by name once all of them are known */
     size_t n, room;
-    pd_st_tensor *tensors; /* in the order in which they lie in the file */
+    pd_st_tensor *tensors; /* the same tensors for the header, in the order in which they lie in the file */
     pd_new_file file;
     uint8_t *piece;
     uint64_t piece_bytes, bytes, read;
     uint64_t step, roots;
-    pd_error err; /* error of the first parameter that could not be listed */
+    pd_error err; /* error of the first parameter that could not be added to the list */
 }
 export;
 
@@ -72,7 +76,8 @@ static int make_room(export *ex)
     return PD_OK;
 }
 
-/* Adds a tensor to the export. Takes ownership of its name. A name of NULL means that the caller ran out of memory. */
+/* Adds a tensor to the list of tensors to write. Takes ownership of its name. A name of NULL means that the caller
+ * ran out of memory. */
 static int add(export *ex, char *name, const source *from, pd_error *err)
 {
     if (name == NULL || make_room(ex) != PD_OK) {
@@ -148,7 +153,7 @@ static int by_name(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* Sorts the tensors by name, once all are listed, and makes the list for the header of the file. */
+/* Sorts the tensors to write by name, and makes the list for the header of the file. */
 static int arrange(export *ex, pd_error *err)
 {
     qsort(ex->sources, ex->n, sizeof *ex->sources, by_name);
@@ -190,7 +195,8 @@ static int begin(export *ex, pd_error *err)
     return PD_OK;
 }
 
-/* Adds pending root number k of a parameter. Asks the daemon for its size. */
+/* Adds a parameter's pending root number k (a matrix root that is computed but not used yet) to the tensors to
+ * write. Asks the daemon for its size. */
 static int add_root(export *ex, const char *param, uint64_t k, pd_error *err)
 {
     Paramd__ExportRequest request = request_of(ex, 2);
@@ -208,7 +214,8 @@ static int add_root(export *ex, const char *param, uint64_t k, pd_error *err)
     return add(ex, join(param, name), &from, err);
 }
 
-/* Adds the step counter of a parameter, and its pending roots. */
+/* Adds a parameter's step counter and its pending roots (matrix roots that are computed but not used yet) to the
+ * tensors to write. */
 static int add_counted(export *ex, const char *param, pd_error *err)
 {
     Paramd__ExportRequest request = request_of(ex, 3);
@@ -226,7 +233,8 @@ static int add_counted(export *ex, const char *param, pd_error *err)
     return rc;
 }
 
-/* Adds the counters and pending roots of all parameters. They are known only after the export has begun. */
+/* Adds the step counters and pending roots (matrix roots not used yet) of all parameters to the tensors to write. The
+ * daemon can only list them after the export has begun, since they change with every step. */
 static int list_counted(export *ex, pd_error *err)
 {
     int rc = PD_OK;
@@ -379,7 +387,7 @@ static int run(export *ex)
     }
     status = rc == PD_OK ? tell(ex) : pd_result_fail(line->json, &err);
     close_export(ex);
-    /* the daemon was reached, so a timeout means that the export failed; the exit status must not say "no daemon" */
+    /* The daemon was reached, so a timeout means that the export failed. The exit status must not say "no daemon". */
     return opened && err.code == PD_DEADLINE_EXCEEDED ? PD_EXIT_FAILED : status;
 }
 

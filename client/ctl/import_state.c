@@ -23,17 +23,18 @@
 
 enum { PIECE_BYTES = 1 << 20, LISTED = 20 };
 
-/* A tensor of the file, and its place in the job. */
+/* One tensor of the file, and the tensor of the job's optimizer state into which its values go. */
 typedef struct entry {
     const pd_st_tensor *tensor;
     pd_state_key key;
     const char *param;
-    const pd_state_tensor *slot; /* the job's slot; the tensor fills all of it, or one block of it. NULL: a pending
-                                  * root, which needs no slot */
-    int64_t count;               /* the step count, if the key is a counter (PD_KEY_COUNT) */
+    /* The job's slot (tensor of optimizer state). The file's tensor fills all of it, or one block of it. NULL: the
+     * tensor is a pending root (a matrix root computed but not used yet), which needs no slot. */
+    const pd_state_tensor *slot;
+    int64_t count; /* the number of steps taken, if the tensor is a step counter (PD_KEY_COUNT) */
 } entry;
 
-/* A name in the file that matches nothing in the job, and the reason; NULL: no special reason. */
+/* A tensor of the file, by name, that belongs to nothing in the job, and the reason; NULL: no special reason. */
 typedef struct stranger {
     const char *name, *why;
 } stranger;
@@ -48,14 +49,14 @@ typedef struct state_import {
     size_t file_bytes;
     pd_safetensors *tensors;
     entry *entries;
-    size_t n, room; /* n: entries to be sent; room: capacity of the array */
+    size_t n, room; /* n: number of entries to send; room: capacity of the array */
     stranger *unknown;
     size_t n_unknown;
     bool counted; /* the file has one step counter for all parameters; `count` is its value */
     int64_t count;
     size_t derived, weights, parts, counts;
-    uint64_t bytes, sent, piece; /* piece: largest payload of one request, in bytes */
-    float *floats;               /* buffer for the numbers of one request */
+    uint64_t bytes, sent, piece; /* piece: largest payload of one Import request, in bytes */
+    float *floats;               /* buffer for the numbers of one Import request */
 } state_import;
 
 /* ---- the file ---- */
@@ -92,7 +93,8 @@ static int64_t elements_of(const pd_st_tensor *tensor)
     return (int64_t)(tensor->bytes / pd_st_dtype_size(tensor->dtype));
 }
 
-/* Reads a step counter: a tensor with a single element, a whole number. Returns false for any other tensor. */
+/* Reads a step counter from a tensor of the file, which must have a single element, a whole number. Returns false
+ * for any other tensor. */
 static bool read_count(const state_import *im, const pd_st_tensor *tensor, int64_t *count)
 {
     const void *at = pd_safetensors_data(im->tensors, tensor);
@@ -109,8 +111,8 @@ static bool read_count(const state_import *im, const pd_st_tensor *tensor, int64
     return *count >= 0;
 }
 
-/* Returns the job's slot that the key names. If the job has no slot for the key's block, returns the slot of the
- * whole parameter. NULL: the job has neither. */
+/* Returns the job's slot (tensor of optimizer state) for a name in the file. If the job has no slot for the block
+ * in the name, returns the slot of the whole parameter. NULL: the job has neither. */
 static pd_state_tensor *slot_of(const state_import *im, const pd_state_key *key, const char *param)
 {
     pd_state_tensor *slot = pd_state_list_find(&im->list, param, key->slot, key->number, key->block);
@@ -132,8 +134,9 @@ static int add_entry(state_import *im, const entry *e)
     return PD_OK;
 }
 
-/* Returns the tensor that goes with a tensor of quantized codes, such as its bucket sizes. Its name has `word` in
- * place of the last "quantized". NULL: the file has no such tensor. */
+/* Returns the tensor of the file that belongs to a tensor of quantized codes, such as their bucket sizes (numbers
+ * by which codes are multiplied). It is named like the codes, with `word` in place of the last "quantized". NULL:
+ * the file has no such tensor. */
 static const pd_st_tensor *companion(const state_import *im, const pd_st_tensor *codes, const char *word)
 {
     static const char own[] = "quantized";
@@ -150,8 +153,8 @@ static const pd_st_tensor *companion(const state_import *im, const pd_st_tensor 
     return found;
 }
 
-/* Checks that the file has the bucket sizes of quantized codes, one float32 for each column. If it has a diagonal,
- * too, checks that its length fits. */
+/* Checks that the file has the bucket sizes of a tensor of quantized codes: one float32 for each column, by which
+ * its codes are multiplied. If the file has the tensor's diagonal as well, checks that its length fits. */
 static bool has_companions(const state_import *im, const pd_st_tensor *codes)
 {
     const pd_st_tensor *buckets = companion(im, codes, "bucket_size"), *diagonal = companion(im, codes, "diagonal");
@@ -167,14 +170,15 @@ static bool is_codes(const entry *e)
     return e->key.codes && (e->tensor->dtype == PD_ST_I8 || e->tensor->dtype == PD_ST_I16);
 }
 
-/* Returns true if the tensor has a type whose numbers can be sent to the daemon. */
+/* Returns true if the file's tensor has an element type whose numbers can be sent to the daemon. */
 static bool is_readable(const state_import *im, const entry *e)
 {
     if (is_codes(e)) return has_companions(im, e->tensor);
     return is_float(e->tensor->dtype) || (e->key.param == PD_KEY_ALL && e->tensor->dtype == PD_ST_I32);
 }
 
-/* Returns true for a single zero. The original optimizers save it in the place of state that they do not keep. */
+/* Returns true if the tensor is a single zero. The original optimizers save a zero in place of state that they do
+ * not keep. */
 static bool is_filling(const state_import *im, const pd_st_tensor *tensor)
 {
     const uint8_t *at = pd_safetensors_data(im->tensors, tensor);
@@ -185,14 +189,15 @@ static bool is_filling(const state_import *im, const pd_st_tensor *tensor)
     return true;
 }
 
-/* Returns true if the key names a pending root: one that is computed and not used yet. `paramctl export' writes such
- * keys. */
+/* Returns true if a name in the file is that of a pending root: a matrix root that is computed and not used yet.
+ * `paramctl export' writes such names. */
 static bool is_pending_root(const pd_state_key *key)
 {
     return strcmp(key->slot, "pending_root") == 0 && key->number >= 0 && key->block < 0;
 }
 
-/* Adds a tensor that belongs to one parameter. PD_NOT_FOUND: the job has no slot for it, or its type cannot be read. */
+/* Adds a tensor of the file that belongs to one parameter to the entries to send. PD_NOT_FOUND: the job has no slot
+ * (tensor of optimizer state) for it, or its element type cannot be read. */
 static int place_part(state_import *im, const entry *from, const char *param)
 {
     pd_state_tensor *slot = slot_of(im, &from->key, param);
@@ -210,7 +215,8 @@ static int place_part(state_import *im, const entry *from, const char *param)
     return add_entry(im, &e);
 }
 
-/* Adds a value that the file has once for all parameters: one entry for each parameter that has a slot for it. */
+/* Adds a value that the file has once for all parameters: one entry to send for each parameter that has a slot
+ * (tensor of optimizer state) for it. */
 static int place_parts(state_import *im, const entry *from)
 {
     int rc = PD_NOT_FOUND;
@@ -242,8 +248,8 @@ static int place_count(state_import *im, entry *e)
     return PD_OK;
 }
 
-/* Finds the slots to which one tensor of the file belongs. PD_NOT_FOUND: the job has none; *why may be set to the
- * reason. */
+/* Finds the slots (tensors of optimizer state) into which one tensor of the file goes, and adds the entries to
+ * send. PD_NOT_FOUND: the job has no such slot; *why may be set to the reason. */
 static int place(state_import *im, const pd_st_tensor *tensor, const char **why)
 {
     entry e = { .tensor = tensor };
@@ -316,14 +322,14 @@ static void show_progress(const state_import *im, bool last)
     if (!im->line->json) pd_transfer_show(im->sent, im->bytes, "sent", last);
 }
 
-/* An array of numbers in memory, and their type. */
+/* Numbers that are to be sent to the daemon: their address in memory and their element type. */
 typedef struct source {
     const uint8_t *at;
     pd_st_dtype dtype;
 } source;
 
-/* Decodes a quantized tensor to float32: each code times the bucket size of its column, plus the diagonal if it is
- * stored apart. The caller frees the result. NULL: out of memory. */
+/* Turns the codes of a quantized tensor into float32: each code is multiplied by the bucket size of its column. If
+ * the diagonal is stored apart, it is added. The caller frees the result. NULL: out of memory. */
 static float *decode(const state_import *im, const pd_st_tensor *codes)
 {
     const pd_st_tensor *buckets = companion(im, codes, "bucket_size"), *diagonal = companion(im, codes, "diagonal");
@@ -347,8 +353,8 @@ static float *decode(const state_import *im, const pd_st_tensor *codes)
     return out;
 }
 
-/* Sets *out to the numbers of a tensor as floating point. If they had to be converted, *own is their memory, which
- * the caller frees; else NULL. */
+/* Sets *out to the numbers of an entry's tensor as floating point. If they had to be converted, *own is the
+ * converted copy, which the caller frees; otherwise *own is NULL. */
 static int find_source(const state_import *im, const entry *e, source *out, float **own, pd_error *err)
 {
     int32_t whole;
@@ -363,8 +369,8 @@ static int find_source(const state_import *im, const entry *e, source *out, floa
     return PD_OK;
 }
 
-/* Copies the numbers of one request to im->floats, because tensors in files may be unaligned. Widens 16-bit types to
- * float32. */
+/* Copies the numbers of one request to im->floats and returns them: tensors in files may be unaligned. Numbers of
+ * 16 bits are widened to float32. */
 static const void *piece_of(state_import *im, const source *from, uint64_t first, uint64_t count)
 {
     size_t each = pd_st_dtype_size(from->dtype);
@@ -379,8 +385,8 @@ static const void *piece_of(state_import *im, const source *from, uint64_t first
     return im->floats;
 }
 
-/* Returns true if two shapes list the same elements in the same order. They may differ in their leading dimensions,
- * which one shape merges into one or leaves out. */
+/* Returns true if two shapes differ only in their leading dimensions, so that both list the same elements in the
+ * same order. One shape may merge its leading dimensions (layers, blocks) into one, or leave them out. */
 static bool is_stacked_alike(const pd_shape *a, const pd_shape *b)
 {
     int i = a->rank, k = b->rank;
@@ -389,8 +395,9 @@ static bool is_stacked_alike(const pd_shape *a, const pd_shape *b)
     return i <= 1 || k <= 1;
 }
 
-/* Returns the shape to send with a tensor. A tensor with a single element gets the shape of its slot: some writers
- * save a scalar with shape (1,), for example numpy.ascontiguousarray. */
+/* Returns the shape to send with a tensor of the file. A tensor with a single element gets the shape of its slot
+ * (tensor of optimizer state), since some programs save a scalar with shape (1,), for example
+ * numpy.ascontiguousarray. */
 static const pd_shape *shape_of(const entry *e)
 {
     bool whole = e->slot != NULL && e->key.block == e->slot->block && elements_of(e->tensor) == e->slot->elements;

@@ -167,7 +167,7 @@ int pd_run_list(pd_line *line)
 
 /* ---- jobs ---- */
 
-/* Adds those jobs of a page whose name matches the command's argument. */
+/* Adds those jobs of a page of the daemon's list whose name matches the command's argument. */
 static void add_matching(void *arg, const Paramd__ListReply *page)
 {
     pd_list_output *out = arg;

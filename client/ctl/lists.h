@@ -6,9 +6,9 @@
 
 /* Returns the description of a list: its kind and its columns. `name` is jobs, workers or roots. */
 const pd_list *pd_list_named(const char *name);
-/* Runs a command that prints the list of the same name. */
+/* Runs the command jobs, workers or roots, which prints the list of that name. */
 int pd_run_list(pd_line *line);
-/* Prints the jobs whose name matches the command's argument; without an argument, all jobs. */
+/* Runs the command jobs: prints the jobs whose name matches the command's argument; without an argument, all jobs. */
 int pd_run_jobs(pd_line *line);
 
 #endif

@@ -1,4 +1,4 @@
-/* orders.c - the commands ping and drop. */
+/* orders.c - the paramctl commands ping (is a daemon there?) and drop (delete a job). */
 #include "orders.h"
 
 #include <time.h>

@@ -1,4 +1,4 @@
-/* orders.h - the commands ping and drop. */
+/* orders.h - the paramctl commands ping (is a daemon there?) and drop (delete a job). */
 #ifndef PD_ORDERS_H
 #define PD_ORDERS_H
 

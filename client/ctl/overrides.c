@@ -1,4 +1,5 @@
-/* overrides.c - the commands set and settings: override hyperparameters of a running job, and list the overrides. */
+/* overrides.c - the paramctl commands set and settings: override hyperparameters of a running job, and list the
+ * overrides. */
 #include "overrides.h"
 
 #include <inttypes.h>
@@ -28,7 +29,7 @@ static void read_settings(const pd_line *line, Paramd__Option *settings, Paramd_
     }
 }
 
-/* Prints one change, for example "lr of 12 parameters (adam): 0.1 -> 0.05, from step 1201 on". */
+/* Prints one change of a hyperparameter, for example "lr of 12 parameters (adam): 0.1 -> 0.05, from step 1201 on". */
 static void print_change(const Paramd__SetChange *change)
 {
     char last[PD_CELL] = "";
@@ -72,11 +73,11 @@ int pd_run_set(pd_line *line)
 
 /* ---- settings JOB [PARAM-GLOB] ---- */
 
-/* The overrides as JSON entries. Parameters with equal overrides share one entry, which names the first of them. Its
- * field "others" is the number of the other parameters. */
+/* The list of a job's overrides (values that replace hyperparameters), as JSON. Parameters with equal overrides
+ * share one entry, which names the first of them. Its field "others" is the number of the other parameters. */
 typedef struct listing {
     json_t *entries;
-    bool apart; /* true: parameters do not share entries */
+    bool apart; /* true: each parameter gets an entry of its own in the list */
 } listing;
 
 static bool are_alike(const json_t *a, const json_t *b)
@@ -93,8 +94,8 @@ static json_int_t others_of(const json_t *entry)
     return json_integer_value(json_object_get(entry, "others"));
 }
 
-/* Adds an entry to the listing. If an equal entry is there, counts the new one in its "others" instead. Takes
- * ownership of `entry`. */
+/* Adds an entry to the list of overrides. If the list has an equal entry, adds 1 to "others" in that entry instead.
+ * Takes ownership of `entry`. */
 static void add_setting(listing *out, json_t *entry)
 {
     for (size_t i = json_array_size(out->entries); !out->apart && i-- > 0;) {

@@ -18,7 +18,7 @@ static const pd_command *const tables[] = { pd_commands, pd_programs, NULL };
 
 /* ---- finding the command ---- */
 
-/* Returns the command that has this name. Ends the program if there is none. */
+/* Returns the command of paramctl that has this name. Ends the program if there is none. */
 static const pd_command *find_command(const pd_line *line, const char *name)
 {
     pd_nearest near = pd_nearest_begin(name, strlen(name));
@@ -46,7 +46,8 @@ static int help(const pd_line *line)
 
 /* ---- programs ---- */
 
-/* Executes a program that lies in the folder of paramctl, or else on PATH. Returns errno if neither can run. */
+/* Executes a program: the one in the folder of paramctl, or if that cannot run, the one on PATH. Returns errno if
+ * neither can run. */
 static int execute(char *program, char **argv)
 {
     char path[4096];
@@ -57,8 +58,8 @@ static int execute(char *program, char **argv)
     return errno;
 }
 
-/* Adds the options that precede the command's name to the arguments of the other program. Returns false if out of
- * memory. */
+/* Adds the options that stand before the command's name to the arguments of the program that is to be executed.
+ * Returns false if out of memory. */
 static bool add_common(char **argv, const pd_line *line)
 {
     for (size_t i = 0; i < line->n_given; i++) {
@@ -70,8 +71,8 @@ static bool add_common(char **argv, const pd_line *line)
     return true;
 }
 
-/* Executes the other program with the options that precede the command's name and with the rest of the command line.
- * Returns only if the program cannot run. */
+/* Executes the program of a command (paramctl-NAME) with the options that stand before the command's name and with
+ * the rest of the command line. Returns only if the program cannot run. */
 static int run_program(const pd_line *line)
 {
     char **argv = calloc(line->n_given + (size_t)line->argc + 2, sizeof *argv), program[64];
@@ -79,8 +80,8 @@ static int run_program(const pd_line *line)
 
     snprintf(program, sizeof program, "paramctl-%s", line->command->name);
     if (argv != NULL && add_common(argv + 1, line)) {
-        memcpy(argv + 1 + line->n_given, line->argv + 1, (size_t)line->argc * sizeof *argv); /* argc words and the
-                                                                                              * NULL behind them */
+        /* Copies the words of the command line that remain (argc), and the NULL behind them. */
+        memcpy(argv + 1 + line->n_given, line->argv + 1, (size_t)line->argc * sizeof *argv);
         rc = execute(program, argv);
     }
     pd_print_line(stderr, "paramctl: cannot run %s, neither beside paramctl nor from PATH: %s", program, strerror(rc));

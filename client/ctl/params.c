@@ -69,14 +69,17 @@ static const pd_list params_list = { PARAMD__LIST_KIND__LIST_PARAMS, "params", "
 
 typedef struct output {
     pd_list_output list;
-    const char *pattern; /* pattern of parameter names; NULL: all. It is applied here, since the daemon always lists
-                          * all parameters */
-    bool any_roots;      /* at least one parameter has roots */
-    json_t *remarks;     /* text lines about parameters, for --verbose; NULL: not wanted */
-    json_t *errors;      /* for each parameter's name the list of errors of its roots; NULL: not wanted */
+    /* Pattern of parameter names; NULL: all. It is compared with names here, since the daemon always lists all
+     * parameters. */
+    const char *pattern;
+    bool any_roots;  /* at least one parameter of the list has matrix roots */
+    json_t *remarks; /* text lines about parameters, for --verbose; NULL: the user does not want them */
+    /* For each parameter's name the list of errors of its matrix roots; NULL: the user does not want them. */
+    json_t *errors;
 } output;
 
-/* Adds a line with the names of a parameter's dimensions and the optimizer's note on it, if it has any of these. */
+/* Adds a text line with the names of a parameter's dimensions and the optimizer's note on it. Adds none if the
+ * parameter has neither. */
 static void add_remark(json_t *remarks, const Paramd__ParamInfo *param)
 {
     bool both = param->axes[0] != '\0' && param->note[0] != '\0';
@@ -86,7 +89,7 @@ static void add_remark(json_t *remarks, const Paramd__ParamInfo *param)
                                                 param->axes, both ? "; " : "", param->note));
 }
 
-/* Adds a line for each scalar (such as a loss) that was averaged in the parameter's last round. */
+/* Adds a text line for each scalar (such as a loss) that was averaged in the parameter's last round. */
 static void add_scalars(json_t *remarks, const Paramd__ParamInfo *param)
 {
     for (size_t i = 0; i < param->n_scalars; i++)
@@ -110,7 +113,8 @@ static void add_page(void *arg, const Paramd__ListReply *page)
     }
 }
 
-/* Adds the error of one root to the list of its parameter. An error that is NaN becomes null, as JSON has no NaN. */
+/* Adds the error of one matrix root to the list of its parameter. An error that is NaN becomes null, as JSON has no
+ * NaN. */
 static void add_error(json_t *errors, const Paramd__RootInfo *root)
 {
     json_t *list = json_object_get(errors, root->param), *value;
@@ -129,8 +133,8 @@ static void add_errors(void *arg, const Paramd__ListReply *page)
     for (size_t i = 0; i < page->n_roots; i++) add_error(arg, page->roots[i]);
 }
 
-/* Fetches the errors of all roots. They come with the list of roots, because an entry in the list of parameters has
- * no room for them. */
+/* Fetches the errors of all matrix roots of a job. The daemon sends them with its list of roots, since a parameter
+ * in the list of parameters may have many roots. */
 static int fetch_errors(const pd_line *line, output *out, pd_error *err)
 {
     if ((out->errors = json_object()) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -175,7 +179,7 @@ static void print_errors(json_t *errors)
     }
 }
 
-/* Checks that the command's pattern matches at least one parameter. */
+/* Checks that at least one parameter of the job matches the pattern on the command line. */
 static int check_match(const output *out, int rc, pd_error *err)
 {
     if (rc != PD_OK || out->pattern == NULL || out->list.n > 0) return rc;

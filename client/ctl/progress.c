@@ -1,5 +1,5 @@
-/* progress.c - sends a request that the daemon answers only when open rounds are closed, and prints meanwhile which
- * ranks they wait for. */
+/* progress.c - sends a request that the daemon answers only when no round is open, and prints meanwhile which ranks
+ * the rounds wait for. */
 #include "progress.h"
 
 #include "background_call.h"

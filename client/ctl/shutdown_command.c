@@ -1,5 +1,5 @@
-/* shutdown_command.c - the commands drain and shutdown. They wait until the open rounds are closed: rounds in which
- * gradients of some ranks are missing. */
+/* shutdown_command.c - the paramctl commands drain and shutdown. They wait until the open rounds are closed: rounds
+ * in which gradients of some ranks are missing. */
 #include "shutdown_command.h"
 
 #include "format.h"
@@ -11,7 +11,8 @@ static const double grace_s = 2, gone_s = 5, look_s = 0.05;
 
 /* ---- drain ---- */
 
-/* Sends Drain and waits for its answer, which comes when the open rounds are closed. */
+/* Sends a Drain request and waits for its answer, which comes when all open rounds are closed (no gradients are
+ * missing). */
 static int drain(const pd_line *line, pd_operator *second, double within_s, pd_error *err)
 {
     Paramd__DrainRequest request = PARAMD__DRAIN_REQUEST__INIT;
@@ -26,7 +27,7 @@ static int drain(const pd_line *line, pd_operator *second, double within_s, pd_e
 
 /* ---- shutdown ---- */
 
-/* Waits until the daemon has ended: it closes the connection then. */
+/* Waits until the daemon has ended: requests then fail, because it closes the connection. */
 static int await_end(pd_operator *op, pd_error *err)
 {
     for (double waited = 0; waited < gone_s; waited += look_s) {
@@ -36,7 +37,7 @@ static int await_end(pd_operator *op, pd_error *err)
     return pd_fail(err, PD_DEADLINE_EXCEEDED, "the daemon has drained and is still there after %.0f s", gone_s);
 }
 
-/* Asks the daemon how long a drain may take at most. */
+/* Asks the daemon how long it waits at most for open rounds before it shuts down. */
 static int read_drain_timeout(pd_operator *op, double *seconds, pd_error *err)
 {
     Paramd__StatusReply *status = NULL;
@@ -82,8 +83,9 @@ int pd_run_drain(pd_line *line)
     } else if ((rc = drain(line, &second, pd_line_seconds(line, "within"), &err)) != PD_OK) {
         status = pd_result_fail(line->json, &err);
         if (rc == PD_DEADLINE_EXCEEDED)
-            status = PD_EXIT_FAILED; /* the daemon could be reached, but its rounds were
-                                                                  * not closed in time */
+            /* The daemon could be reached, so the exit status is not "no daemon": its rounds were not closed in
+             * time. */
+            status = PD_EXIT_FAILED;
     } else {
         status = tell(line, "drained: no step is under way and none will begin");
     }

@@ -1,4 +1,5 @@
-/* shutdown_command.h - the commands drain and shutdown. They wait until the open rounds are closed. */
+/* shutdown_command.h - the paramctl commands drain and shutdown. They wait until the open rounds are closed: rounds
+ * in which gradients of some ranks are missing. */
 #ifndef PD_SHUTDOWN_COMMAND_H
 #define PD_SHUTDOWN_COMMAND_H
 

@@ -13,24 +13,27 @@ enum { CODES = 1, STACKED = 2, FILL = 4 };
     "the stacked matrices of upstream's sharded mode do not say whose they are: save them by parameter, "              \
     "stats/NAME/statistics/I and preconditioners/I"
 
-/* Paths of state tensors in files of the original optimizers ("upstream"). Each row is one kind of tensor. To
- * support another optimizer's files, add rows.
+/* The table of names that the original optimizers ("upstream") give to tensors in their files. Each row is one kind
+ * of optimizer state. To support another optimizer's files, add rows.
  *
- * In Meta's flat keys, `path` is the part behind the block, and `before` is NULL. In JAX files, a key is
- * before/NAME/path. Words of a path are joined by '/'; '#' stands for a number.
+ * In files of Meta's Shampoo, a name is a JSON list behind the parameter's name. `path` is the part of the list
+ * behind the block, and `before` is NULL. In JAX files, a name is before/NAME/path. Words of a path are joined by
+ * '/'; '#' stands for a number.
  *
- * `slot` is NULL for tensors that are skipped, because they follow from other state. With the flag CODES the tensor
- * may also be quantized: its codes and bucket sizes are tensors of their own, with longer paths. */
+ * `slot` is paramd's name of the state. NULL: the tensor is skipped, because it can be computed from other state.
+ * With the flag CODES the tensor may also be quantized: its codes and bucket sizes are tensors of their own, with
+ * longer paths. */
 static const struct {
     const char *before, *path, *slot;
     unsigned flags;
 } upstream[] = {
     { NULL, "shampoo/factor_matrices/#/quantized_values", "factor_matrices", 0 },
     { NULL, "shampoo/inv_factor_matrices/#/quantized_values", "inv_factor_matrices", 0 },
-    /* skipped: Meta's optimizer saves only `true` here; the daemon checks by itself at the next root whether a
-     * factor is diagonal */
+    /* This tensor is skipped, since Meta's optimizer saves only `true` in it. The daemon finds out by itself, at
+     * the next matrix root, whether a factor matrix is diagonal. */
     { NULL, "shampoo/is_factor_matrices_diagonal/#", NULL, 0 },
-    /* named adagrad with every grafting method, as Meta's grafting classes derive from Adagrad's */
+    /* Meta's optimizer saves the state of every grafting method under the name adagrad, as its grafting classes
+     * derive from Adagrad's. */
     { NULL, "adagrad/quantized_values", "grafting_second_moment", 0 },
     { NULL, "momentum/quantized_values", "momentum", 0 },
     { NULL, "filtered_grad/quantized_values", "filtered_grad", 0 },
@@ -42,7 +45,7 @@ static const struct {
     { "stats", "statistics/#", "statistics", CODES },
     { "stats", "preconditioners/#", "preconditioners", CODES },
     { "stats", "training_metrics/inverse_pth_root_errors", "inverse_pth_root_errors", FILL },
-    /* scalable_shampoo in sharded mode: LocalShardedParameterStats */
+    /* the rows for scalable_shampoo (Google's Shampoo) in sharded mode: LocalShardedParameterStats */
     { "local_stats", "diagonal_statistics", "diagonal_statistics", CODES },
     { "local_stats", "diagonal_momentum", "diagonal_momentum", CODES },
     { "local_stats", "momentum", "momentum", CODES },
@@ -59,8 +62,8 @@ static const struct {
     { "Qs_preconditioners", "#", "Q", STACKED },
 };
 
-/* Values that a file has once for all parameters, by the last word of their path. If `slot` is NULL, the value is
- * the step counter. */
+/* Values that a file has once for all parameters, found by the last word of their name. `slot` is paramd's name of
+ * the state; NULL: the value is the step counter. */
 static const struct {
     const char *word, *slot;
 } common[] = { { "count", NULL }, { "step", NULL }, { "update_counter", "update_counter" } };
@@ -85,12 +88,12 @@ static bool find_name(const char *text, size_t length, const char *const *names,
     return found != NULL;
 }
 
-/* Finds the parameter that is named by the text in front of a JSON list. The text may be NAME, "NAME.", "NAME/", or
- * one of these with "state." or "state/" before it. */
+/* Finds the parameter whose name stands before the JSON list in a tensor's name. The text before the list may be
+ * NAME, "NAME.", "NAME/", or one of these with "state." or "state/" before it. */
 static bool find_before(const char *text, size_t length, const char *const *names, size_t n, size_t *param)
 {
     static const char prefix[] = "state";
-    const size_t skip = sizeof prefix; /* length of "state" and the separator behind it */
+    const size_t skip = sizeof prefix; /* length of the prefix: "state" and the separator behind it */
 
     if (find_name(text, length, names, n, param)) return true;
     if (length > 1 && (text[length - 1] == '.' || text[length - 1] == '/') &&
@@ -113,8 +116,8 @@ static int block_of(const char *text)
     return block;
 }
 
-/* Joins the words of a flat key behind its block with '/', as in the table. A number becomes '#' and goes to
- * *number. Returns false if the key has another form. */
+/* Joins the words of a JSON list in a tensor's name, behind the block, with '/'. So they can be compared with the
+ * table of paths. A number becomes '#' and goes to *number. Returns false if the name has another form. */
 static bool join(const json_t *path, char *text, size_t size, int *number)
 {
     size_t used = 0;
@@ -151,7 +154,8 @@ static void read_path(pd_state_key *out, const json_t *path)
     }
 }
 
-/* Reads a key such as NAME["step"]. Returns false if the key is not a parameter's name with a JSON list behind it. */
+/* Reads a tensor's name of the form NAME["step"]. Returns false if it is not a parameter's name with a JSON list
+ * behind it. */
 static bool read_flat_key(pd_state_key *out, const char *key, const char *const *names, size_t n)
 {
     for (const char *at = strchr(key, '['); at != NULL; at = strchr(at + 1, '[')) {
@@ -167,8 +171,8 @@ static bool read_flat_key(pd_state_key *out, const char *key, const char *const 
 
 /* ---- paramd's own names ---- */
 
-/* Reads the part of paramd's own names behind the parameter's name, such as "block_3.factor_matrices.1" or
- * "momentum". */
+/* Reads a tensor's name as paramd writes it, from behind the parameter's name on, such as
+ * "block_3.factor_matrices.1" or "momentum". */
 static void read_slot(pd_state_key *out, const char *text)
 {
     const char *dot = strchr(text, '.'), *last;
@@ -203,8 +207,8 @@ static bool read_own_key(pd_state_key *out, const char *key, const char *const *
 
 /* ---- paths of JAX files ---- */
 
-/* A path in two forms of the same length: `words` with all separators as '/', `stood` with '.' and '/' as they were
- * written. */
+/* A tensor's name, split into words. It is kept in two forms of the same length: in `words` all separators are '/',
+ * in `stood` they are '.' and '/' as they were written. */
 typedef struct path {
     char words[1024], stood[1024];
     size_t n;
@@ -223,8 +227,8 @@ static bool put(path *p, char c)
     return true;
 }
 
-/* Reads a bracket of jax.tree_util.keystr, ['word'] or [3], as one word of the path. Returns the text behind the
- * bracket; NULL: not such a bracket. */
+/* Reads a bracket as jax.tree_util.keystr writes it, ['word'] or [3], and appends it to the path as one word.
+ * Returns the text behind the bracket; NULL: it is not such a bracket. */
 static const char *put_bracket(path *p, const char *at)
 {
     char quote = at[1] == '\'' || at[1] == '"' ? at[1] : '\0';
@@ -236,7 +240,7 @@ static const char *put_bracket(path *p, const char *at)
     return end + 1 + (quote != '\0');
 }
 
-/* Splits a key into the words of a path. Returns false if the key is too long or has wrong brackets. */
+/* Splits a tensor's name into words. Returns false if it is too long or has wrong brackets. */
 static bool read_words(path *p, const char *key)
 {
     p->n = 0;
@@ -251,8 +255,8 @@ static bool read_words(path *p, const char *key)
     return p->n > 0;
 }
 
-/* Finds the parameter that is named by a part of the path. Tries the separators as they are written, then all as
- * '/', then all as '.'. */
+/* Finds the parameter that is named by some words of a tensor's name. Tries the separators as they are written,
+ * then all as '/', then all as '.'. */
 static bool find_in_path(const path *p, size_t from, size_t end, const char *const *names, size_t n, size_t *param)
 {
     char dotted[sizeof p->words];
@@ -303,12 +307,12 @@ static bool ends_in(const char *text, const char *word)
     return n > length && strcmp(text + n - length, word) == 0 && text[n - length - 1] == '/';
 }
 
-/* Which part of a quantized value a path names, by its last word: codes, or a tensor beside them. WHOLE: not
- * quantized. */
+/* How a tensor's name ends: with the word for quantized codes, with the word for a tensor that belongs to such
+ * codes (bucket sizes, diagonal), or with neither (WHOLE). */
 typedef enum ending { WHOLE, OF_CODES, BESIDE_CODES } ending;
 
-/* Copies a path, but leaves out its last word if this names a part of a quantized value. *found is the part. Returns
- * false if the path is too long. */
+/* Copies a tensor's path without the ending "quantized", "bucket_size" or "diagonal", if it has one of them. Sets
+ * *found to the ending. Returns false if the path is too long. */
 static bool cut_ending(char *out, size_t size, const char *text, ending *found)
 {
     static const struct {
@@ -326,8 +330,8 @@ static bool cut_ending(char *out, size_t size, const char *text, ending *found)
     return snprintf(out, size, "%.*s", (int)n, text) < (int)size;
 }
 
-/* Compares `rest`, the path behind the parameter's name, with one row of the table. Also accepts the codes of a
- * quantized value at this path, and the tensors beside the codes. */
+/* Compares `rest`, the words behind the parameter's name, with one row of the table of paths. If the row allows it,
+ * also accepts the tensors of a quantized value: codes, bucket sizes, diagonal. */
 static bool read_row(pd_state_key *out, size_t row, size_t param, const char *rest)
 {
     ending found = WHOLE;
@@ -343,8 +347,8 @@ static bool read_row(pd_state_key *out, size_t row, size_t param, const char *re
     return true;
 }
 
-/* Reads a path before/NAME/REST, in which NAME begins at character `from`. If several parameter names fit, the
- * longest one wins. */
+/* Reads a tensor's name of the form before/NAME/REST, in which NAME begins at character `from`. If several
+ * parameter names fit, the longest one is taken. */
 static bool read_behind(pd_state_key *out, size_t row, const path *p, size_t from, const char *const *names, size_t n)
 {
     size_t param;
@@ -356,8 +360,8 @@ static bool read_behind(pd_state_key *out, size_t row, const path *p, size_t fro
     return false;
 }
 
-/* Returns the position behind the first occurrence of `word` and its '/' in the path; 0: the path does not have this
- * word. */
+/* Returns the position behind the first occurrence of `word` and a '/' in a tensor's name; 0: the name does not
+ * have this word. */
 static size_t find_word(const path *p, const char *word)
 {
     size_t length = strlen(word);
@@ -376,8 +380,8 @@ static bool read_upstream(pd_state_key *out, const path *p, const char *const *n
     return false;
 }
 
-/* Reads the rest of a path in a recorded run, such as "statistics/3/quantized": the slot, its number, and the part
- * of a quantized value. */
+/* Reads the end of a tensor's name in a recorded run, such as "statistics/3/quantized": the slot (kind of optimizer
+ * state), its number, and whether the tensor belongs to a quantized value. */
 static void read_field(pd_state_key *out, const char *text)
 {
     ending found;
@@ -391,7 +395,7 @@ static void read_field(pd_state_key *out, const char *text)
     if (found == BESIDE_CODES && out->kind == PD_KEY_PART) out->kind = PD_KEY_COMPANION;
 }
 
-/* Reads the path of a tensor in a recorded run, such as state/0007/NAME/statistics/3. */
+/* Reads a tensor's name in a recorded run, such as state/0007/NAME/statistics/3. */
 static bool read_recorded(pd_state_key *out, const path *p, const char *const *names, size_t n)
 {
     size_t from = strlen("state/"), digits;
@@ -408,8 +412,8 @@ static bool read_recorded(pd_state_key *out, const path *p, const char *const *n
     return false;
 }
 
-/* Returns true for a word that is ignored in front of a value for all parameters: an index in a chain of optimizers,
- * or the name of a container. */
+/* Returns true for a word that is ignored when it stands before a value for all parameters: an index in a chain of
+ * optimizers, or the name of a container. */
 static bool is_holder(const char *word, size_t length)
 {
     static const char *const holders[] = { "state", "opt_state", "optimizer", "optimizer_state", "inner_state" };
@@ -435,8 +439,8 @@ static bool read_common(pd_state_key *out, const path *p)
     return false;
 }
 
-/* Recognises tensors of scalable_shampoo's sharded mode, which stack the matrices of all parameters. They are
- * refused. */
+/* Recognises the tensors of scalable_shampoo's sharded mode, which hold the matrices of all parameters in one
+ * stack. They are refused, since they do not say which matrix belongs to which parameter. */
 static bool read_stack(pd_state_key *out, const path *p)
 {
     if (find_word(p, "global_stats") == 0) return false;

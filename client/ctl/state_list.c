@@ -20,8 +20,8 @@ static int compare_names(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* Returns the list's own copy of a parameter's name. The tensors of a parameter arrive one after the other, so the
- * last name is compared, and each name is stored once. NULL: out of memory. */
+/* Returns the list's own copy of a parameter's name. Each name is copied only once: the tensors of a parameter
+ * arrive one after the other, so only the last name is compared. NULL: out of memory. */
 static const char *keep_name(pd_state_list *list, const char *name)
 {
     const char **more;
@@ -33,7 +33,8 @@ static const char *keep_name(pd_state_list *list, const char *name)
     return more[list->n_names++];
 }
 
-/* Adds a tensor to the list. PD_NO_MEMORY: out of memory. PD_DATA_LOSS: the daemon sent an invalid shape. */
+/* Adds a tensor of optimizer state to the list. PD_NO_MEMORY: out of memory. PD_DATA_LOSS: the daemon sent an
+ * invalid shape. */
 static int add(pd_state_list *list, const Paramd__StateInfo *from, pd_error *err)
 {
     pd_state_tensor *more = realloc(list->at, (list->n + 1) * sizeof *more), *to;
@@ -57,7 +58,7 @@ static int add(pd_state_list *list, const Paramd__StateInfo *from, pd_error *err
 
 typedef struct fetching {
     pd_state_list *list;
-    pd_error err; /* error of the first tensor that could not be added */
+    pd_error err; /* error of the first tensor that could not be added to the list */
 } fetching;
 
 static void add_page(void *arg, const Paramd__ListReply *page)
@@ -86,8 +87,8 @@ int pd_state_list_fetch(pd_state_list *out, pd_operator *op, const char *job, co
     return PD_OK;
 }
 
-/* The state while parameter names are added to a list. The first `n_sorted` names were in the list before, in order;
- * these are not added again. */
+/* What is needed while parameter names are added to a list. Its first `n_sorted` names were there before, in
+ * ascending order, so that they can be searched and are not added again. */
 typedef struct naming {
     pd_state_list *list;
     size_t n_sorted;

@@ -6,8 +6,8 @@
 #include "result.h"
 #include "state_list.h"
 
-/* Writes which dimension of the parameter each dimension of the tensor is tied to, such as "0,1". "-": none. "?":
- * the daemon does not know. Returns `text`. */
+/* Writes to which dimension of the parameter each dimension of the tensor is tied, such as "0,1". "-": to none.
+ * "?": the daemon does not know. Returns `text`. */
 static char *follows_text(const pd_state_tensor *tensor, char *text, size_t size)
 {
     size_t used = 0;

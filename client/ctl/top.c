@@ -14,8 +14,8 @@
 
 enum { ALARM = 1 }; /* number of the colour pair for ncurses: red on the terminal's background */
 
-static const double first_s = 0.5, period_s = 2; /* seconds between the first two samples; seconds between later
-                                                  * samples */
+/* Seconds between the first two samples of the jobs, and between later ones. */
+static const double first_s = 0.5, period_s = 2;
 
 static pd_top_order order_of(const pd_line *line)
 {
@@ -65,15 +65,15 @@ static int draw_line(int y, const char *text)
     int n = (int)strcspn(text, "\n"), shown = 0;
 
     for (int column = 0; shown < n; shown++) {
-        bool begins = ((unsigned char)text[shown] & 0xC0) != 0x80; /* a byte that begins a character, not a
-                                                                    * continuation byte of UTF-8 */
+        bool begins = ((unsigned char)text[shown] & 0xC0) != 0x80; /* true for the first byte of a UTF-8 character */
         if (begins && column++ == COLS) break;
     }
     mvaddnstr(y, 0, text, shown);
     return n;
 }
 
-/* Returns the attributes of line `i` of the table: the titles (line 0) are bold, a job with failing roots is red. */
+/* Returns the attributes of line `i` of the table: the titles (line 0) are bold, a job with failing matrix roots is
+ * red. */
 static attr_t look_of(const pd_top_sample *sample, size_t i)
 {
     if (i == 0) return A_BOLD;

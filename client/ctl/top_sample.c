@@ -22,8 +22,8 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Returns a rate in bytes per second from two readings of a counter. Returns 0 if the counter went back: then a new
- * job has the same name. */
+/* Returns a rate in bytes per second from two readings of a job's byte counter. If the counter is lower than
+ * before, it belongs to a new job of the same name, and the rate is 0. */
 static double rate(uint64_t now, uint64_t before, double seconds)
 {
     return now > before && seconds > 0 ? (double)(now - before) / seconds : 0;
@@ -57,7 +57,7 @@ static void add_page(void *arg, const Paramd__ListReply *page)
     pd_top_sample *out = arg;
     pd_top_job *more = realloc(out->jobs, (out->n + page->n_jobs + 1) * sizeof *more);
 
-    if (more == NULL) return; /* out of memory: the sample lacks the jobs of this page */
+    if (more == NULL) return; /* out of memory: the jobs of this page are missing in the sample */
     out->jobs = more;
     for (size_t i = 0; i < page->n_jobs; i++) fill_job(&out->jobs[out->n++], page->jobs[i]);
 }
@@ -139,7 +139,7 @@ void pd_top_sort(pd_top_sample *sample, pd_top_order order)
 
 /* ---- text ---- */
 
-/* Adds the cell of a waiting job, such as "2,3 for 4 s": the ranks it waits for, and for how long. */
+/* Adds a cell that says which ranks a job waits for and for how long, such as "2,3 for 4 s". */
 static void waits_cell(pd_table *table, const pd_top_job *job)
 {
     if (job->waits_for[0] == '\0')

@@ -8,7 +8,7 @@
 
 typedef enum pd_top_order { PD_TOP_NAME, PD_TOP_SPEED, PD_TOP_MEMORY, PD_TOP_TRAFFIC, PD_TOP_ORDERS } pd_top_order;
 
-/* The words that --sort accepts, indexed by pd_top_order. */
+/* The words that the option --sort accepts, one for each value of pd_top_order. */
 extern const char *const pd_top_orders[PD_TOP_ORDERS];
 
 typedef struct pd_top_job {
@@ -30,14 +30,14 @@ typedef struct pd_top_sample {
     size_t n;
 } pd_top_sample;
 
-/* Takes a sample: asks the daemon for its status and all jobs. Rates are computed from the changes since the sample
- * `before`; if it is NULL, they are 0. The caller frees *out, also after an error. */
+/* Takes a sample: asks the daemon for its status and for all jobs. Rates come from the changes since the sample
+ * `before`; if `before` is NULL, all rates are 0. The caller frees *out, also after an error. */
 int pd_top_take(pd_top_sample *out, pd_operator *op, const pd_top_sample *before, pd_error *err);
 void pd_top_free(pd_top_sample *sample);
 void pd_top_sort(pd_top_sample *sample, pd_top_order order);
-/* Makes a table with a row for each job, whose lines have at most `limit` characters. NULL: out of memory. */
+/* Makes a table with a row for each job of a sample. Its lines have at most `limit` characters. NULL: out of memory. */
 pd_table *pd_top_table(const pd_top_sample *sample, int limit);
-/* Writes the line above the table: "paramd 0.1.0, up 3 min, ...". */
+/* Writes the line above the table of jobs, such as "paramd 0.1.0, up 3 min, ...". */
 void pd_top_headline(const pd_top_sample *sample, char *text, size_t size);
 
 #endif

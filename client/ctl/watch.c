@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CLEAR "\033[H\033[2J" /* terminal codes: move to the upper left corner, erase the screen */
+#define CLEAR "\033[H\033[2J" /* terminal codes that move to the upper left corner and erase the screen */
 
 void pd_watch_pause(double seconds)
 {
@@ -37,7 +37,8 @@ static size_t fitting(const char *text, size_t n)
     return (size_t)(at - text);
 }
 
-/* Runs the command into memory, then clears the terminal and shows as much of the answer as fits. */
+/* Runs the command with its output going to memory, then clears the terminal and shows as much of the output as
+ * fits. */
 static int show(pd_line *line)
 {
     FILE *terminal = stdout, *answer;
@@ -46,7 +47,7 @@ static int show(pd_line *line)
     int status;
 
     if ((answer = open_memstream(&text, &n)) == NULL) return line->command->run(line);
-    stdout = answer; /* glibc allows to assign to stdout */
+    stdout = answer; /* glibc allows a program to assign to stdout */
     status = line->command->run(line);
     stdout = terminal;
     fclose(answer);

@@ -1,4 +1,4 @@
-/* watch.h - repeats a command's answer (--watch). */
+/* watch.h - repeats a paramctl command with --watch and shows each answer in place of the last one. */
 #ifndef PD_WATCH_H
 #define PD_WATCH_H
 

@@ -11,7 +11,7 @@
 enum { PIXELS = 28 * 28, CLASSES = 10, MOST_IMAGES = 60000, MOST_BATCH = 8192, LAYERS = 3, TENSORS = 2 * LAYERS };
 
 typedef struct images {
-    int n, order[MOST_IMAGES]; /* order[i]: which image comes at position i of an epoch */
+    int n, order[MOST_IMAGES]; /* order[i]: index of the image that is used at position i of an epoch */
     uint8_t pixels[MOST_IMAGES][PIXELS], label[MOST_IMAGES];
 } images;
 
@@ -68,9 +68,9 @@ static const int tensor_at[TENSORS + 1] = { 0, 200704, 200960, 233728, 233856, 2
 typedef struct mlp {
     float value[235146], gradient[235146];        /* weights and gradients of all tensors, one after another */
     float out[LAYERS + 1][MOST_BATCH * PIXELS];   /* out[0]: the input images; out[l + 1]: output of layer l */
-    float delta[LAYERS + 1][MOST_BATCH * PIXELS]; /* derivatives of the loss by the layers' outputs before ReLU */
+    float delta[LAYERS + 1][MOST_BATCH * PIXELS]; /* derivatives of the loss by the outputs of each layer before ReLU */
     uint8_t label[MOST_BATCH];                    /* classes of the images in out[0] */
-    int correct;                                  /* how many images mlp_loss classified correctly */
+    int correct;                                  /* number of images that mlp_loss classified correctly */
 } mlp;
 
 /* Draws initial weights from He's uniform distribution. Biases are 0. */

@@ -26,7 +26,7 @@ static int number[SETTINGS] = { [SEED] = 1, [EPOCHS] = 8, [BATCH] = 256 };
 static const char folder[] = "/usr/share/datasets/fashion-mnist";
 static images training, test;
 static mlp net;
-static void *weights[TENSORS]; /* pointers to the tensors in `net.value` */
+static void *weights[TENSORS]; /* pointers to the first value of each tensor in `net.value` */
 static pd_client *client;
 static pd_error err;
 
@@ -52,8 +52,8 @@ static int join(void)
     me.world_size = number[WORLD_SIZE];
     me.options = (const char *[]){ "aggregate=weighted_mean", seed, NULL };
     me.rules = (const char *[]){ text[RULE], NULL };
-    snprintf(seed, sizeof seed, "seed=%d", number[SEED]); /* all workers need the same seed: paramd refuses one that
-                                                           * differs */
+    /* All workers need the same seed: paramd refuses a worker with another one. */
+    snprintf(seed, sizeof seed, "seed=%d", number[SEED]);
     if ((rc = pd_client_open(&client, &me, &err)) != PD_OK) return rc;
     mlp_init(&net, number[SEED]);
     for (int t = 0; t < TENSORS; t++) {
@@ -65,8 +65,8 @@ static int join(void)
     return pd_client_init(client, weights, &err);
 }
 
-/* Returns the number of steps that every parameter has taken. After a worker's death, some parameters may be one
- * step ahead. */
+/* Returns the number of steps that all parameters have taken. After a worker's death, some parameters may be one
+ * step ahead of others. */
 static int steps_taken(void)
 {
     uint64_t least = UINT64_MAX;
@@ -90,9 +90,8 @@ static int take_step(int step, int first, double *loss)
         if (pd_client_step(client, t) == (uint64_t)step)
             items[count++] = (pd_item){ .param = t, .gradient = net.gradient + tensor_at[t], .weights = weights[t] };
     rc = pd_client_push_pull(client, items, count, &push, &ticket, &err);
-    if (rc == PD_OK)
-        rc = pd_client_wait(client, ticket, 0, &err); /* a program with other work could do it before it
-                                                                    * waits */
+    if (rc == PD_OK) /* A program with other work can do it here, before it waits for the new weights. */
+        rc = pd_client_wait(client, ticket, 0, &err);
     *loss = mine.mean;
     return rc;
 }

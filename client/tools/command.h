@@ -12,35 +12,38 @@ typedef struct pd_line pd_line; /* command_line.h */
 
 typedef enum pd_option_kind {
     PD_OPTION_FLAG,    /* takes no value */
-    PD_OPTION_TEXT,    /* any text; may be repeated if the help says so */
-    PD_OPTION_NUMBER,  /* a whole number from `least` to `most` */
-    PD_OPTION_SECONDS, /* a duration: "2", "2s", "500ms", "1m", "1h" */
-    PD_OPTION_CHOICE   /* one of the words in `value` */
+    PD_OPTION_TEXT,    /* the value is any text; the option may be repeated if its help says so */
+    PD_OPTION_NUMBER,  /* the value is a whole number from `least` to `most` */
+    PD_OPTION_SECONDS, /* the value is a duration: "2", "2s", "500ms", "1m", "1h" */
+    PD_OPTION_CHOICE   /* the value is one of the words listed in `value` */
 } pd_option_kind;
 
-/* An option --name; with `letter` set also -letter. */
+/* An option of a command, written --name; if `letter` is set, also -letter. */
 typedef struct pd_command_option {
     const char *name;
     char letter; /* 0: none */
     pd_option_kind kind;
-    const char *value;  /* name of the value in the help, such as "SECONDS"; for PD_OPTION_CHOICE the allowed words,
-                         * "text|json" */
-    const char *help;   /* help text: a sentence without a full stop */
-    const char *preset; /* default value, used if the option is not given; NULL: none */
-    const char *alone;  /* value if the user gives --name without "=VALUE"; NULL: the option must have a value */
+    /* Name of the option's value in the help, such as "SECONDS". For PD_OPTION_CHOICE: the allowed words, such as
+     * "text|json". */
+    const char *value;
+    const char *help;   /* help text of the option: a sentence without a full stop */
+    const char *preset; /* value of the option if the user does not give it; NULL: none */
+    /* Value of the option if the user gives --name without "=VALUE". NULL: the option needs a value. */
+    const char *alone;
     int64_t least, most;
 } pd_command_option;
 
 typedef struct pd_command {
-    const char *name, *args;          /* args: the arguments in the form that the help shows, "JOB [PARAM-GLOB]" */
-    const char *about;                /* help text in one line that begins with a verb */
-    const char *details;              /* more help: paragraphs separated by newlines; NULL: none */
-    const pd_command_option *options; /* options of this command alone; the last row is empty; NULL: none */
-    int least, most;                  /* least and most number of arguments */
-    bool draws;                       /* on a terminal the command draws a whole screen and repeats by itself, so
-                                       * --watch does not repeat it */
-    int (*run)(pd_line *line);        /* runs the command and returns an exit status; NULL: the command is the
-                                       * program paramctl-NAME */
+    const char *name, *args; /* args: the arguments in the form that the help shows, "JOB [PARAM-GLOB]" */
+    const char *about;       /* help text of the command: one line that begins with a verb */
+    const char *details;     /* more help about the command: paragraphs separated by newlines; NULL: none */
+    /* Options of this command alone; the last row is empty. NULL: it has no options of its own. */
+    const pd_command_option *options;
+    int least, most; /* least and largest number of arguments of the command */
+    /* On a terminal the command draws a whole screen and repeats by itself, so --watch does not repeat it. */
+    bool draws;
+    /* Runs the command and returns an exit status. NULL: the command is a program of its own, paramctl-NAME. */
+    int (*run)(pd_line *line);
 } pd_command;
 
 /* Options that all commands have; the last row is empty. */
@@ -56,7 +59,7 @@ extern const pd_command_option pd_common_options[];
 /* Exit statuses of paramctl and its programs. */
 enum { PD_EXIT_OK = 0, PD_EXIT_FAILED = 1, PD_EXIT_USAGE = 2, PD_EXIT_UNREACHABLE = 3 };
 
-/* An environment variable and its help text. */
+/* An environment variable that paramctl reads, and its help text. */
 typedef struct pd_variable {
     const char *name, *help;
 } pd_variable;

@@ -109,9 +109,9 @@ static void take(pd_line *line, const pd_command_option *option, const char *val
     line->given[line->n_given++] = (pd_given){ option, value };
 }
 
-/* Returns the value of an option that stands without "=VALUE". NULL for a flag, which has no value. An option whose
- * value may be left out gets its value for this case (`alone`). For any other option the value is the next word of
- * the line. */
+/* Returns the value of an option that is given without "=VALUE". NULL for a flag, which takes no value. An option
+ * that may be given without a value has a value for this case (`alone`). For any other option the next word of the
+ * command line is the value. */
 static const char *next_value(pd_line *line, const pd_command_option *option, int *at)
 {
     if (option->kind == PD_OPTION_FLAG) return NULL;
@@ -136,7 +136,7 @@ static void read_long(pd_line *line, int *at)
         take(line, option, name + n + 1);
 }
 
-/* Reads a word with one-letter options, such as "-j", "-jv", "-ojson" or "-o json". */
+/* Reads a word of the command line that has one-letter options, such as "-j", "-jv", "-ojson" or "-o json". */
 static void read_letters(pd_line *line, int *at)
 {
     const char *letter = line->argv[*at] + 1;
@@ -152,8 +152,8 @@ static void read_letters(pd_line *line, int *at)
     }
 }
 
-/* Reads the options of the line and collects the arguments between them in line->args. With `first_only` reading
- * stops at the first argument. Returns the index at which reading stopped. */
+/* Reads the options of the command line and collects the arguments between them in line->args. If `first_only` is
+ * set, stops at the first argument. Returns the index of the word at which reading stopped. */
 static int read_words(pd_line *line, bool first_only)
 {
     bool options = true;
@@ -184,7 +184,7 @@ static const pd_given *last_given(const pd_line *line, const char *name)
     return NULL;
 }
 
-/* Sets the fields of the line from the options that all commands have. */
+/* Copies the values of the options that all commands have into fields of the pd_line. */
 static void take_common(pd_line *line)
 {
     const char *output = pd_line_text(line, "output");
@@ -195,7 +195,8 @@ static void take_common(pd_line *line)
     line->wide = strcmp(output, "wide") == 0;
 }
 
-/* Checks the form of the server's address now, so that a wrong address counts as wrong usage of the command. */
+/* Checks the form of the server's address before anything else is done, so that a wrong address is reported as
+ * wrong usage of the command. */
 static void check_server(const pd_line *line)
 {
     const char *from = line->server != NULL ? line->server : getenv("PARAMD_URL");
@@ -209,8 +210,8 @@ static void check_server(const pd_line *line)
     free(urls);
 }
 
-/* Ends the program with an error that names the first missing argument. After n arguments this is the word behind
- * the first n words of the command's `args`, such as "JOB PATTERN NAME=VALUE...". */
+/* Ends the program with an error that names the first argument that is missing. If n arguments are given, the
+ * missing one is word n + 1 of the command's `args`, such as "JOB PATTERN NAME=VALUE...". */
 static void refuse_missing(const pd_line *line)
 {
     const char *word = line->command->args;

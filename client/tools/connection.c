@@ -57,7 +57,7 @@ int pd_operator_list(pd_operator *op, Paramd__ListRequest *request, pd_page_user
 
     while ((rc = pd_client_call(op->client, PD_LIST, &request->base, op->arena, (void **)&page, err)) == PD_OK) {
         use(arg, page);
-        if (page->next <= request->start) break; /* next is 0 on the last page */
+        if (page->next <= request->start) break; /* the daemon sends next = 0 with the last page of the list */
         request->start = page->next;
     }
     return rc;

@@ -1,4 +1,4 @@
-/* connection.h - an operator's connection to a daemon. It joins no job. */
+/* connection.h - an operator's connection to a daemon, which joins no job. */
 #ifndef PD_CONNECTION_H
 #define PD_CONNECTION_H
 
@@ -6,28 +6,28 @@
 
 struct pd_line; /* command_line.h */
 
-/* An operator's connection, and the memory for answers. */
+/* An operator's connection to a daemon, and the memory for the daemon's answers. */
 typedef struct pd_operator {
     pd_client *client;
     pd_arena *arena;
 } pd_operator;
 
-/* Connects to the daemon at `url`; NULL: to PARAMD_URL, or if that is not set to tcp://127.0.0.1:7070.
- * PD_UNAVAILABLE: no daemon answers there. */
+/* Connects to the daemon at the address `url`. If `url` is NULL, the environment variable PARAMD_URL has the
+ * address; if that is not set, it is tcp://127.0.0.1:7070. PD_UNAVAILABLE: no daemon answers there. */
 int pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
 void pd_operator_close(pd_operator *op);
-/* Opens a connection with the server and timeout of the command line, and sends one request. The answer is in the
- * memory of `op`. The caller closes `op`, also after an error. */
+/* Opens a connection with the server and timeout of the command line, and sends one request. The answer lies in
+ * memory of `op`. So the caller closes `op` (pd_operator_close) after it has used the answer, also after an error. */
 int pd_operator_ask(const struct pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request,
                     void **reply, pd_error *err);
-/* Fetches a list page by page, and calls `use` with each page. A page is valid during the call only. Changes
- * request->start. */
+/* Fetches a list from the daemon page by page, and calls `use` with each page. A page is valid only during this
+ * call. Changes request->start, the number of the first entry to send. */
 typedef void pd_page_user(void *arg, const Paramd__ListReply *page);
 int pd_operator_list(pd_operator *op, Paramd__ListRequest *request, pd_page_user *use, void *arg, pd_error *err);
-/* Drops a job, to clean up after a replay or a measurement. Errors are ignored. */
+/* Drops (deletes) a job, to clean up after a replay or a measurement. Errors are ignored. */
 void pd_operator_drop(const char *url, double timeout, const char *job);
-/* Checks that a daemon answers at all. Used before a request with a long deadline, so that a missing daemon is
- * reported soon. */
+/* Checks that a daemon answers at all. Called before a request with a long deadline, so that the user hears soon if
+ * there is no daemon. */
 int pd_operator_probe(const char *url, double timeout, pd_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* format.c - formats numbers and lines, and prints them. */
+/* format.c - formats numbers and lines of text, and prints them. */
 #include "format.h"
 
 #include <inttypes.h>

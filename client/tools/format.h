@@ -9,7 +9,7 @@
 
 #include "paramd/error.h"
 
-#define PD_CELL 48 /* buffer size that is enough for the text of any number */
+#define PD_CELL 48 /* size of a buffer that has room for any number as text */
 
 /* Writes a number of bytes, such as "1.2 GiB" or "512 B". Returns `text`. */
 char *pd_bytes_text(char text[PD_CELL], uint64_t bytes);

@@ -1,12 +1,12 @@
-/* help.c - prints the help of commands from the command tables. */
+/* help.c - prints the help of paramctl's commands from the command tables. */
 #include "help.h"
 
 #include <string.h>
 
 enum { WIDTH = 96, OPTION_COLUMN = 26, COMMAND_COLUMN = 36 };
 
-/* Prints the words of one paragraph in lines of at most WIDTH characters. Output is at column `at` already; all
- * lines after the first begin at column `indent`. */
+/* Prints the words of one paragraph in lines of at most WIDTH characters. The first line begins at column `at`,
+ * where the output is already; all other lines begin at column `indent`. */
 static void fill(FILE *out, const char *text, size_t n, int indent, int at)
 {
     const char *end = text + n;

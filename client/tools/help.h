@@ -1,4 +1,4 @@
-/* help.h - prints the help of commands from the command tables. */
+/* help.h - prints the help of paramctl's commands from the command tables. */
 #ifndef PD_HELP_H
 #define PD_HELP_H
 
@@ -6,7 +6,7 @@
 
 #include "command.h"
 
-/* Prints the help of one command: usage, options, exit statuses. */
+/* Prints the help of one command of paramctl: usage, options, exit statuses. */
 void pd_help_command(FILE *out, const pd_command *command);
 /* Prints the list of all commands and the common options. `tables` is an array of command tables that ends with
  * NULL. */

@@ -144,12 +144,12 @@ int pd_list_end(pd_list_output *out, int rc, const pd_error *err)
 
 /* ---- fetching ---- */
 
-/* State of a list that is being fetched from the daemon. */
+/* The state of fetching a list from the daemon, page by page. */
 typedef struct fetching {
     const char *pattern; /* pattern of parameter names; NULL: all parameters */
     pd_page_user *use;
     void *arg;
-    size_t entries; /* number of entries so far */
+    size_t entries; /* number of entries fetched so far */
 } fetching;
 
 static void use_page(void *arg, const Paramd__ListReply *page)

@@ -1,4 +1,5 @@
-/* list_table.h - prints a list of the daemon as a table or as JSON. A table of columns describes each list. */
+/* list_table.h - prints a list that the daemon sends, such as its jobs, as a table or as JSON. Each list is
+ * described by a table of columns. */
 #ifndef PD_LIST_TABLE_H
 #define PD_LIST_TABLE_H
 
@@ -10,53 +11,56 @@
 
 typedef struct pd_column pd_column;
 struct pd_column {
-    const char *title; /* title in the form of pd_table_new; a '+' before it: the column is printed only with -o wide */
-    const char *field; /* name of the entry's field in paramd.proto; NULL: the cell shows several fields */
-    void (*cell)(pd_table *table, const pd_column *column, const void *entry); /* writes the cell; `entry` is the
-                                                                                * message of the row */
+    /* Title of the column, in the form of pd_table_new. With a '+' before it, the column is printed only with -o
+     * wide. */
+    const char *title;
+    /* Name of the field that the cell shows, in the entry's message in paramd.proto. NULL: the cell shows several
+     * fields. */
+    const char *field;
+    /* Writes a cell of the column; `entry` is the message of the row. */
+    void (*cell)(pd_table *table, const pd_column *column, const void *entry);
 };
 
 typedef struct pd_list {
-    unsigned what;            /* kind of list, for ListRequest.what */
-    const char *name;         /* name of the list's field in ListReply, and key in JSON */
+    unsigned what;            /* kind of list, as the field ListRequest.what asks for it */
+    const char *name;         /* name of the field of ListReply that has the list, and key of the list in JSON */
     const char *none;         /* text to print if the list is empty */
-    const pd_column *columns; /* the last row is empty */
+    const pd_column *columns; /* the columns of the table; the last row is empty */
 } pd_list;
 
-/* Cell functions for columns that show a single field. */
+/* Functions that write a table cell with the value of a single field. */
 void pd_cell_text(pd_table *table, const pd_column *column, const void *entry);
 void pd_cell_text_or_dash(pd_table *table, const pd_column *column, const void *entry);
 void pd_cell_number(pd_table *table, const pd_column *column, const void *entry);
 void pd_cell_count(pd_table *table, const pd_column *column, const void *entry); /* such as "1,048,576" */
 void pd_cell_bytes(pd_table *table, const pd_column *column, const void *entry);
 void pd_cell_shape(pd_table *table, const pd_column *column, const void *entry);
-void pd_cell_power(pd_table *table, const pd_column *column, const void *entry);   /* such as "1.2e-06"; "-" if the
-                                                                                    * value is 0, which means not
-                                                                                    * known */
-void pd_cell_decimal(pd_table *table, const pd_column *column, const void *entry); /* such as "1.23"; "-" if the
-                                                                                    * value is 0, which means not
-                                                                                    * known */
+/* Writes a number such as "1.2e-06"; "-" if the number is 0, which means that it is not known. */
+void pd_cell_power(pd_table *table, const pd_column *column, const void *entry);
+/* Writes a number such as "1.23"; "-" if the number is 0, which means that it is not known. */
+void pd_cell_decimal(pd_table *table, const pd_column *column, const void *entry);
 
-/* Entries of a list that are collected for printing. */
+/* Entries of a list (jobs, for example) that are collected for printing. */
 typedef struct pd_list_output {
     const pd_list *list;
     const pd_line *line; /* command line, whose options choose table or JSON */
-    pd_table *table;     /* the entries as a table; NULL: they are printed as JSON, or memory ran out */
+    pd_table *table;     /* the entries as a table; NULL: they are printed as JSON, or memory is missing */
     json_t *json;
     size_t n; /* number of entries */
 } pd_list_output;
 
 pd_list_output pd_list_begin(const pd_list *list, const pd_line *line);
 void pd_list_add(pd_list_output *out, const ProtobufCMessage *entry);
-/* Adds all entries of a page of the list; `arg` is the pd_list_output. */
+/* Adds all entries of a page of the daemon's list to the output; `arg` is the pd_list_output. */
 pd_page_user pd_list_add_page;
-/* Prints the entries if `rc` is PD_OK, else the error, and frees the output. Returns an exit status. */
+/* Ends the output: prints the collected entries if `rc` is PD_OK, otherwise the error, and frees the output.
+ * Returns an exit status. */
 int pd_list_end(pd_list_output *out, int rc, const pd_error *err);
 
 /* Checks that at least one parameter of the job matches the pattern. PD_NOT_FOUND: none matches. */
 int pd_list_check_match(pd_operator *op, const char *job, const char *pattern, pd_error *err);
-/* Fetches all pages of a list and calls `use` with each. The first argument of the command line is the job, the
- * second a pattern of parameter names. PD_NOT_FOUND: no parameter matches the pattern. */
+/* Fetches all pages of a list from the daemon and calls `use` with each. The first argument of the command line is
+ * the job, the second a pattern of parameter names. PD_NOT_FOUND: no parameter matches the pattern. */
 int pd_list_fetch(const pd_line *line, unsigned what, pd_page_user *use, void *arg, pd_error *err);
 
 #endif

@@ -28,7 +28,7 @@ static int open_output(pd_new_file *out, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the folder of a path, which the caller frees. NULL: out of memory. */
+/* Returns the path of the folder in which a file lies. The caller frees it. NULL: out of memory. */
 static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -87,8 +87,8 @@ static void sync_folder(const char *path)
     free(folder);
 }
 
-/* Renames the file from its temporary name to its own. Without `force` an existing file is not replaced, except on a
- * file system that has no such kind of rename. */
+/* Renames the file from its temporary name to its final name. Without `force` an existing file is not replaced,
+ * except on a file system that cannot rename in this way. */
 static int give_name(const pd_new_file *file, pd_error *err)
 {
     int rc = renameat2(AT_FDCWD, file->part, AT_FDCWD, file->path, file->force ? 0 : RENAME_NOREPLACE);
@@ -98,7 +98,7 @@ static int give_name(const pd_new_file *file, pd_error *err)
     return rc == 0 ? PD_OK : fail(file->path, err);
 }
 
-/* Gives the temporary name to a file that was opened without a name. */
+/* Gives its temporary name to a file that was opened without a name. */
 static int name_part(pd_new_file *file, pd_error *err)
 {
     char self[64];

@@ -35,6 +35,13 @@ static const pd_command_option bench_options[] = {
       .most = 1ll << 32 },
     { "rounds", 0, PD_OPTION_NUMBER, "R", .help = "Rounds measured, at least 5", .preset = "20", .least = 5,
       .most = 100000 },
+    { "transport", 0, PD_OPTION_CHOICE, "tcp|unix|shm",
+      .help = "How payloads travel: over TCP, over a Unix socket, or in memory shared over a Unix socket",
+      .preset = "tcp" },
+    { "beside", 0, PD_OPTION_CHOICE, "none|tcp|unix|shm",
+      .help = "Another transport whose rounds take turns with these", .preset = "none" },
+    { "copy", 0, PD_OPTION_FLAG, NULL,
+      .help = "With shm: gradients lie in memory of the worker and are copied, not in pd_client_buffer" },
     { NULL }
 };
 

@@ -8,7 +8,7 @@
 enum { PD_PROGRAM_OPTIMIZERS, PD_PROGRAM_PLAN, PD_PROGRAM_REPLAY, PD_PROGRAM_BENCH };
 
 /* One row for each program paramctl-NAME, in the order of the enum, then an empty row. paramctl's help and the
- * programs themselves read it. */
+ * programs themselves read the row. */
 extern const pd_command pd_programs[];
 
 #endif

@@ -31,7 +31,7 @@ static json_t *hexadecimal(uint64_t value)
     return json_string(text);
 }
 
-/* Returns one value of a field as JSON; `at` points to the value. NULL: JSON cannot express it. */
+/* Returns one value of a message's field as JSON; `at` points to the value. NULL: JSON cannot express the value. */
 static json_t *value_json(const ProtobufCFieldDescriptor *field, const void *at)
 {
     switch (field->type) {
@@ -41,7 +41,8 @@ static json_t *value_json(const ProtobufCFieldDescriptor *field, const void *at)
     case PROTOBUF_C_TYPE_UINT32: return json_integer(*(const uint32_t *)at);
     case PROTOBUF_C_TYPE_UINT64: return json_integer((json_int_t) * (const uint64_t *)at);
     case PROTOBUF_C_TYPE_FIXED64: return hexadecimal(*(const uint64_t *)at);
-    case PROTOBUF_C_TYPE_DOUBLE: return json_real(*(const double *)at); /* NULL if the number is NaN or infinite */
+    /* json_real returns NULL if the number is NaN or infinite. */
+    case PROTOBUF_C_TYPE_DOUBLE: return json_real(*(const double *)at);
     case PROTOBUF_C_TYPE_STRING: return json_string(*(char *const *)at);
     case PROTOBUF_C_TYPE_MESSAGE: return pd_message_json(*(ProtobufCMessage *const *)at);
     default: return json_null();

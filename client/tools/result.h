@@ -8,8 +8,8 @@
 #include "command.h"
 #include "paramd/error.h"
 
-/* Prints an error on standard error; with `json` also as an object on standard output. Returns the exit status for
- * this error. */
+/* Prints an error on standard error; if `json` is set, also as an object on standard output. Returns the exit
+ * status for this error. */
 int pd_result_fail(bool json, const pd_error *err);
 /* Prints an error as a JSON object if `json` is set, and nothing otherwise. Returns the exit status for this error. */
 int pd_result_fail_quietly(bool json, const pd_error *err);

@@ -1,4 +1,4 @@
-/* sibling.c - finds a program in the folder of the running program. */
+/* sibling.c - finds a program in the folder of the running program, where both were installed. */
 #include "sibling.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* sibling.h - finds a program in the folder of the running program, where they were installed together. */
+/* sibling.h - finds a program in the folder of the running program, where both were installed. */
 #ifndef PD_SIBLING_H
 #define PD_SIBLING_H
 

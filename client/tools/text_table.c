@@ -14,20 +14,23 @@
 enum { LINE = 100, MAX_COLUMNS = 32, NARROWEST = 12 };
 
 typedef struct table_column {
-    bool right, cut, wrap; /* layout of the column, from the sign in pd_table_new's titles */
+    bool right, cut, wrap; /* layout of the column, as the sign before its title says (pd_table_new) */
     int width;
 } table_column;
 
 struct pd_table {
     size_t columns;
     table_column column[MAX_COLUMNS];
-    int limit;   /* most characters in a line; 0: any number */
-    char **cell; /* titles first, then the cells row by row; a cell to print in red begins with ALARM */
+    int limit; /* most characters in a line of the table; 0: any number */
+    /* The texts of all cells: titles first, then row by row. The text of a cell to print in red begins with ALARM. */
+    char **cell;
     size_t n, room;
-    bool failed; /* memory for a cell was missing */
+    bool failed; /* the table is incomplete: memory for a cell was missing */
 };
 
-#define ALARM '\1' /* no cell's own text begins with this character: pd_text_mend replaces it */
+/* The mark at the start of a red cell's text. Other texts do not begin with this character, since pd_text_mend
+ * replaces it. */
+#define ALARM '\1'
 
 /* Returns how many columns of a terminal a text takes. Continuation bytes of UTF-8 take none. */
 static int width_of(const char *text)
@@ -51,7 +54,8 @@ static bool make_room(pd_table *table)
     return true;
 }
 
-/* Adds a cell and takes ownership of `text`. A `text` of NULL means that the caller had no memory for it. */
+/* Adds a cell to the table and takes ownership of `text`. A `text` of NULL means that the caller had no memory for
+ * it. */
 static void append(pd_table *table, char *text)
 {
     table_column *column = &table->column[table->n % table->columns];
@@ -118,7 +122,7 @@ void pd_table_alarm(pd_table *table)
     table->cell[table->n - 1] = marked;
 }
 
-/* Adds the line as a row whose first cell is the text and whose other cells are NULL. */
+/* Adds a line of text as a row: its first cell is the text, and its other cells are NULL. */
 void pd_table_line(pd_table *table, const char *format, ...)
 {
     char *text;
@@ -149,7 +153,7 @@ bool pd_shows_colour(FILE *out)
            strcmp(terminal, "dumb") != 0;
 }
 
-/* Returns the width of a printed line of the table. */
+/* Returns the number of characters in a printed line of the table. */
 static int total_width(const pd_table *table)
 {
     int total = 2 * ((int)table->columns - 1);
@@ -158,8 +162,8 @@ static int total_width(const pd_table *table)
     return total;
 }
 
-/* Narrows columns until a line fits the table's limit: first the last column if it wraps, then always the widest of
- * those that may be cut. */
+/* Narrows columns until a line fits the table's limit. First the last column is narrowed if its cells wrap, then
+ * always the widest column whose cells may be cut. */
 static void narrow(pd_table *table)
 {
     table_column *last = &table->column[table->columns - 1];
@@ -189,8 +193,8 @@ static int bytes_of(const char *text, int n)
     return (int)(at - text);
 }
 
-/* Prints a text of at most `width` characters. A longer text loses its middle, because names of parameters often
- * differ only at the end. */
+/* Prints the text of a cell, at most `width` characters. A longer text loses its middle, because names of
+ * parameters often differ only at the end. */
 static void print_cut(const char *text, int width, FILE *out)
 {
     int all = width_of(text), left = (width - 1) / 2;
@@ -201,7 +205,8 @@ static void print_cut(const char *text, int width, FILE *out)
         fprintf(out, "%.*s\u2026%s", bytes_of(text, left), text, text + bytes_of(text, all - (width - 1 - left)));
 }
 
-/* Returns the length in bytes of the next word. A word longer than a line is broken behind the last '|' that fits. */
+/* Returns the length in bytes of the next word to print. A word longer than a line is broken behind the last '|'
+ * that fits. */
 static int word_length(const char *text, int width)
 {
     int n = (int)strcspn(text, " ");
@@ -229,7 +234,7 @@ static void print_wrapped(const char *text, int width, int indent, FILE *out)
     }
 }
 
-/* Prints a cell. On a terminal with colours, alarms are red and titles are bold. */
+/* Prints a cell of the table. On a terminal with colours, alarms are red and titles are bold. */
 static void print_cell(const table_column *column, const char *text, bool title, bool colour, int indent, FILE *out)
 {
     const char *begin = *text == ALARM ? "\033[31m" : title ? "\033[1m" : "";

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Shows a line such as "1.2 MiB of 3 GiB sent" in place of the line before, if standard error is a terminal. `last`:
- * the transfer is over, so the line is ended. */
+/* Shows how much is transferred, in a line such as "1.2 MiB of 3 GiB sent" that replaces the line before. Does
+ * nothing if standard error is no terminal. `last`: the transfer is over, so the line is ended. */
 void pd_transfer_show(uint64_t done, uint64_t all, const char *verb, bool last);
 
 #endif

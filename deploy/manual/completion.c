@@ -6,7 +6,8 @@
 #include "commands.h"
 #include "programs.h"
 
-/* The kind of word that a command of paramctl expects as its first argument; WORD: any other text, not completed. */
+/* The kind of word that a command of paramctl expects as its first argument. WORD: a text for which no completion
+ * is offered. */
 typedef enum subject { NOTHING, JOB, FILE_NAME, WORD } subject;
 
 static subject subject_of(const pd_command *command)
@@ -48,9 +49,9 @@ static void write_bash_options(FILE *out, const pd_command *command)
     fprintf(out, "' ;;\n");
 }
 
-/* Writes a case of the bash script for each option that needs a value. The case lists the words that the value may
- * be; for an option that is not a choice the list is empty. `command` is the command that has these options, or "*"
- * if every command has them. */
+/* Writes a case of the bash script for each option that needs a value. If the option is a choice, the case lists
+ * the words that may be its value. `command` is the command that has these options, or "*" if every command has
+ * them. */
 static void write_bash_values(FILE *out, const char *command, const pd_command_option *options)
 {
     for (; options != NULL && options->name != NULL; options++) {
@@ -121,8 +122,8 @@ void pd_bash_completion(FILE *out)
 
 /* ---- zsh ---- */
 
-/* Writes a text that stands within '...' and [...] in the zsh script. Characters that would end the quotes or
- * brackets are escaped. */
+/* Writes a text within '...' and [...] of the zsh script. Characters that would end the quotes or brackets are
+ * escaped. */
 static void write_zsh_text(FILE *out, const char *text)
 {
     for (; *text != '\0'; text++) {

@@ -1,4 +1,5 @@
-/* completion.h - completion of paramctl's command line for shells, made from its tables of commands. */
+/* completion.h - completion scripts that help shells to complete paramctl's command line, made from its tables of
+ * commands. */
 #ifndef PD_COMPLETION_H
 #define PD_COMPLETION_H
 

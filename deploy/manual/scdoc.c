@@ -1,4 +1,4 @@
-/* scdoc.c - writes texts into a manual page in scdoc's language. */
+/* scdoc.c - writes texts into a manual page in the language of scdoc (a program that makes manual pages). */
 #include "scdoc.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
-/* scdoc.h - writes texts into a manual page in scdoc's language (man 5 scdoc). */
+/* scdoc.h - writes texts into a manual page in the language of scdoc, a program that makes manual pages (man 5
+ * scdoc). */
 #ifndef PD_SCDOC_H
 #define PD_SCDOC_H
 

@@ -85,29 +85,33 @@ typedef struct pd_client_options {
     const char *const *rules;
     /* Text that names this worker in operators' displays. Default: "host:pid". */
     const char *label;
-    /* Most seconds that each call of the handle waits. Default: 120. */
+    /* Most seconds that each call with this client waits for the server. Default: 120. */
     double deadline;
     /* Makes the client add an XXH3 checksum to every frame. */
     bool checksum;
-    /* Makes the client try every address once, then give up: it does not wait for a server that is not up, and does
-     * not connect again. It gives no notices. */
+    /* Makes the client try every address once, then give up: it does not wait for a server that is not up, and does not
+     * connect again. It gives no notices. */
     bool impatient;
     /* Identity of this process, by which the server tells it from other processes: any number except 0 that no other
      * process has. Default: random. */
     uint64_t nonce;
-    /* Called with a notice: one sentence for the user, without a newline, valid during the call. There are two
-     * kinds: a call has waited 2 s without a connection; the job is left over from an earlier run. The thread that
-     * called the library calls `notice` from within that call. `notice` must not call the library. NULL: the notice
-     * is written to standard error as "paramd: TEXT". */
+    /* Called with a notice: one sentence for the user, without a newline, valid during the call. There are two kinds: a
+     * call has waited 2 s without a connection; the job is left over from an earlier run. The thread that called the
+     * library calls `notice` from within that call. `notice` must not call the library. NULL: the notice is written to
+     * standard error as "paramd: TEXT". */
     void (*notice)(void *arg, const char *text);
-    /* Passed to `notice` as its first argument. */
+    /* A pointer for the program's own use: the first argument of each call of `notice`. */
     void *notice_arg;
-    /* Gives no notices. */
+    /* Makes the client give no notices: it neither calls `notice` nor writes to standard error. */
     bool quiet;
+    /* Sends gradients and weights through the socket even if the server is on this machine. Otherwise they lie in
+     * memory that both processes share if the address is a Unix socket, the server allows it (server.shared_memory) and
+     * `checksum` is not set. */
+    bool no_shared_memory;
 } pd_client_options;
 
 /* Ends the connection and frees the handle. Does not leave the job: the server waits for this rank to come back.
- * Tickets that are not done are forgotten, and their buffers belong to the caller again. Accepts NULL. */
+ * Tickets (requests) that are not done are forgotten, and their buffers belong to the caller again. Accepts NULL. */
 PD_API void pd_client_close(pd_client *client);
 /* Leaves the job for good, and waits until the server has confirmed it. Afterwards only pd_client_close may be
  * called. */
@@ -115,14 +119,15 @@ PD_API int pd_client_leave(pd_client *client, pd_error *err);
 
 /* The server's answer to a client that has connected: facts about the job and the server. */
 typedef struct pd_welcome {
-    /* The job's seed. */
+    /* Seed of the job, from which its random numbers follow. */
     uint64_t seed;
-    /* Whether this process created the job by connecting. */
+    /* This process created the job by connecting; false: the job was there. */
     bool created;
     int rank, world_size;
-    /* Elements of a full chunk of a tensor; most bytes of a frame's payload. */
+    /* chunk_elements: number of elements of a full chunk, in which large tensors travel. max_payload: most bytes of
+     * tensors in one frame. */
     uint64_t chunk_elements, max_payload;
-    /* Program and version of the server; name of the BLAS kernels that the server uses. */
+    /* Program and version of the server; name of the set of BLAS kernels that the server uses. */
     char server[64], blas_core[32];
     /* Rounds that the job had closed when this process joined it: the lowest number among its parameters. */
     uint64_t step;
@@ -146,13 +151,14 @@ typedef struct pd_client_param {
     pd_dtype push_dtype;
     /* Element type of the weights that this rank receives. 0: PD_F32. */
     pd_dtype pull_dtype;
-    /* Element type of updates. If it is not 0, the server sends the change of the weights in the last step, in this
-     * type, in place of the weights if the buffer has the weights of the step before, and if the optimizer gives
-     * updates (Shampoo with a communication_dtype and without communicate_params). 0: no updates.
+    /* Element type of updates (changes of the weights in the last step). If it is not 0, the server sends the change of
+     * the weights in the last step, in this type, in place of the weights if the buffer has the weights of the step
+     * before, and if the optimizer gives updates (Shampoo with a communication_dtype and without communicate_params).
+     * 0: no updates.
      *
-     * The client adds the change to the weights in the caller's buffer, which then equal the server's weights bit
-     * for bit. So every pull must get the same buffer, with the content that the last pull left in it. pull_dtype
-     * must be float32. */
+     * The client adds the change to the weights in the caller's buffer, which then equal the server's weights bit for
+     * bit. So every pull must get the same buffer, with the content that the last pull left in it. pull_dtype must be
+     * float32. */
     pd_dtype update_dtype;
     /* This rank has only elements [start, end) of the flattened tensor, as FSDP shards have. false: this rank has
      * all elements, and start and end are 0. */
@@ -169,8 +175,12 @@ typedef struct pd_client_param {
     const char *axes;
     /* The parameter is not trained (for instance batch-norm statistics). The ranks push values instead of gradients,
      * and the parameter becomes the mean of the values, weighted by pd_push_options.weight if aggregate =
-     * weighted_mean. No optimizer rule applies. A rank without values pushes NULL. Values are float32, so a counter
-     * such as num_batches_tracked is exact up to 2^24. All ranks must set the same flag. */
+     * weighted_mean.
+     *
+     * - No optimizer rule applies.
+     * - A rank without values pushes NULL.
+     * - Values are float32, so a counter such as num_batches_tracked is exact up to 2^24.
+     * - All ranks must set the same flag. */
     bool model_state;
 } pd_client_param;
 
@@ -228,6 +238,17 @@ PD_API int pd_client_init(pd_client *client, void *const *weights, pd_error *err
  * again; call it again. */
 PD_API int pd_client_restart(pd_client *client, void *const *weights, pd_error *err);
 
+/* Returns memory for this rank's gradient of a declared parameter: the whole tensor, or this rank's range of it, in
+ * push_dtype. It begins at a multiple of 64 bytes, is zero at first, belongs to the handle, and is valid until
+ * pd_client_close.
+ *
+ * Use it as pd_item.gradient. Over shared memory, the server then reads the gradient where it was computed: nothing is
+ * copied. Over other connections it is memory like any other. After a push has failed (its ticket has an error), the
+ * server may still count that gradient: do not change it before the step has closed, or push the same values again.
+ *
+ * NULL: the parameters are not declared yet, `param` is not one of them, or the system gives no shared memory. */
+PD_API void *pd_client_buffer(pd_client *client, size_t param);
+
 /* ---- steps ---- */
 
 /* A request for one parameter, as part of a push or pull, and its results. */
@@ -240,16 +261,17 @@ typedef struct pd_item {
     /* Buffer for the pulled weights, in pull_dtype: the whole tensor, or this rank's range. NULL only if the range
      * is empty. */
     void *weights;
-    /* Result of this item, once the ticket is done:
+    /* Result of this item, once the ticket (the request) is done:
      *   0  the item was only pulled, or its range is empty
      *   1  the optimizer took the step
-     *   2  the step was skipped, since a gradient was not finite
+     *   2  the step was skipped, because the averaged gradient was not finite or all weights of the gradients were 0
      *   3  no rank had a gradient
      *   4  the optimizer refused the step (see pd_client_wait)
+     *   5  the round closed without this rank's gradient (in this version no round does)
      *   < 0, an enum pd_code: the server refused this item */
     int outcome;
-    /* Results. step: number of closed rounds of the parameter. version: number of the step that made the pulled
-     * weights. */
+    /* Results of this item, once the ticket (the request) is done. step: number of closed rounds of the parameter.
+     * version: number of the step that made the pulled weights. */
     uint64_t step, version;
 } pd_item;
 
@@ -257,7 +279,7 @@ typedef struct pd_item {
 typedef struct pd_scalar {
     /* Name of the scalar: UTF-8, 1 to 64 bytes, no control characters. */
     const char *name;
-    /* The value that this rank gives; must be finite. */
+    /* The value that this rank gives to the scalar; must be finite. */
     double value;
     /* Result: the mean of this scalar over the ranks that gave it to the round, weighted by pd_push_options.weight.
      * The sum is computed in double, in the order of ranks. The value of a single rank comes out unchanged. NaN if
@@ -293,7 +315,8 @@ typedef struct pd_push_options {
     /* Hyperparameters for this step as "lr=0.05" texts, the same on every rank. NULL ends the list. The pointer may
      * be NULL: no changes. The texts are copied. */
     const char *const *hypers;
-    /* At most 16 scalars. The array and the names in it are borrowed until the ticket is done. */
+    /* At most 16 scalars (numbers beside the gradients, such as a loss). The array and the names in it are borrowed
+     * until the ticket (the request) is done. */
     pd_scalar *scalars;
     size_t n_scalars;
     /* The gradients are sparse. Such a push is refused with PD_INVALID_ARGUMENT; the error text says what to do
@@ -324,33 +347,35 @@ typedef struct pd_push_options {
  * If a push of this step fails while the step is being closed, the ticket has that push's error. Push again, then
  * close the step again. */
 PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err);
-/* Receives the weights of parameters once at least `min_step` of their rounds are closed. With min_step 0 it
- * receives the present weights, once there are any. The call queues the request and returns at once; items and
- * buffers are borrowed until the ticket is done.
+/* Receives the weights of parameters once at least `min_step` of their rounds are closed. With min_step 0 it receives
+ * the present weights, once there are any. The call queues the request and returns at once, with a ticket (the
+ * request's number) for pd_client_wait. Items and buffers are borrowed until the ticket is done.
  *
- * If this rank pushes the next gradient of a large tensor during the pull, some chunks of the weights may be newer
- * than others. */
+ * If this rank pushes the next gradient of a large tensor during the pull, some chunks of the weights may be newer than
+ * others. */
 PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket,
                           pd_error *err);
 
-/* Waits for a ticket at most `seconds` (0: the handle's deadline). When the ticket is done or has failed, it is
- * forgotten, and the buffers belong to the caller again.
+/* Waits for a ticket (a request that is under way) at most `seconds` (0: the handle's deadline). When the ticket is
+ * done or has failed, it is forgotten, and the buffers belong to the caller again.
  *
  * PD_DEADLINE_EXCEEDED, with a text that begins with "waited": the request is still under way; wait again.
  * PD_NOT_FOUND: no such ticket, or it was waited for already.
  *
  * PD_FAILED_PRECONDITION, and some items have the outcome 4: the optimizer refused the step of these parameters, for
- * instance because it could not compute a root. The text has the reason for one of them, and every rank gets this
- * error. The optimizer counts the step and the rounds are closed, but weights and version stay as they were. All
- * other items are done. Push the next step as usual. With nonfinite_scope = job, a refusal concerns all parameters
- * of the same optimizer rule.
+ * instance because it could not compute a root.
+ * - The text has the reason for one of them, and every rank gets this error.
+ * - The optimizer counts the step and the rounds are closed, but weights and version stay as they were.
+ * - All other items are done. Push the next step as usual.
+ * - With nonfinite_scope = job, a refusal concerns all parameters of the same optimizer rule.
  *
  * Any other error is the first one that the server gave. The ticket ends when every item is done or refused
- * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It
- * is safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server
- * keeps this rank's gradient: push the same again to go on waiting. */
+ * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It is
+ * safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server keeps
+ * this rank's gradient: push the same again to go on waiting. */
 PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
-/* Returns whether the ticket is done or has failed, so that pd_client_wait will not block. */
+/* Returns whether a ticket (the number of a push or pull under way) is done or has failed, so that pd_client_wait will
+ * not block. */
 PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
 
 /* Waits until every rank of the job has called this function as often as this rank. */
@@ -383,12 +408,15 @@ PD_API void pd_client_normal(const pd_client *client, pd_stream stream, uint64_t
 
 /* ---- counters ---- */
 
-/* Counts since pd_client_open. */
+/* What a client counts from pd_client_open on: bytes, connections, frames. */
 typedef struct pd_client_stats {
     /* Bytes sent and received, in all; bytes of gradients and weights among them. */
     uint64_t bytes_out, bytes_in, payload_out, payload_in;
-    /* Connections made; frames that were sent again after a reconnect. */
+    /* Connections that were made; frames that were sent again after a reconnect. */
     uint64_t connects, resent;
+    /* Bytes of gradients and weights that lay in memory shared with the server: they are not in bytes_out and
+     * bytes_in. */
+    uint64_t shared_out, shared_in;
 } pd_client_stats;
 
 /* ---- functions that take the size of a struct ---- */
@@ -405,7 +433,8 @@ PD_API int pd_client_push_sized(pd_client *client, pd_item *items, size_t n, con
                                 size_t size, pd_ticket_id *ticket, pd_error *err);
 PD_API int pd_client_push_pull_sized(pd_client *client, pd_item *items, size_t n, const pd_push_options *options,
                                      size_t size, pd_ticket_id *ticket, pd_error *err);
-/* Copies the counters into `size` bytes at `stats`. Counters that the library does not have become 0. */
+/* Copies the client's counters of bytes, connections and frames into `size` bytes at `stats`. Counters that the library
+ * does not have become 0. */
 PD_API void pd_client_count_sized(const pd_client *client, pd_client_stats *stats, size_t size);
 
 /* Starts the I/O thread and waits until the server has welcomed this worker. The I/O thread looks up names of hosts.
@@ -420,18 +449,20 @@ static inline int pd_client_open(pd_client **out, const pd_client_options *optio
     return pd_client_open_sized(out, options, sizeof *options, err);
 }
 
-/* Declares all parameters of the model, once, and waits until all ranks' declarations fit together. Every rank
- * declares the same names and shapes, in any order. Later calls name a parameter by its index in `params`. After an
- * error nothing is declared: correct the parameters and call it again.
+/* Declares all parameters of the model, once, and waits until all ranks' declarations fit together. Every rank declares
+ * the same names and shapes, in any order. Later calls name a parameter by its index in `params`. After an error
+ * nothing is declared: correct the parameters and call it again.
  *
- * A parameter is ranged on every rank or on none. Of a ranged parameter, a rank pushes and pulls only its end -
- * start elements. The ranges of several ranks may be equal, as replicas of HSDP have them, or overlap: an element's
- * gradient is the mean over the ranks that have it. An element that only one rank has keeps that rank's gradient bit
- * for bit. Together the ranges must cover the tensor. The optimizer works on the whole tensor, and steps when all
- * ranges have arrived.
+ * A parameter is ranged on every rank or on none:
+ * - Of a ranged parameter, a rank pushes and pulls only its end - start elements.
+ * - The ranges of several ranks may be equal, as replicas of HSDP have them, or overlap: an element's gradient is the
+ *   mean over the ranks that have it.
+ * - An element that only one rank has keeps that rank's gradient bit for bit.
+ * - Together the ranges must cover the tensor.
+ * - The optimizer works on the whole tensor, and steps when all ranges have arrived.
  *
- * PD_INVALID_ARGUMENT: a name, shape, range or hyperparameter is not valid (the text names it), or adasum cannot
- * pair this number of ranks.
+ * PD_INVALID_ARGUMENT: a name, shape, range or hyperparameter is not valid (the text names it), or adasum cannot pair
+ * this number of ranks.
  *
  * PD_FAILED_PRECONDITION: the declaration differs from that of another rank, or from an earlier one of this rank; or
  * some elements belong to no rank; or adasum cannot pair the ranks that have the same elements.
@@ -443,12 +474,14 @@ static inline int pd_client_declare(pd_client *client, const pd_client_param *pa
 }
 
 /* Push gradients; pd_client_push_pull also receives the weights after the step. They queue the request and return at
- * once; many tickets may be under way. The array `items` and the tensors in it are borrowed until the ticket is
- * done. Each item belongs to its parameter's next step. Small tensors of one call travel together, large ones in
- * chunks. `options` may be NULL.
+ * once, with a ticket (the request's number) for pd_client_wait; many tickets may be under way.
+ * - The array `items` and the tensors in it are borrowed until the ticket is done.
+ * - Each item belongs to its parameter's next step.
+ * - Small tensors of one call travel together, large ones in chunks.
+ * - `options` may be NULL.
  *
- * PD_RESOURCE_EXHAUSTED: too many tickets are under way. PD_INVALID_ARGUMENT: the parameter is unknown, or has a
- * push under way already. */
+ * PD_RESOURCE_EXHAUSTED: too many tickets are under way. PD_INVALID_ARGUMENT: the parameter is unknown, or has a push
+ * under way already. */
 static inline int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_options *options,
                                  pd_ticket_id *ticket, pd_error *err)
 {
@@ -460,7 +493,7 @@ static inline int pd_client_push_pull(pd_client *client, pd_item *items, size_t 
     return pd_client_push_pull_sized(client, items, n, options, sizeof *options, ticket, err);
 }
 
-/* Returns the counters. */
+/* Returns the client's counters of bytes, connections and frames. */
 static inline pd_client_stats pd_client_count(const pd_client *client)
 {
     pd_client_stats stats;

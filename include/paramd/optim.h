@@ -93,7 +93,7 @@ typedef struct pd_hypers {
     const pd_row *row;
     /* The values, in the order of pd_row_hypers. For a scheduled hyperparameter it is the value of the first step. */
     double value[PD_MAX_HYPERS];
-    /* Bit i: hyperparameter i follows a schedule. Its schedule is the first one with index i in the list
+    /* Bit i is set if hyperparameter i follows a schedule. That schedule is the first one with index i in the list
      * `schedules`. */
     uint64_t scheduled;
     const pd_schedule *schedules;
@@ -189,12 +189,13 @@ PD_API void pd_model_free(pd_model *model);
 
 /* Recorded random numbers that a step uses in place of its own, to replay a run. Borrowed during the call. */
 typedef struct pd_draws {
-    /* The random probe of the optimizer kron, laid out as the stacked, padded blocks of the original implementation.
-     * NULL: the numbers that follow from the seed. */
+    /* The normally distributed random numbers that the optimizer kron draws in a step, laid out as the stacked, padded
+     * blocks of the original implementation. NULL: the numbers that follow from the seed. */
     const float *normal;
-    /* One random number in [0, 1) for all parameters: kron balances its factors if it is at most 0.01. */
+    /* One random number in [0, 1) for all parameters: kron balances its factors (makes its preconditioning matrices
+     * equal in size) if it is at most 0.01. */
     double uniform;
-    /* Number of elements in `normal`. It must be the number that the parameter's optimizer takes. */
+    /* Number of random numbers in `normal`. It must be as many as the parameter's optimizer draws in a step. */
     int64_t n_normal;
 } pd_draws;
 
@@ -210,7 +211,7 @@ typedef struct pd_step_io {
     /* Hyperparameter values for this step that replace declared or scheduled ones, in the order of pd_row_hypers; or
      * NULL. */
     const double *hypers;
-    /* The entries of `hypers` that are used: bit i for value i. */
+    /* Which entries of `hypers` are used: bit i stands for value i. */
     uint64_t hypers_mask;
     /* Receives the change of all weights; or NULL. Not every optimizer computes the change. */
     float *update;
@@ -250,13 +251,14 @@ PD_API double pd_model_norm(const pd_model *model);
 PD_API int64_t pd_model_count(const pd_model *model, size_t param);
 /* Returns the bytes of all optimizer state as it is stored, without temporary memory. */
 PD_API int64_t pd_model_state_bytes(const pd_model *model);
-/* Copies one part of a parameter's state into out[0 .. n) as float64. Three values name the part: slot, number and
- * block. Examples: "momentum_buffer", -1, -1; "statistics", 3, -1; "factor_matrices", 1, 3.
+/* Copies one tensor of a parameter's optimizer state (such as its momentum), or a block of one, into out[0 .. n) as
+ * float64. Three values name it: slot, number and block. Examples: "momentum_buffer", -1, -1; "statistics", 3, -1;
+ * "factor_matrices", 1, 3.
  *
  * Number -1 means that the slot has no number, block -1 that it has no block. If the slot belongs to the whole
  * parameter, a block >= 0 selects the elements of that block.
  *
- * PD_NOT_FOUND: the optimizer keeps no such part. PD_OUT_OF_RANGE: the part does not have n elements. */
+ * PD_NOT_FOUND: the optimizer keeps no such tensor. PD_OUT_OF_RANGE: it does not have n elements. */
 PD_API int pd_model_read_part(const pd_model *model, size_t param, const char *slot, int number, int block, double *out,
                               int64_t n, pd_error *err);
 

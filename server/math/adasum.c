@@ -1,4 +1,5 @@
-/* adasum.c - adds vectors by Adasum, in passes over fixed ranges of elements. */
+/* adasum.c - computes the Adasum of vectors (a sum that averages gradients which agree) in passes over fixed ranges of
+ * elements. */
 #include "adasum.h"
 
 #include <assert.h>
@@ -13,13 +14,16 @@
 
 enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, BLOCK = PD_GRAM_BLOCK, MANY = PD_GRAM_VECTORS, LINE = 16 };
 #define EPSILON 1e-30
-#define CANCELLED 1e-14 /* a merged vector fa + gb counts as 0 if |fa + gb|^2 is below this times |fa|^2 + |gb|^2 */
-#define NS_PER_DOT 0.06 /* time on one core for one element of one pair of vectors */
-#define NS_PER_TERM 0.3 /* time on one core to read and convert an element */
+/* A merged vector fa + gb (two vectors a and b with factors f and g) counts as 0 if |fa + gb|^2 is below this times
+ * |fa|^2 + |gb|^2. */
+#define CANCELLED 1e-14
+#define NS_PER_DOT 0.06 /* time in ns, on one core, that the dot product of two vectors takes for each element */
+#define NS_PER_TERM 0.3 /* time in ns, on one core, to read an element and convert it to float64 */
 
-/* A level of the merge tree, cut into groups that are merged independently. Leaf j of group g is vector number (g *
- * leaves + j) * stride. If the number of contributions is not a power of two, the first level also merges each
- * surplus contribution, number r + width, into leaf r. */
+/* A level of the tree in which vectors are merged in pairs. The level is cut into groups that are merged independently.
+ * Leaf j of group g is vector number (g * leaves + j) * stride. If the number k of vectors is not a power of two, the
+ * first level also merges each surplus vector into a leaf: vector number r + width into leaf r, where width is the
+ * largest power of two below k. */
 typedef struct stage {
     int leaves, groups, stride;
 } stage;
@@ -27,17 +31,26 @@ typedef struct stage {
 struct pd_adasum {
     pd_adasum_form form;
     pd_vectors in;
-    int64_t n, range, ranges; /* number of elements of a unit; number of units that cover all elements */
+    /* number of elements of a unit (the part that one thread computes at a time); number of such ranges in the
+     * vectors */
+    int64_t n, range, ranges;
     float *to;
     stage stage;
-    int width;     /* leaves of the whole tree: the largest power of two that is at most k; 1 in the vdot form */
-    bool first;    /* this stage reads the contributions; later stages read the results of the stage before */
-    bool combines; /* this pass combines vectors; otherwise it takes dot products */
-    int n_dots;    /* number of dot products that one unit (one group, one range) computes */
-    double *dots;  /* [group][range][n_dots]: the dot products */
-    double *scale; /* [group][member]: the factor of each vector, 1 until it is computed; shares the allocation of
-                    * `dots` */
-    bool *finite;  /* [range]: whether all result elements are finite; shares the allocation of `dots` */
+    /* Number of leaves of the whole tree of merges: the largest power of two that is at most k, the number of vectors.
+     * 1 in the form `vdot`, which has no tree. */
+    int width;
+    /* whether this level of the tree reads the contributions; later levels read the results of the level before */
+    bool first;
+    bool combines; /* whether this pass combines the vectors; otherwise it computes their dot products */
+    /* number of dot products that one unit computes (the work of one thread: a group of vectors over a range of
+     * elements) */
+    int n_dots;
+    /* the dot products, indexed by group (vectors that are merged together), range and number of the dot product */
+    double *dots;
+    /* The factor of each vector, indexed by group (vectors that are merged together) and member of the group. It is 1
+     * until it is computed. Shares the allocation of `dots`. */
+    double *scale;
+    bool *finite; /* whether all elements of the result in a range are finite; shares the allocation of `dots` */
     float *scratch[];
 };
 
@@ -54,8 +67,8 @@ static int largest_power(int k)
     return power;
 }
 
-/* Returns the number of leaves of a group in the first stage. The leaves and the surplus vectors that are merged
- * into them are together at most MANY vectors. */
+/* Returns the number of leaves of a group of vectors in the first level of the tree of merges. The leaves, and the
+ * surplus vectors (those beyond a power of two) that are merged into them, are together at most MANY vectors. */
 static int first_leaves(int k)
 {
     int width = largest_power(k), most = width == k ? MANY : MANY / 2;
@@ -70,8 +83,8 @@ int64_t pd_adasum_scratch_vectors(pd_adasum_form form, int k)
 
 /* ---- members of a group ---- */
 
-/* Writes the numbers of the vectors of group g: first its leaves, then the surplus vectors that are merged into the
- * leaves. Returns how many vectors these are. */
+/* Writes the numbers of the vectors that group g merges: first its leaves, then the surplus vectors (those beyond a
+ * power of two) that are merged into the leaves. Returns how many vectors these are. */
 static int members(const pd_adasum *a, int g, int *member)
 {
     const stage *s = &a->stage;
@@ -83,8 +96,9 @@ static int members(const pd_adasum *a, int g, int *member)
     return n;
 }
 
-/* Returns the array that receives the result of a group, given its first vector `leaf`. The array belongs to the
- * group of the first stage that contains this vector: `to` for group 0, otherwise that group's scratch vector. */
+/* Returns the array that receives the result of a group of vectors, given the number of its first vector, `leaf`.
+ * Results go to one array for each group of the first level: `to` for group 0, a scratch vector for any other. A group
+ * of a later level overwrites the first array that it reads. */
 static float *result(const pd_adasum *a, int leaf)
 {
     int slot = leaf / first_leaves(a->in.k);
@@ -92,8 +106,8 @@ static float *result(const pd_adasum *a, int leaf)
     return slot == 0 ? a->to : a->scratch[slot - 1];
 }
 
-/* Returns elements [first, first + n) of a vector that this stage reads, followed by zeros up to `room` elements.
- * Copies them into `tile` if necessary. */
+/* Returns elements [first, first + n) of a vector that this level of the tree of merges reads, followed by zeros up to
+ * `room` elements. Copies them into the buffer `tile` if necessary. */
 static const float *load(const pd_adasum *a, int vector, size_t run, int64_t first, int64_t n, int64_t room,
                          float *tile)
 {
@@ -133,8 +147,8 @@ static bool next_block(const pd_adasum *a, int64_t range, block *b)
 
 /* ---- sums of vectors ---- */
 
-/* Adds k weighted vectors to the sum, in order, in one loop. `first`: the sum starts with these vectors. The callers
- * pass `k` and `first` as constants, so the compiler unrolls the loop. */
+/* Adds k vectors, each times its factor, to the sum, in order, in one loop. `first`: the sum starts with these vectors.
+ * The callers pass `k` and `first` as constants, so the compiler unrolls the loop. */
 PD_INLINE void sum_group(double *restrict sum, const float *const *x, const double *scale, int k, bool first)
 {
     for (int i = 0; i < BLOCK; i++) {
@@ -156,8 +170,8 @@ PD_INLINE void sum_group(double *restrict sum, const float *const *x, const doub
 SUM(1)
 SUM(4)
 
-/* Adds k <= MANY weighted vectors to the sum. `first`: the sum starts with these vectors; otherwise it already holds
- * the earlier ones. */
+/* Adds k <= MANY vectors, each times its factor, to the sum. `first`: the sum starts with these vectors; otherwise it
+ * already holds the earlier ones. */
 static void sum_block(double *sum, const float *const *x, const double *scale, int k, bool first)
 {
     for (int j = 0, some; j < k; j += some, first = false) {
@@ -169,8 +183,8 @@ static void sum_block(double *sum, const float *const *x, const double *scale, i
     }
 }
 
-/* Computes the sum of k vectors of a block, MANY vectors at a time. Term j is scale[j] times vector number
- * member[j], or number j if `member` is NULL. */
+/* Computes the sum of k vectors over one block of elements, MANY vectors at a time. Term j is scale[j] times vector
+ * number member[j], or number j if `member` is NULL. */
 static void sum_vectors(const pd_adasum *a, const block *b, int k, const int *member, const double *scale, double *sum)
 {
     float tile[MANY][BLOCK];
@@ -188,7 +202,8 @@ static void sum_vectors(const pd_adasum *a, const block *b, int k, const int *me
 
 PD_CLONES(void, widen, (double *restrict to, const float *restrict x), (to, x))
 {
-    for (int i = 0; i < BLOCK; i += LINE) { /* prefetches the next block while the dot products are taken */
+    /* While dot products of this block of elements are computed, the next block comes into the cache. */
+    for (int i = 0; i < BLOCK; i += LINE) {
         __builtin_prefetch(x + i + BLOCK, 0, 2);
         for (int j = i; j < i + LINE; j++) to[j] = (double)x[j];
     }
@@ -211,7 +226,7 @@ static void take_dots(const pd_adasum *a, int g, int64_t range, double *dots)
     pd_gram_fold(&gram, dots);
 }
 
-/* Adds the dot product of g and s to dots[0], and that of g with itself to dots[1]. */
+/* Adds the dot product of a vector g with the sum s to dots[0], and the dot product of g with itself to dots[1]. */
 PD_CLONES(void, dots_with_sum, (double *dots, const float *g, const double *s), (dots, g, s))
 {
     pd_lanes gs = { 0 }, gg = { 0 };
@@ -225,8 +240,8 @@ PD_CLONES(void, dots_with_sum, (double *dots, const float *g, const double *s), 
     dots[1] += pd_lanes_sum(gg);
 }
 
-/* Computes the dot products that the vdot form needs in a range: each vector with the sum of all vectors, and with
- * itself. The factors in a->scale are still 1 here, so sum_vectors returns the plain sum. */
+/* Computes the dot products that the vdot form of Adasum needs over a range of elements: each vector with the sum of
+ * all vectors, and with itself. The factors in a->scale are still 1 here, so sum_vectors computes the plain sum. */
 static void take_vdots(const pd_adasum *a, int64_t range, double *dots)
 {
     float tile[BLOCK];
@@ -242,8 +257,8 @@ static void take_vdots(const pd_adasum *a, int64_t range, double *dots)
 
 /* ---- coefficients ---- */
 
-/* The vectors of a group while they are merged. Node m is the sum over i of scale[m][i] times vector i. dot[a][b] is
- * the dot product of nodes a and b. */
+/* The vectors of a group while they are merged in pairs. Node m stands for a merged vector, the sum over i of
+ * scale[m][i] times vector i. dot[a][b] is the dot product of nodes a and b. */
 typedef struct merging {
     int k;
     double scale[MANY][MANY];
@@ -259,7 +274,7 @@ static void merge_dots(merging *m, int a, int b, double f, double g)
     m->dot[a][a] = cancelled ? 0 : norm;
 }
 
-/* Replaces node a by merge(a, b). */
+/* Replaces the merged vector of node a by merge(a, b), the Adasum of nodes a and b. */
 static void merge(merging *m, int a, int b)
 {
     double ab = m->dot[a][b], f = 1 - ab / (2 * m->dot[a][a] + EPSILON), g = 1 - ab / (2 * m->dot[b][b] + EPSILON);
@@ -291,8 +306,8 @@ static void vdot_scales(int k, const double *dots, double *scale)
     }
 }
 
-/* Adds the dot products of all ranges of group g in order, and leaves the sums in the first range's place. Returns
- * them. */
+/* Adds up the dot products of group g (vectors that are merged together) over all ranges of elements, in order, and
+ * stores the sums in place of those of the first range. Returns them. */
 static double *fold_ranges(const pd_adasum *a, int g)
 {
     double *sum = a->dots + (size_t)g * (size_t)a->ranges * (size_t)a->n_dots;
@@ -344,8 +359,8 @@ static void plan_stage(pd_adasum *a)
     memset(a->dots, 0, (size_t)a->stage.groups * (size_t)a->ranges * (size_t)a->n_dots * sizeof *a->dots);
 }
 
-/* Returns the number of elements of a unit. A unit that reads more than MANY vectors has fewer elements, so that it
- * reads about as much as any other. */
+/* Returns the number of elements of a unit (the part that one thread computes at a time). A unit that reads more than
+ * MANY vectors has fewer elements, so that it reads about as much memory as any other. */
 static int64_t range_of(pd_adasum_form form, int k)
 {
     int64_t range = form == PD_ADASUM_VDOT && k > MANY ? (int64_t)RANGE * MANY / k / BLOCK * BLOCK : RANGE;

@@ -1,5 +1,5 @@
-/* adasum.h - Adasum of k vectors: gradients that agree are averaged, gradients that are orthogonal are added. Pure;
- * any thread.
+/* adasum.h - Adasum of k vectors: gradients that agree are averaged, gradients that are orthogonal are added. Pure
+ * functions; any thread.
  *
  * Adasum: Maleki, Musuvathi, Mytkowicz, Saarikivi, Xu, Eksarevskiy, Ekanayake, Barsoum: Scaling distributed training
  * with adaptive summation (arXiv:2006.02924); in the two forms that Trax has implemented (trainer.py,
@@ -10,12 +10,12 @@
  *     vdot  sum over r of g_r (1 - (g_r s - g_r g_r) / (k g_r g_r)), s the sum of all
  *           There is no epsilon: one vector of zeros makes the result NaN (0/0).
  *
- * Trax exchanges in a butterfly: each replica merges with its partner. merge(a, b) and merge(b, a) have the same
- * bits, so all replicas of a subtree hold the same vector, and computing one tree gives the result of every replica.
- * Trax takes the mean of these results at the end. The mean differs from them at most in the last bit.
+ * Trax exchanges in a butterfly: each replica merges with its partner. merge(a, b) and merge(b, a) have the same bits,
+ * so all replicas of a subtree hold the same vector, and computing one tree gives the result of every replica. Trax
+ * takes the mean of these results at the end. The mean differs from them at most in the last bit.
  *
- * Trax refuses a number of vectors that is not a power of two (pd_adasum_is_exact). Here the surplus vectors are
- * merged first: with 2^L the largest power of two below their number, vector 2^L + r is merged into vector r.
+ * Trax refuses a number of vectors that is not a power of two (pd_adasum_is_exact). Here the surplus vectors are merged
+ * first: with 2^L the largest power of two below their number, vector 2^L + r is merged into vector r.
  *
  * How it is computed: every result is a linear combination of the vectors. The dot products of merged vectors follow
  * from the dot products of the vectors themselves. So eight vectors at a time are read twice: once for their dot
@@ -29,9 +29,9 @@
  *   - The Adasum tree of a single vector is that vector, bit for bit.
  *   - NaN or infinity in one of several vectors makes the whole result NaN, because it enters the dot products.
  *
- * The work is cut into units of fixed ranges of elements, in passes that must follow each other. The bits of the
- * result depend on the values alone: not on which thread runs which unit when, nor on how the vectors are cut into
- * runs (contiguous pieces of memory).
+ * The work is cut into units of fixed ranges of elements, in passes that must follow each other. The bits of the result
+ * depend on the values alone: not on which thread runs which unit when, nor on how the vectors are cut into runs
+ * (contiguous pieces of memory).
  *
  *     pd_adasum_begin(&a, PD_ADASUM_TREE, &vectors, n, to, scratch)
  *     while (pd_adasum_units(a) > 0) {
@@ -47,13 +47,15 @@
 typedef enum pd_adasum_form { PD_ADASUM_TREE, PD_ADASUM_VDOT } pd_adasum_form;
 typedef struct pd_adasum pd_adasum;
 
-/* Returns whether Trax computes the tree of k vectors: k is a power of two. Trax refuses other numbers. */
+/* Returns whether the program Trax computes the Adasum tree of k vectors: k is a power of two. Trax refuses other
+ * numbers. */
 bool pd_adasum_is_exact(int k);
-/* Returns how many scratch vectors of n float32 the Adasum of k vectors needs besides `to`. The tree form needs none
- * for up to eight vectors (up to four where k is not a power of two). The vdot form never needs any. */
+/* Returns how many scratch vectors of n float32 the Adasum of k vectors needs besides the result `to`. The tree form
+ * needs none for up to eight vectors (up to four if k is not a power of two). The vdot form never needs any. */
 int64_t pd_adasum_scratch_vectors(pd_adasum_form form, int k);
 
-/* Plans the Adasum of v->k >= 1 vectors of n elements into to[0, n). PD_NO_MEMORY: nothing is planned.
+/* Prepares the Adasum of v->k >= 1 vectors of n elements. The result will be in to[0, n). PD_NO_MEMORY: nothing is
+ * prepared.
  *
  * `scratch` has pd_adasum_scratch_vectors pointers to n floats each; it is NULL if none are needed. Neither `to` nor
  * the scratch vectors may overlap the vectors. *v and the array `scratch` are copied. The memory that they point to
@@ -62,14 +64,15 @@ int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, i
                     float *const *scratch);
 void pd_adasum_end(pd_adasum *a); /* accepts NULL */
 
-/* Returns the number of units of this pass. 0: `to` is complete. */
+/* Returns the number of units (parts that one thread computes) of this pass over the vectors. 0: the result is
+ * complete. */
 int64_t pd_adasum_units(const pd_adasum *a);
-/* Returns the estimated time of one unit of this pass on one core. */
+/* Returns the estimated time in ns of one unit (the part that one thread computes) of this pass on one core. */
 double pd_adasum_unit_ns(const pd_adasum *a);
 void pd_adasum_unit(pd_adasum *a, int64_t i);
-/* Begins the next pass. Call it on one thread, after all units of the pass. */
+/* Begins the next pass over the vectors. Call it on one thread, after all units of the pass. */
 void pd_adasum_turn(pd_adasum *a);
-/* Returns whether every element of `to` is finite. Call it after the last pass. */
+/* Returns whether every element of the result is finite. Call it after the last pass. */
 bool pd_adasum_finite(const pd_adasum *a);
 
 #endif

@@ -1,4 +1,4 @@
-/* blascore.c - reports which BLAS this process uses, and for which processor. */
+/* blascore.c - reports which BLAS kernels this process uses, and whether they suit its processor. */
 #include "blascore.h"
 
 #include <cblas.h>

@@ -1,4 +1,5 @@
-/* clones.h - compiles one function for several instruction sets, and calls the one for the set in use (cpu.h).
+/* clones.h - compiles one function for several instruction sets of the CPU, and calls the variant for the set in use
+ * (cpu.h).
  *
  *     PD_CLONES(void, scale, (float *x, float by, int64_t n), (x, by, n))
  *     {
@@ -16,7 +17,8 @@
 
 #include "cpu.h"
 
-/* Put PD_INLINE before the helpers of such a function, so that they become part of each clone. */
+/* Put PD_INLINE before each helper that a function made by PD_CLONES calls. The helper is then compiled into every
+ * variant of that function, for its instruction set. */
 #define PD_INLINE static inline __attribute__((always_inline))
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

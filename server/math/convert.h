@@ -1,4 +1,5 @@
-/* convert.h - conversions between element types, with the bits of IEEE hardware. Pure; any thread. */
+/* convert.h - conversions between element types. They round as the instructions of IEEE hardware do, bit for bit. Pure
+ * functions; any thread. */
 #ifndef PD_CONVERT_H
 #define PD_CONVERT_H
 
@@ -29,8 +30,8 @@ PD_INLINE float pd_f32_from_bits(uint32_t bits)
     return x;
 }
 
-/* Returns `condition ? yes : no` by a mask. Compilers turn several conditions on one value into jumps, and do not
- * vectorize loops with jumps. */
+/* Returns `condition ? yes : no`, computed with a bit mask. Compilers turn several conditions on one value into jumps,
+ * and do not vectorize loops with jumps. */
 PD_INLINE uint32_t pd_choose(bool condition, uint32_t yes, uint32_t no)
 {
     return no ^ ((no ^ yes) & -(uint32_t)condition);
@@ -45,14 +46,15 @@ PD_INLINE uint16_t pd_bf16_from_f32(float x)
 {
     uint32_t bits = pd_f32_bits(x);
     uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    /* sets a bit of the mantissa, so that a NaN stays a NaN when its lower half is cut off */
+    /* Sets a bit of the mantissa, so that a NaN stays a NaN when the lower half of the float32 is cut off. */
     uint32_t quiet = bits >> 16 | 0x40u;
 
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
-/* Converts by moving the exponent and mantissa of the float16 into their places in a float32. The exponents are
- * offset differently, so this float32 is the value times 2^-112. An exact product by 2^112 corrects it. */
+/* Converts a float16 to float32 by moving its exponent and mantissa into their places in a float32. The exponents of
+ * the two types are offset differently, so the float32 is then the value times 2^-112. A product by 2^112, which is
+ * exact, corrects it. */
 PD_INLINE float pd_f32_from_f16(uint16_t h)
 {
     uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13;
@@ -63,22 +65,26 @@ PD_INLINE float pd_f32_from_f16(uint16_t h)
     return pd_f32_from_bits((magnitude >= 0x0f800000u ? special : bits) | (uint32_t)(h & 0x8000u) << 16);
 }
 
-/* Rounds |x| to the places of float16 by one addition: 2^13 times the power of two at or below |x| has its last place
- * where float16 rounds. Below 2^-14 float16 has a fixed last place, so the power is at least that. The sum's mantissa
- * is then the rounded mantissa; a carry out of it raises the exponent, as it should.
+/* Rounds |x| to float16 by one addition. The addend is 2^13 times the power of two at or below |x|: the last place of
+ * such a float32 is where float16 rounds. Below 2^-14 float16 has a fixed last place, so the power is at least 2^-14.
+ * The mantissa of the sum is then the rounded mantissa. If rounding carries out of the mantissa, it raises the
+ * exponent, as it should.
  *
- * Values from 65520 on give infinity: they are limited to 65536, whose exponent is that of infinity in float16. A NaN
- * is limited, too, and gets its mantissa back. */
+ * Values from 65520 on give infinity: |x| is first limited to 65536, whose exponent is that of infinity in float16. A
+ * NaN is limited, too, and gets its mantissa back. */
 PD_INLINE uint16_t pd_f16_from_f32(float x)
 {
     int32_t bits = (int32_t)pd_f32_bits(x), magnitude = bits & 0x7fffffff;
     int32_t finite = magnitude < 0x47800000 ? magnitude : 0x47800000; /* at most 65536 */
     int32_t power = finite & 0x7f800000;
-    int32_t nan = (0x7f800000 - magnitude) >> 31 & (0x200 | (magnitude >> 13 & 0x3ff)); /* 0 if x is a number */
+    /* mantissa of a NaN in float16; 0 if x is a number */
+    int32_t nan = (0x7f800000 - magnitude) >> 31 & (0x200 | (magnitude >> 13 & 0x3ff));
     float places;
     uint32_t half;
 
-    power = power > 0x38800000 ? power : 0x38800000; /* at least 2^-14 */
+    /* `power` is the power of two at or below |x|. It is raised to 2^-14, the smallest normal number of float16, if it
+     * is less: below that number the last place of a float16 has a fixed value. */
+    power = power > 0x38800000 ? power : 0x38800000;
     places = pd_f32_from_bits((uint32_t)power + (13u << 23));
     half = (pd_f32_bits(pd_f32_from_bits((uint32_t)finite) + places) & 0xfff) + ((uint32_t)(power - 0x38800000) >> 13);
     return (uint16_t)(half | (uint32_t)nan | ((uint32_t)bits >> 16 & 0x8000u));

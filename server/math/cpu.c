@@ -1,4 +1,5 @@
-/* cpu.c - finds the instruction sets of this CPU and chooses one. Knows those of x86-64, as clones.h does. */
+/* cpu.c - finds the instruction sets of this CPU and chooses one of them. Knows only the sets of x86-64, as clones.h
+ * does. */
 #include "cpu.h"
 
 #include <stdlib.h>
@@ -10,11 +11,13 @@ const char *const pd_cpu_names[PD_CPU_SETS] = { PD_CPUS(NAME) };
 
 pd_cpu pd_cpu_in_use;
 
-static pd_error wrong_value; /* of PARAMD_CPU; its code is PD_OK if there is none */
+static pd_error wrong_value; /* the error about the value of PARAMD_CPU; its code is PD_OK if the value is right */
 
 pd_cpu pd_cpu_newest(void)
 {
-#if defined(__x86_64__) && !defined(__clang__) /* clang compiles no clones (clones.h) */
+/* clang compiles no variants of our loops for newer instruction sets (clones.h), so with it the basic set is the only
+ * one. */
+#if defined(__x86_64__) && !defined(__clang__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("x86-64-v4")) return PD_CPU_AVX512;
     if (__builtin_cpu_supports("x86-64-v3")) return PD_CPU_AVX2;
@@ -45,7 +48,7 @@ int pd_cpu_use(const char *name, pd_error *err)
     return pd_cpu_find(name, &pd_cpu_in_use, err);
 }
 
-/* Runs when the program or library is loaded, before other threads exist. */
+/* Chooses the instruction set when the program or library is loaded, before other threads exist. */
 __attribute__((constructor)) static void choose(void)
 {
     const char *name = getenv("PARAMD_CPU");

@@ -1,4 +1,4 @@
-/* error.c - writes errors, and names their codes. */
+/* error.c - fills error structs, and gives the names of error codes. */
 #include "paramd/error.h"
 
 #include <stdarg.h>

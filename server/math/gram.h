@@ -4,21 +4,22 @@
 
 #include <stdalign.h>
 
-/* Limits of one call: at most PD_GRAM_VECTORS vectors, PD_GRAM_BLOCK elements of each. Their dot products lie in one
- * array: that of vectors i <= j has the index PD_GRAM_AT(i, j). */
+/* Limits of one call: at most PD_GRAM_VECTORS vectors, and PD_GRAM_BLOCK elements of each. Their dot products lie in
+ * one array: the product of vectors i <= j has the index PD_GRAM_AT(i, j). */
 enum { PD_GRAM_VECTORS = 8, PD_GRAM_BLOCK = 128, PD_GRAM_DOTS = PD_GRAM_VECTORS * (PD_GRAM_VECTORS + 1) / 2 };
 #define PD_GRAM_AT(i, j) ((j) * ((j) + 1) / 2 + (i))
 
-/* Sums of dot products, in eight lanes each. Zero it before use. */
+/* Running sums of dot products. Each is split into eight lanes (partial sums). Zero the struct before use. */
 typedef struct pd_gram {
     alignas(64) double lane[PD_GRAM_DOTS][8];
 } pd_gram;
 
-/* Adds the dot products of x[0] ... x[k - 1], 1 <= k <= PD_GRAM_VECTORS, over PD_GRAM_BLOCK elements. The vectors begin
- * at multiples of 64 bytes. All elements must be values of float32: their products are exact in float64. */
+/* Adds the dot products of all pairs among the vectors x[0] ... x[k - 1], 1 <= k <= PD_GRAM_VECTORS, over PD_GRAM_BLOCK
+ * elements. The vectors begin at multiples of 64 bytes. All elements must be values of float32: their products are
+ * exact in float64. */
 void pd_gram_add(pd_gram *gram, const double *const *x, int k);
-/* Writes the sums of all dot products added so far: the eight lanes of each are added pairwise. The bits of a dot
- * product depend on its two vectors alone, not on k nor on the other vectors. */
+/* Writes the dot products summed so far. The eight lanes (partial sums) of each are added pairwise. The bits of a dot
+ * product depend on its two vectors alone, not on k or on the other vectors. */
 void pd_gram_fold(const pd_gram *gram, double dots[PD_GRAM_DOTS]);
 
 #endif

@@ -1,11 +1,11 @@
-/* kernels.c - sums, scales and checks vectors in loops that memory bandwidth bounds. */
+/* kernels.c - sums, scales and checks vectors. The speed of these loops is limited by memory bandwidth. */
 #include "kernels.h"
 
 #include "convert.h"
 #include "lanes.h"
 
-/* Number of elements of acc that are summed at a time. They stay in the first-level cache while one addend after the
- * other is added. */
+/* Number of elements of the sum `acc` that are computed at a time. They stay in the first-level cache while the addends
+ * (vectors) are added one after the other. */
 enum { TILE = 2048 };
 
 PD_INLINE bool finite_bits(uint32_t bits)
@@ -18,8 +18,8 @@ PD_INLINE bool finite_bits(uint32_t bits)
 /* Largest number of float32 addends that one loop adds. Four make the loop as fast as memory. */
 enum { GROUP = 4 };
 
-/* Adds k addends to acc in one loop. `first`: they replace what acc holds. The callers pass `k` and `first` as
- * constants, so that the loop has no branches. */
+/* Adds k vectors (addends), each times its weight, to the sum `acc` in one loop. `first`: they replace what `acc`
+ * holds. The callers pass `k` and `first` as constants, so that the loop has no branches. */
 PD_INLINE void sum_group(float *acc, const pd_addend *x, int64_t offset, int64_t n, int k, bool first)
 {
     const float *a = (const float *)x[0].at + offset, *b = a, *c = a, *d = a;
@@ -28,7 +28,8 @@ PD_INLINE void sum_group(float *acc, const pd_addend *x, int64_t offset, int64_t
     if (k > 1) b = (const float *)x[1].at + offset, wb = x[1].weight;
     if (k > 2) c = (const float *)x[2].at + offset, wc = x[2].weight;
     if (k > 3) d = (const float *)x[3].at + offset, wd = x[3].weight;
-#pragma GCC ivdep /* addends do not overlap acc, or are acc itself */
+/* The addends do not overlap the sum `acc`, or are `acc` itself, so the compiler may vectorize the loop. */
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; i++) {
         float sum = first ? wa * a[i] : acc[i] + wa * a[i];
         if (k > 1) sum += wb * b[i];
@@ -52,8 +53,8 @@ SUM(2)
 SUM(3)
 SUM(4)
 
-/* Defines functions that add one addend of float16 or bfloat16 to acc, or set acc to it. The elements are converted
- * in the loop. */
+/* Defines functions that add a float16 or bfloat16 vector to the sum `acc`, or set `acc` to it. The elements are
+ * converted to float32 in the loop. */
 #define SUM_SHORT(name, value, op)                                                                                     \
     PD_CLONES(void, name, (float *restrict acc, const pd_addend *x, int64_t offset, int64_t n), (acc, x, offset, n))   \
     {                                                                                                                  \
@@ -68,7 +69,8 @@ SUM_SHORT(add_bf16, pd_f32_from_bf16, +=)
 
 typedef void sum_function(float *acc, const pd_addend *x, int64_t offset, int64_t n);
 
-/* Returns how many of the next k addends one loop adds: up to GROUP of float32, or one of another type. */
+/* Returns how many of the next k addends (vectors to sum) one loop adds: up to GROUP if they are float32, otherwise
+ * one. */
 static int group_size(const pd_addend *x, int k)
 {
     int n = 0;
@@ -129,8 +131,8 @@ PD_CLONES(bool, finite_16, (const uint16_t *x, uint16_t exponent, int64_t n), (x
 
 bool pd_all_finite(const void *at, pd_dtype dtype, int64_t n)
 {
-    for (int64_t i = 0; i < n; i += TILE) { /* tile by tile, so that the search ends soon if an element near the
-                                             * front is not finite */
+    /* The vector is checked piece by piece, so that the search ends soon if an element near the front is not finite. */
+    for (int64_t i = 0; i < n; i += TILE) {
         int64_t some = n - i < TILE ? n - i : TILE;
         const char *tile = (const char *)at + (size_t)i * pd_dtype_size(dtype);
         bool finite = dtype == PD_F32 ? finite_f32((const void *)tile, some)
@@ -161,14 +163,16 @@ bool pd_all_finite_f64(const double *x, int64_t n)
 
 /* ---- sums ---- */
 
-/* Copies the last n < 16 elements of a vector and pads them with zeros, so that they fill all 16 lanes. */
+/* Copies the last n < 16 elements of a vector, and pads them with zeros to 16 elements, as many as one turn of the loop
+ * reads. */
 PD_INLINE void load_tail(float *tail, const float *x, int64_t n)
 {
     memset(tail, 0, 16 * sizeof *tail);
     memcpy(tail, x, (size_t)n * sizeof *tail);
 }
 
-/* Adds the products of 16 elements: the first eight to one set of lanes, the others to another. */
+/* Adds the products of 16 elements of x and y to 16 partial sums (lanes): the first eight to sum[0], the others to
+ * sum[1]. */
 PD_INLINE void add_products(pd_lanes sum[2], const float *x, const float *y)
 {
     pd_lanes_add_product(&sum[0], pd_lanes_of(x), pd_lanes_of(y));
@@ -205,7 +209,7 @@ double pd_sum_squares(const float *x, int64_t n)
 
 PD_CLONES(void, scale, (float *to, const float *from, float by, int64_t n), (to, from, by, n))
 {
-#pragma GCC ivdep /* the vectors do not overlap, or are the same */
+#pragma GCC ivdep /* The two vectors do not overlap, or are the same, so the compiler may vectorize the loop. */
     for (int64_t i = 0; i < n; i++) to[i] = by * from[i];
 }
 

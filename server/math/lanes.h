@@ -1,8 +1,8 @@
-/* lanes.h - sums of float64 in eight lanes, in registers of any instruction set.
+/* lanes.h - sums of float64 numbers in eight lanes (partial sums), in registers of any instruction set.
  *
- * A long sum has one order of additions, whatever the width of the registers: element i belongs to lane i mod 8, and
- * the lanes are added pairwise at the end. The lanes lie in two vectors of 32 bytes: AVX2 has no wider registers, and
- * gcc keeps wider vectors in memory there, which is five times slower. */
+ * A long sum has one order of additions, whatever the width of the registers: element i is added to lane i mod 8, and
+ * the lanes are added pairwise at the end. The eight lanes lie in two vectors of 32 bytes: AVX2 has no wider registers,
+ * and with AVX2 gcc keeps wider vectors in memory, which is five times slower. */
 #ifndef PD_LANES_H
 #define PD_LANES_H
 
@@ -11,11 +11,11 @@
 typedef double pd_doubles __attribute__((vector_size(32), aligned(8), may_alias));
 typedef float pd_floats __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* The vector that begins at the element `at`. It needs no other alignment than the element. */
+/* The vector of four numbers that begins at the address `at`. It needs no more alignment than one number does. */
 #define PD_DOUBLES(at) (*(const pd_doubles *)(at))
 #define PD_FLOATS(at) (*(const pd_floats *)(at))
 
-/* Lanes 0 to 3 and 4 to 7. */
+/* Eight partial sums: `low` are numbers 0 to 3, `high` numbers 4 to 7. */
 typedef struct pd_lanes {
     pd_doubles low, high;
 } pd_lanes;
@@ -43,7 +43,7 @@ PD_INLINE void pd_lanes_add_product(pd_lanes *sum, pd_lanes x, pd_lanes y)
     sum->high += x.high * y.high;
 }
 
-/* Returns the sum of the lanes. */
+/* Returns the sum of the eight lanes (partial sums), added pairwise. */
 PD_INLINE double pd_lanes_sum(pd_lanes x)
 {
     pd_doubles s = x.low + x.high;

@@ -1,4 +1,4 @@
-/* linalg.c - wraps the BLAS routines that optimizers need. */
+/* linalg.c - wraps the BLAS routines that the optimizers need, and adds a few that BLAS lacks. */
 #include "linalg.h"
 
 #include <assert.h>
@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Converts a dimension for BLAS, which counts in int and wants a stride of at least 1 even for empty matrices. */
+/* Converts a dimension for BLAS, which counts in int. Used also for the stride, which BLAS wants to be at least 1, even
+ * for empty matrices. */
 static int size(int64_t n)
 {
     assert(n >= 0 && n <= INT_MAX);
@@ -144,8 +145,8 @@ void pd_symv(float *y, pd_mat S, const float *x)
     cblas_ssymv(CblasRowMajor, CblasLower, size(S.rows), 1, S.at, stride(S), x, 1, 0, y, 1);
 }
 
-/* Recursive: computes the rectangle below the diagonal (the lower left quarter) by one product. The upper left and
- * the lower right quarter are again halves of squares. */
+/* Computes the lower half of the product by recursion. The lower left quarter is one product of rectangles. The upper
+ * left and the lower right quarter are lower halves of squares again. */
 void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn b)
 {
     enum { SMALL = 96 };
@@ -161,8 +162,9 @@ void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn 
     pd_gemm_half(pd_mat_part(S, top, top, rest, rest), alpha, below, a, cols_from(B, b, top, n), b);
 }
 
-/* Recursive, with pd_trmm_upper. The columns of U consist of a rectangle U12 above the square U22 on the diagonal. The
- * rectangle becomes T11 U12 + T12 U22. The square is again a product of triangles. */
+/* Computes columns of the product of two upper triangles. They consist of a rectangle U12 above a square U22 on the
+ * diagonal. The rectangle becomes T11 U12 + T12 U22. The square becomes T22 U22: a product of two upper triangles, which
+ * pd_trmm_upper computes from its columns again. */
 void pd_trmm_upper_columns(pd_mat U, pd_mat T, int64_t first, int64_t end)
 {
     int64_t n = end - first;
@@ -189,9 +191,9 @@ void pd_trmm_upper(pd_mat U, pd_mat T)
     pd_trmm_upper_columns(U, T, 0, n / 2);
 }
 
-/* Copies the lower half over the upper half in squares of 8 by 8. Writing goes along rows, so reading goes down
- * columns. Rows that lie a power of 2 apart fall into the same set of the first-level cache; eight such rows still
- * fit into it. */
+/* Copies the lower half of a square matrix over its upper half, in squares of 8 by 8. Writing goes along rows, so
+ * reading goes down columns. Rows whose distance in memory is a power of 2 fall into the same set of the first-level
+ * cache; eight such rows still fit into it. */
 #define MIRROR(name, type)                                                                                             \
     static void name(type *at, int64_t n, int64_t stride)                                                              \
     {                                                                                                                  \

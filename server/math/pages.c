@@ -1,4 +1,4 @@
-/* pages.c - allocates memory for tensors, on huge pages where it is large. */
+/* pages.c - allocates memory for tensors, and asks for huge pages if the memory is large. */
 #include "pages.h"
 
 #include <stdint.h>

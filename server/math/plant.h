@@ -1,14 +1,14 @@
 /* plant.h - bugs that the simulator can switch on, to show that it finds them (tests/sim/README.md).
  *
- * The product is built without PD_PLANTS: PD_PLANTED(name) is then the constant false, and the compiler drops the
- * planted code. The simulator builds the same sources with PD_PLANTS and chooses one bug for a run. A plant is one
- * condition at the place where the bug was, or would be. */
+ * A planted bug is one condition in the code, at the place where the bug once was or might be. The daemon is built
+ * without PD_PLANTS: PD_PLANTED(name) is then the constant false, and the compiler drops the planted code. The
+ * simulator builds the same sources with PD_PLANTS, and switches on one bug in each of its runs. */
 #ifndef PD_PLANT_H
 #define PD_PLANT_H
 
 #include <stdbool.h>
 
-/* The planted bugs: the name of each, and a text that says what goes wrong. */
+/* The planted bugs. Each has a name and a text that says what goes wrong. */
 #define PD_PLANTS_TABLE(X)                                                                                             \
     X(roots_largest_first, "the root pool takes the largest task first, across all jobs, so a small job's root never " \
                            "runs beside a large job's")                                                                \
@@ -40,6 +40,19 @@
     X(image_forgets_superseded, "an image leaves out which processes have been superseded at a rank")                  \
     X(torn_export, "an export reads the latest weights of a parameter, not those of its step")                         \
     X(export_outlives_operator, "an operator is gone, and the job rests as long as its export may be silent")          \
+    X(loan_ends_with_connection,                                                                                       \
+      "the segment of a worker is unmapped when its connection ends, not when its last payload is summed")             \
+    X(loan_has_a_unit_more, "a payload may end 64 bytes behind the worker's segment")                                  \
+    X(any_seals, "a worker may share a segment that it can still shorten")                                             \
+    X(refused_share_leaks, "the descriptor of a refused Share stays open")                                             \
+    X(release_one_more, "a Release frees one answer more than the worker has read")                                    \
+    X(place_of_another, "an answer in shared memory gives the place of the piece before")                              \
+    X(lent_unheld, "lent weights are given back when their answer is sent, not when it is released")                   \
+    X(keeper_stays, "a worker that never releases answers is not closed")                                              \
+    X(end_unseen, "the client takes weights from shared memory although the connection had ended")                     \
+    X(block_free_when_sent, "the place of a gradient in shared memory is free when its push is sent, not answered")    \
+    X(given_up_block_free, "the place of a gradient is free when its push is given up, though the server may read it") \
+    X(sharing_outlives_connection, "after a reconnect the client sends places in shared memory before it shares any")  \
     X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends "        \
                                  "another request that uses the id again")
 
@@ -52,7 +65,8 @@ enum pd_plant {
 };
 
 #ifdef PD_PLANTS
-extern enum pd_plant pd_planted; /* the bug that is switched on in this run; set by tests/sim before the first event */
+/* the bug that is switched on in this run of the simulator, which sets it before the first event */
+extern enum pd_plant pd_planted;
 #define PD_PLANTED(name) (pd_planted == PD_PLANT_##name)
 #else
 #define PD_PLANTED(name) false

@@ -51,8 +51,8 @@ void pd_start_vector(double *v, int64_t n)
 
     seed(&t);
     for (int64_t i = 0; i < n; i++) {
-        double high = draw(&t) >> 5, low = draw(&t) >> 6; /* builds a random number of 53 bits from 27 and 26 bits of
-                                                           * two generator outputs */
+        /* Builds a random number of 53 bits from 27 bits of one generator output and 26 bits of the next. */
+        double high = draw(&t) >> 5, low = draw(&t) >> 6;
         v[i] = -1.0 + 2.0 * ((high * 67108864.0 + low) / 9007199254740992.0);
     }
 }
@@ -60,8 +60,8 @@ void pd_start_vector(double *v, int64_t n)
 /* ---- the iteration ---- */
 
 enum { MOST_STEPS = 100 };
-/* Largest change of the estimate at which the iteration ends. It is absolute: if all eigenvalues are below it, the
- * iteration ends after its first step. */
+/* The iteration ends when its estimate of the eigenvalue changes by at most this. The limit is absolute: if all
+ * eigenvalues are below it, the iteration ends after its first step. */
 static const double tolerance = 1e-6;
 
 static double dot(const double *x, const double *y, int64_t n)
@@ -69,14 +69,17 @@ static double dot(const double *x, const double *y, int64_t n)
     return cblas_ddot((int)n, x, 1, y, 1);
 }
 
-/* `rest` is the sum of squares of the start vector's entries n and up, which belong to the padding. The padding
- * block of the matrix is a multiple of the identity, so these entries only change by a common factor: `scale`. */
+/* The function treats A as padded to a larger matrix without building that matrix. The padding block is a multiple of
+ * the identity, so the entries of the vector from number n on only change by a common factor, `scale`. `rest` is the
+ * sum of squares that these entries have in the start vector. */
 int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, int64_t padded_side, double padding)
 {
     int64_t side = padded_side > 0 ? padded_side : n;
-    double *x, *y; /* x holds n entries of the current vector, then the padding's entries of the start vector */
-    double rest, norm, scale = side > n ? 1 : 0, quotient = 0,
-                       change = INFINITY; /* `scale` is 0 without padding: otherwise it would grow without bounds */
+    /* `x` holds n entries of the current vector, and behind them those entries of the start vector that belong to the
+     * padding. */
+    double *x, *y;
+    /* Without padding `scale` is 0, because it would grow without bounds. */
+    double rest, norm, scale = side > n ? 1 : 0, quotient = 0, change = INFINITY;
 
     assert(n > 0 && n <= INT_MAX && side >= n && side <= INT_MAX);
     if ((x = malloc((size_t)(side + n) * sizeof *x)) == NULL) return PD_NO_MEMORY;
@@ -84,8 +87,8 @@ int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, i
     pd_start_vector(x, side);
     rest = dot(x + n, x + n, side - n);
     norm = sqrt(dot(x, x, n) + rest);
-    for (int step = 0; step < MOST_STEPS && change > tolerance; step++) { /* the comparison is false for a NaN, so
-                                                                           * the loop ends */
+    /* If `change` is NaN, the comparison is false, so the loop ends. */
+    for (int step = 0; step < MOST_STEPS && change > tolerance; step++) {
         double last = quotient;
         cblas_dscal((int)n, 1 / norm, x, 1);
         scale /= norm;

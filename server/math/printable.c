@@ -1,4 +1,4 @@
-/* printable.c - checks whether a text is printable. */
+/* printable.c - checks whether a text is printable, that is, may be shown on a terminal. */
 #include "printable.h"
 
 #include <string.h>

@@ -1,18 +1,17 @@
 /* quantize.c - stores tensors in int8, int16 or bfloat16 as Google's Distributed Shampoo ("upstream") does
- * (quantization_utils.py).
+ * (quantization_utils.py). A column's bucket is the step between two of its neighbouring codes.
  *
  * NaN and infinity: in upstream's arithmetic a column with an infinity gets the bucket inf. A column with a NaN gets
- * the bucket NaN, and so does a column whose diagonal element is kept apart and not finite (inf - inf). All elements
- * of such a column read as NaN, whatever its codes are. Other columns are not affected. Upstream converts NaN and
- * floats out of range to integer codes, and neither C nor upstream's language defines the result; here these codes
- * are 0.
+ * the bucket NaN, and so does a column whose diagonal element is kept apart and not finite (inf - inf). All elements of
+ * such a column read as NaN, whatever its codes are. Other columns are not affected. Upstream converts NaN and floats
+ * out of range to integer codes, and neither C nor upstream's language defines the result; here these codes are 0.
  *
  * Tiny values: a bucket that is a subnormal number may be rounded down by as much as a third. Codes that exceed the
  * largest code for this reason become the largest code.
  *
- * Memory is walked in tiles of columns. All rows of a tile are read twice, for the maxima and for the codes, so that
- * buckets stay in the first-level cache. If a row is narrower than a tile, a loop takes several rows at once (a run
- * of rows), so that loops are long for narrow tensors, too. */
+ * A tensor is processed in tiles, which are groups of columns. All rows of a tile are read twice, for the maxima and
+ * for the codes, so that the bucket sizes stay in the first-level cache. If a row of the tensor is narrower than a tile
+ * may be, a loop takes several rows at once (a run of rows), so that loops are long for narrow tensors, too. */
 #include "quantize.h"
 
 #include <assert.h>
@@ -44,14 +43,15 @@ static bool has_buckets(pd_storage storage)
     return storages[storage].buckets > 0;
 }
 
-/* Returns the element type of a form without buckets: float16 or bfloat16. */
+/* Returns the element type of a tensor that is stored in float16 or bfloat16 (a cast, which has no buckets). */
 static pd_dtype cast_of(const pd_quantized *q)
 {
     return q->storage == PD_STORE_F16 ? PD_F16 : PD_BF16;
 }
 
-/* The offsets in bytes at which the codes, the buckets and the diagonal end, each rounded up to a multiple of
- * `align`. An offset that overflows is INT64_MAX, and so are the ones after it. */
+/* The offsets in bytes at which three arrays of a quantized tensor end: the codes (`bucket`, where the bucket sizes
+ * begin), the bucket sizes (`diagonal`) and the diagonal (`end`). Each is rounded up to a multiple of `align`. An
+ * offset that overflows is INT64_MAX, and so are the ones after it. */
 typedef struct layout {
     int64_t bucket, diagonal, end;
 } layout;
@@ -110,8 +110,8 @@ pd_quantized pd_quantized_at(void *memory, pd_storage storage, bool diagonal_apa
 
 /* ---- loops over a run of rows; element j belongs to the same column in every run of a tile ---- */
 
-/* Computes top[j] <- max(top[j], |x[j]|) by comparing bits as integers: they have the order of the numbers, with
- * infinity above all numbers and NaN above infinity. */
+/* Computes the maxima top[j] <- max(top[j], |x[j]|) by comparing the bits of the numbers as integers. As integers they
+ * have the same order as the numbers, with infinity above all numbers and NaN above infinity. */
 PD_CLONES(void, raise, (int32_t *restrict top, const float *restrict x, int64_t n), (top, x, n))
 {
     for (int64_t j = 0; j < n; j++) {
@@ -120,9 +120,9 @@ PD_CLONES(void, raise, (int32_t *restrict top, const float *restrict x, int64_t 
     }
 }
 
-/* Rounds x / divisor to the nearest integer, halves to the even one. Uses whole numbers alone, so that the loop needs
- * neither the rounding mode nor an instruction that older machines lack. NaN gives 0, and a quotient beyond `most`
- * gives `most`. */
+/* Rounds x / divisor to the nearest integer; a half is rounded to the even one. The rounding is a conversion that cuts
+ * off and a comparison of integers, so that the loop needs neither the rounding mode nor an instruction that older
+ * machines lack. NaN gives 0, and a quotient beyond `most` gives `most`. */
 PD_INLINE int32_t code_of(float x, float divisor, float most)
 {
     int32_t bits = (int32_t)pd_f32_bits(x / divisor), negative = bits >> 31, magnitude = bits & 0x7fffffff;
@@ -133,9 +133,10 @@ PD_INLINE int32_t code_of(float x, float divisor, float most)
     magnitude = (int32_t)pd_choose(magnitude > limit, (uint32_t)limit, (uint32_t)magnitude);
     m = pd_f32_from_bits((uint32_t)magnitude);
     code = (int32_t)m;
-    rest = m - (float)code;                                       /* exact, in [0, 1); it may be -0 */
-    code += (int32_t)pd_f32_bits(rest) + (code & 1) > 0x3f000000; /* rounds up if the rest is above 1/2, or is 1/2
-                                                                   * and the code odd */
+    /* the fraction of |x / divisor|, computed without rounding; it may be -0 */
+    rest = m - (float)code;
+    /* Rounds up if the fraction is above 1/2, or is 1/2 and the integer part odd. */
+    code += (int32_t)pd_f32_bits(rest) + (code & 1) > 0x3f000000;
     return (code ^ negative) - negative;
 }
 
@@ -155,13 +156,14 @@ CODES(int16_t, encode_16, decode_16, INT16_MAX)
 
 /* ---- tiles and runs ---- */
 
-/* Columns [col, col + cols) of the tensor. They are processed in runs of `rows` rows: several rows if a tile has all
- * columns of the tensor, otherwise one row. */
+/* A tile: columns [col, col + cols) of the tensor. Its rows are processed in runs of `rows` rows: several rows if the
+ * tile has all columns of the tensor, otherwise one row. */
 typedef struct tile {
     int64_t col, cols, rows;
 } tile;
 
-/* Returns the next tile, from column `col` on. Wide tensors are cut into tiles of about the same width. */
+/* Returns the next tile (group of columns), from column `col` on. Wide tensors are cut into tiles of about the same
+ * width. */
 static tile tile_at(const pd_quantized *q, int64_t col)
 {
     int64_t tiles = (q->cols - 1) / TILE + 1, width = padded((q->cols - 1) / tiles + 1, 16);
@@ -181,8 +183,8 @@ static run run_at(const pd_quantized *q, const tile *t, int64_t row)
     return (run){ row, rows, row * q->cols + t->col, rows * t->cols };
 }
 
-/* Returns the element on the tensor's diagonal in the run's i-th row; `at` holds the run's elements. NULL: the tile
- * does not contain it. */
+/* Returns the element on the tensor's diagonal in row i of a run (a few rows of the tensor, limited to the columns of a
+ * tile); `at` holds the elements of the run. NULL: the run does not contain this diagonal element. */
 static float *diagonal_entry(float *at, const tile *t, const run *r, int64_t i)
 {
     int64_t j = r->row + i - t->col;
@@ -190,8 +192,9 @@ static float *diagonal_entry(float *at, const tile *t, const run *r, int64_t i)
     return j >= 0 && j < t->cols ? at + i * t->cols + j : NULL;
 }
 
-/* Returns the run's elements. If the diagonal is kept apart, they are copied with other values on the diagonal: 0
- * for a finite element, otherwise NaN. */
+/* Returns the elements of a run (a few rows of the tensor, limited to some columns). If the tensor's diagonal is kept
+ * apart, they are copied with other values on the diagonal: 0 in place of a finite element, NaN in place of any
+ * other. */
 static const float *without_diagonal(const pd_quantized *q, const float *x, const tile *t, const run *r,
                                      float copy[TILE])
 {
@@ -204,7 +207,8 @@ static const float *without_diagonal(const pd_quantized *q, const float *x, cons
     return copy;
 }
 
-/* Repeats the buckets of the tile's columns for each row of a run. */
+/* Repeats the bucket sizes of a tile's columns once for each row that one loop takes, so that the loop can read them in
+ * step with the elements. (A bucket is the step between two codes; a tile is a group of columns.) */
 static void spread(const pd_quantized *q, const tile *t, float bucket[TILE])
 {
     for (int64_t i = 0; i < t->rows; i++)
@@ -257,7 +261,7 @@ void pd_quantize(const pd_quantized *q, const float *x)
     }
 }
 
-/* Writes the dequantized values of a run to `at`. */
+/* Writes the dequantized values of a run (a few rows of the tensor, limited to some columns) to `at`. */
 static void decode_run(float *at, const pd_quantized *q, const tile *t, const run *r, const float *bucket)
 {
     if (q->storage == PD_STORE_INT8)

@@ -15,7 +15,7 @@ PD_INLINE uint32_t turned(uint32_t x, int bits)
     return x << bits | x >> (32 - bits);
 }
 
-/* Does four rounds. */
+/* Does four rounds of the cipher Threefry on the two words x and y. */
 PD_INLINE void mix(uint32_t *x, uint32_t *y, int a, int b, int c, int d)
 {
     *x += *y, *y = turned(*y, a) ^ *x;
@@ -24,7 +24,8 @@ PD_INLINE void mix(uint32_t *x, uint32_t *y, int a, int b, int c, int d)
     *x += *y, *y = turned(*y, d) ^ *x;
 }
 
-/* Enciphers a counter. The key is added before the first round and after every fourth one. Its words take turns. */
+/* Enciphers a counter of two words, x and y. The three words of the key take turns: two of them are added to the
+ * counter before the first round of the cipher, and after every fourth round. */
 PD_INLINE void encipher(uint32_t k0, uint32_t k1, uint32_t *x, uint32_t *y)
 {
     uint32_t k2 = 0x1bd11bda ^ k0 ^ k1;
@@ -72,14 +73,16 @@ pd_random pd_random_stream(uint64_t seed, const char *name)
         for (size_t i = 0; i < sizeof word && at + i < n; i++) word |= (uint64_t)(unsigned char)name[at + i] << (8 * i);
         stream = pd_random_fold(stream, word);
     }
-    return pd_random_fold(stream, n); /* folds in the length, so that "a" and "a\0" differ */
+    /* The name's length is mixed into the stream's key last, so that "a" and "a\0" give different streams. */
+    return pd_random_fold(stream, n);
 }
 
 /* ---- words ---- */
 
 enum { TILE = 1024 }; /* random words that are computed at a time; an even number */
 
-/* Computes the two random words of each counter low, low + 1 ...; all counters have the same upper half `high`. */
+/* Computes the two random words that belong to each of the counters low, low + 1 ...; all these counters have the same
+ * upper half `high`. */
 PD_CLONES(void, make_words, (pd_random key, uint32_t low, uint32_t high, uint32_t *words, int64_t pairs),
           (key, low, high, words, pairs))
 {
@@ -93,8 +96,9 @@ PD_CLONES(void, make_words, (pd_random key, uint32_t low, uint32_t high, uint32_
     }
 }
 
-/* Computes random words of a draw, from word number `first` on, which must be even. Computes n words, rounded up to
- * even, but at most TILE, and stops earlier if the counter's lower half overflows. Returns the number of words. */
+/* Computes random words of a draw (the sequence of words that belongs to `key`), from word number `first` on, which
+ * must be even. Computes n words, rounded up to an even number, but at most TILE; stops earlier if the lower half of
+ * the counter overflows. Returns the number of words. */
 static int64_t some_words(pd_random key, uint64_t first, uint32_t *words, int64_t n)
 {
     uint64_t counter = first / 2, left = (UINT64_C(1) << 32) - (uint32_t)counter;
@@ -152,8 +156,9 @@ PD_INLINE float minus_log(float y)
     return -(e * 0.693359375f + (f + (f * f * (f * sum - 0.5f) - e * 0.00021219444f)));
 }
 
-/* Returns sqrt(2) erfinv(u), computed as u P(w) with w = -log(1 - u^2). P is a polynomial in w - 2.5 for w < 5, and
- * in sqrt(w) - 3 for larger w. Its coefficients are fitted to relative errors of 6e-9. */
+/* Returns a normally distributed number for a u that is uniform in (-1, 1): sqrt(2) erfinv(u), computed as u P(w) with
+ * w = -log(1 - u^2). P is a polynomial in w - 2.5 for w < 5, and in sqrt(w) - 3 for larger w. Its coefficients are
+ * fitted to relative errors of 6e-9. */
 PD_INLINE float normal_of(float u)
 {
     static const float middle[] = { 2.1233134f,      0.34880203f,     -0.0059077172f, -0.0017716446f, 0.00030878568f,
@@ -173,15 +178,15 @@ PD_CLONES(void, all_normal_of, (const float *u, float *out, int64_t n), (u, out,
     for (int64_t i = 0; i < n; i++) out[i] = normal_of(u[i]);
 }
 
-/* This function is not cloned itself: the dispatch of a cloned function would be exported from the library, whatever
- * its visibility. */
+/* pd_random_normal_of does not use PD_CLONES itself, but calls a function that does: what PD_CLONES defines is static,
+ * and this function is called from other files. */
 void pd_random_normal_of(const float *u, float *out, int64_t n)
 {
     all_normal_of(u, out, n);
 }
 
-/* Computes standard normal numbers from random words. The argument u of the inverse is an odd multiple of 2^-24, so
- * it is never 0, -1 or 1. */
+/* Computes standard normal numbers from random words, by the inverse error function erfinv(u). u is an odd multiple of
+ * 2^-24, so it is never 0, -1 or 1. */
 PD_CLONES(void, normal_numbers, (const uint32_t *words, float *out, int64_t n), (words, out, n))
 {
     for (int64_t i = 0; i < n; i++)

@@ -6,8 +6,8 @@
 #include "convert.h"
 #include "clones.h"
 
-/* Number of elements that are sorted at the same time: WIDE for up to FEW vectors. More vectors take NARROW, so that
- * one row for each vector fits into the second-level cache. */
+/* Number of elements that are sorted at the same time: WIDE for up to FEW vectors, NARROW for more vectors. So one row
+ * of sort keys for each vector fits into the second-level cache. */
 enum { WIDE = 64, NARROW = 16, FEW = 1024 };
 
 static int width(int k)
@@ -25,8 +25,8 @@ size_t pd_trimmed_mean_scratch(int k)
     return (size_t)k * (size_t)width(k) * sizeof(int32_t);
 }
 
-/* Returns an integer that sorts in the order of the float32 numbers. Of a negative number all bits but the sign are
- * inverted. All NaNs get the same key, above infinity. */
+/* Returns an integer (sort key) that is ordered as the float32 number with these bits. If the number is negative, all
+ * bits but the sign are inverted. All NaNs get the same key, above infinity. */
 PD_INLINE int32_t key_of(uint32_t bits)
 {
     uint32_t key = bits ^ ((uint32_t)((int32_t)bits >> 31) & 0x7fffffffu);
@@ -44,7 +44,8 @@ PD_CLONES(void, make_keys, (int32_t *restrict row, const float *restrict x, int 
     for (int i = 0; i < w; i++) row[i] = key_of(pd_f32_bits(x[i]));
 }
 
-/* Swaps elements between rows a and b so that a gets the smaller and b the larger of each pair. */
+/* Compares the sort keys in rows a and b, element by element. Puts the smaller one of each pair into a, and the larger
+ * one into b. */
 PD_CLONES(void, order, (int32_t *restrict a, int32_t *restrict b, int w), (a, b, w))
 {
     for (int i = 0; i < w; i++) {
@@ -54,9 +55,9 @@ PD_CLONES(void, order, (int32_t *restrict a, int32_t *restrict b, int w), (a, b,
     }
 }
 
-/* Sorts the k rows element by element, by Batcher's merge exchange (Knuth, The Art of Computer Programming, volume
- * 3, 5.2.2, algorithm M), which works for any k. Which rows it compares does not depend on the values, so all
- * elements of a row are sorted at the same time. */
+/* Sorts the k values of each element, which stand in k rows, by Batcher's merge exchange (Knuth, The Art of Computer
+ * Programming, volume 3, 5.2.2, algorithm M), which works for any k. Which rows it compares does not depend on the
+ * values, so all elements of a row are sorted at the same time. */
 static void sort_rows(int32_t *rows, int k, int w)
 {
     int top = 1;
@@ -68,8 +69,8 @@ static void sort_rows(int32_t *rows, int k, int w)
                 if ((i & p) == r) order(rows + (ptrdiff_t)i * w, rows + (ptrdiff_t)(i + d) * w, w);
 }
 
-/* Computes the mean of `kept` rows, element by element. A row has w elements; only the first n are written. Returns
- * whether all of these are finite. */
+/* Computes the mean of `kept` rows of sort keys, element by element. A row has w elements; only the first n means are
+ * written. Returns whether all of these are finite. */
 PD_CLONES(bool, average, (float *to, int n, const int32_t *rows, int kept, int w), (to, n, rows, kept, w))
 {
     double sum[WIDE] = { 0 };

@@ -1,9 +1,9 @@
-/* robust.h - averages that a minority cannot spoil: coordinate-wise median and trimmed mean. Pure; any thread.
- * Source: Yin, Chen, Kannan, Bartlett: Byzantine-robust distributed learning (2018).
+/* robust.h - averages that a minority cannot spoil: coordinate-wise median and trimmed mean. Pure functions; any
+ * thread. Source: Yin, Chen, Kannan, Bartlett: Byzantine-robust distributed learning (2018).
  *
- * Each element is averaged by itself. Its k values are sorted, and the `trim` smallest and the `trim` largest are
- * left out. The others are summed in ascending order in float64, and their mean is rounded once. The median is the
- * trimmed mean that keeps only the value in the middle, or the two in the middle.
+ * Each element is averaged by itself. Its k values are sorted, and the `trim` smallest and the `trim` largest are left
+ * out. The others are summed in ascending order in float64, and their mean is rounded once. The median is the trimmed
+ * mean that keeps only the value in the middle, or the two in the middle.
  *
  * NaN sorts after +infinity whatever its sign. So if up to `trim` values of an element are arbitrarily large or not
  * finite, the result is still finite and lies between two of the other values. Results do not depend on the order of
@@ -13,14 +13,16 @@
 
 #include "vector_runs.h"
 
-/* Returns the largest `trim` for k vectors, (k - 1) / 2, with which the trimmed mean is the median. */
+/* Returns the largest `trim` (number of values left out at each end) for k vectors: (k - 1) / 2. With it the trimmed
+ * mean is the median. */
 int pd_median_trim(int k);
 
 /* Returns the bytes of scratch memory that pd_trimmed_mean needs for k vectors, at most 256 KiB for up to 4096
  * vectors. Each thread needs its own, aligned as floats are. */
 size_t pd_trimmed_mean_scratch(int k);
-/* Writes to[i] = trimmed mean of x[0][i] ... x[k - 1][i], 0 <= trim <= pd_median_trim(k). `to` may be the memory of
- * one of the vectors, if this vector is float32. Returns whether every result is finite. */
+/* Writes the trimmed mean of each element: to[i] is the mean of x[0][i] ... x[k - 1][i] without the `trim` smallest and
+ * the `trim` largest, 0 <= trim <= pd_median_trim(k). `to` may be the memory of one of the vectors, if this vector is
+ * float32. Returns whether every result is finite. */
 bool pd_trimmed_mean(float *to, int64_t n, const pd_vector_run *x, int k, int trim, void *scratch);
 
 #endif

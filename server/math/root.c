@@ -1,4 +1,4 @@
-/* root.c - computes a root by the requested method, and retries if the method fails. */
+/* root.c - computes a root of a matrix by the requested method, and retries if the method fails. */
 #include "root.h"
 
 #include <assert.h>

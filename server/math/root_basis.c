@@ -1,4 +1,4 @@
-/* root_basis.c - computes eigendecompositions in float32, roots from eigenvectors, and the errors of both. */
+/* root_basis.c - computes eigendecompositions in float32, matrix roots from eigenvectors, and the errors of both. */
 #include "root_basis.h"
 
 #include <cblas.h>
@@ -53,7 +53,7 @@ int pd_basis_judge(pd_root_report *report, pd_form *form, double least, double l
 
 /* ---- products of matrices and vectors ---- */
 
-/* Computes y <- M x. */
+/* Computes the product y <- M x of a float32 matrix and a float64 vector. */
 PD_CLONES(void, apply, (double *y, pd_mat M, const double *x), (y, M, x))
 {
     int64_t n = M.rows, whole = n / LANES * LANES;
@@ -77,7 +77,7 @@ void pd_basis_signs(double *v, int64_t n)
 {
     uint64_t state = 0;
 
-    for (int64_t i = 0; i < n; i++) { /* the generator splitmix64 */
+    for (int64_t i = 0; i < n; i++) { /* the generator splitmix64, whose highest bit is the sign */
         uint64_t z = state += 0x9e3779b97f4a7c15u;
         z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -184,9 +184,9 @@ static const char *half_to_read(pd_mat A)
     return first >= second ? "L" : "U";
 }
 
-/* Decomposes the matrix in Q by LAPACK's ssyevd; Q gets the eigenvectors. The work sizes are those of its manual
- * page: 1 + 6n + 2n^2 numbers and 3 + 5n integers. LAPACK is column-major and this code is row-major, so
- * eigenvectors come in rows. */
+/* Decomposes the matrix in Q by LAPACK's ssyevd, and writes the eigenvectors over it. The sizes of the work arrays are
+ * those of ssyevd's manual page: 1 + 6n + 2n^2 numbers and 3 + 5n integers. LAPACK is column-major and this code is
+ * row-major, so each eigenvector is a row of Q. */
 static int eigenvectors(pd_mat Q, float *values, float *work, int64_t n_work)
 {
     lapack_int n = (lapack_int)Q.rows, stride = (lapack_int)Q.stride, room = (lapack_int)n_work, n_whole = 3 + 5 * n,
@@ -199,8 +199,8 @@ static int eigenvectors(pd_mat Q, float *values, float *work, int64_t n_work)
     return info == 0 ? PD_OK : PD_OUT_OF_RANGE;
 }
 
-/* Assembles the root X <- Q' diag(f) Q as the product S' S with S = diag(f^(1/2)) Q. f are the roots of the
- * eigenvalues. S is scratch memory as large as Q. */
+/* Assembles a matrix root from eigenvectors, which are the rows of Q: X <- Q' diag(f) Q, where f are the roots of the
+ * eigenvalues. It is computed as the product S' S with S = diag(f^(1/2)) Q. S is scratch memory as large as Q. */
 static void assemble(pd_mat X, pd_mat S, pd_mat Q, const float *values, const pd_form *form)
 {
     for (int64_t i = 0; i < Q.rows; i++) {
@@ -211,8 +211,8 @@ static void assemble(pd_mat X, pd_mat S, pd_mat Q, const float *values, const pd
     pd_mirror(X);
 }
 
-/* Computes the residual of a decomposition with eigenvalues in float32. `room` is scratch memory for n numbers of
- * float64. */
+/* Computes the error of an eigendecomposition whose eigenvalues are in float32 (pd_basis_residual). `room` is scratch
+ * memory for n numbers of float64. */
 static int residual(double *error, pd_mat Q, const float *values, pd_mat A, double *room)
 {
     for (int64_t i = 0; i < Q.rows; i++) room[i] = (double)values[i];

@@ -1,14 +1,16 @@
-/* root_coupled.c - computes roots by coupled iterations in float32 (matrix_functions.py of Meta's Distributed
- * Shampoo; Higham, Functions of Matrices, chapter 7; Lakic 1998).
+/* root_coupled.c - computes inverse p-th roots X of a matrix A by iterations in float32 that improve X and a second
+ * matrix M together (matrix_functions.py of Meta's Distributed Shampoo; Higham, Functions of Matrices, chapter 7; Lakic
+ * 1998).
  *
  *     X = z^(1/p) I, M = z A';    X <- X T, M <- T^p M        A' = A + ridge I
  *
- * M converges to I, and X to the inverse p-th root of A'. Newton's T is (1 + 1/p) I - M/p: the first two terms of
- * the power series of M^(-1/p) at I. An iteration of order m takes the first m terms.
+ * I is the identity, and z a number that makes the iteration converge. M converges to I, and X to the inverse p-th root
+ * of A'. Newton's T is (1 + 1/p) I - M/p: the first two terms of the power series of M^(-1/p) at I. An iteration of
+ * order m takes the first m terms.
  *
  * All matrices are powers of A', and so symmetric. Still both halves of their products are computed: with the plain
- * rounding of full products A' X^p stays 10 to 100 times nearer to I than with products that are made symmetric (n 7
- * to 32, conditions 1e4 to 1e10). The root is judged by this distance from I. */
+ * rounding of full products A' X^p stays 10 to 100 times nearer to I than with products that are made symmetric (n 7 to
+ * 32, conditions 1e4 to 1e10). The root is judged by this distance from I. */
 #include "root_coupled.h"
 
 #include <assert.h>
@@ -20,20 +22,26 @@
 #include "root_parts.h"
 
 enum { SPARE = 3, MATRICES = 4 + SPARE, SMALL = 32 };
-static const double most_growth = 1.2;   /* the iteration ends if max |M - I| grows by more than this in one step */
-static const double most_error = 0.1;    /* a root is an error if max |A' X^p - I| is above this */
-static const float bound_slack = 1.001f; /* least safety factor on the bound of the largest eigenvalue */
+/* The iteration ends if the largest |element| of M - I becomes more than this many times as large in one step. M is a
+ * matrix that converges to the identity I. */
+static const double most_growth = 1.2;
+/* The root X of a matrix counts as failed if the largest |element| of A' X^p - I is above this. A' is the matrix with
+ * the ridge added, I the identity. */
+static const double most_error = 0.1;
+/* smallest factor by which the bound of the largest eigenvalue is raised, for safety */
+static const float bound_slack = 1.001f;
 
 typedef struct coupled {
     int64_t n;
     int p;
-    pd_mat A, M, X, T;   /* the matrices of the iteration; A includes the ridge */
-    pd_mat spare[SPARE]; /* matrices without content */
-    double *vectors;     /* two vectors of n numbers */
+    /* The matrices of the iteration, named as at the top of this file. The ridge is added to A's diagonal. */
+    pd_mat A, M, X, T;
+    pd_mat spare[SPARE]; /* spare matrices, which receive the results of products; their contents are not needed */
+    double *vectors;     /* work memory for two vectors of n numbers */
     void *room;
 } coupled;
 
-/* Allocates all matrices. A is copied from its lower half, which is mirrored. */
+/* Allocates all matrices of an iteration. Copies the lower half of A, and mirrors it to get the upper half. */
 static int coupled_new(coupled *c, pd_mat A, int p)
 {
     int64_t n = A.rows;
@@ -55,7 +63,7 @@ static void add_to_diagonal(pd_mat S, float a)
     for (int64_t i = 0; i < S.rows; i++) S.at[i * S.stride + i] += a;
 }
 
-/* Returns a spare matrix that is neither a nor b. */
+/* Returns one of the spare matrices (whose contents are not needed), but neither a nor b. */
 static pd_mat unused(const coupled *c, pd_mat a, pd_mat b)
 {
     int i = 0;
@@ -64,7 +72,7 @@ static pd_mat unused(const coupled *c, pd_mat a, pd_mat b)
     return c->spare[i];
 }
 
-/* Replaces *one by `next`, a spare matrix, and makes the old *one spare. */
+/* Replaces the matrix *one by `next`, which was a spare matrix. The old *one becomes a spare matrix. */
 static void replace(coupled *c, pd_mat *one, pd_mat next)
 {
     int i = 0;
@@ -74,8 +82,8 @@ static void replace(coupled *c, pd_mat *one, pd_mat next)
     *one = next;
 }
 
-/* Computes P <- A B. Products of small matrices are summed in float64, so that they are rounded only once and have
- * the same bits on every CPU. */
+/* Computes the matrix product P <- A B. Products of small matrices are summed in float64, so that each element is
+ * rounded only once and has the same bits on every CPU. */
 static void multiply(pd_mat P, pd_mat A, pd_mat B)
 {
     int64_t n = P.rows;
@@ -92,8 +100,8 @@ static void multiply(pd_mat P, pd_mat A, pd_mat B)
     }
 }
 
-/* Returns S^m for m >= 1, by repeated squaring from the lowest bit of m. The result is a spare matrix, or S itself
- * for m = 1. */
+/* Returns the power S^m of a matrix, m >= 1, by repeated squaring from the lowest bit of m. The result is a spare
+ * matrix of the iteration, or S itself for m = 1. */
 static pd_mat power(const coupled *c, pd_mat S, int m)
 {
     pd_mat square = S, so_far = { 0 };
@@ -113,7 +121,7 @@ static pd_mat power(const coupled *c, pd_mat S, int m)
     }
 }
 
-/* Returns max |S - I|; NaN if S has a NaN. */
+/* Returns the largest |element| of S - I: how far S is from the identity matrix. Returns NaN if S has a NaN. */
 static double off_identity(pd_mat S)
 {
     float most = 0;
@@ -129,7 +137,8 @@ static double off_identity(pd_mat S)
 
 /* ---- the iteration ---- */
 
-/* Sets X = z^(1/p) I and M = z A'. */
+/* Sets the start of the iteration: X = z^(1/p) I and M = z A'. X will become the root, and M the identity I. A' is the
+ * matrix with the ridge added to its diagonal. */
 static void begin(coupled *c, float z)
 {
     int64_t square = c->n * c->n;
@@ -139,7 +148,8 @@ static void begin(coupled *c, float z)
     for (int64_t i = 0; i < square; i++) c->M.at[i] = z * c->A.at[i];
 }
 
-/* Computes T <- (1 + 1/p) I - M/p. */
+/* Computes the matrix T of the next step of Newton's iteration: T <- (1 + 1/p) I - M/p, where M is the matrix that
+ * converges to the identity I. */
 static void newton_term(coupled *c)
 {
     float part = (float)(-1.0 / c->p);
@@ -148,8 +158,9 @@ static void newton_term(coupled *c)
     add_to_diagonal(c->T, (float)(1 + 1.0 / c->p));
 }
 
-/* Computes T <- b0 I + b1 B + ... + b(m-1) B^(m-1) with B = I - M by Horner's rule. b_i is b_(i-1) (1 + (i-1) p) / (i
- * p). */
+/* Computes the matrix T of the next step of an iteration of order m: T <- b0 I + b1 B + ... + b(m-1) B^(m-1) with B = I
+ * - M, by Horner's rule. M is the matrix that converges to the identity I. b0 is 1, and b_i is b_(i-1) (1 + (i-1) p) /
+ * (i p). */
 static void series_term(coupled *c, int order)
 {
     double b = 1, next;
@@ -161,7 +172,7 @@ static void series_term(coupled *c, int order)
     add_to_diagonal(c->T, (float)b);
     for (int i = order - 1; i > 0; i--, b = next) {
         next = b * ((double)i * c->p) / (1 + (i - 1.0) * c->p);
-        if (i == order - 1) /* T is still b I, so the product with B needs no multiply() */
+        if (i == order - 1) /* T is still b times the identity, so its product with B is B times that number */
             for (int64_t k = 0; k < c->n * c->n; k++) c->T.at[k] = (float)b * c->spare[0].at[k];
         else {
             multiply(c->spare[1], c->T, c->spare[0]);
@@ -171,7 +182,8 @@ static void series_term(coupled *c, int order)
     }
 }
 
-/* Computes X <- X T and M <- T^p M. Returns max |M - I|. */
+/* Does one step of the iteration: computes X <- X T and M <- T^p M, where X converges to the root. Returns the largest
+ * |element| of M - I, which falls to 0 if the iteration converges. */
 static double advance(coupled *c)
 {
     pd_mat raised, next = c->spare[0];
@@ -187,8 +199,8 @@ static double advance(coupled *c)
 
 /* ---- the result ---- */
 
-/* Returns a lower bound of the norm of S^p: how much S^p, applied `rounds` times to a vector of signs, stretches it
- * in the last round. */
+/* Returns a lower bound of the norm of S^p: applies S^p `rounds` times to a vector of signs, and returns how much the
+ * last round stretches the vector. */
 static double norm_of_power(const coupled *c, pd_mat S, int p, int rounds)
 {
     int64_t n = c->n;
@@ -207,8 +219,9 @@ static double norm_of_power(const coupled *c, pd_mat S, int p, int rounds)
     return grown;
 }
 
-/* Copies `root` to X and fills report->condition, which is computed from c->X. So c->X must hold the inverse p-th
- * root when this function is called. PD_OUT_OF_RANGE: the root is not finite. */
+/* Copies the result `root` to X, and fills report->condition, which is computed from c->X. So c->X must hold the
+ * inverse p-th root when this function is called (`root` may be a power of it). PD_OUT_OF_RANGE: the root is not
+ * finite. */
 static int give(pd_mat X, const coupled *c, pd_mat root, pd_root_report *report)
 {
     for (int64_t i = 0; i < c->n; i++) memcpy(X.at + i * X.stride, root.at + i * c->n, (size_t)c->n * sizeof *X.at);
@@ -233,8 +246,8 @@ static double frobenius(pd_mat S)
 static void newton(coupled *c, const pd_root_want *want, pd_root_report *report)
 {
     report->error = off_identity(c->M);
-    while (report->iterations < want->iterations && report->error > want->tolerance) { /* the comparison is false for
-                                                                                        * a NaN, so the loop ends */
+    /* If the error is NaN, the comparison is false, so the loop ends. */
+    while (report->iterations < want->iterations && report->error > want->tolerance) {
         newton_term(c);
         report->error = advance(c);
         report->iterations++;
@@ -274,8 +287,8 @@ static float largest_row_sum(pd_mat S)
     return most;
 }
 
-/* Returns an upper bound of A's largest eigenvalue: min(|A|, |A^4|^(1/4)), where |.| is the largest row sum. A is
- * divided by a power of two first, so that A^4 neither overflows nor vanishes. */
+/* Returns an upper bound of the largest eigenvalue of the matrix A: min(|A|, |A^4|^(1/4)), where |.| is the largest sum
+ * of absolute values in a row. A is divided by a power of two first, so that A^4 neither overflows nor vanishes. */
 static float bound_of(coupled *c)
 {
     float norm = largest_row_sum(c->A);
@@ -287,8 +300,9 @@ static float bound_of(coupled *c)
     return fminf(norm, ldexpf(powf(largest_row_sum(power(c, c->T, 4)), 0.25f), exponent));
 }
 
-/* Returns z, the scale of the first M and X. `bound` limits the largest eigenvalue of A'. The safety factor on the
- * bound keeps M's eigenvalues in the range where the iteration converges. */
+/* Returns z, the factor with which the iteration starts from M = z A'. A' is the matrix with the ridge added to its
+ * diagonal; `bound` is not below its largest eigenvalue. `bound` is raised by a safety factor, which keeps M's
+ * eigenvalues in the range where the iteration converges. */
 static float start_of(float bound, float ridge, int p)
 {
     float kappa = powf(bound / ridge, 1.0f / (float)p), slack = (kappa * bound - ridge) / (kappa * bound - bound);
@@ -317,7 +331,8 @@ static void iterate(coupled *c, const pd_root_want *want, pd_root_report *report
     if (error <= want->tolerance) report->ended = PD_ENDED_CONVERGED;
 }
 
-/* Returns max |A' X^p - I|, the error of the root. Overwrites M. */
+/* Returns the error of the inverse p-th root X: the largest |element| of A' X^p - I, where A' is the matrix with the
+ * ridge added, and I the identity. Overwrites M. */
 static double error_of(coupled *c)
 {
     multiply(c->M, c->A, power(c, c->X, c->p));

@@ -1,6 +1,6 @@
-/* root_diagonal.c - computes roots of diagonal matrices element by element. Meta's Shampoo does so for diagonal
- * matrices and single numbers, whatever method is configured (matrix_functions.py). Negative elements are not raised
- * to 0 first: if one stays negative with epsilon added, there is no root. */
+/* root_diagonal.c - computes roots of diagonal matrices element by element. Meta's Shampoo does the same for diagonal
+ * matrices and single numbers, whatever method is configured (matrix_functions.py). Negative elements are not raised to
+ * 0 first: if an element is still negative after epsilon is added, there is no root. */
 #include "root_diagonal.h"
 
 #include <math.h>

@@ -4,10 +4,10 @@
 
 #include "root_types.h"
 
-/* Returns whether every element off the diagonal is zero. A single number is diagonal. */
+/* Returns whether a matrix is diagonal: every element off the diagonal is zero. A matrix of one element is diagonal. */
 bool pd_root_is_diagonal(pd_factor A);
-/* Computes X <- (A + epsilon I)^-exponent for a diagonal matrix, and fills the report. PD_OUT_OF_RANGE: X is not
- * finite. */
+/* Computes the root X <- (A + epsilon I)^-exponent of a diagonal matrix A, and fills the report. PD_OUT_OF_RANGE: X is
+ * not finite. */
 int pd_root_of_diagonal(pd_mat X, pd_factor A, const pd_root_want *want, pd_root_report *report);
 
 #endif

@@ -1,9 +1,10 @@
-/* root_newton.c - computes roots by coupled Newton iterations in float64, as `matrix_inverse_pth_root` of Google's
- * Distributed Shampoo does (Higham, Functions of Matrices, equation 7.18).
+/* root_newton.c - computes inverse p-th roots of a matrix A by Newton iterations in float64 that improve the root H and
+ * a second matrix M together, as the function `matrix_inverse_pth_root` of Google's Distributed Shampoo does (Higham,
+ * Functions of Matrices, equation 7.18).
  *
  *     M = z (A + ridge I), H = z^(1/p) I;      T = ((p + 1) I - M) / p,  M <- T^p M,  H <- H T
  *
- * M converges to I and H to the root.
+ * I is the identity, z a number that makes the iteration converge. M converges to I, and H to the root.
  *
  * Google pads A to a larger matrix. Here the padding is never built. Its block of M always has the form x I, so the
  * number x is enough to measure the padded M. The padding blocks of H and T do not affect the corner that holds the
@@ -26,29 +27,33 @@
 #include "root_parts.h"
 
 enum { MOST_STEPS = 100, MOST_SPARE = 3 };
-static const double tolerance = 1e-6;  /* the iteration has converged if max |M - I| is at most this */
-static const double most_growth = 1.2; /* the iteration ends if max |M - I| grows by this factor in one step; it may
-                                        * grow less before it falls */
+/* The iteration has converged if the largest |element| of M - I is at most this. M is the matrix that converges to the
+ * identity I. */
+static const double tolerance = 1e-6;
+/* The iteration ends if the largest |element| of M - I becomes this many times as large in one step. It may grow less
+ * than that before it falls. M is the matrix that converges to the identity I. */
+static const double most_growth = 1.2;
 
 typedef struct newton {
     int64_t n;
     int p;
     bool symmetric;
-    double *M, *H, *T, *spare[MOST_SPARE]; /* (n, n), dense; the spare ones hold no values yet */
+    /* dense matrices of n rows and n columns; the contents of the spare ones are not needed */
+    double *M, *H, *T, *spare[MOST_SPARE];
     int n_spare;
     double *memory;
-    double *v, *u; /* n numbers each */
-    int64_t pads;  /* rows of padding */
-    double x;      /* the padding block of M is x I */
+    double *v, *u; /* work memory for two vectors of n numbers */
+    int64_t pads;  /* number of rows by which the matrix A is padded */
+    double x;      /* x times the identity is the block of the matrix M that belongs to the padding */
 } newton;
 
-/* Allocates the matrices. Besides T, computing T^p needs two or three: the last square of T, the matrix that is
- * being computed, and the product so far if p has more than one bit set. */
+/* Allocates the matrices of the iteration. Besides the matrix T, computing T^p needs two or three: the last square of
+ * T, the matrix that is being computed, and the product so far if p has more than one bit set. */
 static int newton_new(newton *w, int64_t n, int p)
 {
     int count = __builtin_popcount((unsigned)p) == 1 ? 2 : MOST_SPARE;
     double *at = pd_root_room(n, 3 + count, sizeof(double), 2 * (size_t)n * sizeof(double));
-    size_t each = (size_t)n * (size_t)n; /* no overflow: the caller has A in memory, which has as many elements */
+    size_t each = (size_t)n * (size_t)n; /* cannot overflow: the caller has a matrix of as many elements in memory */
 
     if (at == NULL) return PD_NO_MEMORY;
     *w = (newton){ .n = n, .p = p, .memory = at, .M = at, .H = at + each, .T = at + 2 * each, .n_spare = count };
@@ -83,9 +88,9 @@ static void rectangle(double *C, const double *A, const double *B, int n, int ro
                 C + (int64_t)row * n + col, n);
 }
 
-/* Recursive: computes the lower half of the square block of C = A B that begins at (first, first). The lower left
- * quarter is one product; the upper left and lower right quarters are halves of squares again. Small squares are
- * computed whole. */
+/* Computes the lower half of a square of the product C = A B: `count` rows and columns from (first, first) on. Works by
+ * recursion: the lower left quarter of the square is one product; the upper left and the lower right quarter are lower
+ * halves of squares again. Small squares are computed whole. */
 static void lower_half(double *C, const double *A, const double *B, int n, int first, int count)
 {
     enum { SMALL = 64 };
@@ -100,7 +105,8 @@ static void lower_half(double *C, const double *A, const double *B, int n, int f
     lower_half(C, A, B, n, first + top, rest);
 }
 
-/* Copies the lower half over the upper half in small squares, as pd_mirror does in float32. */
+/* Copies the lower half of a square float64 matrix over its upper half, in small squares, as pd_mirror does in
+ * float32. */
 static void mirror(double *C, int64_t n)
 {
     enum { SIDE = 4 };
@@ -113,7 +119,7 @@ static void mirror(double *C, int64_t n)
     }
 }
 
-/* Returns the product A B in one of the spare matrices. */
+/* Returns the matrix product A B in one of the spare matrices. */
 static double *product(newton *w, const double *A, const double *B)
 {
     int n = (int)w->n;
@@ -137,8 +143,8 @@ PD_CLONES(void, scale, (double *to, const double *from, double a, int64_t n), (t
     for (int64_t i = 0; i < n; i++) to[i] = a * from[i];
 }
 
-/* Returns the bits of the largest |x|. As integers they have the order of the numbers, with every NaN above
- * infinity. */
+/* Returns the bits of the largest |x[i]|. Read as integers, the bits of absolute values have the order of the numbers,
+ * with every NaN above infinity. */
 PD_CLONES(int64_t, largest_bits, (const double *x, int64_t n), (x, n))
 {
     int64_t most = 0;
@@ -157,7 +163,7 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Returns max |M - I|; NaN if M has a NaN. */
+/* Returns how far the padded M is from the identity I: the largest |element| of M - I. Returns NaN if M has a NaN. */
 static double distance_from_identity(const newton *w)
 {
     double most, off = w->x - 1;
@@ -183,8 +189,8 @@ static double sum_of_squares(const double *S, int64_t n)
 
 /* ---- the iteration ---- */
 
-/* Computes T^p by repeated squaring, from the lowest bit of p. T is not changed. Returns T itself if p is 1;
- * otherwise a matrix that the caller must put back to the spare ones. */
+/* Computes the power T^p of a matrix by repeated squaring, from the lowest bit of p. T is not changed. Returns T itself
+ * if p is 1; otherwise a matrix that the caller must put back to the spare ones. */
 static double *power(newton *w)
 {
     double *square = w->T, *so_far = NULL;
@@ -205,7 +211,8 @@ static double *power(newton *w)
     return so_far;
 }
 
-/* Computes T and the next M. The old M becomes a spare matrix. */
+/* Does the first half of a step of the Newton iteration: computes the matrix T, by which the root is multiplied, and
+ * the next M (the matrix that converges to the identity). The old M becomes a spare matrix. */
 static void step(newton *w)
 {
     double part = -1.0 / w->p, *last = w->M, *raised;
@@ -227,9 +234,9 @@ static void advance_root(newton *w)
     put_back(w, last);
 }
 
-/* Runs the iteration. At its start M holds A + ridge I, and x the diagonal value of its padding. Returns max |M - I|
- * of the last M. If this number grew too much in the last step, H is not updated in that step, as in Google's
- * program. */
+/* Runs the iteration. At its start the matrix M holds A + ridge I, and x is the number on the diagonal of its padding.
+ * Returns the largest |element| of the last M - I, which is 0 for an exact root. If this number grew too much in the
+ * last step, the root H is not updated in that step, as in Google's program. */
 static double iterate(newton *w, int *steps)
 {
     double norm = sqrt(sum_of_squares(w->M, w->n) + (double)w->pads * w->x * w->x);
@@ -240,8 +247,8 @@ static double iterate(newton *w, int *steps)
     memset(w->H, 0, (size_t)w->n * (size_t)w->n * sizeof *w->H);
     add_to_diagonal(w->H, w->n, pow(z, 1.0 / w->p));
     error = distance_from_identity(w);
-    for (*steps = 0; *steps < MOST_STEPS && error > tolerance;) { /* the comparison is false for a NaN, so the loop
-                                                                   * ends */
+    /* If the error is NaN, the comparison is false, so the loop ends. */
+    for (*steps = 0; *steps < MOST_STEPS && error > tolerance;) {
         double last = error;
         step(w);
         ++*steps;
@@ -254,8 +261,8 @@ static double iterate(newton *w, int *steps)
 
 /* ---- the condition number ---- */
 
-/* Returns a lower bound of the norm of S^p: how much S^p, applied `rounds` times to a vector, stretches it in the
- * last round. */
+/* Returns a lower bound of the norm of S^p: applies S^p `rounds` times to a vector, and returns how much the last round
+ * stretches the vector. */
 static double norm_of_power(newton *w, const double *S, int p, int rounds)
 {
     int n = (int)w->n;
@@ -272,8 +279,8 @@ static double norm_of_power(newton *w, const double *S, int p, int rounds)
     return grown;
 }
 
-/* Returns the condition number of A + ridge I: its norm times the norm of its inverse. The inverse is H^p, where H
- * is the root. */
+/* Returns an estimate of the condition number of A + ridge I, the matrix with the ridge added to its diagonal: its norm
+ * times the norm of its inverse. The inverse is H^p, where H is the inverse p-th root. */
 static double condition(newton *w, pd_mat A, double ridge)
 {
     pd_root_widen(w->T, A);
@@ -283,7 +290,7 @@ static double condition(newton *w, pd_mat A, double ridge)
 
 /* ---- one root ---- */
 
-/* Computes the root of a 1 by 1 matrix without padding in closed form. */
+/* Computes the root of a matrix of one element, which is not padded: it needs no iteration. */
 static void root_of_number(newton *w, pd_root_report *report)
 {
     w->H[0] = pow(w->M[0], -1.0 / w->p);

@@ -1,4 +1,5 @@
-/* root_parts.c - ridges, memory and conversions for the methods of root.h. */
+/* root_parts.c - helpers of the methods that compute matrix roots: ridges (numbers added to the diagonal), memory and
+ * conversions. */
 #include "root_parts.h"
 
 #include <stdint.h>
@@ -9,7 +10,8 @@
 
 double pd_root_ridge(double epsilon, double largest)
 {
-    return epsilon * (largest < 1e-6 ? 1e-6 : largest); /* the comparison is false for a NaN, so a NaN stays a NaN */
+    /* If `largest` is NaN, the comparison is false, so the result is NaN, too. */
+    return epsilon * (largest < 1e-6 ? 1e-6 : largest);
 }
 
 double pd_root_bounded_ridge(double epsilon, double bound)

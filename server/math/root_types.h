@@ -18,32 +18,34 @@
 #include "linalg.h"
 #include "paramd/error.h"
 
-/* The names of the methods as choices of a hyperparameter, in the order of pd_root_method. */
+/* The names of the methods that compute matrix roots, as choices of a hyperparameter, in the order of
+ * pd_root_method. */
 #define PD_ROOT_METHODS "newton|eigh|eigh64|tracked"
 typedef enum pd_root_method {
-    PD_ROOT_NEWTON, /* coupled Newton in float64, exactly as Google's Distributed Shampoo computes it */
+    PD_ROOT_NEWTON, /* Newton's iteration in float64, exactly as Google's Distributed Shampoo computes it. */
     /* symmetric eigendecomposition in float32; with PD_RIDGE_SHIFTED small matrices are decomposed in float64 */
     PD_ROOT_EIGH,
-    PD_ROOT_EIGH64,  /* symmetric eigendecomposition in float64 */
-    PD_ROOT_TRACKED, /* float32, in the eigenbasis of the last decomposition; decomposes anew if the error is too
-                      * large */
-    /* coupled Newton in float32 with an absolute ridge epsilon, as in Meta's matrix_functions.py. Negative
-     * eigenvalues are not raised to 0. The root is that of the last iteration, even if the iteration did not
-     * converge; then report.error may be NaN. It is an error only if the root is not finite */
+    PD_ROOT_EIGH64, /* symmetric eigendecomposition in float64 */
+    /* Eigendecomposition in float32 that reuses the eigenvectors of the last decomposition as long as the error stays
+     * small, and decomposes anew if it is too large. */
+    PD_ROOT_TRACKED,
+    /* Newton's iteration in float32, as in Meta's matrix_functions.py. The ridge (the number added to the diagonal) is
+     * epsilon itself. Negative eigenvalues are not raised to 0. The root is that of the last iteration, even if the
+     * iteration did not converge; report.error may then be NaN. An error is returned only if the root is not finite. */
     PD_ROOT_COUPLED,
-    /* coupled iteration of higher order (Lakic 1998), as in Meta's matrix_functions.py. Its ridge is relative to a
-     * bound of the largest eigenvalue: max(epsilon * bound, 1e-16) */
+    /* An iteration of higher order than Newton's (Lakic 1998), as in Meta's matrix_functions.py. The ridge (the number
+     * added to the diagonal) is relative to an upper bound of the largest eigenvalue: max(epsilon * bound, 1e-16). */
     PD_ROOT_HIGHER_ORDER,
 } pd_root_method;
 
-/* How large the ridge is. The ridge is the number that is added to the diagonal before the root is taken. */
+/* How large the ridge is: the number that is added to the matrix's diagonal before the root is taken. */
 typedef enum pd_ridge {
-    PD_RIDGE_RELATIVE, /* Google: epsilon * max(largest eigenvalue, 1e-6) */
-    /* Meta: epsilon itself. If the smallest eigenvalue is negative, all eigenvalues are first raised by the same
-     * number, so that the smallest one is 0.
+    PD_RIDGE_RELATIVE, /* as in Google's program: the ridge is epsilon * max(largest eigenvalue, 1e-6) */
+    /* As in Meta's program: the ridge is epsilon itself. If the smallest eigenvalue is negative, all eigenvalues are
+     * first raised by the same number, so that the smallest one is 0.
      *
-     * Matrices of one element and exactly diagonal matrices are computed element by element, whatever the method.
-     * Their eigenvalues are not raised */
+     * Matrices of one element and exactly diagonal matrices are computed element by element, whatever the method. Their
+     * eigenvalues are not raised. */
     PD_RIDGE_SHIFTED,
 } pd_ridge;
 
@@ -51,34 +53,42 @@ typedef struct pd_root_want {
     pd_root_method method;
     int p;          /* >= 1 */
     double epsilon; /* >= 0 */
-    /* newton: A counts as the top left corner of a matrix with this many rows, with `padding` on the rest of the
-     * diagonal; nothing is padded in memory. 0 or n: no padding. Other methods ignore this member */
+    /* Only for PD_ROOT_NEWTON: A counts as the top left corner of a matrix with this many rows, with `padding` on the
+     * rest of the diagonal; nothing is padded in memory. 0 or n: no padding. Other methods ignore this member. */
     int64_t padded_side;
     double padding; /* 1, or 0 */
-    /* if `retries` > 0, a root whose error is not below this (or is NaN) is tried again. INFINITY: only after a
-     * failure */
+    /* If `retries` > 0, a root whose error is not below this (or is NaN) is computed again, as `retries` says.
+     * INFINITY: it is computed again only after a failure. */
     double most_error;
-    /* most retries, 0 or more. The first retry is by eigh64 with the same ridge. Each further retry has an epsilon
-     * ten times larger (0 stays 0) */
+    /* Most retries, 0 or more. The first retry is an eigendecomposition in float64 with the same ridge (number added to
+     * the diagonal). Each further retry has an epsilon ten times larger (0 stays 0). */
     int retries;
     pd_ridge ridge;
-    /* PD_RIDGE_SHIFTED with eigh, eigh64, tracked: X = (A + ridge I)^-exponent for any finite number; p is ignored.
-     * `tracked` reuses a basis only where 1 / exponent is a whole number up to 64 */
+    /* With PD_RIDGE_SHIFTED and the methods eigh, eigh64 and tracked, the root is X = (A + ridge I)^-exponent, where
+     * the exponent is any finite number; p is ignored. `tracked` reuses eigenvectors only if 1 / exponent is a whole
+     * number up to 64. */
     double exponent;
-    int q;            /* higher order: the root is (A + ridge I)^(-q/p); 0 counts as 1 */
-    double tolerance; /* coupled, higher order: stop when max |M - I| is at most this; M converges to I */
-    int iterations;   /* coupled, higher order: stop after this many iterations */
-    int order;        /* higher order: order of the iteration, from 2 on; order 2 is Newton's iteration */
+    int q; /* only for PD_ROOT_HIGHER_ORDER: the root is (A + ridge I)^(-q/p); 0 counts as 1 */
+    /* For PD_ROOT_COUPLED and PD_ROOT_HIGHER_ORDER: the iteration ends when the largest |element| of M - I is at most
+     * this. M is a matrix that converges to the identity I. */
+    double tolerance;
+    int iterations; /* for PD_ROOT_COUPLED and PD_ROOT_HIGHER_ORDER: the iteration ends after this many steps */
+    /* Only for PD_ROOT_HIGHER_ORDER: order of the iteration, from 2 on. Order 2 is Newton's iteration. */
+    int order;
 } pd_root_want;
 
 typedef enum pd_root_end {
     PD_ENDED_CONVERGED,
-    PD_ENDED_LIMIT, /* all `iterations` were made without convergence, or M is no longer finite */
-    PD_ENDED_EARLY, /* higher order: max |M - I| grew by more than a fifth, or did not change */
+    /* The iteration did not converge in the number of steps that was asked for, or its numbers are no longer finite. */
+    PD_ENDED_LIMIT,
+    /* Only for PD_ROOT_HIGHER_ORDER: the largest |element| of M - I grew by more than a fifth in a step, or did not
+     * change. M is a matrix that converges to the identity I. */
+    PD_ENDED_EARLY,
 } pd_root_end;
 
 typedef struct pd_root_report {
-    /* How far X is from the exact root. The measure depends on the method:
+    /* How far X is from the exact root. In these formulas I is the identity, M a matrix that converges to I during an
+     * iteration, and max |.| the largest absolute value of an element. The measure depends on the method:
      *
      *   - newton, coupled: max |M - I| of the last M, in float32.
      *   - higher order: max |(A + ridge I) X^p - I| with the X of q = 1.
@@ -89,25 +99,28 @@ typedef struct pd_root_report {
      *     b = p - a. This takes p + 1 matrix-vector products. With powers of X on both sides rounding errors grow by
      *     sqrt(condition); in X^p A they would grow by condition. */
     double error;
-    /* the estimate of A's largest eigenvalue from which the ridge was computed. newton: that of the padded A.
-     * coupled: the Frobenius norm of A + ridge I. Higher order: an upper bound */
+    /* The estimate of A's largest eigenvalue from which the ridge was computed. For newton it is that of the padded A,
+     * for coupled the Frobenius norm of A + ridge I, for higher order an upper bound. */
     double largest;
-    /* estimated condition number of A + ridge I without padding; meaningless if the error is large */
+    /* Estimated condition number of A + ridge I, the matrix with the ridge added to its diagonal, without padding.
+     * Meaningless if the error is large. */
     double condition;
-    /* newton, coupled, higher order: number of iterations. tracked: 1 if the root was computed in the last basis;
-     * 0 if A was decomposed anew */
+    /* For the methods newton, coupled and higher order: number of steps of the iteration. For tracked: 1 if the root
+     * was computed with the last eigenvectors, 0 if the matrix was decomposed anew. */
     int iterations;
-    int tries;         /* number of tries; 1: the first one was good enough */
-    bool decomposed;   /* A was decomposed */
-    pd_root_end ended; /* coupled, higher order: why the iteration ended */
+    int tries;         /* number of times that the root was computed; 1: the first result was good enough */
+    bool decomposed;   /* whether the matrix was decomposed into eigenvectors */
+    pd_root_end ended; /* for PD_ROOT_COUPLED and PD_ROOT_HIGHER_ORDER: why the iteration ended */
 } pd_root_report;
 
-/* The matrix A as an operand of a product: `wide` (float64, dense, same size) if set, otherwise the float32 `A`. */
+/* The matrix A as an operand of a product. It is in float64 if `wide` is set (dense, same size as A); otherwise it is
+ * the float32 matrix `A`. */
 typedef struct pd_factor {
     pd_mat A;
     const double *wide;
 } pd_factor;
 
-enum { PD_ROOT_SMALL = 128 }; /* largest n that root_eigh.c decomposes in float64 in place of float32 */
+/* largest number of rows n of a matrix that root_eigh.c decomposes in float64 in place of float32 */
+enum { PD_ROOT_SMALL = 128 };
 
 #endif

@@ -8,8 +8,8 @@
 
 #include <stdint.h>
 
-/* Fewest rows or columns of a stripe, as a rule. BLAS copies the other factor of the product anew for each stripe, which
- * takes as long as some 15 rows. Triangular products, whose stripes differ in width, have half as many stripes. */
+/* Fewest rows or columns of a stripe, as a rule. BLAS copies the other factor of the product anew for each stripe,
+ * which takes as long as some 15 rows. Triangular products, whose stripes differ in width, have half as many. */
 #define PD_STRIPE_WIDTH 256
 
 /* How the cost of the first i rows of a product grows with i. Stripes of one product have about equal costs. */

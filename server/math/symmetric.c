@@ -1,4 +1,4 @@
-/* symmetric.c - stores and multiplies symmetric matrices by rows of blocks. */
+/* symmetric.c - stores only the lower half of symmetric matrices, as rows of square blocks, and multiplies them. */
 #include "symmetric.h"
 
 #include <assert.h>
@@ -16,8 +16,10 @@ static int64_t triangle(int64_t k)
     return k * (k + 1) / 2;
 }
 
-/* Returns the k for which k(k+1)/2 is `blocks` (not negative); -1: there is none. For such a k, 8 blocks + 1 is the
- * square of 2 k + 1. Below the limit on k its square root comes out exact, although 8 blocks + 1 may be rounded. */
+/* Returns the number k of block rows that a symmetric matrix has if `blocks` blocks of it are stored: k(k+1)/2 is
+ * `blocks` (not negative). -1: there is no such k. It is computed from the square root of 8 blocks + 1, which for a
+ * valid number of blocks is 2 k + 1. For k up to the limit below the root comes out exact, although 8 blocks + 1 may be
+ * rounded. */
 static int64_t root_of_triangle(int64_t blocks)
 {
     int64_t k = (int64_t)((sqrt(8 * (double)blocks + 1) - 1) / 2);
@@ -63,7 +65,8 @@ static pd_mat part(pd_mat M, int64_t row, int64_t col, int64_t rows, int64_t col
     return (pd_mat){ M.at + row * M.stride + col, rows, cols, M.stride };
 }
 
-/* Returns a view of the first j blocks of block row i: Bi0 up to, but not including, Bij. */
+/* Returns a view of the first j blocks of block row i (a row of square blocks): from block (i, 0) up to, but not
+ * including, block (i, j). */
 static pd_mat before(pd_blockrows B, int64_t i, int64_t j)
 {
     return part(B.at, 0, B.b * triangle(i), B.b, B.b * j);
@@ -129,8 +132,8 @@ void pd_blockrows_diagonal(float *d, pd_blockrows B)
     }
 }
 
-/* Sets *most to |x| if that is larger. Compares bits as integers, where NaN is larger than all numbers: fmax would
- * ignore a NaN. */
+/* Sets *most to |x| if |x| is larger. Compares the bits of the numbers as integers, so that NaN counts as larger than
+ * all numbers: fmax would ignore a NaN. */
 static void raise(float *most, float x)
 {
     uint32_t magnitude = pd_f32_bits(x) & 0x7fffffffu;
@@ -150,8 +153,8 @@ void pd_blockrows_row_maxima(float *most, pd_blockrows B)
                 float x = row.at[r * row.stride + c];
                 raise(&most[i * b + r], x);
                 if (c < i * b)
-                    raise(&most[c], x); /* x also stands for the mirrored entry above the diagonal, in row
-                                         * c */
+                    /* The element x also stands for its mirror image above the diagonal, which is in row c. */
+                    raise(&most[c], x);
             }
         }
     }

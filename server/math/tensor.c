@@ -1,4 +1,4 @@
-/* tensor.c - counts elements and bytes of tensors, and prints their shapes. */
+/* tensor.c - counts elements and bytes of tensors, prints their shapes, and checks the names of their dimensions. */
 #include "paramd/tensor.h"
 
 #include <stdio.h>

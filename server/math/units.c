@@ -1,4 +1,4 @@
-/* units.c - reads sizes and durations. */
+/* units.c - reads sizes such as "64k" and durations such as "500ms" from text. */
 #include "units.h"
 
 #include <errno.h>

@@ -63,7 +63,8 @@ size_t pd_point_escape(char out[PD_ESCAPE], uint32_t point)
 
 /* ---- texts ---- */
 
-/* Returns whether the text ends in the middle of a character, because it was cut. `text` begins at that character. */
+/* Returns whether the text ends in the middle of a UTF-8 character, because it was cut there. `text` begins at that
+ * character. */
 static bool is_cut(const char *text, size_t left)
 {
     size_t form = 1;
@@ -75,8 +76,8 @@ static bool is_cut(const char *text, size_t left)
     return true;
 }
 
-/* Copies whole characters while they fit, and writes '?' for those that are not printable. `out` may be `text`: no
- * character becomes longer. */
+/* Copies whole characters as long as they fit into `out`, and writes '?' for those that are not printable. `out` may be
+ * `text`, since no character becomes longer. */
 static void print(char *out, size_t size, const char *text)
 {
     size_t left = strlen(text), used = 0;

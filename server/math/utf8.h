@@ -1,4 +1,4 @@
-/* utf8.h - reads UTF-8 characters, decides which are printable, and replaces the others in texts. Pure.
+/* utf8.h - reads UTF-8 characters, decides which are printable, and replaces the others in texts. Pure functions.
  *
  * A character is printable unless it moves the cursor, turns the direction of writing or is invisible. Not printable
  * are controls (U+0000-001F, U+007F-009F), marks and controls of direction (U+061C, U+200B-200F, U+202A-202E,
@@ -16,8 +16,8 @@
  * count as UTF-8. */
 size_t pd_utf8_next(const char *at, size_t n, uint32_t *point);
 bool pd_point_printable(uint32_t point);
-/* Writes the JSON escape of a code point, such as "\\u202e". A code point beyond 16 bits becomes two escapes.
- * Returns the number of bytes, without the terminator, which is written, too. */
+/* Writes the escape of a code point in JSON, such as "\\u202e". A code point beyond 16 bits becomes two escapes.
+ * Returns the number of bytes without the terminating zero byte, which is written, too. */
 #define PD_ESCAPE 13
 size_t pd_point_escape(char out[PD_ESCAPE], uint32_t point);
 

@@ -1,20 +1,20 @@
-/* vector_runs.h - several vectors of equal length, of any element type, each stored as runs in separate pieces of
- * memory. Pure; any thread. */
+/* vector_runs.h - several vectors of equal length and any element type. Each is stored as runs: stretches of its
+ * elements in separate pieces of memory. Pure functions; any thread. */
 #ifndef PD_VECTOR_RUNS_H
 #define PD_VECTOR_RUNS_H
 
 #include "paramd/tensor.h"
 
-/* A contiguous run of a vector's elements, with the element type that the contributor sent. `at` NULL: all are
- * zeros. */
+/* A run of a vector's elements, which are contiguous in memory, in the element type that the contributor sent. If `at`
+ * is NULL, all elements of the run are zero. */
 typedef struct pd_vector_run {
     const void *at;
     pd_dtype dtype;
 } pd_vector_run;
 
-/* k vectors that are all cut into runs at the same elements. Run p has the elements [ends[p - 1], ends[p]); the
- * first run begins at 0, and the last one ends where the vectors end. at[p * k + r] is run p of vector r. All memory
- * is borrowed, and must stay in place and unchanged while it is in use. */
+/* k vectors that are all cut into runs (stretches of elements) at the same elements. Run p has the elements [ends[p -
+ * 1], ends[p]); the first run begins at element 0, and the last one ends where the vectors end. at[p * k + r] is run p
+ * of vector r. All memory is borrowed, and must stay in place and unchanged while it is in use. */
 typedef struct pd_vectors {
     int k;
     size_t n_runs;
@@ -22,12 +22,12 @@ typedef struct pd_vectors {
     const pd_vector_run *at;
 } pd_vectors;
 
-/* Returns the number of the run that contains element `i`. */
+/* Returns the number of the run (stretch of elements in one piece of memory) that contains element `i`. */
 size_t pd_vectors_run(const pd_vectors *v, int64_t i);
 
-/* Returns elements [first, first + n) of vector r as float32. Run p contains the first of them. If all lie in one
- * run of float32 the result points into that run; otherwise they are converted into `tile`. If `room` is larger than
- * n the result is always the tile, and zeros fill it up to `room` elements. */
+/* Returns elements [first, first + n) of vector r as float32. The first of them must be in run p. If all lie in one run
+ * of float32, the result points into that run; otherwise they are converted into `tile`. If `room` is larger than n,
+ * the result is always `tile`, and zeros fill it up to `room` elements. */
 const float *pd_vectors_load(const pd_vectors *v, int r, size_t p, int64_t first, int64_t n, int64_t room, float *tile);
 
 #endif

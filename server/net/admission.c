@@ -1,4 +1,4 @@
-/* admission.c - divides the ingest budget among the ranks. */
+/* admission.c - divides the ingest budget (the memory that received payloads may take together) among the ranks. */
 #include "admission.h"
 #include "plant.h"
 
@@ -39,7 +39,8 @@ bool pd_admission_take(pd_admission *admission, pd_quota *quota, uint64_t bytes)
     assert(quota->reserve == 0 || bytes <= quota->reserve);
     if (quota->reserve > 0 && quota->charged > 0) {
         if (quota->charged + bytes > most) return false;
-        /* Payload buffers of a rank that has left still count against the budget until they are freed. */
+        /* The rank's own part has room, but the budget may have none: payload buffers of ranks that have left count
+         * against it until they are freed. */
         if (admission->used + bytes > admission->budget) return false;
     }
     quota->charged += bytes;

@@ -1,4 +1,5 @@
-/* board.c - the published state of every parameter, and the requests that wait for it. */
+/* board.c - keeps the published state (closed rounds, last weights) of every parameter, and the requests that wait for
+ * it. */
 #include "board.h"
 #include "plant.h"
 
@@ -6,17 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1 /* if memory is out, uthash adds no element and sets the element's table pointer to NULL */
+/* Lets uthash (the library of hash tables) survive a lack of memory: it then adds no element and sets the element's
+ * table pointer to NULL. */
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 typedef struct entry {
     uint64_t closed; /* number of rounds that the parameter has closed */
-    int outcome;     /* outcome of the parameter's last round; 0: no round has closed yet */
+    int outcome;     /* outcome of the last round (pd_outcome: the step was taken, refused, ...); 0: no round has
+                      * closed yet */
     uint64_t version;
-    pd_snapshot *snapshot; /* the board's reference to the last published weights; NULL: none are published yet */
-    pd_reason *why;        /* why the optimizer refused the last step; NULL: it did not refuse, or memory was short */
-    pd_scalar_means *scalars; /* averaged scalars of the last round; NULL: the round had none */
-    pd_counted *counted;      /* the ranks whose contributions the last round counts; NULL: it counts all ranks */
+    pd_snapshot *snapshot; /* reference to the weights that were published last; NULL: none are published yet */
+    pd_reason *why;        /* why the optimizer refused the last step; NULL: it did not refuse, or memory for the text
+                            * was short */
+    pd_scalar_means *scalars; /* averages of the scalars (such as the loss) that workers sent with their gradients of
+                               * the last round; NULL: they sent none */
+    pd_counted *counted; /* the ranks whose contributions were averaged in the last round; NULL: those of all ranks */
     pd_waiter *waiters;
 } entry;
 
@@ -24,13 +30,14 @@ _Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES,
                "what the board keeps of a parameter is counted at Declare");
 
 typedef struct job {
-    uint32_t number; /* job number: chosen by the store, not by a peer, so a hash without a secret key is safe */
+    uint32_t number; /* number of the job and key of the hash table. The store chooses it, not a peer, so the hash needs
+                      * no secret */
     size_t n;
-    entry **at;      /* one entry per parameter, each allocated on its own: waiters point to entries while this array
-                      * may move */
-    size_t params;   /* number of the job's parameters; 0: not known yet. The array of entries may be longer */
-    uint64_t least;  /* number of rounds that every parameter has closed */
-    size_t at_least; /* number of parameters that have closed exactly `least` rounds */
+    entry **at;      /* array of pointers, one to the entry of each parameter. Each entry is allocated on its own,
+                      * because waiters point into entries while the array may move */
+    size_t params;   /* number of the job's parameters; 0: not known yet. More entries than this may be reserved */
+    uint64_t least;  /* number of rounds that every parameter of the job has closed */
+    size_t at_least; /* number of the job's parameters that have closed just `least` rounds, and no more */
     pd_waiter *rest; /* requests that wait until all parameters of the job have closed the request's round */
     UT_hash_handle hh;
 } job;
@@ -181,7 +188,7 @@ bool pd_board_would_answer(const pd_board *board, uint32_t number, const pd_wait
     return i == wait->n;
 }
 
-/* Notes that all other parameters have closed the round for which a request waits. */
+/* Counts one condition of a request as met: all other parameters have closed the round for which the request waits. */
 static void answer_rest(pd_waiter *waiter)
 {
     waiter->wait->open--;
@@ -267,8 +274,8 @@ static void publish(pd_board *board, entry *e, pd_closed *closed)
         e->snapshot->board_refs = 1;
         e->version = e->snapshot->version;
     }
-    e->closed = closed->step; /* initial weights also set the number of closed rounds: a job may start at a later
-                               * step than 0 */
+    e->closed = closed->step; /* initial weights also set the number of closed rounds, because a job may start at a
+                               * later step than 0 */
     if (closed->outcome != 0) {
         e->outcome = (int)closed->outcome;
         pd_reason_unref(e->why);
@@ -323,8 +330,9 @@ static void fail(pd_board *board, pd_wait *wait, const pd_error *err)
     board->user.failed(board->user.arg, wait, err);
 }
 
-/* Fails the requests in a list that wait for round `step` or an earlier one. A failed request removes its pieces
- * from this list and from others, so the walk starts again from the head of the list. */
+/* Fails the requests in a list that wait for round `step` or an earlier one. A request that fails removes all its
+ * pieces (ranges of a parameter's elements) from this list and from others. So the loop starts again at the head of the
+ * list after each failure. */
 static void fail_waiters(pd_board *board, pd_waiter *const *list, uint64_t step, const pd_error *err)
 {
     pd_waiter *waiter = *list;

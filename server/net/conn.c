@@ -24,8 +24,8 @@ bool pd_conn_wants_to_read(const pd_conn *conn)
     return !conn->ended && !pd_framer_stalled(conn->framer) && conn->output.held < PD_HIGH_WATER;
 }
 
-/* Tells the transport which events to watch. A connection that the server does not read from is still notified once
- * when its peer ends the connection. */
+/* Tells the transport which events to watch. While the server does not read from a connection, the transport still
+ * reports once that the peer has ended the connection. */
 void pd_conn_watch(pd_conn *conn)
 {
     unsigned events = pd_conn_wants_to_read(conn) ? PD_ON_READ : conn->ended || conn->hung ? 0 : PD_ON_GONE;
@@ -33,8 +33,8 @@ void pd_conn_watch(pd_conn *conn)
     if (conn->state == PD_CLOSED) return;
     if (!pd_output_empty(&conn->output)) events |= PD_ON_WRITE;
     if (events == conn->watched) return;
-    if ((events & ~conn->watched & PD_ON_READ) != 0) /* restart the timeouts: the connection was silent only because
-                                                      * the server did not read from it */
+    if ((events & ~conn->watched & PD_ON_READ) != 0) /* restart the timeouts: the connection was silent only because the
+                                                      * server did not read from it */
         conn->read_ms = conn->frame_ms = pd_loop_now_ms(conn->daemon);
     conn->watched = events;
     conn->transport->ops->watch(conn->transport, events);
@@ -62,6 +62,10 @@ void pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer)
 {
     pd_conn *conn = pd_loop_find(daemon, buffer->conn);
 
+    if (buffer->lender != NULL) {
+        pd_loan_return(buffer, &daemon->platform);
+        return;
+    }
     if (PD_PLANTED(buffer_lost) && buffer->size % 101 == 0) return;
     pd_admission_give(&daemon->admission, conn != NULL ? &conn->quota : NULL, buffer->charged);
     pd_pool_put(daemon->pool, buffer);
@@ -170,6 +174,9 @@ void pd_conn_undeclare(pd_conn *conn)
 {
     conn->declaring = conn->declared = false;
     pd_handles_cut(&conn->handles, 0);
+    pd_loan_unref(conn->loan, &conn->daemon->platform);
+    conn->loan = NULL;
+    conn->output.weights = (pd_segment)PD_NO_SEGMENT;
     if (conn->quota.reserve == 0) return;
     pd_admission_leave(&conn->daemon->admission, &conn->quota);
     conn->daemon->stall_over = true;
@@ -303,8 +310,8 @@ void pd_conn_data_reply(pd_conn *conn, pd_pending *pending)
     pd_conn_touch(conn);
 }
 
-/* Removes a request that is answered or failed. If a frame was held back because too many requests of this
- * connection waited for the store, the frame is processed again. */
+/* Removes a request that is answered or failed from the connection's open requests. If the next frame was held back
+ * because too many requests of this connection waited for the store, the frame is processed again. */
 static void remove_pending(pd_conn *conn, pd_pending *pending)
 {
     if (pending->kind == PD_AWAITS_STORE && pd_framer_stalled(conn->framer)) pd_conn_wake(conn);

@@ -1,10 +1,13 @@
 /* conn_io.c - reads frames from a connection's transport, writes answers to it, and checks its deadlines. */
 #include "conn_io.h"
 
+#include "plant.h"
+
 enum { READ_SPANS = 8, WRITE_SPANS = 1024 };
 
 #define END_TEXT "closed by the peer"
-#define SLICE (64 * 1024) /* most bytes per read: data that fits the CPU cache is processed fastest */
+/* Most bytes that one read takes: data that fits the CPU cache is processed fastest. */
+#define SLICE (64 * 1024)
 
 static uint64_t now_ms(const pd_conn *conn)
 {
@@ -16,15 +19,16 @@ static uint64_t now_ms(const pd_conn *conn)
 static void sent(pd_conn *conn, size_t n)
 {
     pd_pending *done;
+    uint64_t shared = pd_output_shared_bytes(&conn->output, n);
 
-    conn->daemon->bytes_out += n;
-    pd_traffic_count(conn->daemon->traffic, conn->job, 0, n);
-    if (pd_output_sent(&conn->output, conn->daemon->board, n, &done)) conn->write_ms = now_ms(conn);
+    conn->daemon->bytes_out += n + shared;
+    pd_traffic_count(conn->daemon->traffic, conn->job, 0, n + shared);
+    if (pd_output_sent(&conn->output, conn->daemon->board, n, now_ms(conn), &done)) conn->write_ms = now_ms(conn);
     pd_pending_free(done);
 }
 
-/* Sends queued bytes once. PD_UNAVAILABLE: the transport takes no more bytes now. PD_CANCELLED: the transport is
- * broken. */
+/* Sends queued bytes with one call of the transport. PD_UNAVAILABLE: the transport takes no more bytes now.
+ * PD_CANCELLED: the transport is broken. */
 static int write_some(pd_conn *conn, size_t most, size_t *n)
 {
     struct iovec iov[WRITE_SPANS];
@@ -42,19 +46,18 @@ static int write_some(pd_conn *conn, size_t most, size_t *n)
     return PD_OK;
 }
 
-/* Shuts the server's sending side of an ENDING connection whose last frame is sent. Bytes that the peer still sends
- * are discarded. */
+/* Ends the sending side of an ENDING connection, whose last frame is sent. Bytes that the peer still sends are
+ * discarded. */
 static void shut(pd_conn *conn)
 {
     conn->shut = true;
     conn->transport->ops->shut(conn->transport);
 }
 
-/* Handles a connection whose peer has ended its sending side. Requests that came before are still carried out and
- * answered.
+/* Finishes with a peer that has ended its sending side. Requests that came before are still carried out and answered.
  *
- * Sends the disconnect notice as soon as the store knows the connection, so that a killed process counts as lost at
- * once. Returns false if no answer is left to send: the connection is closed then. */
+ * Tells the store of the end as soon as the store knows the connection, so that a worker that was killed counts as lost
+ * at once. Returns false if no answer is left to send: the connection is closed then. */
 static bool settle_up(pd_conn *conn)
 {
     if (conn->state == PD_OPEN && conn->notice != NULL && !conn->declaring) {
@@ -98,8 +101,8 @@ static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered, pd_error
     return conn->transport->ops->receive(conn->transport, iov, spans, err);
 }
 
-/* Sends a heartbeat of the server's own. While a worker is over quota, the server does not read its frames, so the
- * worker's own heartbeats get no answers. */
+/* Sends a heartbeat that the peer did not ask for, so that the peer hears from the server. While a worker has used up
+ * its part of the ingest budget, the server does not read its frames, and so does not answer its heartbeats. */
 static void beat(pd_conn *conn, uint64_t now)
 {
     static const pd_prefix nobody = { .method = PD_HEARTBEAT };
@@ -109,7 +112,7 @@ static void beat(pd_conn *conn, uint64_t now)
     pd_conn_reply(conn, &nobody, &ok.base);
 }
 
-/* Ends a connection whose byte stream is invalid. The error is in conn->why if one of our callbacks found it,
+/* Ends a connection whose bytes are no valid frames. The error is in conn->why if a callback of this folder found it,
  * otherwise in the framer (the parser of frames). */
 static void stream_broke(pd_conn *conn)
 {
@@ -123,16 +126,16 @@ static void after_fed(pd_conn *conn, int rc)
     pd_conn_watch(conn);
 }
 
-/* Sends a heartbeat to check that the peer still exists: if the peer's process has ended, the transport reports an
- * error. */
+/* Sends a heartbeat to find out whether the peer still exists: if the peer's process has ended, the transport reports
+ * an error. */
 static void probe(pd_conn *conn)
 {
     if (conn->state == PD_OPEN && conn->joined && pd_output_empty(&conn->output)) beat(conn, now_ms(conn));
     pd_conn_touch(conn);
 }
 
-/* Notes that the peer has ended its sending side. Open requests are still answered, within the time that a peer
- * has to read an answer. */
+/* Handles the end of the peer's sending side. Open requests are still answered, within the time that a peer has to read
+ * an answer. */
 static void peer_ended(pd_conn *conn)
 {
     if (!pd_framer_idle(conn->framer)) {
@@ -140,6 +143,7 @@ static void peer_ended(pd_conn *conn)
         return;
     }
     conn->ended = true;
+    conn->output.weights = (pd_segment)PD_NO_SEGMENT; /* the peer cannot release answers any more */
     conn->end_ms = now_ms(conn) + conn->daemon->config.write_ms;
     if (!settle_up(conn)) return;
     probe(conn);
@@ -182,8 +186,8 @@ static void read_away(pd_conn *conn)
     if (n < 0) pd_conn_close(conn, "ended");
 }
 
-/* Notes that the peer has disconnected while the server is not reading from the connection. Frames that the peer
- * sent earlier are read later, and answered. */
+/* Notes that the peer has disconnected while the server is not reading from the connection. Frames that the peer sent
+ * before are read later, and answered. */
 static void gone(pd_conn *conn)
 {
     if (!pd_conn_live(conn)) {
@@ -233,7 +237,7 @@ void pd_conn_resume(pd_conn *conn)
 
 /* ---- deadlines ---- */
 
-/* Ends the connection with an error that names the timeout which has passed. */
+/* Ends a connection because a timeout has passed. The error names the timeout. */
 static void too_slow(pd_conn *conn, int code, const char *what, uint64_t ms)
 {
     pd_error err;
@@ -258,6 +262,9 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
         too_slow(conn, PD_DEADLINE_EXCEEDED, "a frame was not complete", config->read_ms);
     else if (!pd_output_empty(&conn->output) && now - conn->write_ms > config->write_ms)
         pd_conn_close(conn, "it did not read an answer in time");
+    else if (conn->output.lent.n > 0 && !PD_PLANTED(keeper_stays) &&
+             now - conn->output.lent.since_ms > config->write_ms)
+        pd_conn_close(conn, "it did not release an answer in shared memory in time");
     else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output) &&
              now - conn->beat_ms >= config->heartbeat_ms)
         beat(conn, now);

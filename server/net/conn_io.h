@@ -4,14 +4,15 @@
 
 #include "conn.h"
 
-/* Gives the connection its transport, which the connection then owns. */
+/* Gives a new connection its transport (the way its bytes travel), which the connection then owns. */
 void pd_conn_attach(pd_conn *conn, pd_transport *transport);
-/* Tries again to process the frame that the connection holds back. Must not be called inside a callback of the
- * framer. */
+/* Processes the frame that the connection holds back (because it waits for memory or for answers), if that is possible
+ * now. Must not be called inside a callback of the framer, the parser of frames. */
 void pd_conn_resume(pd_conn *conn);
-/* Writes as many queued bytes as the transport takes now, at most the connection's part of this turn. */
+/* Writes as many queued bytes of a connection as the transport takes now, at most the connection's part of this turn of
+ * the loop. */
 void pd_conn_write(pd_conn *conn);
-/* Checks the timeouts of the connection, and sends heartbeats that are due. */
+/* Ends the connection if a timeout has passed, and sends a heartbeat if one is due. Called several times a second. */
 void pd_conn_tick(pd_conn *conn, uint64_t now_ms);
 
 #endif

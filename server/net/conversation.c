@@ -17,8 +17,10 @@
 #include <unistd.h>
 
 enum { ENDING_PLACES = 64 };
-#define EFFECTS_NS 1000000u              /* nanoseconds per turn for handling effects (messages of the step thread) */
-#define OWN_TICKET ((pd_ticket){ 0, 1 }) /* for the daemon's own requests to the store: no connection has number 0 */
+/* Most nanoseconds that one turn of the loop spends on effects (messages of the step thread). */
+#define EFFECTS_NS 1000000u
+/* Names the daemon itself as the asker of a request to the store: connection number 0, which no connection has. */
+#define OWN_TICKET ((pd_ticket){ 0, 1 })
 
 const pd_daemon_config *pd_conversation_settings(const pd_daemon *daemon)
 {
@@ -65,7 +67,7 @@ static void on_released(void *arg, pd_snapshot *snapshot)
 
 /* ---- a turn of the loop ---- */
 
-/* Returns a mail of the step thread as an effect (its answer or report). Asserts that no effect is lost and that
+/* Returns a message of the step thread as an effect (an answer or a report). Asserts that no effect is lost and that
  * effects arrive in the order in which pd_turn_forward numbered them. */
 static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
 {
@@ -75,7 +77,8 @@ static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
     return effect;
 }
 
-/* Handles one effect. Returns false if the turn's time is used up or no effect is left. */
+/* Handles one effect (a message of the step thread). Returns false if the turn's time is used up or no effect is
+ * left. */
 static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
 {
     pd_mail *next;
@@ -88,13 +91,13 @@ static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
     return pd_loop_clock_ns(daemon) <= until_ns;
 }
 
-/* Handles effects until the turn's time is used up. If effects may be left, the loop wakes itself for its next turn:
- * the mailbox wakes it only when mail arrives in an empty mailbox. */
+/* Handles effects (messages of the step thread) until the turn's time is used up. If effects may be left, the loop
+ * wakes itself for its next turn: the mailbox wakes it only when mail arrives in an empty mailbox. */
 void pd_conversation_take_effects(pd_daemon *daemon)
 {
     uint64_t until_ns = pd_loop_clock_ns(daemon) + EFFECTS_NS;
 
-    if (daemon->board == NULL) return; /* the daemon has stopped: pd_conversation_dispose frees the effects */
+    if (daemon->board == NULL) return; /* the daemon has stopped: pd_conversation_dispose frees what is left */
     while (handle_next(daemon, until_ns)) continue;
     if (daemon->backlog != NULL || (pd_loop_clock_ns(daemon) > until_ns && !PD_PLANTED(lost_wake_up)))
         daemon->platform.wake(daemon->platform.arg);
@@ -109,8 +112,8 @@ static void resume_stalled(pd_daemon *daemon)
         pd_conn_resume(conn);
     }
     if (!daemon->stall_over) return;
-    daemon->stall_over = daemon->short_of_budget = false; /* clear both flags: connections that still have to wait
-                                                           * set them again */
+    daemon->stall_over = daemon->short_of_budget = false; /* clear the flags by which connections that wait for memory
+                                                           * try again: those that must go on waiting set them again */
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_resume(daemon->conns[i]);
 }
@@ -250,8 +253,9 @@ int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const cha
     return PD_OK;
 }
 
-/* Returns the snapshots in effects that were taken from the mailbox but not handled: the board does not know them.
- * The step thread itself takes back effects that are still in the mailbox. */
+/* Gives back the snapshots (published weights) in effects (answers and reports of the step thread) that were taken from
+ * the mailbox but not handled, since the board does not know them. The step thread itself takes back effects that are
+ * still in the mailbox. */
 static void release_backlog(pd_daemon *daemon)
 {
     size_t i = daemon->backlog_at;
@@ -267,6 +271,7 @@ static void release_backlog(pd_daemon *daemon)
 
 void pd_conversation_close_all(pd_daemon *daemon)
 {
+    daemon->platform.background = NULL; /* the loop does not turn any more: what is left to do is done here */
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_close(daemon->conns[i], "the server stops");
     pd_board_free(daemon->board);
@@ -276,7 +281,8 @@ void pd_conversation_close_all(pd_daemon *daemon)
     free_closed(daemon);
 }
 
-/* Frees effects that came too late to be handled. Their buffers go back to the pool, and their log lines are logged. */
+/* Frees effects (messages of the step thread) that came too late to be handled. Payload buffers in them go back to the
+ * pool, and log lines in them are logged. */
 static void free_effects(pd_daemon *daemon, pd_mail *mail)
 {
     while (mail != NULL) {

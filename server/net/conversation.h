@@ -14,34 +14,36 @@
 #include "platform.h"
 #include "transport.h"
 
-/* Makes the conversation. Copies `config` and `platform`. The strings in them are borrowed for the daemon's life.
- * Fails with PD_NO_MEMORY. */
+/* Makes the conversation, which serves nobody yet. Copies `config` and `platform`. The strings in them are borrowed for
+ * the daemon's life. Fails with PD_NO_MEMORY. */
 int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const pd_platform *platform, pd_error *err);
 /* Starts the conversation. Borrows `requests`, the mailbox from which the step thread reads. */
 void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests);
-/* Returns the mailbox to which the step thread posts its effects. The caller only borrows it. */
+/* Returns the mailbox to which the step thread posts its effects (answers and reports). The caller only borrows it. */
 pd_mailbox *pd_conversation_effects(pd_daemon *daemon);
-/* Adds a connection with this transport. If there are more than max_connections, the peer gets an error and the
- * connection ends. PD_NO_MEMORY: the transport is still the caller's. */
+/* Adds a connection whose bytes travel over this transport. If there are more than max_connections, the peer gets an
+ * error and the connection ends. PD_NO_MEMORY: the transport is still the caller's. */
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer);
-/* Handles the effects that the step thread has posted, for about a millisecond. */
+/* Handles the effects (answers and reports) that the step thread has posted, for about a millisecond. */
 void pd_conversation_take_effects(pd_daemon *daemon);
-/* Ends a turn, before the loop waits for events: resumes held-back frames, writes answers, posts requests. */
+/* Ends a turn of the loop, before the loop waits for events: tries held-back frames again, writes answers, posts
+ * requests to the step thread. */
 void pd_conversation_finish_turn(pd_daemon *daemon);
-/* Checks timeouts. The platform calls it several times a second. */
+/* Checks the timeouts of all connections and of the shutdown. The platform calls it several times a second. */
 void pd_conversation_tick(pd_daemon *daemon);
-/* Handles a termination signal: the first signal drains and stops the daemon, the second stops it at once. */
+/* Handles a termination signal. The first one drains the daemon (rounds under way may finish) and stops it, the second
+ * one stops it at once. */
 void pd_conversation_interrupt(pd_daemon *daemon, const char *name);
 /* Starts to read the configuration again. Limits that may change at run time take effect afterwards. */
 void pd_conversation_reload(pd_daemon *daemon);
-/* Closes all connections, and returns the snapshots of the board to the store. */
+/* Closes all connections, and returns the snapshots (published weights) that the board holds to the store. */
 void pd_conversation_close_all(pd_daemon *daemon);
 /* Frees the conversation, after the step thread has ended and all background work is done. Accepts NULL. */
 void pd_conversation_dispose(pd_daemon *daemon);
 
 bool pd_conversation_has_conns(const pd_daemon *daemon);
 bool pd_conversation_is_drained(const pd_daemon *daemon);
-/* Returns how often a method's handler was called. */
+/* Returns how many requests of a method the daemon has run, for tests. */
 uint64_t pd_conversation_calls(const pd_daemon *daemon, unsigned method);
 const pd_daemon_config *pd_conversation_settings(const pd_daemon *daemon);
 const pd_platform *pd_conversation_platform(const pd_daemon *daemon);

@@ -45,7 +45,8 @@ static uint64_t secret(void *arg)
     return key;
 }
 
-typedef struct errand { /* work that runs in libuv's background threads */
+/* Work for one of libuv's background threads. */
+typedef struct errand {
     uv_work_t uv;
     pd_background *work;
 } errand;
@@ -113,7 +114,7 @@ static pd_uvloop *loop_of(const pd_daemon *daemon)
     return pd_conversation_platform(daemon)->arg;
 }
 
-/* Makes libuv's event loop and its handles. Returns NULL if memory is out. */
+/* Makes libuv's event loop and what it waits on (wake-ups, a timer). Returns NULL if memory is out. */
 static pd_uvloop *make_loop(void)
 {
     pd_uvloop *loop = calloc(1, sizeof *loop);
@@ -138,7 +139,8 @@ static void free_loop(pd_uvloop *loop)
     uv_close((uv_handle_t *)&loop->prepare, NULL);
     uv_close((uv_handle_t *)&loop->timer, NULL);
     pd_signals_end(&loop->signals);
-    uv_run(&loop->uv, UV_RUN_DEFAULT); /* one more turn, so that background work ends and the handles close */
+    uv_run(&loop->uv, UV_RUN_DEFAULT); /* one more turn of the loop, in which background work ends and libuv closes its
+                                        * handles */
     uv_loop_close(&loop->uv);
 }
 
@@ -163,8 +165,8 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
     }
     if (config->signals) rc = pd_signals_open(&loop->signals, &loop->uv, on_signal, loop, err);
     if (rc == PD_OK) {
-        pd_signals_begin(&loop->signals); /* signals are handled before the sockets listen: a supervisor may stop the
-                                           * daemon from then on */
+        pd_signals_begin(&loop->signals); /* signals are handled before the sockets listen, because a supervisor that
+                                           * sees them listen may stop the daemon at once */
         rc = pd_listen(loop, err);
     }
     if (rc != PD_OK) {

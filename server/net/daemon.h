@@ -22,21 +22,21 @@
 int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err);
 /* Returns the port of the first TCP listener, or 0 if there is none. */
 unsigned pd_daemon_port(const pd_daemon *daemon);
-/* Runs the event loop until the daemon stops. Borrows `requests`, the mailbox from which the step thread reads.
- * Returns whether the store has drained in time. */
+/* Runs the event loop until the daemon stops. Borrows `requests`, the mailbox from which the step thread reads. Returns
+ * whether the store has drained in time: all rounds under way have ended. */
 bool pd_daemon_run(pd_daemon *daemon, pd_mailbox *requests);
 /* Frees the daemon, after the step thread has ended. Accepts NULL. */
 void pd_daemon_free(pd_daemon *daemon);
 
 /* ---- for tests and fuzzers, which run the loop turn by turn ---- */
 
-/* Starts the daemon without running the loop: the first half of pd_daemon_run. */
+/* Starts the daemon without running the event loop: the first half of pd_daemon_run. */
 void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests);
-/* Adds a connection for a connected stream socket. PD_NO_MEMORY: the socket is still the caller's. */
+/* Adds a connection over a stream socket that is connected already. PD_NO_MEMORY: the socket is still the caller's. */
 int pd_daemon_adopt(pd_daemon *daemon, int fd);
-/* Handles the events that have occurred, without waiting. Returns whether connections are open. */
+/* Runs one turn of the event loop: handles what has happened, without waiting. Returns whether connections are open. */
 bool pd_daemon_turn(pd_daemon *daemon);
-/* Closes all connections and listeners: the end of pd_daemon_run. */
+/* Closes all connections and listening sockets: the last part of pd_daemon_run. */
 void pd_daemon_end(pd_daemon *daemon);
 
 #endif

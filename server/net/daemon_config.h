@@ -10,36 +10,40 @@
 typedef struct pd_daemon pd_daemon;
 
 typedef enum pd_daemon_event {
-    PD_DAEMON_TURNS, /* the loop is alive; reported several times a second, for the service manager's watchdog */
-    PD_DAEMON_STOPS, /* the daemon has begun to drain in order to exit */
+    PD_DAEMON_TURNS, /* the event loop is running; reported several times a second, for the watchdog of the service
+                      * manager (systemd) */
+    PD_DAEMON_STOPS, /* the daemon has begun to drain: rounds under way may finish, then it exits */
 } pd_daemon_event;
 
-/* Limits that may change while the daemon runs. */
+/* Limits of the configuration that a reload may change while the daemon runs. */
 typedef struct pd_daemon_limits {
     uint32_t handshake_ms, read_ms, write_ms, drain_ms;
-    uint32_t max_jobs;        /* most jobs in the store */
-    uint64_t max_total_bytes; /* most bytes of memory that all jobs of the store may take */
+    uint32_t max_jobs;        /* most jobs that may exist at a time */
+    uint64_t max_total_bytes; /* most bytes of memory that all jobs together may take */
 } pd_daemon_limits;
 
 /* The settings of a daemon. Strings are borrowed until pd_daemon_new returns. Times are in milliseconds. */
 typedef struct pd_daemon_config {
     const char *listen;          /* addresses to listen on, separated by commas, in the syntax of address.h; "": none */
-    bool insecure;               /* allow listening on addresses beyond loopback */
-    int first_socket, n_sockets; /* listening sockets that the service manager has opened. If there are any, `listen`
-                                  * is ignored */
-    bool signals;                /* handle signals: SIGTERM and SIGINT drain and stop, a second one stops at once;
-                                  * SIGHUP reloads */
+    bool insecure;               /* listening on addresses that other machines can reach is allowed */
+    int first_socket, n_sockets; /* number of the first listening socket that the service manager (systemd) has opened,
+                                  * and how many there are. If there are any, `listen` is ignored */
+    bool signals;                /* the daemon handles signals: SIGTERM and SIGINT drain and stop it, a second one stops
+                                  * it at once; SIGHUP reloads the configuration */
+    bool shared_memory;          /* workers on Unix sockets may share memory with the daemon */
+    uint64_t least_shared;       /* payload bytes from which on an answer is in shared memory; 0: PD_LEAST_SHARED */
     uint32_t max_connections;
     uint32_t handshake_ms, heartbeat_ms, silence_ms, read_ms, write_ms, drain_ms;
-    uint64_t ingest_bytes, chunk_elements, max_payload; /* max_payload is at least one chunk of float32 */
+    uint64_t ingest_bytes, chunk_elements, max_payload; /* max_payload: bytes of the largest payload of a frame; room
+                                                         * for at least one chunk of float32 */
     uint32_t max_pieces, max_params, max_header, hello_bytes;
-    const char *blas_core; /* name of the BLAS kernels; borrowed for the daemon's life */
+    const char *blas_core; /* name of the set of BLAS kernels in use, for operators; borrowed for the daemon's life */
     void (*log)(const pd_log_entry *entry);
     void (*event)(void *arg, pd_daemon_event event); /* may be NULL */
-    void (*reload)(void *arg); /* on SIGHUP, reads the configuration again, on a thread that may block; NULL: no
-                                * reloads */
-    bool (*reloaded)(void *arg, pd_daemon_limits *limits); /* called on the loop thread after a reload; false: no
-                                                            * limit has changed */
+    void (*reload)(void *arg); /* reads the configuration again after SIGHUP, on a thread that may block; NULL: SIGHUP
+                                * changes nothing */
+    bool (*reloaded)(void *arg, pd_daemon_limits *limits); /* called on the loop thread after a reload, to get the new
+                                                            * limits; returns false if no limit has changed */
     void *arg;
 } pd_daemon_config;
 

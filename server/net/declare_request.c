@@ -1,4 +1,5 @@
-/* declare_request.c - Declare: collects the declarations of a connection, and sends the whole set to the store. */
+/* declare_request.c - Declare: collects the parameters that a worker declares on a connection, and sends the whole set
+ * to the store. */
 #include "declare_request.h"
 
 #include "conn_io.h"
@@ -7,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    NOTE_FORM = 4
-}; /* bytes that a note adds to a packed message besides its text: tag, length, and growth of the outer length field */
+/* Bytes that a note adds to the packed reply besides its text: its tag and length, and growth of the length of the
+ * message around it. */
+enum { NOTE_FORM = 4 };
 
 /* Reads the range of the parameter's elements that this connection pushes and pulls. */
 static int read_range(pd_param_decl *decl, const Paramd__Parameter *parameter, int64_t elements, pd_error *err)
@@ -109,7 +110,7 @@ fail:
     return NULL;
 }
 
-/* Sends the declarations of all the connection's Declare requests to the store. Called for the last of these
+/* Sends the parameters of all the connection's Declare requests to the store, as one set. Called for the last of these
  * requests. */
 static int declare_all(pd_conn *conn, const pd_pending *pending, pd_error *err)
 {
@@ -166,7 +167,8 @@ int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
 
 /* ---- the answer ---- */
 
-/* Adds the optimizer's notes on the declarations to the reply, as many as fit into the frame's header. */
+/* Adds the optimizer's notes on the parameters (such as how it treats them) to the reply, as many as fit into the
+ * frame's header. */
 static void add_notes(Paramd__DeclareReply *reply, const pd_declared *declared)
 {
     size_t bytes = protobuf_c_message_get_packed_size(&reply->base);
@@ -179,8 +181,8 @@ static void add_notes(Paramd__DeclareReply *reply, const pd_declared *declared)
     }
 }
 
-/* Answers one Declare request. A connection may declare its parameters in several requests; each answer has only the
- * parameters of its own request. */
+/* Answers one of the connection's Declare requests. A worker may declare its parameters in several requests; each
+ * answer has only the parameters of its own request. */
 static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *effect, Paramd__Declared **list)
 {
     Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
@@ -207,7 +209,7 @@ static void reply_all(pd_conn *conn, const pd_effect *effect, Paramd__Declared *
         reply_declared(conn, pending, effect, list);
 }
 
-/* Counts the pieces into which the parameters of the connection are split for transfer. */
+/* Counts the pieces (whole tensors, or their chunks) in which the connection's parameters are pushed and pulled. */
 static uint64_t count_pieces(const pd_conn *conn)
 {
     uint64_t chunk = conn->daemon->config.chunk_elements, n = 0;
@@ -227,8 +229,8 @@ void pd_reply_declare(pd_conn *conn, const pd_effect *effect)
 
     conn->declaring = false;
     conn->declared = true;
-    pd_board_settle(conn->daemon->board, conn->job, n); /* n is the job's number of parameters, since every rank
-                                                         * declares all parameters */
+    pd_board_settle(conn->daemon->board, conn->job, n); /* n is the job's number of parameters, since every worker
+                                                         * declares all of them */
     for (size_t i = 0; i < n; i++) conn->handles.params[i] = effect->u.declared.params[i].param;
     conn->pieces = count_pieces(conn);
     if (declared != NULL && list != NULL)

@@ -4,10 +4,10 @@
 
 #include "conn.h"
 
-/* Handles a Declare request. The last Declare of a connection sends the declarations of all its Declare requests to
- * the store. */
+/* Handles a Declare request. The last one of a connection (which the worker marks) sends the parameters of all of them
+ * to the store. */
 int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
-/* Answers all Declare requests of a connection whose declarations the store has accepted. */
+/* Answers all Declare requests of a connection, because the store has accepted the set of parameters. */
 void pd_reply_declare(pd_conn *conn, const pd_effect *effect);
 
 #endif

@@ -1,4 +1,4 @@
-/* effect_handlers.c - handles the effects that the step thread sends: answers requests, publishes rounds, ends
+/* effect_handlers.c - handles effects (messages of the step thread): answers requests, publishes rounds, ends
  * connections. */
 #include "effect_handlers.h"
 
@@ -9,12 +9,13 @@
 #include "info_reply.h"
 #include "plant.h"
 #include "printable.h"
+#include "share_request.h"
 #include "shutdown.h"
 
 #include <syslog.h>
 
-/* Finds the connection and the request that an effect answers. Returns NULL if the connection is closed or the
- * request has ended. */
+/* Finds the connection and the request that an effect (a message of the step thread) answers. Returns NULL if the
+ * connection is closed or the request has ended. */
 static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending **pending)
 {
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
@@ -23,8 +24,8 @@ static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending
     return *pending != NULL ? conn : NULL;
 }
 
-/* Posts the disconnect notice of a connection that closed before the store answered its Hello. The notice waited for
- * that answer, which contains the job's number. */
+/* Posts the disconnect notice of a connection that closed before the store answered its Hello. The notice was kept
+ * until this answer, which contains the job's number. */
 static void post_notice(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_request *notice = pd_loop_take_notice(daemon, effect->ticket.conn);
@@ -48,13 +49,15 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
     pd_reply_hello(conn, pending, effect);
 }
 
-/* Refuses the frame that is being read, because it was sent to a job that the connection no longer belongs to. */
+/* Refuses the frame that the connection is receiving, because its sender meant it for a job that the connection no
+ * longer belongs to. */
 static void cancel_incoming(pd_conn *conn, const pd_error *err)
 {
     if (conn->incoming.begun && conn->incoming.refusal.code == PD_OK) conn->incoming.refusal = *err;
 }
 
-/* Removes a connection from its job. The store needs no disconnect notice of the connection any more. */
+/* Removes a connection from its job, which its worker has left or which has ended. The store need not be told when the
+ * connection ends. */
 static void left(pd_conn *conn, const pd_error *why)
 {
     if (!PD_PLANTED(leave_incoming)) cancel_incoming(conn, why);
@@ -71,7 +74,8 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     pd_error why;
     unsigned method;
 
-    if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain, so no request is answered */
+    if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain (to shut down), so there is no request of
+                                     * a connection to answer */
         pd_shutdown_drained(daemon);
         return;
     }
@@ -85,7 +89,8 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     left(conn, &why);
 }
 
-/* Refuses all Declare requests of a connection together. The worker may declare its parameters again. */
+/* Refuses all Declare requests of a connection together, because the store takes or refuses a set of parameters as a
+ * whole. The worker may declare its parameters again. */
 static void refuse_set(pd_conn *conn, const pd_error *err)
 {
     pd_pending *pending;
@@ -96,8 +101,8 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
     pd_conn_resume(conn);
 }
 
-/* Charges this connection with the bytes that the rank's earlier connections still have in flight, until their
- * buffers are freed. Otherwise a worker could get one more frame in flight with each new connection. */
+/* Charges a connection with the payload bytes that earlier connections of its rank still have in flight (received and
+ * not freed yet). Otherwise a worker that connects again and again could fill the memory for payloads. */
 static void inherit(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
@@ -105,10 +110,11 @@ static void inherit(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) conn->quota.charged += effect->u.declared.held;
 }
 
-/* Answers a Declare. From now on the connection may have payloads of up to its reserve in flight.
+/* Answers a Declare (a worker's list of its parameters). From now on the connection may have payloads of up to its
+ * reserve (its part of the memory for received payloads) in flight.
  *
  * The Declare can still be refused here, although the store has accepted it: the rank's older connection, which this
- * one replaces, may not be closed yet and still own a reserve. Then there may be no room for a second one. */
+ * one replaces, may not be closed yet and still own a reserve. Then there may be no room for a second reserve. */
 static void on_declared(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
@@ -131,18 +137,20 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = addressee(daemon, effect, &pending);
     pd_prefix asked;
 
-    if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain, and the drain has missed its deadline */
+    if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain (to shut down), which did not end before
+                                     * its deadline */
         pd_loop_log(daemon, LOG_WARNING, (pd_log_facts){ .code = effect->u.error.code }, "%s", effect->u.error.text);
         pd_shutdown_drained(daemon);
         return;
     }
     if (conn == NULL) {
-        /* the store refused the Hello, so it needs no disconnect notice */
+        /* the store refused the Hello of this closed connection, so it need not be told of the end */
         pd_request_free(pd_loop_take_notice(daemon, effect->ticket.conn));
         return;
     }
     asked = pd_pending_asked(pending);
-    if (asked.method == PD_HELLO) { /* the store does not know this connection, so it needs no disconnect notice */
+    if (asked.method == PD_HELLO) { /* the store does not know this connection, so it need not be told when the
+                                     * connection ends */
         conn->joined = false;
         pd_conn_end(conn, &asked, &effect->u.error);
         return;
@@ -156,7 +164,8 @@ static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
 
     if (conn == NULL) return;
-    conn->joined = false; /* the store has replaced this connection, so it needs no disconnect notice */
+    conn->joined = false; /* another connection has taken over the rank, so the store need not be told when this one
+                           * ends */
     pd_conn_fail_all(conn, &effect->u.error);
     pd_conn_end(conn, NULL, &effect->u.error);
 }
@@ -174,8 +183,8 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
     }
 }
 
-/* Ends the frame that this connection holds back with the deadline's error. Frames that the peer sent after it end
- * when they are read (pd_conn_is_late). */
+/* Refuses the frame that the connection holds back (because it waits for memory), if the deadline of the frame's round
+ * has passed. Frames that the peer sent after it are refused when they are read (pd_conn_is_late). */
 static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
 {
     conn->overdue = (pd_overdue){ .since = conn->daemon->mark,
@@ -184,7 +193,7 @@ static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
     if (pd_conn_is_late(conn)) pd_conn_resume(conn);
 }
 
-/* Fails all requests that wait for a round whose deadline has passed. */
+/* Answers with an error all requests that wait for a round whose deadline has passed. */
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
     daemon->mark++;
@@ -212,6 +221,14 @@ static void on_set(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) pd_reply_set(conn, pending, effect->u.set);
 }
 
+static void on_share(pd_daemon *daemon, pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+
+    if (conn != NULL) pd_reply_share(conn, pending, effect);
+}
+
 static void on_export(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
@@ -220,8 +237,8 @@ static void on_export(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) pd_reply_export(conn, pending, &effect->u.exported);
 }
 
-/* Enters the closed rounds of an effect on the board, as many as the turn's time allows. `backlog_at` counts the
- * entered rounds. Returns false if some rounds are left. */
+/* Enters on the board the closed rounds that an effect (a message of the step thread) reports, as many as the turn's
+ * time allows. `backlog_at` counts the rounds that are entered. Returns false if some are left. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
 {
     while (daemon->backlog_at < effect->u.closed.n) {
@@ -251,8 +268,10 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_INFO: on_info(daemon, effect); break;
     case PD_EFF_SET: on_set(daemon, effect); break;
     case PD_EFF_EXPORT: on_export(daemon, effect); break;
+    case PD_EFF_SHARE: on_share(daemon, effect); break;
     case PD_EFF_LOG: daemon->config.log(&effect->u.log); break;
-    case PD_EFF_TASK: break; /* the step thread sends no such effect to the loop thread */
+    /* root tasks (computations of matrix roots) go from the step thread to the root pool, never to the loop thread */
+    case PD_EFF_TASK: break;
     }
     pd_effect_free(effect);
     return true;

@@ -1,4 +1,5 @@
-/* export_request.c - Export: checks the requests with which an operator reads state, and sends the answers. */
+/* export_request.c - Export: checks the requests with which an operator reads weights and optimizer state, and sends
+ * the answers. */
 #include "export_request.h"
 
 #include <stdlib.h>

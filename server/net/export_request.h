@@ -5,7 +5,7 @@
 #include "conn.h"
 
 int pd_run_export(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
-/* Answers an Export request with the data that the store has read. */
+/* Answers an Export request with the weights or the state that the store has read. */
 void pd_reply_export(pd_conn *conn, pd_pending *pending, const pd_exported *exported);
 
 #endif

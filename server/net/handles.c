@@ -1,10 +1,12 @@
-/* handles.c - the parameters of one connection, in the order in which the connection declared them (their handles). */
+/* handles.c - the table of the parameters that a connection has declared. A parameter's index in it, its handle, names
+ * the parameter in later requests. */
 #include "handles.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* the arrays grow by doubling, so up to half of their capacity may be unused: hence the factor 2 */
+/* Declared parameters are kept in arrays that grow by doubling, so up to half of the memory may be unused: hence the
+ * factor 2. */
 _Static_assert(2 * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) <= PD_LOOP_DECL_BYTES,
                "what a connection keeps of a declaration is counted at Declare");
 

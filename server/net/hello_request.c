@@ -1,5 +1,5 @@
-/* hello_request.c - Hello: turns a Hello into a request to the store, and the store's answer into the reply to the
- * peer. */
+/* hello_request.c - Hello: asks the store to let a worker into its job, and answers the worker; answers an operator at
+ * once. */
 #include "hello_request.h"
 
 #include "conn_io.h"
@@ -43,6 +43,7 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->rank = hello->rank;
     request->u.hello.world_size = hello->world_size;
     request->u.hello.nonce = hello->nonce;
+    request->u.hello.shares = hello->shares && conn->daemon->config.shared_memory && conn->transport->ops->take != NULL;
     request->u.hello.rejoins = hello->rejoins;
     request->u.hello.creator = hello->creator;
     request->u.hello.job_name = strdup(hello->job);

@@ -6,7 +6,7 @@
 
 /* Handles a Hello. A worker's Hello is sent to the store. An operator's Hello is answered at once. */
 int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
-/* Answers the Hello of a worker that the store has accepted into its job. Ends the pending request. */
+/* Answers the Hello of a worker that the store has let into its job. Frees `pending`, the open request. */
 void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect);
 
 #endif

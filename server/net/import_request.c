@@ -1,4 +1,5 @@
-/* import_request.c - Import: checks the frames of an import, and turns them into requests to the store. */
+/* import_request.c - Import: checks the frames with which an operator loads optimizer state, and turns them into
+ * requests to the store. */
 #include "import_request.h"
 
 #include "plant.h"
@@ -7,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the most payload bytes that an Import frame may have. An operator has no reserve in the ingest budget: its
- * frame waits until the budget has enough free bytes. */
+/* Returns the most payload bytes that an Import frame may have. The frames are small because no memory is reserved for
+ * operators: a frame waits until the ingest budget (the memory for received payloads) has room for it. */
 static uint64_t most_bytes(const pd_conn *conn)
 {
     const uint64_t most = 1 << 20;

@@ -1,4 +1,4 @@
-/* import_request.h - Import: frames with optimizer state, from an operator. */
+/* import_request.h - Import: an operator loads optimizer state into a job. Loop thread. */
 #ifndef PD_IMPORT_REQUEST_H
 #define PD_IMPORT_REQUEST_H
 

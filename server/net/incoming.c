@@ -1,5 +1,5 @@
-/* incoming.c - receives the frames of a connection: checks each frame, gets memory for its payload, and runs its
- * method. */
+/* incoming.c - receives the frames of a connection: checks each frame, gets memory for its payload, and runs the
+ * handler of its method. */
 #include "incoming.h"
 
 #include "conn.h"
@@ -8,8 +8,8 @@
 
 /* ---- checks of a frame before its method runs ---- */
 
-/* Checks that a frame fits the state of the connection. An error ends the connection: the stream is invalid, or the
- * peer has sent no Hello. */
+/* Checks that a frame fits the state of the connection. An error ends the connection: after it the bytes cannot be
+ * trusted to be frames, or the peer has sent no Hello. */
 static int check_stream(pd_conn *conn, const pd_prefix *prefix)
 {
     const pd_daemon_config *config = &conn->daemon->config;
@@ -53,6 +53,20 @@ static int check_needs(const pd_conn *conn, unsigned needs, const char *name, pd
     return PD_OK;
 }
 
+/* Checks that a payload in shared memory lies in the segment that the worker has lent. */
+static int check_place(const pd_conn *conn, const pd_prefix *prefix, const char *name, pd_error *err)
+{
+    if ((prefix->flags & PD_FLAG_SHARED) == 0) return PD_OK;
+    if (conn->loan == NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "%s with a payload in shared memory, but this connection has shared none: send Share first",
+                       name);
+    if (pd_loan_has(conn->loan, prefix->place, prefix->payload_bytes)) return PD_OK;
+    return pd_fail(err, PD_OUT_OF_RANGE,
+                   "%s: a payload of %llu bytes at unit %u of %d bytes does not lie in the shared segment", name,
+                   (unsigned long long)prefix->payload_bytes, prefix->place, PD_PAYLOAD_ALIGN);
+}
+
 static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *err)
 {
     const pd_daemon_config *config = &conn->daemon->config;
@@ -70,6 +84,7 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
     if (m->run != NULL && prefix->payload_bytes > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no payload, this one has %llu bytes", m->name,
                        (unsigned long long)prefix->payload_bytes);
+    if ((rc = check_place(conn, prefix, m->name, err)) != PD_OK) return rc;
     if (conn->pendings.n >= PD_MAX_PENDING + 2 * conn->pieces ||
         conn->pendings.pieces >= PD_MAX_WAITING + 2 * conn->pieces)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
@@ -84,9 +99,11 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
     return PD_OK;
 }
 
-/* Returns whether the frame must wait until the step thread has answered other requests of this connection. The step
- * thread answers such requests without waiting for other connections. Requests that do wait for other connections
- * never hold a frame back: their answers may depend on the frames that this connection sends next. */
+/* Returns whether the frame must wait, because too many requests of this connection have no answer of the step thread
+ * yet.
+ *
+ * Only requests that the step thread answers at once are counted. A request whose answer depends on other connections
+ * (a barrier) never holds a frame back: its answer may depend on the frames that this connection sends next. */
 static bool must_wait(const pd_conn *conn, const pd_prefix *prefix)
 {
     return prefix->method < PD_METHODS && pd_methods[prefix->method].kind == PD_AWAITS_STORE &&
@@ -110,9 +127,9 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     pd_methods[prefix->method].prepare(conn, prefix, message, err);
 }
 
-/* Reports to the step thread that this connection waits for ingest memory. The store then adds up the rank's
- * contributions early, which frees their buffers. If there is no memory for the report, the frame is tried again at
- * the next tick. */
+/* Tells the step thread that this connection waits for memory for a payload. The store then sums the rank's
+ * contributions early, which frees their buffers. If there is no memory for the message itself, the frame is tried
+ * again at the next tick of the timer. */
 static void report_stalled(pd_conn *conn, bool budget)
 {
     pd_daemon *daemon = conn->daemon;
@@ -131,7 +148,7 @@ static void report_stalled(pd_conn *conn, bool budget)
     pd_loop_post(daemon, request);
 }
 
-/* Gets memory for the frame's payload, if the rank's quota allows it. PD_UNAVAILABLE: the quota does not allow it
+/* Gets memory for the frame's payload, if the rank's part of the ingest budget has room. PD_UNAVAILABLE: it has no room
  * yet, or the memory is still being allocated. */
 static int land(pd_conn *conn, uint64_t bytes)
 {
@@ -162,7 +179,22 @@ static int land(pd_conn *conn, uint64_t bytes)
     return PD_OK;
 }
 
-/* Checks the prefix of a frame, before memory for its header is allocated. */
+/* Takes a payload that lies in the worker's segment. It takes no memory of the daemon, so it waits for no quota. */
+static void borrow(pd_conn *conn, const pd_prefix *prefix)
+{
+    pd_incoming *incoming = &conn->incoming;
+
+    if (incoming->refusal.code != PD_OK || incoming->request == NULL) return;
+    incoming->buffer = pd_loan_buffer(conn->loan, conn->number, prefix->place, prefix->payload_bytes);
+    if (incoming->buffer == NULL) {
+        pd_conn_no_memory(prefix, &incoming->refusal);
+        return;
+    }
+    conn->daemon->bytes_in += prefix->payload_bytes;
+    pd_traffic_count(conn->daemon->traffic, conn->job, prefix->payload_bytes, 0);
+}
+
+/* Checks the prefix of a frame (its fixed first bytes), before memory for the frame's header is allocated. */
 static int on_prefix(void *arg, const pd_prefix *prefix)
 {
     pd_conn *conn = arg;
@@ -182,14 +214,18 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
         begin(conn, prefix, header);
     }
     if (prefix->payload_bytes == 0) return PD_OK;
+    if ((prefix->flags & PD_FLAG_SHARED) != 0) {
+        borrow(conn, prefix);
+        return PD_OK;
+    }
     if ((rc = land(conn, prefix->payload_bytes)) != PD_OK) return rc;
     *spans = &conn->incoming.span;
     *n = 1;
     return PD_OK;
 }
 
-/* Answers a request with an error. A refused Hello also ends the connection. The error is passed by value: it may
- * belong to the incoming frame, which is cleared when the connection ends. */
+/* Answers a request with an error. A refused Hello also ends the connection. The error is passed by value because it
+ * may be a part of the frame's data, which is cleared when the connection ends. */
 static void refuse(pd_conn *conn, const pd_prefix *prefix, pd_error err)
 {
     if (prefix->method == PD_HELLO)
@@ -216,8 +252,8 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     if (rc != PD_OK) refuse(conn, prefix, err);
 }
 
-/* Refuses a frame. The store does not learn of a push that is refused here. If a later push of the connection ended
- * the step (close_step), the refused gradients would count as absent.
+/* Refuses a frame. The store does not learn of a push that is refused here. If a later push of the connection ended the
+ * step (close_step), the gradients of the refused push would count as absent, and the worker would not know.
  *
  * Two rules prevent this. After a refusal, the connection may end no step until the worker has read the error. If
  * memory was out, the connection is closed, and the worker sends its pushes again. */

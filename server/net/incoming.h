@@ -5,10 +5,14 @@
 
 #include "frame.h"
 
-#define PD_MAX_PENDING 16384         /* unanswered requests of a connection: at most this + 2 * its pieces */
-#define PD_MAX_WAITING (1024 * 1024) /* pieces (tensors or chunks) in them: at most this + 2 * its pieces */
+/* How many unanswered requests a connection may have: this many, and 2 more for each piece (tensor or chunk) that its
+ * parameters are split into. */
+#define PD_MAX_PENDING 16384
+/* How many pieces (tensors or chunks) the unanswered requests of a connection may have: this many, and 2 more for each
+ * piece that its parameters are split into. */
+#define PD_MAX_WAITING (1024 * 1024)
 
-/* The callbacks of a connection's framer; their `arg` is the connection. */
+/* The functions that a connection's framer (the parser of its frames) calls; their `arg` is the connection. */
 extern const pd_framer_user pd_incoming_frames;
 
 #endif

@@ -1,4 +1,5 @@
-/* info_reply.c - answers Status, List and Set: copies entries (rows of a list, from the store) into messages. */
+/* info_reply.c - answers the requests with which operators look at the server: copies the store's lists (of jobs,
+ * workers, ...) into messages. */
 #include "info_reply.h"
 
 #include "cpu.h"
@@ -14,8 +15,10 @@ enum { PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024 };
 
 typedef struct page {
     const pd_info_list *list;
-    const ProtobufCMessageDescriptor *type;                 /* descriptor of the message of one entry */
-    const ProtobufCFieldDescriptor *fields[PD_MOST_FIELDS]; /* the message's fields, in the order of the list's table */
+    const ProtobufCMessageDescriptor *type;                 /* protobuf-c's description of the message that holds one
+                                                             * entry of the list */
+    const ProtobufCFieldDescriptor *fields[PD_MOST_FIELDS]; /* protobuf-c's descriptions of the fields of an entry's
+                                                             * message, in the order of the list's table of fields */
     char *messages;
     void *at[PD_INFO_PAGE];
     uint64_t shapes[PD_INFO_PAGE][PD_MAX_RANK];
@@ -53,8 +56,8 @@ static size_t count_of(const char *entry, const pd_info_field *field)
     return *(const size_t *)(const void *)(entry + field->count_at);
 }
 
-/* Copies one field of an entry into the page's next message. Pointers in the message refer to the entry or to the
- * page. */
+/* Copies one field of a list's entry into the page's next message. Pointers in the message refer to memory of the entry
+ * or of the page. */
 static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *to, const char *entry,
                        const pd_info_field *from)
 {
@@ -85,7 +88,7 @@ static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *t
 
 /* ---- a page: as many of the entries as fit into the header of a frame ---- */
 
-/* Returns the descriptor of the reply's repeated field with the same name as the list. */
+/* Finds the field of the reply that holds the entries of a list: the repeated field with the list's name. */
 static const ProtobufCFieldDescriptor *list_in(const ProtobufCMessage *reply, const pd_info_list *list)
 {
     return protobuf_c_message_descriptor_get_field_by_name(reply->descriptor, list->name);
@@ -113,7 +116,7 @@ static void fill_entries(page *p, const pd_info *info)
     }
 }
 
-/* Puts the page's messages into the reply. PD_NO_MEMORY: the reply is unchanged. */
+/* Copies as many entries of a list as fit into one frame into the reply. PD_NO_MEMORY: the reply is unchanged. */
 static int fill_page(page *p, const pd_info *info, ProtobufCMessage *reply)
 {
     const ProtobufCFieldDescriptor *list = list_in(reply, info->list);
@@ -152,8 +155,8 @@ static uint64_t resident_bytes(const pd_daemon *daemon)
     return space != NULL ? strtoull(space, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* Returns the peak of the resident memory: the kernel's peak or the current value, whichever is larger. The kernel
- * updates its peak only at intervals. */
+/* Returns the most memory that the process has had resident: the kernel's peak or the current value, whichever is
+ * larger. The kernel updates its peak only at intervals. */
 static uint64_t peak_resident_bytes(uint64_t resident)
 {
     struct rusage usage;
@@ -189,7 +192,8 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
     reply->n_loop_busy_ms = 4;
 }
 
-/* Answers Status. The answer contains the first page of the list of jobs. List gives all pages. */
+/* Answers Status: the state of the server, and the first page of the list of jobs. A List request gets the other
+ * pages. */
 static int status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, page *p)
 {
     Paramd__StatusReply reply = PARAMD__STATUS_REPLY__INIT;
@@ -201,7 +205,8 @@ static int status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info,
     return PD_OK;
 }
 
-/* Adds the bytes received and sent to the entries of jobs. Only the loop thread knows these numbers. */
+/* Adds the bytes received and sent to the entries of the list of jobs. The store does not know these numbers: the loop
+ * thread counts them. */
 static void add_traffic(const pd_daemon *daemon, pd_info *info)
 {
     for (size_t i = 0; i < info->n; i++)

@@ -1,4 +1,4 @@
-/* lag.c - measures how long the loop thread is busy between two polls. */
+/* lag.c - measures how long the loop thread is busy between two polls (waits for events). */
 #include "lag.h"
 
 #include <math.h>
@@ -35,7 +35,8 @@ double pd_lag_percentile(const pd_lag *lag, double fraction)
     uint64_t wanted = (uint64_t)ceil(fraction * (double)lag->polls), seen = 0;
 
     if (lag->polls == 0) return 0;
-    for (int i = 0; i < PD_LAG_BUCKETS - 1; i++) { /* the last bucket has no upper bound */
+    for (int i = 0; i < PD_LAG_BUCKETS - 1; i++) { /* the last bucket of the histogram is left out, because it has no
+                                                    * upper bound */
         double upper = FIRST_NS * exp2(i / 8.0);
         seen += lag->count[i];
         if (seen >= wanted) return (upper < (double)lag->largest_ns ? upper : (double)lag->largest_ns) / 1e6;

@@ -40,7 +40,7 @@ static int add(pd_uvloop *loop, int fd, const char *path, pd_error *err)
     return PD_OK;
 }
 
-/* Logs the address, and notes the port of the first TCP listener. */
+/* Logs the address of a listening socket, and keeps the port of the first TCP socket for pd_daemon_port. */
 static void report(pd_uvloop *loop, int fd, const char *path)
 {
     struct sockaddr_storage address;
@@ -93,8 +93,8 @@ static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, pd_error *er
 
 /* ---- Unix sockets ---- */
 
-/* Returns whether the file is a socket whose server no longer runs. Such a socket refuses connections and may be
- * replaced. */
+/* Returns whether a path leads to a Unix socket that a server which no longer runs has left behind. Such a socket
+ * refuses connections and may be replaced. */
 static bool is_stale(const struct sockaddr_un *address)
 {
     struct stat found;
@@ -122,7 +122,7 @@ static int listen_unix(pd_uvloop *loop, const char *path, pd_error *err)
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     int fd, rc;
 
-    memcpy(address.sun_path, path, strlen(path) + 1); /* the path fits: the parser of addresses has checked its
+    memcpy(address.sun_path, path, strlen(path) + 1); /* the path fits, because the parser of addresses has checked its
                                                        * length */
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind_unix(fd, &address) != 0 || listen(fd, BACKLOG) != 0) {
@@ -229,8 +229,9 @@ static void welcome(pd_uvloop *loop, int fd, const struct sockaddr *address, soc
     if (pd_listen_adopt(loop, fd, text) != PD_OK) close(fd);
 }
 
-/* Refuses a connection when no file descriptor is free: frees the spare descriptor, accepts the connection with it,
- * and closes the connection. So the peer knows that it is refused, and the listening socket does not stay readable. */
+/* Refuses a connection when the process has no free file descriptor: closes the spare descriptor, accepts the
+ * connection in its place, and closes the connection. So the peer learns that it is refused, and the loop is not woken
+ * for it again and again. */
 static void turn_away(pd_uvloop *loop, int fd)
 {
     int peer;
@@ -243,9 +244,9 @@ static void turn_away(pd_uvloop *loop, int fd)
     if (peer >= 0) close(peer);
     loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (peer >= 0 && loop->spare_fd >= 0) return;
-    for (int i = 0; i < loop->n_listeners; i++)
-        uv_poll_stop(&loop->listener[i].poll); /* accept no connections until
-                                                                                        * the next tick */
+    /* If the connection was not refused in this way, or no spare descriptor can be opened again, connections wait until
+     * the next tick of the timer. */
+    for (int i = 0; i < loop->n_listeners; i++) uv_poll_stop(&loop->listener[i].poll);
     loop->paused = true;
 }
 

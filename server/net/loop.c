@@ -1,9 +1,11 @@
-/* loop.c - the loop thread's connections by number, its requests to the store, and its clock. */
+/* loop.c - what the loop thread's files share: connections found by number, requests to the store, the clock, the
+ * log. */
 #include "loop.h"
 
 #include <assert.h>
 
-#define TURN_BYTES (1024 * 1024) /* bytes that all connections together should move in one turn */
+/* Bytes that all connections together should move in one turn of the loop, so that a turn stays short. */
+#define TURN_BYTES (1024 * 1024)
 #define LEAST_QUOTA (32 * 1024)
 #define MOST_QUOTA (256 * 1024)
 
@@ -101,13 +103,14 @@ static void post_released(pd_daemon *daemon)
 
     if (daemon->released == NULL) return;
     request = pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 });
-    if (request == NULL) return; /* out of memory: the next turn tries again to send the snapshots back */
+    /* out of memory: the snapshots (published weights) stay in the list for the next turn */
+    if (request == NULL) return;
     request->u.released.first = daemon->released;
     daemon->released = NULL;
     pd_loop_post(daemon, request);
 }
 
-/* Posts all requests of a turn in one operation, so that the step thread is woken only once. */
+/* Posts all requests of a turn with one operation, so that the step thread is woken only once. */
 void pd_loop_flush(pd_daemon *daemon)
 {
     int rc;
@@ -115,7 +118,7 @@ void pd_loop_flush(pd_daemon *daemon)
     post_released(daemon);
     if (daemon->post_first == NULL) return;
     rc = pd_mailbox_post(daemon->requests, daemon->post_first, daemon->post_last);
-    assert(rc == PD_OK); /* posting cannot fail: the mailbox is closed only after this thread has ended */
+    assert(rc == PD_OK); /* posting cannot fail, because the mailbox is closed only after the loop thread has ended */
     (void)rc;
     daemon->post_first = daemon->post_last = NULL;
 }

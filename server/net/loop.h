@@ -13,16 +13,17 @@
 #include "platform.h"
 #include "traffic.h"
 
-/* The shutdown of the daemon, which the first termination signal or a Shutdown request begins. */
+/* The shutdown of the daemon, which the first termination signal or an operator's Shutdown request begins. */
 typedef struct pd_shutdown {
-    bool begun, drained;  /* begun: the store was asked to drain. drained: the store has answered that request */
-    uint64_t deadline_ms; /* when the loop stops even if the store has not drained */
+    bool begun, drained;  /* begun: the store was asked to drain (rounds under way may finish, no new ones begin).
+                           * drained: the store has answered */
+    uint64_t deadline_ms; /* time at which the loop stops even if the store has not drained */
 } pd_shutdown;
 
-/* A reload of the configuration. */
+/* A reload of the configuration, which SIGHUP begins. */
 typedef struct pd_reloading {
     pd_background work;
-    bool busy, again; /* busy: a reload is under way. again: another reload was requested meanwhile */
+    bool busy, again; /* busy: a reload is being done. again: another one was requested meanwhile, and follows */
 } pd_reloading;
 
 struct pd_daemon {
@@ -31,69 +32,74 @@ struct pd_daemon {
     pd_mailbox *effects, *requests;
     pd_mail *backlog;                /* effects (messages of the step thread) that were taken from the mailbox and
                                       * are not handled yet */
-    size_t backlog_at;               /* number of closed rounds in the backlog's first effect that are on the board
-                                      * already */
-    uint64_t effects_handled;        /* number of the last effect that was handled */
-    pd_mail *post_first, *post_last; /* requests to the store that this turn has queued */
-    pd_request *notices;             /* disconnect notices of connections that closed before the store answered their
-                                      * Hello */
-    pd_snapshot *released;           /* snapshots that go back to the store at the end of this turn */
-    struct pd_conn **conns;          /* table of connections; a connection's index is its number % capacity */
-    uint64_t *numbers;               /* number of the last connection at each index of the table */
+    size_t backlog_at;               /* of the first effect that waits (a message of the step thread): number of its
+                                      * closed rounds that are on the board already */
+    uint64_t effects_handled;        /* number of the last effect (message of the step thread) that was handled */
+    pd_mail *post_first, *post_last; /* requests to the store that were queued in this turn of the loop */
+    pd_request *notices;             /* messages that tell the store of the end of connections which closed before the
+                                      * store answered their Hello */
+    pd_snapshot *released;           /* snapshots (published weights) that no one reads here any more; they go back to
+                                      * the store at the end of this turn */
+    struct pd_conn **conns;          /* table of connections; the index of a connection is its number % capacity */
+    uint64_t *numbers;               /* number of the last connection that had each index of the table */
     size_t capacity, n_conns, next_place;
-    uint64_t serial;                         /* number of connections so far */
-    struct pd_conn *dirty, *waking, *closed; /* lists of connections: with bytes to send; whose held-back frame is
-                                              * tried again; to free at the end of this turn */
-    size_t active, was_active;               /* number of connections that moved bytes in this turn, and in the last
-                                              * turn */
-    bool stall_over;                         /* memory or quota has become free: connections with a held-back frame
+    uint64_t serial;                         /* number of connections accepted so far */
+    struct pd_conn *dirty, *waking, *closed; /* lists of connections: that have bytes to send; whose held-back frame is
+                                              * tried again; that are freed at the end of this turn */
+    size_t active, was_active;               /* number of connections whose transport reported events in this turn of
+                                              * the loop, and in the last turn */
+    bool stall_over;                         /* memory for payloads has become free: connections with a held-back frame
                                               * try again */
-    bool short_of_budget;                    /* a connection waits because all ranks together use up the ingest
-                                              * budget */
-    bool stall_unreported;                   /* a connection waits for ingest memory, and the step thread could not
-                                              * be told: no memory for the message */
+    bool short_of_budget;                    /* a connection waits for memory for a payload because all ranks together
+                                              * use up the ingest budget */
+    bool stall_unreported;                   /* a connection waits for memory for a payload, and the step thread does
+                                              * not know: there was no memory for the message to it */
     pd_pool *pool;
     pd_admission admission;
     pd_board *board;
-    pd_arena *arena; /* memory for unpacking the message that is read now */
+    pd_arena *arena; /* memory for unpacking the header of the frame that is processed now */
     pd_reply_scratch scratch;
     pd_shutdown shutdown;
     pd_reloading reload;
-    pd_request *drain_request; /* the request that asks the store to drain, allocated in advance; NULL once it is
-                                * posted */
+    pd_request *drain_request; /* the request that asks the store to drain before a shutdown, allocated in advance; NULL
+                                * once it is posted */
     pd_lag lag;
-    int statm; /* descriptor of /proc/self/statm, opened at start */
+    int statm; /* descriptor of /proc/self/statm (the process's memory), opened at start */
     uint64_t started_ms, key;
-    uint64_t mark; /* number of errors so far that later pushes must know about (refused pushes, passed deadlines):
-                    * ERROR frames carry it, and a push carries the last number that its sender read */
+    uint64_t mark; /* number of errors so far that later pushes must know about (refused pushes, passed deadlines). An
+                    * error that answers a push carries it, and each push carries the last such number that its sender
+                    * has read */
     uint64_t bytes_in, bytes_out, frames_in, frames_refused;
-    pd_traffic *traffic; /* bytes received and sent by each job */
+    pd_traffic *traffic; /* counters of the bytes that each job has received and sent */
     uint64_t calls[PD_METHODS];
 };
 
 uint64_t pd_loop_now_ms(const pd_daemon *daemon);
-/* Returns the clock for time limits within a turn of the loop. */
+/* Returns the clock by which a turn of the loop limits its time. */
 uint64_t pd_loop_clock_ns(const pd_daemon *daemon);
 void pd_loop_log(const pd_daemon *daemon, int level, pd_log_facts facts, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* Returns the connection with this number, or NULL if it is closed. */
 struct pd_conn *pd_loop_find(pd_daemon *daemon, uint64_t number);
-/* Adds a connection to the table and gives it a number that no other connection gets. PD_RESOURCE_EXHAUSTED: the
- * table is full. */
+/* Adds a connection to the table of connections, and gives it a number that no other connection gets.
+ * PD_RESOURCE_EXHAUSTED: the table is full. */
 int pd_loop_place(pd_daemon *daemon, struct pd_conn *conn, uint64_t *number);
-/* Removes a connection from the table. */
+/* Removes a connection from the table of connections, because it closes. */
 void pd_loop_remove(pd_daemon *daemon, uint64_t number);
-/* Returns how many bytes a connection may receive, and how many it may send, in this turn. */
+/* Returns how many bytes one connection may receive, and how many it may send, in this turn of the loop. The more
+ * connections are active, the fewer. */
 size_t pd_loop_quota(const pd_daemon *daemon);
 
-/* Takes a request to the store, and posts it at the end of this turn. */
+/* Takes over a request to the store. It is posted at the end of this turn of the loop. */
 void pd_loop_post(pd_daemon *daemon, pd_request *request);
-/* Posts the requests that this turn has queued, and the snapshots that the board has released. */
+/* Posts the requests to the store that this turn of the loop has queued, and returns the snapshots (published weights)
+ * that the board has released. */
 void pd_loop_flush(pd_daemon *daemon);
-/* Takes the disconnect notice of a connection, and keeps it until the store answers the connection's Hello. */
+/* Keeps the message that tells the store of a connection's end, until the store has answered the connection's Hello. */
 void pd_loop_keep_notice(pd_daemon *daemon, pd_request *notice);
-/* Returns the kept disconnect notice of the connection with this number, or NULL if there is none. */
+/* Returns the kept message that tells the store of the end of the connection with this number, and keeps it no longer.
+ * NULL: none is kept. */
 pd_request *pd_loop_take_notice(pd_daemon *daemon, uint64_t number);
 
 #endif

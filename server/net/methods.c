@@ -1,4 +1,4 @@
-/* methods.c - the table of methods, and the handlers of methods that have no module of their own. */
+/* methods.c - the table of the protocol's methods, and the handlers of methods that have no file of their own. */
 #include "methods.h"
 
 #include "declare_request.h"
@@ -10,6 +10,7 @@
 #include "optimizers.h"
 #include "pull_request.h"
 #include "push_request.h"
+#include "share_request.h"
 #include "shutdown.h"
 
 #include <assert.h>
@@ -17,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes a pd_pending for a request without tensors. NULL: out of memory. */
+/* Makes an open request (one that is not answered yet) for a method without tensors. Returns NULL if memory is out. */
 static pd_pending *new_pending(pd_conn *conn, const pd_prefix *prefix)
 {
     pd_pending *pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
@@ -26,8 +27,9 @@ static pd_pending *new_pending(pd_conn *conn, const pd_prefix *prefix)
     return pending;
 }
 
-/* Posts a request of the given kind to the store, and adds it to the connection's unanswered requests. The caller
- * fills in the other fields before the turn ends. Returns NULL if memory is out, and sets the error. */
+/* Posts a request of the given kind to the store, and adds it to the connection's open requests (not answered yet). The
+ * caller fills in the other fields before the turn of the loop ends. Returns NULL, and sets the error, if memory is
+ * out. */
 static pd_request *ask(pd_conn *conn, pd_request_kind kind, const pd_prefix *prefix, pd_error *err)
 {
     pd_pending *pending = new_pending(conn, prefix);
@@ -163,7 +165,7 @@ static int run_drain(pd_conn *conn, const pd_prefix *prefix, void *message, pd_e
     return PD_OK;
 }
 
-/* Handles a Shutdown request. The request is answered when the store has drained. */
+/* Handles a Shutdown request. It is answered when the store has drained: all rounds under way have ended. */
 static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     pd_pending *pending = new_pending(conn, prefix);
@@ -187,7 +189,8 @@ static int copy_set(pd_request *request, const pd_conn *conn, const Paramd__SetR
     return pd_options_copy(&request->u.set.options, &request->u.set.n, set->options, set->n_options);
 }
 
-/* Logs the command "set PATTERN NAME=VALUE... from step N", cut to the length of a log entry. */
+/* Logs the command "set PATTERN NAME=VALUE... from step N" with the operator's name, cut to the length of a log
+ * entry. */
 static void log_set(const pd_conn *conn, const Paramd__SetRequest *set)
 {
     char text[240];
@@ -242,6 +245,8 @@ const pd_method_entry pd_methods[PD_METHODS] = {
     [PD_IMPORT] = { "Import", PD_NEEDS_OPERATOR, PD_AWAITS_STORE, .prepare = pd_prepare_import,
                     .finish = pd_finish_import },
     [PD_EXPORT] = { "Export", PD_NEEDS_OPERATOR, PD_AWAITS_OTHERS, .run = pd_run_export },
+    [PD_SHARE] = { "Share", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, PD_AWAITS_STORE, .run = pd_run_share },
+    [PD_RELEASE] = { "Release", 0, .run = pd_run_release },
 };
 
 void pd_methods_check(void)

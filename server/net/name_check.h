@@ -4,8 +4,8 @@
 
 #include "paramd/error.h"
 
-/* Checks the length and the characters of a name. `what` is the word for the named thing in the error, such as
- * "job". Fails with PD_INVALID_ARGUMENT. */
+/* Checks the length and the characters of a name. `what` says what the name is of, such as "job", in the error. Fails
+ * with PD_INVALID_ARGUMENT. */
 int pd_name_check(const char *what, const char *name, pd_error *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* optimizers.c - makes the answer to an Optimizers request, in pages. */
+/* optimizers.c - answers an Optimizers request, with which a client asks for the optimizers of the server. The list is
+ * sent in pages. */
 #include "optimizers.h"
 
 #include <stdio.h>
@@ -35,7 +36,7 @@ static void fill_hyper(hyper_entry *to, const pd_hypers *defaults, const pd_hype
     to->message.per_step = from->per_step;
 }
 
-/* Makes the entry of one optimizer. NULL: out of memory. */
+/* Makes the message that describes one optimizer and its hyperparameters. Returns NULL if memory is out. */
 static row_entry *new_entry(const pd_row *row)
 {
     row_entry *to = calloc(1, sizeof *to);
@@ -71,7 +72,7 @@ static int no_such_optimizer(pd_row_at *at, const char *name, pd_error *err)
     return pd_fail(err, PD_NOT_FOUND, "there is no optimizer %.64s; there are: %s", name, list);
 }
 
-/* Finds the range [*first, *end) of optimizers that a request asks for. */
+/* Finds the optimizers that a request asks for: those with the indices from *first up to, but without, *end. */
 static int find_rows(pd_row_at *at, const char *name, size_t *first, size_t *end, pd_error *err)
 {
     size_t n = 0, i;
@@ -87,7 +88,7 @@ static int find_rows(pd_row_at *at, const char *name, size_t *first, size_t *end
     return i < n ? PD_OK : no_such_optimizer(at, name, err);
 }
 
-/* Adds optimizers to the page until it is full. */
+/* Adds descriptions of optimizers to the reply until its frame is full. */
 static int fill(Paramd__OptimizersReply *reply, pd_row_at *at, size_t first, size_t end)
 {
     size_t bytes = 0;
@@ -129,8 +130,8 @@ void pd_optimizers_free(Paramd__OptimizersReply *reply)
 {
     if (reply == NULL) return;
     for (size_t i = 0; i < reply->n_optimizers; i++)
-        free(reply->optimizers[i]); /* the message is the first member
-                                                                                  * of the allocated row_entry */
+        /* Each message is the first member of a row_entry, so freeing the message frees the whole row_entry. */
+        free(reply->optimizers[i]);
     free(reply->optimizers);
     free(reply);
 }

@@ -1,5 +1,5 @@
-/* output.c - the output of a connection: queues of frames to send, and the memory spans of the frame that is being
- * sent. */
+/* output.c - the output of a connection: queues of frames to send, and where the bytes of the frame that is being sent
+ * lie in memory. */
 #include "output.h"
 #include "plant.h"
 
@@ -127,8 +127,9 @@ uint64_t pd_reply_payload_bytes(const pd_wait *wait)
     return bytes;
 }
 
-/* Fills iov with the next spans of the payload to send, at most `max` spans and `most` bytes. The spans begin at the
- * piece with index `piece`, of which `sent` bytes are sent already. */
+/* Fills iov with the addresses of the bytes of a payload that are to be sent next, at most `max` spans of memory and
+ * `most` bytes. The first one is in the piece (tensor or chunk) with index `piece`, of which `sent` bytes are sent
+ * already. */
 static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_t sent, struct iovec *iov, int max,
                          size_t most)
 {
@@ -153,12 +154,41 @@ static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_
     return n;
 }
 
+/* ---- replies in shared memory ---- */
+
+#define MOST_LENT (1024u * 1024u) /* memory of lent replies at which further weights go through the socket */
+
+/* Returns whether the worker can read all weights of the reply in shared memory. */
+static bool can_share(const pd_output *output, const pd_pending *reply)
+{
+    const pd_wait *wait = &reply->wait;
+
+    if (output->weights.at == NULL || reply->checksum || output->lent.bytes >= MOST_LENT) return false;
+    if (pd_reply_payload_bytes(wait) < pd_least_shared(output->least_shared)) return false;
+    for (size_t i = 0; i < wait->n; i++)
+        if (data_bytes(&wait->at[i]) > 0 &&
+            !pd_segment_has(&output->weights, data_at(&wait->at[i]), data_bytes(&wait->at[i])))
+            return false;
+    return true;
+}
+
+/* Tells in each outcome where the worker finds the weights in the segment. */
+static void put_places(const pd_output *output, const pd_reply_scratch *scratch, const pd_wait *wait)
+{
+    for (size_t i = 0; i < wait->n; i++) {
+        const pd_waiter *piece = &wait->at[i - (PD_PLANTED(place_of_another) && i > 0)];
+        bool has_data = output->shared && data_bytes(piece) > 0;
+        scratch->outcomes[i].place = has_data ? (uint64_t)(data_at(piece) - output->weights.at) : 0;
+    }
+}
+
 /* ---- the frame that is being sent ---- */
 
-#define REASONS_BYTES 4096 /* most bytes for reasons of refused steps in one reply; the header has space for them */
+/* Most bytes that the texts why steps were refused may have in one reply; its header has space for them. */
+#define REASONS_BYTES 4096
 
-/* Adds the reasons why steps were refused to the outcomes of a reply. A reason is left out if it repeats the reason
- * before it, or if it does not fit. */
+/* Adds the reasons why steps were refused to the outcomes of a reply (one for each piece). A reason is left out if it
+ * repeats the reason before it, or if it does not fit. */
 static void put_reasons(const pd_reply_scratch *scratch, const pd_wait *wait)
 {
     const pd_reason *last = NULL;
@@ -175,8 +205,9 @@ static void put_reasons(const pd_reply_scratch *scratch, const pd_wait *wait)
     }
 }
 
-/* Adds the averaged scalars of rounds to the outcomes of a reply. If consecutive pieces have the scalars of the same
- * round, only the first piece gets them. Scalars that do not fit are left out. */
+/* Adds the averages of the scalars that workers sent (such as the loss) to the outcomes of a reply (one for each
+ * piece). If consecutive pieces belong to the same round, only the first one gets its averages. Averages that do not
+ * fit are left out. */
 static void put_scalars(pd_reply_scratch *scratch, const pd_wait *wait)
 {
     const pd_scalar_means *last = NULL;
@@ -200,7 +231,7 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
 {
     const pd_wait *wait = &reply->wait;
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
-    uint8_t flags = PD_FLAG_REPLY | (reply->checksum ? PD_FLAG_CHECKSUM : 0);
+    uint8_t flags = PD_FLAG_REPLY | (reply->checksum ? PD_FLAG_CHECKSUM : 0) | (output->shared ? PD_FLAG_SHARED : 0);
     int n_spans = 0;
 
     assert(wait->n <= scratch->capacity);
@@ -214,6 +245,7 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
     }
     put_reasons(scratch, wait);
     put_scalars(scratch, wait);
+    put_places(output, scratch, wait);
     if (reply->checksum)
         n_spans =
             payload_spans(wait, last_with_data(wait), 0, 0, scratch->spans, (int)(2 * scratch->capacity), SIZE_MAX);
@@ -243,9 +275,10 @@ static void begin_frame(pd_output *output)
 static int begin_reply(pd_output *output, pd_reply_scratch *scratch)
 {
     pd_pending *reply = output->first_reply;
-    int rc = pack_reply(output, scratch, reply);
+    int rc;
 
-    if (rc != PD_OK) return rc;
+    output->shared = can_share(output, reply);
+    if ((rc = pack_reply(output, scratch, reply)) != PD_OK) return rc;
     output->first_reply = reply->next_reply;
     output->head = output->head_owned;
     output->reply = reply;
@@ -262,6 +295,7 @@ static int begin(pd_output *output, pd_reply_scratch *scratch)
     output->head_sent = 0;
     output->head_owned = NULL;
     output->reply = NULL;
+    output->shared = false;
     if (output->beats_bytes > 0)
         begin_beats(output);
     else if (output->first != NULL)
@@ -283,14 +317,14 @@ int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *i
     head = output->head_bytes - output->head_sent;
     if (head > most) head = most;
     if (head > 0) iov[(*n)++] = (struct iovec){ output->head + output->head_sent, head };
-    if (output->reply != NULL && output->head_sent + head == output->head_bytes)
+    if (output->reply != NULL && !output->shared && output->head_sent + head == output->head_bytes)
         *n += payload_spans(&output->reply->wait, output->last_piece, output->piece, output->piece_sent, iov + *n,
                             max - *n, most - head);
     return PD_OK;
 }
 
-/* Advances the payload's position by n sent bytes, and releases the references of the pieces that are completely
- * sent. */
+/* Notes that n more bytes of the payload are sent, and releases the references to weights of the pieces (tensors or
+ * chunks) that are sent as a whole. */
 static void payload_sent(pd_output *output, pd_board *board, uint64_t n)
 {
     pd_wait *wait = &output->reply->wait;
@@ -311,7 +345,30 @@ static void payload_sent(pd_output *output, pd_board *board, uint64_t n)
     assert(n == 0);
 }
 
-bool pd_output_sent(pd_output *output, pd_board *board, size_t n, pd_pending **done)
+uint64_t pd_output_shared_bytes(const pd_output *output, size_t n)
+{
+    bool ends = output->shared && output->head_sent + n == output->head_bytes;
+
+    return ends ? pd_reply_payload_bytes(&output->reply->wait) : 0;
+}
+
+/* Ends the frame that is sent. */
+static void end_frame(pd_output *output, pd_board *board, uint64_t now_ms, pd_pending **done)
+{
+    if (output->reply != NULL) output->held -= pd_pending_bytes(output->reply->wait.n);
+    if (output->shared && PD_PLANTED(lent_unheld))
+        payload_sent(output, board, pd_reply_payload_bytes(&output->reply->wait));
+    if (output->shared)
+        pd_lent_add(&output->lent, output->reply, now_ms);
+    else
+        *done = output->reply;
+    free(output->head_owned);
+    output->head_owned = NULL;
+    output->reply = NULL;
+    output->busy = false;
+}
+
+bool pd_output_sent(pd_output *output, pd_board *board, size_t n, uint64_t now_ms, pd_pending **done)
 {
     size_t head = output->head_bytes - output->head_sent;
 
@@ -319,16 +376,11 @@ bool pd_output_sent(pd_output *output, pd_board *board, size_t n, pd_pending **d
     if (head > n) head = n;
     output->head_sent += head;
     if (output->head_sent < output->head_bytes) return false;
-    if (output->reply != NULL) {
+    if (output->reply != NULL && !output->shared) {
         payload_sent(output, board, n - head);
         if (output->piece < output->reply->wait.n) return false;
     }
-    *done = output->reply;
-    if (*done != NULL) output->held -= pd_pending_bytes((*done)->wait.n);
-    free(output->head_owned);
-    output->head_owned = NULL;
-    output->reply = NULL;
-    output->busy = false;
+    end_frame(output, board, now_ms, done);
     return true;
 }
 
@@ -344,6 +396,10 @@ pd_pending *pd_output_clear(pd_output *output)
     if (output->reply != NULL) {
         output->reply->next_reply = replies;
         replies = output->reply;
+    }
+    if (output->lent.first != NULL) {
+        output->lent.last->next_reply = replies;
+        replies = output->lent.first;
     }
     memset(output, 0, sizeof *output);
     return replies;

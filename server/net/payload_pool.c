@@ -1,4 +1,5 @@
-/* payload_pool.c - memory for payloads of frames. A slab is one block of memory; slabs are recycled by size class. */
+/* payload_pool.c - memory for payloads of frames. A slab is one block of memory that a payload may fill; slabs are used
+ * again by size class. */
 #include "payload_pool.h"
 
 #include <assert.h>
@@ -7,28 +8,35 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LEAST 4096u /* bytes of the smallest size class; the next classes are 1.5, 2, 3, 4, 6, 8 ... times as large */
+/* Bytes of slabs (blocks of memory for one payload) of the smallest size class; the next classes have 1.5, 2, 3, 4, 6,
+ * 8 ... times as many. */
+#define LEAST 4096u
 #define CLASSES 96
 #define ALIGNMENT 64u
-#define MAPPED (1024u * 1024u) /* from this size on, memory comes from mmap: freeing returns it to the kernel */
+/* Slabs (blocks of memory for one payload) of this size or more come from mmap, so that freeing returns them to the
+ * kernel. */
+#define MAPPED (1024u * 1024u)
 #define HUGE_PAGE (2u * 1024u * 1024u)
-#define PREPARED (64u * 1024u) /* from this size on, new memory is allocated on another thread */
+/* New slabs (blocks of memory for one payload) of this size or more are allocated on another thread, because that takes
+ * time. */
+#define PREPARED (64u * 1024u)
 
 typedef struct slab {
-    pd_buffer buffer; /* must be the first member: a pd_buffer of this pool is cast to a slab */
+    pd_buffer buffer; /* must be the first member: the pool gets a buffer back and casts its address to a slab */
     struct slab *next;
     unsigned class;
     struct pd_pool *pool;
-    pd_background work; /* background work that allocates and touches the slab's memory */
+    pd_background work; /* task for another thread: it allocates the slab's memory */
 } slab;
 
 struct pd_pool {
     uint64_t limit, used, kept;
     slab *unused[CLASSES];
-    unsigned coming[CLASSES]; /* number of slabs per size class that another thread is allocating */
-    uint64_t making;          /* bytes of the slabs that other threads are allocating */
-    bool failed;              /* an allocation has failed, and no frame has been refused for this failure yet */
-    pd_platform platform;     /* if its `background` is NULL, memory is allocated at once */
+    unsigned coming[CLASSES]; /* number of slabs (blocks of memory) of each size class that threads are allocating */
+    uint64_t making;          /* bytes of all slabs that other threads are allocating */
+    bool failed;              /* another thread could not allocate a slab, and no frame has been refused for it yet */
+    pd_platform platform;     /* the threads that allocate memory; if its `background` is NULL, there are none, and the
+                               * loop thread allocates */
     void (*ready)(void *arg);
     void *arg;
 };
@@ -46,7 +54,8 @@ static unsigned class_of(size_t size)
     return class;
 }
 
-/* Maps memory that begins at a multiple of 2 MiB, so that the kernel can back it with huge pages. */
+/* Maps memory. If it has 2 MiB or more, it begins at a multiple of 2 MiB, so that the kernel can use huge pages for
+ * it. */
 static uint8_t *map(size_t size)
 {
     size_t whole = size >= HUGE_PAGE ? size + HUGE_PAGE : size, before;
@@ -61,7 +70,7 @@ static uint8_t *map(size_t size)
     return at + before;
 }
 
-/* Allocates memory for a slab. May run on any thread. Returns NULL if memory is out. */
+/* Allocates the memory of a slab (a block for one payload). May run on any thread. Returns NULL if memory is out. */
 static uint8_t *make(size_t size)
 {
     return size >= MAPPED ? map(size) : aligned_alloc(ALIGNMENT, size);
@@ -98,7 +107,7 @@ static slab *take_unused(pd_pool *pool, unsigned class)
     return s;
 }
 
-/* Frees unused buffers, the largest first, until another `size` bytes fit into the pool's limit. */
+/* Frees unused slabs (blocks of memory), the largest first, until `size` more bytes fit into the pool's limit. */
 static void make_room(pd_pool *pool, size_t size)
 {
     for (unsigned class = CLASSES; class -- > 0 && pool->kept > 0;) {
@@ -121,7 +130,8 @@ static slab *slab_of(pd_background *work)
     return (slab *)(void *)((char *)work - offsetof(slab, work));
 }
 
-/* Allocates a slab's memory and touches every page. Runs on another thread. */
+/* Allocates the memory of a slab (a block for one payload) and touches every page, which is what takes time. Runs on
+ * another thread. */
 static void prepare(pd_background *work)
 {
     slab *s = slab_of(work);
@@ -131,8 +141,8 @@ static void prepare(pd_background *work)
     for (size_t at = 0; s->buffer.at != NULL && at < size; at += page) *(volatile uint8_t *)(s->buffer.at + at) = 0;
 }
 
-/* Adds the new slab to the pool's unused slabs. If its memory could not be allocated, the pool notes the failure,
- * and refuses the next frame that asks again. */
+/* Adds a slab whose memory another thread has allocated to the pool's unused slabs. If there was no memory, the pool
+ * refuses the next frame that asks for memory again. */
 static void prepared(pd_background *work)
 {
     slab *s = slab_of(work);
@@ -164,10 +174,10 @@ static int order(pd_pool *pool, unsigned class)
     return PD_UNAVAILABLE;
 }
 
-/* Starts the allocation of a slab for a frame, or lets the frame wait for a slab that is being allocated.
+/* Lets a frame wait for a slab (a block of memory for its payload): another thread allocates one, or does already.
  *
- * A frame that asks again may have lost its slab: another frame took it, or the slab was freed to make space for
- * another size. Then another slab is allocated. */
+ * A frame that asks again may find that its slab has gone to another frame, or was freed to make space for another
+ * size. Then another slab is allocated. */
 static int wait_for(pd_pool *pool, unsigned class, bool asked)
 {
     if (!asked) return order(pool, class);

@@ -50,13 +50,14 @@ static int resize(pd_pendings *table, unsigned bits)
     return PD_OK;
 }
 
-/* Allocates the hash tables, or doubles them when they are full. PD_NO_MEMORY: there are no tables. */
+/* Allocates the hash tables before the first request, and doubles them when they are full. PD_NO_MEMORY: there are no
+ * tables. */
 static int prepare(pd_pendings *table)
 {
     if (table->bits == 0) return resize(table, LEAST_BITS);
     if (table->n >> table->bits > 0)
-        (void)resize(table, table->bits + 1); /* if memory is out, the tables stay as
-                                                                            * they are and their buckets get longer */
+        (void)resize(table, table->bits + 1); /* if memory is out, the hash tables of open requests keep their size and
+                                               * become slower */
     return PD_OK;
 }
 

@@ -6,66 +6,72 @@
 #include "board.h"
 #include "frame.h"
 
-/* Tells which event answers a request. Each kind has its own limit of open requests per connection. */
+/* Tells what the answer to a request waits for. A connection may have only so many open requests of each kind. */
 typedef enum pd_pending_kind {
-    PD_AWAITS_ROUNDS, /* pushes, pulls and declarations: the requests that a training step needs */
+    PD_AWAITS_ROUNDS, /* all requests that training needs: Hello, Declare, Initialise, pushes and pulls */
     PD_AWAITS_STORE,  /* the step thread answers the request as soon as it reads it */
-    PD_AWAITS_OTHERS, /* the answer waits for other connections, as for a barrier */
+    PD_AWAITS_OTHERS, /* the answer depends on what other connections do, as for a barrier */
     PD_PENDING_KINDS
 } pd_pending_kind;
 
-/* An open request. It includes the pieces (tensors or chunks) that a push or pull waits for on the board (board.h). */
+/* An open request (one that is not answered yet). For a push or a pull it includes the pieces (tensors or chunks) that
+ * wait on the board (board.h), where the weights are published. */
 typedef struct pd_pending {
-    struct pd_pending *next_id, *next_serial; /* next request in the bucket of the id, and in the bucket of the
-                                               * serial number */
-    struct pd_pending *older, *newer;         /* neighbours in the list of the connection's open requests */
-    struct pd_pending *next_reply;            /* next request in the connection's queue of data replies */
-    struct pd_conn *conn;                     /* the request's connection, which exists longer than the request */
-    uint64_t id;                              /* request id in the frames; the peer may use it again after the answer */
-    uint64_t serial;                          /* serial number, never used again on this connection; the store's
-                                               * answer names it */
+    struct pd_pending *next_id, *next_serial; /* next request in the same bucket of the hash table by id, and of the one
+                                               * by serial number */
+    struct pd_pending *older, *newer;         /* the request that came before and the one that came after, in the list
+                                               * of the connection's open requests */
+    struct pd_pending *next_reply;            /* next one in the connection's queue of answers to pushes and pulls */
+    struct pd_conn *conn; /* connection that the request came on; it exists longer than the request */
+    uint64_t id;          /* request id that the peer chose; the peer may use it again after the
+                                               * answer */
+    uint64_t serial;      /* serial number, which no other request of this connection has; the
+                                               * store's answer contains it */
     uint16_t method;
     uint16_t kind;         /* pd_pending_kind */
-    bool checksum;         /* the request had a checksum, so the answer gets one */
-    uint32_t start, count; /* for Declare: index of its first parameter, and number of its parameters */
-    pd_wait wait;          /* for Push, Pull and PushPull: their pieces on the board; must be the last member */
+    bool checksum;         /* the request's frame had a checksum, so the answer gets one, too */
+    uint32_t start, count; /* of a Declare: index of the first parameter that it declares on this connection, and number
+                            * of its parameters */
+    pd_wait wait;          /* of Push, Pull and PushPull: the pieces (tensors or chunks) that wait on the board; must be
+                            * the last member */
 } pd_pending;
 
 typedef struct pd_pendings {
-    uint64_t key; /* key of the hash function; odd, and secret because peers choose the ids */
+    uint64_t key; /* secret factor of the hash of request ids, because peers choose the ids; odd */
     uint64_t last_serial;
-    size_t n, pieces; /* number of open requests, and of the pieces in them */
+    size_t n, pieces; /* number of open requests, and of the pieces (tensors or chunks) in them */
     size_t of_kind[PD_PENDING_KINDS];
-    uint64_t pulling; /* bytes of memory of the open Pull requests */
-    unsigned bits;    /* each hash table has 2 to the power of `bits` buckets; 0: no request has come yet, and there
-                       * are no tables */
+    uint64_t pulling; /* bytes of memory that the open Pull requests take */
+    unsigned bits;    /* each hash table has 2 to the power of `bits` buckets; 0: no request has come yet, and there are
+                       * no tables */
     pd_pending **by_id, **by_serial;
     pd_pending *oldest, *newest;
 } pd_pendings;
 
-/* Makes an open request of n pieces for the frame with the prefix `request`. The request gets the next serial number
- * of `table`. The caller adds the request to the table later. Returns NULL if memory is out. */
+/* Makes an open request with n pieces (tensors or chunks) for the frame with the prefix (fixed first bytes) `request`.
+ * The request gets the next serial number of `table`. The caller adds it to the table later. Returns NULL if memory is
+ * out. */
 pd_pending *pd_pending_new(pd_pendings *table, struct pd_conn *conn, const pd_prefix *request, size_t n_pieces);
-/* Returns a prefix with the fields that the answer needs: the request's method, its id, and whether it had a
- * checksum. */
+/* Returns a frame's prefix (its fixed first bytes) with the fields of the request that the answer needs: the method,
+ * the request id, and whether it had a checksum. */
 pd_prefix pd_pending_asked(const pd_pending *pending);
 void pd_pending_free(pd_pending *pending); /* accepts NULL */
-/* Returns how many bytes of memory a request of n pieces takes. */
+/* Returns how many bytes of memory a request with n pieces (tensors or chunks) takes. */
 size_t pd_pending_bytes(size_t n_pieces);
-/* Find the request with an id, or the request with a serial number. Return NULL if there is none. */
+/* Find the open request with an id, or the one with a serial number. Return NULL if there is none. */
 pd_pending *pd_pendings_find(const pd_pendings *table, uint64_t id);
 pd_pending *pd_pendings_find_serial(const pd_pendings *table, uint64_t serial);
-/* Adds a request to the table for which it was made, and becomes its owner. No other request in the table may have
- * the same id. */
+/* Adds an open request to the table for which it was made. The table then owns it. No other request in the table may
+ * have the same id. */
 void pd_pendings_add(pd_pendings *table, pd_pending *pending);
-/* Removes a request from the table. The request then belongs to the caller. */
+/* Removes a request from the table of open requests. The request then belongs to the caller. */
 void pd_pendings_remove(pd_pendings *table, pd_pending *pending);
-/* Return the oldest request, and the oldest request of a method. Return NULL if there is none. */
+/* Return the oldest open request of a connection, and the oldest one of a method. Return NULL if there is none. */
 pd_pending *pd_pendings_any(const pd_pendings *table);
 pd_pending *pd_pendings_of_method(const pd_pendings *table, unsigned method);
-/* Frees the hash tables, which must be empty. */
+/* Frees the hash tables of open requests, which must be empty. */
 void pd_pendings_free(pd_pendings *table);
-/* Returns the request that contains the given `wait`, its member of that name. */
+/* Returns the open request whose member `wait` is at the given address. */
 pd_pending *pd_pending_of(pd_wait *wait);
 
 #endif

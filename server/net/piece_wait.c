@@ -1,4 +1,5 @@
-/* piece_wait.c - tells the board (board.h) for which pieces of parameters a push or a pull waits. */
+/* piece_wait.c - fills in the board's records (board.h) of the pieces (tensors or chunks) that a push or a pull waits
+ * for. */
 #include "piece_wait.h"
 
 void pd_piece_wait_fill(const pd_conn *conn, pd_waiter *waiter, pd_piece_wanted wanted)

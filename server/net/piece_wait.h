@@ -1,20 +1,23 @@
-/* piece_wait.h - tells the board (board.h) for which pieces of parameters a push or a pull waits. */
+/* piece_wait.h - fills in the board's records (board.h) of the pieces (tensors or chunks) that a push or a pull waits
+ * for. */
 #ifndef PD_PIECE_WAIT_H
 #define PD_PIECE_WAIT_H
 
 #include "conn.h"
 
-/* A piece that a worker asks for: `count` elements of the parameter with this handle, from index `first` on.
- * `pulls`: the answer contains weights. `holds`: 1 + the version of the weights that the worker has; 0: it has none. */
+/* A piece that a worker asks for: `count` elements, from index `first` on, of the parameter with this handle (its index
+ * in the worker's Declare). `pulls`: the answer contains weights. `holds`: 1 + the version of the weights that the
+ * worker has; 0: it has none. */
 typedef struct pd_piece_wanted {
     uint32_t handle;
     uint64_t first, count, holds;
     bool pulls;
 } pd_piece_wanted;
 
-/* Fills in one waiter: the board's entry for a piece that is waited for. */
+/* Fills in the board's record of one piece (tensor or chunk) that a request waits for. */
 void pd_piece_wait_fill(const pd_conn *conn, pd_waiter *waiter, pd_piece_wanted wanted);
-/* Checks that the answer's payload will not exceed max_payload. Fails with PD_RESOURCE_EXHAUSTED. */
+/* Checks that the weights that a request asks for fit into one frame (max_payload). Fails with
+ * PD_RESOURCE_EXHAUSTED. */
 int pd_piece_wait_check(const pd_conn *conn, const pd_pending *pending, pd_error *err);
 
 #endif

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Work for another thread: `run` is called on that thread, then `done` on the loop thread. It is a member of the
- * struct with the work's data. */
+/* A task for another thread: `run` is called on that thread, then `done` on the loop thread. The struct with the task's
+ * data contains it as a member. */
 typedef struct pd_background {
     void (*run)(struct pd_background *work);
     void (*done)(struct pd_background *work);
@@ -18,17 +18,18 @@ typedef struct pd_background {
 
 typedef struct pd_platform {
     void *arg;
-    uint64_t (*now_ms)(void *arg);                      /* returns monotonic milliseconds, which do not change during
-                                                         * a callback */
-    uint64_t (*clock_ns)(void *arg);                    /* returns monotonic nanoseconds, for time limits within a
-                                                         * callback */
-    uint64_t (*random)(void *arg);                      /* returns a secret random number for hash keys */
+    uint64_t (*now_ms)(void *arg);                      /* returns the time in milliseconds, by a clock that never goes
+                                                         * back; it does not change during a callback */
+    uint64_t (*clock_ns)(void *arg);                    /* returns the time in nanoseconds, to limit how long a callback
+                                                         * runs */
+    uint64_t (*random)(void *arg);                      /* returns a random number that peers cannot guess, for the keys
+                                                         * of hash tables */
     void (*wake)(void *arg);                            /* makes the loop call pd_conversation_take_effects soon; any
                                                          * thread may call it */
-    void (*stop)(void *arg);                            /* ends the loop after this turn */
-    void (*end_listening)(void *arg);                   /* accepts no new connections from now on */
-    bool (*background)(void *arg, pd_background *work); /* starts work on another thread. False: the work cannot be
-                                                         * started. NULL: there are no other threads */
+    void (*stop)(void *arg);                            /* ends the event loop after its present turn */
+    void (*end_listening)(void *arg);                   /* makes the daemon accept no new connections from now on */
+    bool (*background)(void *arg, pd_background *work); /* starts a task on another thread; returns false if that is
+                                                         * impossible now. NULL: there are no other threads */
 } pd_platform;
 
 #endif

@@ -1,5 +1,5 @@
-/* pull_request.c - Pull: checks which chunks of the parameters a worker wants, and lets the board answer when they
- * are new enough. */
+/* pull_request.c - Pull: checks which pieces (tensors or chunks) of the weights a worker wants, and lets the board
+ * answer when their weights are new enough. */
 #include "pull_request.h"
 
 #include "piece_wait.h"
@@ -46,8 +46,8 @@ static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_
     return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->handles.facts, err) : rc;
 }
 
-/* Checks that this connection's pulls that wait for rounds do not take too much memory. A step pulls each piece
- * once, so the limit has space for two pulls of every piece.
+/* Checks that this connection's pulls that wait for rounds do not take too much memory. A step pulls each piece (tensor
+ * or chunk) once, so the limit has space for two pulls of every piece.
  *
  * A pull beyond the limit is refused at once. It must not wait: its round may need a push that this connection sends
  * later. */

@@ -1,5 +1,5 @@
-/* push_request.c - Initialise, Push and PushPull: checks their pieces (tensors or chunks), and turns them into
- * requests to the store. */
+/* push_request.c - Initialise, Push and PushPull: checks their pieces (tensors or chunks), and turns them into requests
+ * to the store. */
 #include "push_request.h"
 
 #include "option_copy.h"
@@ -30,8 +30,8 @@ static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Pi
                            prefix->payload_bytes, err);
 }
 
-/* Makes the request to the store. Until the payload has arrived, the field `at` of a piece is an offset in the
- * payload. */
+/* Makes the request to the store for a push or initial weights. Until the payload has arrived, the field `at` of each
+ * piece is the offset of its data in the payload. */
 static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind kind, Paramd__Piece *const *pieces,
                         size_t n, pd_error *err)
 {
@@ -58,7 +58,7 @@ static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind 
     return PD_OK;
 }
 
-/* Replaces the offsets of the pieces by addresses, when the payload is complete. */
+/* Replaces the offset of each piece's data by its address, when the payload is complete. */
 static void settle(pd_incoming *incoming)
 {
     pd_request *request = incoming->request;
@@ -130,8 +130,9 @@ static int check_push(const Paramd__PushRequest *push, pd_error *err)
     return PD_OK;
 }
 
-/* Checks the scalars of a push, after its pieces were checked. The scalars belong to the round of the first piece's
- * parameter. It is an error if this rank has no elements of that parameter: the round does not wait for the rank. */
+/* Checks the scalars of a push (values such as the loss, which the server averages), after its pieces were checked. The
+ * scalars belong to the round of the first piece's parameter. It is an error if this rank has no elements of that
+ * parameter, because the round does not wait for the rank. */
 static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
 {
     const pd_handle_facts *facts;
@@ -154,7 +155,8 @@ static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, p
 _Static_assert((int)PD_PUSH_SCALARS == PD_MAX_SCALARS && (int)PD_PUSH_SCALAR_NAME == PD_SCALAR_NAME_MAX,
                "the wire and the store bound scalars alike");
 
-/* Copies the push's scalars, which were checked before, into the request. PD_NO_MEMORY: nothing is copied. */
+/* Copies the scalars of a push (values such as the loss) into the request to the store. They were checked before.
+ * PD_NO_MEMORY: nothing is copied. */
 static int copy_scalars(pd_request *request, const Paramd__PushRequest *push)
 {
     if (push->n_scalars == 0) return PD_OK;
@@ -199,8 +201,8 @@ static int check_close_step(const pd_conn *conn, const Paramd__PushRequest *push
                    (unsigned long long)push->step);
 }
 
-/* Returns whether the push is a retry: the rounds of all its pieces are closed. The board answers a retry, and its
- * payload is discarded. */
+/* Returns whether the push was sent before and is sent again: the rounds of all its pieces are closed. The board
+ * answers such a push, and its payload is discarded. */
 static bool is_retry(const pd_conn *conn, const pd_wait *wait)
 {
     return pd_board_would_answer(conn->daemon->board, conn->job, wait) && !PD_PLANTED(duplicate_counted);
@@ -238,8 +240,8 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     return is_retry(conn, &pending->wait) ? PD_OK : fill_push(conn, prefix, push, err);
 }
 
-/* Registers the pieces on the board, then posts the contribution to the store. In this order, the board cannot miss
- * the closing of a round. */
+/* Puts the pieces of the push on the board to wait for their rounds, then posts the contribution to the store. In this
+ * order, no round can close before the board knows who waits for it. */
 void pd_finish_push(pd_conn *conn)
 {
     pd_pending *pending = conn->incoming.pending;

@@ -64,7 +64,7 @@ int pd_reach_resolve(const pd_address *address, bool insecure, struct addrinfo *
 
 static size_t count_sockets(const struct addrinfo *list)
 {
-    size_t n = list == NULL; /* an address without a list is a Unix socket, which is one socket */
+    size_t n = list == NULL; /* a Unix socket has no list of addresses, and counts as one */
 
     for (; list != NULL; list = list->ai_next) n++;
     return n;

@@ -9,7 +9,8 @@ static pd_daemon *daemon_of(pd_background *work)
     return (pd_daemon *)(void *)((char *)work - offsetof(pd_daemon, reload.work));
 }
 
-/* Sends the store its new limits. If memory is out, the store keeps its old limits. */
+/* Sends the new limits of jobs and memory to the store. If there is no memory for the message, the store goes on with
+ * the old limits. */
 static void post(pd_daemon *daemon, const pd_daemon_limits *limits)
 {
     pd_request *request = pd_request_new(PD_REQ_LIMITS, (pd_ticket){ 0, 0 });
@@ -33,7 +34,7 @@ static void take(pd_daemon *daemon, const pd_daemon_limits *limits)
     post(daemon, limits);
 }
 
-/* Reads the configuration. Runs on another thread. */
+/* Reads the configuration again, for a reload. Runs on another thread than the loop thread. */
 static void run(pd_background *work)
 {
     const pd_daemon *daemon = daemon_of(work);

@@ -1,4 +1,5 @@
-/* shutdown.c - stops the daemon: drains the store, answers the Shutdown requests of operators, and stops the loop. */
+/* shutdown.c - stops the daemon: drains the store (rounds under way may finish), answers the Shutdown requests of
+ * operators, and stops the loop. */
 #include "shutdown.h"
 
 #include "conn.h"

@@ -5,7 +5,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-static int write_end = -1; /* write end of the pipe; a static variable, since a signal handler gets no argument */
+static int write_end = -1; /* the end of the pipe that the signal handler writes to; a static variable, because a signal
+                            * handler gets no argument */
 
 static void note(int number)
 {
@@ -13,8 +14,7 @@ static void note(int number)
     int before = errno;
 
     if (write(write_end, &byte, 1) < 0)
-        errno = 0; /* the pipe is full, so enough signals wait in it: this one may be
-                                                    * lost */
+        errno = 0; /* the pipe is full, so enough signals wait in it, and this one may be lost */
     errno = before;
 }
 
@@ -58,8 +58,8 @@ void pd_signals_begin(pd_signals *signals)
     set_action(note);
 }
 
-/* Ignores the signals from now on, but leaves the pipe open: another thread may still be running the signal handler,
- * which writes to it. */
+/* Ignores the signals from now on, but leaves the pipe open, because another thread may still be running the signal
+ * handler, which writes to the pipe. */
 void pd_signals_end(pd_signals *signals)
 {
     if (!signals->open) return;

@@ -12,7 +12,7 @@
 
 typedef struct pd_signals {
     uv_poll_t poll;
-    int pipe[2]; /* the signal handler writes the number of each signal, and the loop reads it */
+    int pipe[2]; /* the signal handler writes the number of each signal into it, and the loop reads them */
     bool open;
     void (*on_signal)(void *arg, int number);
     void *arg;
@@ -22,10 +22,11 @@ typedef struct pd_signals {
  * no free file descriptors; nothing has changed. */
 int pd_signals_open(pd_signals *out, uv_loop_t *loop, void (*on_signal)(void *arg, int number), void *arg,
                     pd_error *err);
-/* Starts to call on_signal for each of the three signals. Does nothing if `signals` is not open. */
+/* Starts to call on_signal on the loop thread for each of the three signals. Does nothing if pd_signals_open has not
+ * succeeded. */
 void pd_signals_begin(pd_signals *signals);
 /* Ignores the three signals for the rest of the process's life. Called before the loop's last turn. Does nothing if
- * `signals` is not open. */
+ * pd_signals_open has not succeeded. */
 void pd_signals_end(pd_signals *signals);
 
 #endif

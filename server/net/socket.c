@@ -1,4 +1,4 @@
-/* socket.c - a transport over a non-blocking socket, watched by libuv. */
+/* socket.c - sends and receives the bytes of a connection over a non-blocking socket, which libuv watches. */
 #include "socket.h"
 
 #include <errno.h>
@@ -7,10 +7,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "descriptor.h"
+
 typedef struct sock {
-    pd_transport transport; /* must be the first member: a transport of this module is cast to a sock */
+    pd_transport transport; /* must be the first member: the address of a transport of this file is cast to a sock */
     uv_poll_t poll;
     int fd;
+    int taken, attached; /* descriptors of a Unix socket: the last one that came; the one to send. -1: none */
 } sock;
 
 static int broken(pd_error *err)
@@ -47,8 +50,51 @@ static ssize_t sock_send(pd_transport *transport, const struct iovec *iov, int n
     return is_later() ? 0 : broken(err);
 }
 
-/* Reports the events of a socket. A socket that fails is reported as gone. After urgent data, which nothing reads,
- * polling stops: otherwise it would report the data again and again. */
+/* ---- Unix sockets, which pass descriptors ---- */
+
+static ssize_t local_receive(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    sock *s = (sock *)transport;
+    ssize_t got;
+
+    do got = pd_descriptor_receive(s->fd, iov, n, &s->taken);
+    while (got < 0 && errno == EINTR);
+    if (got > 0) return got;
+    if (got == 0) return PD_CANCELLED;
+    return is_later() ? 0 : broken(err);
+}
+
+static ssize_t local_send(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    sock *s = (sock *)transport;
+    ssize_t sent;
+
+    do sent = pd_descriptor_send(s->fd, iov, n, &s->attached);
+    while (sent < 0 && errno == EINTR);
+    if (sent >= 0) return sent;
+    return is_later() ? 0 : broken(err);
+}
+
+static void local_attach(pd_transport *transport, int fd)
+{
+    pd_descriptor_replace(&((sock *)transport)->attached, fd);
+}
+
+static int local_take(pd_transport *transport)
+{
+    return pd_descriptor_take(&((sock *)transport)->taken);
+}
+
+static bool local_is_open(pd_transport *transport)
+{
+    return pd_descriptor_is_open(((const sock *)transport)->fd);
+}
+
+/* ---- events ---- */
+
+/* Reports the events of a socket to its connection. A socket that fails is reported as gone. After urgent data (TCP's
+ * out-of-band byte), which nothing reads, watching the socket stops: otherwise the same data would be reported again
+ * and again. */
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     sock *s = poll->data;
@@ -72,7 +118,9 @@ static void sock_watch(pd_transport *transport, unsigned events)
     if ((events & PD_ON_READ) != 0) wanted |= UV_READABLE;
     if ((events & PD_ON_WRITE) != 0) wanted |= UV_WRITABLE;
     if ((events & PD_ON_GONE) != 0) wanted |= UV_DISCONNECT;
-    if (wanted == 0) wanted = UV_PRIORITIZED; /* watch only for errors, which poll always reports */
+    /* Errors are always reported. If nothing else is wanted, libuv still needs an event, so it watches for urgent data,
+     * which is rare. */
+    if (wanted == 0) wanted = UV_PRIORITIZED;
     uv_poll_start(&s->poll, wanted, on_poll);
 }
 
@@ -100,20 +148,31 @@ static void sock_close(pd_transport *transport)
 
     uv_poll_stop(&s->poll);
     close(s->fd);
+    pd_descriptor_replace(&s->taken, -1);
+    pd_descriptor_replace(&s->attached, -1);
     uv_close((uv_handle_t *)&s->poll, on_closed);
 }
 
-static const pd_transport_ops ops = {
+static const pd_transport_ops plain = {
     .receive = sock_receive, .send = sock_send, .watch = sock_watch, .shut = sock_shut, .close = sock_close
 };
+static const pd_transport_ops local = { .receive = local_receive,
+                                        .send = local_send,
+                                        .watch = sock_watch,
+                                        .shut = sock_shut,
+                                        .close = sock_close,
+                                        .attach = local_attach,
+                                        .take = local_take,
+                                        .is_open = local_is_open };
 
 pd_transport *pd_socket_new(pd_uvloop *loop, int fd)
 {
     sock *s = calloc(1, sizeof *s);
 
     if (s == NULL) return NULL;
-    s->transport.ops = &ops;
+    s->transport.ops = pd_descriptor_can_pass(fd) ? &local : &plain;
     s->fd = fd;
+    s->taken = s->attached = -1;
     s->poll.data = s;
     if (uv_poll_init(&loop->uv, &s->poll, fd) == 0) return &s->transport;
     free(s);

@@ -1,13 +1,16 @@
-/* traffic.c - counts the bytes that the connections of each job have received and sent. */
+/* traffic.c - counts the bytes that the connections of each job have received and sent, for operators. */
 #include "traffic.h"
 
 #include <stdlib.h>
 
-#define HASH_NONFATAL_OOM 1 /* if memory is out, uthash adds no element and sets the element's table pointer to NULL */
+/* Lets uthash (the library of hash tables) survive a lack of memory: it then adds no element and sets the element's
+ * table pointer to NULL. */
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 struct pd_traffic {
-    uint32_t job; /* job number: chosen by the store, not by a peer, so a hash without a secret key is safe */
+    uint32_t job; /* number of the job and key of the hash table. The store chooses it, not a peer, so the hash needs no
+                   * secret */
     uint64_t in, out;
     UT_hash_handle hh;
 };

@@ -1,4 +1,4 @@
-/* uvloop.h - the handles of the libuv loop and its listening sockets. Loop thread.
+/* uvloop.h - the objects of the daemon's libuv loop (timer, wake-up, signals) and its listening sockets. Loop thread.
  *
  * Only this header and signals.h include uv.h. Only daemon.c, listen.c and socket.c use this header. */
 #ifndef PD_UVLOOP_H
@@ -14,7 +14,7 @@ typedef struct pd_listener {
     struct pd_uvloop *loop;
     uv_poll_t poll;
     int fd;
-    char path[108]; /* path of a Unix socket that the daemon has made and removes at the end; "": none */
+    char path[108]; /* path of a Unix socket that the daemon has made and removes at the end; "": not a Unix socket */
 } pd_listener;
 
 typedef struct pd_uvloop {
@@ -25,9 +25,10 @@ typedef struct pd_uvloop {
     uv_timer_t timer;
     pd_signals signals;
     pd_listener listener[PD_MAX_LISTENERS];
-    int n_listeners, spare_fd; /* spare_fd: closed for a moment to refuse a connection when no other file descriptor
-                                * is free */
-    bool paused;               /* no file descriptor is free, so the listeners accept nothing until the next tick */
+    int n_listeners, spare_fd; /* spare_fd: file descriptor that is closed for a moment to accept, and then refuse, a
+                                * connection when no other one is free */
+    bool paused;               /* no file descriptor is free, so no connections are accepted until the next tick of the
+                                * timer */
     unsigned port;
 } pd_uvloop;
 

@@ -1,9 +1,11 @@
-/* adadelta - steps in the units of the weights, as torch.optim.Adadelta has it:
+/* adadelta - the optimizer Adadelta, computed as torch.optim.Adadelta does it. The length of a step follows from
+ * running averages of squared gradients and of squared earlier steps. For each weight w and its gradient g, with the
+ * name of the stored state on the right:
  *
  *     g <- -g if maximize;   g <- g + weight_decay w
- *     v <- rho v + (1 - rho) g g                                square_avg
- *     d = sqrt(s + eps) / sqrt(v + eps) g
- *     s <- rho s + (1 - rho) d d                                acc_delta
+ *     v <- rho v + (1 - rho) g g                                stored as square_avg
+ *     d = sqrt(s + eps) / sqrt(v + eps) g                       change of the weight, before lr multiplies it
+ *     s <- rho s + (1 - rho) d d                                stored as acc_delta
  *     w <- w - lr d */
 #include "first_order.h"
 
@@ -37,7 +39,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     const pd_run r = pd_run_of(unit);
     float *v = pd_run_slot(unit, SQUARE_AVG), *s = pd_run_slot(unit, ACC_DELTA);
 
-#pragma GCC ivdep /* `after` and `before` are one array or do not overlap: iterations are independent */
+#pragma GCC ivdep /* the arrays of old and new weights are identical or disjoint, so the loop may be vectorized */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w), square = f.rho * v[i] + f.gain * g * g;
         float delta = sqrtf(s[i] + f.eps) / sqrtf(square + f.eps) * g;

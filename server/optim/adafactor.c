@@ -1,5 +1,9 @@
-/* adafactor - Adafactor (arXiv:1804.04235) as T5X has it (t5x/adafactor.py, 2022). Rules say which dimensions are
- * factored.
+/* adafactor - the optimizer Adafactor (arXiv:1804.04235) as T5X has it (t5x/adafactor.py, 2022).
+ *
+ * Adafactor divides the gradient by the root of its second moment, a running average of squared gradients. The moment
+ * of a matrix is factored: instead of all its elements, only the mean over each row and the mean over each column are
+ * kept. Each dimension of a parameter has a rule that says its role: ROW, COLUMN, BATCH (it counts independent tensors)
+ * or NONE (it is not factored). A step with the gradient G changes the weights W so:
  *
  *     t     = step - step_offset + 1;   b = 1 - t^(-decay_rate)        step counts from 0, or from the job's start_step
  *     alpha = learning_rate max(rms(W), epsilon2), the maximum limited to max_parameter_scale;  learning_rate alone
@@ -15,10 +19,11 @@
  * rms is the root mean square over all dimensions except BATCH: each tensor of a stack has its own scale and clip
  * factor.
  *
- * Arithmetic is float32; sums of many numbers are float64. With param_dtype=bfloat16, upstream computes squares,
- * scale, decayed weights and weights in bfloat16. These values are rounded to bfloat16 here.
+ * Arithmetic is float32; sums of many numbers are float64. With param_dtype=bfloat16, T5X computes squares, scale,
+ * decayed weights and weights in bfloat16. So these values are rounded to bfloat16 here.
  *
- * Upstream warns about a factor rule that it ignores. Here the plan has a note instead. */
+ * T5X warns if it ignores a rule that the user has written. Here the plan of the parameter has a note for the user
+ * instead. */
 #include "adafactor_move.h"
 #include "adafactor_plan.h"
 #include "adafactor_sums.h"
@@ -112,8 +117,9 @@ static bool is_unfactored(const pd_plan *plan, const double *hyper, int64_t coun
     return !own->factored;
 }
 
-/* Returns whether the phase "lengths" is skipped: there is no clipping, or the parameter is not factored. Without
- * factoring the phase "sums" computes the lengths, together with the moment. */
+/* Returns whether a step skips the phase "lengths", the pass over a parameter that sums the squares of its updates for
+ * clipping. It is skipped without clipping. It is also skipped if the second moment is not factored, because the phase
+ * "sums" then computes the same sums together with the moment. */
 static bool needs_no_lengths(const pd_plan *plan, const double *hyper, int64_t count)
 {
     return hyper[CLIPPING] == 0 || is_unfactored(plan, hyper, count);

@@ -1,12 +1,16 @@
-/* adafactor_move.c - the phases of adafactor that use its moments: lengths, limits, move. A run is a contiguous row
- * of a block along the last dimension (adafactor_walk.h). Updates are not stored but computed again in each phase:
- * this costs less than writing and reading them. */
+/* adafactor_move.c - the phases (parallel passes of a step) of adafactor that use its second moments: "lengths" sums
+ * the squares of the updates, "limits" computes learning rates and clip factors, "move" computes the new weights.
+ *
+ * The code works on runs: a run is a row of contiguous elements of a block, along the last dimension
+ * (adafactor_walk.h). Updates are not stored. Each phase computes them again, which is faster than to write them to
+ * memory and read them. */
 #include <string.h>
 
 #include "adafactor_move.h"
 #include "adafactor_walk.h"
 
-/* Return the larger and the smaller of two numbers; NaN if one of the two is NaN. */
+/* `larger` returns the larger of two numbers, `smaller` the smaller one. Both return NaN if one of the numbers is
+ * NaN. */
 PD_INLINE float larger(float a, float b)
 {
     return ((b > a) | (b != b)) ? b : a;
@@ -23,8 +27,9 @@ static bool is_bfloat16(const pd_unit *unit)
 
 /* ---- the phase "lengths": squared lengths of the updates ---- */
 
-/* Returns four updates: update i is the product of g[i], `one` and many[i]. Rounding depends on the order of the
- * factors: `one_first` multiplies g[i] by `one` first, otherwise many[i] comes first. */
+/* Returns the updates of four elements, before clipping. The update of element i is the product of its gradient g[i],
+ * the factor `one`, which all four share, and its own factor many[i]. `one_first` says whether g[i] is multiplied by
+ * `one` first, or by many[i]: the rounding depends on it. */
 PD_INLINE pd_floats updates_of(const float *g, float one, const float *many, bool one_first)
 {
     return one_first ? PD_FLOATS(g) * one * PD_FLOATS(many) : PD_FLOATS(g) * PD_FLOATS(many) * one;
@@ -37,8 +42,9 @@ PD_INLINE void add_squared_updates(pd_lanes *sum, const float *g, float one, con
     pd_lanes_add_product(sum, y, y);
 }
 
-/* Adds the sum of squares of each of k vectors of updates to sum[], in 8 lanes. Update i of vector j is the product of
- * the gradient g[j][i], one[j] and many[i]. */
+/* Adds the sum of the squared updates of each of k runs (rows of n contiguous elements) to sum[j], j being the number
+ * of the run. The update of element i in run j is the product of the gradient g[j][i], the run's factor one[j] and the
+ * element's factor many[i]. The additions run in 8 lanes, that is, in 8 parallel partial sums. */
 PD_INLINE void add_updates(const float *const *g, const float *one, const float *many, bool one_first, int k, int64_t n,
                            double *sum)
 {
@@ -113,7 +119,9 @@ void pd_adafactor_lengths(const pd_unit *unit)
 
 /* ---- the phase "limits": rate and clip factor of each group ---- */
 
-/* Returns the learning rate of a group. `mean`: the mean square of its weights, which gives the scale. */
+/* Returns the learning rate of one group (one index of the BATCH dimensions, that is, one of the independent tensors
+ * that the parameter stacks). `mean` is the mean square of the group's weights. With the option
+ * multiply_by_parameter_scale its root multiplies the learning rate. */
 static float rate_of(const pd_unit *unit, float mean)
 {
     const double *h = unit->hyper;
@@ -164,7 +172,8 @@ typedef struct pull {
     bool skip, coarse_m, coarse_w;
 } pull;
 
-/* Returns the factor by which weight decay multiplies the weights. It is computed in double and then rounded. */
+/* Returns the factor by which weight decay multiplies the weights in a step. It is computed in double and then rounded
+ * to float32. */
 static float kept_of(const double *h)
 {
     double decay = h[WEIGHT_DECAY];
@@ -174,8 +183,9 @@ static float kept_of(const double *h)
     return (float)(1 - decay);
 }
 
-/* Returns the factors of a step. The decay factor of a bfloat16 momentum is rounded to bfloat16, and so is the
- * weight decay factor of bfloat16 weights. */
+/* Returns the constants with which a step changes the momentum and the weights, except learning rate and clip factor.
+ * The decay factor of the momentum is rounded to bfloat16 if the momentum is stored as bfloat16. The decay factor of
+ * the weights is rounded to bfloat16 if the weights are. */
 static pull pull_of(const pd_unit *unit)
 {
     const double *h = unit->hyper;
@@ -191,13 +201,14 @@ static pull pull_of(const pd_unit *unit)
     return f;
 }
 
-/* Computes the new weights of a run in one pass over memory. `coarse`: the momentum or the weights are rounded to
- * bfloat16. */
+/* Computes the new weights of a stretch (part of a row of contiguous elements), and its new momentum if there is one,
+ * in one pass over memory. `coarse`: the momentum or the weights are rounded to bfloat16. The callers pass all
+ * arguments but `s` and `f` as constants, so the compiler makes a loop without branches for each combination. */
 PD_INLINE void pass(const pd_stretch *s, pull f, pd_layout layout, bool momentum, bool coarse)
 {
-    const pd_stretch r = *s; /* a local copy: the compiler knows that writes to memory do not change it */
+    const pd_stretch r = *s; /* a local copy: the compiler knows that the loop's writes do not change it */
 
-#pragma GCC ivdep /* `after` and `before` are one array or do not overlap: iterations are independent */
+#pragma GCC ivdep /* the arrays of old and new weights are identical or disjoint, so the loop may be vectorized */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], u = f.rate * (pd_update_of(&r, layout, i) / f.clip), kept = f.keep * w, next;
         if (momentum) {

@@ -1,4 +1,5 @@
-/* adafactor_plan.c - decides which dimensions of a parameter are factored, and how its elements are cut into blocks. */
+/* adafactor_plan.c - decides for which dimensions of a parameter adafactor factors the second moment (keeps means
+ * instead of all elements), and how the parameter's elements are cut into blocks. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,16 +27,17 @@ static const char *text_of(const pd_declaration *declaration, int hyper)
     return pd_hypers_given_text(&declaration->hypers, hyper);
 }
 
-/* Returns `rc`. If it is an error about the text of a hyperparameter, writes the hyperparameter's name and the error
- * text `why` to *err. */
+/* Reports an error in the text of a hyperparameter: if `rc`, the result of reading the text, is an error, writes the
+ * hyperparameter's name and the error text `why` to *err. Returns `rc`, but PD_INVALID_ARGUMENT for PD_NOT_FOUND. */
 static int in_hyper(const char *name, int rc, const pd_error *why, pd_error *err)
 {
     return rc == PD_OK ? rc
                        : pd_fail(err, rc == PD_NOT_FOUND ? PD_INVALID_ARGUMENT : rc, "%s: %.400s", name, why->text);
 }
 
-/* Makes the factor rule of a parameter from the logical names of its dimensions. Called only if some parameter of
- * the job names its dimensions. All other parameters with dimensions must then name theirs, too. */
+/* Makes the factor rule of a parameter (the role of each dimension: ROW, COLUMN, BATCH or NONE) from the names of its
+ * dimensions. Called only if some parameter of the job names its dimensions. Then every parameter that has dimensions
+ * must name them; without names it is refused. */
 static int rule_of_axes(pd_factor_rule *rule, const pd_declaration *declaration, pd_error *err)
 {
     pd_error why = { 0 };
@@ -51,8 +53,9 @@ static int rule_of_axes(pd_factor_rule *rule, const pd_declaration *declaration,
                     pd_factor_rule_of_axes(rule, text_of(declaration, LOGICAL_RULES), &axes, &why), &why, err);
 }
 
-/* Looks up the parameter's name in the map that is the text of a hyperparameter, and reads its value. The maps in
- * declaration->maps are read once for all parameters. If it is NULL, the map is read for this parameter alone. */
+/* Finds the value for a parameter in a map, and reads it into *value. A map is the text of a hyperparameter: pairs of a
+ * regular expression for parameter names and a value. declaration->maps has the maps that were read already, so that
+ * each is read only once for all parameters. If it is NULL, the map is read for this parameter alone. */
 static int find_in_map(const pd_declaration *declaration, int hyper, pd_value_reader *parse, void *value, pd_error *err)
 {
     pd_name_maps *own = declaration->maps == NULL ? pd_name_maps_new(1) : NULL,
@@ -108,7 +111,8 @@ static int find_scaling(pd_plan *plan, const pd_declaration *declaration, pd_err
 
 /* ---- the plan's shape ---- */
 
-/* Merges neighbouring dimensions that have the same factor rule. A scalar counts as a vector of one element. */
+/* Writes the plan's shape: the shape of the parameter, in which neighbouring dimensions with the same factor rule (ROW,
+ * COLUMN, BATCH or NONE) are merged into one. A scalar becomes a vector of one element. */
 static void merge(pd_plan *plan, const pd_shape *shape, const pd_factoring *factoring)
 {
     pd_adafactor_own *own = plan->own;
@@ -129,7 +133,8 @@ static void merge(pd_plan *plan, const pd_shape *shape, const pd_factoring *fact
     own->rule[0] = PD_DIM_NONE;
 }
 
-/* Returns the tensor over the dimensions whose rule is in the bit set `rules`. */
+/* Returns the layout of a tensor that has only some dimensions of the plan's shape: those whose factor rule (ROW,
+ * COLUMN, BATCH or NONE) is in the bit set `rules`. */
 static pd_over over(const pd_plan *plan, unsigned rules)
 {
     pd_over to = { .elements = 1 };
@@ -187,11 +192,13 @@ static int64_t at_least(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Chooses the dimension along which blocks are cut, and the number of chunks.
+/* Chooses the dimension along which a parameter is cut into blocks, and the number of chunks into which this dimension
+ * is cut.
  *
- * If it is a ROW or COLUMN dimension, one of the two moments does not have it, and all blocks along it add to the
- * same sums of that moment. So each block has its own copy of these sums. A chunk has at least ADAFACTOR_SHARES
- * indices, so that the copies are small compared with the blocks. */
+ * If it is a ROW or COLUMN dimension, one of the two moments does not have it. Blocks that differ only in their chunk
+ * then add squared gradients to the same elements of this moment. So that no two threads write the same sums, each
+ * block has its own copy of these sums. A chunk has at least ADAFACTOR_SHARES indices, so that the copies are small
+ * compared with the blocks. */
 static void find_cut(pd_plan *plan)
 {
     pd_adafactor_own *own = plan->own;
@@ -209,7 +216,8 @@ static void find_cut(pd_plan *plan)
         if (inner <= CHUNK_ELEMENTS || cut == plan->shape.rank - 1) break;
     }
     chunks = at_most(chunks, plan->shape.dim[cut]);
-    chunks = (plan->shape.dim[cut] + chunks - 1) / chunks; /* from here on: indices per chunk */
+    /* From here on, `chunks` is the number of indices in each chunk of the dimension */
+    chunks = (plan->shape.dim[cut] + chunks - 1) / chunks;
     own->cut = cut;
     own->chunks = (plan->shape.dim[cut] + chunks - 1) / chunks;
 }
@@ -250,7 +258,8 @@ static int make_blocks(pd_plan *plan)
 
 /* ---- slots ---- */
 
-/* Returns the slot of a moment that has all dimensions of the parameter except those with the rule `rule`. */
+/* Returns the description of a slot (a tensor of optimizer state) for a moment that has all dimensions of the parameter
+ * except those with the factor rule `rule` (ROW, COLUMN, BATCH or NONE). */
 static pd_slot_spec moment(const char *name, const pd_shape *shape, const pd_factoring *factoring, pd_dim_rule rule)
 {
     pd_slot_spec spec = { .name = name, .number = -1, .follows_known = true };
@@ -263,7 +272,8 @@ static pd_slot_spec moment(const char *name, const pd_shape *shape, const pd_fac
     return spec;
 }
 
-/* Adds a slot to the plan, and writes its index to *slot. PD_NO_MEMORY. */
+/* Adds a slot (a tensor of optimizer state) to the plan, and writes its index to *slot. Returns PD_OK or
+ * PD_NO_MEMORY. */
 static int add(pd_plan *plan, const pd_slot_spec *spec, int *slot)
 {
     int index = pd_plan_slot(plan, spec);
@@ -299,7 +309,8 @@ static int add_moments(pd_plan *plan, const pd_shape *shape, const pd_factoring 
     return rc;
 }
 
-/* Adds the temporary slots that only a factored parameter needs. */
+/* Adds temporary slots (tensors that live for one step) for the sums and factors that a step computes only if the
+ * parameter's second moment is factored. */
 static int add_sums(pd_plan *plan)
 {
     pd_adafactor_own *own = plan->own;
@@ -325,7 +336,9 @@ static int add_limits(pd_plan *plan)
     int rc;
 
     own->groups = plan->n_blocks > 0 ? pd_over_size(&groups, &plan->blocks[0], plan->shape.rank)
-                                     : 0; /* the first block is at least as large as any other */
+                                     /* the first block has parts of at least as many groups (independent tensors that a
+                                      * parameter may stack) as any other */
+                                     : 0;
     rc = add_temporary(plan, "squares", 2 * (int64_t)plan->n_blocks * own->groups, PD_STORE_F64, &own->squares);
     return rc == PD_OK ? add_temporary(plan, "limits", 2 * groups.elements, PD_STORE_F64, &own->limits) : rc;
 }
@@ -342,8 +355,8 @@ static void note_ignored(pd_plan *plan, const pd_factor_rule *rule, const pd_fac
              pd_factor_rule_text(rule, text, sizeof text));
 }
 
-/* Checks values that matter only when a parameter is declared: the learning rate is given, and step_offset is not
- * above the job's first step. */
+/* Checks two values that matter only when a parameter is declared: the learning rate must be given, and step_offset
+ * must not be above the job's first step. */
 static int check_declared(const pd_declaration *declaration, pd_error *err)
 {
     int64_t offset = (int64_t)declaration->hypers.value[STEP_OFFSET];

@@ -1,14 +1,16 @@
-/* adafactor_plan.h - the hyperparameters of adafactor, and how a plan divides the parameter into moments and blocks.
- * Pure.
+/* adafactor_plan.h - the hyperparameters of adafactor, and the plan of a parameter: its state (the moments), and the
+ * blocks into which it is cut. Pure functions.
  *
- * The rule of a dimension (ROW, COLUMN, BATCH or NONE) is its role in the factored moments. The plan's shape is the
- * parameter's shape with neighbouring dimensions of the same rule merged. Moments, scales and clip factors are
- * tensors over some of its dimensions: v_row has all dimensions except COLUMN, v_col all except ROW. A group is one
- * index of the BATCH dimensions, and has its own scale and clip factor.
+ * Adafactor keeps the second moment (a running average of squared gradients) of a matrix in two parts: v_row has the
+ * mean over each row, v_col the mean over each column. The rule of a dimension is its role in these moments. v_row has
+ * the ROW dimensions and not the COLUMN dimensions; v_col has the COLUMN dimensions and not the ROW dimensions. Both
+ * have the BATCH dimensions, which count independent tensors, and the NONE dimensions. A group is one index of the
+ * BATCH dimensions, that is, one of the independent tensors. It has its own scale and clip factor.
  *
- * A block is a box of the plan's shape: one index of each dimension before `cut`, a range of indices of `cut`, and
- * all indices of the dimensions behind it. So the elements of a block are contiguous. The block's part of each
- * moment, and of the scales and clip factors, is contiguous, too. */
+ * The plan's shape is the parameter's shape with neighbouring dimensions of the same rule merged. A block is the part
+ * of the parameter that one thread computes at a time. In the plan's shape it has one index of each dimension before
+ * `cut`, a range of indices of `cut`, and all indices of the dimensions behind it. So the elements of a block are
+ * contiguous in memory, and so is the block's part of each moment, and of the scales and clip factors. */
 #ifndef PD_ADAFACTOR_PLAN_H
 #define PD_ADAFACTOR_PLAN_H
 
@@ -38,48 +40,67 @@ enum {
     SKIP_NAN,
     PARAM_DTYPE,
 };
-enum { FACT_HAS_AXES }; /* 1 if some parameter of the job names its dimensions */
+/* index of a number about the whole job, which is 1 if some parameter names its dimensions */
+enum { FACT_HAS_AXES };
 enum { DTYPE_FLOAT32, DTYPE_BFLOAT16 };
 
 #define ADAFACTOR_NONE                                                                                                 \
-    (-INFINITY) /* value of a hyperparameter that upstream leaves None, and for which 0 is a valid number */
+    (-INFINITY) /* stands for None, which T5X allows in hyperparameters for which 0 is a valid number, too */
 
-/* The struct that plan->own points to. Members that name slots are slot numbers; -1: the parameter does not have
- * this slot. */
+/* adafactor's own part of a parameter's plan, to which plan->own points. Members that name slots (tensors of optimizer
+ * state) hold the slot's number, or -1 if the parameter does not have the slot. */
 typedef struct pd_adafactor_own {
     bool factored, by_scale;
-    int cut;                      /* the dimension along which blocks are cut */
-    int64_t chunks;               /* number of chunks into which dimension `cut` is cut */
-    int v, m, v_row, v_col;       /* slots: moments */
-    int row_sums, col_sums;       /* temporary slots: sums of the step's squares for v_row and v_col */
-    int row_factors, col_factors; /* temporary slots: factors of the update, computed from v_row and v_col */
-    int row_means;                /* temporary slot: means of v_row over ROW, by which v_row is divided */
-    /* temporary slot, if there are several chunks: each block's own sums for the moment that does not have dimension
-     * `cut` */
+    int cut;        /* the dimension along which the parameter is cut into blocks */
+    int64_t chunks; /* number of chunks (ranges of indices) into which dimension `cut` is cut */
+    /* slots (tensors of optimizer state): full second moment, momentum, row moment and column moment */
+    int v, m, v_row, v_col;
+    /* temporary tensors (slots): sums of this step's squared gradients for the moments v_row and v_col */
+    int row_sums, col_sums;
+    /* temporary tensors (slots): the factors by which gradients are multiplied, computed from v_row and v_col */
+    int row_factors, col_factors;
+    /* temporary tensor (slot): means of v_row over the ROW dimensions, by which v_row is divided */
+    int row_means;
+    /* temporary tensor (slot), if blocks are chunks of a ROW or COLUMN dimension: each block's own sums of squared
+     * gradients for the moment that does not have this dimension */
     int shared;
-    /* temporary slot: for each block and group the sums of squares of the weights and of the updates */
+    /* temporary tensor (slot): for each block and each group (one of the independent tensors that a parameter may
+     * stack), the sum of squares of the weights and that of the updates */
     int squares;
-    int limits;                    /* temporary slot: learning rate and clip factor of each group */
-    bool shared_is_row;            /* true: the slot `shared` has sums for v_row; false: for v_col */
-    int64_t shared_size;           /* number of sums that each block has in the slot `shared` */
-    int64_t groups;                /* number of groups for which the slot `squares` has room in each block */
-    pd_dim_rule rule[PD_MAX_RANK]; /* rule of each dimension of plan->shape */
+    /* temporary tensor (slot): learning rate and clip factor of each group (one of the independent tensors that a
+     * parameter may stack) */
+    int limits;
+    /* whether the sums in the slot `shared` are for the moment v_row; false: for v_col */
+    bool shared_is_row;
+    /* number of sums of squared gradients that each block (part of the parameter) has in the slot `shared` */
+    int64_t shared_size;
+    /* number of groups (independent tensors that a parameter may stack) for which each block has room in the slot
+     * `squares` */
+    int64_t groups;
+    pd_dim_rule rule[PD_MAX_RANK]; /* factor rule of each dimension of plan->shape: ROW, COLUMN, BATCH or NONE */
 } pd_adafactor_own;
 
-/* least number of indices in a chunk if blocks have sums in the slot `shared` */
+/* least number of indices in a chunk (the range of indices that a block has in dimension `cut`), if each block has its
+ * own sums in the slot `shared`: they are small compared with such a chunk */
 enum { ADAFACTOR_SHARES = 16 };
 
-/* A tensor over some dimensions of the plan's shape. stride[d] is 0 for a dimension d that the tensor does not have. */
+/* The layout of a tensor, such as a moment, that has only some dimensions of the plan's shape (the parameter's shape
+ * with merged dimensions). `elements` is its size. stride[d] is the distance in memory from one index of dimension d to
+ * the next, in elements; 0: the tensor does not have this dimension. */
 typedef struct pd_over {
     int64_t stride[PD_MAX_RANK];
     int64_t elements;
 } pd_over;
 
-pd_over pd_over_all_but(const pd_plan *plan, pd_dim_rule rule); /* shape of v_col for ROW, of v_row for COLUMN */
-pd_over pd_over_groups(const pd_plan *plan);                    /* the BATCH dimensions alone */
-/* returns the tensor over the BATCH and NONE dimensions, which v_row and v_col both have */
+/* returns the layout of a tensor without the dimensions that have this factor rule: v_col for ROW, v_row for COLUMN */
+pd_over pd_over_all_but(const pd_plan *plan, pd_dim_rule rule);
+/* returns the layout of a tensor that has only the dimensions with the factor rule BATCH */
+pd_over pd_over_groups(const pd_plan *plan);
+/* returns the layout of a tensor that has only the dimensions with the factor rules BATCH and NONE, which both moments
+ * have */
 pd_over pd_over_both(const pd_plan *plan);
-/* Return the offset of a block's part of the tensor, and how many elements this part has. */
+/* pd_over_first returns where a block's part of a tensor begins, as an offset in elements. pd_over_size returns how
+ * many elements the part has. `of` is the layout of the tensor, `rank` the number of dimensions of the plan's shape. */
 int64_t pd_over_first(const pd_over *of, const pd_block *block, int rank);
 int64_t pd_over_size(const pd_over *of, const pd_block *block, int rank);
 

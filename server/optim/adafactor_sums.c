@@ -1,5 +1,6 @@
-/* adafactor_sums.c - the phases of adafactor that compute its moments: sums over blocks, moments, means of row
- * moments. A run is a contiguous row of a block along the last dimension (adafactor_walk.h). */
+/* adafactor_sums.c - the phases (parallel passes of a step) of adafactor that compute its second moments: "sums" adds
+ * up squares block by block, "moments" computes the new moments, "means" computes the means of the row moment. The code
+ * works on runs: a run is a row of contiguous elements of a block, along the last dimension (adafactor_walk.h). */
 #include <string.h>
 
 #include "adafactor_sums.h"
@@ -21,7 +22,9 @@ static double sum_rounded_squares(const float *x, int64_t n)
     return sum;
 }
 
-/* Adds the squares of a run's weights to the sums of their groups. `first` is the block's first group. */
+/* Adds the squares of the weights of one run (a row of contiguous elements) to `squares`, which has a sum for each
+ * group (one of the independent tensors that a parameter may stack) of the block. The first sum belongs to the group
+ * `first`. */
 static void add_weights(const pd_unit *unit, const pd_walk *w, double *squares, int64_t first)
 {
     const float *weights = unit->before + w->element;
@@ -33,14 +36,14 @@ static void add_weights(const pd_unit *unit, const pd_walk *w, double *squares, 
     }
 }
 
-/* Returns s = x^2 + epsilon of eight elements. */
+/* Returns x^2 + epsilon for each of eight gradients x, computed in float32 and converted to float64. */
 PD_INLINE pd_lanes shifted(const float *x, float epsilon)
 {
     return pd_lanes_widen(PD_FLOATS(x) * PD_FLOATS(x) + epsilon, PD_FLOATS(x + 4) * PD_FLOATS(x + 4) + epsilon);
 }
 
-/* Computes s = x^2 + epsilon for k runs of n elements. Adds the sum of each run j to sum[j], in 8 lanes. Adds the s of
- * element i of all runs to to[i]. */
+/* Computes s = x^2 + epsilon for each gradient x of k runs (rows of n contiguous elements). Adds the sum of s over run
+ * j to sum[j], in 8 lanes (parallel partial sums). Adds the sum of s over element i of all runs to to[i]. */
 PD_INLINE void add_shifted(double *restrict to, const float *const *x, int k, int64_t n, float epsilon, double *sum)
 {
     pd_lanes lanes[TOGETHER] = { { { 0 }, { 0 } } };
@@ -94,7 +97,9 @@ PD_CLONES(void, add_squares_four, (const float *const *x, int64_t n, double *sum
     }
 }
 
-/* Adds the squares of the weights of several runs to the sums of their groups. Each run belongs to one group. */
+/* Adds the squares of the weights of several runs (rows of contiguous elements) to the sums in `squares`, one for each
+ * group (one of the independent tensors that a parameter may stack) of the block. All weights of a run belong to one
+ * group. The first sum belongs to the group `first`. */
 static void add_weights_of(const pd_unit *unit, const pd_runs *r, double *squares, int64_t first)
 {
     const float *x[TOGETHER];
@@ -110,8 +115,9 @@ static void add_weights_of(const pd_unit *unit, const pd_runs *r, double *square
     for (int j = 0; j < r->k; j++) squares[r->group[j] - first] += sum[j];
 }
 
-/* Returns the array in which a block adds up the sums of squares for one moment (ROW or COL). Sets the block's sums
- * to 0 first. The array is indexed by the walk's position in that moment, w->at[which]. */
+/* Returns the array in which a block (part of the parameter) adds up squared gradients for one of the two moments
+ * (`which`: ROW for the row moment, COL for the column moment). Sets the block's sums to 0 first. The array is shifted
+ * so that w->at[which], the position of the walk over the block in this moment, is an index of it. */
 static double *sums_of(const pd_unit *unit, const pd_walk *w, int which)
 {
     const pd_adafactor_own *own = unit->plan->own;
@@ -192,8 +198,8 @@ PD_CLONES(void, mix_whole, (float *v, const float *g, int64_t n, mixture mix), (
     }
 }
 
-/* Updates the moment of a block that is not factored, and sums the squares of the update in the same pass: each
- * element of the moment depends on one element of the gradient only. */
+/* Computes the new second moment of a block whose parameter is not factored, and in the same pass over memory the sums
+ * of the squared updates. One pass is enough, because each element of the moment depends on one gradient only. */
 static void sum_whole(const pd_unit *unit)
 {
     pd_walk w = pd_walk_of(unit->plan, unit->block);
@@ -225,8 +231,8 @@ void pd_adafactor_sums(const pd_unit *unit)
 
 /* ---- the phase "moments" ---- */
 
-/* Returns the sum of squares for element i of a moment (ROW or COL), added up over all blocks that have a part of
- * it. */
+/* Returns this step's sum of squared gradients for element i of a moment (`which`: ROW for the row moment, COL for the
+ * column moment), added up over all blocks that have a sum for it. */
 static double total_of(const pd_unit *unit, int which, int64_t i)
 {
     const pd_adafactor_own *own = unit->plan->own;
@@ -241,8 +247,10 @@ static double total_of(const pd_unit *unit, int which, int64_t i)
     return sum;
 }
 
-/* Updates the part of a moment (ROW or COL) that this call is responsible for. The temporary slot of factors gets
- * the new values, including NaN. If skip_nan_updates is set, the moment keeps its old value instead of a NaN. */
+/* Computes new values of a moment (`which`: ROW for the row moment, COL for the column moment), for the share of its
+ * elements that belongs to this call. A temporary slot gets the new values too, even if they are NaN (for v_col, their
+ * inverse roots); the updates are computed from it. If skip_nan_updates is set, the moment itself keeps an old value
+ * whose new one would be NaN. */
 static void mix_moment(const pd_unit *unit, int which, mixture mix)
 {
     const pd_adafactor_own *own = unit->plan->own;
@@ -270,8 +278,8 @@ void pd_adafactor_moments(const pd_unit *unit)
 
 /* ---- the phase "means" ---- */
 
-/* Returns a block for a walk that visits each element of v_row once: the whole parameter, but with a single index in
- * the COLUMN dimensions. */
+/* Returns the block that the phase "means" (a pass of the step) walks over to visit each element of the moment v_row
+ * once: the whole parameter, but with a single index in the COLUMN dimensions, which v_row does not have. */
 static pd_block rows_of(const pd_plan *plan)
 {
     pd_block block = { 0 };

@@ -1,12 +1,15 @@
-/* adafactor_sums.h - the phases of adafactor that compute its moments. */
+/* adafactor_sums.h - declares the phases (parallel passes of a step) of adafactor that compute its second moments. */
 #ifndef PD_ADAFACTOR_SUMS_H
 #define PD_ADAFACTOR_SUMS_H
 
 #include "row.h"
 
-/* runs per block: sums squares; for parameters that are not factored it also computes the new moment */
+/* called once per block: sums the squares of the block's gradients and weights; if the parameter is not factored, also
+ * computes the block's new moment */
 void pd_adafactor_sums(const pd_unit *unit);
-void pd_adafactor_moments(const pd_unit *unit); /* runs per block: each call computes a share of v_row and v_col */
-void pd_adafactor_means(const pd_unit *unit);   /* runs once: computes the means that divide v_row */
+/* called once per block (part of the parameter): each call computes a share of the moments v_row and v_col */
+void pd_adafactor_moments(const pd_unit *unit);
+/* called once per step: computes the means by which v_row is divided, and the factors from v_row */
+void pd_adafactor_means(const pd_unit *unit);
 
 #endif

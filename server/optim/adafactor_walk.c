@@ -1,10 +1,11 @@
-/* adafactor_walk.c - visits the elements of a block in runs along the last dimension. */
+/* adafactor_walk.c - visits the elements of a block of adafactor run by run; a run is a row of contiguous elements
+ * along the last dimension. */
 #include "adafactor_walk.h"
 
 #include "kernels.h"
 
-/* Computes b = 1 - t^(-decay_rate) with t = step - step_offset + 1. t, the power and the difference are rounded to
- * float32. */
+/* Returns the factor b = 1 - t^(-decay_rate) by which a step multiplies the old second moments, where t = step -
+ * step_offset + 1 and `step` counts from 0. t, the power and the difference are each rounded to float32. */
 float pd_adafactor_keep(const pd_unit *unit)
 {
     float t = (float)(unit->count - 1 - (int64_t)unit->hyper[STEP_OFFSET]) + 1.0f;
@@ -41,7 +42,7 @@ static void advance(pd_walk *w, int d, int64_t by)
     for (int i = 0; i < TENSORS; i++) w->at[i] += by * w->over[i].stride[d];
 }
 
-/* Moves the walk to the next run of the block. Returns false if there is none. */
+/* Moves a walk to the next run of its block (a row of contiguous elements). Returns false after the last run. */
 bool pd_walk_on(pd_walk *w)
 {
     for (int d = w->rank - 2; d >= 0; d--) {
@@ -53,8 +54,9 @@ bool pd_walk_on(pd_walk *w)
     return false;
 }
 
-/* Collects the next runs, at most TOGETHER, that use the same elements of the moment `across_is`. Each run must have
- * a single element of the other moment. Returns false if no run is left after these. */
+/* Collects the next runs (rows of contiguous elements) of a walk, at most TOGETHER, that use the same elements of one
+ * moment. This moment must have an element for each element of a run, and the other moment a single element for the
+ * whole run. Returns false if no run is left after these. */
 bool pd_walk_gather(pd_walk *w, pd_runs *r)
 {
     bool more;
@@ -73,7 +75,8 @@ bool pd_walk_gather(pd_walk *w, pd_runs *r)
     return more;
 }
 
-/* Returns a view of n elements of a run, from its element i on. */
+/* Returns n elements of a run (a row of contiguous elements), from its element i on, as a stretch: pointers to their
+ * gradients, weights and moments. */
 pd_stretch pd_stretch_of(const pd_unit *unit, const pd_walk *w, int64_t i, int64_t n)
 {
     const pd_adafactor_own *own = unit->plan->own;
@@ -101,7 +104,8 @@ PD_INLINE void find_updates_as(const pd_stretch *s, pd_layout layout, float *res
     for (int64_t i = 0; i < s->n; i++) y[i] = pd_update_of(s, layout, i);
 }
 
-/* Works in a buffer of TILE elements, so s->n must not exceed TILE. */
+/* Returns the sum of the squared updates of a stretch (part of a row of contiguous elements). The updates go to a
+ * buffer of TILE elements first, so s->n must not exceed TILE. */
 PD_CLONES(double, squares, (const pd_stretch *s), (s))
 {
     float y[TILE];

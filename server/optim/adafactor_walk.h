@@ -1,5 +1,6 @@
-/* adafactor_walk.h - visits the elements of an adafactor block in runs. A run is a contiguous row along the last
- * dimension. Each moment has either one element for the whole run, or one for each element of the run. Pure. */
+/* adafactor_walk.h - visits the elements of a block of adafactor run by run. A run is a row of contiguous elements
+ * along the last dimension. Each of the two moments (v_row and v_col) has either a single element for a whole run, or
+ * one for each element of the run. Pure functions. */
 #ifndef PD_ADAFACTOR_WALK_H
 #define PD_ADAFACTOR_WALK_H
 
@@ -8,11 +9,10 @@
 #include "lanes.h"
 
 enum { TILE = 1024, TOGETHER = 4 };
-enum {
-    OF_WEIGHTS,
-    OF_UPDATE
-}; /* indices of the two sums of squares of a group: of its weights, of its update. In the slot `limits` they are the
-    * indices of the group's learning rate and clip factor */
+/* indices of the two numbers that a group (one of the independent tensors that a parameter may stack) has: in the slot
+ * `squares`, the sums of squares of its weights and of its updates; in the slot `limits`, its learning rate and its
+ * clip factor */
+enum { OF_WEIGHTS, OF_UPDATE };
 enum { ROW, COL, GROUP, BOTH, TENSORS };
 
 PD_INLINE float pd_rounded(float x)
@@ -20,7 +20,7 @@ PD_INLINE float pd_rounded(float x)
     return pd_f32_from_bf16(pd_bf16_from_f32(x));
 }
 
-/* Returns x^(-1/2), rounded once: upstream computes it as one power, not as a square root and a division. */
+/* Returns x^(-1/2), rounded to float32 only once, because T5X computes one power and not a root and a division. */
 PD_INLINE float pd_inverse_root(float x)
 {
     return (float)(1 / sqrt((double)x));
@@ -47,7 +47,9 @@ static inline bool pd_adafactor_is_scaled(const pd_unit *unit)
     return pd_adafactor_own_of(unit)->by_scale;
 }
 
-/* Returns the groups' sums of squares in the block that this call processes. `which`: OF_WEIGHTS or OF_UPDATE. */
+/* Returns the sums of squares of the block that this call processes: an array with one sum for each group (one of the
+ * independent tensors that a parameter may stack). `which`: OF_WEIGHTS for the squares of the weights, OF_UPDATE for
+ * those of the updates. */
 static inline double *pd_squares_of(const pd_unit *unit, int which)
 {
     const pd_adafactor_own *own = unit->plan->own;
@@ -58,25 +60,35 @@ typedef struct pd_walk {
     const pd_block *block;
     int rank;
     pd_over over[TENSORS];
-    int64_t stride[PD_MAX_RANK];  /* strides of the parameter */
-    int64_t index[PD_MAX_RANK];   /* index of the run in the block; always 0 in the last dimension */
-    int64_t element, at[TENSORS]; /* offset of the run's first element: in the parameter, and in each tensor */
-    int64_t n, tile;              /* n: elements of a run. tile: elements to process at once, which belong to one
-                                   * group */
-    int64_t step[TENSORS];        /* stride in each tensor from one element of the run to the next: 0 or 1 */
-    bool still;                   /* true: the squares of this step have the weight 0 in the moments */
+    /* distance in memory from one index to the next in each dimension of the parameter, in elements */
+    int64_t stride[PD_MAX_RANK];
+    /* index of the current run (a row of contiguous elements) in each dimension of the block, from 0; always 0 in the
+     * last dimension */
+    int64_t index[PD_MAX_RANK];
+    /* where the first element of the current run (a row of contiguous elements) lies: `element` is its offset in the
+     * parameter, at[i] its offset in tensor number i (ROW, COL, GROUP or BOTH) */
+    int64_t element, at[TENSORS];
+    /* n: number of elements in a run (a row of contiguous elements). tile: how many of them to process at once; they
+     * all belong to one group (one of the independent tensors that a parameter may stack) */
+    int64_t n, tile;
+    /* distance in each tensor from one element of a run (a row of contiguous elements) to the next: 0 if the tensor has
+     * a single element for the whole run, else 1 */
+    int64_t step[TENSORS];
+    /* whether this step's squared gradients have the weight 0 in the second moments */
+    bool still;
 } pd_walk;
 
-/* Returns the factor by which a step multiplies the old moments: b in v <- b v + (1 - b) s. */
+/* Returns the factor by which a step multiplies the old second moments: b in v <- b v + (1 - b) s, where s is the
+ * squared gradient plus epsilon1. */
 float pd_adafactor_keep(const pd_unit *unit);
 
-/* Begins a walk at the first run of a block. */
+/* Begins a walk over a block: returns a position at the block's first run (a row of contiguous elements). */
 pd_walk pd_walk_of(const pd_plan *plan, const pd_block *block);
-/* Moves the walk to the next run of the block. Returns false if there is none. */
+/* Moves a walk to the next run of its block (a row of contiguous elements). Returns false after the last run. */
 bool pd_walk_on(pd_walk *w);
 
-/* Returns whether both moments have one element for each element of a run. This is so if the last dimension belongs
- * to both. */
+/* Returns whether both moments (v_row and v_col) have one element for each element of a run (a row of contiguous
+ * elements). They do if both have the last dimension. */
 static inline bool pd_walk_is_single(const pd_walk *w)
 {
     return w->step[ROW] != 0 && w->step[COL] != 0;
@@ -84,18 +96,23 @@ static inline bool pd_walk_is_single(const pd_walk *w)
 
 /* ---- several runs at once, so that more memory accesses are under way ---- */
 
-/* Neighbouring runs. The moment `across_is` has one element for each element of a run, the same ones for all these
- * runs. The moment `along_is` has one element for each run. */
+/* Up to TOGETHER neighbouring runs (rows of contiguous elements) that are processed together. The moment `across_is`
+ * has one element for each element of a run, and all these runs use the same ones. The moment `along_is` has a single
+ * element for each run. */
 typedef struct pd_runs {
     int k;
     int64_t n;
     int64_t element[TOGETHER], group[TOGETHER];
-    int64_t along[TOGETHER]; /* each run's element of the moment `along_is` */
-    int64_t across;          /* the first of the shared elements of the moment `across_is` */
-    int along_is, across_is; /* one is ROW and the other is COL */
+    /* for each run (a row of contiguous elements), the index of its single element in the moment `along_is` */
+    int64_t along[TOGETHER];
+    /* index in the moment `across_is` of the first element that all the runs (rows of contiguous elements) use */
+    int64_t across;
+    /* `along_is`, `across_is`: one is the row moment (ROW), the other the column moment (COL) */
+    int along_is, across_is;
 } pd_runs;
 
-/* Collects the next neighbouring runs of a walk into *r. Returns false if no run is left after these. */
+/* Collects the next neighbouring runs (rows of contiguous elements) from the position of a walk on, into *r. Returns
+ * false if no run is left after these. */
 bool pd_walk_gather(pd_walk *w, pd_runs *r);
 
 static inline void pd_runs_of(const float **to, const pd_runs *r, const float *base)
@@ -105,27 +122,36 @@ static inline void pd_runs_of(const float **to, const pd_runs *r, const float *b
 
 /* ---- a part of a run ---- */
 
-/* The moments that have one element for each element of a run: the column moment (ACROSS), the row moment (ALONG),
- * both (SINGLE), or the full moment of a parameter that is not factored (WHOLE). STILL: like WHOLE, in a step whose
- * squares have the weight 0 in the moment. */
+/* Which of a parameter's second moments have one element for each element of a run (a row of contiguous elements); the
+ * others have a single element for the whole run:
+ *
+ * - ACROSS: only the column moment v_col has one for each element.
+ * - ALONG: only the row moment v_row has.
+ * - SINGLE: both have.
+ * - WHOLE: the parameter is not factored, and has one full moment.
+ * - STILL: like WHOLE, in a step whose squared gradients have the weight 0 in the moment. */
 typedef enum pd_layout { ACROSS, ALONG, SINGLE, WHOLE, STILL } pd_layout;
 
-/* A part of a run with n elements, and what their update is computed from. */
+/* A stretch: n contiguous elements of a run, with pointers to their gradients, old and new weights, momentum, and the
+ * second moments from which their updates are computed. */
 typedef struct pd_stretch {
     pd_layout layout;
     int64_t n;
     const float *gradient, *before, *row, *col, *v;
-    float *after, *m; /* m is NULL without momentum */
+    float *after, *m; /* `after`: new weights; m: momentum, or NULL if there is none */
 } pd_stretch;
 
-/* Returns n elements of a run from its element i on, as a stretch. */
+/* Returns n elements of a run (a row of contiguous elements), from its element i on, as a stretch: pointers to their
+ * gradients, weights and moments. */
 pd_stretch pd_stretch_of(const pd_unit *unit, const pd_walk *w, int64_t i, int64_t n);
-/* Returns the sum of squares of the update, not clipped yet. The stretch has at most TILE elements and the layout
- * SINGLE, WHOLE or STILL. */
+/* Returns the sum of the squared updates of a stretch (part of a row of contiguous elements), before clipping. The
+ * stretch must have at most TILE elements and the layout SINGLE, WHOLE or STILL. */
 double pd_stretch_squares(const pd_stretch *s);
 
-/* Returns the update of element i, not clipped yet. In the layout STILL the square of the gradient is multiplied by
- * 0 and added. So an infinite square makes the update NaN, as in upstream, although the state keeps the old moment. */
+/* Returns the update of element i of a stretch (part of a row of contiguous elements), before clipping.
+ *
+ * In the layout STILL the squared gradient has the weight 0 in the moment, but is multiplied by 0 and added here. So an
+ * infinite square makes the update NaN, as in T5X, even if skip_nan_updates has kept the old moment in the state. */
 PD_INLINE float pd_update_of(const pd_stretch *s, pd_layout layout, int64_t i)
 {
     if (layout == STILL) return s->gradient[i] * (1.0f / sqrtf(s->v[i] + 0.0f * (s->gradient[i] * s->gradient[i])));

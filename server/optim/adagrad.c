@@ -1,10 +1,12 @@
-/* adagrad - steps divided by the root of the sum of all squared gradients, as torch.optim.Adagrad has it:
+/* adagrad - the optimizer Adagrad, computed as torch.optim.Adagrad does it: steps are divided by the root of the sum of
+ * all squared gradients so far. For each weight w and its gradient g, with the name of the stored state on the right
+ * (count: number of the step, from 1):
  *
  *     g <- -g if maximize;   g <- g + weight_decay w
- *     s <- s + g g                                              sum: initial_accumulator_value at first
+ *     s <- s + g g                                              stored as sum; initial_accumulator_value at first
  *     w <- w - lr / (1 + (count - 1) lr_decay) g / (sqrt(s) + eps)
  *
- * The state gets its initial value when the parameter is declared, so initial_accumulator_value cannot change later. */
+ * The sum s gets its initial value when the parameter is declared. So initial_accumulator_value cannot change later. */
 #include "first_order.h"
 
 enum { LR, LR_DECAY, WEIGHT_DECAY, INITIAL, EPS, MAXIMIZE };
@@ -44,7 +46,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     const pd_run r = pd_run_of(unit);
     float *sum = pd_run_slot(unit, SUM);
 
-#pragma GCC ivdep /* `after` and `before` are one array or do not overlap: iterations are independent */
+#pragma GCC ivdep /* the arrays of old and new weights are identical or disjoint, so the loop may be vectorized */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w), s = sum[i] + g * g;
         sum[i] = s;

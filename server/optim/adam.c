@@ -1,14 +1,16 @@
-/* adam, adamw - moving averages of the gradient and of its square, as torch.optim.Adam and AdamW have them:
+/* adam, adamw - the optimizers Adam and AdamW, computed as torch.optim.Adam and AdamW do it, from moving averages of
+ * the gradient and of its square. For each weight w and its gradient g, with the name of the stored state on the right
+ * (count: number of the step, from 1):
  *
  *     g <- -g if maximize
  *     g <- g + weight_decay w,  or, decoupled (AdamW's way):  w <- w - lr weight_decay w
- *     m <- beta1 m + (1 - beta1) g                              exp_avg
- *     v <- beta2 v + (1 - beta2) g g                            exp_avg_sq
- *     x <- max(x, v)                                            max_exp_avg_sq, with amsgrad only; else x is v
+ *     m <- beta1 m + (1 - beta1) g                              stored as exp_avg
+ *     v <- beta2 v + (1 - beta2) g g                            stored as exp_avg_sq
+ *     x <- max(x, v)                                            only with amsgrad, as max_exp_avg_sq; else x is v
  *     w <- w - lr / (1 - beta1^count) m / (sqrt(x) / sqrt(1 - beta2^count) + eps)
  *
- * adam and adamw differ only in their defaults. amsgrad adds a slot to the state, so it cannot change after the
- * declaration. */
+ * adam and adamw differ only in their defaults. The option amsgrad adds max_exp_avg_sq to the state, so it cannot
+ * change after the declaration of the parameter. */
 #include "first_order.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, AMSGRAD, MAXIMIZE, DECOUPLED };
@@ -57,15 +59,15 @@ static factors factors_of(const pd_unit *unit)
     };
 }
 
-/* Computes the new weights and moments of a range in one pass over memory. The callers pass `amsgrad` as a constant,
- * so the loop has no branches. */
+/* Computes the new weights and the averages of gradient and squared gradient for a range of elements, in one pass over
+ * memory. The callers pass the option `amsgrad` as a constant, so the loop has no branches. */
 PD_INLINE void pass(const pd_unit *unit, factors f, bool amsgrad)
 {
     const pd_run r = pd_run_of(unit);
     float *m = pd_run_slot(unit, EXP_AVG), *v = pd_run_slot(unit, EXP_AVG_SQ),
           *largest = amsgrad ? pd_run_slot(unit, MAX_EXP_AVG_SQ) : NULL;
 
-#pragma GCC ivdep /* `after` and `before` are one array or do not overlap: iterations are independent */
+#pragma GCC ivdep /* the arrays of old and new weights are identical or disjoint, so the loop may be vectorized */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w);
         float average = f.beta1 * m[i] + f.gain1 * g, square = f.beta2 * v[i] + f.gain2 * g * g;

@@ -1,8 +1,10 @@
-/* adamax - Adam with the largest recent gradient in place of a mean square, as torch.optim.Adamax has it:
+/* adamax - the optimizer Adamax, computed as torch.optim.Adamax does it: Adam with the largest recent gradient in place
+ * of a mean square. For each weight w and its gradient g, with the name of the stored state on the right (count: number
+ * of the step, from 1):
  *
  *     g <- -g if maximize;   g <- g + weight_decay w
- *     m <- beta1 m + (1 - beta1) g                              exp_avg
- *     u <- max(beta2 u, |g| + eps)                              exp_inf
+ *     m <- beta1 m + (1 - beta1) g                              stored as exp_avg
+ *     u <- max(beta2 u, |g| + eps)                              stored as exp_inf
  *     w <- w - lr / (1 - beta1^count) m / u */
 #include "first_order.h"
 
@@ -37,7 +39,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     const pd_run r = pd_run_of(unit);
     float *m = pd_run_slot(unit, EXP_AVG), *u = pd_run_slot(unit, EXP_INF);
 
-#pragma GCC ivdep /* `after` and `before` are one array or do not overlap: iterations are independent */
+#pragma GCC ivdep /* the arrays of old and new weights are identical or disjoint, so the loop may be vectorized */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w);
         float average = f.beta1 * m[i] + f.gain1 * g, largest = pd_larger(f.beta2 * u[i], fabsf(g) + f.eps);

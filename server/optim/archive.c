@@ -1,4 +1,5 @@
-/* archive.c - writes an image of state to a growing buffer, or reads such an image without trusting its bytes. */
+/* archive.c - writes the state of objects to an image (a growing byte buffer), or reads it from an image without
+ * trusting its bytes. */
 #include "archive.h"
 
 #include <assert.h>
@@ -11,7 +12,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "images hold numbers a
 _Static_assert(sizeof(size_t) == sizeof(uint64_t) && sizeof(bool) == 1, "numbers have the same width in an image");
 
 #define MAGIC 0x4d494450u /* "PDIM" */
-#define LENGTH_AT 8       /* offset of the image's length, behind magic and version */
+/* an offset in the image (saved state as bytes), behind magic number and version: there stands the length of the
+ * image */
+#define LENGTH_AT 8
 #define LEAST_ROOM 4096
 #define AGREED_TEXT 4096
 
@@ -46,8 +49,8 @@ static bool is_ok(const pd_archive *archive)
     return archive->err.code == PD_OK;
 }
 
-/* Returns the error code for a value that is out of its bounds: the image is damaged, or the writing program has a
- * bug. */
+/* Returns the error code for a value that is out of its bounds. If an image (saved state as bytes) is being read, it is
+ * damaged; if one is being written, the writing program has a bug. */
 static int code_of_misfit(const pd_archive *archive)
 {
     return archive->reading ? PD_DATA_LOSS : PD_INTERNAL;
@@ -72,14 +75,15 @@ static bool grow(pd_archive *archive, size_t wanted)
     return true;
 }
 
-/* Returns how many bytes a reader has left in the open section, or in the image if no section is open. */
+/* Returns how many bytes are left to read in the open section (a named part of the image), or in the whole image if no
+ * section is open. */
 static size_t bytes_left(const pd_archive *archive)
 {
     return (archive->depth > 0 ? archive->open[archive->depth - 1].at : archive->size) - archive->at;
 }
 
-/* Returns a pointer to the next n bytes of the image that is read. NULL: fewer bytes are left, or there was an
- * earlier error. */
+/* Returns a pointer to the next n bytes of the image that is being read, and does not move on. NULL: fewer bytes are
+ * left, or there was an earlier error. */
 static const uint8_t *peek(pd_archive *archive, size_t n)
 {
     if (!is_ok(archive)) return NULL;
@@ -118,7 +122,7 @@ static size_t element_bytes(pd_field_kind kind)
     }
 }
 
-/* Returns whether the number at `at`, an element of a field, is within the field's bounds. */
+/* Returns whether a number is within the bounds of its field. `at` points to the number: an element of the field. */
 static bool in_bounds(const pd_field *field, const uint8_t *at)
 {
     uint64_t bits = 0;
@@ -155,8 +159,9 @@ void pd_archive_count(pd_archive *archive, size_t *n, size_t most, size_t least_
     if (archive->reading) *n = is_ok(archive) ? count : 0;
 }
 
-/* Visits the length of a text (*n), then its bytes. A writer writes the bytes of `mine`, and gets `mine`. A reader
- * gets a pointer to the bytes in the image. Returns NULL after an error. */
+/* Writes or reads a text: first its length *n, then its bytes. When an image is written, the bytes are those of `mine`,
+ * and the result is `mine`. When an image is read, the result points to the text in the image, which has no NUL at its
+ * end. NULL: there was an error. */
 static const char *visit_chars(pd_archive *archive, const char *name, const char *mine, size_t *n, size_t most)
 {
     const char *at = mine;
@@ -232,7 +237,8 @@ void pd_archive_agree(pd_archive *archive, const char *what, const char *mine)
 
 /* ---- records ---- */
 
-/* Returns a hash (FNV-1a) of the names, kinds and sizes of a table's fields. */
+/* Returns a hash (FNV-1a) of the names, types and sizes of a table's fields. Images contain it, so that a reader can
+ * refuse an image (saved state as bytes) with other fields. */
 static uint64_t fingerprint(const pd_table *table)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -246,7 +252,7 @@ static uint64_t fingerprint(const pd_table *table)
     return hash;
 }
 
-/* Returns the least number of bytes that a record takes in an image. */
+/* Returns the least number of bytes that a record (a struct with the table's fields) takes in an image. */
 static size_t least_bytes(const pd_table *table)
 {
     size_t n = 0;
@@ -292,7 +298,8 @@ void *pd_archive_list(pd_archive *archive, const pd_table *table, void *records,
 
 /* ---- sections ---- */
 
-/* Writes the name of a section, or checks that the section that begins here in the image has this name. */
+/* Writes the name of a section (a named part of the image). When an image is read, checks that the section which begins
+ * here has this name. */
 static void visit_name(pd_archive *archive, const char *name)
 {
     size_t length = strlen(name);
@@ -347,8 +354,8 @@ void pd_archive_leave(pd_archive *archive)
 
 /* ---- the image ---- */
 
-/* Visits magic, version and length of the image. A writer writes 0 as the length; pd_archive_end puts the real one
- * in. */
+/* Writes or reads the first bytes of an image: magic number, version and length. A writer does not know the length yet
+ * and writes 0. pd_archive_end puts in the real one. */
 static void visit_header(pd_archive *archive)
 {
     uint32_t magic = MAGIC, version = PD_ARCHIVE_VERSION;

@@ -1,7 +1,7 @@
-/* archive.h - one visitor that writes state to a byte buffer, or reads state back from such a buffer. Pure; no
- * globals; any thread.
+/* archive.h - writes the state of objects to an image (a byte buffer), and reads it back. Pure functions without global
+ * variables; any thread.
  *
- * One function visits an object in both directions, so the writer and the reader cannot differ:
+ * For each type of object one function, its visitor, does both. So the writer and the reader cannot differ:
  *
  *     static const pd_field thing_fields[] = { PD_FIELD(thing, name), PD_FIELD_IN(thing, stage, 0, 3), { 0 } };
  *     static const pd_table thing_table = { "thing", sizeof(thing), thing_fields };
@@ -17,20 +17,21 @@
  *     visit_thing(&archive, &t);
  *     rc = pd_archive_end(&archive, &bytes, &n, &err);
  *
- * The status is sticky. After the first error every visit does nothing and leaves its object unchanged. So visitors
- * check the status only before they allocate, loop or look something up. The error text names the open sections.
+ * After the first error all functions do nothing and leave the object unchanged. So a visitor checks for errors only
+ * before it allocates, loops or looks something up. The error text names the sections (named parts of the image) that
+ * were open.
  *
- * The reader trusts no byte. Reading allocates at most a small multiple of the image's size. The image has no
- * checksum: a caller that writes it to a file adds one. Errors:
+ * The reader trusts no byte. Reading allocates at most a small multiple of the image's size. The image has no checksum:
+ * a caller that writes it to a file adds one. Errors:
  *
  *   - PD_DATA_LOSS: the image is cut or damaged, or a value is out of its bounds.
  *   - PD_UNIMPLEMENTED: the image has another version of the format, or other fields.
  *   - PD_INVALID_ARGUMENT: another kind of object wrote the image (pd_archive_agree).
  *   - PD_NO_MEMORY.
  *
- * Format, little-endian: magic, version (4 bytes each), length of the image (8). A section is the length of its name
- * (1), its name, the length of its content (8), its content. A table of fields begins with a fingerprint (8) of the
- * names, types and lengths of its fields. */
+ * Format, little-endian: magic number, version (4 bytes each), length of the image (8). A section is the length of its
+ * name (1), its name, the length of its content (8), its content. A table of fields begins with a fingerprint (8): a
+ * hash of the names, types and lengths of its fields. */
 #ifndef PD_ARCHIVE_H
 #define PD_ARCHIVE_H
 
@@ -51,21 +52,24 @@ typedef enum pd_field_kind {
     PD_FIELD_U64,
     PD_FIELD_F32,
     PD_FIELD_F64,
-    PD_FIELD_TEXT,   /* char[N] that ends with a NUL */
-    PD_FIELD_STRING, /* char *: NULL, or owned text. Reading frees the old text, and allocates the new one */
+    PD_FIELD_TEXT, /* a member char[N] of a struct: a text that ends with a NUL */
+    /* a member char * of a struct: NULL, or an allocated text. Reading frees the old text and allocates a new one */
+    PD_FIELD_STRING,
 } pd_field_kind;
 
 typedef struct pd_field {
     const char *name;
-    size_t offset; /* offset of the member in the record */
+    size_t offset; /* offset of the member in its struct, in bytes */
     pd_field_kind kind;
-    size_t bytes;        /* size of the member: of an array, all elements */
-    int64_t least, most; /* integers: the bounds that are checked when the field is read. STRING: at most `most`
-                          * bytes. 0 and 0: no bounds */
+    /* size of the struct's member in bytes; of an array, the size of all its elements */
+    size_t bytes;
+    /* bounds of an integer, checked when it is written or read; both 0: no bounds. For a STRING, `most` is the largest
+     * number of bytes; 0: PD_ARCHIVE_STRING */
+    int64_t least, most;
 } pd_field;
 
-/* Derives the kind of a field from the member's C type; a type that is not listed does not compile. An enum counts
- * as U32; list it by PD_FIELD_IN with its last value as the bound. */
+/* Derives the kind of a field from the C type of the struct's member. A type that is not listed here does not compile.
+ * An enum counts as U32: list it by PD_FIELD_IN with its last value as the upper bound. */
 #define PD_FIELD_KIND(x)                                                                                               \
     _Generic(&(x), char **: PD_FIELD_STRING, default: _Generic((x),                     \
     bool: PD_FIELD_BOOL, bool *: PD_FIELD_BOOL, uint8_t: PD_FIELD_U8, uint8_t *: PD_FIELD_U8,                \
@@ -80,83 +84,96 @@ typedef struct pd_field {
     }
 #define PD_FIELD(type, member) PD_FIELD_IN(type, member, 0, 0)
 
-/* The fields of one type of record. */
+/* A table: the list of those members of a struct that an image (a byte buffer with the state of objects) contains. */
 typedef struct pd_table {
-    const char *name;       /* name of the record type, for error texts */
-    size_t size;            /* size of a record */
-    const pd_field *fields; /* array that ends with a field whose name is NULL */
+    const char *name; /* name of the struct type that the table describes, for error texts */
+    size_t size;      /* size in bytes of the struct type that the table describes */
+    /* the listed members of the struct: an array that ends with a field whose name is NULL */
+    const pd_field *fields;
 } pd_table;
 
 /* ---- an archive ---- */
 
 #define PD_ARCHIVE_VERSION 1
-#define PD_ARCHIVE_DEPTH 8          /* most sections that may be open at once */
-#define PD_ARCHIVE_STRING (1 << 20) /* most bytes of a STRING that has no bounds */
+#define PD_ARCHIVE_DEPTH 8          /* most sections (named parts of an image) that may be open at once */
+#define PD_ARCHIVE_STRING (1 << 20) /* most bytes of a text field of the kind STRING that has no bounds of its own */
 
 typedef struct pd_section {
-    const char *name; /* name of the section, borrowed while it is open */
-    size_t at;        /* offset in the image. Writing: of the section's length field. Reading: of the section's end */
+    const char *name; /* name of the section, borrowed while the section is open */
+    /* an offset in the image (saved state as bytes). When writing: where the length of the section stands. When
+     * reading: where the section ends */
+    size_t at;
 } pd_section;
 
-/* The state of a writer or reader. Only archive.c uses the members. */
+/* An archive: the state of one writer or reader of an image (a byte buffer with the state of objects). Only archive.c
+ * uses the members. */
 typedef struct pd_archive {
     bool reading;
-    uint8_t *own;        /* writing: the buffer that grows */
-    const uint8_t *from; /* reading: the image, borrowed */
-    size_t at;           /* number of bytes written, or read, so far */
-    size_t size;         /* writing: capacity of the buffer. Reading: length of the image */
+    uint8_t *own;        /* when writing: the buffer with the image, which grows */
+    const uint8_t *from; /* when reading: the image (saved state as bytes), borrowed from the caller */
+    size_t at;           /* number of bytes of the image that were written or read so far */
+    size_t size;         /* when writing: capacity of the buffer in bytes. When reading: length of the image */
     pd_section open[PD_ARCHIVE_DEPTH];
     int depth;
-    pd_error err; /* the first error; code PD_OK: none so far */
+    /* the first error of the writer or reader; its code is PD_OK as long as there was none */
+    pd_error err;
 } pd_archive;
 
-/* Begins to write an image. The caller must end it with pd_archive_end, also after an error. */
+/* Begins to write an image (a byte buffer with the state of objects). The caller must end it with pd_archive_end, also
+ * after an error. */
 void pd_archive_begin_write(pd_archive *archive);
-/* Begins to read an image. The image is borrowed until pd_archive_end. */
+/* Begins to read an image (a byte buffer with the state of objects). The image is borrowed until pd_archive_end. */
 void pd_archive_begin_read(pd_archive *archive, const void *image, size_t n);
-/* Ends the archive. All sections must be closed, unless there was an error. Returns the status, and fills *err with
- * the first error.
+/* Ends the writing or reading of an image. All sections (named parts of the image) must be closed, unless there was an
+ * error. Returns PD_OK or the code of the first error, and fills *err with that error.
  *
- * A writer gets the image in *image (free() it) and its size in *n; after an error *image is NULL and *n is 0. A
- * reader may pass NULL for `image` and `n`. For a reader it is an error if bytes of the image are left. */
+ * A writer gets the image in *image (free() it) and its size in *n; after an error *image is NULL and *n is 0. A reader
+ * may pass NULL for `image` and `n`. For a reader it is an error if bytes of the image are left. */
 int pd_archive_end(pd_archive *archive, uint8_t **image, size_t *n, pd_error *err);
 
 bool pd_archive_is_reading(const pd_archive *archive);
-/* Returns PD_OK, or the code of the first error. */
+/* Returns PD_OK, or the code of the first error of the archive (the writer or reader of an image). */
 int pd_archive_status(const pd_archive *archive);
-/* Records an error that the caller has found. The error text begins with the names of the open sections. Only the
- * first error counts. Returns the status. */
+/* Records an error that the caller has found while it writes or reads an image (saved state as bytes). The error text
+ * begins with the names of the open sections (named parts of the image). Only the first error counts. Returns the code
+ * of the first error. */
 int pd_archive_fail(pd_archive *archive, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Begin and end a section. A reader checks the section's name, and that its content was read to the end. Names have
- * 1 to 255 bytes, and are borrowed while the section is open. */
+/* pd_archive_enter begins a section (a named part of an image), pd_archive_leave ends it. A reader checks the section's
+ * name, and that the section's content was read to the end. Names have 1 to 255 bytes, and are borrowed while the
+ * section is open. */
 void pd_archive_enter(pd_archive *archive, const char *name);
 void pd_archive_leave(pd_archive *archive);
 
 /* ---- visits ---- */
 
-/* Visit one record, or an array of n records, by its table. The image does not contain n: the reader must know it. */
+/* Write or read one struct (pd_archive_fields) or an array of n structs (pd_archive_records), with the members that the
+ * table lists. The image (saved state as bytes) does not contain n: the reader must know it. */
 void pd_archive_fields(pd_archive *archive, const pd_table *table, void *record);
 void pd_archive_records(pd_archive *archive, const pd_table *table, void *records, size_t n);
-/* Visits a list of records: first their number, then the records. Returns the array of records:
+/* Writes or reads an array of structs whose length the image (saved state as bytes) contains: first the length, then
+ * the structs. Returns the array:
+ *
  *     job->ranges = pd_archive_list(archive, &range_table, job->ranges, &job->n_ranges, MOST);
+ *
  * A reader passes NULL as the array and 0 as its length. It gets a new array: free() it and the STRINGs in it, also
- * after an error. More than `most` records are an error. For an empty list the array is NULL. */
+ * after an error. More than `most` structs are an error. For a length of 0 the array is NULL. */
 void *pd_archive_list(pd_archive *archive, const pd_table *table, void *records, size_t *n, size_t most);
 
-/* Visits *n, the number of elements that follow. A reader may then allocate memory for *n elements, because it
- * refuses two kinds of numbers: numbers above `most`, and numbers of elements that cannot fit into the rest of the
- * section, if each takes at least `least_bytes` (1 or more). After an error *n is 0 for a reader. */
+/* Writes or reads *n, the number of elements that follow in the image. A reader may then allocate memory for *n
+ * elements, because it refuses two kinds of numbers: numbers above `most`, and numbers of elements that cannot fit into
+ * the rest of the section, if each takes at least `least_bytes` (1 or more). After an error *n is 0 for a reader. */
 void pd_archive_count(pd_archive *archive, size_t *n, size_t most, size_t least_bytes);
-/* Visits n bytes of memory. The image does not contain n: the reader must know it. */
+/* Writes n bytes of memory to an image, or reads them. The image does not contain n: the reader must know it. */
 void pd_archive_bytes(pd_archive *archive, void *at, size_t n);
-/* Visits one variable; its type must be one that a field may have. Example: pd_archive_value(archive, &count). */
+/* Writes or reads one variable; its type must be one that a field may have (pd_field_kind). Example:
+ * pd_archive_value(archive, &count). */
 #define pd_archive_value(archive, at) pd_archive_member((archive), PD_FIELD_KIND(*(at)), (at), sizeof *(at))
 void pd_archive_member(pd_archive *archive, pd_field_kind kind, void *at, size_t bytes);
 
-/* Checks that an image is read by the same kind of object that wrote it. A writer writes the text `mine`. A reader
- * refuses an image that has another text: "<what> is <mine> here, but <the other> in the image". Texts have at most
- * 4,096 bytes. */
+/* Checks that an image is read by the same kind of object that wrote it. A writer writes the text `mine`, which names
+ * the kind. A reader refuses an image that has another text: "<what> is <mine> here, but <the other> in the image".
+ * Texts have at most 4,096 bytes. */
 void pd_archive_agree(pd_archive *archive, const char *what, const char *mine);
 
 #endif

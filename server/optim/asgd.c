@@ -1,10 +1,11 @@
-/* asgd - stochastic gradient descent that also keeps the average of its weights, as torch.optim.ASGD has it:
+/* asgd - stochastic gradient descent that also keeps the average of its weights, computed as torch.optim.ASGD does it.
+ * For each weight w, its gradient g and its average x (count: number of the step, from 1):
  *
  *     g <- -g if maximize;   g <- g + weight_decay w
  *     w <- (1 - lambd eta) w - eta g
- *     x <- w where mu is 1, else x + mu (w - x)                 ax: the averaged weights, read from the state
- *     eta <- lr / (1 + lambd lr count)^alpha                    for the next step; lr in the first step
- *     mu  <- 1 / max(1, count - t0)                             for the next step; 1 in the first step */
+ *     x <- w where mu is 1, else x + mu (w - x)                 stored as ax: the averaged weights, for users
+ *     eta <- lr / (1 + lambd lr count)^alpha                    learning rate of the next step; lr in the first step
+ *     mu  <- 1 / max(1, count - t0)                             share of the next w in x; 1 in the first step */
 #include "first_order.h"
 
 enum { LR, LAMBD, ALPHA, T0, WEIGHT_DECAY, MAXIMIZE };
@@ -44,7 +45,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     const pd_run r = pd_run_of(unit);
     float *ax = pd_run_slot(unit, AX);
 
-#pragma GCC ivdep /* `after` and `before` are one array or do not overlap: iterations are independent */
+#pragma GCC ivdep /* the arrays of old and new weights are identical or disjoint, so the loop may be vectorized */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w), moved = f.pull.keep * w - f.eta * g;
         float average = ax[i] + (moved - ax[i]) * f.mu;

@@ -1,4 +1,4 @@
-/* axes.c - reads the logical names of a parameter's dimensions. */
+/* axes.c - reads the names of a parameter's dimensions ("layers,embed,mlp"), and tables that give each name a rule. */
 #include "axes.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ static const struct {
 
 const char *pd_dim_rule_name(pd_dim_rule rule)
 {
-    return words[rule].word; /* the first four words are in the order of the enum pd_dim_rule */
+    return words[rule].word; /* an index of `words`, whose first entries are in the order of the enum pd_dim_rule */
 }
 
 bool pd_dim_rule_read(pd_dim_rule *rule, const char *text)
@@ -52,7 +52,8 @@ bool pd_dim_rule_read(pd_dim_rule *rule, const char *text)
 
 /* ---- names of a parameter's dimensions ---- */
 
-/* Copies the name of `length` bytes at `at`, without the blanks around it. Returns false if it is too long. */
+/* Copies a name of `length` bytes that begins at `at`, without the blanks around it. Returns false if the name is too
+ * long. */
 static bool copy_name(char *name, const char *at, size_t length)
 {
     while (length > 0 && strchr(" \t", at[length - 1]) != NULL) length--;

@@ -34,9 +34,9 @@ struct pd_batch {
     int64_t scratch_floats; /* scratch memory of each thread, in floats */
     float *scratch;
     piece *pieces;
-    double (*partial)
-        [PD_MAX_PARTIALS]; /* numbers that each unit reports, such as a sum of squares; a unit is the part of a phase that
-                                         * one thread computes. Indexed by the unit's place among those that run together */
+    /* numbers that each unit reports, such as a sum of squares; a unit is the part of a phase that one thread computes.
+     * Indexed by the unit's place among those that run together */
+    double (*partial)[PD_MAX_PARTIALS];
 };
 
 /* ---- memory ---- */

@@ -1,22 +1,23 @@
-/* block_products.c - multiplies a block of any rank by itself, and by matrices along its dimensions. */
+/* block_products.c - multiplies a block of a tensor by itself, and by a matrix along each of its dimensions. */
 #include "block_products.h"
 
 #include <assert.h>
 
 #include "stripes.h"
 
-/* Most elements of a matrix block that is copied. Such a block fits into a second-level cache together with its
- * products. */
+/* Largest number of elements of a matrix block that is copied to scratch memory before it is multiplied. Such a block
+ * fits into a second-level cache together with its products. */
 enum { MOST_GATHERED = 32768 };
 
-/* Returns whether the elements of the block are contiguous in the tensor. */
+/* Returns whether the elements of a block are contiguous in the memory of the whole tensor. */
 static bool lies_dense(const pd_shape *shape, const pd_block *block)
 {
     return pd_block_run_length(shape, block) == pd_block_elements(block, shape->rank);
 }
 
-/* Returns whether products read the block in place. Small blocks of a matrix are copied: they are read four times, and
- * their rows often lie a power of 2 apart, so they would push each other out of the first-level cache. */
+/* Returns whether products read a block where it lies in the tensor. Otherwise the block is copied first. Small blocks
+ * of a matrix are copied unless they are contiguous: they are read four times, and their rows often lie a power of 2
+ * apart, so they would push each other out of the first-level cache. */
 static bool is_used_in_place(const pd_shape *shape, const pd_block *block)
 {
     return lies_dense(shape, block) || (shape->rank == 2 && pd_block_elements(block, 2) > MOST_GATHERED);
@@ -158,9 +159,9 @@ static void contract_matrix(pd_mat out, const pd_block_view *view, float *const 
     multiply(out, half, PD_AS_IS, pd_mat_dense(P[1], n, n));
 }
 
-/* Multiplies along one dimension after the other. Each product removes the first dimension of the block and appends
- * the new one at the end. After one product per dimension they are in their old order again. The last product writes
- * to `out`. */
+/* Multiplies a block by the matrices P[d], along one dimension d after the other. Each product removes the first
+ * dimension of the block and appends a new one at the end. After one product per dimension, the dimensions are in their
+ * old order again. The last product writes to `out`. */
 static void contract_in_turns(float *out, const pd_block_view *view, float *const *P, float *scratch)
 {
     int64_t n = product(view->size, 0, view->rank);

@@ -5,7 +5,8 @@
 
 #include "kernels.h"
 
-/* With more pieces than this, several threads are used. Waking a thread takes about as long as one piece. */
+/* Gradients that are cut into more pieces than this are processed by several threads. Waking a thread takes about as
+ * long as processing one piece. */
 enum { WORTH_SHARING = 2 };
 
 double pd_clip_sum(pd_clip_piece *pieces, size_t n, double sofar, int threads)

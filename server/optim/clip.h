@@ -1,14 +1,14 @@
-/* clip.h - clipping by the global norm (Pascanu, Mikolov, Bengio 2013, "On the difficulty of training recurrent
- * neural networks", section 3.2), as T5X does it (adafactor.py, apply_gradient): the gradients of several parameters
- * are scaled together so that the norm of all of them does not exceed a limit.
+/* clip.h - clipping by the global norm (Pascanu, Mikolov, Bengio 2013, "On the difficulty of training recurrent neural
+ * networks", section 3.2), as T5X does it (adafactor.py, apply_gradient): the gradients G of several parameters are
+ * scaled together so that the norm of all of them does not exceed a limit T.
  *
  *     norm  = sqrt(sum over the parameters of the sum of G²)
- *     scale = T min(1/T, 1/norm)              in float32; T the limit
+ *     scale = T min(1/T, 1/norm)              in float32
  *     G     = scale G
  *
- * A gradient is cut into pieces of PD_CLIP_RANGE elements, beginning at its first element. The sums of the pieces
- * are added in float64 in a fixed order: piece by piece, parameter by parameter. So the bits do not depend on the
- * number of threads, nor on how many pieces a call gets. Pure; runs on the calling thread and its OpenMP team. */
+ * A gradient is cut into pieces of PD_CLIP_RANGE elements, beginning at its first element. The sums of the pieces are
+ * added in float64 in a fixed order: piece by piece, parameter by parameter. So the bits do not depend on the number of
+ * threads, nor on how many pieces a call gets. Pure functions; they run on the calling thread and its OpenMP team. */
 #ifndef PD_CLIP_H
 #define PD_CLIP_H
 
@@ -18,30 +18,31 @@
 
 enum { PD_CLIP_RANGE = 1 << 16 };
 
-/* Least and largest limit that may be set. A limit between them, and its inverse, are normal float32 numbers:
- * neither subnormal nor infinite. */
+/* Least and largest value that the limit of the norm may have. A limit between them, and its inverse, are normal
+ * float32 numbers: neither subnormal nor infinite. */
 #define PD_CLIP_LEAST 1e-30
 #define PD_CLIP_MOST 1e30
 
 typedef struct pd_clip_piece {
     const float *from;
-    float *to;      /* output of pd_clip_apply; may be `from` */
-    int64_t n;      /* elements, at most PD_CLIP_RANGE */
-    double squares; /* output of pd_clip_sum: sum of the squares */
+    float *to;      /* output of pd_clip_apply: the scaled piece of a gradient; may be `from` */
+    int64_t n;      /* number of elements, at most PD_CLIP_RANGE */
+    double squares; /* output of pd_clip_sum: the sum of the elements' squares */
 } pd_clip_piece;
 
-/* Sums the squares of each of n pieces. Returns `sofar` plus these n sums, added in order. */
+/* Sums the squares of each of n pieces of gradients. Returns `sofar` plus these n sums, added in order. */
 double pd_clip_sum(pd_clip_piece *pieces, size_t n, double sofar, int threads);
-/* Scales n pieces: to[i] = scale * from[i]. */
+/* Scales n pieces of gradients: each element of `to` becomes `scale` times the element of `from`. */
 void pd_clip_apply(const pd_clip_piece *pieces, size_t n, float scale, int threads);
 
-/* Returns the factor by which to scale gradients whose sum of squares is `squares`:
+/* Returns the factor by which to scale gradients whose sum of squares is `squares`, so that their norm does not exceed
+ * the limit:
  *
  *   - The norm is within the limit: the factor is 1, up to rounding.
  *   - An element is NaN: the factor is NaN, and all elements become NaN.
  *   - An element is infinite, or the sum exceeds float32: the factor is 0. An infinite element then becomes NaN. */
 float pd_clip_scale(double limit, double squares);
-/* Returns whether the norm, the square root of `squares`, exceeds the limit. */
+/* Returns whether the norm of gradients, the square root of `squares`, exceeds the limit. */
 bool pd_clip_exceeds(double limit, double squares);
 
 #endif

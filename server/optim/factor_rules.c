@@ -1,4 +1,5 @@
-/* factor_rules.c - decides which dimensions of a parameter adafactor factors. */
+/* factor_rules.c - decides along which dimensions adafactor factors the second moment of a parameter (keeps means
+ * instead of all elements). */
 #include "factor_rules.h"
 
 #include <stdio.h>
@@ -10,8 +11,10 @@
 #include "pattern.h"
 #include "text.h"
 
-/* All searches in the maps of a set of parameters share a budget, counted in steps of the matcher (pattern.h):
- * STEPS, plus STEPS_OF_FIRST for each of the first FIRST names, plus STEPS_OF_OTHERS for each further name.
+/* Constants of the budget for searches in maps. A map is a list of regular expressions for parameter names, each with a
+ * value. All searches for the names of a set of parameters share the budget. It is counted in steps of the matcher
+ * (pattern.h): STEPS, plus STEPS_OF_FIRST for each of the first FIRST names, plus STEPS_OF_OTHERS for each further
+ * name.
  *
  * A hundred regular expressions take some thousand steps a name. A model with more than FIRST names must have fewer
  * expressions, or simpler ones. */
@@ -26,8 +29,8 @@ static int no_rule(const char *text, pd_error *err)
                    text);
 }
 
-/* Reads the rules of the dimensions from `items`, the text between the brackets. Overwrites the separators in it.
- * `text` is the whole rule, for the error. */
+/* Reads the rule of each dimension (ROW, COLUMN, BATCH or NONE) from `items`, the text between the brackets, and
+ * overwrites the separators in it. `text` is the whole rule, for an error message. */
 static int read_dims(pd_factor_rule *out, const char *text, char *items, pd_error *err)
 {
     for (char *item; (item = pd_text_item(&items)) != NULL; out->n++)
@@ -86,9 +89,10 @@ int pd_flag_reader(void *flag, const char *text, pd_error *err)
 }
 
 typedef struct name_map {
-    const char *text; /* the map's text; identifies the map */
+    /* the text of the map, which is a list of regular expressions with values; maps are looked up by their text */
+    const char *text;
     pd_pairs pairs;
-    pd_pattern **patterns; /* the compiled expression of each pair; NULL: not compiled yet */
+    pd_pattern **patterns; /* the compiled regular expression of each pair; NULL: not compiled yet */
 } name_map;
 
 struct pd_name_maps {
@@ -156,7 +160,7 @@ static name_map *map_of(pd_name_maps *maps, const char *text, pd_error *err)
 
 /* ---- lookup of a name ---- */
 
-/* Returns a copy of the name in which the separator `from` is replaced by `to`. NULL: out of memory. */
+/* Returns a copy of a parameter's name in which the separator `from` is replaced by `to`. NULL: out of memory. */
 static char *respelled(const char *name, char from, char to)
 {
     char *copy = strdup(name);
@@ -166,8 +170,8 @@ static char *respelled(const char *name, char from, char to)
     return copy;
 }
 
-/* Returns whether an expression may be meant for names with dots: it has no /, but it has \. or a bracket expression
- * [] that may contain a dot. */
+/* Returns whether a regular expression may be meant for parameter names with dots, such as "layer.bias". It may if it
+ * has no /, but has \. or a bracket expression [] that may contain a dot. */
 static bool knows_dots(const char *expression)
 {
     return strchr(expression, '/') == NULL && (strstr(expression, "\\.") != NULL || strchr(expression, '[') != NULL);
@@ -230,8 +234,9 @@ static bool has(const pd_factor_rule *rule, pd_dim_rule wanted)
     return false;
 }
 
-/* Checks a rule made from axes. If ROW or COLUMN is missing, nothing is factored: all dimensions except BATCH become
- * NONE. PD_INVALID_ARGUMENT: ROW, COLUMN and NONE occur together, which upstream calls incomplete. */
+/* Completes a factor rule (the role of each dimension) that was made from the names of the dimensions. If no dimension
+ * is ROW or none is COLUMN, the parameter is not factored: all dimensions except BATCH become NONE.
+ * PD_INVALID_ARGUMENT: ROW, COLUMN and NONE occur together, which T5X calls an incomplete rule. */
 static int complete(pd_factor_rule *rule, pd_error *err)
 {
     bool factored = has(rule, PD_DIM_ROW) && has(rule, PD_DIM_COLUMN);

@@ -1,13 +1,14 @@
-/* first_order.h - shared parts of the element-wise optimizers that follow torch.optim (adam.c, rmsprop.c ...). Pure.
+/* first_order.h - what the element-wise optimizers that follow torch.optim have in common (adam.c, rmsprop.c ...). Pure
+ * functions.
  *
- * Each of these is a table of hyperparameters, a list of slots and one loop over a range of elements. A stream is an
- * array with one number per element: weights, gradient or a slot. The loop reads and writes every stream once.
+ * Each of these optimizers is a table of hyperparameters, a list of slots (tensors of optimizer state) and one loop
+ * over a range of elements. The loop reads and writes each array (weights, gradient and slots) once.
  *
  * The order of operations is torch's, and each operation is rounded to float32. Factors that are the same for all
  * elements are computed in double, as in torch.
  *
- * An option that holds for a whole step selects between two values inside the loop. This costs nothing, because
- * memory bandwidth limits the loop. Only an option that adds a slot, and so a stream, has a loop of its own. */
+ * An option that holds for a whole step selects between two values inside the loop. This costs nothing, because memory
+ * bandwidth limits the loop. Only an option that adds a slot, and so another array, has a loop of its own. */
 #ifndef PD_FIRST_ORDER_H
 #define PD_FIRST_ORDER_H
 
@@ -16,7 +17,8 @@
 #include "clones.h"
 #include "row.h"
 
-/* Entries for tables of hyperparameters, with the names that torch.optim uses. A beta must be below 1. */
+/* Entries for tables of hyperparameters, with the names that they have in torch.optim. A beta, the decay factor of a
+ * moving average, must be below 1. */
 #define PD_HYPER_LR(preset)                                                                                            \
     {                                                                                                                  \
         "lr", PD_REAL, preset, 0, INFINITY, NULL, "learning rate", true, false                                         \
@@ -48,13 +50,14 @@
         "maximize", PD_FLAG, 0, 0, 1, NULL, "add the gradient instead of subtracting it", true, false                  \
     }
 
-/* Adds a slot to the plan for each name; the list of names ends with NULL. The slots have the parameter's shape and
- * begin with zeros. PD_NO_MEMORY. */
+/* Adds a slot (a tensor of optimizer state) to the plan for each name; the list of names ends with NULL. The slots have
+ * the parameter's shape and begin with zeros. Returns PD_OK or PD_NO_MEMORY. */
 int pd_plan_slots(pd_plan *plan, const char *const *names);
-/* Adds a slot to the plan that has one number, `fill` at first. PD_NO_MEMORY. */
+/* Adds a slot (a tensor of optimizer state) that holds one number, `fill` at first. Returns PD_OK or PD_NO_MEMORY. */
 int pd_plan_number(pd_plan *plan, const char *name, float fill);
 
-/* The range of weights and gradients that one call of a phase processes. */
+/* The range of elements that one thread processes in one call: n elements, with pointers to their weights before the
+ * step, their gradients and their new weights. */
 typedef struct pd_run {
     int64_t n;
     const float *before, *gradient;
@@ -71,8 +74,9 @@ PD_INLINE float *pd_run_slot(const pd_unit *unit, int slot)
     return unit->slot[slot] + unit->first;
 }
 
-/* The factors by which maximize and weight_decay act: g <- sign g + l2 w (if l2 is not 0), w <- keep w. l2 is the
- * penalty that is added to the gradient; keep is the decoupled decay. */
+/* How the options maximize and weight_decay change a gradient g and a weight w: g <- sign g + l2 w (if l2 is not 0),
+ * and w <- keep w. l2 is the factor of a penalty that is added to the gradient; keep is the factor of decoupled weight
+ * decay. */
 typedef struct pd_pull {
     float sign, l2, keep;
 } pd_pull;

@@ -1,21 +1,23 @@
-/* graft.c - computes directions of first-order optimizers; Shampoo's step gets their length (grafting). */
+/* graft.c - computes directions of first-order optimizers; Shampoo's step gets the length of such a direction
+ * (grafting). */
 #include "graft.h"
 
 #include <string.h>
 
 #include "lanes.h"
 
-/* Number of elements of the direction D that are computed at a time, and then squared while they are in the
+/* Number of elements of a direction that are computed at a time. They are then squared while they are in the
  * first-level cache. */
 enum { TILE = 1024 };
 
-/* Squares eight elements in float32, and adds the squares in float64. */
+/* Squares eight elements in float32, and adds the squares to *sum in float64. */
 PD_INLINE void add_squared(pd_lanes *sum, const float *x)
 {
     pd_lanes_add(sum, pd_lanes_widen(PD_FLOATS(x) * PD_FLOATS(x), PD_FLOATS(x + 4) * PD_FLOATS(x + 4)));
 }
 
-/* Sums squares in 16 lanes: element i belongs to lane i mod 16, and the lanes are added pairwise at the end. */
+/* Returns the sum of the squares of x, added up in 16 lanes (parallel partial sums): element i belongs to lane i mod
+ * 16, and the lanes are added pairwise at the end. */
 PD_CLONES(double, squares, (const float *x, int64_t n), (x, n))
 {
     pd_lanes low = { 0 }, high = { 0 };
@@ -58,12 +60,13 @@ void pd_graft_accumulate(float *V, const float *G, int64_t n, const pd_graft *f)
     if (f->kind == PD_GRAFT_DIAGONAL || f->kind == PD_GRAFT_CORRECTED) accumulate(V, G, n, f);
 }
 
-/* Computes directions of one kind. The callers pass `kind` as a constant, so the loop has no branches. */
+/* Computes the directions D of one kind of first-order optimizer, such as a sign method, from the gradients G and their
+ * squares V. The callers pass `kind` as a constant, so the loop has no branches. */
 PD_INLINE void directions(float *D, const float *G, const float *V, int64_t n, const pd_graft *f, pd_graft_kind kind)
 {
     const pd_graft own = *f;
 
-#pragma GCC ivdep /* D and G are one array or do not overlap: iterations are independent */
+#pragma GCC ivdep /* the arrays of directions and gradients are identical or disjoint, so the loop may be vectorized */
     for (int64_t i = 0; i < n; i++) D[i] = pd_graft_direction(kind, &own, G[i], kind == PD_GRAFT_SIGN ? 0 : V[i]);
 }
 

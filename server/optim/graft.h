@@ -1,14 +1,13 @@
-/* graft.h - directions D of first-order optimizers, and norms in float32 arithmetic. Grafting (arXiv:2002.11803)
- * gives Shampoo's direction the length of D. G is the gradient, V the moving sum of its squares. Pure; any thread.
+/* graft.h - directions D of first-order optimizers, and norms in float32 arithmetic. Grafting (arXiv:2002.11803) gives
+ * Shampoo's direction the length of D. G is the gradient, V the moving sum of its squares. Pure functions; any thread.
  *
  *     PD_GRAFT_PLAIN     D = G
  *     PD_GRAFT_SIGN      D = sign(G), where sign(0) = 0
  *     PD_GRAFT_DIAGONAL  V <- w1 V + w2 g^2,  D = g / (sqrt(V) + epsilon) / clip      with g = G / divisor
- *     PD_GRAFT_CORRECTED V <- w1 V + w2 G^2,  D = F / (sqrt(V / correction) + epsilon) of another gradient F, a
- *         filtered one
+ *     PD_GRAFT_CORRECTED V <- w1 V + w2 G^2,  D = F / (sqrt(V / correction) + epsilon), where F is a filtered gradient
  *
- * Adagrad has w1 = w2 = 1, RMSProp w1 = beta2 and w2 = 1 - beta2. The normalized forms of both divide the gradient
- * by its norm. */
+ * Adagrad has w1 = w2 = 1, RMSProp w1 = beta2 and w2 = 1 - beta2. The normalized forms of both divide the gradient by
+ * its norm. */
 #ifndef PD_GRAFT_H
 #define PD_GRAFT_H
 
@@ -21,12 +20,15 @@ typedef enum pd_graft_kind { PD_GRAFT_PLAIN, PD_GRAFT_SIGN, PD_GRAFT_DIAGONAL, P
 
 typedef struct pd_graft {
     pd_graft_kind kind;
-    float w1, w2, epsilon, divisor, clip; /* for kinds that have a V; divisor and clip are 1 if unused */
-    float correction;                     /* divisor of V in PD_GRAFT_CORRECTED; 1: no correction */
+    /* constants for the kinds of directions that have a sum V of squared gradients; `divisor` and `clip` are 1 where
+     * they shall have no effect */
+    float w1, w2, epsilon, divisor, clip;
+    /* number by which PD_GRAFT_CORRECTED divides V to correct its bias; 1: no correction */
+    float correction;
 } pd_graft;
 
-/* Returns one element of the direction D from an element g of the gradient and v, the element of V after its update.
- * If g is NaN, so is the result. */
+/* Returns one element of the direction D of a first-order optimizer, from an element g of the gradient and v, the sum
+ * of squared gradients after its update. If g is NaN, so is the result. */
 PD_INLINE float pd_graft_direction(pd_graft_kind kind, const pd_graft *f, float g, float v)
 {
     if (kind == PD_GRAFT_SIGN) return g > 0 ? 1.0f : g < 0 ? -1.0f : g;
@@ -35,19 +37,21 @@ PD_INLINE float pd_graft_direction(pd_graft_kind kind, const pd_graft *f, float 
     return g;
 }
 
-/* Updates V, if this kind of direction has one; otherwise V is not read. */
+/* Updates V, the sum of squared gradients of n elements, by the gradients G. Kinds of directions without such a sum
+ * leave V alone. */
 void pd_graft_accumulate(float *V, const float *G, int64_t n, const pd_graft *f);
-/* Writes the direction of n elements to D. D may be G. */
+/* Writes the direction D of n elements, computed from the gradients G and the sums of their squares V. D may be G. */
 void pd_graft_directions(float *D, const float *G, const float *V, int64_t n, const pd_graft *f);
-/* Returns the sum of the squares of the direction D, added as in pd_squares. D itself is not stored. */
+/* Returns the sum of the squares of the direction D, added as in pd_squares. D itself is not stored. G are the
+ * gradients, V the sums of their squares. */
 double pd_graft_squares(const float *G, const float *V, int64_t n, const pd_graft *f);
 
-/* Returns the sum of x[i]^2. Each square is rounded to float32, so it may overflow to infinity or underflow to 0;
- * squares are added in float64. The bits do not depend on threads. */
+/* Returns the sum of the squares of n numbers x[i]. Each square is rounded to float32, so it may overflow to infinity
+ * or underflow to 0; squares are added in float64. The bits do not depend on threads. */
 double pd_squares(const float *x, int64_t n);
 /* Returns the sum of the squares of sign(x): the number of elements that are not 0. */
 double pd_sign_squares(const float *x, int64_t n);
-/* Returns the norm in float32 from a sum of squares. */
+/* Returns the norm of a vector, computed in float32 from the sum of its squares. */
 float pd_norm(double sum);
 
 #endif

@@ -1,4 +1,4 @@
-/* hypers.c - sets, checks and prints the values of hyperparameters. */
+/* hypers.c - sets the hyperparameters of an optimizer from text, checks their values and prints them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +12,11 @@
 
 _Static_assert(PD_MAX_HYPERS <= 64, "a bit each");
 
-/* The text of a hyperparameter of type PD_TEXT: a node of the list `texts` of a pd_hypers. It is constant once it is
- * in the list, so that copies may share it. */
+/* The text of a hyperparameter that is a text (type PD_TEXT): a node of the list `texts` of a pd_hypers, the values of
+ * all hyperparameters. A node in the list never changes, so that copies of the pd_hypers may share it. */
 struct pd_hyper_text {
     const pd_hyper_text *next;
-    const pd_hypers *owner; /* the struct in which the text was set, and which frees it */
+    const pd_hypers *owner; /* the struct pd_hypers in which the text was set, and which frees it */
     int index;              /* index of the hyperparameter that has the text */
     char text[];
 };
@@ -55,8 +55,8 @@ static int parse_flag(const char *text, double *value)
     return PD_INVALID_ARGUMENT;
 }
 
-/* Returns where the word number `index` of a text like "none|sgd|adam" begins, and its length. NULL: there are fewer
- * words. */
+/* Returns where word number `index` of a text like "none|sgd|adam" begins, and its length in *length. NULL: the text
+ * has fewer words. */
 static const char *choice_at(const char *choices, int index, size_t *length)
 {
     for (; index > 0; index--) {
@@ -81,7 +81,8 @@ static int parse_choice(const char *text, const char *choices, double *value)
     return PD_INVALID_ARGUMENT;
 }
 
-/* Returns whether the text is the word that stands for a number's least value, for instance "ready". */
+/* Returns whether `text` is the word that users may write in place of a hyperparameter's least value, for instance
+ * "ready" in place of -1. */
 static bool is_the_word(const pd_hyper *hyper, const char *text)
 {
     return hyper->choices != NULL && strcasecmp(text, hyper->choices) == 0;
@@ -97,14 +98,15 @@ static int parse(const pd_hyper *hyper, const char *text, double *value)
         return hyper->type == PD_REAL ? pd_number_read(text, value) : pd_number_read_whole(text, value);
     case PD_FLAG: return parse_flag(text, value);
     case PD_CHOICE: return parse_choice(text, hyper->choices, value);
-    case PD_TEXT: break; /* set_text does it */
+    case PD_TEXT: break; /* set_text reads hyperparameters that are texts */
     }
     return PD_INVALID_ARGUMENT;
 }
 
 /* ---- setting ---- */
 
-/* Writes the range of a number for an error text, such as "0 to 100, or ready", and returns `text`. */
+/* Writes the range of values that a hyperparameter may have, for an error text such as "0 to 100, or ready". Returns
+ * `text`. */
 static const char *range_text(const pd_hyper *hyper, char *text, size_t size)
 {
     if (hyper->choices == NULL)
@@ -133,8 +135,9 @@ static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
     return "";
 }
 
-/* Returns the hyperparameter that has replaced the original implementation's hyperparameter `name`. Its help text
- * names the original, for instance "(upstream: scanned_layers)". NULL: no help text names it. */
+/* Returns the hyperparameter that stands in place of the hyperparameter `name` of the optimizer's original
+ * implementation. Its help text names the original one, for instance "(upstream: scanned_layers)". NULL: no help text
+ * names it. */
 static const pd_hyper *instead_of(const pd_row *row, const char *name)
 {
     char words[96];
@@ -145,8 +148,8 @@ static const pd_hyper *instead_of(const pd_row *row, const char *name)
     return NULL;
 }
 
-/* Writes the error that the optimizer has no hyperparameter `name`, and returns PD_NOT_FOUND. The error lists the
- * names that it has, as many as fit. The caller puts the rule's text in front of the error. */
+/* Writes the error that an optimizer has no hyperparameter `name`, and returns PD_NOT_FOUND. The error lists the names
+ * of the hyperparameters that it has, as many as fit. The caller puts the user's text in front of the error. */
 static int no_such_hyper(const pd_row *row, const char *name, pd_error *err)
 {
     static const char more[] = ", ...";
@@ -172,8 +175,8 @@ static bool is_outside(const pd_hyper *hyper, double value)
     return hyper->type != PD_CHOICE && (value < hyper->least || value > hyper->most);
 }
 
-/* Returns whether the optimizer's own check refuses this value, which is out of range. If it does, *err has the
- * wording of the original implementation. */
+/* Returns whether the optimizer's own check refuses a value that is out of the hyperparameter's range. If it does, *err
+ * has the error text of the optimizer's original implementation. */
 static bool refused_by_row(const pd_row *row, int index, double value, pd_error *err)
 {
     pd_hypers alone;
@@ -213,14 +216,15 @@ static double scheduled_value(const pd_hyper *hyper, const pd_schedule *schedule
     return hyper->type == PD_REAL ? value : rint(value);
 }
 
-/* Returns how far a value lies outside the hyperparameter's range; not above 0: it lies inside. */
+/* Returns how far a value lies outside the range of a hyperparameter. A result of 0 or below means that it lies inside
+ * the range. */
 static double excess(const pd_hyper *hyper, double value)
 {
     return fmax(hyper->least - value, value - hyper->most);
 }
 
-/* Checks that all values of a schedule lie in the hyperparameter's range. The error shows the value that is furthest
- * outside. */
+/* Checks that all values of a schedule (a value that changes from step to step) lie in the hyperparameter's range. The
+ * error text has the value that is furthest outside. */
 static int check_values(const pd_row *row, const pd_hyper *hyper, const pd_schedule *schedule, pd_error *err)
 {
     char number[PD_NUMBER_TEXT], words[192];
@@ -290,8 +294,8 @@ static int set_text(pd_hypers *hypers, int index, const char *text, pd_error *er
     return PD_OK;
 }
 
-/* Returns the text of hyperparameter `index`: the first one in the list with this index. NULL: it has no text, for
- * instance because only the values were copied into this struct. */
+/* Returns the text of hyperparameter number `index`: the first node with this index in the list of texts. NULL: the
+ * hyperparameter has no text, for instance because only the numbers were copied into this struct. */
 static const pd_hyper_text *text_of(const pd_hypers *hypers, int index)
 {
     const pd_hyper_text *text = hypers->texts;
@@ -306,7 +310,8 @@ const char *pd_hypers_given_text(const pd_hypers *hypers, int index)
     return text != NULL ? text->text : "";
 }
 
-/* Sets one hyperparameter from text: a text, a schedule or a number. */
+/* Sets one hyperparameter from what a user wrote: a text, a schedule (a value that changes from step to step) or a
+ * number. Sets the hyperparameter's bit in *mask. */
 static int set_one(pd_hypers *hypers, int index, const char *value, uint64_t *mask, pd_error *err)
 {
     int rc;
@@ -320,8 +325,8 @@ static int set_one(pd_hypers *hypers, int index, const char *value, uint64_t *ma
     return rc;
 }
 
-/* Finds the entries of a list: NAME[0], NAME[1] and so on. Returns the index of NAME[0] and sets *n to their number;
- * -1: NAME is no list. */
+/* Finds the entries of a hyperparameter that is a list, such as betas: they are hyperparameters of their own, NAME[0],
+ * NAME[1] and so on. Returns the index of NAME[0] and sets *n to the number of entries; -1: NAME is no list. */
 static int find_list(const pd_row *row, const char *name, int *n)
 {
     char entry[96];
@@ -343,13 +348,14 @@ static int no_list(const pd_row *row, const char *name, int n, bool spreads, con
                    spreads ? "a number, or at most " : "", n, text);
 }
 
-/* Sets all numbers of a list, for instance betas, from a text like "0.9,0.999", also in () or []. `items` is a copy
- * of the text inside the brackets; the function cuts it into items. */
+/* Sets all numbers of a hyperparameter that is a list, such as betas, from a text like "0.9,0.999", also in () or [].
+ * `items` is a copy of the text inside the brackets, which the function cuts into items. If `items` is NULL, the text
+ * is a single number. */
 static int set_list(pd_hypers *hypers, int first, int n, const char *name, const char *text, char *items,
                     uint64_t *mask, pd_error *err)
 {
     const pd_hyper *hyper = &hypers->row->hypers[first];
-    bool whole = items == NULL; /* the text is one number, without brackets and comma */
+    bool whole = items == NULL; /* whether the text of a list is a single number, without brackets and commas */
     int i = 0, rc = PD_OK;
 
     for (int k = 0; whole && hyper->spreads && k < n; k++)
@@ -387,9 +393,9 @@ uint64_t pd_hypers_bits(const pd_row *row, const char *name)
     return mask;
 }
 
-/* Sets a choice and its options from a text like "Adam(beta2=0.999,epsilon=1e-8)": the choice NAME to the word, and
- * the options NAME.beta2 and NAME.epsilon. `members` is a copy of the text inside the brackets; the function cuts it
- * into options. */
+/* Sets a hyperparameter that is a choice with options, from a text like "Adam(beta2=0.999,epsilon=1e-8)". The choice
+ * NAME becomes the word before the bracket, and its options NAME.beta2 and NAME.epsilon get their values. `members` is
+ * a copy of the text inside the brackets, which the function cuts into options. */
 static int set_members(pd_hypers *hypers, int index, const char *name, const char *text, char *members, uint64_t *mask,
                        pd_error *err)
 {
@@ -430,8 +436,9 @@ static int set_named(pd_hypers *hypers, const char *name, const char *value, uin
     return rc;
 }
 
-/* Frees schedules that were set in this struct, from the head of the list to `keep`, which stays. If `keep` is NULL,
- * all that were set in this struct are freed. */
+/* Frees the schedules (values as functions of the step) that were set in this struct, from the head of the list up to
+ * the schedule `keep`, which stays. If `keep` is NULL, all schedules that were set in this struct are freed. Schedules
+ * borrowed from a copied struct stay. */
 static void drop_schedules(pd_hypers *hypers, const pd_schedule *keep)
 {
     while (hypers->schedules != keep && hypers->schedules->owner == hypers) {
@@ -463,7 +470,8 @@ int pd_hypers_set_which(pd_hypers *hypers, const char *name, const char *value, 
         *mask |= set;
         return PD_OK;
     }
-    drop_schedules(hypers, schedules); /* a list that fails in the middle must leave all its entries unchanged */
+    /* after an error no hyperparameter may have changed, also if it came in the middle of a list of values */
+    drop_schedules(hypers, schedules);
     drop_texts(hypers, texts);
     memcpy(hypers->value, before, sizeof before);
     hypers->scheduled = scheduled;
@@ -485,8 +493,8 @@ void pd_hypers_free(pd_hypers *hypers)
     hypers->texts = NULL;
 }
 
-/* Returns the schedule of hyperparameter `index`: the first one in the list with this index. The hyperparameter must
- * have a schedule. */
+/* Returns the schedule (the value as a function of the step) of hyperparameter number `index`: the first node with this
+ * index in the list of schedules. The hyperparameter must have a schedule. */
 static const pd_schedule *schedule_of(const pd_hypers *hypers, int index)
 {
     const pd_schedule *schedule = hypers->schedules;
@@ -535,8 +543,8 @@ int pd_hypers_check(const pd_hypers *hypers, pd_error *err)
     return rc;
 }
 
-/* Returns whether `now` has another text than `declared`. A struct that has only values and no texts counts as
- * having the declared ones. */
+/* Returns whether hyperparameter number `index`, a text, has another text in `now` than in `declared`. If `now` has
+ * only numbers and no texts, its texts count as those in `declared`. */
 static bool is_another_text(const pd_hypers *declared, const pd_hypers *now, int index)
 {
     const pd_hyper_text *text = text_of(now, index);

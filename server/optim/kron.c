@@ -1,5 +1,8 @@
-/* kron - PSGD Kron as distributed_kron 1.0.0 computes it (arXiv:1512.04202, arXiv:2211.04422). With t = 1 in the
- * first step:
+/* kron - the optimizer PSGD Kron as distributed_kron 1.0.0 computes it (arXiv:1512.04202, arXiv:2211.04422).
+ *
+ * A parameter is cut into blocks. For each dimension i of a block there is a factor Q_i, a triangular or diagonal
+ * matrix. The momentum is multiplied by the factors to give the update of the weights (preconditioning). In step t,
+ * counted from 1, with the gradient G, the weights W and a block V of random numbers (the probe):
  *
  *     mu <- (1 - b1) G + b1 mu;   X = mu / (1 - b1^t)                 merged, cut into blocks and padded (kron_shape.c)
  *     every 1/p steps, counted in the same way for every parameter (p: preconditioner_update_probability):
@@ -13,12 +16,13 @@
  *     U <- U / max(1, rms(U) / 1.1)                                         over the whole parameter
  *     W <- W - learning_rate (U + weight_decay W)
  *
- * A task computes the multiplier in parentheses (for a diagonal factor without the I), not the new factor. With
- * root_delay the multiplier arrives some steps later. It then multiplies the factor of that step, so no update
- * undoes another one. Factors may be balanced in the meantime: balancing does not change A and B.
+ * A task on the root pool computes the multiplier in parentheses (for a diagonal factor without the I), not the new
+ * factor. With root_delay the multiplier arrives some steps later. It then multiplies the factor of that later step, so
+ * no update undoes another one. Factors may be balanced (made equal in size by the c_i) in the meantime: balancing does
+ * not change A and B.
  *
  * Do not simplify two properties that distributed_kron has as well. The padding is part of the arithmetic. The root
- * mean square overflows as float32 does, which stops the parameter. */
+ * mean square rms(U) overflows as float32 does, which stops the parameter. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,10 +34,12 @@
 #include "schedule.h"
 
 #define DAMPING 3.4526698e-4f /* sqrt(2^-23) */
-#define BALANCED 0.01         /* probability that an update balances the factors */
+/* probability that an update of the factors also makes their largest elements equal */
+#define BALANCED 0.01
 #define MOST_RMS 1.1f
-/* Value that selects the original implementation's default schedule, "anneal". 0 cannot select it: a user's schedule
- * may fall to 0, which means that no factor changes any more. */
+/* Value of preconditioner_update_probability that selects the original implementation's default schedule, "anneal". 0
+ * cannot select it, because a user's own schedule may fall to 0. Then no factor (matrix that preconditions a block)
+ * changes any more. */
 #define ANNEAL (-1.0)
 
 static const pd_hyper kron_hypers[] = {
@@ -106,7 +112,8 @@ static double probability(const double *h, int64_t count)
     return h[PROBABILITY] == ANNEAL ? pd_schedule_anneal(count - 1) : h[PROBABILITY];
 }
 
-/* Returns the least number of steps between two updates of the factors at the probability p. */
+/* Returns the number of steps from one update of the factors to the next, if preconditioner_update_probability is p.
+ * For the schedule "anneal" this is its least number, 1. */
 static double interval_of(double p)
 {
     return p == ANNEAL ? 1 : fmin(ceil((double)(1 / (float)p)), 0x1p53);
@@ -173,7 +180,8 @@ static void follow_gradient(const pd_unit *unit)
     unit->partial[0] = pd_kron_follow(&m);
 }
 
-/* Returns the step's random number that decides about balancing. It is the same for all parameters of the job. */
+/* Returns the random number of this step that decides whether the factors are balanced (their largest elements made
+ * equal). It is the same for all parameters of the job. */
 static double drawn(const pd_unit *unit)
 {
     float uniform;
@@ -183,7 +191,7 @@ static double drawn(const pd_unit *unit)
     return (double)uniform;
 }
 
-/* Returns the number of elements of all blocks, including padding. */
+/* Returns the number of elements of all blocks of a parameter, including the zeros that pad the blocks. */
 static double elements_of_blocks(const pd_plan *plan)
 {
     const pd_kron_own *own = plan->own;
@@ -242,7 +250,7 @@ static void balance(const pd_unit *unit)
     pd_kron_balance(&block, Q, is_bfloat16(unit->plan));
 }
 
-/* The inputs of an update of one block's factors. */
+/* The inputs from which an update of one block's factors (the matrices that precondition it) is computed. */
 typedef struct update {
     const pd_plan *plan;
     const double *hyper;
@@ -260,8 +268,9 @@ static int64_t product(const int64_t *size, int rank)
     return n;
 }
 
-/* Draws the random probe V of one block. The number of an element in the random stream is its place in the stacked,
- * padded array of all blocks. So the numbers do not depend on the thread that draws them. */
+/* Draws V, the probe of one block: normally distributed random numbers for the update of its factors. The number of an
+ * element in the random stream is its place in the stacked, padded array of all blocks. So the numbers do not depend on
+ * the thread that draws them. */
 static void draw_probe(const update *u, float *V, int64_t n)
 {
     const pd_kron_own *own = u->plan->own;
@@ -273,8 +282,8 @@ static void draw_probe(const update *u, float *V, int64_t n)
         for (int64_t i = 0; i < n; i++) V[i] = u->draws->normal[first + i];
 }
 
-/* Returns H, the block's momentum in its padded size. Without padding it is x itself; otherwise x is copied into H
- * among zeros. */
+/* Returns H, the momentum of a block (part of the parameter) in its padded size. If the block has no padding, H is x,
+ * the momentum itself. Otherwise x is copied into H, and zeros fill the rest. */
 static float *spread(float *H, float *x, const pd_kron_block *block, int64_t n)
 {
     pd_shape whole = { .rank = block->rank };
@@ -295,7 +304,8 @@ PD_CLONES(void, add_noise, (float *restrict H, const float *restrict V, float si
     for (int64_t i = 0; i < n; i++) H[i] += size * V[i];
 }
 
-/* Computes M, the multipliers of a block's factors Q. x is the block's momentum, dense; it is overwritten. */
+/* Computes M, the multipliers by which an update changes the factors Q of a block. x is the block's momentum in
+ * contiguous memory; it is overwritten. `memory` is scratch memory. */
 static void find_multipliers(const update *u, float *x, float *const *Q, float *const *M, float *memory)
 {
     pd_kron_block block = pd_kron_block_of(u->plan, u->index);
@@ -390,13 +400,14 @@ static void precondition(const pd_unit *unit)
     if (view.at == unit->scratch) pd_block_scatter(layer, view.at, &place.shape, &place.box);
 }
 
-/* Returns the number by which the update U is divided, so that its root mean square is at most 1.1. The number is at
- * least 1. It is infinite if the sum of squares exceeds float32, as in the original implementation. */
+/* Returns the number by which the update of the weights is divided, so that its root mean square is at most 1.1. The
+ * number is at least 1. It is infinite if the sum of squares exceeds float32, as in the original implementation. */
 static float clip_of(const pd_unit *unit)
 {
     float excess = sqrtf((float)unit->total[PHASE_PRECONDITION][0] / (float)unit->plan->elements) / MOST_RMS;
 
-    return excess < 1 ? 1 : excess; /* if `excess` is NaN, the result is NaN and not 1 */
+    /* `excess` is the root mean square divided by its limit. If it is NaN, the result is NaN and not 1. */
+    return excess < 1 ? 1 : excess;
 }
 
 static void move(const pd_unit *unit)

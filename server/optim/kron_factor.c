@@ -1,4 +1,5 @@
-/* kron_factor.c - the arithmetic of one block of kron: the update of its factors, and preconditioning with them. */
+/* kron_factor.c - the arithmetic of one block of the optimizer kron: the update of its factors (a matrix for each
+ * dimension), and preconditioning with them. */
 #include "kron_factor.h"
 
 #include <assert.h>
@@ -11,7 +12,7 @@
 #include "pages.h"
 #include "stripes.h"
 
-#define TINY 0x1p-126f /* added to a bound before a division by it, since the bound may be 0 */
+#define TINY 0x1p-126f /* added to an eigenvalue's bound, which may be 0, before a division by it */
 
 /* ---- loops ---- */
 
@@ -21,8 +22,8 @@ PD_INLINE float larger(float a, float b)
     return b > a || isnan(b) ? b : a;
 }
 
-/* Updates the 16 lanes in most[] with a row of a matrix: each lane has the largest absolute value that it has seen.
- * Element i of every row belongs to lane i % 16. */
+/* Updates most[], the largest absolute values seen so far in each of 16 lanes, by the n elements of x, a row of a
+ * matrix. Element i of every row belongs to lane i % 16. */
 PD_INLINE void largest_in_lanes(float *most, const float *x, int64_t n)
 {
     int64_t i = 0;
@@ -48,7 +49,7 @@ PD_CLONES(float, largest, (const float *x, int64_t n), (x, n))
     return largest_lane(most);
 }
 
-/* Return the largest absolute element of a triangle of a square matrix, the diagonal included: largest_below of the
+/* Return the largest absolute element of a triangle of the square matrix S, the diagonal included: largest_below of the
  * lower triangle, largest_above of the upper one. */
 PD_CLONES(float, largest_below, (pd_mat S), (S))
 {
@@ -96,7 +97,7 @@ PD_CLONES(void, add_squares, (float *restrict sum, const float *restrict x, int6
     for (int64_t i = 0; i < n; i++) sum[i] += x[i] * x[i];
 }
 
-/* Replaces a and b, element by element, by their sum and their difference: (a, b) <- (a + b, a - b). */
+/* Replaces two arrays a and b, element by element, by their sum and their difference: (a, b) <- (a + b, a - b). */
 PD_CLONES(void, sum_and_difference, (float *restrict a, float *restrict b, int64_t n), (a, b, n))
 {
     for (int64_t i = 0; i < n; i++) {
@@ -113,8 +114,8 @@ PD_CLONES(void, round_to_bfloat16, (float *x, int64_t n), (x, n))
 
 /* ---- the bound of a matrix's largest eigenvalue ---- */
 
-/* Returns the index of the row with the largest sum of squares in a symmetric matrix; of equal rows the first. Reads
- * the lower half. squares[] gets the sums of all rows. */
+/* Returns the index of the row with the largest sum of squares in the symmetric matrix S; of equal rows the first.
+ * Reads only the lower half of S. squares[i] receives the sum of squares of row i. */
 static int64_t heaviest_row(pd_mat S, float *squares)
 {
     int64_t heaviest = 0;
@@ -156,9 +157,9 @@ static int64_t product(const int64_t *size, int first, int end)
     return n;
 }
 
-/* A view of a tensor x as `count` matrices, for an operation along one dimension. The matrices lie one behind the
- * other in memory. Their rows are indexed by that dimension. For the last dimension, x is a single matrix, and its
- * columns are indexed by the dimension (`columns`). */
+/* A view of a tensor x as `count` matrices of equal size, for an operation along one dimension. The matrices lie one
+ * behind the other in memory. Their rows are indexed by that dimension. If it is the last dimension, x is a single
+ * matrix, and its columns are indexed by the dimension (`columns`). */
 typedef struct sheets {
     pd_mat first;
     int64_t count;
@@ -194,8 +195,8 @@ static pd_turn turn_of(pd_kron_operation operation, bool columns)
     return (operation == PD_KRON_APPLY) == columns ? PD_TRANSPOSED : PD_AS_IS;
 }
 
-/* Applies an operation with the triangular factor Q to the matrix B, in place: from the left, or with `columns` from
- * the right. */
+/* Applies an operation (a product with the triangular factor Q or its transpose, or the solution of a triangular
+ * system) to the matrix B, in place: from the left, or from the right if `columns` is set. */
 static void along_triangle(pd_mat B, bool columns, pd_mat Q, pd_kron_operation operation)
 {
     pd_side side = columns ? PD_RIGHT : PD_LEFT;
@@ -281,7 +282,8 @@ static int64_t largest_of(const int64_t *n, int count, const bool *but)
     return most;
 }
 
-/* The bound of a triangular factor takes a matrix and three vectors, that of a diagonal factor one vector. */
+/* Returns how many floats of scratch memory the arithmetic of an update of a block's factors needs. To bound an
+ * eigenvalue takes a matrix and three vectors for a triangular factor; a diagonal factor needs one vector. */
 int64_t pd_kron_update_scratch(const pd_kron_block *block)
 {
     int64_t triangle = largest_of(block->full, block->rank, block->diagonal);
@@ -289,7 +291,8 @@ int64_t pd_kron_update_scratch(const pd_kron_block *block)
     return pd_floats_padded(triangle * triangle) + 3 * pd_floats_padded(largest_of(block->full, block->rank, NULL));
 }
 
-/* Computes for each index of dimension `dim` the sum of the squares over all other dimensions of x. */
+/* Computes for each index of dimension `dim` of the tensor x the sum of the squares of all elements that have this
+ * index. */
 static void squares_along(float *sum, const pd_block_view *x, int dim)
 {
     sheets s = sheets_of(x, dim);
@@ -305,8 +308,9 @@ static void squares_along(float *sum, const pd_block_view *x, int dim)
         }
 }
 
-/* Computes the multiplier of a diagonal factor, m = -rate / max|T1 + T2| (T1 - T2). m has `side` numbers; those
- * behind the block's size are 0. */
+/* Computes m, the multiplier of a diagonal factor: m = -rate / max|T1 + T2| (T1 - T2). T1 and T2 are vectors: the sums
+ * of squares of the tensors A and B for each index of dimension `dim`. m has `side` numbers; those behind the size of
+ * the dimension are 0. */
 static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, const pd_block_view *B, int dim,
                                 float rate, float *scratch)
 {
@@ -321,9 +325,12 @@ static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, 
     for (int64_t i = 0; i < n; i++) m[i] *= -step;
 }
 
-/* Computes the multiplier of a triangular factor in place. M has T1 - T2 in its lower half, which is symmetric. M
- * becomes the identity minus `step` times the upper half, with zeros below the diagonal. Works in squares of 8 x 8,
- * since all rows of a square may fall into the same set of the first-level cache. */
+/* Turns M, the matrix of which a triangular factor's multiplier is made, into the multiplier, in place. M is symmetric
+ * and lies in the lower half only. It becomes the identity minus `step` times its upper half, with zeros below the
+ * diagonal.
+ *
+ * Works in squares of 8 x 8 elements, since all rows of a square may fall into the same set of the first-level
+ * cache. */
 static void to_multiplier(pd_mat M, float step)
 {
     enum { SIDE = 8 };
@@ -340,7 +347,9 @@ static void to_multiplier(pd_mat M, float step)
     }
 }
 
-/* Computes the multiplier of a triangular factor, M = I - rate / bound(T1 + T2) triu(T1 - T2). */
+/* Computes M, the multiplier of a triangular factor: M = I - rate / bound(T1 + T2) triu(T1 - T2). T1 and T2 are the
+ * tensors A and B, contracted with themselves over all dimensions except `dim`. `bound` bounds the largest eigenvalue
+ * (pd_kron_norm_bound), and triu is the upper triangle. */
 static void triangular_multiplier(float *at, int64_t side, const pd_block_view *A, const pd_block_view *B, int dim,
                                   float rate, float *scratch)
 {
@@ -425,7 +434,8 @@ void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const 
     }
 }
 
-/* Returns the largest absolute element in the part of a factor that the block uses. */
+/* Returns the largest absolute element of a block's factor for dimension d, without rows that only fill the factor's
+ * memory. */
 static float largest_in_factor(const pd_kron_block *block, int d, float *Q)
 {
     int64_t n = block->full[d];
@@ -491,9 +501,10 @@ static void precondition_apart(const sheets *x, float *other, pd_mat Q, int stri
     pd_stripes_run(stripes, apart_stripe, &whole);
 }
 
-/* Uses only the corner of n x n elements of a padded factor Q, where n is the size without padding. The other
- * elements have no effect: x is zero from n on, and Q is upper triangular, so Q x is zero from n on, too. The first
- * n elements of Q'(Q x) then depend only on the corner. */
+/* Preconditions x, a block without padding, by the block's factors Q (a matrix for each dimension). Of a padded factor
+ * it uses only the corner of n x n elements, where n is the size without padding. The other elements have no effect: x
+ * with padding would be zero from n on, and Q is upper triangular, so Q x would be zero from n on, too. The first n
+ * elements of Q'(Q x) then depend only on the corner. */
 void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q, float *other)
 {
     for (int d = 0; d < block->rank; d++) {
@@ -520,7 +531,8 @@ double pd_kron_update_flops(const pd_kron_block *block)
         if (block->diagonal[d])
             flops += 6 * elements;
         else
-            /* for a triangular factor: a product, a triangular solution, two contractions, and the product with M */
+            /* operations for a triangular factor Q: a product with Q, the solution of a triangular system, two
+             * contractions (products of a block with itself), and the product of Q with its multiplier */
             flops += 4 * elements * n + n * n * n / 3;
     }
     return flops;

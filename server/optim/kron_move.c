@@ -21,7 +21,8 @@ PD_CLONES(double, sum_of_sizes, (const float *x, int64_t n), (x, n))
     return sum;
 }
 
-/* Updates the momentum. Each caller passes `bfloat16` as a constant, so the compiler makes a loop for each value. */
+/* Updates the momentum of n elements. Each caller passes `bfloat16` (the momentum is stored so) as a constant, so the
+ * compiler makes a loop for each value. */
 PD_INLINE void follow(const pd_kron_momentum *m, bool bfloat16)
 {
     const float keep = bfloat16 ? pd_f32_from_bf16(pd_bf16_from_f32(m->keep)) : m->keep, gain = m->gain,
@@ -59,14 +60,15 @@ double pd_kron_follow(const pd_kron_momentum *m)
 
 /* ---- the move of the weights ---- */
 
-/* Moves the weights. Each caller passes `updates` as a constant, so the compiler makes a loop for each value. */
+/* Computes new weights from the update. Each caller passes `updates` (whether the change of the weights is stored as
+ * well) as a constant, so the compiler makes a loop for each value. */
 PD_INLINE void move(const pd_kron_step *s, bool updates)
 {
     const float clip = s->clip, decay = s->decay, rate = s->rate;
     const float *before = s->before, *u = s->u;
     float *after = s->after, *update = s->update;
 
-#pragma GCC ivdep /* `after` is the array `before` or u, or overlaps neither of them: the loop may be vectorized */
+#pragma GCC ivdep /* `after` (new weights) is `before`, `u`, or disjoint from both, so the loop may be vectorized */
     for (int64_t i = 0; i < s->n; i++) {
         float w = before[i], change = rate * (u[i] / clip + decay * w);
         if (updates) update[i] = change;

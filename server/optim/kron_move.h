@@ -7,20 +7,23 @@
 #include <stdint.h>
 
 typedef struct pd_kron_momentum {
-    /* X: receives the momentum, corrected for its bias. mu: the momentum, updated in place; NULL: there is no
+    /* X receives the momentum, corrected for its bias. mu is the momentum, which is updated in place; NULL: there is no
      * momentum, and X receives the gradient. */
     float *X, *mu;
     const float *gradient;
     int64_t n;
-    float keep, gain, divisor; /* the momentum's constants b1, 1 - b1 and 1 - b1^t */
-    /* mu is stored as bfloat16: `keep` is rounded to bfloat16, and its product with mu as well */
+    /* the momentum's constants b1, 1 - b1 and 1 - b1^t in step t */
+    float keep, gain, divisor;
+    /* whether the momentum mu is stored as bfloat16: then the constant `keep` is rounded to bfloat16, and its product
+     * with mu as well */
     bool bfloat16;
 } pd_kron_momentum;
 
-/* Updates the momentum mu and fills X. Returns the sum of |X|. */
+/* Updates the momentum, and fills X with the momentum corrected for its bias. Returns the sum of the absolute values in
+ * X. */
 double pd_kron_follow(const pd_kron_momentum *m);
-/* The weights and factors of a move: after = before + rate (u / clip + decay before). `after` may be the same memory
- * as `before` or `u`. `update`, unless NULL, receives after - before. */
+/* The arrays and constants with which a step moves n weights: after = before + rate (u / clip + decay before), where u
+ * is the update. `after` may be the same memory as `before` or `u`. `update`, unless NULL, receives after - before. */
 typedef struct pd_kron_step {
     float *after, *update;
     const float *before, *u;

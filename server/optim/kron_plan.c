@@ -1,4 +1,4 @@
-/* kron_plan.c - plans the slots, blocks and tasks of a parameter of the optimizer kron. */
+/* kron_plan.c - plans the slots (tensors of optimizer state), blocks and tasks of a parameter of the optimizer kron. */
 #include "kron_plan.h"
 
 #include <limits.h>
@@ -11,10 +11,10 @@
 #include "shapes.h"
 #include "text.h"
 
-/* The decisions from which a parameter's plan is made. */
+/* The decisions from which the plan of a parameter is made: how its dimensions are merged and cut into blocks. */
 typedef struct draft {
     const double *h;
-    pd_shape shape; /* the parameter's shape without its scanned dimensions */
+    pd_shape shape; /* the parameter's shape without its scanned dimensions, which count layers */
     int scanned;
     int64_t layers;
     pd_kron_shape merged;
@@ -37,7 +37,7 @@ static int is_listed(bool *listed, const char *name, const char *list)
     return rc;
 }
 
-/* Counts the scanned dimensions: the leading ones that count independent layers. */
+/* Counts the scanned dimensions of a parameter: the leading ones that count independent layers, as their names say. */
 static int count_scanned(const pd_declaration *declaration, int *n, pd_error *err)
 {
     const char *list = pd_hypers_given_text(&declaration->hypers, SCANNED_AXES);
@@ -75,7 +75,8 @@ static pd_kron_cut cut_of(const pd_kron_shape *merged, const double *h, bool pad
     return pd_kron_cut_of(merged, h[PARTITION] != 0 ? (int64_t)h[BLOCK_SIZE] : 0, pads);
 }
 
-/* Makes the draft of a parameter. A parameter without elements gets no factors. */
+/* Makes the draft of a parameter: decides how its dimensions are merged and cut into blocks. A parameter without
+ * elements gets no factors. */
 static int make_draft(draft *d, const pd_declaration *declaration, int64_t elements, pd_error *err)
 {
     int rc = count_scanned(declaration, &d->scanned, err);
@@ -105,7 +106,7 @@ static double numbers_of(const pd_kron_shape *merged, const pd_kron_cut *cut)
     return numbers * (double)cut->n_blocks;
 }
 
-/* Returns the number of elements of a padded block; INT64_MAX: it does not fit an int64_t. */
+/* Returns the number of elements of a block with its padding; INT64_MAX: the number does not fit an int64_t. */
 static int64_t probe_of(const draft *d)
 {
     int64_t n = 1;
@@ -141,8 +142,8 @@ static int check_sizes(const draft *d, pd_error *err)
     return PD_OK;
 }
 
-/* Writes a note into the plan if the factors have far more numbers than the parameter has weights, and merging and
- * padding are the cause. */
+/* Writes a note for the user into the plan if the parameter's factors have far more numbers than the parameter has
+ * weights, and merging dimensions and padding blocks are the cause. */
 static void note_size(pd_plan *plan, const draft *d)
 {
     enum { FEW = 1 << 16, MANY = 16 };
@@ -164,9 +165,10 @@ static pd_storage storage_of(double dtype)
     return dtype != 0 ? PD_STORE_BF16 : PD_STORE_F32;
 }
 
-/* Notes which original dimension of the parameter each dimension of a factor belongs to. A merged dimension belongs
- * to none of the dimensions that it was made of. A matrix's second dimension belongs to none either: factors are cut
- * by rows. */
+/* Notes in the description of a factor which dimension of the parameter each of its dimensions belongs to. A later
+ * version can derive from it how to divide the state among machines. A merged dimension belongs to none of the
+ * dimensions that it was made of. The second dimension of a factor's matrix belongs to none either, because factors are
+ * divided by rows. */
 static void follow(pd_slot_spec *spec, const draft *d, int dim)
 {
     spec->follows_known = true;
@@ -222,7 +224,8 @@ static int add_slots(pd_plan *plan, const draft *d, const pd_shape *declared)
 
 /* ---- blocks ---- */
 
-/* Adds the blocks, layer by layer. A block lies in one layer: it has one index of each scanned dimension. */
+/* Adds the blocks of a parameter to the plan, layer by layer. A block lies in one layer: it has one index of each
+ * scanned dimension (a leading dimension that counts independent layers). */
 static int add_blocks(pd_plan *plan, const draft *d)
 {
     plan->n_blocks = (size_t)(d->layers * d->cut.n_blocks);

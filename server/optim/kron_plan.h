@@ -1,5 +1,5 @@
-/* kron_plan.h - hyperparameters of kron, and the slots, blocks and tasks of a parameter. Called by the step thread,
- * or by the thread that plans. */
+/* kron_plan.h - hyperparameters of the optimizer kron, and the slots (tensors of optimizer state), blocks and tasks of
+ * a parameter. Called by the step thread, or by the thread that plans. */
 #ifndef PD_KRON_PLAN_H
 #define PD_KRON_PLAN_H
 
@@ -36,31 +36,46 @@ enum {
     SKIP_ZERO
 };
 
-/* kron's own part of a plan, to which plan->own points. plan->shape has the scanned dimensions, which count layers,
- * then the other dimensions, merged. Blocks are numbered layer by layer. */
+/* kron's own part of a parameter's plan, to which plan->own points. plan->shape has the scanned dimensions, which count
+ * layers, then the other dimensions, merged. Blocks are numbered layer by layer. Slots are tensors of optimizer
+ * state. */
 typedef struct pd_kron_own {
-    int mu, counter;            /* slots of the momentum (-1: no momentum) and of the counter */
-    int q;                      /* slot of the first factor; the other dimensions' factors follow */
-    int x;                      /* temporary slot: first the debiased momentum, later the update; shape: plan->shape */
-    int other;                  /* temporary slot like x: work memory for large products; -1: there are none */
-    int decision;               /* temporary slot: the step's decisions, indexed by DECIDED_... */
-    int scanned;                /* number of scanned dimensions: leading ones that count layers */
-    int rank;                   /* number of dimensions of a block: that of the merged shape */
-    bool diagonal[PD_MAX_RANK]; /* whether the factor of dimension d is diagonal */
-    int64_t probe;              /* elements of a padded block; the random probe has as many for each block */
-    bool pads;                  /* blocks are padded to one size; false: each has its own size */
-    bool in_step;               /* factors are updated in a phase of the step, not by tasks of the root pool */
-    bool decays;                /* the weights of this parameter decay */
-    int64_t side[PD_MAX_RANK];  /* size of each dimension's factor, as stored */
+    /* numbers of the slots (state tensors) of the momentum (-1: no momentum) and of the counter of steps since the last
+     * update of the factors */
+    int mu, counter;
+    /* number of the slot (state tensor) of the first dimension's factors; the slots of the other dimensions' factors
+     * follow */
+    int q;
+    /* number of a temporary slot (a tensor that lives for one step) of shape plan->shape: first the momentum corrected
+     * for its bias, later the update of the weights */
+    int x;
+    /* number of a temporary slot (a tensor that lives for one step) of the same shape: work memory for products that
+     * threads share; -1: no product is so large */
+    int other;
+    /* number of a temporary slot (a tensor that lives for one step): what the step decides about factors, indexed by
+     * DECIDED_... */
+    int decision;
+    int scanned; /* number of scanned dimensions: leading ones that count independent layers */
+    int rank;    /* number of dimensions of a block, without scanned dimensions */
+    /* whether the factor (preconditioning matrix) of dimension d of a block is diagonal, and not triangular */
+    bool diagonal[PD_MAX_RANK];
+    /* number of elements of a padded block (part of the parameter), and so of the random numbers that its update
+     * needs */
+    int64_t probe;
+    bool pads;                 /* whether all blocks are padded to one size; false: each has its own size */
+    bool in_step;              /* whether factors are updated within the step, and not by tasks of the root pool */
+    bool decays;               /* whether weight decay changes the weights of this parameter */
+    int64_t side[PD_MAX_RANK]; /* number of rows of each dimension's factor (preconditioning matrix) in memory */
 } pd_kron_own;
-/* Elements of the slot `decision`. UPDATE and BALANCE are 0 or 1; MEAN is the mean of |X| over the blocks, including
- * padding. */
+/* Indices of the slot (tensor) `decision`, which has what a step decides about the factors. UPDATE and BALANCE are 0 or
+ * 1: whether factors are updated, and whether their largest elements are made equal. MEAN is the mean absolute value of
+ * the momentum over the blocks, including padding. DECIDED is the number of elements. */
 enum { DECIDED_UPDATE, DECIDED_BALANCE, DECIDED_MEAN, DECIDED };
 
 int pd_kron_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 pd_kron_block pd_kron_block_of(const pd_plan *plan, int64_t index);
-/* The place of a block in its parameter: `first` is the element at which the block's layer begins, `box` the block's
- * box in the shape of a layer. */
+/* Where a block lies in its parameter: `first` is the index of the first element of the block's layer, `shape` the
+ * shape of a layer, and `box` the place and size of the block in this shape. */
 typedef struct pd_kron_place {
     int64_t first;
     pd_shape shape;

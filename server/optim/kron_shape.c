@@ -1,4 +1,5 @@
-/* kron_shape.c - decides types of factors, merges dimensions, and cuts shapes into blocks, for the optimizer kron. */
+/* kron_shape.c - decides for the optimizer kron which factors are diagonal and which triangular, which dimensions are
+ * merged, and how shapes are cut into blocks. */
 #include "kron_shape.h"
 
 #include <math.h>
@@ -21,7 +22,8 @@ void pd_kron_types(const pd_shape *shape, int64_t max_size_triangular, int64_t m
 
 /* ---- merging ---- */
 
-/* Returns the loss of a merged dimension of size `product`: how far it is from the target size. */
+/* Returns the loss of a merged dimension of size `product`: a measure of how far the size is from the target size. The
+ * merging with the least sum of losses is chosen. */
 static double loss_of(double product, double target)
 {
     double loss = product < target ? log2(target / product) : 10 * log2(product / target);
@@ -31,8 +33,9 @@ static double loss_of(double product, double target)
     return loss;
 }
 
-/* Returns whether dimensions d and d + 1 are joined in merging number `way`. The bits of `way` say which neighbours
- * are joined, the first pair by the highest bit. So a low number joins dimensions at the end only. */
+/* Returns whether dimensions d and d + 1 of a shape are joined if neighbours are merged in the way number `way`. Each
+ * bit of the number says whether two neighbours are joined, the highest bit for the first two. So a low number joins
+ * dimensions at the end only. */
 static bool joins(const pd_shape *shape, int way, int d)
 {
     return d + 1 < shape->rank && (way >> (shape->rank - 2 - d) & 1) != 0;
@@ -51,7 +54,8 @@ static double loss_of_way(const pd_shape *shape, int way, int64_t target)
     return loss;
 }
 
-/* Returns the way of merging with the least loss; of equally good ways the first one. */
+/* Returns the number of the way to merge neighbouring dimensions with the least loss (distance from the target size);
+ * of equally good ways the lowest number. */
 static int best_way(const pd_shape *shape, int64_t target)
 {
     int best = 0;

@@ -1,7 +1,9 @@
-/* lamb - Adam's direction with a length in proportion to the parameter's own, for large batches (arXiv:1904.00962):
+/* lamb - the optimizer LAMB for large batches (arXiv:1904.00962): Adam's direction, with a length in proportion to the
+ * norm of the parameter's weights. For a parameter with the weights w and the gradient g, with the name of the stored
+ * state on the right (count: number of the step, from 1; |w|: norm of w):
  *
- *     m <- beta1 m + (1 - beta1) g                              exp_avg; without grad_averaging: beta1 m + g
- *     v <- beta2 v + (1 - beta2) g g                            exp_avg_sq
+ *     m <- beta1 m + (1 - beta1) g                              stored as exp_avg; without grad_averaging: beta1 m + g
+ *     v <- beta2 v + (1 - beta2) g g                            stored as exp_avg_sq
  *     u = m / (1 - beta1^count) / (sqrt(v) / sqrt(1 - beta2^count) + eps) + weight_decay w
  *     r = |w| / |u|                                             the trust ratio
  *     w <- w - lr r u
@@ -15,15 +17,17 @@
  * only timm has trust_clip.) Both implementations also clip the gradients' global norm. Here the job's option
  * clip_global_norm does that.
  *
- * A step takes two passes over memory, because the norms of the whole parameter are needed before any weight moves.
- * The second pass computes u again: that costs less than writing and reading it. */
+ * A step takes two passes over memory, because the norms of the whole parameter are needed before any weight moves. The
+ * second pass computes u again: that costs less than writing and reading it. */
 #include "first_order.h"
 #include "kernels.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, BIAS_CORRECTION, GRAD_AVERAGING, TRUST_CLIP, ALWAYS_ADAPT };
 enum { EXP_AVG, EXP_AVG_SQ };
-enum { WEIGHTS, UPDATE }; /* indices of two sums from the first pass: the squares of the weights, and of u */
-enum { TILE = 1024 };     /* elements computed at a time, so that u is still in the cache when it is squared */
+/* indices of two sums from the first pass over memory: the squares of the weights, and those of the direction u */
+enum { WEIGHTS, UPDATE };
+/* number of elements computed at a time, so that the direction u is still in the cache when it is squared */
+enum { TILE = 1024 };
 
 static const pd_hyper lamb_hypers[] = {
     [LR] = PD_HYPER_LR(1e-3),
@@ -76,7 +80,8 @@ PD_INLINE float direction(factors f, float m, float v, float w)
     return f.decay != 0 ? decayed : u;
 }
 
-/* Updates the averages m and v for n <= TILE elements; u receives the direction. */
+/* Updates m and v, the moving averages of the gradient and of its square, for n <= TILE elements. u receives the
+ * direction of the step. */
 PD_CLONES(void, average_tile,
           (float *restrict u, float *m, float *v, const float *before, const float *gradient, int64_t n, factors f),
           (u, m, v, before, gradient, n, f))
@@ -104,7 +109,8 @@ static void average(const pd_unit *unit)
     }
 }
 
-/* Returns the trust ratio r. squares[] has the sums of squares of weights and of u. A sum that is NaN counts as 0. */
+/* Returns the trust ratio, by which the length of the step is multiplied. squares[] has the sums of the squares of the
+ * weights and of the direction. A sum that is NaN counts as 0. */
 static double trust(const double *hyper, const double *squares)
 {
     double ratio = squares[WEIGHTS] > 0 && squares[UPDATE] > 0 ? sqrt(squares[WEIGHTS]) / sqrt(squares[UPDATE]) : 1;
@@ -118,7 +124,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f, float ratio, float lr), (
     const pd_run r = pd_run_of(unit);
     const float *m = pd_run_slot(unit, EXP_AVG), *v = pd_run_slot(unit, EXP_AVG_SQ);
 
-#pragma GCC ivdep /* `after` and `before` are the same memory or do not overlap: the loop may be vectorized */
+#pragma GCC ivdep /* the arrays of old and new weights are identical or disjoint, so the loop may be vectorized */
     for (int64_t i = 0; i < r.n; i++) r.after[i] = r.before[i] - lr * (ratio * direction(f, m[i], v[i], r.before[i]));
 }
 

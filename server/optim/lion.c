@@ -1,10 +1,10 @@
-/* lion - steps by the sign of an interpolated momentum (arXiv:2302.06675). Names and defaults are those of its
- * authors' code:
+/* lion - the optimizer Lion: steps by the sign of an interpolated momentum (arXiv:2302.06675). Names and defaults are
+ * those of its authors' code. For each weight w, its gradient g and its momentum m:
  *
  *     g <- -g if maximize
  *     w <- w - lr weight_decay w
  *     w <- w - lr sign(beta1 m + (1 - beta1) g)
- *     m <- beta2 m + (1 - beta2) g                              exp_avg */
+ *     m <- beta2 m + (1 - beta2) g                              stored as exp_avg */
 #include "first_order.h"
 
 enum { LR, BETA1, BETA2, WEIGHT_DECAY, MAXIMIZE };
@@ -38,7 +38,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     const pd_run r = pd_run_of(unit);
     float *m = pd_run_slot(unit, EXP_AVG);
 
-#pragma GCC ivdep /* `after` and `before` are the same memory or do not overlap: the loop may be vectorized */
+#pragma GCC ivdep /* the arrays of old and new weights are identical or disjoint, so the loop may be vectorized */
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w), momentum = m[i];
         m[i] = f.beta2 * momentum + f.gain2 * g;

@@ -18,37 +18,54 @@
 typedef struct group {
     const pd_row *row;
     int number;
-    int64_t count;   /* number of steps in which at least one parameter of the group had a gradient */
-    size_t stepping; /* number of the group's parameters that step in this call */
+    /* number of steps in which at least one parameter of the group (parameters that count their steps together) had a
+     * gradient */
+    int64_t count;
+    /* number of parameters of the group, all of which count their steps together, that take a step in this call */
+    size_t stepping;
     pd_atomic_group together;
 } group;
 
-/* A group of parameters whose gradients are clipped together, since their optimizer has a limit (pd_row.clip_norm). */
+/* A group of parameters whose gradients are clipped together, since their optimizer has a limit for their common norm
+ * (pd_row.clip_norm). */
 typedef struct limited {
     const pd_row *row;
     int number;
     double limit;
-    size_t first; /* index of the group's first parameter */
+    /* index of the first parameter that was added to this group (whose gradients are clipped together), which error
+     * texts name */
+    size_t first;
 } limited;
 
 #define ALONE ((size_t)-1)
 
 struct pd_model {
-    pd_optim **optims; /* by parameter */
+    pd_optim **optims; /* the optimizer of each parameter */
     size_t n;
-    size_t *order;    /* indices of all parameters: first those without a group, then group by group */
-    size_t *group_of; /* for each parameter: index of its group in `groups`, or ALONE */
+    /* indices of all parameters: first those that count their steps alone, then those that count them together, group
+     * by group */
+    size_t *order;
+    /* for each parameter: index in `groups` of the group with which it counts its steps; ALONE: it counts its own steps
+     * alone */
+    size_t *group_of;
     group *groups;
     size_t n_groups;
-    pd_optim **steps;   /* the steps under way in this call; an array with room for all parameters */
-    double limit, norm; /* limit: of the norm of all gradients (0: no clipping); norm: of all gradients in the last
-                         * step */
+    /* optimizers whose steps are under way in this call; an array with room for all parameters */
+    pd_optim **steps;
+    /* limit: largest norm of all gradients together (0: no clipping). norm: the norm that pd_model_norm returns, from
+     * the last step */
+    double limit, norm;
     limited *limits;
     size_t n_limits;
-    size_t *limit_of;       /* for each parameter: index of its group in `limits`, or ALONE */
-    float **scaled;         /* for each parameter: memory for its clipped gradient; NULL: it is never clipped */
-    const float **gradient; /* for each parameter: its gradient in this call, given or clipped; NULL: none */
-    pd_batch *batch;        /* runs the steps; has memory for all parameters, so that a step under way cannot fail */
+    /* for each parameter: index in `limits` of the group of parameters with which its gradient is clipped; ALONE: it is
+     * clipped with no group */
+    size_t *limit_of;
+    /* for each parameter: memory for its clipped gradient; NULL: it is never clipped */
+    float **scaled;
+    /* for each parameter: its gradient in this call, as given or clipped; NULL: it has none */
+    const float **gradient;
+    /* memory and threads that run the steps; enough for all parameters, so that a step under way cannot fail */
+    pd_batch *batch;
 };
 
 /* ---- facts about all parameters of an optimizer, collected once for each optimizer ---- */
@@ -125,8 +142,8 @@ static int make_scaled(pd_model *model, size_t param)
     return model->scaled[param] != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
-/* Adds a parameter to its group of parameters that are clipped together. All parameters of a group must have the
- * same limit. */
+/* Adds a parameter to its group of parameters whose gradients are clipped together. All parameters of a group must have
+ * the same limit. */
 static int add_limited(pd_model *model, const pd_declaration *params, size_t param, double limit, pd_error *err)
 {
     const pd_declaration *of = &params[param];
@@ -182,16 +199,16 @@ double pd_model_norm(const pd_model *model)
     return model->norm;
 }
 
-/* Returns whether a parameter has a gradient that belongs to `scope`. A scope is an index of `limits` (one group's
- * gradients are clipped together), or ALONE (all gradients are clipped together). */
+/* Returns whether a parameter has a gradient that is clipped in a given scope. A scope is a set of gradients that are
+ * clipped together: ALONE means all gradients, otherwise it is an index of `limits`, and means those of one group. */
 static bool is_clipped(const pd_model *model, size_t scope, size_t param)
 {
     return model->gradient[param] != NULL && !model->optims[param]->row->takes_values &&
            (scope == ALONE || model->limit_of[param] == scope);
 }
 
-/* Adds the squares of a parameter's gradient to the sum `squares` and returns the new sum. If `scale` is set,
- * multiplies the gradient by it instead. */
+/* Passes over the gradient of a parameter to clip it. Without `scale`, adds the squares of its elements to the sum
+ * `squares` and returns the new sum. With `scale`, writes the gradient times *scale to model->scaled instead. */
 static double pass_over(pd_model *model, size_t param, double squares, const float *scale)
 {
     enum { AT_ONCE = 64 };
@@ -214,8 +231,8 @@ static double pass_over(pd_model *model, size_t param, double squares, const flo
     return squares;
 }
 
-/* Clips the gradients of a scope by their common norm. The scope is an index of `limits`, or ALONE for all
- * parameters. Returns the norm before clipping. */
+/* Clips the gradients of a scope by their common norm. The scope is an index of `limits` (one group of parameters), or
+ * ALONE (all parameters). Returns the norm before clipping. */
 static double clip_together(pd_model *model, size_t scope, double limit)
 {
     double squares = 0;
@@ -232,8 +249,8 @@ static double clip_together(pd_model *model, size_t scope, double limit)
     return sqrt(squares);
 }
 
-/* Clips all gradients together by the model's limit. After that, clips the gradients of each group whose optimizer
- * has a limit of its own. */
+/* Clips all gradients together by the model's limit. After that, clips the gradients of each group of parameters whose
+ * optimizer has a limit of its own. */
 static void clip(pd_model *model, const pd_step_io *io)
 {
     for (size_t i = 0; i < model->n; i++) model->gradient[i] = io[i].gradient;
@@ -296,8 +313,8 @@ static int check_draws(const pd_optim *optim, const pd_draws *draws, pd_error *e
                    optim->name, (long long)wanted, (long long)draws->n_normal);
 }
 
-/* Checks that updates are requested only where the optimizer gives updates, and that a step gets as many recorded
- * random numbers as its optimizer takes. */
+/* Checks that updates (the changes of the weights) are requested only where the optimizer computes them, and that a
+ * step gets as many recorded random numbers as its optimizer takes. */
 static int check(const pd_model *model, const pd_step_io *io, pd_error *err)
 {
     int rc = PD_OK;
@@ -326,8 +343,8 @@ static int begin(pd_model *model, size_t param, const pd_step_io *io)
     return PD_OK;
 }
 
-/* Begins the step of each parameter that has a gradient, and lists these optimizers in model->steps. PD_NO_MEMORY:
- * no step has begun. */
+/* Begins the step of each parameter that has a gradient, and lists the optimizers of these parameters in model->steps.
+ * PD_NO_MEMORY: no step has begun. */
 static int begin_all(pd_model *model, const pd_step_io *io, size_t *n_steps)
 {
     size_t n = 0;
@@ -346,8 +363,9 @@ static int begin_all(pd_model *model, const pd_step_io *io, size_t *n_steps)
     return PD_OK;
 }
 
-/* Makes the steps of each group an atomic group, which fails as a whole, and advances the groups' counters.
- * model->steps has n steps: those of groups come last, in the order of the groups. */
+/* Binds the steps of each group of parameters that count their steps together: they succeed or fail as a whole.
+ * Advances the groups' counters of steps. model->steps has n steps: those of groups come last, in the order of the
+ * groups. */
 static void bind_groups(pd_model *model, size_t n)
 {
     for (size_t g = model->n_groups; g-- > 0;) {
@@ -369,7 +387,8 @@ static int find_refusal(const pd_model *model, const pd_step_io *io, pd_error *e
     return PD_OK;
 }
 
-/* Takes root tasks that are ready to run from the steps that made them, at most `room` tasks. Returns their number. */
+/* Takes root tasks (computations of matrix roots) that are ready to run from the n steps that made them, at most `room`
+ * tasks. Returns their number. */
 static size_t take_tasks(pd_optim *const *steps, size_t n, pd_task **task, pd_optim **owner, size_t room)
 {
     size_t taken = 0;
@@ -381,8 +400,8 @@ static size_t take_tasks(pd_optim *const *steps, size_t n, pd_task **task, pd_op
 
 enum { AT_ONCE = 64 };
 
-/* Sorts root tasks by cost, the most expensive first, so that no thread begins a large task when the others are
- * done. The order changes no result. */
+/* Sorts root tasks (computations of matrix roots) by cost, the most expensive first, so that no thread begins a large
+ * task when the others are done. The order changes no result. */
 static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
 {
     pd_load load[AT_ONCE];
@@ -397,7 +416,7 @@ static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
     for (size_t i = 0; i < n; i++) task[i] = tasks[load[i].place], owner[i] = owners[load[i].place];
 }
 
-/* Runs the root tasks that the steps have made. Returns whether there were any. */
+/* Runs the root tasks (computations of matrix roots) that the steps have made. Returns whether there were any. */
 static bool run_tasks(const pd_model *model, size_t n)
 {
     pd_task *task[AT_ONCE];

@@ -1,10 +1,11 @@
-/* model_state - the rule for tensors that belong to the model and are not trained, such as a batch norm's running
- * mean and variance. Ranks push values in place of gradients, and the mean of the values becomes the weights:
+/* model_state - the "optimizer" of tensors that belong to a model and are not trained, such as a batch norm's running
+ * mean and variance. Ranks (workers) push values g in place of gradients, and the mean of the values becomes the
+ * weights w:
  *
  *     w <- g
  *
- * The rule has no state and no hyperparameters. Values are float32: a counter (num_batches_tracked) is exact up to
- * 2^24 = 16777216. */
+ * It has no state and no hyperparameters. Values are float32: a counter (num_batches_tracked) is exact up to 2^24 =
+ * 16777216. */
 #include <string.h>
 
 #include "row.h"

@@ -1,4 +1,5 @@
-/* nadam - Adam with Nesterov momentum, as torch.optim.NAdam documents it:
+/* nadam - Adam with Nesterov momentum, as torch.optim.NAdam documents it. w are the weights, g is the gradient, count
+ * the number of the step. The words at the right name the tensor of optimizer state that a line updates:
  *
  *     g <- -g if maximize
  *     g <- g + weight_decay w,  or, decoupled:  w <- w - lr weight_decay w
@@ -9,8 +10,8 @@
  *     d = sqrt(v / (1 - beta2^count)) + eps
  *     w <- w - lr (1 - mu) / (1 - product) g / d - lr mu_next / (1 - product mu_next) m / d
  *
- * torch up to 1.13 multiplies mu once too often into the product of the second term. The option `mu_counted_twice`
- * does the same, so that recorded runs of these versions can be repeated. */
+ * PyTorch up to version 1.13 multiplies mu once too often into the product of the last line's second term. The option
+ * `mu_counted_twice` repeats this defect, so that recorded training runs of those versions can be reproduced. */
 #include "first_order.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, MOMENTUM_DECAY, DECOUPLED, MAXIMIZE, MU_TWICE };
@@ -62,7 +63,9 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     const pd_run r = pd_run_of(unit);
     float *m = pd_run_slot(unit, EXP_AVG), *v = pd_run_slot(unit, EXP_AVG_SQ);
 
-#pragma GCC ivdep /* `after` and `before` are the same memory or do not overlap: the loop may be vectorized */
+/* The new weights `after` and the old ones `before` are the same memory or do not overlap, so the compiler may
+ * vectorize the loop. */
+#pragma GCC ivdep
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w);
         float average = f.beta1 * m[i] + f.gain1 * g, square = f.beta2 * v[i] + f.gain2 * g * g,

@@ -28,8 +28,8 @@ static int make_tasks(pd_optim *optim)
     return optim->work == NULL || optim->saved.roots == NULL ? PD_NO_MEMORY : PD_OK;
 }
 
-/* Estimates the time of a step from its memory traffic and its arithmetic. A step reads the gradient, and reads and
- * writes weights and state. */
+/* Estimates the time of one step of a parameter from its memory traffic and its arithmetic. A step reads the gradient,
+ * and reads and writes the weights and the optimizer state. */
 static double estimate_ns(const pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
@@ -201,8 +201,8 @@ void pd_optim_set_count(pd_optim *optim, int64_t count)
     optim->saved.count = count;
 }
 
-/* Computes the hyperparameters of this step: declared or scheduled values, replaced by the step's own ones
- * (io->hypers). */
+/* Computes the hyperparameters of this step: the declared or scheduled values, except where the caller gave a value for
+ * this step alone (io->hypers). */
 static void put_in_force(pd_optim *optim, const pd_step_io *io)
 {
     pd_hypers_at(&optim->hypers, optim->saved.count, optim->hyper);
@@ -210,7 +210,8 @@ static void put_in_force(pd_optim *optim, const pd_step_io *io)
         if ((io->hypers_mask >> i & 1) != 0) optim->hyper[i] = io->hypers[i];
 }
 
-/* Makes the step an atomic group of its own, until pd_optim_bind puts it into a larger one. */
+/* Makes the step the only member of its atomic group (steps that succeed or fail together). pd_optim_bind may later put
+ * it into a larger group. */
 static void unbind(pd_optim *optim)
 {
     optim->own.steps = optim->own.first = 1;
@@ -229,8 +230,9 @@ int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
     if (pd_slots_open(optim) != PD_OK) return PD_NO_MEMORY;
     unbind(optim);
     memset(optim->total, 0, (size_t)optim->n_phases * sizeof *optim->total);
-    put_in_force(optim, io); /* The counter advances after this call, so that the first step uses the schedules'
-                              * values at count 0. */
+    /* The step counter advances only after this function has read the schedules (values as functions of the step),
+     * because the first step uses their values at count 0. */
+    put_in_force(optim, io);
     optim->saved.count++;
     optim->phase = 0;
     optim->round = 0;
@@ -255,9 +257,9 @@ void pd_optim_cancel(pd_optim *optim)
 
 /* ---- atomic groups: steps that fail together ---- */
 
-/* Returns whether the step can still be refused because a root task fails. If roots are used in a later step, this
- * is so when an earlier task is due in this step. If roots are used in the same step (root_delay 0), this is so when
- * the step makes new tasks. */
+/* Returns whether this step may still fail because a root task (the computation of a matrix root) fails. With
+ * root_delay 0 this is possible if the step itself starts root tasks. With another root_delay it is possible if the
+ * result of an earlier task is due in this step. */
 static bool may_refuse(const pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;

@@ -1,21 +1,22 @@
 /* optimizer.h - one parameter's optimizer. A scheduler runs its steps in batches, with pauses for the root tasks.
  *
- * A root task computes a matrix root on the root pool. To capture a task is to copy its inputs; to adopt its result
- * is to store the new root in the state, so that steps use it.
+ * A root task computes a matrix root on the root pool. To capture a task is to copy its inputs; to adopt its result is
+ * to store the new root in the state, so that steps use it.
  *
- * How a step runs (one thread at a time: the step thread, or the caller's thread):
+ * A step is computed in phases, which end with a barrier for all threads. How a step runs (one thread at a time calls
+ * these functions: the step thread, or the caller's own thread):
  *
  *     pd_optim_begin(optim, io)               nothing has run yet; count advanced
  *     do {
- *         pd_batch_run(list, n, threads)      runs each step's phases as far as they go, under shared parallel regions
+ *         pd_batch_run(list, n, threads)      runs the phases of many steps, until a step ends or needs a root task
  *         while ((task = pd_optim_capture(optim)) != NULL) hand it to the root pool   (pd_task_run, then ...)
  *         pd_optim_deliver(optim, task)       when it is back
  *     } while (!pd_optim_done(optim))
  *
  * A step is parked (pd_optim_waits) while it needs the result of a task that is still at the root pool.
  *
- * Steps of different parameters are independent unless they are in one atomic group (pd_optim_bind). The result of a
- * step has the same bits whatever other steps are in its batch. */
+ * Steps of different parameters are independent, except those in one atomic group, which fail together (pd_optim_bind).
+ * The result of a step has the same bits whatever other steps are in its batch. */
 #ifndef PD_OPTIMIZER_H
 #define PD_OPTIMIZER_H
 
@@ -26,88 +27,100 @@
 #include "survey.h"
 #include "task.h"
 
-/* Plans a parameter's optimizer, allocates its state and writes the initial values. Copies the parts of
- * `declaration` that it needs. Stores the optimizer in *out. PD_INVALID_ARGUMENT: the optimizer refuses the
- * declaration. PD_NO_MEMORY. */
+/* Plans a parameter's optimizer, allocates its state and writes the initial values. Copies the parts of `declaration`
+ * that it needs. Stores the optimizer in *out. PD_INVALID_ARGUMENT: the optimizer refuses the declaration.
+ * PD_NO_MEMORY: out of memory. */
 int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err);
-/* Makes an optimizer as pd_optim_new does, but from a plan that was made from the same arguments. Takes the plan's
- * arrays over and leaves the plan empty. PD_NO_MEMORY. */
+/* Makes an optimizer as pd_optim_new does, but from a plan (the list of its state tensors and tasks) that was made from
+ * the same arguments. The optimizer takes over the plan's arrays, and the plan is empty afterwards. PD_NO_MEMORY: out
+ * of memory. */
 int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan,
                      pd_error *err);
 /* Makes an optimizer as pd_optim_planned does, but does not write initial values, since that takes long: call
  * pd_optim_fill until it returns true. */
 int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
-/* Writes initial values of the state, beginning at *at. Stops when all values are written, or when the time that
- * this is estimated to take has used up *budget_ns. Subtracts that time from *budget_ns. A quantized slot is written
- * in one go.
+/* Writes initial values of the optimizer state, beginning at *at. Estimates the time that the writing takes, and
+ * subtracts it from *budget_ns. Stops when the budget is used up or all values are written. A tensor that is stored in
+ * fewer bits than float32 is written in one go.
  *
- * Returns true if all values are written. If memory runs out, returns false with PD_NO_MEMORY in *rc: *at points to
- * the first slot that is not written. */
+ * Returns true if all values are written. If memory runs out, returns false with PD_NO_MEMORY in *rc: *at then points
+ * to the first tensor of the state that is not written. */
 bool pd_optim_fill(pd_optim *optim, pd_fill *at, double *budget_ns, int *rc);
-void pd_optim_free(pd_optim *optim); /* accepts NULL; a step may be under way */
+void pd_optim_free(pd_optim *optim); /* Frees an optimizer, even while a step is under way. Accepts NULL. */
 
 const pd_plan *pd_optim_plan(const pd_optim *optim);
 const pd_hypers *pd_optim_hypers(const pd_optim *optim);
-int64_t pd_optim_count(const pd_optim *optim); /* number of the step that was begun last; 0: none yet */
+int64_t pd_optim_count(const pd_optim *optim); /* returns the number of the step that was begun last; 0: no step yet */
 int64_t pd_optim_elements(const pd_optim *optim);
 int64_t pd_optim_state_bytes(const pd_optim *optim);
-/* Returns a borrowed view of slot i < plan->n_slots, for tests. A temporary or coded slot has memory only during a
- * step. The elements of a float64 slot are double: cast the pointer. */
+/* Returns a borrowed view of the tensor of optimizer state (slot) number i < plan->n_slots, for tests. A temporary
+ * slot, and a slot that is stored in fewer bits than float32, have memory only during a step. The elements of a float64
+ * slot are double: cast the pointer. */
 pd_tensor pd_optim_slot(const pd_optim *optim, size_t i);
 /* Returns the estimated time of one step on one core, from bytes moved and operations. Schedulers limit their
  * batches with it. */
 double pd_optim_cost_ns(const pd_optim *optim);
 pd_root_stats pd_optim_root_stats(const pd_optim *optim);
-pd_root_state pd_optim_root(const pd_optim *optim, size_t task); /* Returns the record of the root that
-                                                                  * plan->tasks[task] computes. */
+/* Returns the record of the matrix root that root task number `task` computes: its age, its error, and how often the
+ * task succeeded or failed. */
+pd_root_state pd_optim_root(const pd_optim *optim, size_t task);
 
 /* Sets the counter of steps. The next step has the number count + 1. Call it between two steps, in two cases:
- *   - parameters of a group count together: the counter advances also in steps in which this one has no gradient;
- *   - saved state is restored.
- * The counter may go back only while no task is captured. */
+ * - The parameters of a group count their steps together: the counter also advances in a step in which this parameter
+ *   has no gradient.
+ * - Saved state is restored.
+ *
+ * The counter may go back only while no root task (computation of a matrix root) is captured (its inputs copied, its
+ * result not stored yet). */
 void pd_optim_set_count(pd_optim *optim, int64_t count);
-/* Starts a step. io->gradient must not be NULL. The pointers in `io` must stay valid until the step is done.
- * io->draws must stay valid longer: until all tasks of the step have run, even if the optimizer is freed before.
- * PD_NO_MEMORY: there is no memory for temporary slots; nothing has changed. */
+/* Starts a step. io->gradient must not be NULL. The pointers in `io` must stay valid until the step is done. io->draws
+ * must stay valid longer: until all root tasks (computations of matrix roots) of the step have run, even if the
+ * optimizer is freed before. PD_NO_MEMORY: there is no memory for the tensors that live for one step; nothing has
+ * changed. */
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io);
-/* Returns whether no step is under way: all phases have run, or the step failed. */
+/* Returns whether no step is under way: the last step has run all its phases, or it failed. */
 bool pd_optim_done(const pd_optim *optim);
-/* Returns whether no step is under way and no task's result is still to be adopted. */
+/* Returns whether no step is under way and no result of a root task (computation of a matrix root) is still to be
+ * stored in the optimizer state. */
 bool pd_optim_rests(const pd_optim *optim);
-/* Returns the number of tasks that are captured and not adopted yet. Some may be at the root pool, others back from
- * it. */
+/* Returns the number of root tasks (computations of matrix roots) whose inputs were copied and whose results are not
+ * stored in the state yet. Some may be at the root pool, others back from it. */
 size_t pd_optim_tasks_left(const pd_optim *optim);
-/* Returns why the last step failed: the optimizer's refusal, with the parameter's name. Valid until the next step
- * begins. NULL: the step did not fail.
+/* Returns why the last step failed: the optimizer's error text, with the parameter's name in front. Valid until the
+ * next step begins. NULL: the step did not fail.
  *
- * A failed step counts as a step. The slots keep the changes of the phases before adopt_phase. The other phases did
- * not run, so `after` was not written.
+ * A failed step counts as a step. The optimizer state keeps the changes of the phases before adopt_phase (the phase
+ * that begins by storing new roots). The other phases did not run, so the new weights `after` were not written.
  *
- * The result of the task that made the step fail is not stored, and the task counts as failed. Tasks before it are
- * adopted as in any other step. Due tasks after it are thrown away (pd_root_stats.dropped). Tasks that are not due
- * yet stay. */
+ * The result of the root task (computation of a matrix root) that made the step fail is not stored, and the task counts
+ * as failed. Results of tasks before it are stored as in any other step. Tasks after it that are due in this step are
+ * thrown away (pd_root_stats.dropped). Tasks that are due in a later step stay. */
 const pd_error *pd_optim_refused(const pd_optim *optim);
 
-/* Makes n steps an atomic group: if one of them is refused, all fail, with the same text. This is needed for
- * parameters that count their steps together (counts_by_group). All steps must have begun, none may have run, and
- * the list must be in the order of the parameters.
+/* Makes the steps of n parameters an atomic group: if the optimizer of one of them refuses its step, all fail, with the
+ * same error text. This is needed for parameters that count their steps together (counts_by_group).
  *
- * Before any task is adopted, the steps of the group wait for each other. If no step can be refused, they do not
- * wait. A step that waits for another one (pd_optim_waits) may go on when the other has run or got a task back: then
- * check all steps of the group.
+ * What the caller must keep to:
+ * - All steps have begun, and none has run a phase (a pass of the step).
+ * - The list is in the order of the parameters.
+ * - `group` stays valid until all steps are done.
+ * - If one of the optimizers is freed before that, all of them are freed, and none runs further.
  *
- * If several steps are refused, the first one decides: tasks of steps before it are adopted, tasks of steps after it
- * are thrown away.
+ * How the steps wait for each other:
+ * - Before any of them stores a new matrix root, the steps of the group wait for each other. If no step can be refused,
+ *   they do not wait.
+ * - A step that waits for another one (pd_optim_waits) may go on when the other one has run, or has got a root task
+ *   (the computation of a matrix root) back. So check all steps of the group then.
  *
- * `group` must stay valid until all steps are done. If one of the optimizers is freed before, all must be freed
- * without running further. */
+ * If several steps are refused, the first one in the list decides what happens to the root tasks: the results of those
+ * that belong to steps before it are stored, and those of steps after it are thrown away. */
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
 
 /* ---- for batch.c and model.c ---- */
 
 /* Ends a step: frees its temporary memory. */
 void pd_optim_end(pd_optim *optim);
-/* Undoes pd_optim_begin, before any phase has run. */
+/* Undoes pd_optim_begin. The step must not have run a phase (a pass of the step) yet. */
 void pd_optim_cancel(pd_optim *optim);
 
 #endif

@@ -9,10 +9,10 @@
 #include "paramd/error.h"
 
 typedef struct pd_optim pd_optim; /* one parameter's optimizer: its state, and the step under way */
-typedef struct pd_task pd_task;   /* a root task: computes one inverse root of a matrix, from its own copies of the
-                                   * inputs */
+/* A root task: computes one inverse root of a matrix, from its own copies of the inputs. */
+typedef struct pd_task pd_task;
 
-/* The place at which the next pd_optim_fill goes on writing initial values; zeros at first. */
+/* The place at which the next call of pd_optim_fill goes on writing initial values of the state; zeros at first. */
 typedef struct pd_fill {
     size_t slot;
     int64_t element;
@@ -21,27 +21,32 @@ typedef struct pd_fill {
 /* An atomic group: steps of several parameters that succeed or fail together (pd_optim_bind). */
 typedef struct pd_atomic_group {
     size_t steps, arrived;
-    size_t first; /* position of the first step of the group that is refused; equal to `steps` if none is */
+    size_t first; /* position of the first step of the atomic group that fails; equal to `steps` if none fails */
     pd_error why;
 } pd_atomic_group;
 
 typedef struct pd_root_stats {
-    int64_t due, adopted, failed, waits; /* waits: number of steps that waited for a task; the others: numbers of
-                                          * tasks */
-    int64_t replaced;                    /* tasks whose result was out of date: a newer root was there (PD_ROOT_READY
-                                          * only) */
-    int64_t dropped;                     /* tasks thrown away because an earlier task made the step fail */
-    double last_error,
-        last_cost_ms; /* largest error of a root, and largest time of its task, among the roots that one step began to use
-                                          * last */
+    /* Numbers of root tasks (computations of matrix roots) that became due, whose roots were adopted (stored in the
+     * state), and that failed. `waits` is the number of steps that waited for a task. */
+    int64_t due, adopted, failed, waits;
+    /* number of tasks whose result was out of date, because a newer matrix root was in use (PD_ROOT_READY only) */
+    int64_t replaced;
+    /* number of tasks that were thrown away, because an earlier task made the step fail */
+    int64_t dropped;
+    /* The largest error, and the largest time of a task, among the matrix roots that the latest step with new roots
+     * began to use. */
+    double last_error, last_cost_ms;
 } pd_root_stats;
 
-/* The record of the root that one task of a plan computes again and again. */
+/* The record of one matrix root, which the same task of the plan computes again and again during training. */
 typedef struct pd_root_state {
-    int64_t count; /* step from which the root in use has its statistics; 0: still the initial root */
+    /* step whose statistics the matrix root in use was computed from; 0: the initial one is still in use */
+    int64_t count;
     int64_t adopted, failed;
-    double error, condition, ms; /* of the last task that ran, also if it failed; 0: not known */
-    bool failing;                /* the last task gave no new root: it failed, or there was no memory for its inputs */
+    /* error, condition number and time in ms of the last task that ran, also if it failed; 0: not known */
+    double error, condition, ms;
+    /* whether the last task gave no new matrix root: it failed, or there was no memory for its inputs */
+    bool failing;
 } pd_root_state;
 
 #endif

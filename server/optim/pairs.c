@@ -1,4 +1,4 @@
-/* pairs.c - reads lists of pairs, "[name:value,...]", from the text of a rule. */
+/* pairs.c - reads lists of pairs, "[key:value,...]", from the text of an optimizer rule. */
 #include "pairs.h"
 
 #include <stdbool.h>
@@ -10,7 +10,8 @@ static char *past_blanks(char *at)
     return at + strspn(at, " \t");
 }
 
-/* Removes the quotes of a quoted key, in place. Returns the byte after the closing quote; NULL: there is none. */
+/* Removes the quotes around a key, in place. Returns the byte after the closing quote; NULL: there is no closing
+ * quote. */
 static char *unquote(char *at)
 {
     char *to = at;
@@ -26,8 +27,8 @@ static char *unquote(char *at)
     return NULL;
 }
 
-/* Returns the end of the value that begins at `at`: the comma after it, or the end of the text. NULL: its brackets
- * do not match. */
+/* Returns the end of the value that begins at `at`: the comma after it, or the end of the text. NULL: the brackets of
+ * the value do not match. */
 static char *past_value(char *at)
 {
     int depth = 0;
@@ -46,8 +47,8 @@ static void cut_blanks(char *text)
     while (n > 0 && strchr(" \t", text[n - 1]) != NULL) text[--n] = '\0';
 }
 
-/* Reads the key at `at` and writes a zero behind it. Returns the byte after the key's colon; NULL: there is no key
- * with a colon. */
+/* Reads the key of a pair at `at`, and ends it with a zero byte. Returns the byte after the key's colon; NULL: there is
+ * no key with a colon. */
 static char *take_key(pd_pair *pair, char *at)
 {
     bool quoted = *at == '\'';
@@ -61,8 +62,8 @@ static char *take_key(pd_pair *pair, char *at)
     return colon + 1;
 }
 
-/* Reads one pair of a list, at *at. Moves *at to the next pair, or to the end. Returns false if there is no complete
- * pair. */
+/* Reads one key:value pair of a list, at *at. Moves *at to the next pair, or to the end. Returns false if there is no
+ * complete pair. */
 static bool take_pair(pd_pair *pair, char **at)
 {
     char *value = take_key(pair, *at), *end;
@@ -71,7 +72,7 @@ static bool take_pair(pd_pair *pair, char **at)
     pair->value = past_blanks(value);
     if ((end = past_value(pair->value)) == NULL || end == pair->value) return false;
     *at = *end == ',' ? end + 1 : end;
-    if (*end == ',' && *past_blanks(*at) == '\0') return false; /* no pair follows the comma */
+    if (*end == ',' && *past_blanks(*at) == '\0') return false; /* an error: no pair follows the comma */
     *end = '\0';
     cut_blanks(pair->value);
     return true;

@@ -1,9 +1,9 @@
 /* pairs.h - reads lists of pairs, "[key:value,key:value]", for optimizer rules that need more than a fixed set of
  * words. Pure functions.
  *
- * A key with blanks, commas, colons, brackets or quotes stands between two '. In such a key '' stands for one ', and
- * no other byte has a meaning, so a regular expression needs no escapes. Square brackets, and blanks around keys,
- * values and pairs, may be left out. Values are words, or words in () or []. */
+ * A key with blanks, commas, colons, brackets or quotes stands between two single quotes ('). In such a key two single
+ * quotes stand for one, and every other byte stands for itself, so a regular expression needs no escapes. Square
+ * brackets, and blanks around keys, values and pairs, may be left out. Values are words, or words in () or []. */
 #ifndef PD_PAIRS_H
 #define PD_PAIRS_H
 
@@ -14,8 +14,8 @@
 #define PD_MAX_PAIRS 256
 
 typedef struct pd_pair {
-    char *key;   /* without quotes */
-    char *value; /* value as it stands in the text, never empty */
+    char *key;   /* the key of the pair, without quotes */
+    char *value; /* the value as it stands in the text; never empty */
 } pd_pair;
 
 typedef struct pd_pairs {
@@ -24,8 +24,8 @@ typedef struct pd_pairs {
     char *memory;
 } pd_pairs;
 
-/* Reads a list of pairs into *out. Free it with pd_pairs_free, also after an error. PD_INVALID_ARGUMENT: the text is
- * no such list, or has more than PD_MAX_PAIRS pairs. PD_NO_MEMORY. */
+/* Reads a list of key:value pairs into *out. Free it with pd_pairs_free, also after an error. PD_INVALID_ARGUMENT: the
+ * text is not such a list, or has more than PD_MAX_PAIRS pairs. PD_NO_MEMORY: out of memory. */
 int pd_pairs_read(pd_pairs *out, const char *text, pd_error *err);
 void pd_pairs_free(pd_pairs *pairs);
 

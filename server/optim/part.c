@@ -1,5 +1,6 @@
-/* part.c - reads and writes named parts of an optimizer's state between two steps. Values are float64, whatever the
- * storage type. */
+/* part.c - reads and writes named parts of an optimizer's state between two steps. A part is one tensor of the state (a
+ * slot), or the elements of it that belong to one block of the parameter. Values are given as float64, whatever type
+ * the state is stored in. */
 #include "part.h"
 
 #include <assert.h>
@@ -15,8 +16,8 @@ enum { TILE = 1024 };
 
 /* ---- finding a part ---- */
 
-/* Returns whether the slot has one element for each element of the parameter, so that the plan's blocks divide it as
- * well. */
+/* Returns whether a slot (tensor of optimizer state) has one element for each element of the parameter. The blocks that
+ * the parameter is cut into then divide the slot as well. */
 static bool is_of_parameter(const pd_plan *plan, const pd_slot_spec *spec)
 {
     int64_t n = -1;
@@ -131,8 +132,9 @@ void pd_optim_read_part(const pd_optim *optim, const pd_part *part, double *out)
     if (plan->slots[part->slot].symmetric) pd_mirror_f64(out, part->shape.dim[0]);
 }
 
-/* Corrects elements [first, first + n) of a symmetric slot that were read into `out`. Only the lower half of the
- * slot is kept up to date, so elements above the diagonal are read again from below it. */
+/* Corrects elements [first, first + n) of a symmetric matrix that were read into `out`. The optimizer keeps only the
+ * lower half of such a matrix up to date, so each element above the diagonal is read again from its mirror image
+ * below. */
 static void read_mirrored(double *out, const pd_optim *optim, size_t slot, int64_t first, int64_t n)
 {
     int64_t side = optim->shared->plan.slots[slot].shape.dim[1];
@@ -168,7 +170,7 @@ void pd_optim_read_slot(const pd_optim *optim, size_t i, float *out)
 
 /* ---- writing ---- */
 
-/* Writes the values of a part into a slot of float32 elements, or of float64 elements if `wide`. */
+/* Writes the values of a part into a state tensor of float32 elements, or of float64 elements if `wide`. */
 static void write_runs(void *slot, bool wide, const pd_plan *plan, const pd_part *part, const double *in)
 {
     runs r = runs_of(plan, part);
@@ -180,8 +182,8 @@ static void write_runs(void *slot, bool wide, const pd_plan *plan, const pd_part
     }
 }
 
-/* Writes the values of a part into a quantized slot. The whole slot is decoded and encoded again, because a scale
- * belongs to a whole column. */
+/* Writes the values of a part into a state tensor that is stored in fewer bits (quantized). The whole tensor is decoded
+ * and encoded again, because each scale factor belongs to a whole column. */
 static int write_codes(const pd_quantized *codes, const pd_optim *optim, const pd_part *part, const double *in)
 {
     const pd_plan *plan = &optim->shared->plan;

@@ -1,9 +1,9 @@
-/* partition.c - cuts a shape into blocks, and copies blocks from and to a whole tensor. */
+/* partition.c - cuts a tensor's shape into blocks (boxes of elements), and copies blocks from and to a whole tensor. */
 #include "partition.h"
 
 #include <string.h>
 
-/* Returns the number of pieces of at most block_size that a dimension is cut into. */
+/* Returns how many pieces of at most block_size indices a dimension of length `dim` is cut into. */
 static int64_t cuts(int64_t dim, int64_t block_size)
 {
     return block_size <= 0 ? 1 : dim / block_size + (dim % block_size != 0);
@@ -46,8 +46,8 @@ int64_t pd_block_elements(const pd_block *block, int rank)
 
 /* ---- runs ---- */
 
-/* Returns the dimension along which the contiguous runs of a block extend. The block covers every later dimension
- * completely. */
+/* Returns the dimension along which a block's contiguous runs extend: a run covers the block's indices of this
+ * dimension, and every later dimension completely. */
 static int run_dim(const pd_shape *shape, const pd_block *block)
 {
     int d = shape->rank - 1;

@@ -1,5 +1,5 @@
-/* partition.h - cuts a tensor into boxes, and copies a box between the tensor and dense memory. Pure functions; any
- * thread. */
+/* partition.h - cuts a tensor into blocks (boxes of elements), and copies a block between the tensor and memory in
+ * which its elements lie without gaps. Pure functions; any thread. */
 #ifndef PD_PARTITION_H
 #define PD_PARTITION_H
 
@@ -11,22 +11,23 @@ typedef struct pd_block {
     int64_t size[PD_MAX_RANK];
 } pd_block;
 
-/* Returns the number of boxes that cover `shape`, each of at most block_size along every dimension. A scalar has one
- * box, a shape without elements has none. With a block_size of at most 0 there is one box. INT64_MAX: the number
- * does not fit. */
+/* Returns the number of blocks (boxes of elements) that cover a tensor of `shape`, each of at most block_size along
+ * every dimension. A scalar has one block, a shape without elements has none. With a block_size of at most 0 there is
+ * one block. INT64_MAX: the number does not fit. */
 int64_t pd_partition_count(const pd_shape *shape, int64_t block_size);
-/* Returns box number `index` of those that cover `shape`, in row-major order. The last box along a dimension may be
- * smaller than block_size. */
+/* Returns block number `index` of the blocks that cover a tensor of `shape`, counted in row-major order. The last block
+ * along a dimension may be smaller than block_size. */
 pd_block pd_partition_block(const pd_shape *shape, int64_t block_size, int64_t index);
 
 int64_t pd_block_elements(const pd_block *block, int rank);
-/* Describe the runs of contiguous memory in which a block's elements lie. pd_block_run_length returns the length of
- * a run, the same for all. pd_block_run_start returns the place in the whole tensor where run number `run` begins.
- * Runs are numbered in the order of the block's elements. The block must have elements. */
+/* These two functions describe the runs: the stretches of contiguous memory in which a block's elements lie in the
+ * whole tensor. pd_block_run_length returns the number of elements of a run, which is the same for all runs of the
+ * block. pd_block_run_start returns the index in the whole tensor at which run number `run` begins. Runs are numbered
+ * in the order of the block's elements. The block must have elements. */
 int64_t pd_block_run_length(const pd_shape *shape, const pd_block *block);
 int64_t pd_block_run_start(const pd_shape *shape, const pd_block *block, int64_t run);
-/* Copy a block between the whole tensor, row-major of `shape`, and a dense buffer of the block's own shape: gather
- * to the buffer, scatter to the tensor. */
+/* pd_block_gather copies a block out of a whole tensor (row-major, of `shape`) into the buffer `dense`, where the
+ * block's elements lie without gaps. pd_block_scatter copies them back. */
 void pd_block_gather(float *dense, const float *whole, const pd_shape *shape, const pd_block *block);
 void pd_block_scatter(float *whole, const float *dense, const pd_shape *shape, const pd_block *block);
 

@@ -1,4 +1,5 @@
-/* pattern.c - searches names with regular expressions, within a budget of steps. The only user of PCRE2. */
+/* pattern.c - searches names with regular expressions. A budget limits how long all searches together may take. The
+ * only file that uses PCRE2 (the library of regular expressions). */
 #define PCRE2_CODE_UNIT_WIDTH 8
 
 #include "pattern.h"
@@ -8,10 +9,11 @@
 #include <string.h>
 
 enum { DEPTH = 1000, HEAP_KIB = 1024 };
-enum { START = 8 }; /* steps that a search costs before it tries the first item of the expression */
+enum { START = 8 }; /* budget that each search uses up before it tries the first item of the expression */
 
-/* How an expression is compiled. If text and expression are ASCII, bytes are treated as characters, which is many
- * times faster. In both modes PCRE2 calls the function `count` before each item of the expression. */
+/* Options with which an expression is compiled. If both the text and the expression are ASCII, characters are treated
+ * as single bytes, which makes a search many times faster. In both modes PCRE2 calls the function `count` before each
+ * item of the expression. */
 enum { ASCII, UTF8, MODES };
 static const uint32_t options[MODES] = {
     [ASCII] = PCRE2_AUTO_CALLOUT | PCRE2_NEVER_BACKSLASH_C | PCRE2_NEVER_UTF | PCRE2_NEVER_UCP,
@@ -24,15 +26,15 @@ struct pd_search {
     pcre2_match_context *match;
     pcre2_match_data *data;
     int64_t left;
-    int64_t weight; /* how much of the budget one step of the current expression uses */
+    int64_t weight; /* how much of the search budget one matching step of the current expression uses */
 };
 
 struct pd_pattern {
     pd_search *search;
     char *text;
-    char *ours; /* the expression in PCRE2's syntax; NULL: the expression is too long */
+    char *ours; /* the regular expression in PCRE2's syntax; NULL: the expression is too long */
     bool ascii;
-    pcre2_code *code[MODES]; /* compiled expression for each mode; NULL: not compiled yet */
+    pcre2_code *code[MODES]; /* the compiled expression for each mode (ASCII, UTF-8); NULL: not compiled yet */
     int64_t weight[MODES];
 };
 
@@ -56,8 +58,9 @@ static int no_memory(pd_error *err)
 
 /* ---- the budget ---- */
 
-/* Charges one step to the budget; PCRE2 calls it before each item of the expression. An item longer than a byte may
- * scan the rest of the text and compare each character with the whole item, so such an item costs more. */
+/* Subtracts one matching step from the search budget. PCRE2 calls this function before each item of the expression. An
+ * item that is longer than one byte may scan the rest of the text, and compare each character with the whole item, so
+ * such an item costs more. */
 static int count(pcre2_callout_block *at, void *arg)
 {
     pd_search *search = arg;
@@ -113,14 +116,16 @@ static bool is_ascii(const char *text)
     return *text == '\0';
 }
 
-/* Returns whether the expression goes on at `at` with "{,n}" or "{,}". Python reads these as {0,n} and {0,}. */
+/* Returns whether the expression has "{,n}" or "{,}" at `at`. Python reads these repetitions as {0,n} and {0,}, but
+ * PCRE2 does not. */
 static bool has_no_least(const char *at)
 {
     return at[0] == '{' && at[1] == ',' && at[2 + strspn(at + 2, "0123456789")] == '}';
 }
 
-/* Copies a character class, "[...]", and escapes '[' in it. A ']' in first place is an ordinary character. Moves
- * *from to the closing ']' or to the end of the text. Returns the end of the copy. */
+/* Copies a character class of a regular expression, "[...]", and escapes each '[' inside it. A ']' directly after the
+ * opening bracket is an ordinary character. Moves *from to the closing ']', or to the end of the text. Returns the end
+ * of the copy. */
 static char *copy_class(char *to, const char **from)
 {
     const char *at = *from;
@@ -177,8 +182,8 @@ void pd_pattern_free(pd_pattern *pattern)
     free(pattern);
 }
 
-/* Sets the cost of one step of a compiled expression. Capture groups raise it, because each step copies their
- * positions. Also charges the compilation to the budget. */
+/* Sets how much of the search budget one matching step of a compiled expression uses. Capture groups raise this cost,
+ * because each step copies their positions. Also subtracts the cost of the compilation from the budget. */
 static void weigh(pd_pattern *pattern, int mode)
 {
     uint32_t groups = 0;

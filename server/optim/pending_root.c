@@ -1,4 +1,5 @@
-/* pending_root.c - reads and adds pending roots: roots that are computed and not adopted yet. */
+/* pending_root.c - reads and adds pending roots: matrix roots that are computed, but not yet stored in the optimizer
+ * state. */
 #include "pending_root.h"
 
 #include "kernels.h"
@@ -68,8 +69,9 @@ static void fill_head(double head[HEAD], const pd_task *task)
     memcpy(head + FIRST_HYPER, task->hyper, sizeof task->hyper);
 }
 
-/* Copies the numbers that one tensor contributes to a range of a pending root's list. The range is [first, first +
- * n). The tensor is `from`, with `length` elements. Its first element is number `start` of the list. */
+/* Copies numbers [first, first + n) of the list that stands for a pending root (a matrix root not yet stored in the
+ * optimizer state) to `out`, as far as they come from one tensor. The tensor is `from`, with `length` elements. Its
+ * first element is number `start` of the list. */
 static void copy_run(double *out, int64_t first, int64_t n, int64_t start, int64_t length, const void *from, bool wide)
 {
     int64_t at = first > start ? first : start, end = first + n < start + length ? first + n : start + length;
@@ -100,8 +102,8 @@ static bool is_whole(double value, double least, double most)
     return value >= least && value <= most && value == floor(value);
 }
 
-/* Checks the numbers at the beginning of the list, which describe the task. The caller checks the length of the
- * list. */
+/* Checks the numbers at the beginning of the list that stands for a pending root (a matrix root not yet stored in the
+ * optimizer state). They describe the root task. The caller checks the length of the list. */
 static bool head_is_sound(const pd_plan *plan, const double *in, int64_t count)
 {
     return is_whole(in[INDEX], 0, (double)plan->n_tasks - 1) && is_whole(in[COUNT], 1, (double)count) &&

@@ -1,5 +1,5 @@
-/* plan.c - appends slots, tasks and blocks to a parameter's plan, and computes the sizes of slots and of a task's
- * shares of them. */
+/* plan.c - appends state tensors (slots), root tasks and blocks to the plan of a parameter's optimizer, and computes
+ * their sizes. */
 #include "plan.h"
 
 #include <limits.h>
@@ -61,8 +61,8 @@ bool pd_slot_is_coded(const pd_slot_spec *spec)
     return !spec->temporary && spec->storage != PD_STORE_F32 && spec->storage != PD_STORE_F64;
 }
 
-/* The product of elements and size cannot overflow: pd_shape_elements refuses shapes whose elements would not fit at
- * 8 bytes each. */
+/* The product of the number of elements and their size cannot overflow: pd_shape_elements refuses shapes whose elements
+ * would not fit at 8 bytes each. */
 int64_t pd_slot_seen_bytes(const pd_slot_spec *spec)
 {
     int64_t elements, size = spec->storage == PD_STORE_F64 ? (int64_t)sizeof(double) : (int64_t)sizeof(float);
@@ -70,7 +70,7 @@ int64_t pd_slot_seen_bytes(const pd_slot_spec *spec)
     return pd_shape_elements(&spec->shape, &elements) == PD_OK ? elements * size : INT64_MAX;
 }
 
-/* Cannot fail: plan_make.c has refused every shape whose elements cannot be counted. */
+/* The counting cannot fail: plan_make.c has refused every shape whose elements cannot be counted. */
 int64_t pd_slot_elements(const pd_slot_spec *spec)
 {
     int64_t elements = 0;

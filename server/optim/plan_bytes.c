@@ -1,4 +1,5 @@
-/* plan_bytes.c - counts the bytes that a plan, its state, its steps and its tasks take. */
+/* plan_bytes.c - counts the bytes that an optimizer's plan, its state, its steps and its root tasks (computations of
+ * matrix roots) take. */
 #include "plan_bytes.h"
 
 #include <stdlib.h>
@@ -22,9 +23,10 @@ int64_t pd_slot_bytes(const pd_slot_spec *spec)
     return pd_quantized_bytes(spec->storage, spec->diagonal_apart, rows, cols);
 }
 
-/* A loop reads one element of each slot at a time, and AMD's first-level cache confuses addresses whose bits 12 to 27
- * are equal. Slots of exactly 256 MiB would throw each other out of this cache, and a step would take twice as long. A
- * gap of SPREAD bytes changes both the cache's line and those bits. */
+/* Unused bytes after a large slot (tensor of optimizer state) keep loops fast. A loop reads one element of each slot at
+ * a time, and AMD's first-level cache confuses addresses whose bits 12 to 27 are equal. Slots of exactly 256 MiB would
+ * throw each other out of this cache, and a step would take twice as long. A gap of SPREAD bytes changes both the cache
+ * line and those bits. */
 int64_t pd_slot_gap(const pd_slot_spec *spec)
 {
     enum { LARGE = 4 << 20, SPREAD = 4096 + 64 };
@@ -89,18 +91,21 @@ int pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes)
     return PD_OK;
 }
 
-/* Returns the bytes of the records that every optimizer has, whatever its plan. */
+/* Returns the bytes of the records that every optimizer has, whatever state and tasks its plan lists. */
 static int64_t optimizer_bytes(void)
 {
     int64_t records = pd_block_bytes(sizeof(pd_optim)) + pd_block_bytes(sizeof(pd_shared_plan)) +
                       pd_block_bytes(PD_MAX_PHASES * sizeof(double[PD_MAX_PARTIALS]));
 
-    records += pd_block_bytes(sizeof(float *)); /* the array optim->slot; slot_bytes counts its entries */
-    return records + 2 * pd_pages_bytes(0);     /* 2: one block of memory for the state, one for temporary slots */
+    /* an array of pointers to state tensors; slot_bytes counts its entries */
+    records += pd_block_bytes(sizeof(float *));
+    /* twice: for the memory of the state, and for that of tensors that live for one step */
+    return records + 2 * pd_pages_bytes(0);
 }
 
-/* Returns the bytes that one task takes while it is at the root pool, whatever its plan: its records, the
- * allocator's overhead, and the message that carries it to the pool and back (MAIL). */
+/* Returns the bytes that one root task (computation of a matrix root) takes while it is at the root pool, without its
+ * inputs and results: its records, the allocator's overhead, and the message that carries it to the pool and back
+ * (MAIL). */
 static int64_t bytes_of_a_task(void)
 {
     enum { MAIL = 1200 };
@@ -115,15 +120,15 @@ static int64_t array_bytes(size_t n, size_t size)
     return n == 0 ? 0 : pd_block_bytes((int64_t)((n < 4 ? 4 : 2 * n) * size));
 }
 
-/* Returns the bytes in which a batch keeps the numbers that the units of a parameter's phase report
- * (pd_unit.partial). */
+/* Returns the bytes for the numbers that threads report when they compute a phase of a step: each unit of the phase (a
+ * range or block that one thread computes) has some (pd_unit.partial). */
 static int64_t batch_bytes(const pd_plan *plan)
 {
     return pd_block_bytes((pd_plan_most_units(plan) + 1) * (int64_t)sizeof(double[PD_MAX_PARTIALS]) + 64);
 }
 
-/* Returns the bytes of all tasks while they are at the root pool, without the copies of their inputs. Includes the
- * padding before each tensor. */
+/* Returns the bytes of all root tasks (computations of matrix roots) while they are at the root pool, without the
+ * copies of their inputs. Includes the unused bytes before each tensor. */
 static int64_t task_bytes(const pd_plan *plan)
 {
     int64_t bytes = (int64_t)plan->n_tasks * bytes_of_a_task();

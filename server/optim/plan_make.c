@@ -1,5 +1,5 @@
-/* plan_make.c - has an optimizer make the plan of a declaration, and checks the plan against the row contract
- * (row.h). */
+/* plan_make.c - has an optimizer plan the state and the root tasks (computations of matrix roots) of a declared
+ * parameter, and checks the plan against the rules for optimizers (row.h). */
 #include "plan_make.h"
 
 #include <assert.h>
@@ -16,7 +16,7 @@ static bool share_is_sound(const pd_plan *plan, const pd_slot_spec *spec)
     return spec->shape.rank >= 1 && spec->shape.dim[0] == (int64_t)plan->n_blocks;
 }
 
-/* Checks a slot against the row contract (row.h), which all optimizers must keep. */
+/* Checks a slot (tensor of optimizer state) against the rules that all optimizers must keep (row.h). */
 static bool is_sound(const pd_plan *plan, const pd_slot_spec *spec)
 {
     bool has_block = spec->block >= 0 && (size_t)spec->block < plan->n_blocks;
@@ -31,7 +31,8 @@ static bool is_sound(const pd_plan *plan, const pd_slot_spec *spec)
     return (!spec->symmetric || spec->shape.rank == 2) && share_is_sound(plan, spec);
 }
 
-/* Checks that a task which has a share of a slot names a valid block. */
+/* Checks a root task (computation of a matrix root): if it uses one block's share of a slot (tensor of optimizer
+ * state), it must name a valid block. */
 static bool task_is_sound(const pd_plan *plan, const pd_task_spec *task)
 {
     bool shares = false;
@@ -82,9 +83,10 @@ static int fill(pd_plan *plan, const pd_declaration *declaration, const double *
     return row->plan(declaration, fact, plan, err);
 }
 
-/* Sets `follows` of slots: the parameter's dimensions that a slot's dimensions belong to. Slots for which the
- * optimizer has set it are skipped. A slot without dimensions follows none. A slot with the parameter's shape
- * follows the parameter's dimensions. Slots of a block are left alone: they may have that shape by chance. */
+/* Sets the member `follows` of slots (tensors of optimizer state): for each dimension of the slot, the dimension of the
+ * parameter that it corresponds to. Slots for which the optimizer has set it are skipped. A slot without dimensions
+ * corresponds to none. A slot with the parameter's shape has the parameter's dimensions. Slots of a block are left
+ * alone: they may have that shape by chance. */
 static void find_followers(pd_plan *plan, const pd_shape *declared)
 {
     assert(declared->rank <= PD_MAX_RANK);

@@ -1,5 +1,6 @@
 /* radam - Adam that takes plain momentum steps at first, while the average of the squared gradient has seen too few
- * steps, and rectified adaptive steps later, as in torch.optim.RAdam:
+ * steps, and rectified adaptive steps later, as in torch.optim.RAdam. w are the weights, g is the gradient, count the
+ * number of the step. The words at the right of m and v name the tensors of optimizer state:
  *
  *     g <- -g if maximize
  *     g <- g + weight_decay w,  or, decoupled:  w <- w - lr weight_decay w
@@ -35,7 +36,8 @@ static int radam_plan(const pd_declaration *declaration, const double *fact, pd_
     return pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", NULL });
 }
 
-/* The constants of one step of radam. `root` and `rectified` are used only if the step is adaptive. */
+/* The constants of one step of radam. `root` and `rectified` are used only if the step is adaptive (not a plain
+ * momentum step). */
 typedef struct factors {
     pd_pull pull;
     float beta1, gain1, beta2, gain2, eps, bias, lr, root, rectified;
@@ -47,7 +49,9 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     const pd_run r = pd_run_of(unit);
     float *m = pd_run_slot(unit, EXP_AVG), *v = pd_run_slot(unit, EXP_AVG_SQ);
 
-#pragma GCC ivdep /* `after` and `before` are the same memory or do not overlap: the loop may be vectorized */
+/* The new weights `after` and the old ones `before` are the same memory or do not overlap, so the compiler may
+ * vectorize the loop. */
+#pragma GCC ivdep
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w);
         float average = f.beta1 * m[i] + f.gain1 * g, square = f.beta2 * v[i] + f.gain2 * g * g;

@@ -1,4 +1,5 @@
-/* recovery.c - finds the dense tensor blocks in a flat range of a parameter's elements. */
+/* recovery.c - cuts a flat range of a tensor's elements, such as FSDP gives to a rank, into blocks that are tensors
+ * again. */
 #include "recovery.h"
 
 #include <assert.h>
@@ -20,8 +21,8 @@ static pd_shape box_of(const pd_shape *shape, int d, int64_t count)
     return box;
 }
 
-/* Cuts elements [start, end) into blocks, beginning with dimension d, and adds the blocks. If d > 0, the range lies
- * within one index of dimension d - 1. */
+/* Cuts elements [start, end) of the flat tensor into blocks, beginning with dimension d, and adds the blocks to `out`.
+ * If d > 0, all elements of the range have the same index in dimension d - 1. */
 static void recover(pd_recovered *out, const pd_shape *shape, int d, int64_t start, int64_t end)
 {
     int64_t each = 1, low, high;

@@ -1,4 +1,5 @@
-/* rmsprop - divides the gradient by the root mean square of recent gradients, as in torch.optim.RMSprop:
+/* rmsprop - divides the gradient by the root mean square of recent gradients, as in torch.optim.RMSprop. w are the
+ * weights, g is the gradient. The words at the right name the tensor of optimizer state that a line updates:
  *
  *     g <- -g if maximize;   g <- g + weight_decay w
  *     v <- alpha v + (1 - alpha) g g                            square_avg
@@ -7,12 +8,13 @@
  *     b <- momentum b + d                                       momentum_buffer, with momentum only; else b is d
  *     w <- w - lr b
  *
- * A parameter has a momentum buffer if and only if momentum is not 0. So a job may change momentum from step to
- * step, but not to or from 0. */
+ * A parameter has a momentum buffer if and only if momentum is not 0. So a job may change momentum from step to step,
+ * but not to or from 0. */
 #include "first_order.h"
 
 enum { LR, ALPHA, EPS, WEIGHT_DECAY, MOMENTUM, CENTERED, MAXIMIZE };
-enum { SQUARE_AVG }; /* first slot; momentum_buffer and then grad_avg follow it, if the parameter has them */
+/* index of the first tensor of state; momentum_buffer and then grad_avg follow it, if the parameter has them */
+enum { SQUARE_AVG };
 
 static const pd_hyper rmsprop_hypers[] = {
     [LR] = PD_HYPER_LR(1e-2),
@@ -52,15 +54,17 @@ typedef struct factors {
     float alpha, gain, eps, momentum, rate;
 } factors;
 
-/* Updates state and weights in one pass over memory. Callers pass `momentum` and `centered` as constants, so the
- * loop has no branches. */
+/* Updates optimizer state and weights in one pass over memory. Callers pass `momentum` and `centered` as constants, so
+ * the compiled loop has no branches. */
 PD_INLINE void pass(const pd_unit *unit, factors f, bool momentum, bool centered)
 {
     const pd_run r = pd_run_of(unit);
     float *v = pd_run_slot(unit, SQUARE_AVG), *b = momentum ? pd_run_slot(unit, 1) : NULL,
           *a = centered ? pd_run_slot(unit, 1 + momentum) : NULL;
 
-#pragma GCC ivdep /* `after` and `before` are the same memory or do not overlap: the loop may be vectorized */
+/* The new weights `after` and the old ones `before` are the same memory or do not overlap, so the compiler may
+ * vectorize the loop. */
+#pragma GCC ivdep
     for (int64_t i = 0; i < r.n; i++) {
         float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w), square = f.alpha * v[i] + f.gain * g * g, below;
         v[i] = square;

@@ -1,23 +1,24 @@
 /* row.h - the row contract: the data and functions that define an optimizer, as one row of the table of optimizers.
  *
- * A row is pure data and pure functions. `plan` defines the state that a parameter needs. `phases` are the work of
- * one step. A phase is divided into units, which threads compute in parallel, and ends with a barrier. `task` is the
- * expensive part, which runs on the root pool. `adopt` stores a task's result. The callers of a row do all the rest:
- * threads, memory, rounds, files and the network. They treat all rows alike and never compare a row's name.
+ * A row is pure data and pure functions. `plan` defines the state that a parameter needs. `phases` are the work of one
+ * step. A phase is divided into units, which threads compute in parallel, and ends with a barrier. `task` is the
+ * expensive part, the roots of matrices, which runs on the root pool. `adopt` stores a task's result. The callers of a
+ * row do all the rest: threads, memory, files and the network. They treat all rows alike and never compare a row's
+ * name.
  *
  * One step of one parameter, with root delay d:
  *
  *     count += 1
  *     for phase = 0 .. n:
- *         if phase == capture_phase: capture the tasks due at this count (private copies of their input slots)
+ *         if phase == capture_phase: capture the tasks due at this count (copy the state that they read)
  *         if phase == adopt_phase:   wait for and adopt the tasks that are due for adoption
  *         if phase < n:              run phases[phase]
  *
- * A task that was captured in step c is due for adoption in step c + d. The parameter may have no step of that
- * number, if its group counts steps together: then the task is due in its next step. With PD_ROOT_READY a task is
- * due as soon as it is back, and no step waits.
+ * A task that was captured in step c is due for adoption in step c + d. The parameter may have no step of that number,
+ * if its group counts steps together: then the task is due in its next step. With PD_ROOT_READY a task is due as soon
+ * as it is back, and no step waits.
  *
- * There are two kinds of rows:
+ * There are two kinds of rows (optimizers):
  *
  *   - capture_phase <= adopt_phase: statistics, roots, new weights. With d = 0 a step uses the roots of its own
  *     statistics. Tasks do not see the changes of phases between the two. Most rows have capture_phase == adopt_phase.
@@ -26,17 +27,17 @@
  *     same bits as with roots computed at the end of the step, but the tasks run while workers compute the next
  *     gradient.
  *
- * The caller of a row (the step thread, a test, another program) runs each phase over all units in one parallel
- * region. A unit runs on one thread, and BLAS has one thread. A phase opens no parallel region, computes no root and
- * allocates nothing, and its result does not depend on which thread runs which unit.
+ * The caller of a row (the step thread, a test, another program) runs each phase over all units in one parallel region.
+ * A unit runs on one thread with one BLAS thread. A phase opens no parallel region, computes no root and allocates
+ * nothing, and its result does not depend on which thread runs which unit.
  *
  * A unit of a PD_BLOCKS phase, and `adopt`, may have products so large that one thread would take long: those of
  * block_products.h and kron_factor.h. They are cut into stripes by their sizes (stripes.h). Threads that have no unit
  * left compute stripes of the units that still run. The plan of such a parameter says so (plan->large_products).
  *
  * A phase of kind PD_STRIPES is for an iteration on one large matrix, which needs more than products. It has
- * plan->stripes units for each block, and is repeated (`rounds`), with a barrier after each round. The number of
- * stripes is set by the plan and not by the number of threads, so the bits do not depend on threads. */
+ * plan->stripes units (groups of rows) for each block, and is repeated (`rounds`), with a barrier after each round. The
+ * number of stripes is set by the plan and not by the number of threads, so the bits do not depend on threads. */
 #ifndef PD_ROW_H
 #define PD_ROW_H
 
@@ -45,56 +46,72 @@
 #include "random.h"
 
 #define PD_MAX_PHASES 12
-#define PD_MAX_PARTIALS 8 /* most numbers that a unit can report from a phase (pd_unit.partial) */
-#define PD_MAX_FACTS 8    /* most facts that an optimizer can have (pd_fact) */
+/* most numbers that a unit (the work of one thread in a phase, a pass of the step) can report (pd_unit.partial) */
+#define PD_MAX_PARTIALS 8
+#define PD_MAX_FACTS 8 /* most facts (numbers about all parameters of a job) that an optimizer can have */
 
 /* ---- facts: numbers about all parameters of a job, needed before one of them is planned ---- */
 
-/* How several values become one: the largest, or the sum. The values are taken in order; without values the result
- * is 0. A NaN stays. */
+/* How the values of several units or parameters are combined: the result is the largest value, or the sum. The values
+ * are taken in order; without values the result is 0. If one value is NaN, so is the result. */
 typedef enum pd_fold { PD_FOLD_MAX, PD_FOLD_SUM } pd_fold;
 
 typedef struct pd_fact {
     const char *name; /* "largest_block" */
-    pd_fold fold;     /* how the values of all parameters, in declaration order, become the job's value */
+    pd_fold fold;     /* how the values of all parameters, in declaration order, are combined into the job's value */
 } pd_fact;
 
 /* ---- phases ---- */
 
 typedef enum pd_unit_kind {
-    PD_RANGES,  /* units are ranges of the parameter's elements: for element-wise work */
-    PD_BLOCKS,  /* plan->blocks */
-    PD_STRIPES, /* plan->stripes units for each block; the plan must have no blockwise slot */
-    PD_WHOLE,   /* a single unit */
+    /* a unit (part that one thread computes) is a range of the parameter's elements, for element-wise work */
+    PD_RANGES,
+    PD_BLOCKS, /* a unit (part that one thread computes) is one of the plan's blocks */
+    /* Each block is cut into plan->stripes units (groups of its rows), which threads compute in parallel. The plan must
+     * then have no state tensor that is blockwise (in float32 only while its block is computed: plan.h). */
+    PD_STRIPES,
+    PD_WHOLE, /* the phase (pass of a step) is a single unit, which one thread computes */
 } pd_unit_kind;
 
-/* The arguments of one call of a phase, for one unit of its work. All pointers are borrowed for the call. */
+/* The arguments of one call of a phase (a pass of a step), for one unit: the part of its work that one thread computes.
+ * All pointers are borrowed for the call. */
 typedef struct pd_unit {
     const pd_plan *plan;
-    const double *hyper; /* the step's hyperparameters, in the order of the table pd_row.hypers */
-    const double
-        *fact; /* numbers about all parameters of the job (survey.h), in the order of the optimizer's table of them */
-    int64_t count; /* number of the step, from 1; skipped rounds do not count */
-    int64_t index; /* index of this unit among the phase's units */
+    const double *hyper; /* the hyperparameters of this step, in the order of the optimizer's table of them */
+    /* Numbers about all parameters of the job (survey.h), in the order of the optimizer's table of such numbers. */
+    const double *fact;
+    int64_t count; /* number of the step, from 1; a round that was skipped does not count */
+    int64_t index; /* index of this unit (part that one thread computes) in the phase (pass of the step) */
     int64_t n_units;
-    int64_t first, n;        /* PD_RANGES: the unit's elements are [first, first + n) */
-    const pd_block *block;   /* PD_BLOCKS, PD_STRIPES */
-    int64_t stripe;          /* PD_STRIPES: number of the unit's stripe in its block, 0 ... plan->stripes - 1 */
-    int64_t round;           /* number of the round, from 0, in a phase with rounds */
-    const float *gradient;   /* the whole parameter's aggregated gradient, in the declared shape */
-    const float *before;     /* the whole parameter's weights before the step */
-    float *after;            /* the whole parameter's weights after the step: some phase must write every element;
-                              * may be `before` */
-    float *update;           /* NULL, or receives the change of the weights (only rows with update_dtype) */
-    float *const *slot;      /* slot[i] points to the tensor of plan->slots[i] */
-    float *scratch;          /* plan->scratch_floats of memory for this thread, 64-byte aligned */
-    pd_random random;        /* the parameter's random stream (random.h); a step passes `count` as key */
+    /* for PD_RANGES: this call of the phase (pass of the step) computes elements [first, first + n) */
+    int64_t first, n;
+    /* for PD_BLOCKS and PD_STRIPES: the block that this call of the phase (pass of the step) computes */
+    const pd_block *block;
+    /* for PD_STRIPES: number of the stripe (group of rows of the block) that this call computes, from 0 */
+    int64_t stripe;
+    /* For a phase (pass of a step) that is repeated in each step (pd_phase.rounds): how often it has run before in this
+     * step. */
+    int64_t round;
+    const float *gradient; /* the whole parameter's aggregated gradient, in the declared shape */
+    const float *before;   /* the whole parameter's weights before the step */
+    /* The whole parameter's weights after the step: some phase (pass of the step) must write every element. May be the
+     * memory of `before`. */
+    float *after;
+    /* receives the change of the weights; NULL: the caller does not need it (only optimizers with update_dtype give
+     * it) */
+    float *update;
+    float *const *slot; /* slot[i] points to the state tensor plan->slots[i] */
+    float *scratch;     /* plan->scratch_floats floats of work memory for this thread, 64-byte aligned */
+    /* The parameter's random stream (random.h). Phases draw from it with the step number `count` as key. */
+    pd_random random;
     pd_random random_of_all; /* the job's random stream: for decisions that are the same for all parameters */
-    const pd_draws *draws;   /* NULL, or recorded random numbers to use in this step instead */
-    double *partial;         /* output: the numbers that this unit reports; zeros at first */
-    /* total[phase][k]: number k of `partial`, combined over the units in index order: the sum or the largest
-     * (pd_phase.fold). Given for earlier phases, and in a phase with rounds for its last round. 0 for a phase that
-     * was skipped. */
+    const pd_draws *draws;   /* recorded random numbers to use in this step, to replay a run; NULL: none */
+    /* Output: the numbers that this call of the phase (pass of the step) reports, for instance sums over its elements.
+     * Zeros at first. */
+    double *partial;
+    /* total[phase][k] is number k of `partial`, combined over all calls of that phase in a fixed order, as a sum or a
+     * maximum (pd_phase.fold). It is given for earlier phases. If a phase is repeated in a step, its numbers are those
+     * of the last time, and the phase itself sees them the next time. They are 0 for a phase that was skipped. */
     const double (*total)[PD_MAX_PARTIALS];
 } pd_unit;
 
@@ -102,15 +119,17 @@ typedef struct pd_phase {
     const char *name; /* "move" */
     pd_unit_kind kind;
     void (*run)(const pd_unit *unit);
-    pd_fold fold[PD_MAX_PARTIALS]; /* how partial[k] of all units becomes total[phase][k] */
-    /* returns true if this step skips the phase; NULL: it is never skipped */
+    /* How the numbers that the calls of the phase (pass of the step) report are combined, as a sum or a maximum:
+     * fold[k] is for partial[k]. */
+    pd_fold fold[PD_MAX_PARTIALS];
+    /* returns true if this step skips the phase (pass of the step); NULL: it is never skipped */
     bool (*skip)(const pd_plan *plan, const double *hyper, int64_t count);
-    int64_t (*rounds)(const pd_plan *plan, const double *hyper); /* returns how often the phase runs, at least 1;
-                                                                  * NULL: once */
+    /* Returns how often the phase runs in a step, with a barrier after each time, at least 1. NULL: it runs once. */
+    int64_t (*rounds)(const pd_plan *plan, const double *hyper);
 } pd_phase;
 
-/* Returns the first of n rows that belong to a unit's stripe, or with `end` = 1 the row behind the last one. The
- * sizes of stripes differ by at most one row. */
+/* Returns the first of n matrix rows that belong to a unit's stripe (the rows that one thread computes), or with `end`
+ * = 1 the row behind its last one. The sizes of stripes differ by at most one row. */
 static inline int64_t pd_stripe_row(const pd_unit *unit, int64_t n, int end)
 {
     return n * (unit->stripe + end) / unit->plan->stripes;
@@ -118,24 +137,29 @@ static inline int64_t pd_stripe_row(const pd_unit *unit, int64_t n, int end)
 
 /* ---- tasks ---- */
 
-/* Why no root can be computed from a task's inputs: they have a NaN, or infinities but no NaN. */
+/* Why no root can be computed from the inputs of a root task (computation of a matrix root): PD_UNFIT_NAN: they have a
+ * NaN. PD_UNFIT_INF: they have infinities but no NaN. */
 typedef enum pd_unfit { PD_FIT, PD_UNFIT_NAN, PD_UNFIT_INF } pd_unfit;
 
 typedef struct pd_task_view {
     const pd_plan *plan;
     const pd_task_spec *spec;
-    const double *hyper; /* hyperparameters at the time when the task was captured */
+    const double *hyper; /* the hyperparameters of the step in which the task was captured (its inputs were copied) */
     const double *fact;
-    pd_random random, random_of_all; /* as a unit's */
+    pd_random random, random_of_all; /* the random streams of the parameter and of the job */
     const pd_draws *draws;
-    int64_t count;        /* number of the step in which the task was captured */
-    float *const *input;  /* the task's own copies of the slots spec->input; it may use them as workspace */
-    float *const *output; /* memory for the results, which belong to the slots spec->output */
-    /* output, also if the result is refused: the error of the root, in a measure that the optimizer defines */
+    /* number of the step in which the inputs of the root task (computation of a matrix root) were copied */
+    int64_t count;
+    float *const *input;  /* the task's own copies of the state tensors spec->input; it may use them as workspace */
+    float *const *output; /* memory for the results, which belong to the state tensors spec->output */
+    /* Output, also if the result is thrown away: the error of the matrix root, in a measure that the optimizer
+     * defines. */
     double error;
-    double condition; /* output: estimated condition number of the inverted matrix; 0: not known */
-    pd_unfit unfit;   /* why the inputs have no root; set by the caller or by the optimizer */
-    int status;       /* input of `note`: PD_OK if the result was adopted, else why it was refused */
+    /* output: estimated condition number of the matrix whose inverse root was computed; 0: not known */
+    double condition;
+    pd_unfit unfit; /* why the inputs have no matrix root; set by the caller or by the optimizer's task function */
+    /* Input of the function `note`: PD_OK if the result was stored in the state, else why it was not. */
+    int status;
 } pd_task_view;
 
 /* ---- the row ---- */
@@ -143,87 +167,100 @@ typedef struct pd_task_view {
 struct pd_row {
     const char *name;       /* the optimizer's name, as users write it */
     const char *about;      /* one line */
-    const pd_hyper *hypers; /* table of hyperparameters; the last entry has no name */
-    const pd_fact *facts;   /* table of facts; the last entry has no name; NULL: there are none */
+    const pd_hyper *hypers; /* table of the optimizer's hyperparameters; the last entry has no name */
+    /* table of the numbers about all parameters of a job (facts) that the optimizer needs; the last entry has no name;
+     * NULL: it needs none */
+    const pd_fact *facts;
 
-    /* Checks conditions on several hyperparameters. Also checks that a parameter which was declared with the values
-     * `declared` has the state that a step with the values `now` needs. Texts are read from `declared`, since `now`
-     * may have numbers only. NULL: nothing to check. */
+    /* Checks conditions on several hyperparameters. Also checks that the values `now` of one step suit the state of a
+     * parameter that was declared with the values `declared`. Hyperparameters that are texts are read from `declared`,
+     * since `now` may have numbers only. NULL: nothing to check. */
     int (*check)(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
-    bool words_ranges; /* `check` also tests the ranges of numbers, since the original implementation has its own
-                        * error text for them */
-    /* Returns a warning about declared values that are valid but doubtful, or NULL. The warning is static text
-     * without a newline, and is logged once per rule of a job. NULL in place of the function: no warnings. */
+    /* true: `check` also tests the ranges of numbers, to give the original implementation's own error text for them */
+    bool words_ranges;
+    /* Returns a warning about declared values that are valid but doubtful, or NULL. The warning is static text without
+     * a newline, and is logged once per rule (the line by which a job chooses the optimizer). NULL in place of the
+     * function: no warnings. */
     const char *(*warning)(const pd_hypers *declared);
-    /* Computes this parameter's value of each fact. Works for any shape, also one that `plan` will refuse. NULL if
-     * `facts` is NULL. */
+    /* Computes what this parameter contributes to each fact (number about all parameters of a job). Works for any
+     * shape, even one that the function `plan` will refuse. NULL if `facts` is NULL. */
     void (*survey)(const pd_declaration *declaration, double *fact);
-    /* Fills *plan for a declaration. The caller frees the plan, also after an error. `fact` has the job's values. */
+    /* Fills *plan for a declared parameter: lists its state and its root tasks (computations of matrix roots). The
+     * caller frees the plan, also after an error. `fact` has the numbers about all parameters of the job. */
     int (*plan)(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 
-    pd_phase phases[PD_MAX_PHASES]; /* the work of a step; the last entry has no `run` */
-    /* Tasks are captured before phases[capture_phase], and adopted before phases[adopt_phase]. The number of phases
-     * means: after the last phase. */
+    pd_phase phases[PD_MAX_PHASES]; /* the phases of a step, in order; the entry after the last one has no `run` */
+    /* Index of the phase (pass of a step) before which root tasks (computations of matrix roots) are captured (their
+     * inputs are copied), and of the phase before which results are adopted (stored in the state). An index equal to
+     * the number of phases means: after the last phase. */
     int capture_phase, adopt_phase;
-    size_t own_bytes; /* size of the struct that plan->own points to; 0: none */
+    size_t own_bytes; /* size of the optimizer's own struct, to which plan->own points; 0: it has none */
 
-    /* Returns whether tasks are captured in this step. `slot` has the values that the phases before capture_phase
-     * left.
+    /* Returns whether root tasks (computations of matrix roots) are captured (their inputs copied) in this step. `slot`
+     * has the tensors of the state, with the values that the phases before capture_phase left.
      *
-     * `slot` is NULL if the answer is needed before these phases have run. Callers of a row do so only if it has a
-     * `refusal`: then the answer must not depend on slots.
+     * `slot` is NULL if the answer is needed before these phases have run. Callers do so only if the optimizer has a
+     * `refusal`: its answer must then not depend on the state.
      *
-     * Rows without tasks have NULL here and in the functions below, up to `refusal`. */
+     * An optimizer without root tasks has NULL here and in the functions below, up to `refusal`. */
     bool (*due)(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot);
-    /* Computes the result of a task. A pure function: it reads the inputs, which are all finite, and writes the
-     * outputs. It may allocate work memory. If it returns an error, or an output is not finite, the result is thrown
-     * away and counted, and the last good root stays in use. */
+    /* Computes the result of a root task (computation of a matrix root). A pure function: it reads the inputs, which
+     * are all finite, and writes the outputs. It may allocate work memory. If it returns an error, or an output is not
+     * finite, the result is thrown away and counted as failed, and the last good root stays in use. */
     int (*task)(pd_task_view *task);
-    /* Stores the result of a task in its slots. The tasks of one step are adopted in parallel, so no two of them may
-     * write the same element. They may write the same slot only if each has a share of it (pd_slot_spec.share). If
-     * several roots change the same data, one task must compute them all.
+    /* Stores the result of a root task (computation of a matrix root) in the state. The results of one step are stored
+     * in parallel, so no two tasks may write the same element. They may write the same slot (tensor of state) only if
+     * each has its own share of it (pd_slot_spec.share). If several roots change the same data, one task must compute
+     * them all.
      *
-     * slot[i] is the whole slot: item b begins at slot[i] + b * pd_slot_item_elements(&plan->slots[i]), and
-     * pd_block_scatter with plan->shape and &plan->blocks[b] stores a box.
+     * slot[i] is the whole slot. If its share is an item for each block, item b begins at slot[i] + b *
+     * pd_slot_item_elements(&plan->slots[i]). If its share is the elements of a block, pd_block_scatter with
+     * plan->shape and &plan->blocks[b] stores them.
      *
-     * NULL: each output is stored in the slot that it belongs to, or in the task's share of it. A row with blockwise
-     * slots must have NULL here. */
+     * NULL: each output is stored in the slot that it belongs to, or in the task's share of it. An optimizer with a
+     * blockwise slot (in float32 only while its block is computed: plan.h) must have NULL here. */
     void (*adopt)(const pd_task_view *task, float *const *slot);
-    /* Records in float32 slots the facts about a task that has run, for instance its error. Called after a result
-     * was adopted or refused. It must not write an element that another task of the same step writes. NULL: nothing
-     * is recorded. */
+    /* Records numbers about a root task (computation of a matrix root) that has run, for instance its error, in float32
+     * tensors of the state. Called after the task's result was stored or thrown away. It must not write an element that
+     * another task of the same step writes. NULL: nothing is recorded. */
     void (*note)(const pd_task_view *task, float *const *slot);
-    /* Decides whether the step fails because this task failed (its status is not PD_OK). Called when the task would
-     * be adopted, in the order of the plan, on the thread that owns the optimizer.
+    /* Decides whether the step fails because this root task (computation of a matrix root) failed (its status is not
+     * PD_OK). Called when the result would be stored in the state, in the order of the plan, on the thread that owns
+     * the optimizer.
      *
-     * PD_OK: the step goes on with the last good root.
+     * If it returns PD_OK, the step goes on with the last good root.
      *
-     * An error: the step ends before adopt_phase, so `after` is not written and no more tasks are captured. The
-     * changes of earlier phases stay, as do `count` and the roots of tasks before this one. The caller puts the
-     * parameter's name before the error's text.
+     * If it returns an error, the step ends before adopt_phase, so the new weights `after` are not written and no more
+     * root tasks are started. The changes of earlier phases stay, as do the step counter and the roots of tasks before
+     * this one. The caller puts the parameter's name before the error's text.
      *
      * NULL: no task makes a step fail. */
     int (*refusal)(const pd_task_view *task, pd_error *err);
 
-    /* true: the parameters with this optimizer and the same pd_declaration.group count their steps together. The
-     * counter advances in every step in which at least one of them has a gradient. If one parameter's step is
-     * refused, the steps of the whole group fail (in a pd_model, and in a job that steps as a whole; elsewhere only
-     * that step fails).
+    /* true: all parameters with this optimizer and the same pd_declaration.group count their steps together. The
+     * counter advances in every step in which at least one of them has a gradient. If one parameter's step is refused,
+     * the steps of the whole group fail. (This holds in a pd_model, and in a job that steps all its parameters
+     * together; elsewhere only that one step fails.)
      *
      * false: each parameter counts its own steps. */
     bool counts_by_group;
-    /* Contributions are values, not gradients. The job takes their mean, whatever its option `aggregate` says for
-     * gradients (a weighted mean under weighted_mean). Clipping by the global norm does not change them. */
+    /* true: workers push values of the parameter, not gradients, for instance running means. The job takes the mean of
+     * these values, whatever its option `aggregate` says for gradients (with weighted_mean: a weighted mean). Clipping
+     * by the global norm does not change them. */
     bool takes_values;
-    /* Returns the limit of the norm of all gradients of the parameters of one rule (pd_declaration.group): 1e-30 to
-     * 1e30, or 0: no limit. The limit depends only on declared values that are not per_step. If there is a limit,
-     * the caller begins the steps of these parameters together, because the norm needs all their gradients. The
-     * caller also clips: phases see the scaled gradients. NULL: no limit. */
+    /* Returns the limit of the norm of all gradients in a group: the parameters that follow one rule of the job
+     * (pd_declaration.group). The limit is 1e-30 to 1e30; 0: no limit. NULL in place of the function: no limit.
+     *
+     * - The limit depends only on declared values that cannot change from step to step (per_step is false).
+     * - If there is a limit, the caller begins the steps of these parameters together, because the norm needs all their
+     *   gradients.
+     * - The caller also scales the gradients, before the phases (passes of the step) see them. */
     double (*clip_norm)(const double *hyper);
-    /* Returns how many normally distributed numbers a step of the parameter takes from pd_draws. NULL: none. */
+    /* Returns how many normally distributed random numbers a step of the parameter takes from pd_draws (recorded
+     * numbers, for a replay). NULL: none. */
     int64_t (*normals)(const pd_plan *plan);
-    /* Returns the element type in which pd_unit.update is exact; 0: with these values no type is exact. NULL: the
-     * optimizer gives no updates. */
+    /* Returns an element type in which the change of the weights (pd_unit.update) can be given without rounding; 0:
+     * with these hyperparameters there is no such type. NULL: the optimizer does not give the change of the weights. */
     pd_dtype (*update_dtype)(const double *hyper);
 };
 

@@ -1,5 +1,6 @@
 /* rprop - steps by the sign of the gradient. Each element has its own step size, which grows while the sign stays the
- * same and shrinks when it changes, as in torch.optim.Rprop:
+ * same and shrinks when it changes, as in torch.optim.Rprop. w are the weights, g is the gradient, z the step size,
+ * prev the gradient of the last step:
  *
  *     g <- -g if maximize
  *     p = g prev;   z <- z etas[1] where p > 0, z etas[0] where p < 0, else z       step_size: lr before the first step
@@ -45,8 +46,8 @@ static int rprop_plan(const pd_declaration *declaration, const double *fact, pd_
     return pd_plan_slots(plan, (const char *const[]){ "prev", "step_size", NULL });
 }
 
-/* Returns x, or 0 if `gone`. Works on the bits of x: with a plain condition, the compiler would put branches into
- * the loop that calls it. */
+/* Returns x, or 0 if `gone`. Works on the bits of x: an ordinary condition would make the compiler put branches into
+ * the loop that calls this function. */
 PD_INLINE float unless(bool gone, float x)
 {
     uint32_t bits;
@@ -67,7 +68,9 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     const pd_run r = pd_run_of(unit);
     float *prev = pd_run_slot(unit, PREV), *size = pd_run_slot(unit, STEP_SIZE);
 
-#pragma GCC ivdep /* `after` and `before` are the same memory or do not overlap: the loop may be vectorized */
+/* The new weights `after` and the old ones `before` are the same memory or do not overlap, so the compiler may
+ * vectorize the loop. */
+#pragma GCC ivdep
     for (int64_t i = 0; i < r.n; i++) {
         float g = f.sign * r.gradient[i], product = g * prev[i], length = f.first ? f.lr : size[i];
         length *= product > 0 ? f.plus : product < 0 ? f.minus : 1.0f;

@@ -1,4 +1,5 @@
-/* rule.c - reads the optimizer rules of a job, and finds the first rule whose glob matches a parameter's name. */
+/* rule.c - reads the optimizer rules of a job ("glob optimizer name=value ..."), and finds the first rule whose glob
+ * matches a parameter's name. */
 #include "rule.h"
 
 #include <stdlib.h>
@@ -30,8 +31,8 @@ static bool set_has(const char *set, unsigned char c, const char **end)
     return found != negated;
 }
 
-/* Compares one byte of a name with one element of a glob that is not '*'. If they match, moves *glob to the next
- * element. */
+/* Compares one byte of a name with one element of a glob (a byte, '?' or a set), but not '*'. If they match, moves
+ * *glob to the next element. */
 static bool element_matches(const char **glob, char c)
 {
     const char *at = *glob, *end;
@@ -55,8 +56,8 @@ static bool element_matches(const char **glob, char c)
 bool pd_glob_match(const char *glob, const char *name)
 {
     const char *after_star = NULL,
-               /* The first byte of the name that the last '*' does not match for now. If the rest then fails to
-                * match, the '*' takes one byte more. Earlier '*' never need to be tried again. */
+               /* `retry` is the first byte of the name after those that the last '*' stands for. If the rest of the
+                * glob fails to match, the '*' takes one byte more. */
         *retry = NULL;
 
     while (*name != '\0') {
@@ -114,7 +115,7 @@ static int set_hyper(pd_rule *rule, char *word, pd_error *err)
     return pd_fail(err, rc == PD_NO_MEMORY ? rc : PD_INVALID_ARGUMENT, "rule \"%.100s\": %.300s", rule->text, why.text);
 }
 
-/* Reads a rule from `words`, a copy of its text, which the function cuts into words. */
+/* Reads an optimizer rule from `words`, a copy of its text, which the function cuts into words. */
 static int parse_words(pd_rule *rule, char *words, const pd_row *const *rows, pd_error *err)
 {
     static const char blank[] = " \t";
@@ -151,8 +152,8 @@ static int parse_rule(pd_rule *rule, const char *text, const pd_row *const *rows
     return rc;
 }
 
-/* Makes a job's rule for model state: parameters that are not trained. Its empty glob matches no parameter's name,
- * since names are never empty. */
+/* Makes a job's rule for model state: parameters that are averaged but not trained. The rule's empty glob matches no
+ * parameter's name, since names are never empty. */
 static int make_state_rule(pd_rule *rule, pd_error *err)
 {
     rule->text = strdup("model_state");

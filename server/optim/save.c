@@ -1,4 +1,5 @@
-/* save.c - writes the saved part of an optimizer to an image, or reads it from one, with the same functions. */
+/* save.c - writes the part of an optimizer that must survive a restart to an image (the state of a job as bytes), or
+ * reads it from one, with the same functions. */
 #include "save.h"
 
 #include "plan.h"
@@ -39,7 +40,8 @@ static const pd_field root_fields[] = { PD_FIELD(pd_root_state, count),     PD_F
                                         PD_FIELD(pd_root_state, failing),   { 0 } };
 static const pd_table root_table = { "root", sizeof(pd_root_state), root_fields };
 
-/* The record of a pending task in an image: its result is back and not adopted yet. */
+/* The record of a root task (computation of a matrix root) in an image (the state of a job as bytes). The task's result
+ * is computed, but not yet stored in the optimizer state. */
 typedef struct task_record {
     uint32_t index;
     int64_t count;
@@ -62,7 +64,8 @@ static const pd_table task_table = { "task", sizeof(task_record), task_fields };
 
 /* ---- slots ---- */
 
-/* Writes the names, shapes and storage types of the slots, or checks that the image has the same ones. */
+/* Writes the names, shapes and storage types of the state tensors to an image (the state of a job as bytes). When an
+ * image is read, checks that it has the same ones. */
 static void agree_on_slots(pd_archive *archive, const pd_plan *plan)
 {
     char text[512], name[128], shape[192];
@@ -93,7 +96,8 @@ static task_record record_of(const pd_task *task)
     return record;
 }
 
-/* Writes or reads the results of a pending task. A failed task has none. */
+/* Writes or reads the results of a root task (computation of a matrix root) that are not yet stored in the optimizer
+ * state. A failed task has none. */
 static void visit_outputs(pd_archive *archive, pd_task *task)
 {
     const pd_task_spec *spec = task->view.spec;

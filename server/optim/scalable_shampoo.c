@@ -1,5 +1,6 @@
 /* scalable_shampoo - Google's Distributed Shampoo (arXiv:1802.09568, arXiv:2002.09018) as its JAX program of spring
- * 2022 computes it:
+ * 2022 computes it. G is the gradient, W are the weights, S_i the statistics of a block's dimension i, and X_i is their
+ * inverse root:
  *
  *     S_i <- w1 S_i + w2 (block of G contracted with itself over all dimensions but i)  for each block, every
  *         statistics_compute_steps
@@ -18,8 +19,8 @@
  * this file from 1.
  *
  * Some code looks as if it could be simplified, but must give the same bits as the JAX program. Norms overflow as
- * float32 norms do. The choice between the two momenta is a weighted sum, so a NaN in either one spreads. The roots
- * of all parameters depend on the largest block of the model (padding_coupling). */
+ * float32 norms do. The choice between the two momenta is a weighted sum, so a NaN in either one spreads. The roots of
+ * all parameters depend on the largest block of the model (padding_coupling). */
 #include <math.h>
 
 #include "block_products.h"
@@ -29,8 +30,9 @@
 #include "scalable_shampoo_plan.h"
 #include "shapes.h"
 
-#define LARGEST_COUNT 9007199254740991.0 /* 2^53 - 1: every whole number up to here is exact in a double */
-#define TINY 1e-16f                      /* added to a norm before a division by it, since the norm may be 0 */
+/* 2^53 - 1, the largest count of steps that may be configured: every whole number up to it is exact in a double */
+#define LARGEST_COUNT 9007199254740991.0
+#define TINY 1e-16f /* added to a norm before a division by it, since the norm may be 0 */
 
 static const pd_hyper shampoo_hypers[] = {
     [LEARNING_RATE] = { "learning_rate", PD_REAL, 0.1, -INFINITY, INFINITY, NULL, "learning rate (required upstream)",
@@ -172,8 +174,9 @@ static int shampoo_task(pd_task_view *task)
     return (float)report.error < (float)h[FAILURE_THRESHOLD] ? PD_OK : PD_OUT_OF_RANGE;
 }
 
-/* Stores a root's error in the slot for operators, by the rules of the original implementation. With nan_roots_leak
- * it also repeats a defect of that implementation: a root that is NaN overwrites the last good root. */
+/* Stores the error of a matrix root in the tensor that operators read, by the rules of the original implementation.
+ * With nan_roots_leak it also repeats a defect of that implementation: a root that is NaN overwrites the last good
+ * root. */
 static void shampoo_note(const pd_task_view *task, float *const *slot)
 {
     const double *h = task->hyper;
@@ -190,7 +193,8 @@ static void shampoo_note(const pd_task_view *task, float *const *slot)
 /* ---- phases: statistics and direction of a block ---- */
 
 enum { PHASE_STATISTICS, PHASE_NORM, PHASE_PRECONDITION, PHASE_GRAFT, PHASE_CLIP, PHASE_MOVE };
-enum { OF_DIRECTION, OF_GRAFT }; /* indices of the sums of squares that block_direction reports */
+/* indices of the two sums of squares that block_direction reports for each block (part of the parameter) */
+enum { OF_DIRECTION, OF_GRAFT };
 
 PD_CLONES(void, blend, (float *restrict S, float w1, const float *restrict term, float w2, int64_t n),
           (S, w1, term, w2, n))
@@ -198,8 +202,8 @@ PD_CLONES(void, blend, (float *restrict S, float w1, const float *restrict term,
     for (int64_t i = 0; i < n; i++) S[i] = w1 * S[i] + w2 * term[i];
 }
 
-/* Updates the statistics of one block. `scratch` has room for a matrix of the block's largest side. It is used only
- * for statistics that are stored in int16. */
+/* Updates the statistics of one block. `scratch` has room for a square matrix as large as the block's largest side. It
+ * is used only for statistics that are stored in int16. */
 static void update_statistics(const pd_unit *unit, const pd_block_view *view, float *scratch)
 {
     const double *h = unit->hyper;
@@ -220,8 +224,8 @@ static void update_statistics(const pd_unit *unit, const pd_block_view *view, fl
     }
 }
 
-/* Updates the statistics of a block in steps that compute roots: the roots must see the new statistics. In other
- * steps block_direction updates the statistics, while it has the block in the caches anyway. */
+/* Updates the statistics of a block in steps that start to compute new matrix roots: the roots must be those of the new
+ * statistics. In other steps block_direction updates the statistics, while it has the block in the caches anyway. */
 static void block_statistics(const pd_unit *unit)
 {
     pd_block_view view = pd_block_look(unit->gradient, &unit->plan->shape, unit->block, unit->scratch);
@@ -274,7 +278,8 @@ static bool no_gradient_norm(const pd_plan *plan, const double *h, int64_t count
     return !graft_is_normalized(h);
 }
 
-/* Returns the graft's constants for this step. The clip factor is 1; later phases fill it in. */
+/* Returns this step's constants of the graft, the first-order optimizer whose step length is used. The clip factor is
+ * 1; later phases fill it in. */
 static pd_graft graft_of(const pd_unit *unit)
 {
     const double *h = unit->hyper;
@@ -297,7 +302,9 @@ static float clip_of(const pd_unit *unit)
     float rms = pd_norm(unit->total[PHASE_GRAFT][0]) / sqrtf((float)unit->plan->elements);
     float excess = rms / (float)unit->hyper[CLIP];
 
-    return excess < 1 ? 1 : excess; /* if `excess` is NaN, the result is NaN and not 1 */
+    /* `excess` is the root mean square divided by its limit. If it is NaN, the comparison is false, so the result is
+     * NaN and not 1. */
+    return excess < 1 ? 1 : excess;
 }
 
 static float *diagonal_of(const pd_unit *unit)
@@ -315,8 +322,9 @@ static void graft(const pd_unit *unit)
     unit->partial[0] = pd_graft_squares(unit->gradient + unit->first, V, unit->n, &f);
 }
 
-/* Returns whether the graft phase is skipped. It is not needed for a graft without diagonal statistics:
- * block_direction has summed the squares already. */
+/* Returns whether the step skips the phase that sums the squares of the graft's direction. (The graft is a first-order
+ * optimizer, whose step length is used.) A graft without diagonal statistics does not need the phase: block_direction
+ * has summed these squares already. */
 static bool no_graft(const pd_plan *plan, const double *h, int64_t count)
 {
     (void)count;

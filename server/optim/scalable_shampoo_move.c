@@ -3,7 +3,7 @@
 #include "scalable_shampoo_move.h"
 
 /* Updates momenta and weights in one pass over memory. Callers pass `kind`, `own`, `nesterov` and `decays` as
- * constants, so the loop has no branches. */
+ * constants, so the compiled loop has no branches. */
 PD_INLINE void pass(const scalable_move *m, pd_graft_kind kind, bool own, bool nesterov, bool decays)
 {
     const pd_graft f = m->graft;
@@ -12,7 +12,9 @@ PD_INLINE void pass(const scalable_move *m, pd_graft_kind kind, bool own, bool n
     const float *before = m->before, *gradient = m->gradient, *diagonal = m->diagonal, *direction = m->direction;
     float *after = m->after, *momentum = m->momentum, *other = m->diagonal_momentum;
 
-#pragma GCC ivdep /* `after` is `before` or `direction`, or overlaps neither of them: the loop may be vectorized */
+/* The new weights `after` are the same memory as `before` or `direction`, or overlap neither of them, so the compiler
+ * may vectorize the loop. */
+#pragma GCC ivdep
     for (int64_t i = 0; i < m->n; i++) {
         float w = before[i];
         float d = pd_graft_direction(kind, &f, gradient[i], kind == PD_GRAFT_DIAGONAL ? diagonal[i] : 0);

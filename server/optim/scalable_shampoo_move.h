@@ -1,5 +1,5 @@
-/* scalable_shampoo_move.h - the last pass of a step of scalable_shampoo: momenta and weights. Pure functions; any
- * thread. */
+/* scalable_shampoo_move.h - the last pass of a step of scalable_shampoo, which updates momenta and weights. Pure
+ * functions; any thread. */
 #ifndef PD_SCALABLE_SHAMPOO_MOVE_H
 #define PD_SCALABLE_SHAMPOO_MOVE_H
 
@@ -11,20 +11,26 @@
  * momenta and then the weights. */
 typedef struct scalable_move {
     pd_graft graft;
-    bool own_direction; /* the parameter has a preconditioned direction; false: the graft's is used, `direction` is
-                         * NULL */
+    /* Whether the parameter has a preconditioned direction. false: the direction of the graft (a first-order optimizer)
+     * is used, and `direction` is NULL. */
+    bool own_direction;
     bool nesterov, decays;
     int64_t n;
-    float *after; /* receives the weights; may be the memory of `before` or `direction` */
+    float *after; /* receives the new weights; may be the memory of the old ones (`before`) or of `direction` */
     const float *before, *gradient;
-    const float *diagonal; /* the graft's diagonal statistics, updated in this step; NULL: it has none */
+    /* The diagonal statistics of the graft (first-order optimizer), already updated in this step. NULL: it has none. */
+    const float *diagonal;
     const float *direction;
-    /* The momenta of the preconditioned direction and of the graft's. With PD_GRAFT_SIGN diagonal_momentum is NULL,
-     * and `momentum` is that of the chosen direction. */
+    /* Two momenta: `momentum` is that of the preconditioned direction, diagonal_momentum that of the direction of the
+     * graft (a first-order optimizer). With PD_GRAFT_SIGN there is only `momentum`, of whichever direction the step
+     * uses, and diagonal_momentum is NULL. */
     float *momentum, *diagonal_momentum;
-    float length; /* factor that gives the direction the length of the graft's step */
+    /* Factor that gives the preconditioned direction the length of the step that the graft (a first-order optimizer)
+     * would take. */
+    float length;
     float beta1, gain, weight_decay;
-    float run;  /* 1: the step uses the preconditioned direction; 0: the graft's */
+    /* 1: the step uses the preconditioned direction; 0: it uses that of the graft (a first-order optimizer) */
+    float run;
     float rate; /* minus the learning rate */
 } scalable_move;
 

@@ -1,4 +1,5 @@
-/* scalable_shampoo_plan.c - plans the slots, blocks and tasks of a parameter of scalable_shampoo. */
+/* scalable_shampoo_plan.c - plans the state tensors, blocks and root tasks (computations of matrix roots) of a
+ * parameter of scalable_shampoo. */
 #include <math.h>
 
 #include "block_products.h"
@@ -108,7 +109,7 @@ static int plan_statistic(pd_plan *plan, const pd_shape *declared, const scalabl
     }
     statistic.name = "statistics";
     statistic.fill = (float)h[MATRIX_EPSILON];
-    /* with int16 each column is rounded by its own scale, so the stored matrix is not exactly symmetric */
+    /* In int16 each column is rounded by its own scale, so the stored matrix is not exactly symmetric. */
     statistic.symmetric = !pd_scalable_quantizes_statistics(h);
     preconditioner.name = "preconditioners";
     preconditioner.fill = 1;
@@ -130,8 +131,8 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Returns how many floats of scratch memory the unit of a block needs: a copy of the block, and either the work
- * memory of the contraction or the new term of a statistic. */
+/* Returns how many floats of scratch memory a thread needs for a block: room for a copy of the block, and either for
+ * the contraction with its matrix roots or for the new term of a statistic. */
 static int64_t scratch_of(const pd_plan *plan, const pd_block *block, const double *h)
 {
     int64_t products = pd_block_contract_scratch(&plan->shape, block);
@@ -141,17 +142,18 @@ static int64_t scratch_of(const pd_plan *plan, const pd_block *block, const doub
     return pd_block_view_scratch(&plan->shape, block) + products;
 }
 
-/* Sets the plan's scratch memory to the most that any block needs, and adds up the operations of a step. All blocks
- * are checked, since the largest one may need less than a smaller one: it may be used in place, while the smaller
- * one is copied. */
+/* Sets the plan's scratch memory to the most that any block needs, and adds up the floating-point operations of a step.
+ * All blocks are checked, since the largest one may need less than a smaller one: a large block may be used where it
+ * lies in the tensor, while a smaller one is copied. */
 static void plan_work(pd_plan *plan, const double *h)
 {
     for (size_t b = 0; b < plan->n_blocks; b++) {
         const pd_block *block = &plan->blocks[b];
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, scratch_of(plan, block, h));
         plan->large_products = plan->large_products || pd_block_is_large(block, plan->shape.rank);
-        for (int d = 0; d < plan->shape.rank; d++) /* operations: 1 each for the statistic (half of a product), 2 for
-                                                    * preconditioning (a whole product) */
+        /* Operations for each element of the block and each dimension d: as many as the block has indices in d for the
+         * statistic (half of a product), and twice as many for preconditioning (a whole product). */
+        for (int d = 0; d < plan->shape.rank; d++)
             plan->flops += 3.0 * (double)pd_block_elements(block, plan->shape.rank) * (double)block->size[d];
     }
 }

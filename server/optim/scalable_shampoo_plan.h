@@ -1,11 +1,12 @@
-/* scalable_shampoo_plan.h - hyperparameters of scalable_shampoo, and the slots and tasks of a parameter. In all
- * functions h[] has the hyperparameters' values. Pure functions. */
+/* scalable_shampoo_plan.h - hyperparameters of scalable_shampoo, and the state tensors (slots) and root tasks
+ * (computations of matrix roots) of a parameter. In all functions h[] has the hyperparameters' values. Pure
+ * functions. */
 #ifndef PD_SCALABLE_SHAMPOO_PLAN_H
 #define PD_SCALABLE_SHAMPOO_PLAN_H
 
 #include "row.h"
 
-/* Indices of scalable_shampoo's hyperparameters, in the order of its table. */
+/* Indices of scalable_shampoo's hyperparameters, in the order of its table of hyperparameters. */
 enum {
     LEARNING_RATE,
     BLOCK_SIZE,
@@ -39,23 +40,25 @@ enum {
 enum { GRAFT_SGD, GRAFT_ADAGRAD, GRAFT_RMSPROP, GRAFT_RMSPROP_NORMALIZED, GRAFT_SQRT_N, GRAFT_ADAGRAD_NORMALIZED };
 enum { SCOPE_ALL, SCOPE_MOMENTUM };
 
-/* Indices of a parameter's slots. -1: the parameter does not have the slot. */
+/* Indices of a parameter's slots (tensors of optimizer state). -1: the parameter does not have this slot. */
 typedef struct scalable_layout {
     int momentum, diagonal_momentum, diagonal_statistics;
-    /* Slots of preconditioned parameters only. `statistics` is the first slot of the first statistic; each statistic
-     * has `each` slots. */
+    /* Slots (tensors of state) that only preconditioned parameters have. `statistics` is the first slot of the first
+     * statistic; each statistic has `each` slots: the statistic, its inverse root, and for some methods an
+     * eigenbasis. */
     int direction, errors, statistics;
     int each;
 } scalable_layout;
-enum { STATISTIC, PRECONDITIONER, BASIS }; /* the slots of one statistic, by their offset from its first one */
+/* the slots (state tensors) of one statistic, as offsets from its first slot */
+enum { STATISTIC, PRECONDITIONER, BASIS };
 
 scalable_layout pd_scalable_layout(const pd_plan *plan, const double *h);
 int pd_scalable_slot(const scalable_layout *slots, int64_t statistic, int which);
 bool pd_scalable_quantizes_statistics(const double *h);
 bool pd_scalable_graft_has_diagonal(const double *h);
 int pd_scalable_root_order(const pd_plan *plan, const double *h);
-/* The functions `survey` and `plan` of the optimizer's row (row.h). The survey has one fact: the largest side of a
- * block. */
+/* The functions `survey` and `plan` of scalable_shampoo's entry in the table of optimizers (row.h). The survey computes
+ * one number: the largest side of a block (part of a parameter). */
 void pd_scalable_survey(const pd_declaration *declaration, double *fact);
 int pd_scalable_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 

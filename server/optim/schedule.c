@@ -10,8 +10,8 @@
 
 /* ---- formulas ---- */
 
-/* Interpolates between `from` (at share 0) and `to` (at share 1). The result is exact at both ends, and never lies
- * outside of them, even after rounding. */
+/* Interpolates between two numbers: gives `from` if `share` is 0, and `to` if it is 1. The result is exact at both
+ * ends, and lies between them even after rounding. */
 static double between(double from, double to, double share)
 {
     double value = from * (1 - share) + to * share;
@@ -78,8 +78,8 @@ static double rsqrt(const double *arg, double count)
     return arg[BASE] / sqrt(fmax(count, arg[WARMUP]));
 }
 
-/* Computes distributed_kron's schedule of the update probability. That program counts the first step as 1, `count`
- * counts it as 0: hence count + 1. */
+/* Computes the update probability as the schedule of the program distributed_kron does. That program counts the first
+ * step as 1, but `count` is 0 in the first step: hence count + 1. */
 static double anneal(const double *arg, double count)
 {
     enum { MAX, MIN, DECAY, FLAT };
@@ -98,7 +98,7 @@ double pd_schedule_anneal(int64_t count)
 
 typedef struct argument {
     const char *name;
-    double preset; /* default value; NAN: the argument is required */
+    double preset; /* default value of the argument; NAN: the argument is required */
     double least, most;
     bool whole;
 } argument;
@@ -108,12 +108,14 @@ typedef enum form { NAMED, TABLE, PIECEWISE } form;
 struct pd_schedule_kind {
     const char *name, *help;
     form form;
-    argument args[PD_SCHEDULE_ARGS]; /* the arguments of a NAMED schedule; an entry without a name ends a list that
-                                      * is not full */
+    /* The arguments of a NAMED schedule. If there are fewer than PD_SCHEDULE_ARGS, an entry without a name ends the
+     * list. */
+    argument args[PD_SCHEDULE_ARGS];
     double (*at)(const double *arg, double count);
 };
 
-#define MOST_STEPS 9007199254740992.0 /* 2^53: every whole number up to here is exact in a double */
+/* 2^53, the most steps that a schedule may name: every whole number up to it is exact in a double */
+#define MOST_STEPS 9007199254740992.0
 #define VALUE(name, preset)                                                                                            \
     {                                                                                                                  \
         name, preset, -1e300, 1e300, false                                                                             \
@@ -195,7 +197,7 @@ static int count_args(const pd_schedule_kind *kind)
 }
 
 /* Appends to `text` how a schedule is written, for error texts: "cosine(peak=,steps=,warmup_steps=0,...)". Arguments
- * without a value are required. Cuts the text if it is too long. */
+ * without a value are required. Truncates the text if it is too long. */
 static void add_usage(char *text, size_t size, const pd_schedule_kind *kind)
 {
     size_t used = strlen(text);
@@ -230,7 +232,7 @@ static int unknown_kind(const char *text, size_t length, pd_error *err)
                    text, list);
 }
 
-/* Fills an error with a problem (`what`), the wrong `word`, and how this kind of schedule is written. Returns
+/* Fills an error from a problem (`what`), the wrong `word`, and the correct form of this kind of schedule. Returns
  * PD_INVALID_ARGUMENT. */
 static int misused(const pd_schedule_kind *kind, const char *what, const char *word, pd_error *err)
 {
@@ -297,7 +299,7 @@ static int read_named(pd_schedule *schedule, char *words, pd_error *err)
     return check_arguments(schedule, err);
 }
 
-/* Reads the count before value i of a piecewise schedule, "COUNT:". Moves *word behind the colon. The first value
+/* Reads the step count before value i of a piecewise schedule, "COUNT:". Moves *word behind the colon. The first value
  * has no count. */
 static int read_boundary(pd_schedule *schedule, size_t i, char **word, pd_error *err)
 {
@@ -348,7 +350,7 @@ static int read_list(pd_schedule *schedule, char *words, pd_error *err)
     return PD_OK;
 }
 
-/* Reads the text between the parentheses of a schedule. The function cuts the text into words. */
+/* Reads the arguments of a schedule: the text between its parentheses, which the function cuts into words. */
 static int read_words(pd_schedule *schedule, char *words, pd_error *err)
 {
     return schedule->kind->form == NAMED ? read_named(schedule, words, err) : read_list(schedule, words, err);
@@ -404,7 +406,7 @@ void pd_schedule_free(pd_schedule *schedule)
 
 /* ---- values ---- */
 
-/* Returns the piece of a piecewise schedule that `count` lies in: the last i with from[i] <= count. */
+/* Returns the index of the value that a piecewise schedule has at `count`: the last i with from[i] <= count. */
 static size_t piece_at(const pd_schedule *schedule, int64_t count)
 {
     size_t low = 0, high = schedule->n;
@@ -434,9 +436,10 @@ bool pd_schedule_is_list(const pd_schedule *schedule)
     return schedule->kind->form != NAMED;
 }
 
-/* Gives corner number i. False: the schedule has fewer corners. Corners are counts such that between neighbouring
- * ones the values of every formula only rise or only fall. The corners of a formula are 0, each argument that counts
- * steps, the count before it, the sum of these arguments, and a count beyond all of them. */
+/* Stores corner number i of a schedule in *count. Returns false if the schedule has fewer corners. Corners are counts
+ * of steps such that between two neighbouring ones the schedule's value only rises or only falls. A schedule with a
+ * formula has as corners 0, each argument that is a number of steps, the count before that number, the sum of these
+ * arguments, and a count beyond all of them. */
 bool pd_schedule_corner(const pd_schedule *schedule, size_t i, int64_t *count)
 {
     double corner[2 * PD_SCHEDULE_ARGS + 3] = { 0 }, sum = 0;

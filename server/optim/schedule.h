@@ -1,4 +1,4 @@
-/* schedule.h - a hyperparameter's value as a function of the step. Pure functions.
+/* schedule.h - schedules: a hyperparameter's value as a function of the step. Pure functions.
  *
  * Schedules are written without blanks, because rules are split at blanks:
  *
@@ -8,8 +8,9 @@
  *     table(0.1,0.05,0.01)
  *     precond_update_prob_schedule(min_prob=0.05,flat_start=1000)
  *
- * `count` is 0 in the first step. Values are computed in double. All kinds of schedules are in one table in
- * schedule.c. Where optax has a schedule of the same name, formula and arguments are those of optax. */
+ * The functions take the number of steps before the current one: `count` is 0 in the first step. Values are computed in
+ * double. All kinds of schedules are in one table in schedule.c. Where optax has a schedule of the same name, formula
+ * and arguments are those of optax. */
 #ifndef PD_SCHEDULE_H
 #define PD_SCHEDULE_H
 
@@ -19,39 +20,40 @@
 
 typedef struct pd_schedule_kind pd_schedule_kind;
 
-/* A schedule: a node of the list `schedules` of a pd_hypers. It is constant once it is in the list, so that copies
- * may share it. */
+/* A schedule. It is a node of the list `schedules` of a pd_hypers (the hyperparameters of an optimizer). It does not
+ * change once it is in the list, so that copies may share it. */
 struct pd_schedule {
     const pd_schedule_kind *kind;
-    double arg[PD_SCHEDULE_ARGS]; /* values of the arguments, in the order of the kind's table */
-    size_t n;                     /* number of values of a `piecewise` or `table` */
+    double arg[PD_SCHEDULE_ARGS]; /* values of the arguments, in the order in which the kind's table lists them */
+    size_t n;                     /* number of values in a `piecewise` or `table` schedule */
     double *value;
-    /* Only for `piecewise`: value[i] is used from count from[i] on. The counts ascend, and the first one is 0. */
+    /* Only for `piecewise`: value[i] is used from step count from[i] on. The counts ascend, and the first one is 0. */
     int64_t *from;
-    char *text; /* the schedule's text, as given */
+    char *text; /* the text of the schedule, as the user wrote it */
 
-    /* The schedule's place in the list of a pd_hypers. Set by hypers.c. */
+    /* The schedule's place in the list of a pd_hypers (the hyperparameters of an optimizer). Set by hypers.c. */
     const pd_schedule *next;
-    const pd_hypers *owner; /* the struct in which the schedule was set, and which frees it */
+    const pd_hypers *owner; /* the struct of hyperparameters in which the schedule was set, and which frees it */
     int index;              /* index of the hyperparameter that follows the schedule */
 };
 
-/* Returns whether a hyperparameter's value is the text of a schedule: it has parentheses, which no number, flag or
- * word has. */
+/* Returns whether the text of a hyperparameter's value is a schedule: it has parentheses, which are in no number, flag
+ * or word. */
 bool pd_schedule_is_text(const char *text);
-/* Reads a schedule from text. Gives *out. PD_INVALID_ARGUMENT: the text is no schedule; the error lists the kinds,
- * or the arguments of the kind. PD_OUT_OF_RANGE: an argument is outside its range. PD_NO_MEMORY. */
+/* Reads a schedule from text and stores it in *out. PD_INVALID_ARGUMENT: the text is not a schedule; the error lists
+ * the kinds of schedules, or the arguments of this kind. PD_OUT_OF_RANGE: an argument is outside its range.
+ * PD_NO_MEMORY: out of memory. */
 int pd_schedule_read(pd_schedule **out, const char *text, pd_error *err);
 void pd_schedule_free(pd_schedule *schedule); /* accepts NULL */
 
 double pd_schedule_at(const pd_schedule *schedule, int64_t count);
 /* Returns distributed_kron's default precond_update_prob_schedule: a probability that falls from 1 to 0.03. */
 double pd_schedule_anneal(int64_t count);
-/* Returns whether the schedule lists all its values (`piecewise` and `table`), so that no formula computes them. */
+/* Returns whether the schedule is a list of values (`piecewise` or `table`), not a formula. */
 bool pd_schedule_is_list(const pd_schedule *schedule);
-/* Gives corner number i of a schedule in *count. False: there are fewer corners. Corners are counts such that
- * between neighbouring ones the value only rises or only falls. So the least and the largest value are at corners.
- * In a list, every value is a corner. */
+/* Stores corner number i of a schedule in *count. Returns false if there are fewer corners. Corners are counts of steps
+ * such that between two neighbouring ones the schedule's value only rises or only falls. So the least and the largest
+ * value of the schedule are at corners. In a list of values, every value is a corner. */
 bool pd_schedule_corner(const pd_schedule *schedule, size_t i, int64_t *count);
 
 #endif

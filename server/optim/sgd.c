@@ -1,4 +1,5 @@
-/* sgd - stochastic gradient descent as in torch.optim.SGD, with the same order of operations:
+/* sgd - stochastic gradient descent as in torch.optim.SGD, with the same order of operations. w are the weights, g is
+ * the gradient, b the momentum buffer (a tensor of optimizer state):
  *
  *     g <- -g if maximize;   g <- g + weight_decay w
  *     b <- g in the first step, then momentum b + (1 - dampening) g        momentum_buffer, with momentum only
@@ -58,12 +59,14 @@ typedef struct factors {
 } factors;
 typedef enum buffer { NONE, FIRST, NEXT } buffer;
 
-/* Updates buffer and weights in one pass over memory. Callers pass `buf`, `nesterov` and `decay` as constants, so
- * the loop has no branches. */
+/* Updates momentum buffer and weights in one pass over memory. Callers pass `buf`, `nesterov` and `decay` as constants,
+ * so the compiled loop has no branches. */
 PD_INLINE void pass(float *after, const float *before, const float *gradient, float *restrict b, int64_t n, factors f,
                     buffer buf, bool nesterov, bool decay)
 {
-#pragma GCC ivdep /* `after` and `before` are the same memory or do not overlap: the loop may be vectorized */
+/* The new weights `after` and the old ones `before` are the same memory or do not overlap, so the compiler may
+ * vectorize the loop. */
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; i++) {
         float w = before[i], g = f.sign * gradient[i];
         if (decay) g = g + f.weight_decay * w;

@@ -1,5 +1,6 @@
-/* shampoo - Meta's PyTorch Distributed Shampoo (arXiv:2309.06497), the release of July 2024, with beta3 and
- * dampening from August 2024:
+/* shampoo - Meta's PyTorch Distributed Shampoo (arXiv:2309.06497), the release of July 2024, with beta3 and dampening
+ * from August 2024. G is the gradient, W are the weights, L_k the factor of a block's dimension k, and R_k is its
+ * inverse root:
  *
  *     G   <- G + weight_decay W, unless the decay is decoupled
  *     L_k <- beta2 L_k + (1 - beta2) (block of G contracted with itself over all dimensions but k)  for each block;
@@ -13,15 +14,15 @@
  *     M   <- momentum M + (1 - dampening) P;   P <- M, or (1 - dampening) P + momentum M with Nesterov
  *     W   <- W - lr P
  *
- * If biases are corrected, c1 = 1 - beta1^t and c2 = 1 - beta2^t, otherwise both are 1. The group of parameters
- * counts the steps t. r is inv_root_override, or by default twice the number of dimensions. All state begins at
- * zero, the roots too.
+ * If biases are corrected, c1 = 1 - beta1^t and c2 = 1 - beta2^t, otherwise both are 1. The group of parameters counts
+ * the steps t. r is inv_root_override, or by default twice the number of dimensions. All state begins at zero, the
+ * roots too.
  *
- * graft(D) is the direction of a first-order optimizer, the graft: see graft.h. Its second moments are state of
- * their own. shapes.h has the shapes, the blocks and their order.
+ * graft(D) is the direction of a first-order optimizer, the graft: see graft.h. Its second moments are state of their
+ * own. shapes.h has the shapes, the blocks and their order.
  *
- * Defects of Meta's program ("upstream") are not copied. For example, a 0 inside the list inv_root_override means
- * the default, as a plain 0 does. Google's Shampoo is another optimizer, scalable_shampoo. */
+ * Defects of Meta's program ("upstream") are not copied. For example, a 0 inside the list inv_root_override means the
+ * default, as a plain 0 does. Google's Shampoo is another optimizer, scalable_shampoo. */
 #include <math.h>
 
 #include "kernels.h"
@@ -33,7 +34,8 @@
 #include "shampoo_step.h"
 #include "shapes.h"
 
-#define LARGEST_COUNT 9007199254740991.0 /* 2^53 - 1: every whole number up to here is exact in a double */
+/* 2^53 - 1, the largest count of steps that may be configured: every whole number up to it is exact in a double */
+#define LARGEST_COUNT 9007199254740991.0
 #define LARGEST_INT 2147483647
 #define DTYPES "float32|bfloat16|float16"
 
@@ -145,7 +147,8 @@ static const pd_hyper shampoo_hypers[] = {
 
 /* ---- roots ---- */
 
-/* The status of a task that gives no root: the root is not finite, or the method failed. */
+/* Why a root task (computation of a matrix root) gives no root: the root is not finite (NOT_FINITE), or the method
+ * failed (FAILED). */
 enum { NOT_FINITE = PD_OUT_OF_RANGE, FAILED = PD_ABORTED };
 
 static pd_root_want want_of(const pd_task_view *task)
@@ -171,8 +174,8 @@ static pd_root_want want_of(const pd_task_view *task)
                            .order = (int)h[ROOT_ITERATION_ORDER] };
 }
 
-/* Returns why a factor has no root: it has a NaN, or infinities but no NaN; PD_FIT: it is finite. A finite factor,
- * the usual case, costs one fast scan. */
+/* Returns why a factor (matrix of statistics) has no root: it has a NaN (PD_UNFIT_NAN), or infinities but no NaN
+ * (PD_UNFIT_INF). PD_FIT: it is finite. A finite factor, the usual case, costs one fast scan. */
 static pd_unfit unfit_of(const float *A, const double *wide, int64_t n)
 {
     pd_unfit unfit = PD_FIT;
@@ -186,7 +189,7 @@ static pd_unfit unfit_of(const float *A, const double *wide, int64_t n)
     return unfit;
 }
 
-/* Divides a factor by its bias correction, in place. */
+/* Divides a factor (matrix of statistics) by its bias correction, in place. */
 static void correct(const pd_task_view *task, float *A, double *wide, int64_t n)
 {
     const double *h = task->hyper;
@@ -200,8 +203,8 @@ static void correct(const pd_task_view *task, float *A, double *wide, int64_t n)
     }
 }
 
-/* Computes the root of a factor. A float64 factor is rounded to float32 first, unless the method is
- * eigendecomposition. */
+/* Computes the inverse root of a factor (matrix of statistics). A float64 factor is rounded to float32 first, unless
+ * the method is eigendecomposition. */
 static int root_of(const pd_task_view *task, float *A, double *wide, int64_t side, pd_root_report *report)
 {
     pd_root_want want = want_of(task);
@@ -228,7 +231,8 @@ static int shampoo_task(pd_task_view *task)
         task->error = NAN;
         return PD_INVALID_ARGUMENT;
     }
-    for (int64_t i = 0; i < n; i++) task->output[0][i] = 0; /* a method that fails may leave the output unwritten */
+    /* A method that fails may leave the output unwritten, so the output is set to zeros first. */
+    for (int64_t i = 0; i < n; i++) task->output[0][i] = 0;
     rc = root_of(task, task->input[0], wide, side, &report);
     task->error = rc == PD_OUT_OF_RANGE ? NAN : report.error;
     task->condition = report.condition;
@@ -237,8 +241,8 @@ static int shampoo_task(pd_task_view *task)
     return pd_all_finite(task->output[0], PD_F32, n) ? FAILED : NOT_FINITE;
 }
 
-/* Refuses the step because a root failed, if the original implementation raises an exception in this case. If the
- * original only warns, the step goes on with the last good root. */
+/* Makes the step fail because a matrix root failed, if the original implementation raises an exception in this case. If
+ * the original only warns, the step goes on with the last good root. */
 static int shampoo_refusal(const pd_task_view *task, pd_error *err)
 {
     int rank = task->plan->shape.rank, block = task->spec->block / rank, dim = task->spec->block % rank;
@@ -269,8 +273,9 @@ static int shampoo_refusal(const pd_task_view *task, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the element type in which updates are exact: the communicated type. 0 if weights are communicated instead:
- * their differences are not exact in that type. */
+/* Returns the element type in which the changes of the weights can be given without rounding: they are already rounded
+ * to communication_dtype. Returns 0 if the weights are rounded instead (communicate_params): their differences are not
+ * exact in that type. */
 static pd_dtype shampoo_update_dtype(const double *h)
 {
     static const pd_dtype types[] = {

@@ -1,5 +1,5 @@
-/* shampoo_check.c - checks the hyperparameters of shampoo. An error that Meta's implementation also raises has its
- * wording, so that users find Meta's documentation when they search for it. */
+/* shampoo_check.c - checks the hyperparameters of shampoo. An error that Meta's implementation also raises has the same
+ * wording as there, so that users find Meta's documentation when they search for it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,8 +65,8 @@ static int check_grafting(const double *h, pd_error *err)
     return PD_OK;
 }
 
-/* Fills the error about a negative entry of inv_root_override. The text shows one number if all entries are equal,
- * otherwise the list as given. */
+/* Fills the error about a negative entry of the hyperparameter inv_root_override. The text shows one number if all
+ * entries are equal, otherwise the list as given. */
 static int refuse_override(const double *override, pd_error *err)
 {
     char list[256] = "";
@@ -129,8 +129,8 @@ static int check_execution(const double *h, pd_error *err)
     return PD_OK;
 }
 
-/* Refuses a step in which beta1 or momentum changes between 0 and another value: that would need a slot which the
- * state does not have. */
+/* Refuses a step in which beta1 or momentum changes between 0 and another value: the optimizer state has a tensor for
+ * each of them only if it was not 0 when the parameter was declared. */
 static int check_state(const double *declared, const double *h, pd_error *err)
 {
     static const struct {

@@ -1,12 +1,14 @@
-/* shampoo_hypers.h - indices of the hyperparameters of the optimizer shampoo, and of the words of its choices. */
+/* shampoo_hypers.h - indices of the hyperparameters of the optimizer shampoo, and of the words that they may have as
+ * values. */
 #ifndef PD_SHAMPOO_HYPERS_H
 #define PD_SHAMPOO_HYPERS_H
 
 #include "paramd/tensor.h"
 
-#define ROOT_ORDERS (PD_MAX_RANK + 1) /* entries of inv_root_override: one for each number of dimensions, from 0 on */
+/* number of entries of the list inv_root_override: one for each number of dimensions, from 0 on */
+#define ROOT_ORDERS (PD_MAX_RANK + 1)
 
-/* Indices of shampoo's hyperparameters, in the order of its table. */
+/* Indices of shampoo's hyperparameters, in the order of its table of hyperparameters. */
 enum {
     LR,
     BETA1,
@@ -50,10 +52,11 @@ enum {
     ROOT_RETRIES
 };
 enum { GRAFT_NONE, GRAFT_SGD, GRAFT_ADAGRAD, GRAFT_RMSPROP, GRAFT_ADAM };
-/* element types that the options of precision_config may choose */
+/* element types that the hyperparameters of precision_config may choose */
 enum { STORE_FLOAT32, STORE_BFLOAT16, STORE_FLOAT16, STORE_FLOAT64 };
-enum { OLD_NONE, OLD_FLOAT32, OLD_FLOAT64 };                      /* choices of preconditioner_dtype */
-enum { SEND_FLOAT32, SEND_FLOAT16, SEND_BFLOAT16, SEND_DEFAULT }; /* choices of communication_dtype */
+/* values of the hyperparameter preconditioner_dtype */
+enum { OLD_NONE, OLD_FLOAT32, OLD_FLOAT64 };
+enum { SEND_FLOAT32, SEND_FLOAT16, SEND_BFLOAT16, SEND_DEFAULT }; /* values of the hyperparameter communication_dtype */
 enum { ROOT_EIGEN, ROOT_NEWTON, ROOT_HIGHER_ORDER, ROOT_TRACKED };
 
 #endif

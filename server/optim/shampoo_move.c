@@ -35,8 +35,8 @@ void pd_shampoo_filter(float *D, float *F, const float *G, int64_t n, const sham
 
 typedef enum mass { NO_MOMENTUM, HEAVY_BALL, NESTEROV_FORM } mass;
 
-/* Adds decay and momentum to the direction P. Callers pass `kind` and `decays` as constants, so the loop has no
- * branches. */
+/* Adds weight decay and momentum to the direction P. Callers pass `kind` and `decays` as constants, so the compiled
+ * loop has no branches. */
 PD_INLINE void search_pass(float *restrict P, float *restrict M, const float *W, int64_t n, const shampoo_move *move,
                            mass kind, bool decays)
 {
@@ -78,7 +78,9 @@ PD_INLINE float rounded(float x, int send)
 PD_INLINE void add_pass(float *after, const float *before, float *restrict P, int64_t n, float rate, int send,
                         bool weights)
 {
-#pragma GCC ivdep /* `after` and `before` are the same memory or do not overlap: the loop may be vectorized */
+/* The new weights `after` and the old ones `before` are the same memory or do not overlap, so the compiler may
+ * vectorize the loop. */
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; i++) {
         float w = before[i], u = P[i] * rate;
         float sum = weights ? rounded(w + u, send) : w + rounded(u, send);

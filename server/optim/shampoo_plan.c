@@ -1,4 +1,5 @@
-/* shampoo_plan.c - plans the slots, blocks and tasks of a parameter of the optimizer shampoo. */
+/* shampoo_plan.c - plans the state tensors, blocks and root tasks (computations of matrix roots) of a parameter of the
+ * optimizer shampoo. */
 #include <math.h>
 
 #include "assignment.h"
@@ -156,9 +157,9 @@ shampoo_scratch pd_shampoo_scratch(const pd_plan *plan, const pd_block *block, c
     return parts;
 }
 
-/* Sets the plan's scratch memory to the most that any block needs, and adds up the operations of a step. All blocks
- * are checked, since the largest one may need less than a smaller one: it may be used in place, while the smaller
- * one is copied. */
+/* Sets the plan's scratch memory to the most that any block needs, and adds up the floating-point operations of a step.
+ * All blocks are checked, since the largest one may need less than a smaller one: a large block may be used where it
+ * lies in the tensor, while a smaller one is copied. */
 static void plan_work(pd_plan *plan, const double *h)
 {
     for (size_t b = 0; b < plan->n_blocks; b++) {
@@ -167,16 +168,17 @@ static void plan_work(pd_plan *plan, const double *h)
         int64_t floats = parts.gradient + parts.filtered + parts.direction + parts.products;
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, floats);
         plan->large_products = plan->large_products || pd_block_is_large(block, plan->shape.rank);
-        for (int d = 0; d < plan->shape.rank; d++) /* operations: 1 each for the factor (half of a product), 2 for
-                                                    * the direction (a whole product) */
+        /* Operations for each element of the block and each dimension d: as many as the block has indices in d for the
+         * factor (half of a product), and twice as many for the direction (a whole product). */
+        for (int d = 0; d < plan->shape.rank; d++)
             plan->flops += 3.0 * (double)pd_block_elements(block, plan->shape.rank) * (double)block->size[d];
     }
 }
 
 /* ---- plan ---- */
 
-/* Returns the shape of a parameter that is cut into blocks: with merged dimensions if use_merge_dims is on. A scalar
- * becomes a vector of one element. */
+/* Returns the shape that is cut into blocks: the parameter's shape, with small dimensions merged if use_merge_dims is
+ * on. A scalar becomes a vector of one element. */
 static pd_shape cut_shape(const pd_shape *shape, const double *h)
 {
     pd_shape merged = h[MERGE_DIMS] != 0 ? pd_shape_merged(shape, (int64_t)h[MAX_DIM]) : *shape;

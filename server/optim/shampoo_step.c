@@ -1,5 +1,5 @@
-/* shampoo_step.c - the arithmetic of a shampoo step, block by block. All of it but the roots is computed while a
- * block is in the caches. */
+/* shampoo_step.c - the arithmetic of a shampoo step, block by block. All arithmetic except the matrix roots is done
+ * while a block is in the caches. */
 #include <math.h>
 #include <string.h>
 
@@ -27,18 +27,19 @@ bool pd_shampoo_due(const pd_plan *plan, const double *h, int64_t count, float *
 
 /* ---- a block in memory ---- */
 
-/* The block that a unit works on, and pointers into the unit's scratch memory. */
+/* The block that a thread works on, and pointers into the thread's scratch memory. */
 typedef struct work {
     const pd_unit *unit;
     shampoo_layout slots;
     shampoo_box box;
-    pd_block_view gradient;                 /* the block's gradient, with the L2 penalty */
-    float *filtered, *direction, *products; /* pointers into the unit's scratch memory */
-    int64_t n, run;                         /* number of elements of the block; length of its contiguous runs */
+    pd_block_view gradient;                 /* the block's gradient; the L2 penalty is added to it if there is one */
+    float *filtered, *direction, *products; /* pointers into the thread's scratch memory */
+    /* number of elements of the block; length of the contiguous runs in which they lie in the parameter */
+    int64_t n, run;
 } work;
 
-/* Returns the index in the whole parameter of the block's element i, which must be the first one of a contiguous
- * run. */
+/* Returns the index in the whole parameter of element i of the block. The element must be the first one of a run (the
+ * block's elements that are contiguous in the parameter). */
 static int64_t whole(const work *w, int64_t i)
 {
     return pd_block_run_start(&w->unit->plan->shape, w->unit->block, i / w->run);
@@ -155,8 +156,9 @@ static void update_moment(const work *w)
         pd_graft_accumulate(state_at(w, w->slots.second_moment, i), gradient_at(w, i), w->run, &graft);
 }
 
-/* Updates the factors of a block in steps that compute roots: the roots must see the new factors. In other steps
- * pd_shampoo_step updates the factors, while it has the block in the caches anyway. */
+/* Updates the factors (matrices of statistics) of a block in steps that start to compute new roots: the roots must be
+ * those of the new factors. In other steps pd_shampoo_step updates the factors, while it has the block in the caches
+ * anyway. */
 void pd_shampoo_factors(const pd_unit *unit)
 {
     work w = look(unit);
@@ -189,8 +191,9 @@ static shampoo_filter filter_of(const pd_unit *unit)
     return filter;
 }
 
-/* Computes the filtered gradient D in w->filtered. Without a filter the gradient itself is used. Returns the sum of
- * squares of the graft's direction. */
+/* Computes the filtered gradient D of a block (part of the parameter) in w->filtered. If gradients are not filtered,
+ * the gradient itself is used. Returns the sum of squares of the graft's direction: that of the first-order optimizer
+ * whose step length is used. */
 static double filter(work *w, const pd_graft *graft)
 {
     const shampoo_filter f = filter_of(w->unit);
@@ -211,9 +214,9 @@ static double filter(work *w, const pd_graft *graft)
 
 /* ---- the direction P, in w->direction ---- */
 
-/* Returns whether the step uses the block's roots: it has reached the start step, and each dimension has a root. A
- * root that was never computed is all zeros, so its first diagonal element is 0. This can only happen if root_delay
- * is not 0. */
+/* Returns whether the step uses the block's inverse roots: it has reached the start step, and each dimension has a
+ * root. A root that was never computed is all zeros, so its first diagonal element is 0. A root can be missing only if
+ * root_delay is not 0. */
 static bool uses_roots(const work *w)
 {
     const pd_unit *unit = w->unit;
@@ -225,8 +228,8 @@ static bool uses_roots(const work *w)
     return true;
 }
 
-/* Computes the direction P of a block from its roots. Returns the factor that gives P the length of the graft's
- * step; 1 without grafting. */
+/* Computes the preconditioned direction of a block (part of the parameter) from its inverse roots. Returns the factor
+ * that gives it the length of the graft's step (the first-order optimizer's); 1 without grafting. */
 static float precondition(const work *w, double graft_squares)
 {
     const pd_unit *unit = w->unit;
@@ -239,8 +242,8 @@ static float precondition(const work *w, double graft_squares)
     return unit->hyper[GRAFTING] == GRAFT_NONE ? 1.0f : pd_norm(graft_squares) / (pd_norm(squares) + TINY);
 }
 
-/* Writes the graft's direction to w->direction, or zeros without grafting. Used before the block's first roots
- * exist. */
+/* Writes the direction of the graft (a first-order optimizer) to w->direction, or zeros without grafting. Used before
+ * the block's first matrix roots exist. */
 static void go_with_graft(const work *w, const pd_graft *graft)
 {
     for (int64_t i = 0; i < w->n; i += w->run) {

@@ -1,4 +1,4 @@
-/* shampoo_step.h - the phases of a step of the optimizer shampoo. Their units are blocks. */
+/* shampoo_step.h - the phases of a step of the optimizer shampoo. Threads compute them block by block. */
 #ifndef PD_SHAMPOO_STEP_H
 #define PD_SHAMPOO_STEP_H
 
@@ -7,10 +7,11 @@
 /* Returns the bias correction 1 - beta^t as the original implementation computes it: in float32, including the
  * power. */
 float pd_shampoo_correction(double beta, int64_t t);
-/* Returns whether this step computes roots from its factors. */
+/* Returns whether this step starts to compute new inverse roots from the factors (matrices of statistics). */
 bool pd_shampoo_due(const pd_plan *plan, const double *h, int64_t count, float *const *slot);
 
-/* Phases over blocks. */
+/* The phases of a shampoo step, each for one block. pd_shampoo_factors updates the statistics in steps that compute
+ * matrix roots; pd_shampoo_no_factors returns whether a step skips it. pd_shampoo_step does the rest. */
 void pd_shampoo_factors(const pd_unit *unit);
 bool pd_shampoo_no_factors(const pd_plan *plan, const double *h, int64_t count);
 void pd_shampoo_step(const pd_unit *unit);

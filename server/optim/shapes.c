@@ -44,7 +44,8 @@ int pd_shape_merged_from(const pd_shape *shape, const pd_shape *merged, int d)
         int64_t size = 1;
         int many = 0;
         from = at < shape->rank ? at : -1;
-        /* a merged dimension of 1 is one original dimension: nothing was merged, or all dimensions are 1 */
+        /* A merged dimension of length 1 comes from one original dimension: nothing was merged, or all dimensions have
+         * length 1. */
         if (merged->dim[m] == 1) at++;
         while (at < shape->rank && size < merged->dim[m]) {
             if (shape->dim[at] > 1 && many++ == 0) from = at;

@@ -1,13 +1,13 @@
-/* shapes.h - turns a parameter's shape into the shape that block preconditioners use: merges dimensions, cuts
- * blocks, and computes the sizes of their statistics. Shared by the optimizers that keep a matrix for each dimension
- * of a block. Pure functions; any thread. */
+/* shapes.h - turns a parameter's shape into the shape that block preconditioners use: merges dimensions, cuts blocks,
+ * and computes the sizes of their statistics. Used by the optimizers that keep a matrix for each dimension of a block.
+ * Pure functions; any thread. */
 #ifndef PD_SHAPES_H
 #define PD_SHAPES_H
 
 #include "plan.h"
 
-/* Most blocks of a parameter, since the plan's description of each block takes memory. A parameter of 2^32 elements
- * has this many blocks of 128 x 128. */
+/* Most blocks that a parameter may be cut into. There is a limit because the plan's description of each block takes
+ * memory. A parameter of 2^32 elements has this many blocks of 128 x 128. */
 #define PD_MAX_BLOCKS (1 << 18)
 
 /* Returns `shape` with neighbouring dimensions merged while their product is at most `limit`. Dimensions of size 1
@@ -25,8 +25,9 @@ bool pd_shape_exceeds(const pd_shape *shape, int64_t limit);
 /* Returns the largest side of the blocks that `shape` is cut into; 0 for a scalar and for a shape without elements. */
 int64_t pd_shape_largest_side(const pd_shape *shape, int64_t block_size);
 
-/* Return the number of statistics of a plan whose shape was cut into blocks, and the side of one of them. Each
- * dimension of a block has a statistic, a square matrix. That of dimension d has the number block * rank + d. */
+/* These functions return the number of statistics of a plan whose shape was cut into blocks, and the number of rows of
+ * one of them. Each dimension of a block has a statistic, a square matrix with one row for each index. The statistic of
+ * dimension d of a block has the number block * rank + d. */
 int64_t pd_statistics_count(const pd_plan *plan);
 int64_t pd_statistics_side(const pd_plan *plan, int64_t number);
 

@@ -1,5 +1,6 @@
-/* shared_plan.h - the data that an optimizer shares with its tasks: the plan, the job's facts and the random
- * streams. Read only. The step thread makes and frees optimizers and tasks, and so counts the references. */
+/* shared_plan.h - the data that an optimizer shares with its root tasks (computations of matrix roots): the plan, the
+ * numbers about all parameters of the job (facts) and the random streams. Nobody changes them. Only the step thread
+ * makes and frees optimizers and tasks, so it alone counts the references. */
 #ifndef PD_SHARED_PLAN_H
 #define PD_SHARED_PLAN_H
 

@@ -1,9 +1,9 @@
-/* state.h - the inside of one parameter's optimizer, for the files of this folder: optimizer.c (begins and ends
- * steps), task.c (root tasks), batch.c (runs steps), stored.c (slots), part.c (reads slots). Used by the step
- * thread, unless a comment says otherwise.
+/* state.h - the private data of one parameter's optimizer, for the files of this folder: optimizer.c (begins and ends
+ * steps), task.c (root tasks), batch.c (runs steps), stored.c (keeps the slots, the tensors of the state), part.c
+ * (reads slots). Used by the step thread, unless a comment says otherwise.
  *
- * A step captures a root task (copies its inputs for the root pool), and the same step or a later one adopts it
- * (stores its result). */
+ * A step captures a root task (copies its inputs for the root pool), and the same step or a later one adopts it (stores
+ * its result). */
 #ifndef PD_STATE_H
 #define PD_STATE_H
 
@@ -12,116 +12,147 @@
 
 /* The point that a step has reached. */
 typedef enum pd_stage {
-    PD_STAGE_IDLE,    /* no step under way */
-    PD_STAGE_OPEN,    /* making the float32 forms of slots that are stored in another type */
-    PD_STAGE_PHASES,  /* running phases, until tasks must be captured or adopted */
-    PD_STAGE_CAPTURE, /* copying the inputs of the root tasks that this step captures */
-    /* waiting for the root tasks that are due in this step, and for the other steps of the atomic group */
+    PD_STAGE_IDLE, /* no step is under way */
+    PD_STAGE_OPEN, /* making the float32 forms of state tensors that are stored in fewer bits */
+    /* running phases (passes of the step), until root tasks (computations of matrix roots) must be captured (their
+     * inputs copied) or adopted (their results stored) */
+    PD_STAGE_PHASES,
+    PD_STAGE_CAPTURE, /* copying the inputs of the root tasks (computations of matrix roots) that this step starts */
+    /* waiting for the root tasks (computations of matrix roots) whose results this step must use, and for the other
+     * steps of its atomic group (steps that succeed or fail together) */
     PD_STAGE_WAIT,
     PD_STAGE_ADOPT,
-    PD_STAGE_CLOSE, /* storing changed slots in their own type again, at the end of the step */
+    PD_STAGE_CLOSE, /* at the end of the step: storing the state tensors that changed in fewer bits again */
 } pd_stage;
 
-/* A coded slot (pd_slot_is_coded): it is stored in another form than the one that phases see. */
+/* A coded slot: a tensor of the state that is stored in fewer bits than float32, so that the phases of a step see
+ * another form of it. */
 typedef struct pd_stored {
     int slot;
-    int block; /* index of the block that the slot belongs to; -1: the whole parameter */
+    int block; /* index of the block that the state tensor belongs to; -1: it belongs to the whole parameter */
     pd_quantized codes;
 } pd_stored;
 
-/* Memory for all tasks that one step captures and adopts: one block, so that it may lie on huge pages. `refs` counts
- * the tasks that use it. */
+/* Memory for all root tasks (computations of matrix roots) that one step both captures and adopts (copies their
+ * inputs, stores their results). It is one allocation, so that it may lie on huge pages. `refs` counts the tasks
+ * that use it. */
 typedef struct pd_task_arena {
     unsigned refs;
-    int64_t used; /* floats */
+    int64_t used; /* number of floats that are in use */
     float *memory;
 } pd_task_arena;
 
 typedef struct pd_pending_task pd_pending_task;
 
-#define PD_NAME_KEPT 161 /* bytes kept of a parameter's name, for messages */
+#define PD_NAME_KEPT 161 /* number of bytes of a parameter's name that are kept for messages */
 
-/* Exactly the part of an optimizer that must be restored after a restart of the daemon: save.c writes and reads it. */
+/* The part of an optimizer that must be restored after a restart of the daemon, and nothing else: save.c writes and
+ * reads it. */
 typedef struct pd_optim_saved {
     int64_t count;
-    void *state; /* memory of all slots that are not temporary, in their storage types */
+    /* Memory of all tensors of the state except those that live for one step, in the types in which they are stored. */
+    void *state;
     pd_root_stats stats;
-    pd_root_state *roots;             /* by plan->tasks */
-    pd_pending_task *oldest, *newest; /* list of the tasks that are captured and not adopted yet, in the order of
-                                       * capture */
+    pd_root_state *roots; /* one record for each root task (computation of a matrix root) of the plan */
+    /* List of the root tasks (computations of matrix roots) that are captured and not adopted yet (inputs copied,
+     * results not stored), in the order of capture. */
+    pd_pending_task *oldest, *newest;
 } pd_optim_saved;
 
-/* One parameter's optimizer. Only `saved` must be stored: the other members follow from the declaration, or belong
- * to the step under way. */
+/* One parameter's optimizer. Only the member `saved` must survive a restart: the others follow from the declaration, or
+ * belong to the step under way. */
 struct pd_optim {
     pd_optim_saved saved;
     const pd_row *row;
     char name[PD_NAME_KEPT];
-    pd_hypers hypers; /* as declared */
+    pd_hypers hypers; /* hyperparameters as declared for the parameter */
     pd_shared_plan *shared;
     int n_phases;
-    int64_t most_units; /* number of units of the plan's widest phase */
+    /* largest number of units (parts that one thread computes) that a phase (pass of a step) of the plan has */
+    int64_t most_units;
     double cost_ns;
 
-    float **slot;      /* for each slot of the plan, its tensor in the form that phases see; NULL: it has none now */
-    pd_stored *stored; /* coded slots: first those of the whole parameter, then by block */
+    /* For each slot (tensor of the state), its elements in the form that the phases of a step see. NULL: the slot does
+     * not have that form now. */
+    float **slot;
+    /* the state tensors that are stored in fewer bits: first those of the whole parameter, then those of each block */
+    pd_stored *stored;
     size_t n_stored, n_whole;
-    int64_t view_floats;      /* floats that the float32 forms of one block's coded slots take, in the block with the
-                               * most */
-    int64_t state_bytes;      /* bytes of state in memory: all slots that are not temporary */
-    int64_t temporary_floats; /* floats of all temporary slots, including one that may use `after` */
-    int64_t after_floats;     /* floats of the temporary slot that may use `after` */
+    /* Number of floats that the float32 forms of one block's state tensors take, if these are stored in fewer bits: the
+     * most that any block needs. */
+    int64_t view_floats;
+    int64_t state_bytes; /* bytes of state in memory, without the tensors that live for one step */
+    /* floats of all tensors that live for one step, including one that may use the memory of `after` */
+    int64_t temporary_floats;
+    int64_t after_floats; /* floats of the tensor that may use the memory of the new weights, `after` */
 
     /* ---- the step under way ---- */
     pd_stage stage;
-    int phase;              /* index of the next phase to run */
-    int64_t round;          /* number of the phase's next round */
-    bool captured, adopted; /* in this step */
-    bool parked;            /* whether the step is counted in stats.waits */
+    int phase;     /* index of the next phase (pass of the step) to run */
+    int64_t round; /* number of times that the next phase (pass of the step) to run has run in this step already */
+    /* whether this step has captured its root tasks (copied their inputs), and adopted the due ones (stored their
+     * results) */
+    bool captured, adopted;
+    /* whether the step waits for a root task (computation of a matrix root) and is counted in stats.waits */
+    bool parked;
     pd_step_io io;
-    double hyper[PD_MAX_HYPERS]; /* in force */
-    bool opened;                 /* whether the coded slots of the whole parameter have their float32 form now */
-    float *temporary;            /* memory of temporary slots, and of the float32 forms of coded slots */
+    double hyper[PD_MAX_HYPERS]; /* the hyperparameters that this step uses */
+    /* whether the state tensors of the whole parameter that are stored in fewer bits have their float32 form now */
+    bool opened;
+    /* memory of the tensors that live for one step, and of the float32 forms of those stored in fewer bits */
+    float *temporary;
     double (*total)[PD_MAX_PARTIALS];
 
     /* ---- failure of the step under way, or of the last one ---- */
-    pd_atomic_group *group;      /* the atomic group of the step; &own if the step may fail alone */
-    pd_atomic_group own;         /* group of this step alone; in a larger group, own.why is a copy of that group's
-                                  * error */
-    size_t place;                /* in the group */
-    bool settled;                /* whether the step has told its group whether it is refused */
-    const pd_pending_task *last; /* the first task whose failure makes this step fail; NULL: none */
-    bool dropping;               /* whether further tasks are thrown away, because an earlier task made the step fail */
+    /* the steps that succeed or fail together with this one; &own if the step may fail alone */
+    pd_atomic_group *group;
+    /* The atomic group (steps that succeed or fail together) of this step alone. If the step is in a larger group,
+     * own.why is a copy of that group's error. */
+    pd_atomic_group own;
+    size_t place; /* position of the step in its atomic group (steps that succeed or fail together) */
+    /* whether the step has told its atomic group (steps that succeed or fail together) whether it fails */
+    bool settled;
+    /* the first root task (computation of a matrix root) whose failure makes this step fail; NULL: none */
+    const pd_pending_task *last;
+    /* whether the remaining root tasks (computations of matrix roots) are thrown away, because an earlier one made the
+     * step fail */
+    bool dropping;
     bool refused;
 
-    /* tasks */
-    pd_task **work; /* tasks being copied or adopted; has room for all tasks of the plan */
+    /* ---- the root tasks of the step ---- */
+    /* root tasks (computations of matrix roots) whose inputs are being copied or whose results are being stored; has
+     * room for all tasks of the plan */
+    pd_task **work;
     size_t n_work;
-    pd_pending_task *to_hand_out; /* the first pending task that pd_optim_capture has not handed out */
+    /* the first root task (computation of a matrix root) whose inputs are copied and that pd_optim_capture has not
+     * handed out yet */
+    pd_pending_task *to_hand_out;
 };
 
-/* The optimizer's record of a pending task: one that was captured and is not adopted yet. */
+/* The optimizer's record of a pending root task (computation of a matrix root): its inputs were copied, and its result
+ * is not stored in the state yet. */
 struct pd_pending_task {
     pd_pending_task *next;
-    int64_t count; /* number of the step in which the task was captured */
-    pd_task *task; /* NULL while the task is at the root pool */
+    int64_t count; /* number of the step in which the task's inputs were copied */
+    pd_task *task; /* the task; NULL while the task is at the root pool */
     bool back;
-    bool due; /* whether the task is to be adopted in this step; set by pd_step_settle */
+    bool due; /* whether the task's result is to be stored in this step; set by pd_step_settle */
 };
 
 struct pd_task {
-    pd_pending_task *pending; /* the optimizer's */
+    pd_pending_task *pending; /* the optimizer's record of this root task */
     const pd_row *row;
     pd_shared_plan *shared;
     pd_task_view view;
-    int status; /* PD_CANCELLED until the task has run; then PD_OK, or why it has no root */
+    int status; /* PD_CANCELLED until the root task has run; then PD_OK, or why it gave no root */
     double ms;
     double hyper[PD_MAX_HYPERS];
-    float *input[PD_MAX_TASK_TENSORS], *output[PD_MAX_TASK_TENSORS]; /* the task's copies of its inputs, and memory for
-                                                                      * its results; `view` points to them */
-    float *memory;                                                   /* memory of `input` and `output` */
-    pd_task_arena *arena;                                            /* the arena that contains the memory; NULL: the
-                                                                      * task owns the memory */
+    /* The task's copies of its inputs, and memory for its results. `view`, which the optimizer's task function gets,
+     * points to them. */
+    float *input[PD_MAX_TASK_TENSORS], *output[PD_MAX_TASK_TENSORS];
+    float *memory; /* memory of `input` and `output` */
+    /* the shared allocation that contains `memory`; NULL: the task owns its memory */
+    pd_task_arena *arena;
 };
 
 #endif

@@ -1,5 +1,6 @@
-/* stored.c - keeps a parameter's slots in memory. Float32 and float64 slots are used in place. Coded slots have
- * fewer bits; they get a float32 form while a step, a unit or a task uses them. */
+/* stored.c - keeps the tensors of a parameter's optimizer state (slots) in memory. Float32 and float64 slots are used
+ * in place. Coded slots are stored in fewer bits; they get a float32 form while a step, a unit (the work of one thread,
+ * for instance on a block) or a root task uses them. */
 #include "stored.h"
 
 #include <assert.h>
@@ -12,8 +13,8 @@
 #include "plan_bytes.h"
 #include "stripes.h"
 
-/* Rough times in ns to fill fresh memory on one core: for each slot, and for each element of a plain and of a coded
- * slot. */
+/* Rough times in ns to fill fresh memory with initial values on one core: SLOT_NS for each state tensor, FILL_NS for
+ * each element of it, or CODED_NS if the tensor is stored in fewer bits than float32. */
 #define SLOT_NS 100.0
 #define FILL_NS 2.0
 #define CODED_NS 4.0
@@ -24,7 +25,8 @@ static const pd_slot_spec *spec_of(const pd_optim *optim, int slot)
     return &optim->shared->plan.slots[slot];
 }
 
-/* Returns how many floats a slot takes in the form that phases see. A float64 counts as two floats. */
+/* Returns how many floats a slot (tensor of optimizer state) takes in the form that the phases of a step see. A float64
+ * counts as two floats. */
 static int64_t floats_of(const pd_slot_spec *spec)
 {
     return pd_floats_padded(pd_slot_elements(spec) * (spec->storage == PD_STORE_F64 ? 2 : 1));
@@ -37,7 +39,7 @@ static int add(int64_t *sum, int64_t more)
     return more == INT64_MAX || __builtin_add_overflow(*sum, more, sum) ? PD_NO_MEMORY : PD_OK;
 }
 
-/* Returns how many bytes of state a slot takes in memory, a multiple of 64. */
+/* Returns how many bytes of memory a slot (tensor of optimizer state) takes as it is stored, a multiple of 64. */
 static int64_t room_of(const pd_slot_spec *spec)
 {
     int64_t rows, cols, bytes = floats_of(spec) * (int64_t)sizeof(float);
@@ -131,7 +133,7 @@ static void set(void *at, const pd_slot_spec *spec, int64_t i, float value)
         ((float *)at)[i] = value;
 }
 
-/* Sets the diagonal of each matrix in a slot that is a stack of identity matrices. */
+/* Sets the diagonal of each matrix in a slot (tensor of optimizer state) that is a stack of identity matrices. */
 static void set_diagonals(void *at, const pd_slot_spec *spec, int64_t n)
 {
     int64_t rows = spec->shape.dim[spec->shape.rank - 2], cols = spec->shape.dim[spec->shape.rank - 1];
@@ -140,15 +142,16 @@ static void set_diagonals(void *at, const pd_slot_spec *spec, int64_t n)
         for (int64_t i = 0; i < rows && i < cols; i++) set(at, spec, first + i * cols + i, spec->fill);
 }
 
-/* Fills elements [first, end) of a slot of n elements with initial values. If `end` is n, also sets the diagonals of
- * identity matrices. */
+/* Fills elements [first, end) of a slot (tensor of optimizer state) of n elements with initial values. If `end` is n,
+ * also sets the diagonals of identity matrices. */
 static void fill(void *at, const pd_slot_spec *spec, int64_t first, int64_t end, int64_t n)
 {
     for (int64_t i = first; i < end; i++) set(at, spec, i, spec->identity ? 0.0f : spec->fill);
     if (spec->identity && end == n) set_diagonals(at, spec, n);
 }
 
-/* Zeroes the unused bytes of a slot's memory, which ends at `end`: images of the state hold them, too (save.c). */
+/* Zeroes the unused bytes at the end of the memory of a slot (tensor of optimizer state); the memory ends at `end`.
+ * These bytes are saved with the state (save.c), and so must not be random. */
 static void zero_behind(const pd_slot_spec *spec, char *end)
 {
     int64_t unused = room_of(spec) - pd_slot_bytes(spec);
@@ -187,7 +190,8 @@ int pd_slots_make(pd_optim *optim)
 
 /* ---- initial values ---- */
 
-/* Fills a coded slot with initial values: makes its float32 form and encodes it. */
+/* Fills a coded slot (a state tensor that is stored in fewer bits) with initial values: makes its float32 form and
+ * encodes it. */
 static int fill_coded(const pd_optim *optim, int slot, int64_t n)
 {
     float *values = pd_floats_new(n);
@@ -300,7 +304,8 @@ const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot)
     if (optim->slot[slot] != NULL) return NULL;
     if (spec->blockwise) pd_stored_of_block(optim, spec->block, &first, &end);
     past = end;
-    while (first < end) { /* binary search: the coded slots of one block are sorted by index */
+    /* binary search: the state tensors of a block that are stored in fewer bits are sorted by index */
+    while (first < end) {
         size_t middle = first + (end - first) / 2;
         if (optim->stored[middle].slot < slot)
             first = middle + 1;
@@ -374,7 +379,8 @@ void pd_slot_store(const pd_optim *optim, int slot, const void *from)
 
 /* ---- copies of a task's share of a slot ---- */
 
-/* Returns where a task's item of a PD_SHARE_ITEM slot begins. The slot must have its float32 form. */
+/* Returns where the item of a root task (computation of a matrix root) begins in a slot (tensor of optimizer state)
+ * that has one item for each block (PD_SHARE_ITEM). The slot must have its float32 form now. */
 static float *item_at(const pd_optim *optim, const pd_task_spec *task, int slot)
 {
     return optim->slot[slot] + task->block * pd_slot_item_elements(spec_of(optim, slot));

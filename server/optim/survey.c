@@ -1,5 +1,5 @@
-/* survey.c - computes numbers about all parameters of a job (facts), such as their total size, by a sum or a maximum
- * over the declarations. */
+/* survey.c - computes numbers about all parameters of a job (facts), such as the largest block, as a sum or a maximum
+ * over their declarations. */
 #include "survey.h"
 
 #include <math.h>

@@ -4,8 +4,9 @@
 
 #include "paramd/optim.h"
 
-extern const pd_row *const pd_rows[]; /* ends with NULL */
-/* The optimizer of parameters that a worker declares as model state, whatever the rules are. */
+extern const pd_row *const pd_rows[]; /* the known optimizers; NULL after the last one */
+/* The optimizer of parameters that a worker declares as model state (averaged, not trained). The job's rules do not
+ * apply to them. */
 extern const pd_row pd_model_state;
 
 #endif

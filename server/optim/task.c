@@ -1,5 +1,5 @@
-/* task.c - root tasks: copies their inputs, hands them out, takes them back, and decides whether their failure fails
- * the step. */
+/* task.c - root tasks (computations of matrix roots): copies their inputs, hands them to the scheduler, takes them
+ * back, and decides whether a task that failed makes the step fail. */
 #include "task.h"
 
 #include <assert.h>
@@ -13,8 +13,9 @@
 
 /* ---- capture ---- */
 
-/* Assigns the memory of a task to n slots, one after the other. Each gets as much as the task's share of the slot.
- * If `memory` is NULL, no memory is assigned. Returns the number of floats that the slots take. */
+/* Assigns the memory of a root task (computation of a matrix root) to n tensors, one after the other. Tensor i is as
+ * large as the task's share of the state tensor with index slot[i]. If `memory` is NULL, only counts. Returns the
+ * number of floats that the tensors take. */
 static int64_t lay_out(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *memory,
                        float **tensor)
 {
@@ -35,9 +36,9 @@ static int64_t floats_of_task(const pd_plan *plan, const pd_task_spec *spec)
            lay_out(plan, spec, spec->output, spec->n_outputs, NULL, none);
 }
 
-/* Allocates one arena for all tasks of a step. With a root delay of 0, all these tasks are also adopted and freed in
- * the same step. With another delay, with a single task, or if memory runs out, returns NULL: then each task
- * allocates its own memory. */
+/* Allocates one arena (memory shared by all root tasks of a step). With a root delay of 0, results are used and the
+ * tasks freed in the same step. With another delay, with a single task, or if memory runs out, returns NULL: then each
+ * task allocates its own memory. */
 static pd_task_arena *arena_new(const pd_plan *plan)
 {
     pd_task_arena *arena = plan->root_delay == 0 && plan->n_tasks > 1 ? calloc(1, sizeof *arena) : NULL;
@@ -75,7 +76,8 @@ static bool give_memory(pd_task *task, const pd_plan *plan, pd_task_arena *arena
     return true;
 }
 
-/* Makes a task captured in step `count`, with memory for its inputs and outputs. Returns NULL if out of memory. */
+/* Makes a root task (computation of a matrix root) that belongs to step `count`, with memory for its inputs and
+ * outputs. Returns NULL if out of memory. */
 static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, int64_t count, pd_task_arena *arena)
 {
     pd_task *task = calloc(1, sizeof *task);
@@ -142,9 +144,9 @@ void pd_tasks_copy(const pd_optim *optim, size_t i)
         pd_slot_part_load(optim, task->view.spec, task->view.spec->input[k], task->input[k]);
 }
 
-/* Inserts a pending task into the list of pending tasks. The list is sorted by the step whose statistics a task has,
- * and within a step by the order of the plan. Call it only for a list whose tasks have all come back from the root
- * pool. */
+/* Inserts a root task (computation of a matrix root) into the list of pending tasks (those whose results are not stored
+ * in the state yet). The list is sorted by the step in which the inputs were copied, and within a step by the order of
+ * the plan. Call it only while no task of the list is at the root pool. */
 static void insert(pd_optim *optim, pd_pending_task *pending)
 {
     pd_pending_task **link = &optim->saved.oldest;
@@ -158,7 +160,8 @@ static void insert(pd_optim *optim, pd_pending_task *pending)
     if (pending->next == NULL) optim->saved.newest = pending;
 }
 
-/* Appends a task to the list of pending tasks: those that were captured and are not adopted yet. */
+/* Appends a root task (computation of a matrix root) to the list of pending tasks: those whose inputs were copied and
+ * whose results are not stored in the state yet. */
 static pd_pending_task *append(pd_optim *optim, pd_task *task)
 {
     pd_pending_task *pending = task->pending;
@@ -205,7 +208,8 @@ pd_task *pd_optim_capture(pd_optim *optim)
 
 /* ---- running a task: any thread ---- */
 
-/* Checks that n tensors of a task, which belong to the slots `slot`, have finite values only. */
+/* Returns whether n tensors of a root task (computation of a matrix root) have finite values only. Tensor i belongs to
+ * the state tensor with index slot[i]. */
 static bool all_finite(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *const *tensor)
 {
     for (int i = 0; i < n; i++) {
@@ -228,7 +232,8 @@ static bool has_nan(const void *at, bool is_wide, int64_t n)
     return found;
 }
 
-/* Returns why a task's inputs, which are not all finite, have no root: they have a NaN, or infinities but no NaN. */
+/* Returns why the inputs of a root task (computation of a matrix root), which are not all finite, have no root: they
+ * have a NaN (PD_UNFIT_NAN), or infinities but no NaN (PD_UNFIT_INF). */
 static pd_unfit why_unfit(const pd_task *task)
 {
     const pd_plan *plan = task->view.plan;
@@ -294,7 +299,8 @@ static bool adopts_when_ready(const pd_optim *optim)
     return optim->shared->plan.root_delay == PD_ROOT_READY;
 }
 
-/* Returns whether a pending task is due: its result must be adopted in this step. */
+/* Returns whether a pending root task (the computation of a matrix root; its result is not stored in the state yet) is
+ * due: its result must be stored in this step. */
 static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
 {
     if (adopts_when_ready(optim)) return pending->back;
@@ -310,7 +316,8 @@ static bool tasks_are_back(const pd_optim *optim)
     return true;
 }
 
-/* Removes from the list the pending task that follows `before`; NULL: the oldest one. Returns its task. */
+/* Removes from the list of pending root tasks (those whose results are not stored in the state yet) the one that
+ * follows `before`; if `before` is NULL, the oldest one. Returns its task. */
 static pd_task *take_out(pd_optim *optim, pd_pending_task *before)
 {
     pd_pending_task **link = before == NULL ? &optim->saved.oldest : &before->next, *pending = *link;
@@ -322,8 +329,8 @@ static pd_task *take_out(pd_optim *optim, pd_pending_task *before)
     return task;
 }
 
-/* Returns whether a task's result is out of date. Either the task was never run, because a newer one replaced it, or
- * a newer root is in use already. */
+/* Returns whether the result of a root task (computation of a matrix root) is out of date. Either the task was never
+ * run, because a newer one replaced it, or a newer root is in use already. */
 static bool is_stale(const pd_optim *optim, const pd_task *task)
 {
     return adopts_when_ready(optim) &&
@@ -384,8 +391,9 @@ bool pd_optim_waits(const pd_optim *optim)
 
 /* ---- adoption ---- */
 
-/* Moves the pending task that follows `before` to optim->work, to be adopted. Throws it away instead if its result
- * is out of date, or if it comes after the task that failed the step. */
+/* Takes the root task (computation of a matrix root) that follows `before` from the list of pending tasks (those whose
+ * results are not stored in the state yet), and adds it to optim->work, so that its result is stored. Throws the task
+ * away instead if its result is out of date, or if it comes after the task that made the step fail. */
 static void collect(pd_optim *optim, pd_pending_task *before)
 {
     bool last = (before == NULL ? optim->saved.oldest : before->next) == optim->last;

@@ -1,4 +1,5 @@
-/* text.c - cuts a list in a text into words or items. Brackets and quotes keep their contents together. */
+/* text.c - cuts a list in a text into words (between blanks) or items (between commas). Brackets and quotes keep their
+ * contents together. */
 #include "text.h"
 
 #include <stdbool.h>
@@ -19,8 +20,9 @@ static const char *past_quote(const char *at)
     return end != NULL ? end : at;
 }
 
-/* Returns the end of the word that begins at `at`, or of the item if `blanks` is false. A word ends at a blank, an
- * item at a comma, outside of brackets and quotes; both end at the end of the text. */
+/* Returns the end of the word that begins at `at`, or of the item if `blanks` is false. A word ends at a blank, an item
+ * at a comma. Blanks and commas within brackets or quotes do not count. Word and item also end at the end of the
+ * text. */
 static char *end_of(char *at, bool blanks)
 {
     int depth = 0;
@@ -44,7 +46,7 @@ static char *without_blanks(char *text)
     return text;
 }
 
-/* Writes a zero at `end` and moves *rest behind it. *rest becomes NULL after the last word or item. */
+/* Ends a word or item with a zero byte at `end`, and moves *rest behind it. *rest becomes NULL after the last one. */
 static void cut(char **rest, char *end)
 {
     *rest = *end == '\0' ? NULL : end + 1;
@@ -94,7 +96,7 @@ int pd_text_inside(char **inside, const char *text)
 {
     size_t open = first_bracket(text), length = strlen(text);
     bool bracketed = text[open] != '\0' && length > 0 && (text[length - 1] == ')' || text[length - 1] == ']');
-    /* the text is like "word(a,b)" or "(a,b)": no comma comes before the bracket */
+    /* whether the text is like "word(a,b)" or "(a,b)": no comma comes before the opening bracket */
     bool called = bracketed && memchr(text, ',', open) == NULL;
 
     *inside = NULL;

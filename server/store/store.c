@@ -1,5 +1,5 @@
-/* store.c - the whole training state: passes each request to the part that handles it, and lets the jobs work in
- * turn. */
+/* store.c - the whole training state: passes each request to the part of the store that handles it, and lets the jobs
+ * work in turn. */
 #include "store.h"
 
 #include "barrier.h"
@@ -104,7 +104,8 @@ void pd_store_free(pd_store *store)
     if (store == NULL) return;
     pd_fail(&err, PD_UNAVAILABLE, "the server stops");
     drop_all(store, &err);
-    assert(store->jobs.numbers == NULL); /* no job is left, because the caller has returned all root tasks */
+    /* No job is left here, because the caller has returned all root tasks (computations of matrix roots). */
+    assert(store->jobs.numbers == NULL);
     pd_drain_free(&store->drain);
     free_effects(store);
     pd_sums_free(&store->sums);
@@ -124,8 +125,8 @@ static int by_turn(const pd_job *a, const pd_job *b)
     return a->turn < b->turn ? -1 : a->turn > b->turn;
 }
 
-/* Queues a job that has work. The queue is sorted by the jobs' last turns, oldest first. So a job that has just got
- * work comes before a job that has just worked and still has more. */
+/* Queues a job if it has work. The queue is sorted by when the jobs had their last turns, oldest first. So a job that
+ * has just got work comes before a job that has just worked and has more to do. */
 static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
 {
     if (job->queued || !pd_job_has_work(job, now_ns)) return;
@@ -133,8 +134,8 @@ static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
     job->queued = true;
 }
 
-/* Searches all jobs for ranks over quota again if reserves have grown or a connection waits for memory: both can put
- * ranks of any job over quota. */
+/* Lets all jobs look again for ranks over quota (whose frames use up their share of memory), if reserves have grown
+ * or a connection is blocked for lack of memory. Both can put ranks of any job over quota. */
 static void look_again(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;
@@ -149,8 +150,8 @@ static void look_again(pd_store *store, uint64_t now_ns)
     }
 }
 
-/* Does the work that any request, batch or tick may make necessary: searches for ranks over quota, and answers drain
- * requests. */
+/* Does what may be necessary after any request, batch or deadline: looks for ranks over quota (their frames use too
+ * much memory), and answers drain requests. */
 static void settle(pd_store *store, uint64_t now_ns)
 {
     look_again(store, now_ns);
@@ -188,14 +189,15 @@ static int create_job(pd_store *store, const pd_request *request, pd_job **out, 
     return PD_OK;
 }
 
-/* Returns whether the worker wants to rejoin a job that does not exist any more. */
+/* Returns whether a worker wants to rejoin a job that does not exist any more. `job` is the one that has the name
+ * now; NULL: none has. */
 static bool rejoins_nothing(const pd_request *hello, const pd_job *job)
 {
     return hello->u.hello.rejoins &&
            (job == NULL || (hello->u.hello.creator != 0 && hello->u.hello.creator != job->saved.creator));
 }
 
-/* Checks that the worker's Hello describes the job. If it does not, and all workers of the job are gone, the error
+/* Checks that the worker's Hello describes the job. If it does not, and the job has no workers at present, the error
  * says so. */
 static int agree(pd_job *job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
@@ -234,7 +236,8 @@ static void drop(pd_store *store, pd_request *request)
     pd_error err;
 
     pd_fail(&err, PD_ABORTED, "an operator has dropped the job");
-    if (name == NULL || name[0] == '\0') { /* the daemon stops, and drops all jobs */
+    /* The daemon stops, and drops all jobs. */
+    if (name == NULL || name[0] == '\0') {
         pd_fail(&err, PD_UNAVAILABLE, "the server stops");
         drop_all(store, &err);
     } else if (job != NULL) {
@@ -248,7 +251,8 @@ static void drop(pd_store *store, pd_request *request)
     pd_request_free(request);
 }
 
-/* Gives snapshots back to their pools. A snapshot knows its pools, since its parameter may be freed already. */
+/* Returns snapshots (published weights) that the loop thread has released to their buffer pools. A snapshot knows its
+ * pools, since its parameter may be freed already. */
 static void released(pd_request *request)
 {
     pd_snapshot *next;
@@ -264,7 +268,9 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
 
-    assert(job != NULL && request->u.task.param < job->steps.n_params); /* a job is freed after its last root task */
+    /* The job exists, because it is freed only after its last root task (computation of a matrix root) has come
+     * back. */
+    assert(job != NULL && request->u.task.param < job->steps.n_params);
     pd_steps_task(&job->steps, &job->steps.params[request->u.task.param], request->u.task.task, job->gone);
     pd_request_free(request);
     if (job->gone) {
@@ -303,7 +309,7 @@ static void export(pd_store *store, pd_request *request, uint64_t now_ns)
     queue(store, job, now_ns);
 }
 
-/* Ends the export that an operator began on a connection which is lost. */
+/* Ends exports that an operator began on a connection which is lost now. */
 static void operator_lost(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job, *next;
@@ -316,8 +322,8 @@ static void operator_lost(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_request_free(request);
 }
 
-/* Notes that the connection of an operator's import is blocked for lack of ingest memory. The operator has no rank
- * and so no quota: the import waits until the whole ingest budget has room. */
+/* Notes that an operator's connection, on which an import comes, is blocked for lack of ingest memory (for received
+ * frames). The operator has no rank and so no quota: the import goes on when the whole ingest budget has room. */
 static void operator_stalled(pd_store *store, pd_request *request)
 {
     if (store->ingest.held > 0) store->ingest.exhausted = true;
@@ -330,6 +336,21 @@ static void operator_stalled(pd_store *store, pd_request *request)
 static void lost(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     pd_rank_lost(job, request, now_ns);
+    pd_request_free(request);
+}
+
+/* Gives the worker a descriptor of the segment that has its job's weights, if there is one. */
+static void share(pd_job *job, pd_request *request)
+{
+    const pd_segment *segment = pd_shared_weights_segment(job->steps.memory.shared);
+    pd_effect *effect = pd_answer(request, PD_EFF_SHARE);
+
+    effect->u.share.fd = segment != NULL ? pd_segment_share(segment) : -1;
+    if (effect->u.share.fd >= 0) {
+        effect->u.share.at = segment->at;
+        effect->u.share.bytes = segment->bytes;
+    }
+    pd_effects_add(job->steps.outbox, effect);
     pd_request_free(request);
 }
 
@@ -358,12 +379,13 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_BARRIER: pd_job_barrier(job, request); break;
     case PD_REQ_LEAVE: pd_rank_leave(job, request, now_ns); break;
     case PD_REQ_STALLED: pd_rank_stalled(job, request); break;
+    case PD_REQ_SHARE: share(job, request); break;
     default: assert(request->kind == PD_REQ_LOST); lost(job, request, now_ns);
     }
     queue(store, job, now_ns);
 }
 
-/* Sets new limits. Existing jobs that exceed the limits stay, but get no more memory. */
+/* Sets new limits. Jobs that exceed them stay, but get no more memory. */
 static void limit(pd_store *store, pd_request *request)
 {
     store->config.max_jobs = request->u.limits.max_jobs;

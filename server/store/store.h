@@ -1,7 +1,7 @@
-/* store.h - the whole training state (jobs, parameters, rounds, weights), and how it handles requests.
+/* store.h - the whole training state (jobs, parameters, rounds, weights), and how it handles requests. Step thread.
  *
- * Step thread. A pure state machine: requests come in together with the time, and effects come out. It uses no
- * clock, sockets, files, threads or random numbers, so tests and simulations can drive it exactly as the daemon
+ * A pure state machine: requests come in together with the time, and effects (answers and notices) come out. It uses
+ * no clock, sockets, files, threads or random numbers, so tests and simulations can drive it exactly as the daemon
  * does. */
 #ifndef PD_STORE_H
 #define PD_STORE_H
@@ -12,36 +12,34 @@
 typedef struct pd_store pd_store;
 
 int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err);
-/* Frees the store. Accepts NULL.
- *
- * Before, the caller must drop all jobs (PD_REQ_DROP without a name) and take the effects, so that payload buffers
- * go back to their connections. It must also return all root tasks (PD_REQ_TASK) and published snapshots
- * (PD_REQ_RELEASED). */
+/* Frees the store. Accepts NULL. Before, the caller must end all jobs (PD_REQ_DROP without a name) and take the effects
+ * (answers and reports of the step thread), so that payload buffers go back to their connections. It must also return
+ * all root tasks (PD_REQ_TASK) and published snapshots (PD_REQ_RELEASED). */
 void pd_store_free(pd_store *store);
 
-/* Takes a request. Cheap: the request is checked and filed, and its arithmetic is left to pd_store_work. now_ns:
- * time of a monotonic clock. */
+/* Takes ownership of a request. This is cheap: the request is checked and filed, and its arithmetic is left to
+ * pd_store_work. `now_ns` is the time of a monotonic clock. */
 void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns);
-/* Does one bounded batch of work (sums and optimizer steps) for the next job in turn. Returns true if there is more
- * to do now. */
+/* Does one bounded batch of work (sums and optimizer steps) for the job whose turn it is. Returns true if there is
+ * more to do now. */
 bool pd_store_work(pd_store *store, uint64_t now_ns);
 bool pd_store_has_work(const pd_store *store);
-/* Does the work of deadlines that have passed: of rounds, lingering jobs, imports, exports and drains. */
+/* Does the work of deadlines that have passed: those of rounds, lingering jobs (without workers), imports, exports
+ * and drains. */
 void pd_store_tick(pd_store *store, uint64_t now_ns);
 /* Returns the time at which pd_store_tick must be called next; UINT64_MAX: there is no deadline. */
 uint64_t pd_store_next_tick(const pd_store *store);
 
-/* Writes the state of a job that a restart must bring back: image/image.h. Gives *image, an allocated buffer of *n
- * bytes that the caller frees.
- *
- * PD_NOT_FOUND: there is no such job. PD_UNAVAILABLE: a step or a root task is under way, try again after the next
- * batch or task. PD_NO_MEMORY. */
+/* Writes an image: the state of a job that a restart must bring back (image/image.h). Stores in *image an allocated
+ * buffer of *n bytes, which the caller frees. PD_NOT_FOUND: there is no such job. PD_UNAVAILABLE: a step or a root task
+ * (computation of a matrix root) is under way, try again after the next batch or task. PD_NO_MEMORY. */
 int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t *n, pd_error *err);
-/* Makes a job from an image, every byte of which is checked. Its workers count as lost until they come back; they
- * send their unanswered requests again. After an error nothing has changed. */
+/* Makes a job from an image (saved state), every byte of which is checked. Its workers count as lost until they come
+ * back; then they send their unanswered requests again. After an error nothing has changed. */
 int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err);
 
-/* Takes and returns the effects so far, oldest first, linked by mail.next; NULL: none. */
+/* Takes and returns the effects (answers and notices) that were made so far, oldest first, linked by mail.next; NULL:
+ * none. */
 pd_effect *pd_store_effects(pd_store *store);
 
 /* Bytes of memory in use, by purpose, for operators and limits. */

@@ -13,11 +13,11 @@ struct pd_store {
     pd_buffer_pools pools;
     pd_budget budget;
     pd_ingest ingest;
-    pd_sums sums; /* scratch of the present batch */
+    pd_sums sums; /* memory for the sums of the present batch of work */
     pd_collect_batch collecting;
     pd_jobs jobs;
-    pd_job *due;    /* queue of jobs that have work; the job whose last turn is longest ago is first */
-    uint64_t turns; /* number of batches that all jobs together have had */
+    pd_job *due;    /* queue of jobs that have work; the job whose last turn was longest ago is first */
+    uint64_t turns; /* number of batches of work that all jobs together have had */
     pd_drain drain;
 };
 

@@ -20,9 +20,14 @@ if [ ! -d $golden ]; then golden=tests/golden/traces; fi
 
 # name | unit | bar | slow or kernel, or nothing | command
 figures='
-net_large    | of bare TCP                  | >= 0.85  |      | paramctl bench net --json
-net_small    | of bare TCP                  | >= 0.60  |      | \
+net_large    | of bare TCP                  | >= 0.95  |      | paramctl bench net --json
+net_small    | of bare TCP                  | >= 0.85  |      | \
     paramctl bench net --json --tensors 2000 --floats 1024 --rounds 100
+shm_large    | of TCP                       | >= 3     |      | \
+    paramctl bench net --json --transport shm --beside tcp
+shm_small    | of TCP                       | >= 2     |      | \
+    paramctl bench net --json --transport shm --beside tcp --tensors 2000 --floats 1024 --rounds 100
+net_tcp_cpu  | of the CPU time of a bare TCP server | <= 1.15 | | paramctl bench net --json
 loop_lag_ms  | ms, 99.9th percentile        | <= 2     |      | figure_loop_lag_ms
 memory       | of weights, accumulators, optimizer state and snapshots | <= 1.10 | | figure_memory
 fairness_ms  | ms, 99th percentile          | <= 100   |      | figure_fairness_ms
@@ -74,13 +79,25 @@ figures=${figures//\\$'\n'/}                            # a row that ends with a
 
 trim() { local text=$1; text=${text#"${text%%[![:space:]]*}"}; printf '%s' "${text%"${text##*[![:space:]]}"}"; }
 
-# measure COMMAND : prints "VALUE<tab>NOTE".
+# measure NAME COMMAND : prints "VALUE<tab>NOTE".
 measure() {
-    local output
+    local output name=$1
+    shift
     case $1 in
     paramctl*)
         output=$("$bin"/$1) || return 1
         field() { sed -n 's/^ *"'"$1"'": \([-0-9.eE+]*\),\{0,1\}$/\1/p' <<< "$output"; }
+        [ "$name" = net_tcp_cpu ] && {
+            printf '%.3f\t%.3f s per GB of payload, bare TCP %.3f s\n' "$(field cpu_ratio)" "$(field cpu_s_per_gb)" \
+                "$(field bare_cpu_s_per_gb)"
+            return
+        }
+        [[ $name == shm_* ]] && {
+            printf '%.3f\t%.2f GB/s of payload; rounds of %.1f ms, over TCP %.1f, bare TCP %.1f\n' \
+                "$(field beside_ratio)" "$(field payload_gb_per_s)" "$(field round_ms)" "$(field beside_round_ms)" \
+                "$(field bare_round_ms)"
+            return
+        }
         printf '%.3f\t%.2f GB/s of payload, bare TCP %.2f GB/s; rounds of %.1f and %.1f ms\n' \
             "$(field ratio)" "$(field payload_gb_per_s)" "$(field bare_tcp_gb_per_s)" "$(field round_ms)" \
                 "$(field bare_round_ms)" ;;
@@ -101,7 +118,7 @@ report() {
     local line value note holds shown=$4 load
     read -r load _ < /proc/loadavg
     [[ $4 == deploy/* ]] || shown=$bin/$4
-    line=$(measure "$4")
+    line=$(measure "$1" "$4")
     value=${line%%$'\t'*} note=${line#*$'\t'}
     if ! [[ $value =~ ^-?[0-9]+(\.[0-9]+)?$ ]]; then
         echo "$1: could not be measured: $shown" >&2

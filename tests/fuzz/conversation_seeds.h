@@ -195,6 +195,29 @@ static const uint8_t averaging[] = {
     << 3, F32_,  TIME, 0, 200,  PD_DROP, 0, 2 << 3,
 };
 
+#define GOOD 4                          /* Share: the peer's segment, with its length; 0 to 3: other descriptors */
+/* Two ranks share memory, after Shares that are refused. Payloads lie in it and beside it. A rank reads answers and
+ * releases them, more than it has at last. The other one changes its memory, dies and comes back without sharing. */
+static const uint8_t sharing[] = {
+    PD_HELLO, 0, WORKER(1, 0, 2), PLAIN, 1,  PD_SHARE, 0, GOOD,
+    PD_HELLO, 1, WORKER(1, 1, 2), PLAIN, 2,
+    PD_DECLARE, 0, 2, 0 | 1 << 3, 10, 10, 1 | 3 << 3, 1, 7,  PD_DECLARE, 1, 2, 0 | 1 << 3, 10, 10, 1 | 3 << 3, 1, 7,
+    LEND, 0, 0,  PD_PUSH, 0, 1, 1, 1, 0, F32_,  PD_SHARE, 0, 0,  PD_SHARE, 0, 1,  PD_SHARE, 0, 2,  PD_SHARE, 0, 3,
+    PD_SHARE, 0, GOOD | 4 << 3,  PD_SHARE, 0, GOOD | 5 << 3,  PD_SHARE, 0, GOOD,  PD_SHARE, 0, GOOD,
+    PASS, 1, 3,  PD_SHARE, 1, GOOD | 1 << 3,
+    LEND, 0, 1,  PD_INIT, 0, 0, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    LEND, 0, 0,  PD_PUSH_PULL, 0, 1, 1, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    LEND, 1, 200,  PD_PUSH, 1, 1, 1, 1, 0, F32_,  LEND, 1, 255,  PD_PUSH, 1, 1, 1, 1, 0, F32_,
+    LEND, 1, 62,  PD_PUSH, 1, 1, 1, 2, 0, F32_, 0 | 1 << 3, F32_,
+    LEND, 1, 4,  PD_PUSH_PULL, 1, 1, 2, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    PD_PULL, 0, 1, 2, 0, F32_, 1, F32_,  PD_RELEASE, 0, 1,  PD_RELEASE, 0, 1,  PD_RELEASE, 0, 255,
+    LEND, 1, 8,  PD_PUSH_PULL, 1, 2, 2, 1, 0, F32_,  SCRIBBLE, 1, 255,
+    LEND, 0, 0,  PD_PUSH_PULL, 0, 2, 1, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,  CLOSE, 1,
+    PD_HELLO, 1, WORKER(1, 1, 2), PLAIN, 2,  PD_DECLARE, 1, 2, 0 | 1 << 3, 10, 10, 1 | 3 << 3, 1, 7,
+    PD_PUSH_PULL, 1, 2, 2, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    TIME, 0, 100,
+};
+
 #define GATHERS 0x80                    /* bit of a nonce: the next byte chooses an aggregate that collects */
 #define FOLDED(how) (uint8_t)((how) | 4)
 #define SPILLS(how)                                                                                                    \

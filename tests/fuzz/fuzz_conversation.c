@@ -4,11 +4,13 @@
  * operation only together with the next one. Frames are well formed unless a choice damages them. Whatever is sent, the
  * daemon answers with well-formed frames, and in the end every buffer and every snapshot is freed. Started with
  * PARAMD_SEEDS, the program also checks that the seeds reach every handler. */
+#define _GNU_SOURCE /* memfd_create, F_ADD_SEALS */
 #include "daemon.h"
 #include "message.h"
 #include "pieces.h"
 #include "turn.h"
 
+#include "lender.h"
 #include "seed.h"
 
 #include <fcntl.h>
@@ -18,7 +20,7 @@
 #include <unistd.h>
 
 enum { CONNS = 3, CHUNK = 64, MOST_PARAMS = 8, MOST_PIECES = 6, PAYLOAD = 8192, FRAME = 65536 + PAYLOAD };
-enum { RAW = PD_METHODS, CLOSE, TIME, SPOIL, CUT, TURN, DEAF, OPS };
+enum { RAW = PD_METHODS, CLOSE, TIME, SPOIL, CUT, TURN, DEAF, LEND, PASS, SCRIBBLE, OPS };
 
 typedef struct peer {                              /* a connection, as seen by the peer of the daemon */
     int fd;                                        /* -1: not connected */
@@ -26,6 +28,8 @@ typedef struct peer {                              /* a connection, as seen by t
     unsigned n_params;
     uint64_t last_id;
     bool deaf; /* the peer does not read for now */
+    lender lends;
+    uint64_t weights_bytes; /* length of the daemon's segment; 0: none came */
     pd_framer *framer;
 } peer;
 
@@ -38,6 +42,10 @@ static struct {
     uint64_t now;
     peer peers[CONNS];
     unsigned spoil_at, spoil_with, cut_to; /* damage to the next frame */
+    bool lend;                             /* the payload of the next frame lies in shared memory, at unit lend_at */
+    uint32_t lend_at;
+    int pass;       /* descriptor that goes with the next bytes; -1: none */
+    int first_free; /* lowest descriptor that was free when the conversation began */
 } world;
 
 static uint64_t calls[PD_METHODS]; /* calls of each method in all conversations */
@@ -77,6 +85,14 @@ static uint64_t look(void *arg)
     return world.now;
 }
 
+static int lowest_free(void)
+{
+    int fd = dup(0);
+
+    close(fd);
+    return fd;
+}
+
 static void begin_world(void)
 {
     pd_daemon_config config = {
@@ -95,6 +111,8 @@ static void begin_world(void)
         .max_params = MOST_PARAMS,
         .max_header = 4096,
         .hello_bytes = 1024,
+        .shared_memory = true,
+        .least_shared = 1,
         .blas_core = "none",
         .log = hush,
     };
@@ -107,6 +125,9 @@ static void begin_world(void)
                               .threads = 1,
                               .batch_ns = 5e7 };
 
+    world.first_free = lowest_free();
+    world.pass = -1;
+    world.lend = false;
     MUST(pd_daemon_new(&world.daemon, &config, NULL) == PD_OK);
     MUST(pd_store_new(&world.store, &store, NULL) == PD_OK);
     world.turn = (pd_turn){ .store = world.store,
@@ -144,24 +165,40 @@ static void run_store(void)
 
 /* ---- frames from the daemon ---- */
 
+static bool has_outcomes(unsigned method)
+{
+    return method == PD_PUSH || method == PD_PULL || method == PD_PUSH_PULL;
+}
+
+/* Checks that weights in shared memory lie in the daemon's segment. */
+static void check_places(const peer *p, const pd_prefix *prefix, const Paramd__DataReply *reply)
+{
+    MUST(has_outcomes(prefix->method) && p->weights_bytes > 0);
+    for (size_t i = 0; i < reply->n_outcomes; i++) MUST(reply->outcomes[i]->place < p->weights_bytes);
+}
+
 static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
     static struct iovec span;
     pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
+    bool shared = (prefix->flags & PD_FLAG_SHARED) != 0;
+    peer *p = arg;
     void *message;
     pd_error err;
 
-    (void)arg;
     MUST(arena != NULL);
     MUST((prefix->flags & PD_FLAG_REPLY) != 0);
     if ((prefix->flags & PD_FLAG_ERROR) != 0)
         MUST(pd_message_error(arena, header, prefix->header_bytes, &err) < 0 && err.text[0] != '\0');
     else
         MUST(pd_reply_unpack(arena, prefix->method, header, prefix->header_bytes, &message, &err) == PD_OK);
+    if ((prefix->flags & PD_FLAG_ERROR) == 0 && prefix->method == PD_SHARE)
+        p->weights_bytes = ((const Paramd__ShareReply *)message)->bytes;
+    if (shared) check_places(p, prefix, message);
     pd_arena_free(arena);
     span = (struct iovec){ NULL, prefix->payload_bytes };
     *spans = &span;
-    *n = prefix->payload_bytes > 0;
+    *n = prefix->payload_bytes > 0 && !shared;
     return PD_OK;
 }
 
@@ -175,6 +212,7 @@ static void disconnect(peer *p)
 {
     if (p->fd >= 0) close(p->fd);
     pd_framer_free(p->framer);
+    lender_free(&p->lends);
     *p = (peer){ .fd = -1 };
 }
 
@@ -224,13 +262,15 @@ static void end_world(void)
     pd_daemon_free(world.daemon); /* asserts that the memory of every payload is freed */
     pd_store_free(world.store);
     pd_mailbox_free(world.requests);
+    if (world.pass >= 0) close(world.pass);
+    MUST(lowest_free() == world.first_free); /* no descriptor is left open */
 }
 
 /* ---- frames from the peers ---- */
 
 static void connect_peer(peer *p)
 {
-    const pd_framer_user user = { .header = on_header, .frame = on_frame };
+    const pd_framer_user user = { .arg = p, .header = on_header, .frame = on_frame };
     int pair[2];
 
     if (p->fd >= 0) return;
@@ -243,8 +283,8 @@ static void connect_peer(peer *p)
 static void send_bytes(peer *p, const uint8_t *at, size_t n)
 {
     connect_peer(p);
-    if (send(p->fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return; /* the daemon has closed or does not read; both are allowed */
+    lender_send(p->fd, at, n, world.pass);
+    world.pass = -1;
 }
 
 /* Sends a frame with `payload` bytes of value `fill`, and with the damage that was chosen. */
@@ -258,9 +298,15 @@ static void send_frame(peer *p, unsigned method, const ProtobufCMessage *message
     if (payload > PAYLOAD) payload = PAYLOAD;
     if (pd_frame_pack(&frame, &n, method, 0, ++p->last_id, message, NULL, 0, payload) != PD_OK) return;
     memcpy(whole, frame, n);
-    memset(whole + n, fill, payload);
     free(frame);
-    n += payload;
+    if (world.lend) {
+        pd_prefix_share(whole, true, world.lend_at);
+        lender_fill(&p->lends, world.lend_at, payload, fill);
+    } else {
+        memset(whole + n, fill, payload);
+        n += payload;
+    }
+    world.lend = false;
     if (world.spoil_with != 0) whole[world.spoil_at % n] ^= (uint8_t)world.spoil_with;
     if (world.cut_to != 0 && world.cut_to < n) n = world.cut_to;
     world.spoil_with = world.cut_to = 0;
@@ -323,6 +369,7 @@ static void say_hello(peer *p)
     hello.rank = who >> 2 & 3;
     hello.world_size = 1 + (who >> 4 & 3);
     hello.nonce = choice();
+    hello.shares = (hello.nonce & 8) == 0;
     hello.label = (char *)"fuzz";
     hello.rules = rule;
     hello.n_rules = 1 + (how >> 6 & 1);
@@ -501,107 +548,28 @@ static void say_pull(peer *p)
     send_frame(p, PD_PULL, &pull.base, 0, 0);
 }
 
-/* Sends one Import request for optimizer state of a parameter: up to 63 elements, maybe with invalid fields. */
-static void say_import(peer *p)
+#include "operator_requests.h"
+
+/* Sends a Share with a descriptor and a length, which may not fit each other. */
+static void say_share(peer *p)
 {
-    static const char *const names[] = { "w", "b", "bias", "nobody" }, *const slots[] = { "momentum_buffer", "exp_avg",
-                                                                                          "", "momentum_buffer" };
-    Paramd__ImportRequest import = PARAMD__IMPORT_REQUEST__INIT;
-    uint8_t how = choice(), what = choice(), rows = choice(), columns = choice(), first = choice(), count = choice();
-    uint64_t shape[2] = { rows == 255 ? UINT64_MAX : rows % 16, columns % 32 };
-
-    import.job = (char *)job_names[how & 3];
-    import.act = how >> 2 & 7;
-    import.wide = (how & 0x20) != 0;
-    import.partial = (how & 0x40) != 0;
-    import.param = (char *)names[what & 3];
-    import.slot = (char *)slots[what >> 2 & 3];
-    import.number = (what & 0x10) != 0 ? 0 : -1;
-    import.block = (what & 0x20) != 0 ? 0 : -1;
-    import.shape = shape;
-    import.n_shape = 2;
-    import.first = (what & 0x40) != 0 ? UINT64_MAX - first : first;
-    import.count = count % 64;
-    import.value = (what & 0x80) != 0 ? UINT64_MAX : first;
-    send_frame(p, PD_IMPORT, &import.base, import.act == 2 ? import.count * (import.wide ? 8 : 4) + (count >> 7) : 0,
-               first);
-}
-
-/* Sends one Export request for weights or optimizer state of a parameter: up to 63 elements, maybe with invalid
- * fields. */
-static void say_export(peer *p)
-{
-    static const char *const names[] = { "w", "b", "bias", "nobody" }, *const slots[] = { "", "momentum_buffer",
-                                                                                          "pending_root", "" };
-    Paramd__ExportRequest export = PARAMD__EXPORT_REQUEST__INIT;
-    uint8_t how = choice(), what = choice(), first = choice(), count = choice();
-
-    export.job = (char *)job_names[how & 3];
-    export.act = how >> 2 & 7;
-    export.state = (how & 0x20) != 0;
-    export.wait_ms = (how & 0x40) != 0 ? 1000u * count : 0;
-    export.param = (char *)names[what & 3];
-    export.slot = (char *)slots[what >> 2 & 3];
-    export.number = (what & 0x10) != 0 ? 0 : -1;
-    export.block = (what & 0x20) != 0 ? 0 : -1;
-    export.first = (what & 0x40) != 0 ? UINT64_MAX - first : first;
-    export.count = (what & 0x80) != 0 ? UINT64_MAX : count % 64;
-    send_frame(p, PD_EXPORT, &export.base, 0, 0);
-}
-
-static void say_to_operators(peer *p, unsigned method)
-{
-    Paramd__Empty empty = PARAMD__EMPTY__INIT;
-    Paramd__BarrierRequest barrier = PARAMD__BARRIER_REQUEST__INIT;
-    Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
-    Paramd__OptimizersRequest optimizers = PARAMD__OPTIMIZERS_REQUEST__INIT;
-    Paramd__DropRequest drop = PARAMD__DROP_REQUEST__INIT;
-    Paramd__DrainRequest drain = PARAMD__DRAIN_REQUEST__INIT;
-    uint8_t how =
-        method == PD_BARRIER || method == PD_LIST || method == PD_OPTIMIZERS || method == PD_DROP || method == PD_DRAIN
-            ? choice()
-            : 0;
-
-    barrier.sequence = how;
-    list.what = how & 7;
-    list.job = drop.job = (char *)job_names[how >> 3 & 3];
-    list.start = how >> 5;
-    drain.timeout_ms = how;
-    optimizers.start = how & 7;
-    optimizers.name = how >> 3 == 0 ? (char *)"" : how >> 3 == 1 ? (char *)"sgd" : (char *)"?";
-    send_frame(p, method,
-               method == PD_BARRIER      ? &barrier.base
-               : method == PD_LIST       ? &list.base
-               : method == PD_DROP       ? &drop.base
-               : method == PD_OPTIMIZERS ? &optimizers.base
-               : method == PD_DRAIN      ? &drain.base
-                                         : &empty.base,
-               0, 0);
-}
-
-static void say_set(peer *p)
-{
-    static const char *const names[] = { "lr", "momentum", "nesterov", "", "lrx", "weight_decay", "dampening", "lr" };
-    static const char *const values[] = { "0.5", "",    "table(1,2,0.5)", "piecewise(0,3:0.5)", "-1",
-                                          "nan", "yes", "linear_warmup(" };
-    static const char *const patterns[] = { "*", "w", "[b-w]*", "" };
-    Paramd__SetRequest set = PARAMD__SET_REQUEST__INIT;
-    Paramd__Option at[3], *list[3];
+    static const uint64_t bytes[] = { LENT_BYTES, LENT_BYTES - PD_PAYLOAD_ALIGN, 1, 0, LENT_BYTES + 1, UINT64_MAX };
+    Paramd__ShareRequest share = PARAMD__SHARE_REQUEST__INIT;
     uint8_t how = choice();
 
-    set.job = (char *)job_names[how & 3];
-    set.pattern = (char *)patterns[how >> 2 & 3];
-    set.n_options = how >> 4 & 3;
-    set.from_step = how >> 6;
-    for (size_t i = 0; i < set.n_options; i++) {
-        uint8_t which = choice();
-        paramd__option__init(&at[i]);
-        at[i].name = (char *)names[which & 7];
-        at[i].value = (char *)values[which >> 3 & 7];
-        list[i] = &at[i];
-    }
-    set.options = list;
-    send_frame(p, PD_SET, &set.base, 0, 0);
+    if (world.pass >= 0) close(world.pass);
+    world.pass = lender_descriptor(&p->lends, how & 7);
+    share.bytes = bytes[(how >> 3) % 6];
+    send_frame(p, PD_SHARE, &share.base, 0, 0);
+}
+
+static void say_release(peer *p)
+{
+    Paramd__ReleaseRequest release = PARAMD__RELEASE_REQUEST__INIT;
+    uint8_t how = choice();
+
+    release.answers = how == 255 ? UINT64_MAX : how;
+    send_frame(p, PD_RELEASE, &release.base, 0, 0);
 }
 
 static void say(peer *p, unsigned method)
@@ -616,6 +584,8 @@ static void say(peer *p, unsigned method)
     case PD_SET: say_set(p); break;
     case PD_IMPORT: say_import(p); break;
     case PD_EXPORT: say_export(p); break;
+    case PD_SHARE: say_share(p); break;
+    case PD_RELEASE: say_release(p); break;
     default: say_to_operators(p, method); break;
     }
 }
@@ -643,6 +613,19 @@ static void operate(unsigned op, peer *p)
     case CUT: world.cut_to = choice(); break;
     case TURN: break;
     case DEAF: p->deaf = !p->deaf; break;
+    case LEND:
+        world.lend = true;
+        world.lend_at = choice();
+        if (world.lend_at == 255) world.lend_at = UINT32_MAX;
+        break;
+    case PASS: /* with any bytes, and maybe never taken */
+        if (world.pass >= 0) close(world.pass);
+        world.pass = lender_descriptor(&p->lends, choice() & 7);
+        break;
+    case SCRIBBLE:
+        lender_make(&p->lends);
+        memset(p->lends.at, choice(), LENT_BYTES);
+        break;
     default: say(p, op); break;
     }
 }
@@ -680,7 +663,7 @@ static void make_seeds(const char *folder)
         { "troubles", troubles, sizeof troubles },       { "shards", shards, sizeof shards },
         { "collecting", collecting, sizeof collecting }, { "alone", alone, sizeof alone },
         { "merging", merging, sizeof merging },          { "stating", stating, sizeof stating },
-        { "averaging", averaging, sizeof averaging },
+        { "averaging", averaging, sizeof averaging },    { "sharing", sharing, sizeof sharing },
     };
 
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {

@@ -18,7 +18,8 @@ typedef struct listener {
 
 static listener ears;
 
-/* Stores a third of the payload, discards a third, and stores the rest. */
+/* Stores a third of the payload, discards a third, and stores the rest. A payload in shared memory is not in the
+ * stream. */
 static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
     listener *l = arg;
@@ -26,6 +27,7 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     (void)header;
 
     if (l->stall_every > 0 && ++l->asked % l->stall_every == 0) return PD_UNAVAILABLE;
+    if ((prefix->flags & PD_FLAG_SHARED) != 0) return PD_OK;
     l->spans[0] = (struct iovec){ l->landing, third };
     l->spans[1] = (struct iovec){ NULL, third };
     l->spans[2] = (struct iovec){ l->landing + third, prefix->payload_bytes - 2 * third };
@@ -37,12 +39,16 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
 static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
 {
     listener *l = arg;
-    uint64_t facts[] = { prefix->version, prefix->flags, prefix->method, prefix->request, prefix->payload_bytes };
+    uint64_t facts[] = { prefix->version, prefix->flags,         prefix->method,
+                         prefix->request, prefix->payload_bytes, prefix->place };
+    bool shared = (prefix->flags & PD_FLAG_SHARED) != 0;
 
     MUST(prefix->header_bytes <= PD_MAX_HEADER_BYTES && prefix->payload_bytes <= MAX_PAYLOAD);
     XXH64_update(l->log, facts, sizeof facts);
     XXH64_update(l->log, header, prefix->header_bytes);
-    XXH64_update(l->log, l->landing, prefix->payload_bytes - prefix->payload_bytes / 3);
+    MUST(shared || prefix->place == 0);
+    MUST(!shared || (prefix->flags & PD_FLAG_CHECKSUM) == 0);
+    if (!shared) XXH64_update(l->log, l->landing, prefix->payload_bytes - prefix->payload_bytes / 3);
     return prefix->method == 99 ? PD_ABORTED : PD_OK;
 }
 
@@ -109,6 +115,20 @@ static void seed_large(const char *folder)
     write_seed(folder, "large", seed, sizeof seed);
 }
 
+/* Writes a seed of two frames: the payload of the first one lies in shared memory. */
+static void seed_shared(const char *folder)
+{
+    uint8_t seed[2 + 2 * PD_PREFIX_BYTES + 20] = { 3, 0 };
+    pd_prefix prefix = { .version = 1, .flags = PD_FLAG_SHARED, .method = 3, .request = 4 };
+
+    prefix.header_bytes = 20;
+    prefix.payload_bytes = 100000;
+    prefix.place = 77;
+    pd_prefix_write(seed + 2, &prefix);
+    pd_prefix_write(seed + 2 + PD_PREFIX_BYTES + 20, &(pd_prefix){ .version = 1, .method = 7, .request = 5 });
+    write_seed(folder, "shared", seed, sizeof seed);
+}
+
 static void make_seeds(const char *folder)
 {
     static const uint8_t http[] = "\1\1GET / HTTP/1.1\r\nHost: localhost:7070\r\nAccept: */*\r\n\r\n";
@@ -123,6 +143,7 @@ static void make_seeds(const char *folder)
     pd_prefix_write(body + 700, &(pd_prefix){ .version = 1, .method = 7, .request = 8 });
     pd_prefix_write(body + 700 + PD_PREFIX_BYTES, &(pd_prefix){ .version = 1, .flags = PD_FLAG_REPLY, .method = 99 });
     seed_large(folder);
+    seed_shared(folder);
     write_seed(folder, "three_frames", seed, sizeof seed);
     write_seed(folder, "cut", seed, sizeof seed - 60);
     write_seed(folder, "http", http, sizeof http - 1);

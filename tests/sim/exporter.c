@@ -192,7 +192,7 @@ void sim_exporter_start(sim *s, const sim_fault *fault)
     user.arg = e;
     e->framer = sim_must(pd_framer_new(&user, 1 << 20));
     e->arena = sim_must(pd_arena_new(PD_ARENA_BUDGET));
-    if ((e->transport = sim_server_connect(s->server, &link)) == NULL) return;
+    if ((e->transport = sim_server_connect(s->server, false, &link)) == NULL) return;
     e->transport->ready = on_ready;
     e->transport->arg = e;
     hello.protocol = 1;

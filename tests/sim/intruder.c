@@ -335,7 +335,7 @@ void sim_intruder_start(sim *s, const sim_fault *fault)
     i->next = s->intruders;
     s->intruders = i;
     prepare(i);
-    if ((i->transport = sim_server_connect(s->server, &link)) == NULL) return;
+    if ((i->transport = sim_server_connect(s->server, false, &link)) == NULL) return;
     i->transport->ready = on_ready;
     i->transport->arg = i;
     i->transport->ops->watch(i->transport, PD_ON_WRITE | (i->reads ? PD_ON_READ : 0));

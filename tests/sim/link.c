@@ -1,10 +1,18 @@
 /* link.c - a simulated connection. Bytes arrive late and in pieces. The connection may break at any byte, or fall
- * silent. */
+ * silent. A local link also passes file descriptors, as a Unix socket does. */
 #include "server.h"
 #include "sim.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* A descriptor that is under way, or has arrived and is not read yet. */
+typedef struct passed {
+    struct passed *next;
+    int fd;
+    uint64_t at; /* number of the byte of the stream that it goes with */
+} passed;
 
 typedef struct end {
     pd_transport transport; /* must be the first field: a transport is cast to its end */
@@ -14,13 +22,17 @@ typedef struct end {
     bool ended, end_arrived;           /* ended: the other end has closed; end_arrived: this end knows it */
     bool closed, serves, moving, told; /* moving: an arrival is scheduled; told: a call of `ready` is */
     unsigned watched;
+    uint64_t gone;       /* number of bytes of the stream before at[0] */
+    passed *passing;     /* descriptors for this end, oldest first */
+    int taken, attached; /* descriptors: the last one that this end has read; the one that goes with the next byte that
+                          * it sends. -1: none */
 } end;
 
 struct sim_link {
     sim *s;
     end end[2];
     uint64_t left; /* number of bytes that still arrive before the link breaks */
-    bool broken, swallows;
+    bool broken, swallows, local;
     struct sim_link *next;
 };
 
@@ -30,6 +42,56 @@ static end *other(const end *e)
 {
     return &e->link->end[e == &e->link->end[0] ? 1 : 0];
 }
+
+/* ---- descriptors ---- */
+
+static void close_descriptor(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+/* Closes the descriptors for this end that go with byte number `from` of the stream or a later one. */
+static void lose_descriptors(end *e, uint64_t from)
+{
+    for (passed **at = &e->passing; *at != NULL;) {
+        passed *one = *at;
+        if (one->at < from) {
+            at = &one->next;
+            continue;
+        }
+        *at = one->next;
+        close(one->fd);
+        free(one);
+    }
+}
+
+/* Hands this end the descriptors that go with the bytes that it has read. It keeps the last one. */
+static void take_passed(end *e)
+{
+    while (e->passing != NULL && e->passing->at < e->gone + e->head) {
+        passed *one = e->passing;
+        e->passing = one->next;
+        close_descriptor(&e->taken);
+        e->taken = one->fd;
+        free(one);
+    }
+}
+
+/* Sends the attached descriptor with the byte that is sent next. */
+static void pass_attached(end *e, end *to)
+{
+    passed *one, **last = &to->passing;
+
+    if (e->attached < 0) return;
+    one = sim_must(malloc(sizeof *one));
+    *one = (passed){ .fd = e->attached, .at = to->gone + to->tail };
+    e->attached = -1;
+    while (*last != NULL) last = &(*last)->next;
+    *last = one;
+}
+
+/* ---- events ---- */
 
 static size_t free_room(const end *to)
 {
@@ -65,16 +127,23 @@ uint64_t sim_link_owed(const pd_transport *transport)
     return ((const end *)transport)->arrived - ((const end *)transport)->head;
 }
 
+static void poke(end *e);
+
+/* Calls `ready` of an end. Bytes may have arrived together with the stream's end, or before the link broke: as a poll
+ * of a socket would, the end is told once more when it has read them. */
 static void call_ready(sim *s, void *who, uint64_t what)
 {
     end *e = who;
+    bool had_bytes = e->arrived > e->head;
 
     (void)s, (void)what;
     e->told = false;
     sim_end_poll(&e->transport);
+    if (had_bytes && e->arrived == e->head) poke(e);
 }
 
-/* Schedules a turn of the server's loop or a call of the worker's `ready`, if an event waits at this end. */
+/* Schedules a turn of the server's loop or a call of the worker's `ready`, if an event waits at this end. A worker at a
+ * local link is slow at times, so that the server may be ahead of it. */
 static void poke(end *e)
 {
     if (e->closed || e->told || happened(e) == 0) return;
@@ -83,13 +152,15 @@ static void poke(end *e)
         return;
     }
     e->told = true;
-    sim_after(e->link->s, sim_draw(e->link->s, 50000), call_ready, e, 0);
+    sim_after(e->link->s, sim_draw(e->link->s, e->link->local && sim_chance(e->link->s, 4) ? 20 * SIM_MS : 50000),
+              call_ready, e, 0);
 }
 
 static void break_link(sim_link *link)
 {
     link->broken = true;
     sim_note(link->s, "link", 0, "breaks", 0, 0);
+    for (int i = 0; i < 2; i++) lose_descriptors(&link->end[i], link->end[i].gone + link->end[i].arrived);
     poke(&link->end[0]);
     poke(&link->end[1]);
 }
@@ -152,6 +223,9 @@ static ssize_t link_receive(pd_transport *transport, const struct iovec *iov, in
         e->head += some;
     }
     if (e->head > before) {
+        sim_side side = sim_enter(SIM_HARNESS);
+        take_passed(e);
+        sim_enter(side);
         poke(other(e)); /* there is free space again, so the other end can send */
         return (ssize_t)(e->head - before);
     }
@@ -164,6 +238,7 @@ static void make_room(end *to, size_t more)
     sim_side before = sim_enter(SIM_HARNESS);
 
     if (to->head > 0) memmove(to->at, to->at + to->head, to->tail - to->head);
+    to->gone += to->head;
     to->arrived -= to->head;
     to->tail -= to->head;
     to->head = 0;
@@ -171,6 +246,14 @@ static void make_room(end *to, size_t more)
         to->room = 2 * (to->tail + more);
         to->at = sim_must(realloc(to->at, to->room));
     }
+    sim_enter(before);
+}
+
+static void pass(end *e, end *to)
+{
+    sim_side before = sim_enter(SIM_HARNESS);
+
+    pass_attached(e, to);
     sim_enter(before);
 }
 
@@ -183,6 +266,7 @@ static ssize_t link_send(pd_transport *transport, const struct iovec *iov, int n
     room = free_room(to);
     if (room > 1 && sim_chance(e->link->s, 4)) room = 1 + (size_t)sim_draw(e->link->s, room);
     make_room(to, room);
+    if (room > 0) pass(e, to);
     for (int i = 0; i < n && room > 0; i++) {
         size_t some = iov[i].iov_len < room ? iov[i].iov_len : room;
         memcpy(to->at + to->tail, iov[i].iov_base, some);
@@ -216,29 +300,69 @@ static void link_close(pd_transport *transport)
 {
     end *e = (end *)transport;
 
+    sim_side before = sim_enter(SIM_HARNESS);
+
     e->closed = true;
+    close_descriptor(&e->taken);
+    close_descriptor(&e->attached);
+    lose_descriptors(e, 0);
+    sim_enter(before);
     if (e->tail > e->head && sim_chance(e->link->s, 2))
         break_link(e->link);
     else
         link_shut(transport);
 }
 
-static const pd_transport_ops ops = {
+static void link_attach(pd_transport *transport, int fd)
+{
+    end *e = (end *)transport;
+
+    close_descriptor(&e->attached);
+    e->attached = fd;
+}
+
+static int link_take(pd_transport *transport)
+{
+    end *e = (end *)transport;
+    int fd = e->taken;
+
+    e->taken = -1;
+    return fd;
+}
+
+static bool link_is_open(pd_transport *transport)
+{
+    const end *e = (const end *)transport;
+
+    return !e->ended && !e->link->broken;
+}
+
+static const pd_transport_ops plain = {
     .receive = link_receive, .send = link_send, .watch = link_watch, .shut = link_shut, .close = link_close
 };
+static const pd_transport_ops local = { .receive = link_receive,
+                                        .send = link_send,
+                                        .watch = link_watch,
+                                        .shut = link_shut,
+                                        .close = link_close,
+                                        .attach = link_attach,
+                                        .take = link_take,
+                                        .is_open = link_is_open };
 
 /* ---- life ---- */
 
-sim_link *sim_link_new(sim *s, pd_transport **server, pd_transport **client)
+sim_link *sim_link_new(sim *s, bool is_local, pd_transport **server, pd_transport **client)
 {
     sim_side before = sim_enter(SIM_HARNESS);
     sim_link *link = sim_must(calloc(1, sizeof *link));
 
     link->s = s;
     link->left = UINT64_MAX;
+    link->local = is_local;
     for (int i = 0; i < 2; i++) {
         link->end[i].link = link;
-        link->end[i].transport.ops = &ops;
+        link->end[i].transport.ops = is_local ? &local : &plain;
+        link->end[i].taken = link->end[i].attached = -1;
         link->end[i].serves = i == 0;
     }
     *server = &link->end[0].transport;

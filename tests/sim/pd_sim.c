@@ -1,6 +1,6 @@
 /* pd_sim.c - runs seeds, reports violated invariants, prints traces and shrinks plans: see README.md. */
 #include "blascore.h"
-#include "sim.h"
+#include "sim_judge.h"
 
 #include <argp.h>
 #include <inttypes.h>
@@ -15,19 +15,20 @@
 #include <unistd.h>
 
 enum { SEED_SECONDS = 60 }; /* longest time of a run; a longer one is reported as an endless loop */
-enum { OPT_LIST = 256, OPT_TWICE, OPT_KEEP };
+enum { OPT_LIST = 256, OPT_TWICE, OPT_UNSHARED, OPT_KEEP };
 
 enum pd_plant pd_planted; /* declared in plant.h */
 
 typedef struct settings {
     uint64_t first, last;
-    bool trace, shrink, twice, keep_going, list;
+    bool trace, shrink, twice, unshared, keep_going, list;
     enum pd_plant plant;
 } settings;
 
 /* Results of the process that runs seeds, in memory shared with the process that waits for it. */
 typedef struct report {
     uint64_t seed, hash;
+    uint64_t compared; /* versions of weights that were compared with a run without shared memory */
     char text[SIM_REPORT_BYTES];
 } report;
 
@@ -44,15 +45,29 @@ enum { PLANTS = sizeof plants / sizeof plants[0] };
 
 /* ---- a process that runs plans ---- */
 
+/* Runs a plan with and without shared memory, and compares the weights. */
+static void run_unshared(const sim_plan *plan)
+{
+    static sim_plan without;
+    static sim_digest a, b;
+
+    without = *plan;
+    without.shares = without.server_shares = false;
+    sim_run(plan, false, &a);
+    sim_run(&without, false, &b);
+    shared->compared += sim_judge_compare(plan, &a, &b);
+}
+
 static void run_plan(const sim_plan *plan, const settings *set)
 {
     shared->seed = plan->seed;
     alarm(SEED_SECONDS);
     pd_planted = plan->plant;
-    shared->hash = sim_run(plan, set->trace);
+    shared->hash = sim_run(plan, set->trace, NULL);
+    if (set->unshared && plan->shares) run_unshared(plan);
     if (set->twice) {
         uint64_t before = shared->hash;
-        if (sim_run(plan, false) != before) sim_fail("determinism", "two runs of one seed have other traces");
+        if (sim_run(plan, false, NULL) != before) sim_fail("determinism", "two runs of one seed have other traces");
     }
 }
 
@@ -202,6 +217,9 @@ static int run_all(const settings *set)
         if (!set->keep_going) break;
     }
     done = (failed > 0 && !set->keep_going ? shared->seed : set->last) - set->first + 1;
+    if (set->unshared)
+        printf("%llu versions of weights compared with runs that share no memory\n",
+               (unsigned long long)shared->compared);
     printf("%llu seeds, %llu failed, %.1f a second\n", (unsigned long long)done, (unsigned long long)failed,
            (double)done / (now_s() - begun));
     return failed > 0;
@@ -217,6 +235,7 @@ static const struct argp_option options[] = {
     { "plant", 'p', "NAME", 0, "Switch a planted bug on", 0 },
     { "list-plants", OPT_LIST, 0, 0, "List the planted bugs", 0 },
     { "twice", OPT_TWICE, 0, 0, "Run each seed twice and compare the traces", 0 },
+    { "unshared", OPT_UNSHARED, 0, 0, "Run each seed with and without shared memory, and compare the weights", 0 },
     { "keep-going", OPT_KEEP, 0, 0, "Do not stop at the first seed that fails", 0 },
     { 0 }
 };
@@ -236,6 +255,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case 'x': set->shrink = true; return 0;
     case OPT_LIST: set->list = true; return 0;
     case OPT_TWICE: set->twice = true; return 0;
+    case OPT_UNSHARED: set->unshared = true; return 0;
     case OPT_KEEP: set->keep_going = true; return 0;
     case 'p':
         for (n = 0; n < PLANTS && strcmp(plants[n].name, value) != 0; n++) continue;

@@ -1,6 +1,7 @@
 /* program.c - the program of a process of a training job: Hello, Declare, initial weights, steps, Leave. */
 #include "program.h"
 
+#include "sharing.h"
 #include "sim_judge.h"
 #include "server.h"
 
@@ -214,13 +215,22 @@ static bool closes_step(const sim_worker *w)
     return sim_mix(w->job->number + 9, w->rank, w->step, 5) % 3 == 0;
 }
 
+/* Returns the memory in which the process computes a gradient. */
+static float *gradient_at(sim_worker *w, uint32_t p)
+{
+    if (w->in_place && w->places[p] == NULL) w->places[p] = pd_core_buffer(w->core, p);
+    return w->places[p] != NULL ? w->places[p] : w->gradients[p];
+}
+
 static pd_item item_of(sim_worker *w, uint32_t p)
 {
     pd_item item = { .param = p, .weights = w->weights[p] };
+    float *gradient;
 
     if (!sim_has_gradient(w->job, w->rank, w->step, p)) return item;
-    sim_gradient(w->job, w->rank, w->step, p, w->finite, w->gradients[p]);
-    item.gradient = w->gradients[p];
+    gradient = gradient_at(w, p);
+    sim_gradient(w->job, w->rank, w->step, p, w->finite, gradient);
+    item.gradient = gradient;
     return item;
 }
 

@@ -36,6 +36,10 @@ struct sim_worker {
     call calls[CALLS];
     size_t n_calls;
     float *weights[SIM_PARAMS], *gradients[SIM_PARAMS];
+    float *places[SIM_PARAMS]; /* gradients in the segment of shared memory; NULL: not there */
+    uint64_t sharing; /* random state of this process: whether it shares memory. The other draws stay as they are */
+    bool shares, in_place; /* shares: the process is on the server's machine. in_place: it computes gradients in shared
+                            * memory */
     uint64_t versions[SIM_PARAMS];
     uint64_t step, barriers; /* step: the step under way */
     uint64_t close_ns;       /* time at which the process sends close_step again; 0: never */

@@ -9,7 +9,7 @@
 #include "server.h"
 #include "turn.h"
 
-enum { SIM_ENDS = 512, SIM_POOL = 8 };
+enum { SIM_ENDS = 512, SIM_POOL = 8, SIM_ERRANDS = 256 };
 
 struct sim_server {
     sim *s;
@@ -25,8 +25,9 @@ struct sim_server {
     size_t n_ends;
     bool loop_due, step_due, mail_due, listens, stopped;
     bool dying;            /* the store is being ended for a restart: its effects are not checked any more */
-    uint32_t n_background; /* number of background tasks that are not finished */
-    bool slow;             /* in this turn of the loop, each reading of the clock shows a later time */
+    uint32_t n_background; /* number of background tasks that are not finished, and the tasks */
+    pd_background *errands[SIM_ERRANDS];
+    bool slow; /* in this turn of the loop, each reading of the clock shows a later time */
     uint64_t loop_not_before, step_not_before, stop_asked_ns;
     uint64_t loop_spent_ns, step_clock_ns, step_timer; /* step_timer: number of the step thread's last timer */
 };

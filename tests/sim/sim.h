@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 typedef struct sim sim;
+struct sim_digest; /* sim_judge.h */
 typedef void (*sim_action)(sim *s, void *who, uint64_t what);
 
 typedef struct sim_event {
@@ -31,13 +32,15 @@ struct sim {
     struct sim_worker *workers; /* all processes so far, newest first */
     struct sim_intruder *intruders;
     struct sim_exporter *exporters;
+    struct sim_sharer *sharers;
     struct sim_history *histories; /* histories of the jobs, which sim_judge.c keeps */
 };
 
 /* ---- world.c ---- */
 /* Runs a plan to its end and checks the invariants. If one is violated it does not return: sim_fail ends the
  * process. */
-uint64_t sim_run(const sim_plan *plan, bool tracing); /* returns the hash of the trace */
+/* Returns the hash of the trace. `digest`, which may be NULL, receives the weights of the run: sim_judge.h. */
+uint64_t sim_run(const sim_plan *plan, bool tracing, struct sim_digest *digest);
 void sim_after(sim *s, uint64_t delay_ns, sim_action action, void *who, uint64_t what);
 /* Adds a line to the trace. The line enters the hash whether it is printed or not. */
 void sim_note(sim *s, const char *who, uint64_t number, const char *what, uint64_t a, uint64_t b);
@@ -68,11 +71,17 @@ uint64_t sim_failed_allocations(void);
 bool sim_hold_failures(bool held);
 void *sim_must(void *at); /* fails the run if `at` is NULL, because the harness itself has no memory; returns `at` */
 
+/* ---- sim_kernel.c: shared memory that the kernel refuses, and what is left at the end ---- */
+/* Lets one of n kernel calls that make, map or pass shared memory fail, on both sides. n = 0: none fails. */
+void sim_fail_sharing(uint64_t n, uint64_t random);
+unsigned sim_count_descriptors(void); /* returns how many descriptors this process has open */
+unsigned sim_count_segments(void);    /* returns how many mappings of segments this process has */
+
 /* ---- link.c: connections ---- */
 typedef struct sim_link sim_link;
 /* Makes a link. *server and *client receive its two ends. Events at an end call its `ready`, in an event of the
- * simulation. */
-sim_link *sim_link_new(sim *s, pd_transport **server, pd_transport **client);
+ * simulation. `is_local`: it passes descriptors, as a Unix socket does. */
+sim_link *sim_link_new(sim *s, bool is_local, pd_transport **server, pd_transport **client);
 /* breaks the link after `bytes` more bytes; both ends see it */
 void sim_link_break_after(sim_link *link, uint64_t bytes);
 void sim_links_break(void); /* breaks all links; both ends of each see it */

@@ -50,13 +50,17 @@ void sim_range(const sim_job *job, const sim_param *param, uint32_t rank, int64_
     *end = param->ranged && rank + 1 < job->world ? *start + each : param->n;
 }
 
+static float gradient_at(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, int64_t i)
+{
+    return (float)(int)(sim_mix(job->number, rank << 16 | param, step, (uint64_t)i) % 9) - 4;
+}
+
 void sim_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, bool finite, float *out)
 {
     int64_t start, end;
 
     sim_range(job, &job->params[param], rank, &start, &end);
-    for (int64_t i = start; i < end; i++)
-        out[i - start] = (float)(int)(sim_mix(job->number, rank << 16 | param, step, (uint64_t)i) % 9) - 4;
+    for (int64_t i = start; i < end; i++) out[i - start] = gradient_at(job, rank, step, param, i);
     if (!finite && sim_gradient_is_infinite(job, rank, step, param)) out[(end - start) / 2] = INFINITY;
 }
 
@@ -254,15 +258,15 @@ void sim_judge_exported(sim *s, const sim_job *job, uint32_t param, uint64_t ste
 /* Collects the values and weights that the ranks contribute to one element of a parameter. Returns their number. */
 static int values_of(const sim_job *job, uint32_t p, uint64_t step, int64_t i, double *value, double *weight)
 {
-    float all[SIM_ELEMENTS];
     int n = 0;
 
     for (uint32_t rank = 0; rank < job->world; rank++) {
         int64_t start, end;
         sim_range(job, &job->params[p], rank, &start, &end);
         if (i < start || i >= end || !sim_has_gradient(job, rank, step, p)) continue;
-        sim_gradient(job, rank, step, p, job->rejects, all);
-        value[n] = all[i - start];
+        value[n] = gradient_at(job, rank, step, p, i);
+        if (!job->rejects && i == start + (end - start) / 2 && sim_gradient_is_infinite(job, rank, step, p))
+            value[n] = INFINITY;
         weight[n++] = sim_weight(job, rank, step);
     }
     return n;
@@ -481,6 +485,63 @@ void sim_judge_all(sim *s)
              * undisturbed twin only if no allocation has failed. */
             check_twin(s, h, last);
     }
+}
+
+/* ---- the same run once more ---- */
+
+static uint64_t hash_of(const float *weights, int64_t n)
+{
+    uint64_t hash = 1;
+
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &weights[i], sizeof bits);
+        hash = sim_mix(hash, bits, 6, 6) | 1;
+    }
+    return hash;
+}
+
+void sim_judge_digest(const sim *s, sim_digest *out)
+{
+    memset(out, 0, sizeof *out);
+    for (const sim_history *h = s->histories; h != NULL; h = h->next) {
+        if (h->job == NULL) continue;
+        out->begun[h->job->number]++;
+        for (uint32_t p = 0; p < h->job->n_params; p++)
+            for (int v = 0; v < VERSIONS; v++)
+                if (h->params[p].weights[v] != NULL)
+                    out->version[h->job->number][p][v] = hash_of(h->params[p].weights[v], h->job->params[p].n);
+    }
+    out->usable = sim_failed_allocations() == 0;
+}
+
+static bool begin_alike(const sim_digest *a, const sim_digest *b, const sim_job *job)
+{
+    bool alike = a->begun[job->number] == 1 && b->begun[job->number] == 1;
+
+    for (uint32_t p = 0; p < job->n_params; p++)
+        alike = alike && a->version[job->number][p][0] == b->version[job->number][p][0];
+    return alike;
+}
+
+uint64_t sim_judge_compare(const sim_plan *plan, const sim_digest *a, const sim_digest *b)
+{
+    uint64_t compared = 0;
+
+    if (!a->usable || !b->usable) return 0; /* a root that fails for lack of memory changes the weights */
+    for (uint32_t j = 0; j < plan->n_jobs; j++) {
+        if (!begin_alike(a, b, &plan->jobs[j])) continue;
+        for (uint32_t p = 0; p < plan->jobs[j].n_params; p++)
+            for (int v = 1; v < VERSIONS; v++) {
+                uint64_t with = a->version[j][p][v], without = b->version[j][p][v];
+                if (with == 0 || without == 0) continue;
+                compared++;
+                if (with != without)
+                    sim_fail("sharing", "%s %s: version %d has other bits if memory is shared", plan->jobs[j].name,
+                             plan->jobs[j].params[p].name, v);
+            }
+    }
+    return compared;
 }
 
 void sim_judge_free(sim *s)

@@ -25,6 +25,19 @@ void sim_judge_exported(sim *s, const sim_job *job, uint32_t param, uint64_t ste
 void sim_judge_all(sim *s);
 void sim_judge_free(sim *s);
 
+/* Hashes of the published weights of each job and parameter, by version; 0: there was none. */
+typedef struct sim_digest {
+    uint64_t version[SIM_JOBS][SIM_PARAMS][SIM_STEPS + 1];
+    uint32_t begun[SIM_JOBS]; /* how often the job was begun */
+    bool usable;              /* no allocation failed */
+} sim_digest;
+
+/* Computes the digest of a run, at its end. */
+void sim_judge_digest(const sim *s, sim_digest *out);
+/* Checks that two runs of a plan, with and without shared memory, published the same bits. Jobs are left out that began
+ * more than once, or with weights of other processes. Returns how many versions were compared. */
+uint64_t sim_judge_compare(const sim_plan *plan, const sim_digest *a, const sim_digest *b);
+
 /* ---- what workers contribute: functions of job, rank, step and parameter alone ---- */
 /* Returns whether this rank has a gradient of the parameter in this step. */
 bool sim_has_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param);

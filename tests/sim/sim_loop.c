@@ -15,6 +15,9 @@ enum { TICK_MS = 250, HANDSHAKE_MS = 2000, SILENCE_MS = 3000, HEARTBEAT_MS = 100
  * each connection and for each parameter of the plan. An idle server keeps tables, and memory for the next batch of
  * work. */
 enum { LOOP_BYTES = 128 * 1024, CONN_BYTES = 8 * 1024, PARAM_BYTES = 1024 };
+/* Payloads in shared memory take no quota, so all of them may wait for the last rank at once. This is the limit of what
+ * the server keeps of each beside it: the request and its pieces. */
+enum { SHARED_BYTES = 640 };
 
 /* ---- the platform of the loop thread ---- */
 
@@ -59,31 +62,47 @@ static void end_listening(void *arg)
     ((sim_server *)arg)->listens = false;
 }
 
-static void finish_background(sim *s, void *who, uint64_t what)
+static void finish(sim_server *server, uint32_t errand)
 {
-    pd_background *work = who;
-    sim_side before = sim_enter(SIM_SERVER);
+    pd_background *work = server->errands[errand];
 
-    (void)what;
+    server->errands[errand] = server->errands[--server->n_background];
     work->run(work);
     work->done(work);
-    s->server->n_background--;
+}
+
+/* Finishes a background task, unless the server has finished it at its end. */
+static void finish_background(sim *s, void *who, uint64_t what)
+{
+    sim_server *server = s->server;
+    sim_side before = sim_enter(SIM_SERVER);
+    uint32_t errand = 0;
+
+    (void)what;
+    while (errand < server->n_background && server->errands[errand] != who) errand++;
+    if (errand < server->n_background) finish(server, errand);
     sim_enter(before);
-    sim_server_wake_loop(s->server);
+    sim_server_wake_loop(server);
 }
 
 static bool background(void *arg, pd_background *work)
 {
     sim_server *server = arg;
 
-    server->n_background++;
+    if (server->n_background == SIM_ERRANDS) return false;
+    server->errands[server->n_background++] = work;
     sim_after(server->s, sim_draw(server->s, 20 * SIM_MS), finish_background, work, 0);
     return true;
 }
 
+/* The worker's client releases answers as soon as it has read them. So the server must never close it for being slow,
+ * unless its connection is silent, or one of the two is stopped for a while. */
+static bool excuses_slow_workers; /* of this run */
+
 static void log_line(const pd_log_entry *entry)
 {
-    (void)entry;
+    if (excuses_slow_workers || strstr(entry->text, "did not release") == NULL) return;
+    if (strstr(entry->text, "(sim, ") != NULL) sim_fail("liveness", "a worker is closed: %s", entry->text);
 }
 
 /* ---- the loop thread ---- */
@@ -146,6 +165,22 @@ void sim_server_wake_loop(sim_server *server)
     sim_after(s, delay, loop_turn, server, 0);
 }
 
+/* Checks that nobody keeps answers that were lent longer than the server allows. */
+static void check_lent(const sim_server *server)
+{
+    const pd_daemon *daemon = server->daemon;
+    uint64_t now = now_ms((void *)server);
+
+    for (size_t i = 0; i < daemon->capacity; i++) {
+        const pd_conn *conn = daemon->conns[i];
+        if (conn == NULL || conn->output.lent.n == 0) continue;
+        if (now > conn->output.lent.since_ms + 2 * SILENCE_MS + 4000)
+            sim_fail("liveness", "%llu answers are lent since %.1f s", (unsigned long long)conn->output.lent.n,
+                     (double)(now - conn->output.lent.since_ms) / 1e3);
+        if (conn->output.lent.bytes == 0) sim_fail("accounting", "answers are lent, and take no memory");
+    }
+}
+
 static void loop_tick(sim *s, void *who, uint64_t what)
 {
     sim_server *server = who;
@@ -157,6 +192,7 @@ static void loop_tick(sim *s, void *who, uint64_t what)
     if (s->now_ns >= server->loop_not_before) {
         pd_conversation_tick(server->daemon);
         pd_conversation_finish_turn(server->daemon);
+        check_lent(server);
     }
     sim_enter(before);
     sim_after(s, TICK_MS * SIM_MS, loop_tick, server, 0);
@@ -164,14 +200,14 @@ static void loop_tick(sim *s, void *who, uint64_t what)
 
 /* ---- calls of the other files ---- */
 
-pd_transport *sim_server_connect(sim_server *server, sim_link **link)
+pd_transport *sim_server_connect(sim_server *server, bool is_local, sim_link **link)
 {
     pd_transport *ours, *theirs;
     sim_side before;
     int rc;
 
     if (!server->listens || server->stopped || server->n_ends == SIM_ENDS) return NULL;
-    *link = sim_link_new(server->s, &ours, &theirs);
+    *link = sim_link_new(server->s, is_local, &ours, &theirs);
     before = sim_enter(SIM_SERVER);
     rc = pd_conversation_accept(server->daemon, ours, "sim");
     sim_enter(before);
@@ -228,6 +264,15 @@ static bool rests(const pd_conn *conn)
     return conn->pendings.n == 0 && pd_output_empty(&conn->output) && !conn->incoming.begun;
 }
 
+/* Returns how many chunks all ranks of a job may have contributed to a round. */
+static uint64_t chunks_of(const sim_plan *plan, const sim_job *job)
+{
+    uint64_t chunks = 0;
+
+    for (uint32_t p = 0; p < job->n_params; p++) chunks += (uint64_t)job->params[p].n / plan->chunk + 1;
+    return chunks * job->world;
+}
+
 /* The limit in *bytes includes the buffers that the payload pool keeps, and a fixed amount for each connection. */
 bool sim_loop_rests(const sim_server *server, uint64_t *bytes)
 {
@@ -235,12 +280,13 @@ bool sim_loop_rests(const sim_server *server, uint64_t *bytes)
 
     *bytes = LOOP_BYTES + pd_pool_kept(daemon->pool);
     for (uint32_t j = 0; j < server->s->plan->n_jobs; j++)
-        *bytes += server->s->plan->jobs[j].n_params * (uint64_t)PARAM_BYTES;
+        *bytes += server->s->plan->jobs[j].n_params * (uint64_t)PARAM_BYTES +
+                  (server->s->plan->shares ? SHARED_BYTES * chunks_of(server->s->plan, &server->s->plan->jobs[j]) : 0);
     if (server->loop_due || server->mail_due || daemon->admission.used > 0) return false;
     for (size_t i = 0; i < daemon->capacity; i++) {
         if (daemon->conns[i] == NULL) continue;
         if (!rests(daemon->conns[i])) return false;
-        *bytes += CONN_BYTES;
+        *bytes += CONN_BYTES + daemon->conns[i]->output.lent.bytes;
     }
     return true;
 }
@@ -327,6 +373,8 @@ static pd_daemon_config daemon_config(const sim_plan *plan)
         .max_params = 64,
         .max_header = 65536,
         .hello_bytes = 4096,
+        .shared_memory = plan->server_shares,
+        .least_shared = plan->least_shared,
         .blas_core = "none",
         .log = log_line,
     };
@@ -362,6 +410,11 @@ sim_server *sim_server_new(sim *s)
 
     server->s = s;
     server->listens = true;
+    excuses_slow_workers = false;
+    for (uint32_t f = 0; f < s->plan->n_faults; f++) {
+        sim_fault_kind kind = s->plan->faults[f].kind;
+        if (kind == SIM_HOLE || kind == SIM_STALL_LOOP || kind == SIM_NO_MEMORY) excuses_slow_workers = true;
+    }
     sim_step_make(server);
     sim_loop_make(server);
     sim_enter(before);
@@ -376,6 +429,7 @@ void sim_server_free(sim_server *server)
     before = sim_enter(SIM_SERVER);
     sim_fail_allocations(0, 0);
     pd_conversation_close_all(server->daemon);
+    while (server->n_background > 0) finish(server, 0);
     sim_step_end(server);
     pd_conversation_dispose(server->daemon);
     sim_enter(before);

@@ -177,9 +177,9 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
 /* ---- faults ---- */
 
 static const char *const fault_names[] = {
-    "break",  "hole",   "crash",     "gone",       "leave",      "drop",    "import",
-    "set",    "flood",  "deaf",      "half_hello", "noise",      "id_zero", "leaver",
-    "puller", "unlike", "no_memory", "stall_step", "stall_loop", "restart", "export",
+    "break",     "hole",       "crash",      "gone",    "leave",   "drop",   "import", "set",
+    "flood",     "deaf",       "half_hello", "noise",   "id_zero", "leaver", "puller", "unlike",
+    "no_memory", "stall_step", "stall_loop", "restart", "export",  "sharer",
 };
 _Static_assert(sizeof fault_names / sizeof fault_names[0] == SIM_FAULT_KINDS, "every fault has a name");
 
@@ -273,6 +273,23 @@ static void draw_exports(sim_plan *plan)
     }
 }
 
+/* Draws whether half of the plans have workers that share memory with the server, and workers of the kind that tries
+ * what the client never does. The draws have a random state of their own, so that the other plans stay the same. */
+static void draw_sharing(sim_plan *plan)
+{
+    static const uint64_t least[] = { 1, 64, 200, 1024 };
+    uint64_t own = sim_mix(plan->seed, 12, 5, 86), n;
+
+    plan->shares = sim_once_in(&own, 2);
+    plan->server_shares = plan->shares && !sim_once_in(&own, 16);
+    plan->least_shared = least[sim_below(&own, 4)];
+    plan->share_fails = sim_once_in(&own, 4) ? 2 + sim_below(&own, 12) : 0;
+    n = plan->shares && sim_once_in(&own, 2) ? 1 + sim_below(&own, 2) : 0;
+    for (; n > 0 && plan->n_faults < SIM_FAULTS; n--)
+        plan->faults[plan->n_faults++] =
+            (sim_fault){ .kind = SIM_SHARER, .at_ns = sim_below(&own, plan->calm_ns), .amount = sim_next(&own) };
+}
+
 static void draw_faults(sim_plan *plan, uint64_t *r)
 {
     uint64_t most = sim_once_in(r, 4) ? SIM_FAULTS : 6;
@@ -283,6 +300,7 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
     if (plan->crowded && plan->n_faults < SIM_FAULTS) plan->faults[plan->n_faults++] = draw_crowded_fault(plan, r);
     draw_restart(plan);
     draw_exports(plan);
+    draw_sharing(plan);
     mark_missing(plan);
 }
 
@@ -343,6 +361,11 @@ void sim_plan_print(const sim_plan *plan)
            (unsigned long long)plan->seed, (unsigned long long)plan->chunk, (unsigned long long)plan->payload,
            (unsigned long long)plan->ingest, plan->pool_threads, (double)plan->calm_ns / 1e9,
            plan->drains ? ", drains" : "");
+    if (plan->shares)
+        printf("  memory is shared from %llu bytes on%s\n", (unsigned long long)plan->least_shared,
+               plan->server_shares ? "" : ", but the server does not want it");
+    if (plan->shares && plan->share_fails > 0)
+        printf("  one of %llu kernel calls for shared memory fails\n", (unsigned long long)plan->share_fails);
     for (uint32_t j = 0; j < plan->n_jobs; j++) {
         const sim_job *job = &plan->jobs[j];
         printf("  %s: %u workers, %llu steps from %.3f s on, \"%s\"", job->name, job->world,

@@ -68,6 +68,8 @@ typedef enum sim_fault_kind {
     SIM_STALL_LOOP, /* the loop thread does not run for `amount` ns */
     SIM_RESTART, /* the server is restarted from images of its jobs as soon as they can be taken, within `amount` ns */
     SIM_EXPORT,  /* an operator exports a job, with state if `rank` is even, and is gone after `amount` ns */
+    /* a worker without the client library creates a job and shares memory: sharer.c. `amount` is its seed */
+    SIM_SHARER,
     SIM_FAULT_KINDS
 } sim_fault_kind;
 
@@ -92,6 +94,10 @@ typedef struct sim_plan {
     bool drains; /* the server is told to stop while jobs run */
     /* several jobs begin at once and need more memory than the ingest budget, which is the smallest legal one */
     bool crowded;
+    bool shares;           /* some workers are on the server's machine, and want to share memory with it */
+    bool server_shares;    /* the server allows that */
+    uint64_t least_shared; /* payload bytes from which on memory is shared */
+    uint64_t share_fails;  /* of so many kernel calls for shared memory one fails; 0: none does */
 } sim_plan;
 
 void sim_plan_draw(sim_plan *plan, uint64_t seed);

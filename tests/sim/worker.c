@@ -133,9 +133,16 @@ static void on_transport(void *arg, unsigned events)
     sim_enter(before);
 }
 
+/* Returns whether the next connection of the process passes descriptors. A process that shares memory comes back over
+ * another network at times. */
+static bool is_local(sim_worker *w)
+{
+    return w->shares && !sim_once_in(&w->sharing, 4);
+}
+
 static void connect_to_server(sim_worker *w)
 {
-    pd_transport *transport = sim_server_connect(w->s->server, &w->link);
+    pd_transport *transport = sim_server_connect(w->s->server, is_local(w), &w->link);
 
     if (transport == NULL) {
         pd_pump_lose(&w->pump, w->s->now_ns, "nobody listens");
@@ -211,6 +218,13 @@ static void make_buffers(sim_worker *w)
     }
 }
 
+static void draw_sharing(sim_worker *w)
+{
+    w->sharing = sim_mix(w->s->plan->seed, w->process, 8, 1);
+    w->shares = w->s->plan->shares && !sim_once_in(&w->sharing, 4);
+    w->in_place = w->shares && sim_once_in(&w->sharing, 2);
+}
+
 static void make_core(sim_worker *w)
 {
     const char *options[SIM_OPTIONS + 1] = { NULL }, *rules[2] = { w->job->rule, NULL };
@@ -221,6 +235,8 @@ static void make_core(sim_worker *w)
                               .options = options,
                               .rules = rules,
                               .nonce = sim_mix(w->s->plan->seed, w->process, 3, 1) | 1,
+                              .no_shared_memory = !w->shares,
+                              .least_shared = w->s->plan->least_shared,
                               .urls = 1 };
     pd_error err;
 
@@ -250,6 +266,7 @@ static void begin_process(sim *s, void *who, uint64_t what)
     w->process = processes(s) + 1;
     w->asked_ns = s->now_ns;
     make_buffers(w);
+    draw_sharing(w);
     make_core(w);
     w->next = s->workers;
     s->workers = w;

@@ -5,6 +5,7 @@
 #include "intruder.h"
 #include "sim_judge.h"
 #include "server.h"
+#include "sharer.h"
 #include "worker.h"
 
 #include <stdarg.h>
@@ -152,6 +153,7 @@ static void begin_fault(sim *s, void *who, uint64_t what)
     case SIM_STALL_LOOP:
     case SIM_RESTART: hurt_server(s, fault); break;
     case SIM_EXPORT: sim_exporter_start(s, fault); break;
+    case SIM_SHARER: sim_sharer_start(s, fault); break;
     default: sim_intruder_start(s, fault); break;
     }
 }
@@ -173,6 +175,7 @@ static void look(sim *s, void *who, uint64_t what)
     if (s->calm) {
         sim_workers_check(s);
         sim_intruders_check(s);
+        sim_sharers_check(s);
     }
     if (!s->ended) sim_after(s, 500 * SIM_MS, look, s, 0);
 }
@@ -224,6 +227,7 @@ static void come_to_rest(sim *s)
 {
     sim_intruders_leave(s);
     sim_exporters_leave(s);
+    sim_sharers_leave(s);
     rest_ns = s->now_ns + 12 * SIM_S + 200 * s->plan->root_ns;
     sim_after(s, rest_ns - s->now_ns, wake_later, s, 0);
     run_until(s, has_rested, UINT64_MAX, "the server does not come to rest");
@@ -235,13 +239,24 @@ static bool is_stopped(const sim *s)
     return sim_server_stopped(s->server);
 }
 
-uint64_t sim_run(const sim_plan *plan, bool tracing)
+/* Checks that the run has closed all its descriptors and unmapped all segments of shared memory. */
+static void check_left(unsigned descriptors)
+{
+    unsigned now = sim_count_descriptors(), segments = sim_count_segments();
+
+    if (now != descriptors) sim_fail("accounting", "%u descriptors were open before, %u are now", descriptors, now);
+    if (segments != 0) sim_fail("accounting", "%u segments of shared memory are mapped at the end", segments);
+}
+
+uint64_t sim_run(const sim_plan *plan, bool tracing, sim_digest *digest)
 {
     sim s = { .plan = plan, .random = plan->seed ^ 0x51a1ull, .tracing = tracing };
     uint64_t hash;
+    unsigned descriptors = sim_count_descriptors();
 
     running = &s;
     sim_memory_reset();
+    sim_fail_sharing(plan->share_fails, plan->seed);
     sim_enter(SIM_HARNESS);
     s.server = sim_server_new(&s);
     begin(&s);
@@ -256,11 +271,14 @@ uint64_t sim_run(const sim_plan *plan, bool tracing)
     sim_workers_free(&s);
     sim_intruders_free(&s);
     sim_exporters_free(&s);
+    sim_sharers_free(&s);
     sim_judge_all(&s);
+    if (digest != NULL) sim_judge_digest(&s, digest);
     sim_server_free(s.server);
     sim_judge_free(&s);
     sim_links_free(&s);
     free(s.events);
+    check_left(descriptors);
     hash = s.hash;
     return hash;
 }

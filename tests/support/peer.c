@@ -2,6 +2,7 @@
 #include "peer.h"
 
 #include "answer.h"
+#include "descriptors.h"
 #include "landing.h"
 
 #include <setjmp.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -30,6 +32,9 @@ peer *peer_new(const pd_core_config *config)
     p->arena = pd_arena_new(PD_ARENA_BUDGET);
     p->now = SECOND;
     p->split = WIRE_BYTES;
+    p->chunk_elements = CHUNK;
+    p->came = -1;
+    p->lent = (pd_segment)PD_NO_SEGMENT;
     return p;
 }
 
@@ -38,17 +43,35 @@ void peer_free(peer *p)
     pd_framer_free(p->framer);
     pd_core_free(p->core);
     pd_arena_free(p->arena);
+    pd_segment_drop(&p->lent);
+    if (p->came >= 0) close(p->came);
     free(p);
+}
+
+/* Does what the client's pump does around an answer in shared memory. */
+static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
+{
+    peer *p = arg;
+    int rc = pd_core_header(p->core, prefix, header, spans, n);
+
+    if (rc != PD_OK || (prefix->flags & PD_FLAG_SHARED) == 0) return rc;
+    pd_core_copy(p->core);
+    return p->has_closed ? PD_CANCELLED : PD_OK;
+}
+
+static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
+{
+    return pd_core_frame(((peer *)arg)->core, prefix, header);
 }
 
 void peer_connect(peer *p)
 {
-    const pd_framer_user user = { .arg = p->core, .header = pd_core_header, .frame = pd_core_frame };
+    const pd_framer_user user = { .arg = p, .header = on_header, .frame = on_frame };
 
     pd_framer_free(p->framer);
     p->framer = pd_framer_new(&user, UINT64_MAX / 2);
     p->n = 0;
-    pd_core_up(p->core, p->now);
+    pd_core_up(p->core, p->local, p->now);
 }
 
 void peer_cut(peer *p)
@@ -67,6 +90,10 @@ size_t peer_pump(peer *p, size_t bytes)
 
     while (moved < bytes && (n = pd_core_output(p->core, iov, 7, 4096)) > 0) {
         size_t now = 0;
+        int fd = pd_core_take_descriptor(p->core);
+        if (fd >= 0 && p->came >= 0) close(p->came);
+        if (fd >= 0) p->came = fd;
+        pd_core_fill(p->core);
         for (int i = 0; i < n && moved < bytes; i++) {
             size_t part = iov[i].iov_len < bytes - moved ? iov[i].iov_len : bytes - moved;
             assert_true(p->n + part <= WIRE_BYTES);
@@ -83,13 +110,15 @@ size_t peer_pump(peer *p, size_t bytes)
 bool peer_take(peer *p, peer_frame *out)
 {
     size_t bytes;
+    bool shared;
     pd_error err;
 
     peer_pump(p, SIZE_MAX);
     memset(out, 0, sizeof *out);
     if (p->n == 0) return false;
     assert_int_equal(pd_prefix_read(&out->prefix, p->wire, UINT64_MAX / 2, &err), PD_OK);
-    bytes = PD_PREFIX_BYTES + out->prefix.header_bytes + out->prefix.payload_bytes;
+    shared = (out->prefix.flags & PD_FLAG_SHARED) != 0;
+    bytes = PD_PREFIX_BYTES + out->prefix.header_bytes + (shared ? 0 : out->prefix.payload_bytes);
     assert_true(p->n >= bytes);
     out->at = malloc(bytes);
     out->bytes = bytes;
@@ -97,6 +126,7 @@ bool peer_take(peer *p, peer_frame *out)
     memmove(p->wire, p->wire + bytes, p->n - bytes);
     p->n -= bytes;
     out->payload = out->at + PD_PREFIX_BYTES + out->prefix.header_bytes;
+    if (shared) out->payload = p->lent.at + (uint64_t)out->prefix.place * PD_PAYLOAD_ALIGN;
     assert_int_equal(pd_request_unpack(p->arena, out->prefix.method, out->at + PD_PREFIX_BYTES,
                                        out->prefix.header_bytes, &out->message, &err),
                      PD_OK);
@@ -201,6 +231,46 @@ int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, ui
     return peer_reply(p, to, &message.base, weights, floats * sizeof *weights);
 }
 
+void peer_share(peer *p, int fd, uint64_t bytes)
+{
+    Paramd__ShareReply reply = PARAMD__SHARE_REPLY__INIT;
+    peer_frame l = peer_expect(p, PD_SHARE);
+    const Paramd__ShareRequest *request = l.message;
+
+    pd_segment_drop(&p->lent);
+    assert_int_equal(pd_segment_map(&p->lent, p->came, request->bytes, NULL), PD_OK);
+    p->came = -1;
+    if (fd >= 0) pd_core_give_descriptor(p->core, fd);
+    reply.bytes = bytes;
+    assert_int_equal(peer_reply(p, &l.prefix, &reply.base, NULL, 0), PD_OK);
+    peer_frame_drop(&l);
+}
+
+int peer_reply_shared(peer *p, const pd_prefix *to, size_t n, uint64_t step, const uint64_t *places, uint64_t bytes)
+{
+    Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
+    Paramd__Outcome outcomes[8], *all[8];
+    uint8_t *frame;
+    size_t length;
+    int rc;
+
+    for (size_t i = 0; i < n; i++) {
+        paramd__outcome__init(&outcomes[i]);
+        outcomes[i].outcome = 1;
+        outcomes[i].step = outcomes[i].version = step;
+        outcomes[i].place = places[i];
+        all[i] = &outcomes[i];
+    }
+    message.outcomes = all;
+    message.n_outcomes = n;
+    assert_int_equal(pd_frame_pack(&frame, &length, to->method, PD_FLAG_REPLY | PD_FLAG_SHARED, to->request,
+                                   &message.base, NULL, 0, bytes),
+                     PD_OK);
+    rc = peer_feed(p, frame, length);
+    free(frame);
+    return rc;
+}
+
 void peer_welcome_with(peer *p, uint64_t max_payload, uint32_t max_pieces)
 {
     Paramd__HelloReply hello = PARAMD__HELLO_REPLY__INIT;
@@ -209,7 +279,7 @@ void peer_welcome_with(peer *p, uint64_t max_payload, uint32_t max_pieces)
     hello.protocol = PD_PROTOCOL_VERSION;
     hello.server = (char *)"paramd test";
     hello.blas_core = (char *)"core";
-    hello.chunk_elements = CHUNK;
+    hello.chunk_elements = p->chunk_elements;
     hello.max_payload = max_payload;
     hello.max_pieces = max_pieces;
     hello.heartbeat_ms = 1000;
@@ -292,5 +362,21 @@ peer *peer_running(const int64_t *sizes, size_t n)
     ticket = peer_declare(p, sizes, n);
     peer_answer_declare(p, n, 0);
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    return p;
+}
+
+peer *peer_sharing(const int64_t *sizes, size_t n, uint64_t bytes)
+{
+    peer *p = peer_new(&peer_four);
+    pd_ticket_id ticket;
+
+    p->local = true;
+    p->chunk_elements = SHARED_CHUNK;
+    peer_connect(p);
+    peer_welcome(p);
+    ticket = peer_declare(p, sizes, n);
+    peer_answer_declare(p, n, 0);
+    peer_share(p, bytes > 0 ? memfd_sealed(bytes, 0) : -1, bytes);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     return p;
 }

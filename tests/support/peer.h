@@ -8,9 +8,12 @@
 #include "core.h"
 #include "declared_params.h"
 #include "restart.h"
+#include "segment.h"
 
 #define SECOND UINT64_C(1000000000)
 enum { CHUNK = 64, WIRE_BYTES = 1 << 20 };
+/* Elements of a chunk where memory is shared: payloads must be large to lie there. */
+enum { SHARED_CHUNK = 8192 };
 
 /* The server's end of the connection, and a framer that passes its bytes to the client's core. */
 typedef struct peer {
@@ -22,6 +25,12 @@ typedef struct peer {
     size_t split;             /* most bytes of an answer that the core gets at a time */
     uint8_t wire[WIRE_BYTES]; /* bytes that the core has sent and the test has not read */
     size_t n;
+    uint64_t chunk_elements; /* in the peer's welcomes; CHUNK at first */
+    /* The next fields are for shared memory. */
+    bool local;      /* the peer's connections pass descriptors */
+    int came;        /* the descriptor that came last from the core; -1: none */
+    pd_segment lent; /* the core's segment, once the peer has mapped it (peer_map) */
+    bool has_closed; /* the peer closes the connection before the core has copied weights out of shared memory */
 } peer;
 
 /* A frame that the core has sent. */
@@ -40,7 +49,10 @@ void peer_free(peer *p);
 /* Returns a peer with a running client core: it is connected and welcomed, and has declared n parameters of these
  * sizes at step 0. */
 peer *peer_running(const int64_t *sizes, size_t n);
-void peer_connect(peer *p); /* connects the core, with an empty stream */
+/* Returns a peer like that of peer_running, over a Unix socket. It has lent the core a segment of `bytes` bytes (0:
+ * none), whose byte i is (uint8_t)(i * 7). */
+peer *peer_sharing(const int64_t *sizes, size_t n, uint64_t bytes);
+void peer_connect(peer *p); /* connects the core, with an empty stream; over a Unix socket if p->local */
 /* Breaks the connection, and lets time pass until the core wants to connect again. */
 void peer_cut(peer *p);
 
@@ -65,6 +77,12 @@ void peer_welcome(peer *p);
 void peer_welcome_with(peer *p, uint64_t max_payload, uint32_t max_pieces);
 /* answers Declare: all parameters are initialised and at step `step` */
 void peer_answer_declare(peer *p, size_t n, uint64_t step);
+
+/* Takes the core's Share, maps its segment, and answers with `fd` and `bytes`. Takes fd; -1: no descriptor comes. */
+void peer_share(peer *p, int fd, uint64_t bytes);
+/* Sends an answer whose weights lie in the peer's segment: those of each of n pieces from places[i] on. `bytes`: length
+ * of the payload. */
+int peer_reply_shared(peer *p, const pd_prefix *to, size_t n, uint64_t step, const uint64_t *places, uint64_t bytes);
 
 pd_ticket_id peer_declare(peer *p, const int64_t *sizes, size_t n); /* declares vectors p0, p1 … of these sizes */
 /* returns the result of the ticket, which must be done */

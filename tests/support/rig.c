@@ -207,6 +207,7 @@ static void absorb(rig *r, pd_effect *effect)
         on_declared(r, effect);
         break;
     case PD_EFF_OK:
+    case PD_EFF_SHARE:
     case PD_EFF_ERROR: on_answer(r, effect); break;
     case PD_EFF_INFO:
         on_answer(r, effect);

@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "descriptor.h"
+
 static scene *listening; /* the scene that receives the daemon's log, whose callback has no argument */
 
 static void keep_log(const pd_log_entry *entry)
@@ -55,6 +57,7 @@ static scene *make(uint32_t max_params, const pd_row *const *rows, uint64_t chun
         .write_ms = 60000,
         .drain_ms = 1000,
         .ingest_bytes = 4 * frame,
+        .shared_memory = true,
         .chunk_elements = chunk,
         .max_payload = chunk * sizeof(float),
         .max_pieces = 16,
@@ -84,6 +87,7 @@ static scene *make(uint32_t max_params, const pd_row *const *rows, uint64_t chun
     s->now = 1000000000;
     pd_daemon_begin(s->daemon, s->requests);
     s->rule = "* sgd lr=1";
+    s->taken = -1;
     return s;
 }
 
@@ -144,6 +148,7 @@ void scene_free(scene *s)
     pd_store_free(s->store);
     pd_mailbox_free(s->requests);
     pd_arena_free(s->arena);
+    if (s->taken >= 0) close(s->taken);
     free(s);
 }
 
@@ -170,16 +175,31 @@ void scene_send(scene *s, int fd, unsigned method, const ProtobufCMessage *messa
     free(frame);
 }
 
+/* Reads n bytes that have arrived, and keeps the descriptor that comes with them. Returns false if they are missing. */
+static bool receive(scene *s, int fd, uint8_t *at, size_t n)
+{
+    uint8_t first;
+    ssize_t got = 0;
+
+    if (n == 0) return true;
+    if (recv(fd, &first, 1, MSG_DONTWAIT | MSG_PEEK) != 1) return false;
+    for (size_t all = 0; all < n; all += (size_t)got) {
+        got = pd_descriptor_receive(fd, &(struct iovec){ at + all, n - all }, 1, &s->taken);
+        if (got <= 0) return false;
+    }
+    return true;
+}
+
 bool scene_receive(scene *s, int fd)
 {
     uint8_t prefix[PD_PREFIX_BYTES];
+    uint64_t bytes;
 
-    if (recv(fd, prefix, sizeof prefix, MSG_DONTWAIT) != (ssize_t)sizeof prefix) return false;
+    if (!receive(s, fd, prefix, sizeof prefix)) return false;
     assert_int_equal(pd_prefix_read(&s->prefix, prefix, SCENE_HEARD, NULL), PD_OK);
-    assert_true(s->prefix.header_bytes + s->prefix.payload_bytes <= sizeof s->in);
-    if (s->prefix.header_bytes + s->prefix.payload_bytes > 0)
-        assert_int_equal(recv(fd, s->in, s->prefix.header_bytes + s->prefix.payload_bytes, MSG_DONTWAIT),
-                         s->prefix.header_bytes + s->prefix.payload_bytes);
+    bytes = s->prefix.header_bytes + ((s->prefix.flags & PD_FLAG_SHARED) != 0 ? 0 : s->prefix.payload_bytes);
+    assert_true(bytes <= sizeof s->in);
+    assert_true(receive(s, fd, s->in, bytes));
     return true;
 }
 
@@ -217,6 +237,7 @@ void scene_hello(scene *s, int fd, const char *job, uint32_t rank, uint32_t worl
     hello.nonce = rank + 1;
     hello.rules = rules;
     hello.n_rules = 1;
+    hello.shares = s->shares;
     scene_send(s, fd, PD_HELLO, &hello.base, 0);
 }
 

@@ -19,6 +19,8 @@ typedef struct scene {
     char said[4000]; /* the daemon's log */
     pd_arena *arena;
     const char *rule;           /* rule of the jobs that the scene's workers create */
+    bool shares;                /* the scene's workers say in Hello that they share memory */
+    int taken;                  /* descriptor that came last from the daemon; -1: none */
     const char *option, *value; /* a job option of the jobs that the workers create; NULL: none */
     uint8_t in[SCENE_HEARD];    /* header and payload of the last received frame */
     pd_prefix prefix;

@@ -29,7 +29,7 @@ static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
 
-    f->pool = pd_buffer_pool_join(&f->all, N * sizeof(float));
+    f->pool = pd_buffer_pool_join(&f->all, NULL, N * sizeof(float));
     lay_round(&f->round, N, N, WORLD, &f->chunk, f->slots, NULL);
     for (uint32_t r = 0; r < WORLD; r++) {
         f->frames[r] = pd_request_new(PD_REQ_PUSH, (pd_ticket){ 1, 1 });

@@ -54,8 +54,10 @@ static void append_frame(stream *to, uint16_t method, uint8_t flags, const void 
     assert_true(to->length + PD_PREFIX_BYTES + header_bytes + payload_bytes <= sizeof to->bytes);
     pd_prefix_write(to->bytes + to->length, &prefix);
     memcpy(to->bytes + to->length + PD_PREFIX_BYTES, header, header_bytes);
-    memcpy(to->bytes + to->length + PD_PREFIX_BYTES + header_bytes, payload, payload_bytes);
-    to->length += PD_PREFIX_BYTES + header_bytes + payload_bytes;
+    to->length += PD_PREFIX_BYTES + header_bytes;
+    if ((flags & PD_FLAG_SHARED) != 0) return;
+    memcpy(to->bytes + to->length, payload, payload_bytes);
+    to->length += payload_bytes;
 }
 
 /* Appends frames of many sizes: empty, one byte, less and more than the read-ahead buffer. */
@@ -76,7 +78,7 @@ static void append_random_frames(stream *to, unsigned n, uint32_t seed)
 static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
     listener *l = arg;
-    size_t left = prefix->payload_bytes, at = 0;
+    size_t left = (prefix->flags & PD_FLAG_SHARED) != 0 ? 0 : prefix->payload_bytes, at = 0;
     (void)header;
 
     if (l->header_rc != PD_OK) return l->header_rc;
@@ -188,14 +190,19 @@ static void prefix_is_forty_little_endian_bytes(void **state)
 {
     static const uint8_t expected[PD_PREFIX_BYTES] = { 0x50, 0x44, 0x46, 0x31, 1,    PD_FLAG_CHECKSUM,
                                                        0x02, 0x01, 0x06, 0x05, 0x04, 0x03,
-                                                       0,    0,    0,    0,    0x18, 0x17,
+                                                       0x44, 0x43, 0x42, 0x41, 0x18, 0x17,
                                                        0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
                                                        0x28, 0x27, 0x26, 0x25, 0x24, 0x23,
                                                        0x22, 0x21, 0x38, 0x37, 0x36, 0x35,
                                                        0x34, 0x33, 0x32, 0x31 };
-    pd_prefix prefix = {
-        1, PD_FLAG_CHECKSUM, 0x0102, 0x03040506, 0x1112131415161718, 0x2122232425262728, 0x3132333435363738
-    };
+    const pd_prefix prefix = { .version = 1,
+                               .flags = PD_FLAG_CHECKSUM,
+                               .method = 0x0102,
+                               .header_bytes = 0x03040506,
+                               .place = 0x41424344,
+                               .payload_bytes = 0x1112131415161718,
+                               .request = 0x2122232425262728,
+                               .checksum = 0x3132333435363738 };
     uint8_t written[PD_PREFIX_BYTES];
     (void)state;
 
@@ -205,11 +212,14 @@ static void prefix_is_forty_little_endian_bytes(void **state)
 
 static void reads_back_the_prefix_it_writes(void **state)
 {
-    pd_prefix prefix = { 1,        PD_FLAG_REPLY | PD_FLAG_ERROR | PD_FLAG_CHECKSUM,
-                         7,        PD_MAX_HEADER_BYTES,
-                         1u << 20, UINT64_MAX,
-                         42 },
-              read;
+    const pd_prefix prefix = { .version = 1,
+                               .flags = PD_FLAG_REPLY | PD_FLAG_ERROR | PD_FLAG_CHECKSUM,
+                               .method = 7,
+                               .header_bytes = PD_MAX_HEADER_BYTES,
+                               .payload_bytes = 1u << 20,
+                               .request = UINT64_MAX,
+                               .checksum = 42 };
+    pd_prefix read;
     uint8_t bytes[PD_PREFIX_BYTES];
     (void)state;
 
@@ -222,6 +232,32 @@ static void reads_back_the_prefix_it_writes(void **state)
     assert_int_equal(read.payload_bytes, prefix.payload_bytes);
     assert_int_equal(read.request, prefix.request);
     assert_int_equal(read.checksum, prefix.checksum);
+}
+
+static void a_prefix_that_is_shared_says_so_and_where(void **state)
+{
+    pd_prefix prefix = { .version = 1, .flags = PD_FLAG_ERROR, .payload_bytes = 5 }, read;
+    uint8_t bytes[PD_PREFIX_BYTES];
+    (void)state;
+
+    pd_prefix_write(bytes, &prefix);
+    pd_prefix_share(bytes, true, 0x12345678);
+    assert_int_equal(pd_prefix_read(&read, bytes, 1u << 20, NULL), PD_OK);
+    assert_int_equal(read.flags, PD_FLAG_ERROR | PD_FLAG_SHARED);
+    assert_int_equal(read.place, 0x12345678);
+}
+
+static void a_prefix_that_is_shared_no_more_has_the_bytes_from_before(void **state)
+{
+    pd_prefix prefix = { .version = 1, .flags = PD_FLAG_ERROR, .payload_bytes = 5, .request = 7 };
+    uint8_t before[PD_PREFIX_BYTES], bytes[PD_PREFIX_BYTES];
+    (void)state;
+
+    pd_prefix_write(before, &prefix);
+    memcpy(bytes, before, sizeof bytes);
+    pd_prefix_share(bytes, true, UINT32_MAX);
+    pd_prefix_share(bytes, false, 0);
+    assert_memory_equal(bytes, before, sizeof bytes);
 }
 
 /* Changes one byte of a valid prefix. Checks that it is refused with this code and that the error contains `names`. */
@@ -257,12 +293,17 @@ static void refuses_a_later_protocol_version(void **state)
 static void refuses_flags_it_does_not_know(void **state)
 {
     (void)state;
-    assert_refuses(5, 8, PD_INVALID_ARGUMENT, "0x08");
+    assert_refuses(5, 16, PD_INVALID_ARGUMENT, "0x10");
 }
-static void refuses_reserved_bytes_that_are_set(void **state)
+static void refuses_a_place_without_the_flag_of_shared_memory(void **state)
 {
     (void)state;
     assert_refuses(15, 1, PD_INVALID_ARGUMENT, "12 to 15");
+}
+static void refuses_a_checksum_over_a_payload_in_shared_memory(void **state)
+{
+    (void)state;
+    assert_refuses(5, PD_FLAG_SHARED | PD_FLAG_CHECKSUM, PD_INVALID_ARGUMENT, "0x0c");
 }
 static void refuses_a_checksum_without_its_flag(void **state)
 {
@@ -295,6 +336,23 @@ static void reads_the_same_frames_in_any_portions(void **state)
     assert_int_equal(f->listener.frames, 12);
     for (size_t i = 0; i < sizeof portions / sizeof *portions; i++)
         for (int max = 1; max <= 4; max++) assert_int_equal(digest_of(f, portions[i], max, 65536), expected);
+}
+
+/* The header of a frame whose payload lies in shared memory is followed by the next frame. */
+static void reads_no_payload_of_a_frame_in_shared_memory(void **state)
+{
+    static const size_t portions[] = { 1, 2, 7, 39, 40, 41, 100, MOST_BYTES };
+    fixture *f = *state;
+
+    append_frame(f->stream, 1, PD_FLAG_SHARED, "header", 6, "", 70000);
+    append_frame(f->stream, 2, PD_FLAG_CHECKSUM, "h", 1, "a payload", 9);
+    append_frame(f->stream, 3, PD_FLAG_SHARED, "", 0, "", 1);
+    append_frame(f->stream, 4, 0, "", 0, "", 0);
+    for (size_t i = 0; i < sizeof portions / sizeof *portions; i++) {
+        f->listener.frames = 0;
+        digest_of(f, portions[i], 4, 65536);
+        assert_int_equal(f->listener.frames, 4);
+    }
 }
 
 static void reads_the_same_frames_from_every_cut_in_two(void **state)
@@ -508,16 +566,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefix_is_forty_little_endian_bytes),
         cmocka_unit_test(reads_back_the_prefix_it_writes),
+        cmocka_unit_test(a_prefix_that_is_shared_says_so_and_where),
+        cmocka_unit_test(a_prefix_that_is_shared_no_more_has_the_bytes_from_before),
         cmocka_unit_test(refuses_a_stream_that_is_not_frames),
         cmocka_unit_test(refuses_protocol_version_0),
         cmocka_unit_test(refuses_a_later_protocol_version),
         cmocka_unit_test(refuses_flags_it_does_not_know),
-        cmocka_unit_test(refuses_reserved_bytes_that_are_set),
+        cmocka_unit_test(refuses_a_place_without_the_flag_of_shared_memory),
+        cmocka_unit_test(refuses_a_checksum_over_a_payload_in_shared_memory),
         cmocka_unit_test(refuses_a_checksum_without_its_flag),
         cmocka_unit_test(refuses_a_header_over_64_kib),
         cmocka_unit_test(refuses_a_payload_over_the_limit),
         cmocka_unit_test(refuses_a_payload_length_of_all_ones),
         TEST(reads_the_same_frames_in_any_portions),
+        TEST(reads_no_payload_of_a_frame_in_shared_memory),
         TEST(reads_the_same_frames_from_every_cut_in_two),
         TEST(reads_the_same_frames_with_any_spans_and_stalls),
         TEST(discards_bytes_without_a_place_and_still_checks_them),

@@ -22,6 +22,7 @@ typedef struct scene {
     float weights[ELEMENTS];
     uint16_t halves[ELEMENTS];
     int released;
+    uint64_t now_ms;
     uint8_t stream[MOST];
     size_t n;
 } scene;
@@ -120,7 +121,7 @@ static bool send_slice(scene *s, size_t slice)
         n += iov[i].iov_len;
     }
     assert_true(n > 0 && n <= slice);
-    ended = pd_output_sent(&s->output, s->board, n, &done);
+    ended = pd_output_sent(&s->output, s->board, n, s->now_ms, &done);
     pd_pending_free(done);
     return ended;
 }

@@ -12,7 +12,7 @@
 static void a_buffer_that_came_home_is_used_again(void **state)
 {
     pd_buffer_pools all = { 0 };
-    pd_buffer_pool *shelf = pd_buffer_pool_join(&all, 1000);
+    pd_buffer_pool *shelf = pd_buffer_pool_join(&all, NULL, 1000);
     void *first = pd_buffer_pool_take(shelf), *second;
 
     (void)state;
@@ -33,8 +33,8 @@ static void a_buffer_that_came_home_is_used_again(void **state)
 static void equal_sizes_share_a_shelf(void **state)
 {
     pd_buffer_pools all = { 0 };
-    pd_buffer_pool *a = pd_buffer_pool_join(&all, 64), *b = pd_buffer_pool_join(&all, 64),
-                   *c = pd_buffer_pool_join(&all, 65);
+    pd_buffer_pool *a = pd_buffer_pool_join(&all, NULL, 64), *b = pd_buffer_pool_join(&all, NULL, 64),
+                   *c = pd_buffer_pool_join(&all, NULL, 65);
 
     (void)state;
     assert_ptr_equal(a, b);
@@ -48,7 +48,7 @@ static void equal_sizes_share_a_shelf(void **state)
 static void keeps_two_idle_buffers_a_user(void **state)
 {
     pd_buffer_pools all = { 0 };
-    pd_buffer_pool *shelf = pd_buffer_pool_join(&all, 100);
+    pd_buffer_pool *shelf = pd_buffer_pool_join(&all, NULL, 100);
     void *at[5];
 
     (void)state;
@@ -66,7 +66,7 @@ static void small_and_huge_buffers_are_whole(void **state)
 
     (void)state;
     for (int i = 0; i < 5; i++) {
-        pd_buffer_pool *shelf = pd_buffer_pool_join(&all, sizes[i]);
+        pd_buffer_pool *shelf = pd_buffer_pool_join(&all, NULL, sizes[i]);
         char *at = pd_buffer_pool_take(shelf);
         assert_int_equal((uintptr_t)at % (sizes[i] >= 4 << 20 ? 2 << 20 : 64), 0);
         memset(at, 1, sizes[i]);
@@ -79,7 +79,7 @@ static void small_and_huge_buffers_are_whole(void **state)
 static void a_snapshot_outlives_its_parameter(void **state)
 {
     pd_buffer_pools all = { 0 };
-    pd_buffer_pool *shelf[4] = { NULL, pd_buffer_pool_join(&all, 40), NULL, pd_buffer_pool_join(&all, 20) };
+    pd_buffer_pool *shelf[4] = { NULL, pd_buffer_pool_join(&all, NULL, 40), NULL, pd_buffer_pool_join(&all, NULL, 20) };
     pd_snapshot *snapshot = pd_snapshot_new(shelf, 10);
 
     (void)state;
@@ -106,8 +106,8 @@ static void memory_that_runs_out_leaves_nothing_behind(void **state)
         pd_snapshot *snapshot = NULL;
         bool failed;
         oom_arm(n);
-        shelf[PD_F32] = pd_buffer_pool_join(&all, 40);
-        shelf[PD_F16] = pd_buffer_pool_join(&all, 20);
+        shelf[PD_F32] = pd_buffer_pool_join(&all, NULL, 40);
+        shelf[PD_F16] = pd_buffer_pool_join(&all, NULL, 20);
         if (shelf[PD_F32] != NULL && shelf[PD_F16] != NULL) snapshot = pd_snapshot_new(shelf, 10);
         failed = oom_disarm();
         assert_true(failed == (snapshot == NULL));

@@ -153,7 +153,7 @@ static void the_contributions_of_half_a_million_ranks_are_summed(void **state)
     many_jobs *c = *state;
     pd_request *frame = pd_request_new(PD_REQ_PUSH, (pd_ticket){ 1, 1 });
     pd_buffer_pools all = { 0 };
-    pd_buffer_pool *shelf = pd_buffer_pool_join(&all, MANY * sizeof(float));
+    pd_buffer_pool *shelf = pd_buffer_pool_join(&all, NULL, MANY * sizeof(float));
     float *values = malloc(MANY * sizeof *values), *sum = NULL;
     pd_sums sums = { 0 };
 

@@ -13,7 +13,8 @@
 #include "reflect.h"
 #include "result.h"
 
-/* Returns how many hyperparameters from index `first` on form one list NAME[0], NAME[1] ...; 1: this one is no list. */
+/* Returns how many hyperparameters from index `first` on form one list NAME[0], NAME[1] ...; 1: the hyperparameter
+ * is not part of a list. */
 static size_t length_of_list(const Paramd__Optimizer *row, size_t first)
 {
     const char *name = row->hypers[first]->name, *bracket = strchr(name, '[');
@@ -29,7 +30,7 @@ static int stem_of(const char *name)
     return (int)strcspn(name, "[");
 }
 
-/* Adds a cell with the names of all hyperparameters of an optimizer. */
+/* Adds a table cell with the names of all hyperparameters of an optimizer. */
 static void names_cell(pd_table *table, const pd_column *column, const void *entry)
 {
     const Paramd__Optimizer *row = entry;
@@ -54,8 +55,8 @@ static const pd_list optimizers_list = { 0, "optimizers", "no optimizers", colum
 
 /* ---- one optimizer ---- */
 
-/* Adds a cell with the default values of a list, such as "0.9,0.999". If all are equal, the cell shows the value
- * once. */
+/* Adds a cell with the default values of a list of hyperparameters, such as "0.9,0.999". If all values are equal,
+ * the cell shows the value once. */
 static void presets_cell(pd_table *table, const Paramd__Optimizer *row, size_t first, size_t n)
 {
     char text[256] = "";
@@ -71,8 +72,8 @@ static void presets_cell(pd_table *table, const Paramd__Optimizer *row, size_t f
     pd_table_cell(table, "%s", alike ? row->hypers[first]->preset : text);
 }
 
-/* Writes the range of a number as text: "0 to 1", "at least 1", "at most 1", "any number". A bound at the limit of
- * int32 counts as no bound. */
+/* Writes the range of numbers that a hyperparameter accepts: "0 to 1", "at least 1", "at most 1", "any number". A
+ * bound at the limit of int32 counts as no bound. */
 static void span_text(const Paramd__Hyper *hyper, char *text, size_t size)
 {
     bool no_least = hyper->least <= INT32_MIN, no_most = hyper->most >= INT32_MAX;
@@ -107,8 +108,8 @@ static char *range_text(const Paramd__Hyper *hyper, char *text, size_t size)
     return text;
 }
 
-/* Writes the help of each entry of a list of at most 3 hyperparameters; of a longer list only the first entry's.
- * Returns `text`. */
+/* Writes the help texts of hyperparameters that form a list. If the list has at most 3, writes all; otherwise only
+ * the first. Returns `text`. */
 static char *help_text(const Paramd__Optimizer *row, size_t first, size_t n, char text[512])
 {
     size_t used = 0;
@@ -121,7 +122,8 @@ static char *help_text(const Paramd__Optimizer *row, size_t first, size_t n, cha
     return text;
 }
 
-/* Adds a row for `n` hyperparameters that form one list. With `wide` their type and range get columns of their own. */
+/* Adds a row for `n` hyperparameters that form one list. If `wide` is set, their type and range get columns of
+ * their own. */
 static void hyper_row(pd_table *table, const Paramd__Optimizer *row, size_t first, size_t n, bool wide)
 {
     const Paramd__Hyper *hyper = row->hypers[first];
@@ -159,11 +161,12 @@ static int print_optimizer(const Paramd__Optimizer *row, bool wide)
 
 /* Where the list of optimizers comes from: from the table in this program, or from a daemon. */
 typedef struct source {
-    pd_operator op; /* connection to the daemon; without a client the program's own table is used */
+    /* Connection to the daemon. If it has no client, the list comes from the table in this program. */
+    pd_operator op;
     Paramd__OptimizersReply *page;
 } source;
 
-/* Fetches the next page of optimizers into from->page. */
+/* Fetches the next page of the list of optimizers into from->page. */
 static int fetch_page(source *from, const Paramd__OptimizersRequest *request, pd_error *err)
 {
     if (from->op.client != NULL)
@@ -189,13 +192,13 @@ static int list_all(const pd_line *line, source *from)
 
     while ((rc = fetch_page(from, &request, &err)) == PD_OK) {
         for (size_t i = 0; i < from->page->n_optimizers; i++) pd_list_add(&out, &from->page->optimizers[i]->base);
-        if (from->page->next <= request.start) break; /* next is 0 on the last page */
+        if (from->page->next <= request.start) break; /* the daemon sends next = 0 with the last page of optimizers */
         request.start = from->page->next;
     }
     return pd_list_end(&out, rc, &err);
 }
 
-/* Shows one optimizer with all its hyperparameters. */
+/* Prints one optimizer with all its hyperparameters. */
 static int show_one(const pd_line *line, source *from)
 {
     Paramd__OptimizersRequest request = PARAMD__OPTIMIZERS_REQUEST__INIT;

@@ -1,6 +1,8 @@
-/* forecast.c - makes the plans of a model's parameters (their optimizer state and tasks) and adds up their costs.
+/* forecast.c - makes the plans of a model's parameters and adds up what they cost. A plan lists a parameter's
+ * optimizer state and its tasks.
  *
- * A task is a computation beside the steps, such as a matrix root. It is captured when a step copies its inputs. */
+ * A task is a computation beside the steps, such as a matrix root. It begins (is "captured") when a step copies its
+ * inputs. */
 #include "forecast.h"
 
 #include <inttypes.h>
@@ -44,8 +46,8 @@ static bool is_due(const pd_kind *kind, int64_t count)
     return hypers->row->due(&kind->plan, value, count, NULL);
 }
 
-/* Checks that tasks stay due at the same interval in later steps. Tests ever larger step numbers at which a capture
- * is expected, and beside each of them some at which none is. */
+/* Checks that a parameter's tasks (computations beside the steps) begin at the same interval in later steps. Tests
+ * ever larger step numbers in which a task should begin, and beside each of them some in which none should. */
 static bool goes_on(const pd_kind *kind)
 {
     int64_t interval = pd_kind_interval(kind);
@@ -67,12 +69,12 @@ static void find_due(pd_kind *kind)
 
 /* ---- parameters of one kind ---- */
 
-/* The data by which qsort_r compares two parameters. */
+/* The tables that the comparison of two parameters reads while they are sorted (qsort_r). */
 typedef struct sorting {
     const pd_shapes *shapes;
-    pd_rule *const *rule;   /* rule of each parameter */
-    const uint64_t *digest; /* for each parameter a digest of its plan, if the plan may depend on the parameter's
-                             * name; else 0 */
+    pd_rule *const *rule; /* rule (optimizer and hyperparameters) of each parameter */
+    /* For each parameter a digest (hash) of its plan, if its name may change the plan; otherwise 0. */
+    const uint64_t *digest;
 } sorting;
 
 static int compare_axes(const char *a, const char *b)
@@ -109,8 +111,8 @@ static int out_of_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory for plans");
 }
 
-/* Groups the parameters into kinds: those of one kind have the same plan. Fills the kinds except for their plans and
- * the figures that follow from plans. */
+/* Groups the parameters into kinds: all parameters of a kind have the same plan (optimizer state and tasks). Does
+ * not make the plans yet, and leaves out the figures that follow from plans. */
 static int find_kinds(pd_forecast *f, pd_rule *const *rule, const uint64_t *digest, pd_error *err)
 {
     const pd_shapes *shapes = f->shapes;
@@ -152,7 +154,8 @@ static int match_rules(pd_forecast *f, pd_rule **rule, pd_error *err)
 
 /* ---- facts ---- */
 
-/* Returns the declaration of a parameter in the form from which the daemon makes its plan. */
+/* Returns the declaration of a parameter, in the form from which the daemon makes its plan (optimizer state and
+ * tasks). */
 static pd_declaration declaration_of(const pd_forecast *f, const pd_rule *rule, const pd_shape_entry *entry)
 {
     return (pd_declaration){ .name = entry->name,
@@ -205,7 +208,7 @@ static bool has_text(const pd_rule *rule)
     return false;
 }
 
-/* Extends an FNV-1a digest by n bytes. Plans with equal digests count as equal. */
+/* Extends a digest (FNV-1a hash) by n bytes. Plans with equal digests count as equal. */
 static uint64_t digested(uint64_t digest, const void *at, size_t n)
 {
     for (size_t i = 0; i < n; i++) digest = (digest ^ ((const unsigned char *)at)[i]) * 0x100000001b3u;
@@ -278,7 +281,8 @@ static void add_kind(pd_forecast_sum *sum, const pd_kind *kind)
     if (interval > 0) sum->task_flops_per_step += (double)n * kind->task_flops / (double)interval;
 }
 
-/* Adds the memory for one parameter's name to the sums. Among parameters of a kind only this figure differs. */
+/* Adds the memory for one parameter's name to the sums. Parameters of a kind have the same plan, so all their other
+ * figures are equal. */
 static void add_name(pd_forecast *f, const pd_kind *kind, const pd_shape_entry *entry)
 {
     const pd_footprint name = { .records = pd_footprint_name(&f->job, entry->name, entry->axes) };
@@ -299,7 +303,8 @@ static int make_plans(pd_forecast *f, pd_error *err)
         pd_kind *kind = f->kind[i];
         add_name(f, kind, &f->shapes->entries[i]);
         if (bytes_of(kind) > bytes_of(f->kind[f->largest])) f->largest = i;
-        if (kind->plan.elements > 0) continue; /* the kind's plan was made for an earlier parameter */
+        /* The kind (parameters with the same plan) has its plan already, from an earlier parameter. */
+        if (kind->plan.elements > 0) continue;
         kind->how = pd_aggregation_of(&f->job.values, kind->rule->hypers.row);
         int rc = pd_sizing_check_param(&f->job, kind->how, f->shapes->entries[i].name, err);
         if (rc == PD_OK) rc = make_plan(f, kind, &f->shapes->entries[i], err);
@@ -382,7 +387,8 @@ static bool tasks_alike(const pd_plan *plan, int a, int b)
     return true;
 }
 
-/* Sorts the indices of items by their group, and keeps their order within a group. group[i] is the group of item i. */
+/* Sorts the indices of slots or tasks by their group (those whose names differ only in numbers), and keeps their order
+ * within a group. group[i] is the group of number i. */
 static void sort_into(pd_groups *g, const size_t *group, size_t n)
 {
     for (size_t i = 0; i < n; i++) g->first[group[i] + 1]++;

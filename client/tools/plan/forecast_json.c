@@ -1,6 +1,7 @@
-/* forecast_json.c - paramctl plan --json: prints all data of a forecast. Each entry of `params` names its entry in
- * `kinds` by index. The bytes and operations in `kinds` are for one parameter; those in `rules` and `total` are
- * sums. */
+/* forecast_json.c - paramctl plan --json: prints all data of a forecast (memory and computing of an optimizer).
+ *
+ * Each entry of `params` names its entry in `kinds` by index. A kind has all parameters with the same plan. The
+ * bytes and operations in `kinds` are for one parameter; those in `rules` and `total` are sums. */
 #include "forecast_json.h"
 
 static json_t *dims_json(const int64_t *dim, int rank)
@@ -27,7 +28,7 @@ static json_t *slot_json(const pd_slot_spec *spec)
     return object;
 }
 
-/* Lists a task's slots by their indices in the kind's list of slots. */
+/* Lists slots (tensors of optimizer state) that a task reads or writes, by their index in the plan's list of slots. */
 static json_t *indices_json(const int *slot, int n)
 {
     json_t *list = json_array();
@@ -67,8 +68,8 @@ static json_t *bytes_json(uint64_t bytes)
     return json_integer(bytes > INT64_MAX ? INT64_MAX : (json_int_t)bytes);
 }
 
-/* Describes a kind: the plan and the costs of one of its parameters. All parameters of the kind refer to this
- * object. */
+/* Describes a kind (all parameters with the same plan): the plan, and the costs of one parameter. Other entries of
+ * the output refer to this object. */
 static json_t *kind_json(const pd_forecast *f, const pd_kind *kind)
 {
     const pd_plan *plan = &kind->plan;
@@ -102,7 +103,7 @@ static json_t *param_json(const pd_forecast *f, size_t i)
     return json_pack("{s:s, s:i}", "name", f->shapes->entries[i].name, "kind", (int)(f->kind[i] - f->kinds));
 }
 
-/* Lists the bytes that the daemon counts for a footprint, by purpose. */
+/* Lists how many bytes the daemon counts for a job or parameter, by purpose. */
 static json_t *need_json(const pd_footprint *need)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "weights", bytes_json(need->weights), "sums",

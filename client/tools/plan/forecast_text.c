@@ -1,4 +1,5 @@
-/* forecast_text.c - prints a forecast as text: the parameters, slots and tasks, and the sums of their costs. */
+/* forecast_text.c - prints a forecast as text: the parameters, their optimizer state and tasks, and the sums of
+ * their costs. */
 #include "forecast_text.h"
 
 #include <inttypes.h>
@@ -12,13 +13,14 @@
 
 /* ---- one entry for each kind of parameters. Names that differ only in their numbers share a line ---- */
 
-enum { NAME_LINES = 8 }; /* most lines with names in one entry; further names are only counted */
+enum { NAME_LINES = 8 }; /* most lines with parameter names in one entry; further names are only counted */
 
 typedef struct line {
     const pd_kind *kind;
-    char *pattern;   /* the name with * in place of each number; with --verbose the name itself */
-    size_t param, n; /* index of the first parameter of this line, and number of its parameters */
-    size_t head;     /* index of the first parameter of the entry; the lines are sorted by it */
+    /* The parameters' name with * in place of each number; with --verbose the name itself. */
+    char *pattern;
+    size_t param, n; /* index of the first parameter that this line names, and number of its parameters */
+    size_t head;     /* index of the first parameter of the line's entry: lines are sorted by entry */
 } line;
 
 typedef struct lines {
@@ -65,7 +67,7 @@ static void free_lines(lines *l)
     free(l->at);
 }
 
-/* Makes a line for each parameter. */
+/* Makes a line with a name for each parameter of the model. */
 static int name_all(lines *l, const pd_forecast *f, bool verbose)
 {
     if ((l->at = calloc(f->shapes->n, sizeof *l->at)) == NULL) return PD_NO_MEMORY;
@@ -77,7 +79,8 @@ static int name_all(lines *l, const pd_forecast *f, bool verbose)
     return PD_OK;
 }
 
-/* Merges lines of one kind that have the same pattern. The lines are sorted by kind and pattern. */
+/* Merges lines with parameter names: those of parameters that have the same plan and whose names differ only in
+ * numbers. The lines are sorted so that these are neighbours. */
 static void fold(lines *l)
 {
     size_t n = 0;
@@ -125,7 +128,7 @@ static int ascending(const void *left, const void *right)
     return (*(const int *)left > *(const int *)right) - (*(const int *)left < *(const int *)right);
 }
 
-/* Sorts the numbers and removes duplicates. Returns how many are left. */
+/* Sorts n numbers and removes duplicates, so that they can be written as a list. Returns how many are left. */
 static size_t distinct(int *number, size_t n)
 {
     size_t kept = 0;
@@ -157,8 +160,8 @@ static size_t listed(char text[NAMES], size_t used, int *number, size_t n)
     return used;
 }
 
-/* Writes the names of n slots of the same name and different numbers, such as "statistics.0 … 215", "momentum" or
- * "block_0 … 11.factor_matrices.0, 1". `number` is scratch memory for n numbers. */
+/* Writes the names of n slots (tensors of optimizer state) that differ only in their numbers, such as "statistics.0
+ * … 215", "momentum" or "block_0 … 11.factor_matrices.0, 1". `number` is scratch memory for n numbers. */
 static void numbered(char text[NAMES], const pd_plan *plan, const int *slot, size_t n, int *number)
 {
     const pd_slot_spec *spec = &plan->slots[slot[0]];
@@ -186,7 +189,7 @@ static int64_t memory_of(const pd_slot_spec *spec)
     return spec->temporary ? pd_slot_seen_bytes(spec) : pd_slot_bytes(spec);
 }
 
-/* Adds a row for n slots that differ only in their numbers. */
+/* Adds one row to the table for n slots (tensors of optimizer state) that differ only in their numbers. */
 static void slot_row(pd_table *table, const pd_slot_spec *spec, const char *names, int64_t n)
 {
     char text[PD_CELL], shape[192];
@@ -200,7 +203,7 @@ static void slot_row(pd_table *table, const pd_slot_spec *spec, const char *name
         pd_table_cell(table, "x%" PRId64, n);
     else
         pd_table_cell(table, "%s", "");
-    /* a slot that lies in the memory of the new weights takes no bytes of its own */
+    /* A slot (tensor of optimizer state) that lies in the memory of the new weights takes no bytes of its own. */
     pd_table_cell(table, "%s", spec->in_after ? "-" : pd_bytes_text(text, (uint64_t)bytes));
 }
 
@@ -224,7 +227,8 @@ static const int *slots_of(const pd_task_spec *spec, bool outputs, int *n)
     return outputs ? spec->output : spec->input;
 }
 
-/* Finds the slots with this name among the inputs or the outputs of n tasks. Returns their number. */
+/* Finds the slots (tensors of optimizer state) with this name among the inputs or the outputs of n tasks. Returns
+ * their number. */
 static size_t slots_named(int *found, const pd_plan *plan, const int *task, size_t n, bool outputs, const char *name)
 {
     size_t many = 0;
@@ -238,8 +242,8 @@ static size_t slots_named(int *found, const pd_plan *plan, const int *task, size
     return many;
 }
 
-/* Lists the inputs or the outputs of n tasks by name, such as "statistics.0 … 215; tally". `room` is scratch memory,
- * see task_lines. */
+/* Lists the inputs or the outputs of n tasks (such as matrix roots) by the names of their slots, such as
+ * "statistics.0 … 215; tally". `room` is scratch memory, as in task_lines. */
 static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *task, size_t n, bool outputs, int *room)
 {
     int n_slots;
@@ -277,15 +281,16 @@ static void task_line(pd_table *table, const pd_plan *plan, const int *task, siz
     }
 }
 
-/* Adds the lines of all tasks. `room` is scratch memory for numbers. Count the inputs of all tasks, and the outputs;
- * it must have room for twice the larger count. */
+/* Adds lines about all tasks (computations beside the steps) of a plan to the table. `room` is scratch memory for
+ * twice as many numbers as all tasks have inputs, or twice as many as they have outputs, whichever is more. */
 static void task_lines(pd_table *table, const pd_plan *plan, const pd_groups *tasks, int *room)
 {
     for (size_t g = 0; g < tasks->n; g++)
         task_line(table, plan, tasks->item + tasks->first[g], tasks->first[g + 1] - tasks->first[g], room);
 }
 
-/* Writes when the results of tasks are used, such as "in the same step" or "from 20 steps later on". */
+/* Writes when a step uses the results of tasks (computations beside the steps), such as "in the same step" or "from
+ * 20 steps later on". */
 static void when_used(char text[64], const pd_plan *plan)
 {
     if (plan->root_delay == PD_ROOT_READY)
@@ -322,8 +327,8 @@ static void due_line(pd_table *table, const pd_kind *kind)
 
 /* ---- one entry of the table ---- */
 
-/* Adds a line about the blocks, such as "6 blocks of at most (3, 3), 1.2 kflop a step". If the merged shape differs
- * from the declared shape, the line begins with it. */
+/* Adds a line about the blocks into which the optimizer cuts a parameter, such as "6 blocks of at most (3, 3), 1.2
+ * kflop a step". If the optimizer merges dimensions before it cuts, the line begins with the merged shape. */
 static void blocks_line(pd_table *table, const pd_kind *kind)
 {
     const pd_plan *plan = &kind->plan;
@@ -357,8 +362,8 @@ static void state_line(pd_table *table, const pd_kind *kind, size_t n)
         pd_table_line(table, "  %s: state %s", optimizer, each);
 }
 
-/* Adds a line with the memory of an aggregate that must keep the contributions of all workers until the round
- * closes. */
+/* Adds a line about memory for gradients: some ways to combine them (such as the median) must keep the gradients of
+ * all workers until the round closes. */
 static void gather_line(pd_table *table, const pd_kind *kind, size_t n)
 {
     char each[PD_CELL], all[PD_CELL], how[32];
@@ -374,7 +379,8 @@ static void gather_line(pd_table *table, const pd_kind *kind, size_t n)
         pd_table_line(table, "  %s: holds %s", how, each);
 }
 
-/* Adds the lines with the names of an entry's parameters. Returns the number of parameters. */
+/* Adds the first lines of an entry: the names of its parameters, which all have the same plan. Returns the number
+ * of these parameters. */
 static size_t heading(pd_table *table, const pd_forecast *f, const line *at, size_t n)
 {
     size_t params = 0, shown = n > NAME_LINES ? NAME_LINES - 1 : n, others = 0;
@@ -392,8 +398,8 @@ static size_t heading(pd_table *table, const pd_forecast *f, const line *at, siz
     return params;
 }
 
-/* Adds the slots and tasks of one parameter. `room` is scratch memory for numbers: at least one for each slot, and
- * as many as task_lines needs. */
+/* Adds lines about the slots (tensors of optimizer state) and tasks of one parameter. `room` is scratch memory for
+ * numbers: at least one for each slot, and as many as task_lines needs. */
 static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, const pd_groups *tasks, int *room)
 {
     const pd_slot_spec weights = { .name = "weights", .number = -1, .shape = kind->shape };
@@ -407,7 +413,8 @@ static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, c
     if (kind->plan.note[0] != '\0') pd_table_line(table, "  note: %s", kind->plan.note);
 }
 
-/* Adds the entry of a kind. The names of its parameters take n lines, which begin at `at`. */
+/* Adds the entry of a kind: all parameters that have the same plan. The n lines from `at` on have the names of its
+ * parameters. */
 static int add_entry(pd_table *table, const pd_forecast *f, const line *at, size_t n, bool verbose)
 {
     const pd_plan *plan = &at->kind->plan;
@@ -489,7 +496,7 @@ static void print_tasks(const pd_forecast_sum *sum, FILE *out)
             pd_bytes_text(a, (uint64_t)sum->task_bytes));
 }
 
-/* Prints the bytes that the daemon will count against its limit, by purpose. */
+/* Prints how many bytes the daemon will count against its memory limit, by purpose. */
 static void print_memory(const pd_forecast *f, FILE *out)
 {
     const pd_footprint *need = &f->all.need;

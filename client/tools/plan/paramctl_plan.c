@@ -1,5 +1,5 @@
-/* paramctl_plan.c - the program behind `paramctl plan`: computes what a model's optimizer will cost, only from the
- * parameters' shapes and the rules. */
+/* paramctl_plan.c - the program behind `paramctl plan`: computes what a model's optimizer will cost. It needs only
+ * the parameters' shapes and the rules (which optimizer for which parameter). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +8,9 @@
 #include "programs.h"
 #include "result.h"
 
-enum { MOST_TEXTS = 64 }; /* most rules (a Hello may have as many), and most options */
+enum { MOST_TEXTS = 64 }; /* most rules on the command line (a worker may send as many), and most options of the job */
 
-/* Values of a command-line option that may be repeated. */
+/* All values of a command-line option that may be repeated. */
 typedef struct texts {
     char *at[MOST_TEXTS];
     size_t n;

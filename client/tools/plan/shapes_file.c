@@ -17,7 +17,7 @@
 #include "printable.h"
 #include "safetensors.h"
 
-enum { NAME_BYTES = 256 }; /* longest name that the protocol allows */
+enum { NAME_BYTES = 256 }; /* longest name of a parameter that the protocol allows, in bytes */
 
 typedef struct reader {
     pd_shapes *out;
@@ -88,7 +88,7 @@ static int check_axes(const reader *r, const char *name, int n, const char *axes
     return refuse(r, PD_INVALID_ARGUMENT, "%.*s: axes: %.200s", n < 160 ? n : 160, name, why.text);
 }
 
-/* Checks and adds a parameter. `axes` are n_axes bytes with the names of its dimensions, or NULL. */
+/* Checks a parameter and adds it to the list. `axes` are n_axes bytes with the names of its dimensions, or NULL. */
 static int add(const reader *r, const char *name, size_t n, const pd_shape *shape, const char *axes, size_t n_axes)
 {
     pd_shape_entry entry = { .shape = *shape, .line = r->line };
@@ -115,8 +115,8 @@ typedef struct word {
     size_t n;
 } word;
 
-/* Returns the next word of a line that ends at `end`. At the end of the line and before a comment, the word is empty
- * (n = 0). */
+/* Returns the next word of a line of the file, which ends at `end`. At the end of the line and before a comment,
+ * the returned word is empty (n = 0). */
 static word next_word(const char **at, const char *end)
 {
     word w;
@@ -325,7 +325,7 @@ static int read_mapped(reader *r, int fd)
 
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return refuse(r, PD_INVALID_ARGUMENT, "not a file");
     if (st.st_size == 0) return refuse(r, PD_INVALID_ARGUMENT, "the file is empty");
-    /* map the file, since only the header of a checkpoint is read */
+    /* A checkpoint is mapped into memory, not read, since only its header is needed. */
     at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (at == MAP_FAILED) return refuse(r, PD_NOT_FOUND, "cannot be read: %s", strerror(errno));
     rc = read_bytes(r, at, (size_t)st.st_size);
@@ -333,7 +333,7 @@ static int read_mapped(reader *r, int fd)
     return rc;
 }
 
-/* Reads standard input to its end. */
+/* Reads shapes from standard input: all its bytes, up to a limit. */
 static int read_stream(reader *r)
 {
     char *at = NULL, *more;
@@ -379,7 +379,7 @@ static int by_name(const void *left, const void *right)
     return order != 0 ? order : (a > b) - (a < b);
 }
 
-/* Checks that each name occurs once. */
+/* Checks that each parameter's name occurs only once in the file. */
 static int check_names(reader *r)
 {
     const pd_shapes *out = r->out;

@@ -14,34 +14,37 @@
 
 #include "paramd/tensor.h"
 
-#define PD_SHAPES_MAX (1 << 20)           /* most parameters in a file */
-#define PD_SHAPES_TEXT_BYTES (64ll << 20) /* largest text or JSON file */
+#define PD_SHAPES_MAX (1 << 20)           /* most parameters in a file of shapes */
+#define PD_SHAPES_TEXT_BYTES (64ll << 20) /* largest text or JSON file with shapes, in bytes */
 
 typedef struct pd_shape_entry {
     char *name;
     pd_shape shape;
-    char *axes; /* logical names of the parameter's dimensions; NULL: not given */
+    char *axes; /* names of the parameter's dimensions, such as "layers,embed"; NULL: not given */
     int64_t elements;
-    int64_t line; /* line number in a text file; 0 for other files */
+    int64_t line; /* number of the line in a text file that has the parameter; 0 for other files */
 } pd_shape_entry;
 
 typedef struct pd_shapes {
-    pd_shape_entry *entries; /* in the order of the file; for safetensors in the order of the tensors' data */
+    /* The parameters in the order of the file; in a safetensors file, in the order of the tensors' data. */
+    pd_shape_entry *entries;
     size_t n;
-    size_t left_out; /* number of tensors that are no parameters */
+    size_t left_out; /* number of the file's tensors that are not floating point, so no parameters */
 } pd_shapes;
 
-/* Reads a file, or standard input if the path is "-". The caller frees *out; after an error it is empty. The error
- * text begins with the path, and with ":LINE" if a line is wrong.
+/* Reads the names and shapes of parameters from a file, or from standard input if the path is "-". The caller frees
+ * *out; after an error it is empty. The error text begins with the path, and with ":LINE" if a line is wrong.
  *
  * PD_NOT_FOUND: the file does not exist or cannot be read.
  *
- * PD_INVALID_ARGUMENT: its content is wrong.
+ * PD_INVALID_ARGUMENT: the content of the file is wrong.
  *
- * PD_RESOURCE_EXHAUSTED: it exceeds the limits above, or the limit of a safetensors header.
+ * PD_RESOURCE_EXHAUSTED: the file exceeds PD_SHAPES_MAX or PD_SHAPES_TEXT_BYTES, or the limit of a safetensors
+ * header.
  *
  * PD_NO_MEMORY: out of memory. */
 int pd_shapes_read(pd_shapes *out, const char *path, pd_error *err);
-void pd_shapes_free(pd_shapes *shapes); /* also accepts an empty list */
+/* Frees a list of shapes, which may be empty. */
+void pd_shapes_free(pd_shapes *shapes);
 
 #endif

@@ -26,7 +26,8 @@ typedef struct point {
 typedef struct line {
     char label[80];
     double label_y;
-    point *raw, *at; /* raw: the points of the log; at: the same points, smoothed if there are more than MANY */
+    /* raw: the points as the log has them. at: the same points, smoothed if there are more than MANY. */
+    point *raw, *at;
     size_t n;
 } line;
 
@@ -35,8 +36,8 @@ typedef struct panel {
     bool logarithmic;
     line lines[MOST_LINES];
     int n;
-    double x1, y0, y1;               /* range of the axes: x from 0 to x1, y from y0 to y1 */
-    double left, top, right, bottom; /* edges of the plot area in the picture */
+    double x1, y0, y1;               /* range of the panel's axes: x from 0 to x1, y from y0 to y1 */
+    double left, top, right, bottom; /* edges of the panel's plot area, in pixels of the picture */
 } panel;
 
 static const char *title = "Training", *note = "", *by, *path = "plot.svg", *log_path;
@@ -64,7 +65,7 @@ static void read_log(void)
     fclose(file);
 }
 
-/* Makes a field's name readable: replaces '_' by a space. */
+/* Makes the name of a field of the log readable: replaces '_' by a space. */
 static char *with_spaces(char *name)
 {
     for (char *c = name; *c != '\0'; c++)
@@ -72,8 +73,8 @@ static char *with_spaces(char *name)
     return name;
 }
 
-/* Smooths a line of more than MANY points: each y becomes the mean of the points around it. `raw` keeps the logged
- * values. */
+/* Smooths a line with more than MANY points: each y becomes the mean of the points around it. `raw` keeps the
+ * values of the log. */
 static void smooth(line *l)
 {
     size_t reach = l->n > MANY ? l->n / 100 : 0;
@@ -86,8 +87,8 @@ static void smooth(line *l)
     }
 }
 
-/* Fills a line with the numbers in the fields x and y of the log's objects. With a `group`, only objects whose field
- * `by` has this value count. */
+/* Fills a line of a panel with points: the numbers in the fields x and y of the log's objects. With a `group`, only
+ * those objects count whose field `by` has this value. */
 static void fill(line *l, const char *x, const char *y, const char *group)
 {
     json_t *row;
@@ -108,8 +109,8 @@ static void fill(line *l, const char *x, const char *y, const char *group)
     smooth(l);
 }
 
-/* Adds a line that shows the field y. Its label is the name of its group. Without groups, the label is the last
- * value, with the field's name before it if `named`. */
+/* Adds a line that shows the field y to a panel. Its label is the name of its group. Without groups, the label is
+ * the last value, with the field's name before it if `named`. */
 static void add_line(panel *p, const char *y, const char *group, bool named)
 {
     line *l = &p->lines[p->n];
@@ -123,14 +124,15 @@ static void add_line(panel *p, const char *y, const char *group, bool named)
     if (group == NULL) with_spaces(l->label);
     if (p->n++ == 0) p->y0 = p->y1 = l->at[l->n - 1].y;
     p->x1 = fmax(p->x1, l->at[l->n - 1].x);
-    for (size_t i = l->n / 12; i < l->n; i++) { /* the range of y ignores the first twelfth: the steep start of a
-                                                 * training would flatten the rest */
+    /* The range of y ignores the first twelfth of the points: the steep start of a training would flatten the rest. */
+    for (size_t i = l->n / 12; i < l->n; i++) {
         p->y0 = fmin(p->y0, l->raw[i].y);
         p->y1 = fmax(p->y1, l->raw[i].y);
     }
 }
 
-/* Adds one line of the field y for each value of the field `by`, in the order in which the values first occur. */
+/* Adds to a panel one line of the field y for each value of the field `by`, in the order in which the values first
+ * occur in the log. */
 static void add_groups(panel *p, const char *y)
 {
     json_t *row, *seen = json_object();
@@ -147,7 +149,7 @@ static void add_groups(panel *p, const char *y)
     json_decref(seen);
 }
 
-/* Makes the panel's lines, and sets its place in the picture and the range of y. */
+/* Makes the lines of a panel, and sets its place in the picture and the range of y. */
 static void prepare(panel *p, int place)
 {
     bool named = strchr(p->y, ',') != NULL;
@@ -212,7 +214,7 @@ static void put_tick(const panel *p, bool vertical, double value)
     }
 }
 
-/* Draws about `wanted` ticks between `from` and `to`, at multiples of 1, 2 or 5 times a power of ten. */
+/* Draws about `wanted` marks on an axis between `from` and `to`, at multiples of 1, 2 or 5 times a power of ten. */
 static void put_ticks(const panel *p, bool vertical, double from, double to, int wanted)
 {
     double power = pow(10.0, floor(log10((to - from) / wanted))), lead = (to - from) / wanted / power;
@@ -221,8 +223,8 @@ static void put_ticks(const panel *p, bool vertical, double from, double to, int
     for (double i = ceil(from / each); i * each <= to; i++) put_tick(p, vertical, i * each);
 }
 
-/* Draws the ticks of a logarithmic axis: 1, 2 and 5 times each power of ten, or only some powers of ten if the axis
- * spans many. */
+/* Draws the marks of a logarithmic axis: at 1, 2 and 5 times each power of ten, or only at some powers of ten if
+ * the axis spans many. */
 static void put_logarithmic_ticks(const panel *p)
 {
     double decades = log10(p->y1 / p->y0);
@@ -235,7 +237,8 @@ static void put_logarithmic_ticks(const panel *p)
         }
 }
 
-/* Draws a line through the points that lie in the plot. If there are very many points, most are left out. */
+/* Draws a line through those of its points that lie in the plot area. If there are very many points, most are left
+ * out. */
 static void put_line(const panel *p, const point *at, size_t n, const char *class, int colour)
 {
     size_t stride = n / (2 * MANY) + 1;
@@ -246,7 +249,8 @@ static void put_line(const panel *p, const point *at, size_t n, const char *clas
     fprintf(svg, "%.1f,%.1f\"/>\n", x_of(p, at[n - 1].x), y_of(p, at[n - 1].y));
 }
 
-/* Chooses the height of each line's label: at the end of its line, but moved apart where labels would overlap. */
+/* Chooses the height of the label of each line in a panel: at the end of its line, but moved apart where labels
+ * would overlap. */
 static void place_labels(panel *p)
 {
     for (line *l = p->lines; l < p->lines + p->n; l++) l->label_y = y_of(p, l->at[l->n - 1].y) + 4;

@@ -21,7 +21,7 @@ typedef struct report {
     pd_replay_options options;
     tally all;
     int folders;
-    json_t *traces, *summaries; /* results as JSON; NULL: results are printed as text */
+    json_t *traces, *summaries; /* results of all files as JSON; NULL: they are printed as text */
 } report;
 
 static const char *const outcome_words[] = { "ok", "FAIL", "skip" };
@@ -66,7 +66,8 @@ static void print_line(const pd_replay_result *r, bool verbose)
     fflush(stdout);
 }
 
-/* Returns a number as JSON. Errors that are not finite become null, because JSON has no infinity. */
+/* Returns a number as JSON. A number that is not finite (an error, for example) becomes null, because JSON has no
+ * infinity. */
 static json_t *number_or_null(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -155,8 +156,8 @@ static void add(tally *to, const tally *t)
     to->skipped += t->skipped;
 }
 
-/* Plays the traces of a folder in the order of their names, then the folders inside it. Links to folders are not
- * followed, so the recursion always ends. */
+/* Plays the traces (files of recorded runs) in a folder in the order of their names, then those in the folders
+ * inside it. Links to folders are not followed, so the recursion always ends. */
 static void replay_folder(report *rep, const char *path)
 {
     struct dirent **entries = NULL;
@@ -191,7 +192,7 @@ static void strip_slashes(char *path)
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) path[n - 1] = '\0';
 }
 
-/* Plays the files and folders that the command line names. */
+/* Plays the traces (files of recorded runs) that the command line names, and those in the folders that it names. */
 static int play_all(const pd_line *line, report *rep)
 {
     for (int i = 0; i < line->n_args; i++) {

@@ -1,5 +1,5 @@
 /* python_json.h - reads JSON as Python's json module writes it: besides standard JSON it has NaN, Infinity and
- * -Infinity. Pure. */
+ * -Infinity. The function is pure: its result depends on the text alone. */
 #ifndef PD_PYTHON_JSON_H
 #define PD_PYTHON_JSON_H
 

@@ -20,16 +20,17 @@ static read_config read_by_name, read_nadam, read_average, read_google, read_met
 
 enum { MOST_GROUPS = 1000 };
 
-/* One row for each (system, optimizer) whose recorded runs can be replayed. Add a row for an optimizer of paramd
- * that follows another reference implementation. */
+/* The table of systems and optimizers whose recorded runs can be replayed. Add a row for an optimizer of paramd
+ * that follows another reference implementation (the program that made the recorded runs). */
 static const struct entry {
     const char *system;
     const char *optimizer; /* value of the configuration's key `optimizer`; NULL: the system has only one optimizer */
     const char *row;
     const char *rate;
     read_config *read;
-    const char *execution[8]; /* keys to ignore: they change how the reference optimizer computes, but not its
-                               * results; NULL at the end */
+    /* Keys of the configuration to ignore: they change how the reference optimizer computes, but not its results.
+     * NULL at the end. */
+    const char *execution[8];
 } table[] = {
     { "torch_optim", "SGD", "sgd", "lr", read_by_name, TORCH_EXECUTION },
     { "torch_optim", "Adam", "adam", "lr", read_by_name, TORCH_EXECUTION },
@@ -107,8 +108,8 @@ static const struct entry *find_entry(const char *system, const char *optimizer)
     return NULL;
 }
 
-/* Sets the hyperparameters of a reference optimizer whose configuration has the same names as paramd. A key with the
- * value null is left out: the option is off, which is paramd's default, too. */
+/* Sets the hyperparameters of an optimizer whose recorded configuration uses paramd's names. A key with the value
+ * null is left out: it says that an option is off, and this is paramd's default, too. */
 static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     const char *key;
@@ -123,8 +124,8 @@ static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json
     return PD_OK;
 }
 
-/* Reads the configuration of NAdam. PyTorch up to 1.13, whose NAdam has no `differentiable` yet, counts mu twice. A
- * replay must repeat this defect. */
+/* Reads the recorded configuration of NAdam. PyTorch up to 1.13, whose NAdam has no option `differentiable` yet,
+ * counts mu twice. A replay must repeat this defect. */
 static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     int rc = read_by_name(hypers, entry, config, err);
@@ -133,7 +134,8 @@ static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t
     return pd_hypers_set(hypers, "mu_counted_twice", "yes", err);
 }
 
-/* Sets lr to 1 for a trace of averages. One step of sgd then turns weights of 0 into minus the averaged gradient. */
+/* Sets lr to 1 for a trace of averages (recorded averages of gradients). One step of sgd then turns weights of 0
+ * into minus the averaged gradient, so the average can be read from the weights. */
 static int read_average(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     (void)entry;
@@ -141,13 +143,12 @@ static int read_average(pd_hypers *hypers, const struct entry *entry, const json
     return pd_hypers_set(hypers, "lr", "1", err);
 }
 
-/* Reads a configuration of Google's Shampoo, and sets two hyperparameters that it does not have, but that follow from
- * others of its values:
- *
- *   - Without batch_axis_name (a run on one device), Google's code stores only the momentum in reduced precision, not
- *     the statistics: memory_reduction_scope = momentum.
- *   - With shard_optimizer_states, a root that is NaN overwrites the last good root. A replay must repeat this defect:
- *     nan_roots_leak = yes. */
+/* Reads a recorded configuration of Google's Shampoo. Two hyperparameters of paramd are not in it, but follow from
+ * its values:
+ *   - Without batch_axis_name (a run on one device), Google's code stores only the momentum in reduced precision,
+ *     not the statistics: memory_reduction_scope = momentum.
+ *   - With shard_optimizer_states, a root that is NaN overwrites the last good root. A replay must repeat this
+ *     defect: nan_roots_leak = yes. */
 static int read_google(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     int rc = read_by_name(hypers, entry, config, err);
@@ -159,8 +160,8 @@ static int read_google(pd_hypers *hypers, const struct entry *entry, const json_
     return rc;
 }
 
-/* Reads an object such as {"type": "adam", "beta2": 0.999} into several hyperparameters: NAME is set to adam, and
- * NAME.beta2 to 0.999. Without "type", NAME itself is not set. */
+/* Reads an object of the configuration such as {"type": "adam", "beta2": 0.999} into several hyperparameters: NAME
+ * is set to adam, and NAME.beta2 to 0.999. Without "type", NAME itself is not set. */
 static int read_members(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
 {
     const char *key;
@@ -180,8 +181,8 @@ static int read_members(pd_hypers *hypers, const char *name, const json_t *objec
 
 static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
-    /* ignored: keys that say how work is distributed, which does not change results. The other keys of
-     * distributed_config matter, since they round values */
+    /* The keys to ignore in distributed_config: they say how work is distributed, which does not change results.
+     * Its other keys matter, since they round values. */
     static const struct entry distribution = { .execution = { "type", "world_size", "num_trainers_per_group", NULL } };
     const char *key;
     json_t *value;
@@ -237,8 +238,9 @@ static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *
 
 /* ---- Kron ---- */
 
-/* Sets an update probability that changes with the step: {"schedule": "anneal", ...}. paramd's schedule for it has
- * the name of the reference optimizer's function, precond_update_prob_schedule. */
+/* Sets the probability with which factors (preconditioning matrices) are updated, if it changes with the step:
+ * {"schedule": "anneal", ...}. paramd's schedule for it has the name of the reference optimizer's function,
+ * precond_update_prob_schedule. */
 static int set_probability(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
 {
     json_t *named = json_copy((json_t *)value);
@@ -252,8 +254,8 @@ static int set_probability(pd_hypers *hypers, const char *name, const json_t *va
     return rc;
 }
 
-/* Sets a weight decay mask of the form "callable:ndim>=2". A mask that is a dictionary is turned into groups of
- * parameters elsewhere. */
+/* Sets a weight decay mask (which parameters have weight decay) of the form "callable:ndim>=2". A mask that is a
+ * dictionary is turned into groups of parameters elsewhere (recipe_mask.h). */
 static int set_mask(pd_hypers *hypers, const json_t *mask, pd_error *err)
 {
     static const char ndim[] = "callable:ndim>=";
@@ -334,7 +336,8 @@ char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank)
 
 /* ---- groups ---- */
 
-/* Notes which parameters are in a group. A parameter may be in one group only. */
+/* Notes which parameters are in a group of the recorded configuration (parameters with hyperparameters of their own). A
+ * parameter may be in only one group. */
 static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_error *err)
 {
     json_t *name;
@@ -356,8 +359,8 @@ static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_
     return PD_OK;
 }
 
-/* Returns the configuration of a group: a copy of the whole configuration with the group's changes. Group 0 has no
- * changes. The caller frees the result. NULL: out of memory. */
+/* Returns the configuration of a group of parameters (those with the same hyperparameters): a copy of the whole
+ * configuration with the group's changes. Group 0 has no changes. The caller frees the result. NULL: out of memory. */
 static json_t *configuration_of(const json_t *config, const json_t *group)
 {
     json_t *own = json_copy((json_t *)config);
@@ -458,7 +461,7 @@ int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err)
 
 /* ---- averages ---- */
 
-/* Translates the reference optimizer's word for a way of averaging to the value of the job's option `aggregate`. */
+/* Translates the recorded word for a way of averaging to the value of the job's option `aggregate`. */
 static int name_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err)
 {
     const char *variant = json_string_value(json_object_get(config, "variant"));

@@ -1,4 +1,5 @@
-/* recipe.h - the optimizer and hyperparameters that a recorded run asks for. Pure. */
+/* recipe.h - the optimizer and hyperparameters of a recorded run, as paramd names them. All functions are pure:
+ * they use no files. */
 #ifndef PD_RECIPE_H
 #define PD_RECIPE_H
 
@@ -7,32 +8,40 @@
 #include "paramd/optim.h"
 
 typedef struct pd_recipe {
-    size_t n_groups;    /* at least 1 */
-    pd_hypers *groups;  /* hyperparameters of each group. Group 0 has the parameters that the configuration names in
-                         * no group. Do not move the array: the hyperparameters may contain schedules */
-    json_t *members;    /* object from a parameter's name to the number of its group; NULL: all parameters are in
-                         * group 0 */
-    json_t *rates;      /* list of learning rates, one for each step; NULL: the configuration has none */
-    json_t *axes;       /* object from a parameter's name to the list of its dimensions' names, or to true: the first
-                         * dimension is "layers"; NULL: no parameter has names */
-    int64_t start_step; /* number of steps that count as already taken when the run begins */
-    const char *defect; /* text about a defect of the reference optimizer that this configuration triggers; NULL:
-                         * none is known */
-    const char *rate;   /* name of the hyperparameter that recorded learning rates set */
-    /* The following fields are set for averages of gradients only. */
-    const char *aggregate; /* value of the job's option `aggregate`: "mean", "adasum" or "adasum_vdot"; else NULL */
-    int shards;            /* number of shards of the weights. Replica r has shard r mod `shards`; only replicas with
-                            * the same shard average their gradients */
+    size_t n_groups; /* at least 1 */
+    /* Hyperparameters of each group of parameters. Group 0 has the parameters that the configuration names in no
+     * group. Do not move the array: the hyperparameters may contain schedules. */
+    pd_hypers *groups;
+    /* JSON object from a parameter's name to the number of its group (parameters with the same hyperparameters); NULL:
+     * all parameters are in group 0. */
+    json_t *members;
+    json_t *rates; /* JSON list of learning rates, one for each step; NULL: the configuration has none */
+    /* JSON object from a parameter's name to the list of its dimensions' names. The value true says that the first
+     * dimension is "layers". NULL: no parameter has names of dimensions. */
+    json_t *axes;
+    int64_t start_step; /* number of steps that count as already taken when the recorded run begins */
+    /* Text about a defect of the reference optimizer (which made the record) that this configuration triggers;
+     * NULL: no defect is known. */
+    const char *defect;
+    const char *rate; /* name of the hyperparameter that gets the recorded learning rates, such as lr */
+    /* The following fields are set only for a trace of averages (recorded averages of gradients). */
+    /* Value of the job's option `aggregate` (how gradients are averaged): "mean", "adasum" or "adasum_vdot"; NULL
+     * if the run has weights. */
+    const char *aggregate;
+    /* Number of shards of the weights. Replica (worker) r has shard r mod `shards`. Only replicas with the same
+     * shard average their gradients. */
+    int shards;
 } pd_recipe;
 
-/* Reads the metadata `system` and `config` of a trace. The caller frees *out, also after an error.
+/* Reads which optimizer and hyperparameters a trace (file of a recorded run) was made with, from its metadata
+ * `system` and `config`. The caller frees *out, also after an error.
  *
  * Each entry of `config.groups` names its parameters in `params` and lists how its configuration differs from the
  * whole one. Special values:
- *   - meta_shampoo: null switches an option off. An object sets several hyperparameters. Keys about distribution are
- *     ignored if they don't change results.
- *   - distributed_kron: null switches an option off. weight_decay_mask splits the parameters into groups. A schedule
- *     of learning rates is ignored, since the trace records the rates.
+ *   - meta_shampoo: null switches an option off. An object sets several hyperparameters. Keys about distribution
+ *     are ignored if they don't change results.
+ *   - distributed_kron: null switches an option off. weight_decay_mask splits the parameters into groups. A
+ *     schedule of learning rates is ignored, since the trace records the rates.
  *   - trace of averages: played with sgd at learning rate 1, which turns weights of 0 into minus the average.
  *
  * PD_UNIMPLEMENTED: this build lacks the system, the optimizer or a hyperparameter, which the error names.
@@ -43,21 +52,21 @@ typedef struct pd_recipe {
  * PD_NO_MEMORY: out of memory. */
 int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err);
 void pd_recipe_free(pd_recipe *recipe);
-/* Returns true if recorded runs of this system can be replayed. */
+/* Returns true if recorded runs of this system (the program that made the record) can be replayed. */
 bool pd_recipe_knows(const char *system);
 
-/* Returns the number of the group that a parameter is in. */
+/* Returns the number of the group (with hyperparameters of its own) to which a parameter belongs. */
 size_t pd_recipe_group(const pd_recipe *recipe, const char *name);
 /* Finds the learning rate that the configuration has for a step, counted from 1. Returns false if it has none. */
 bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate);
-/* Sets `rate`, the recorded learning rate of the first update, in each group whose configuration has no rate
- * ("none"). */
+/* Sets `rate`, the learning rate recorded for the first update, in each group of parameters whose configuration has the
+ * learning rate "none". */
 int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err);
 /* Returns the names of a parameter's dimensions, separated by commas; "" if they have no names. The caller frees the
  * text. NULL: out of memory. */
 char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank);
-/* Returns the hyperparameters of a group as a worker's rule for the parameters that match `glob`, such as "* sgd
- * lr=0.1 momentum=0.9". The caller frees the text. NULL: out of memory. */
+/* Returns the hyperparameters of a group of parameters as the text of a rule, which a worker sends for the parameters
+ * that match `glob`, such as "* sgd lr=0.1 momentum=0.9". The caller frees the text. NULL: out of memory. */
 char *pd_recipe_rule(const pd_recipe *recipe, size_t group, const char *glob);
 
 #endif

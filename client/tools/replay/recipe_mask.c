@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-/* Flattens a tree into an object whose keys are the paths to the leaves, with slashes. These paths are the names of
- * the parameters, since the reference optimizer's masks are trees like its parameters. Fails only if out of memory.
+/* Flattens a tree: makes an object whose keys are the paths to the leaves, with slashes. These paths are the names
+ * of parameters, since the reference optimizer's masks are trees like its parameters. Fails only if out of memory.
  * A path that is too long is cut off, and then names no parameter. */
 static int flatten(json_t *out, const char *before, const json_t *tree)
 {

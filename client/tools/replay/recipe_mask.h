@@ -1,5 +1,5 @@
-/* recipe_mask.h - distributed_kron's trees with one flag for each parameter: weight decay masks, and scanned layers.
- * Only recipe.c uses it. Pure. */
+/* recipe_mask.h - reads distributed_kron's trees with one flag for each parameter: weight decay masks (which
+ * parameters have weight decay), and scanned layers. Only recipe.c uses it. All functions are pure. */
 #ifndef PD_RECIPE_MASK_H
 #define PD_RECIPE_MASK_H
 

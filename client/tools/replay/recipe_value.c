@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns a JSON number, string or flag as the text that pd_hypers_set reads. NULL: the value is a list, an object
- * or null. */
+/* Returns a JSON number, string or flag as text for pd_hypers_set, which sets a hyperparameter. NULL: the value is
+ * a list, an object or null. */
 static const char *scalar_text(const json_t *value, char *text, size_t size)
 {
     switch (json_typeof(value)) {
@@ -19,7 +19,7 @@ static const char *scalar_text(const json_t *value, char *text, size_t size)
     }
 }
 
-/* Prints a schedule such as {"schedule": "linear_warmup", "peak": 0.1} in the form that pd_hypers_set reads,
+/* Writes a schedule such as {"schedule": "linear_warmup", "peak": 0.1} as text for pd_hypers_set:
  * linear_warmup(peak=0.1). */
 static void print_schedule(FILE *out, const json_t *schedule)
 {
@@ -38,7 +38,7 @@ static void print_schedule(FILE *out, const json_t *schedule)
     fputc(')', out);
 }
 
-/* Prints a list such as [0.9, 0.999] in the form that pd_hypers_set reads, (0.9,0.999). */
+/* Writes a list such as [0.9, 0.999] as text for pd_hypers_set: (0.9,0.999). */
 static void print_list(FILE *out, const json_t *list)
 {
     char number[40];
@@ -96,7 +96,7 @@ int pd_recipe_set(pd_hypers *hypers, const char *name, const json_t *value, pd_e
 
 /* ---- maps from names to rules ---- */
 
-/* Prints the key of a pair in the form that pairs.h reads: between single quotes, and a quote inside is doubled. */
+/* Writes the key of a pair as text that pairs.h can read: between single quotes; a quote inside is doubled. */
 static void print_key(FILE *out, const char *key)
 {
     fputc('\'', out);
@@ -104,8 +104,8 @@ static void print_key(FILE *out, const char *key)
     fputs("':", out);
 }
 
-/* Prints the rule of a pair, which is a list like ["BATCH", "ROW"], a word like "HEURISTIC", or a flag; null is
- * printed as "none". */
+/* Writes the value of a pair as text: a list like ["BATCH", "ROW"], a word like "HEURISTIC", or a flag. null
+ * becomes "none". */
 static void print_rule(FILE *out, const json_t *rule)
 {
     char number[40];
@@ -117,7 +117,7 @@ static void print_rule(FILE *out, const json_t *rule)
         fputs(word != NULL ? word : "none", out);
 }
 
-/* Prints a map that is a list of pairs, [["regular expression", rule], ...], in the form that pairs.h reads. */
+/* Writes a map that is a list of pairs, [["regular expression", rule], ...], as text that pairs.h can read. */
 static void print_rules(FILE *out, const json_t *rules)
 {
     json_t *pair;
@@ -133,7 +133,7 @@ static void print_rules(FILE *out, const json_t *rules)
     fputs(i > 0 ? "]" : "[]", out);
 }
 
-/* Prints a map from names of dimensions to rules, {"embed": "ROW", ...}, in the form that pairs.h reads. */
+/* Writes a map from names of dimensions to rules, such as {"embed": "ROW", ...}, as text that pairs.h can read. */
 static void print_axis_rules(FILE *out, const json_t *rules)
 {
     const char *key, *separator = "[";

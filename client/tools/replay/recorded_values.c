@@ -1,5 +1,5 @@
-/* recorded_values.c - reads the numbers of a recorded tensor, of any element type. They may lie unaligned in the
- * file. */
+/* recorded_values.c - reads the numbers of a recorded tensor, of any element type. The numbers may lie unaligned in
+ * the file. */
 #include "recorded_values.h"
 
 #include <string.h>

@@ -72,9 +72,11 @@ static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *rec
     return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
 }
 
-/* Handles a run that shows a defect of the reference optimizer's release, which paramd does not have. If the recorded
- * steps succeeded, the run is skipped. If the defect made every recorded step fail, the run is played: paramd's steps
- * may fail as well, and then the run counts. If they succeed, the run is skipped. */
+/* Handles a recorded run that shows a defect of the reference optimizer (which made the record) and that paramd
+ * does not have.
+ *
+ * If a recorded step succeeded, the run is skipped. If the defect made every recorded step fail, the run is played.
+ * Then it counts only if paramd's steps fail as well; if they succeed, it is skipped. */
 static int play_defect(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe,
                        const pd_replay_options *options)
 {
@@ -112,7 +114,8 @@ static int play(pd_replay_result *out, pd_trace *trace, const pd_replay_options 
     return rc;
 }
 
-/* Names the result after the file, without folder and suffix, for traces that cannot be read. */
+/* Names the result after the file, without folder and suffix. This name stays if the file cannot be read; otherwise
+ * the name in the file replaces it. */
 static void name_after_file(pd_replay_result *out, const char *path)
 {
     const char *base = strrchr(path, '/');

@@ -1,18 +1,19 @@
-/* replay.h - plays one recorded file again, either a run or the cases of a routine, and compares the results with
- * the record. */
+/* replay.h - plays one recorded file again and compares the results with the record. The file has either a run of
+ * an optimizer, or cases of a routine: inputs and results of one function. */
 #ifndef PD_REPLAY_H
 #define PD_REPLAY_H
 
 #include "replay_result.h"
 
 typedef struct pd_replay_options {
-    bool local; /* play with the optimizer library in this process, without a daemon */
-    bool state; /* also compare recorded optimizer state; only with `local` */
+    bool local; /* plays with the optimizer library in this process, without a daemon */
+    bool state; /* also compares recorded optimizer state; only together with `local` */
     const char *server;
     double timeout;
 } pd_replay_options;
 
-/* Opens and plays one file, and compares the results with the record. Always fills *out, which the caller frees. */
+/* Opens and plays one recorded file, and compares the results with the record. Always fills *out, which the caller
+ * frees. */
 void pd_replay_file(pd_replay_result *out, const char *path, const pd_replay_options *options);
 
 #endif

@@ -1,5 +1,5 @@
-/* replay_average.c - computes averages of gradients with the arithmetic library: for traces of averages, and for
- * recorded weighted means. */
+/* replay_average.c - computes averages of gradients with the arithmetic library, and compares them with recorded
+ * averages and recorded weighted means. */
 #include "replay_average.h"
 
 #include <math.h>
@@ -15,7 +15,8 @@ typedef struct averaging {
     const pd_trace *trace;
     const pd_recipe *recipe;
     const pd_trace_param *params;
-    float *gradient[PD_TRACE_MAX_REPLICAS]; /* gradients of the replicas that have the same shard */
+    /* Gradients of those replicas (workers) that have the same shard of the weights. */
+    float *gradient[PD_TRACE_MAX_REPLICAS];
     float *scratch[PD_TRACE_MAX_REPLICAS], *ours;
     double *recorded;
 } averaging;
@@ -30,8 +31,8 @@ static void free_averaging(averaging *a)
     free(a->recorded);
 }
 
-/* Allocates memory for the largest parameter. One element is added, because a parameter may have none, and malloc(0)
- * may return NULL. */
+/* Allocates buffers that have room for the largest parameter. They get one element more, because a parameter may
+ * have none, and malloc(0) may return NULL. */
 static int allocate(averaging *a, pd_error *err)
 {
     size_t n = (size_t)pd_trace_elements(a->trace) + 1;
@@ -77,8 +78,8 @@ static int take_average(averaging *a, int k, int64_t n, pd_error *err)
     return PD_OK;
 }
 
-/* Averages the gradients of the replicas that have the same shard of the weights, and compares the result with the
- * recorded average of each replica. */
+/* Averages the gradients of the replicas (workers) that have the same shard of the weights, and compares the result
+ * with the recorded average of each replica. */
 static int play_group(averaging *a, size_t i, int shard, pd_verdict *verdict, pd_error *err)
 {
     const pd_trace_param *param = &a->params[i];
@@ -127,7 +128,7 @@ int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict
 
 /* ---- weighted means ---- */
 
-/* Two sums for each replica: of its weighted values, and of its weights. */
+/* Two sums for each replica (worker of the recorded run): of its values times their weights, and of the weights. */
 typedef struct weighing {
     int n;
     float values[PD_TRACE_MAX_REPLICAS], weights[PD_TRACE_MAX_REPLICAS];
@@ -151,8 +152,8 @@ static int weigh(pd_case *c, weighing *w, int replica)
     return PD_OK;
 }
 
-/* Adds up one number of each replica and divides the sum by `divisor`, as the daemon does with contributions to a
- * round. */
+/* Adds up one number of each replica (worker of the recorded run) and divides the sum by `divisor`, in the same way
+ * as the daemon adds up gradients. */
 static float sum_over(const float *of, int n, float divisor)
 {
     pd_addend addends[PD_TRACE_MAX_REPLICAS];
@@ -163,11 +164,11 @@ static float sum_over(const float *of, int n, float divisor)
     return sum;
 }
 
-/* Compares the losses of all replicas with the record, and then their mean.
+/* Compares the losses of all replicas (workers of the recorded run) with the record, and then their mean.
  *
- * The recorded loss of a replica is the weighted sum over its examples, divided by the mean weight of the replicas. The
- * mean of all recorded losses is therefore the sum over all examples divided by the sum of all weights, and the server
- * computes it in this way. */
+ * The recorded loss of a replica is the weighted sum over its examples, divided by the mean weight of the replicas.
+ * The mean of all recorded losses is therefore the sum over all examples divided by the sum of all weights, and the
+ * server computes the mean in this way. */
 static int judge_replicas(pd_case *c, const weighing *w)
 {
     float per_core = sum_over(w->weights, w->n, (float)w->n), all = sum_over(w->weights, w->n, 1);

@@ -1,4 +1,5 @@
-/* replay_case.c - memory, tensors and comparisons for one recorded case of a routine. */
+/* replay_case.c - memory, tensors and comparisons for one case of a routine: recorded inputs and results of one
+ * function. */
 #include "replay_case.h"
 
 #include <math.h>
@@ -51,7 +52,7 @@ void pd_case_release(pd_case *c)
     c->room = 0;
 }
 
-/* Writes the name that the case's tensor FIELD has in the file. Returns `name`. */
+/* Writes the name that tensor FIELD of the case has in the file, such as 012/FIELD. Returns `name`. */
 static const char *name_of(const pd_case *c, const char *field, char name[64])
 {
     int before = (int)strcspn(field, "*"), stars = (int)strspn(field + before, "*");

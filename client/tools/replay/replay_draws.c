@@ -1,4 +1,4 @@
-/* replay_draws.c - reads the random numbers that a trace recorded. */
+/* replay_draws.c - reads the random numbers that the reference optimizer drew in a recorded run. */
 #include "replay_draws.h"
 
 #include <stdio.h>
@@ -8,8 +8,10 @@
 struct pd_replay_draws {
     const pd_trace *trace;
     const pd_replay_parts *parts;
-    json_t *balanced; /* list of steps in which factors were balanced; NULL: not recorded */
-    pd_draws *at;     /* random numbers of each declared parameter in the current step */
+    /* JSON list of steps in which factors (preconditioning matrices) were balanced: made equal in size; NULL: not
+     * recorded */
+    json_t *balanced;
+    pd_draws *at; /* recorded random numbers of each declared parameter in the present step */
     float **normal;
 };
 
@@ -70,8 +72,8 @@ static bool is_balanced(const pd_replay_draws *draws, int64_t step)
     return false;
 }
 
-/* Reads the random probe of one declared parameter in a step. If the trace has none, the optimizer drew no probe for
- * it in this step. */
+/* Reads the random probe (a tensor of random numbers) of one declared parameter in a step. If the trace (the file of a
+ * recorded run) has none, the optimizer drew no probe for the parameter in this step. */
 static int take_probe(pd_replay_draws *draws, size_t part, int64_t step, pd_error *err)
 {
     char name[NAME_TEXT];

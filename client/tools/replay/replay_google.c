@@ -1,5 +1,5 @@
-/* replay_google.c - computes recorded cases of Google's routines: inverse roots, power iteration, quantized values,
- * symmetric matrices. */
+/* replay_google.c - computes recorded cases of the functions of Google's Shampoo: inverse roots, power iteration,
+ * quantized values, symmetric matrices. */
 #include "replay_google.h"
 #include "root_newton.h"
 #include "power_iteration.h"
@@ -28,9 +28,9 @@ static float code_at(const pd_quantized *q, int64_t i)
     return q->storage == PD_STORE_INT8 ? ((const int8_t *)q->codes)[i] : ((const int16_t *)q->codes)[i];
 }
 
-/* Compares the codes of a quantized value. They must be equal, because the recorded input is exactly the float32
- * value that the reference optimizer quantized. With bfloat16 storage there are no codes: the value itself is
- * compared. */
+/* Compares the codes of a quantized value with the record. They must be equal, because the recorded input is
+ * exactly the float32 value that the reference optimizer quantized. With bfloat16 storage there are no codes, so
+ * the value itself is compared. */
 static int judge_codes(pd_case *c, const pd_quantized *q, const float *value, int64_t n)
 {
     float *codes;
@@ -73,8 +73,8 @@ int pd_judge_quantized_value(pd_case *c)
 
 /* ---- symmetric_matrices ---- */
 
-/* Compares two results with the record: the product X X', and then the update beta X X' + alpha Y Y' with Y = 2 X.
- * Of the update only the last block row was recorded. */
+/* Computes products of a recorded matrix X and compares them with the record: first X X', then the update beta X X'
+ * + alpha Y Y' with Y = 2 X. Of the update only the last block row was recorded. */
 static int judge_products(pd_case *c, pd_blockrows C, pd_mat X)
 {
     double alpha = json_number_value(json_object_get(c->entry, "update_alpha")),
@@ -96,8 +96,8 @@ static int judge_products(pd_case *c, pd_blockrows C, pd_mat X)
     return pd_case_judge(c, "updated_last_row_block", last, C.b * n);
 }
 
-/* Compares the routines that read a matrix without changing it. B has the recorded block rows; C is scratch memory
- * of the same shape. */
+/* Compares the functions that read a symmetric matrix without changing it, such as the one for its diagonal. B is
+ * the recorded matrix, stored as block rows; C is scratch memory of the same shape. */
 static int judge_readings(pd_case *c, pd_blockrows B, pd_blockrows C, const float *vector)
 {
     int64_t n = B.b * B.k, stored = B.b * B.at.cols;
@@ -140,8 +140,8 @@ int pd_judge_symmetric_matrices(pd_case *c)
 
 /* ---- matrix_inverse_pth_root, power_iteration ---- */
 
-/* Checks that the case was recorded with the limits that paramd has as constants. Google's functions take limits as
- * arguments, and its optimizer uses these defaults. A case with other limits belongs to another computation. */
+/* Checks that a case was recorded with the limits of an iteration that paramd has as constants. Google's functions
+ * take limits as arguments, and its optimizer uses these limits. Results with other limits cannot be compared. */
 static int check_limits(const pd_case *c)
 {
     double tolerance = json_number_value(json_object_get(c->config, "error_tolerance"));
@@ -176,7 +176,8 @@ static int take_symmetric(pd_case *c, const char *field, pd_mat *out)
     return PD_OK;
 }
 
-/* Checks a case whose root paramd refused (PD_OUT_OF_RANGE): the recorded root must contain a NaN or an infinity. */
+/* Checks a recorded case of an inverse root for which paramd found no root (PD_OUT_OF_RANGE): the recorded root
+ * must contain a NaN or an infinity. */
 static int judge_refusal(pd_case *c)
 {
     pd_case_tensor root;
@@ -188,8 +189,8 @@ static int judge_refusal(pd_case *c)
     return rc;
 }
 
-/* Computes and compares an inverse root. The `error` that the routine reports is a difference of numbers near 1, so
- * it is compared with a scale of 1. */
+/* Computes an inverse root and compares it with the record, and also the `error` that the root function reports.
+ * That error is a difference of numbers near 1, so it is compared with a scale of 1. */
 int pd_judge_inverse_pth_root(pd_case *c)
 {
     json_int_t p = json_integer_value(json_object_get(c->entry, "p"));

@@ -1,5 +1,5 @@
-/* replay_google.h - computes recorded cases of Google's routines and compares them. All functions return the codes
- * of pd_replay_routine. */
+/* replay_google.h - computes recorded cases of the functions of Google's Shampoo and compares them with the record.
+ * All functions return PD_OK or an error of pd_replay_routine. */
 #ifndef PD_REPLAY_GOOGLE_H
 #define PD_REPLAY_GOOGLE_H
 

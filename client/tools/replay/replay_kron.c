@@ -1,7 +1,5 @@
-/* replay_kron.c - computes recorded cases of distributed_kron's routines (distributed_kron's page, sections 3 and
- * 4).
- *
- * The routines are:
+/* replay_kron.c - computes recorded cases of distributed_kron's functions (distributed_kron's page, sections 3 and
+ * 4) and compares them with the record. The functions are:
  *   - the lower bound of a norm
  *   - one update of a block's factors
  *   - the steps in which factors are updated
@@ -36,11 +34,11 @@ typedef struct update {
     pd_kron_block block;
     pd_shape shape;
     int64_t n;
-    float *G, *V, *A, *B; /* G: gradient; V: random probe; A, B: copies to work with */
+    float *G, *V, *A, *B; /* G: gradient; V: tensor of random numbers (probe); A, B: copies to work with */
     float *Q[PD_MAX_RANK], *M[PD_MAX_RANK];
 } update;
 
-/* Writes the name of a tensor that belongs to one dimension. Returns `text`. */
+/* Writes the name of a recorded tensor that belongs to one dimension of a parameter. Returns `text`. */
 static const char *of_dim(const char *field, int dim, char text[32])
 {
     snprintf(text, 32, "****/%s/%d", field, dim);
@@ -97,8 +95,8 @@ static pd_block_view view_of(const update *u, float *at)
     return view;
 }
 
-/* Multiplies `at` by all factors, or by the inverses of their transposes. Compares the result with the recorded
- * tensor `field`. `at` is overwritten. */
+/* Multiplies the tensor `at` by the factor matrices of all its dimensions, or by the inverses of their transposes.
+ * Compares the result with the recorded tensor `field`. `at` is overwritten. */
 static int judge_products(pd_case *c, const update *u, const char *field, float *at, pd_kron_operation operation)
 {
     pd_block_view view = view_of(u, at);
@@ -108,8 +106,8 @@ static int judge_products(pd_case *c, const update *u, const char *field, float 
     return pd_case_judge(c, field, at, u->n);
 }
 
-/* Contracts the block with itself over all dimensions except d, and compares the result with the record. If the
- * factor of dimension d is diagonal, only the diagonal of the result is computed. */
+/* Multiplies the block (a tensor) with itself and sums over all dimensions except d. Compares the result, a matrix,
+ * with the record. If the factor of dimension d is diagonal, only the diagonal of the result is computed. */
 static int judge_term(pd_case *c, const update *u, const char *term, float *at, int d)
 {
     int64_t n = u->block.size[d], inner = 1, cells = u->block.diagonal[d] ? n : n * n;
@@ -139,8 +137,8 @@ static int judge_terms(pd_case *c, const update *u)
     return rc;
 }
 
-/* Preconditions the gradient with the factors as they were before their update, and compares the result with the
- * record. */
+/* Preconditions the gradient with the factor matrices as they were before their update, and compares the result
+ * with the record. */
 static int judge_precondition(pd_case *c, const update *u)
 {
     pd_block_view view = view_of(u, u->A);
@@ -182,8 +180,8 @@ int pd_judge_kron_update(pd_case *c)
 
 /* ---- the steps in which factors are updated ---- */
 
-/* Reads an update probability. An object such as {"min_prob": 0.05} is a schedule. For a constant number *schedule
- * is NULL. */
+/* Reads the probability with which factors (preconditioning matrices) are updated. A JSON object such as {"min_prob":
+ * 0.05} is a schedule. For a constant number *schedule is NULL. */
 static int read_probability(pd_case *c, pd_schedule **schedule)
 {
     char text[256] = "precond_update_prob_schedule(";
@@ -207,7 +205,8 @@ static double probability_at(const pd_case *c, const pd_schedule *schedule, int6
     return schedule != NULL ? pd_schedule_at(schedule, step - 1) : json_number_value(c->entry);
 }
 
-/* Compares the update probabilities of all recorded steps. Sets *steps to the last of these steps. */
+/* Computes for all recorded steps the probability with which factors (preconditioning matrices) are updated, and
+ * compares it with the record. Sets *steps to the last of these steps. */
 static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t *steps)
 {
     pd_case_tensor recorded;
@@ -220,8 +219,8 @@ static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t 
     return rc == PD_OK ? pd_case_judge(c, "probability/*", ours, recorded.n) : rc;
 }
 
-/* Compares the numbers of the steps that update factors: for all steps with a recorded probability, and at least up
- * to the last recorded update. */
+/* Computes in which steps factors (preconditioning matrices) are updated, and compares their numbers with the record:
+ * for all steps with a recorded probability, and at least up to the last recorded update. */
 static int judge_updated_steps(pd_case *c, const pd_schedule *schedule, int64_t steps)
 {
     double *recorded = NULL;
@@ -288,7 +287,8 @@ static uint32_t jax_bits(bool now, pd_random key, int64_t i, int64_t n)
     return now ? pair.key[0] ^ pair.key[1] : old_word(key, i, n);
 }
 
-/* Returns key number i of the n keys into which JAX splits a key. `now`: as JAX from 0.5 on does. */
+/* Returns key number i of the n keys into which JAX's random generator splits a key. `now`: as JAX does from 0.5
+ * on; otherwise as before. */
 static pd_random split(bool now, pd_random key, int64_t i, int64_t n)
 {
     if (now) return pair_of(key, 0, (uint32_t)i);
@@ -300,7 +300,8 @@ static float jax_uniform(uint32_t bits)
     return (float)(bits >> 9) * 0x1p-23f;
 }
 
-/* Returns a uniform random number between -1 and 1; the smallest is -(1 - 2^-24). */
+/* Makes a uniform random number between -1 and 1 from 32 random bits, as JAX does. The smallest number is -(1 -
+ * 2^-24). */
 static float jax_signed(uint32_t bits)
 {
     return jax_uniform(bits) * 2.0f - (1 - 0x1p-24f);
@@ -308,7 +309,8 @@ static float jax_signed(uint32_t bits)
 
 static const pd_random upstreams_key = { { 0, 42 } };
 
-/* Compares keys with the record, in which JAX's uint32 words are stored as int32 with the same bits. */
+/* Compares keys of JAX's random generator with the record, in which their uint32 words are stored as int32 with the
+ * same bits. */
 static int judge_keys(pd_case *c, const char *field, pd_random (*key_of)(bool now, int64_t i, int64_t n))
 {
     double *recorded = NULL;
@@ -336,8 +338,8 @@ static pd_random key_folded(bool now, int64_t i, int64_t n)
     return fold_in(upstreams_key, (uint32_t)i);
 }
 
-/* Returns the random number that decides whether factors are balanced in a step, for a run that updates them in
- * every step. */
+/* Returns the random number that decides whether distributed_kron balances its factor matrices in a step, for a run
+ * that updates them in every step. */
 static float balancing(bool now, int64_t step)
 {
     pd_random key = split(now, split(now, fold_in(upstreams_key, (uint32_t)(step - 1)), 1, 2), 1, 2);
@@ -378,7 +380,8 @@ static int judge_normals(pd_case *c, const char *field)
     return pd_case_judge(c, field, z, recorded.n);
 }
 
-/* Compares all tensors normal/CASE/N of the case: N normal random numbers each. */
+/* Computes normal random numbers and compares them with all tensors normal/CASE/N of the recorded case, each of
+ * which has N numbers. */
 static int judge_all_normals(pd_case *c)
 {
     char of_case[32];

@@ -1,5 +1,5 @@
-/* replay_kron.h - computes recorded cases of distributed_kron's routines and compares them. All functions return the
- * codes of pd_replay_routine. */
+/* replay_kron.h - computes recorded cases of distributed_kron's functions and compares them with the record. All
+ * functions return PD_OK or an error of pd_replay_routine. */
 #ifndef PD_REPLAY_KRON_H
 #define PD_REPLAY_KRON_H
 

@@ -1,4 +1,5 @@
-/* replay_local.c - plays a trace with the optimizer library in this process. */
+/* replay_local.c - plays a trace (file of a recorded run) with the optimizer library in this process, without a
+ * daemon. */
 #include "replay_local.h"
 
 #include <stdlib.h>
@@ -14,17 +15,20 @@ typedef struct play {
     const pd_trace *trace;
     const pd_recipe *recipe;
     pd_replay_tensors t;
-    float **update;         /* for each parameter the change of its weights in a step; NULL: the optimizer does not
-                             * report it, or none were recorded */
-    pd_replay_draws *draws; /* recorded random numbers; NULL: none were recorded */
+    /* For each parameter the change of its weights in a step. NULL: the optimizer does not report it, or the trace (the
+     * file of a recorded run) has none to compare it with. */
+    float **update;
+    pd_replay_draws *draws; /* source of the recorded random numbers; NULL: none were recorded */
     pd_replay_parts parts;  /* the declared parts */
     pd_declaration *declarations;
     pd_step_io *io;
-    double hypers[PD_MAX_HYPERS]; /* values for one step; only the entry `rate`, the learning rate, is used */
+    /* Hyperparameters for one step. Only entry number `rate`, the learning rate, is used. */
+    double hypers[PD_MAX_HYPERS];
     int rate;
-    pd_model *model; /* NULL: the optimizer refused the declaration, as the record expects */
-    int shaken;      /* 0: plays the recorded gradients. 1 …: number of a shaken model, whose gradients have the last
-                      * bits flipped, to measure how strongly rounding changes the state */
+    pd_model *model; /* the model that is trained; NULL: the optimizer refused it, as the record expects */
+    /* 0: the model gets the recorded gradients. 1 or more: number of a "shaken" model, whose gradients have their
+     * last bits flipped. It measures how strongly rounding changes the optimizer state. */
+    int shaken;
 } play;
 
 static void free_play(play *p)
@@ -39,7 +43,8 @@ static void free_play(play *p)
     pd_model_free(p->model);
 }
 
-/* Allocates memory for the updates of a step, if the trace has recorded updates. */
+/* Allocates memory for the changes of weights in a step, if the trace (the file of a recorded run) has recorded such
+ * changes. */
 static int allocate_updates(play *p, pd_error *err)
 {
     if (!pd_replay_updates_wanted(p->trace) || pd_replay_is_sharded(p->trace) ||
@@ -146,8 +151,8 @@ static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *e
     return rc;
 }
 
-/* Plays a step with the model, and with the shaken models if there are any. Then compares everything that was
- * recorded after this step. */
+/* Takes one step with the model, and with the shaken models (whose gradients have their last bits flipped) if there
+ * are any. Then compares everything that was recorded after this step. */
 static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates,
                      pd_replay_state *state, pd_error *err)
 {

@@ -1,14 +1,14 @@
-/* replay_meta.c - computes recorded inverse roots of Meta's Shampoo (meta_shampoo's page, section 16). A case has a
- * matrix A, its root X computed in float32, the root X64 computed in float64, and the relative distance of the two
- * roots, called the noise.
+/* replay_meta.c - computes recorded inverse roots of Meta's Shampoo (meta_shampoo's page, section 16) and compares
+ * them with the record.
  *
- * The rules of comparison:
- *   - paramd's root must be within 3 times the noise + 1e-6 of X. If the noise is above 1e-2, X has no correct digit,
- *     and the digits are not compared.
+ * A recorded case has a matrix A, its root X computed in float32, its root X64 computed in float64, and the
+ * relative distance of the two roots, called the noise. The rules of comparison:
+ *   - paramd's root must be within 3 times the noise + 1e-6 of X. If the noise is above 1e-2, X has no correct
+ *     digit, and the digits are not compared.
  *   - If X is not finite, paramd must find no root.
- *   - An iteration must end for the same reason as the recorded one. Its number of steps must lie between those of the
- *     float32 and the float64 run. If its tolerance is below what float32 can reach, only this is compared: whether it
- *     ended at the limit of steps.
+ *   - An iteration must end for the same reason as the recorded one. Its number of steps must lie between those of
+ *     the float32 and the float64 run. If its tolerance is below what float32 can reach, only one thing is
+ *     compared: whether it ended at the limit of steps.
  *   - If the recorded iteration diverged, paramd's must not converge. */
 #include "replay_meta.h"
 #include "root_coupled.h"
@@ -19,13 +19,14 @@
 
 #include "root.h"
 
-static const double most_noise = 1e-2;      /* noise of a recorded root above which its digits are not compared */
-static const double least_tolerance = 1e-7; /* tolerance of an iteration for max |M - I|, where M converges to I;
-                                             * below this value, rounding alone decides when it stops */
+static const double most_noise = 1e-2; /* if a recorded matrix root has a larger noise, its digits are not compared */
+/* The iteration for a root makes a matrix M converge to I, and stops when max |M - I| is below its tolerance. Below
+ * this tolerance, rounding alone decides when it stops. */
+static const double least_tolerance = 1e-7;
 
 /* ---- arguments ---- */
 
-/* Reads the order of a root: a whole number p, or a text "p/q". */
+/* Reads of which order a recorded matrix root is: a whole number p, or a text "p/q". */
 static bool read_root(const json_t *root, int *p, int *q)
 {
     const char *text = json_string_value(root);
@@ -103,8 +104,9 @@ static int take_square(pd_case *c, pd_mat *A, pd_mat *X)
     return rc;
 }
 
-/* Computes the root X of A. Sets *there to false if A has no root, which is no error. Iterations are called
- * directly: pd_root would take a shortcut for a diagonal matrix, and the reference optimizer's iterations have none. */
+/* Computes the inverse root X of A. Sets *there to false if A has no root, which is no error. Iterative methods are
+ * called directly: pd_root would take a shortcut for a diagonal matrix, which the reference optimizer's iterations
+ * do not have. */
 static int compute(pd_case *c, pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report, bool *there)
 {
     int rc;
@@ -122,7 +124,7 @@ static int compute(pd_case *c, pd_mat X, pd_mat A, const pd_root_want *want, pd_
 
 /* ---- judging ---- */
 
-/* Compares a root with the record, and notes the error as a multiple of the case's tolerance. */
+/* Compares a computed matrix root with the record, and notes the error as a multiple of the case's tolerance. */
 static int judge_digits(pd_case *c, const char *field, pd_mat X, double tolerance)
 {
     double error = 0;
@@ -137,8 +139,9 @@ static bool is_between(json_int_t x, json_int_t a, json_int_t b)
     return x >= (a < b ? a : b) && x <= (a < b ? b : a);
 }
 
-/* Returns true if the iteration ended for the same reason as the recorded one, and its number of steps lies between
- * those of the recorded float32 and float64 runs. Without a recorded reason there is nothing to compare. */
+/* Returns true if the iteration for a matrix root ended for the same reason as the recorded one, and its number of
+ * steps lies between those of the recorded float32 and float64 runs. If no reason was recorded, there is nothing to
+ * compare, and the result is true. */
 static bool ends_alike(const json_t *entry, const pd_root_want *want, const pd_root_report *report)
 {
     static const char *const flags[] = { "CONVERGED", "REACHED_MAX_ITERS", "EARLY_STOP" };
@@ -153,9 +156,9 @@ static bool ends_alike(const json_t *entry, const pd_root_want *want, const pd_r
            is_between(report->iterations, steps, wide != NULL ? json_integer_value(wide) : steps);
 }
 
-/* Checks a case in which the reference optimizer raised an error. paramd must find no root either. If the reference
- * optimizer's float64 run succeeded, only rounding caused the error: then a root that agrees with that run is also
- * right. */
+/* Checks a recorded case in which the reference optimizer found no root and raised an error. paramd must find no
+ * root either. If the reference optimizer succeeded in float64, only rounding caused the error: then a root of
+ * paramd is also right if it agrees with the float64 root. */
 static int judge_refusal(pd_case *c, pd_mat X, bool there)
 {
     if (there && pd_case_has(c, "X64")) return judge_digits(c, "X64", X, pd_trace_tolerance(c->trace));
@@ -163,7 +166,7 @@ static int judge_refusal(pd_case *c, pd_mat X, bool there)
     return PD_OK;
 }
 
-/* Returns true if the recorded iteration diverged: its error is not a finite number. */
+/* Returns true if the recorded iteration for a matrix root diverged: its error is not a finite number. */
 static bool diverged(const json_t *entry)
 {
     const json_t *error = json_object_get(entry, "error");
@@ -204,8 +207,9 @@ int pd_judge_meta_root(pd_case *c)
     return rc == PD_OK ? judge(c, X, &want, &report, there) : rc;
 }
 
-/* Computes and compares a retry. In the record, the reference optimizer's decomposition in float32 was made to fail,
- * and repeated in float64. paramd's first retry does the same. */
+/* Computes a case of a retry and compares it with the record. In the record, the reference optimizer's
+ * decomposition of a matrix in float32 was made to fail, so it was repeated in float64. paramd's first retry does
+ * the same. */
 int pd_judge_meta_retry(pd_case *c)
 {
     pd_root_want want;

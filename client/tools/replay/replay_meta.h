@@ -1,5 +1,5 @@
-/* replay_meta.h - computes recorded inverse roots of Meta's Shampoo and compares them. All functions return the
- * codes of pd_replay_routine. */
+/* replay_meta.h - computes recorded inverse roots of Meta's Shampoo and compares them with the record. All
+ * functions return PD_OK or an error of pd_replay_routine. */
 #ifndef PD_REPLAY_META_H
 #define PD_REPLAY_META_H
 

@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PRODUCTS 100000000ll /* most multiplications in one forward pass */
+#define MAX_PRODUCTS 100000000ll /* most multiplications to compute the network's outputs for a batch */
 
 enum { MOST_LAYERS = 32 };
 
 typedef struct layer {
-    int number;          /* the number K in the names of the layer's parameters */
-    size_t weight, bias; /* indices of the layer's parameters in the trace */
+    int number;          /* the number K in the names of the layer's parameters, layers.K.weight and layers.K.bias */
+    size_t weight, bias; /* indices of the layer's weight and bias in the list of the trace's parameters */
     int64_t in, out;
-    double *value, *delta; /* shape (batch, out): the layer's output, and the derivative of the loss by it */
+    double *value, *delta; /* of shape (batch, out): the layer's output, and the derivative of the loss by the output */
 } layer;
 
 struct pd_replay_net {
@@ -22,7 +22,7 @@ struct pd_replay_net {
     int n;
     int64_t examples, batch, steps;
     double *x, *y, *index, *loss;
-    double *input; /* shape (batch, in): the examples of this step */
+    double *input; /* the examples of the present step, of shape (batch, inputs) */
 };
 
 /* ---- the recorded network ---- */
@@ -35,8 +35,8 @@ bool pd_replay_net_wanted(const pd_trace *trace)
            !pd_trace_has(trace, "grad/");
 }
 
-/* Returns the layer's number from a name such as "layers.2.weight", where `what` is "weight" or "bias". -1: the name
- * is not of this form. */
+/* Returns the number of a layer from the name of its parameter, such as "layers.2.weight", where `what` is "weight"
+ * or "bias". -1: the name is not of this form. */
 static int number_of(const char *name, const char *what)
 {
     char wanted[64];
@@ -74,8 +74,8 @@ static bool take_bias(pd_replay_net *net, const pd_trace_param *param, size_t i)
     return false;
 }
 
-/* Finds the network's layers in the trace. Each layer must have a weight and a bias, and as many inputs as the layer
- * before it has outputs. */
+/* Finds the network's layers in the trace (the file of a recorded run). Each layer must have a weight and a bias, and
+ * as many inputs as the layer before it has outputs. */
 static int find_layers(pd_replay_net *net, const pd_trace *trace, pd_error *err)
 {
     size_t n;
@@ -96,7 +96,7 @@ static int find_layers(pd_replay_net *net, const pd_trace *trace, pd_error *err)
 
 /* ---- the training data ---- */
 
-/* Reads a tensor with `rank` dimensions, 1 or 2, and its sizes. The caller frees *at. */
+/* Reads a recorded tensor that must have `rank` dimensions (1 or 2), and its sizes. The caller frees *at. */
 static int read_tensor(const pd_trace *data, const char *name, int rank, double **at, int64_t size[2], pd_error *err)
 {
     pd_shape shape;
@@ -113,7 +113,7 @@ static int read_tensor(const pd_trace *data, const char *name, int rank, double 
     return PD_OK;
 }
 
-/* Checks that all n numbers are whole numbers, at least 0 and below `limit`. */
+/* Checks that n recorded numbers are whole numbers, at least 0 and below `limit`. */
 static int check_numbers(const char *name, const double *at, int64_t n, int64_t limit, pd_error *err)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -271,8 +271,8 @@ static void forward(pd_replay_net *net, int l, const float *weight, const float 
     }
 }
 
-/* Returns the mean cross entropy of the batch. Sets the last layer's delta to (softmax - one-hot label) / batch
- * size. */
+/* Returns the mean cross entropy of the batch. Sets the delta (derivative of the loss) of the last layer to
+ * (softmax - one-hot label) / batch size. */
 static double cross_entropy(pd_replay_net *net, int64_t step)
 {
     const layer *last = &net->layer[net->n - 1];
@@ -309,8 +309,8 @@ static void derive(const pd_replay_net *net, int l, float *weight, float *bias)
     }
 }
 
-/* Computes the derivatives of the loss by the outputs of the layer before l. They are 0 where ReLU cut an output
- * off. */
+/* Computes the derivatives of the loss by the outputs of the layer before layer l. A derivative is 0 where ReLU
+ * made the output 0. */
 static void backward(pd_replay_net *net, int l, const float *weight)
 {
     const layer *at = &net->layer[l], *before = &net->layer[l - 1];

@@ -1,4 +1,4 @@
-/* replay_parts.c - finds the parts of parameters that a replay declares. */
+/* replay_parts.c - finds the parameters that a replay declares: parameters of the trace, or blocks of their shards. */
 #include "replay_parts.h"
 
 #include <stdio.h>
@@ -11,14 +11,17 @@ typedef struct search {
     const pd_recipe *recipe;
     const pd_trace_param *params;
     size_t n;
-    json_t *shards; /* list with an object for each rank, from a parameter's name to [start, end]; NULL: no parameter
-                     * is sharded */
+    /* JSON list with an object for each rank, from a parameter's name to the rank's range [start, end] of it. NULL:
+     * no parameter is sharded. */
+    json_t *shards;
     pd_replay_parts *parts;
     size_t room;
     pd_error *err;
 } search;
 
-/* Returns the name under which a part is declared. The caller frees it. NULL: out of memory. */
+/* Returns the name under which a replay declares a part: a parameter of the trace (the file of a recorded run), or a
+ * block (part that is a tensor) of a shard, which is one rank's range of it. The caller frees the name. NULL: out of
+ * memory. */
 static char *declared_name(const pd_recipe *recipe, size_t group, const char *name, bool whole, int64_t offset)
 {
     char of_group[32] = "", of_block[32] = "", *text = NULL;
@@ -69,7 +72,8 @@ static int read_range(const search *s, size_t param, const json_t *range, int64_
     return PD_OK;
 }
 
-/* Adds the tensor blocks that the reference optimizer finds in one rank's range of a parameter. */
+/* Adds the blocks into which the reference optimizer cuts one rank's range of a parameter, so that each block is a
+ * tensor again. */
 static int add_shard(search *s, size_t param, int64_t start, int64_t end)
 {
     pd_recovered blocks;
@@ -80,8 +84,9 @@ static int add_shard(search *s, size_t param, int64_t start, int64_t end)
     return rc;
 }
 
-/* Adds the shards of a parameter. Checks that their ranges, in the order of the ranks, follow each other and cover
- * the parameter. A rank's range may be empty. Sets *found to whether any rank has a shard of it. */
+/* Adds the shards of a parameter: the ranges of it that the ranks have. Checks that the ranges, in the order of the
+ * ranks, follow each other and cover the parameter. A rank's range may be empty. Sets *found to whether any rank
+ * has a shard of the parameter. */
 static int add_shards(search *s, size_t param, bool *found)
 {
     int64_t at = 0;

@@ -1,5 +1,5 @@
-/* replay_result.c - decides from the result of a replay whether updates and state agree with the record, and frees
- * it. */
+/* replay_result.c - decides from the result of a replay whether changes of weights and optimizer state agree with
+ * the record, and frees the result. */
 #include "replay_result.h"
 
 #include <stdlib.h>

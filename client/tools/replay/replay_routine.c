@@ -1,5 +1,5 @@
-/* replay_routine.c - computes the recorded cases of single routines with the arithmetic library in this process, and
- * compares them one by one. */
+/* replay_routine.c - computes the recorded cases of a routine (inputs and results of one function) with the
+ * arithmetic library in this process, and compares them one by one with the record. */
 #include "replay_routine.h"
 
 #include <stdio.h>
@@ -56,8 +56,8 @@ bool pd_replay_is_routine(const pd_trace *trace)
 
 /* ---- cases ---- */
 
-/* Returns the config's list of cases. NULL: there is no list, since the config is the only case, or each tensor of a
- * certain name is a case. */
+/* Returns the list of cases in the file's metadata `config`. NULL: there is no list, since the config is the only
+ * case, or each tensor of a certain name is a case. */
 static const json_t *list_of(const pd_case *c)
 {
     const char *list = c->routine->list;
@@ -86,8 +86,8 @@ static int count_cases(pd_case *c, size_t *n)
     return pd_fail(c->err, PD_INVALID_ARGUMENT, "config: expected `%s`, a list of 1 to %d", list, MOST_CASES);
 }
 
-/* Returns the index of case number i, which is part of its tensors' names. It is i, or the key `index` of the case's
- * entry, depending on the routine. -1: the entry has no valid index. */
+/* Returns the index of case number i, which is part of the names of its tensors. The index is i, or the key `index`
+ * of the case's entry in the config, depending on the routine. -1: the entry has no valid index. */
 static int index_of(const pd_case *c, size_t i)
 {
     const json_t *index = json_object_get(c->entry, "index");
@@ -114,7 +114,7 @@ static int begin_case(pd_case *c, pd_replay_result *out, size_t i)
     return PD_OK;
 }
 
-/* Reads the config. If it is a list, *own is set to it, and the caller frees it. */
+/* Reads the file's metadata `config`. If it is a list, *own is set to it, and the caller frees it. */
 static int take_config(pd_case *c, pd_trace *trace, json_t **own)
 {
     int rc;

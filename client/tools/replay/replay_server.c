@@ -1,4 +1,5 @@
-/* replay_server.c - plays a trace through a daemon, with one thread and one connection for each replica.
+/* replay_server.c - plays a trace (file of a recorded run) through a daemon, with one thread and one connection for
+ * each replica (worker of the recorded run).
  *
  * A trace of weights is played step by step. In a trace of averages each parameter is an independent question: what
  * is the average of these gradients? It is played in a single round, with weights of 0 and `sgd lr=1`, which leaves
@@ -19,17 +20,19 @@
 #include "replay_step.h"
 #include "replay_tensors.h"
 
-typedef struct common { /* data that all workers of a replay share; while they run, only first_failed changes */
+typedef struct common { /* Data that all workers of a replay share. While they run, only first_failed changes. */
     const pd_trace *trace;
     const pd_trace_param *params;
     const char *url;
     double timeout;
     const pd_recipe *recipe;
-    const char *rate; /* hyperparameter that each step sets to the recorded learning rate; NULL: none */
+    const char *rate; /* hyperparameter that each step sets to the recorded learning rate; NULL: there is none */
     char job[300];
-    char **rules;          /* one rule for each group, that of group 0 last; NULL at the end */
+    /* The job's rules: one for each group of parameters (those with the same hyperparameters), that of group 0 last.
+     * NULL at the end. */
+    char **rules;
     pd_replay_parts parts; /* the declared parts */
-    size_t n;              /* number of parameters in the trace */
+    size_t n;              /* number of parameters in the trace (file of the recorded run) */
     int64_t rounds;
     int world_size;
     atomic_int *first_failed; /* rank of the first worker that failed; -1: none */
@@ -38,14 +41,14 @@ typedef struct common { /* data that all workers of a replay share; while they r
 typedef struct worker {
     const common *common;
     pthread_t thread;
-    bool started, refused; /* refused: the daemon refused the job or its parameters, as the record expects */
+    bool started, refused; /* refused: the daemon refused the job or its parameters, as the record says it should */
     int rank, rc;
     pd_error err;
-    uint64_t sent; /* number of gradient chunks that were pushed; the daemon counts each as a contribution */
+    uint64_t sent; /* number of chunks of gradients that were pushed; the daemon counts each as a contribution */
     pd_client *client;
     pd_replay_tensors t;
-    pd_item *io;          /* what to push and pull, for each part */
-    pd_verdict *verdicts; /* worst error of each parameter, and then of the losses */
+    pd_item *io;          /* for each declared parameter what to push and where to pull */
+    pd_verdict *verdicts; /* worst error of each parameter, and after them that of the losses */
 } worker;
 
 /* ---- one worker ---- */
@@ -68,8 +71,8 @@ static void release(worker *w)
     free(w->verdicts);
 }
 
-/* Returns the declaration of a part: a whole parameter, or a block of a shard of FSDP. In a trace of averages with
- * sharded weights, the declared parameter has one row for each shard, and the replica's range is the row of its
+/* Returns how a worker declares a part: a whole parameter, or a block of a shard of FSDP. In a trace of averages
+ * with sharded weights, the declared parameter has one row for each shard, and the worker's range is the row of its
  * shard. */
 static pd_client_param declaration_of(const worker *w, const pd_replay_part *part)
 {
@@ -115,11 +118,12 @@ static int join_job(worker *w)
 {
     const common *s = w->common;
     const char *aggregate = s->recipe->aggregate != NULL ? s->recipe->aggregate : "mean";
-    /* true: steps may fail, so non-finite gradients are applied. With nonfinite_scope=job a step fails for all
-     * parameters or for none */
+    /* Whether steps of the recorded run may fail. If so, the job gets two options about gradients that are not finite
+     * (have a NaN or infinity). With nonfinite=apply the daemon takes steps with them. With nonfinite_scope=job a step
+     * fails for all parameters or for none. */
     bool hard = pd_trace_averages(s->trace) || pd_trace_nonfinite(s->trace) || pd_trace_has_errors(s->trace);
     char how[64], start[64];
-    /* the list ends at its first NULL, so both options about non-finite values are left out together */
+    /* The list of options ends at its first NULL. So if `hard` is false, nonfinite_scope is not given either. */
     const char *options[] = { how, start, hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };
     pd_client_options open = { .urls = s->url,
                                .job = s->job,
@@ -146,8 +150,8 @@ static int join_job(worker *w)
     return rc;
 }
 
-/* Returns the number of chunks in which this worker pushes a part's gradient: the number of the daemon's chunks that
- * the worker's range touches. */
+/* Returns in how many chunks a worker pushes the gradient of a declared parameter: the number of the daemon's
+ * chunks that the worker's range touches. */
 static uint64_t chunks_of(const worker *w, const pd_replay_part *part)
 {
     const pd_client_param decl = declaration_of(w, part);
@@ -191,7 +195,8 @@ static int push_pull(worker *w, int64_t round, pd_error *err)
     return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, err) : rc;
 }
 
-/* Pulls the weights after a step that failed. Whether they are unchanged is compared, not assumed. */
+/* Pulls the weights after a step that failed, since they are compared with the record like those after any other
+ * step. */
 static int pull(worker *w)
 {
     pd_ticket_id ticket;
@@ -216,7 +221,7 @@ static int take_round(worker *w, int64_t round)
     return judged == PD_OK && rc != PD_OK ? pull(w) : judged;
 }
 
-/* Returns the largest norm among the gradients that are averaged with this worker's. */
+/* Returns the largest norm among the gradients of parameter i that are averaged with this worker's gradient. */
 static double largest_input(worker *w, size_t i)
 {
     const pd_trace_param *param = &w->common->params[i];
@@ -243,7 +248,8 @@ static void compare_averages(worker *w)
     }
 }
 
-/* Notes the first worker that failed, and drops the job, so that the other workers do not wait for it. */
+/* Notes the first worker that failed, and drops the job on the daemon, so that the other workers do not wait for
+ * this one. */
 static void give_up(worker *w)
 {
     int nobody = -1;
@@ -270,8 +276,8 @@ static void *run_worker(void *arg)
 
 /* ---- the job ---- */
 
-/* Makes the job's rules, one for each group. A parameter in a group is declared with the group's number in its name
- * ("2/NAME"). The rule of group 0 comes last and matches all others. */
+/* Makes the job's rules, one for each group of parameters (those with the same hyperparameters). A parameter in a group
+ * is declared with the group's number in its name ("2/NAME"). The rule of group 0 comes last and matches all others. */
 static int set_rules(common *s, pd_error *err)
 {
     size_t n = s->recipe->n_groups;
@@ -338,7 +344,7 @@ static void add_counts(void *arg, const Paramd__ListReply *page)
     for (size_t i = 0; i < page->n_params; i++) *(uint64_t *)arg += page->params[i]->contributions;
 }
 
-/* Asks the daemon for the number of contributions that it counted in the job. */
+/* Asks the daemon for the number of contributions (chunks of gradients) that it counted in the job. */
 static int counted(const common *s, uint64_t *count, pd_error *err)
 {
     Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
@@ -372,7 +378,8 @@ static int perform(worker *workers, const common *s, pd_verdict *verdicts, pd_er
 {
     int rc = run_workers(workers, s, err), first = atomic_load(s->first_failed);
 
-    if (rc == PD_OK && first >= 0) { /* report the first error: later ones come from the dropped job */
+    /* The error of the worker that failed first is reported: later workers fail because the job is dropped. */
+    if (rc == PD_OK && first >= 0) {
         rc = workers[first].rc;
         if (err != NULL) *err = workers[first].err;
     }

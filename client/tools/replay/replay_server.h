@@ -1,4 +1,4 @@
-/* replay_server.h - plays a trace through a daemon. */
+/* replay_server.h - plays a trace (file of a recorded run) through a daemon. */
 #ifndef PD_REPLAY_SERVER_H
 #define PD_REPLAY_SERVER_H
 
@@ -6,10 +6,10 @@
 #include "trace.h"
 #include "verdict.h"
 
-/* Plays a checked trace through the daemon at `url`; NULL: the client's default address. It makes a job
- * `replay/<case>/<nonce>` with a worker for each replica of the trace. The workers push all gradients and pull the
- * weights after each step. Each worker's weights are compared with the record as in pd_replay_local.
+/* Plays a checked trace (file of a recorded run) through the daemon at `url`; NULL: the client's default address.
  *
+ * Makes a job `replay/<case>/<nonce>` with a worker for each replica of the trace. The workers push all gradients
+ * and pull the weights after each step. Each worker's weights are compared with the record as in pd_replay_local.
  * In the end the daemon is asked how many contributions it counted, and the job is dropped. `timeout`: seconds to
  * find the daemon.
  *

@@ -1,4 +1,4 @@
-/* replay_state.c - compares the slots of a replayed model with recorded optimizer state. */
+/* replay_state.c - compares the optimizer state of a model in a replay with the recorded state. */
 #include "replay_state.h"
 
 #include <ctype.h>
@@ -17,21 +17,24 @@ enum { NAME_TEXT = 400, SLOT_TEXT = 64 };
 
 #define COUNTER "update_counter"
 
-/* One recorded tensor of state. */
+/* One recorded tensor of optimizer state. */
 typedef struct entry {
-    const char *name; /* name of the tensor in the file; if the value is quantized, name of its codes */
-    int length;       /* length of the name without "/quantized" */
+    const char *name; /* name of the tensor in the file; of a quantized tensor, name of its codes */
+    int length;       /* length of the tensor's name without "/quantized" */
     bool quantized;
     int64_t step;
     size_t param;
     char slot[SLOT_TEXT];
     int number, block; /* -1: none */
-    bool listed;       /* the value is not a tensor, but comes from the list in the metadata `update_counter` */
-    double value;      /* the number in that list */
+    /* The value is not a tensor of the file. It comes from the list in the metadata `update_counter`. */
+    bool listed;
+    double value; /* the number in the list of the metadata `update_counter` */
     bool compared;
     double error, noise;
-    double bound; /* for an inverse root the largest error that rounding can cause; otherwise 0 */
-    double unit;  /* relative size of the last bit of the slot's storage type; 0: float32 or finer */
+    /* For an inverse root: the largest error that rounding can cause. For other tensors: 0. */
+    double bound;
+    /* Relative size of the last bit in the type in which the optimizer stores the tensor; 0: float32 or finer. */
+    double unit;
 } entry;
 
 struct pd_replay_state {
@@ -39,13 +42,20 @@ struct pd_replay_state {
     const pd_recipe *recipe;
     entry *entries;
     size_t n;
-    double tolerance;     /* tolerance from noise_state; if that was not recorded, the weights' tolerance */
-    double way_tolerance; /* tolerance for the weights' distance from their initial values; negative: not recorded */
-    bool measured;        /* neither tolerance was recorded, so the noise of each slot is measured and counts, too */
-    int64_t delay;        /* steps between the capture of statistics and the use of their roots */
+    /* Largest error that a tensor may have, from the metadata noise_state; if that was not recorded, the tolerance
+     * of the weights. */
+    double tolerance;
+    /* Largest error that moving averages (momentum, filtered gradient) may have, from the metadata
+     * noise_bc32_displacement; negative: not recorded. */
+    double way_tolerance;
+    /* The trace (the file of a recorded run) records no tolerance for optimizer state. So the effect of rounding
+     * (noise) on each slot (kind of state) is measured, and errors of that size are allowed. */
+    bool measured;
+    /* Number of steps from the copying of statistics to the use of the matrix roots computed from them. */
+    int64_t delay;
 };
 
-/* Returns true for slots that change when the optimizer begins to use a new root. */
+/* Returns true for a recorded tensor that changes when the optimizer begins to use a new matrix root. */
 static bool is_of_roots(const entry *e)
 {
     static const char *const slots[] = { "preconditioners", "inverse_pth_root_errors", "inv_factor_matrices" };
@@ -56,15 +66,15 @@ static bool is_of_roots(const entry *e)
     return false;
 }
 
-/* Returns true for inverse roots, whose error has a bound (root_bound.h). Quantized roots have none: their codes add
- * rounding of their own. */
+/* Returns true for a recorded inverse root, for whose error a bound is known (root_bound.h). No bound is known for
+ * a quantized root, since its codes add rounding of their own. */
 static bool is_bounded(const entry *e)
 {
     return strcmp(e->slot, "inv_factor_matrices") == 0 || (strcmp(e->slot, "preconditioners") == 0 && !e->quantized);
 }
 
-/* Returns true for moving averages of gradients or update directions. Their rounding errors add up like those of the
- * weights' distance from their initial values. */
+/* Returns true for a recorded moving average of gradients or update directions. Its rounding errors add up like
+ * those of the weights' distance from their initial values. */
 static bool is_of_the_way(const entry *e)
 {
     return strcmp(e->slot, "momentum") == 0 || strcmp(e->slot, "filtered_grad") == 0;
@@ -79,9 +89,9 @@ static bool ends_with(const char *text, int length, const char *suffix)
     return length > n && memcmp(text + length - n, suffix, (size_t)n) == 0;
 }
 
-/* Finds the parameter in `text`, which is a parameter's name, a slash and a slot's name. If several parameter names
- * fit, the longest one is taken. Names of slots do not begin with a digit, so with parameters w and w/Q the text
- * "w/Q/0" belongs to w. NULL: no parameter fits. */
+/* Finds the parameter of a recorded tensor. `text` is the parameter's name, a slash and a slot's name. If several
+ * parameter names fit, the longest one is taken. Names of slots do not begin with a digit, so with parameters w and
+ * w/Q the text "w/Q/0" belongs to w. NULL: no parameter fits. */
 static const pd_trace_param *owner_of(const pd_trace *trace, const char *text, size_t *param)
 {
     size_t n;
@@ -99,7 +109,7 @@ static const pd_trace_param *owner_of(const pd_trace *trace, const char *text, s
     return best;
 }
 
-/* Skips a prefix such as "block_3." and returns its number; -1: the text has no such prefix. */
+/* Skips a prefix such as "block_3." of a slot's name and returns its number; -1: the name has no such prefix. */
 static int take_block(const char **field, int *length)
 {
     int block = -1, n = 0;
@@ -110,8 +120,8 @@ static int take_block(const char **field, int *length)
     return block;
 }
 
-/* Splits a text such as "statistics/3" or "block_2.factor_matrices.1" into slot name, number and block. Returns
- * false if the name is too long for a slot. */
+/* Splits the name of recorded state, such as "statistics/3" or "block_2.factor_matrices.1", into slot name, number
+ * and block. Returns false if the name is too long for a slot. */
 static bool split_field(entry *e, const char *field, int length)
 {
     int digits = 0;
@@ -130,8 +140,8 @@ static bool split_field(entry *e, const char *field, int length)
     return true;
 }
 
-/* Returns true for a root of a parameter that has no gradient in this step. Such roots are not compared: one release
- * of Meta's Shampoo computes them anew, the others do not. */
+/* Returns true for a recorded root of a parameter that has no gradient in this step. Such roots are not compared:
+ * one release of Meta's Shampoo computes them anew, the others do not. */
 static bool is_idle_root(const pd_replay_state *state, const entry *e, const char *param)
 {
     char gradient[NAME_TEXT];
@@ -141,7 +151,7 @@ static bool is_idle_root(const pd_replay_state *state, const entry *e, const cha
     return strcmp(e->slot, "inv_factor_matrices") == 0 && !pd_trace_tensor(state->trace, gradient, &shape);
 }
 
-/* Returns a hyperparameter as text; "" if the optimizer has none of that name. */
+/* Returns the value of a hyperparameter as text; "" if the optimizer has no hyperparameter of that name. */
 static const char *text_of(const pd_hypers *hypers, const char *name, char *text, size_t size)
 {
     int i = pd_hypers_find(hypers->row, name);
@@ -149,8 +159,9 @@ static const char *text_of(const pd_hypers *hypers, const char *name, char *text
     return i >= 0 ? pd_hypers_text(hypers, i, text, size) : "";
 }
 
-/* Returns the relative size of the last bit in the type in which a slot is stored; 0: float32 or finer. A root
- * counts as a 16-bit value also if only the statistics from which it is computed are stored in 16 bits. */
+/* Returns the relative size of the last bit in the type in which a slot (tensor of optimizer state) is stored; 0:
+ * float32 or finer. A root counts as a 16-bit value also if only the statistics from which it is computed are
+ * stored in 16 bits. */
 static double unit_of(const pd_hypers *hypers, const char *slot)
 {
     static const struct {
@@ -184,7 +195,7 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     pd_shape shape;
     int step = 0, head = 0, length = (int)strlen(name);
 
-    /* these tensors are read together with the codes */
+    /* Bucket sizes and diagonals of quantized tensors are no entries: they are read together with the codes. */
     if (ends_with(name, length, "/bucket_size") || ends_with(name, length, "/diagonal")) return PD_OK;
     if (sscanf(name, "state/%4d/%n", &step, &head) == 1 && head == (int)strlen("state/0000/"))
         owner = owner_of(state->trace, name + head, &e->param);
@@ -209,8 +220,8 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     return PD_OK;
 }
 
-/* Adds entries from the metadata list `update_counter`, which has a number for each step: one entry for each step
- * and parameter. */
+/* Adds the numbers of the metadata list `update_counter`, which has one for each step, to the recorded state: an
+ * entry for each step and parameter. */
 static void add_counters(pd_replay_state *state, const json_t *list, size_t params)
 {
     json_t *value;
@@ -232,13 +243,13 @@ static void add_counters(pd_replay_state *state, const json_t *list, size_t para
     }
 }
 
-/* Orders entries by slot, because noise is measured per slot. */
+/* Sorts recorded tensors by slot (kind of optimizer state), because the noise of rounding is measured for each slot. */
 static int by_slot(const void *a, const void *b)
 {
     return strcmp(((const entry *)a)->slot, ((const entry *)b)->slot);
 }
 
-/* Returns a hyperparameter's value; 0 if the optimizer has none of that name. */
+/* Returns the value of a hyperparameter; 0 if the optimizer has no hyperparameter of that name. */
 static double value_of(const pd_hypers *hypers, const char *name)
 {
     int i = pd_hypers_find(hypers->row, name);
@@ -299,8 +310,8 @@ bool pd_replay_state_wants_noise(const pd_replay_state *state)
 
 /* ---- the verdict ---- */
 
-/* Largest noise of a slot, and largest relative size of the last bit in its storage type, over all parameters and
- * steps. */
+/* Of a slot (kind of optimizer state), over all parameters and steps: the largest noise (effect of rounding), and
+ * the largest relative size of the last bit in its storage type. */
 typedef struct spread {
     double noise, unit;
 } spread;
@@ -316,8 +327,8 @@ static spread spread_of(const entry *from, const entry *to)
     return slot;
 }
 
-/* Returns the tolerance for an entry. Rounding cannot explain an infinite error, so for such an error the bound of a
- * root is ignored. */
+/* Returns the largest error that a recorded tensor may have. Rounding cannot explain an infinite error, so for an
+ * infinite error of a matrix root its bound is ignored. */
 static double tolerance_of(const pd_replay_state *state, const entry *e, const spread *slot)
 {
     double tolerance = fmax(state->tolerance, slot->unit);
@@ -327,7 +338,7 @@ static double tolerance_of(const pd_replay_state *state, const entry *e, const s
     return state->measured ? fmax(tolerance, 10 * slot->noise + 1e-6) : tolerance;
 }
 
-/* Notes the entry as the worst one if its error, relative to its tolerance, is the largest so far. */
+/* Notes a recorded tensor as the worst one if its error, relative to its tolerance, is the largest so far. */
 static void note(pd_state_verdict *v, const entry *e, double tolerance)
 {
     if (v->compared++ > 0 && e->error / tolerance <= v->error / v->tolerance) return;
@@ -354,8 +365,8 @@ pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state)
 
 /* ---- values ---- */
 
-/* Reads a tensor that belongs to a quantized value and must have n elements. The caller frees *at. If there is no
- * such tensor, *at is NULL; this is an error unless `optional`. */
+/* Reads a tensor that belongs to a quantized one, such as its bucket sizes, and must have n elements. The caller
+ * frees *at. If there is no such tensor, *at is NULL; this is an error unless `optional`. */
 static int take_part(const pd_replay_state *state, const entry *e, const char *part, int64_t n, bool optional,
                      double **at, pd_error *err)
 {
@@ -376,7 +387,8 @@ static int take_part(const pd_replay_state *state, const entry *e, const char *p
     return PD_OK;
 }
 
-/* Turns quantized codes into numbers: multiplies each code by the bucket size of its column, and adds the diagonal. */
+/* Turns the codes of a quantized tensor into numbers: multiplies each code by the bucket size of its column, and
+ * adds the diagonal. */
 static int dequantize(const pd_replay_state *state, const entry *e, double *at, int64_t n, pd_error *err)
 {
     double *bucket = NULL, *diagonal = NULL;
@@ -399,8 +411,8 @@ static int dequantize(const pd_replay_state *state, const entry *e, double *at, 
     return rc;
 }
 
-/* Returns the relative error of `ours` against `other`. Elements that are NaN or infinite in both arrays count as
- * equal: both are set to 0. */
+/* Returns the relative error of `ours` (paramd's numbers) against `other`. Elements that are NaN or infinite in
+ * both arrays count as equal: both are set to 0. */
 static double distance(double *ours, double *other, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -417,8 +429,9 @@ static bool all_zero(const double *at, int64_t n)
     return true;
 }
 
-/* Measures the noise of an entry: how far the tensors of the shaken models are from `ours`, relatively. Overwrites
- * `room`, which has n elements, and elements of `ours` that are not finite. */
+/* Measures the noise of a tensor: the largest relative distance of the shaken models' tensors from `ours`. Shaken
+ * models get gradients whose last bits are flipped. Overwrites `room`, which has n elements, and elements of `ours`
+ * that are not finite. */
 static int find_noise(entry *e, const pd_model *const *shaken, double *room, double *ours, int64_t n, pd_error *err)
 {
     int rc = PD_OK;
@@ -434,15 +447,15 @@ static int find_noise(entry *e, const pd_model *const *shaken, double *room, dou
 
 /* ---- how far rounding can move a root ---- */
 
-/* Upper limit of |E| / |B| in units of float32, where E is the rounding error of the matrix B whose root is taken
- * (root_bound.h). A few units come from the decomposition, a few from the sums in B, both in the reference optimizer
- * and in paramd. */
+/* Upper limit of |E| / |B| in units of float32's rounding error. B is the matrix whose root is taken, E its
+ * rounding error (root_bound.h). A few units come from the decomposition, a few from the sums in B, both in the
+ * reference optimizer and in paramd. */
 static const double most_units = 10, unit_of_float32 = 0x1p-24;
-/* A bound above 1 means that no digit of the root is certain, so there is nothing to compare. */
+/* If the bound of a matrix root's error is above 1, no digit of the root is certain, so nothing is compared. */
 static const double most_bound = 1;
 
-/* Returns p if the entry records a root B^(-1/p). The plan's task that computes the slot knows p. 0: no task
- * computes it. */
+/* Returns p if the recorded tensor is a root B^(-1/p). The optimizer's plan knows p from the task that computes the
+ * root. 0: no task computes the tensor. */
 static double order_of(const pd_plan *plan, const entry *e)
 {
     pd_part part;
@@ -455,7 +468,7 @@ static double order_of(const pd_plan *plan, const entry *e)
     return 0;
 }
 
-/* Sets *exponent to e of the recorded root B^-e. 0: no task computes the entry's slot. */
+/* Sets *exponent to e if the recorded tensor is a root B^-e; 0: no task of the optimizer's plan computes the tensor. */
 static int find_exponent(const pd_replay_state *state, const entry *e, double *exponent, pd_error *err)
 {
     size_t n;
@@ -476,7 +489,8 @@ static int find_exponent(const pd_replay_state *state, const entry *e, double *e
     return PD_OK;
 }
 
-/* Sets the entry's error bound from the recorded root. `room` is scratch memory for n elements. */
+/* Computes the largest error that rounding can cause in a recorded matrix root. `room` is scratch memory for n
+ * elements. */
 static int find_bound(const pd_replay_state *state, entry *e, double *room, int64_t n, pd_error *err)
 {
     int64_t side = (int64_t)lrint(sqrt((double)n));
@@ -491,13 +505,14 @@ static int find_bound(const pd_replay_state *state, entry *e, double *room, int6
     return PD_OK;
 }
 
-/* Returns true for an entry that records the number of counted steps. The model has no slot for it. */
+/* Returns true for a recorded tensor that is the number of counted steps. The model has no slot (tensor of state)
+ * for it. */
 static bool is_count(const entry *e, int64_t n)
 {
     return n == 1 && e->block < 0 && e->number < 0 && strcmp(e->slot, "step") == 0;
 }
 
-/* Compares one entry with the model. `recorded` and `ours` are scratch memory for n elements. */
+/* Compares one recorded tensor with the model's. `recorded` and `ours` are scratch memory for n elements. */
 static int compare(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *const *shaken,
                    double *recorded, double *ours, int64_t n, pd_error *err)
 {
@@ -519,7 +534,9 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
     if (rc == PD_NOT_FOUND && all_zero(recorded, n)) return PD_OK;
     if (rc != PD_OK) return pd_fail(err, rc, "%.256s: %.200s", e->name, why.text);
     e->error = distance(ours, recorded, n);
-    if (isnan(e->error)) e->error = (double)INFINITY; /* an error of NaN: the recorded values are too large to square */
+    /* An error of NaN means that the recorded values are too large to square. It counts as infinite, so the tensor
+     * fails. */
+    if (isnan(e->error)) e->error = (double)INFINITY;
     e->compared = true;
     if (is_bounded(e)) return find_bound(state, e, recorded, n, err);
     return shaken[0] != NULL ? find_noise(e, shaken, recorded, ours, n, err) : PD_OK;
@@ -561,7 +578,7 @@ int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const
     return rc;
 }
 
-/* Returns pseudo-random bit number i of the sequence `way`. */
+/* Returns pseudo-random bit number i of the sequence that has the number `way`. */
 static bool drawn(uint64_t way, int64_t i)
 {
     uint64_t x = (way + (uint64_t)i * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;

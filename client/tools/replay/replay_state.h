@@ -36,33 +36,33 @@
 
 typedef struct pd_replay_state pd_replay_state;
 
-/* Lists the recorded state of a checked trace, which must outlive *out. The caller frees *out. PD_INVALID_ARGUMENT:
- * a tensor belongs to no parameter or step, or it has no valid name for state; the error names it. PD_NO_MEMORY: out
- * of memory. */
+/* Lists the tensors of optimizer state in a checked trace (file of a recorded run), which must outlive *out. The
+ * caller frees *out. PD_INVALID_ARGUMENT: a tensor belongs to no parameter or step, or it has no valid name for
+ * state; the error names it. PD_NO_MEMORY: out of memory. */
 int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
 void pd_replay_state_free(pd_replay_state *state); /* accepts NULL */
-/* Returns true if noise must be measured with shaken models, because the trace records none. */
+/* Returns true if the trace (the file of a recorded run) does not record the noise (effect of rounding on state). Then
+ * it must be measured with shaken models, whose gradients have their last bits flipped. */
 bool pd_replay_state_wants_noise(const pd_replay_state *state);
-/* Flips the last bit of numbers, except those that are 0 or not finite. If `way` is 0, flips it in all of them.
+/* Flips the last bit of numbers, except of those that are 0 or not finite. If `way` is 0, flips it in all of them.
  * Otherwise flips it in about half of them; each `way` chooses another half. */
 void pd_replay_shake(float *at, int64_t n, uint64_t way);
 
-/* Compares all tensors that were recorded after this step. A root that the model begins to use in a later step is
- * compared in that step. `shaken` has PD_REPLAY_SHAKEN models, or NULLs.
- *
- * PD_NOT_FOUND: the model has no such slot. PD_OUT_OF_RANGE: the slot has another size. PD_INVALID_ARGUMENT: a
- * quantized value lacks a tensor. PD_NO_MEMORY: out of memory. */
+/* Compares the model's state with all tensors of state that were recorded after this step. A matrix root that the model
+ * begins to use in a later step is compared in that step. `shaken` has PD_REPLAY_SHAKEN models, whose gradients have
+ * their last bits flipped, or NULLs. PD_NOT_FOUND: the model has no such slot. PD_OUT_OF_RANGE: the slot has another
+ * size. PD_INVALID_ARGUMENT: a quantized tensor lacks its bucket sizes. PD_NO_MEMORY: out of memory. */
 int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *const *shaken, int64_t step,
                             pd_error *err);
 
 typedef struct pd_state_verdict {
-    int64_t compared;        /* number of compared tensors */
-    double error, tolerance; /* error and tolerance of the worst tensor, whose error is largest relative to its
-                              * tolerance */
-    char worst[256];         /* name of the worst tensor; "": nothing was compared yet */
+    int64_t compared; /* number of recorded tensors that were compared */
+    /* Error and tolerance of the worst tensor: the one whose error is largest relative to its tolerance. */
+    double error, tolerance;
+    char worst[256]; /* name of the worst tensor; "": no tensor was compared yet */
 } pd_state_verdict;
 
-/* Returns the verdict over all comparisons so far. */
+/* Returns the worst error over all comparisons of optimizer state so far. */
 pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state);
 
 #endif

@@ -1,4 +1,4 @@
-/* replay_step.c - decides whether a step of a replay ended as the record says. */
+/* replay_step.c - decides whether a step that is played ended as the recorded step did. */
 #include "replay_step.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ static bool all_nan(const double *at, int64_t n)
     return true;
 }
 
-/* Returns true if after every step all recorded weights are NaN. */
+/* Returns true if all recorded weights are NaN after every step. */
 static bool leaves_nan_alone(const pd_trace *trace)
 {
     double *at = calloc((size_t)pd_trace_elements(trace) + 1, sizeof *at);

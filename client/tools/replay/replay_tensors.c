@@ -1,5 +1,5 @@
-/* replay_tensors.c - keeps the weights and gradients of a run that is played, and compares the weights with the
- * record. */
+/* replay_tensors.c - keeps the weights and gradients of a recorded run that is played, and compares the weights
+ * with the record. */
 #include "replay_tensors.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* root_bound.c - computes how far rounding can move an inverse root. */
+/* root_bound.c - computes how far rounding can move an inverse root of a matrix. */
 #include "root_bound.h"
 
 #include <math.h>
@@ -24,7 +24,8 @@ static void rotate_pair(double *a, double *b, double c, double s)
     *b = s * x + c * y;
 }
 
-/* Makes the element A(p, q) zero by a rotation of rows and columns p and q (Jacobi's method). */
+/* Makes the element (p, q) of the symmetric matrix A zero by a rotation of rows and columns p and q (Jacobi's
+ * method for eigenvalues). */
 static void rotate(double *A, int64_t n, int64_t p, int64_t q)
 {
     double apart, t, c, s;
@@ -41,7 +42,9 @@ static void rotate(double *A, int64_t n, int64_t p, int64_t q)
 
 void pd_eigenvalues(double *A, int64_t n)
 {
-    enum { MOST_SWEEPS = 60 }; /* 6 to 10 sweeps suffice, since the iteration converges quadratically */
+    /* A sweep rotates each element above the diagonal to zero once. 6 to 10 sweeps suffice, since the iteration
+     * converges quadratically. */
+    enum { MOST_SWEEPS = 60 };
     double total = 2 * off_diagonal(A, n);
 
     for (int64_t i = 0; i < n; i++) total += A[i * n + i] * A[i * n + i];
@@ -54,8 +57,8 @@ void pd_eigenvalues(double *A, int64_t n)
 
 /* ---- the bound ---- */
 
-/* Returns the divided difference (x_i - x_j) / (b_i - b_j) of f(b) = b^-e, where x = f(b). If b_i and b_j are too
- * close for a division, returns the derivative between them. */
+/* Returns the divided difference (xi - xj) / (bi - bj) of f(b) = b^-e, where xi = f(bi) and xj = f(bj). If bi and
+ * bj are too close for a division, returns the derivative of f between them. */
 static double divided_difference(double bi, double bj, double xi, double xj, double exponent)
 {
     if (fabs(bi - bj) > 1e-6 * fmax(bi, bj)) return (xi - xj) / (bi - bj);
@@ -76,14 +79,14 @@ static bool make_symmetric(double *A, int64_t n)
     return finite;
 }
 
-/* Returns the eigenvalue b of B from the eigenvalue x = b^-e of its root X. */
+/* Returns the eigenvalue b of a matrix B from the eigenvalue x = b^-e of its inverse root. */
 static double inverse(double x, double exponent)
 {
     return pow(x, -1 / exponent);
 }
 
-/* Returns the factor by which a relative error of B is magnified in X. x: the n eigenvalues of X, `stride` elements
- * apart; all are above 0, and the largest is 1. */
+/* Returns the factor by which a relative error of a matrix B is magnified in its inverse root X. x: the n
+ * eigenvalues of X, `stride` elements apart; all are above 0, and the largest is 1. */
 static double magnify(const double *x, int64_t n, int64_t stride, double exponent)
 {
     double squares = 0, root = 0, largest = 0;

@@ -1,5 +1,5 @@
 /* root_bound.h - computes how far rounding can move an inverse root: a first-order upper bound, from the root alone.
- * Pure.
+ * The functions are pure: they use only their arguments.
  *
  * The root is X = B^-e. B is symmetric and positive definite; it includes the ridge. Rounding in the sums of B, and
  * in a backward stable decomposition with unit roundoff u, has the same effect as if the root were taken of B + E.
@@ -17,12 +17,13 @@
 
 #include <stdint.h>
 
-/* Returns the bound without the factor c u: the factor by which a relative error of B is magnified in X. `root` is
- * X, an (n, n) matrix with n >= 1 that is symmetric up to rounding; it is overwritten.
+/* Returns by which factor a relative error of a matrix B is magnified in its inverse root X = B^-e. This is the
+ * bound of |dX| / |X| (see the top of root_bound.h) without the factor c u. `root` is X, an (n, n) matrix with n >=
+ * 1 that is symmetric up to rounding; it is overwritten.
  *
  * Returns 0 if X is zero (no root was computed yet), X is not finite, or e is 0. In these cases rounding of B
- * explains no difference. Returns INFINITY if X is not positive definite, because rounding then hides eigenvalues of
- * B. */
+ * explains no difference. Returns INFINITY if X is not positive definite, because rounding then hides eigenvalues
+ * of B. */
 double pd_root_magnification(double *root, int64_t n, double exponent);
 
 /* Computes the eigenvalues of a finite symmetric (n, n) matrix A by Jacobi's rotations, without BLAS, so that the

@@ -13,8 +13,9 @@
 #include "safetensors.h"
 #include "whole_file.h"
 
-#define MAX_WORK 50000000ll /* upper limit of steps times replicas times parameters in a replay */
-#define KEY_TEXT 400        /* longest name of a tensor, in bytes */
+/* limit of the work of a replay: number of steps times replicas (workers) times parameters */
+#define MAX_WORK 50000000ll
+#define KEY_TEXT 400 /* longest name of a tensor in a trace (the file of a recorded run), in bytes */
 
 struct pd_trace {
     char *path;
@@ -24,10 +25,10 @@ struct pd_trace {
     json_t *config;
     int64_t steps;
     double tolerance, state_tolerance, way_tolerance;
-    bool recorded[PD_TRACE_MAX_STEPS + 1]; /* whether the file has the weights after each step */
+    bool recorded[PD_TRACE_MAX_STEPS + 1]; /* recorded[step]: the file has the weights after this step */
     json_t *errors;
-    const char *error[PD_TRACE_MAX_STEPS + 1]; /* message of the error that the reference optimizer raised in each
-                                                * step; NULL: no error */
+    /* error[step]: message of the error that the reference optimizer raised in this step; NULL: no error. */
+    const char *error[PD_TRACE_MAX_STEPS + 1];
     bool averages, nonfinite;
     int replicas;
     pd_trace_param *params;
@@ -44,11 +45,12 @@ static const char *const prefixes[] = { "param", "grad", "average" };
 typedef struct key {
     kind kind;
     int64_t step;
-    int replica; /* 0 if the tensors' names have no replica */
+    int replica; /* number of the replica (worker); 0 if the names of tensors have no such number */
     const char *param;
 } key;
 
-/* Reads a number of exactly `digits` decimal digits at *at, and moves *at behind it. -1: there is no such number. */
+/* Reads a number of exactly `digits` decimal digits at *at, and moves *at behind it. Returns -1 if there is no such
+ * number. */
 static int read_number(const char **at, int digits)
 {
     int value = 0;
@@ -60,8 +62,8 @@ static int read_number(const char **at, int digits)
     return value;
 }
 
-/* Parses the name of a tensor, such as "grad/0003/r01/encoder/kernel". `replicas`: the names have a part rRR for the
- * replica. */
+/* Splits the name of a tensor, such as "grad/0003/r01/encoder/kernel". `replicas`: the names have a part rRR with
+ * the number of the replica (worker). */
 static key parse_key(const char *text, bool replicas)
 {
     key k = { .kind = OTHER };
@@ -102,7 +104,7 @@ static int read_word(const pd_trace *trace, const char *name, char *out, size_t 
     return PD_OK;
 }
 
-/* Reads a number of the metadata, which must be between `least` and `most`. If it is missing, *out is `preset`. */
+/* Reads a number from the metadata, which must be between `least` and `most`. If it is missing, *out is `preset`. */
 static int read_real(const pd_trace *trace, const char *name, double preset, double least, double most, double *out,
                      pd_error *err)
 {
@@ -121,10 +123,9 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
 
 static int read_tolerance(pd_trace *trace, pd_error *err)
 {
-    bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL; /* true: the two runs from which the
-                                                                             * noise was measured had the same
-                                                                             * scalars, so 3 times the noise is
-                                                                             * enough */
+    /* true: the noise is the distance between a float32 run and a float64 run that used the same scalars (single
+     * numbers, not tensors). So a tolerance of 3 times the noise is enough. */
+    bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;
     double noise, state_noise, way_noise;
     int rc = read_real(trace, close ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
 
@@ -257,8 +258,8 @@ int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err)
 
 /* ---- parameters and steps of the trace ---- */
 
-/* Returns the tensor that gives the parameter named by `k` its shape: the initial weights, or in a trace of averages
- * the first replica's average of that step. */
+/* Returns the tensor that gives a parameter its shape; `k` has the parameter's name. It is the tensor of initial
+ * weights, or in a trace of averages the first replica's average of that step. */
 static const pd_st_tensor *declaring(const pd_trace *trace, const key *k)
 {
     return trace->averages ? find(trace, AVERAGE, k->step, 0, k->param) : find(trace, WEIGHTS, 0, 0, k->param);
@@ -269,15 +270,15 @@ static bool declares(const pd_trace *trace, const key *k)
     return trace->averages ? k->kind == AVERAGE && k->replica == 0 : k->kind == WEIGHTS && k->step == 0;
 }
 
-/* Returns a parameter's name as it is in the names of tensors. In a trace of averages the parameter's own name
- * begins with its step, which is left out. */
+/* Returns a parameter's name as the names of tensors contain it. In a trace of averages (recorded averages of
+ * gradients) a parameter's name begins with its step, which is left out here. */
 static const char *name_of(const pd_trace *trace, size_t param)
 {
     return trace->params[param].name + (trace->averages ? strlen("0000/") : 0);
 }
 
-/* Returns true for a bfloat16 tensor with one element that is a scalar, although it is stored as a vector. The shape
- * of the parameter's gradient or state tells the two apart. */
+/* Returns true if a bfloat16 tensor with one element is a scalar, although it is stored as a vector. The shape of
+ * the parameter's gradient or optimizer state shows which of the two it is. */
 static bool is_scalar(const pd_trace *trace, const pd_st_tensor *tensor, const key *k)
 {
     const pd_st_tensor *gradient = find(trace, GRADIENT, 1, 0, k->param), *moment;
@@ -338,7 +339,7 @@ static int find_params(pd_trace *trace, pd_error *err)
     return rc;
 }
 
-/* Returns true if two tensors have the same shape. A scalar equals a vector of one element. */
+/* Returns true if two tensors have the same shape. A scalar and a vector of one element count as the same. */
 static bool shaped_alike(const pd_st_tensor *a, const pd_st_tensor *b)
 {
     return pd_shape_equal(&a->shape, &b->shape) ||
@@ -377,8 +378,9 @@ static int note_step(pd_trace *trace, double step, pd_error *err)
     return PD_OK;
 }
 
-/* Returns true for a training run of a real network: its loss was recorded. The trace has weights only after the
- * last step and some others. After each of these steps it has the weights of all parameters. */
+/* Returns true if the trace (the file of a recorded run) is a training run of a real network, which has recorded
+ * losses. It has weights only after the last step and some others, and after each of these the weights of all
+ * parameters. */
 static bool is_sparse(const pd_trace *trace)
 {
     return pd_safetensors_find(trace->tensors, "loss") != NULL;
@@ -394,8 +396,8 @@ static void note_all_steps(pd_trace *trace)
     }
 }
 
-/* Finds the steps after which weights were recorded. They are listed in the metadata or in a table. Otherwise they
- * are all steps, or for a real network those that have weights in the file. */
+/* Finds the steps after which weights were recorded. The metadata or a table may list them. Otherwise they are all
+ * steps; in a training run of a real network, the steps that have weights in the file. */
 static int find_recorded(pd_trace *trace, pd_error *err)
 {
     const pd_st_tensor *table = pd_safetensors_find(trace->tensors, "table/param_steps");

@@ -1,5 +1,5 @@
-/* trace.h - reads the trace of a recorded run of an optimizer: a .safetensors file with tensors `param/TTTT/NAME`
- * and `grad/TTTT/NAME`, where TTTT is the step, and metadata.
+/* trace.h - reads a trace, the file of a recorded run of an optimizer: a .safetensors file with tensors
+ * `param/TTTT/NAME` and `grad/TTTT/NAME`, where TTTT is the step, and metadata.
  *
  * A file may be damaged or malicious. So pd_trace_open and pd_trace_check check everything that a replay uses:
  * names, shapes, types, steps. */
@@ -10,67 +10,73 @@
 
 #include "paramd/tensor.h"
 
-#define PD_TRACE_MAX_STEPS 9999 /* since names of tensors have four digits for the step */
+/* most steps of a trace (the file of a recorded run), since names of tensors have four digits for the step */
+#define PD_TRACE_MAX_STEPS 9999
 #define PD_TRACE_MAX_REPLICAS 64
-#define PD_TRACE_MAX_BYTES (4ll << 30) /* largest file that is read */
+#define PD_TRACE_MAX_BYTES (4ll << 30) /* largest trace file that is read, in bytes */
 
 typedef struct pd_trace pd_trace;
 
 typedef struct pd_trace_param {
-    char *name;   /* name in the trace; in a trace of averages "TTTT/NAME" */
-    int64_t step; /* in a trace of averages the parameter's step; else 0 */
+    /* name of the parameter in the trace (the file of a recorded run); in a trace of averages "TTTT/NAME" */
+    char *name;
+    int64_t step; /* in a trace of averages the step of the parameter; in other traces 0 */
     pd_shape shape;
     int64_t elements;
 } pd_trace_param;
 
-/* Opens a trace: reads the file and its metadata. PD_NOT_FOUND: there is no such file. PD_INVALID_ARGUMENT: the file
- * is not a trace; the error says what is wrong. PD_RESOURCE_EXHAUSTED: it is larger than PD_TRACE_MAX_BYTES.
- * PD_NO_MEMORY: out of memory. */
+/* Opens a trace (file of a recorded run): reads the file and its metadata. PD_NOT_FOUND: there is no such file.
+ * PD_INVALID_ARGUMENT: the file is not a trace; the error says what is wrong. PD_RESOURCE_EXHAUSTED: the file is
+ * larger than PD_TRACE_MAX_BYTES. PD_NO_MEMORY: out of memory. */
 int pd_trace_open(pd_trace **out, const char *path, pd_error *err);
 void pd_trace_close(pd_trace *trace); /* accepts NULL */
 
-/* Returns the path with which the trace was opened. */
+/* Returns the path with which the trace (file of a recorded run) was opened. */
 const char *pd_trace_path(const pd_trace *trace);
-/* Return the metadata of the trace: system, case, number of steps. */
+/* Return metadata of the trace (the file of a recorded run): the system that was recorded, the case, the number of
+ * steps. */
 const char *pd_trace_system(const pd_trace *trace);
 const char *pd_trace_case(const pd_trace *trace);
 int64_t pd_trace_steps(const pd_trace *trace);
-/* Returns the largest relative error that weights may have in a replay: 3 * noise_bc32 + 1e-6, or if noise_bc32 was
- * not recorded, 10 * noise + 1e-6. */
+/* Returns the largest relative error that weights may have in a replay: 3 * noise_bc32 + 1e-6, or if the metadata
+ * noise_bc32 was not recorded, 10 * noise + 1e-6. */
 double pd_trace_tolerance(const pd_trace *trace);
-/* Returns the tolerance for recorded state: 10 * noise_state + 1e-6. Negative: noise_state was not recorded. */
+/* Returns the largest relative error that optimizer state may have in a replay: 10 * noise_state + 1e-6. Negative:
+ * the metadata noise_state was not recorded. */
 double pd_trace_state_tolerance(const pd_trace *trace);
-/* Returns the tolerance for the weights' distance from their initial values: 3 * noise_bc32_displacement + 1e-6.
- * Negative: noise_bc32_displacement was not recorded. */
+/* Returns the largest relative error that the weights' distance from their initial values may have in a replay: 3 *
+ * noise_bc32_displacement + 1e-6. Negative: the metadata noise_bc32_displacement was not recorded. */
 double pd_trace_way_tolerance(const pd_trace *trace);
-/* Return an entry of the metadata. pd_trace_meta returns text; NULL: the entry is missing. pd_trace_json returns
- * JSON in *out, which the caller frees; *out is NULL if the entry is missing. PD_INVALID_ARGUMENT: the entry is not
- * JSON, or of another type. */
+/* Return an entry of the trace's metadata. pd_trace_meta returns text; NULL: the entry is missing. pd_trace_json
+ * sets *out to JSON, which the caller frees; *out is NULL if the entry is missing. PD_INVALID_ARGUMENT: the entry
+ * is not JSON, or of another type. */
 const char *pd_trace_meta(const pd_trace *trace, const char *name);
 int pd_trace_json(const pd_trace *trace, const char *name, json_type type, json_t **out, pd_error *err);
-/* Returns the configuration of the reference optimizer, a JSON object with its hyperparameters. It is borrowed.
- * PD_INVALID_ARGUMENT: it is missing, or not JSON. */
+/* Finds the configuration of the reference optimizer in the trace (the file of a recorded run): a JSON object with its
+ * hyperparameters. *out is borrowed. PD_INVALID_ARGUMENT: the configuration is missing, or not JSON. */
 int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err);
 
-/* Finds the parameters, and checks every tensor that a replay reads. Each gradient must belong to a parameter and to
- * a step of the run, and have the parameter's shape. Weights must be recorded after every step, or after those in
- * `param_steps`. In a trace with a `loss`, weights may be missing after any step but the last. After one step they
- * must be there for all parameters or for none.
+/* Finds the parameters of a trace (file of a recorded run), and checks every tensor that a replay reads.
+ *
+ * Each gradient must belong to a parameter and to a step of the run, and have the parameter's shape. Weights must
+ * be recorded after every step, or after those in the metadata `param_steps`. In a trace with a `loss`, weights may
+ * be missing after any step but the last. After one step they must be there for all parameters or for none.
  *
  * A trace of averages (`average/TTTT/rRR/NAME`) has independent steps with different shapes. Each pair of step and
  * NAME counts as a parameter of its own.
  *
- * The functions below may be called only after this one has succeeded.
+ * The functions that follow in trace.h may be called only after pd_trace_check has succeeded.
  *
  * PD_INVALID_ARGUMENT: a check failed; the error names the tensor. PD_UNIMPLEMENTED: the file has no parameters and
  * steps. */
 int pd_trace_check(pd_trace *trace, pd_error *err);
-bool pd_trace_averages(const pd_trace *trace); /* returns true if the trace records averages of gradients instead of
-                                                * weights */
-int pd_trace_replicas(const pd_trace *trace);  /* at least 1 */
+/* Returns true if the trace (the file of a recorded run) records averages of gradients instead of weights. */
+bool pd_trace_averages(const pd_trace *trace);
+int pd_trace_replicas(const pd_trace *trace); /* at least 1 */
 const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n);
-int64_t pd_trace_elements(const pd_trace *trace); /* returns the elements of the largest parameter */
-/* Returns true if a recorded gradient has an element that is NaN or infinite. */
+/* Returns the number of elements of the trace's largest parameter. */
+int64_t pd_trace_elements(const pd_trace *trace);
+/* Returns true if a gradient in the trace (the file of a recorded run) has an element that is NaN or infinite. */
 bool pd_trace_nonfinite(const pd_trace *trace);
 /* Returns the message of the error that the reference optimizer raised in this step; "" if the message was not
  * recorded. NULL: the step raised no error. */
@@ -78,8 +84,8 @@ const char *pd_trace_error(const pd_trace *trace, int64_t step);
 /* Returns true if the reference optimizer raised an error in any step. */
 bool pd_trace_has_errors(const pd_trace *trace);
 
-/* Copy one recorded tensor of a parameter to `at`, which has room for the parameter's elements. Return false if the
- * trace does not have the tensor. Steps count from 1. */
+/* Copy one recorded tensor of a parameter to `at`, which must have room for the parameter's elements. Return false if
+ * the trace (the file of a recorded run) lacks the tensor. Steps count from 1. */
 bool pd_trace_initial(const pd_trace *trace, size_t param, float *at);
 bool pd_trace_gradient(const pd_trace *trace, int64_t step, int replica, size_t param, float *at);
 bool pd_trace_weights(const pd_trace *trace, int64_t step, size_t param, double *at);
@@ -91,14 +97,16 @@ bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate);
 /* ---- access to any tensor by its name: for recorded state, and for files of numbered cases, where pd_trace_check
  * fails ---- */
 
-/* Returns the name of tensor number i, from 0 on, in the order of the file. It is borrowed. NULL: the file has no
- * tensor number i. */
+/* Returns the name of the trace's tensor number i, from 0 on, in the order of the file. The name is borrowed. NULL:
+ * the file has no tensor number i. */
 const char *pd_trace_tensor_name(const pd_trace *trace, size_t i);
-/* Returns true if a tensor's name begins with `prefix`. */
+/* Returns true if the trace (the file of a recorded run) has a tensor whose name begins with `prefix`. */
 bool pd_trace_has(const pd_trace *trace, const char *prefix);
-/* Finds the shape of a tensor. Returns false if the file has no such tensor, or its elements are not numbers. */
+/* Finds the shape of a tensor of the trace. Returns false if the file has no such tensor, or its elements are not
+ * numbers. */
 bool pd_trace_tensor(const pd_trace *trace, const char *name, pd_shape *shape);
-/* Copies all elements of a tensor to `at`. The tensor must be one that pd_trace_tensor has found. */
+/* Copies all elements of a tensor of the trace (the file of a recorded run) to `at`. pd_trace_tensor must have found
+ * the tensor. */
 void pd_trace_values(const pd_trace *trace, const char *name, double *at);
 
 #endif

@@ -1,4 +1,4 @@
-/* verdict.c - measures how far results are from the record, and keeps the worst error. */
+/* verdict.c - measures how far results of a replay are from the record, and keeps the worst error. */
 #include "verdict.h"
 
 #include <math.h>
@@ -10,8 +10,8 @@ static bool coincide(double ours, double recorded)
     return isinf(ours) && isinf(recorded) && (ours > 0) == (recorded > 0);
 }
 
-/* Returns the relative error of our numbers against the record. Our numbers are in `narrow`; if that is NULL, in
- * `wide`. */
+/* Returns the relative error of paramd's numbers against the recorded ones. paramd's numbers are in `narrow`
+ * (float32); if that is NULL, in `wide` (float64). */
 static double relative_error(const float *narrow, const double *wide, const double *recorded, int64_t n, double scale)
 {
     double distance = 0, size = 0;
@@ -62,7 +62,8 @@ bool pd_says_alike(const char *ours, const char *recorded)
 
 void pd_verdict_add(pd_verdict *verdict, size_t param, int64_t step, double error)
 {
-    if (isnan(error)) error = INFINITY; /* the recorded values are too large to square, so the error is not known */
+    /* The error is not known if the recorded values are too large to square, so it counts as infinite. */
+    if (isnan(error)) error = INFINITY;
     if (verdict->compared++ > 0 && error <= verdict->error) return;
     verdict->error = error;
     verdict->param = param;

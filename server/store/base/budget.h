@@ -9,13 +9,13 @@ typedef struct pd_budget {
     uint64_t limit, used;
 } pd_budget;
 
-/* The bytes that one job uses. Initialize `budget`, and the rest with zeros. */
+/* The bytes that one job uses. The creator sets `budget` to the budget that all jobs share, and the rest to zero. */
 typedef struct pd_account {
     pd_budget *budget;
     uint64_t used;
 } pd_account;
 
-/* Returns whether `more` bytes fit into the budget. */
+/* Returns whether `more` further bytes fit into the budget beside those that are in use. */
 static inline bool pd_budget_fits(const pd_budget *budget, uint64_t more)
 {
     return budget->used <= budget->limit && more <= budget->limit - budget->used;

@@ -1,4 +1,4 @@
-/* buffer_pool.c - keeps the idle buffers of each size in a linked list. */
+/* buffer_pool.c - keeps the idle buffers of each size in a list. */
 #include "buffer_pool.h"
 
 #include <assert.h>
@@ -7,58 +7,87 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "grow.h"
 #include "pages.h"
 
 enum { IDLE_PER_USER = 2 };
 
-/* The beginning of an idle buffer, which links to the next one. A buffer in use holds only data. */
-typedef struct idle {
-    struct idle *next;
-} idle;
+/* The key of the hash table of pools. It has no padding. */
+typedef struct buffer_kind {
+    pd_shared_weights *shared; /* segment of the buffers; NULL: private memory */
+    size_t bytes;              /* size of each buffer */
+} buffer_kind;
 
 struct pd_buffer_pool {
     UT_hash_handle hh;
     pd_buffer_pools *all;
-    size_t bytes; /* size of each buffer, the key of the hash table */
+    buffer_kind kind;
     size_t users, out, n_idle;
-    idle *idle;
+    /* The idle buffers. They are not linked through their own memory: workers can read that of a segment, and must not
+     * see addresses of the daemon. There is room for all buffers of the pool, so a buffer can always come back. */
+    void **idle;
+    size_t room;
 };
 
-pd_buffer_pool *pd_buffer_pool_join(pd_buffer_pools *all, size_t bytes)
+static pd_buffer_pool *make(pd_buffer_pools *all, buffer_kind kind)
 {
+    pd_buffer_pool *pool = calloc(1, sizeof *pool);
+
+    if (pool == NULL) return NULL;
+    pool->all = all;
+    pool->kind = kind;
+    HASH_ADD(hh, all->table, kind, sizeof kind, pool);
+    if (pool->hh.tbl == NULL) {
+        free(pool);
+        return NULL;
+    }
+    if (kind.shared != NULL) pd_shared_weights_ref(kind.shared);
+    return pool;
+}
+
+pd_buffer_pool *pd_buffer_pool_join(pd_buffer_pools *all, pd_shared_weights *shared, size_t bytes)
+{
+    const buffer_kind wanted = { shared, bytes };
     pd_buffer_pool *pool;
 
-    HASH_FIND(hh, all->table, &bytes, sizeof bytes, pool);
-    if (pool == NULL) {
-        if ((pool = calloc(1, sizeof *pool)) == NULL) return NULL;
-        pool->all = all;
-        pool->bytes = bytes;
-        HASH_ADD(hh, all->table, bytes, sizeof bytes, pool);
-        if (pool->hh.tbl == NULL) {
-            free(pool);
-            return NULL;
-        }
-    }
+    HASH_FIND(hh, all->table, &wanted, sizeof wanted, pool);
+    if (pool == NULL && (pool = make(all, wanted)) == NULL) return NULL;
     pool->users++;
     return pool;
+}
+
+/* Returns a new buffer of the segment, or of private memory if there is no segment or it is used up. */
+static void *new_buffer(const buffer_kind *kind)
+{
+    void *at = kind->shared != NULL ? pd_shared_weights_take(kind->shared, kind->bytes) : NULL;
+
+    return at != NULL ? at : pd_pages_new(kind->bytes);
+}
+
+/* Frees a buffer of private memory. A buffer in a segment is freed with the segment. */
+static void free_buffer(const buffer_kind *kind, void *at)
+{
+    if (kind->shared != NULL && pd_segment_has(pd_shared_weights_segment(kind->shared), at, kind->bytes)) return;
+    free(at);
 }
 
 static void discard_idle(pd_buffer_pool *pool, size_t keep)
 {
     while (pool->n_idle > keep) {
-        idle *at = pool->idle;
-        pool->idle = at->next;
-        pool->n_idle--;
-        pool->all->idle -= pool->bytes;
-        free(at);
+        pool->all->idle -= pool->kind.bytes;
+        free_buffer(&pool->kind, pool->idle[--pool->n_idle]);
     }
 }
 
+/* Frees idle buffers beyond those that the users need. Memory of a segment is kept while the pool has users, since the
+ * segment would not hand it out again. */
 static void trim(pd_buffer_pool *pool)
 {
-    discard_idle(pool, IDLE_PER_USER * pool->users);
+    if (pool->users == 0 || pool->kind.shared == NULL) discard_idle(pool, IDLE_PER_USER * pool->users);
     if (pool->users > 0 || pool->out > 0) return;
     HASH_DEL(pool->all->table, pool);
+    pd_shared_weights_unref(pool->kind.shared);
+    free(pool->idle);
     free(pool);
 }
 
@@ -72,32 +101,28 @@ void pd_buffer_pool_leave(pd_buffer_pool *pool)
 
 void *pd_buffer_pool_take(pd_buffer_pool *pool)
 {
-    idle *at = pool->idle;
+    void *at;
 
-    if (at != NULL) {
-        pool->idle = at->next;
-        pool->n_idle--;
-        pool->all->idle -= pool->bytes;
-    } else if ((at = pd_pages_new(pool->bytes)) == NULL) {
+    if (pool->n_idle > 0) {
+        at = pool->idle[--pool->n_idle];
+        pool->all->idle -= pool->kind.bytes;
+    } else if (pd_grow((void **)&pool->idle, &pool->room, pool->out + 1, sizeof *pool->idle) != PD_OK ||
+               (at = new_buffer(&pool->kind)) == NULL) {
         return NULL;
     }
     pool->out++;
-    pool->all->used += pool->bytes;
+    pool->all->used += pool->kind.bytes;
     return at;
 }
 
 void pd_buffer_pool_give(pd_buffer_pool *pool, void *at)
 {
-    idle *back = at;
-
     if (at == NULL) return;
-    assert(pool->out > 0);
+    assert(pool->out > 0 && pool->n_idle < pool->room);
     pool->out--;
-    pool->all->used -= pool->bytes;
-    pool->all->idle += pool->bytes;
-    back->next = pool->idle;
-    pool->idle = back;
-    pool->n_idle++;
+    pool->all->used -= pool->kind.bytes;
+    pool->all->idle += pool->kind.bytes;
+    pool->idle[pool->n_idle++] = at;
     trim(pool);
 }
 

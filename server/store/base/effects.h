@@ -9,19 +9,21 @@ typedef struct pd_effects {
     pd_effect *first, *last;
 } pd_effects;
 
-void pd_effects_add(pd_effects *outbox, pd_effect *effect); /* takes the effect */
-pd_effect *pd_effects_take(pd_effects *outbox);             /* empties the queue; returns its effects, linked by
-                                                             * mail.next, or NULL */
+/* takes ownership of the effect (an answer or report of the step thread) */
+void pd_effects_add(pd_effects *outbox, pd_effect *effect);
+/* Empties the queue. Returns its effects (answers and reports of the step thread), oldest first, linked by mail.next;
+ * NULL: the queue was empty. */
+pd_effect *pd_effects_take(pd_effects *outbox);
 
-/* Creates an effect. NULL: out of memory. */
+/* Creates an effect (an answer or report of the step thread). NULL: out of memory. */
 pd_effect *pd_effect_new(pd_effect_kind kind, pd_ticket ticket, uint32_t job);
 
-/* Makes the answer to a request: an effect of this kind. It cannot fail, because its memory was allocated with the
- * request. The caller keeps the request. Call it at most once for a request, and only if the kind of request gets an
- * answer. */
+/* Makes the answer to a request: an effect of the given kind. It cannot fail, because the memory for the answer was
+ * allocated with the request. The caller still owns the request. Call it at most once for a request, and only for
+ * kinds of requests that are answered at all. */
 pd_effect *pd_answer(pd_request *request, pd_effect_kind kind);
-/* Queue the answer to a request: success, or an error. The caller keeps the request. If nobody waits for an answer
- * (ticket.id 0) nothing is queued. */
+/* Queue the answer to a request: pd_answer_ok that it succeeded, pd_answer_error an error. The caller still owns the
+ * request. If nobody waits for the answer (the request's ticket.id is 0) nothing is queued. */
 void pd_answer_ok(pd_effects *outbox, pd_request *request);
 void pd_answer_error(pd_effects *outbox, pd_request *request, const pd_error *err);
 
@@ -31,8 +33,8 @@ void pd_answer_error(pd_effects *outbox, pd_request *request, const pd_error *er
  * pd_say(outbox, PD_SAY_INFO, (pd_log_facts){ .job = name, .rank = &rank }, "%s has left", label). */
 void pd_say(pd_effects *outbox, int level, pd_log_facts facts, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Returns whether n is a power of two. An event that repeats is logged only if this holds for its number: the 1st,
- * 2nd, 4th, 8th time and so on. */
+/* Returns whether n is a power of two. Events that repeat are counted, and only those whose number is a power of two
+ * are logged: the 1st, 2nd, 4th, 8th and so on. */
 static inline bool pd_is_power_of_two(uint64_t n)
 {
     return (n & (n - 1)) == 0;

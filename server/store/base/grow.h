@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-/* Makes sure that *at, an array of *room elements of `size` bytes, has room for `want` elements. PD_NO_MEMORY: the
- * array is unchanged. */
+/* Makes sure that an array has room for `want` elements of `size` bytes, and reallocates it if necessary. *at is the
+ * array, *room the number of elements it has room for. PD_NO_MEMORY: the array is unchanged. */
 static inline int pd_grow(void **at, size_t *room, size_t want, size_t size)
 {
     size_t larger = *room * 2 > want ? *room * 2 : want;

@@ -1,4 +1,5 @@
-/* ingest.c - counts the bytes of the ingest budget that ranks use, and those that are reserved for them. */
+/* ingest.c - counts the bytes of received frames that wait in memory, for each rank and for all, and the bytes that
+ * are reserved for each rank. */
 #include "ingest.h"
 
 static uint64_t kept(const pd_quota *quota)

@@ -1,4 +1,5 @@
-/* job_keys.c - the table of a job's configuration keys; reads and writes their values. */
+/* job_keys.c - the table of a job's configuration keys (`aggregate`, `step_timeout`, ...); reads and writes their
+ * values. */
 #include "job_keys.h"
 
 #include "clip.h"
@@ -13,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SECOND ((uint64_t)1000000000)  /* one second in ns; the longest duration, 31 years, is below 2^64 ns */
+#define SECOND ((uint64_t)1000000000)  /* one second in ns; the longest duration (31 years) fits into 64 bits of ns */
 #define LAST_START ((uint64_t)1 << 53) /* largest start_step: float64 holds whole numbers up to 2^53 exactly */
 
-/* The choices of the key `rounds`: "sync|quorum|..." */
+/* Builds the list of values that the key `rounds` accepts, "sync|quorum|...", from the list of policies. */
 #define POLICY_CHOICE(name) "|" #name
 #define POLICY_CHOICES (PD_POLICY_NAMES(POLICY_CHOICE) + 1)
 
@@ -134,7 +135,7 @@ static int parse_limit(const pd_job_key *key, const char *value, uint64_t *out, 
         (pd_number_read(value, &limit) != PD_OK || !(limit == 0 || (limit >= PD_CLIP_LEAST && limit <= PD_CLIP_MOST))))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a number from %g to %g, or off", key->name,
                        value, PD_CLIP_LEAST, PD_CLIP_MOST);
-    limit = limit == 0 ? 0 : limit; /* turns -0 into 0 */
+    limit = limit == 0 ? 0 : limit; /* turns a limit of -0 into 0 */
     memcpy(out, &limit, sizeof limit);
     return PD_OK;
 }

@@ -1,18 +1,20 @@
-/* job_keys.h - a job's configuration: its keys and their values. Pure. */
+/* job_keys.h - a job's configuration: its keys (`aggregate`, `step_timeout`, ...) and their values. Pure. */
 #ifndef PD_JOB_KEYS_H
 #define PD_JOB_KEYS_H
 
 #include "store_config.h"
 
-/* A key of a job's configuration. The daemon's section [job] may replace its preset. The table of all keys is in
- * job_keys.c. */
+/* A key of a job's configuration: its name, default value (`preset`), help text, and which values it accepts. The
+ * daemon's configuration file may replace the preset in its section [job]. The table of all keys is in job_keys.c. */
 typedef enum pd_job_key_type { PD_JOB_CHOICE, PD_JOB_SECONDS, PD_JOB_NUMBER, PD_JOB_LIMIT } pd_job_key_type;
 typedef struct pd_job_key {
     const char *name, *preset, *help;
     pd_job_key_type type;
-    const char *choices;  /* PD_JOB_CHOICE: list such as "mean|weighted_mean|sum"; other types: NULL */
-    uint64_t least, most; /* smallest and largest value, for PD_JOB_SECONDS in nanoseconds. PD_JOB_NUMBER with most
-                           * 0: any 64-bit number */
+    /* for the type PD_JOB_CHOICE the list of accepted values, "mean|weighted_mean|sum"; for other types NULL */
+    const char *choices;
+    /* smallest and largest value that the key accepts; for PD_JOB_SECONDS in nanoseconds. A PD_JOB_NUMBER whose
+     * `most` is 0 accepts any 64-bit number. */
+    uint64_t least, most;
 } pd_job_key;
 extern const pd_job_key pd_job_keys[]; /* the table of all keys; its last entry has no name */
 
@@ -42,36 +44,41 @@ typedef enum pd_aggregation {
     PD_VDOT_ADASUM,
     PD_MEDIAN,
     PD_TRIMMED_MEAN
-} pd_aggregation;                                                        /* choices of aggregate */
-typedef enum pd_nonfinite { PD_SKIP, PD_REJECT, PD_APPLY } pd_nonfinite; /* choices of nonfinite */
+} pd_aggregation;                                                        /* values of the key `aggregate` */
+typedef enum pd_nonfinite { PD_SKIP, PD_REJECT, PD_APPLY } pd_nonfinite; /* values of the key `nonfinite` */
 typedef enum pd_nonfinite_scope { PD_SCOPE_PARAMETER, PD_SCOPE_JOB } pd_nonfinite_scope;
-typedef enum pd_initial_weights { PD_INIT_LOWEST, PD_INIT_MEAN } pd_initial_weights; /* choices of initial_weights */
+/* values of the key `initial_weights` */
+typedef enum pd_initial_weights { PD_INIT_LOWEST, PD_INIT_MEAN } pd_initial_weights;
 
-/* The shortest step_timeout. Reports of overdue rounds are also at least this far apart. */
+/* The shortest step_timeout that a job may have, and the shortest time between two reports of overdue rounds (rounds
+ * that are open longer than step_timeout). */
 #define PD_STEP_TIMEOUT_LEAST_NS 10000000ull
 
-/* The values of all keys. A choice is stored as its index, seconds as nanoseconds, a limit as the bits of a float64,
- * a number as itself. */
+/* The values of all keys of a job's configuration, by index of the key. A choice is stored as its index in the list
+ * of choices, a duration as nanoseconds, a limit as the bits of a float64, a number as itself. */
 typedef struct pd_job_values {
     uint64_t at[PD_JOB_KEYS];
 } pd_job_values;
 
-/* Sets all keys to their presets from pd_job_keys. */
+/* Sets all keys of a job's configuration to their presets from the table pd_job_keys. */
 void pd_job_values_init(pd_job_values *values);
-/* Sets a key from text. PD_NOT_FOUND: there is no such key (the error lists all keys). PD_INVALID_ARGUMENT: the
- * value is wrong. */
+/* Sets a key of the configuration to a value given as text. PD_NOT_FOUND: no key has that name (the error lists all
+ * keys). PD_INVALID_ARGUMENT: the key does not accept the value. */
 int pd_job_values_set(pd_job_values *values, const char *name, const char *value, pd_error *err);
-/* Sets a key to a value that is read from an image (store/image), where values have the stored form of
- * pd_job_values. PD_NOT_FOUND: there is no such key. PD_INVALID_ARGUMENT: the value is wrong. */
+/* Sets a key of the configuration to a value from an image (the saved state of a job, store/image), where values have
+ * the stored form of pd_job_values. PD_NOT_FOUND: no key has that name. PD_INVALID_ARGUMENT: the key does not accept
+ * the value. */
 int pd_job_values_set_raw(pd_job_values *values, const char *name, uint64_t raw, pd_error *err);
-/* Writes the names of all keys into `text`: "aggregate, adasum_fold, ...". If `size` is too small the list is cut
- * and ends with "...". Returns `text`. */
+/* Writes the names of all configuration keys into `text`: "aggregate, adasum_fold, ...". If `size` bytes are too few,
+ * the list is cut and ends with "...". Returns `text`. */
 char *pd_job_keys_list(char *text, size_t size);
-/* Writes the value of a key as text that pd_job_values_set can read. Returns `text`; 32 bytes suffice. */
+/* Writes the value of a configuration key in the form that pd_job_values_set reads. Returns `text`; 32 bytes
+ * suffice. */
 char *pd_job_values_text(const pd_job_values *values, enum pd_job_key_index key, char *text, size_t size);
 
-/* Classify a way to aggregate contributions: is it a form of Adasum? Is it robust against outliers? Is it collected,
- * that is, does it need all contributions at once (Adasum and the robust ones)? */
+/* Classify a way to aggregate contributions. pd_is_adasum: is it a form of Adasum? pd_is_robust: is it robust against
+ * outliers (median, trimmed mean)? pd_is_collected: does it need all contributions at once, as Adasum and the robust
+ * ones do? */
 static inline bool pd_is_adasum(pd_aggregation how)
 {
     return how == PD_ADASUM || how == PD_VDOT_ADASUM;
@@ -85,13 +92,14 @@ static inline bool pd_is_collected(pd_aggregation how)
     return pd_is_adasum(how) || pd_is_robust(how);
 }
 
-/* Writes the name of a way to aggregate, as the key `aggregate` has it. Returns `text`. */
+/* Writes the name of a way to aggregate contributions, as users write it for the key `aggregate`. Returns `text`. */
 char *pd_aggregation_text(pd_aggregation how, char *text, size_t size);
 
-/* Returns the value of a key of type PD_JOB_LIMIT as a number; 0: there is no limit. */
+/* Returns the value of a configuration key of type PD_JOB_LIMIT as a number; 0: no limit is set. */
 double pd_job_values_limit(const pd_job_values *values, enum pd_job_key_index key);
 
-/* Checks a value of a key without setting it: for --check-config and Hello. PD_NOT_FOUND, PD_INVALID_ARGUMENT. */
+/* Checks that a configuration key accepts a value, without setting it: used for --check-config and Hello requests.
+ * PD_NOT_FOUND: no key has that name. PD_INVALID_ARGUMENT: the key does not accept the value. */
 int pd_job_key_check(const char *name, const char *value, pd_error *err);
 
 #endif

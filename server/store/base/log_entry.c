@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns a hash (FNV-1a) of the format's address and the job's name. */
+/* Returns the site of a log message: a hash (FNV-1a) of the address of its format text and of the job's name. The log
+ * limits how often one site repeats. */
 static uint64_t site_of(const char *format, const char *job)
 {
     uint64_t site = 0xcbf29ce484222325u ^ (uintptr_t)format;
@@ -15,8 +16,8 @@ static uint64_t site_of(const char *format, const char *job)
     return site;
 }
 
-/* Writes the beginning of the text, "job NAME: rank R: ". Without a job it writes nothing: then the message itself
- * names the rank. */
+/* Writes the beginning of a log entry's text, "job NAME: rank R: ". If the entry has no job it writes nothing: then
+ * the message itself names the rank. */
 static void begin_text(pd_log_entry *entry, const pd_log_facts *facts)
 {
     size_t used;
@@ -29,7 +30,8 @@ static void begin_text(pd_log_entry *entry, const pd_log_facts *facts)
     entry->message = (uint16_t)used;
 }
 
-/* Appends ", by AUTHOR" to a text of `used` characters. If there is no room for the author it is left out. */
+/* Appends ", by AUTHOR" to a log entry's text, which has `used` characters so far. If there is no room for the
+ * author, the author is left out. */
 static void end_text(pd_log_entry *entry, size_t used, const char *author)
 {
     if (used + sizeof PD_LOG_BY >= sizeof entry->text) return;

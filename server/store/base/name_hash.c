@@ -24,8 +24,8 @@ static void sip_rounds(uint64_t v[4], int n)
     }
 }
 
-/* Computes SipHash-1-3 (Aumasson, Bernstein 2012): a peer that does not know the key cannot choose names that
- * collide. */
+/* Computes SipHash-1-3 (Aumasson, Bernstein 2012), a hash with a secret key. A peer that does not know the key cannot
+ * choose names that collide in a hash table. */
 unsigned pd_name_hash(const uint64_t key[2], const char *name, size_t n)
 {
     uint64_t k0 = key[0], k1 = key[1], word;

@@ -3,13 +3,16 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* Bytes of a request. They suffice for an effect, too, because pd_request_become reuses the memory. */
+/* The bytes allocated for a request. They suffice for an effect (an answer) too, because pd_request_become turns a
+ * request into an effect in the same memory. */
 enum { MAIL_BYTES = sizeof(pd_request) > sizeof(pd_effect) ? sizeof(pd_request) : sizeof(pd_effect) };
 
 static bool wants_answer(pd_request_kind kind)
 {
-    return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_TASK && kind != PD_REQ_LIMITS;
+    return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_TASK && kind != PD_REQ_LIMITS &&
+           kind != PD_REQ_STALLED;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
@@ -91,6 +94,7 @@ static void free_contents(pd_request *request)
     case PD_REQ_LEAVE:
     case PD_REQ_LOST:
     case PD_REQ_STALLED:
+    case PD_REQ_SHARE:
     case PD_REQ_RELEASED:
     case PD_REQ_TASK:
     case PD_REQ_LIMITS:
@@ -212,5 +216,6 @@ void pd_effect_free(pd_effect *effect)
     if (effect->kind == PD_EFF_INFO) pd_info_free(effect->u.info);
     if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);
     if (effect->kind == PD_EFF_EXPORT) free(effect->u.exported.at);
+    if (effect->kind == PD_EFF_SHARE && effect->u.share.fd >= 0) close(effect->u.share.fd);
     free(effect);
 }

@@ -1,17 +1,20 @@
-/* snapshot.c - creates and frees snapshots, whose buffers come from buffer pools. */
+/* snapshot.c - creates and frees snapshots (published weights of one parameter), whose buffers come from buffer
+ * pools. */
 #include "snapshot.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* A snapshot together with the pools of its buffers: the parameter may be gone when the snapshot is freed. */
+/* A snapshot (published weights) together with the pools that its buffers came from. It must know them itself, because
+ * the parameter may be gone when the snapshot is freed. */
 typedef struct shelved {
-    pd_snapshot view; /* the part that other files see; must be the first member */
+    pd_snapshot view; /* the snapshot (published weights) as other files see it; must be the first member */
     pd_buffer_pool *pool[4];
 } shelved;
 
-/* Counts the records of two snapshots and two pools, and the alignment of five buffers: one sum, and in each
- * snapshot float32 weights and one other element type. */
+/* The number of bytes that is returned counts the records of two snapshots (published weights of one parameter) and of
+ * two buffer pools, and the padding of five buffers: one buffer holds the sum of gradients, and each snapshot has two,
+ * for float32 weights and for weights of one other element type. */
 uint64_t pd_snapshots_own_bytes(void)
 {
     enum { ALLOCATOR = 16, BUFFERS = 5, BUFFER_END = 160 };

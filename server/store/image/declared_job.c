@@ -139,9 +139,10 @@ int pd_declared_job_of(pd_declared_job *out, const pd_job *job, pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its image", job->steps.name);
 }
 
-/* ---- a job made from records ---- */
+/* ---- a job that is made from the records of its image ---- */
 
-/* Returns a copy of the text; a copy of "" if the image has no text (NULL). */
+/* Returns a copy of a text from an image (the saved state of a job). If the image has no text (`text` is NULL) returns
+ * a copy of "". */
 static char *text_of(const char *text)
 {
     return strdup(text != NULL ? text : "");
@@ -201,8 +202,8 @@ static void fill_decl(pd_param_decl *out, const pd_declared_param_record *param)
     memcpy(out->shape.dim, param->dim, param->rank * sizeof param->dim[0]);
 }
 
-/* Fills in the ranges that rank 0 declared. Planning checks them if rank 0 is the only rank: then they must contain
- * all elements. */
+/* Copies the ranges of rank 0 from an image (the saved state of a job) into its Declare request. This is needed because
+ * planning checks the ranges if rank 0 is the only rank: then they must contain all elements of each parameter. */
 static void fill_ranges(pd_request *declare, const pd_declared_job *d)
 {
     for (size_t i = 0; i < d->n_ranges; i++) {
@@ -213,7 +214,8 @@ static void fill_ranges(pd_request *declare, const pd_declared_job *d)
     }
 }
 
-/* Makes the Declare request of rank 0, from which the job's parameters are planned. */
+/* Makes a Declare request of rank 0 from an image (the saved state of a job). The job's parameters are then planned
+ * from this request. */
 static int make_declare(pd_request **out, const pd_declared_job *d)
 {
     pd_request *declare = *out = pd_request_new(PD_REQ_DECLARE, (pd_ticket){ 0, 0 });
@@ -253,7 +255,7 @@ static int set_types(pd_job *job, pd_param *param, const pd_declared_param_recor
         uint64_t bytes = pulled[t] ? pd_param_type_bytes(param, (pd_dtype)t) : 0;
         if (!pulled[t]) continue;
         if (pd_job_check_total(job, bytes, err) != PD_OK) return err->code;
-        if (pd_param_pull(param, job->steps.pools, (pd_dtype)t, &again) != PD_OK)
+        if (pd_param_pull(param, &job->steps.memory, (pd_dtype)t, &again) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory", param->name);
         pd_account_take(&job->steps.account, bytes);
     }
@@ -261,7 +263,7 @@ static int set_types(pd_job *job, pd_param *param, const pd_declared_param_recor
     if (pd_job_check_total(job, pd_param_update_bytes(param, (pd_dtype)record->update_dtype), err) != PD_OK)
         return err->code;
     pd_account_take(&job->steps.account, pd_param_update_bytes(param, (pd_dtype)record->update_dtype));
-    return pd_param_pull_updates(param, job->steps.pools, (pd_dtype)record->update_dtype) == PD_OK
+    return pd_param_pull_updates(param, &job->steps.memory, (pd_dtype)record->update_dtype) == PD_OK
                ? PD_OK
                : pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its updates", param->name);
 }
@@ -287,7 +289,9 @@ static int complete(pd_job *job, const pd_declared_job *d, pd_error *err)
     uint64_t bytes;
     int rc = PD_OK;
 
-    pd_ranges_give_back(job, 0); /* planning set the ranges of rank 0; the loop below sets the ranges of all ranks */
+    /* Planning has set the ranges of rank 0. They are removed again, because the loop below sets the ranges of all
+     * ranks. */
+    pd_ranges_give_back(job, 0);
     for (size_t i = 0; rc == PD_OK && i < d->n_ranges; i++) rc = set_range(job, &d->ranges[i], err);
     for (size_t i = 0; rc == PD_OK && i < d->n_params; i++)
         rc = set_types(job, &job->steps.params[i], &d->params[i], err);

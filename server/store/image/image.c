@@ -1,5 +1,5 @@
-/* image.c - writes or reads the durable state of a job: the structs named `saved`, weights, optimizers, overrides,
- * scalars. */
+/* image.c - writes or reads an image, the durable state of a job: the structs named `saved`, weights, optimizers,
+ * overrides and scalars (numbers such as the loss). */
 #include "image.h"
 
 #include "declared_job.h"
@@ -183,8 +183,9 @@ int pd_image_write(pd_job *job, uint8_t **image, size_t *n, pd_error *err)
 
 /* ---- reading an image ---- */
 
-/* Finishes a job after its image was read: every rank that had a process is lost, and the loop thread has none of
- * the job's weights yet. */
+/* Finishes a job after its image (saved state) was read. Each rank that had a process is marked as lost, because its
+ * connection ended with the old server. The job is marked `unpublished`, because the loop thread has none of its
+ * weights yet. */
 static void settle(pd_job *job, uint64_t now_ns)
 {
     for (size_t r = 0; r < job->steps.n_rules; r++) pd_step_group_recount(&job->steps.groups[r]);
@@ -200,8 +201,9 @@ static void settle(pd_job *job, uint64_t now_ns)
     job->linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];
 }
 
-/* Reads the declarations, makes the job, and reads its state. *out is NULL before the call and becomes the job once
- * it is made. After an error *out may be a job whose state is read only in part. */
+/* Reads what workers have declared from an image (the saved state of a job), makes the job, and reads the job's state.
+ * *out must be NULL before the call; it becomes the job once this is made. After an error *out may be a job whose state
+ * was read only in part, which the caller frees. */
 static int read_job(pd_archive *archive, const pd_jobs *jobs, const pd_job_env *env, pd_job **out, pd_error *err)
 {
     pd_declared_job declared = { 0 };

@@ -1,4 +1,5 @@
-/* override_image.c - writes or reads a job's overrides, and the entries by which parameters refer to overrides. */
+/* override_image.c - writes or reads a job's overrides (values of hyperparameters that operators have set), and the
+ * lists by which parameters refer to them. */
 #include "override_image.h"
 
 #include "override.h"
@@ -8,11 +9,12 @@
 
 enum { MOST_PATTERN = PD_NAME_MAX, MOST_VALUE = 4096 };
 
-/* An override as a record of the image. */
+/* An override (values of hyperparameters that an operator has set) as a record of the image (the saved state of a
+ * job). */
 typedef struct record {
     uint32_t rule;
     uint64_t mask, withdrawn, scheduled;
-    double value[PD_MAX_HYPERS]; /* values of hyperparameters without a schedule */
+    double value[PD_MAX_HYPERS]; /* values of the hyperparameters that do not follow a schedule */
     char *pattern;
     char by[128];
     bool planned, overruled;
@@ -40,8 +42,9 @@ static const pd_table schedule_table = { "schedule", sizeof(schedule_text), sche
 
 /* ---- writing the overrides ---- */
 
-/* Numbers the overrides in the order of the parameters that use them, and returns their number. If `all` is not
- * NULL, override i is also written to all[i], and the index of its rule to rules[i]. */
+/* Gives each override (value set by an operator) of the job a number, in the order of the parameters that use it, and
+ * returns how many there are. If `all` is not NULL, all[i] becomes override i, and rules[i] the index of the optimizer
+ * rule whose parameters use it. */
 static size_t number_all(pd_job *job, pd_override **all, uint32_t *rules)
 {
     size_t n = 0;
@@ -135,8 +138,8 @@ static int set_values(pd_archive *archive, pd_override *override, const record *
     return PD_OK;
 }
 
-/* Makes an override from its record, with a reference count of one. Returns NULL after an error, which the archive
- * remembers. */
+/* Reads the record of an override (values of hyperparameters that an operator has set) from an image (saved state) and
+ * makes the override, with one reference. Returns NULL after an error, which the archive remembers. */
 static pd_override *read_one(pd_archive *archive, pd_job *job)
 {
     record r = { 0 };

@@ -30,15 +30,15 @@ void pd_job_barrier(pd_job *job, pd_request *request)
         pd_request_refuse(job->steps.outbox, request, &err);
         return;
     }
-    passed = job->saved.barrier - rank->saved.barrier_base; /* barriers that the job has passed since this process
-                                                             * took the rank */
+    /* number of barriers that the job has passed since this process took the rank */
+    passed = job->saved.barrier - rank->saved.barrier_base;
     if (sequence == 0 || sequence > passed + 1) {
         pd_fail(&err, PD_FAILED_PRECONDITION, "rank %u of job %.100s comes to barrier %llu, but its next one is %llu",
                 request->rank, job->steps.name, (unsigned long long)sequence, (unsigned long long)passed + 1);
         pd_request_refuse(job->steps.outbox, request, &err);
     } else if (sequence <= passed) {
-        pd_answer_ok(job->steps.outbox, request); /* a barrier that the job has passed already: the worker missed the
-                                                   * answer and sends again */
+        /* The job has passed this barrier already: the worker has missed the answer, and has sent its request again. */
+        pd_answer_ok(job->steps.outbox, request);
         pd_request_free(request);
     } else if (rank->barrier != NULL && rank->barrier->ticket.conn == request->ticket.conn) {
         pd_fail(&err, PD_FAILED_PRECONDITION,

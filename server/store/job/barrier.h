@@ -4,7 +4,8 @@
 
 #include "job.h"
 
-/* Notes that a rank has come to its next barrier. When all ranks have come, answers all of them. Takes the request. */
+/* Notes that a rank has come to its next barrier, and keeps the request until all ranks have come. Then all of them
+ * are answered. Takes ownership of the request. */
 void pd_job_barrier(pd_job *job, pd_request *request);
 
 #endif

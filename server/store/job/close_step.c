@@ -1,18 +1,18 @@
-/* close_step.c - a rank ends its step (close_step): parameters that it sent no push for get no gradient from this
- * rank.
+/* close_step.c - a push may end its rank's step (close_step): then each parameter that the rank has not pushed in
+ * this step gets no gradient from this rank.
  *
- * The rank is filed as absent in the round of each parameter that it left out. A repeated push finds it absent
- * already and changes nothing, so no other state is needed.
+ * The rank is filed as absent (without a gradient) in the round of each parameter that it left out. If the push is
+ * repeated, it finds the rank absent already and changes nothing, so no further state must be kept.
  *
- * A parameter whose push was refused does not count as left out: its gradient would be lost unnoticed. The rank
- * cannot end the step until it has pushed that parameter again or reported it absent. */
+ * A parameter whose push was refused does not count as left out, because its gradient would be lost unnoticed. The
+ * rank cannot end the step until it has pushed that parameter again or reported that it has no gradient of it. */
 #include "close_step.h"
 
 #include "contribute.h"
 #include "data_frame.h"
 
-/* Returns whether the rank has sent nothing of this parameter for the frame's step, and the step's round is still
- * open. */
+/* Returns whether the rank leaves this parameter out of the step that the frame ends: it has sent nothing of the
+ * parameter for this step, and the step's round is not closed. */
 static bool is_left_out(const pd_param *param, const pd_request *frame)
 {
     return pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_DUPLICATE &&

@@ -1,4 +1,4 @@
-/* data_frame.c - the checks that are the same for pushes and initial weights. */
+/* data_frame.c - the checks that are the same for frames (network messages) with pushes and with initial weights. */
 #include "data_frame.h"
 
 #include "ranks.h"

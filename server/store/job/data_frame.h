@@ -1,32 +1,36 @@
-/* data_frame.h - checks of frames with data (pushes and initial weights): the rank may send them, and each piece
- * (one tensor or chunk of a frame) fits the rank's range. Step thread. */
+/* data_frame.h - checks of frames (network messages) with tensors, which are pushes and initial weights: the rank may
+ * send them, and each piece (one tensor or chunk in the frame) fits the elements that the rank contributes. Step
+ * thread. */
 #ifndef PD_DATA_FRAME_H
 #define PD_DATA_FRAME_H
 
 #include "job.h"
 
-/* Checks that the frame comes from the rank's current connection, and that the rank has declared its parameters on
- * it. PD_ABORTED, PD_FAILED_PRECONDITION. */
+/* Checks that the frame comes from the connection that its rank has now, and that the rank has declared its
+ * parameters on this connection. PD_ABORTED, PD_FAILED_PRECONDITION. */
 int pd_frame_may_come(pd_job *job, const pd_request *frame, pd_error *err);
-/* Answers a frame with the error, and counts it as refused. Takes the frame. */
+/* Answers a frame with the error *err, and counts it among the job's refused frames. Takes ownership of the frame. */
 void pd_frame_refuse(pd_job *job, pd_request *frame, const pd_error *err);
 
-/* Returns the parameter that a piece belongs to. NULL, with the reason in *err: no parameter has the number that the
- * piece names. */
+/* Returns the parameter that a piece (one tensor or chunk in a frame) belongs to. NULL, with the reason in *err: the
+ * job has no parameter with the piece's number. */
 pd_param *pd_piece_param(const pd_job *job, const pd_piece *piece, pd_error *err);
-/* Returns the chunk that the piece belongs to. The piece must not be empty. */
+/* Returns the chunk (section) of the parameter that the piece's elements belong to. The piece must have
+ * elements. */
 pd_chunk *pd_piece_chunk(const pd_param *param, const pd_piece *piece);
-/* Checks that the piece has data, and that its elements are the part of one chunk that lies in the rank's range.
- * PD_INVALID_ARGUMENT. */
+/* Checks that a piece has data, and that its elements are those elements of one chunk (section of a parameter) that the
+ * rank contributes. PD_INVALID_ARGUMENT. */
 int pd_piece_check(const pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err);
-/* Checks that the frame with this number has no piece twice, and does not both give a gradient of the parameter and
- * report it absent. PD_INVALID_ARGUMENT. */
+/* Checks that a frame does not bring the same chunk (section) of a parameter twice, and does not both
+ * give a gradient of the parameter and report that there is none. Called for each piece of the frame, with the frame's
+ * number. PD_INVALID_ARGUMENT. */
 int pd_piece_check_once(pd_param *param, const pd_piece *piece, uint64_t number, pd_error *err);
 
-/* Checks that the parameter has its initial weights: without them it cannot step. PD_FAILED_PRECONDITION. */
+/* Checks that the parameter has its initial weights: before it has them it takes no push. PD_FAILED_PRECONDITION. */
 int pd_push_check_weights(const pd_job *job, const pd_param *param, pd_error *err);
-/* Checks that the rank may contribute to this step of the parameter. The step's round must not be closed.
- * PD_FAILED_PRECONDITION: rounds before this one are open. PD_UNAVAILABLE: the server drains. */
+/* Checks that the rank may contribute to this step of the parameter, whose round must not be closed.
+ * PD_FAILED_PRECONDITION: the rounds of earlier steps are still open. PD_UNAVAILABLE: the server drains (it finishes
+ * what is under way and stops). */
 int pd_push_check_step(const pd_job *job, const pd_param *param, uint32_t rank, uint64_t step, pd_error *err);
 
 #endif

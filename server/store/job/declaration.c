@@ -1,5 +1,5 @@
-/* declaration.c - checks one parameter that a rank declares: by itself, and against the parameter that the job
- * already has. */
+/* declaration.c - checks what a rank declares about one parameter: by itself, and against the job's parameter of that
+ * name. */
 #include "declaration.h"
 
 #include "declared_ranges.h"
@@ -27,8 +27,8 @@ pd_rule *pd_declaration_rule(const pd_job *job, const pd_param_decl *decl)
                              : pd_rules_match(job->steps.rules, job->steps.n_rules, decl->name);
 }
 
-/* Checks that the parameter's optimizer gives updates in the element type that the rank asks for. No error if the
- * rank asks for none. */
+/* Checks that the parameter's optimizer can give updates (what a step adds to the weights) in the element type that
+ * the rank asks for. If the rank asks for no updates there is no error. */
 static int check_update(const pd_job *job, const pd_param_decl *decl, pd_error *err)
 {
     const pd_row *row;
@@ -137,8 +137,8 @@ int pd_declaration_match(const pd_job *job, pd_param *param, const pd_param_decl
 
 /* ---- notes of the optimizers ---- */
 
-/* Logs the notes of the first few parameters; further notes are only counted, since many parameters may have the
- * same note. */
+/* Logs the notes (remarks for the user) that optimizers have about the job's first few parameters. Notes about the
+ * other parameters are only counted, since many may be the same. */
 void pd_declarations_say(pd_job *job)
 {
     enum { FEW = 8 };

@@ -1,5 +1,5 @@
-/* declare.c - answers Declare requests: the set of parameters that the first rank declares is planned (planning.c),
- * the other ranks must declare the same set. */
+/* declare.c - answers Declare requests, in which each rank lists its parameters. The parameters of the first rank are
+ * planned (planning.c), and the other ranks must declare the same ones. */
 #include "declare.h"
 
 #include "aggregate_fit.h"
@@ -16,13 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimated times, in nanoseconds of one core. */
-#define AGAIN_NS 1500.0 /* time to check one parameter of a rank that declares after the first one */
-#define AT_ONCE_NS 5e6  /* a Declare that takes at most this time is answered at once, a longer one in batches */
+/* Estimates of how long parts of a Declare (a rank's list of its parameters) take, in nanoseconds of one core. */
+/* time to check one parameter, when a rank declares after the first one */
+#define AGAIN_NS 1500.0
+/* a Declare (a rank's list of its parameters) that takes at most this time is answered at once, a longer one bit by bit
+ * in later batches of work, each of which is limited in time */
+#define AT_ONCE_NS 5e6
 
 /* ---- memory for contributions to ranged parameters ---- */
 
-/* Counts again the bytes that contributions to ranged parameters may take, after ranges were added or removed. */
+/* Counts the bytes anew that contributions to ranged parameters may take, after ranges were added or removed. (Of a
+ * ranged parameter each rank contributes a range of elements.) */
 static void count_ranges(pd_job *job)
 {
     uint64_t bytes = pd_ranges_collected_bytes(job);
@@ -60,7 +64,8 @@ static void warn_of_values(pd_job *job)
     }
 }
 
-/* Plans the first rank's set as far as the time budget allows. Returns false if planning needs more time. */
+/* Plans (checks and creates) the parameters that the first rank declares, as far as the time budget allows. Returns
+ * false if planning needs more time. */
 static bool declare_first(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err)
 {
     *rc = job->planning != NULL ? PD_OK : pd_planning_begin(job, request, budget_ns, err);
@@ -102,8 +107,8 @@ static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
 
 /* ---- element types in which weights are published ---- */
 
-/* Returns how many bytes more the published weights and updates take with the element types that this Declare asks
- * for. */
+/* Returns how many more bytes the published weights and updates take if they are also published in the element types
+ * that this Declare (a rank's list of its parameters) asks for. */
 static uint64_t types_bytes(const pd_job *job, const pd_request *request)
 {
     uint64_t bytes = 0;
@@ -125,22 +130,23 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
         pd_snapshot *again;
         uint64_t bytes = pd_param_type_bytes(param, decl->pull_dtype) +
                          (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
-        if (decl->update_dtype != 0 && pd_param_pull_updates(param, job->steps.pools, decl->update_dtype) != PD_OK)
+        if (decl->update_dtype != 0 && pd_param_pull_updates(param, &job->steps.memory, decl->update_dtype) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its updates", decl->name);
-        if (pd_param_pull(param, job->steps.pools, decl->pull_dtype, &again) != PD_OK)
+        if (pd_param_pull(param, &job->steps.memory, decl->pull_dtype, &again) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its weights in %s", decl->name,
                            pd_dtype_name(decl->pull_dtype));
         pd_account_take(&job->steps.account, bytes);
         if (again != NULL) pd_param_publish(param, again, (pd_outcome)0, &closed[(*n_closed)++]);
     }
-    /* the initial weights of a parameter may have waited for this Declare, even if the rank has no elements of it */
+    /* Publishes initial weights that were waiting for this Declare (a rank's list of its parameters). A parameter's may
+     * have waited even if the rank has no elements of it: until the Declare, the rank might have had some. */
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         *n_closed += pd_init_publish_landed(job, &job->steps.params[i], &closed[*n_closed]);
     return PD_OK;
 }
 
-/* Adds the element types in which this rank pulls to the published ones. Weights that are published already are
- * published again with the new types. */
+/* Makes sure that weights are published in the element types in which this rank pulls them. Weights that are
+ * published already are published again if a type is new. */
 static int add_types(pd_job *job, const pd_request *request, pd_error *err)
 {
     uint64_t bytes = types_bytes(job, request);
@@ -157,7 +163,8 @@ static int add_types(pd_job *job, const pd_request *request, pd_error *err)
         rc = publish_types(job, request, closed, &effect->u.closed.n, err);
     }
     if (effect != NULL && effect->u.closed.n > 0) {
-        /* the effect is sent also after PD_NO_MEMORY: the parameters in its list have new snapshots already */
+        /* The effect (an answer or report of the step thread) is sent even after PD_NO_MEMORY, because the parameters
+         * in its list have new snapshots (published weights) already. */
         pd_effects_add(job->steps.outbox, effect);
     } else {
         free(closed);
@@ -166,8 +173,8 @@ static int add_types(pd_job *job, const pd_request *request, pd_error *err)
     return rc;
 }
 
-/* Sends the weights and outcomes of all parameters to the loop thread. It does not have them yet, because the job
- * was read from an image. */
+/* Sends the weights and the last outcomes of all parameters to the loop thread, which does not have them yet because
+ * the job was read from an image (saved state). */
 static int publish_again(pd_job *job, pd_error *err)
 {
     pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->steps.number);
@@ -219,8 +226,8 @@ static void answer(pd_job *job, pd_request *request, pd_declared *declared)
     effect->u.declared.must_init = pd_init_is_asked_of(job, request->rank);
     effect->u.declared.averages_init = pd_job_averages_init(job);
     effect->u.declared.reserve = quota->reserve;
-    effect->u.declared.held = quota->declared ? 0 : quota->held; /* bytes of this rank's frames that came on earlier
-                                                                  * connections and still lie in memory */
+    /* bytes of the rank's frames that came on earlier connections and are not summed yet */
+    effect->u.declared.held = quota->declared ? 0 : quota->held;
     pd_effects_add(job->steps.outbox, effect);
 }
 
@@ -235,7 +242,8 @@ static void note_declared(pd_job *job, pd_rank *rank)
                "all %u ranks have declared %u parameters", job->steps.members.ranks, job->steps.n_params);
 }
 
-/* Logs a refused Declare: a worker that exits because of it may leave no other trace of the reason. */
+/* Logs that a Declare (a rank's list of its parameters) was refused, and why. A worker that exits because of it may
+ * leave no other trace of the reason. */
 static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_error *err)
 {
     if (pd_is_power_of_two(++rank->refused_sets))
@@ -244,8 +252,8 @@ static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_e
                "what %.60s declares is refused: %.240s", rank->label, err->text);
 }
 
-/* Queues chunks again if a ranged parameter's round is open. Now that this rank's ranges are known, initial weights
- * of other ranks may not have to wait any more. */
+/* Queues chunks (sections) of ranged parameters (each rank contributes a range) again whose rounds are open. Now that
+ * this rank's ranges are known, initial weights that other ranks have sent may not have to wait for it any more. */
 static void look_at_open(pd_job *job)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++)
@@ -254,7 +262,8 @@ static void look_at_open(pd_job *job)
             pd_chunks_list_anew(&job->steps, &job->steps.params[i]);
 }
 
-/* Answers a Declare whose parameters are checked. Before the answer, adds the element types that this rank pulls. */
+/* Answers a Declare whose parameters are checked. Before, makes sure that weights are published in the element types
+ * in which this rank pulls them. */
 static int settle(pd_job *job, pd_request *request, pd_rank *rank, uint64_t now_ns, pd_error *err)
 {
     pd_declared *declared = calloc(request->u.declare.n + 1, sizeof *declared);
@@ -288,8 +297,8 @@ static void forget_set(pd_job *job)
     pd_param_set_forget(job);
 }
 
-/* Works at the oldest Declare in job->declares, as far as the time budget allows. Returns false if it needs more
- * time, otherwise takes the request. */
+/* Works at a Declare (a rank's list of its parameters), the oldest one in job->declares, as far as the time budget
+ * allows. Returns false if it needs more time. Otherwise it is answered, and the request is freed. */
 static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uint64_t now_ns)
 {
     pd_error err;

@@ -1,5 +1,5 @@
-/* declared_ranges.c - checks declared ranges against the parameter's elements, against the other ranks' ranges, and
- * against memory. */
+/* declared_ranges.c - checks the ranges of elements that ranks declare of ranged parameters: against the parameter's
+ * elements, against the ranges of the other ranks, and against the memory that they take. */
 #include "declared_ranges.h"
 
 #include "aggregate_fit.h"
@@ -79,8 +79,9 @@ static int check_cover(const pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Checks that the ranges of all ranks together contain every element of every parameter, and that they suit the
- * job's aggregate: for Adasum, the number of ranks that have an element must be a power of two. */
+/* Checks that the ranges of all ranks together contain every element of every parameter, and that they suit the way
+ * in which the job aggregates: the tree form of Adasum needs, for each element, a power of two of ranks, unless
+ * adasum_fold is set. */
 static int check_all(const pd_job *job, pd_error *err)
 {
     int rc = check_cover(job, err);
@@ -138,9 +139,9 @@ static uint64_t aligned(int64_t elements)
     return ((uint64_t)elements * sizeof(float) + FRAME_ALIGN - 1) / FRAME_ALIGN * FRAME_ALIGN;
 }
 
-/* Returns the bytes of a range's elements as float32, as they lie in frames. A frame has one piece for each chunk of
- * the range, and each piece begins at a multiple of 64 bytes. A chunk's size is such a multiple, so only the first
- * and the last piece may need padding. */
+/* Returns the bytes that a range's elements take in frames, as float32. A frame has one piece for each chunk (section
+ * of a parameter) that the range touches, and each piece is padded to a multiple of 64 bytes. The size of a chunk is
+ * such a multiple, so only the first and the last piece may need padding. */
 static uint64_t pieces_bytes(pd_range range, int64_t chunk)
 {
     int64_t to_grid = chunk - range.start % chunk, n = range.end - range.start, first = to_grid < n ? to_grid : n;
@@ -155,8 +156,8 @@ static uint64_t most_of_frame(const pd_store_config *config)
     return config->frame_bytes > chunk ? config->frame_bytes : chunk;
 }
 
-/* Returns how much of the ingest budget to reserve for a rank that sends `all` bytes in a step: at most one frame. A
- * rank with no elements gets a reserve, too. */
+/* Returns how many bytes of the ingest budget to reserve for a rank that sends `all` bytes in a step: those of its
+ * largest frame. A rank that sends no elements has a reserve, too. */
 static uint64_t reserve_of(const pd_store_config *config, uint64_t all)
 {
     uint64_t most = most_of_frame(config), bytes = all < most ? all : most;

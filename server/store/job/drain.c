@@ -6,16 +6,16 @@
 
 /* ---- rounds that a drain waits for ---- */
 
-/* Returns whether all contributions to the parameter's open round have come, so that the round closes without any
- * further request. */
+/* Returns whether the parameter's open round will close without any further request: all contributions to it have
+ * come, and it waits for no other parameter. */
 static bool closes_by_itself(const pd_param *param)
 {
     return param->round.open && pd_round_is_complete(&param->round) && param->stage != PD_HELD;
 }
 
-/* Returns a parameter whose open round can still close; NULL: there is none. Rounds that wait for ranks count only
- * while a worker is connected: without workers nobody would complete them. They also count while the global clip
- * works on a step. */
+/* Returns a parameter whose open round can still close; NULL: there is none. A round that waits for ranks can close
+ * only while a worker is connected, because without workers nobody would contribute. If the global clip (which scales
+ * the gradients of all parameters together) works on a step, the rounds of this step can close, too. */
 static const pd_param *find_open(const pd_job *job)
 {
     bool somebody = job->linger_ns == 0;
@@ -27,7 +27,7 @@ static const pd_param *find_open(const pd_job *job)
     return NULL;
 }
 
-/* Returns a job that draining waits for, or NULL. */
+/* Returns a job whose open rounds or waiting frames the drain must wait for; NULL: there is none. */
 static const pd_job *find_open_job(const pd_jobs *jobs)
 {
     const pd_job *job, *next;
@@ -39,7 +39,8 @@ static const pd_job *find_open_job(const pd_jobs *jobs)
 
 /* ---- answers to drain requests ---- */
 
-/* Writes the error of a drain that has reached its deadline: which round is still open, and which ranks it misses. */
+/* Writes the error for a drain that has reached its deadline: which round is still open, and which ranks it waits
+ * for. */
 static void describe(const pd_job *job, pd_error *err)
 {
     const pd_param *open = find_open(job),
@@ -94,8 +95,8 @@ void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, u
 
 /* ---- the drain request ---- */
 
-/* Returns the highest step that any parameter of the job has closed or has an open round for. While draining, the
- * other parameters may still close their rounds up to that step. */
+/* Returns the highest step that any parameter of the job has closed, or has an open round for. While the server
+ * drains, the other parameters may still close their rounds up to that step. */
 static uint64_t furthest_step(const pd_job *job)
 {
     uint64_t step = 0;

@@ -4,7 +4,8 @@
 
 #include "jobs.h"
 
-/* Whether the server drains, and the drain requests that wait. Begins zeroed. */
+/* State of the drain: whether the server drains (finishes rounds under way before it stops), and the drain requests
+ * that wait for an answer. Begins zeroed. */
 typedef struct pd_drain {
     bool draining;
     pd_request *waiting; /* drain requests that are not answered yet, linked by mail.next */

@@ -1,4 +1,4 @@
-/* export.c - begins an export, answers its reads, and ends it. */
+/* export.c - begins an export (an operator reads weights or optimizer state), answers its reads, and ends it. */
 #include "export.h"
 
 #include "cut.h"
@@ -18,19 +18,20 @@ enum { TILE = 1024, ANSWER_BYTES = 1 << 20 };
 
 typedef struct pd_export {
     uint64_t conn;
-    bool state;          /* the export includes optimizer state; otherwise only weights may be read */
-    uint64_t bytes;      /* bytes that the export counts against max_total_bytes */
-    pd_request *begin;   /* the begin request until it is answered, that is until all parameters have reached the
-                          * step; then NULL */
-    uint64_t until_ns;   /* deadline for reaching the step */
-    uint64_t touched_ns; /* time of the last request */
-    uint64_t read;       /* bytes that answers have sent so far */
+    bool state;     /* optimizer state may be read, too; false: only weights */
+    uint64_t bytes; /* bytes that are counted against max_total_bytes for this export */
+    /* the begin request, as long as it is not answered because some parameters have not reached the export's step;
+     * then NULL */
+    pd_request *begin;
+    uint64_t until_ns;   /* time by which all parameters must reach the export's step */
+    uint64_t touched_ns; /* time of the export's last request */
+    uint64_t read;       /* bytes of tensors that answers have sent so far */
     char by[128];        /* label of the operator's connection */
 } pd_export;
 
 /* ---- the end of an export ---- */
 
-/* Ends the export and frees its memory. The job may take steps again. */
+/* Ends the export and frees its memory. If the job took no steps because of the export, it goes on now. */
 static void forget(pd_job *job)
 {
     pd_export *export = job->export;
@@ -43,8 +44,8 @@ static void forget(pd_job *job)
     job->export = NULL;
 }
 
-/* Ends an export that the operator has not ended: logs the reason, and refuses the begin request if it is not
- * answered yet. */
+/* Ends an export that its operator has not ended. Logs the reason, and if the begin request is not answered yet,
+ * refuses it. */
 static void abandon(pd_job *job, const pd_error *err)
 {
     pd_export *export = job->export;
@@ -92,8 +93,8 @@ static int check_begin(const pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the bytes that an export itself takes: its records, and two answers, of which one is being made and one is
- * on its way to the operator. The older weights that an export keeps are counted separately. */
+/* Returns the bytes that an export itself takes: its records and two answers, one that is being made and one that is
+ * on its way to the operator. Old weights that the export keeps are counted separately. */
 static uint64_t own_bytes(const pd_job *job)
 {
     return sizeof(pd_export) + sizeof(pd_cut) + job->steps.n_params * sizeof(pd_snapshot *) + 2 * ANSWER_BYTES;
@@ -157,8 +158,8 @@ static pd_exported *answer_of(pd_job *job, pd_request *request, const pd_exporte
     return &effect->u.exported;
 }
 
-/* Returns the number of pending roots: their inputs were copied in the export's step or before, and no step has used
- * the roots yet. */
+/* Returns the number of pending roots. These are matrix roots that were begun in the export's step or before, and
+ * that no step has used yet. */
 static uint64_t roots_left(const pd_job *job)
 {
     uint64_t n = 0;
@@ -167,8 +168,8 @@ static uint64_t roots_left(const pd_job *job)
     return n;
 }
 
-/* Returns whether all root tasks of the job have come back. This happens in the end: the job takes no steps
- * meanwhile, so no new tasks begin. */
+/* Returns whether all root tasks of the job (which compute matrix roots) have come back from the root pool. This
+ * happens sooner or later: the job takes no steps meanwhile, so no new tasks begin. */
 static bool roots_are_back(const pd_job *job)
 {
     for (uint32_t i = 0; job->steps.tasks_out > 0 && i < job->steps.n_params; i++)
@@ -215,7 +216,7 @@ static int check_piece(const pd_request *request, int64_t elements, size_t each,
         (unsigned long long)request->u.export.most);
 }
 
-/* Makes memory for the elements in the answer. PD_NO_MEMORY. */
+/* Allocates memory for the elements that an answer returns. PD_NO_MEMORY. */
 static int make_room(const pd_job *job, const pd_request *request, size_t each, pd_exported *out, pd_error *err)
 {
     out->bytes = (size_t)request->u.export.count * each;
@@ -237,7 +238,8 @@ static int read_weights(const pd_job *job, const pd_param *param, const pd_reque
     return rc;
 }
 
-/* Reads elements of a slot as float32, through a small float64 buffer. For slots that are not stored as float64. */
+/* Reads elements of an optimizer slot (a tensor of optimizer state) as float32, by way of a small float64 buffer. Not
+ * for slots that are stored as float64. */
 static void read_floats(const pd_param *param, size_t slot, int64_t first, int64_t n, float *out)
 {
     double wide[TILE];
@@ -304,8 +306,9 @@ static int read_piece(const pd_job *job, const pd_request *request, pd_exported 
     return read_state(job, param, request, out, err);
 }
 
-/* Reads the parameter's step count, and its number of pending roots. A step group's count is read from the group:
- * the optimizer gets it only when its step begins. */
+/* Reads a parameter's step count, and its number of pending roots (not used by a step yet). If the parameter belongs
+ * to a step group (parameters that count steps together), the count is read from the group: the parameter's optimizer
+ * gets it only when its next step begins. */
 static int read_count(const pd_job *job, const pd_request *request, pd_exported *out, pd_error *err)
 {
     const pd_param *param;
@@ -342,7 +345,8 @@ static void end(pd_job *job)
     forget(job);
 }
 
-/* Answers a request of a running export: reading a piece or a counter, or the end. */
+/* Answers a request of a running export: one that reads a piece of a tensor or a step count, or that ends the
+ * export. */
 static int read_some(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     pd_exported exported = { 0 };
@@ -380,8 +384,8 @@ uint64_t pd_export_expires_ns(const pd_job *job)
     return job->export->begin != NULL ? job->export->until_ns : job->export->touched_ns + SILENCE_NS;
 }
 
-/* Writes the error for an export whose step was not reached in time: which parameter is late, and which ranks it
- * waits for. */
+/* Writes the error for an export whose step was not reached in time: which parameter has not reached it, and which
+ * ranks that parameter waits for. */
 static void describe_late(const pd_job *job, pd_error *err)
 {
     const pd_param *param = pd_cut_awaited(&job->steps);

@@ -4,8 +4,8 @@
 
 #include "rule.h"
 
-/* Returns the name of a hyperparameter in `mask` (bit i: the row's hyperparameter i) that may not change from step
- * to step; NULL: all of them may. */
+/* Returns the name of a hyperparameter that may not change from step to step, out of those in `mask` (bit i:
+ * hyperparameter i of the optimizer `row`); NULL: all of them may change. */
 const char *pd_fixed_hyper(const pd_row *row, uint64_t mask);
 
 #endif

@@ -1,5 +1,5 @@
-/* footprint.c - adds up the bytes that a job's weights, sums, contributions, optimizer state, roots and records
- * take. */
+/* footprint.c - adds up the bytes that a job takes: weights, sums of gradients, contributions, optimizer state, roots
+ * and records. */
 #include "footprint.h"
 
 #include "aggregate_fit.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { ALLOCATOR_ENDS = 1024 }; /* bytes of allocator overhead for the job's own blocks and hash tables */
+enum { ALLOCATOR_ENDS = 1024 }; /* bytes of allocator overhead for a job's own memory blocks and hash tables */
 
 #include <math.h>
 
@@ -18,7 +18,8 @@ static uint64_t times(uint64_t bytes, uint64_t n)
     return __builtin_mul_overflow(bytes, n, &bytes) ? UINT64_MAX : bytes;
 }
 
-/* Converts a number of bytes from a plan. A plan uses INT64_MAX for "too many", this file UINT64_MAX. */
+/* Converts a number of bytes from an optimizer's plan. A plan says INT64_MAX for "too many to count", this file
+ * UINT64_MAX. */
 static uint64_t known(int64_t bytes)
 {
     return bytes == INT64_MAX ? UINT64_MAX : (uint64_t)bytes;
@@ -36,7 +37,8 @@ int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *
     return pd_aggregate_fits_whole(&job->values, job->world, how, name, err);
 }
 
-/* Model state is always averaged, whatever `aggregate` says for gradients. */
+/* Model state (tensors that are averaged, not trained) is averaged whatever `aggregate` says for gradients: by a
+ * weighted mean if `aggregate` is weighted_mean, otherwise by the plain mean. */
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_row *row)
 {
     pd_aggregation how = (pd_aggregation)values->at[PD_JOB_KEY_AGGREGATE];
@@ -44,8 +46,8 @@ pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_row *row)
     return row->takes_values && how != PD_WEIGHTED_MEAN ? PD_MEAN : how;
 }
 
-/* Returns the bytes of a plan's root tasks. With root_delay they count twice: the tasks of the next interval may
- * copy their inputs before those of this one are done. */
+/* Returns the bytes of the root tasks (computations of matrix roots) that a plan has. With the option root_delay they
+ * count twice, because the next tasks may copy their inputs before the present ones are done. */
 static uint64_t root_bytes(const pd_plan *plan)
 {
     uint64_t once = known(pd_plan_task_bytes(plan));
@@ -55,9 +57,9 @@ static uint64_t root_bytes(const pd_plan *plan)
 
 /* Returns the bytes of one parameter's records on the step thread and the loop thread, whatever its optimizer is:
  *
- *   - the parameter's own record, with hyperparameters that pushes may bring
- *   - the fixed overhead of its snapshots and buffers
- *   - a record of its declaration on each connection */
+ * - the parameter's own record, with hyperparameters that pushes may bring
+ * - the fixed overhead of its snapshots (published weights) and buffers
+ * - a record of its declaration on each connection */
 static uint64_t param_bytes(const pd_sizing *job)
 {
     uint64_t bytes = sizeof(pd_param) + (uint64_t)pd_block_bytes(sizeof(pd_pushed)) + pd_snapshots_own_bytes() +
@@ -80,7 +82,8 @@ uint64_t pd_footprint_name(const pd_sizing *job, const char *name, const char *a
     uint64_t bytes = (uint64_t)pd_block_bytes((int64_t)strlen(name) + 1) +
                      (axes != NULL ? (uint64_t)pd_block_bytes((int64_t)strlen(axes) + 1) : 0);
 
-    return bytes * (job->world + 1); /* one copy of the name in the store, and one for each connection */
+    /* The store has one copy of each name, and so has the connection of each of the job's `world` ranks. */
+    return bytes * (job->world + 1);
 }
 
 static uint64_t collect_bytes(const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged)
@@ -131,8 +134,8 @@ void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n)
     if (one->light > all->light) all->light = one->light;
 }
 
-/* Returns the bytes of the records of the job, its ranks and its rules. Besides the rules that workers gave, a job
- * has a built-in rule for model state. */
+/* Returns the bytes of the records of a job itself, its ranks and its optimizer rules. The rule for model state
+ * (tensors that are not trained), which every job has besides its workers' rules, is counted once. */
 static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
     uint64_t bytes = sizeof(pd_job) + 2 * sizeof(pd_effect) + sizeof(pd_rule) + ALLOCATOR_ENDS;

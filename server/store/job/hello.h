@@ -4,7 +4,7 @@
 
 #include "store_config.h"
 
-/* Checks names, options, rules and ranks of a Hello. PD_INVALID_ARGUMENT. */
+/* Checks the names, options, rules and rank numbers of a Hello (the request to join a job). PD_INVALID_ARGUMENT. */
 int pd_hello_check(const pd_request *request, pd_error *err);
 
 #endif

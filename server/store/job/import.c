@@ -1,4 +1,5 @@
-/* import.c - stages, checks and writes optimizer state that an operator imports. */
+/* import.c - an operator imports optimizer state: the state is staged (kept in separate memory), checked, and then
+ * written into the optimizers. */
 #include "import.h"
 
 #include "pages.h"
@@ -11,15 +12,19 @@
 #include <string.h>
 
 static const uint64_t SILENCE_NS = 60 * 1000000000ull, RETRY_NS = 1000000000ull;
-enum { MOST_ROOTS = 4 }; /* most pending roots (computed, not used yet) that are imported for one task */
-/* Estimated nanoseconds of one core to write one imported element: it is read, widened, read again and written. */
+/* most pending roots (matrix roots that no step has used yet) that are imported for each root task of a parameter */
+enum { MOST_ROOTS = 4 };
+/* Estimated nanoseconds of one core to write one element of imported state. It is read, converted to float64, read
+ * again and written. */
 #define NS_PER_ELEMENT 3.0
 
-/* Identifies a tensor of the job's optimizer state. The hash table compares it as bytes, so its padding must be
- * zero. */
+/* Identifies a tensor of the job's optimizer state; the key of a hash table. The table compares the bytes of this
+ * struct, so its padding must be zero. */
 typedef struct pd_address {
     uint32_t param;
-    int32_t block; /* number of a block; -1: the tensor is the whole slot */
+    /* number of the parameter's block (part of its shape) that the tensor belongs to; -1: the tensor is the whole
+     * slot */
+    int32_t block;
     uint64_t slot;
 } pd_address;
 
@@ -28,13 +33,14 @@ typedef struct pd_staged {
     pd_address address;
     pd_part part;
     int64_t elements, landed;
-    bool wide; /* the elements are float64, else float32 */
-    bool root; /* the tensor is a pending root (computed, but not used yet), not a part of a slot */
+    bool wide; /* true: the elements of the tensor are float64; false: float32 */
+    /* the tensor is a pending root (a matrix root that no step has used yet), not a part of a slot */
+    bool root;
     uint8_t *at;
-    struct pd_staged *next; /* next staged tensor, in the order of arrival */
+    struct pd_staged *next; /* next staged tensor (kept apart until the commit), in the order in which they came */
 } pd_staged;
 
-/* A parameter and the value that the import sets its step counter to. */
+/* A parameter, and the number of steps that its optimizer will have counted after the import. */
 typedef struct pd_brought {
     uint32_t param;
     int64_t count;
@@ -45,14 +51,16 @@ typedef struct pd_import {
     pd_staged *table, *first, *last;
     pd_brought *counts;
     size_t n_counts, room;
-    uint64_t bytes;  /* bytes that the import counts against max_total_bytes */
-    int64_t largest; /* number of elements of the largest staged tensor */
+    uint64_t bytes; /* bytes that the import counts against max_total_bytes */
+    /* number of elements of the largest staged tensor (kept apart until the commit), for the buffer `wide` */
+    int64_t largest;
     uint64_t touched_ns;
     size_t tensors;
 
-    pd_request *commit; /* the commit request while its tensors are being written; else NULL */
+    /* the commit request, while the tensors are being written; NULL: nothing is being written yet */
+    pd_request *commit;
     pd_staged *next;
-    double *wide; /* float64 buffer of `largest` elements */
+    double *wide; /* buffer for the elements of one tensor as float64; has room for `largest` elements */
 } pd_import;
 
 static size_t size_of(bool wide)
@@ -103,8 +111,9 @@ static pd_param *find(const pd_job *job, const pd_request *request, pd_error *er
     return param;
 }
 
-/* Finds the place of a pending root (computed, but not used yet), and checks its form: a list of float64 numbers.
- * Whether the list has the right length is checked at the commit, when all of it has come. */
+/* Finds the key under which a pending root (a matrix root that no step has used yet) is staged, and checks its form:
+ * a list of float64 numbers. Whether the list has the right length is checked at the commit, when all of it has
+ * come. */
 static int find_root(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part,
                      pd_error *err)
 {
@@ -126,7 +135,8 @@ static int find_root(const pd_param *param, const pd_request *request, pd_addres
     return PD_OK;
 }
 
-/* Finds the part of the optimizer state that the request's piece belongs to, and the key under which it is staged. */
+/* Finds the part of the optimizer state that the request brings, and the key under which this part is staged (kept
+ * apart until the commit). */
 static int find_part(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part,
                      pd_error *err)
 {
@@ -148,7 +158,8 @@ static int find_part(const pd_param *param, const pd_request *request, pd_addres
     return PD_OK;
 }
 
-/* Makes memory to stage a part of the optimizer state, when its first piece comes. */
+/* Allocates memory in which a tensor of optimizer state is staged until the commit. Called when the tensor's first
+ * piece comes. */
 static int stage(pd_job *job, const pd_address *address, const pd_part *part, bool wide, pd_staged **out, pd_error *err)
 {
     pd_import *import = job->import;
@@ -224,9 +235,9 @@ static int take_piece(pd_job *job, const pd_request *request, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the smallest value that the import may set the parameter's step counter to. Normally that is the present
- * count: counters do not go back. Before the parameter has closed a round it is 0: the state may come from a job
- * that skipped some rounds and so counted fewer steps than rounds. */
+/* Returns the smallest step count that the import may give to the parameter's optimizer. Normally it is the present
+ * count, because counts must not go back. It is 0 before the parameter has closed a round: the state may come from a
+ * job that skipped some rounds and so counted fewer steps than rounds. */
 static int64_t least_count(const pd_job *job, const pd_param *param)
 {
     return param->saved.step == pd_job_start_step(job) ? 0 : pd_optim_count(param->optim);
@@ -285,8 +296,8 @@ static int check_rest(const pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Checks that every slot is staged completely. covered[] has the number of staged elements of each slot; the slots
- * of parameter i begin at first_slot[i]. */
+/* Checks that each slot (tensor of optimizer state) is staged (kept apart until the commit) completely. covered[i] is
+ * the number of elements of slot i that are staged. The slots of parameter p begin at index first_slot[p]. */
 static int check_covered(const pd_job *job, const size_t *first_slot, const int64_t *covered, pd_error *err)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
@@ -329,8 +340,8 @@ static int check_complete(const pd_job *job, pd_error *err)
     return rc;
 }
 
-/* Checks the imported counters once more at the commit, since the job may have taken steps after they were sent: no
- * counter goes back, and all parameters of a step group are at the same step. */
+/* Checks the imported step counts again at the commit, because the job may have taken steps since they came. No count
+ * may go back, and all parameters of a step group (which count steps together) must be at the same step. */
 static int check_counts(const pd_job *job, pd_error *err)
 {
     for (size_t i = 0; i < job->import->n_counts; i++) {
@@ -346,7 +357,7 @@ static int check_counts(const pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the value that the parameter's step counter will have after the import. */
+/* Returns the step count that the parameter's optimizer will have after the import. */
 static int64_t count_to_be(const pd_job *job, uint32_t param)
 {
     int64_t count = -1;
@@ -394,7 +405,7 @@ static void set_count(pd_param *param, int64_t count)
         pd_optim_set_count(param->optim, count);
 }
 
-/* Sets the step counters. If several values came for the same counter, the largest is taken. */
+/* Sets the imported step counts. If several came for parameters that count steps together, the largest is taken. */
 static void set_counts(pd_job *job)
 {
     const pd_import *import = job->import;
@@ -421,7 +432,8 @@ static void finish(pd_job *job)
     forget(job);
 }
 
-/* Writes one staged tensor into its optimizer. PD_NO_MEMORY: the optimizer's state is unchanged. */
+/* Writes one staged tensor (kept apart until the commit) into the optimizer that it belongs to. PD_NO_MEMORY: the
+ * optimizer's state is unchanged. */
 static int write_part(pd_job *job, const pd_staged *staged)
 {
     double *wide = job->import->wide;
@@ -443,8 +455,8 @@ void pd_import_write_some(pd_job *job, uint64_t now_ns)
     job->steps.retry_ns = 0;
     for (; import->next != NULL && cost_ns < job->steps.config->batch_ns; import->next = import->next->next) {
         if (write_part(job, import->next) != PD_OK) {
-            job->steps.retry_ns = now_ns + RETRY_NS; /* memory is short: writing goes on later, and the job takes no
-                                                      * steps until all is written */
+            /* Memory is short, so writing goes on later. Until all is written the job takes no steps. */
+            job->steps.retry_ns = now_ns + RETRY_NS;
             return;
         }
         cost_ns += NS_PER_ELEMENT * (double)import->next->elements;
@@ -460,7 +472,9 @@ static int commit(pd_job *job, pd_request *request, pd_error *err)
     if (rc != PD_OK) return rc;
     if ((import->wide = pd_pages_new(((size_t)import->largest + 1) * sizeof *import->wide)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
-    set_counts(job); /* counters first: they can go back only while the optimizer has no pending roots */
+    /* The step counts are set first: an optimizer accepts a lower count only while it has no pending roots (roots
+     * that no step has used yet), and the tensors may be such roots. */
+    set_counts(job);
     import->commit = request;
     import->next = import->first;
     return PD_OK;
@@ -468,8 +482,8 @@ static int commit(pd_job *job, pd_request *request, pd_error *err)
 
 /* ---- requests, timeout, the job's end ---- */
 
-/* Handles one request of an import. A commit that returns PD_OK is not answered yet: it is kept until all tensors
- * are written. */
+/* Handles one request of an import. If it returns PD_OK for a commit, the request is kept, and answered when all
+ * tensors are written. */
 static int take(pd_job *job, pd_request *request, pd_error *err)
 {
     if (pd_import_writes(job))

@@ -1,11 +1,11 @@
-/* inbox.c - queues frames whose elements must be scanned or copied before the frames are filed, in the order of
- * arrival. */
+/* inbox.c - queues frames (network messages with tensors) whose elements must be scanned or copied before the frames
+ * are filed. They are handled in the order of arrival. */
 #include "inbox.h"
 
 #include "initial_weights.h"
 #include "push.h"
 
-#define NS_PER_BYTE 0.25 /* nanoseconds of one core to scan or copy a byte */
+#define NS_PER_BYTE 0.25 /* estimated nanoseconds of one core to scan or copy one byte of a frame */
 
 void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns)
 {

@@ -38,7 +38,7 @@ static void fill_totals(pd_job_info *info, pd_job *job)
     snprintf(info->optimizer, sizeof info->optimizer, "%s", totals->optimizers);
 }
 
-/* Lists the ranks that have not declared the job's parameters. */
+/* Writes the numbers of the ranks that have not declared the job's parameters, such as "1,3". */
 static void list_undeclared(const pd_job *job, char *text, size_t size)
 {
     size_t used = 0;
@@ -48,7 +48,7 @@ static void list_undeclared(const pd_job *job, char *text, size_t size)
             used += (size_t)snprintf(text + used, size - used, "%s%u", used > 0 ? "," : "", rank);
 }
 
-/* Fills in which ranks the job waits for, and how long it has waited. */
+/* Stores in an entry of the list of jobs which ranks the job waits for, and how long it has waited. */
 static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
 {
     const pd_param *oldest = job->steps.waiting;
@@ -315,8 +315,8 @@ static const pd_info_field state_fields[] = {
     { 0 }
 };
 
-/* One list. If `count` is set, each job has entries, which are found by number. If `of_params` is set, each
- * parameter has entries. If neither is set, it is the list of jobs. */
+/* One kind of list. If the member `count` is set, each job has that number of entries, which `fill` fills by number.
+ * If `of_params` is set, each parameter has some entries. If neither is set, the entries are the jobs. */
 typedef struct list {
     pd_info_list is;
     uint32_t (*count)(const pd_job *job);
@@ -324,7 +324,7 @@ typedef struct list {
     pd_list_kind of_params;
 } list;
 
-/* All lists, in the order of ListKind in paramd.proto. Number 0 is used by the Status request. */
+/* All kinds of lists, in the order of ListKind in paramd.proto. The Status request uses number 0. */
 static const list lists[] = {
     { .is = { "jobs", "jobs", sizeof(pd_job_info), job_fields } },
     { .is = { "jobs", "jobs", sizeof(pd_job_info), job_fields } },
@@ -351,7 +351,7 @@ static int new_entries(pd_info *info, size_t n)
     return (info->entries = calloc(n + 1, info->list->entry_bytes)) != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
-/* Returns the number of entries from `start` on that fit into one page. */
+/* Returns how many of the list's entries fit into one page that begins with entry number `start`. */
 static size_t page_of(const pd_info *info)
 {
     uint64_t left = info->start < info->total ? info->total - info->start : 0;

@@ -6,13 +6,14 @@
 #include "effects.h"
 #include "request.h"
 
-struct pd_jobs; /* defined in jobs.h, which is not included here: the loop thread uses this header, too, and must not
-                 * see the jobs */
+/* The struct pd_jobs is defined in jobs.h. That header is not included here, because the loop thread uses this one,
+ * too, and must not see jobs. */
+struct pd_jobs;
 
-/* Returns the description of list number `what` (ListKind in paramd.proto; 0: the jobs of Status). NULL: there is no
- * such list. */
+/* Returns the description of list number `what`, in the numbers of ListKind in paramd.proto; 0 is the list of jobs
+ * that the Status request gets. NULL: no list has this number. */
 const pd_info_list *pd_info_list_of(uint32_t what);
-/* Answers a PD_REQ_INFO. Takes the request. */
+/* Answers a PD_REQ_INFO, an operator's request for one page of a list. Takes ownership of the request. */
 void pd_info_answer(const struct pd_jobs *jobs, pd_effects *outbox, bool draining, pd_request *request,
                     uint64_t now_ns);
 

@@ -1,25 +1,26 @@
-/* initial_weights.c - initial weights of a job: which ranks send them, whose value is taken if several ranks send
- * the same element, and when the weights are published.
+/* initial_weights.c - initial weights of a job: which ranks send them, whose value is taken if several ranks send the
+ * same element, and when the weights are published.
  *
- * Without initial_weights = mean, rank 0 sends each parameter that is not ranged. Of a ranged parameter every rank
- * sends the elements of its range. If several ranks send the same element, the value from the lowest rank is taken,
- * whatever the order of arrival is. All that a rank sends of a parameter comes from one process. If another process
- * takes over the rank and sends initial weights of the parameter before it is published, the earlier process's
- * weights are discarded.
+ * If the job key initial_weights is `lowest`, rank 0 sends each parameter that is not ranged. Of a ranged parameter
+ * every rank sends the elements of the range that it has declared. If several ranks send the same element, the value
+ * from the lowest rank is taken, in whatever order they arrive. All that a rank sends of a parameter must come from
+ * one process. If another process takes over the rank and sends initial weights of the parameter before the parameter
+ * is published, the earlier process's weights are discarded.
  *
- * With initial_weights = mean, every rank sends its elements of every parameter, and the job begins with the mean of
- * the ranks (as Trax does: "make weights and state same across hosts"). The initial weights then are a round of
- * their own, before the first step. When this round closes, the mean is published and no step is taken:
+ * If initial_weights is `mean`, every rank sends its elements of every parameter, and the job begins with the mean of
+ * the ranks (as Trax does: "make weights and state same across hosts"). The initial weights then are contributions to
+ * a round of their own, before the first step. When this round closes, the mean is published and no step is taken:
  *
  *   - The weights wait in the frames in which they came.
- *   - work.c sums them in rank order, whatever the job's aggregate is.
- *   - step_timeout reports missing ranks.
+ *   - work.c sums them in rank order, in whatever way the job aggregates gradients.
+ *   - If ranks are missing after step_timeout, they are reported.
  *   - If a rank sends a chunk twice, the first one counts.
  *
- * With the mean, too, a new process may take over a rank. If the earlier process has sent all its elements of a
- * parameter, they are kept. If it has sent a part, the new process replaces them. But a chunk cannot be taken out of
- * a sum: if one is summed already, the new process is refused. To make this rare, chunks are summed only when all
- * ranks have sent the whole parameter. Only ranks over their quota have their chunks summed earlier. */
+ * With `mean`, too, a new process may take over a rank. If the earlier process has sent all its elements of a
+ * parameter, these are kept. If it has sent only some, the new process must send all and replaces them. But a chunk
+ * cannot be taken out of a sum: if a chunk of the earlier process is summed already, the new process is refused. To
+ * make this rare, chunks are summed only when all ranks have sent the whole parameter. Only the chunks of ranks over
+ * their quota of memory are summed earlier. */
 #include "initial_weights.h"
 
 #include "chunk_queue.h"
@@ -71,8 +72,8 @@ static uint64_t initialiser_of(const pd_job *job, const pd_param *param, uint32_
     return param->ranged ? param->round.ranges.at[rank].initialiser : param->saved.initialiser;
 }
 
-/* With initial_weights = mean: returns whether an earlier process at the rank sent a part, but not all, of the
- * rank's initial weights of this parameter. */
+/* For initial_weights = mean: returns whether an earlier process at the rank sent some of the rank's initial weights
+ * of this parameter, but not all. */
 static bool is_taken_over(const pd_job *job, pd_param *param, uint32_t rank)
 {
     const pd_slot *told = pd_round_first_slot(&param->round, rank);
@@ -81,8 +82,8 @@ static bool is_taken_over(const pd_job *job, pd_param *param, uint32_t rank)
            pd_round_misses(&param->round, rank);
 }
 
-/* Checks that initial weights from an earlier process at the rank can be discarded. PD_FAILED_PRECONDITION: some of
- * them are in the mean already. */
+/* Checks that initial weights which an earlier process at the rank has sent can be discarded. PD_FAILED_PRECONDITION:
+ * some of them are summed already, and cannot be taken out of the sum. */
 static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_error *err)
 {
     const pd_round *round = &param->round;
@@ -133,15 +134,15 @@ static int check(pd_job *job, const pd_request *frame, pd_error *err)
 
 /* ---- writing the weights of a frame ---- */
 
-/* Returns whether the parameter has its weights already. A process then sends them again because it missed the
- * answer. Its frame is answered, but the weights are not written. */
+/* Returns whether the parameter has its weights already. If it has, a frame with its initial weights is a repetition,
+ * from a process that has missed the answer: it is answered, but the weights are not written. */
 static bool is_repeated(const pd_param *param)
 {
     return param->current != NULL;
 }
 
-/* Makes memory for the weights of all parameters in the frame. This is done before any weight is written, so that a
- * frame without memory changes nothing. */
+/* Allocates memory for the weights of all parameters in the frame. This is done before any weight is written: if
+ * memory is short, the frame is refused and has changed nothing. */
 static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
 {
     for (size_t i = 0; i < frame->u.data.n; i++) {
@@ -156,7 +157,8 @@ static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the first range of consecutive elements in [at, end) that no lower rank has sent; n is 0 if there is none. */
+/* Returns the first consecutive elements in [at, end) of which no lower rank has sent initial weights; n is 0 if
+ * there are none. (Values from lower ranks take precedence.) */
 static pd_run free_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t at, int64_t end)
 {
     int64_t stop = end;
@@ -178,7 +180,8 @@ static pd_run free_run(const pd_round *round, const pd_chunk *chunk, uint32_t ra
     return (pd_run){ at, at < stop ? stop - at : 0 };
 }
 
-/* Discards the chunks that an earlier process at the rank sent. The present process sends all of them. */
+/* Discards the initial weights of a parameter that an earlier process at the rank has sent. The rank's present
+ * process sends them all again. */
 static void forget_landed(pd_param *param, uint32_t rank)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
@@ -227,7 +230,7 @@ bool pd_init_publish_landed(pd_job *job, pd_param *param, pd_closed *closed)
     return true;
 }
 
-/* Publishes those parameters of the frame whose initial weights are complete now. */
+/* Publishes those parameters whose initial weights are complete, now that a frame's weights are written. */
 static void publish_landed(pd_job *job, const pd_request *frame, pd_effect *effect, pd_closed *closed)
 {
     size_t n = 0;
@@ -267,7 +270,8 @@ void pd_init_take(pd_job *job, pd_request *frame)
 
 /* ---- initial weights that are averaged ---- */
 
-/* Releases the frames with initial weights from an earlier process at the rank. None of these is summed. */
+/* Releases the frames with initial weights of a parameter that an earlier process at the rank has sent. The caller has
+ * checked that none of their chunks (sections of parameters) is summed. */
 static void let_go_of_earlier(pd_job *job, pd_param *param, uint32_t rank)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
@@ -287,7 +291,9 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     if (is_repeated(param) || piece->count == 0) return;
     if (is_taken_over(job, param, frame->rank) && !PD_PLANTED(init_mixed)) let_go_of_earlier(job, param, frame->rank);
     chunk = pd_piece_chunk(param, piece);
-    if (pd_chunk_state(chunk, frame->rank) != PD_SLOT_EMPTY) return; /* a duplicate: the chunk that came first counts */
+    /* The chunk is a duplicate: of a chunk (section of a parameter) of initial weights the one that came first
+     * counts. */
+    if (pd_chunk_state(chunk, frame->rank) != PD_SLOT_EMPTY) return;
     frame->u.data.buffer->refs++;
     pd_contribute(&job->steps, chunk, frame->rank,
                   (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype },

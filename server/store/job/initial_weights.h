@@ -1,23 +1,25 @@
-/* initial_weights.h - the weights that a job begins with: who sends them, and when they are published. Step thread. */
+/* initial_weights.h - the weights that a job begins with: which ranks send them, and when they are published. Step
+ * thread. */
 #ifndef PD_INITIAL_WEIGHTS_H
 #define PD_INITIAL_WEIGHTS_H
 
 #include "job.h"
 
-/* Returns whether the parameter has weights, or the rank has sent all its initial weights of the parameter. */
+/* Returns whether the parameter has weights already, or the rank has sent all initial weights that it has to send of
+ * it. */
 bool pd_init_has_come(const pd_job *job, const pd_param *param, uint32_t rank);
-/* Returns whether initial weights of this parameter are missing from the rank. */
+/* Returns whether the rank must still send initial weights of this parameter. */
 bool pd_init_is_owed(const pd_job *job, const pd_param *param, uint32_t rank);
-/* Returns whether initial weights of some parameter are missing from the rank. */
+/* Returns whether the rank must still send initial weights of any parameter. */
 bool pd_init_is_asked_of(const pd_job *job, uint32_t rank);
-/* Handles a frame of initial weights from the inbox: checks it, copies its weights, publishes parameters that are
- * complete, and answers. Takes the frame. */
+/* Handles a frame of initial weights from the inbox (the queue of frames to copy): checks it, copies its weights,
+ * publishes parameters that are complete now, and answers. Takes ownership of the frame. */
 void pd_init_take(pd_job *job, pd_request *frame);
-/* Files a frame of initial weights that are to be averaged, as contributions to the parameters' rounds. Takes the
- * frame. */
+/* Handles a frame of initial weights in a job that averages them over the ranks: files them as contributions to the
+ * parameters' rounds. Takes ownership of the frame. */
 void pd_init_file(pd_job *job, pd_request *frame, uint64_t now_ns);
-/* Publishes the parameter if its initial weights are complete. Returns whether it was published; if so, *closed is
- * filled for the loop thread. */
+/* Publishes the parameter if all its initial weights have come and it has not been published. Returns whether it was
+ * published now; then *closed is filled, for the report to the loop thread. */
 bool pd_init_publish_landed(pd_job *job, pd_param *param, pd_closed *closed);
 
 #endif

@@ -26,7 +26,7 @@ static void borrow(pd_job *job, const pd_job_env *env)
     job->presets = env->presets;
     job->steps.config = env->config;
     job->steps.outbox = env->outbox;
-    job->steps.pools = env->pools;
+    job->steps.memory.pools = env->pools;
     job->steps.account.budget = env->budget;
     job->steps.ingest = env->ingest;
     job->steps.sums = env->sums;
@@ -52,6 +52,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     borrow(job, env);
     job->steps.number = number;
     job->saved.creator = hello->u.hello.nonce;
+    job->shares = hello->u.hello.shares;
     job->drain_step = UINT64_MAX;
     if ((rc = read_values(&job->steps.values, env->presets, hello, err)) != PD_OK) goto fail;
     if ((rc = pd_aggregate_fits(&job->steps.values, world, err)) != PD_OK) goto fail;
@@ -127,9 +128,9 @@ static bool says_start_step(const pd_request *hello)
     return false;
 }
 
-/* Returns whether the worker accepts the job's start_step. A worker that rejoins accepts it. So does a worker that
- * names no start_step, if the job has weights: when a job starts from saved weights, only rank 0 may have known the
- * step. */
+/* Returns whether the worker's start_step agrees with the job's. It need not agree if the worker rejoins, nor if the
+ * job has weights and the worker names no start_step: when a job starts from saved weights, only rank 0 may have
+ * known the step. */
 static bool takes_start_step(const pd_job *job, const pd_request *hello)
 {
     bool has_begun = job->steps.n_params > 0 && job->steps.params[0].current != NULL;

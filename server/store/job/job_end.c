@@ -1,4 +1,4 @@
-/* job_end.c - releases the requests and buffers that a job holds when it ends. */
+/* job_end.c - releases the requests and buffers that a job still has when it ends. */
 #include "job_end.h"
 
 #include "collect.h"

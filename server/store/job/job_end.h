@@ -4,8 +4,8 @@
 
 #include "job.h"
 
-/* Refuses all waiting requests of the job with `err`, and gives its buffers back. Afterwards the job is not used any
- * more; it waits to be freed. */
+/* Refuses all waiting requests of the job with `err`, and gives its buffers back. Afterwards the job must not be used
+ * any more; its memory is freed when all its root tasks (computations of matrix roots) have come back. */
 void pd_job_release(pd_job *job, const pd_error *err);
 
 #endif

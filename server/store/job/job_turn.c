@@ -1,5 +1,5 @@
-/* job_turn.c - does one batch of a job's work (declarations, imports, exports, the inbox, rounds and steps), and
- * handles its deadlines. */
+/* job_turn.c - does one batch of a job's work (Declare requests, imports, exports, frames that must be scanned, rounds
+ * and steps), and the work of its deadlines. */
 #include "job_turn.h"
 
 #include "declare.h"
@@ -24,7 +24,8 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
 
     job->steps.changes++;
     if (job->declares.first != NULL) {
-        /* declarations get half of a batch on one thread, so that the job's rounds go on meanwhile */
+        /* Declare requests get half of the time of a batch (the work that a job does in one go), on one thread, so that
+         * the job's rounds go on meanwhile. */
         pd_job_declare_some(job, config->batch_ns / 2, now_ns);
         if (now_ns < job->steps.retry_ns) return;
     }

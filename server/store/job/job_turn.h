@@ -1,18 +1,20 @@
-/* job_turn.h - one turn of a job: a bounded batch of work, and the work of deadlines that have passed. Step thread. */
+/* job_turn.h - one turn of a job, for which the store lets it work: a bounded batch of its work, or the work of
+ * deadlines that have passed. Step thread. */
 #ifndef PD_JOB_TURN_H
 #define PD_JOB_TURN_H
 
 #include "job.h"
 
-/* Returns whether the job has something to do now. */
+/* Returns whether the job has work that it can do now. */
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns);
-/* Does one batch of the job's work. */
+/* Does one batch of the job's work: as much as a time limit allows. */
 void pd_job_work(pd_job *job, uint64_t now_ns);
 
-/* Returns the time at which pd_job_tick must be called; UINT64_MAX: never. */
+/* Returns the time of the job's next deadline, at which pd_job_tick must be called; UINT64_MAX: there is no
+ * deadline. */
 uint64_t pd_job_next_tick(const pd_job *job);
-/* Does the work of deadlines that have passed. Returns false if the job has ended; *err then says why, and the
- * caller drops the job. */
+/* Does the work of those deadlines of the job that have passed. Returns false if the job has ended because all its
+ * workers are gone; *err then says so, and the caller drops the job. */
 bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err);
 
 #endif

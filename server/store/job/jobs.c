@@ -1,4 +1,4 @@
-/* jobs.c - the two hash tables of jobs. */
+/* jobs.c - the two hash tables that find jobs by name and by number. */
 #include "jobs.h"
 
 #include "name_hash.h"

@@ -1,4 +1,4 @@
-/* lingering.c - tells a worker about a job that lingers: all its workers are gone, and the job waits for new ones. */
+/* lingering.c - describes a job that lingers (all its workers are gone, and it waits for new ones) to a worker. */
 #include "lingering.h"
 
 #include "listing.h"

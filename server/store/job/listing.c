@@ -1,22 +1,25 @@
-/* listing.c - counts the entries of a list and sums over the parameters, and keeps the results until the job
- * changes. */
+/* listing.c - counts the entries of a list that an operator asks for, and sums over the parameters. Keeps the results
+ * until the job changes. */
 #include "listing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 16 }; /* number of parameters in a block, whose entries are counted together */
+enum { BLOCK = 16 }; /* number of parameters in a block; the entries of a block's parameters are counted together */
 
-/* Makes every page of a long list cheap: counts once how many entries come before each block of parameters. A page
- * then starts at the right block, without counting from the first parameter. The store keeps the last listing. */
+/* The index of a list: where the pages of a long list begin. It makes every page cheap: how many entries come before
+ * each block of parameters is counted once. A page then starts at the right block, without counting from the first
+ * parameter. The job keeps the index of the last list that was asked for. */
 struct pd_listing {
     const pd_list_kind *kind;
-    const pd_param *params; /* the job's parameters, and its number of changes, when the entries were counted */
+    /* the job's parameters, and its value of pd_steps.changes, when the entries were counted */
+    const pd_param *params;
     uint64_t changes;
     size_t n_blocks;
-    char *pattern;     /* the glob; lies behind `before` in the same block of memory */
-    uint64_t before[]; /* number of entries before each block; element n_blocks is the number of all entries */
+    char *pattern; /* the glob that names of parameters must match; stored after `before`, in the same memory block */
+    /* number of entries before each block of parameters; before[n_blocks] is the number of all entries */
+    uint64_t before[];
 };
 
 static size_t count_blocks(const pd_job *job)
@@ -81,7 +84,7 @@ static int look_up(pd_job *job, const pd_list_kind *kind, const char *pattern)
     return PD_OK;
 }
 
-/* Returns the block of parameters that contains entry number `start`. */
+/* Returns the index of the block of parameters that has entry number `start` of the list. */
 static size_t find_block(const pd_listing *listing, uint64_t start)
 {
     size_t low = 0, high = listing->n_blocks;
@@ -140,7 +143,7 @@ static void add_roots(pd_job_totals *totals, const pd_param *param)
         totals->roots_failing += pd_optim_root(param->optim, i).failing;
 }
 
-/* Returns the index of the first rule that has the same optimizer as rule `r`. */
+/* Returns the index of the first of the job's rules that has the same optimizer as rule `r`. */
 static size_t first_alike(const pd_job *job, size_t r)
 {
     size_t first = 0;
@@ -149,8 +152,8 @@ static size_t first_alike(const pd_job *job, size_t r)
     return first;
 }
 
-/* Writes the names of the optimizers in use, the one with the most elements first. elements[r] is the number of
- * elements of an optimizer, where r is the first rule with that optimizer. Clears `elements`. */
+/* Writes the names of the optimizers in use, the one of most elements first. elements[r] must be the number of
+ * elements that an optimizer has, if r is the first rule with it, otherwise 0. Zeroes `elements`. */
 static void name_optimizers(pd_job_totals *totals, const pd_job *job, uint64_t *elements)
 {
     size_t used = 0;
@@ -176,8 +179,8 @@ const pd_job_totals *pd_job_count_totals(pd_job *job)
                                .n = job->steps.n_params,
                                .changes = job->steps.changes,
                                .step_least = job->steps.n_params > 0 ? UINT64_MAX : 0 };
-    elements = calloc(job->steps.n_rules + 1, sizeof *elements); /* number of elements by rule; if memory is short no
-                                                                  * optimizer names are shown */
+    /* elements[r]: number of elements by rule; if there is no memory for it, the names of optimizers are not shown */
+    elements = calloc(job->steps.n_rules + 1, sizeof *elements);
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         const pd_param *param = &job->steps.params[i];
         totals->elements += (uint64_t)param->elements;

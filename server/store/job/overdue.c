@@ -1,4 +1,5 @@
-/* overdue.c - reports overdue rounds and missing initial weights to the workers that wait for them. */
+/* overdue.c - reports overdue rounds (open longer than step_timeout) and missing initial weights to the workers that
+ * wait for them. */
 #include "overdue.h"
 
 #include "contribute.h"
@@ -11,7 +12,8 @@
 #include <utlist.h>
 
 static const uint64_t second = 1000000000ull;
-enum { MOST_LOOKED = 1000000 }; /* most slots that a report looks at, which takes about a millisecond */
+/* most slots (records of contributions) that one report looks at, which takes about a millisecond */
+enum { MOST_LOOKED = 1000000 };
 
 /* ---- overdue rounds ---- */
 
@@ -20,7 +22,7 @@ static uint64_t timeout_of(const pd_job *job)
     return job->steps.values.at[PD_JOB_KEY_STEP_TIMEOUT];
 }
 
-/* Writes a rank with its worker and state, like "rank 2 (host:123, lost 14 s ago)". Returns the length. */
+/* Writes a rank with its worker and state, like "rank 2 (host:123, lost 14 s ago)". Returns the length of the text. */
 static size_t rank_text(const pd_job *job, uint32_t r, uint64_t now_ns, char *text, size_t size)
 {
     const pd_rank *rank = &job->ranks[r];
@@ -49,8 +51,8 @@ static bool owes_gradient(const pd_job *job, const pd_param *param, uint32_t r)
     return pd_round_misses(&param->round, r);
 }
 
-/* Writes the ranks that the parameter waits for, as many as fit into `text`; ranks that are not connected come
- * first. Returns the number of all ranks that it waits for. */
+/* Writes the ranks that the parameter waits for, as far as `text` has room. Ranks that are not connected come first.
+ * owes(job, param, r) says whether it waits for rank r. Returns the number of ranks that it waits for. */
 static uint32_t ranks_text(const pd_job *job, const pd_param *param, owes_it *owes, uint64_t now_ns, char *text,
                            size_t size)
 {
@@ -69,7 +71,8 @@ static uint32_t ranks_text(const pd_job *job, const pd_param *param, owes_it *ow
     return n;
 }
 
-/* Counts the overdue rounds, and gives the highest of their steps. */
+/* Returns the number of rounds that are overdue (open longer than step_timeout). *step becomes the highest step that
+ * they are for. */
 static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step)
 {
     const pd_param *param;
@@ -85,8 +88,9 @@ static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step
     return n;
 }
 
-/* Returns the parameter to report for the oldest overdue round. If that round has all its contributions and waits
- * for another parameter's round, this is the other parameter. */
+/* Returns the parameter to name in the report of the oldest overdue round (open longer than step_timeout), which is the
+ * round of `oldest`. If it has all its contributions and waits for another parameter's round, the other parameter is
+ * returned. */
 static const pd_param *culprit(const pd_job *job, const pd_param *oldest)
 {
     const pd_param *awaited = oldest->stage == PD_HELD ? pd_param_awaited(&job->steps, oldest) : NULL;
@@ -101,9 +105,9 @@ static bool misses_gone(const pd_job *job, const pd_param *param)
     return false;
 }
 
-/* Finds an overdue round that misses a rank which is not connected. Such a rank may be the reason why connected
- * ranks are late: their contributions wait for the missing rank and fill the memory that their next ones need. Looks
- * at a limited number of rounds, oldest first. NULL: found none. */
+/* Finds an overdue round (open longer than step_timeout) that misses the contribution of a rank which is not connected.
+ * This rank may be the reason why connected ranks are late: contributions wait for it and fill the memory that the next
+ * contributions need. Looks at a limited number of rounds, oldest first. NULL: found none. */
 static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
 {
     const pd_param *param;
@@ -118,9 +122,9 @@ static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
     return NULL;
 }
 
-/* Writes the error text of an overdue round: it names the ranks whose gradients are missing. `oldest` is the parameter
- * whose round is overdue. `late` is the parameter whose gradients are missing: `oldest` itself, or another parameter
- * that `oldest` waits for. */
+/* Writes the error text of an overdue round (open longer than step_timeout), with the ranks whose gradients are
+ * missing. `oldest` is the parameter whose round is overdue. `late` is the parameter whose gradients are missing:
+ * `oldest` itself, or another one that it waits for. `n` is the number of overdue rounds. */
 static void describe(const pd_job *job, const pd_param *oldest, const pd_param *late, uint32_t n, uint64_t now_ns,
                      pd_error *err)
 {
@@ -171,7 +175,8 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
     uint32_t n;
 
     job->noticed_ns = now_ns;
-    if (effect == NULL) return; /* memory is short: the next tick tries again */
+    /* Memory is short, so the report is tried again at the next deadline. */
+    if (effect == NULL) return;
     n = count_overdue(job, now_ns, &effect->u.timed_out.step);
     describe_overdue(job, n, now_ns, &effect->u.timed_out.error);
     if (job->noticed != oldest || job->noticed_step != oldest->saved.step)
@@ -183,15 +188,15 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
 
 /* ---- missing initial weights ---- */
 
-/* Returns the time at which missing initial weights are reported. Averaged initial weights are a round, so they are
- * reported as an overdue round instead. */
+/* Returns the time at which missing initial weights are to be reported. It is never, if initial weights are averaged:
+ * these are contributions to a round, which is reported when it is overdue. */
 static uint64_t init_overdue_at(const pd_job *job)
 {
     return job->steps.n_begun == job->steps.n_params || pd_job_averages_init(job) ? UINT64_MAX
                                                                                   : job->init_ns + timeout_of(job);
 }
 
-/* Returns the first parameter that has no weights, and gives the number of such parameters. */
+/* Returns the first parameter that has no weights, and stores in *n how many parameters have none. */
 static const pd_param *first_without_weights(const pd_job *job, uint32_t *n)
 {
     const pd_param *first = NULL;
@@ -235,8 +240,8 @@ static void report_init(pd_job *job, uint64_t now_ns)
 
 /* ---- deadlines of rounds and of initial weights ---- */
 
-/* Returns the time at which overdue rounds are reported next: one step_timeout after the oldest round began, or
- * after the last report. Reports are at least PD_STEP_TIMEOUT_LEAST_NS apart. */
+/* Returns the time at which overdue rounds are to be reported next: one step_timeout after the oldest open round
+ * began, or after the last report. Two reports are at least PD_STEP_TIMEOUT_LEAST_NS apart. */
 static uint64_t overdue_at(const pd_job *job)
 {
     uint64_t timeout = timeout_of(job),
@@ -254,7 +259,8 @@ uint64_t pd_overdue_next(const pd_job *job)
     return round < init ? round : init;
 }
 
-/* Closes those overdue rounds that their policy closes at the deadline. The other overdue rounds stay open. */
+/* Closes those overdue rounds whose policy (the rule that the job has chosen) says that they close at the deadline. The
+ * others stay open. */
 static void close_overdue(pd_job *job, uint64_t now_ns)
 {
     pd_param *param, *next;

@@ -1,14 +1,15 @@
 /* overdue.h - handles rounds that are open longer than step_timeout, and initial weights that are missing as long.
  * Step thread. */
-#ifndef PD_OVERDUE_REPORTS_H
-#define PD_OVERDUE_REPORTS_H
+#ifndef PD_OVERDUE_H
+#define PD_OVERDUE_H
 
 #include "job.h"
 
-/* Returns the time of the next report of overdue rounds or missing initial weights; UINT64_MAX: none is due. */
+/* Returns the time of the next report of overdue rounds (open longer than step_timeout) or missing initial weights;
+ * UINT64_MAX: none is due. */
 uint64_t pd_overdue_next(const pd_job *job);
-/* Closes or reports overdue rounds, and reports missing initial weights. Workers that wait get an error which names
- * the ranks that they wait for. */
+/* Closes or reports overdue rounds (open longer than step_timeout), and reports missing initial weights. Workers that
+ * wait get an error which names the ranks that they wait for. */
 void pd_overdue_tick(pd_job *job, uint64_t now_ns);
 
 #endif

@@ -1,9 +1,9 @@
 /* override_command.c - handles an operator's command that sets hyperparameters of a job's parameters from a step on.
  * The command is checked as a whole, then applied as a whole.
  *
- * The command's values are read once for each rule, into a pd_override that the rule's parameters share. Then each
- * parameter checks every combination of values that it would have at any later step. Only if all checks pass, the
- * override is added to all parameters. */
+ * For each rule (which gives its parameters one optimizer), the command's values are read once, into a pd_override
+ * that the rule's parameters share. Then, for each parameter, every combination of values is checked that it would
+ * have at any later step. Only if all checks pass, the override is added to all parameters. */
 #include "override_command.h"
 
 #include "fixed_hyper.h"
@@ -18,30 +18,39 @@
 
 enum { SAID = 16 }; /* most lines that one command writes to the log */
 
-/* The source of each hyperparameter's value at some step: an override, or NULL for the declared rule. */
+/* For each hyperparameter the override (an operator's command) that gives its value at some step. NULL: no override
+ * does, so the value is the declared one of the optimizer rule. */
 typedef struct state {
     const pd_override *from[PD_MAX_HYPERS];
 } state;
 
-/* The command as it applies to the parameters of one rule, with results of earlier checks. */
+/* One operator's command, as it applies to the parameters of one optimizer rule (a line by which the job gives
+ * parameters their optimizer), and the values that were checked last for such a parameter. */
 typedef struct reading {
-    pd_override *override; /* NULL: the command names no parameter of this rule */
-    size_t first;          /* index of the rule's first change in result->at */
-    state checked;         /* sources of the values that were checked last; kept because most parameters of a rule
-                            * have the same sources */
-    pd_hypers merged;      /* the values that the sources in `checked` give; row NULL: nothing was checked yet */
-    int64_t count;         /* number of the first step for which the values in `merged` were checked; INT64_MAX: for
-                            * none yet */
+    /* the command's values for the optimizer of this rule; NULL: the command matches no parameter to which the rule
+     * applies */
+    pd_override *override;
+    /* index in result->at of the first change that the command makes to parameters of this optimizer rule */
+    size_t first;
+    /* For each value in `merged` the override (operator's command) that it came from. Most parameters of an optimizer
+     * rule have the same overrides, so the same values need not be checked again. */
+    state checked;
+    /* Hyperparameters of this rule's optimizer, with the values that were checked last. `row`, which names the
+     * optimizer, is NULL if no values were checked yet. */
+    pd_hypers merged;
+    /* first step for which the values in `merged` were checked; INT64_MAX: they were not checked for any step yet */
+    int64_t count;
 } reading;
 
 typedef struct command {
     pd_job *job;
     pd_request *request;
     pd_param **params;
-    uint32_t n;        /* number of entries in `params`: parameters that the pattern matches */
-    reading *readings; /* array with one entry for each rule */
+    uint32_t n; /* number of entries in `params`, which are the parameters that the command's pattern matches */
+    /* how the command applies to the parameters of each optimizer rule, by the rule's index in the job */
+    reading *readings;
     pd_set_result *result;
-    uint64_t known; /* bit i: some rule's optimizer has hyperparameter i of the command */
+    uint64_t known; /* bit i: hyperparameter i of the command exists in the optimizer of some rule of the job */
 } command;
 
 static reading *reading_of(const command *c, const pd_param *param)
@@ -49,7 +58,7 @@ static reading *reading_of(const command *c, const pd_param *param)
     return &c->readings[param->rule - c->job->steps.rules];
 }
 
-/* Returns the first step that the parameter has not begun. */
+/* Returns the number of the first step that the parameter has not begun yet. */
 static uint64_t next_step(const pd_param *param)
 {
     return param->saved.step + (param->stage >= PD_BEGUN ? 2 : 1);
@@ -92,7 +101,8 @@ static int find_params(command *c, pd_error *err)
 
 /* ---- reading the command's values for a rule ---- */
 
-/* Reads one value into the override. An empty value withdraws earlier overrides of the hyperparameter. */
+/* Reads one value of the command into the override. An empty value withdraws earlier overrides of the hyperparameter.
+ * *mask gets the bits of the hyperparameters that it names. */
 static int read_value(pd_override *override, const pd_option *option, uint64_t *mask, pd_error *err)
 {
     if (option->value[0] == '\0' && (*mask = pd_hypers_bits(override->hypers.row, option->name)) != 0) {
@@ -109,7 +119,9 @@ static int read_option(command *c, pd_override *override, size_t i, pd_error *er
     uint64_t mask = 0;
     int rc = read_value(override, option, &mask, err);
 
-    if (rc == PD_NOT_FOUND) return PD_OK; /* the rule of another parameter may have this hyperparameter */
+    /* That this optimizer lacks the hyperparameter is no error: the optimizer of another rule may have this
+     * hyperparameter. */
+    if (rc == PD_NOT_FOUND) return PD_OK;
     c->known |= (uint64_t)1 << i;
     if (rc != PD_OK) return rc;
     if ((fixed = pd_fixed_hyper(override->hypers.row, mask)) != NULL)
@@ -120,7 +132,8 @@ static int read_option(command *c, pd_override *override, size_t i, pd_error *er
     return PD_OK;
 }
 
-/* Returns whether the override only withdraws earlier ones, from the next step on. Then no parameter keeps it. */
+/* Returns whether the override (an operator's command) does nothing but withdraw earlier ones, from the next step on.
+ * Then no parameter stores it. */
 static bool is_gone_at_once(const command *c, const pd_override *override)
 {
     return override->mask == override->withdrawn && c->request->u.set.from_step == 0;
@@ -144,8 +157,8 @@ static int read_for(command *c, const pd_param *param, pd_error *err)
                    PD_MAX_JOB_OVERRIDES);
 }
 
-/* Refuses a hyperparameter that no matched parameter's optimizer has. The error text is that of the first
- * parameter's optimizer. */
+/* Refuses hyperparameter i of the command, which no optimizer of the matched parameters has. The error text is that
+ * of the first parameter's optimizer. */
 static int nobody_has(const command *c, size_t i, pd_error *err)
 {
     pd_hypers hypers = c->params[0]->rule->hypers;
@@ -189,8 +202,8 @@ static int check_at(const pd_hypers *declared, const pd_hypers *merged, int64_t 
     return pd_hypers_check_step(declared, &now, err);
 }
 
-/* Checks the values of r->merged now and at every later step where a schedule changes. Skips steps that were checked
- * before. */
+/* Checks that the values in r->merged are valid now, and at every later step at which one of their schedules changes.
+ * Steps for which the same values were checked before are skipped. */
 static int check_course(reading *r, const pd_hypers *declared, int64_t count, pd_error *err)
 {
     int64_t corner;
@@ -204,8 +217,8 @@ static int check_course(reading *r, const pd_hypers *declared, int64_t count, pd
     return rc;
 }
 
-/* Checks the values together with those that pushes of the open round have sent. A pushed value applies where there
- * is no override. */
+/* Checks that the values are valid together with hyperparameters that workers have sent with pushes of the open
+ * round. A pushed value applies to each hyperparameter for which there is no override. */
 static int check_pushed(const reading *r, const pd_param *param, int64_t count, pd_error *err)
 {
     pd_hypers pushed = { .row = r->merged.row };
@@ -217,7 +230,8 @@ static int check_pushed(const reading *r, const pd_param *param, int64_t count, 
     return pd_hypers_check_step(&param->rule->hypers, &pushed, err);
 }
 
-/* Fills r->merged with the values from these sources. Does nothing if r->merged has them already. */
+/* Fills r->merged with the values that come from the overrides (operators' values) in *now and from the declared
+ * optimizer rule. Does nothing if r->merged has these values already. */
 static int merge(reading *r, const pd_hypers *declared, const state *now, pd_error *err)
 {
     int rc = PD_OK;
@@ -250,8 +264,8 @@ static void state_at(state *out, const pd_override_entry *entries, uint32_t n, u
                 out->from[h] = (entries[i].override->withdrawn >> h & 1) != 0 ? NULL : entries[i].override;
 }
 
-/* Checks every combination of values that the parameter will have from the step of `added` on. Overrides that are
- * planned for later steps are included. */
+/* Checks every combination of values that the parameter will have from the first step of `added` on, in case this
+ * override is added. Overrides that are planned for later steps are included. */
 static int check_param(command *c, const pd_param *param, pd_override_entry added, pd_error *err)
 {
     pd_override_entry entries[PD_MAX_PARAM_OVERRIDES + 1];
@@ -276,8 +290,8 @@ static int check_param(command *c, const pd_param *param, pd_override_entry adde
 
 /* ---- changes that the answer reports ---- */
 
-/* Returns the entry that the command adds to this parameter's overrides. A hyperparameter that has no override is
- * not withdrawn. */
+/* Returns the entry that the command adds to the parameter's list of overrides. The entry leaves out hyperparameters
+ * that the command withdraws but that have no override. */
 static pd_override_entry hold_for(const command *c, const pd_param *param)
 {
     pd_override *override = reading_of(c, param)->override;
@@ -328,8 +342,8 @@ static void add_changes(command *c, const pd_param *param, pd_override_entry add
     c->result->params++;
 }
 
-/* Makes memory for the reported changes: one for each hyperparameter of each rule, at most as many as an answer
- * holds. */
+/* Allocates memory for the changes that the answer reports: one for each hyperparameter of each optimizer rule, at most
+ * as many as an answer has room for. */
 static int make_result(command *c, pd_error *err)
 {
     size_t n = 0;
@@ -404,7 +418,7 @@ static void say(const command *c, const pd_set_change *change)
            (unsigned long long)change->from_least, last);
 }
 
-/* Removes the changes from the result that apply to no parameter. */
+/* Removes those changes from the command's result that apply to no parameter. */
 static void sweep_changes(pd_set_result *result)
 {
     size_t kept = 0;
@@ -423,7 +437,8 @@ static void take(command *c)
 
 /* ---- the command ---- */
 
-/* Checks that the pattern and the values are printable text: they stay with the job, and other operators see them. */
+/* Checks that the command's pattern and values are printable text, since they stay with the job and other operators
+ * see them. */
 static int check_texts(const pd_request *request, pd_error *err)
 {
     const char *pattern = request->u.set.pattern;

@@ -49,8 +49,8 @@ int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
                    (unsigned long long)budget->used);
 }
 
-/* Frees the memory that the parameter owns, but not its struct, which is an element of the job's array. The
- * parameter must hold no contribution, and none of its root tasks may run. */
+/* Frees the memory that the parameter owns. Its struct is not freed, because it is an element of the job's array. The
+ * parameter must hold no contribution, and none of its root tasks (computations of matrix roots) may be running. */
 static void clear_param(pd_param *param)
 {
     pd_param_end_update(param);
@@ -76,6 +76,8 @@ void pd_param_set_forget(pd_job *job)
     job->steps.changes++;
     HASH_CLEAR(hh, job->names);
     for (uint32_t i = 0; i < job->steps.n_params; i++) clear_param(&job->steps.params[i]);
+    pd_shared_weights_unref(job->steps.memory.shared);
+    job->steps.memory.shared = NULL;
     free(job->steps.params);
     free(job->chunks);
     free(job->slots);

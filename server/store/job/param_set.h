@@ -4,19 +4,20 @@
 
 #include "job.h"
 
-/* Returns the parameter of that name from the hash table `names`, or NULL. */
+/* Returns the parameter of that name from `names`, a hash table of parameters by name; NULL: there is none. */
 pd_param *pd_param_named(const pd_job *job, pd_param *names, const char *name);
-/* Returns the job's parameter of that name, or NULL. */
+/* Returns the job's parameter of that name; NULL: there is none. */
 pd_param *pd_job_param(const pd_job *job, const char *name);
-/* Returns the parameter that declaration i of a Declare names, or NULL. Fast if all ranks declare in the same order. */
+/* Returns the job's parameter that entry i of a Declare request (a rank's list of its parameters) names; NULL: there is
+ * none. It is found without a search if all ranks declare in the same order. */
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i);
 
-/* Checks that `more` bytes fit into max_total_bytes beside the bytes that are counted already.
- * PD_RESOURCE_EXHAUSTED: they do not. */
+/* Checks that `more` bytes fit into max_total_bytes besides all bytes in use. PD_RESOURCE_EXHAUSTED: they do not. */
 int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err);
-/* Frees the job's parameters and takes back the bytes and reserves that were counted for them. Afterwards the job has
- * no declaration. The caller makes sure that the job holds no contribution, that none of its root tasks runs, and that
- * no planning is under way (planning.h). */
+/* Frees the job's parameters, and takes back the bytes that are counted for them and the ranks' reserves in the ingest
+ * budget. Afterwards the job is as if no rank had declared. The caller makes sure that the job holds no contribution,
+ * that none of its root tasks (computations of matrix roots) is running, and that no planning is under way
+ * (planning.h). */
 void pd_param_set_forget(pd_job *job);
 
 #endif

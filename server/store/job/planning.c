@@ -1,9 +1,9 @@
-/* planning.c - plans the first rank's set of parameters: the set is checked before any memory is allocated for it,
- * then planned and made in slices of bounded time.
+/* planning.c - plans the parameters that the first rank declares. They are checked before any memory is allocated for
+ * them, then planned and created in slices of bounded time.
  *
- * A set may have 65,536 parameters, or a parameter 262,144 blocks, and other jobs must not wait while it is planned.
- * The store has no clock, so a slice is bounded by estimated times. Until the last slice n_params is 0, so for all
- * other requests the job looks as if no rank has declared. */
+ * A rank may declare 65,536 parameters, or a parameter with 262,144 blocks, and other jobs must not wait while they
+ * are planned. The store has no clock, so a slice is bounded by estimated times. Until the last slice the job's
+ * n_params is 0, so for all other requests the job looks as if no rank has declared. */
 #include "planning.h"
 
 #include "aggregate_fit.h"
@@ -23,19 +23,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimated nanoseconds of one core, for memory that is touched for the first time. */
-#define CHECK_NS 500.0  /* checking the declaration of a parameter */
-#define PARAM_NS 2000.0 /* adding one parameter to the job */
-#define PLAN_NS 1000.0  /* planning one parameter; PLAN_SLOT_NS and PLAN_TASK_NS come on top for each slot and task */
+/* Estimates of how long parts of the planning take, in nanoseconds of one core. They include the time for page
+ * faults, since all memory is used for the first time. */
+#define CHECK_NS 500.0  /* time to check the declaration of one parameter */
+#define PARAM_NS 2000.0 /* time to add one parameter to the job */
+/* time to plan the optimizer of one parameter, without PLAN_SLOT_NS for each slot and PLAN_TASK_NS for each root task
+ * (computation of a matrix root) */
+#define PLAN_NS 1000.0
 #define PLAN_SLOT_NS 600.0
 #define PLAN_TASK_NS 400.0
-#define CHUNK_NS 150.0 /* making one chunk of the parameter */
-#define STATE_NS                                                                                                       \
-    4000.0 /* making one optimizer; STATE_SLOT_NS and STATE_TASK_NS come on top for each slot and task, and the time
-            * for initial values */
+#define CHUNK_NS 150.0 /* time to make the record of one chunk (section of a parameter) */
+/* time to make the optimizer of one parameter, without STATE_SLOT_NS for each slot (tensor of optimizer state) and
+ * STATE_TASK_NS for each root task (computation of a matrix root), and without the time to write the slots' initial
+ * values */
+#define STATE_NS 4000.0
 #define STATE_SLOT_NS 100.0
 #define STATE_TASK_NS 300.0
-#define FINISH_NS 500.0 /* last work on one parameter */
+#define FINISH_NS 500.0 /* time to finish one parameter, at the end of the planning */
 
 typedef enum pd_planning_stage {
     PD_ADDING,
@@ -48,17 +52,22 @@ typedef enum pd_planning_stage {
 
 typedef struct pd_planning {
     pd_planning_stage stage;
-    uint32_t at;     /* index of the next parameter that this stage handles */
-    uint32_t n;      /* number of parameters added to job->steps.params so far */
-    pd_param *names; /* hash table of the parameters added so far */
+    /* index of the next parameter that the planning's present stage (such as planning, or making optimizers) handles */
+    uint32_t at;
+    uint32_t n;      /* number of parameters that the job has so far (in job->steps.params) */
+    pd_param *names; /* hash table by name of the parameters that the job has so far */
     pd_name_maps *maps;
     pd_plan *plans;
-    double (*facts)[PD_MAX_FACTS]; /* by rule: facts, which are numbers about all parameters of an optimizer */
-    bool *surveyed;                /* by rule: a parameter has been added to the facts */
+    /* for each optimizer rule: facts, which are numbers about all parameters of the rule's optimizer */
+    double (*facts)[PD_MAX_FACTS];
+    bool *surveyed; /* for each optimizer rule: whether its facts (numbers about parameters) include a parameter yet */
     pd_sizing sizing;
     pd_footprint all;
-    uint64_t chunks, ranged; /* number of chunks, and of ranged parameters, that are made so far */
-    pd_fill fill;            /* how far the initial values of the optimizer that is being made are written */
+    /* number of chunks (sections of parameters), and of ranged parameters (those with declared ranges), whose records
+     * are made so far */
+    uint64_t chunks, ranged;
+    /* how much of the initial state is written of the optimizer that is being made */
+    pd_fill fill;
 } pd_planning;
 
 /* ---- checks before any memory is allocated ---- */
@@ -123,8 +132,8 @@ static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_
     return check_least(job, decl, survey, err);
 }
 
-/* Checks the set without allocating: names, shapes, the ingest budget, and the bytes that it takes whatever its
- * optimizers are. */
+/* Checks all declared parameters without allocating memory: their names and shapes, the ingest budget, and those
+ * bytes that they take whatever their optimizers are. */
 static int check_set(const pd_job *job, const pd_request *request, pd_error *err)
 {
     const pd_sizing sizing = sizing_of(job);
@@ -167,15 +176,15 @@ static pd_declaration declaration_of(const pd_job *job, const pd_param *param)
                              .maps = job->planning->maps };
 }
 
-/* If the parameter's aggregate collects contributions, gives it the pool of buffers for them. Each buffer is as large
- * as a chunk. */
+/* If the parameter's aggregate collects contributions (as a median does), gives the parameter a pool of buffers for
+ * them. Each buffer has the size of a chunk (section of a parameter). */
 static int join_spills(pd_job *job, pd_param *param, pd_error *err)
 {
     uint64_t chunk = job->steps.config->chunk_elements,
              n = (uint64_t)param->elements < chunk ? (uint64_t)param->elements : chunk;
 
     if (!pd_is_collected(param->how)) return PD_OK;
-    param->spills = pd_buffer_pool_join(job->steps.pools, (size_t)n * sizeof(float));
+    param->spills = pd_buffer_pool_join(job->steps.memory.pools, NULL, (size_t)n * sizeof(float));
     return param->spills != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", param->name);
 }
 
@@ -189,14 +198,14 @@ static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, planning->names, param->name, n,
                                 pd_name_hash(job->steps.config->hash_key, decl->name, n), param);
-    param->pool[PD_F32] = pd_buffer_pool_join(job->steps.pools, (size_t)param->elements * sizeof(float));
+    param->pool[PD_F32] = pd_memory_pool(&job->steps.memory, (size_t)param->elements * sizeof(float));
     if (param->pool[PD_F32] == NULL || param->hh.tbl == NULL)
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     return PD_OK;
 }
 
-/* Adds the parameter to the facts: numbers about all parameters of an optimizer, which it needs before one of them
- * is planned. Rules with the same optimizer have the same facts. */
+/* Adds a parameter to the facts about its optimizer. These are numbers about all parameters of the optimizer, which
+ * it needs before the first of them is planned. Rules with the same optimizer have the same facts. */
 static void survey(const pd_job *job, const pd_param *param)
 {
     const pd_row *row = param->rule->hypers.row;
@@ -235,8 +244,8 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
 
 /* ---- planning the optimizers ---- */
 
-/* Checks that max_total_bytes has room for the parameter beside all memory in use, which includes the parameters
- * planned before it. */
+/* Checks that max_total_bytes has room for the parameter besides the bytes in use, which include those of parameters
+ * that were planned before it. */
 static int check_need(const pd_job *job, const pd_param *param, const pd_footprint *n, pd_error *err)
 {
     const pd_budget *budget = job->steps.account.budget;
@@ -274,7 +283,8 @@ static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     return PD_OK;
 }
 
-/* Counts the memory that all parameters of the job share. PD_RESOURCE_EXHAUSTED. */
+/* Counts the bytes of the memory that all parameters of the job share. PD_RESOURCE_EXHAUSTED: they exceed
+ * max_total_bytes. */
 static int count_job(pd_job *job, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -289,8 +299,9 @@ static int count_job(pd_job *job, pd_error *err)
 
 /* ---- making the rounds' records ---- */
 
-/* Allocates chunks, slots and ranges of all parameters in three arrays. For large arrays the system gives zeroed
- * memory, whose pages are made when they are first touched. */
+/* Allocates the records of chunks (sections of parameters), slots (one rank's contribution to a chunk) and ranges of
+ * all parameters, in three arrays. Large arrays are cheap at this point: the system makes their zeroed pages only when
+ * they are first touched. */
 static int make_records(pd_job *job, pd_error *err)
 {
     uint64_t n = 0;
@@ -339,7 +350,7 @@ static int make_optim(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     return pd_optim_bare(&param->optim, &declaration, planning->facts[rule_index(job, param)], plan, err);
 }
 
-/* Makes the parameter's optimizer, then writes its initial values as far as the time budget allows. */
+/* Makes the parameter's optimizer, then writes the initial values of its state, as far as the time budget allows. */
 static int make_state(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -382,7 +393,7 @@ static int finish(pd_job *job, const pd_request *request, pd_error *err)
 
 /* ---- stages and slices of the planning ---- */
 
-/* Ends the present stage, and begins the next one. */
+/* Ends the present stage of the planning (such as making optimizers), and begins the next one. */
 static int next_stage(pd_job *job, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -394,7 +405,8 @@ static int next_stage(pd_job *job, pd_error *err)
     return rc;
 }
 
-/* Does the present stage's work for one parameter, or a part of this work. */
+/* Does the work of the planning's present stage (such as making optimizers) for one parameter, or a part of
+ * this work if it takes long. */
 static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -412,6 +424,23 @@ static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd
     }
 }
 
+/* Makes the segment of shared memory for the job's weights. If the system gives none, the job works without it:
+ * weights then travel through the sockets. */
+static void make_shared(pd_job *job, const pd_request *request)
+{
+    uint64_t elements = 0;
+    int64_t n;
+    pd_error why;
+
+    for (size_t i = 0; i < request->u.declare.n; i++) {
+        pd_shape_elements(&request->u.declare.params[i].shape, &n);
+        elements += (uint64_t)n;
+    }
+    if (pd_shared_weights_new(&job->steps.memory.shared, elements, request->u.declare.n, &why) == PD_OK) return;
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .code = why.code },
+           "weights travel through sockets: %.200s", why.text);
+}
+
 int pd_planning_begin(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
     size_t n = request->u.declare.n;
@@ -420,6 +449,7 @@ int pd_planning_begin(pd_job *job, const pd_request *request, double *budget_ns,
 
     *budget_ns -= CHECK_NS * (double)n;
     if (rc != PD_OK) return rc;
+    if (job->shares) make_shared(job, request);
     if ((planning = job->planning = calloc(1, sizeof *planning)) == NULL) goto no_memory;
     planning->sizing = sizing_of(job);
     planning->plans = calloc(n, sizeof *planning->plans);

@@ -1,4 +1,5 @@
-/* push.c - checks a push as a whole, then files it as a whole. A piece is one tensor or chunk of the push. */
+/* push.c - checks a push as a whole, then files it as a whole. A push has pieces, each of which is one tensor or
+ * chunk. */
 #include "push.h"
 
 #include "close_step.h"
@@ -17,7 +18,7 @@ enum { SCAN_RANGE = 1 << 18 };
 
 /* ---- checking a push ---- */
 
-/* Returns whether the round of the frame's step is closed, with the rank's contribution or without it. */
+/* Returns whether the round of the step that the push is for has closed, with the rank's contribution or without it. */
 static bool is_closed(const pd_param *param, const pd_request *frame)
 {
     pd_admit admission = pd_param_admit(param, frame->rank, frame->u.data.step);
@@ -25,8 +26,8 @@ static bool is_closed(const pd_param *param, const pd_request *frame)
     return admission == PD_ADMIT_DUPLICATE || admission == PD_ADMIT_LATE;
 }
 
-/* Checks that the piece does not contradict earlier pushes of the rank to the open round: a rank cannot give a
- * gradient of a parameter and also report it absent. */
+/* Checks that the piece (part of a tensor) does not contradict earlier pushes of the rank to the open round: a rank
+ * cannot give a gradient of a parameter and also report it absent. */
 static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t rank, pd_error *err)
 {
     if (!param->round.open) return PD_OK;
@@ -54,14 +55,17 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if (!piece->absent && (rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
     if ((rc = pd_piece_check_once(param, piece, number, err)) != PD_OK) return rc;
     if (frame->u.data.n_hypers > 0 && (rc = pd_push_hypers_check(param, frame, number, known, err)) != PD_OK) return rc;
-    if (is_closed(param, frame)) return PD_OK; /* no error: a duplicate or a late gradient is answered, but not filed */
+    /* A gradient whose round is closed is no error: it is a duplicate or late, and the push is answered, but not
+     * filed. */
+    if (is_closed(param, frame)) return PD_OK;
     if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
     if ((rc = check_earlier(param, piece, frame->rank, err)) != PD_OK) return rc;
     return pd_weight_check(job, param, piece, frame, err);
 }
 
-/* Checks a push. A push that ends the rank's step is checked for the parameters that the rank leaves out, but only
- * if `settled` is set: no earlier push of the rank is still in the inbox. */
+/* Checks a push. If it ends the rank's step, and `settled` is true, also checks the parameters that the rank leaves
+ * out. `settled` false: an earlier push of the rank may still be in the inbox (the queue of frames to scan), so this is
+ * not known yet. */
 static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_error *err)
 {
     uint64_t number = ++job->frames, known = 0;
@@ -86,7 +90,8 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
     return frame->u.data.close_step && settled ? pd_close_step_check(job, frame, number, err) : PD_OK;
 }
 
-/* Files the gradient of a piece. Returns false if it is a duplicate: the rank has given this chunk before. */
+/* Files the gradient that a piece of a push brings. Returns false if it is a duplicate: the rank has given this chunk
+ * (section of a parameter) before. */
 static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, pd_request *frame, uint64_t now_ns)
 {
     pd_chunk *chunk = pd_piece_chunk(param, piece);
@@ -108,7 +113,8 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     bool news;
 
     if (pd_round_count_chunks(&param->round, frame->rank) == 0)
-        return; /* the rank has no elements of this parameter, and its rounds do not wait for the rank */
+        /* The rank contributes no element of this parameter, so its rounds do not wait for the rank. */
+        return;
     news = (!is_closed(param, frame) || PD_PLANTED(duplicate_counted)) &&
            (piece->absent ? pd_contribute_absent(&job->steps, param, frame->rank, now_ns)
                           : file_gradient(job, param, piece, frame, now_ns));
@@ -120,7 +126,8 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     if (!is_closed(param, frame)) pd_weight_keep(job, param, piece, frame);
 }
 
-/* Files a checked push. Takes the frame, and keeps it as long as a slot refers to its buffer. */
+/* Files a push that was checked. Takes ownership of the push, and keeps it as long as a contribution lies in its
+ * buffer. */
 static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[frame->rank];
@@ -135,7 +142,8 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
 
 /* ---- the inbox ---- */
 
-/* Refuses a push, and marks its chunks as refused, so that the rank cannot end its step without them. */
+/* Refuses a push. Marks the chunks (sections of parameters) that it brought as refused, so that the rank cannot end its
+ * step before it has sent them again. */
 static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
 {
     pd_close_step_note_refusal(job, frame);

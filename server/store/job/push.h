@@ -4,9 +4,11 @@
 
 #include "job.h"
 
-/* Takes a push. Files or refuses it at once; with nonfinite = reject it is put into the inbox, to be scanned first. */
+/* Takes ownership of a push. Files or refuses it at once; but if nonfinite = reject, it may have to be scanned first
+ * and is put into the inbox (the queue of frames to scan). */
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns);
-/* Looks for infinities and NaN in a push from the inbox, then files or refuses it. Takes the push. */
+/* Handles a push from the inbox (the queue of frames to scan): looks for infinities and NaN, then files or refuses it.
+ * Takes ownership of the push. */
 void pd_push_take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns);
 
 #endif

@@ -1,5 +1,5 @@
-/* push_hypers.c - reads the hyperparameters of a push, compares them with those of other ranks, and keeps them for
- * the round. */
+/* push_hypers.c - reads the hyperparameters that a push brings, compares them with those of other ranks, and keeps
+ * them for the round that the push contributes to. */
 #include "push_hypers.h"
 
 #include "fixed_hyper.h"
@@ -28,7 +28,9 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: a push brings a plain value, not a schedule: \"%.64s\"",
                        option->name, pd_row_name(row), option->value);
     rc = pd_hypers_set_which(&rule->pushed, option->name, option->value, &mask, &why);
-    if (rc == PD_NOT_FOUND) return PD_OK; /* not an error yet: another parameter's optimizer may have it */
+    /* That this optimizer lacks the hyperparameter is no error yet: the optimizer of another parameter may have this
+     * hyperparameter. */
+    if (rc == PD_NOT_FOUND) return PD_OK;
     *known = true;
     if (rc != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
     if ((fixed = pd_fixed_hyper(row, mask)) != NULL) return cannot_be_sent(row, fixed, err);
@@ -39,8 +41,8 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     return PD_OK;
 }
 
-/* Reads the frame's hyperparameters for a rule, once for each frame. *known gets bit i if the rule's optimizer has
- * hyperparameter i of the frame. */
+/* Reads the hyperparameters that a frame (a push) brings into an optimizer rule. Does nothing if the rule has read this
+ * frame before. *known gets bit i if the rule's optimizer has hyperparameter i of the frame. */
 static int read_hypers(pd_rule *rule, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
 {
     if (rule->pushed_by == number) return PD_OK;
@@ -56,7 +58,8 @@ static int read_hypers(pd_rule *rule, const pd_request *frame, uint64_t number, 
     return PD_OK;
 }
 
-/* Checks that the values equal those that other ranks have sent for the same round. PD_INVALID_ARGUMENT. */
+/* Checks that the hyperparameters which a push brings have the values that other ranks have sent for the same round.
+ * PD_INVALID_ARGUMENT. */
 static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
 {
     const pd_pushed *before = param->pushed;
@@ -77,8 +80,8 @@ static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the hyperparameters of the parameter's next step: the declared or scheduled values, replaced by those that
- * earlier pushes of the round sent, and by those of this frame. */
+/* Returns the hyperparameters that the parameter's next step would use without overrides: the declared or scheduled
+ * values, replaced by values that earlier pushes of the round sent, and by those of this push. */
 static pd_hypers merged_hypers(const pd_param *param)
 {
     const pd_hypers *declared = &param->rule->hypers;
@@ -105,7 +108,8 @@ int pd_push_hypers_check(pd_param *param, const pd_request *frame, uint64_t numb
         return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for pushed hyperparameters", param->name);
     if ((rc = compare_hypers(param, frame->rank, err)) != PD_OK) return rc;
     merged = merged_hypers(param);
-    pd_overrides_next(param, merged.value); /* an operator's override takes precedence over a pushed value */
+    /* An operator's override takes precedence over a value that is sent with a push. */
+    pd_overrides_next(param, merged.value);
     if (pd_hypers_check_step(&param->rule->hypers, &merged, &why) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %.300s", param->name, why.text);
     return PD_OK;

@@ -4,8 +4,9 @@
 
 #include "plant.h"
 
-/* Returns whether the frame's weight counts for the parameter of this piece. It does not if the piece only reports
- * an absent gradient, unless the frame has scalars, which are weighted, too. */
+/* Returns whether the weight of a push counts for the parameter of one of its pieces (part of a tensor). It does not
+ * count if the piece only reports that there is no gradient. But if the push has scalars (numbers such as the loss) it
+ * always counts, because they are averaged by it. */
 static bool tells_weight(const pd_piece *piece, const pd_request *frame)
 {
     return !piece->absent || frame->u.data.n_scalars > 0;

@@ -1,4 +1,5 @@
-/* ranks.c - tracks which process has a rank: a process joins, is lost, leaves, or is superseded by another one. */
+/* ranks.c - tracks which process has a rank: a process joins, is lost, leaves, or is superseded by another one that
+ * takes over the rank. */
 #include "ranks.h"
 
 #include "lingering.h"
@@ -6,8 +7,8 @@
 #include "plant.h"
 #include "printable.h"
 
-/* Notifies the connection that had the rank before that it is superseded. Takes the Hello, whose memory becomes the
- * notice. */
+/* Notifies the connection that had the rank before that another one has taken the rank over. Takes ownership of the
+ * Hello request that did so, whose memory becomes the notice. */
 static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char *old_label, bool same_process)
 {
     pd_rank *rank = &job->ranks[hello->rank];
@@ -66,7 +67,8 @@ void pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     pd_rank_quota(job, rank)->declared = false;
     if (!same && old.state != PD_RANK_ABSENT)
         rank->saved.superseded[rank->saved.n_superseded++ % PD_SUPERSEDED] = old.saved.nonce;
-    if (!same) { /* a new process counts its barriers from 1 */
+    /* A new process counts its barriers from 1. */
+    if (!same) {
         rank->saved.process++;
         rank->saved.present = true;
         rank->saved.barrier_base = job->saved.barrier;
@@ -108,9 +110,9 @@ pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err)
     return rank;
 }
 
-/* Notes that a rank is no longer connected. When no rank is connected any more, the job begins to linger. A job
- * without parameters ends at once: it has nothing to keep, and a worker that was refused may come back with other
- * options. */
+/* Notes that a rank is not connected any more. If no rank of the job is connected, the job begins to linger (it waits
+ * for new workers). A job without parameters ends at once: it has nothing to keep, and a worker that was refused may
+ * come back with other options. */
 static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_ns)
 {
     job->connected--;
@@ -127,7 +129,8 @@ void pd_rank_lost(pd_job *job, const pd_request *request, uint64_t now_ns)
 {
     pd_rank *rank = pd_rank_speaker(job, request, NULL);
 
-    if (rank == NULL) return; /* the lost connection was superseded before, or its worker had left */
+    /* The lost connection does not have a rank any more: another one has taken it over, or the worker has left. */
+    if (rank == NULL) return;
     gone(job, rank, PD_RANK_LOST, now_ns);
     pd_text_print(rank->reason, sizeof rank->reason, request->u.lost.reason);
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .rank = &request->rank },

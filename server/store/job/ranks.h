@@ -4,29 +4,31 @@
 
 #include "job.h"
 
-/* Returns the rank's quota of the ingest budget. */
+/* Returns the rank's quota, the record of what it uses of the ingest budget (received frames that are not summed
+ * yet). */
 static inline pd_quota *pd_rank_quota(const pd_job *job, const pd_rank *rank)
 {
     return &job->steps.quotas[rank - job->ranks];
 }
 
-/* Checks that the process that sent the Hello may have its rank. PD_ABORTED: another process has superseded it, so
- * it cannot come back. */
+/* Checks that the process which has sent the Hello (the request to join) may have its rank. PD_ABORTED: another process
+ * has taken the rank over from it before, so it must not come back. */
 int pd_rank_admits(const pd_job *job, const pd_request *hello, pd_error *err);
-/* Gives the rank to the process that sent the Hello, and notifies the connection that had it before. Takes the
- * request. */
+/* Gives the rank to the process that has sent the Hello, and notifies the connection that had it before. Takes
+ * ownership of the request. */
 void pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns);
-/* Returns the rank that sent the request. NULL, with the reason in *err: the connection was superseded or has left,
- * or the job has no such rank. */
+/* Returns the rank that has sent the request. NULL, with the reason in *err: another connection has taken the rank
+ * over, the rank has left, or the job has no such rank. */
 pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err);
 /* Notes that the rank's connection is lost. The caller keeps the request. */
 void pd_rank_lost(pd_job *job, const pd_request *request, uint64_t now_ns);
-/* Notes that the rank's worker leaves, and answers it. Takes the request. */
+/* Notes that the rank's worker leaves the job, and answers it. Takes ownership of the request. */
 void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns);
-/* Notes that the rank's connection waits for memory. From then on the rank's contributions are summed early. If the
- * whole ingest budget is used, the contributions of all ranks are summed early. Takes the request. */
+/* Notes that the loop thread has blocked the rank's connection, because its frames use too much memory. From then on
+ * the rank's contributions are summed early, which frees memory. If the whole ingest budget is used, those of all
+ * ranks are. Takes ownership of the request. */
 void pd_rank_stalled(pd_job *job, pd_request *request);
-/* Gives back the reserves that the job's ranks have in the ingest budget. */
+/* Gives back what is reserved for the job's ranks in the ingest budget (memory for received frames). */
 void pd_ranks_forget_reserves(pd_job *job);
 
 #endif

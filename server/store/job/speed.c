@@ -1,14 +1,15 @@
-/* speed.c - steps per second of a job over a recent window. */
+/* speed.c - computes a job's steps per second over a recent window of time. */
 #include "speed.h"
 
-#define WINDOW_NS 10000000000ull /* length of the window: 10 seconds */
+#define WINDOW_NS 10000000000ull /* length of the window over which the speed is measured: 10 seconds */
 
 static const pd_speed_mark *mark_at(const pd_speed *speed, uint32_t i)
 {
     return &speed->marks[(speed->first + i) % PD_SPEED_MARKS];
 }
 
-/* Adds a mark (a step and its time) to the ring. If the ring is full, the oldest mark is dropped. */
+/* Adds a mark (a step and the time at which it was reached) to the ring buffer. If it is full, the oldest mark is
+ * dropped. */
 static void add_mark(pd_speed *speed, pd_speed_mark mark)
 {
     if (speed->n == PD_SPEED_MARKS)
@@ -35,6 +36,7 @@ double pd_speed_at(const pd_speed *speed, uint64_t now_ns)
     steps = (double)(speed->last.step - oldest->step);
     elapsed = (double)(speed->last.ns - oldest->ns);
     idle = now_ns > speed->last.ns ? (double)(now_ns - speed->last.ns) : 0;
-    if (idle > elapsed / steps) elapsed += idle - elapsed / steps; /* the step under way is slower than average */
+    /* The step that is under way is already slower than the average, so it lowers the speed. */
+    if (idle > elapsed / steps) elapsed += idle - elapsed / steps;
     return elapsed > 0 ? steps * 1e9 / elapsed : 0;
 }

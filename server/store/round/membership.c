@@ -1,4 +1,5 @@
-/* membership.c - makes the set in which every rank is expected. */
+/* membership.c - makes the set of expected ranks (from which rounds need contributions) in which every rank is
+ * expected. */
 #include "membership.h"
 
 #include <assert.h>

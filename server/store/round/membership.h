@@ -9,14 +9,15 @@
 #include "store_config.h"
 
 typedef struct pd_membership {
-    uint64_t epoch;                  /* number of the present set: 1 at first, 1 more after each change of the set */
-    uint32_t ranks;                  /* number of ranks of the job: each round has a slot for each of the ranks 0 to
-                                      * ranks - 1 */
-    uint32_t expected;               /* number of expected ranks */
-    uint64_t set[PD_MAX_WORLD / 64]; /* bit r: rank r is expected */
+    /* number of the present set of expected ranks: 1 at first, and 1 more after each change of the set */
+    uint64_t epoch;
+    /* number of ranks of the job; a round has a slot (record of a contribution) for each of the ranks 0 to ranks - 1 */
+    uint32_t ranks;
+    uint32_t expected;               /* number of ranks that are expected to contribute */
+    uint64_t set[PD_MAX_WORLD / 64]; /* bit r: rank r is expected to contribute */
 } pd_membership;
 
-/* Fills *members with `ranks` ranks, all of them expected, in epoch 1. */
+/* Fills *members with the ranks 0 to ranks - 1, all of them expected to contribute, in epoch 1. */
 void pd_membership_all(pd_membership *members, uint32_t ranks);
 
 static inline bool pd_membership_expects(const pd_membership *members, uint32_t rank)

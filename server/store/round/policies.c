@@ -1,4 +1,5 @@
-/* policies.c - the table of policies, in the order of their names in base/policy_names.h. */
+/* policies.c - the table of round policies (rules that say when a round is complete), in the order of
+ * base/policy_names.h. */
 #include "policies.h"
 
 #include <assert.h>

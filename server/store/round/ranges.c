@@ -1,9 +1,10 @@
-/* ranges.c - keeps the ranges of all ranks in the order of their starts and of their ends. */
+/* ranges.c - keeps the ranges that ranks contribute of a parameter sorted, by their starts and by their ends. */
 #include "ranges.h"
 
 #include <assert.h>
 
-/* Returns how many of the sorted starts or ends are at most `most`. nth() returns the i-th start or end. */
+/* Returns how many of the sorted starts (or ends) of ranges are at most `most`. nth(ranges, i) must return the i-th
+ * smallest start (or end). Binary search. */
 static uint32_t count_upto(const pd_ranges *ranges, int64_t (*nth)(const pd_ranges *, uint32_t), int64_t most)
 {
     uint32_t low = 0, high = ranges->n_ordered;

@@ -1,4 +1,5 @@
-/* stretch.c - finds stretches (consecutive elements that the same ranks contribute) from the sorted ranges. */
+/* stretch.c - finds stretches (consecutive elements that the same ranks contribute) from the sorted ranges of the
+ * ranks. */
 #include "stretch.h"
 
 pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end)
@@ -79,8 +80,9 @@ pd_sweep pd_sweep_begin(pd_round *round, int64_t first, int64_t end)
     return sweep;
 }
 
-/* Returns the index of the rank in the list of ranks that contribute the stretch, or the index at which it would be
- * inserted. */
+/* A sweep is a loop over stretches (elements that the same ranks contribute). It keeps a list of the ranks that
+ * contribute the stretch which it has reached. Returns the rank's index in this list, or, if the rank is not in it, the
+ * index at which the rank would be inserted. */
 static uint32_t place_of(const pd_sweep *sweep, uint32_t rank)
 {
     uint32_t low = 0, high = sweep->n;

@@ -5,7 +5,9 @@
 static pd_admit admit(const pd_round *round, uint32_t rank, uint64_t closed, uint64_t step)
 {
     (void)round, (void)rank;
-    if (step <= closed) return PD_ADMIT_DUPLICATE; /* not LATE: a round closes only after every rank has contributed */
+    /* The answer is not LATE (the round has closed without the rank), because a round of this policy (which says when a
+     * round is complete) closes only after every rank has contributed. */
+    if (step <= closed) return PD_ADMIT_DUPLICATE;
     return step == closed + 1 ? PD_ADMIT_NEW : PD_ADMIT_EARLY;
 }
 

@@ -1,24 +1,30 @@
-/* adasum_tree.c - cuts a parameter's round into sections, and runs the passes of each section's Adasum. */
+/* adasum_tree.c - cuts a parameter's elements into sections, which the same ranks contribute, and computes the Adasum
+ * of each section in passes. */
 #include "adasum_tree.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* A section: elements that the same ranks contribute, which are merged by an Adasum of their own. */
+/* A section: consecutive elements that the same ranks contribute. Their gradients are merged by an Adasum of their
+ * own. */
 typedef struct section {
     pd_run run;
-    pd_vectors vectors; /* the ranks' gradients; its arrays are `ends` and `at`, which the section owns */
+    /* the gradients that the section merges; its arrays are `ends` and `at` below, which are freed with the section */
+    pd_vectors vectors;
     int64_t *ends;
     pd_vector_run *at;
     pd_adasum *adasum;
-    int64_t given; /* number of units of the present pass that were handed out */
+    /* number of units (parts of the present pass that one thread computes) that were handed out */
+    int64_t given;
 } section;
 
 struct pd_adasum_tree {
     pd_adasum_form form;
-    section *sections; /* array of the sections for which some rank has a gradient */
-    size_t n, next;    /* number of sections; index of the first section that may have units to hand out */
-    float **scratch;   /* buffers for intermediate results, each of the whole parameter's size */
+    section *sections; /* the sections of which some rank has a gradient */
+    /* number of sections; index of the first section (elements of the same ranks) whose pass may have units of work
+     * left to hand out */
+    size_t n, next;
+    float **scratch; /* buffers for intermediate results, each of the parameter's size */
     size_t n_scratch;
     bool finite;
 };
@@ -32,8 +38,8 @@ static bool has_gradient(const pd_round *round, uint32_t rank, pd_run run)
     return state == PD_SLOT_HELD || state == PD_SLOT_SPILLED;
 }
 
-/* Returns the number of ranks that have a gradient of the section. *all is the number of ranks that contribute to
- * it, the absent ones included. */
+/* Returns the number of ranks that have a gradient of the section (elements of the same ranks). *all becomes the number
+ * of ranks that contribute the section's elements, with those that have reported no gradient. */
 static int count_given(const pd_round *round, pd_run run, int *all)
 {
     int given = 0;
@@ -47,8 +53,8 @@ static int count_given(const pd_round *round, pd_run run, int *all)
     return given;
 }
 
-/* Returns whether the rank has a place in the section's Adasum. In the tree form absent ranks have a place, too, if
- * at least two ranks have gradients. */
+/* Returns whether the rank is one of the vectors that the Adasum of a section (elements of the same ranks) merges. If
+ * it has no gradient it is one (of zeros) only in the tree form, and only if at least two ranks have gradients. */
 static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_run run, int given)
 {
     return pd_round_covers(round, rank, run) &&
@@ -57,7 +63,8 @@ static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_
 
 /* ---- sections ---- */
 
-/* Returns the rank's gradient from element `first` of a chunk on; a vector of zeros if the rank is absent. */
+/* Returns where the rank's gradient of a chunk (section of a parameter) lies in memory, from element `first` of the
+ * parameter on. If the rank has no gradient returns NULL, which stands for zeros. */
 static pd_vector_run source_of(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t first)
 {
     const pd_slot *slot = &chunk->slots[rank];
@@ -125,7 +132,8 @@ static int make_sections(pd_adasum_tree *tree, const pd_round *round)
 
 /* ---- beginning and ending a round's Adasum ---- */
 
-/* Takes buffers of the parameter's size from the pool: as many as the section with the most ranks needs. */
+/* Takes buffers of the parameter's size for intermediate results: as many as the section (elements of the same ranks)
+ * with the most ranks needs. */
 static int take_scratch(pd_adasum_tree *tree, pd_buffer_pool *pool)
 {
     size_t most = 0;

@@ -1,4 +1,5 @@
-/* aggregate_fit.c - checks that an aggregate suits the ranks, and computes the memory for their contributions. */
+/* aggregate_fit.c - checks that a way to aggregate suits the number of ranks, and computes how much memory
+ * contributions take while they are collected. */
 #include "aggregate_fit.h"
 
 #include "adasum_tree.h"

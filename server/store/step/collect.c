@@ -1,5 +1,5 @@
-/* collect.c - queues, plans and computes aggregates that need all contributions at once: median, trimmed mean,
- * Adasum. */
+/* collect.c - queues, plans and computes those aggregates that need all contributions at once: median, trimmed mean
+ * and Adasum. */
 #include "collect.h"
 
 #include "convert.h"
@@ -18,15 +18,14 @@
 #define omp_get_thread_num() 0
 #endif
 
-enum {
-    RANGE = 1 << 16,
-    LEAST_RANGE = 1 << 10,
-    MANY = 8
-};                       /* elements of a unit; fewer, but at least LEAST_RANGE, if more than MANY ranks contribute */
-#define NS_PER_COPY 0.25 /* ns of one core to convert an element */
-#define NS_PER_VALUE 0.5 /* ns of one core to read one value of a contribution */
-#define NS_PER_ROUND 0.1 /* ns for each value and round of the sort; k contributions take (log2 k)^2 / 2 rounds */
-#define WORTH_SHARING_NS 20000 /* time in ns to wake another thread: less work is not shared */
+/* A unit of work of a median or trimmed mean has RANGE elements. In a job with more than MANY ranks it has fewer, but
+ * at least LEAST_RANGE. */
+enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, MANY = 8 };
+#define NS_PER_COPY 0.25 /* ns of one core to convert one element to float32 */
+#define NS_PER_VALUE 0.5 /* ns of one core to read one element of one contribution */
+/* ns of one core for each value in each round of the sort; to sort k contributions takes (log2 k)^2 / 2 rounds */
+#define NS_PER_ROUND 0.1
+#define WORTH_SHARING_NS 20000 /* ns to wake another thread; a batch that takes less is not shared among threads */
 
 /* ---- queues of chunks and parameters ---- */
 
@@ -51,8 +50,8 @@ static void list_loose(pd_steps *steps, pd_chunk *chunk)
     chunk->list = PD_CHUNK_LOOSE;
 }
 
-/* Queues a parameter for its Adasum: all its contributions have come. Its chunks leave their queues, so none is
- * spilled any more. */
+/* Queues a parameter for its Adasum, since all contributions to its round have come. Removes its chunks (sections of
+ * parameters) from their queues, so that none of them is spilled (copied out of its frame) any more. */
 static void list_merge(pd_steps *steps, pd_param *param)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) unlist(steps, &param->round.chunks[c]);
@@ -100,13 +99,15 @@ static void clear(pd_collect_batch *batch)
     batch->cost_ns = 0;
 }
 
-/* Returns whether the batch has used up the time budget. However small the budget is, at least one unit is planned. */
+/* Returns whether the planned work has used up the time budget. At least one unit (the work of one thread) is planned,
+ * however small the budget is. */
 static bool is_full(const pd_collect_batch *batch, double budget_ns)
 {
     return batch->cost_ns > 0 && batch->cost_ns >= budget_ns;
 }
 
-/* Makes room in the batch for one more pass, one more unit with k contributions, and the scratch of all threads. */
+/* Makes room in the batch for one more pass (a change to one chunk), for one more unit (the work of one thread) that
+ * reads k contributions, and for the scratch memory of all threads. */
 static int make_room(pd_collect_batch *batch, int k, int threads)
 {
     size_t scratch = k > 1 ? (pd_trimmed_mean_scratch(k) + 63) / 64 * 64 : 0;
@@ -144,7 +145,9 @@ static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
     return PD_OK;
 }
 
-/* Plans to spill contributions that lie in frames: those of ranks over quota, in chunks that still wait for a rank. */
+/* Plans to spill contributions, that is, to copy them out of their frames, which frees the frames. Spilled are those of
+ * ranks over quota (their frames use too much memory), in chunks (sections of parameters) that still wait for another
+ * rank. */
 static pd_param *plan_spills(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
 {
     pd_chunk *chunk;
@@ -197,7 +200,7 @@ static int count_there(const pd_round *round, const pd_chunk *chunk, pd_run run)
     return k;
 }
 
-/* Plans the median or trimmed mean of consecutive elements that the same ranks contribute. */
+/* Plans the median or trimmed mean of the elements in `run`, which the same ranks contribute. */
 static int plan_robust(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, pd_run run)
 {
     pd_param *param = chunk->param;
@@ -229,7 +232,8 @@ static int64_t range_of(uint32_t world)
     return range > LEAST_RANGE ? range : LEAST_RANGE;
 }
 
-/* Plans the aggregate of as many elements of the chunk as the time budget allows. */
+/* Plans the median or trimmed mean of the next elements of the chunk (section of a parameter), as many as the time
+ * budget allows. */
 static int plan_chunk(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, double budget_ns)
 {
     pd_collect_pass pass = { .chunk = chunk, .collected = chunk->collected, .first_unit = batch->n_units };
@@ -259,7 +263,8 @@ static pd_param *plan_full(pd_steps *steps, pd_collect_batch *batch, double budg
     return NULL;
 }
 
-/* Releases the frames and the spilled memory of the chunk's contributions, whose aggregate is finished. */
+/* Releases the contributions to a chunk (section of a parameter) whose aggregate is finished: those in frames, and
+ * those that were spilled (copied). */
 static void let_go(pd_steps *steps, pd_chunk *chunk)
 {
     for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
@@ -343,9 +348,8 @@ static void note_merges(pd_steps *steps)
 
 static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int thread)
 {
-    const pd_vector_run *x =
-        /* a unit of Adasum finds its contributions itself */
-        unit->adasum == NULL ? batch->runs + unit->first_run : NULL;
+    /* A unit (work of one thread) of an Adasum has no list of contributions here, because the Adasum knows them. */
+    const pd_vector_run *x = unit->adasum == NULL ? batch->runs + unit->first_run : NULL;
 
     if (unit->adasum != NULL) {
         pd_adasum_unit(unit->adasum, unit->i);
@@ -360,7 +364,8 @@ static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int t
 
 static void run(const pd_collect_batch *batch, int threads)
 {
-    size_t grab = batch->n_units / 64 + 1; /* there are many small units: each thread takes several at once */
+    /* There are many small units (parts that one thread computes), so each thread takes several at once. */
+    size_t grab = batch->n_units / 64 + 1;
     (void)threads, (void)grab;
 #pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if (batch->cost_ns > WORTH_SHARING_NS)
     for (size_t i = 0; i < batch->n_units; i++) run_unit(batch, &batch->units[i], omp_get_thread_num());

@@ -1,5 +1,5 @@
-/* commit.c - closes a round: counts it, publishes the new weights, reports to the loop thread, and resets the round
- * for the next step. */
+/* commit.c - closes a round: counts it, publishes the new weights, reports to the loop thread, and makes the round
+ * ready for the next step. */
 #include "commit.h"
 
 #include "cut.h"
@@ -31,8 +31,8 @@ static void count_outcome(pd_steps *steps, pd_param *param, pd_outcome outcome)
                (unsigned long long)param->saved.skipped);
 }
 
-/* Counts and logs a round in which some elements had no gradient though others had. It closes without a step, since
- * stepping part of a tensor would be worse. */
+/* Counts and logs a round in which some elements of the parameter had a gradient and others had none. Such a round
+ * closes without a step, because to step a part of a tensor would be worse. */
 static void count_gap(pd_steps *steps, pd_param *param)
 {
     pd_range gap;
@@ -54,7 +54,7 @@ static void tell_refusal(pd_steps *steps, pd_param *param, pd_closed *closed)
     closed->why = pd_reason_new(why);
 }
 
-/* Stores the newest round's step and its mean of the scalar "loss", for operators. */
+/* Stores the number of the newest step and, if its round has one, the mean of the scalar "loss", for operators. */
 static void note_progress(pd_steps *steps, const pd_param *param, const pd_scalar_means *scalars)
 {
     if (param->saved.step > steps->furthest) steps->furthest = param->saved.step;
@@ -72,7 +72,8 @@ static void reset_round(pd_steps *steps, pd_param *param)
     steps->n_open--;
 }
 
-/* Publishes the weights that the step has written, and gives the memory of the aggregate back. */
+/* Publishes the weights that the step has written, and gives the buffer of the aggregate (sum or mean of the gradients)
+ * back to its pool. */
 static void publish_next(pd_param *param, pd_closed *closed)
 {
     pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);

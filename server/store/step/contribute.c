@@ -1,4 +1,5 @@
-/* contribute.c - files contributions into the slots of their chunks. */
+/* contribute.c - files contributions into the slots of their chunks (a slot is the record of one rank's
+ * contribution). */
 #include "contribute.h"
 
 #include "chunk_queue.h"
@@ -7,11 +8,11 @@
 
 #include <utlist.h>
 
-/* Queues a chunk of initial weights that are averaged over the ranks.
+/* Queues a chunk (section of a parameter) of initial weights, if the job averages these over the ranks.
  *
- * A rank's initial weights of the parameter can be taken back until the rank has given all of them
- * (job/initial_weights.h). So no chunk is queued as complete before the parameter's last contribution has come.
- * Until then only contributions of ranks over quota are summed. */
+ * A rank's initial weights of a parameter can be taken back until the rank has given all of them
+ * (job/initial_weights.h). So no chunk is queued as complete before the last contribution to the parameter has come.
+ * Until then chunks are summed only as far as ranks are over quota (their frames use too much memory). */
 static void list_initial(pd_steps *steps, pd_param *param, pd_chunk *chunk)
 {
     pd_round *round = &param->round;
@@ -24,8 +25,8 @@ static void list_initial(pd_steps *steps, pd_param *param, pd_chunk *chunk)
         if (!pd_chunk_ends_at(round, round->chunks[c].summed)) pd_chunk_list_to_sum(steps, &round->chunks[c], true);
 }
 
-/* Removes the parameter from steps->waiting if its round is complete and need not wait for another parameter's
- * round. */
+/* Removes the parameter from steps->waiting (the queue for deadlines) if all contributions to its round have come,
+ * and it need not wait for other parameters either. */
 static void look_at_waiting(pd_steps *steps, pd_param *param)
 {
     if (pd_round_is_complete(&param->round) && !pd_param_may_be_held(steps, param))
@@ -91,7 +92,8 @@ void pd_contribute_no_more(pd_steps *steps, pd_param *param)
         if (pd_chunk_ends_at(round, round->chunks[c].summed) || !pd_chunk_is_complete(round, &round->chunks[c]))
             continue;
         if (pd_is_collected(pd_param_how(param))) pd_collect_file(steps, &round->chunks[c]);
-        if (pd_is_adasum(pd_param_how(param))) break; /* pd_collect_file has queued the whole parameter */
+        /* For an Adasum, pd_collect_file queues the whole parameter, so one call is enough. */
+        if (pd_is_adasum(pd_param_how(param))) break;
         if (!pd_is_collected(pd_param_how(param)) && round->chunks[c].list != PD_CHUNK_COMPLETE)
             pd_chunk_list_to_sum(steps, &round->chunks[c], true);
     }

@@ -4,16 +4,18 @@
 
 #include "steps.h"
 
-/* Files a contribution into the rank's empty slot of the chunk. The first contribution opens the round. */
+/* Files a rank's contribution to a chunk (section of a parameter). The rank's slot (its record of a contribution) must
+ * be empty. The round's first contribution opens the round. */
 void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_slot slot, uint64_t now_ns);
-/* Files that a rank has no gradient of the parameter in this round. Returns false if the rank has reported this
+/* Files that a rank has no gradient of the parameter in this round. Returns false if the rank has reported that
  * before. */
 bool pd_contribute_absent(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t now_ns);
-/* Queues the parameter's chunks again after a rank's range has become known in an open round: some chunks need not
- * wait for the rank any more. */
+/* Queues the parameter's chunks (sections of parameters) anew, after it has become known in an open round which
+ * elements a rank contributes: some chunks need not wait for the rank any more. */
 void pd_chunks_list_anew(pd_steps *steps, pd_param *param);
-/* Ends the parameter's round at its deadline: no contribution is waited for any more. Queues the chunks that the
- * policy calls complete with the contributions that have come. */
+/* Ends the parameter's round at its deadline, so that it waits for no more contributions. Queues the chunks (sections
+ * of parameters) that the policy (the rule that says what is complete) calls complete with the contributions that have
+ * come. */
 void pd_contribute_no_more(pd_steps *steps, pd_param *param);
 
 #endif

@@ -1,10 +1,12 @@
-/* cut.c - keeps the weights of one step, and the parameters that wait at this step. */
+/* cut.c - for an export, keeps the weights that all parameters have at one step (the cut), and stops parameters
+ * there. */
 #include "cut.h"
 
 #include <stdlib.h>
 #include <utlist.h>
 
-/* Returns the step that the parameter works on (stage READY or later), otherwise the last step that it has closed. */
+/* Returns the step that the parameter is working on (stage READY, in which the step can begin, or a later one); if
+ * there is none, the last step that it has closed. */
 static uint64_t step_in_work(const pd_param *param)
 {
     return param->saved.step + (param->stage >= PD_READY);

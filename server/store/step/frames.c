@@ -1,4 +1,5 @@
-/* frames.c - counts a frame while contributions lie in it, and returns its buffer afterwards. */
+/* frames.c - counts a frame (a message with tensors) as long as contributions lie in it, then returns its buffer to
+ * the loop thread. */
 #include "frames.h"
 
 #include <assert.h>
@@ -27,7 +28,8 @@ void pd_frame_let_go(pd_steps *steps, pd_request *frame)
 
     assert(buffer->refs > 0);
     if (--buffer->refs > 0) return;
-    if (quota->declared) buffer->conn = quota->conn; /* the connection that counts the rank's frames now */
+    /* The buffer goes back to the connection on which the rank's frames are counted now. */
+    if (quota->declared) buffer->conn = quota->conn;
     steps->held -= buffer->charged;
     pd_quota_let_go(steps->ingest, quota, buffer->charged);
     send_home(steps, frame);

@@ -1,17 +1,18 @@
-/* frames.h - frames whose contributions are not summed yet. They are counted against the ingest budget. When the
- * last contribution is summed, the buffer goes back to its connection. Step thread. */
+/* frames.h - frames (messages with tensors) whose contributions are not summed yet. They count against the ingest
+ * budget. When a frame's last contribution is summed, its buffer goes back to its connection. Step thread. */
 #ifndef PD_FRAMES_H
 #define PD_FRAMES_H
 
 #include "steps.h"
 
-/* Keeps a frame whose contributions are all filed, as long as a slot refers to its buffer. If no slot does, the
+/* Keeps a frame as long as one of its contributions, which are all filed, still lies in its buffer. If none does, the
  * frame is finished at once. Takes ownership of the frame. */
 void pd_frame_keep(pd_steps *steps, pd_request *frame);
-/* Releases one contribution in a kept frame. With the last one the frame ends and its buffer goes back to the
- * connection. */
+/* Releases one contribution that lies in a frame's buffer. If it is the last one, the frame is freed and its buffer
+ * goes back to the connection. */
 void pd_frame_let_go(pd_steps *steps, pd_request *frame);
-/* Ends a frame that no slot refers to, and returns its buffer to the connection. Takes ownership of the frame. */
+/* Frees a frame in whose buffer no contribution lies, and returns the buffer to the connection. Takes ownership of
+ * the frame. */
 void pd_frame_finish(pd_steps *steps, pd_request *frame);
 
 #endif

@@ -1,5 +1,5 @@
-/* global_clip.c - clips in two passes over the aggregates of all parameters: the first sums the squares, the second
- * scales. */
+/* global_clip.c - clips the gradients of all parameters by their common norm, in two passes: the first sums the
+ * squares, the second scales the gradients if the norm is too large. */
 #include "global_clip.h"
 
 #include <assert.h>
@@ -8,21 +8,26 @@
 
 #include "clip.h"
 
-enum { PIECES = 1024 }; /* most pieces (parts of gradients) that one call clips: together 256 MiB */
-#define SUM_NS 0.3      /* ns of one core to add the square of an element */
+enum { PIECES = 1024 }; /* most pieces (parts of gradients) that are clipped in parallel: 256 MiB together */
+#define SUM_NS 0.3      /* ns of one core to square an element and add it to the sum */
 #define SCALE_NS 0.6
 #define PIECE_NS 30.0
 
 struct pd_global_clip {
     pd_global_clip_saved saved;
-    bool runs, scaling; /* a clip is under way; it is in the second pass, which scales */
-    size_t scope;       /* gradients that are clipped together: 0: those of the whole job; 1 + r: those of rule r */
-    uint32_t param;     /* the pass goes on with this parameter at element `first` */
+    /* gradients are being clipped; the clip is in its second pass, which scales gradients */
+    bool runs, scaling;
+    /* which gradients are clipped together now: 0: those of the whole job; 1 + r: those of the parameters of optimizer
+     * rule r */
+    size_t scope;
+    /* parameter and element at which the present pass over the gradients goes on */
+    uint32_t param;
     int64_t first;
     double squares;
     float scale;
-    bool known, exceeded; /* `saved.last` is the norm of this step; some norm of this step exceeded its limit */
-    bool seen;            /* some parameter of this scope has a gradient in this step */
+    /* `saved.last` is the norm of this step already; some norm of this step has exceeded its limit */
+    bool known, exceeded;
+    bool seen; /* some parameter has a gradient in this step that is clipped with the others of this scope */
     pd_clip_piece pieces[PIECES];
 };
 
@@ -36,7 +41,8 @@ static double limit_of(const pd_job_values *values, const pd_rule *rules, size_t
     return hypers->row->clip_norm != NULL ? hypers->row->clip_norm(hypers->value) : 0;
 }
 
-/* Returns the first scope that has a limit, from number `scope` on; 1 + n_rules: none has. */
+/* Returns the first scope (gradients that are clipped together) whose norm has a limit, from number `scope` on. 1 +
+ * n_rules: there is none. */
 static size_t find_scope(const pd_job_values *values, const pd_rule *rules, size_t n_rules, size_t scope)
 {
     while (scope <= n_rules && !(limit_of(values, rules, scope) > 0)) scope++;
@@ -113,8 +119,8 @@ void pd_global_clip_begin(pd_steps *steps)
     enter_scope(steps, 0);
 }
 
-/* Finds the next piece of the present pass: at most PD_CLIP_RANGE elements of one gradient. Returns false if the
- * pass has no more pieces. */
+/* Finds the next piece (part of a gradient) that the present pass must work on: at most PD_CLIP_RANGE elements of one
+ * gradient. Returns false if the pass has no more pieces. */
 static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
 {
     pd_global_clip *clip = steps->clip;
@@ -136,8 +142,8 @@ static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
     return true;
 }
 
-/* Fills clip->pieces with pieces of the present pass: as many as the time budget allows, at least one unless the
- * pass has no more. Returns their number. */
+/* Fills clip->pieces with pieces (parts of gradients) that the present pass must work on: as many as the time budget
+ * allows, but at least one if there is one. Returns their number. Adds the estimated time to *cost_ns. */
 static size_t take_pieces(const pd_steps *steps, double budget_ns, double *cost_ns)
 {
     pd_global_clip *clip = steps->clip;
@@ -148,8 +154,8 @@ static size_t take_pieces(const pd_steps *steps, double budget_ns, double *cost_
     return n;
 }
 
-/* Ends the first pass over a scope: computes the norm, and begins the second pass if the norm exceeds the limit.
- * Otherwise goes on to the next scope. */
+/* Ends the first pass over a scope (gradients that are clipped together): computes their norm. If it exceeds the
+ * limit, begins the second pass; otherwise goes on to the next scope. */
 static void end_sum(const pd_steps *steps)
 {
     pd_global_clip *clip = steps->clip;

@@ -1,5 +1,5 @@
-/* global_clip.h - clips by the global norm: scales the gradients of a step that all parameters of a job begin
- * together. Step thread.
+/* global_clip.h - clips by the global norm: scales the gradients of a step together, if their common norm exceeds a
+ * limit. All parameters of such a job begin each step together. Step thread.
  *
  * If the job has a limit (clip_global_norm), all its gradients are clipped together first. Then each rule whose
  * optimizer has a limit (pd_row.clip_norm, from the declared hyperparameters) clips the gradients of its parameters,
@@ -8,7 +8,8 @@
  *
  * Clipping begins when the aggregates of all parameters are complete (step_group.h). It runs in bounded batches.
  * Until it ends, no round of the job closes. Aggregates are scaled in place. The memory is allocated when the
- * parameters are declared, so clipping cannot fail. If the job is dropped meanwhile, nothing has to be undone. */
+ * parameters are declared, so clipping cannot fail. If the job is dropped while it is clipping, nothing has to be
+ * undone. */
 #ifndef PD_GLOBAL_CLIP_H
 #define PD_GLOBAL_CLIP_H
 
@@ -16,35 +17,42 @@
 
 typedef struct pd_global_clip pd_global_clip;
 
-/* The part of the clip's record that survives a restart of the server: store/image. */
+/* The part of the record of clipping by the global norm that survives a restart of the server: store/image writes and
+ * reads it. */
 typedef struct pd_global_clip_saved {
-    double last;      /* norm of the last gradients before clipping, see pd_global_clip_last; 0: none was computed
-                       * yet */
-    uint64_t clipped; /* number of steps in which some norm exceeded its limit */
+    /* norm of the gradients of the last step before they were clipped, see pd_global_clip_last; 0: none was computed
+     * yet */
+    double last;
+    uint64_t clipped; /* number of steps in which the norm of some gradients exceeded its limit */
 } pd_global_clip_saved;
 
-/* Returns whether the job or one of its rules has a limit. Then all parameters of the job step together. */
+/* Returns whether the job or one of its optimizer rules has a limit on the norm of its gradients. Then all parameters
+ * of the job step together. */
 bool pd_global_clip_wanted(const pd_steps *steps);
-/* Allocates steps->clip if the job or one of its rules has a limit. PD_NO_MEMORY. pd_param_set_forget frees it. */
+/* Allocates steps->clip, the record of the clip, if the job or one of its optimizer rules has a limit on the norm.
+ * PD_NO_MEMORY. pd_param_set_forget frees it. */
 int pd_global_clip_make(pd_steps *steps);
-/* Returns the bytes that steps->clip takes for a job with these values and rules. */
+/* Returns how many bytes the record of the clip takes for a job with these values and rules; 0: nothing limits the
+ * norm. */
 uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules);
 
-/* Begins to clip a step. Call it when the aggregates of all parameters are complete, and the outcomes of their
- * rounds are decided. */
+/* Begins to clip the gradients of a step. Call it when the aggregates of all parameters are complete, and how their
+ * rounds end is decided. */
 void pd_global_clip_begin(pd_steps *steps);
 bool pd_global_clip_runs(const pd_steps *steps);
-/* Clips gradients for about budget_ns nanoseconds of one core, and makes some progress however small the budget is.
- * *cost_ns receives the estimated time of the work that was done. Returns whether clipping is finished. Then the caller
- * continues the steps that waited for it (pd_step_groups_go_on). */
+/* Clips gradients for about budget_ns nanoseconds of one core, but makes some progress however small the budget is.
+ * *cost_ns becomes the estimated time that it took. Returns whether clipping is finished: then the caller lets the
+ * steps that waited for it begin (pd_step_groups_go_on). */
 bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns);
 
-/* Returns the norm of the last step's gradients, before they were clipped. If the job has a limit, the norm is that of
- * all its gradients. Otherwise it is that of the first rule that has a limit and gradients. 0: no norm was computed. */
+/* Returns the norm of the last step's gradients before they were clipped: if the job has a limit, that of all its
+ * gradients; otherwise that of the gradients of the first optimizer rule that has a limit and gradients. 0: no norm was
+ * computed. */
 double pd_global_clip_last(const pd_steps *steps);
-/* Returns the number of steps in which some norm exceeded its limit. */
+/* Returns the number of steps in which the norm of some gradients exceeded its limit. */
 uint64_t pd_global_clip_clipped(const pd_steps *steps);
-/* Returns the saved part of the clip's record, for store/image. NULL: the job does not clip. */
+/* Returns the part of the clip's record that an image (saved state) stores. NULL: the job does not clip by a global
+ * norm. */
 pd_global_clip_saved *pd_global_clip_saved_of(const pd_steps *steps);
 
 #endif

@@ -15,7 +15,9 @@ int pd_initial_mean_take(const pd_steps *steps, pd_param *param)
     param->next->job = steps->number;
     param->next->param = param->index;
     param->next->version = param->saved.step;
-    param->accumulator = param->next->at[PD_F32]; /* swaps buffers of the same pool: the mean becomes the weights */
+    /* The two buffers are from the same pool, so they can be swapped: the buffer of the mean becomes that of the
+     * weights. */
+    param->accumulator = param->next->at[PD_F32];
     param->next->at[PD_F32] = mean;
     if (!param->round.finite) pd_initial_warn_not_finite(steps, param, "those of a rank are not, or their sum is not");
     return PD_OK;

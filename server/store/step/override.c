@@ -1,4 +1,5 @@
-/* override.c - a parameter's list of overrides, sorted by the step from which each applies. */
+/* override.c - a parameter's list of overrides (values that operators have set), sorted by the step from which each
+ * applies. */
 #include "override.h"
 
 #include "effects.h"
@@ -95,7 +96,8 @@ void pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param)
         say_begun(outbox, job, param, entry);
         entry->mask &= ~later;
         later |= entry->mask;
-        entry->mask &= ~entry->override->withdrawn; /* a withdrawn hyperparameter has its declared value again */
+        /* A hyperparameter whose override was withdrawn has its declared value again, so no entry is needed. */
+        entry->mask &= ~entry->override->withdrawn;
     }
     for (uint32_t i = 0; i < param->n_overrides; i++) {
         if (param->overrides[i].mask != 0)
@@ -125,8 +127,8 @@ uint64_t pd_overrides_mask(const pd_param *param)
 
 /* ---- values of the next step ---- */
 
-/* Call pd_overrides_settle first. After it, no two entries in force have the same hyperparameter, and no entry in
- * force withdraws one. */
+/* This function must be called after pd_overrides_settle, which makes sure that no two entries that apply now have the
+ * same hyperparameter, and that none of them withdraws one. */
 uint64_t pd_overrides_next(const pd_param *param, double *value)
 {
     uint64_t mask = 0;

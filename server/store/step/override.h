@@ -1,69 +1,81 @@
-/* override.h - overrides: values of hyperparameters that operators set while a job runs, each from a certain step
- * on. Step thread.
+/* override.h - overrides: values of hyperparameters that operators set while a job runs, each from a certain step on.
  *
- * A command (job/override_command.h) makes one pd_override for the parameters of each rule. Each of these parameters
- * gets an entry, with the step from which the override applies to it. The entry applies until a later command sets
- * the same hyperparameter again. A later command also replaces entries that were planned for its step or a later
- * one. */
+ * Step thread. A command (job/override_command.h) makes one pd_override for the parameters of each optimizer rule. Each
+ * of these parameters gets an entry, with the step from which the override applies to it. The entry applies until a
+ * later command sets the same hyperparameter again. A later command also replaces entries of that hyperparameter that
+ * were planned for its step or a later one. */
 #ifndef PD_OVERRIDE_H
 #define PD_OVERRIDE_H
 
 #include "effects.h"
 #include "param.h"
 
-#define PD_MAX_PARAM_OVERRIDES 64 /* most entries of one parameter, in force or planned */
-#define PD_MAX_JOB_OVERRIDES 4096 /* most overrides of one job */
+/* most entries of one parameter: overrides (values set by operators) that apply now or are planned for later steps */
+#define PD_MAX_PARAM_OVERRIDES 64
+#define PD_MAX_JOB_OVERRIDES 4096 /* most overrides (values set by operators) that a job may have */
 
-/* The values that one command sets in the parameters of one rule. These parameters share the struct. */
+/* An override: the values that one operator's command sets in the parameters of one optimizer rule. These parameters
+ * share the struct. */
 typedef struct pd_override {
-    uint32_t refs;      /* number of references: from entries, and from the command while it runs */
-    uint32_t *alive;    /* points to the job's number of overrides */
-    pd_hypers hypers;   /* the declared hyperparameters, with the command's values in place of theirs */
+    /* number of references: one from each parameter's entry, and one from the command as long as it runs */
+    uint32_t refs;
+    uint32_t *alive; /* points to the number of overrides (values set by operators) that the job has */
+    /* the declared hyperparameters of the optimizer rule, in which those that the command sets are replaced */
+    pd_hypers hypers;
     uint64_t mask;      /* bit h: the command sets or withdraws hyperparameter h */
-    uint64_t withdrawn; /* bit h: the command withdraws earlier overrides of hyperparameter h */
-    char *pattern;      /* glob on parameter names, from the command */
-    char by[128];       /* label of the operator's connection */
-    bool planned;       /* the command named a later step, and the log has not reported yet that this step has come */
-    uint32_t number;    /* number of the override in an image that is being written */
-    bool overruled;     /* the log has reported that the override replaces a value which workers push */
+    uint64_t withdrawn; /* bit h: the command takes back earlier overrides of hyperparameter h */
+    char *pattern;      /* glob of the command: it applies to parameters whose names match */
+    char by[128];       /* label of the connection of the operator who gave the command */
+    /* the command named a later step as the first one, and the log has not reported yet that this step has come */
+    bool planned;
+    /* number that the override (value set by an operator) gets in an image (saved state) while the image is written */
+    uint32_t number;
+    bool overruled; /* the log has reported that the override takes precedence over a value that workers push */
 } pd_override;
 
-/* A parameter's reference to an override. */
+/* An entry in a parameter's list of overrides: an override, and the steps and hyperparameters for which it applies. */
 typedef struct pd_override_entry {
     pd_override *override;
-    uint64_t from, mask; /* first step to which it applies; bit h: it gives the value of hyperparameter h */
+    /* first step to which the override applies; bit h: hyperparameter h gets its value from it */
+    uint64_t from, mask;
 } pd_override_entry;
 
-/* Returns an override with one reference, which does not set anything yet. NULL: out of memory. */
+/* Returns an override that does not set anything yet, with one reference. `declared` are the hyperparameters of an
+ * optimizer rule, `alive` points to the job's number of overrides. NULL: out of memory. */
 pd_override *pd_override_new(const pd_hypers *declared, const char *pattern, const char *by, uint32_t *alive);
-/* Drops one reference; the last one frees the override. Accepts NULL. */
+/* Drops one reference to an override (value set by an operator). When the last one is dropped, the override is freed.
+ * Accepts NULL. */
 void pd_override_drop(pd_override *override);
 
-/* Reserves room for one more entry. PD_NO_MEMORY. */
+/* Makes room for one more entry in the parameter's list of overrides (values set by operators). PD_NO_MEMORY. */
 int pd_overrides_reserve(pd_param *param, pd_error *err);
-/* Inserts an entry, sorted by step. Entries of the same step or a later one lose the hyperparameters that the new
- * entry has, but stay in the list. The caller has reserved room. Returns the new number of entries. */
+/* Inserts an entry into a list of n overrides that is sorted by step. Entries for the same step or a later one lose
+ * the hyperparameters that the new entry has; an entry that has none left stays in the list. The caller has reserved
+ * room. Returns the new number of entries. */
 uint32_t pd_overrides_insert(pd_override_entry *entries, uint32_t n, pd_override_entry added);
-/* Drops the entries that give no value any more, after the parameter has closed a round. Logs which planned entries
- * apply from the next step on. */
+/* Removes the entries from the parameter's list of overrides that give no value any more. Logs which entries, planned
+ * before, apply from the next step on. Called after the parameter has closed a round. */
 void pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param);
-/* Drops all of the parameter's entries. */
+/* Removes all entries from the parameter's list of overrides (values set by operators). */
 void pd_overrides_clear(pd_param *param);
-/* Returns the hyperparameters that have an override, in force or planned: bit h for hyperparameter h. */
+/* Returns which hyperparameters of the parameter have an override that applies now or is planned: bit h for
+ * hyperparameter h. */
 uint64_t pd_overrides_mask(const pd_param *param);
 
-/* Writes the values of overrides that apply to the parameter's next step into value[PD_MAX_HYPERS], and leaves the
- * other values alone. Returns bit h for each hyperparameter h that it has written. */
+/* Writes the values of the overrides that apply to the parameter's next step into value[PD_MAX_HYPERS], and leaves
+ * the other values as they are. Returns which values were written: bit h for hyperparameter h. */
 uint64_t pd_overrides_next(const pd_param *param, double *value);
-/* Writes the values that replace declared or scheduled ones in the next step: first those that pushes of the round
- * have sent, then the overrides, which take precedence. Returns bit h for each hyperparameter h that it has written. */
+/* Writes the values that the parameter's next step uses in place of declared or scheduled ones: those that pushes of
+ * the round have sent, and those of overrides, which take precedence. Returns which values were written: bit h for
+ * hyperparameter h. */
 uint64_t pd_overrides_begin(pd_effects *outbox, const char *job, const pd_param *param, double *value);
 
-/* Writes the hyperparameter's value, like "0.05", or its schedule's text. Cuts the text with "..." if `size` is too
- * small. Returns `text`. */
+/* Writes the value of a hyperparameter, like "0.05", or the text of its schedule. If `size` is too small the text is
+ * cut and ends with "...". Returns `text`. */
 char *pd_overrides_text(const pd_hypers *hypers, int index, char *text, size_t size);
-/* Writes the hyperparameter's value. If it has a schedule, writes the schedule's text and the value at the step
- * count `count`, like "cosine(peak=0.1,steps=100), now 0.0999753". size > 48. Returns `text`. */
+/* Writes the value of a hyperparameter. If it has a schedule, writes the schedule's text and the value that it gives
+ * at step count `count`, like "cosine(peak=0.1,steps=100), now 0.0999753". `size` must be more than 48. Returns
+ * `text`. */
 char *pd_overrides_text_at(const pd_hypers *hypers, int index, int64_t count, char *text, size_t size);
 
 #endif

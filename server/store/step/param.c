@@ -15,14 +15,14 @@ uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4])
     uint64_t bytes = 0;
 
     for (int t = PD_F32; t <= PD_BF16; t++)
-        if (t == PD_F32 || pulled[t])
-            bytes += 2 * (uint64_t)elements * pd_dtype_size((pd_dtype)t); /* 2: one buffer for the published weights,
-                                                                           * one for the next */
+        /* The factor 2 counts two buffers: one for the published weights, one for the next weights. */
+        if (t == PD_F32 || pulled[t]) bytes += 2 * (uint64_t)elements * pd_dtype_size((pd_dtype)t);
     return bytes;
 }
 
-/* Converts one range of a snapshot's float32 weights to its other element types. `added` is the float32 update,
- * which is converted, too; NULL: there is no update to convert. */
+/* Converts a part of a snapshot's float32 weights, from element `first` on, to the snapshot's other element types.
+ * `added` is the float32 update (the difference that the step adds), which is converted, too; NULL: there is none to
+ * convert. */
 static void convert_range(const pd_snapshot *snapshot, const float *added, int64_t first)
 {
     int64_t n = snapshot->elements - first < CONVERT_RANGE ? snapshot->elements - first : CONVERT_RANGE;
@@ -36,7 +36,8 @@ static void convert_range(const pd_snapshot *snapshot, const float *added, int64
                    snapshot->update_dtype, added + first, PD_F32, n);
 }
 
-/* Returns a copy of the published snapshot that has all element types which workers pull now. NULL: out of memory. */
+/* Returns a copy of the published snapshot (weights) in all element types that workers pull now. NULL: out of
+ * memory. */
 static pd_snapshot *copy_current(const pd_param *param)
 {
     pd_snapshot *old = param->current, *copy = pd_snapshot_new(param->pool, param->elements);
@@ -50,11 +51,11 @@ static pd_snapshot *copy_current(const pd_param *param)
     return copy;
 }
 
-int pd_param_pull(pd_param *param, pd_buffer_pools *all, pd_dtype dtype, pd_snapshot **again)
+int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_snapshot **again)
 {
     *again = NULL;
     if (param->pool[dtype] != NULL) return PD_OK;
-    param->pool[dtype] = pd_buffer_pool_join(all, (size_t)param->elements * pd_dtype_size(dtype));
+    param->pool[dtype] = pd_memory_pool(memory, (size_t)param->elements * pd_dtype_size(dtype));
     if (param->pool[dtype] == NULL) return PD_NO_MEMORY;
     if (param->current != NULL && (*again = copy_current(param)) == NULL) goto fail;
     if (param->next != NULL && pd_snapshot_widen(param->next, dtype, param->pool[dtype]) != PD_OK) goto fail;
@@ -70,10 +71,8 @@ fail:
 
 uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype)
 {
-    return param->pool[dtype] != NULL
-               ? 0
-               : 2 * (uint64_t)param->elements * pd_dtype_size(dtype); /* 2: one buffer for the published weights,
-                                                                        * one for the next */
+    /* The factor 2 counts two buffers: one for the published weights, one for the next weights. */
+    return param->pool[dtype] != NULL ? 0 : 2 * (uint64_t)param->elements * pd_dtype_size(dtype);
 }
 
 /* ---- updates ---- */
@@ -83,16 +82,17 @@ uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype)
     uint64_t n = (uint64_t)param->elements;
 
     if (param->update_dtype != 0) return 0;
-    return 2 * n * pd_dtype_size(dtype) +
-           /* for the published update and the next one; types other than float32 need a float32 buffer besides */
-           (dtype == PD_F32 ? 0 : n * sizeof(float));
+    /* Two buffers are needed, for the published update (what a step adds to the weights) and for the next one. If
+     * updates are pulled in a type other than float32, a float32 buffer is needed besides, from which they are
+     * converted. */
+    return 2 * n * pd_dtype_size(dtype) + (dtype == PD_F32 ? 0 : n * sizeof(float));
 }
 
-int pd_param_pull_updates(pd_param *param, pd_buffer_pools *all, pd_dtype dtype)
+int pd_param_pull_updates(pd_param *param, const pd_memory *memory, pd_dtype dtype)
 {
     assert(param->update_dtype == 0 || param->update_dtype == dtype);
     if (param->update_dtype != 0) return PD_OK;
-    param->pool[PD_UPDATE] = pd_buffer_pool_join(all, (size_t)param->elements * pd_dtype_size(dtype));
+    param->pool[PD_UPDATE] = pd_memory_pool(memory, (size_t)param->elements * pd_dtype_size(dtype));
     if (param->pool[PD_UPDATE] == NULL) return PD_NO_MEMORY;
     param->update_dtype = dtype;
     return PD_OK;
@@ -132,7 +132,8 @@ void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome
 {
     *closed = (pd_closed){ .param = param->index, .outcome = outcome, .step = param->saved.step, .snapshot = snapshot };
     if (snapshot == NULL) return;
-    snapshot->store_refs++; /* a reference for the loop thread */
+    /* The second reference to the snapshot (published weights) is that of the loop thread. */
+    snapshot->store_refs++;
     pd_snapshot_unref(param->current);
     param->current = snapshot;
 }

@@ -12,139 +12,177 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-/* Hyperparameters that were sent with pushes of the open round. */
+/* Hyperparameters that workers have sent with pushes of the open round. */
 typedef struct pd_pushed {
     uint64_t mask;                /* bit h: hyperparameter h was sent */
-    uint32_t rank[PD_MAX_HYPERS]; /* for each hyperparameter the rank that sent it first */
-    pd_hypers hypers;             /* values for the round's step: for hyperparameters in `mask` the values that were
-                                   * sent, for the others declared or scheduled values */
+    uint32_t rank[PD_MAX_HYPERS]; /* rank[h]: the rank that sent hyperparameter h first */
+    /* values that the round's step would use without overrides: those that were sent for the hyperparameters in
+     * `mask`, the declared or scheduled ones for the others */
+    pd_hypers hypers;
 } pd_pushed;
 
-/* How far a parameter's round and step are. */
+/* How far a parameter is in its present round and step. */
 typedef enum pd_stage {
-    PD_COLLECTING, /* contributions to the round are missing, or not summed yet */
-    PD_HELD,       /* the aggregate is complete, and the parameter waits for other parameters: step_group.h */
-    PD_RESTING,    /* the step could begin, but waits for the end of a cut: cut.h */
-    PD_READY,      /* in steps->ready: the aggregate is complete, the step has not begun */
-    PD_BEGUN,      /* the step has begun, and waits until the steps of all its atomic group have begun: step_group.h */
-    PD_STEPPING,   /* in steps->ready: the step has begun and can go on */
-    PD_PARKED,     /* the step has begun, and waits for a root task or for another member of its atomic group */
+    PD_COLLECTING, /* contributions to the round are missing, or those that came are not summed yet */
+    /* the aggregate (sum or mean of the gradients) is complete, and the step waits for other parameters of the job:
+     * step_group.h */
+    PD_HELD,
+    /* the step could begin, but an export must end first, which reads the state at a certain step (the cut): cut.h */
+    PD_RESTING,
+    /* the aggregate (sum or mean of the gradients) is complete, and the step has not begun; the parameter is in
+     * steps->ready */
+    PD_READY,
+    /* The step has begun, but may not run yet. It belongs to an atomic group (steps that all happen or none), and the
+     * group's other steps have not begun: step_group.h. */
+    PD_BEGUN,
+    PD_STEPPING, /* the step has begun and can go on; the parameter is in steps->ready */
+    /* the step has begun, and waits for a root task (which computes a matrix root) or for other steps of its atomic
+     * group, which all happen or none */
+    PD_PARKED,
 } pd_stage;
 
-/* The part of a parameter's record that survives a restart of the server: store/image. Weights, optimizer, scalars
- * and overrides are saved besides. */
+/* The part of a parameter's record that survives a restart of the server: store/image writes and reads it. Weights,
+ * optimizer state, scalars (numbers such as the loss) and overrides (values set by operators) survive, too. */
 typedef struct pd_param_saved {
-    uint64_t step;             /* number of closed rounds */
-    uint64_t skipped, refused; /* number of steps that were skipped; number of steps that the optimizer refused */
-    uint64_t gaps;             /* number of rounds without a step because some elements had no gradient */
-    uint64_t contributions;    /* number of contributions with a gradient, counted for each chunk and rank */
-    uint32_t outcome;          /* outcome of the last closed round (pd_outcome); 0: no round has closed yet */
-    uint64_t initialiser;      /* nonce of the process that last sent initial weights; ranged parameters have one in
-                                * each range instead */
+    /* number of the last step whose round the parameter has closed; steps up to the job's start_step count as closed */
+    uint64_t step;
+    /* number of steps that were skipped; number of steps that the optimizer refused to take */
+    uint64_t skipped, refused;
+    uint64_t gaps; /* number of rounds that closed without a step because only some of the elements had a gradient */
+    /* number of contributions with a gradient, counted for each chunk (section of a parameter) and rank */
+    uint64_t contributions;
+    uint32_t outcome; /* outcome of the last closed round (pd_outcome); 0: no round has closed yet */
+    /* nonce (random number) of the process that last sent initial weights; a ranged parameter (each rank contributes a
+     * range of it) has one in each range instead */
+    uint64_t initialiser;
 } pd_param_saved;
 
 typedef struct pd_param {
     pd_param_saved saved;
     UT_hash_handle hh; /* link in the hash table pd_job.names */
 
-    /* as the ranks have declared it */
+    /* members that hold what the ranks have declared */
     char *name;
     uint32_t index;
     pd_shape shape;
     int64_t elements;
-    char *axes;       /* names of the dimensions, which every rank declares alike; NULL: none were declared */
-    bool ranged;      /* each rank contributes a declared range of the elements */
-    bool model_state; /* model state, which is averaged and not trained */
+    char *axes;  /* names of the parameter's dimensions, the same from every rank; NULL: none were declared */
+    bool ranged; /* each rank contributes only a range of the elements, which it has declared */
+    /* the parameter is model state (such as running statistics): averaged over the ranks, not trained */
+    bool model_state;
     pd_rule *rule;
-    pd_aggregation how;    /* how contributions are aggregated, see pd_param_how */
-    pd_dtype update_dtype; /* element type in which workers pull updates; 0: none pulls updates */
+    pd_aggregation how; /* how contributions of gradients are aggregated; pd_param_how says it for the open round */
+    /* element type in which workers pull updates (changes of the weights); 0: none pulls updates */
+    pd_dtype update_dtype;
 
     /* weights and optimizer */
     pd_optim *optim;
-    pd_snapshot *current; /* published weights; NULL until the initial weights are published */
-    pd_snapshot *next;    /* weights that the present step writes, or initial weights that are not complete yet */
-    uint64_t unlanded;    /* chunks of initial weights that have not come yet: rank 0's; if ranged, every rank's */
-    float *added;         /* float32 update of the present step, until it is converted; NULL: no conversion is needed */
-    pd_buffer_pool *pool[4]; /* buffers of each element type (pd_dtype), and of updates (PD_UPDATE); NULL: no worker
-                              * pulls this type */
+    pd_snapshot *current; /* snapshot with the published weights; NULL until the initial weights are published */
+    /* snapshot into which the present step writes its weights, or initial weights of which some are still missing */
+    pd_snapshot *next;
+    /* number of chunks (sections of parameters) whose initial weights have not come yet: those from rank 0; if the
+     * parameter is ranged (each rank contributes a range of it), from every rank */
+    uint64_t unlanded;
+    /* The update (change of the weights) of the present step as float32, until it is converted to the type that workers
+     * pull. NULL: they pull float32, or no updates. */
+    float *added;
+    /* for each element type of weights (pd_dtype), and for updates (PD_UPDATE), the pool of buffers; NULL: no worker
+     * pulls it */
+    pd_buffer_pool *pool[4];
     struct pd_override_entry *overrides;
-    uint32_t n_overrides, overrides_room; /* number of entries in `overrides`, sorted by step (override.h); number of
-                                           * entries allocated */
-    struct pd_root_log *root_log;         /* what the log has reported of the root of each task; NULL: the parameter
-                                           * has no roots */
-    int64_t roots_looked_at;              /* number of adopted and failed roots when the log last counted them */
+    /* number of entries in `overrides`, which is sorted by step (override.h); number of entries that it has room for */
+    uint32_t n_overrides, overrides_room;
+    /* for the root of each task, what the log has reported of it; NULL: the parameter's optimizer has no roots */
+    struct pd_root_log *root_log;
+    int64_t roots_looked_at; /* number of roots that were put into use or failed, when the log last looked at them */
 
-    /* the open round of contributions */
-    pd_round round;              /* the round of step saved.step + 1; or the round that averages initial weights */
-    float *accumulator;          /* the round's sum, which becomes its aggregate; NULL: nothing is summed yet */
-    pd_buffer_pool *spills;      /* pool of chunk-sized buffers for spilled contributions (collect.h); NULL:
-                                  * contributions are never spilled */
-    struct pd_adasum_tree *tree; /* the round's Adasum while it is being computed, else NULL */
-    pd_pushed *pushed;           /* hyperparameters sent with pushes of the round; NULL until some are sent for the
-                                  * first time */
-    struct pd_scalars *scalars;  /* scalars sent with pushes of the round: round_scalars.h. NULL until some are sent
-                                  * for the first time */
-    uint64_t seen;               /* number of the last frame that named this parameter */
-    bool seen_absent;            /* frame `seen` has reported that the rank has no gradient of the parameter */
+    /* members for the open round, which collects contributions */
+    /* the round that collects contributions to step saved.step + 1, or that averages initial weights */
+    pd_round round;
+    /* buffer for the sum of the round's contributions, which becomes their aggregate; NULL: nothing is summed yet */
+    float *accumulator;
+    /* Pool of buffers for contributions that are spilled, that is, copied out of their frames (collect.h); each buffer
+     * has the size of a chunk (section of a parameter). NULL: contributions are never spilled. */
+    pd_buffer_pool *spills;
+    /* the Adasum of the round's contributions, while it is being computed; NULL at other times */
+    struct pd_adasum_tree *tree;
+    pd_pushed *pushed; /* hyperparameters that were sent with pushes of the round; NULL: none have ever been sent */
+    /* scalars (such as the loss) that were sent with pushes of the round: round_scalars.h. NULL: none have ever been
+     * sent */
+    struct pd_scalars *scalars;
+    uint64_t seen;    /* number of the last frame that had data of this parameter */
+    bool seen_absent; /* the frame with number `seen` has reported that the rank has no gradient of the parameter */
 
-    /* the step that ends the round */
+    /* members for the step that ends the round */
     pd_stage stage;
-    /* From PD_READY on: how the round ends. PD_STEPPED: the optimizer steps. 0: the initial weights are published.
-     * In PD_HELD: how the round would end if no other parameter mattered. */
+    /* How the round ends; valid from stage PD_READY on (the step can begin). PD_STEPPED: the optimizer steps. 0: the
+     * initial weights are published. In stage PD_HELD (the parameter waits for others) it says how the round would end
+     * if no other parameter mattered. */
     pd_outcome outcome;
-    pd_counted *counted;          /* from PD_READY on: ranks whose contributions count, for pd_closed; NULL: all
-                                   * expected ranks */
-    bool uncaptured;              /* memory was short before all root tasks of the step were handed out */
-    struct pd_step_group *group;  /* group that counts steps together; NULL: it counts alone */
-    struct pd_param *next_member; /* next parameter of the step group */
-    struct pd_param *prev_waiting, *next_waiting; /* links in steps->waiting */
-    struct pd_param *prev_ready, *next_ready; /* links in steps->ready, steps->merging, cut->resting, or group->held */
+    /* The ranks whose contributions count in the round, decided after the stage has become PD_READY (the step can
+     * begin). NULL: all expected ranks. */
+    pd_counted *counted;
+    /* some root tasks (computations of matrix roots) of the step are not handed out to the root pool yet, because
+     * memory was short */
+    bool uncaptured;
+    /* The step group (parameters that count steps together) of this parameter. NULL: the parameter counts its own
+     * steps. */
+    struct pd_step_group *group;
+    struct pd_param *next_member; /* next parameter of the same step group (parameters that count steps together) */
+    struct pd_param *prev_waiting, *next_waiting; /* links in the queue steps->waiting */
+    /* links in one of the lists of parameters steps->ready, steps->merging, cut->resting and group->held */
+    struct pd_param *prev_ready, *next_ready;
 } pd_param;
 
-/* Returns how the contributions to the open round are aggregated. Initial weights are always averaged. */
+/* Returns how the contributions to the parameter's open round are aggregated. If they are initial weights they are
+ * averaged. */
 static inline pd_aggregation pd_param_how(const pd_param *param)
 {
     return param->current == NULL ? PD_MEAN : param->how;
 }
 
-/* Asks the policy whether the rank may contribute to a step of the parameter. */
+/* Asks the round's policy (which says when a round is complete) whether the rank may contribute to step `step` of the
+ * parameter. */
 static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint64_t step)
 {
     return param->round.policy->admit(&param->round, rank, param->saved.step, step);
 }
 
-/* Returns the bytes of the published weights and of the next ones in these element types. float32 always counts. */
+/* Returns the bytes of a parameter's published weights and of its next weights. pulled[t] says whether they are kept
+ * in element type t; in float32 they always are. */
 uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4]);
-/* Returns the bytes that publishing the weights in this element type would add; 0: they are published in it already. */
+/* Returns how many more bytes weights take if they are also published in this element type; 0: the type is published
+ * already. */
 uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype);
-/* Publishes the weights in this element type, too, from now on. If weights are published already, *again is a copy
- * of them with the new type, for the caller to publish instead: a published snapshot is immutable. Otherwise *again
- * is NULL. PD_NO_MEMORY: nothing has changed. */
-int pd_param_pull(pd_param *param, pd_buffer_pools *all, pd_dtype dtype, pd_snapshot **again);
-/* Publishes the update of each step (what the step adds to the weights) in this element type from now on. A
- * parameter has one type of updates. PD_NO_MEMORY: nothing has changed. */
-int pd_param_pull_updates(pd_param *param, pd_buffer_pools *all, pd_dtype dtype);
-/* Returns the bytes that publishing updates would add; 0: they are published already. */
+/* Makes sure that the weights are also published in this element type, from now on. If the parameter has published
+ * weights without this type, *again becomes a copy of them that has it, which the caller must publish: a published
+ * snapshot cannot be changed. Otherwise *again becomes NULL. PD_NO_MEMORY: nothing has changed. */
+int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_snapshot **again);
+/* Makes sure that the update of each step (what the step adds to the weights) is published in this element type, from
+ * now on. A parameter has only one type of updates. PD_NO_MEMORY: nothing has changed. */
+int pd_param_pull_updates(pd_param *param, const pd_memory *memory, pd_dtype dtype);
+/* Returns how many more bytes are taken if updates (what steps add to the weights) are published; 0: they are
+ * already. */
 uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype);
-/* Gives in *update the memory to which the step that is about to begin writes its update; NULL: no worker pulls
- * updates. PD_NO_MEMORY. */
+/* Stores in *update the memory into which the step that is about to begin writes its update (what it adds to the
+ * weights). NULL: no worker pulls updates. PD_NO_MEMORY. */
 int pd_param_begin_update(pd_param *param, float **update);
-/* Gives the update's float32 buffer back to its pool. Call it when the step is over, after param->next was converted
- * or discarded. */
+/* Gives the float32 buffer of the step's update (change of the weights) back to its pool. Call it when the step is
+ * over, after param->next was converted or discarded. */
 void pd_param_end_update(pd_param *param);
-/* Publishes the snapshot as the parameter's weights, and fills *closed for the loop thread, with a reference to the
- * snapshot. Takes `snapshot`; NULL: the published weights stay. */
+/* Publishes the snapshot as the parameter's weights, and fills *closed, the report to the loop thread, with a
+ * reference to the snapshot. Takes ownership of `snapshot`; NULL: the published weights stay as they are. */
 void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed);
 
-/* Fills *closed again with the published weights and the outcome of the last closed round: after a restart the loop
- * thread does not have them. */
+/* Fills *closed, the report to the loop thread, with the published weights and the outcome of the last closed round
+ * again. After a restart the loop thread does not have them. */
 void pd_param_publish_again(pd_param *param, pd_closed *closed);
 
-/* Writes the name of the open round: "step 7", or "the initial weights". Returns `text`. */
+/* Writes the name of the parameter's open round: "step 7", or "the initial weights". Returns `text`. */
 char *pd_round_text(const pd_param *param, char *text, size_t size);
 
-/* Converts the float32 weights in `next` of n parameters to their other element types, under one parallel region.
- * Skips parameters whose `next` is NULL. */
+/* Converts the float32 weights in the snapshot `next` of n parameters to the snapshot's other element types, in one
+ * parallel region. Skips parameters whose `next` is NULL. */
 void pd_params_convert(pd_param *const *params, size_t n, int threads);
 
 #endif

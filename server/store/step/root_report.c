@@ -1,4 +1,4 @@
-/* root_report.c - decides which failures of roots are logged, and fills the list of roots for operators. */
+/* root_report.c - decides which failures of matrix roots are logged, and fills the list of roots that operators see. */
 #include "root_report.h"
 
 #include <math.h>
@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LINES = 3 }; /* most log lines about the roots of one parameter in one step */
+enum { MOST_LINES = 3 }; /* most log lines about the matrix roots of one parameter in one step */
 
-/* What the log has reported of one root. */
+/* What the log has reported of one matrix root, to decide what is logged next. */
 typedef struct pd_root_log {
-    int64_t failed; /* number of the root's failures when the log last looked at it */
-    bool failing;   /* the log has reported a failure of this root, and not yet that the root is good again */
+    int64_t failed; /* number of times that the matrix root had failed when the log last looked at it */
+    /* the log has reported that the matrix root has failed, and has not reported yet that it is good again */
+    bool failing;
 } pd_root_log;
 
 static size_t count_roots(const pd_param *param)
@@ -19,8 +20,9 @@ static size_t count_roots(const pd_param *param)
     return pd_optim_plan(param->optim)->n_tasks;
 }
 
-/* Returns the slot that stands for the root of a task, for its name and shape: the task's first output, like
- * "preconditioners.3". If the output is a block's share of a slot the name has the block, too: "block_2.Q.0". */
+/* Returns a slot (tensor of optimizer state) with the name and shape of the matrix root that a task computes: the
+ * task's first output, like "preconditioners.3". If the root is only one block's part of a slot, the name has the
+ * block, too: "block_2.Q.0". */
 static pd_slot_spec root_of(const pd_param *param, size_t task)
 {
     const pd_plan *plan = pd_optim_plan(param->optim);
@@ -46,7 +48,8 @@ int pd_roots_prepare(pd_param *param)
     return (param->root_log = calloc(n, sizeof *param->root_log)) != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
-/* ---- the log: a root's first failure, then each power of two of failures, and once that it is good again ---- */
+/* ---- the log reports a root's first failure, the 2nd, 4th, 8th and so on, and once that the root is good again
+ * ---- */
 
 static bool passes_power_of_two(int64_t from, int64_t to)
 {

@@ -1,14 +1,16 @@
-/* root_report.h - reports a parameter's inverse roots to the log and to operators. Step thread. */
+/* root_report.h - reports a parameter's matrix roots (which its optimizer uses) to the log and to operators. Step
+ * thread. */
 #ifndef PD_ROOT_REPORT_H
 #define PD_ROOT_REPORT_H
 
 #include "steps.h"
 
-/* Allocates the records of what the log has reported of the parameter's roots. PD_NO_MEMORY. */
+/* Allocates the records of what the log has reported of each root of the parameter. PD_NO_MEMORY. */
 int pd_roots_prepare(pd_param *param);
-/* Logs which roots of the parameter have failed or are good again. Called after each batch. */
+/* Logs which matrix roots of the parameter have failed, or are good again. Called after each batch of steps. */
 void pd_roots_watch(pd_steps *steps, pd_param *param);
-/* Fill one entry of the list of roots, and the sums over a parameter's roots in its entry of the list of parameters. */
+/* pd_roots_fill fills one entry of the operators' list of matrix roots; pd_roots_of_param fills the members of a
+ * parameter's list entry that sum up its roots. */
 void pd_roots_fill(pd_root_info *info, const pd_param *param, size_t task);
 void pd_roots_of_param(pd_param_info *info, const pd_param *param);
 

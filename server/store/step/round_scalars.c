@@ -1,4 +1,4 @@
-/* round_scalars.c - checks, files and averages the scalars that workers push to a round. */
+/* round_scalars.c - checks, files and averages the scalars (numbers such as the loss) that workers push to a round. */
 #include "round_scalars.h"
 
 #include <assert.h>
@@ -15,7 +15,8 @@ void pd_scalars_free(pd_scalars *scalars)
 
 /* ---- memory ---- */
 
-/* Returns the bytes for a parameter's scalars, including the loop thread's copy of the last closed round. */
+/* Returns the bytes that a parameter's scalars (numbers such as the loss) take, with the loop thread's copy of the
+ * means of the last closed round. */
 static uint64_t bytes_for(const pd_steps *steps)
 {
     return sizeof(pd_scalars) + steps->members.ranks * sizeof(pd_scalar_row) + 2 * sizeof(pd_scalar_means);
@@ -38,7 +39,8 @@ int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err)
     return PD_OK;
 }
 
-/* Allocates memory for the round's scalars and their means, so that closing the round needs no memory. */
+/* Allocates memory for the scalars (numbers such as the loss) of the open round and for their means, if the parameter
+ * has none. So closing the round needs no memory. */
 static int make_room(pd_steps *steps, pd_param *param, pd_error *err)
 {
     int rc = param->scalars != NULL ? PD_OK : pd_scalars_make(steps, param, err);
@@ -58,7 +60,8 @@ static pd_param *param_of(const pd_steps *steps, const pd_request *frame)
     return &steps->params[frame->u.data.pieces[0].param];
 }
 
-/* Returns the index of the scalar with that name in this round; -1: no rank has sent it yet. */
+/* Returns the index of the scalar (number such as the loss) with that name in the open round; -1: no rank has sent it
+ * yet. */
 static int find(const pd_scalars *scalars, const char *name)
 {
     for (uint32_t i = 0; i < scalars->n; i++)
@@ -66,8 +69,8 @@ static int find(const pd_scalars *scalars, const char *name)
     return -1;
 }
 
-/* Returns whether another process at the rank has given scalars to this round. Then those of this process are
- * ignored. */
+/* Returns whether another process at the rank has given scalars (numbers such as the loss) to this round, so that those
+ * of the process with this `nonce` are ignored. */
 static bool stands(const pd_scalar_row *row, uint64_t nonce)
 {
     return row->mask != 0 && row->nonce != nonce;
@@ -108,7 +111,8 @@ int pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, p
     pd_param *param = param_of(steps, frame);
     int rc;
 
-    /* the step's round is closed already: a duplicate push, whose scalars are not filed */
+    /* If the round of the push is closed already, the push is a duplicate, and its scalars (numbers such as the loss)
+     * are not filed. */
     if (pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW) return PD_OK;
     if ((rc = make_room(steps, param, err)) != PD_OK) return rc;
     return stands(&param->scalars->rows[frame->rank], nonce) ? PD_OK : check_values(param, frame, err);
@@ -143,7 +147,8 @@ void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce)
 
 /* ---- the means of a round ---- */
 
-/* Returns the weighted mean of scalar i over the ranks. A value that only one rank gave is returned unchanged. */
+/* Returns the weighted mean of the round's scalar number i over the ranks. If only one rank gave a value, it is
+ * returned unchanged. */
 static pd_scalar_mean mean_of(const pd_scalars *scalars, uint32_t world, int i)
 {
     pd_scalar_mean mean = { .mean = NAN };

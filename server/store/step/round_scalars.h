@@ -1,48 +1,53 @@
-/* round_scalars.h - scalars: numbers that workers push to a round beside their gradients (loss, token count). The
- * round returns the mean of each over the ranks that gave it.
+/* round_scalars.h - scalars: numbers such as the loss that workers push to a round besides their gradients. When the
+ * round closes, the mean of each over the ranks that gave it is returned to them.
  *
- * Step thread. A round does not wait for scalars: it counts those that have come when it closes. Each is weighted as
- * the push that brought it, and sums are taken in rank order. A rank gives one value for each name; the same process
- * may repeat it, but not change it. If a process at the rank has given scalars to the round, those of a later
- * process at that rank are ignored. */
+ * Step thread. A round does not wait for scalars: it averages those that have come when it closes. Each has the
+ * weight of the push that brought it, and sums are taken in rank order. A rank gives one value for each name; the
+ * same process may repeat it, but not change it. If a process at the rank has given scalars to the round, those of a
+ * later process at that rank are ignored. */
 #ifndef PD_ROUND_SCALARS_H
 #define PD_ROUND_SCALARS_H
 
 #include "steps.h"
 
-/* The scalars that a rank has given to the open round. */
+/* The scalars (numbers such as the loss) that a rank has given to the open round. */
 typedef struct pd_scalar_row {
-    uint64_t nonce; /* nonce of the process that gave the scalars */
-    uint32_t mask;  /* bit i: the rank has given the scalar with names[i] */
+    uint64_t nonce; /* nonce (random number) of the process that gave the scalars */
+    uint32_t mask;  /* bit i: the rank has given a value for the scalar (number such as the loss) names[i] */
     double value[PD_MAX_SCALARS], weight[PD_MAX_SCALARS];
 } pd_scalar_row;
 
 typedef struct pd_scalars {
-    uint32_t n; /* number of names in the open round */
+    uint32_t n; /* number of different names of scalars in the open round */
     char names[PD_MAX_SCALARS][PD_SCALAR_NAME_MAX + 1];
-    pd_scalar_means *means; /* memory for the means that the open round will return */
+    pd_scalar_means *means; /* memory for the means of the open round, which is given away when the round closes */
     uint32_t n_last;
     pd_scalar_mean last[PD_MAX_SCALARS]; /* the means of the last closed round, for operators */
-    pd_scalar_row rows[];                /* one row for each rank */
+    pd_scalar_row rows[]; /* for each rank the scalars (numbers such as the loss) that it has given to the open round */
 } pd_scalars;
 
-/* Allocates the memory for a parameter's scalars, and counts it. PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY. */
+/* Allocates the memory for a parameter's scalars (numbers such as the loss), and counts its bytes.
+ * PD_RESOURCE_EXHAUSTED: max_total_bytes has no room for them. PD_NO_MEMORY. */
 int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err);
-/* Checks the scalars of a push that is otherwise valid. `nonce` is that of the process that pushes.
+/* Checks the scalars (numbers such as the loss) of a push whose other parts are valid. `nonce` is that of the process
+ * that pushes.
  *
- * If the parameter has no memory for scalars, it is allocated. It stays with the parameter and counts against
- * max_total_bytes.
+ * If the parameter has no memory for scalars yet, it is allocated. The parameter keeps this memory, and its bytes count
+ * against max_total_bytes.
  *
- * PD_INVALID_ARGUMENT: the rank gave another value for a name, or the round has more than PD_MAX_SCALARS names.
+ * PD_INVALID_ARGUMENT: the rank gave another value for a name, or the round would have more than PD_MAX_SCALARS names.
  * PD_RESOURCE_EXHAUSTED: max_total_bytes would be exceeded. PD_NO_MEMORY. */
 int pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, pd_error *err);
-/* Files the scalars of a push that pd_scalars_admit has checked. */
+/* Files the scalars (numbers such as the loss) of a push that pd_scalars_admit has checked. */
 void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce);
-/* Returns the means of a round that closes, and forgets its scalars. NULL: no rank gave any. */
+/* Returns the means of the scalars (numbers such as the loss) of a round that closes, and empties the record for the
+ * next round. NULL: no rank gave any. */
 pd_scalar_means *pd_scalars_close(pd_param *param);
-/* Copies the means of the last closed round into an entry of the list of parameters. */
+/* Copies the means of the last closed round's scalars (numbers such as the loss) into an entry of the operators' list
+ * of parameters. */
 void pd_scalars_of_param(pd_param_info *info, const pd_param *param);
-/* Returns a copy of the last closed round's means. NULL: the round had none, or memory is short. */
+/* Returns a copy of the means of the last closed round's scalars (numbers such as the loss). NULL: the round had none,
+ * or memory is short. */
 pd_scalar_means *pd_scalars_again(const pd_param *param);
 void pd_scalars_free(pd_scalars *scalars); /* accepts NULL */
 

@@ -1,4 +1,5 @@
-/* step_batch.c - begins optimizer steps, runs a batch of them together, and publishes those that are finished. */
+/* step_batch.c - begins optimizer steps, runs a batch of them at the same time, and publishes the weights of those
+ * that are finished. */
 #include "step_batch.h"
 
 #include "batch.h"
@@ -11,8 +12,8 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#define BEGIN_NS 1000.0 /* ns of one core to begin the step of one parameter */
-#define INITIAL_NS 0.5  /* ns of one core to convert an element of initial weights */
+#define BEGIN_NS 1000.0 /* estimated ns of one core to begin the step of one parameter */
+#define INITIAL_NS 0.5  /* estimated ns of one core to convert one element of initial weights */
 
 static int begin(pd_steps *steps, pd_param *param)
 {
@@ -26,9 +27,9 @@ static int begin(pd_steps *steps, pd_param *param)
     param->next->version = param->saved.step + 1;
     io.after = param->next->at[PD_F32];
     if (param->group != NULL) pd_optim_set_count(param->optim, pd_step_group_count(param));
-    io.hypers_mask =
-        pd_overrides_begin(steps->outbox, steps->name, param, hypers); /* must follow pd_optim_set_count: schedules
-                                                                        * read the step count */
+    /* pd_overrides_begin must be called after pd_optim_set_count, because the schedules of hyperparameters read the
+     * step count. */
+    io.hypers_mask = pd_overrides_begin(steps->outbox, steps->name, param, hypers);
     rc = pd_param_begin_update(param, &io.update);
     if (rc == PD_OK) rc = pd_optim_begin(param->optim, &io);
     if (rc != PD_OK) {
@@ -41,8 +42,8 @@ static int begin(pd_steps *steps, pd_param *param)
     return PD_OK;
 }
 
-/* Prepares a parameter in stage PD_READY: begins its step, or makes its first weights from the mean of the initial
- * weights. There is nothing to begin if the round closes without a step. PD_NO_MEMORY. */
+/* Prepares a parameter in stage PD_READY (its aggregate is complete): begins its step; or makes its first weights, from
+ * the mean of the initial weights. If the round closes without a step there is nothing to begin. PD_NO_MEMORY. */
 static int prepare(pd_steps *steps, pd_param *param)
 {
     if (param->stage != PD_READY) return PD_OK;
@@ -51,13 +52,14 @@ static int prepare(pd_steps *steps, pd_param *param)
     return param->outcome == PD_STEPPED ? begin(steps, param) : PD_OK;
 }
 
-/* Moves parameters from steps->ready to steps->batch, as many as the time budget allows and at least one, and begins
- * their steps.
+/* Moves parameters from steps->ready to steps->batch and begins their steps: as many as the time budget allows, but
+ * at least one.
  *
- * If a parameter is in an atomic group its step begins, but the parameter is not put into the batch: it waits until
- * the steps of the whole group have begun.
+ * If a step belongs to an atomic group (steps of which all happen or none), it begins, but the parameter is not put
+ * into the batch: it waits until all steps of the group have begun.
  *
- * Returns the number of parameters in the batch. *starved: the parameter for which memory was short, else NULL. */
+ * Returns the number of parameters in the batch. *starved becomes the parameter for which memory was short; NULL:
+ * none. */
 static size_t take_batch(pd_steps *steps, double budget_ns, pd_param **starved)
 {
     double cost_ns = 0;
@@ -94,8 +96,8 @@ static int run_steps(pd_steps *steps, size_t n)
     return k > 0 ? pd_batch_run(steps->optims, k, steps->config->threads) : PD_OK;
 }
 
-/* Copies the inputs of the root tasks that the step has made due, and hands the tasks to the root pool.
- * PD_NO_MEMORY: some tasks are left for a later batch. */
+/* Copies the inputs of those root tasks (computations of matrix roots) that the step makes due, and hands the tasks
+ * to the root pool. PD_NO_MEMORY: some tasks are left for a later batch. */
 static int capture_tasks(pd_steps *steps, pd_param *param)
 {
     struct pd_task *task;
@@ -119,8 +121,8 @@ static int capture_tasks(pd_steps *steps, pd_param *param)
     }
 }
 
-/* Sets the outcome of the steps that their optimizers have refused, and frees their new weights, which were not
- * written. */
+/* Sets the outcome of those finished steps that their optimizers have refused, and frees the snapshots for their new
+ * weights, which were not written. */
 static void note_refused(pd_param *const *params, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -132,8 +134,8 @@ static void note_refused(pd_param *const *params, size_t n)
     }
 }
 
-/* Moves finished parameters to the front of the batch and returns their number. The others wait for a root task
- * (PD_PARKED), or go on in the next batch. */
+/* Moves the parameters whose steps are finished to the front of the batch, and returns their number. The steps of the
+ * others wait for a root task, the computation of a matrix root (PD_PARKED), or go on in the next batch. */
 static size_t keep_finished(pd_steps *steps, size_t n, bool ran)
 {
     size_t done = 0;
@@ -166,8 +168,9 @@ static void put_back(pd_steps *steps, size_t n)
     for (size_t i = 0; i < n; i++) pd_steps_ready(steps, steps->batch[i], steps->batch[i]->stage);
 }
 
-/* Runs the batch and publishes the finished steps. Returns the parameter for which memory was short; NULL: none.
- * Takes ownership of `effect` and `closed`. */
+/* Runs a batch of n steps, and publishes the weights of those that are finished. Returns the parameter for which
+ * memory was short; NULL: none. Takes ownership of `effect` and `closed`, the memory for the report to the loop
+ * thread. */
 static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_closed *closed)
 {
     bool ran = run_steps(steps, n) == PD_OK;

@@ -1,4 +1,4 @@
-/* step_group.c - lets parameters go on to their step, or holds them until other parameters are ready. */
+/* step_group.c - lets parameters begin their steps, or holds them until other parameters of the job are ready. */
 #include "step_group.h"
 
 #include "cut.h"
@@ -72,7 +72,8 @@ bool pd_param_is_bound(const pd_steps *steps, const pd_param *param)
     return param->group != NULL && param->rule->hypers.row->refusal != NULL && pd_steps_are_whole(steps);
 }
 
-/* Binds the group's steps that have begun to one atomic group, and queues them to run. */
+/* Makes the steps of a step group (parameters that count steps together), which have all begun, one atomic group (all
+ * happen or none), and queues them to run. */
 static void bind_group(pd_steps *steps, pd_step_group *group)
 {
     size_t n = 0;
@@ -110,7 +111,8 @@ void pd_step_groups_look(pd_steps *steps)
 
 /* ---- letting parameters go on ---- */
 
-/* Returns how the parameter's round would end without regard to other parameters. PD_STEPPED: with a step. */
+/* Returns how the parameter's round would end if other parameters did not matter. PD_STEPPED: it would end with a
+ * step. */
 static pd_outcome own_outcome(const pd_steps *steps, const pd_param *param)
 {
     if (pd_round_given(&param->round) != PD_GIVEN_ALL) return PD_NO_GRADIENT;
@@ -128,8 +130,8 @@ static void go_on(pd_steps *steps, pd_param *param)
     if (!pd_cut_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
 }
 
-/* Lets those held members go on that need not wait any more. This may free further members, so it repeats until none
- * goes on. */
+/* Lets those members of a step group (parameters that count steps together) go on that were held and need not wait
+ * any more. One that goes on may free others, so this is repeated until no more members go on. */
 static void release(pd_steps *steps, pd_step_group *group)
 {
     pd_param *param, *next;
@@ -147,7 +149,8 @@ static void release(pd_steps *steps, pd_step_group *group)
     }
 }
 
-/* Lets a parameter go on whose outcome is decided, or holds it if its step group does not know the step count yet. */
+/* Lets a parameter go on, after the outcome of its round was decided. It is held instead if it would step and belongs
+ * to a step group (which counts steps together) that does not know its step count yet. */
 static void go_on_in_group(pd_steps *steps, pd_param *param)
 {
     pd_step_group *group = param->group;
@@ -163,7 +166,7 @@ static void go_on_in_group(pd_steps *steps, pd_param *param)
 
 /* ---- jobs that step as a whole ---- */
 
-/* Returns a parameter whose own round would be skipped; NULL: there is none. */
+/* Returns a parameter whose round would be skipped even if other parameters did not matter; NULL: there is none. */
 static const pd_param *find_skipped(const pd_steps *steps)
 {
     for (uint32_t i = 0; i < steps->n_params; i++)
@@ -211,7 +214,8 @@ void pd_step_groups_go_on(pd_steps *steps)
 
 void pd_param_collected(pd_steps *steps, pd_param *param)
 {
-    if (param->current == NULL) { /* initial weights do not wait for other parameters */
+    /* Initial weights are published without waiting for other parameters. */
+    if (param->current == NULL) {
         param->outcome = (pd_outcome)0;
         if (pd_param_may_be_held(steps, param)) DL_DELETE2(steps->waiting, param, prev_waiting, next_waiting);
         pd_steps_ready(steps, param, PD_READY);
@@ -231,8 +235,9 @@ void pd_param_moved_on(pd_steps *steps, pd_param *param)
     if (group == NULL || param->saved.step != group->saved.base + 1 || --group->behind > 0) return;
     group->saved.base++;
     pd_step_group_recount(group);
-    if (group->saved.unknown == group->saved.base) { /* all members have closed this round, and none of them stepped
-                                                      * in it */
+    /* All members of the step group have closed this round, and none of them has stepped in it. So the round is not
+     * counted as a step of the group. */
+    if (group->saved.unknown == group->saved.base) {
         group->saved.unknown++;
         group->saved.missed++;
     }

@@ -1,21 +1,23 @@
 /* step_group.h - lets parameters wait for other parameters of their job before they step: decides which ones wait,
  * and until when.
  *
- * Step thread. Pure bookkeeping. A parameter comes here when its aggregate is complete. It goes on to steps->ready
- * at once, or is held (PD_HELD) until the parameters that it waits for are ready. Its contributions are summed by
- * then and their frames released, so a held parameter takes nothing from the ingest budget. There are two reasons to
- * wait: the job steps as a whole, or the parameter belongs to a step group.
+ * Step thread. Pure bookkeeping. A parameter comes here when its aggregate is complete. It goes on to steps->ready at
+ * once, or is held (stage PD_HELD) until the parameters that it waits for are ready. Its contributions are summed by
+ * then and their frames released, so a held parameter takes nothing from the ingest budget (memory for received
+ * frames). There are two reasons to wait: the job steps as a whole, or the parameter belongs to a step group.
  *
  * The job steps as a whole (nonfinite_scope = job, or gradients are clipped together): no parameter begins step s
  * before the aggregates of all parameters for step s are complete. If one of these rounds is skipped, all parameters
  * skip the step. The global norm needs all aggregates, too (global_clip.h). All parameters are at the same step, so
  * the only state is the number of held parameters.
  *
- * A step group counts its steps together (pd_row.counts_by_group). Its members are the parameters that one rule of
- * the job matches. A round counts as a step of the group if at least one member steps in it. The optimizer's count
- * in step s is 1 + the number of earlier rounds that count.
+ * A step group is a set of parameters that count their steps together, because their optimizer wants it
+ * (pd_row.counts_by_group). Its members are the parameters that one rule of the job matches. A round counts as a step
+ * of the group if at least one member steps in it. The optimizer's count in step s is 1 + the number of earlier
+ * rounds that count.
  *
- * So a member can step only if it is known of every earlier round whether it counts:
+ * So a member can step only if it is known of every earlier round whether it counts. A group stores two round
+ * numbers, `base` and `unknown`:
  *
  *   rounds up to `base`             known: all members have closed them
  *   rounds base + 1 to unknown - 1  known, they count: some member has stepped in each
@@ -28,62 +30,76 @@
 
 #include "steps.h"
 
-/* The part of a step group's record that survives a restart of the server: store/image. */
+/* The part of a step group's record (parameters that count steps together) that survives a restart of the server:
+ * store/image writes and reads it. */
 typedef struct pd_step_group_saved {
-    uint64_t base;    /* number of rounds that all members have closed */
-    uint64_t unknown; /* first round after `base` in which no member has stepped yet */
-    uint64_t missed;  /* number of rounds up to `base` in which no member stepped */
-    int64_t brought;  /* what an import has added to the group's step count: job/import.h */
+    uint64_t base; /* number of rounds that all members of the group (its parameters) have closed */
+    /* first round after `base` in which no member of the group (none of its parameters) has stepped yet */
+    uint64_t unknown;
+    /* number of rounds up to `base` in which no member of the group (none of its parameters) has stepped */
+    uint64_t missed;
+    int64_t brought; /* how much the group's step count was raised by an import of optimizer state: job/import.h */
 } pd_step_group_saved;
 
-/* A step group: the parameters of one rule whose optimizer counts steps by group. */
+/* A step group: those parameters of one optimizer rule that count their steps together. */
 typedef struct pd_step_group {
     pd_step_group_saved saved;
-    pd_param *members;        /* list of the members in the order of declaration, linked by next_member */
-    pd_param *held;           /* list of the held members, linked by next_ready */
-    uint32_t behind;          /* number of members that have closed round `base`, but no later one */
-    uint32_t to_begin, begun; /* number of steps in this round's atomic group; number of them that have begun */
-    bool bound;               /* all steps of the atomic group have begun, and some may wait for the others */
+    pd_param *members; /* the step group's parameters in the order in which they were declared, linked by next_member */
+    pd_param *held;    /* the step group's parameters whose steps wait for other members, linked by next_ready */
+    uint32_t behind;   /* number of members that have closed `base` rounds, and no more */
+    /* number of steps in the atomic group (steps of which all happen or none) of this round; number of them that have
+     * begun */
+    uint32_t to_begin, begun;
+    /* all steps of the atomic group (which all happen or none) have begun; some may be waiting for the others */
+    bool bound;
     pd_atomic_group atomic;
 } pd_step_group;
 
-/* Makes the job's step groups, after its parameters were added. PD_NO_MEMORY. pd_param_set_forget frees the groups. */
+/* Makes the job's step groups (parameters that count steps together), after its parameters were added. PD_NO_MEMORY.
+ * pd_param_set_forget frees the groups. */
 int pd_step_groups_make(pd_steps *steps);
-/* Counts again the members that are behind, after their steps were read from an image. */
+/* Counts the members (parameters) of each step group that are behind (have closed only `base` rounds) anew, after their
+ * steps were read from an image (saved state). */
 void pd_step_group_recount(pd_step_group *group);
 
 /* Returns whether the job steps as a whole: all its parameters begin each step together. */
 bool pd_steps_are_whole(const pd_steps *steps);
-/* Returns whether rounds of this parameter may be held. If so, it stays in steps->waiting until its step can begin. */
+/* Returns whether the parameter may have to wait for other parameters before it steps. If so, it stays in
+ * steps->waiting until its step can begin. */
 bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param);
-/* Takes a parameter whose aggregate is complete: lets it go on or holds it, and lets parameters go on that waited
- * for it. Sets the outcome of the rounds that go on. */
+/* Called when the parameter's aggregate (sum or mean of the gradients) is complete. Lets the parameter go on to its
+ * step, or holds it until other parameters are ready; lets parameters go on that waited for this one. Decides how the
+ * rounds of those that go on end. */
 void pd_param_collected(pd_steps *steps, pd_param *param);
-/* Lets all parameters go on, in a job that steps as a whole and whose parameters are all held. */
+/* Lets all parameters of the job begin their steps. Call it only in a job that steps as a whole (its parameters begin
+ * each step together), when all parameters are ready. */
 void pd_step_groups_go_on(pd_steps *steps);
-/* Notes that the parameter has closed its round. Lets parameters go on that waited for this. */
+/* Called when the parameter has closed its round. Lets those parameters go on that waited for the end of this round. */
 void pd_param_moved_on(pd_steps *steps, pd_param *param);
 
 /* ---- atomic groups: in a job that steps as a whole, a group's members all step, or none if one refuses ---- */
 
-/* Returns whether the parameter's step, which has just begun, belongs to an atomic group. Then it runs only after
- * the steps of the whole group have begun. */
+/* Returns whether the parameter's step, which has just begun, belongs to an atomic group (steps of which all happen
+ * or none). Such a step runs only after all steps of the group have begun. */
 bool pd_param_is_bound(const pd_steps *steps, const pd_param *param);
-/* Counts a step of an atomic group that has begun. When all have begun, binds them together and puts the parameters
- * into steps->ready. */
+/* Counts that a step of an atomic group (steps of which all happen or none) has begun. When all have begun, binds
+ * them together and puts their parameters into steps->ready. */
 void pd_param_begun(pd_steps *steps, pd_param *param);
-/* Continue the steps of members that wait for their atomic group, once each member has reported whether its optimizer
- * refuses the step. Call them after steps have run, and when a root task has come back. */
-void pd_step_group_look(pd_steps *steps, pd_step_group *group); /* group NULL: does nothing */
+/* Continue the steps of an atomic group (steps of which all happen or none), which wait until each optimizer has
+ * reported whether it refuses its step. Call them after steps have run, and when a root task (computation of a matrix
+ * root) has come back. */
+void pd_step_group_look(pd_steps *steps, pd_step_group *group); /* if `group` is NULL, does nothing */
 void pd_step_groups_look(pd_steps *steps);
 
-/* Returns a parameter that this held parameter waits for. */
+/* Returns another parameter that this held parameter (whose step may not begin yet) waits for. */
 const pd_param *pd_param_awaited(const pd_steps *steps, const pd_param *param);
-/* Returns the group's step count before the next step of a member that is ready. */
+/* Returns the step count of the parameter's step group (which counts steps together) before the parameter's next
+ * step. This step must be able to begin. */
 int64_t pd_step_group_count(const pd_param *param);
-/* Returns whether all members have closed the same rounds. Only then the group's step count can be set. */
+/* Returns whether all parameters of the step group have closed the same rounds. Only then the group's step count can
+ * be set. */
 bool pd_step_group_is_even(const pd_step_group *group);
-/* Sets the step count of the group and of its members. */
+/* Sets the step count of a step group and of all its parameters. */
 void pd_step_group_set_count(pd_step_group *group, int64_t count);
 
 #endif

@@ -1,4 +1,5 @@
-/* steps.c - the queue of parameters whose step can go on, and a check of all ranks' quotas. */
+/* steps.c - puts parameters into the queue of those whose step can go on, and finds out whether a rank is over its
+ * quota (its frames use too much memory). */
 #include "steps.h"
 
 #include <utlist.h>

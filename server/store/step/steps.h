@@ -1,5 +1,5 @@
-/* steps.h - the state that a job's rounds and steps work on: its parameters, the queues of chunks and parameters,
- * and the memory they may use.
+/* steps.h - the state that a job's rounds and steps work on: its parameters, the queues of chunks and parameters, and
+ * the memory they may use.
  *
  * Step thread. Everything between a checked contribution (job/push.h) and the published weights belongs here:
  *
@@ -18,82 +18,96 @@
 #include "ingest.h"
 #include "param.h"
 
-/* The part of this state that survives a restart of the server: store/image. Parameters and their groups are saved
- * besides. */
+/* The part of a job's rounds and steps that survives a restart of the server: store/image writes and reads it.
+ * Parameters and their groups have such parts of their own. */
 typedef struct pd_steps_saved {
-    uint64_t contributions;  /* number of contributions with a gradient, counted for each chunk and rank */
+    /* number of contributions with a gradient, counted for each chunk (section of a parameter) and rank */
+    uint64_t contributions;
     uint64_t steps, skipped; /* number of rounds that ended with a step; number of rounds that were skipped */
     uint64_t refused_steps;  /* number of rounds that closed without a step because an optimizer refused it */
-    uint64_t skipped_whole;  /* number of steps that all parameters skipped because one parameter's round was skipped */
+    /* number of steps that all parameters skipped because the round of one of them was skipped */
+    uint64_t skipped_whole;
 } pd_steps_saved;
 
 typedef struct pd_steps {
     pd_steps_saved saved;
 
-    /* the job that the steps belong to */
+    /* members that describe the job */
     char *name;
     uint32_t number;
     pd_job_values values;
     pd_rule *rules;
-    size_t n_rules; /* number of rules; the last one is the built-in rule for model state */
+    size_t n_rules; /* number of optimizer rules; the last one is the built-in rule for model state (not trained) */
     pd_membership members;
     pd_param *params;
-    uint32_t n_params; /* number of parameters; 0 until the first Declare is planned */
+    uint32_t n_params; /* number of parameters; 0 until those of the first Declare are planned */
     uint64_t furthest; /* highest step that any parameter has closed; 0: no round has closed since the server started */
-    double loss;       /* mean of the scalar "loss" in the last round that had one */
-    uint64_t loss_step; /* step of the round that gave `loss`; 0: no round has had a loss */
-    uint64_t changes;   /* number of batches, root tasks and commands that may have changed the parameters */
+    double loss;       /* mean of the scalar "loss" in the last round to which workers have sent one */
+    uint64_t loss_step; /* step of the round that `loss` is from; 0: no round has had one */
+    /* number of batches of work, root tasks (computations of matrix roots) and commands that may have changed a
+     * parameter; lists for operators that were made at the same number are still valid */
+    uint64_t changes;
 
-    /* parts of the store, borrowed */
+    /* parts of the store that jobs use, borrowed */
     const pd_store_config *config;
     pd_effects *outbox;
-    pd_buffer_pools *pools;
+    pd_memory memory;
     pd_ingest *ingest;
-    struct pd_sums *sums; /* scratch of the present batch */
+    struct pd_sums *sums; /* memory for the sums of the present batch of work */
     struct pd_collect_batch *collecting;
 
-    /* memory that the job uses */
+    /* members that count the memory which the job uses */
     pd_account account; /* bytes of the job that count against max_total_bytes */
-    pd_quota *quotas;   /* one quota of the ingest budget for each rank */
+    pd_quota *quotas;   /* for each rank its quota of the ingest budget (received frames that are not summed yet) */
     uint64_t held;      /* bytes of frames whose contributions are not summed yet */
 
-    /* queues of chunks and parameters */
-    pd_chunk *complete, *partial; /* chunks that can be summed: complete chunks; incomplete chunks whose first ranks
-                                   * have contributed */
-    pd_chunk *full, *loose; /* chunks whose aggregate needs all contributions: complete chunks; chunks that wait for
-                             * a rank and have contributions in frames */
-    pd_param *merging;      /* parameters whose Adasum can be computed; linked by next_ready */
-    pd_param *waiting;      /* parameters whose open round waits for ranks or may be held, oldest round first */
-    pd_param *ready;        /* parameters whose step can begin or go on */
-    bool look, look_loose;  /* true: search the queue `partial` (look) or `loose` (look_loose) for ranks over quota,
-                             * because a frame was filed */
-    uint32_t n_open;        /* number of open rounds */
-    uint32_t n_begun;       /* number of parameters that have weights */
-    uint32_t tasks_out;     /* number of root tasks that have not come back */
+    /* queues of chunks (sections of parameters) and of parameters that have work or wait */
+    /* Chunks that can be summed: in `complete` those to which all contributions have come, in `partial` others, of
+     * which the lowest ranks have contributed. */
+    pd_chunk *complete, *partial;
+    /* Chunks whose aggregate needs all contributions at once: in `full` those to which they have come, in `loose`
+     * those that wait for a rank and have contributions in frames. */
+    pd_chunk *full, *loose;
+    pd_param *merging; /* parameters whose Adasum can be computed, linked by next_ready */
+    /* parameters whose open round waits for ranks, or may have to wait for other parameters; oldest round first */
+    pd_param *waiting;
+    pd_param *ready; /* parameters whose step can begin, or has begun and can go on */
+    /* Whether the queue `partial` must be searched for ranks over quota (their frames use too much memory), because a
+     * frame was filed since the last search; `look_loose`: the same for the queue `loose`. */
+    bool look, look_loose;
+    uint32_t n_open;  /* number of parameters whose round is open */
+    uint32_t n_begun; /* number of parameters that have weights */
+    /* number of root tasks (computations of matrix roots) that have not come back from the root pool */
+    uint32_t tasks_out;
 
-    /* for parameters that wait for other parameters */
-    struct pd_step_group *groups; /* step groups by rule: step_group.h */
-    struct pd_global_clip *clip;  /* clips gradients together: global_clip.h. NULL: no limit, of the job or of a rule */
-    uint32_t n_held;              /* in a job that steps as a whole: number of parameters whose step waits */
-    struct pd_cut *cut;           /* cut of an export under way: cut.h. NULL: none */
+    /* members for parameters that wait for other parameters of the job */
+    /* for each optimizer rule its step group (parameters that count steps together): step_group.h */
+    struct pd_step_group *groups;
+    /* clips the gradients of all parameters together: global_clip.h. NULL: neither the job nor a rule has a limit */
+    struct pd_global_clip *clip;
+    /* in a job whose parameters begin each step together: number of parameters that wait for other parameters */
+    uint32_t n_held;
+    /* the step that an export under way reads, and its weights: cut.h. NULL: there is no export */
+    struct pd_cut *cut;
 
-    /* the batch of steps that runs now */
-    pd_param **batch;  /* array of n_params entries: parameters in the present batch */
-    pd_optim **optims; /* array of n_params entries: optimizers of the parameters in the present batch */
-    uint64_t retry_ns; /* time before which work is not tried again, because memory was short; 0: memory was not
-                        * short */
-    pd_effect *notice; /* memory for the message that reports that memory is short */
+    /* members for the batch of steps that runs now */
+    pd_param **batch;  /* array of n_params entries: the parameters of the batch */
+    pd_optim **optims; /* array of n_params entries: the optimizers of the parameters in `batch` */
+    /* time until which no work is tried again, because memory was short; 0: memory was not short */
+    uint64_t retry_ns;
+    pd_effect *notice; /* memory for the message which reports that memory is short, allocated in advance */
 } pd_steps;
 
-/* Returns whether the rank's frames use more than its quota of the ingest budget: pd_quota_is_exceeded. */
+/* Returns whether the rank is over quota: its frames use nearly all that it may use of the ingest budget
+ * (pd_quota_is_exceeded). */
 static inline bool pd_rank_is_over_quota(const pd_steps *steps, uint32_t rank)
 {
     return pd_quota_is_exceeded(steps->ingest, &steps->quotas[rank]);
 }
-/* Returns whether any rank of the job is over its quota. */
+/* Returns whether any rank of the job is over its quota of the ingest budget (memory for received frames). */
 bool pd_steps_are_over_quota(const pd_steps *steps);
 
-/* Sets the parameter's stage, and puts it into steps->ready. */
+/* Sets the parameter's stage (how far it is in its step), and puts the parameter into the queue steps->ready. */
 void pd_steps_ready(pd_steps *steps, pd_param *param, pd_stage stage);
 
 #endif

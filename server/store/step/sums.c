@@ -1,13 +1,18 @@
-/* sums.c - plans and computes the sums of contributions to chunks, cut into ranges of elements. */
+/* sums.c - plans and computes the sums of contributions to chunks (sections of a parameter), in units of elements
+ * that one thread computes. */
 #include "sums.h"
 
 #include "grow.h"
 
 #include <stdlib.h>
 
-enum { RANGE = 1 << 16 };      /* elements of a unit: large enough to stream, small enough to share among cores */
-#define NS_PER_ELEMENT 0.25    /* ns of one core to read one element to add, or to write one element of the sum */
-#define WORTH_SHARING_NS 20000 /* time in ns to wake another thread: less work is not shared */
+/* number of elements of a unit (the part of a sum that one thread computes): many enough to read memory at full speed,
+ * few enough to share a sum among cores */
+enum { RANGE = 1 << 16 };
+/* estimated ns of one core to read one element that is added, or to write one element of the sum */
+#define NS_PER_ELEMENT 0.25
+/* ns to wake another thread; a batch of sums that takes less is not shared among threads */
+#define WORTH_SHARING_NS 20000
 
 void pd_sums_free(pd_sums *sums)
 {
@@ -29,13 +34,14 @@ bool pd_slot_counts(const pd_slot *slot, pd_aggregation how)
 
 /* ---- which contributions take part in the sum of a stretch ---- */
 
-/* Totals over contributions to a stretch, which is a range of elements that the same ranks contribute. They are counted
- * rank by rank, and only if they take part in the sum. */
+/* Totals over those contributions to a stretch (elements that the same ranks contribute) that take part in the sum.
+ * They are counted rank by rank. */
 typedef struct tally {
     uint32_t given;
-    double weight;  /* sum of the contributions' weights */
-    float scale;    /* factor for the gradient of the last contribution counted */
-    bool presummed; /* the contribution that was counted last is already a sum over its examples, not a mean */
+    double weight; /* sum of the weights of the contributions that were counted */
+    float scale;   /* factor for the gradient of the contribution that was counted last */
+    /* the contribution that was counted last is a sum over its examples, not a mean */
+    bool presummed;
 } tally;
 
 static void count_slot(tally *t, const pd_slot *slot, pd_aggregation how)
@@ -46,8 +52,8 @@ static void count_slot(tally *t, const pd_slot *slot, pd_aggregation how)
     t->given++;
     t->weight += weight;
     t->presummed = held ? slot->frame->u.data.presummed : slot->presummed;
-    t->scale =
-        how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f; /* turns a mean over examples into a sum */
+    /* Here the gradient is a mean over `weight` examples, and the factor turns it into the sum over them. */
+    t->scale = how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f;
 }
 
 static bool has_part(const pd_slot *slot, pd_aggregation how)
@@ -66,8 +72,8 @@ static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t u
     return t;
 }
 
-/* Returns the number by which the sum is divided. A single mean over examples is neither scaled nor divided, so it
- * keeps its bits. */
+/* Returns the number by which the sum is divided. If there is only one contribution, a mean over its examples, it is
+ * neither scaled nor divided, so that it keeps its bits. */
 static float divisor_of(const tally *all, pd_aggregation how)
 {
     if (how == PD_MEAN) return (float)all->given;
@@ -85,7 +91,8 @@ static int make_room(pd_sums *sums, size_t ranges, size_t k)
     return PD_OK;
 }
 
-/* A pass over one chunk while it is being planned. */
+/* A pass over one chunk (section of a parameter) while it is being planned: which contributions are added to its
+ * sum. */
 typedef struct planning {
     pd_sums *sums;
     pd_sweep sweep;
@@ -96,8 +103,8 @@ typedef struct planning {
     pd_buffer_pool *pool;
 } planning;
 
-/* Plans to add the contributions of ranks before p->upto that are not summed yet, with their elements from `first`
- * on. */
+/* Plans to add contributions to one unit of a sum (the part that one thread computes), whose first element is `first`:
+ * those of ranks before p->upto that are not summed yet. `scaled`: each is multiplied by its factor. */
 static void add_slots(const planning *p, int64_t first, bool scaled)
 {
     for (uint32_t i = 0; i < p->sweep.n && pd_sweep_rank(&p->sweep, i) < p->upto; i++) {
@@ -114,7 +121,9 @@ static void add_slots(const planning *p, int64_t first, bool scaled)
     }
 }
 
-/* Plans the sum of elements [first, first + n) of a stretch. The caller has made room in the plan.
+/* Plans the sum of elements [first, first + n), which the same ranks contribute. The caller has made room for it.
+ * `before` and `after` are the totals over the contributions that are in the sum before and after this pass over the
+ * chunk (section of a parameter).
  *
  * A single contribution is put into the accumulator unscaled. When a second one comes, the first is read from the
  * accumulator and scaled. */
@@ -176,7 +185,8 @@ int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto,
 
 void pd_sums_run(pd_sums *sums, int threads)
 {
-    size_t grab = sums->n_sums / 64 + 1; /* there are many small sums, so each thread takes several at once */
+    /* There are many small sums (parts that one thread computes), so each thread takes several at once. */
+    size_t grab = sums->n_sums / 64 + 1;
     (void)threads, (void)grab;
 #pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if (sums->cost_ns > WORTH_SHARING_NS)
     for (size_t i = 0; i < sums->n_sums; i++) {
@@ -193,7 +203,8 @@ static bool all_finite(const pd_sums *sums, const pd_pass *pass)
     return true;
 }
 
-/* Returns whether some element of the chunk has no contribution that takes part in the sum. */
+/* Returns whether some element of the chunk (section of a parameter) has no contribution that takes part in the sum,
+ * because all weights are 0 or no rank has given a gradient. */
 static bool lacks_weight(pd_round *round, const pd_chunk *chunk, pd_aggregation how)
 {
     pd_sweep sweep = pd_sweep_begin(round, chunk->first, chunk->first + chunk->n);

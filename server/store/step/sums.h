@@ -1,18 +1,20 @@
-/* sums.h - plans the sums of many chunks, and computes them under one parallel region.
+/* sums.h - plans the sums of contributions to many chunks (sections of parameters), and computes them in one parallel
+ * region.
  *
  * Step thread. Contributions are added strictly in rank order: in one pass if all have come, and in several if a
- * rank's memory had to be freed earlier. The bits of the result are the same, and do not depend on the number of
- * threads. Each element is divided by the number, or by the total weight, of the contributions that have it. If only
- * one rank contributes an element, as a mean over its examples, the element keeps its bits. */
-#ifndef PD_AGGREGATE_H
-#define PD_AGGREGATE_H
+ * rank's memory had to be freed earlier. The bits of the result are the same in both cases, and do not depend on the
+ * number of threads. Each element is divided by the number, or by the total weight, of the contributions that have
+ * it, unless the job wants the plain sum. If only one rank contributes an element, as a mean over its examples, the
+ * element keeps its bits. */
+#ifndef PD_SUMS_H
+#define PD_SUMS_H
 
 #include "job_keys.h"
 #include "kernels.h"
 #include "snapshot.h"
 #include "stretch.h"
 
-/* The sum of consecutive elements of one chunk: a unit of work for one thread. */
+/* A unit, which is the work that one thread does at a time: the sum of consecutive elements of one chunk. */
 typedef struct pd_sum {
     float *to;
     int64_t n;
@@ -20,18 +22,21 @@ typedef struct pd_sum {
     int n_addends;
     bool resume;
     float divisor;
-    bool finite; /* result: all elements are finite */
+    bool finite; /* result: whether all elements of the sum are finite */
 } pd_sum;
 
-/* One pass over one chunk, with its sums. It has no sums if no rank gave a gradient. */
+/* A pass over one chunk (section of a parameter): adds contributions to the chunk's sum. It has no units of work
+ * (`sums`) if none is to be added. */
 typedef struct pd_pass {
     pd_round *round;
     pd_chunk *chunk;
-    uint32_t upto; /* after the pass the ranks 0 to upto - 1 are in the sum */
+    /* after the pass over a chunk (section of a parameter) the sum has the contributions of the ranks 0 to upto - 1 */
+    uint32_t upto;
     size_t first_sum, n_sums;
 } pd_pass;
 
-/* The sums of one batch. Its arrays are reused by the next batch. Begins zeroed. */
+/* The work of one batch: passes over chunks (sections of parameters), with their sums. The next batch uses the same
+ * arrays. Begins zeroed. */
 typedef struct pd_sums {
     pd_pass *passes;
     size_t n_passes, passes_room;
@@ -39,26 +44,28 @@ typedef struct pd_sums {
     size_t n_sums, sums_room;
     pd_addend *addends;
     size_t n_addends, addends_room;
-    double cost_ns; /* estimated time of the batch on one core */
+    double cost_ns; /* estimated time of the batch (the sums computed in one go) in ns of one core */
 } pd_sums;
 void pd_sums_free(pd_sums *sums); /* frees the arrays, not the struct */
 void pd_sums_clear(pd_sums *sums);
 
-/* Plans a pass that adds the HELD contributions of ranks [chunk->summed, upto) to the chunk's elements of
- * *accumulator. If `upto` is the number of ranks, the sum is also divided. The chunk itself does not change yet.
+/* Plans a pass over one chunk (section of a parameter), which adds those contributions of the ranks chunk->summed to
+ * upto - 1 whose state is HELD to the chunk's sum, in *accumulator. If `upto` is the number of all ranks, the sum is
+ * also divided. The chunk's records do not change yet.
  *
- * *accumulator is a buffer of the whole parameter's size. If it is NULL and there is a gradient, a buffer is taken
- * from `pool`. PD_NO_MEMORY: nothing was planned. */
+ * *accumulator is a buffer of the whole parameter's size. If it is NULL and a contribution is to be added, a buffer is
+ * taken from `pool` and stored there. PD_NO_MEMORY: nothing was planned. */
 int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how,
                  float **accumulator, pd_buffer_pool *pool);
-/* Computes the sums that are planned. */
+/* Computes all sums that are planned. */
 void pd_sums_run(pd_sums *sums, int threads);
-/* Notes the result of a pass after pd_sums_run: the slots become SUMMED, and the round's members `finite`,
- * `weightless` and `unsummed` are updated. The caller releases the frames. */
+/* Notes the result of a pass over a chunk (section of a parameter) after pd_sums_run: the state of its slots (records
+ * of contributions) becomes SUMMED, and the round's members `finite`, `weightless` and `unsummed` are updated. The
+ * caller releases the frames. */
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how);
 
-/* Returns whether the HELD contribution takes part in the sum. Under weighted_mean a contribution of weight 0 does
- * not: its mean over no examples may be NaN. */
+/* Returns whether a contribution takes part in the sum. It must be HELD (in its frame). If the job takes the weighted
+ * mean, a contribution of weight 0 takes no part, because it may be NaN, as a mean over no examples. */
 bool pd_slot_counts(const pd_slot *slot, pd_aggregation how);
 
 #endif

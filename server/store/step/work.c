@@ -1,8 +1,8 @@
-/* work.c - one batch of work on a job's rounds and steps: sums of chunks, collected aggregates, clipping, optimizer
- * steps.
+/* work.c - one batch of work on a job's rounds and steps: sums of chunks, aggregates that need all contributions,
+ * clipping, optimizer steps.
  *
- * If memory is short a batch stops where it is. Contributions, sums and steps that have begun are kept, waiting
- * workers are notified once, and the work goes on a second later. */
+ * If memory is short, work stops where it is. Contributions, sums and steps that have begun are kept, waiting workers
+ * are notified once, and the work goes on a second later. */
 #include "work.h"
 
 #include "chunk_queue.h"
@@ -16,8 +16,8 @@
 
 #define RETRY_NS 1000000000ull
 
-/* Stops the job's work for a second because memory is short for a parameter. Notifies the waiting workers the first
- * time. */
+/* Stops the job's work for a second, because memory is short for a parameter. If workers were not notified yet since
+ * memory became short, notifies those that wait. */
 static void pause(pd_steps *steps, const pd_param *starved, uint64_t now_ns)
 {
     pd_effect *notice = steps->notice;
@@ -47,8 +47,8 @@ static double clip(pd_steps *steps, double budget_ns)
     return cost_ns;
 }
 
-/* Does each kind of work in turn within the time budget. If memory is short for one kind, the other kinds still run
- * in this batch, and the job pauses afterwards. */
+/* Does each kind of work in turn, within the time budget. If memory is short for one kind, the other kinds are still
+ * done in this batch, and the job pauses afterwards. */
 void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 {
     pd_param *starved;

@@ -23,9 +23,12 @@ static void pause_ms(long ms)
 }
 
 /* Replaces the forked process by the daemon. Never returns. */
-static void become_daemon(char *path, int log, pid_t parent)
+static void become_daemon(char *path, const char *local, int log, pid_t parent)
 {
-    char *argv[] = { path, "--listen", "127.0.0.1:0", NULL };
+    char addresses[128];
+    char *argv[] = { path, "--listen", addresses, NULL };
+
+    snprintf(addresses, sizeof addresses, "127.0.0.1:0,%s", local);
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
@@ -82,8 +85,16 @@ int pd_child_start(pd_child *out, pd_error *err)
     if ((rc = pd_sibling_path(path, sizeof path, "paramd", err)) != PD_OK) return rc;
     if ((out->log = memfd_create("paramd.log", MFD_CLOEXEC)) < 0)
         return pd_fail(err, PD_UNAVAILABLE, "no file for the log: %s", strerror(errno));
+    strcpy(out->folder, "/tmp/paramd-bench-XXXXXX");
+    if (mkdtemp(out->folder) == NULL) {
+        rc = pd_fail(err, PD_UNAVAILABLE, "no folder for the socket: %s", strerror(errno));
+        out->folder[0] = '\0';
+        pd_child_stop(out);
+        return rc;
+    }
+    snprintf(out->local, sizeof out->local, "unix://%s/socket", out->folder);
     out->pid = fork();
-    if (out->pid == 0) become_daemon(path, out->log, parent);
+    if (out->pid == 0) become_daemon(path, out->local, out->log, parent);
     rc = out->pid < 0 ? pd_fail(err, PD_UNAVAILABLE, "cannot start a process: %s", strerror(errno))
                       : wait_until_it_listens(out, err);
     if (rc != PD_OK) pd_child_stop(out);
@@ -101,5 +112,9 @@ void pd_child_stop(pd_child *child)
         }
     }
     if (child->log >= 0) close(child->log);
+    if (child->folder[0] != '\0') {
+        unlink(child->local + strlen("unix://")); /* a daemon that was killed leaves its socket */
+        rmdir(child->folder);
+    }
     *child = (pd_child){ .log = -1 };
 }

@@ -4,7 +4,10 @@
  * Each of W threads has a client handle and a yardstick connection. Rounds alternate: one round through the daemon,
  * in which every thread pushes and pulls all its tensors, then one round of the yardstick, which moves the same
  * bytes from and to the same memory. A round is timed from the moment when all threads may begin to the moment when
- * the last thread has finished. The medians are reported. */
+ * the last thread has finished. The medians are reported.
+ *
+ * CPU time is that of whole processes, over all rounds: the daemon's, the yardstick's server's, and that of this
+ * process, which runs the clients of both. */
 #include "net_bench.h"
 
 #include <inttypes.h>
@@ -24,16 +27,30 @@
 
 enum { WARM_UP = 3, CHUNK_BYTES = 4 << 20, DEADLINE_S = 120 };
 
+/* A transport that is measured, with a job of its own. */
+typedef struct lane {
+    const char *transport, *url;
+    char job[64];
+    double *round_ms;
+} lane;
+
+/* CPU seconds, user and system, of the processes that move the bytes of the rounds. */
+typedef struct cpu_use {
+    double daemon, bare;          /* of the daemon, and of the yardstick's server */
+    double clients, bare_clients; /* of this process, in rounds through the daemon and in those of bare TCP */
+} cpu_use;
+
 typedef struct bench {
     const pd_net_bench *want;
     pd_child daemon; /* the daemon that was started for this measurement, unless --server names another */
     pd_yardstick yardstick;
-    const char *url;
-    char job[64];
+    lane lanes[2];
+    int n_lanes;
     size_t bytes;              /* size of the tensors of one worker */
     pthread_barrier_t barrier; /* the workers and the timing thread wait here */
     atomic_bool failed;        /* a worker has failed: the others run no more rounds, and only pass the barriers */
-    double *round_ms, *bare_ms;
+    double *bare_ms;
+    cpu_use cpu;
 } bench;
 
 typedef struct worker {
@@ -41,9 +58,9 @@ typedef struct worker {
     pthread_t thread;
     int rank, rc, fd;
     pd_error err;
-    pd_client *client;
+    pd_client *clients[2];      /* by lane */
     float *gradients, *weights; /* values of all tensors, one tensor after the other */
-    pd_item *items;
+    pd_item *items[2];
     void **initial;
 } worker;
 
@@ -56,9 +73,10 @@ static int allocate(worker *w)
 
     w->gradients = malloc(w->bench->bytes);
     w->weights = malloc(w->bench->bytes);
-    w->items = calloc(n, sizeof *w->items);
+    w->items[0] = calloc(n, sizeof *w->items[0]);
+    w->items[1] = calloc(n, sizeof *w->items[1]);
     w->initial = calloc(n, sizeof *w->initial);
-    if (!w->gradients || !w->weights || !w->items || !w->initial)
+    if (!w->gradients || !w->weights || !w->items[0] || !w->items[1] || !w->initial)
         return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < n * floats; i++) {
         w->gradients[i] = (float)((i + (size_t)w->rank) % 17) * 1e-3f;
@@ -66,12 +84,26 @@ static int allocate(worker *w)
     }
     for (size_t i = 0; i < n; i++) {
         w->initial[i] = w->weights + i * floats;
-        w->items[i] = (pd_item){ .param = i, .gradient = w->gradients + i * floats, .weights = w->initial[i] };
+        for (int l = 0; l < 2; l++)
+            w->items[l][i] = (pd_item){ .param = i, .gradient = w->gradients + i * floats, .weights = w->initial[i] };
     }
     return PD_OK;
 }
 
-static int declare(worker *w)
+/* Computes the gradients in the memory that the server reads, as a program does that takes pd_client_buffer. */
+static int place_gradients(worker *w, int l)
+{
+    size_t bytes = (size_t)w->bench->want->floats * sizeof(float);
+
+    for (size_t i = 0; i < (size_t)w->bench->want->tensors; i++) {
+        void *buffer = pd_client_buffer(w->clients[l], i);
+        if (buffer == NULL) return pd_fail(&w->err, PD_UNAVAILABLE, "the system gives no shared memory");
+        w->items[l][i].gradient = memcpy(buffer, w->items[l][i].gradient, bytes);
+    }
+    return PD_OK;
+}
+
+static int declare(worker *w, int l)
 {
     size_t n = (size_t)w->bench->want->tensors;
     pd_client_param *params = calloc(n, sizeof *params);
@@ -82,43 +114,68 @@ static int declare(worker *w)
         snprintf(names[i], sizeof names[i], "tensor.%zu", i);
         params[i] = (pd_client_param){ .name = names[i], .shape = { .rank = 1, .dim = { w->bench->want->floats } } };
     }
-    if (rc == PD_OK) rc = pd_client_declare(w->client, params, n, &w->err);
+    if (rc == PD_OK) rc = pd_client_declare(w->clients[l], params, n, &w->err);
     free(params);
     free(names);
     return rc;
 }
 
-static int join(worker *w)
+static int join_lane(worker *w, int l)
 {
     const bench *b = w->bench;
+    bool shm = strcmp(b->lanes[l].transport, "shm") == 0;
     const char *rules[] = { "* sgd lr=0.01 momentum=0.9", NULL };
-    pd_client_options options = { .urls = b->url,
-                                  .job = b->job,
+    pd_client_options options = { .urls = b->lanes[l].url,
+                                  .job = b->lanes[l].job,
                                   .rank = w->rank,
                                   .world_size = (int)b->want->workers,
                                   .rules = rules,
                                   .label = "paramctl bench",
-                                  .deadline = DEADLINE_S };
+                                  .deadline = DEADLINE_S,
+                                  .no_shared_memory = !shm };
+    int rc = pd_client_open(&w->clients[l], &options, &w->err);
+
+    if (rc == PD_OK) rc = declare(w, l);
+    if (rc == PD_OK) rc = pd_client_init(w->clients[l], w->initial, &w->err);
+    return rc == PD_OK && shm && !b->want->copy ? place_gradients(w, l) : rc;
+}
+
+static int join(worker *w)
+{
+    const bench *b = w->bench;
     int rc = allocate(w);
 
     if (rc == PD_OK && (w->fd = pd_yardstick_connect(&b->yardstick, &w->err)) < 0) rc = w->fd;
-    if (rc == PD_OK) rc = pd_client_open(&w->client, &options, &w->err);
-    if (rc == PD_OK) rc = declare(w);
-    if (rc == PD_OK) rc = pd_client_init(w->client, w->initial, &w->err);
+    for (int l = 0; l < b->n_lanes && rc == PD_OK; l++) rc = join_lane(w, l);
     return rc;
 }
 
-static int daemon_round(worker *w)
+static int lane_round(worker *w, int l)
 {
     pd_ticket_id ticket;
-    int rc = pd_client_push_pull(w->client, w->items, (size_t)w->bench->want->tensors, NULL, &ticket, &w->err);
+    int rc = pd_client_push_pull(w->clients[l], w->items[l], (size_t)w->bench->want->tensors, NULL, &ticket, &w->err);
 
-    return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, &w->err) : rc;
+    return rc == PD_OK ? pd_client_wait(w->clients[l], ticket, 0, &w->err) : rc;
+}
+
+static int first_round(worker *w)
+{
+    return lane_round(w, 0);
+}
+
+static int second_round(worker *w)
+{
+    return lane_round(w, 1);
 }
 
 static int bare_round(worker *w)
 {
     return pd_yardstick_round(&w->bench->yardstick, w->fd, w->gradients, w->weights, &w->err);
+}
+
+static void drop_jobs(const bench *b)
+{
+    for (int l = 0; l < b->n_lanes; l++) pd_operator_drop(b->lanes[l].url, b->want->timeout, b->lanes[l].job);
 }
 
 /* Runs a round between two barriers. A worker that has failed, or sees that another worker has failed, only passes
@@ -127,7 +184,7 @@ static void keep_step(worker *w, int (*round)(worker *w))
 {
     pthread_barrier_wait(&w->bench->barrier);
     if (!atomic_load(&w->bench->failed) && (w->rc = round(w)) != PD_OK && !atomic_exchange(&w->bench->failed, true))
-        pd_operator_drop(w->bench->url, w->bench->want->timeout, w->bench->job);
+        drop_jobs(w->bench);
     pthread_barrier_wait(&w->bench->barrier);
 }
 
@@ -137,40 +194,72 @@ static void *run_worker(void *arg)
 
     keep_step(w, join);
     for (int64_t i = 0; i < WARM_UP + w->bench->want->rounds; i++) {
-        keep_step(w, daemon_round);
+        keep_step(w, first_round);
+        if (w->bench->n_lanes > 1) keep_step(w, second_round);
         keep_step(w, bare_round);
     }
-    pd_client_close(w->client);
+    pd_client_close(w->clients[0]);
+    pd_client_close(w->clients[1]);
     if (w->fd >= 0) close(w->fd);
     free(w->gradients);
     free(w->weights);
-    free(w->items);
+    free(w->items[0]);
+    free(w->items[1]);
     free(w->initial);
     return NULL;
 }
 
 /* ---- the timing thread ---- */
 
-static double time_round(bench *b)
+static double seconds(clockid_t clock)
 {
-    struct timespec from, to;
+    struct timespec at;
+
+    return clock_gettime(clock, &at) == 0 ? (double)at.tv_sec + (double)at.tv_nsec / 1e9 : 0;
+}
+
+/* Returns the CPU time that a process has used. 0: there is no such process. */
+static double cpu_seconds(pid_t pid)
+{
+    clockid_t clock;
+
+    return pid > 0 && clock_getcpuclockid(pid, &clock) == 0 ? seconds(clock) : 0;
+}
+
+/* Returns the milliseconds that a round takes, and adds the CPU time that this process uses in it. */
+static double time_round(bench *b, double *cpu)
+{
+    double from, to, used;
 
     pthread_barrier_wait(&b->barrier);
-    clock_gettime(CLOCK_MONOTONIC, &from);
+    from = seconds(CLOCK_MONOTONIC);
+    used = seconds(CLOCK_PROCESS_CPUTIME_ID);
     pthread_barrier_wait(&b->barrier);
-    clock_gettime(CLOCK_MONOTONIC, &to);
-    return (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
+    to = seconds(CLOCK_MONOTONIC);
+    *cpu += seconds(CLOCK_PROCESS_CPUTIME_ID) - used;
+    return (to - from) * 1e3;
+}
+
+/* Begins to count CPU time, when the rounds to warm up have ended. */
+static void count_cpu(bench *b)
+{
+    b->cpu = (cpu_use){ .daemon = -cpu_seconds(b->daemon.pid), .bare = -cpu_seconds(b->yardstick.pid) };
 }
 
 static void time_rounds(bench *b)
 {
-    time_round(b); /* joining */
+    time_round(b, &b->cpu.clients); /* joining */
     for (int64_t i = -WARM_UP; i < b->want->rounds; i++) {
-        double through_daemon = time_round(b), bare = time_round(b);
+        double lanes[2], bare;
+        if (i == 0) count_cpu(b);
+        for (int l = 0; l < b->n_lanes; l++) lanes[l] = time_round(b, &b->cpu.clients);
+        bare = time_round(b, &b->cpu.bare_clients);
         if (i < 0) continue;
-        b->round_ms[i] = through_daemon;
+        for (int l = 0; l < b->n_lanes; l++) b->lanes[l].round_ms[i] = lanes[l];
         b->bare_ms[i] = bare;
     }
+    b->cpu.daemon += cpu_seconds(b->daemon.pid);
+    b->cpu.bare += cpu_seconds(b->yardstick.pid);
 }
 
 static int by_size(const void *a, const void *b)
@@ -186,29 +275,81 @@ static double median(double *at, size_t n)
     return n % 2 == 1 ? at[n / 2] : (at[n / 2 - 1] + at[n / 2]) / 2;
 }
 
+/* Returns whether the CPU time of the daemon is known, and that of one transport. */
+static bool knows_cpu(const bench *b)
+{
+    return b->daemon.pid > 0 && b->n_lanes == 1;
+}
+
+/* Adds the CPU time in seconds per GB of payload. */
+static void add_cpu(json_t *all, const bench *b, double gb)
+{
+    json_object_set_new(all, "bare_cpu_s_per_gb", json_real(b->cpu.bare / gb));
+    json_object_set_new(all, "bare_clients_cpu_s_per_gb", json_real(b->cpu.bare_clients / gb));
+    if (!knows_cpu(b)) return;
+    json_object_set_new(all, "clients_cpu_s_per_gb", json_real(b->cpu.clients / gb));
+    json_object_set_new(all, "cpu_s_per_gb", json_real(b->cpu.daemon / gb));
+    json_object_set_new(all, "cpu_ratio", json_real(b->cpu.daemon / b->cpu.bare));
+}
+
+static void print_cpu(const bench *b, double gb)
+{
+    if (!knows_cpu(b)) return;
+    printf("CPU       %8.3f s per GB of the daemon, %.3f of bare TCP's server, ratio %.2f\n", b->cpu.daemon / gb,
+           b->cpu.bare / gb, b->cpu.daemon / b->cpu.bare);
+    printf("CPU       %8.3f s per GB of the clients, %.3f of bare TCP's\n", b->cpu.clients / gb,
+           b->cpu.bare_clients / gb);
+}
+
+static json_t *result(const bench *b, double round_ms, double bare_ms, double beside_ms)
+{
+    const pd_net_bench *want = b->want;
+    size_t last = (size_t)want->rounds - 1;
+    double moved = 2.0 * (double)want->workers * (double)b->bytes; /* bytes that all workers push and pull in a round */
+    json_t *all =
+        json_pack("{s:I, s:I, s:I, s:I, s:s, s:f, s:[f, f], s:f, s:f, s:[f, f], s:f, s:f}", "workers",
+                  (json_int_t)want->workers, "tensors", (json_int_t)want->tensors, "floats", (json_int_t)want->floats,
+                  "rounds", (json_int_t)want->rounds, "transport", want->transport, "round_ms", round_ms,
+                  "round_ms_spread", b->lanes[0].round_ms[0], b->lanes[0].round_ms[last], "payload_gb_per_s",
+                  moved / round_ms / 1e6, "bare_round_ms", bare_ms, "bare_round_ms_spread", b->bare_ms[0],
+                  b->bare_ms[last], "bare_tcp_gb_per_s", moved / bare_ms / 1e6, "ratio", bare_ms / round_ms);
+
+    add_cpu(all, b, moved * (double)want->rounds / 1e9);
+    if (b->n_lanes > 1) {
+        json_object_set_new(all, "beside", json_string(want->beside));
+        json_object_set_new(all, "beside_round_ms", json_real(beside_ms));
+        json_object_set_new(all, "beside_round_ms_spread",
+                            json_pack("[f, f]", b->lanes[1].round_ms[0], b->lanes[1].round_ms[last]));
+        json_object_set_new(all, "beside_ratio", json_real(beside_ms / round_ms));
+    }
+    return all;
+}
+
+static void print_rounds(const char *name, const double *ms, size_t n, double median_ms, double moved)
+{
+    printf("%-8s  %8.2f ms a round (%.2f to %.2f)   %.2f GB/s of payload\n", name, median_ms, ms[0], ms[n - 1],
+           moved / median_ms / 1e6);
+}
+
 static int report(bench *b)
 {
     const pd_net_bench *want = b->want;
     size_t n = (size_t)want->rounds;
-    double round_ms = median(b->round_ms, n), bare_ms = median(b->bare_ms, n);
-    double moved = 2.0 * (double)want->workers * (double)b->bytes; /* bytes that all workers push and pull in a round */
-    double payload = moved / round_ms / 1e6, bare = moved / bare_ms / 1e6;
+    double round_ms = median(b->lanes[0].round_ms, n), bare_ms = median(b->bare_ms, n);
+    double beside_ms = b->n_lanes > 1 ? median(b->lanes[1].round_ms, n) : 0;
+    double moved = 2.0 * (double)want->workers * (double)b->bytes;
     char text[PD_CELL];
 
-    if (want->json) {
-        return pd_result_json(json_pack(
-            "{s:I, s:I, s:I, s:I, s:f, s:[f, f], s:f, s:f, s:[f, f], s:f, s:f}", "workers", (json_int_t)want->workers,
-            "tensors", (json_int_t)want->tensors, "floats", (json_int_t)want->floats, "rounds",
-            (json_int_t)want->rounds, "round_ms", round_ms, "round_ms_spread", b->round_ms[0], b->round_ms[n - 1],
-            "payload_gb_per_s", payload, "bare_round_ms", bare_ms, "bare_round_ms_spread", b->bare_ms[0],
-            b->bare_ms[n - 1], "bare_tcp_gb_per_s", bare, "ratio", payload / bare));
-    }
+    if (want->json) return pd_result_json(result(b, round_ms, bare_ms, beside_ms));
     printf("%" PRId64 " workers push and pull %" PRId64 " tensors of %s, %" PRId64 " rounds\n", want->workers,
            want->tensors, pd_bytes_text(text, (uint64_t)want->floats * sizeof(float)), want->rounds);
-    printf("paramd    %8.2f ms a round (%.2f to %.2f)   %.2f GB/s of payload\n", round_ms, b->round_ms[0],
-           b->round_ms[n - 1], payload);
-    printf("bare TCP  %8.2f ms a round (%.2f to %.2f)   %.2f GB/s\n", bare_ms, b->bare_ms[0], b->bare_ms[n - 1], bare);
-    printf("ratio     %8.2f\n", payload / bare);
+    print_rounds(want->transport, b->lanes[0].round_ms, n, round_ms, moved);
+    if (b->n_lanes > 1) print_rounds(want->beside, b->lanes[1].round_ms, n, beside_ms, moved);
+    print_rounds("bare TCP", b->bare_ms, n, bare_ms, moved);
+    printf("%s is %.2f of bare TCP", want->transport, bare_ms / round_ms);
+    if (b->n_lanes > 1) printf(", and %.2f of %s", beside_ms / round_ms, want->beside);
+    printf("\n");
+    print_cpu(b, moved * (double)n / 1e9);
     return PD_EXIT_OK;
 }
 
@@ -236,15 +377,35 @@ static int run(bench *b, worker *workers, pd_error *err)
         }
     }
     pthread_barrier_destroy(&b->barrier);
-    pd_operator_drop(b->url, b->want->timeout, b->job);
+    drop_jobs(b);
     return rc;
+}
+
+/* Adds a transport that is measured. */
+static int make_lane(bench *b, const char *transport, pd_error *err)
+{
+    const char *server = b->want->server;
+    lane *l = &b->lanes[b->n_lanes];
+    bool local = strcmp(transport, "tcp") != 0;
+    uint64_t nonce;
+
+    if (server != NULL && local != (strncmp(server, "unix://", 7) == 0))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "--transport %s needs %s, and --server is %s", transport,
+                       local ? "a Unix socket (unix:///path)" : "a TCP address", server);
+    if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) return pd_fail(err, PD_INTERNAL, "no random numbers");
+    l->transport = transport;
+    l->url = server != NULL ? server : local ? b->daemon.local : b->daemon.url;
+    snprintf(l->job, sizeof l->job, "bench/%016" PRIx64, nonce);
+    if ((l->round_ms = calloc((size_t)b->want->rounds, sizeof *l->round_ms)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    b->n_lanes++;
+    return PD_OK;
 }
 
 /* Starts the yardstick's server and the daemon. Both fork, so this comes before any thread is started. */
 static int start(bench *b, pd_error *err)
 {
     const pd_net_bench *want = b->want;
-    uint64_t nonce = 0;
     int rc;
 
     if (__builtin_mul_overflow((size_t)want->tensors * sizeof(float), (size_t)want->floats, &b->bytes) ||
@@ -252,12 +413,11 @@ static int start(bench *b, pd_error *err)
         return pd_fail(err, PD_OUT_OF_RANGE, "%lld tensors of %lld floats are too many", (long long)want->tensors,
                        (long long)want->floats);
     }
-    if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) return pd_fail(err, PD_INTERNAL, "no random numbers");
-    snprintf(b->job, sizeof b->job, "bench/%016" PRIx64, nonce);
     rc = pd_yardstick_start(&b->yardstick, (int)want->workers, b->bytes, CHUNK_BYTES, err);
     if (rc == PD_OK && want->server == NULL) rc = pd_child_start(&b->daemon, err);
     if (rc == PD_OK && want->server != NULL) rc = pd_operator_probe(want->server, want->timeout, err);
-    b->url = want->server != NULL ? want->server : b->daemon.url;
+    if (rc == PD_OK) rc = make_lane(b, want->transport, err);
+    if (rc == PD_OK && strcmp(want->beside, "none") != 0) rc = make_lane(b, want->beside, err);
     return rc;
 }
 
@@ -268,9 +428,8 @@ int pd_net_bench_run(const pd_net_bench *want)
     worker *workers = calloc((size_t)want->workers, sizeof *workers);
     int rc, status;
 
-    b.round_ms = calloc((size_t)want->rounds, sizeof *b.round_ms);
     b.bare_ms = calloc((size_t)want->rounds, sizeof *b.bare_ms);
-    if (workers == NULL || b.round_ms == NULL || b.bare_ms == NULL)
+    if (workers == NULL || b.bare_ms == NULL)
         rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
     else
         rc = start(&b, &err);
@@ -279,7 +438,8 @@ int pd_net_bench_run(const pd_net_bench *want)
     pd_yardstick_stop(&b.yardstick);
     pd_child_stop(&b.daemon);
     free(workers);
-    free(b.round_ms);
+    free(b.lanes[0].round_ms);
+    free(b.lanes[1].round_ms);
     free(b.bare_ms);
     return status;
 }

@@ -19,6 +19,9 @@ int main(int argc, char **argv)
                            .workers = pd_line_number(&line, "workers"),
                            .tensors = pd_line_number(&line, "tensors"),
                            .floats = pd_line_number(&line, "floats"),
-                           .rounds = pd_line_number(&line, "rounds") };
+                           .rounds = pd_line_number(&line, "rounds"),
+                           .transport = pd_line_text(&line, "transport"),
+                           .beside = pd_line_text(&line, "beside"),
+                           .copy = pd_line_has(&line, "copy") };
     return pd_net_bench_run(&want);
 }

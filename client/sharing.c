@@ -1,0 +1,125 @@
+/* sharing.c - makes the worker's segment, offers it to the server, and maps the server's segment. */
+#include "sharing.h"
+
+#include "core_end.h"
+#include "declared_params.h"
+#include "descriptor.h"
+#include "post.h"
+#include "reply.h"
+
+#define UNIT ((uint64_t)PD_PAYLOAD_ALIGN)
+
+static uint64_t in_units(uint64_t bytes)
+{
+    return (bytes + UNIT - 1) / UNIT * UNIT;
+}
+
+/* ---- the worker's segment ---- */
+
+/* Makes the segment, with a home for the gradient of each parameter, unless it exists. */
+static int make_segment(pd_core *core)
+{
+    uint64_t chunk = core->welcome.chunk_elements, homes = 0, pieces = 0;
+
+    if (core->out.staging.segment.at != NULL) return PD_OK;
+    for (size_t i = 0; i < core->n_params; i++) {
+        pd_known *known = &core->params[i];
+        uint64_t elements = (uint64_t)(known->end - known->start);
+
+        known->home = homes;
+        homes += in_units(elements * pd_dtype_size(known->push));
+        pieces += elements / chunk + 2;
+    }
+    return pd_staging_make(&core->out.staging, homes, homes + pieces * UNIT, NULL);
+}
+
+void *pd_core_buffer(pd_core *core, size_t param)
+{
+    if (!core->declared || param >= core->n_params || make_segment(core) != PD_OK) return NULL;
+    return core->out.staging.segment.at + core->params[param].home;
+}
+
+/* ---- offering it ---- */
+
+bool pd_sharing_wanted(const pd_core *core)
+{
+    return core->sharing.possible && !core->sharing.refused && core->job[0] != '\0';
+}
+
+bool pd_sharing_begin(pd_core *core)
+{
+    Paramd__ShareRequest request = PARAMD__SHARE_REQUEST__INIT;
+
+    if (!pd_sharing_wanted(core) || make_segment(core) != PD_OK) return false;
+    request.bytes = core->out.staging.segment.bytes;
+    pd_descriptor_replace(&core->sharing.to_send, -1);
+    core->sharing.to_send = pd_segment_share(&core->out.staging.segment);
+    if (core->sharing.to_send < 0) return false;
+    if (pd_core_post(core, PD_SHARE, &request.base, PD_LANE_CONNECTION, NULL) == PD_OK) return true;
+    pd_descriptor_replace(&core->sharing.to_send, -1);
+    return false;
+}
+
+/* Maps the server's segment, if the answer announces one. If that is impossible, the handle connects again and does
+ * not offer to share. */
+static int map_weights(pd_core *core, uint64_t bytes)
+{
+    pd_error error;
+    int fd = pd_descriptor_take(&core->sharing.taken);
+
+    if (bytes == 0) {
+        pd_descriptor_replace(&fd, -1);
+        return PD_OK;
+    }
+    if (pd_segment_map(&core->sharing.weights, fd, bytes, &error) == PD_OK) return PD_OK;
+    core->sharing.refused = true;
+    pd_core_drop(core, error.text);
+    return PD_UNAVAILABLE;
+}
+
+int pd_sharing_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *header, const pd_error *refusal)
+{
+    Paramd__ShareReply *reply;
+    void *message;
+    int rc;
+
+    if (refusal == NULL) {
+        if ((rc = pd_reply_take(core, prefix, header, &message)) != PD_OK) return rc;
+        reply = message;
+        if (map_weights(core, reply->bytes) != PD_OK) return PD_OK;
+        core->out.shares = true;
+    } else {
+        core->sharing.refused = true;
+    }
+    core->out.open = true;
+    return PD_OK;
+}
+
+/* ---- giving weights back ---- */
+
+void pd_sharing_release(pd_core *core)
+{
+    Paramd__ReleaseRequest request = PARAMD__RELEASE_REQUEST__INIT;
+
+    if (core->out.staging.given_up > 0) pd_staging_reclaim(&core->out.staging, pd_core_lowest_step(core));
+    if (core->sharing.read == 0 || core->sharing.releasing) return;
+    request.answers = core->sharing.read;
+    if (pd_core_post(core, PD_RELEASE, &request.base, PD_LANE_CONNECTION, NULL) != PD_OK) return;
+    core->sharing.read = 0;
+    core->sharing.releasing = true;
+}
+
+void pd_sharing_end(pd_core *core)
+{
+    if (core->sharing.weights.at != NULL) pd_segment_drop(&core->sharing.weights);
+    pd_descriptor_replace(&core->sharing.to_send, -1);
+    pd_descriptor_replace(&core->sharing.taken, -1);
+    core->sharing.read = 0;
+    core->sharing.releasing = core->sharing.possible = false;
+}
+
+void pd_sharing_free(pd_core *core)
+{
+    pd_sharing_end(core);
+    pd_staging_free(&core->out.staging);
+}

@@ -1,0 +1,30 @@
+/* sharing.h - memory that a worker shares with a server on the same machine: pushed gradients lie in the worker's
+ * segment (staging.h), pulled weights in the server's.
+ *
+ * Headers stay on the socket, so order, exactly-once and errors are the same with and without shared memory. If the
+ * server does not want to share, or the system cannot, payloads go through the socket. */
+#ifndef PD_SHARING_H
+#define PD_SHARING_H
+
+#include "core_state.h"
+
+/* Returns whether the worker wants to share memory on the present connection. */
+bool pd_sharing_wanted(const pd_core *core);
+/* Offers the worker's segment to the server, once the server has accepted the parameters. Returns whether an answer is
+ * to be awaited before pushes are sent. */
+bool pd_sharing_begin(pd_core *core);
+/* Handles the answer to the offer: an error if `refusal` is not NULL. */
+int pd_sharing_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *header, const pd_error *refusal);
+/* Tells the server which answers in shared memory were read. Does nothing if there are none, or if an earlier Release
+ * is not answered. */
+void pd_sharing_release(pd_core *core);
+/* Handles the end of the connection: unmaps the server's segment. */
+void pd_sharing_end(pd_core *core);
+/* Frees the descriptors and the segments. */
+void pd_sharing_free(pd_core *core);
+
+/* Returns memory in the worker's segment for the gradient of a declared parameter (pd_client_buffer). NULL: the
+ * parameters are not declared, there is no such parameter, or the system gives no shared memory. */
+void *pd_core_buffer(pd_core *core, size_t param);
+
+#endif

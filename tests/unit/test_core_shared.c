@@ -1,0 +1,411 @@
+/* Tests the client's core over a connection that passes descriptors: when it offers to share memory, when it goes on
+ * without, and what it tells the server. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "descriptors.h"
+#include "oom.h"
+#include "peer.h"
+#include "sharing.h"
+
+enum { PARAMS = 2, LARGE = 3 * CHUNK };
+
+/* Two parameters. The peer allows frames of a MiB, so one push has both. */
+static const int64_t sizes[PARAMS] = { 5000, LARGE };
+
+static peer *connected(const pd_core_config *config)
+{
+    peer *p = peer_new(config);
+
+    p->local = true;
+    p->chunk_elements = SHARED_CHUNK;
+    peer_connect(p);
+    return p;
+}
+
+/* Returns a peer whose core has declared its parameters and offers its segment next. */
+static peer *declared(pd_ticket_id *ticket)
+{
+    peer *p = connected(&peer_four);
+
+    peer_welcome(p);
+    *ticket = peer_declare(p, sizes, PARAMS);
+    peer_answer_declare(p, PARAMS, 0);
+    return p;
+}
+
+static peer *sharing(uint64_t bytes)
+{
+    return peer_sharing(sizes, PARAMS, bytes);
+}
+
+static float gradients[2][5000], weights[2][5000];
+
+static pd_ticket_id push(peer *p, unsigned method)
+{
+    static pd_item items[PARAMS];
+    pd_ticket_id ticket;
+    pd_error err;
+
+    for (size_t i = 0; i < PARAMS; i++) {
+        for (int64_t k = 0; k < sizes[i]; k++) gradients[i][k] = (float)(k + (int64_t)i);
+        items[i] =
+            (pd_item){ .param = i, .gradient = gradients[i], .weights = method == PD_PUSH_PULL ? weights[i] : NULL };
+    }
+    if (pd_core_push(p->core, method, items, PARAMS, NULL, &ticket, &err) != PD_OK) fail_msg("%s", err.text);
+    return ticket;
+}
+
+static bool is_shared(const peer_frame *l)
+{
+    return (l->prefix.flags & PD_FLAG_SHARED) != 0;
+}
+
+/* Expects a push, and returns whether its payload is in shared memory. It is the gradients wherever it is. */
+static bool expect_push(peer *p)
+{
+    peer_frame l = peer_expect(p, PD_PUSH);
+    bool shared = is_shared(&l);
+
+    assert_int_equal(l.prefix.payload_bytes, 5000 * 4 + 32 + LARGE * 4);
+    assert_memory_equal(l.payload, gradients[0], 20000);
+    assert_memory_equal(l.payload + 20032, gradients[1], LARGE * 4);
+    peer_frame_drop(&l);
+    return shared;
+}
+
+/* ---- whether it wants to ---- */
+
+/* Returns whether the Hello of a new core says that it shares. */
+static bool says_shares(const pd_core_config *config, bool local)
+{
+    peer *p = peer_new(config);
+    peer_frame l;
+    bool shares;
+
+    p->local = local;
+    peer_connect(p);
+    l = peer_expect(p, PD_HELLO);
+    shares = ((const Paramd__HelloRequest *)l.message)->shares;
+    peer_frame_drop(&l);
+    peer_free(p);
+    return shares;
+}
+
+static void a_worker_says_that_it_shares_over_a_connection_that_passes_descriptors(void **state)
+{
+    (void)state;
+    assert_true(says_shares(&peer_four, true));
+}
+
+static void a_worker_does_not_share_over_another_connection(void **state)
+{
+    (void)state;
+    assert_false(says_shares(&peer_four, false));
+}
+
+static void a_worker_does_not_share_where_its_user_forbids_it(void **state)
+{
+    pd_core_config config = peer_four;
+    (void)state;
+
+    config.no_shared_memory = true;
+    assert_false(says_shares(&config, true));
+}
+
+static void a_worker_whose_frames_have_checksums_does_not_share(void **state)
+{
+    pd_core_config config = peer_four;
+    (void)state;
+
+    config.checksum = true;
+    assert_false(says_shares(&config, true));
+}
+
+static void an_operator_does_not_share(void **state)
+{
+    pd_core_config config = peer_four;
+    (void)state;
+
+    config.job = "";
+    assert_false(says_shares(&config, true));
+}
+
+/* ---- offering ---- */
+
+static void offers_its_segment_when_the_parameters_are_accepted(void **state)
+{
+    pd_ticket_id ticket;
+    peer *p = declared(&ticket);
+    peer_frame l = peer_expect(p, PD_SHARE);
+    (void)state;
+
+    assert_true(((const Paramd__ShareRequest *)l.message)->bytes >= 2 * (5000 + LARGE) * 4);
+    assert_true(p->came >= 0);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+static void pushes_wait_for_the_answer_to_the_offer(void **state)
+{
+    pd_ticket_id ticket;
+    peer *p = declared(&ticket);
+    peer_frame l = peer_expect(p, PD_SHARE);
+    (void)state;
+
+    push(p, PD_PUSH);
+    peer_expect_silence(p);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+static void a_gradient_is_copied_to_the_segment(void **state)
+{
+    peer *p = sharing(100000);
+    (void)state;
+
+    push(p, PD_PUSH);
+    assert_true(expect_push(p));
+    assert_int_equal(pd_core_stats(p->core).shared_out, 20032 + LARGE * 4);
+    peer_free(p);
+}
+
+static void a_gradient_computed_in_its_buffer_is_found_there(void **state)
+{
+    peer *p = sharing(100000);
+    float *at = pd_core_buffer(p->core, 0);
+    pd_item item = { .param = 0, .gradient = at };
+    pd_ticket_id ticket;
+    peer_frame l;
+    (void)state;
+
+    for (int i = 0; i < 5000; i++) at[i] = (float)i;
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, NULL), PD_OK);
+    l = peer_expect(p, PD_PUSH);
+    assert_true(is_shared(&l));
+    at[3] = 99; /* what the peer reads is the caller's own memory */
+    assert_int_equal(((const float *)(const void *)l.payload)[3], 99);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+static void a_server_that_lends_nothing_still_reads_pushes(void **state)
+{
+    peer *p = sharing(0);
+    (void)state;
+
+    push(p, PD_PUSH);
+    assert_true(expect_push(p));
+    peer_free(p);
+}
+
+/* ---- going on without ---- */
+
+static void goes_on_through_the_socket_when_the_offer_is_refused(void **state)
+{
+    pd_ticket_id ticket;
+    peer *p = declared(&ticket);
+    peer_frame l = peer_expect(p, PD_SHARE);
+    (void)state;
+
+    push(p, PD_PUSH);
+    assert_int_equal(peer_refuse(p, &l.prefix, PD_FAILED_PRECONDITION, "the server shares no memory"), PD_OK);
+    assert_false(expect_push(p));
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+static void goes_on_through_the_socket_where_no_segment_can_be_made(void **state)
+{
+    pd_ticket_id ticket;
+    peer *p = connected(&peer_four);
+    (void)state;
+
+    peer_welcome(p);
+    ticket = peer_declare(p, sizes, PARAMS);
+    descriptors_forbid();
+    peer_answer_declare(p, PARAMS, 0);
+    descriptors_allow();
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    push(p, PD_PUSH);
+    assert_false(expect_push(p));
+    peer_free(p);
+}
+
+/* Connects anew after the core has dropped a connection. It does not offer to share again. */
+static void expect_no_second_offer(peer *p)
+{
+    peer_frame l;
+
+    assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
+    peer_cut(p);
+    peer_connect(p);
+    l = peer_expect(p, PD_HELLO);
+    assert_false(((const Paramd__HelloRequest *)l.message)->shares);
+    peer_frame_drop(&l);
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, PARAMS, 0);
+    push(p, PD_PUSH);
+    assert_false(expect_push(p));
+}
+
+static void connects_anew_without_sharing_when_the_descriptor_is_missing(void **state)
+{
+    pd_ticket_id ticket;
+    peer *p = declared(&ticket);
+    (void)state;
+
+    peer_share(p, -1, 100000);
+    assert_non_null(strstr(pd_core_reason(p->core), "no descriptor came"));
+    expect_no_second_offer(p);
+    peer_free(p);
+}
+
+static void connects_anew_without_sharing_when_the_servers_segment_cannot_be_mapped(void **state)
+{
+    pd_ticket_id ticket;
+    peer *p = declared(&ticket);
+    (void)state;
+
+    peer_share(p, memfd_sealed(99999, 0), 100000);
+    assert_non_null(strstr(pd_core_reason(p->core), "100000 bytes are announced"));
+    expect_no_second_offer(p);
+    peer_free(p);
+}
+
+static void offers_again_on_the_next_connection(void **state)
+{
+    peer *p = sharing(100000);
+    (void)state;
+
+    push(p, PD_PUSH);
+    assert_true(expect_push(p));
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, PARAMS, 0);
+    peer_share(p, memfd_sealed(100000, 0), 100000);
+    assert_true(expect_push(p));
+    peer_free(p);
+}
+
+static void a_push_goes_through_the_socket_of_a_connection_that_does_not_share(void **state)
+{
+    peer *p = sharing(100000);
+    (void)state;
+
+    push(p, PD_PUSH);
+    assert_true(expect_push(p));
+    peer_cut(p);
+    p->local = false;
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, PARAMS, 0);
+    assert_false(expect_push(p));
+    peer_free(p);
+}
+
+/* ---- memory and descriptors ---- */
+
+static void a_buffer_needs_declared_parameters(void **state)
+{
+    peer *p = connected(&peer_four);
+    (void)state;
+
+    peer_welcome(p);
+    assert_null(pd_core_buffer(p->core, 0));
+    peer_free(p);
+}
+
+static void a_buffer_needs_a_parameter(void **state)
+{
+    peer *p = sharing(100000);
+    (void)state;
+
+    assert_null(pd_core_buffer(p->core, PARAMS));
+    peer_free(p);
+}
+
+static void buffers_of_all_parameters_are_apart(void **state)
+{
+    peer *p = sharing(100000);
+    float *first = pd_core_buffer(p->core, 0), *second = pd_core_buffer(p->core, 1);
+    (void)state;
+
+    assert_true(first + sizes[0] <= second || second + sizes[1] <= first);
+    peer_free(p);
+}
+
+static void a_core_that_is_freed_keeps_no_descriptor(void **state)
+{
+    int before = descriptors_open(0);
+    peer *p = sharing(100000);
+    (void)state;
+
+    push(p, PD_PUSH);
+    peer_free(p);
+    assert_int_equal(descriptors_open(0), before);
+}
+
+/* Offers to share with the n-th allocation failing. Returns whether one failed. Whatever fails, the core pushes. */
+static bool offer_without_memory(int64_t n)
+{
+    peer *p = connected(&peer_four);
+    pd_ticket_id ticket;
+    bool failed;
+
+    peer_welcome(p);
+    ticket = peer_declare(p, sizes, PARAMS);
+    (void)ticket;
+    oom_arm(n);
+    (void)pd_sharing_begin(p->core);
+    failed = oom_disarm();
+    peer_free(p);
+    return failed;
+}
+
+static void an_offer_that_has_no_memory_leaks_nothing(void **state)
+{
+    int before = descriptors_open(0);
+    int64_t n = 0;
+    (void)state;
+
+    while (offer_without_memory(n)) n++;
+    assert_true(n > 0);
+    assert_int_equal(descriptors_open(0), before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_worker_says_that_it_shares_over_a_connection_that_passes_descriptors),
+        cmocka_unit_test(a_worker_does_not_share_over_another_connection),
+        cmocka_unit_test(a_worker_does_not_share_where_its_user_forbids_it),
+        cmocka_unit_test(a_worker_whose_frames_have_checksums_does_not_share),
+        cmocka_unit_test(an_operator_does_not_share),
+        cmocka_unit_test(offers_its_segment_when_the_parameters_are_accepted),
+        cmocka_unit_test(pushes_wait_for_the_answer_to_the_offer),
+        cmocka_unit_test(a_gradient_is_copied_to_the_segment),
+        cmocka_unit_test(a_gradient_computed_in_its_buffer_is_found_there),
+        cmocka_unit_test(a_server_that_lends_nothing_still_reads_pushes),
+        cmocka_unit_test(goes_on_through_the_socket_when_the_offer_is_refused),
+        cmocka_unit_test(goes_on_through_the_socket_where_no_segment_can_be_made),
+        cmocka_unit_test(connects_anew_without_sharing_when_the_descriptor_is_missing),
+        cmocka_unit_test(connects_anew_without_sharing_when_the_servers_segment_cannot_be_mapped),
+        cmocka_unit_test(offers_again_on_the_next_connection),
+        cmocka_unit_test(a_push_goes_through_the_socket_of_a_connection_that_does_not_share),
+        cmocka_unit_test(a_buffer_needs_declared_parameters),
+        cmocka_unit_test(a_buffer_needs_a_parameter),
+        cmocka_unit_test(buffers_of_all_parameters_are_apart),
+        cmocka_unit_test(a_core_that_is_freed_keeps_no_descriptor),
+        cmocka_unit_test(an_offer_that_has_no_memory_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,285 @@
+/* Tests descriptors that go over a Unix socket beside the bytes. Every test checks that none is left over. */
+#define _GNU_SOURCE /* F_ADD_SEALS */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "descriptor.h"
+#include "descriptors.h"
+
+enum { MOST = 12 };
+
+typedef struct pair {
+    int end[2];
+    int taken, attached; /* as a transport keeps them */
+    int before;          /* descriptors that were open before */
+} pair;
+
+static pair both;
+
+static int set_up(void **state)
+{
+    both = (pair){ .taken = -1, .attached = -1, .before = descriptors_open(0) };
+    *state = &both;
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, both.end);
+}
+
+static int tear_down(void **state)
+{
+    pair *p = *state;
+
+    close(p->end[0]);
+    close(p->end[1]);
+    if (p->taken >= 0) close(p->taken);
+    if (p->attached >= 0) close(p->attached);
+    return descriptors_open(0) == p->before ? 0 : -1;
+}
+
+static ssize_t send_text(pair *p, const char *text)
+{
+    return pd_descriptor_send(p->end[0], &(struct iovec){ (char *)text, strlen(text) }, 1, &p->attached);
+}
+
+/* Receives up to `most` bytes. Fails the test if they are not `text`. */
+static void expect_text(pair *p, size_t most, const char *text)
+{
+    char bytes[64];
+    ssize_t got = pd_descriptor_receive(p->end[1], &(struct iovec){ bytes, most }, 1, &p->taken);
+
+    assert_int_equal(got, strlen(text));
+    assert_memory_equal(bytes, text, (size_t)got);
+}
+
+/* Sends one byte with n descriptors of new memfds, in one control message. Returns the first of them, still open. */
+static int send_many(const pair *p, size_t n)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(MOST * sizeof(int))];
+    } control = { .header = {
+                      .cmsg_len = CMSG_LEN(n * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS } };
+    struct iovec byte = { (char *)"x", 1 };
+    struct msghdr message = {
+        .msg_iov = &byte, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_SPACE(n * sizeof(int))
+    };
+    int fds[MOST];
+
+    for (size_t i = 0; i < n; i++) assert_true((fds[i] = memfd_with(0, 1 + i, 0)) >= 0);
+    memcpy(CMSG_DATA(&control.header), fds, n * sizeof *fds);
+    assert_int_equal(sendmsg(p->end[0], &message, MSG_NOSIGNAL), 1);
+    for (size_t i = 1; i < n; i++) close(fds[i]);
+    return fds[0];
+}
+
+/* ---- passing one ---- */
+
+static void passes_a_descriptor_with_the_first_byte(void **state)
+{
+    pair *p = *state;
+    int kept;
+
+    p->attached = memfd_sealed(100, 3);
+    kept = dup(p->attached);
+    assert_int_equal(send_text(p, "abc"), 3);
+    expect_text(p, 1, "a");
+    assert_true(same_file(p->taken, kept));
+    expect_text(p, 9, "bc");
+    close(kept);
+}
+
+static void closes_the_descriptor_that_is_sent(void **state)
+{
+    pair *p = *state;
+    int before = descriptors_open(0);
+
+    p->attached = memfd_sealed(100, 3);
+    assert_int_equal(send_text(p, "abc"), 3);
+    assert_int_equal(p->attached, -1);
+    assert_int_equal(descriptors_open(0), before);
+}
+
+static void a_descriptor_whose_byte_does_not_fit_stays_attached(void **state)
+{
+    static char bulk[1 << 16];
+    pair *p = *state;
+    int kept;
+
+    while (send(p->end[0], bulk, sizeof bulk, MSG_NOSIGNAL) > 0) continue;
+    p->attached = memfd_sealed(100, 3);
+    kept = p->attached;
+    assert_int_equal(send_text(p, "abc"), -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(p->attached, kept);
+}
+
+static void bytes_alone_bring_no_descriptor(void **state)
+{
+    pair *p = *state;
+
+    assert_int_equal(send_text(p, "abc"), 3);
+    expect_text(p, 9, "abc");
+    assert_int_equal(p->taken, -1);
+}
+
+static void bytes_alone_leave_the_one_that_came_before(void **state)
+{
+    pair *p = *state;
+    int kept;
+
+    p->attached = memfd_sealed(100, 3);
+    assert_int_equal(send_text(p, "a"), 1);
+    expect_text(p, 9, "a");
+    kept = p->taken;
+    assert_int_equal(send_text(p, "b"), 1);
+    expect_text(p, 9, "b");
+    assert_int_equal(p->taken, kept);
+}
+
+static void a_descriptor_that_came_is_closed_by_exec(void **state)
+{
+    pair *p = *state;
+
+    p->attached = memfd_sealed(100, 3);
+    assert_int_equal(send_text(p, "a"), 1);
+    expect_text(p, 9, "a");
+    assert_true((fcntl(p->taken, F_GETFD) & FD_CLOEXEC) != 0);
+}
+
+/* ---- more than one ---- */
+
+static void keeps_the_first_of_any_number_and_closes_the_others(void **state)
+{
+    pair *p = *state;
+
+    for (size_t n = 1; n <= MOST; n++) {
+        int before = descriptors_open(0) - (p->taken >= 0), first = send_many(p, n);
+        expect_text(p, 9, "x");
+        assert_true(same_file(p->taken, first));
+        close(first);
+        assert_int_equal(descriptors_open(0), before + 1);
+    }
+}
+
+static void a_later_one_replaces_an_earlier_one(void **state)
+{
+    pair *p = *state;
+    int before = descriptors_open(0), last = -1;
+
+    for (int i = 0; i < 20; i++) {
+        if (last >= 0) close(last);
+        last = send_many(p, 1);
+        expect_text(p, 9, "x");
+    }
+    assert_true(same_file(p->taken, last));
+    close(last);
+    assert_int_equal(descriptors_open(0), before + 1);
+}
+
+static void descriptors_that_nobody_received_go_with_the_socket(void **state)
+{
+    pair *p = *state;
+
+    for (int i = 0; i < 20; i++) close(send_many(p, 3));
+}
+
+/* ---- where none is free ---- */
+
+static void bytes_come_without_their_descriptor_where_none_is_free(void **state)
+{
+    pair *p = *state;
+    char byte;
+    ssize_t got;
+
+    close(send_many(p, 1));
+    descriptors_forbid();
+    got = pd_descriptor_receive(p->end[1], &(struct iovec){ &byte, 1 }, 1, &p->taken);
+    descriptors_allow();
+    assert_int_equal(got, 1);
+    assert_int_equal(p->taken, -1);
+}
+
+/* ---- the connection's end ---- */
+
+static void a_connection_is_open_while_nobody_has_closed_it(void **state)
+{
+    const pair *p = *state;
+
+    assert_true(pd_descriptor_is_open(p->end[0]));
+}
+
+static void bytes_that_wait_do_not_end_it(void **state)
+{
+    pair *p = *state;
+
+    assert_int_equal(send_text(p, "abc"), 3);
+    assert_true(pd_descriptor_is_open(p->end[1]));
+}
+
+static void a_peer_that_has_only_ended_its_sending_side_has_not_closed_it(void **state)
+{
+    const pair *p = *state;
+
+    shutdown(p->end[0], SHUT_WR);
+    assert_true(pd_descriptor_is_open(p->end[1]));
+}
+
+static void a_side_that_sends_no_more_still_has_an_open_connection(void **state)
+{
+    const pair *p = *state;
+
+    shutdown(p->end[1], SHUT_WR);
+    assert_true(pd_descriptor_is_open(p->end[1]));
+}
+
+static void a_peer_that_has_closed_it_ends_it(void **state)
+{
+    const pair *p = *state;
+
+    close(p->end[0]);
+    assert_false(pd_descriptor_is_open(p->end[1]));
+    assert_int_equal(dup(p->end[1]), p->end[0]); /* what tear_down closes */
+}
+
+static void a_peer_that_has_closed_it_ends_it_even_where_its_bytes_wait(void **state)
+{
+    pair *p = *state;
+
+    assert_int_equal(send_text(p, "abc"), 3);
+    close(p->end[0]);
+    assert_false(pd_descriptor_is_open(p->end[1]));
+    assert_int_equal(dup(p->end[1]), p->end[0]);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(passes_a_descriptor_with_the_first_byte),
+        CASE(closes_the_descriptor_that_is_sent),
+        CASE(a_descriptor_whose_byte_does_not_fit_stays_attached),
+        CASE(bytes_alone_bring_no_descriptor),
+        CASE(bytes_alone_leave_the_one_that_came_before),
+        CASE(a_descriptor_that_came_is_closed_by_exec),
+        CASE(keeps_the_first_of_any_number_and_closes_the_others),
+        CASE(a_later_one_replaces_an_earlier_one),
+        CASE(descriptors_that_nobody_received_go_with_the_socket),
+        CASE(bytes_come_without_their_descriptor_where_none_is_free),
+        CASE(a_connection_is_open_while_nobody_has_closed_it),
+        CASE(bytes_that_wait_do_not_end_it),
+        CASE(a_peer_that_has_only_ended_its_sending_side_has_not_closed_it),
+        CASE(a_side_that_sends_no_more_still_has_an_open_connection),
+        CASE(a_peer_that_has_closed_it_ends_it),
+        CASE(a_peer_that_has_closed_it_ends_it_even_where_its_bytes_wait),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
