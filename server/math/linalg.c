@@ -163,8 +163,8 @@ void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn 
 }
 
 /* Computes columns of the product of two upper triangles. They consist of a rectangle U12 above a square U22 on the
- * diagonal. The rectangle becomes T11 U12 + T12 U22. The square becomes T22 U22: a product of two upper triangles, which
- * pd_trmm_upper computes from its columns again. */
+ * diagonal. The rectangle becomes T11 U12 + T12 U22. The square becomes T22 U22, a product of two upper triangles
+ * again. */
 void pd_trmm_upper_columns(pd_mat U, pd_mat T, int64_t first, int64_t end)
 {
     int64_t n = end - first;

@@ -26,7 +26,8 @@ int pd_stripes_of(double flops, int64_t most);
 int64_t pd_stripe_bound(int64_t n, pd_stripe_growth growth, int stripe, int stripes);
 /* Calls run(work, stripe) once for each stripe, 0 … stripes - 1, in any order, and returns when all calls have ended.
  * Threads of the parallel region that wait at its barrier run stripes as well. Outside of a parallel region the calling
- * thread runs them all. Two stripes must not write the same element, and none may read what another one writes. */
+ * thread runs them all. Two stripes must not write the same element, and none may read what another one writes. OpenMP
+ * allocates some hundred bytes for each stripe until it has run. */
 void pd_stripes_run(int stripes, void (*run)(const void *work, int stripe), const void *work);
 
 #endif

@@ -1,6 +1,6 @@
 /* block_products.h - products of one block of a tensor along each of its dimensions: with itself (statistics), and with
  * a matrix for each dimension (preconditioning). For the optimizers that keep a matrix for each dimension of a block.
- * Pure functions; any thread; allocates nothing.
+ * Pure functions; any thread; no allocations of their own.
  *
  * Contiguous blocks, and large blocks of matrices, are used in place; other blocks are copied to scratch memory first.
  * Every side of a block, and its number of elements, is below 2^31.

@@ -490,6 +490,18 @@ static int stripes_apart(const sheets *x, int64_t side)
     return pd_stripes_of((double)x->first.rows * (double)x->first.cols * (double)side, side / (2 * PD_STRIPE_WIDTH));
 }
 
+bool pd_kron_needs_other(const pd_kron_block *block)
+{
+    pd_block_view x = { .rank = block->rank, .stride = block->size[1] };
+
+    memcpy(x.size, block->size, sizeof x.size);
+    for (int d = 0; d < block->rank; d++) {
+        sheets all = sheets_of(&x, d);
+        if (!block->diagonal[d] && stripes_apart(&all, x.size[d]) > 1) return true;
+    }
+    return false;
+}
+
 /* Multiplies x by Q'Q along one dimension, in stripes of that dimension. `other` has the layout of x. */
 static void precondition_apart(const sheets *x, float *other, pd_mat Q, int stripes)
 {

@@ -318,8 +318,8 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Adds the work memory for large products: one slot for all threads, while scratch memory is multiplied by their
- * number. */
+/* Adds the work memory for large products: one slot for all threads. Scratch memory would be there once for each
+ * thread. */
 static int add_other(pd_plan *plan)
 {
     pd_kron_own *own = plan->own;
@@ -332,7 +332,7 @@ static int add_other(pd_plan *plan)
 static int add_work(pd_plan *plan)
 {
     const pd_kron_own *own = plan->own;
-    bool in_step = own->in_step;
+    bool in_step = own->in_step, needs_other = false;
 
     for (int64_t b = 0; b < (int64_t)plan->n_blocks; b++) {
         pd_kron_block block = pd_kron_block_of(plan, b);
@@ -342,9 +342,10 @@ static int add_work(pd_plan *plan)
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, floats);
         plan->flops += pd_kron_precondition_flops(&block);
         plan->large_products = plan->large_products || pd_kron_is_large(&block);
+        needs_other = needs_other || pd_kron_needs_other(&block);
         if (!in_step && add_task(plan, b) != PD_OK) return PD_NO_MEMORY;
     }
-    return plan->large_products ? add_other(plan) : PD_OK;
+    return needs_other ? add_other(plan) : PD_OK;
 }
 
 int pd_kron_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)

@@ -1,12 +1,13 @@
 /* single_block_step: how much faster a step of a parameter that is one block is on all cores than on one. The figure is
  * the step's time on one thread, divided by its time on all cores, of the optimizer that gains least. Steps on one
- * thread and on all alternate. Medians count.
+ * thread and on all alternate. Medians count. The note also has the same figure for independent products of matrices of
+ * side 1024, one for each thread: cores that share a power budget or caches do not reach their number.
  *
  *     figure_single_block_step [ROWSxCOLS [OPTIMIZER]]        4096x1024 by default, and all optimizers
  *
  * Roots of the Shampoos are not due in these steps. Kron updates its factors in every step: its step consists of
  * momentum, copies for the task, new factors, preconditioning and weights. The time of the task itself does not count,
- * since the root pool runs it on one thread beside the step. */
+ * since the root pool runs it beside the step. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +16,7 @@
 #include "sgemm.h"
 #include "stepped.h"
 
-enum { ROUNDS = 9, LEAST_ROUNDS = 3 };
+enum { ROUNDS = 9, LEAST_ROUNDS = 3, PEAKS = 9 };
 #define ENOUGH_MS 15000.0
 #define ROOTS_AT 1000000001
 
@@ -64,6 +65,15 @@ static double speedup_of(size_t k, pd_shape shape, pd_step_io *io, int threads, 
     return speedup;
 }
 
+static double products_speedup(int threads)
+{
+    double one[PEAKS], all[PEAKS];
+
+    sgemm_peak(threads);
+    for (int i = 0; i < PEAKS; i++) one[i] = sgemm_peak(1), all[i] = sgemm_peak(threads);
+    return figure_quantile(all, PEAKS, 0.5) / figure_quantile(one, PEAKS, 0.5);
+}
+
 static pd_shape shape_of(const char *text)
 {
     pd_shape shape = { .rank = 2 };
@@ -91,6 +101,6 @@ int main(int argc, char **argv)
         double speedup = speedup_of(k, shape, &io, threads, note, sizeof note);
         if (least == 0 || speedup < least) least = speedup;
     }
-    printf("%.3f\t%s; %d threads\n", least, note, threads);
+    printf("%.3f\t%s; %d threads; independent products %.2f\n", least, note, threads, products_speedup(threads));
     return 0;
 }

@@ -2,6 +2,7 @@
 #include "stepped.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "batch.h"
 #include "figure.h"
@@ -48,15 +49,19 @@ void stepped_fill_roots(const pd_optim *optim)
         }
 }
 
+/* Runs all root tasks that the optimizer has captured, on all cores, and returns the time that it took. */
 static double run_tasks(pd_optim *optim)
 {
     double begin = figure_ms();
+    pd_batch *batch = pd_batch_new(&optim, 1, (int)sysconf(_SC_NPROCESSORS_ONLN));
     pd_task *task;
 
+    if (batch == NULL) figure_stop("out of memory");
     while ((task = pd_optim_capture(optim)) != NULL) {
-        pd_task_run(task);
+        pd_batch_run_tasks(batch, &task, 1);
         pd_optim_deliver(optim, task);
     }
+    pd_batch_free(batch);
     return figure_ms() - begin;
 }
 
