@@ -30,6 +30,17 @@ static int64_t cols_of(pd_mat M, pd_turn turn)
     return turn == PD_AS_IS ? M.cols : M.rows;
 }
 
+/* Returns rows [first, end) of op(M). If op transposes, these are columns of M. */
+static pd_mat rows_from(pd_mat M, pd_turn turn, int64_t first, int64_t end)
+{
+    return turn == PD_AS_IS ? pd_mat_rows(M, first, end) : pd_mat_cols(M, first, end);
+}
+
+static pd_mat cols_from(pd_mat M, pd_turn turn, int64_t first, int64_t end)
+{
+    return turn == PD_AS_IS ? pd_mat_cols(M, first, end) : pd_mat_rows(M, first, end);
+}
+
 static CBLAS_TRANSPOSE blas_turn(pd_turn turn)
 {
     return turn == PD_AS_IS ? CblasNoTrans : CblasTrans;
@@ -61,6 +72,18 @@ void pd_syrk(pd_mat S, float beta, float alpha, pd_mat A, pd_side side)
                 stride(S));
 }
 
+/* The rows consist of a rectangle, left of the square on the diagonal, and of the lower half of that square. */
+void pd_syrk_rows(pd_mat S, float beta, float alpha, pd_mat A, pd_side side, int64_t first, int64_t end)
+{
+    pd_turn turn = side == PD_LEFT ? PD_AS_IS : PD_TRANSPOSED, other = side == PD_LEFT ? PD_TRANSPOSED : PD_AS_IS;
+    pd_mat own = rows_from(A, turn, first, end);
+
+    if (first > 0)
+        pd_gemm(pd_mat_part(S, first, 0, end - first, first), beta, alpha, own, turn, rows_from(A, turn, 0, first),
+                other);
+    pd_syrk(pd_mat_part(S, first, first, end - first, end - first), beta, alpha, own, side);
+}
+
 void pd_symm(pd_mat C, float beta, float alpha, pd_mat S, pd_mat B, pd_side side)
 {
     assert(S.rows == S.cols && S.rows == (side == PD_LEFT ? B.rows : B.cols) && C.rows == B.rows && C.cols == B.cols);
@@ -75,6 +98,30 @@ void pd_trmm(pd_mat B, pd_mat U, pd_turn u, pd_side side)
     if (B.rows == 0 || B.cols == 0) return;
     cblas_strmm(CblasRowMajor, blas_side(side), CblasUpper, blas_turn(u), CblasNonUnit, size(B.rows), size(B.cols), 1,
                 U.at, stride(U), B.at, stride(B));
+}
+
+static void copy(pd_mat to, pd_mat from)
+{
+    for (int64_t i = 0; i < to.rows; i++)
+        memcpy(to.at + i * to.stride, from.at + i * from.stride, (size_t)to.cols * sizeof *to.at);
+}
+
+/* The part of op(U) that the result needs is a square on the diagonal, and a rectangle: op(U) is zero on one side of
+ * the square. [from, to) are the rows of B (PD_LEFT) or columns of B (PD_RIGHT) that meet the rectangle. */
+void pd_trmm_part(pd_mat C, pd_mat B, pd_mat U, pd_turn u, pd_side side, int64_t first, int64_t end)
+{
+    bool left = side == PD_LEFT, behind = left == (u == PD_AS_IS);
+    int64_t from = behind ? end : 0, to = behind ? U.rows : first, n = end - first;
+    pd_mat own = left ? pd_mat_rows(C, first, end) : pd_mat_cols(C, first, end),
+           rectangle = behind ? pd_mat_part(U, first, end, n, to - from) : pd_mat_part(U, 0, first, to - from, n);
+
+    copy(own, left ? pd_mat_rows(B, first, end) : pd_mat_cols(B, first, end));
+    pd_trmm(own, pd_mat_part(U, first, first, n, n), u, side);
+    if (from == to) return;
+    if (left)
+        pd_gemm(own, 1, 1, rectangle, u, pd_mat_rows(B, from, to), PD_AS_IS);
+    else
+        pd_gemm(own, 1, 1, pd_mat_cols(B, from, to), PD_AS_IS, rectangle, u);
 }
 
 void pd_trsm(pd_mat B, pd_mat U, pd_turn u, pd_side side)
@@ -98,60 +145,50 @@ void pd_symv(float *y, pd_mat S, const float *x)
     cblas_ssymv(CblasRowMajor, CblasLower, size(S.rows), 1, S.at, stride(S), x, 1, 0, y, 1);
 }
 
-/* Returns a view of rows [first, first + count) of op(M), which is M or its transpose. If op transposes, these are
- * columns of M. */
-static pd_mat rows_from(pd_mat M, pd_turn turn, int64_t first, int64_t count)
-{
-    if (turn == PD_AS_IS) return (pd_mat){ M.at + first * M.stride, count, M.cols, M.stride };
-    return (pd_mat){ M.at + first, M.rows, count, M.stride };
-}
-
-static pd_mat cols_from(pd_mat M, pd_turn turn, int64_t first, int64_t count)
-{
-    return rows_from(M, turn == PD_AS_IS ? PD_TRANSPOSED : PD_AS_IS, first, count);
-}
-
 /* Computes the lower half of the product by recursion. The lower left quarter is one product of rectangles. The upper
  * left and the lower right quarter are lower halves of squares again. */
 void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn b)
 {
     enum { SMALL = 96 };
     int64_t n = S.rows, top = n / 2, rest = n - top;
-    pd_mat below = rows_from(A, a, top, rest), left = cols_from(B, b, 0, top);
+    pd_mat below = rows_from(A, a, top, n), left = cols_from(B, b, 0, top);
 
     if (n <= SMALL) {
         pd_gemm(S, 0, alpha, A, a, B, b);
         return;
     }
-    pd_gemm((pd_mat){ S.at + top * S.stride, rest, top, S.stride }, 0, alpha, below, a, left, b);
-    pd_gemm_half((pd_mat){ S.at, top, top, S.stride }, alpha, rows_from(A, a, 0, top), a, left, b);
-    pd_gemm_half((pd_mat){ S.at + top * S.stride + top, rest, rest, S.stride }, alpha, below, a,
-                 cols_from(B, b, top, rest), b);
+    pd_gemm(pd_mat_part(S, top, 0, rest, top), 0, alpha, below, a, left, b);
+    pd_gemm_half(pd_mat_part(S, 0, 0, top, top), alpha, rows_from(A, a, 0, top), a, left, b);
+    pd_gemm_half(pd_mat_part(S, top, top, rest, rest), alpha, below, a, cols_from(B, b, top, n), b);
 }
 
-static pd_mat part_of(pd_mat M, int64_t top, int64_t left, int64_t rows, int64_t cols)
+/* Computes columns of the product of two upper triangles. They consist of a rectangle U12 above a square U22 on the
+ * diagonal. The rectangle becomes T11 U12 + T12 U22. The square becomes T22 U22, a product of two upper triangles
+ * again. */
+void pd_trmm_upper_columns(pd_mat U, pd_mat T, int64_t first, int64_t end)
 {
-    return (pd_mat){ M.at + top * M.stride + left, rows, cols, M.stride };
+    int64_t n = end - first;
+    pd_mat above = pd_mat_part(U, 0, first, first, n), square = pd_mat_part(U, first, first, n, n);
+
+    if (first > 0) {
+        pd_trmm(above, pd_mat_part(T, 0, 0, first, first), PD_AS_IS, PD_LEFT);
+        pd_gemm(above, 1, 1, pd_mat_part(T, 0, first, first, n), PD_AS_IS, square, PD_AS_IS);
+    }
+    pd_trmm_upper(square, pd_mat_part(T, first, first, n, n));
 }
 
-/* Computes the product of two upper triangles by recursion. The upper right quarter becomes T11 U12 + T12 U22, where
- * the digits number the quarters of T and U. The upper left and the lower right quarter are products of two upper
- * triangles again. */
 void pd_trmm_upper(pd_mat U, pd_mat T)
 {
     enum { SMALL = 48 };
-    int64_t n = U.rows, top = n / 2, rest = n - top;
-    pd_mat quarter = part_of(U, 0, top, top, rest);
+    int64_t n = U.rows;
 
     assert(U.cols == n && T.rows == n && T.cols == n);
     if (n <= SMALL) {
         pd_trmm(U, T, PD_AS_IS, PD_LEFT);
         return;
     }
-    pd_trmm(quarter, part_of(T, 0, 0, top, top), PD_AS_IS, PD_LEFT);
-    pd_gemm(quarter, 1, 1, part_of(T, 0, top, top, rest), PD_AS_IS, part_of(U, top, top, rest, rest), PD_AS_IS);
-    pd_trmm_upper(part_of(U, 0, 0, top, top), part_of(T, 0, 0, top, top));
-    pd_trmm_upper(part_of(U, top, top, rest, rest), part_of(T, top, top, rest, rest));
+    pd_trmm_upper_columns(U, T, n / 2, n);
+    pd_trmm_upper_columns(U, T, 0, n / 2);
 }
 
 /* Copies the lower half of a square matrix over its upper half, in squares of 8 by 8. Writing goes along rows, so

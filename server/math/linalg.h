@@ -28,23 +28,45 @@ static inline pd_mat pd_mat_dense(float *at, int64_t rows, int64_t cols)
     return (pd_mat){ at, rows, cols, cols };
 }
 
+/* Returns a view of a part of M: `rows` rows from row `top` on, `cols` columns from column `left` on. */
+static inline pd_mat pd_mat_part(pd_mat M, int64_t top, int64_t left, int64_t rows, int64_t cols)
+{
+    return (pd_mat){ M.at + top * M.stride + left, rows, cols, M.stride };
+}
+
+/* Return a view of a part of M: pd_mat_rows of rows [first, end), pd_mat_cols of columns [first, end). */
+static inline pd_mat pd_mat_rows(pd_mat M, int64_t first, int64_t end)
+{
+    return pd_mat_part(M, first, 0, end - first, M.cols);
+}
+static inline pd_mat pd_mat_cols(pd_mat M, int64_t first, int64_t end)
+{
+    return pd_mat_part(M, 0, first, M.rows, end - first);
+}
+
 /* Computes C <- beta C + alpha op(A) op(B). op(A) is A, or A transposed if `a` says so, and op(B) likewise. */
 void pd_gemm(pd_mat C, float beta, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn b);
 /* Computes S <- beta S + alpha A A' (PD_LEFT) or S <- beta S + alpha A' A (PD_RIGHT). S is symmetric: only its lower
- * half is read and written. A' is A transposed. */
+ * half is read and written. A' is A transposed. pd_syrk_rows computes only rows [first, end) of S. */
 void pd_syrk(pd_mat S, float beta, float alpha, pd_mat A, pd_side side);
+void pd_syrk_rows(pd_mat S, float beta, float alpha, pd_mat A, pd_side side, int64_t first, int64_t end);
 /* Computes C <- beta C + alpha S B (PD_LEFT) or C <- beta C + alpha B S (PD_RIGHT). S is symmetric: only its lower half
  * is read. */
 void pd_symm(pd_mat C, float beta, float alpha, pd_mat S, pd_mat B, pd_side side);
 /* Computes B <- op(U) B (PD_LEFT) or B <- B op(U) (PD_RIGHT), at half the cost of pd_gemm. op(U) is U or its transpose.
  * U is upper triangular: elements below its diagonal are not read. */
 void pd_trmm(pd_mat B, pd_mat U, pd_turn u, pd_side side);
+/* Computes rows [first, end) of C <- op(U) B (PD_LEFT), or columns [first, end) of C <- B op(U) (PD_RIGHT). U is as in
+ * pd_trmm. C and B have the same shape. */
+void pd_trmm_part(pd_mat C, pd_mat B, pd_mat U, pd_turn u, pd_side side, int64_t first, int64_t end);
 /* Undoes pd_trmm by substitution: computes B <- op(U)^-1 B (PD_LEFT) or B <- B op(U)^-1 (PD_RIGHT), where op(U) is U or
  * its transpose. */
 void pd_trsm(pd_mat B, pd_mat U, pd_turn u, pd_side side);
 /* Computes U <- T U for upper triangular matrices of one size, at a quarter of the cost of pd_gemm. Below its diagonal
- * U holds zeros, and keeps them. Elements of T below its diagonal are not read. */
+ * U holds zeros, and keeps them. Elements of T below its diagonal are not read. pd_trmm_upper_columns computes only
+ * columns [first, end) of U, and reads no others. */
 void pd_trmm_upper(pd_mat U, pd_mat T);
+void pd_trmm_upper_columns(pd_mat U, pd_mat T, int64_t first, int64_t end);
 /* Computes y <- beta y + alpha op(A) x for vectors x and y. op(A) is A or its transpose. */
 void pd_gemv(float *y, float beta, float alpha, pd_mat A, pd_turn a, const float *x);
 /* Computes the product of a symmetric matrix and a vector: y <- S x. Only the lower half of S is read. */

@@ -286,12 +286,23 @@ static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thre
 
 /* ---- waves ---- */
 
+/* Returns whether threads can share a piece of work that is a single unit: it may have large products, or copies of
+ * large matrices. */
+static bool can_be_shared(const pd_optim *optim)
+{
+    bool by_block = optim->stage == PD_STAGE_PHASES && optim->row->phases[optim->phase].kind == PD_BLOCKS;
+
+    return optim->shared->plan.large_products &&
+           (by_block || optim->stage == PD_STAGE_CAPTURE || optim->stage == PD_STAGE_ADOPT);
+}
+
 /* Runs the next piece of each step that has one. Returns false if no step has one. */
 static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
 {
     size_t n_pieces = 0;
     int64_t units = 0;
     double ns = 0;
+    bool shared = false;
     int team;
 
     for (size_t i = 0; i < n; i++) {
@@ -301,9 +312,10 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
         batch->pieces[n_pieces++] = (piece){ steps[i], units, n_units };
         units += n_units;
         ns += steps[i]->cost_ns;
+        shared = shared || can_be_shared(steps[i]);
     }
     if (n_pieces == 0) return false;
-    team = units > 1 && ns > WORTH_SHARING_NS ? batch->threads : 1;
+    team = (units > 1 || shared) && ns > WORTH_SHARING_NS ? batch->threads : 1;
     (void)team; /* used only with OpenMP: without it the compiler ignores the pragma */
 #pragma omp parallel num_threads(team)
     {

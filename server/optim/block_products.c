@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "stripes.h"
+
 /* Largest number of elements of a matrix block that is copied to scratch memory before it is multiplied. Such a block
  * fits into a second-level cache together with its products. */
 enum { MOST_GATHERED = 32768 };
@@ -39,6 +41,15 @@ int64_t pd_block_contract_scratch(const pd_shape *shape, const pd_block *block)
            padded(pd_block_elements(block, shape->rank));
 }
 
+bool pd_block_is_large(const pd_block *block, int rank)
+{
+    double elements = (double)pd_block_elements(block, rank);
+
+    for (int d = 0; d < rank; d++)
+        if (pd_stripes_of(2 * elements * (double)block->size[d], 2) > 1) return true;
+    return false;
+}
+
 pd_block_view pd_block_look(const float *whole, const pd_shape *shape, const pd_block *block, float *scratch)
 {
     pd_block_view view = { .rank = shape->rank };
@@ -56,8 +67,6 @@ pd_block_view pd_block_look(const float *whole, const pd_shape *shape, const pd_
     return view;
 }
 
-/* ---- statistics ---- */
-
 static int64_t product(const int64_t *size, int first, int end)
 {
     int64_t n = 1;
@@ -66,31 +75,88 @@ static int64_t product(const int64_t *size, int first, int end)
     return n;
 }
 
-void pd_block_gram(pd_mat S, float beta, float alpha, const pd_block_view *view, int dim)
+static pd_mat matrix_of(const pd_block_view *view)
 {
-    int64_t outer = product(view->size, 0, dim), side = view->size[dim],
-            inner = product(view->size, dim + 1, view->rank);
+    return (pd_mat){ view->at, view->size[0], view->size[1], view->stride };
+}
+
+/* ---- statistics ---- */
+
+/* The arguments of pd_block_gram, for its stripes: rows of S. */
+typedef struct gram {
+    pd_mat S;
+    float beta, alpha;
+    const pd_block_view *view;
+    int dim, stripes;
+} gram;
+
+static void gram_stripe(const void *work, int stripe)
+{
+    const gram *g = work;
+    const pd_block_view *view = g->view;
+    int64_t outer = product(view->size, 0, g->dim), side = view->size[g->dim],
+            inner = product(view->size, g->dim + 1, view->rank),
+            first = pd_stripe_bound(side, PD_STRIPE_SQUARE, stripe, g->stripes),
+            end = pd_stripe_bound(side, PD_STRIPE_SQUARE, stripe + 1, g->stripes);
 
     if (view->rank == 2) {
-        pd_syrk(S, beta, alpha, (pd_mat){ view->at, view->size[0], view->size[1], view->stride },
-                dim == 0 ? PD_LEFT : PD_RIGHT);
+        pd_syrk_rows(g->S, g->beta, g->alpha, matrix_of(view), g->dim == 0 ? PD_LEFT : PD_RIGHT, first, end);
     } else if (inner == 1) {
-        pd_syrk(S, beta, alpha, pd_mat_dense(view->at, outer, side), PD_RIGHT);
+        pd_syrk_rows(g->S, g->beta, g->alpha, pd_mat_dense(view->at, outer, side), PD_RIGHT, first, end);
     } else {
         for (int64_t o = 0; o < outer; o++)
-            pd_syrk(S, o == 0 ? beta : 1, alpha, pd_mat_dense(view->at + o * side * inner, side, inner), PD_LEFT);
+            pd_syrk_rows(g->S, o == 0 ? g->beta : 1, g->alpha, pd_mat_dense(view->at + o * side * inner, side, inner),
+                         PD_LEFT, first, end);
     }
 }
 
+void pd_block_gram(pd_mat S, float beta, float alpha, const pd_block_view *view, int dim)
+{
+    double flops = (double)product(view->size, 0, view->rank) * (double)view->size[dim];
+    gram g = { S, beta, alpha, view, dim, pd_stripes_of(flops, view->size[dim] / (2 * PD_STRIPE_WIDTH)) };
+
+    pd_stripes_run(g.stripes, gram_stripe, &g);
+}
+
 /* ---- preconditioning ---- */
+
+/* A product C = op(A) B of whole matrices, for its stripes: rows of C, or columns if C is wider than it is high. */
+typedef struct whole_product {
+    pd_mat C, A, B;
+    pd_turn a;
+    int stripes;
+} whole_product;
+
+static void product_stripe(const void *work, int stripe)
+{
+    const whole_product *p = work;
+    bool wide = p->C.cols > p->C.rows;
+    int64_t n = wide ? p->C.cols : p->C.rows, first = pd_stripe_bound(n, PD_STRIPE_EVEN, stripe, p->stripes),
+            end = pd_stripe_bound(n, PD_STRIPE_EVEN, stripe + 1, p->stripes);
+
+    if (wide)
+        pd_gemm(pd_mat_cols(p->C, first, end), 0, 1, p->A, p->a, pd_mat_cols(p->B, first, end), PD_AS_IS);
+    else
+        pd_gemm(pd_mat_rows(p->C, first, end), 0, 1,
+                p->a == PD_AS_IS ? pd_mat_rows(p->A, first, end) : pd_mat_cols(p->A, first, end), p->a, p->B, PD_AS_IS);
+}
+
+static void multiply(pd_mat C, pd_mat A, pd_turn a, pd_mat B)
+{
+    double flops = 2 * (double)C.rows * (double)C.cols * (double)B.rows;
+    int64_t n = C.cols > C.rows ? C.cols : C.rows;
+    whole_product p = { C, A, B, a, pd_stripes_of(flops, n / PD_STRIPE_WIDTH) };
+
+    pd_stripes_run(p.stripes, product_stripe, &p);
+}
 
 static void contract_matrix(pd_mat out, const pd_block_view *view, float *const *P, float *scratch)
 {
     int64_t m = view->size[0], n = view->size[1];
     pd_mat half = pd_mat_dense(scratch, m, n);
 
-    pd_gemm(half, 0, 1, pd_mat_dense(P[0], m, m), PD_TRANSPOSED, (pd_mat){ view->at, m, n, view->stride }, PD_AS_IS);
-    pd_gemm(out, 0, 1, half, PD_AS_IS, pd_mat_dense(P[1], n, n), PD_AS_IS);
+    multiply(half, pd_mat_dense(P[0], m, m), PD_TRANSPOSED, matrix_of(view));
+    multiply(out, half, PD_AS_IS, pd_mat_dense(P[1], n, n));
 }
 
 /* Multiplies a block by the matrices P[d], along one dimension d after the other. Each product removes the first
@@ -104,8 +170,8 @@ static void contract_in_turns(float *out, const pd_block_view *view, float *cons
     for (int d = 0; d < view->rank; d++) {
         int64_t side = view->size[d], rest = n / side;
         float *to = d == view->rank - 1 ? out : scratch + d % 2 * padded(n);
-        pd_gemm(pd_mat_dense(to, rest, side), 0, 1, pd_mat_dense(from, side, rest), PD_TRANSPOSED,
-                pd_mat_dense(P[d], side, side), PD_AS_IS);
+        multiply(pd_mat_dense(to, rest, side), pd_mat_dense(from, side, rest), PD_TRANSPOSED,
+                 pd_mat_dense(P[d], side, side));
         from = to;
     }
 }

@@ -1,11 +1,15 @@
 /* block_products.h - products of one block of a tensor along each of its dimensions: with itself (statistics), and with
  * a matrix for each dimension (preconditioning). For the optimizers that keep a matrix for each dimension of a block.
- * Pure functions; any thread; allocates nothing.
+ * Pure functions; any thread; no allocations of their own.
  *
  * Contiguous blocks, and large blocks of matrices, are used in place; other blocks are copied to scratch memory first.
- * Every side of a block, and its number of elements, is below 2^31. */
+ * Every side of a block, and its number of elements, is below 2^31.
+ *
+ * Products of large blocks are cut into stripes, which the threads of a parallel region share (stripes.h). */
 #ifndef PD_BLOCK_PRODUCTS_H
 #define PD_BLOCK_PRODUCTS_H
+
+#include <stdbool.h>
 
 #include "linalg.h"
 #include "partition.h"
@@ -26,6 +30,9 @@ typedef struct pd_block_view {
  * pd_block_contract_scratch for pd_block_contract. */
 int64_t pd_block_view_scratch(const pd_shape *shape, const pd_block *block);
 int64_t pd_block_contract_scratch(const pd_shape *shape, const pd_block *block);
+
+/* Returns whether products with this block are so large that threads share them. */
+bool pd_block_is_large(const pd_block *block, int rank);
 
 /* Returns a view of a block of `whole`, a tensor of shape `shape` that is not a scalar. A block that products cannot
  * use in place is copied to `scratch`. */

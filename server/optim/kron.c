@@ -391,9 +391,11 @@ static void precondition(const pd_unit *unit)
     pd_kron_place place = pd_kron_place_of(unit->plan, unit->index);
     float *layer = unit->slot[own->x] + place.first, *Q[PD_MAX_RANK];
     pd_block_view view = pd_block_look(layer, &place.shape, &place.box, unit->scratch);
+    float *other =
+        own->other < 0 || view.at == unit->scratch ? NULL : unit->slot[own->other] + (view.at - unit->slot[own->x]);
 
     find_factors(unit->plan, unit->index, unit->slot, Q);
-    pd_kron_precondition(&block, &view, Q);
+    pd_kron_precondition(&block, &view, Q, other);
     unit->partial[0] = pd_block_view_sum(&view, pd_sum_squares);
     if (view.at == unit->scratch) pd_block_scatter(layer, view.at, &place.shape, &place.box);
 }

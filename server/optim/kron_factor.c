@@ -10,6 +10,7 @@
 #include "clones.h"
 #include "kernels.h"
 #include "pages.h"
+#include "stripes.h"
 
 #define TINY 0x1p-126f /* added to an eigenvalue's bound, which may be 0, before a division by it */
 
@@ -189,31 +190,76 @@ static void along_diagonal(pd_mat B, bool columns, const float *q, bool divides)
     }
 }
 
+static pd_turn turn_of(pd_kron_operation operation, bool columns)
+{
+    return (operation == PD_KRON_APPLY) == columns ? PD_TRANSPOSED : PD_AS_IS;
+}
+
 /* Applies an operation (a product with the triangular factor Q or its transpose, or the solution of a triangular
  * system) to the matrix B, in place: from the left, or from the right if `columns` is set. */
 static void along_triangle(pd_mat B, bool columns, pd_mat Q, pd_kron_operation operation)
 {
     pd_side side = columns ? PD_RIGHT : PD_LEFT;
-    pd_turn turn = (operation == PD_KRON_APPLY) == columns ? PD_TRANSPOSED : PD_AS_IS;
 
     if (operation == PD_KRON_SOLVE_TRANSPOSED)
-        pd_trsm(B, Q, turn, side);
+        pd_trsm(B, Q, turn_of(operation, columns), side);
     else
-        pd_trmm(B, Q, turn, side);
+        pd_trmm(B, Q, turn_of(operation, columns), side);
+}
+
+/* Returns the number of sheets, or if there is only one, the number of its rows or columns that an operation treats
+ * alike: each by itself, with the whole factor. */
+static int64_t breadth_of(const sheets *x)
+{
+    return x->count > 1 ? x->count : x->columns ? x->first.rows : x->first.cols;
+}
+
+/* Returns the part [first, end) of x, counted as breadth_of counts. */
+static sheets part_of(sheets x, int64_t first, int64_t end)
+{
+    if (x.count > 1) {
+        x.first.at += first * x.first.rows * x.first.cols;
+        x.count = end - first;
+    } else {
+        x.first = x.columns ? pd_mat_rows(x.first, first, end) : pd_mat_cols(x.first, first, end);
+    }
+    return x;
+}
+
+/* An operation with a triangular factor Q, for its stripes: parts of x. */
+typedef struct triangle_work {
+    sheets x;
+    pd_mat Q;
+    pd_kron_operation operation;
+    int stripes;
+} triangle_work;
+
+static void triangle_stripe(const void *work, int stripe)
+{
+    const triangle_work *t = work;
+    int64_t n = breadth_of(&t->x);
+    sheets x = part_of(t->x, pd_stripe_bound(n, PD_STRIPE_EVEN, stripe, t->stripes),
+                       pd_stripe_bound(n, PD_STRIPE_EVEN, stripe + 1, t->stripes));
+
+    for (int64_t o = 0; o < x.count; o++, x.first.at += x.first.rows * x.first.cols)
+        along_triangle(x.first, x.columns, t->Q, t->operation);
 }
 
 void pd_kron_along(const pd_block_view *x, int dim, const float *Q, bool diagonal, int64_t side,
                    pd_kron_operation operation)
 {
-    sheets x_of = sheets_of(x, dim);
-    pd_mat B = x_of.first, triangle = { (float *)Q, x->size[dim], x->size[dim], side };
+    int64_t n = x->size[dim];
+    triangle_work t = { sheets_of(x, dim), { (float *)Q, n, n, side }, operation, 1 };
+    pd_mat B = t.x.first;
 
-    for (int64_t o = 0; o < x_of.count; o++, B.at += B.rows * B.cols) {
-        if (diagonal)
-            along_diagonal(B, x_of.columns, Q, operation == PD_KRON_SOLVE_TRANSPOSED);
-        else
-            along_triangle(B, x_of.columns, triangle, operation);
+    if (diagonal) {
+        for (int64_t o = 0; o < t.x.count; o++, B.at += B.rows * B.cols)
+            along_diagonal(B, t.x.columns, Q, operation == PD_KRON_SOLVE_TRANSPOSED);
+        return;
     }
+    t.stripes = pd_stripes_of((double)product(x->size, 0, x->rank) * (double)n,
+                              t.x.count > 1 ? t.x.count : breadth_of(&t.x) / (2 * PD_STRIPE_WIDTH));
+    pd_stripes_run(t.stripes, triangle_stripe, &t);
 }
 
 /* ---- update of the factors: multipliers ---- */
@@ -354,6 +400,28 @@ int64_t pd_kron_phase_scratch(const pd_kron_block *block)
     return floats;
 }
 
+/* The product of two triangles, Q <- M Q, for its stripes: columns of Q. */
+typedef struct factor_work {
+    pd_mat Q, M;
+    int stripes;
+} factor_work;
+
+static void factor_stripe(const void *work, int stripe)
+{
+    const factor_work *f = work;
+
+    pd_trmm_upper_columns(f->Q, f->M, pd_stripe_bound(f->Q.rows, PD_STRIPE_CUBE, stripe, f->stripes),
+                          pd_stripe_bound(f->Q.rows, PD_STRIPE_CUBE, stripe + 1, f->stripes));
+}
+
+static void multiply_triangles(pd_mat Q, pd_mat M)
+{
+    double n = (double)Q.rows;
+    factor_work f = { Q, M, pd_stripes_of(n * n * n / 3, Q.rows / (2 * PD_STRIPE_WIDTH)) };
+
+    pd_stripes_run(f.stripes, factor_stripe, &f);
+}
+
 void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const *M, bool bfloat16)
 {
     for (int d = 0; d < block->rank; d++) {
@@ -361,7 +429,7 @@ void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const 
         if (block->diagonal[d])
             add_share_of_each(Q[d], M[d], n);
         else
-            pd_trmm_upper((pd_mat){ Q[d], n, n, side }, (pd_mat){ M[d], n, n, side });
+            multiply_triangles((pd_mat){ Q[d], n, n, side }, (pd_mat){ M[d], n, n, side });
         if (bfloat16) round_to_bfloat16(Q[d], pd_kron_factor_floats(block, d));
     }
 }
@@ -394,15 +462,73 @@ void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16)
 
 /* ---- preconditioning ---- */
 
+/* A product of a matrix and a triangular factor Q, for its stripes: rows of the result, or with `columns` columns of
+ * it. The result does not lie in the place of the matrix, so stripes may be parts of the dimension of Q. */
+typedef struct apart_work {
+    pd_mat to, from, Q;
+    bool columns;
+    pd_turn turn;
+    int stripes;
+} apart_work;
+
+static void apart_stripe(const void *work, int stripe)
+{
+    const apart_work *w = work;
+    int64_t n = w->Q.rows, first = pd_stripe_bound(n, PD_STRIPE_SQUARE, stripe, w->stripes),
+            end = pd_stripe_bound(n, PD_STRIPE_SQUARE, stripe + 1, w->stripes);
+    bool from_the_end = w->columns == (w->turn == PD_TRANSPOSED); /* the first row or column costs most */
+
+    pd_trmm_part(w->to, w->from, w->Q, w->turn, w->columns ? PD_RIGHT : PD_LEFT, from_the_end ? n - end : first,
+                 from_the_end ? n - first : end);
+}
+
+/* Returns the number of stripes if a product along dimension `dim` is to be cut along that dimension; 1: it is not.
+ * That is for a matrix whose other dimension is too short to be cut. */
+static int stripes_apart(const sheets *x, int64_t side)
+{
+    if (x->count > 1 || breadth_of(x) >= side) return 1;
+    return pd_stripes_of((double)x->first.rows * (double)x->first.cols * (double)side, side / (2 * PD_STRIPE_WIDTH));
+}
+
+bool pd_kron_needs_other(const pd_kron_block *block)
+{
+    pd_block_view x = { .rank = block->rank, .stride = block->size[1] };
+
+    memcpy(x.size, block->size, sizeof x.size);
+    for (int d = 0; d < block->rank; d++) {
+        sheets all = sheets_of(&x, d);
+        if (!block->diagonal[d] && stripes_apart(&all, x.size[d]) > 1) return true;
+    }
+    return false;
+}
+
+/* Multiplies x by Q'Q along one dimension, in stripes of that dimension. `other` has the layout of x. */
+static void precondition_apart(const sheets *x, float *other, pd_mat Q, int stripes)
+{
+    pd_mat X = x->first, Y = { other, X.rows, X.cols, X.stride };
+    apart_work half = { Y, X, Q, x->columns, turn_of(PD_KRON_APPLY, x->columns), stripes },
+               whole = { X, Y, Q, x->columns, turn_of(PD_KRON_APPLY_TRANSPOSED, x->columns), stripes };
+
+    pd_stripes_run(stripes, apart_stripe, &half);
+    pd_stripes_run(stripes, apart_stripe, &whole);
+}
+
 /* Preconditions x, a block without padding, by the block's factors Q (a matrix for each dimension). Of a padded factor
  * it uses only the corner of n x n elements, where n is the size without padding. The other elements have no effect: x
  * with padding would be zero from n on, and Q is upper triangular, so Q x would be zero from n on, too. The first n
  * elements of Q'(Q x) then depend only on the corner. */
-void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q)
+void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q, float *other)
 {
     for (int d = 0; d < block->rank; d++) {
-        pd_kron_along(x, d, Q[d], block->diagonal[d], block->side[d], PD_KRON_APPLY);
-        pd_kron_along(x, d, Q[d], block->diagonal[d], block->side[d], PD_KRON_APPLY_TRANSPOSED);
+        int64_t n = x->size[d];
+        sheets all = sheets_of(x, d);
+        int stripes = block->diagonal[d] || other == NULL ? 1 : stripes_apart(&all, n);
+        if (stripes > 1) {
+            precondition_apart(&all, other, (pd_mat){ Q[d], n, n, block->side[d] }, stripes);
+        } else {
+            pd_kron_along(x, d, Q[d], block->diagonal[d], block->side[d], PD_KRON_APPLY);
+            pd_kron_along(x, d, Q[d], block->diagonal[d], block->side[d], PD_KRON_APPLY_TRANSPOSED);
+        }
     }
 }
 
@@ -430,6 +556,18 @@ double pd_kron_precondition_flops(const pd_kron_block *block)
 
     for (int d = 0; d < block->rank; d++) flops += 2 * elements * (block->diagonal[d] ? 1 : (double)block->size[d]);
     return flops;
+}
+
+bool pd_kron_is_large(const pd_kron_block *block)
+{
+    double elements = (double)product(block->full, 0, block->rank);
+
+    for (int d = 0; d < block->rank; d++) {
+        double n = (double)block->full[d];
+        if (!block->diagonal[d] && (pd_stripes_of(elements * n, 2) > 1 || pd_stripes_of(n * n * n / 3, 2) > 1))
+            return true;
+    }
+    return false;
 }
 
 /* ---- when factors are updated ---- */

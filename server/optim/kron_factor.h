@@ -68,13 +68,21 @@ void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const 
  * elements were before. The product of the factors does not change. */
 void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16);
 /* Preconditions the elements x of a block, in place: multiplies them by Q'Q along every dimension, where Q is the
- * dimension's factor. x has the sizes block->size, without padding. */
-void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q);
+ * dimension's factor. x has the sizes block->size, without padding.
+ *
+ * `other` is work memory for products that threads share (stripes.h). It has the layout of x: element i behind the
+ * first of x has its place at other[i]. NULL: there is none, so fewer threads share some products. Only blocks for
+ * which pd_kron_needs_other returns true use it. */
+void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q, float *other);
+bool pd_kron_needs_other(const pd_kron_block *block);
 /* Return the number of multiplications and additions for a block (part of a parameter): pd_kron_update_flops of an
  * update of its factors (pd_kron_multipliers and pd_kron_multiply), pd_kron_precondition_flops of preconditioning.
  * Symmetric and triangular products count half. */
 double pd_kron_update_flops(const pd_kron_block *block);
 double pd_kron_precondition_flops(const pd_kron_block *block);
+
+/* Returns whether products with this block or its factors are so large that threads share them (stripes.h). */
+bool pd_kron_is_large(const pd_kron_block *block);
 
 /* Advances the counter of steps since the last update of the factors, in float32 as the original implementation does.
  * `p` is the update probability in this step: there is an update every 1/p steps. Returns true if the factors are to be

@@ -249,6 +249,7 @@ static void keep(pd_plan *plan, const draft *d, int declared_rank)
 {
     pd_kron_own *own = plan->own;
 
+    own->other = -1;
     own->scanned = d->scanned;
     own->rank = d->merged.shape.rank;
     own->probe = probe_of(d);
@@ -317,10 +318,21 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* Adds the work memory for large products: one slot for all threads. Scratch memory would be there once for each
+ * thread. */
+static int add_other(pd_plan *plan)
+{
+    pd_kron_own *own = plan->own;
+    pd_slot_spec other = { .name = "half_update", .number = -1, .shape = plan->shape, .temporary = true };
+
+    own->other = pd_plan_slot(plan, &other);
+    return own->other < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
 static int add_work(pd_plan *plan)
 {
     const pd_kron_own *own = plan->own;
-    bool in_step = own->in_step;
+    bool in_step = own->in_step, needs_other = false;
 
     for (int64_t b = 0; b < (int64_t)plan->n_blocks; b++) {
         pd_kron_block block = pd_kron_block_of(plan, b);
@@ -329,9 +341,11 @@ static int add_work(pd_plan *plan)
             larger(pd_block_view_scratch(&place.shape, &place.box), in_step ? pd_kron_phase_scratch(&block) : 0);
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, floats);
         plan->flops += pd_kron_precondition_flops(&block);
+        plan->large_products = plan->large_products || pd_kron_is_large(&block);
+        needs_other = needs_other || pd_kron_needs_other(&block);
         if (!in_step && add_task(plan, b) != PD_OK) return PD_NO_MEMORY;
     }
-    return PD_OK;
+    return needs_other ? add_other(plan) : PD_OK;
 }
 
 int pd_kron_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)

@@ -49,6 +49,9 @@ typedef struct pd_kron_own {
     /* number of a temporary slot (a tensor that lives for one step) of shape plan->shape: first the momentum corrected
      * for its bias, later the update of the weights */
     int x;
+    /* number of a temporary slot (a tensor that lives for one step) of the same shape: work memory for products that
+     * threads share; -1: no block needs it */
+    int other;
     /* number of a temporary slot (a tensor that lives for one step): what the step decides about factors, indexed by
      * DECIDED_... */
     int decision;

@@ -133,6 +133,9 @@ typedef struct pd_plan {
     /* number of units (each computed by one thread) that a PD_STRIPES phase (a pass of a step over groups of matrix
      * rows) has for each block, at least 1 */
     int64_t stripes;
+    /* whether products in phases over blocks, or in `adopt`, are so large that threads share them (stripes.h): even a
+     * single unit is then worth waking all threads */
+    bool large_products;
     /* A note for the user who declares the parameter (for instance: an option has no effect). It is shown in the
      * answer to Declare, in the log and to operators. "": no note. */
     char note[240];

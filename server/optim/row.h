@@ -31,9 +31,13 @@
  * A unit runs on one thread with one BLAS thread. A phase opens no parallel region, computes no root and allocates
  * nothing, and its result does not depend on which thread runs which unit.
  *
- * Threads share a large matrix in stripes (groups of its rows): a phase of kind PD_STRIPES has plan->stripes units for
- * each block. An iteration repeats such a phase (`rounds`), with a barrier after each round. The number of stripes is
- * set by the plan and not by the number of threads, so the bits do not depend on threads. */
+ * A unit of a PD_BLOCKS phase, and `adopt`, may have products so large that one thread would take long: those of
+ * block_products.h and kron_factor.h. They are cut into stripes by their sizes (stripes.h). Threads that have no unit
+ * left compute stripes of the units that still run. The plan of such a parameter says so (plan->large_products).
+ *
+ * A phase of kind PD_STRIPES is for an iteration on one large matrix, which needs more than products. It has
+ * plan->stripes units (groups of rows) for each block, and is repeated (`rounds`), with a barrier after each round. The
+ * number of stripes is set by the plan and not by the number of threads, so the bits do not depend on threads. */
 #ifndef PD_ROW_H
 #define PD_ROW_H
 

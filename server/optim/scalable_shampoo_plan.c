@@ -150,6 +150,7 @@ static void plan_work(pd_plan *plan, const double *h)
     for (size_t b = 0; b < plan->n_blocks; b++) {
         const pd_block *block = &plan->blocks[b];
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, scratch_of(plan, block, h));
+        plan->large_products = plan->large_products || pd_block_is_large(block, plan->shape.rank);
         /* Operations for each element of the block and each dimension d: as many as the block has indices in d for the
          * statistic (half of a product), and twice as many for preconditioning (a whole product). */
         for (int d = 0; d < plan->shape.rank; d++)

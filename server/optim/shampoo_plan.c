@@ -167,6 +167,7 @@ static void plan_work(pd_plan *plan, const double *h)
         shampoo_scratch parts = pd_shampoo_scratch(plan, block, h);
         int64_t floats = parts.gradient + parts.filtered + parts.direction + parts.products;
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, floats);
+        plan->large_products = plan->large_products || pd_block_is_large(block, plan->shape.rank);
         /* Operations for each element of the block and each dimension d: as many as the block has indices in d for the
          * factor (half of a product), and twice as many for the direction (a whole product). */
         for (int d = 0; d < plan->shape.rank; d++)

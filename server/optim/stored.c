@@ -11,6 +11,7 @@
 #include "pages.h"
 #include "partition.h"
 #include "plan_bytes.h"
+#include "stripes.h"
 
 /* Rough times in ns to fill fresh memory with initial values on one core: SLOT_NS for each state tensor, FILL_NS for
  * each element of it, or CODED_NS if the tensor is stored in fewer bits than float32. */
@@ -314,11 +315,36 @@ const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot)
     return first < past && optim->stored[first].slot == slot ? &optim->stored[first].codes : NULL;
 }
 
+/* A copy, for its stripes: ranges of bytes. */
+typedef struct copy_work {
+    char *to;
+    const char *from;
+    int64_t bytes;
+    int stripes;
+} copy_work;
+
+static void copy_stripe(const void *work, int stripe)
+{
+    const copy_work *w = work;
+    int64_t first = pd_stripe_bound(w->bytes, PD_STRIPE_EVEN, stripe, w->stripes),
+            end = pd_stripe_bound(w->bytes, PD_STRIPE_EVEN, stripe + 1, w->stripes);
+
+    memcpy(w->to + first, w->from + first, (size_t)(end - first));
+}
+
+/* Copies memory. Threads of a parallel region share a long copy: the first touch of fresh memory takes longer than the
+ * copy itself. */
+static void copy_bytes(void *to, const void *from, int64_t bytes)
+{
+    enum { LONG = 4 << 20, MOST = 32 };
+    copy_work w = { to, from, bytes, bytes / LONG > MOST ? MOST : bytes > LONG ? (int)(bytes / LONG) : 1 };
+
+    if (bytes > 0) pd_stripes_run(w.stripes, copy_stripe, &w); /* a slot without elements may have no memory */
+}
+
 static void copy(void *to, const void *from, const pd_slot_spec *spec)
 {
-    size_t bytes = (size_t)pd_slot_seen_bytes(spec);
-
-    if (bytes > 0) memcpy(to, from, bytes); /* a state tensor without elements may have no memory to copy from */
+    copy_bytes(to, from, pd_slot_seen_bytes(spec));
 }
 
 static void mirror(void *at, const pd_slot_spec *spec)
@@ -360,9 +386,9 @@ static float *item_at(const pd_optim *optim, const pd_task_spec *task, int slot)
     return optim->slot[slot] + task->block * pd_slot_item_elements(spec_of(optim, slot));
 }
 
-static size_t item_bytes(const pd_optim *optim, int slot)
+static int64_t item_bytes(const pd_optim *optim, int slot)
 {
-    return (size_t)pd_slot_item_elements(spec_of(optim, slot)) * sizeof(float);
+    return pd_slot_item_elements(spec_of(optim, slot)) * (int64_t)sizeof(float);
 }
 
 void pd_slot_part_load(const pd_optim *optim, const pd_task_spec *task, int slot, void *to)
@@ -372,7 +398,7 @@ void pd_slot_part_load(const pd_optim *optim, const pd_task_spec *task, int slot
     switch (plan->slots[slot].share) {
     case PD_SHARE_WHOLE: pd_slot_load(optim, slot, to); break;
     case PD_SHARE_BOX: pd_block_gather(to, optim->slot[slot], &plan->shape, &plan->blocks[task->block]); break;
-    case PD_SHARE_ITEM: memcpy(to, item_at(optim, task, slot), item_bytes(optim, slot)); break;
+    case PD_SHARE_ITEM: copy_bytes(to, item_at(optim, task, slot), item_bytes(optim, slot)); break;
     }
 }
 
@@ -383,6 +409,6 @@ void pd_slot_part_store(const pd_optim *optim, const pd_task_spec *task, int slo
     switch (plan->slots[slot].share) {
     case PD_SHARE_WHOLE: pd_slot_store(optim, slot, from); break;
     case PD_SHARE_BOX: pd_block_scatter(optim->slot[slot], from, &plan->shape, &plan->blocks[task->block]); break;
-    case PD_SHARE_ITEM: memcpy(item_at(optim, task, slot), from, item_bytes(optim, slot)); break;
+    case PD_SHARE_ITEM: copy_bytes(item_at(optim, task, slot), from, item_bytes(optim, slot)); break;
     }
 }

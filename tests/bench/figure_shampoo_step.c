@@ -29,18 +29,6 @@ typedef struct model {
     double flops;
 } model;
 
-/* Fills all roots with dense matrices, so that steps cost as much as with computed roots. */
-static void fill_roots(const pd_optim *optim)
-{
-    const pd_plan *plan = pd_optim_plan(optim);
-
-    for (size_t t = 0; t < plan->n_tasks; t++)
-        for (int k = 0; k < plan->tasks[t].n_outputs; k++) {
-            pd_tensor root = pd_optim_slot(optim, (size_t)plan->tasks[t].output[k]);
-            if (root.at != NULL) sgemm_fill(root.at, root.shape.dim[0] * root.shape.dim[1], 0.1f);
-        }
-}
-
 static void add(model *m, const char *name, const pd_shape *shape, const pd_hypers *hypers)
 {
     pd_declaration param = { .name = name, .shape = *shape, .hypers = *hypers };
@@ -52,7 +40,7 @@ static void add(model *m, const char *name, const pd_shape *shape, const pd_hype
     pd_optim_survey(hypers->row, &param, 1, fact);
     if (pd_optim_new(&m->optims[m->n], &param, fact, &err) != PD_OK) figure_stop("%s", err.text);
     pd_optim_set_count(m->optims[m->n], ROOTS_AT);
-    fill_roots(m->optims[m->n]);
+    stepped_fill_roots(m->optims[m->n]);
     n = pd_optim_elements(m->optims[m->n]);
     m->io[m->n] =
         (pd_step_io){ .gradient = sgemm_random(n, 1e-2f), .before = sgemm_random(n, 1), .after = sgemm_random(n, 1) };

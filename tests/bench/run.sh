@@ -69,6 +69,7 @@ kron_step_1024 | of the sgemm peak of one core  | >= 0.75  | kernel | \
 gpt2_step    | of the sgemm peak of all cores | >= 0.85 | kernel | \
     figure_shampoo_step shampoo tests/support/gpt2_small.shapes precondition_frequency=1000000000 betas=0.9,0.999 \
     grafting_config=Adam weight_decay=1e-5
+single_block_step | times the speed of one thread | >= 1.8 | kernel | figure_single_block_step
 fsdp_exact   | largest difference           | <= 0     |      | figure_fsdp_exact
 state_memory | of what the mathematics needs | <= 1.02 |       | figure_state_memory
 steps_to_sgd_scalable_shampoo | of the steps of SGD | <= 0.65 | slow | figure_steps_to scalable_shampoo

@@ -11,7 +11,12 @@ pd_hypers stepped_hypers(const char *row, char **argument, int n);
 /* Makes an optimizer with default hyperparameters, except for `hyper` (NULL: no exception). Ends the program if that
  * fails. */
 pd_optim *stepped_optim(const char *row, const char *hyper, const char *value, pd_shape shape);
-/* Returns the milliseconds of a step. It must not have root tasks. */
+/* Makes an optimizer from a rule without a pattern, such as "sgd lr=0.1 momentum=0.9". Ends the program if that fails.
+ */
+pd_optim *stepped_by_rule(const char *rule, pd_shape shape);
+/* Fills all roots with dense matrices, so that steps cost as much as with computed roots. */
+void stepped_fill_roots(const pd_optim *optim);
+/* Takes a step and returns its time in milliseconds. Root tasks run within the call, but their time does not count. */
 double stepped_ms(pd_optim *optim, const pd_step_io *io, int threads);
 
 #endif

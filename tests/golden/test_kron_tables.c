@@ -299,7 +299,7 @@ static void judge_expressions(factored *f, const json_t *entry)
     memcpy(sizes[n], f->block.size, sizeof sizes[n]);
     compute(text_of(entry, "exprP"), at, sizes, P);
     memcpy(x, f->G, sizeof x);
-    pd_kron_precondition(&f->block, &view, Q);
+    pd_kron_precondition(&f->block, &view, Q, NULL);
     assert_close(x, P, f->n);
 }
 

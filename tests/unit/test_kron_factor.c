@@ -277,7 +277,7 @@ static void preconditioning_is_the_twin_s_even_where_only_a_corner_of_the_factor
             twin_along(f, f->A, f->block.full, d, false);
             twin_along(f, f->A, f->block.full, d, true);
         }
-        pd_kron_precondition(&f->block, &x, f->Q);
+        pd_kron_precondition(&f->block, &x, f->Q, NULL);
         for (int64_t i = 0; i < f->elements; i++) {
             int64_t at = 0;
             for (int d = 0; d < x.rank; d++) at = at * f->block.full[d] + index_of(f->block.size, x.rank, d, i);
@@ -301,9 +301,9 @@ static void a_matrix_is_preconditioned_in_place(void **state)
     for (int d = 0; d < 2; d++) f->Q[d] = f->q[d], draw_factor(f, d);
     shampoo_fill(wide, ROWS * STRIDE, 1);
     for (int i = 0; i < ROWS * COLS; i++) dense[i] = wide[i / COLS * STRIDE + i % COLS];
-    pd_kron_precondition(&f->block, &x, f->Q);
+    pd_kron_precondition(&f->block, &x, f->Q, NULL);
     pd_kron_precondition(&f->block, &(pd_block_view){ .at = dense, .rank = 2, .size = { ROWS, COLS }, .stride = COLS },
-                         f->Q);
+                         f->Q, NULL);
     for (int i = 0; i < ROWS * COLS; i++) assert_true(fabsf(dense[i] - wide[i / COLS * STRIDE + i % COLS]) <= 1e-6f);
 }
 

@@ -47,6 +47,34 @@ static void without_momentum_there_is_no_buffer(void **state)
     pd_plan_free(&without);
 }
 
+#define WHOLE "merge_small_dims=no partition_grads_into_blocks=no"
+
+/* Products along the longer side of a matrix are cut along that side, since the other one may be too short to be cut.
+ * Only these products cannot be computed in place. */
+static void only_large_blocks_with_a_longer_side_have_work_memory(void **state)
+{
+    static const struct {
+        pd_shape shape;
+        const char *hypers;
+        bool large, other;
+    } cases[] = {
+        { { 2, { 1024, 1024 } }, WHOLE, false, false },
+        { { 2, { 2048, 2048 } }, WHOLE, true, false },
+        { { 2, { 4096, 1024 } }, WHOLE, true, true },
+        { { 2, { 1024, 4096 } }, WHOLE, true, true },
+        { { 2, { 4096, 1024 } }, WHOLE " max_size_triangular=2048", true, false }, /* the longer factor is diagonal */
+        { { 2, { 4096, 1024 } }, "block_size=512", false, false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pd_plan plan = plan_of(&cases[i].shape, cases[i].hypers, NULL);
+        assert_true(plan.large_products == cases[i].large);
+        assert_true(has_slot(&plan, "half_update") == cases[i].other);
+        pd_plan_free(&plan);
+    }
+}
+
 static int scanned(const char *axes, const char *hypers)
 {
     pd_plan plan = plan_of(SHAPE(4, 3, 2), hypers, axes);
@@ -242,6 +270,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test(f)
     const struct CMUnitTest tests[] = {
         CASE(without_momentum_there_is_no_buffer),
+        CASE(only_large_blocks_with_a_longer_side_have_work_memory),
         CASE(leading_axes_of_certain_names_are_scanned),
         CASE(invalid_declarations_are_refused),
         CASE(slots_are_stacks_of_factors_by_layer_and_block),

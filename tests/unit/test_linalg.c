@@ -133,6 +133,33 @@ static void syrk_keeps_either_dimension(void **state)
     syrk_of(f, f->Sn, f->Y, PD_RIGHT);
 }
 
+/* Computes a part of the rows of a product, from each row and to each row. */
+static void rows_of_syrk_are_those_of_the_whole(void **state)
+{
+    fixture *f = *state;
+
+    for (int way = 0; way < 2; way++) {
+        pd_side side = way == 0 ? PD_LEFT : PD_RIGHT;
+        pd_mat S = way == 0 ? f->S : f->Sn, whole = { f->C.at, S.rows, S.rows, S.stride };
+        float before[256];
+        memcpy(before, S.at, sizeof before);
+        memcpy(whole.at, S.at, sizeof before);
+        pd_syrk(whole, 0.9f, 0.1f, f->Y, side);
+        for (int64_t first = 0; first <= S.rows; first++)
+            for (int64_t end = first; end <= S.rows; end++) {
+                memcpy(S.at, before, sizeof before);
+                pd_syrk_rows(S, 0.9f, 0.1f, f->Y, side, first, end);
+                for (int64_t i = 0; i < 256; i++) {
+                    int64_t row = i / S.stride, col = i % S.stride;
+                    if (row >= first && row < end && col <= row)
+                        assert_near((double)S.at[i], (double)whole.at[i]);
+                    else
+                        assert_true(S.at[i] == before[i]);
+                }
+            }
+    }
+}
+
 static void symm_multiplies_from_either_side(void **state)
 {
     fixture *f = *state;
@@ -191,6 +218,33 @@ static void trmm_multiplies_by_the_upper_half_alone(void **state)
     }
 }
 
+static void parts_of_trmm_are_those_of_the_whole(void **state)
+{
+    fixture *f = *state;
+
+    for (int way = 0; way < 4; way++) {
+        pd_turn u = way % 2 == 0 ? PD_AS_IS : PD_TRANSPOSED;
+        pd_side side = way / 2 == 0 ? PD_LEFT : PD_RIGHT;
+        pd_mat U = triangle(side == PD_LEFT ? f->S : f->Sn), whole = f->C;
+        memcpy(whole.at, f->Y.at, sizeof f->memory[0]);
+        pd_trmm(whole, U, u, side);
+        for (int64_t first = 0; first <= U.rows; first++)
+            for (int64_t end = first; end <= U.rows; end++) {
+                float to[256];
+                for (int i = 0; i < 256; i++) to[i] = 7;
+                pd_trmm_part((pd_mat){ to, M, N, f->Y.stride }, f->Y, U, u, side, first, end);
+                for (int64_t i = 0; i < M * f->Y.stride; i++) {
+                    int64_t row = i / f->Y.stride, col = i % f->Y.stride, place = side == PD_LEFT ? row : col;
+                    if (place >= first && place < end && col < N)
+                        assert_near((double)to[i] / (1 + fabs((double)to[i])),
+                                    (double)whole.at[i] / (1 + fabs((double)to[i])));
+                    else
+                        assert_true(to[i] == 7);
+                }
+            }
+    }
+}
+
 static void trsm_undoes_trmm(void **state)
 {
     fixture *f = *state;
@@ -232,6 +286,31 @@ static void a_product_of_triangles_is_a_triangle(void **state)
                 assert_true((double)u[i * STRIDE + j] == sum); /* whole numbers */
             }
     }
+}
+
+/* Computes columns [first, end) of a product of triangles. All elements are whole numbers. */
+static void columns_of_a_product_of_triangles_are_those_of_the_whole(void **state)
+{
+    enum { SIDE = 120, STRIDE = SIDE + GAP };
+    static const int64_t bounds[] = { 0, 1, 17, 50, 64, 119, SIDE };
+    static float t[SIDE * STRIDE], u[SIDE * STRIDE], whole[SIDE * STRIDE], before[SIDE * STRIDE];
+    pd_mat T = { t, SIDE, SIDE, STRIDE }, U = { u, SIDE, SIDE, STRIDE };
+    (void)state;
+
+    for (int i = 0; i < SIDE * STRIDE; i++) {
+        t[i] = i / STRIDE > i % STRIDE ? NAN : (float)(i % 7) - 3;
+        before[i] = whole[i] = i / STRIDE > i % STRIDE ? 0 : (float)(i % 11) - 5;
+    }
+    pd_trmm_upper((pd_mat){ whole, SIDE, SIDE, STRIDE }, T);
+    for (size_t a = 0; a < sizeof bounds / sizeof bounds[0]; a++)
+        for (size_t b = a; b < sizeof bounds / sizeof bounds[0]; b++) {
+            memcpy(u, before, sizeof u);
+            pd_trmm_upper_columns(U, T, bounds[a], bounds[b]);
+            for (int i = 0; i < SIDE * STRIDE; i++) {
+                bool inside = i % STRIDE >= bounds[a] && i % STRIDE < bounds[b];
+                assert_true(u[i] == (inside ? whole[i] : before[i]));
+            }
+        }
 }
 
 static void symv_reads_the_lower_half_alone(void **state)
@@ -380,10 +459,13 @@ int main(void)
         CASE(gemm_takes_every_turn),
         CASE(gemm_overwrites_nan_with_beta_0),
         CASE(syrk_keeps_either_dimension),
+        CASE(rows_of_syrk_are_those_of_the_whole),
         CASE(symm_multiplies_from_either_side),
         CASE(trmm_multiplies_by_the_upper_half_alone),
+        CASE(parts_of_trmm_are_those_of_the_whole),
         CASE(trsm_undoes_trmm),
         CASE(a_product_of_triangles_is_a_triangle),
+        CASE(columns_of_a_product_of_triangles_are_those_of_the_whole),
         CASE(symv_reads_the_lower_half_alone),
         CASE(gemv_takes_both_turns),
         CASE(takes_matrices_without_elements),

@@ -144,7 +144,7 @@ static int judge_precondition(pd_case *c, const update *u)
     pd_block_view view = view_of(u, u->A);
 
     memcpy(u->A, u->G, (size_t)u->n * sizeof(float));
-    pd_kron_precondition(&u->block, &view, u->Q);
+    pd_kron_precondition(&u->block, &view, u->Q, NULL);
     return pd_case_judge(c, "****/precond_grad", u->A, u->n);
 }
 
