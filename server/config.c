@@ -5,6 +5,7 @@
 #include "config_values.h"
 #include "cpu.h"
 #include "host.h"
+#include "numa.h"
 #include "reach.h"
 #include "store.h"
 
@@ -72,13 +73,17 @@ static const pd_key keys[] = {
       .help = "most bytes of the header of a connection's first frame, which holds the job's rules and options. A peer "
               "that is not known yet cannot make the server hold more" },
     { "threads", "step_threads", PD_KEY_COUNT, AT(step_threads), "auto", 1, 1024, true,
-      .help = "threads that run optimizer steps; auto: the processors that this process may use" },
+      .help = "threads that run optimizer steps; auto: the processors that this process may use, or those of one NUMA "
+              "node (see numa)" },
     { "threads", "pool_threads", PD_KEY_COUNT, AT(pool_threads), "auto", 1, 60, true,
       .help = "threads of lower priority that compute inverse roots; auto: one less than the processors, at least 1" },
     { "threads", "cpu", PD_KEY_ONE_OF, AT(cpu), "auto", .choices = PD_CPU_CHOICES,
       .help =
           "newest instruction set that sums, optimizers and OpenBLAS use; auto: the newest of this CPU. Sets differ "
           "in speed, and in the last bits of what OpenBLAS computes" },
+    { "threads", "numa", PD_KEY_ONE_OF, AT(numa), "auto", .choices = "auto|off",
+      .help = "where a machine has several NUMA nodes, auto runs steps on the processors of one node, and takes memory "
+              "of jobs there, if it has enough processors for step_threads; off: any processors, any memory" },
     { "log", "level", PD_KEY_ONE_OF, AT(log_level), "info", .choices = "error|warning|notice|info|debug",
       .reload = true, .help = "least urgent level of the lines that are written" },
     { "log", "format", PD_KEY_ONE_OF, AT(log_format), "text", .choices = "text|logfmt|json",
@@ -262,13 +267,22 @@ void pd_config_free(pd_config *config)
 
 /* ---- checks and printing of the whole configuration ---- */
 
+/* Returns how many threads run steps by default: one for each processor that they may use. */
+static uint64_t default_step_threads(const pd_config *config, uint64_t cores)
+{
+    pd_numa numa;
+
+    pd_numa_find(&numa, config->numa != 0, 0);
+    return numa.finding == PD_NUMA_CHOSEN && (uint64_t)numa.cpus < cores ? (uint64_t)numa.cpus : cores;
+}
+
 static void resolve(pd_config *config)
 {
     uint64_t cores = (uint64_t)pd_host_cores();
 
     if (config->max_total_bytes == 0) config->max_total_bytes = pd_host_memory() / 10 * 8;
     if (config->max_payload == 0) config->max_payload = config->chunk_bytes;
-    if (config->step_threads == 0) config->step_threads = cores;
+    if (config->step_threads == 0) config->step_threads = default_step_threads(config, cores);
     if (config->pool_threads == 0) config->pool_threads = cores > 1 ? (cores - 1 < 60 ? cores - 1 : 60) : 1;
 }
 

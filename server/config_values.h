@@ -43,7 +43,8 @@ typedef struct pd_config {
         hello_bytes;
     /* [threads] */
     uint64_t step_threads, pool_threads;
-    uint64_t cpu; /* chosen instruction set: its index in the list of choices of the key `cpu` */
+    uint64_t cpu;  /* chosen instruction set: its index in the list of choices of the key `cpu` */
+    uint64_t numa; /* 0: auto, 1: off */
     /* [log] */
     uint64_t log_level, log_format; /* as for cpu */
     /* [job] */

@@ -3,13 +3,12 @@
 #include "host.h"
 
 #include <sched.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
 
-static bool read_text(const char *path, char *text, size_t size)
+bool pd_host_read_text(const char *path, char *text, size_t size)
 {
     FILE *file = fopen(path, "re");
     size_t n;
@@ -27,7 +26,7 @@ static bool group_path(const char *controller, char *path, size_t size)
 {
     char text[4096], *line, *state = NULL;
 
-    if (!read_text("/proc/self/cgroup", text, sizeof text)) return false;
+    if (!pd_host_read_text("/proc/self/cgroup", text, sizeof text)) return false;
     for (line = strtok_r(text, "\n", &state); line != NULL; line = strtok_r(NULL, "\n", &state)) {
         char *list = strchr(line, ':'), *at = list != NULL ? strchr(list + 1, ':') : NULL;
         if (at == NULL) continue;
@@ -49,7 +48,7 @@ static void walk(const char *root, const char *controller, const char *file, voi
     if (!group_path(controller, path, sizeof path)) return;
     for (;;) {
         snprintf(full, sizeof full, "%s%s/%s", root, strcmp(path, "/") == 0 ? "" : path, file);
-        if (read_text(full, text, sizeof text)) see(text, arg);
+        if (pd_host_read_text(full, text, sizeof text)) see(text, arg);
         if ((slash = strrchr(path, '/')) == NULL || path[1] == '\0') return;
         slash[slash == path ? 1 : 0] = '\0';
     }

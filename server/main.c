@@ -76,6 +76,7 @@ typedef struct process {
     pd_config *config;
     pd_daemon *daemon;
     pd_stepper *stepper;
+    pd_numa numa; /* node of the step threads and of the memory of jobs */
     uint64_t watchdog_ms, fed_ms;
     pd_reload reload;
 } process;
@@ -125,6 +126,7 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
                    .job_presets = config->job,
                    .n_job_presets = config->n_job },
         .pool_threads = (int)config->pool_threads,
+        .numa = p->numa,
         .effects = pd_conversation_effects(p->daemon),
     };
     if (getrandom(out->store.hash_key, sizeof out->store.hash_key, 0) != sizeof out->store.hash_key)
@@ -208,6 +210,26 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
     out->n_sockets = pd_notify_sockets(&out->first_socket);
 }
 
+/* Chooses the node of the step threads and of the memory of jobs. Logs the choice. */
+static void choose_node(process *p)
+{
+    char text[200];
+
+    pd_numa_find(&p->numa, p->config->numa != 0, (int)p->config->step_threads);
+    pd_numa_describe(&p->numa, text, sizeof text);
+    pd_log(LOG_INFO, "%s", text);
+}
+
+/* Lets the loop thread, and the threads that libuv starts for it, take memory of payloads from the chosen node. The
+ * root pool has started before, so its threads take working memory where they run. */
+static void prefer_node(const process *p)
+{
+    int error = pd_numa_prefer(&p->numa);
+
+    if (error != 0)
+        pd_log(LOG_WARNING, "numa: memory cannot be taken from node %d first: %s", p->numa.node, strerror(error));
+}
+
 static int write_port(const process *p, pd_error *err)
 {
     const char *path = p->config->port_file;
@@ -231,6 +253,7 @@ static int start(process *p, pd_error *err)
     if ((rc = pd_daemon_new(&p->daemon, &daemon, err)) != PD_OK) return rc;
     fill_stepper_config(p, &stepper);
     if ((rc = pd_stepper_start(&p->stepper, &stepper, err)) != PD_OK) return rc;
+    prefer_node(p);
     return write_port(p, err);
 }
 
@@ -243,6 +266,7 @@ static pd_exit serve(process *p)
     signal(SIGHUP, SIG_IGN); /* SIGHUP is ignored until the daemon handles it, because by default it ends the process */
     tune_malloc();
     report_blas();
+    choose_node(p);
     p->watchdog_ms = pd_notify_watchdog_ms();
     rc = start(p, &err);
     if (rc == PD_OK) rc = pd_log_start(&err);

@@ -2,6 +2,7 @@
  * in an orderly way. */
 #include "stepper.h"
 
+#include "log.h"
 #include "rootpool.h"
 #include "turn.h"
 
@@ -9,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 struct pd_stepper {
@@ -18,6 +20,7 @@ struct pd_stepper {
     pd_mailbox *requests; /* requests to the step thread: the mailbox that it reads */
     pd_mailbox *effects;  /* effects of the step thread (answers and reports): the mailbox that the loop thread reads */
     pd_request *last_call; /* an empty request, allocated in advance, that wakes the step thread when it must stop */
+    pd_numa numa;          /* node of the step thread and its OpenMP team */
     pthread_t thread;
     atomic_bool stop;            /* the step thread has to stop; set before the request that wakes it is posted */
     _Atomic uint64_t busy_since; /* monotonic time in ns at which the step thread's present turn began; 0: the thread is
@@ -89,12 +92,24 @@ static void wind_up(pd_stepper *stepper)
     pd_turn_finish(&stepper->turn);
 }
 
+/* Keeps the step thread, and the OpenMP team that it starts later, on the chosen node. The thread that has started this
+ * one reports if memory cannot prefer the node. */
+static void settle(const pd_numa *numa)
+{
+    int error = pd_numa_bind(numa);
+
+    if (error != 0)
+        pd_log(LOG_WARNING, "numa: the step threads cannot be kept on node %d: %s", numa->node, strerror(error));
+    (void)pd_numa_prefer(numa);
+}
+
 static void *run(void *arg)
 {
     pd_stepper *stepper = arg;
     bool more = false, closed = false;
     pd_mail *mail;
 
+    settle(&stepper->numa);
     while (!atomic_load(&stepper->stop)) {
         mail = more ? pd_mailbox_take(stepper->requests)
                     : pd_mailbox_wait(stepper->requests, pd_turn_next_tick(&stepper->turn), &closed);
@@ -116,6 +131,7 @@ int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error
 
     if (stepper == NULL) return pd_fail(err, rc, "out of memory");
     stepper->effects = config->effects;
+    stepper->numa = config->numa;
     stepper->requests = pd_mailbox_new(NULL, NULL);
     stepper->last_call = pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 });
     if (stepper->requests == NULL || stepper->last_call == NULL) {

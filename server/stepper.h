@@ -4,6 +4,7 @@
 #define PD_STEPPER_H
 
 #include "mailbox.h"
+#include "numa.h"
 #include "store.h"
 
 typedef struct pd_stepper pd_stepper;
@@ -11,6 +12,7 @@ typedef struct pd_stepper pd_stepper;
 typedef struct pd_stepper_config {
     pd_store_config store;
     int pool_threads; /* number of threads of the root pool, without the one for light tasks */
+    pd_numa numa;     /* node of the step threads; zeros: any */
     /* mailbox of the loop thread, to which effects (answers and reports of the step thread) are posted; borrowed, and
      * must exist longer than the stepper */
     pd_mailbox *effects;

@@ -120,6 +120,7 @@ static void an_invalid_value_is_refused_with_the_valid_ones(void **state)
     expect_refusal(c, "log", "format", "xml", PD_INVALID_ARGUMENT, "text|logfmt|json");
     expect_refusal(c, "log", "format", "tex", PD_INVALID_ARGUMENT, "text|logfmt|json");
     expect_refusal(c, "threads", "step_threads", "0", PD_OUT_OF_RANGE, "1");
+    expect_refusal(c, "threads", "numa", "on", PD_INVALID_ARGUMENT, "auto|off");
     expect_refusal(c, "job", "aggregate", "best", PD_INVALID_ARGUMENT, "mean");
     assert_int_equal(c->ingest_bytes, before);
 }
@@ -408,6 +409,16 @@ static void this_machine_reports_its_cores_and_memory(void **state)
     assert_true(pd_host_memory() >= 1 << 20);
 }
 
+static void without_a_choice_of_nodes_there_is_a_step_thread_for_each_processor(void **state)
+{
+    pd_config *c = *state;
+    pd_error err;
+
+    assert_int_equal(pd_config_set(c, "threads", "numa", "off", &err), PD_OK);
+    assert_int_equal(pd_config_check(c, &err), PD_OK);
+    assert_int_equal(c->step_threads, pd_host_cores());
+}
+
 static void running_out_of_memory_leaves_no_partial_configuration(void **state)
 {
     (void)state;
@@ -452,6 +463,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_key_given_by_both_of_its_names_is_refused, set_up, tear_down),
         cmocka_unit_test(a_quota_of_processors_is_rounded_up),
         cmocka_unit_test(this_machine_reports_its_cores_and_memory),
+        cmocka_unit_test_setup_teardown(without_a_choice_of_nodes_there_is_a_step_thread_for_each_processor, set_up,
+                                        tear_down),
         cmocka_unit_test(running_out_of_memory_leaves_no_partial_configuration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include <sys/stat.h>
+
 #include "buffer_pool.h"
 #include "descriptors.h"
 #include "oom.h"
@@ -46,15 +48,15 @@ static void take_all(uint64_t seed)
     while ((at = pd_shared_weights_take(shared, bytes = 1 + draw(&seed, draw(&seed, 2) ? 3 * HUGE_PAGE : 9000))) !=
            NULL) {
         begin = offset_of(shared, at);
-        assert_true(begin >= end);
-        assert_int_equal(begin % (bytes >= HUGE_PAGE ? HUGE_PAGE : LINE), 0);
+        assert_true(begin >= end && begin < end + LINE);
+        assert_int_equal(begin % LINE, 0);
         assert_true(pd_segment_has(pd_shared_weights_segment(shared), at, bytes));
         end = begin + bytes;
     }
     pd_shared_weights_unref(shared);
 }
 
-static void buffers_of_any_sizes_are_aligned_and_apart_and_inside(void **state)
+static void buffers_of_any_sizes_are_aligned_and_inside_without_gaps(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) take_all(seed);
@@ -192,6 +194,26 @@ static void a_pool_whose_segment_is_used_up_takes_private_memory(void **state)
     assert_int_equal(all.idle, 0);
 }
 
+/* Buffers that are a little larger than a huge page would take two each, if they began on huge pages of their own. */
+static void a_segment_takes_no_more_memory_than_its_pools_count(void **state)
+{
+    enum { BYTES = HUGE_PAGE + 4096, N = 20 };
+    pd_buffer_pools all = { 0 };
+    pd_shared_weights *shared = made((uint64_t)N * BYTES, 1);
+    pd_buffer_pool *pool = pd_buffer_pool_join(&all, shared, BYTES);
+    struct stat file;
+    void *at[N];
+    (void)state;
+
+    for (int i = 0; i < N; i++) memset(at[i] = pd_buffer_pool_take(pool), 1, BYTES);
+    assert_int_equal(fstat(pd_shared_weights_segment(shared)->fd, &file), 0);
+    assert_true((uint64_t)file.st_blocks * 512 >= all.used);
+    assert_true((uint64_t)file.st_blocks * 512 < all.used + HUGE_PAGE);
+    for (int i = 0; i < N; i++) pd_buffer_pool_give(pool, at[i]);
+    pd_buffer_pool_leave(pool);
+    pd_shared_weights_unref(shared);
+}
+
 /* The segment hands out its memory once, so a pool that gave it back could never have it again. */
 static void a_pool_keeps_memory_of_the_segment_while_it_has_users(void **state)
 {
@@ -295,7 +317,7 @@ static void a_pool_that_cannot_be_made_keeps_no_segment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buffers_of_any_sizes_are_aligned_and_apart_and_inside),
+        cmocka_unit_test(buffers_of_any_sizes_are_aligned_and_inside_without_gaps),
         cmocka_unit_test(a_buffer_as_long_as_any_number_is_refused),
         cmocka_unit_test(there_is_room_for_four_buffers_of_every_parameter),
         cmocka_unit_test(without_a_segment_there_is_none_to_map),
@@ -304,6 +326,7 @@ int main(void)
         cmocka_unit_test(a_pool_takes_its_buffers_from_the_segment),
         cmocka_unit_test(pools_of_one_size_are_apart_where_their_memory_is),
         cmocka_unit_test(a_pool_whose_segment_is_used_up_takes_private_memory),
+        cmocka_unit_test(a_segment_takes_no_more_memory_than_its_pools_count),
         cmocka_unit_test(a_pool_keeps_memory_of_the_segment_while_it_has_users),
         cmocka_unit_test(the_segment_lives_until_its_last_buffer_is_back),
         cmocka_unit_test(any_order_of_takes_and_gives_leaves_nothing_over),

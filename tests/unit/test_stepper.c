@@ -1,4 +1,5 @@
-/* Tests the step thread: its start, its idle time and its stop. */
+/* Tests the step thread: its start, its processors, its idle time and its stop. */
+#define _GNU_SOURCE /* CPU_SET */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
+#include <sched.h>
 #include <time.h>
 
 #include "stepper.h"
@@ -77,7 +80,7 @@ static pd_request *ask(fixture *f, pd_request_kind kind)
     return request;
 }
 
-static int set_up(void **state)
+static int start(void **state, pd_numa numa)
 {
     fixture *f = calloc(1, sizeof *f);
     pd_stepper_config config = {
@@ -89,6 +92,7 @@ static int set_up(void **state)
                    .threads = 2,
                    .batch_ns = 5e7 },
         .pool_threads = 2,
+        .numa = numa,
     };
     pd_error err;
 
@@ -96,6 +100,24 @@ static int set_up(void **state)
     if (pd_stepper_start(&f->stepper, &config, &err) != PD_OK) fail_msg("%s", err.text);
     *state = f;
     return 0;
+}
+
+static int set_up(void **state)
+{
+    return start(state, (pd_numa){ .finding = PD_NUMA_ONE_NODE });
+}
+
+/* Starts the step thread on a made-up node that has one of the processors. */
+static int set_up_on_a_node(void **state)
+{
+    pd_numa numa = { .finding = PD_NUMA_CHOSEN, .nodes = 2, .cpus = 1 };
+    cpu_set_t allowed;
+    int cpu = 0;
+
+    assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    while (!CPU_ISSET(cpu, &allowed)) cpu++;
+    CPU_SET(cpu, &numa.mask);
+    return start(state, numa);
 }
 
 /* Stops the step thread. Frees the messages that are still in the mailbox, as the loop thread does. */
@@ -205,6 +227,34 @@ static void deadlines_pass_without_mail(void **state)
     expect(f, PD_EFF_OK);
 }
 
+/* Counts the threads of this process that may run on `cpus` processors. */
+static int threads_on(int cpus)
+{
+    DIR *folder = opendir("/proc/self/task");
+    const struct dirent *entry;
+    int n = 0;
+
+    assert_non_null(folder);
+    while ((entry = readdir(folder)) != NULL) {
+        cpu_set_t set;
+        if (entry->d_name[0] != '.' && sched_getaffinity(atoi(entry->d_name), sizeof set, &set) == 0)
+            n += CPU_COUNT(&set) == cpus;
+    }
+    closedir(folder);
+    return n;
+}
+
+static void stays_on_its_node_while_the_root_pool_has_all_processors(void **state)
+{
+    cpu_set_t allowed;
+
+    assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    if (CPU_COUNT(&allowed) < 2) skip();
+    join(*state);
+    assert_int_equal(threads_on(1), 1);
+    assert_true(threads_on(CPU_COUNT(&allowed)) >= 4); /* this thread and three of the pool */
+}
+
 static void refuses_a_store_that_cannot_be(void **state)
 {
     pd_option preset = { "no_such_key", "1" };
@@ -235,6 +285,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(stops_with_a_round_open_and_mail_under_way, set_up, tear_down),
         cmocka_unit_test_setup_teardown(is_idle_when_there_is_nothing_to_do, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deadlines_pass_without_mail, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stays_on_its_node_while_the_root_pool_has_all_processors, set_up_on_a_node,
+                                        tear_down),
         cmocka_unit_test(refuses_a_store_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

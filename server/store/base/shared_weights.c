@@ -1,4 +1,7 @@
-/* shared_weights.c - hands out the memory of a job's shared segment, from its beginning to its end. */
+/* shared_weights.c - hands out the memory of a job's shared segment, from its beginning to its end.
+ *
+ * Buffers follow each other without gaps. If large ones began on huge pages of their own, each would take up to 2 MiB
+ * more than is counted for it, because the kernel fills a huge page at once. */
 #include "shared_weights.h"
 
 #include <assert.h>
@@ -22,21 +25,14 @@ static uint64_t round_up(uint64_t n, uint64_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
-/* Returns the alignment of a buffer: large ones begin on a huge page, as pd_pages_new does it. */
-static uint64_t alignment_of(uint64_t bytes)
-{
-    return bytes >= HUGE_PAGE ? HUGE_PAGE : ALIGN;
-}
-
 int pd_shared_weights_new(pd_shared_weights **out, uint64_t elements, uint64_t params, pd_error *err)
 {
-    /* twice: a buffer that begins on a huge page leaves a gap before it that is smaller than itself */
-    uint64_t bytes = 2 * elements * BYTES_PER_ELEMENT + params * BUFFERS_PER_PARAM * ALIGN;
+    uint64_t bytes = elements * BYTES_PER_ELEMENT + params * BUFFERS_PER_PARAM * ALIGN;
     pd_shared_weights *shared = calloc(1, sizeof *shared);
     int rc;
 
     if (shared == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    rc = pd_segment_make(&shared->segment, round_up(bytes, HUGE_PAGE) + HUGE_PAGE, err);
+    rc = pd_segment_make(&shared->segment, round_up(bytes, HUGE_PAGE), err);
     if (rc != PD_OK) {
         free(shared);
         return rc;
@@ -62,7 +58,7 @@ void pd_shared_weights_unref(pd_shared_weights *shared)
 
 void *pd_shared_weights_take(pd_shared_weights *shared, size_t bytes)
 {
-    uint64_t at = round_up(shared->used, alignment_of(bytes));
+    uint64_t at = round_up(shared->used, ALIGN);
 
     if (at > shared->segment.bytes || bytes > shared->segment.bytes - at) return NULL;
     shared->used = at + bytes;
