@@ -77,7 +77,8 @@ void backward(void *model, void *batch, pd_item *items);
 # A test that a document runs starts the daemon itself, on port 0.
 DAEMON = """#!/bin/bash
 case " $* " in
-    *" --check-config "* | *" --print-config "* | *" --version "* | *" --listen 127.0.0.1:0 "*) exec {bin}/paramd "$@" ;;
+    *" --check-config "* | *" --print-config "* | *" --version "*) exec {bin}/paramd "$@" ;;
+    *" --listen 127.0.0.1:0 "*) exec {bin}/paramd "$@" ;;
 esac
 port=$(mktemp -u)
 {bin}/paramd "$@" --server-listen=127.0.0.1:0 --server-port-file="$port" &
