@@ -28,6 +28,11 @@ sections=(build run test)
 if [ ${#choice[@]} -eq 0 ]; then sections+=(lint); fi       # lint is a slow test
 install_packages "${sections[@]}"
 
+# The Python tests of the preset release run with packages of PyPI, and without these with Debian's Python. To fetch
+# them takes minutes, beside everything else.
+tests/python/environment.sh > /dev/null &
+environment=$!
+
 start=$SECONDS
 say() { printf '\n== %s (%d s)\n' "$*" $((SECONDS - start)); }
 
@@ -42,6 +47,7 @@ for preset in "${presets[@]}"; do
     cmake --preset "$preset" > /dev/null
     cmake --build --preset "$preset"
     say "$preset: test"
+    if [ "$preset" = release ]; then wait "$environment" || failed+=(environment); fi
     ctest --preset "$preset" --output-on-failure -j "$(nproc)" "${choice[@]}" || failed+=("$preset")
 done
 

@@ -1,3 +1,4 @@
+/* copy.c - copies tensors by plain moves, and large ones past the cache. */
 #include "copy.h"
 
 #include <stdint.h>

@@ -7,13 +7,14 @@
 # Usage: tests/bench/run.sh [NAME...]     without names: all but the slow ones (marked slow below)
 #        tests/bench/run.sh --cpu avx2,avx512 [NAME...]     on each of these instruction sets; without names: the
 #                                         figures that depend on them most (marked kernel)
-# PYTHON=FILE: the Python for figures that compare with PyTorch [python3]; without PyTorch 2 they are skipped by name.
+# PYTHON=FILE: the Python for figures in Python [that of tests/python/environment.sh]; without PyTorch 2 those that
+# compare with it are skipped by name.
 # Exit status: 0 when everything asked for was measured or skipped, whether or not it holds; 1 when something could not
 # be measured; 2 usage.
 set -u
 cd "$(dirname "$0")/../.." || exit
 bin=build/release/bin
-python=${PYTHON:-python3}
+python=${PYTHON:-$(tests/python/environment.sh --find)}
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin           # Debian's own tools, whatever else lies on the path
 
 # Recorded runs: all of them where they lie beside the project, else the selection in the repository.
@@ -43,6 +44,7 @@ root_tracked_fast | of ssyevd and the product | <= 1.10 | kernel | figure_root_t
 root_stall_p50 | of the step time without roots | <= 1.05 |  | figure_root_stall p50
 root_stall_p99 | of the step time without roots | <= 1.5  |  | figure_root_stall p99
 root_fairness | of the step time alone       | <= 3     |      | figure_root_fairness
+python_push_pull | of the speed in C            | >= 0.95  |      | tests/bench/python_push_pull.py
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
 roots_parallel | times the speed of one     | >= 1.9   |      | figure_roots_parallel
 replay_distributed_kron | of the traces ok, here; a daemon would draw its own probes | >= 1 | | \
@@ -75,8 +77,10 @@ state_memory | of what the mathematics needs | <= 1.02 |       | figure_state_me
 steps_to_sgd_scalable_shampoo | of the steps of SGD | <= 0.65 | slow | figure_steps_to scalable_shampoo
 steps_to_sgd_kron | of the steps of SGD              | <= 0.65  | slow | figure_steps_to kron
 steps_to_sgd_adafactor | of the steps of SGD         | <= 1.0   | slow | figure_steps_to adafactor
-meta_side_by_side_1024 | times the speed on PyTorch | >= 2 | slow | meta_side_by_side.py 1024
-meta_side_by_side_128 | times the speed on PyTorch | >= 3 | slow | meta_side_by_side.py 128
+meta_side_by_side_1024 | times the speed on PyTorch | >= 2 | slow | \
+    tests/bench/meta_side_by_side.py 1024 build/release/bin/figure_amortised_step
+meta_side_by_side_128 | times the speed on PyTorch | >= 3 | slow | \
+    tests/bench/meta_side_by_side.py 128 build/release/bin/figure_amortised_step
 '
 
 figures=${figures//\\$'\n'/}                            # a row that ends with a backslash goes on in the next line
@@ -113,8 +117,9 @@ measure() {
         output=$($1 2>&1) || { printf '%s\n' "$output" | tail -5 >&2; return 1; }
         sed -n 's/.*test accuracy[^0-9]*\([0-9.]*\) *%.*/\1/p' <<< "$output" | tail -1 \
             | awk '{ printf "%.4f\tafter the last epoch\n", $1 / 100 }' ;;
-    meta_side_by_side*)
-        "$python" tests/bench/$1 "$bin/figure_amortised_step" ;;
+    tests/bench/*.py)
+        PARAMD_BIN=$bin PARAMD_LIBRARY=$bin/../lib/libparamd.so PYTHONPATH=client/python PYTHONDONTWRITEBYTECODE=1 \
+            "$python" $1 ;;
     *)  "$bin"/$1 ;;
     esac
 }
@@ -123,8 +128,7 @@ measure() {
 report() {
     local line value note holds shown=$4 load
     read -r load _ < /proc/loadavg
-    [[ $4 == deploy/* ]] || shown=$bin/$4
-    [[ $4 == *.py* ]] && shown="tests/bench/$4 $bin/figure_amortised_step"
+    [[ $4 == deploy/* || $4 == tests/* ]] || shown=$bin/$4
     line=$(measure "$1" "$4")
     [ $? != 77 ] || { echo "$1: skipped" >&2; return 0; }
     value=${line%%$'\t'*} note=${line#*$'\t'}
