@@ -26,12 +26,14 @@ struct pd_client {
     pd_io io;
     pd_core *core; /* protocol state machine; used only while it is locked (pd_io_enter) */
     pd_address *urls;
-    double deadline;
+    double deadline, slice;
     pd_notices notices;
+    double alone; /* seconds that calls have waited since there was a connection */
+    bool told;    /* the user knows that there is no connection */
     pd_welcome welcome;
     /* Tickets of calls that timed out; 0: none. When the user repeats such a call, it goes on waiting for its old
      * ticket. */
-    pd_ticket_id declare, init, fetch, barrier, leave, restart;
+    pd_ticket_id join, declare, init, fetch, barrier, leave, restart;
     bool restarting; /* the user called pd_client_restart, and the job is not restarted yet */
 };
 
@@ -69,24 +71,44 @@ static void give_notice(pd_client *client, double seconds_left)
     pd_io_enter(&client->io);
 }
 
-/* Waits until the call with this ticket is done. If there is no connection for NOTICE_SECONDS, tells the user, once
- * until it is connected again. Returns false if the call is not done after `seconds`. The core must be locked. */
+/* Counts `seconds` in which a call has waited without a connection. After NOTICE_SECONDS of them tells the user, once
+ * until there is a connection again. The core must be locked. */
+static void count_alone(pd_client *client, double seconds)
+{
+    double left = client->deadline - (client->alone += seconds);
+
+    if (client->told || client->alone < NOTICE_SECONDS || left <= 0) return;
+    client->told = true;
+    give_notice(client, left);
+}
+
+/* Waits until the call with this ticket is done, at most `seconds`. Notes whether there is a connection. The core must
+ * be locked. */
+static bool await_part(pd_client *client, pd_ticket_id ticket, double seconds)
+{
+    uint64_t connects = pd_core_stats(client->core).connects;
+    bool connected = pd_core_running(client->core);
+    double begin = now_seconds();
+    bool done = pd_io_wait(&client->io, ticket, seconds);
+
+    if (connected || pd_core_running(client->core) || pd_core_stats(client->core).connects != connects) {
+        client->alone = 0;
+        client->told = false;
+    } else if (!done) {
+        count_alone(client, now_seconds() - begin);
+    }
+    return done;
+}
+
+/* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. The core must be
+ * locked. */
 static bool await(pd_client *client, pd_ticket_id ticket, double seconds)
 {
-    double end = now_seconds() + seconds, left = seconds;
-    bool told = false;
+    double end = now_seconds() + seconds;
 
-    while (left > NOTICE_SECONDS) {
-        uint64_t connects = pd_core_stats(client->core).connects;
-        bool connected = pd_core_running(client->core);
-
-        if (pd_io_wait(&client->io, ticket, NOTICE_SECONDS)) return true;
-        left = end - now_seconds();
-        connected = connected || pd_core_running(client->core) || pd_core_stats(client->core).connects != connects;
-        if (!connected && !told && left > 0) give_notice(client, left);
-        told = !connected;
-    }
-    return pd_io_wait(&client->io, ticket, left > 0 ? left : 0);
+    for (double left = seconds; left > NOTICE_SECONDS; left = end - now_seconds())
+        if (await_part(client, ticket, NOTICE_SECONDS)) return true;
+    return await_part(client, ticket, end > now_seconds() ? end - now_seconds() : 0);
 }
 
 /* Waits until the call with this ticket is done, frees the ticket and returns the result of the call. The core (the
@@ -111,26 +133,39 @@ static int finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err)
 
     pd_io_leave(&client->io);
     pd_io_enter(&client->io);
-    if (!await(client, *ticket, client->deadline)) return timed_out(client, client->deadline, err);
-    rc = finish(client, *ticket, client->deadline, err);
+    if (!await(client, *ticket, client->slice)) return timed_out(client, client->slice, err);
+    rc = finish(client, *ticket, client->slice, err);
     *ticket = 0;
     return rc;
 }
 
 /* ---- life ---- */
 
-static int wait_for_welcome(pd_client *client, pd_error *err)
+int pd_client_join(pd_client *client, pd_error *err)
 {
-    pd_ticket_id ticket = pd_core_welcome_ticket(client->core);
-    int rc;
+    bool joins;
+    int rc = PD_OK;
 
     pd_io_enter(&client->io);
-    if (await(client, ticket, client->deadline)) {
-        rc = finish(client, ticket, client->deadline, err);
-        client->welcome = *pd_core_welcome(client->core);
-    } else {
-        rc = pd_fail(err, PD_UNAVAILABLE, "no server within %g s: %s", client->deadline, pd_core_reason(client->core));
-    }
+    if ((joins = client->join != 0)) rc = finish_call(client, &client->join, err);
+    if (joins && rc == PD_OK) client->welcome = *pd_core_welcome(client->core);
+    pd_io_leave(&client->io);
+    if (joins && rc == PD_OK) pd_notice_left_over(&client->notices, pd_core_job(client->core), &client->welcome);
+    return rc;
+}
+
+/* Waits for the welcome until the deadline, as a part of pd_client_open. */
+static int wait_for_welcome(pd_client *client, pd_error *err)
+{
+    double slice = client->slice;
+    int rc;
+
+    client->slice = client->deadline;
+    rc = pd_client_join(client, err);
+    client->slice = slice;
+    if (client->join == 0) return rc;
+    pd_io_enter(&client->io);
+    rc = pd_fail(err, PD_UNAVAILABLE, "no server within %g s: %s", client->deadline, pd_core_reason(client->core));
     pd_io_leave(&client->io);
     return rc;
 }
@@ -143,7 +178,9 @@ static int start(pd_client *client, const pd_client_options *options, pd_error *
     if (rc == PD_OK) rc = pd_addresses_parse(&client->urls, &settings.core.urls, settings.urls, PD_TO_CONNECT, err);
     if (rc == PD_OK) rc = pd_core_new(&client->core, &settings.core, err);
     client->deadline = settings.deadline;
+    client->slice = settings.slice;
     client->notices = pd_notices_of(options);
+    if (rc == PD_OK) client->join = pd_core_welcome_ticket(client->core);
     return rc == PD_OK ? pd_io_start(&client->io, client->core, client->urls, err) : rc;
 }
 
@@ -164,11 +201,10 @@ static int open_handle(pd_client **out, const pd_client_options *options, pd_err
         dispose(client);
         return rc;
     }
-    if ((rc = wait_for_welcome(client, err)) != PD_OK) {
+    if (!options->join_later && (rc = wait_for_welcome(client, err)) != PD_OK) {
         pd_client_close(client);
         return rc;
     }
-    pd_notice_left_over(&client->notices, pd_core_job(client->core), &client->welcome);
     *out = client;
     return PD_OK;
 }
@@ -414,6 +450,16 @@ bool pd_client_ready(const pd_client *client, pd_ticket_id ticket)
     bool done = pd_core_done(inside->core, ticket);
     pd_io_leave(&inside->io);
     return done;
+}
+
+int pd_client_fd(pd_client *client)
+{
+    int fd;
+
+    pd_io_enter(&client->io);
+    fd = pd_io_done_fd(&client->io);
+    pd_io_leave(&client->io);
+    return fd;
 }
 
 int pd_client_barrier(pd_client *client, pd_error *err)

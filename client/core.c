@@ -123,6 +123,11 @@ bool pd_core_done(const pd_core *core, pd_ticket_id ticket)
     return op == NULL || op->done;
 }
 
+uint64_t pd_core_ended_ops(const pd_core *core)
+{
+    return core->ended_ops;
+}
+
 int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *bytes, pd_error *err)
 {
     pd_op *op = pd_op_find(core, ticket);

@@ -83,6 +83,8 @@ void pd_core_give_descriptor(pd_core *core, int fd);
 pd_ticket_id pd_core_welcome_ticket(const pd_core *core);
 /* Returns whether the call that has this ticket is done. Returns true for a ticket that does not exist, too. */
 bool pd_core_done(const pd_core *core, pd_ticket_id ticket);
+/* Returns how many pushes, pulls and other calls with a ticket have ended so far. */
+uint64_t pd_core_ended_ops(const pd_core *core);
 /* Frees the ticket of a call that is done, and returns the result of the call. For a ticket of pd_core_call, *reply
  * is the header of the answer (*bytes long) with the payload behind it; the caller frees it. For other tickets
  * *reply is NULL and *bytes is 0. PD_NOT_FOUND: there is no such ticket. */

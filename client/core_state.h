@@ -142,7 +142,8 @@ typedef struct pd_core {
     uint64_t barriers;
     uint64_t closing; /* step that this rank is closing (pd_client_close_step); 0: none */
 
-    pd_op *ops; /* hash table of the user's calls by ticket */
+    pd_op *ops;         /* hash table of the user's calls by ticket */
+    uint64_t ended_ops; /* number of the user's calls that have ended */
     pd_outgoing out;
     uint64_t last_id; /* last number that was given to a request or to a call's ticket */
     /* When the next hopeless operation (a call of the user that will fail: pd_op.hopeless) ends. 0: not known,

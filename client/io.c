@@ -37,37 +37,70 @@ void pd_io_enter(pd_io *io)
     pthread_mutex_lock(&io->lock);
 }
 
+/* Returns whether a thread of the user waits for a ticket that is done. */
+static bool has_waited(const pd_io *io)
+{
+    const pd_waiter *waiter = io->waiters;
+
+    while (waiter != NULL && !pd_core_done(io->core, waiter->ticket)) waiter = waiter->next;
+    return waiter != NULL;
+}
+
+/* Unlocks the core (the client's protocol state machine), and tells the user of tickets that are done: by waking the
+ * threads that wait for them, and by the event descriptor, if the user has asked for it. */
+static void unlock(pd_io *io)
+{
+    bool wake = has_waited(io), news = io->done_fd >= 0 && pd_core_ended_ops(io->core) != io->told;
+    int fd = io->done_fd;
+
+    io->told = pd_core_ended_ops(io->core);
+    pthread_mutex_unlock(&io->lock);
+    if (wake) pthread_cond_broadcast(&io->changed);
+    if (news) eventfd_write(fd, 1);
+}
+
 void pd_io_leave(pd_io *io)
 {
     bool wake = io->idle && (pd_core_has_output(io->core) || pd_core_next(io->core) < io->until_ns);
 
     if (wake) io->idle = false;
-    pthread_mutex_unlock(&io->lock);
+    unlock(io);
     if (wake) eventfd_write(io->wake_fd, 1);
+}
+
+int pd_io_done_fd(pd_io *io)
+{
+    if (io->done_fd < 0) io->done_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+    return io->done_fd;
+}
+
+/* Takes a thread of the user out of the list of those that wait. */
+static void remove_waiter(pd_io *io, const pd_waiter *waiter)
+{
+    pd_waiter **at = &io->waiters;
+
+    while (*at != waiter) at = &(*at)->next;
+    *at = waiter->next;
 }
 
 bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds)
 {
     uint64_t deadline = now_ns() + (uint64_t)((seconds < 1e9 ? seconds : 1e9) * 1e9);
     struct timespec until = { .tv_sec = (time_t)(deadline / 1000000000u), .tv_nsec = (long)(deadline % 1000000000u) };
+    pd_waiter waiter = { ticket, io->waiters };
     int rc = 0;
 
-    io->awaited = ticket;
+    io->waiters = &waiter;
     while (!pd_core_done(io->core, ticket) && rc != ETIMEDOUT)
         rc = pthread_cond_timedwait(&io->changed, &io->lock, &until);
-    io->awaited = 0;
+    remove_waiter(io, &waiter);
     return pd_core_done(io->core, ticket);
 }
 
-/* Unlocks the core (the client's protocol state machine), and wakes the user's thread if the call that it waits for is
- * done. Called by the I/O thread. */
-static void leave_signalling(void *arg)
+/* Unlocks the core (the client's protocol state machine). Called by the I/O thread. */
+static void leave_thread(void *arg)
 {
-    pd_io *io = arg;
-    bool wake = io->awaited != 0 && pd_core_done(io->core, io->awaited);
-
-    pthread_mutex_unlock(&io->lock);
-    if (wake) pthread_cond_signal(&io->changed);
+    unlock(arg);
 }
 
 static void enter_thread(void *arg)
@@ -89,7 +122,7 @@ static int sleep_ms(pd_io *io)
     io->idle = !sendable && !io->pump.blocked;
     io->until_ns = pd_core_next(io->core);
     timeout_ms = sendable || io->stop ? 0 : until_ms(io->until_ns);
-    leave_signalling(io);
+    unlock(io);
     return timeout_ms;
 }
 
@@ -190,6 +223,7 @@ static void dispose(pd_io *io)
 {
     if (io->wake_fd >= 0) close(io->wake_fd);
     if (io->stop_fd >= 0) close(io->stop_fd);
+    if (io->done_fd >= 0) close(io->done_fd);
     pthread_cond_destroy(&io->changed);
     pthread_mutex_destroy(&io->lock);
 }
@@ -200,9 +234,10 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, pd_error *err)
     int rc;
 
     memset(io, 0, sizeof *io);
+    io->done_fd = -1;
     io->core = core;
     io->urls = urls;
-    io->pump = (pd_pump){ .core = core, .enter = enter_thread, .leave = leave_signalling, .arg = io };
+    io->pump = (pd_pump){ .core = core, .enter = enter_thread, .leave = leave_thread, .arg = io };
     pthread_mutex_init(&io->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -12,12 +12,22 @@
 #include "pump.h"
 #include "sock.h"
 
+/* A thread of the user that waits for a ticket. It lies on that thread's stack. */
+typedef struct pd_waiter {
+    pd_ticket_id ticket;
+    struct pd_waiter *next;
+} pd_waiter;
+
 typedef struct pd_io {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
-    pd_core *core;        /* the client's protocol state machine; guarded by `lock`; freed by its owner */
-    pd_ticket_id awaited; /* guarded by `lock`: ticket of the call that the user's thread waits for; 0: none */
+    pd_core *core;      /* the client's protocol state machine; guarded by `lock`; freed by its owner */
+    pd_waiter *waiters; /* guarded by `lock`: the user's threads that wait */
+    /* Guarded by `lock`. done_fd: event descriptor that tells the user of tickets that are done; -1: the user has not
+     * asked for it. told: number of tickets that were done when it was last written. */
+    int done_fd;
+    uint64_t told;
     /* Guarded by `lock`. stop: the thread has to end. idle: the thread sleeps until `until_ns`, or until
      * pd_io_leave wakes it. */
     bool stop, idle;
@@ -36,8 +46,11 @@ void pd_io_stop(pd_io *io);
  * I/O thread if there are bytes to send, or if the core has something to do earlier than planned. */
 void pd_io_enter(pd_io *io);
 void pd_io_leave(pd_io *io);
-/* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. Called by the user's
- * thread while the core (the client's protocol state machine) is locked. */
+/* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. Called by a thread of
+ * the user while the core (the client's protocol state machine) is locked; several threads may wait at once. */
 bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds);
+/* Returns the event descriptor that becomes readable when a ticket is done. The first call makes it, readable. -1: the
+ * system gives none. Called while the core (the client's protocol state machine) is locked. */
+int pd_io_done_fd(pd_io *io);
 
 #endif

@@ -57,6 +57,7 @@ void pd_op_fail(pd_op *op, const pd_error *error)
 void pd_op_done(pd_core *core, pd_op *op)
 {
     op->done = true;
+    core->ended_ops++;
     if (op->closes > 0) core->closing = 0;
     if (op->method == PD_INIT && op->error.code == PD_OK)
         for (size_t i = 0; i < op->n; i++)

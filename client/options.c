@@ -101,6 +101,7 @@ int pd_settings_resolve(pd_settings *settings, const pd_client_options *options,
     memset(settings, 0, sizeof *settings);
     settings->urls = choose_urls(options->urls);
     settings->deadline = options->deadline > 0 ? options->deadline : DEFAULT_DEADLINE;
+    settings->slice = options->slice > 0 && options->slice < settings->deadline ? options->slice : settings->deadline;
     settings->core.job = choose_job(options->job);
     settings->core.options = options->options;
     settings->core.rules = options->rules;

@@ -6,7 +6,7 @@
 
 typedef struct pd_settings {
     const char *urls; /* text that belongs to the options or the environment */
-    double deadline;
+    double deadline, slice;
     /* settings of the core (the client's protocol state machine); their texts belong to the options or the
      * environment */
     pd_core_config core;

@@ -15,8 +15,11 @@
  *
  * Threads. A handle (pd_client) has one I/O thread. It sends heartbeats during a long backward pass. It connects
  * again when the connection breaks, with pauses from 50 ms, doubling to 2 s. It sends again whatever the server has
- * not answered, byte for byte; the server counts each contribution once. Use a handle from one thread at a time.
- * Different handles are independent. There are no globals. A handle does not survive fork().
+ * not answered, byte for byte; the server counts each contribution once. Several threads may use one handle: their
+ * calls are carried out one after the other, and a call that waits lets the others in. But let only one thread at a
+ * time make each of the calls that waits for something else than a ticket (open, join, declare, init, restart, barrier,
+ * leave), and none while another closes the handle. Different handles are independent. There are no globals. A handle
+ * does not survive fork().
  *
  * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: a number with which
  * pd_client_wait waits for the request's end.
@@ -24,11 +27,12 @@
  * Ownership. Buffers belong to the caller, and the library borrows them. Until the ticket is done, do not change a
  * gradient, and do not read weights.
  *
- * Waiting. These calls wait: open, declare, init, restart, barrier, leave and wait. Each waits at most for the
+ * Waiting. These calls wait: open, join, declare, init, restart, barrier, leave and wait. Each waits at most for the
  * handle's deadline. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited" (pd_client_open
  * returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the same buffers
- * again to go on waiting. A call that has waited for 2 s without a connection gives a notice
- * (pd_client_options.notice).
+ * again to go on waiting. Once calls have waited for 2 s without a connection, one gives a notice
+ * (pd_client_options.notice). A program that must do something while it waits, such as to handle signals, makes short
+ * calls again and again (pd_client_options.slice), or has its event loop watch a descriptor (pd_client_fd).
  *
  * Lost jobs. The server may lose the job, for instance because it was killed and started again. Then every ticket
  * and every later call ends with PD_DATA_LOSS. pd_client_restart goes on from the weights that the workers hold.
@@ -95,8 +99,8 @@ typedef struct pd_client_options {
     /* Identity of this process, by which the server tells it from other processes: any number except 0 that no other
      * process has. Default: random. */
     uint64_t nonce;
-    /* Called with a notice: one sentence for the user, without a newline, valid during the call. There are two kinds: a
-     * call has waited 2 s without a connection; the job is left over from an earlier run. The thread that called the
+    /* Called with a notice: one sentence for the user, without a newline, valid during the call. There are two kinds:
+     * calls have waited 2 s without a connection; the job is left over from an earlier run. The thread that called the
      * library calls `notice` from within that call. `notice` must not call the library. NULL: the notice is written to
      * standard error as "paramd: TEXT". */
     void (*notice)(void *arg, const char *text);
@@ -108,7 +112,19 @@ typedef struct pd_client_options {
      * memory that both processes share if the address is a Unix socket, the server allows it (server.shared_memory) and
      * `checksum` is not set. */
     bool no_shared_memory;
+    /* pd_client_open returns at once, before there is a connection. The program then calls pd_client_join, before any
+     * other call, and makes that call again as long as it returns PD_DEADLINE_EXCEEDED. */
+    bool join_later;
+    /* Most seconds that one call waits before it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited". It
+     * does not count for pd_client_open and pd_client_wait. `deadline` is then no more than the time that notices
+     * speak of: the program makes the call again until it has waited long enough. Default: `deadline`. */
+    double slice;
 } pd_client_options;
+
+/* Waits until the server has welcomed this worker, after pd_client_open with the option join_later. The errors are
+ * those of pd_client_open, and PD_DEADLINE_EXCEEDED, with a text that begins with "waited": not yet; call it again.
+ * Returns PD_OK at once if the worker was welcomed before. */
+PD_API int pd_client_join(pd_client *client, pd_error *err);
 
 /* Ends the connection and frees the handle. Does not leave the job: the server waits for this rank to come back.
  * Tickets (requests) that are not done are forgotten, and their buffers belong to the caller again. Accepts NULL. */
@@ -377,6 +393,16 @@ PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds
 /* Returns whether a ticket (the number of a push or pull under way) is done or has failed, so that pd_client_wait will
  * not block. */
 PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
+/* Returns a descriptor for event loops (poll, libuv, asyncio), which becomes readable whenever a ticket is done or has
+ * failed. It is an eventfd, not blocking, closed by pd_client_close; every call returns the same one. -1: the system
+ * gives none.
+ *
+ * The library only writes it. The program reads the 8 bytes, which makes it unreadable again, and then asks
+ * pd_client_ready for each ticket that it waits for: in this order, no ticket is missed. It is readable from the
+ * first call on, since tickets may be done already. If several parts of a program wait by it, one of them reads it and
+ * tells the others. A thread in pd_client_wait does not need it. Before the first call of this function nothing is
+ * made or written. */
+PD_API int pd_client_fd(pd_client *client);
 
 /* Waits until every rank of the job has called this function as often as this rank. */
 PD_API int pd_client_barrier(pd_client *client, pd_error *err);
@@ -418,6 +444,17 @@ typedef struct pd_client_stats {
      * bytes_in. */
     uint64_t shared_out, shared_in;
 } pd_client_stats;
+
+/* ---- for bindings of other languages ---- */
+
+/* Tells how the structs of the public headers lie in memory. Writes the first n of its numbers to `out` (NULL if n is
+ * 0), and returns how many there are in all. A binding calls it twice, and compares the numbers with its own structs.
+ *
+ * The numbers of one struct are its size, how many fields it has, and the offset of each field, in the order of the
+ * header. The structs come in this order: pd_error, pd_shape, pd_client_options, pd_welcome, pd_client_param, pd_item,
+ * pd_scalar, pd_push_options, pd_client_stats. Later versions add structs to the end of this list, and fields to the end
+ * of the structs that may grow (see Versions); they change nothing else. */
+PD_API size_t pd_client_abi(size_t *out, size_t n);
 
 /* ---- functions that take the size of a struct ---- */
 

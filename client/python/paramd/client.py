@@ -1,0 +1,491 @@
+"""A worker's side of a training job."""
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import time
+import weakref
+from ctypes import POINTER, byref, c_char_p, c_float, c_ssize_t, c_void_p
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Type, Union
+
+from . import _structs as structs
+from . import state_file
+from ._library import error_of, library, text_list
+from .arrays import Borrowed
+from .errors import Error, FailedPrecondition, invalid
+from .handle import Handle
+from .model import Arrays, Model, find_name
+from .param import BF16, F16, TAGS, Param
+from .texts import Settings, pairs, rule_list
+from .ticket import SLICE, Request, Ticket, late, waited
+
+_NOTICE = ctypes.CFUNCTYPE(None, c_ssize_t, c_char_p)
+_SHARED, _OWN = 0, 1                    # enum pd_stream
+_SCALARS = 16                           # most scalars of a push
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """The server's answer to a client that has connected: facts about the job and the server.
+
+    seed: of the job, from which its random numbers follow.
+    created: this process created the job.
+    chunk_elements: number of elements of a full chunk, in which large tensors travel.
+    max_payload: most bytes of tensors in one frame.
+    server, blas_core: program and version of the server; its set of BLAS kernels.
+    step: rounds that the job had closed when this process joined it.
+    linger: seconds after which the server would have ended the job, if no worker was connected; else 0.
+    """
+
+    seed: int
+    created: bool
+    rank: int
+    world_size: int
+    chunk_elements: int
+    max_payload: int
+    server: str
+    blas_core: str
+    step: int
+    linger: float
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a client counts from its opening on: bytes in all, bytes of tensors among them, connections, frames that
+    were sent again, and bytes of tensors that lay in memory shared with the server."""
+
+    bytes_out: int
+    bytes_in: int
+    payload_out: int
+    payload_in: int
+    connects: int
+    resent: int
+    shared_out: int
+    shared_in: int
+
+
+def default_url() -> Optional[str]:
+    """Returns the address of the server where none is given: $PARAMD_URL, else the local daemon of this run."""
+    given = os.environ.get("PARAMD_URL")
+    if given:
+        return given
+    try:
+        from importlib import import_module
+
+        return str(import_module("paramd.local_daemon").default_url())
+    except ModuleNotFoundError:
+        return None                     # the C library's default
+
+
+def default_job() -> str:
+    """Returns the name of the job where none is given, as the C library chooses it."""
+    run = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    return os.environ.get("PARAMD_JOB") or (run if run != "none" else "default")
+
+
+class Client:
+    """A connection to a parameter server, as one worker of a job.
+
+    url: address of the server, "tcp://host:port" or "unix:///path"; several are separated by commas. None: $PARAMD_URL,
+        else the local daemon of this run.
+    job: name of the job. None: $PARAMD_JOB, else torchrun's run id, else "default".
+    rank, world_size: this worker's number and the number of workers. None: $RANK and $WORLD_SIZE, else 0 of 1.
+    rules: optimizer rules "GLOB OPTIMIZER name=value ..."; the first whose glob matches a parameter's name wins.
+        None: "* sgd".
+    options: options of the job, as a mapping or as "name=value" texts.
+    label: names this worker for operators. None: "host:pid".
+    deadline: most seconds that a call waits.
+    checksum: adds a checksum to every frame.
+    impatient: tries every address once instead of waiting for a server that is not up.
+    shared_memory: False sends tensors through the socket even on the server's machine.
+    notice: called with one sentence for the user. None: it is printed to standard error.
+
+    Unavailable: no server answered in time. FailedPrecondition: the job has another configuration. InvalidArgument: an
+    option or rule is not valid. Calls from several threads are safe. After fork(), every call in the child raises.
+    """
+
+    def __init__(self, url: Optional[str] = None, job: Optional[str] = None, *, rank: Optional[int] = None,
+                 world_size: Optional[int] = None, rules: Union[str, Iterable[str], None] = None,
+                 options: Settings = None, label: Optional[str] = None, deadline: float = 120.0,
+                 checksum: bool = False, impatient: bool = False, shared_memory: bool = True,
+                 notice: Optional[Callable[[str], None]] = None) -> None:
+        if (rank is None) != (world_size is None):
+            raise invalid(f"expected both rank and world_size or neither, got rank {rank} and world_size {world_size}")
+        self.url = url or default_url() or "tcp://127.0.0.1:7070"
+        self.job = default_job() if job is None else job
+        self.deadline = float(deadline)
+        self.requests: Set[Request] = set()     # those that the library may still work on
+        self.watchers: Dict[Any, Any] = {}      # of event loops
+        self._orphans: List[Request] = []       # requests whose tickets nobody holds
+        self._notices: List[bytes] = []
+        self._notice = notice
+        self._staged, self._staging_told = 0, False
+        self._lock = threading.Lock()           # guards the counters
+        self._waits = threading.RLock()         # one call at a time that waits for something else than a ticket
+        self._held: Dict[str, Any] = {}         # arrays of such calls that were interrupted
+        self._model: Optional[Model] = None
+        # list.insert is no Python code: no handler of a signal can raise in it, where ctypes would swallow the exception
+        self._callback = _NOTICE(self._notices.insert)
+        rule_texts = rule_list(rules)
+        self.handle = self._open(structs.Options(
+            urls=self.url.encode(), job=self.job.encode(), rank=rank or 0, world_size=world_size or 0,
+            options=text_list(pairs(options)), rules=text_list(rule_texts) if rule_texts is not None else None,
+            label=label.encode() if label else None, deadline=self.deadline, checksum=checksum, impatient=impatient,
+            notice=ctypes.cast(self._callback, c_void_p), no_shared_memory=not shared_memory, join_later=True,
+            slice=SLICE))
+        self._finalizer = weakref.finalize(self, self.handle.close)
+        try:
+            self._repeat(library().pd_client_join)
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def _open(options: structs.Options) -> Handle:
+        pointer, error = c_void_p(), structs.Error()
+        if library().pd_client_open_sized(byref(pointer), byref(options), ctypes.sizeof(options), byref(error)) != 0:
+            raise error_of(error)
+        return Handle(pointer)
+
+    # ---- calls that wait ----
+
+    def _repeat(self, function: Any, *arguments: Any) -> None:
+        """Makes a call that waits, in slices, until it is done or the deadline is over. Between slices Python handles
+        signals."""
+        end = time.monotonic() + self.deadline
+        with self._waits:
+            while True:
+                error = structs.Error()
+                with self.handle as pointer:
+                    code = function(pointer, *arguments, byref(error))
+                self.give_notices()
+                if code == 0:
+                    return
+                if not waited(error):
+                    raise self.error_of(error)
+                if time.monotonic() >= end:
+                    raise late(error, self.deadline)
+
+    def give_notices(self) -> None:
+        """Gives the notices that the library has left to the user."""
+        while self._notices:
+            self._tell(self._notices.pop().decode("utf-8", "replace"))
+
+    def _tell(self, text: str) -> None:
+        if self._notice is not None:
+            self._notice(text)
+        else:
+            print(f"paramd: {text}", file=sys.stderr)
+
+    def error_of(self, error: structs.Error) -> Error:
+        """Returns the exception for an error of the library, with the name of the parameter that its text names."""
+        text = error.text.decode("utf-8", "replace")
+        return error_of(error, find_name(text, self.names))
+
+    # ---- the model ----
+
+    def declare(self, params: Union[Arrays, Iterable[Param]]) -> None:
+        """Declares all parameters of the model, once, and waits until the declarations of all ranks fit together.
+
+        params: a mapping from names to arrays, whose shapes and element types are declared; or any number of Param.
+
+        InvalidArgument: a name, shape, range or hyperparameter is not valid. FailedPrecondition: the declaration
+        differs from that of another rank. ResourceExhausted: a limit of the server.
+        """
+        model = Model(params)
+        before, self._model = self._model, self._model or model
+        declarations = model.declarations()
+        try:
+            self._repeat(library().pd_client_declare_sized, declarations, len(model.params),
+                         ctypes.sizeof(structs.Param))
+        except Error as error:
+            self._model = before
+            error.parameter = error.parameter or find_name(error.text, model.names)
+            raise
+
+    @property
+    def model(self) -> Model:
+        """The declared parameters. FailedPrecondition: none are declared yet."""
+        if self._model is None:
+            raise FailedPrecondition(FailedPrecondition.code, "no parameters are declared yet: call declare first")
+        return self._model
+
+    @property
+    def names(self) -> Tuple[str, ...]:
+        """The names of the declared parameters, in order."""
+        return self._model.names if self._model is not None else ()
+
+    def init(self, weights: Arrays) -> None:
+        """Sends this rank's initial weights if the server waits for them, then receives the job's weights into the
+        same arrays. Every rank calls it. weights: a writable array for each declared parameter."""
+        self._with_weights("init", library().pd_client_init, weights)
+
+    def restart(self, weights: Arrays) -> None:
+        """Starts the job anew after DataLoss, from the weights that the workers hold. Every rank calls it, and goes on
+        at `step_of`. The optimizer's state begins anew. Errors: pd_client_restart in include/paramd/client.h."""
+        self._with_weights("restart", library().pd_client_restart, weights)
+
+    def _with_weights(self, name: str, function: Any, weights: Arrays) -> None:
+        pointers, arrays = self.model.all_weights(weights)
+        with self._waits:
+            before = self._held.get(name)
+            if before is not None and list(before[0]) != list(pointers):
+                raise FailedPrecondition(FailedPrecondition.code, f"an earlier call of {name} was interrupted and is "
+                                         "still under way: call it again with the same arrays")
+            self._held[name] = pointers, arrays
+            try:
+                self._repeat(function, pointers)
+            except Error as error:
+                if not error.text.startswith("waited"):
+                    self._held.pop(name, None)
+                raise
+            del self._held[name]
+        self._count_staged(arrays)
+        for array in arrays:
+            if array.write_back is not None:
+                array.write_back()
+
+    # ---- steps ----
+
+    def push(self, grads: Arrays, *, weight: Optional[float] = None, presummed: bool = False,
+             hypers: Optional[Mapping[str, Any]] = None, scalars: Optional[Mapping[str, float]] = None) -> Ticket:
+        """Pushes gradients, without weights in return. See push_pull."""
+        return self._push(library().pd_client_push_sized, grads, None, weight, presummed, hypers, scalars)
+
+    def push_pull(self, grads: Arrays, weights: Arrays, *, weight: Optional[float] = None, presummed: bool = False,
+                  hypers: Optional[Mapping[str, Any]] = None,
+                  scalars: Optional[Mapping[str, float]] = None) -> Ticket:
+        """Pushes gradients, and receives the weights after the step. Returns at once; until the ticket is done, do not
+        change a gradient and do not read weights.
+
+        grads: a mapping from names to arrays; None: this rank has no gradient of the parameter in this step.
+        weights: a mapping from the same names to writable arrays.
+        weight: number of examples behind the gradient, for aggregate = weighted_mean; 0: none. None: 1.
+        presummed: the gradients are sums over the examples, not means.
+        hypers: hyperparameters of this step, the same on every rank.
+        scalars: numbers whose means over the ranks come back in Ticket.scalars; at most 16.
+
+        InvalidArgument: an array does not fit its declaration, or its parameter has a push under way.
+        ResourceExhausted: too many tickets are under way.
+        """
+        return self._push(library().pd_client_push_pull_sized, grads, weights, weight, presummed, hypers, scalars)
+
+    def _push(self, function: Any, grads: Arrays, weights: Optional[Arrays], weight: Optional[float], presummed: bool,
+              hypers: Optional[Mapping[str, Any]], scalars: Optional[Mapping[str, float]]) -> Ticket:
+        names, items, arrays = self.model.items(grads, weights)
+        numbers = _scalars(scalars or {})
+        texts = text_list(pairs(hypers)) if hypers else None
+        options = structs.PushOptions(weight=weight or 0.0, zero_weight=weight == 0, presummed=presummed,
+                                      hypers=texts, scalars=numbers, n_scalars=len(numbers))
+        request = Request(self, names, items, numbers, arrays)
+        return self._start(request, function, items, len(items), byref(options), ctypes.sizeof(options))
+
+    def pull(self, weights: Arrays, *, min_step: int = 0) -> Ticket:
+        """Receives weights once at least `min_step` rounds of their parameters are closed; 0: the present weights.
+        weights: a mapping from names to writable arrays."""
+        names, items, arrays = self.model.items(None, weights)
+        request = Request(self, names, items, None, arrays)
+        return self._start(request, library().pd_client_pull, items, len(items), min_step)
+
+    def close_step(self, step: int) -> Ticket:
+        """Ends this rank's step: parameters that it has not pushed count as without a gradient. Call it after the
+        step's pushes. The ticket is done when the rounds of all parameters are closed."""
+        return self._start(Request(self, [], None, None, []), library().pd_client_close_step, step)
+
+    def _start(self, request: Request, function: Any, *arguments: Any) -> Ticket:
+        self._settle_orphans()
+        self._count_staged(request.arrays)
+        ticket = Ticket(request)
+        self.requests.add(request)      # before the call: a signal may interrupt us right behind it
+        error = structs.Error()
+        with self.handle as pointer:
+            code = function(pointer, *arguments, byref(request.id), byref(error))
+        if code != 0:
+            self.requests.discard(request)
+            request.settled = True
+            raise self.error_of(error)
+        return ticket
+
+    def forget(self, request: Request) -> None:
+        """Notes that nobody holds the ticket of a request any more. Called by the garbage collector."""
+        if not request.settled:
+            self._orphans.append(request)
+
+    def _settle_orphans(self) -> None:
+        """Takes the results of requests that are done and that nobody waits for."""
+        for request in list(self._orphans):
+            with self.handle as pointer:
+                if request.id.value != 0 and not library().pd_client_ready(pointer, request.id):
+                    continue
+            if request.id.value != 0:
+                request.advance(1e-6)
+            self.requests.discard(request)
+            self._orphans.remove(request)
+            if request.error is not None:
+                self._tell(f"a push or pull that nobody waited for has failed: {request.error}")
+
+    def _count_staged(self, arrays: Sequence[Borrowed]) -> None:
+        staged = sum(array.staged for array in arrays)
+        if staged == 0:
+            return
+        with self._lock:
+            self._staged += staged
+            tell, self._staging_told = not self._staging_told, True
+        if tell:
+            self._tell(f"some arrays are not contiguous: {staged} bytes were copied for this call "
+                       "(Client.staged counts them)")
+
+    # ---- ranks ----
+
+    def barrier(self) -> None:
+        """Waits until every rank of the job has called it as often as this rank."""
+        self._repeat(library().pd_client_barrier)
+
+    def leave(self) -> None:
+        """Leaves the job for good. Afterwards only `close` may be called."""
+        self._repeat(library().pd_client_leave)
+
+    def close(self) -> None:
+        """Ends the connection without leaving the job: the server waits for this rank to come back. Tickets that are
+        not done are forgotten. If memory of `buffer` is still used, the connection ends with it."""
+        self._finalizer()
+        if self.handle.closed:
+            self._held.clear()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        try:
+            if kind is None and not self.handle.closed:
+                self.leave()
+        finally:
+            self.close()
+
+    # ---- facts ----
+
+    def step_of(self, name: str) -> int:
+        """Returns how many rounds of the parameter are closed, as the server's last answer reported."""
+        with self.handle as pointer:
+            return int(library().pd_client_step(pointer, self.model.number(name)))
+
+    def note_of(self, name: str) -> str:
+        """Returns the optimizer's note on the parameter's declaration; "" if there is none."""
+        with self.handle as pointer:
+            return str(library().pd_client_note(pointer, self.model.number(name)).decode("utf-8", "replace"))
+
+    @property
+    def must_init(self) -> bool:
+        """Whether the server waits for this rank's initial weights."""
+        with self.handle as pointer:
+            return bool(library().pd_client_must_init(pointer))
+
+    @property
+    def welcome(self) -> Welcome:
+        """The server's answer when this client last joined the job."""
+        with self.handle as pointer:
+            return Welcome(**_values(library().pd_client_welcome(pointer).contents))
+
+    @property
+    def rank(self) -> int:
+        """This worker's number, from 0."""
+        return self.welcome.rank
+
+    @property
+    def world_size(self) -> int:
+        """The number of workers of the job."""
+        return self.welcome.world_size
+
+    @property
+    def stats(self) -> Stats:
+        """What the client has counted so far."""
+        counted = structs.Stats()
+        with self.handle as pointer:
+            library().pd_client_count_sized(pointer, byref(counted), ctypes.sizeof(counted))
+        return Stats(**_values(counted))
+
+    @property
+    def staged(self) -> int:
+        """Bytes that were copied so far because arrays were not contiguous."""
+        return self._staged
+
+    def fileno(self) -> int:
+        """Returns a descriptor that is readable when a ticket is done (pd_client_fd). Read 8 bytes, then ask
+        Ticket.done. Coroutines that await tickets in asyncio read it themselves."""
+        with self.handle as pointer:
+            fd = int(library().pd_client_fd(pointer))
+        if fd < 0:
+            raise OSError("the system gives no event descriptor")
+        return fd
+
+    # ---- memory and random numbers ----
+
+    def buffer(self, name: str) -> memoryview:
+        """Returns memory for this rank's gradient of a parameter, flat and zero at first. Over a Unix socket the
+        server reads a gradient there without a copy.
+
+        The view has the format "f" for float32, "e" for float16 and "B" (bytes) for bfloat16. Arrays on it:
+        `numpy.frombuffer(view, "f4").reshape(shape)`, `torch.frombuffer(view, dtype=torch.bfloat16)`. While it is used,
+        the connection stays open. NoMemory: the system gives no shared memory.
+        """
+        param = self.model.params[self.model.number(name)]
+        tag = TAGS[param.dtype]
+        with self.handle as pointer:
+            address = library().pd_client_buffer(pointer, self.model.number(name))
+            if address is None:
+                raise MemoryError("the system gives no shared memory")
+            block = self.handle.memory(address, param.elements * (2 if tag in (F16, BF16) else 4))
+        view = memoryview(block).cast("B")
+        return view if tag == BF16 else view.cast("e" if tag == F16 else "f")
+
+    def uniform(self, shape: Union[int, Sequence[int]], key: int, first: int = 0, shared: bool = True) -> Any:
+        """Returns random numbers from [0, 1) as a float32 array, from the job's seed, `key` and their index alone.
+        first: index of the first number. shared: the same numbers on all ranks; else each rank has its own."""
+        return self._draw(library().pd_client_uniform, shape, key, first, shared)
+
+    def normal(self, shape: Union[int, Sequence[int]], key: int, first: int = 0, shared: bool = True) -> Any:
+        """Returns normally distributed random numbers as a float32 array. See `uniform`."""
+        return self._draw(library().pd_client_normal, shape, key, first, shared)
+
+    def _draw(self, function: Any, shape: Union[int, Sequence[int]], key: int, first: int, shared: bool) -> Any:
+        import numpy
+
+        out = numpy.empty(shape, numpy.float32)
+        with self.handle as pointer:
+            function(pointer, _SHARED if shared else _OWN, key, first, out.ctypes.data_as(POINTER(c_float)), out.size)
+        return out
+
+    # ---- files ----
+
+    def export_state(self, path: Union[str, os.PathLike[str]]) -> int:
+        """Writes the job's weights and full optimizer state to a safetensors file, by paramctl. An old file of that
+        name is replaced. Returns the step of the state. One rank calls it, after the step's tickets are done."""
+        self.handle.check()
+        return state_file.export_state(self.url, self.job, os.fspath(path))
+
+    def import_state(self, path: Union[str, os.PathLike[str]]) -> None:
+        """Puts the optimizer state of a safetensors file into the job, by paramctl. One rank calls it, after `init` and
+        before the first push. The weights of the file are given to `init`, and the option start_step is its step."""
+        self.handle.check()
+        state_file.import_state(self.url, self.job, os.fspath(path))
+
+
+def _scalars(given: Mapping[str, float]) -> Any:
+    if len(given) > _SCALARS:
+        raise invalid(f"expected at most {_SCALARS} scalars, got {len(given)}")
+    array = (structs.Scalar * len(given))()
+    for to, (name, value) in zip(array, given.items()):
+        to.name, to.value = name.encode(), float(value)
+    return array
+
+
+def _values(struct: ctypes.Structure) -> Dict[str, Any]:
+    """Returns the fields of a struct, with texts decoded."""
+    values = {field[0]: getattr(struct, field[0]) for field in struct._fields_}
+    return {name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            for name, value in values.items()}

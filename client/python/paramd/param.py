@@ -1,0 +1,75 @@
+"""The declaration of a parameter, and the names of element types."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+from .errors import invalid
+
+F32, F16, BF16 = 1, 2, 3
+TAGS: Dict[str, int] = {"float32": F32, "float16": F16, "bfloat16": BF16, "f32": F32, "f16": F16, "bf16": BF16}
+NAMES: Dict[int, str] = {F32: "float32", F16: "float16", BF16: "bfloat16"}
+SIZES: Dict[int, int] = {F32: 4, F16: 2, BF16: 2}
+
+
+def dtype_name(dtype: Any) -> str:
+    """Returns the bare name of an element type of NumPy, PyTorch, JAX or ml_dtypes, such as "float32"."""
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    return str(name).rsplit(".", 1)[-1]
+
+
+def dtype_tag(dtype: Any, parameter: str) -> int:
+    """Returns the number of an element type in the protocol. InvalidArgument: it is not one of the three."""
+    tag = TAGS.get(dtype_name(dtype))
+    if tag is None:
+        raise invalid(f"parameter {parameter}: expected float32, float16 or bfloat16, got {dtype_name(dtype)}",
+                      parameter)
+    return tag
+
+
+@dataclass(frozen=True, init=False)
+class Param:
+    """The declaration of one parameter, for Client.declare. All ranks declare the same names and shapes.
+
+    name: 1 to 256 bytes of UTF-8, unique in the job.
+    shape: shape of the whole tensor, even if this rank has a range of it.
+    dtype: element type of this rank's gradients: float32, float16 or bfloat16, as text or as a dtype.
+    pull_dtype: element type of the weights that this rank receives. None: as `dtype`.
+    update_dtype: element type in which the server may send changes of weights in place of weights. None: it sends
+        weights.
+    range: (start, end): this rank has only these elements of the flattened tensor, as FSDP shards have. None: all.
+    axes: logical names of the dimensions, such as "layers,embed,mlp" or a sequence of names.
+    model_state: the parameter is averaged, not trained (batch norm's statistics).
+    """
+
+    name: str
+    shape: Sequence[int]
+    dtype: Any = "float32"
+    pull_dtype: Any = None
+    update_dtype: Any = None
+    range: Optional[Tuple[int, int]] = None
+    axes: Any = None
+    model_state: bool = False
+
+    def __init__(self, name: str, shape: Sequence[int], dtype: Any = "float32", *, pull_dtype: Any = None,
+                 update_dtype: Any = None, range: Optional[Tuple[int, int]] = None, axes: Any = None,
+                 model_state: bool = False) -> None:
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "shape", tuple(int(n) for n in shape))
+        put(self, "dtype", NAMES[dtype_tag(dtype, name)])
+        put(self, "pull_dtype", self.dtype if pull_dtype is None else NAMES[dtype_tag(pull_dtype, name)])
+        put(self, "update_dtype", None if update_dtype is None else NAMES[dtype_tag(update_dtype, name)])
+        put(self, "range", None if range is None else (int(range[0]), int(range[1])))
+        put(self, "axes", axes if axes is None or isinstance(axes, str) else ",".join(axes))
+        put(self, "model_state", bool(model_state))
+
+    @property
+    def elements(self) -> int:
+        """Number of elements that this rank has."""
+        if self.range is not None:
+            return max(self.range[1] - self.range[0], 0)
+        count = 1
+        for n in self.shape:
+            count *= n
+        return count

@@ -1,0 +1,35 @@
+"""Saves and loads a job's optimizer state, by paramctl in a child process."""
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any, Dict
+
+from . import errors
+from ._library import program
+
+
+def _run(command: str, url: str, *arguments: str) -> Dict[str, Any]:
+    """Runs a command of paramctl and returns its answer. Raises the error that it prints."""
+    result = subprocess.run([program("paramctl"), command, "--json", "--server", url, *arguments],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    try:
+        answer: Dict[str, Any] = json.loads(result.stdout) if result.stdout else {}
+    except ValueError:
+        answer = {}
+    if result.returncode == 0:
+        return answer
+    error = answer.get("error", {"code": "UNKNOWN", "text": result.stderr.strip()})
+    kinds = {kind.__name__.lower(): kind for kind in errors.CLASSES.values()}
+    kind = kinds.get(error["code"].replace("_", "").lower(), errors.Unknown)
+    raise kind(kind.code, error["text"])
+
+
+def export_state(url: str, job: str, path: str) -> int:
+    """Writes weights and optimizer state of a job to a file. Returns their step."""
+    return int(_run("export", url, "--state", "--force", "--", job, path)["step"])
+
+
+def import_state(url: str, job: str, path: str) -> None:
+    """Puts the optimizer state of a file into a job."""
+    _run("import-state", url, "--", job, path)
