@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from .errors import Unavailable as Unavailable
     from .errors import Unimplemented as Unimplemented
     from .errors import Unknown as Unknown
+    from .local_daemon import Local as Local
+    from .local_daemon import local as local
     from .param import Param as Param
     from .ticket import LATE as LATE
     from .ticket import NO_GRADIENT as NO_GRADIENT
@@ -54,6 +56,7 @@ _MODULES = {
     "errors": ["Error", "Cancelled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
                "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange",
                "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated", "NoMemory"],
+    "local_daemon": ["Local", "local"],
     "param": ["Param"],
     "ticket": ["Ticket", "Result", "NONE", "STEPPED", "SKIPPED", "NO_GRADIENT", "REFUSED", "LATE"],
 }

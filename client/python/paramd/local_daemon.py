@@ -14,13 +14,14 @@ connected for IDLE_SECONDS; one of paramd.local() ends with `close`, or with the
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from itertools import count
 from types import TracebackType
-from typing import Dict, List, Optional, Set, Type, Union
+from typing import Union
 
 from . import _library, run_folder, run_id
 from .errors import AlreadyExists, DeadlineExceeded, InvalidArgument, Unavailable
@@ -48,13 +49,13 @@ def _text(value: Setting) -> str:
     return str(value)
 
 
-def _environment() -> Dict[str, str]:
+def _environment() -> dict[str, str]:
     """Returns the variables for a daemon: those of KEPT, those of paramd itself, and those of sanitizers."""
     return {name: value for name, value in os.environ.items()
             if name in KEPT or name.startswith("PARAMD_") or name.endswith("SAN_OPTIONS")}
 
 
-def _arguments(base: str, settings: Dict[str, Setting]) -> List[str]:
+def _arguments(base: str, settings: dict[str, Setting]) -> list[str]:
     flags = [f"--{name.replace('_', '-')}={_text(value)}" for name, value in {**PATIENCE, **settings}.items()]
     return [_library.program("paramd"), f"--listen=unix://{base}.sock", "--shared-memory=yes", *flags]
 
@@ -92,25 +93,27 @@ def _is_running(pid: int) -> bool:
 
 
 def _await_ready(ready: _Ready, pid: int) -> bool:
-    """Waits until a daemon is ready. Returns False if its process has ended. DeadlineExceeded: neither in time."""
+    """Waits until a daemon is ready. Returns False if its process has ended. DeadlineExceeded: neither in time; the
+    process is killed."""
     until = time.monotonic() + START_SECONDS
     while not ready.has_come():
         if not _is_running(pid):
             return False
         if time.monotonic() >= until:
+            os.kill(pid, signal.SIGKILL)
             raise DeadlineExceeded(DeadlineExceeded.code, f"the local daemon (process {pid}) was not ready within "
                                    f"{START_SECONDS:g} s")
     return True
 
 
-def _detach(arguments: List[str], environment: Dict[str, str], log: int) -> int:
+def _detach(arguments: list[str], environment: dict[str, str], log: int) -> int:
     """Starts a daemon that is nobody's child, in a session of its own. Returns its process id."""
     done = subprocess.run(["/bin/sh", "-c", DETACH, "paramd", *arguments], env=environment, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/", check=True)
     return int(done.stdout)
 
 
-def _attach(arguments: List[str], environment: Dict[str, str], log: int) -> subprocess.Popen[bytes]:
+def _attach(arguments: list[str], environment: dict[str, str], log: int) -> subprocess.Popen[bytes]:
     """Starts a daemon that ends when the pipe to its standard input is closed, in a session of its own."""
     return subprocess.Popen([*arguments, "--input-exit"], env=environment, stdin=subprocess.PIPE, stdout=log,
                             stderr=log, start_new_session=True)
@@ -119,7 +122,7 @@ def _attach(arguments: List[str], environment: Dict[str, str], log: int) -> subp
 class _Start:
     """One start of a daemon: its files, its environment, and the wait until it is ready."""
 
-    def __init__(self, base: str, settings: Dict[str, Setting]) -> None:
+    def __init__(self, base: str, settings: dict[str, Setting]) -> None:
         self.log = base + ".log"
         self.arguments = _arguments(base, settings)
         self.ready = _Ready()
@@ -148,7 +151,7 @@ def _idle_seconds() -> int:
     return RESTART_SECONDS if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") not in ("", "0") else IDLE_SECONDS
 
 
-def _run_settings() -> Dict[str, Setting]:
+def _run_settings() -> dict[str, Setting]:
     given = ("PARAMD_IDLE_EXIT", "PARAMD_SERVER_IDLE_EXIT")
     return {} if any(name in os.environ for name in given) else {"idle_exit": f"{_idle_seconds()}s"}
 
@@ -161,7 +164,7 @@ def _start_for_run(base: str) -> None:
     print(f"paramd: started a daemon for this run: process {pid}, log {start.log}", file=sys.stderr, flush=True)
 
 
-def default_url(world_size: Optional[int] = None) -> str:
+def default_url(world_size: int | None = None) -> str:
     """Returns the URL of this run's daemon on this machine. The first worker of the run starts it.
 
     world_size: number of ranks of the run; None: WORLD_SIZE, else 1.
@@ -215,15 +218,15 @@ class Local:
     def __enter__(self) -> Local:
         return self
 
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.close()
 
     def __repr__(self) -> str:
         return f"<paramd.Local {self.url}, process {self.pid}, log {self.log}>"
 
 
-_open: Set[Local] = set()               # a daemon whose Local nobody holds goes on: its URL may be in use
+_open: set[Local] = set()               # a daemon whose Local nobody holds goes on: its URL may be in use
 _numbers = count(1)
 
 
@@ -237,9 +240,9 @@ def _forget_in_child() -> None:
 os.register_at_fork(after_in_child=_forget_in_child)
 
 
-def _limits(threads: Optional[int], memory: Union[int, str, None]) -> Dict[str, Setting]:
+def _limits(threads: int | None, memory: int | str | None) -> dict[str, Setting]:
     """Returns the daemon's settings for limits of processors and memory."""
-    limits: Dict[str, Setting] = {}
+    limits: dict[str, Setting] = {}
     if threads is not None:
         limits = {"step_threads": threads, "pool_threads": min(max(threads - 1, 1), 60)}
     if memory is not None:
@@ -247,18 +250,29 @@ def _limits(threads: Optional[int], memory: Union[int, str, None]) -> Dict[str, 
     return limits
 
 
-def _start_own(base: str, settings: Dict[str, Setting]) -> Local:
+def _give_up(process: subprocess.Popen[bytes]) -> int:
+    """Ends a daemon that is not ready. Returns its exit status."""
+    process.kill()
+    if process.stdin is not None:
+        process.stdin.close()
+    return process.wait()
+
+
+def _start_own(base: str, settings: dict[str, Setting]) -> Local:
     with _Start(base, settings) as start:
         process = _attach(start.arguments, start.environment, start.log_file)
-        if _await_ready(start.ready, process.pid):
+        try:
+            is_ready = _await_ready(start.ready, process.pid)
+        except BaseException:
+            _give_up(process)
+            raise
+        if is_ready:
             return Local(base, process)
-        kind = InvalidArgument if process.wait() == USAGE else Unavailable
-        if process.stdin is not None:
-            process.stdin.close()
+        kind = InvalidArgument if _give_up(process) == USAGE else Unavailable
         raise kind(kind.code, start.failure())
 
 
-def local(threads: Optional[int] = None, memory: Union[int, str, None] = None, name: Optional[str] = None,
+def local(threads: int | None = None, memory: int | str | None = None, name: str | None = None,
           **settings: Setting) -> Local:
     """Starts a daemon on this machine that ends with this process, and returns it when it is ready.
 

@@ -15,8 +15,8 @@ import socket
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Iterator, Optional
 
 from .errors import DeadlineExceeded, InvalidArgument, PermissionDenied, Unavailable
 
@@ -46,7 +46,7 @@ def _check(path: str) -> None:
                            "the folder, or set XDG_RUNTIME_DIR to a folder of your own")
 
 
-def _runtime_folder() -> Optional[str]:
+def _runtime_folder() -> str | None:
     """Returns XDG_RUNTIME_DIR if it is a folder of this user that others may not write to, else None: under sudo the
     variable may name another user's folder."""
     path = os.environ.get("XDG_RUNTIME_DIR", "")
@@ -91,7 +91,7 @@ def answers(path: str) -> bool:
     return failure not in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTSOCK)
 
 
-def _try_lock(path: str) -> Optional[int]:
+def _try_lock(path: str) -> int | None:
     """Takes the lock in a file, which it makes. Returns the file's descriptor; None: another process has the lock, or
     has just removed the file."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -6,7 +6,6 @@ set. Else a run of one process is that process, and a run of several is the proc
 from __future__ import annotations
 
 import os
-from typing import Optional
 
 from .errors import FailedPrecondition
 
@@ -40,7 +39,7 @@ def launcher() -> int:
     return pid
 
 
-def _number(name: str) -> Optional[int]:
+def _number(name: str) -> int | None:
     text = os.environ.get(name, "")
     return int(text) if text.isdigit() else None
 
@@ -55,7 +54,7 @@ def check_one_machine() -> None:
                                  "PARAMD_URL=tcp://HOST:7070 on all")
 
 
-def run_id(world_size: Optional[int] = None) -> str:
+def run_id(world_size: int | None = None) -> str:
     """Returns the identity of this worker's run. world_size: number of ranks; None: WORLD_SIZE, else 1."""
     for name in ("TORCHELASTIC_RUN_ID", "PARAMD_JOB"):
         given = os.environ.get(name, "")
