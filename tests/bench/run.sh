@@ -69,6 +69,9 @@ gpt2_step    | of the sgemm peak of all cores | >= 0.85 | kernel | \
     grafting_config=Adam weight_decay=1e-5
 fsdp_exact   | largest difference           | <= 0     |      | figure_fsdp_exact
 state_memory | of what the mathematics needs | <= 1.02 |       | figure_state_memory
+python_push_pull | of the speed in C | >= 0.95    |      | tests/bench/figure_python.sh python_push_pull
+import_s     | s, without NumPy             | <= 0.15  |      | tests/bench/figure_python.sh import_s
+wheel_mb     | MB                           | <= 20    | slow | tests/bench/figure_python.sh wheel_mb
 steps_to_sgd_scalable_shampoo | of the steps of SGD | <= 0.65 | slow | figure_steps_to scalable_shampoo
 steps_to_sgd_kron | of the steps of SGD              | <= 0.65  | slow | figure_steps_to kron
 steps_to_sgd_adafactor | of the steps of SGD         | <= 1.0   | slow | figure_steps_to adafactor
@@ -108,6 +111,7 @@ measure() {
         output=$($1 2>&1) || { printf '%s\n' "$output" | tail -5 >&2; return 1; }
         sed -n 's/.*test accuracy[^0-9]*\([0-9.]*\) *%.*/\1/p' <<< "$output" | tail -1 \
             | awk '{ printf "%.4f\tafter the last epoch\n", $1 / 100 }' ;;
+    tests/*) $1 ;;
     *)  "$bin"/$1 ;;
     esac
 }
@@ -116,7 +120,7 @@ measure() {
 report() {
     local line value note holds shown=$4 load
     read -r load _ < /proc/loadavg
-    [[ $4 == deploy/* ]] || shown=$bin/$4
+    [[ ${4%% *} == */* ]] || shown=$bin/$4
     line=$(measure "$1" "$4")
     value=${line%%$'\t'*} note=${line#*$'\t'}
     if ! [[ $value =~ ^-?[0-9]+(\.[0-9]+)?$ ]]; then
