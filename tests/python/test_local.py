@@ -8,13 +8,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
+
+import pytest
 
 import paramd
-import pytest
+from conftest import await_that
 from paramd import local_daemon, run_folder, run_id
-
-SECONDS = 30.0                          # for whatever is awaited
 
 # Workers are programs of their own. They print a line, then do what the test needs.
 JOIN = """
@@ -25,14 +24,6 @@ print(client.url, flush=True)
 SLEEP = JOIN + "import time\ntime.sleep(600)\n"
 LEAVE = JOIN + "sys.stdin.read()\nclient.leave()\nclient.close()\n"
 FIND = "from paramd import local_daemon\nprint(local_daemon.default_url(2), flush=True)\n"
-
-
-def await_true(condition, what):
-    """Waits until a condition holds."""
-    until = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < until, f"not in {SECONDS:g} s: {what}"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -146,7 +137,7 @@ def test_it_ends_after_its_last_worker_has_left(room):
     first.communicate("")
     assert daemons(url)
     last.communicate("")
-    await_true(lambda: has_ended(url), "the daemon ends")
+    await_that(lambda: has_ended(url))
     assert "no worker was connected for 0.5 s" in log_of(url)
 
 
@@ -155,7 +146,7 @@ def test_a_killed_worker_does_not_leave_it_behind(room):
     url = first_line(worker)
     worker.send_signal(signal.SIGKILL)
     worker.wait()
-    await_true(lambda: has_ended(url), "the daemon ends")
+    await_that(lambda: has_ended(url))
     assert log_of(url).rstrip().endswith("stopped")
     worker.communicate()
 
@@ -164,7 +155,7 @@ def test_a_daemon_whose_starter_dies_before_it_connects_ends_too(room):
     worker = start(FIND)
     url = first_line(worker)
     worker.communicate()
-    await_true(lambda: has_ended(url), "the daemon ends")
+    await_that(lambda: has_ended(url))
 
 
 def test_ctrl_c_reaches_the_workers_and_leaves_the_daemon_to_drain(room):
@@ -174,7 +165,7 @@ def test_ctrl_c_reaches_the_workers_and_leaves_the_daemon_to_drain(room):
     assert os.getsid(daemon) != os.getsid(worker.pid)
     os.killpg(worker.pid, signal.SIGINT)
     assert "KeyboardInterrupt" in worker.communicate()[1]
-    await_true(lambda: has_ended(url), "the daemon ends")
+    await_that(lambda: has_ended(url))
     log = log_of(url)
     assert "Interrupt" not in log
     assert "draining" in log and log.rstrip().endswith("stopped")
@@ -196,7 +187,7 @@ def test_a_socket_of_a_killed_daemon_is_replaced(room):
     [daemon] = daemons(url)
     os.kill(daemon, signal.SIGKILL)
     end(worker)
-    await_true(lambda: not daemons(url), "the daemon is gone")
+    await_that(lambda: not daemons(url))
     assert os.path.exists(url[len("unix://"):])
     worker = start(SLEEP, PARAMD_JOB="again")
     assert first_line(worker) == url
@@ -353,7 +344,7 @@ def test_a_daemon_that_is_never_ready_is_killed_and_reported(room, monkeypatch, 
         begin()
     with open(f"{room}/pid") as file:
         pid = int(file.read())
-    await_true(lambda: not local_daemon._is_running(pid), "the process is killed")
+    await_that(lambda: not local_daemon._is_running(pid))
 
 
 # ---- a daemon of one's own ----
@@ -365,11 +356,13 @@ def test_a_daemon_of_ones_own_ends_with_its_block(room):
     daemon.close()
 
 
-def test_it_lives_on_without_workers_until_it_is_closed(room):
-    daemon = paramd.local(idle_exit="0s")
-    os.kill(daemon.pid, 0)
+def test_it_has_no_idle_time_unless_one_is_asked_for(room, monkeypatch):
+    monkeypatch.delenv("PARAMD_IDLE_EXIT")
+    with paramd.local() as daemon:
+        assert b"idle" not in field(daemon.pid, "cmdline").lower() + field(daemon.pid, "environ").lower()
+    daemon = paramd.local(idle_exit="200ms")
+    await_that(lambda: has_ended(daemon.url))
     daemon.close()
-    assert has_ended(daemon.url)
 
 
 def test_it_ends_with_the_process_that_has_started_it(room):
@@ -378,7 +371,7 @@ def test_it_ends_with_the_process_that_has_started_it(room):
     url = first_line(owner)
     owner.send_signal(signal.SIGKILL)
     owner.communicate()
-    await_true(lambda: has_ended(url), "the daemon ends")
+    await_that(lambda: has_ended(url))
     assert "the standard input has ended" in log_of(url)
 
 
