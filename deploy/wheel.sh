@@ -35,8 +35,8 @@ python -m build --wheel --no-isolation --outdir $out/raw client/python > $out/bu
 auditwheel repair --plat $platform --strip --wheel-dir $out/repaired $out/raw/*.whl > $out/repair.log 2>&1 \
     || { tail -40 $out/repair.log >&2; fail "auditwheel cannot bundle the libraries ($out/repair.log)"; }
 
-# Adds the licences of the bundled libraries, which Debian has in /usr/share/doc. auditwheel puts a hash into the name of
-# a library's file: libuv-0123abcd.so.1.0.0.
+# Adds the licences of the bundled libraries, which Debian has in /usr/share/doc. auditwheel puts a hash into the name
+# of a library's file: libuv-0123abcd.so.1.0.0.
 wheel unpack --dest $out/unpacked $out/repaired/*.whl > /dev/null
 package=$(echo $out/unpacked/paramd-*)
 licences=$(echo "$package"/paramd-*.dist-info)/licenses
@@ -44,7 +44,7 @@ mapfile -t linked < <(ldd build/wheel/bin/paramctl* build/wheel/bin/paramd | awk
     xargs realpath)
 for library in "$package"/paramd.libs/*; do
     name=$(basename "$library" | sed -E 's/-[0-9a-f]{8}\..*//')
-    original=$(printf '%s\n' "${linked[@]}" | grep "/$name\." | head -1) || fail "$library: no program is linked with it"
+    original=$(printf '%s\n' "${linked[@]}" | grep "/$name\." | head -1) || fail "$library: who uses it?"
     owner=$(dpkg-query -S "*/$(basename "$original")" | head -1 | cut -d: -f1) || fail "$original: not of Debian"
     install -D -m 644 "/usr/share/doc/$owner/copyright" "$licences/$owner.txt"
 done
