@@ -13,4 +13,4 @@ trap 'rm -rf "$room"' EXIT
 cp deploy/wheel_try.py "$room"
 # Nothing of this machine but the environment: no compiler, no paramd on the PATH, no settings.
 cd "$room"
-env -i HOME="$room" PATH="$room/venv/bin" TMPDIR="$room" OMP_NUM_THREADS=1 PARAMD_IDLE_EXIT=1s python wheel_try.py
+env -i HOME="$room" PATH="$room/venv/bin" TMPDIR="$room" OMP_NUM_THREADS=1 PARAMD_IDLE_EXIT=3s python wheel_try.py

@@ -292,6 +292,6 @@ def local(threads: int | None = None, memory: int | str | None = None, name: str
         if run_folder.answers(base + ".sock"):
             raise AlreadyExists(AlreadyExists.code, f"a local daemon named {name} runs already: unix://{base}.sock")
         run_folder.sweep(os.path.dirname(base))
-        daemon = _start_own(base, {**_limits(threads, memory), **settings})
+        daemon = _start_own(base, {"idle_exit": "0s", **_limits(threads, memory), **settings})
     _open.add(daemon)
     return daemon
