@@ -243,17 +243,17 @@ def test_threads_push_and_wait_with_one_client(daemon, job):
 
 
 def test_a_thread_that_waits_does_not_hold_up_another_one(own_daemon, job):
-    """One thread waits for a round that another rank holds up; meanwhile the other thread's calls return at once."""
+    """One thread waits for a barrier that another rank holds up. Meanwhile the other thread's calls return at once: if
+    they had to wait for its slices, there would be ten a second."""
     client = paramd.Client(own_daemon.url, job, rank=0, world_size=2)
-    waiting = threading.Thread(target=lambda: pytest.raises(paramd.DeadlineExceeded, client.barrier))
     client.deadline = 1.5
+    waiting = threading.Thread(target=lambda: pytest.raises(paramd.DeadlineExceeded, client.barrier))
     waiting.start()
-    longest, calls = 0.0, 0
+    calls = 0
     while waiting.is_alive():
-        begun = time.monotonic()
         assert client.stats.connects == 1
-        longest, calls = max(longest, time.monotonic() - begun), calls + 1
-    assert calls > 100 and longest < 0.15
+        calls += 1
+    assert calls > 200
     client.close()
 
 
