@@ -65,4 +65,5 @@ for library in libopenblas libgomp libgfortran libprotobuf-c libxxhash libuv lib
     grep -q "paramd.libs/$library" <<< "$listed" || fail "$library is not in the wheel"
 done
 [ $try = no ] || deploy/wheel_try.sh "$wheel" "$python"
-echo "$wheel: $(du -b "$wheel" | awk '{ printf "%.1f MB", $1 / 1e6 }')"
+unpacked=$(awk '$NF ~ /^[0-9]+$/ { sum += $NF } END { printf "%.1f", sum / 1e6 }' <<< "$listed")
+echo "$wheel: $(du -b "$wheel" | awk '{ printf "%.1f", $1 / 1e6 }') MB, installed $unpacked MB"

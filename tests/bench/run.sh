@@ -41,6 +41,9 @@ root_tracked_fast | of ssyevd and the product | <= 1.10 | kernel | figure_root_t
 root_stall_p50 | of the step time without roots | <= 1.05 |  | figure_root_stall p50
 root_stall_p99 | of the step time without roots | <= 1.5  |  | figure_root_stall p99
 root_fairness | of the step time alone       | <= 3     |      | figure_root_fairness
+python_push_pull | of the speed in C            | >= 0.95  |      | tests/bench/python_push_pull.py
+import_s     | s, without NumPy             | <= 0.15  |      | tests/bench/import_s.py
+wheel_mb     | MB                           | <= 20    | slow | deploy/wheel.sh --no-try
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
 roots_parallel | times the speed of one     | >= 1.9   |      | figure_roots_parallel
 replay_distributed_kron | of the traces ok, here; a daemon would draw its own probes | >= 1 | | \
@@ -69,9 +72,6 @@ gpt2_step    | of the sgemm peak of all cores | >= 0.85 | kernel | \
     grafting_config=Adam weight_decay=1e-5
 fsdp_exact   | largest difference           | <= 0     |      | figure_fsdp_exact
 state_memory | of what the mathematics needs | <= 1.02 |       | figure_state_memory
-python_push_pull | of the speed in C | >= 0.95    |      | tests/bench/figure_python.sh python_push_pull
-import_s     | s, without NumPy             | <= 0.15  |      | tests/bench/figure_python.sh import_s
-wheel_mb     | MB                           | <= 20    | slow | tests/bench/figure_python.sh wheel_mb
 steps_to_sgd_scalable_shampoo | of the steps of SGD | <= 0.65 | slow | figure_steps_to scalable_shampoo
 steps_to_sgd_kron | of the steps of SGD              | <= 0.65  | slow | figure_steps_to kron
 steps_to_sgd_adafactor | of the steps of SGD         | <= 1.0   | slow | figure_steps_to adafactor
@@ -107,11 +107,16 @@ measure() {
         output=$("$bin"/$1) || { printf '%s\n' "$output" | tail -3 >&2; return 1; }
         sed -n 's/^\([0-9]*\) seeds, 0 failed, \([0-9.]*\) a second$/\2\t\1 seeds without a violated invariant/p' <<< \
             "$output" ;;
+    deploy/wheel*)
+        output=$($1 2>&1) || { printf '%s\n' "$output" | tail -5 >&2; return 1; }
+        sed -n 's/.*\.whl: \([0-9.]*\) MB, \(.*\)/\1\t\2/p' <<< "$output" ;;
     deploy*)
         output=$($1 2>&1) || { printf '%s\n' "$output" | tail -5 >&2; return 1; }
         sed -n 's/.*test accuracy[^0-9]*\([0-9.]*\) *%.*/\1/p' <<< "$output" | tail -1 \
             | awk '{ printf "%.4f\tafter the last epoch\n", $1 / 100 }' ;;
-    tests/*) $1 ;;
+    tests/bench/*.py)
+        PARAMD_BIN=$bin PARAMD_LIBRARY=$bin/../lib/libparamd.so PYTHONPATH=client/python PYTHONDONTWRITEBYTECODE=1 \
+            "$(tests/python/environment.sh --find)" $1 ;;
     *)  "$bin"/$1 ;;
     esac
 }
@@ -120,7 +125,7 @@ measure() {
 report() {
     local line value note holds shown=$4 load
     read -r load _ < /proc/loadavg
-    [[ ${4%% *} == */* ]] || shown=$bin/$4
+    [[ $4 == deploy/* || $4 == tests/* ]] || shown=$bin/$4
     line=$(measure "$1" "$4")
     value=${line%%$'\t'*} note=${line#*$'\t'}
     if ! [[ $value =~ ^-?[0-9]+(\.[0-9]+)?$ ]]; then
