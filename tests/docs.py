@@ -6,6 +6,7 @@ Conventions of code blocks:
   ```c     compiled. A fragment is put into a function where PREAMBLE's names exist; members that begin with a dot are
            put into pd_client_options. After a comment `<!-- from FILE -->` the block is not compiled: that file must
            contain it.
+  ```python  run by tests/python/test_readme.py.
   ```text  neither run nor compiled.
 """
 import os
@@ -20,7 +21,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.abspath(os.environ["PARAMD_BIN"])
 DOCUMENTS = ["README.md", "client/README.md", "server/optim/README.md", "deploy/README.md", "tests/README.md",
-             "tests/bench/README.md", "CONTRIBUTING.md", "SECURITY.md", "server/README.md"]
+             "tests/bench/README.md", "CONTRIBUTING.md", "SECURITY.md", "server/README.md", "client/python/README.md"]
 JOBS = {"fashion": "* sgd lr=0.1 momentum=0.9", "shampoo": "* scalable_shampoo learning_rate=0.05 block_size=128"}
 MOST_WORDS, MOST_COLUMNS, MOST_SECONDS = 900, 120, 30
 
@@ -36,6 +37,8 @@ ELSEWHERE = {
     "cmake --build": "tests/run.sh",
     "cmake --install": "tests/e2e/install.sh",
     "ctest": "tests/run.sh",
+    "build/release/bin/paramd --listen=unix": "tests/python/conftest.py",
+    "export PYTHONPATH": "(tests/python/run.sh sets these variables)",
     "clang-format-14": "tests/lint.sh",
     "cc -o minimal": "tests/e2e/install.sh",
     "docker-compose": "tests/e2e/compose.sh",
@@ -332,8 +335,8 @@ def check_document(document):
     if history_is_whole():
         check_commits(document, prose)
     for block in blocks:
-        if block.language not in ("sh", "c", "text"):
-            complain(document, block.line, f"a block of \"{block.language}\": expected sh, c or text")
+        if block.language not in ("sh", "c", "python", "text"):
+            complain(document, block.line, f"a block of \"{block.language}\": expected sh, c, python or text")
         if block.language == "c":
             check_snippet(document, block)
     check_commands(document, blocks)

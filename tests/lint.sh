@@ -20,7 +20,8 @@ done
 mapfile -t every < <(find server client proto include tests -name '*.[ch]' | sort)
 mapfile -t product < <(find server client proto -name '*.c' | sort)
 mapfile -t scripts < <(find deploy tests -name '*.sh' | sort)
-mapfile -t texts < <(find . -path ./build -prune -o -path ./.git -prune -o -path ./tests/golden/traces -prune -o \
+mapfile -t texts < <(find . -path ./build -prune -o -name __pycache__ -prune -o -path ./.git -prune \
+    -o -path ./tests/golden/traces -prune -o \
     -type f -not -name '*.svg' -not -name LICENSE -print | sort)
 jobs=$(nproc) failed=()
 

@@ -40,6 +40,8 @@ for preset in "${presets[@]}"; do
     if [ "$preset" = fuzz ]; then
         tests/fuzz/run.sh "${FUZZ_SECONDS:-30}" || failed+=(fuzz)
     else
+        # The Python tests run with packages of PyPI, and without these with Debian's Python.
+        if [ "$preset" = release ]; then tests/python/environment.sh > /dev/null; fi
         ctest --preset "$preset" --output-on-failure -j "$(nproc)" "${choice[@]}" || failed+=("$preset")
     fi
 done

@@ -13,13 +13,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, List
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import rows as rows
     from .client import Client as Client
-    from .client import Stats as Stats
-    from .client import Welcome as Welcome
     from .errors import Aborted as Aborted
     from .errors import AlreadyExists as AlreadyExists
     from .errors import Cancelled as Cancelled
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
     from .errors import Unavailable as Unavailable
     from .errors import Unimplemented as Unimplemented
     from .errors import Unknown as Unknown
+    from .facts import Stats as Stats
+    from .facts import Welcome as Welcome
     from .param import Param as Param
     from .ticket import LATE as LATE
     from .ticket import NO_GRADIENT as NO_GRADIENT
@@ -50,10 +50,11 @@ if TYPE_CHECKING:
 
 # The module of each public name.
 _MODULES = {
-    "client": ["Client", "Stats", "Welcome"],
+    "client": ["Client"],
     "errors": ["Error", "Cancelled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
                "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange",
                "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated", "NoMemory"],
+    "facts": ["Stats", "Welcome"],
     "param": ["Param"],
     "ticket": ["Ticket", "Result", "NONE", "STEPPED", "SKIPPED", "NO_GRADIENT", "REFUSED", "LATE"],
 }
@@ -61,7 +62,7 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 _SUBMODULES = ("jax", "optax", "rows", "torch")
 
 __version__ = "0.1.0"
-__all__ = sorted(_HOMES) + ["rows"]
+__all__ = [*sorted(_HOMES), "rows"]
 
 
 def __getattr__(name: str) -> Any:
@@ -75,5 +76,5 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-def __dir__() -> List[str]:
+def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))

@@ -9,7 +9,7 @@ import ctypes
 import os
 import shutil
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_float, c_int, c_size_t, c_uint64, c_void_p
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from . import _structs as structs
 from .errors import Error, FailedPrecondition, NotFound, make
@@ -26,7 +26,7 @@ _ticket = POINTER(c_uint64)
 _texts = POINTER(c_void_p)
 
 # Result and arguments of every function that the package calls.
-PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
+PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pd_version": (c_char_p, []),
     "pd_client_abi": (c_size_t, [POINTER(c_size_t), c_size_t]),
     "pd_client_open_sized": (c_int, [POINTER(c_void_p), POINTER(structs.Options), c_size_t, _error]),
@@ -83,12 +83,12 @@ def program(name: str) -> str:
     return path_of
 
 
-def version_of(library: Any) -> Tuple[int, ...]:
+def version_of(library: Any) -> tuple[int, ...]:
     """Returns the version of a loaded library, for instance (0, 1, 0)."""
     return tuple(int(number) for number in library.pd_version().decode().split("."))
 
 
-def layouts(library: Any) -> List[Tuple[int, List[int]]]:
+def layouts(library: Any) -> list[tuple[int, list[int]]]:
     """Returns size and offsets of each struct of _structs.ABI, as the library tells them (pd_client_abi)."""
     count = int(library.pd_client_abi(None, 0))
     numbers = (c_size_t * count)()
@@ -129,7 +129,7 @@ def _load() -> Any:
     return library
 
 
-_loaded: Optional[Any] = None
+_loaded: Any | None = None
 
 
 def library() -> Any:
@@ -140,12 +140,12 @@ def library() -> Any:
     return _loaded
 
 
-def error_of(error: structs.Error, parameter: Optional[str] = None) -> Error:
+def error_of(error: structs.Error, parameter: str | None = None) -> Error:
     """Returns the exception for an error that a C function has filled in."""
     return make(error.code, error.text.decode("utf-8", "replace"), parameter)
 
 
-def text_list(texts: List[str]) -> Any:
+def text_list(texts: list[str]) -> Any:
     """Returns a C array of texts that ends with NULL."""
     return (c_char_p * (len(texts) + 1))(*[text.encode() for text in texts], None)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
-from typing import List, Tuple, Type
 
 MAX_RANK = 8
 ERROR_TEXT = 512
@@ -69,9 +68,9 @@ class Stats(ctypes.Structure):
                 ("connects", c_uint64), ("resent", c_uint64), ("shared_out", c_uint64), ("shared_in", c_uint64)]
 
 
-ABI: List[Type[ctypes.Structure]] = [Error, Shape, Options, Welcome, Param, Item, Scalar, PushOptions, Stats]
+ABI: list[type[ctypes.Structure]] = [Error, Shape, Options, Welcome, Param, Item, Scalar, PushOptions, Stats]
 
 
-def layout(struct: Type[ctypes.Structure]) -> Tuple[int, List[int]]:
+def layout(struct: type[ctypes.Structure]) -> tuple[int, list[int]]:
     """Returns the size of a struct, and the offsets of its fields, in bytes."""
     return ctypes.sizeof(struct), [getattr(struct, field[0]).offset for field in struct._fields_]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable
 
 from .errors import invalid
 from .param import BF16, F16, F32, SIZES, dtype_tag
@@ -32,10 +32,10 @@ class Borrowed:
 
     address: int
     dtype: int
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
     owner: Any
     staged: int = 0
-    write_back: Optional[Callable[[], None]] = None
+    write_back: Callable[[], None] | None = None
 
 
 def _words(array: Any) -> str:
@@ -47,7 +47,7 @@ def _not_writable(name: str, array: Any) -> Exception:
                    f"or memoryview, got a {_words(array)} that is read-only", name)
 
 
-def _nbytes(shape: Tuple[int, ...], dtype: int) -> int:
+def _nbytes(shape: tuple[int, ...], dtype: int) -> int:
     count = SIZES[dtype]
     for n in shape:
         count *= n
@@ -104,13 +104,13 @@ def _torch(tensor: Any, name: str, torch: Any) -> Borrowed:
 # ---- memoryviews: Client.buffer ----
 
 def _memoryview(view: memoryview, name: str, write: bool) -> Borrowed:
-    dtype = _FORMATS.get(view.format)
+    dtype = _FORMATS.get(view.format.lstrip("@=<"))
     if dtype is None:
         raise invalid(f"parameter {name}: expected a memoryview of float32 (\"f\") or float16 (\"e\"), got "
                       f"\"{view.format}\"", name)
     if not view.c_contiguous:
         raise invalid(f"parameter {name}: expected a contiguous memoryview", name)
-    shape = tuple(view.shape)
+    shape = tuple(view.shape or ())
     if view.nbytes == 0:
         return Borrowed(0, dtype, shape, view)
     if view.readonly:
@@ -138,7 +138,7 @@ def _dlpack_struct(capsule: Any) -> _Tensor:
     return _Tensor.from_address(pointer_of(capsule, b"dltensor"))
 
 
-def _is_contiguous(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> bool:
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     expected = 1
     for n, stride in zip(reversed(shape), reversed(strides)):
         if n != 1 and stride != expected:
@@ -147,13 +147,13 @@ def _is_contiguous(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> bool:
     return True
 
 
-def _gathered(tensor: _Tensor, shape: Tuple[int, ...], strides: Tuple[int, ...], size: int) -> Any:
+def _gathered(tensor: _Tensor, shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Any:
     """Returns a contiguous copy of a tensor with strides, by way of NumPy."""
     import numpy
 
     start = int(tensor.data or 0) + int(tensor.byte_offset)
     span = 1 + sum((n - 1) * stride for n, stride in zip(shape, strides))
-    raw = numpy.frombuffer((ctypes.c_char * (span * size)).from_address(start), dtype=f"u{size}")
+    raw = numpy.frombuffer(memoryview((ctypes.c_char * (span * size)).from_address(start)), dtype=f"u{size}")
     view = numpy.lib.stride_tricks.as_strided(raw, shape, [stride * size for stride in strides])
     return view.copy(order="C")
 
@@ -175,6 +175,8 @@ def _dlpack(array: Any, name: str, write: bool) -> Borrowed:
     strides = tuple(tensor.strides[:tensor.ndim]) if tensor.strides else None
     if strides is None or 0 in shape or _is_contiguous(shape, strides):
         return Borrowed(int(tensor.data or 0) + int(tensor.byte_offset), dtype, shape, (array, capsule))
+    if min(strides) < 0:
+        raise invalid(f"parameter {name}: expected an array without negative strides, got {strides}", name)
     copy = _gathered(tensor, shape, strides, SIZES[dtype])
     return Borrowed(copy.ctypes.data, dtype, shape, copy, copy.nbytes)
 
@@ -200,7 +202,7 @@ def borrow(array: Any, name: str, write: bool) -> Borrowed:
                   f"__dlpack__, got {_words(array)}", name)
 
 
-def describe(array: Any, name: str) -> Tuple[Tuple[int, ...], int]:
+def describe(array: Any, name: str) -> tuple[tuple[int, ...], int]:
     """Returns the shape and element type (its number in the protocol) of an array. InvalidArgument: see `borrow`."""
     shape, dtype = getattr(array, "shape", None), getattr(array, "dtype", None)
     if shape is not None and dtype is not None:

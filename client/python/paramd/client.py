@@ -7,16 +7,17 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_ssize_t, c_void_p
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Type, Union
+from typing import Any, Callable
 
 from . import _structs as structs
 from . import state_file
 from ._library import error_of, library, text_list
 from .arrays import Borrowed
-from .errors import Error, FailedPrecondition, invalid
+from .errors import Error, FailedPrecondition, NoMemory, invalid
+from .facts import Stats, Welcome, values
 from .handle import Handle
 from .model import Arrays, Model, find_name
 from .param import BF16, F16, TAGS, Param
@@ -28,47 +29,7 @@ _SHARED, _OWN = 0, 1                    # enum pd_stream
 _SCALARS = 16                           # most scalars of a push
 
 
-@dataclass(frozen=True)
-class Welcome:
-    """The server's answer to a client that has connected: facts about the job and the server.
-
-    seed: of the job, from which its random numbers follow.
-    created: this process created the job.
-    chunk_elements: number of elements of a full chunk, in which large tensors travel.
-    max_payload: most bytes of tensors in one frame.
-    server, blas_core: program and version of the server; its set of BLAS kernels.
-    step: rounds that the job had closed when this process joined it.
-    linger: seconds after which the server would have ended the job, if no worker was connected; else 0.
-    """
-
-    seed: int
-    created: bool
-    rank: int
-    world_size: int
-    chunk_elements: int
-    max_payload: int
-    server: str
-    blas_core: str
-    step: int
-    linger: float
-
-
-@dataclass(frozen=True)
-class Stats:
-    """What a client counts from its opening on: bytes in all, bytes of tensors among them, connections, frames that
-    were sent again, and bytes of tensors that lay in memory shared with the server."""
-
-    bytes_out: int
-    bytes_in: int
-    payload_out: int
-    payload_in: int
-    connects: int
-    resent: int
-    shared_out: int
-    shared_in: int
-
-
-def default_url() -> Optional[str]:
+def default_url() -> str | None:
     """Returns the address of the server where none is given: $PARAMD_URL, else the local daemon of this run."""
     given = os.environ.get("PARAMD_URL")
     if given:
@@ -108,27 +69,27 @@ class Client:
     option or rule is not valid. Calls from several threads are safe. After fork(), every call in the child raises.
     """
 
-    def __init__(self, url: Optional[str] = None, job: Optional[str] = None, *, rank: Optional[int] = None,
-                 world_size: Optional[int] = None, rules: Union[str, Iterable[str], None] = None,
-                 options: Settings = None, label: Optional[str] = None, deadline: float = 120.0,
+    def __init__(self, url: str | None = None, job: str | None = None, *, rank: int | None = None,
+                 world_size: int | None = None, rules: str | Iterable[str] | None = None,
+                 options: Settings = None, label: str | None = None, deadline: float = 120.0,
                  checksum: bool = False, impatient: bool = False, shared_memory: bool = True,
-                 notice: Optional[Callable[[str], None]] = None) -> None:
+                 notice: Callable[[str], None] | None = None) -> None:
         if (rank is None) != (world_size is None):
             raise invalid(f"expected both rank and world_size or neither, got rank {rank} and world_size {world_size}")
         self.url = url or default_url() or "tcp://127.0.0.1:7070"
         self.job = default_job() if job is None else job
         self.deadline = float(deadline)
-        self.requests: Set[Request] = set()     # those that the library may still work on
-        self.watchers: Dict[Any, Any] = {}      # of event loops
-        self._orphans: List[Request] = []       # requests whose tickets nobody holds
-        self._notices: List[bytes] = []
+        self.requests: set[Request] = set()     # those that the library may still work on
+        self.watchers: dict[Any, Any] = {}      # of event loops
+        self._orphans: list[Request] = []       # requests whose tickets nobody holds
+        self._notices: list[bytes] = []
         self._notice = notice
         self._staged, self._staging_told = 0, False
         self._lock = threading.Lock()           # guards the counters
         self._waits = threading.RLock()         # one call at a time that waits for something else than a ticket
-        self._held: Dict[str, Any] = {}         # arrays of such calls that were interrupted
-        self._model: Optional[Model] = None
-        # list.insert is no Python code: no handler of a signal can raise in it, where ctypes would swallow the exception
+        self._held: dict[str, Any] = {}         # arrays of such calls that were interrupted
+        self._model: Model | None = None
+        # list.insert is no Python code: no signal handler can raise in it, where ctypes would swallow the exception
         self._callback = _NOTICE(self._notices.insert)
         rule_texts = rule_list(rules)
         self.handle = self._open(structs.Options(
@@ -188,7 +149,7 @@ class Client:
 
     # ---- the model ----
 
-    def declare(self, params: Union[Arrays, Iterable[Param]]) -> None:
+    def declare(self, params: Arrays | Iterable[Param]) -> None:
         """Declares all parameters of the model, once, and waits until the declarations of all ranks fit together.
 
         params: a mapping from names to arrays, whose shapes and element types are declared; or any number of Param.
@@ -215,7 +176,7 @@ class Client:
         return self._model
 
     @property
-    def names(self) -> Tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """The names of the declared parameters, in order."""
         return self._model.names if self._model is not None else ()
 
@@ -251,14 +212,14 @@ class Client:
 
     # ---- steps ----
 
-    def push(self, grads: Arrays, *, weight: Optional[float] = None, presummed: bool = False,
-             hypers: Optional[Mapping[str, Any]] = None, scalars: Optional[Mapping[str, float]] = None) -> Ticket:
+    def push(self, grads: Arrays, *, weight: float | None = None, presummed: bool = False,
+             hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None) -> Ticket:
         """Pushes gradients, without weights in return. See push_pull."""
         return self._push(library().pd_client_push_sized, grads, None, weight, presummed, hypers, scalars)
 
-    def push_pull(self, grads: Arrays, weights: Arrays, *, weight: Optional[float] = None, presummed: bool = False,
-                  hypers: Optional[Mapping[str, Any]] = None,
-                  scalars: Optional[Mapping[str, float]] = None) -> Ticket:
+    def push_pull(self, grads: Arrays, weights: Arrays, *, weight: float | None = None, presummed: bool = False,
+                  hypers: Mapping[str, Any] | None = None,
+                  scalars: Mapping[str, float] | None = None) -> Ticket:
         """Pushes gradients, and receives the weights after the step. Returns at once; until the ticket is done, do not
         change a gradient and do not read weights.
 
@@ -274,8 +235,8 @@ class Client:
         """
         return self._push(library().pd_client_push_pull_sized, grads, weights, weight, presummed, hypers, scalars)
 
-    def _push(self, function: Any, grads: Arrays, weights: Optional[Arrays], weight: Optional[float], presummed: bool,
-              hypers: Optional[Mapping[str, Any]], scalars: Optional[Mapping[str, float]]) -> Ticket:
+    def _push(self, function: Any, grads: Arrays, weights: Arrays | None, weight: float | None, presummed: bool,
+              hypers: Mapping[str, Any] | None, scalars: Mapping[str, float] | None) -> Ticket:
         names, items, arrays = self.model.items(grads, weights)
         numbers = _scalars(scalars or {})
         texts = text_list(pairs(hypers)) if hypers else None
@@ -359,8 +320,8 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
         try:
             if kind is None and not self.handle.closed:
                 self.leave()
@@ -389,7 +350,7 @@ class Client:
     def welcome(self) -> Welcome:
         """The server's answer when this client last joined the job."""
         with self.handle as pointer:
-            return Welcome(**_values(library().pd_client_welcome(pointer).contents))
+            return Welcome(**values(library().pd_client_welcome(pointer).contents))
 
     @property
     def rank(self) -> int:
@@ -407,7 +368,7 @@ class Client:
         counted = structs.Stats()
         with self.handle as pointer:
             library().pd_client_count_sized(pointer, byref(counted), ctypes.sizeof(counted))
-        return Stats(**_values(counted))
+        return Stats(**values(counted))
 
     @property
     def staged(self) -> int:
@@ -438,21 +399,21 @@ class Client:
         with self.handle as pointer:
             address = library().pd_client_buffer(pointer, self.model.number(name))
             if address is None:
-                raise MemoryError("the system gives no shared memory")
+                raise NoMemory(NoMemory.code, "the system gives no shared memory", name)
             block = self.handle.memory(address, param.elements * (2 if tag in (F16, BF16) else 4))
-        view = memoryview(block).cast("B")
-        return view if tag == BF16 else view.cast("e" if tag == F16 else "f")
+        view: Any = memoryview(block).cast("B")
+        return view if tag == BF16 else view.cast("e" if tag == F16 else "f")  # type: ignore[no-any-return]
 
-    def uniform(self, shape: Union[int, Sequence[int]], key: int, first: int = 0, shared: bool = True) -> Any:
+    def uniform(self, shape: int | Sequence[int], key: int, first: int = 0, shared: bool = True) -> Any:
         """Returns random numbers from [0, 1) as a float32 array, from the job's seed, `key` and their index alone.
         first: index of the first number. shared: the same numbers on all ranks; else each rank has its own."""
         return self._draw(library().pd_client_uniform, shape, key, first, shared)
 
-    def normal(self, shape: Union[int, Sequence[int]], key: int, first: int = 0, shared: bool = True) -> Any:
+    def normal(self, shape: int | Sequence[int], key: int, first: int = 0, shared: bool = True) -> Any:
         """Returns normally distributed random numbers as a float32 array. See `uniform`."""
         return self._draw(library().pd_client_normal, shape, key, first, shared)
 
-    def _draw(self, function: Any, shape: Union[int, Sequence[int]], key: int, first: int, shared: bool) -> Any:
+    def _draw(self, function: Any, shape: int | Sequence[int], key: int, first: int, shared: bool) -> Any:
         import numpy
 
         out = numpy.empty(shape, numpy.float32)
@@ -462,13 +423,13 @@ class Client:
 
     # ---- files ----
 
-    def export_state(self, path: Union[str, os.PathLike[str]]) -> int:
+    def export_state(self, path: str | os.PathLike[str]) -> int:
         """Writes the job's weights and full optimizer state to a safetensors file, by paramctl. An old file of that
         name is replaced. Returns the step of the state. One rank calls it, after the step's tickets are done."""
         self.handle.check()
         return state_file.export_state(self.url, self.job, os.fspath(path))
 
-    def import_state(self, path: Union[str, os.PathLike[str]]) -> None:
+    def import_state(self, path: str | os.PathLike[str]) -> None:
         """Puts the optimizer state of a safetensors file into the job, by paramctl. One rank calls it, after `init` and
         before the first push. The weights of the file are given to `init`, and the option start_step is its step."""
         self.handle.check()
@@ -482,10 +443,3 @@ def _scalars(given: Mapping[str, float]) -> Any:
     for to, (name, value) in zip(array, given.items()):
         to.name, to.value = name.encode(), float(value)
     return array
-
-
-def _values(struct: ctypes.Structure) -> Dict[str, Any]:
-    """Returns the fields of a struct, with texts decoded."""
-    values = {field[0]: getattr(struct, field[0]) for field in struct._fields_}
-    return {name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-            for name, value in values.items()}

@@ -1,8 +1,6 @@
 """The exceptions of paramd: one class for each error code of the C library, all of them paramd.Error."""
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple, Type
-
 
 class Error(Exception):
     """An error of paramd. `str(error)` is one sentence: what was expected, what came, and what to do.
@@ -14,13 +12,13 @@ class Error(Exception):
 
     code: int = -2
 
-    def __init__(self, code: int, text: str, parameter: Optional[str] = None) -> None:
+    def __init__(self, code: int, text: str, parameter: str | None = None) -> None:
         super().__init__(text)
         self.code = code
         self.text = text
         self.parameter = parameter
 
-    def __reduce__(self) -> Tuple[Type[Error], Tuple[int, str, Optional[str]]]:
+    def __reduce__(self) -> tuple[type[Error], tuple[int, str, str | None]]:
         return type(self), (self.code, self.text, self.parameter)
 
     def __str__(self) -> str:
@@ -112,7 +110,7 @@ class NoMemory(Error, MemoryError):
     code = -17
 
 
-CLASSES: Dict[int, Type[Error]] = {
+CLASSES: dict[int, type[Error]] = {
     kind.code: kind
     for kind in (Cancelled, Unknown, InvalidArgument, DeadlineExceeded, NotFound, AlreadyExists, PermissionDenied,
                  ResourceExhausted, FailedPrecondition, Aborted, OutOfRange, Unimplemented, Internal, Unavailable,
@@ -120,11 +118,11 @@ CLASSES: Dict[int, Type[Error]] = {
 }
 
 
-def make(code: int, text: str, parameter: Optional[str] = None) -> Error:
+def make(code: int, text: str, parameter: str | None = None) -> Error:
     """Returns the exception for a code of the C library."""
     return CLASSES.get(code, Unknown)(code, text, parameter)
 
 
-def invalid(text: str, parameter: Optional[str] = None) -> InvalidArgument:
+def invalid(text: str, parameter: str | None = None) -> InvalidArgument:
     """Returns the exception for an argument that is not valid."""
     return InvalidArgument(InvalidArgument.code, text, parameter)

@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from ctypes import c_void_p
-from typing import Any, Optional
+from typing import Any
 
 from ._library import library
 from .errors import FailedPrecondition
@@ -68,7 +68,7 @@ class Handle:
         """Whether `close` was called."""
         return self._closing
 
-    def memory(self, address: Optional[int], nbytes: int) -> Any:
+    def memory(self, address: int | None, nbytes: int) -> Any:
         """Returns `nbytes` of the handle's own memory. The handle lives as long as they are used."""
         with self._lock:
             self._users += 1

@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from ctypes import c_void_p
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any
 
 from . import _structs as structs
 from .arrays import Borrowed, borrow, describe
@@ -14,7 +15,7 @@ Arrays = Mapping[str, Any]
 _LEAST_CUT = 80                         # texts of errors may cut a name, but not to fewer characters
 
 
-def _params(given: Union[Arrays, Iterable[Param]]) -> List[Param]:
+def _params(given: Arrays | Iterable[Param]) -> list[Param]:
     if not isinstance(given, Mapping):
         return list(given)
     params = []
@@ -24,13 +25,13 @@ def _params(given: Union[Arrays, Iterable[Param]]) -> List[Param]:
     return params
 
 
-def find_name(text: str, names: Iterable[str]) -> Optional[str]:
+def find_name(text: str, names: Iterable[str]) -> str | None:
     """Returns the name that an error's text gives behind the word "parameter"; None: it gives none of these names."""
-    best: Optional[str] = None
+    best: str | None = None
     for match in re.finditer(r"\bparameter ", text):
         rest = text[match.end():]
         for name in names:
-            whole = rest.startswith(name) and re.match(r"$|[ :;,.)]", rest[len(name):])
+            whole = rest.startswith(name) and re.match(r"\.?(?:$|[ :;,)])", rest[len(name):])
             cut = len(name) > _LEAST_CUT and rest.startswith(name[:_LEAST_CUT]) and not rest.startswith(name)
             if (whole or cut) and (best is None or len(name) > len(best)):
                 best = name
@@ -40,10 +41,10 @@ def find_name(text: str, names: Iterable[str]) -> Optional[str]:
 class Model:
     """The parameters that a client declares, in order."""
 
-    def __init__(self, given: Union[Arrays, Iterable[Param]]) -> None:
-        self.params: List[Param] = _params(given)
-        self.index: Dict[str, int] = {param.name: i for i, param in enumerate(self.params)}
-        self.names: Tuple[str, ...] = tuple(param.name for param in self.params)
+    def __init__(self, given: Arrays | Iterable[Param]) -> None:
+        self.params: list[Param] = _params(given)
+        self.index: dict[str, int] = {param.name: i for i, param in enumerate(self.params)}
+        self.names: tuple[str, ...] = tuple(param.name for param in self.params)
 
     def declarations(self) -> Any:
         """Returns the array of pd_client_param."""
@@ -61,14 +62,14 @@ class Model:
 
     # ---- arrays ----
 
-    def gradient(self, name: str, array: Any) -> Optional[Borrowed]:
+    def gradient(self, name: str, array: Any) -> Borrowed | None:
         """Borrows a gradient. None: this rank has none."""
         if array is None:
             return None
         param = self.params[self.number(name)]
         return _fitting(borrow(array, name, write=False), param, param.dtype)
 
-    def weights(self, name: str, array: Any) -> Optional[Borrowed]:
+    def weights(self, name: str, array: Any) -> Borrowed | None:
         """Borrows weights, which the library will write. None is valid only if this rank has no elements."""
         param = self.params[self.number(name)]
         if array is None:
@@ -77,7 +78,7 @@ class Model:
             raise invalid(f"parameter {name}: expected an array for its weights, got None", name)
         return _fitting(borrow(array, name, write=True), param, param.pull_dtype)
 
-    def all_weights(self, given: Arrays) -> Tuple[Any, List[Borrowed]]:
+    def all_weights(self, given: Arrays) -> tuple[Any, list[Borrowed]]:
         """Returns pointers to the weights of all parameters, and their arrays."""
         self.same_names(given, self.names, "weights of all declared parameters")
         pointers, arrays = (c_void_p * len(self.params))(), []
@@ -88,7 +89,7 @@ class Model:
                 arrays.append(borrowed)
         return pointers, arrays
 
-    def items(self, gradients: Optional[Arrays], weights: Optional[Arrays]) -> Tuple[List[str], Any, List[Borrowed]]:
+    def items(self, gradients: Arrays | None, weights: Arrays | None) -> tuple[list[str], Any, list[Borrowed]]:
         """Returns the names, the array of pd_item and the borrowed arrays of a push or pull, in the order of the
         declaration: memory of Client.buffer then lies as a frame needs it."""
         if gradients is not None and weights is not None:

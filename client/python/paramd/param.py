@@ -1,15 +1,16 @@
 """The declaration of a parameter, and the names of element types."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any
 
 from .errors import invalid
 
 F32, F16, BF16 = 1, 2, 3
-TAGS: Dict[str, int] = {"float32": F32, "float16": F16, "bfloat16": BF16, "f32": F32, "f16": F16, "bf16": BF16}
-NAMES: Dict[int, str] = {F32: "float32", F16: "float16", BF16: "bfloat16"}
-SIZES: Dict[int, int] = {F32: 4, F16: 2, BF16: 2}
+TAGS: dict[str, int] = {"float32": F32, "float16": F16, "bfloat16": BF16, "f32": F32, "f16": F16, "bf16": BF16}
+NAMES: dict[int, str] = {F32: "float32", F16: "float16", BF16: "bfloat16"}
+SIZES: dict[int, int] = {F32: 4, F16: 2, BF16: 2}
 
 
 def dtype_name(dtype: Any) -> str:
@@ -47,12 +48,12 @@ class Param:
     dtype: Any = "float32"
     pull_dtype: Any = None
     update_dtype: Any = None
-    range: Optional[Tuple[int, int]] = None
+    range: tuple[int, int] | None = None
     axes: Any = None
     model_state: bool = False
 
     def __init__(self, name: str, shape: Sequence[int], dtype: Any = "float32", *, pull_dtype: Any = None,
-                 update_dtype: Any = None, range: Optional[Tuple[int, int]] = None, axes: Any = None,
+                 update_dtype: Any = None, range: tuple[int, int] | None = None, axes: Any = None,
                  model_state: bool = False) -> None:
         put = object.__setattr__
         put(self, "name", name)

@@ -3,18 +3,18 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import Any, Dict
+from typing import Any
 
 from . import errors
 from ._library import program
 
 
-def _run(command: str, url: str, *arguments: str) -> Dict[str, Any]:
+def _run(command: str, url: str, *arguments: str) -> dict[str, Any]:
     """Runs a command of paramctl and returns its answer. Raises the error that it prints."""
     result = subprocess.run([program("paramctl"), command, "--json", "--server", url, *arguments],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+                            capture_output=True, text=True, check=False)
     try:
-        answer: Dict[str, Any] = json.loads(result.stdout) if result.stdout else {}
+        answer: dict[str, Any] = json.loads(result.stdout) if result.stdout else {}
     except ValueError:
         answer = {}
     if result.returncode == 0:

@@ -1,7 +1,8 @@
 """Writes options and hyperparameters as the "name=value" texts that the C library takes."""
 from __future__ import annotations
 
-from typing import Any, Iterable, List, Mapping, Optional, Union
+from collections.abc import Iterable, Mapping
+from typing import Any, Union
 
 from .errors import invalid
 
@@ -24,7 +25,7 @@ def value_text(value: Any) -> str:
         raise invalid(f"expected a number, yes or no, a text or a list of them, got {value!r}") from None
 
 
-def pairs(settings: Settings) -> List[str]:
+def pairs(settings: Settings) -> list[str]:
     """Returns settings as "name=value" texts, from a mapping or from such texts."""
     if settings is None:
         return []
@@ -35,7 +36,7 @@ def pairs(settings: Settings) -> List[str]:
     return [str(text) for text in settings]
 
 
-def rule_list(rules: Union[str, Iterable[str], None]) -> Optional[List[str]]:
+def rule_list(rules: str | Iterable[str] | None) -> list[str] | None:
     """Returns the optimizer rules as a list; None: the library's default."""
     if rules is None:
         return None

@@ -4,8 +4,9 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from collections.abc import Generator
 from ctypes import byref, c_uint64
-from typing import TYPE_CHECKING, Any, Dict, Generator, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _structs as structs
 from ._library import library
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 # What became of an item of a push: Result.outcome.
 NONE, STEPPED, SKIPPED, NO_GRADIENT, REFUSED, LATE = 0, 1, 2, 3, 4, 5
 
-SLICE = 0.2                             # seconds that the C library waits before Python may handle a signal
+SLICE = 0.1                             # seconds that the C library waits before Python may handle a signal
 
 
 class Result(NamedTuple):
@@ -38,7 +39,7 @@ class Result(NamedTuple):
 
 def waited(error: structs.Error) -> bool:
     """Returns whether an error only says that a call has waited long enough, and that its request goes on."""
-    return error.code == DeadlineExceeded.code and error.text.startswith(b"waited")
+    return bool(error.code == DeadlineExceeded.code and error.text.startswith(b"waited"))
 
 
 def late(error: structs.Error, seconds: float) -> DeadlineExceeded:
@@ -54,16 +55,16 @@ class Request:
     whatever becomes of the ticket.
     """
 
-    def __init__(self, client: Client, names: List[str], items: Any, scalars: Any, arrays: List[Borrowed]) -> None:
+    def __init__(self, client: Client, names: list[str], items: Any, scalars: Any, arrays: list[Borrowed]) -> None:
         self.client = client
         self.names, self.items, self.scalars, self.arrays = names, items, scalars, arrays
         self.id = c_uint64(0)
         self.settled = False
-        self.error: Optional[Error] = None
+        self.error: Error | None = None
         self.lock = threading.Lock()
-        self._tries: List[structs.Error] = []
+        self._tries: list[structs.Error] = []
 
-    def advance(self, seconds: float) -> Optional[structs.Error]:
+    def advance(self, seconds: float) -> structs.Error | None:
         """Waits at most `seconds`. Returns None if the request is settled, else why not."""
         with self.lock:
             if self.settled:
@@ -108,7 +109,7 @@ class Ticket:
         self._request = request
         weakref.finalize(self, request.client.forget, request).atexit = False
 
-    def wait(self, seconds: Optional[float] = None) -> Dict[str, Result]:
+    def wait(self, seconds: float | None = None) -> dict[str, Result]:
         """Waits at most `seconds` (None: the client's deadline) and returns the result of each parameter.
 
         DeadlineExceeded with a text that begins with "waited": the request is still under way; wait again. Any other
@@ -136,23 +137,23 @@ class Ticket:
             return bool(library().pd_client_ready(handle, request.id))
 
     @property
-    def results(self) -> Dict[str, Result]:
+    def results(self) -> dict[str, Result]:
         """The result of each parameter as far as it is known, also after an error."""
         items = self._request.items
         return {name: Result(items[i].outcome, items[i].step, items[i].version)
                 for i, name in enumerate(self._request.names)}
 
     @property
-    def scalars(self) -> Dict[str, Tuple[float, float]]:
+    def scalars(self) -> dict[str, tuple[float, float]]:
         """(mean over the ranks, sum of their weights) of each scalar of the push, once the ticket is done."""
         return {scalar.name.decode(): (scalar.mean, scalar.weight) for scalar in self._request.scalars or ()}
 
-    def _results(self) -> Dict[str, Result]:
+    def _results(self) -> dict[str, Result]:
         if self._request.error is not None:
             raise self._request.error
         return self.results
 
-    def __await__(self) -> Generator[Any, None, Dict[str, Result]]:
+    def __await__(self) -> Generator[Any, None, dict[str, Result]]:
         from .waiting import wait_in_loop
 
         return wait_in_loop(self).__await__()

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Dict
+from typing import TYPE_CHECKING
 
 from .errors import DeadlineExceeded
 from .ticket import Result, Ticket
@@ -17,7 +17,7 @@ class Watcher:
 
     def __init__(self, client: Client, loop: asyncio.AbstractEventLoop) -> None:
         self.client, self.loop = client, loop
-        self.waiting: Dict[asyncio.Future[None], Ticket] = {}
+        self.waiting: dict[asyncio.Future[None], Ticket] = {}
         self.fd = client.fileno()
 
     def add(self, ticket: Ticket) -> asyncio.Future[None]:
@@ -53,7 +53,7 @@ class Watcher:
         self._check()
 
 
-async def wait_in_loop(ticket: Ticket) -> Dict[str, Result]:
+async def wait_in_loop(ticket: Ticket) -> dict[str, Result]:
     """Waits for a ticket, at most for the client's deadline, and lets other coroutines run."""
     client, loop = ticket.client, asyncio.get_running_loop()
     if not ticket.done():

@@ -1,0 +1,53 @@
+"""Facts about a client and its job: the server's welcome, and the client's counters."""
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """The server's answer to a client that has connected: facts about the job and the server.
+
+    seed: of the job, from which its random numbers follow.
+    created: this process created the job.
+    chunk_elements: number of elements of a full chunk, in which large tensors travel.
+    max_payload: most bytes of tensors in one frame.
+    server, blas_core: program and version of the server; its set of BLAS kernels.
+    step: rounds that the job had closed when this process joined it.
+    linger: seconds after which the server would have ended the job, if no worker was connected; else 0.
+    """
+
+    seed: int
+    created: bool
+    rank: int
+    world_size: int
+    chunk_elements: int
+    max_payload: int
+    server: str
+    blas_core: str
+    step: int
+    linger: float
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a client counts from its opening on: bytes in all, bytes of tensors among them, connections, frames that
+    were sent again, and bytes of tensors that lay in memory shared with the server."""
+
+    bytes_out: int
+    bytes_in: int
+    payload_out: int
+    payload_in: int
+    connects: int
+    resent: int
+    shared_out: int
+    shared_in: int
+
+
+def values(struct: ctypes.Structure) -> dict[str, Any]:
+    """Returns the fields of a struct, with texts decoded."""
+    values = {field[0]: getattr(struct, field[0]) for field in struct._fields_}
+    return {name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            for name, value in values.items()}

@@ -1,0 +1,79 @@
+/* Tests that pd_client_abi tells sizes and offsets of the public structs, in the order that client.h promises. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "paramd/client.h"
+
+enum { STRUCTS = 9, MOST = 256 };
+
+/* What the test knows of a struct by itself: its size, the offset of its last field, and where that field ends. */
+typedef struct known {
+    size_t size, last, end;
+} known;
+
+#define KNOWN(type, field)                                                                                             \
+    {                                                                                                                  \
+        sizeof(type), offsetof(type, field), offsetof(type, field) + sizeof(((type *)0)->field)                        \
+    }
+
+static const known structs[STRUCTS] = {
+    KNOWN(pd_error, text),
+    KNOWN(pd_shape, dim),
+    KNOWN(pd_client_options, slice),
+    KNOWN(pd_welcome, linger),
+    KNOWN(pd_client_param, model_state),
+    KNOWN(pd_item, version),
+    KNOWN(pd_scalar, weight),
+    KNOWN(pd_push_options, sparse),
+    KNOWN(pd_client_stats, shared_in),
+};
+
+static void every_struct_has_its_size_and_its_fields(void **state)
+{
+    size_t numbers[MOST], n = pd_client_abi(numbers, MOST), at = 0;
+    (void)state;
+
+    assert_true(n <= MOST);
+    for (int i = 0; i < STRUCTS; i++) {
+        size_t fields = numbers[at + 1];
+        assert_int_equal(numbers[at], structs[i].size);
+        assert_true(fields >= 2);
+        assert_int_equal(numbers[at + 2], 0);
+        for (size_t k = 1; k < fields; k++) assert_true(numbers[at + 2 + k] > numbers[at + 1 + k]);
+        assert_int_equal(numbers[at + 1 + fields], structs[i].last);
+        at += 2 + fields;
+    }
+    assert_int_equal(at, n);
+}
+
+static void no_field_is_left_out_at_the_end_of_a_struct(void **state)
+{
+    (void)state;
+    for (int i = 0; i < STRUCTS; i++) assert_true(structs[i].size - structs[i].end < sizeof(double));
+}
+
+static void only_as_many_numbers_are_written_as_there_is_room_for(void **state)
+{
+    size_t numbers[4] = { 7, 7, 7, 7 }, all = pd_client_abi(NULL, 0);
+    (void)state;
+
+    assert_int_equal(pd_client_abi(numbers, 2), all);
+    assert_int_equal(numbers[0], sizeof(pd_error));
+    assert_int_equal(numbers[1], 2);
+    assert_int_equal(numbers[2], 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_struct_has_its_size_and_its_fields),
+        cmocka_unit_test(no_field_is_left_out_at_the_end_of_a_struct),
+        cmocka_unit_test(only_as_many_numbers_are_written_as_there_is_room_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
