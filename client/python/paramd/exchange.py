@@ -1,6 +1,7 @@
 """Exchanges gradients for weights, step by step, between NumPy arrays and the server. For JAX and optax."""
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from .texts import Settings
 from .ticket import SKIPPED, Result, Ticket
 
 PATIENCE = 1800.0                       # seconds that a step waits for ranks that are late
+_ALIGNMENT = 64
 # A contribution weighs as many examples as it has, and an infinity skips the step of the whole model.
 _OPTIONS = {"aggregate": "weighted_mean", "nonfinite_scope": "job"}
 
@@ -33,6 +35,16 @@ class Group:
         """Returns whether the pattern matches a name, as the server decides it."""
         glob = re.sub(r"\\(.)", lambda found: f"[{found[1]}]" if found[1] in "*?[" else found[1], self.glob)
         return fnmatchcase(name, glob)
+
+
+def _aligned(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Returns an array in new memory that begins at a multiple of 64 bytes: JAX takes it without a copy."""
+    import numpy
+
+    nbytes = math.prod(shape) * dtype.itemsize
+    memory = numpy.empty(nbytes + _ALIGNMENT, numpy.uint8)
+    first = -memory.ctypes.data % _ALIGNMENT
+    return memory[first:first + nbytes].view(dtype).reshape(shape)
 
 
 def _with_defaults(options: Settings) -> list[str]:
@@ -179,11 +191,9 @@ class Exchange:
         self._count = self.client.step_of(self.client.names[0])
 
     def _fresh(self) -> dict[str, Any]:
-        """Returns new memory for weights. JAX may use the memory that it is given for its arrays, which nobody may
-        change, so memory is never used for a second pull."""
-        import numpy
-
-        return {name: numpy.empty(shape, dtype) for name, (shape, dtype) in self._like.items()}
+        """Returns new memory for weights. On the CPU, JAX takes the memory that it is given for its arrays, which never
+        change. So no memory is used for a second pull."""
+        return {name: _aligned(shape, dtype) for name, (shape, dtype) in self._like.items()}
 
 
 def join(client_arguments: Mapping[str, Any], options: Settings, groups: Sequence[Group], params: Iterable[Param],

@@ -107,10 +107,9 @@ class Remote:
         FailedPrecondition: JAX is tracing; or the optimizer refused the step. DeadlineExceeded: a rank is missing, and
         the step is still under way: pull() waits for it. A KeyboardInterrupt leaves a step under way as well.
         """
-        refuse_tracers(self._tree.match(params, "params"), "step")
-        gradients = self._tree.match(grads, "grads")
-        refuse_tracers(gradients, "step")
-        arrays = to_host(gradients, self._grad_dtypes, self._converts)
+        refuse_tracers((params, grads), "step")
+        self._tree.match(params, "params")
+        arrays = to_host(self._tree.match(grads, "grads"), self._grad_dtypes, self._converts)
         landed = self.exchange.take() if self._delay else None
         self._placement = Placement(params)
         self.exchange.push(arrays, weight, hypers)

@@ -32,19 +32,22 @@ def named_leaves(tree: Any, what: str) -> dict[str, Any]:
     return leaves
 
 
-def refuse_tracers(leaves: Mapping[str, Any], call: str) -> None:
+def refuse_tracers(tree: Any, call: str) -> None:
     """Raises FailedPrecondition if JAX is tracing: then there are no values that could be sent."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves.values()):
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(tree)):
         raise FailedPrecondition(FailedPrecondition.code, f"{call} was called while JAX traces a function (jit, grad, "
                                  "vmap, scan), where arrays have no values yet: call it outside of the function, or "
                                  "use paramd.optax.remote inside of it")
 
 
-def _check_leaf(leaf: Any, name: str, what: str) -> None:
-    """Checks that a leaf is an array whose values this process has."""
+def _check_array(leaf: Any, name: str, what: str) -> None:
     if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
         raise invalid(f"{what} {name}: expected a JAX or NumPy array, got {type(leaf).__name__} {leaf!r}: keep other "
                       "leaves out of the parameters", name)
+
+
+def _check_whole(leaf: Any, name: str, what: str) -> None:
+    """Checks that this process has all values of an array."""
     if not getattr(leaf, "is_fully_addressable", True) and not leaf.is_fully_replicated:
         raise invalid(f"{what} {name}: this process has only a part of the array, and other processes have the rest: "
                       "replicate it, or give each process arrays of its own", name)
@@ -62,7 +65,8 @@ class Tree:
             raise invalid("params: expected a pytree with at least one array")
         refuse_tracers(self.leaves, "init or Remote(...)")
         for name, leaf in self.leaves.items():
-            _check_leaf(leaf, name, "params")
+            _check_array(leaf, name, "params")
+            _check_whole(leaf, name, "params")
             dtype_tag(leaf.dtype, name)
         self.dtypes = {name: numpy.dtype(leaf.dtype) for name, leaf in self.leaves.items()}
         self.shapes = {name: tuple(leaf.shape) for name, leaf in self.leaves.items()}
@@ -86,10 +90,11 @@ class Tree:
         if extra:
             raise invalid(f"{what}: expected the structure of the parameters, but there is a leaf {_some(extra)}: all "
                           "parameters are given when the job is joined", extra[0])
-        for name, expected in self.shapes.items():
-            shape = getattr(leaves[name], "shape", expected)
-            if tuple(shape) != expected:
-                raise invalid(f"{what} {name}: expected shape {expected}, got {tuple(shape)}", name)
+        for name, shape in self.shapes.items():
+            if leaves[name] is not None:
+                _check_array(leaves[name], name, what)
+                if tuple(leaves[name].shape) != shape:
+                    raise invalid(f"{what} {name}: expected shape {shape}, got {tuple(leaves[name].shape)}", name)
         return {name: leaves[name] for name in self.shapes}
 
 
@@ -101,7 +106,7 @@ def to_host(grads: Mapping[str, Any], dtypes: Mapping[str, Any], converts: bool)
     arrays = {}
     for name, leaf in grads.items():
         if leaf is not None:
-            _check_leaf(leaf, name, "grads")
+            _check_whole(leaf, name, "grads")
             leaf = _in_type(leaf, name, dtypes[name], converts)
             if hasattr(leaf, "copy_to_host_async"):
                 leaf.copy_to_host_async()
@@ -130,5 +135,8 @@ class Placement:
     def place(self, weights: Mapping[str, Any]) -> Any:
         """Returns weights as a pytree of JAX arrays on the devices of the parameters. JAX may go on using the memory of
         `weights`, so the caller gives it away."""
-        arrays = [jax.device_put(weights[name], sharding) for name, sharding in zip(self._names, self._shardings)]
-        return jax.tree_util.tree_unflatten(self._structure, arrays)
+        arrays = [weights[name] for name in self._names]
+        if not any(self._shardings):
+            return jax.tree_util.tree_unflatten(self._structure, jax.device_put(arrays))
+        placed = [jax.device_put(array, sharding) for array, sharding in zip(arrays, self._shardings)]
+        return jax.tree_util.tree_unflatten(self._structure, placed)

@@ -59,6 +59,7 @@ class Hypers:
 
     def __init__(self, optimizer: str, given: Mapping[str, Any]) -> None:
         self.optimizer = optimizer
+        rows.hypers(optimizer)          # raises if there is none
         self._values = self._owned({name: value for name, value in given.items() if value is not None})
         for name, value in self._values.items():
             if callable(value):
