@@ -11,6 +11,7 @@ import threading
 import warnings
 
 import pytest
+
 from conftest import run_python
 
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -144,29 +145,28 @@ def test_a_pattern_matches_as_the_server_s_patterns_do(pattern, name, holds):
 
 # ---- kron with a bfloat16 momentum, as JAX rounds it ----
 
-def kron_step(params, mu, grads, count):
+def kron_step(weight, mu, grad, count):
     """distributed_kron's step while its factors are the identity: it calls these functions of optax."""
-    moment = optax.tree_utils.tree_update_moment(grads, mu, 0.9, 1)
-    updates = optax.tree_utils.tree_bias_correction(moment, 0.9, count)
-    mu = optax.tree_utils.tree_cast(moment, jnp.bfloat16)
-    def clipped(u):
-        return u / jnp.maximum(1.0, jnp.sqrt(jnp.mean(jnp.square(u))) / 1.1)
-    return jax.tree.map(lambda p, u: p - 0.05 * clipped(u), params, updates), mu
+    moment = optax.tree_utils.tree_update_moment(grad, mu, 0.9, 1)
+    update = optax.tree_utils.tree_bias_correction(moment, 0.9, count)
+    update = update / jnp.maximum(1.0, jnp.sqrt(jnp.mean(jnp.square(update))) / 1.1)
+    return weight - 0.05 * update, optax.tree_utils.tree_cast(moment, jnp.bfloat16)
 
 
 def test_kron_rounds_a_bfloat16_momentum_as_jax_does(daemon, job):
+    grads = [jnp.asarray(rows.ravel()) for rows in BATCHES[:10]]
     ours, theirs = {}, {}
     for rounding, step in (("eager", kron_step), ("jit", jax.jit(kron_step))):
-        with paramd.jax.Remote(parameters(), "kron", daemon.url, job=job + rounding, learning_rate=0.05,
+        with paramd.jax.Remote(jnp.zeros(64), "kron", daemon.url, job=job + rounding, learning_rate=0.05,
                                preconditioner_lr=0.0, mu_dtype="bfloat16", mu_rounding=rounding) as remote:
-            ours[rounding] = by_paramd(remote, 6)
-        params = parameters()
-        mu = jax.tree.map(lambda p: jnp.zeros(p.shape, jnp.bfloat16), params)
-        for count, x in enumerate(BATCHES[:6], 1):
-            params, mu = step(params, mu, loss_and_grads(params, x)[1], jnp.int32(count))
-        theirs[rounding] = params
-        assert distance(ours[rounding], params) < 2e-6
-    assert distance(ours["eager"], ours["jit"]) > 2e-5 and distance(theirs["eager"], theirs["jit"]) > 2e-5
+            params = remote.pull()
+            weight, mu = jnp.zeros(64), jnp.zeros(64, jnp.bfloat16)
+            for count, grad in enumerate(grads, 1):
+                params = remote.step(params, grad)
+                weight, mu = step(weight, mu, grad, jnp.int32(count))
+        ours[rounding], theirs[rounding] = params, weight
+        assert distance(params, weight) < 1e-6
+    assert distance(ours["eager"], ours["jit"]) > 1e-4 and distance(theirs["eager"], theirs["jit"]) > 1e-4
 
 
 # ---- several ranks ----
@@ -484,8 +484,8 @@ EXAMPLE = pathlib.Path(__file__).parent / "../../client/python/examples/char_lm_
 
 
 def test_the_example_learns(daemon):
-    program = subprocess.run([sys.executable, EXAMPLE, "--steps", "30", "--optimizer", "adamw", "--width", "32",
-                              "--layers", "1", "--context", "32", "--batch", "8", "--every", "10"], text=True,
+    program = subprocess.run([sys.executable, EXAMPLE, "--steps", "12", "--optimizer", "adamw", "--width", "32",
+                              "--layers", "1", "--context", "32", "--batch", "8", "--every", "4"], text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100, check=False,
                              env={**os.environ, "PARAMD_URL": daemon.url, "XLA_FLAGS": ""})
     assert program.returncode == 0, program.stdout

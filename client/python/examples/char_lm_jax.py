@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -71,20 +72,20 @@ def batches(text: np.ndarray, options: argparse.Namespace, rank: int) -> Iterato
 
 def make_params(options: argparse.Namespace, characters: int) -> Any:
     """Draws the parameters of a decoder with options.layers blocks."""
-    keys = iter(jax.random.split(jax.random.key(options.seed), 3 + 4 * options.layers))
-    width = options.width
+    draw, width = np.random.default_rng(options.seed), options.width
 
-    def dense(rows: int, columns: int, scale: float = 1.0) -> dict[str, jax.Array]:
-        kernel = jax.random.normal(next(keys), (rows, columns)) * (scale / math.sqrt(rows))
-        return {"kernel": kernel, "bias": jnp.zeros(columns)}
+    def normal(rows: int, columns: int, scale: float) -> np.ndarray:
+        return draw.standard_normal((rows, columns), np.float32) * np.float32(scale)
 
-    residual = 1 / math.sqrt(2 * options.layers)
+    def dense(rows: int, columns: int, scale: float = 1.0) -> dict[str, np.ndarray]:
+        return {"kernel": normal(rows, columns, scale / math.sqrt(rows)), "bias": np.zeros(columns, np.float32)}
+
+    residual, ones = 1 / math.sqrt(2 * options.layers), np.ones(width, np.float32)
     blocks = [{"qkv": dense(width, 3 * width), "out": dense(width, width, residual), "up": dense(width, 4 * width),
-               "down": dense(4 * width, width, residual), "norm1": jnp.ones(width), "norm2": jnp.ones(width)}
+               "down": dense(4 * width, width, residual), "norm1": ones, "norm2": ones}
               for _ in range(options.layers)]
-    return {"embed": jax.random.normal(next(keys), (characters, width)) * 0.1,
-            "position": jax.random.normal(next(keys), (options.context, width)) * 0.1,
-            "blocks": blocks, "norm": jnp.ones(width), "head": dense(width, characters)}
+    return {"embed": normal(characters, width, 0.1), "position": normal(options.context, width, 0.1),
+            "blocks": blocks, "norm": ones, "head": dense(width, characters)}
 
 
 def apply_dense(layer: Any, x: jax.Array) -> Any:
@@ -153,8 +154,7 @@ def train(options: argparse.Namespace) -> None:
     params = remote.pull()
     rank = remote.client.rank
     loss_and_grads = jax.jit(jax.value_and_grad(partial(loss_of, heads=options.heads)))
-    held_out = jax.jit(partial(loss_of, heads=options.heads))
-    exam = next(batches(text[cut:], argparse.Namespace(**{**vars(options), "batch": 64}), 0))
+    exam = list(islice(batches(text[cut:], options, 0), 4))
     if rank == 0:
         print(f"{len(text)} characters of {characters} kinds, {sum(leaf.size for leaf in jax.tree.leaves(params))} "
               f"parameters, {options.optimizer} in {remote.client.welcome.server}", flush=True)
@@ -164,8 +164,9 @@ def train(options: argparse.Namespace) -> None:
         mean = remote.mean("loss", loss)                # over all workers
         params = remote.step(params, grads)
         if rank == 0 and ((step + 1) % options.every == 0 or step + 1 == options.steps):
-            print(f"step {step + 1} loss {float(mean):.4f} held out {float(held_out(params, exam)):.4f} "
-                  f"after {time.monotonic() - start:.1f} s", flush=True)
+            held_out = np.mean([loss_and_grads(params, batch)[0] for batch in exam])
+            print(f"step {step + 1} loss {float(mean):.4f} held out {held_out:.4f} after "
+                  f"{time.monotonic() - start:.1f} s", flush=True)
     remote.leave()
 
 

@@ -129,7 +129,7 @@ class _Session:
         _check_devices(everything)
         shapes = [_result(self._tree.shapes[name], self._tree.dtypes[name]) for name in before]
         exchange = _ordered(self._take_step, (shapes, _result((), numpy.int32)))
-        weights, count = exchange(gradients, self._terms(state.count, extra))
+        weights, count = exchange(gradients, self._terms(state.count, extra), state.count)
         moved = iter([after - before[name] for name, after in zip(before, weights)])
         updates = jax.tree_util.tree_map(lambda _: next(moved), params)
         return updates, RemoteState(count)
@@ -143,12 +143,18 @@ class _Session:
                       if name == "weight" or own_name(optimizer, name) is not None})
         return {name: jnp.asarray(value) for name, value in terms.items() if value is not None}
 
-    def _take_step(self, gradients: Mapping[str, Any], terms: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    def _take_step(self, gradients: Mapping[str, Any], terms: Mapping[str, Any],
+                   count: Any) -> tuple[list[Any], Any]:
         """Runs on the host, in a thread of XLA. It must not compute with JAX: that could wait for this very thread."""
         assert self.remote is not None
+        exchange = self.remote.exchange
+        step = int(numpy.asarray(count))
+        if step != exchange.count:
+            raise FailedPrecondition(FailedPrecondition.code, f"update got the state of step {step}, but the job is at "
+                                     f"step {exchange.count}: each state is used once, in order. optax.MultiSteps "
+                                     "does not do so: accumulate gradients before update")
         numbers = {name: numpy.asarray(value).item() for name, value in terms.items()}
         weight = numbers.pop("weight", None)
-        exchange = self.remote.exchange
         exchange.push({name: None if leaf is None else numpy.asarray(leaf) for name, leaf in gradients.items()},
                       weight, numbers)
         weights = exchange.pull()
@@ -185,7 +191,9 @@ def remote(optimizer: str = "shampoo", url: str | None = None, *, job: str | Non
       one device and one rank of the job.
     - be differentiated.
     - be interrupted by Ctrl-C while it waits for another rank, since XLA waits as well: the deadline ends it.
-    - take a step back: a step is taken also if its results are not used, so call update once for each step.
+    - take a step back: a step is taken also if its results are not used. So `update` is called once for each step, with
+      the state of the step before. optax.MultiSteps calls it for every micro-batch, and is refused: accumulate
+      gradients before `update`. optax.apply_if_finite does as it should.
     """
     Hypers(optimizer, hypers)           # tells wrong names here, and not in init
     session = _Session({"optimizer": optimizer, "url": url, "job": job, "rank": rank, "world_size": world_size,
