@@ -29,6 +29,7 @@ from paramd.exchange import Exchange, Group  # noqa: E402
 from paramd.pytrees import to_host  # noqa: E402
 from paramd.schedules import Hypers  # noqa: E402
 
+PYTHON = pathlib.Path(__file__).parent / "../../client/python"
 STEPS = 100
 
 
@@ -478,15 +479,22 @@ def test_a_lost_job_goes_on_from_the_parameters(own_daemon, job):
         assert (params["w"] == 0.5).all()
 
 
-# ---- the example ----
+# ---- the document and the example ----
 
-EXAMPLE = pathlib.Path(__file__).parent / "../../client/python/examples/char_lm_jax.py"
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", (PYTHON / "JAX.md").read_text(encoding="utf-8"), re.M | re.S)
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_a_block_of_the_document_runs(daemon, monkeypatch, number):
+    monkeypatch.setenv("PARAMD_URL", daemon.url)
+    exec(compile(BLOCKS[number], f"JAX.md, block {number}", "exec"), {})
+
 
 
 def test_the_example_learns(daemon):
-    program = subprocess.run([sys.executable, EXAMPLE, "--steps", "12", "--optimizer", "adamw", "--width", "32",
-                              "--layers", "1", "--context", "32", "--batch", "8", "--every", "4"], text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100, check=False,
+    small = ["--width", "32", "--layers", "1", "--context", "32", "--batch", "8", "--steps", "12", "--every", "4"]
+    program = subprocess.run([sys.executable, PYTHON / "examples/char_lm_jax.py", *small], text=True, timeout=100,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
                              env={**os.environ, "PARAMD_URL": daemon.url, "XLA_FLAGS": ""})
     assert program.returncode == 0, program.stdout
     losses = [float(found) for found in re.findall(r"loss (\d+\.\d+)", program.stdout)]
