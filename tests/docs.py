@@ -31,6 +31,7 @@ ELSEWHERE = {
     "deploy/quickstart.sh": "tests/e2e/quickstart.sh",
     "tests/run.sh": "(this test is a part of it)",
     "tests/lint.sh": "tests/CMakeLists.txt",
+    "tests/python/run.sh": "tests/CMakeLists.txt",
     "tests/layering.sh": "tests/CMakeLists.txt",
     "tests/bench/": "(builds and measures for minutes)",
     "LOG=": "(draws what tests/bench/curves.sh has measured)",
@@ -74,8 +75,12 @@ void backward(void *model, void *batch, pd_item *items);
 """
 
 # In place of paramd: starts it on a free port, sees that it listens, and stops it. Prints and checks what paramd does.
+# A test that a document runs starts the daemon itself, on port 0.
 DAEMON = """#!/bin/bash
-case " $* " in *" --check-config "* | *" --print-config "* | *" --version "*) exec {bin}/paramd "$@" ;; esac
+case " $* " in
+    *" --check-config "* | *" --print-config "* | *" --version "*) exec {bin}/paramd "$@" ;;
+    *" --listen 127.0.0.1:0 "*) exec {bin}/paramd "$@" ;;
+esac
 port=$(mktemp -u)
 {bin}/paramd "$@" --server-listen=127.0.0.1:0 --server-port-file="$port" &
 for ((tries = 100; tries > 0; tries--)); do

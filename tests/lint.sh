@@ -56,6 +56,7 @@ cpp() {
     for id in uninitvar legacyUninitvar unknownMacro internalAstError invalidPointerCast shiftTooManyBitsSigned \
         unknownEvaluationOrder missingIncludeSystem \
         invalidFunctionArg:client/tools/replay/replay_net.c zerodiv:client/tools/replay/replay_net.c \
+        autoVariables:client/io.c \
         nullPointer:client/tools/replay/verdict.c nullPointerRedundantCheck:server/net/output.c \
         nullPointerArithmeticRedundantCheck:server/math/root_basis.c memleak:proto/message.c; do
         quiet+=("--suppress=$id")

@@ -41,6 +41,7 @@ root_tracked_fast | of ssyevd and the product | <= 1.10 | kernel | figure_root_t
 root_stall_p50 | of the step time without roots | <= 1.05 |  | figure_root_stall p50
 root_stall_p99 | of the step time without roots | <= 1.5  |  | figure_root_stall p99
 root_fairness | of the step time alone       | <= 3     |      | figure_root_fairness
+python_push_pull | of the speed in C            | >= 0.95  |      | tests/bench/python_push_pull.py
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
 roots_parallel | times the speed of one     | >= 1.9   |      | figure_roots_parallel
 replay_distributed_kron | of the traces ok, here; a daemon would draw its own probes | >= 1 | | \
@@ -108,6 +109,9 @@ measure() {
         output=$($1 2>&1) || { printf '%s\n' "$output" | tail -5 >&2; return 1; }
         sed -n 's/.*test accuracy[^0-9]*\([0-9.]*\) *%.*/\1/p' <<< "$output" | tail -1 \
             | awk '{ printf "%.4f\tafter the last epoch\n", $1 / 100 }' ;;
+    tests/bench/*.py)
+        PARAMD_BIN=$bin PARAMD_LIBRARY=$bin/../lib/libparamd.so PYTHONPATH=client/python PYTHONDONTWRITEBYTECODE=1 \
+            "$(tests/python/environment.sh --find)" $1 ;;
     *)  "$bin"/$1 ;;
     esac
 }
@@ -116,7 +120,7 @@ measure() {
 report() {
     local line value note holds shown=$4 load
     read -r load _ < /proc/loadavg
-    [[ $4 == deploy/* ]] || shown=$bin/$4
+    [[ $4 == deploy/* || $4 == tests/* ]] || shown=$bin/$4
     line=$(measure "$1" "$4")
     value=${line%%$'\t'*} note=${line#*$'\t'}
     if ! [[ $value =~ ^-?[0-9]+(\.[0-9]+)?$ ]]; then

@@ -6,6 +6,7 @@ import pathlib
 import re
 
 import pytest
+
 from conftest import run_python
 
 pytest.importorskip("numpy")

@@ -74,7 +74,8 @@ def test_hyperparameters_of_a_step_travel_with_the_push(daemon, job):
     with paramd.Client(daemon.url, job, rules="* sgd lr=0.5") as client:
         client.declare(weights)
         client.init(weights)
-        client.push_pull({"w": np.ones(4, np.float32)}, weights, hypers={"lr": 0.25, "nesterov": False}).wait()
+        changed = {"lr": np.float32(0.25), "nesterov": np.False_}
+        client.push_pull({"w": np.ones(4, np.float32)}, weights, hypers=changed).wait()
         assert weights["w"].tolist() == [-0.25] * 4
         client.push_pull({"w": np.ones(4, np.float32)}, weights).wait()
         assert weights["w"].tolist() == [-0.75] * 4

@@ -63,7 +63,7 @@ def _numpy(array: Any, name: str, write: bool) -> Borrowed:
     if write and not array.flags.writeable:
         raise _not_writable(name, array)
     if array.flags.c_contiguous:
-        return Borrowed(array.ctypes.data, dtype, array.shape, array)
+        return Borrowed(array.__array_interface__["data"][0], dtype, array.shape, array)
     copy = array.copy(order="C")
 
     def write_back() -> None:

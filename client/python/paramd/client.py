@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_ssize_t, c_void_p
 from types import TracebackType
@@ -81,7 +82,7 @@ class Client:
         self.deadline = float(deadline)
         self.requests: set[Request] = set()     # those that the library may still work on
         self.watchers: dict[Any, Any] = {}      # of event loops
-        self._orphans: list[Request] = []       # requests whose tickets nobody holds
+        self._orphans: deque[Request] = deque() # requests whose tickets nobody holds
         self._notices: list[bytes] = []
         self._notice = notice
         self._staged, self._staging_told = 0, False
@@ -278,14 +279,15 @@ class Client:
 
     def _settle_orphans(self) -> None:
         """Takes the results of requests that are done and that nobody waits for."""
-        for request in list(self._orphans):
-            with self.handle as pointer:
-                if request.id.value != 0 and not library().pd_client_ready(pointer, request.id):
-                    continue
-            if request.id.value != 0:
-                request.advance(1e-6)
+        for _ in range(len(self._orphans)):
+            try:
+                request = self._orphans.popleft()
+            except IndexError:          # another thread was quicker
+                return
+            if request.id.value != 0 and request.advance(1e-6) is not None:
+                self._orphans.append(request)
+                continue
             self.requests.discard(request)
-            self._orphans.remove(request)
             if request.error is not None:
                 self._tell(f"a push or pull that nobody waited for has failed: {request.error}")
 

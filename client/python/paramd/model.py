@@ -136,11 +136,13 @@ def _fitting(borrowed: Borrowed, param: Param, dtype: str) -> Borrowed:
     if borrowed.dtype != TAGS[dtype]:
         raise invalid(f"parameter {param.name}: declared as {dtype}, got an array of {NAMES[borrowed.dtype]}",
                       param.name)
+    if borrowed.shape == param.shape and param.range is None:
+        return borrowed
     count = 1
     for n in borrowed.shape:
         count *= n
     flat = param.range is not None or len(borrowed.shape) == 1
-    if count == param.elements and (flat or tuple(borrowed.shape) == param.shape):
+    if count == param.elements and flat:
         return borrowed
     expected = f"{param.elements} elements" if param.range is not None else f"shape {_shape_text(param.shape)}"
     raise invalid(f"parameter {param.name}: expected {expected}, got shape {_shape_text(borrowed.shape)}", param.name)

@@ -10,6 +10,7 @@ from .errors import invalid
 F32, F16, BF16 = 1, 2, 3
 TAGS: dict[str, int] = {"float32": F32, "float16": F16, "bfloat16": BF16, "f32": F32, "f16": F16, "bf16": BF16}
 NAMES: dict[int, str] = {F32: "float32", F16: "float16", BF16: "bfloat16"}
+_known: dict[Any, int] = {}             # element types seen before, to be quick; 0: not one of the three
 SIZES: dict[int, int] = {F32: 4, F16: 2, BF16: 2}
 
 
@@ -21,8 +22,10 @@ def dtype_name(dtype: Any) -> str:
 
 def dtype_tag(dtype: Any, parameter: str) -> int:
     """Returns the number of an element type in the protocol. InvalidArgument: it is not one of the three."""
-    tag = TAGS.get(dtype_name(dtype))
+    tag = _known.get(dtype)
     if tag is None:
+        tag = _known[dtype] = TAGS.get(dtype_name(dtype), 0)
+    if tag == 0:
         raise invalid(f"parameter {parameter}: expected float32, float16 or bfloat16, got {dtype_name(dtype)}",
                       parameter)
     return tag

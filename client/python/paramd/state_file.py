@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from typing import Any
 
@@ -11,8 +12,8 @@ from ._library import program
 
 def _run(command: str, url: str, *arguments: str) -> dict[str, Any]:
     """Runs a command of paramctl and returns its answer. Raises the error that it prints."""
-    result = subprocess.run([program("paramctl"), command, "--json", "--server", url, *arguments],
-                            capture_output=True, text=True, check=False)
+    result = subprocess.run([program("paramctl"), command, "--json", *arguments], capture_output=True, text=True,
+                            check=False, env=dict(os.environ, PARAMD_URL=url))
     try:
         answer: dict[str, Any] = json.loads(result.stdout) if result.stdout else {}
     except ValueError:

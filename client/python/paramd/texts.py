@@ -10,7 +10,10 @@ Settings = Union[Mapping[str, Any], Iterable[str], None]
 
 
 def value_text(value: Any) -> str:
-    """Returns a value as text: yes or no, a number with all its digits, or a list with commas."""
+    """Returns a value as text: yes or no, a number with all its digits, or a list with commas. A number may be a scalar
+    of NumPy, PyTorch or JAX."""
+    if hasattr(value, "item"):
+        value = value.item()
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

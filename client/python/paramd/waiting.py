@@ -47,10 +47,10 @@ class Watcher:
             os.read(self.fd, 8)
         except BlockingIOError:
             pass
+        self._check()
         for watcher in list(self.client.watchers.values()):
             if watcher is not self:
                 watcher.loop.call_soon_threadsafe(watcher._check)
-        self._check()
 
 
 async def wait_in_loop(ticket: Ticket) -> dict[str, Result]:
