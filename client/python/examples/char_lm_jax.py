@@ -27,8 +27,8 @@ import paramd.jax
 
 # Hyperparameters that suit this model. The learning rate warms up and then falls.
 OPTIMIZERS: dict[str, dict[str, Any]] = {
-    "adamw": {"learning_rate": 4e-3, "b2": 0.95, "weight_decay": 0.01},
-    "lion": {"learning_rate": 6e-4, "b2": 0.98, "weight_decay": 0.01},
+    "adamw": {"learning_rate": 1e-2, "b2": 0.95, "weight_decay": 0.01},
+    "lion": {"learning_rate": 1.5e-3, "b2": 0.98, "weight_decay": 0.01},
     "sgd": {"learning_rate": 0.3, "momentum": 0.9},
     "kron": {"learning_rate": 2e-3, "weight_decay": 0.01, "merge_small_dims": False, "pad_blocks": False},
     "shampoo": {"learning_rate": 4e-3, "b2": 0.99, "weight_decay": 0.01, "precondition_frequency": 20,
