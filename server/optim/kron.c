@@ -27,6 +27,7 @@
 #include <stdlib.h>
 
 #include "clones.h"
+#include "convert.h"
 #include "kernels.h"
 #include "kron_move.h"
 #include "kron_plan.h"
@@ -41,6 +42,9 @@
  * cannot select it, because a user's own schedule may fall to 0. Then no factor (matrix that preconditions a block)
  * changes any more. */
 #define ANNEAL (-1.0)
+
+/* values of mu_rounding */
+enum { ROUNDED_EAGERLY, ROUNDED_UNDER_JIT };
 
 static const pd_hyper kron_hypers[] = {
     [LEARNING_RATE] = { "learning_rate", PD_REAL, 0.0003, -INFINITY, INFINITY, NULL,
@@ -66,6 +70,10 @@ static const pd_hyper kron_hypers[] = {
     [INIT_SCALE] = { "preconditioner_init_scale", PD_REAL, 1, 0, 1e30, NULL,
                      "initial scale of the preconditioner, the product of its factors; above 0", false },
     [MU_DTYPE] = { "mu_dtype", PD_CHOICE, 0, 0, 0, "float32|bfloat16", "storage type of the momentum", false },
+    [MU_ROUNDING] = { "mu_rounding", PD_CHOICE, ROUNDED_EAGERLY, 0, 0, "eager|jit",
+                      "how b1 times a bfloat16 momentum is rounded: eager: to bfloat16, as JAX does operation by "
+                      "operation; jit: to float32, as under jax.jit",
+                      false },
     [PRECOND_DTYPE] = { "precond_dtype", PD_CHOICE, 0, 0, 0, "float32|bfloat16", "storage type of the factors", false },
     [UPDATE_PRECISION] = { "precond_update_precision", PD_CHOICE, 1, 0, 0,
                            "bfloat16|tensorfloat32|float32|default|high|highest",
@@ -166,15 +174,16 @@ static void follow_gradient(const pd_unit *unit)
     const pd_kron_own *own = unit->plan->own;
     const double b1 = unit->hyper[B1];
     float *mu = own->mu < 0 ? NULL : unit->slot[own->mu];
+    bool bfloat16 = unit->hyper[MU_DTYPE] != 0;
     pd_kron_momentum m = {
         .X = unit->slot[own->x] + unit->first,
         .mu = mu == NULL ? NULL : mu + unit->first,
         .gradient = unit->gradient + unit->first,
         .n = unit->n,
-        .keep = (float)b1,
+        .keep = bfloat16 ? pd_f32_from_bf16(pd_bf16_from_f32((float)b1)) : (float)b1,
         .gain = (float)(1 - b1),
         .divisor = (float)(1 - pow(b1, (double)unit->count)),
-        .bfloat16 = unit->hyper[MU_DTYPE] != 0,
+        .rounds_product = bfloat16 && unit->hyper[MU_ROUNDING] == ROUNDED_EAGERLY,
     };
 
     unit->partial[0] = pd_kron_follow(&m);

@@ -21,28 +21,27 @@ PD_CLONES(double, sum_of_sizes, (const float *x, int64_t n), (x, n))
     return sum;
 }
 
-/* Updates the momentum of n elements. Each caller passes `bfloat16` (the momentum is stored so) as a constant, so the
- * compiler makes a loop for each value. */
-PD_INLINE void follow(const pd_kron_momentum *m, bool bfloat16)
+/* Updates the momentum of n elements. Each caller passes `rounds` (the product with the old momentum is rounded to
+ * bfloat16) as a constant, so the compiler makes a loop for each value. */
+PD_INLINE void follow(const pd_kron_momentum *m, bool rounds)
 {
-    const float keep = bfloat16 ? pd_f32_from_bf16(pd_bf16_from_f32(m->keep)) : m->keep, gain = m->gain,
-                divisor = m->divisor;
+    const float keep = m->keep, gain = m->gain, divisor = m->divisor;
     const float *restrict gradient = m->gradient;
     float *restrict X = m->X, *restrict mu = m->mu;
 
     for (int64_t i = 0; i < m->n; i++) {
         float kept = keep * mu[i];
-        if (bfloat16) kept = pd_f32_from_bf16(pd_bf16_from_f32(kept));
+        if (rounds) kept = pd_f32_from_bf16(pd_bf16_from_f32(kept));
         mu[i] = gain * gradient[i] + kept;
         X[i] = mu[i] / divisor;
     }
 }
 
-PD_CLONES(void, follow_float32, (const pd_kron_momentum *m), (m))
+PD_CLONES(void, follow_plainly, (const pd_kron_momentum *m), (m))
 {
     follow(m, false);
 }
-PD_CLONES(void, follow_bfloat16, (const pd_kron_momentum *m), (m))
+PD_CLONES(void, follow_rounded, (const pd_kron_momentum *m), (m))
 {
     follow(m, true);
 }
@@ -51,10 +50,10 @@ double pd_kron_follow(const pd_kron_momentum *m)
 {
     if (m->mu == NULL)
         for (int64_t i = 0; i < m->n; i++) m->X[i] = m->gradient[i];
-    else if (m->bfloat16)
-        follow_bfloat16(m);
+    else if (m->rounds_product)
+        follow_rounded(m);
     else
-        follow_float32(m);
+        follow_plainly(m);
     return sum_of_sizes(m->X, m->n);
 }
 

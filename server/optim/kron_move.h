@@ -14,9 +14,8 @@ typedef struct pd_kron_momentum {
     int64_t n;
     /* the momentum's constants b1, 1 - b1 and 1 - b1^t in step t */
     float keep, gain, divisor;
-    /* whether the momentum mu is stored as bfloat16: then the constant `keep` is rounded to bfloat16, and its product
-     * with mu as well */
-    bool bfloat16;
+    /* whether the product of `keep` and mu is rounded to bfloat16 */
+    bool rounds_product;
 } pd_kron_momentum;
 
 /* Updates the momentum, and fills X with the momentum corrected for its bias. Returns the sum of the absolute values in

@@ -22,6 +22,7 @@
 typedef shampoo_run run;
 
 #define PLAIN "preconditioner_update_probability=1 merge_small_dims=no partition_grads_into_blocks=no "
+#define BFLOAT16 "learning_rate=1 preconditioner_lr=0 mu_dtype=bfloat16 "
 #define SHAPE(...) (&(pd_shape){ .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .dim = { __VA_ARGS__ } })
 
 static run run_of(const pd_shape *shape, const char *hypers, int steps)
@@ -50,6 +51,7 @@ static void the_number_of_threads_does_not_change_a_bit(void **state)
         "preconditioner_update_probability=1 block_size=32",
         "preconditioner_update_probability=0.5 block_size=20 root_delay=2 pad_blocks=no",
         "preconditioner_update_probability=1 root_delay=1 block_size=16 mu_dtype=bfloat16 precond_dtype=bfloat16",
+        "preconditioner_update_probability=1 block_size=32 mu_dtype=bfloat16 mu_rounding=jit",
         "block_size=32 memory_save_mode=one_diag merge_small_dims=no",
     };
     static const pd_shape shapes[] = { { 2, { 300, 70 } }, { 3, { 20, 37, 21 } } };
@@ -273,6 +275,38 @@ static void the_first_step_does_not_depend_on_the_momentum(void **state)
     for (int i = 0; i < 20; i++) assert_true(fabsf(a.weights[0][i] - b.weights[0][i]) < 1e-6f);
     shampoo_run_end(&a);
     shampoo_run_end(&b);
+}
+
+/* The expected values are those of JAX 0.10.2 with distributed_kron's lines (optax 0.2.8: tree_update_moment,
+ * tree_bias_correction, tree_cast to bfloat16), executed operation by operation and under jax.jit. The factors stay the
+ * identity, so a step at rate 1 subtracts the debiased momentum, if its root mean square does not exceed 1.1. */
+static void a_bfloat16_momentum_is_rounded_as_by_jax_eagerly_or_under_jit(void **state)
+{
+    enum { N = 5, STEPS = 4 };
+    static const float gradient[STEPS][N] = { { -0.802f, -1.324f, -0.248f, 0.42f, 1.136f },
+                                              { 0.11f, -0.553f, -0.785f, 0.749f, 1.635f },
+                                              { 0.273f, -1.233f, -0.958f, 1.6f, 0.203f },
+                                              { -1.732f, -0.084f, -1.163f, -0.629f, -0.488f } };
+    static const struct {
+        const char *hypers;
+        float momentum[N];
+    } modes[] = {
+        { BFLOAT16 "mu_rounding=eager", { -0.57498133f, -0.75706035f, -0.8266027f, 0.50145835f, 0.53109992f } },
+        { BFLOAT16 "mu_rounding=jit", { -0.57570791f, -0.75919014f, -0.82547128f, 0.50083715f, 0.53673488f } },
+    };
+    (void)state;
+
+    for (size_t k = 0; k < 2; k++) {
+        run r = run_of(SHAPE(N), modes[k].hypers, 0);
+        shampoo_run_begin(&r);
+        for (int t = 0; t < STEPS; t++) {
+            memcpy(r.gradient[0], gradient[t], sizeof gradient[t]);
+            for (int i = 0; i < N; i++) r.weights[0][i] = 0;
+            shampoo_run_step(&r);
+        }
+        for (int i = 0; i < N; i++) assert_true(fabsf(r.weights[0][i] + modes[k].momentum[i]) < 3e-7f);
+        shampoo_run_end(&r);
+    }
 }
 
 /* A job that starts at step 3 counts its first step as the fourth. So it divides its first momentum, 0.5 times the
@@ -578,6 +612,7 @@ int main(void)
         CASE(late_updates_multiply_the_factors_that_earlier_updates_changed),
         CASE(factors_are_balanced_where_the_draw_is_at_most_a_hundredth),
         CASE(the_first_step_does_not_depend_on_the_momentum),
+        CASE(a_bfloat16_momentum_is_rounded_as_by_jax_eagerly_or_under_jit),
         CASE(a_job_that_starts_later_counts_on),
         CASE(weights_decay_where_there_are_dimensions_enough),
         CASE(the_bare_update_is_that_of_rate_one_without_decay),

@@ -1,0 +1,172 @@
+"""JAX: an optimizer that runs in a parameter server, with parameters and gradients as pytrees.
+
+    import paramd.jax
+
+    remote = paramd.jax.Remote(params, "adamw", learning_rate=1e-3, b2=0.95)
+    params = remote.pull()                          # the same weights on every rank
+    for batch in batches:
+        loss, grads = loss_and_grads(params, batch)         # a jitted function of yours
+        params = remote.step(params, grads)
+
+step() is called outside of jit: it sends and waits. `paramd.optax.remote` works inside of jit, on one device.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+import jax
+import numpy
+
+from .client import Client
+from .errors import invalid
+from .exchange import Exchange, Group, join
+from .exits import leave
+from .means import Mean
+from .pytrees import Placement, Tree, refuse_tracers, to_host
+from .schedules import Hypers
+from .texts import Settings
+from .ticket import Result
+
+Rules = Iterable[tuple[str, str, Mapping[str, Any]]]
+
+__all__ = ["Remote"]
+
+
+def ranks(rank: int | None, world_size: int | None) -> tuple[int | None, int | None]:
+    """Returns this worker's number and the number of workers: those given, else $RANK and $WORLD_SIZE, else
+    jax.distributed's. None: paramd.Client finds them."""
+    if rank is not None or world_size is not None or "RANK" in os.environ or not jax.distributed.is_initialized():
+        return rank, world_size
+    return jax.process_index(), jax.process_count()
+
+
+def groups_of(rules: Rules, optimizer: str, hypers: Mapping[str, Any]) -> list[Group]:
+    """Returns the optimizers of a job. The last one is for parameters that no rule matches."""
+    return [Group(glob, Hypers(name, values)) for glob, name, values in [*rules, ("*", optimizer, hypers)]]
+
+
+class Remote:
+    """A training job on a parameter server, whose optimizer updates the parameters of a pytree.
+
+    params: the initial parameters: a pytree of JAX or NumPy arrays of float32, float16 or bfloat16. A leaf's name is
+        the keys on the way to it, joined by "/": "encoder/layers/0/kernel".
+    optimizer: one of the server's: "shampoo", "adamw", "kron" ... (`paramctl optimizers`).
+    url, job, rank, world_size, options: as for paramd.Client. Without rank and $RANK, jax.distributed's numbers count
+        if it is initialized. The job averages by weight, and an infinity skips the step of the whole model, unless
+        options says otherwise.
+    rules: other optimizers for some parameters: (pattern, optimizer, hyperparameters), such as
+        ("*/bias", "adamw", {"learning_rate": 1e-3, "weight_decay": 0.0}). The first pattern that matches a name wins.
+    grad_dtype: element type in which all gradients travel; others are converted. None: as their parameters.
+    axes: names of dimensions by parameter, such as {"blocks/kernel": "layers,embed,mlp"}.
+    delay: 1: step() returns the weights after the step before, and does not wait for this one.
+    hypers: hyperparameters by optax's names (learning_rate, b1, b2, eps, weight_decay, momentum) or the server's, as
+        values or as schedules: functions of the number of steps before. Those that are not given have the server's
+        defaults (`paramctl optimizers NAME`).
+
+    All ranks make their Remote with the same arguments. The weights of rank 0 become those of every rank; where the job
+    has weights already, every rank takes these: pull() returns them.
+
+    InvalidArgument: a leaf, an optimizer or a hyperparameter is not valid. FailedPrecondition: JAX is tracing, or the
+    job has another configuration. Unavailable: no server answered.
+    """
+
+    def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
+                 rank: int | None = None, world_size: int | None = None, rules: Rules = (), options: Settings = None,
+                 grad_dtype: Any = None, axes: Mapping[str, Any] | None = None, delay: int = 0, **hypers: Any) -> None:
+        if delay not in (0, 1):
+            raise invalid(f"expected delay 0 or 1, got {delay}")
+        self._tree = Tree(params)
+        self._placement = Placement(params)
+        self._delay = delay
+        declarations = self._tree.declarations(grad_dtype, axes or {})
+        self._converts = grad_dtype is not None
+        self._grad_dtypes = {param.name: numpy.dtype(grad_dtype or self._tree.dtypes[param.name])
+                             for param in declarations}
+        rank, world_size = ranks(rank, world_size)
+        self.exchange: Exchange = join(
+            {"url": url, "job": job, "rank": rank, "world_size": world_size}, options,
+            groups_of(rules, optimizer, hypers), declarations,
+            {name: numpy.array(leaf, order="C") for name, leaf in self._tree.leaves.items()})
+        self._tree.leaves = {}
+
+    # ---- steps ----
+
+    def step(self, params: Any, grads: Any, *, weight: float | None = None, **hypers: Any) -> Any:
+        """Pushes gradients, waits until the server has taken the step, and returns the new parameters.
+
+        params: the parameters that the last call returned: a pytree like that of the first ones. The new parameters
+            have its structure and devices. Their values are not sent: the server has them.
+        grads: gradients, a pytree of the same structure; None in place of a leaf: this rank has no gradient of it.
+        weight: number of examples or tokens behind the gradients; the mean over the ranks is weighted by it. None: 1.
+        hypers: hyperparameters of this step alone, the same on every rank, for every optimizer that has them.
+
+        InvalidArgument: another structure, shape, element type or hyperparameter; nothing was sent.
+        FailedPrecondition: JAX is tracing; or the optimizer refused the step. DeadlineExceeded: a rank is missing, and
+        the step is still under way: pull() waits for it. A KeyboardInterrupt leaves a step under way as well.
+        """
+        refuse_tracers((params, grads), "step")
+        self._tree.match(params, "params")
+        arrays = to_host(self._tree.match(grads, "grads"), self._grad_dtypes, self._converts)
+        landed = self.exchange.take() if self._delay else None
+        self._placement = Placement(params)
+        self.exchange.push(arrays, weight, hypers)
+        if not self._delay:
+            landed = self.exchange.take()
+        return params if landed is None else self._placement.place(landed)
+
+    def pull(self) -> Any:
+        """Returns the job's parameters, with the structure and devices of those of the last step. If a step is under
+        way, this waits for it."""
+        return self._placement.place(self.exchange.pull())
+
+    def restart(self, params: Any) -> None:
+        """Starts the job anew after DataLoss: a new server goes on from the parameters that rank 0 has. Every rank
+        calls it, and goes on with those of pull(). The optimizer's state begins anew."""
+        leaves = self._tree.match(params, "params")
+        self.exchange.restart({name: numpy.array(leaf, order="C") for name, leaf in leaves.items()})
+
+    def mean(self, name: str, value: Any) -> Mean:
+        """Adds a number to the coming step, such as the loss. After that step, float() of the result is its mean over
+        the ranks, weighted as their gradients are. At most 16 numbers travel with a step.
+
+            loss_of_all = remote.mean("loss", loss)
+            params = remote.step(params, grads)
+            print(float(loss_of_all))
+        """
+        return self.exchange.mean(name, value)
+
+    # ---- facts ----
+
+    @property
+    def step_count(self) -> int:
+        """Number of steps that the job has taken, as far as this process has waited for them."""
+        return self.exchange.count
+
+    @property
+    def results(self) -> dict[str, Result]:
+        """The outcome of the last step for each parameter: paramd.STEPPED, SKIPPED, NO_GRADIENT ..."""
+        return dict(self.exchange.results)
+
+    @property
+    def client(self) -> Client:
+        """The client of this process: rank, world_size, stats, export_state ..."""
+        return self.exchange.client
+
+    # ---- the end ----
+
+    def leave(self) -> None:
+        """Leaves the job for good. It ends with its last worker. At the end of the program this happens by itself."""
+        leave(self.client)
+
+    def __enter__(self) -> Remote:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if kind is None and not self.client.handle.closed:
+            self.leave()
+        else:
+            self.client.close()
