@@ -1,0 +1,58 @@
+"""Hugging Face's Trainer takes the optimizer from a factory that gets the model."""
+from __future__ import annotations
+
+import pytest
+from torch_support import farthest, same_bits, tokens, torch, weights
+
+import paramd
+
+transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
+pytest.importorskip("accelerate", reason="Accelerate is not installed")
+
+
+def gpt():
+    torch.manual_seed(0)
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=20, n_positions=16, n_embd=16, n_layer=1, n_head=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        bos_token_id=0, eos_token_id=0))
+
+
+def trainer(folder, model, chosen=None, steps=4, **options):
+    data = [{"input_ids": row, "labels": row} for row in tokens(0, 16)]
+    args = transformers.TrainingArguments(
+        str(folder), max_steps=steps, per_device_train_batch_size=4, gradient_accumulation_steps=2, report_to=[],
+        use_cpu=True, learning_rate=1e-2, weight_decay=0.1, max_grad_norm=0.0, adam_epsilon=1e-3, save_steps=steps,
+        logging_steps=1000, disable_tqdm=True, optim="adamw_torch", lr_scheduler_type="constant_with_warmup",
+        warmup_steps=2, **options)
+    return transformers.Trainer(model, args, train_dataset=data, optimizer_cls_and_kwargs=chosen)
+
+
+def test_the_trainer_takes_torchs_steps_and_resumes(daemon, job, tmp_path):
+    chosen = (paramd.torch.TrainerFactory, {"optimizer": "adamw", "url": daemon.url, "job": job, "lr": 1e-2,
+                                            "weight_decay": 0.1, "eps": 1e-3})
+    ours, theirs = gpt(), gpt()
+    first = trainer(tmp_path / "ours", ours, chosen)
+    first.train()
+    trainer(tmp_path / "theirs", theirs).train()
+    opt = first.optimizer.optimizer
+    assert isinstance(opt, paramd.torch.Optimizer) and opt.step_count == 4
+    assert [group["weight_decay"] for group in opt.param_groups] == [0.1, 0.0]
+    assert farthest(weights(ours), weights(theirs)) < 2e-5
+    opt.client.close()                      # the process ends, and the job stays
+    again = gpt()
+    second = trainer(tmp_path / "ours", again, chosen, steps=6)
+    second.train(resume_from_checkpoint=str(tmp_path / "ours" / "checkpoint-4"))
+    more = gpt()
+    trainer(tmp_path / "theirs", more, steps=6).train(resume_from_checkpoint=str(tmp_path / "theirs" / "checkpoint-4"))
+    assert second.optimizer.optimizer.step_count == 6
+    assert farthest(weights(again), weights(more)) < 5e-5 and not same_bits(weights(again), weights(ours))
+    second.optimizer.optimizer.close()
+
+
+def test_groups_are_those_of_the_trainer(tmp_path):
+    from paramd.torch.trainer import groups_of
+
+    model = gpt()
+    ours = {name for name, _ in groups_of(model, 0.1)[0]["params"]}
+    theirs = set(trainer(tmp_path, model).get_decay_parameter_names(model))
+    assert ours == {name for name, _ in model.named_parameters()} & theirs
