@@ -55,5 +55,7 @@ def test_a_killed_rank_comes_back_and_goes_on_at_the_right_step(daemon, job, tmp
     expected = ranks(2, undisturbed)
     for rank in range(2):
         facts = json.loads((tmp_path / f"facts.{rank}").read_text())
-        assert facts == [1, FATAL, STEPS, job, 2]
+        # The gradient that rank 0 had pushed stands. If rank 1 completes that step before rank 0 is back, rank 0 goes
+        # on behind it.
+        assert facts in ([1, FATAL, STEPS, job, 2], [1, FATAL + (rank == 0), STEPS, job, 2])
         assert same_bits(torch.load(tmp_path / f"weights.{rank}"), expected[rank])
