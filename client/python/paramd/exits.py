@@ -4,12 +4,13 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import time
 import weakref
 
 from .client import Client
 from .errors import Error
 
-_SECONDS_TO_LEAVE = 5.0
+_SECONDS_TO_LEAVE = 1.5                 # of all jobs together
 
 _open: weakref.WeakSet[Client] = weakref.WeakSet()
 _pid = os.getpid()
@@ -35,8 +36,9 @@ def _leave_all() -> None:
     failed = hasattr(sys, "last_type") or hasattr(sys, "last_exc")
     if os.getpid() != _pid or failed:
         return
+    end = time.monotonic() + _SECONDS_TO_LEAVE
     for client in list(_open):
-        client.deadline = _SECONDS_TO_LEAVE
+        client.deadline = max(end - time.monotonic(), 0.0)
         try:
             leave(client)
         except Error:

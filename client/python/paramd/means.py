@@ -9,7 +9,7 @@ from .errors import FailedPrecondition, invalid
 
 class Mean:
     """The mean of a number over all ranks, weighted as their gradients are. `float(mean)` is known after the next
-    step(). With delay=1 float() waits for that step.
+    step(), so a scheduler can take it: `plateau.step(float(mean))`. With delay=1 float() waits for that step.
 
     It is NaN if no rank gave a finite number.
     """

@@ -1,0 +1,90 @@
+"""Joins a job: opens the client, declares the parameters, and gives or takes the initial weights."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..client import Client, default_job
+from ..errors import FailedPrecondition, invalid
+from ..exits import leave_at_exit
+from .memory import Direct, Staged, memory_of
+from .placement import Place
+
+# A contribution weighs as many examples as it has, and an infinity skips the step of the whole model.
+_OPTIONS = {"aggregate": "weighted_mean", "nonfinite_scope": "job"}
+
+
+@dataclass
+class Settings:
+    """Where and as whom an optimizer joins a job: the arguments of paramd.Client."""
+
+    url: str | None = None
+    job: str | None = None
+    rank: int | None = None
+    world_size: int | None = None
+    client: Client | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def job_name(self) -> str:
+        """The name of the job."""
+        if self.client is not None:
+            return self.client.job
+        return self.job if self.job is not None else default_job()
+
+    def open(self, rules: list[str]) -> Client:
+        """Returns the client: the one that was given, or a new one with these rules."""
+        if self.client is not None:
+            return self.client
+        client = Client(self.url, self.job, rank=self.rank, world_size=self.world_size, rules=rules,
+                        options={**_OPTIONS, **self.options})
+        leave_at_exit(client)
+        return client
+
+    def step_of(self, client: Client) -> int:
+        """Returns the step at which the job is, or at which it begins."""
+        return max(client.welcome.step, int(self.options.get("start_step", 0)))
+
+
+def options_of(given: Mapping[str, Any] | Iterable[str] | None) -> dict[str, Any]:
+    """Returns the options of a job as a mapping. InvalidArgument: a text is not "name=value"."""
+    if given is None or isinstance(given, Mapping):
+        return dict(given or {})
+    pairs = [str(text).partition("=") for text in given]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise invalid(f"option {name}: expected \"name=value\"")
+    return {name: value for name, _, value in pairs}
+
+
+# ---- weights ----
+
+def begin(client: Client, places: list[Place], delay: int, computed: bool) -> Direct | Staged:
+    """Declares the parameters, and gives the job this rank's weights or takes the job's. Returns how tensors travel.
+
+    computed: gradients have been computed already. FailedPrecondition: the job's weights differ from those that the
+        gradients belong to.
+    """
+    client.declare(place.declaration() for place in places)
+    memory = memory_of(client, places, delay)
+    if isinstance(memory, Staged):
+        memory.fill(places)
+    weights = memory.weights(places)
+    before = {name: tensor.clone() for name, tensor in weights.items()} if computed else {}
+    client.init(weights)
+    memory.land(places)
+    if any(not _same(before[name], weights[name]) for name in before):
+        raise FailedPrecondition(FailedPrecondition.code, "the job has other weights than those that this gradient was "
+                                 "computed with: pass the model to the optimizer, or call join() before the first "
+                                 "forward pass. The model has the job's weights now: compute the gradient again")
+    return memory
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Returns whether two tensors have the same bits."""
+    kind = torch.int32 if a.dtype == torch.float32 else torch.int16
+    return torch.equal(a.view(kind), b.view(kind)) if a.dim() else torch.equal(a.reshape(1).view(kind),
+                                                                               b.reshape(1).view(kind))

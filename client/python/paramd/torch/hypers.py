@@ -1,0 +1,119 @@
+"""Hyperparameters as torch.optim's groups have them, and as the server's optimizers name them."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from .. import rows
+from ..errors import invalid
+from ..texts import value_text
+
+# torch's name, and the names of the optimizer that mean the same. A scheduler finds "lr" in every group.
+_ALIASES: dict[str, dict[str, tuple[str, ...]]] = {
+    "scalable_shampoo": {"lr": ("learning_rate",), "betas": ("beta1", "beta2")},
+    "shampoo": {"eps": ("epsilon",)},
+    "kron": {"lr": ("learning_rate",), "momentum": ("b1",)},
+    "adafactor": {"lr": ("learning_rate",)},
+}
+# How torch executes a step. It does not change the result, and the server decides it anyway.
+_EXECUTION = ("foreach", "fused", "capturable")
+
+
+def plain(value: Any) -> Any:
+    """Returns a hyperparameter as Python has it: a tensor (torch allows one as lr) becomes a float."""
+    return float(value) if hasattr(value, "item") and hasattr(value, "dtype") else value
+
+
+class Row:
+    """The hyperparameters of one of the server's optimizers, under torch's names.
+
+    A key is a name as groups have it. Each key stands for one hyperparameter of the optimizer, or for several ("betas"
+    of scalable_shampoo: beta1 and beta2).
+    """
+
+    def __init__(self, optimizer: str) -> None:
+        self.optimizer = optimizer
+        self._hypers = rows.hypers(optimizer)
+        aliases = _ALIASES.get(optimizer, {})
+        hidden = {name for names in aliases.values() for name in names}
+        self._members = {**aliases, **{name: (name,) for name in self._hypers if name not in hidden}}
+        self._key_of = {name: key for key, names in aliases.items() for name in names if len(names) == 1}
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The default of every key."""
+        return {key: self._joined([self._hypers[name].default for name in names])
+                for key, names in self._members.items()}
+
+    @staticmethod
+    def _joined(values: list[Any]) -> Any:
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def canonical(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns hyperparameters by key, from torch's or the optimizer's names. InvalidArgument: a name that the
+        optimizer does not have, one that is given twice, or a list of the wrong length. The server checks ranges."""
+        found: dict[str, Any] = {}
+        for name, value in given.items():
+            if name in _EXECUTION or (name == "differentiable" and not value):
+                continue
+            key = self._key_of.get(name, name)
+            if key not in self._members:
+                raise invalid(f"{self.optimizer} has no hyperparameter {name}; it has: {', '.join(self._members)}")
+            if key in found:
+                raise invalid(f"{self.optimizer}: {key} is given twice")
+            found[key] = self._coerced(key, plain(value))
+        return found
+
+    def _coerced(self, key: str, value: Any) -> Any:
+        """Returns a value in the type of its key, so that 1 and 1.0 are the same number."""
+        first = self._hypers[self._members[key][0]]
+        if isinstance(value, (tuple, list)):
+            expected = max(first.length, len(self._members[key]))
+            if len(value) != expected:
+                raise invalid(f"{self.optimizer} {key}: expected {expected} values, got {len(value)}: {value}")
+            return tuple(self._coerced_one(first.type, plain(one)) for one in value)
+        return self._coerced_one(first.type, value)
+
+    @staticmethod
+    def _coerced_one(kind: str, value: Any) -> Any:
+        if isinstance(value, str) or kind not in ("real", "int", "flag"):
+            return value
+        return bool(value) if kind == "flag" else float(value) if kind == "real" else int(value)
+
+    def wire(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns hyperparameters under the optimizer's own names."""
+        result: dict[str, Any] = {}
+        for key, value in values.items():
+            names = self._members[key]
+            if len(names) > 1 and (not isinstance(value, (tuple, list)) or len(value) != len(names)):
+                raise invalid(f"{self.optimizer} {key}: expected {len(names)} values, got {value!r}")
+            result.update(zip(names, value) if len(names) > 1 else {names[0]: value})
+        return result
+
+    def rule(self, glob: str, values: Mapping[str, Any]) -> str:
+        """Returns the optimizer rule for parameters that match `glob`."""
+        return rows.rule(glob, self.optimizer, self.wire(values))
+
+    def changes(self, declared: Mapping[str, Any], group: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the hyperparameters of a group that differ from those that it was declared with, under the
+        optimizer's own names. InvalidArgument: one of them is fixed while a job runs."""
+        changed: dict[str, Any] = {}
+        for key, names in self._members.items():
+            now = self.wire({key: self._coerced(key, plain(group[key]))})
+            before = self.wire({key: declared[key]})
+            for name in names:
+                if value_text(now[name]) == value_text(before[name]):
+                    continue
+                if not self._hypers[name].per_step:
+                    raise invalid(f"{self.optimizer} {key}: it was declared as {value_text(before[name])} and is now "
+                                  f"{value_text(now[name])}, but it is fixed while a job runs: set it where the "
+                                  "optimizer is made")
+                changed[name] = now[name]
+        return changed
+
+
+@cache
+def row(optimizer: str) -> Row:
+    """Returns the hyperparameters of an optimizer. NotFound: the server has none of that name."""
+    return Row(optimizer)

@@ -1,0 +1,371 @@
+"""The optimizer: a torch.optim.Optimizer whose steps are taken by the server."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Callable, NamedTuple
+
+import torch
+
+from ..client import Client
+from ..errors import FailedPrecondition, invalid
+from ..exits import leave
+from ..means import Mean, Means
+from . import connection, full_state, light_state, parallel
+from .connection import Settings
+from .forward import JoinAtForward
+from .hypers import Row, row
+from .names import Group, Named, check_memory, named
+from .overlap import Overlap
+from .placement import Place, place
+from .rules import rules
+from .run import Run, Terms
+
+_NO_HYPERS = ("params", "param_names", "optimizer", "initial_lr")
+
+
+class Declared(NamedTuple):
+    """The hyperparameters that a group was made with: those that were given, and all of them."""
+
+    given: dict[str, Any]
+    all: dict[str, Any]
+
+
+class Optimizer(torch.optim.Optimizer):
+    """An optimizer whose state lives in a parameter server.
+
+    params: the model, model.named_parameters(), or groups: {"params": pairs (name, parameter), "lr": ...}, or with bare
+        parameters and "param_names". A group may have an "optimizer" of its own. Frozen parameters are left out.
+    optimizer: one of the server's: "shampoo", "adamw", "kron" … (`paramctl optimizers`).
+    url, job, rank, world_size, options: as for paramd.Client. The job averages by weight, and an infinity skips the
+        step of the whole model, unless options says otherwise.
+    client: an open client without declared parameters, in place of these.
+    model: names bare parameters in `params`, and joins the job at its first forward pass.
+    overlap: gradients are pushed during the backward pass.
+    delay: 1: step() does not wait for the new weights; the next one does.
+    contribute: "rank0": the other ranks push no gradients, since they are averaged already.
+    hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
+
+    Nothing travels before the first forward pass of the model, the first step(), join() or step_count. Then the weights
+    of rank 0 become those of every rank; where the job has weights already, every rank takes these.
+    """
+
+    def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
+                 rank: int | None = None, world_size: int | None = None, client: Client | None = None,
+                 model: torch.nn.Module | None = None, overlap: bool = False, delay: int = 0, contribute: str = "all",
+                 options: Mapping[str, Any] | Iterable[str] | None = None, **hypers: Any) -> None:
+        if delay not in (0, 1) or contribute not in ("all", "rank0"):
+            raise invalid(f"expected delay 0 or 1 and contribute \"all\" or \"rank0\", got {delay} and {contribute!r}")
+        if overlap and delay:
+            raise invalid("overlap=True and delay=1 exclude each other: with delay=1 nothing waits for the gradients")
+        self._prepare(copied=False)
+        self._at_forward: JoinAtForward | None = None
+        self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options))
+        self._delay = delay
+        self._overlaps, self._contribute = overlap, contribute
+        self._optimizer = optimizer
+        self._hypers = row(optimizer).canonical(hypers)
+        self._model = params if isinstance(params, torch.nn.Module) else model
+        if not isinstance(params, (torch.nn.Module, torch.Tensor)) and isinstance(params, Iterable):
+            params = list(params)
+        self._raw_names = parallel.names_in(params)
+        known = named(params, self._model)
+        self._frozen: list[tuple[str, torch.Tensor]] = known.frozen
+        super().__init__(known.groups, {"optimizer": optimizer, **row(optimizer).defaults, **self._hypers})
+        self._is_made = True
+        if self._model is not None:
+            self._at_forward = JoinAtForward(self)
+            self._at_forward.attach(self._model)
+
+    def _prepare(self, copied: bool) -> None:
+        """Sets what a copy does not have."""
+        self._is_copy = copied
+        self._settings = Settings()
+        self._delay = 0
+        self._run: Run | None = None
+        self._overlap: Overlap | None = None
+        self._claimed: int | None = None            # the step of a state that was loaded before the job was joined
+        self._restore: full_state.Saved | None = None
+        self._weight: float | None = None
+        self._declared: list[Declared] = []
+        self._means = Means()
+        self._is_made = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "defaults" in state:         # a copy; load_state_dict comes without
+            self._prepare(copied=True)
+        super().__setstate__(state)
+
+    # ---- groups ----
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Adds a group of parameters, before the job is joined. FailedPrecondition: afterwards it is not possible."""
+        if self._run is not None:
+            raise FailedPrecondition(FailedPrecondition.code, "the job has its parameters, and takes no more: make the "
+                                     "optimizer with all parameters that will train. Freeze those whose turn has not "
+                                     "come (requires_grad_(False)) after that: they have no gradient then")
+        group = self._named_group(param_group) if self._is_made else param_group
+        known = row(str(group.get("optimizer", self._optimizer)))
+        own = known.canonical({name: value for name, value in group.items() if name not in _NO_HYPERS})
+        hypers = {**(self._hypers if known.optimizer == self._optimizer else {}), **own}
+        kept = {name: group[name] for name in _NO_HYPERS if name in group}
+        super().add_param_group({**kept, "optimizer": known.optimizer, **known.defaults, **hypers})
+        self._drop_foreign_defaults(known)
+        self._declared.append(Declared(hypers, {**known.defaults, **hypers}))
+        light_state.add_steps(self, self.param_groups[-1]["params"])
+
+    def _named_group(self, group: Group) -> Group:
+        known = named([group], self._model, Named(self.param_groups))
+        self._frozen = [*self._frozen, *known.frozen]
+        return known.groups[0]
+
+    def _drop_foreign_defaults(self, known: Row) -> None:
+        """Removes the hyperparameters of another optimizer, which torch has filled in."""
+        group = self.param_groups[-1]
+        for name in set(group) - {*_NO_HYPERS, *known.defaults}:
+            del group[name]
+
+    def _rules(self) -> list[str]:
+        texts = [row(group["optimizer"]).rule("", declared.given).strip()
+                 for group, declared in zip(self.param_groups, self._declared)]
+        groups = [(group["param_names"], text) for group, text in zip(self.param_groups, texts)]
+        return [f"{glob} {text}" for glob, text in rules(groups)]
+
+    def _terms(self) -> Terms:
+        changes = tuple(row(group["optimizer"]).changes(declared.all, group)
+                        for group, declared in zip(self.param_groups, self._declared))
+        return Terms(changes, self._weight)
+
+    # ---- the job ----
+
+    def _places(self) -> list[Place]:
+        found = []
+        for i, group in enumerate(self.param_groups):
+            for name, param in zip(group["param_names"], group["params"]):
+                check_memory(name, param)
+                found.append(place(name, param, i))
+        return found
+
+    def join(self) -> None:
+        """Joins the job, if it is not joined yet: afterwards the model has the job's weights. Call it before the first
+        forward pass where the optimizer does not have the model. Errors: those of paramd.Client and its declare."""
+        self._joined(computed=False)
+
+    def _joined(self, computed: bool) -> Run:
+        if self._is_copy:
+            raise FailedPrecondition(FailedPrecondition.code, "this is a copy of an optimizer, and a rank has one "
+                                     "connection: use the optimizer itself")
+        if self._run is None:
+            if self._at_forward is not None:
+                self._at_forward.detach()
+            self._run = self._begin(computed)
+        return self._run
+
+    def _begin(self, computed: bool) -> Run:
+        places = self._places()
+        if self._restore is not None:
+            self._settings.options.setdefault("start_step", self._restore.step)
+        client = self._settings.open(self._rules())
+        try:
+            light_state.check_claim(self._claimed, self._settings.step_of(client))
+            memory = connection.begin(client, places, self._delay, computed)
+            if self._restore is not None:
+                full_state.bring(self._restore, client)
+        except BaseException:
+            if client is not self._settings.client:
+                client.close()
+            raise
+        run = Run(client, places, memory, self._means, self._counts(client))
+        if self._overlaps:
+            self._overlap = Overlap(run, places, self._terms)
+        return run
+
+    def _counts(self, client: Client) -> bool:
+        """Returns whether this rank's gradients count."""
+        if self._contribute == "all" and parallel.is_averaged(self._model, self._raw_names):
+            parallel.warn()
+            self._contribute = "rank0"
+        return self._contribute == "all" or client.rank == 0
+
+    @property
+    def client(self) -> Client:
+        """The client, which has joined the job."""
+        return self._joined(computed=False).client
+
+    @property
+    def step_count(self) -> int:
+        """Number of steps that the job has closed. A process that comes back goes on there. Joins the job."""
+        return self._joined(computed=False).step
+
+    def no_sync(self) -> AbstractContextManager[Any]:
+        """Within it, overlap=True does not push gradients: put all backward passes but the last of a step into it."""
+        if not self._overlaps:
+            return nullcontext()
+        self.join()
+        assert self._overlap is not None
+        return self._overlap.paused()
+
+    def synchronize(self) -> None:
+        """Waits for the step that is under way (delay=1) and brings its weights into the model: before an evaluation,
+        and before the model is saved."""
+        if self._run is not None and self._run.is_under_way and self._delay:
+            self._run.finish()
+
+    def restart(self) -> None:
+        """Starts the job anew after paramd.DataLoss (the server was restarted), from the weights of the workers. Every
+        rank calls it. The optimizer's state begins anew."""
+        self._joined(computed=False).restart()
+
+    def close(self) -> None:
+        """Leaves the job for good. The program's end does so, too, unless it ends with an exception."""
+        self.synchronize()
+        if self._run is not None:
+            leave(self._run.client)
+
+    # ---- numbers beside the gradients ----
+
+    @property
+    def weight(self) -> float | None:
+        """Number of examples or tokens behind the gradients of this rank, from now on. None: 1."""
+        return self._weight
+
+    @weight.setter
+    def weight(self, value: float | None) -> None:
+        if self._overlap is not None and self._overlap.has_begun:
+            raise FailedPrecondition(FailedPrecondition.code, "overlap=True: gradients of this step have travelled "
+                                     "with the old weight: set it before the backward pass")
+        self._weight = None if value is None else float(value)
+
+    def mean(self, name: str, value: Any) -> Mean:
+        """Gives a number to the coming step. float() of the result is its mean over the ranks, after step()."""
+        number = float(value.detach() if isinstance(value, torch.Tensor) else value)
+        return self._means.add(name, number, self.synchronize)
+
+    @property
+    def was_skipped(self) -> bool:
+        """Whether the last step was skipped on all ranks, because a gradient was not finite."""
+        return self._run is not None and self._run.was_skipped
+
+    # ---- steps ----
+
+    # GradScaler then leaves the decision to step(), which must know of every step.
+    _step_supports_amp_scaling = True
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Pushes the gradients, waits until the server has taken the step, and has the new weights in the model.
+        With delay=1 it waits for the step before this one instead.
+
+        closure: computes the loss and its gradients; its result is returned.
+        FailedPrecondition: the optimizer refused the step. DeadlineExceeded: a rank is missing. DataLoss: the server
+        was restarted (see `restart`).
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._check_scaler()
+        run = self._joined(computed=True)
+        self._check_frozen()
+        if self._delay:
+            self.synchronize()
+        terms = self._terms()
+        if self._overlap is not None:
+            self._overlap.check(terms)
+        run.push_rest(terms)
+        if not self._delay:
+            self._finish(run)
+        return loss
+
+    def _finish(self, run: Run) -> None:
+        try:
+            run.finish()
+        finally:
+            if self._overlap is not None:
+                self._overlap.reset()
+        if self._scaled and run.was_skipped:
+            raise _stock_scaler()
+
+    @property
+    def _scaled(self) -> bool:
+        return getattr(self, "found_inf", None) is not None
+
+    def _check_scaler(self) -> None:
+        """Unscales the gradients where torch's own GradScaler has left that to us. Raises at an infinity."""
+        if not self._scaled:
+            return
+        if float(self.found_inf):  # type: ignore[attr-defined]
+            raise _stock_scaler()
+        if self.grad_scale is not None:  # type: ignore[attr-defined]
+            inverse = self.grad_scale.double().reciprocal().float()  # type: ignore[attr-defined]
+            for group in self.param_groups:
+                for param in group["params"]:
+                    if param.grad is not None:
+                        param.grad.mul_(inverse.to(param.grad.device))
+
+    def _check_frozen(self) -> None:
+        for name, param in self._frozen:
+            if param.requires_grad and param.grad is not None:
+                raise invalid(f"parameter {name}: it was frozen when the optimizer was made, so the job does not have "
+                              "it: make the optimizer first, and freeze it afterwards", name)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clears the gradients, as torch's optimizers do."""
+        super().zero_grad(set_to_none)
+
+    # ---- state ----
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the hyperparameters, the job and its step. The state itself stays on the server (see
+        `full_state_dict`). Nothing travels."""
+        self.synchronize()
+        light_state.write_step(self, self._known_step())
+        return light_state.mark(super().state_dict(), self._settings.job_name, self._known_step())
+
+    def _known_step(self) -> int:
+        return self._run.step if self._run is not None else self._claimed or 0
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes the hyperparameters of a state. Nothing travels.
+
+        FailedPrecondition: the state is of another step than the job's. If the job is not joined yet, joining it raises
+        that error.
+        """
+        step = light_state.step_of(state_dict)
+        if self._run is not None and step is not None and step != self._run.step:
+            raise light_state.other_step(step, self._run.step)
+        light_state.check_groups(self.param_groups, state_dict["param_groups"])
+        names = [group["param_names"] for group in self.param_groups]
+        super().load_state_dict(light_state.for_torch(self.param_groups, state_dict))
+        for group, own in zip(self.param_groups, names):
+            group["param_names"] = own
+        self._claimed = step or self._claimed
+        light_state.write_step(self, self._known_step())
+
+    def full_state_dict(self) -> dict[str, Any]:
+        """Returns the whole state in torch.optim's layout, so that torch's optimizer of the same name can load it:
+        exp_avg and so on, by the index of the parameter, in the shapes of whole parameters. The job rests meanwhile.
+        One rank calls it, or several one after the other."""
+        self.synchronize()
+        run = self._joined(computed=False)
+        return full_state.export(run.client, self.param_groups)
+
+    def load_full_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes the state of torch's optimizer of the same name, or of full_state_dict, for a new job. Every rank calls
+        it, before the job is joined. The model has the weights of that step.
+
+        FailedPrecondition: the job is joined; or, when it is joined: it is no new job.
+        """
+        if self._run is not None:
+            raise FailedPrecondition(FailedPrecondition.code, "the job has begun, and its weights cannot be replaced: "
+                                     "make a new optimizer with another job, and load the state before its first step")
+        saved = full_state.read(state_dict, self.param_groups)
+        light_state.take_hypers(self.param_groups, state_dict["param_groups"])
+        self._restore = saved
+        self._claimed = saved.step
+
+
+def _stock_scaler() -> FailedPrecondition:
+    return FailedPrecondition(FailedPrecondition.code, "a gradient is not finite, and torch's GradScaler skips the "
+                              "step on this rank alone: use paramd.torch.GradScaler, which learns from the server "
+                              "that all ranks skip")

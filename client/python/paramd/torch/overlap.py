@@ -1,0 +1,129 @@
+"""Pushes gradients during the backward pass, in buckets, as soon as autograd has accumulated them."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Callable
+
+import torch
+
+from ..errors import FailedPrecondition, Unimplemented
+from .placement import Place, is_dtensor
+from .run import Run, Terms
+
+_BUCKET_BYTES = 4 << 20
+
+
+class _Bucket:
+    """Parameters that are pushed together. waiting: those whose gradients are not there yet."""
+
+    def __init__(self) -> None:
+        self.places: list[Place] = []
+        self.size = 0
+        self.waiting: set[str] = set()
+
+
+def _buckets(places: list[Place]) -> list[_Bucket]:
+    """Returns buckets of a group's parameters each, in the order in which the backward pass comes to them."""
+    buckets: list[_Bucket] = []
+    for place in reversed(places):
+        size = place.param.numel() * place.param.element_size()
+        full = not buckets or buckets[-1].size + size > _BUCKET_BYTES
+        if full or buckets[-1].places[-1].group != place.group:
+            buckets.append(_Bucket())
+        buckets[-1].places.append(place)
+        buckets[-1].size += size
+    return buckets
+
+
+def _failed(text: str) -> FailedPrecondition:
+    return FailedPrecondition(FailedPrecondition.code, "overlap=True: " + text)
+
+
+class Overlap:
+    """The gradient hooks of an optimizer with overlap=True.
+
+    They run on autograd's threads, so a lock guards what they share with step().
+    """
+
+    def __init__(self, run: Run, places: list[Place], terms: Callable[[], Terms]) -> None:
+        if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
+            raise Unimplemented(Unimplemented.code, f"overlap=True needs torch 2.1 or newer, and this is "
+                                f"{torch.__version__}")
+        for place in places:
+            if is_dtensor(place.param):
+                raise _failed(f"parameter {place.name} is sharded, and its gradient comes from fully_shard: use "
+                              "overlap=False")
+        self._run, self._terms_of = run, terms
+        self._lock = threading.Lock()
+        self._paused = False
+        self._terms: Terms | None = None            # of the gradients that are pushed
+        self._sent: dict[str, tuple[torch.Tensor, int]] = {}    # gradients that are pushed, and their versions
+        self._arrived: set[str] = set()
+        # The gradient that carries numbers for means is pushed by step(), when all of them are known.
+        self._buckets = _buckets([place for place in places if place.name != run.carrier])
+        for bucket in self._buckets:
+            for place in bucket.places:
+                self._register(place, bucket)
+        self.reset()
+
+    def _register(self, place: Place, bucket: _Bucket) -> None:
+        def arrived(_: torch.Tensor) -> None:
+            if not self._paused:
+                with self._lock:
+                    self._arrive(place, bucket)
+
+        register: Any = place.param.register_post_accumulate_grad_hook
+        register(arrived)
+
+    def _arrive(self, place: Place, bucket: _Bucket) -> None:
+        if place.name in self._arrived:
+            raise _failed(f"parameter {place.name}: a second backward pass before step() would change a gradient that "
+                          "has travelled: put all backward passes but the last into `with opt.no_sync():`")
+        self._arrived.add(place.name)
+        bucket.waiting.discard(place.name)
+        if bucket.waiting:
+            return
+        self._terms = self._terms or self._terms_of()
+        for sent in bucket.places:
+            if sent.param.grad is not None:
+                self._sent[sent.name] = sent.param.grad, sent.param.grad._version
+        self._run.push([sent.name for sent in bucket.places], self._terms)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether gradients of this step have been pushed."""
+        return bool(self._sent)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within it nothing is pushed: gradients accumulate."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+
+    def check(self, terms: Terms) -> None:
+        """Checks that gradients and hyperparameters are those that were pushed. FailedPrecondition: they were changed
+        since."""
+        for place in (place for bucket in self._buckets for place in bucket.places):
+            if place.name not in self._sent:
+                continue
+            gradient, version = self._sent[place.name]
+            if place.param.grad is not gradient or gradient._version != version:
+                raise _failed(f"parameter {place.name}: its gradient was changed after the backward pass, and had "
+                              "travelled already. Instead of clip_grad_norm_ use options={\"clip_global_norm\": 1.0}; "
+                              "for other changes use overlap=False")
+        if self._terms is not None and self._terms != terms:
+            raise _failed("a hyperparameter or the weight was changed between the backward pass and step(): change it "
+                          "before the backward pass")
+
+    def reset(self) -> None:
+        """Begins the next step."""
+        self._terms = None
+        self._sent.clear()
+        self._arrived.clear()
+        for bucket in self._buckets:
+            bucket.waiting = {place.name for place in bucket.places if not place.is_empty}

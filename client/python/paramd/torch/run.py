@@ -1,0 +1,162 @@
+"""A joined job: pushes the gradients of a step, and brings the new weights into the model."""
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..client import Client
+from ..errors import Error, FailedPrecondition, invalid
+from ..means import Means
+from ..ticket import SKIPPED, STEPPED, Result
+from .memory import Direct, Staged
+from .placement import Place
+from .shipment import Shipment
+
+PATIENCE = 1800.0                       # seconds that a step waits for ranks that are late
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What travels with the gradients of a step.
+
+    changes: of each group, the hyperparameters that differ from its declaration.
+    weight: number of examples or tokens behind the gradients; None: 1.
+    """
+
+    changes: tuple[dict[str, Any], ...]
+    weight: float | None
+
+
+class Run:
+    """The parameters of an optimizer in a job that this rank has joined.
+
+    contributes: whether this rank's gradients count. With DDP only rank 0's do.
+    """
+
+    def __init__(self, client: Client, places: Iterable[Place], memory: Direct | Staged, means: Means,
+                 contributes: bool) -> None:
+        self.client, self.memory, self.contributes = client, memory, contributes
+        self.places = {place.name: place for place in places}
+        self.means = means
+        self.outcomes: Counter[int] = Counter()     # of the last step
+        self._shipments: list[Shipment] = []
+        self._pushed: set[str] = set()              # parameters of the step that is under way
+        self._warned_skip = False
+        self.find_step()
+
+    def find_step(self) -> None:
+        """Takes the number of closed steps from the server. Parameters that are ahead of others (an earlier process had
+        pushed them) sit the next step out."""
+        steps = {name: self.client.step_of(name) for name in self.places}
+        self.step = min(steps.values())
+        self._ahead = {name for name, step in steps.items() if step > self.step}
+
+    @property
+    def carrier(self) -> str:
+        """The parameter whose push has the numbers for means: all ranks must have elements of it."""
+        known = sorted(self.places.values(), key=lambda place: (place.range is not None, place.name))
+        for place in known:
+            if place.everywhere:
+                return place.name
+        raise invalid("means need a parameter of which every rank has elements, and every shard is empty on some rank")
+
+    # ---- a step ----
+
+    def push(self, names: Iterable[str], terms: Terms) -> None:
+        """Pushes the gradients of some parameters. Several calls make a step."""
+        batches: dict[tuple[Any, ...], list[str]] = {}
+        for name in names:
+            place = self.places[name]
+            if place.is_empty or name in self._pushed or name in self._ahead:
+                continue
+            batches.setdefault(tuple(sorted(terms.changes[place.group].items())), []).append(name)
+        for changes, batch in batches.items():
+            self._ship(batch, dict(changes), terms.weight, {})
+
+    def push_rest(self, terms: Terms) -> None:
+        """Pushes all parameters that are not pushed yet in this step, and the numbers for means."""
+        scalars = self.means.depart()
+        name = self.carrier if scalars else ""
+        if scalars and name not in self._pushed and name not in self._ahead:
+            self._ship([name], terms.changes[self.places[name].group], terms.weight, scalars)
+        self.push(self.places, terms)
+
+    def _gradient(self, place: Place) -> torch.Tensor | None:
+        counts = self.contributes and place.replica == 0
+        return place.param.grad if counts else None
+
+    def _ship(self, names: list[str], changes: Mapping[str, Any], weight: float | None,
+              scalars: Mapping[str, float]) -> None:
+        """Pushes parameters whose hyperparameters are the same."""
+        found = {name: self._gradient(self.places[name]) for name in names}
+        lent = self.memory.lend({name: g for name, g in found.items() if g is not None}, self.places)
+        self._shipments.append(Shipment(
+            self.client, {name: lent.get(name) for name in names},
+            self.memory.weights(self.places[name] for name in names), weight=weight, hypers=changes or None,
+            scalars=scalars or None))
+        self._pushed.update(names)
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a step is pushed and not finished."""
+        return bool(self._shipments)
+
+    def finish(self) -> None:
+        """Waits until the step that is under way is closed, and brings its weights into the model.
+
+        FailedPrecondition: the optimizer refused the step of some parameters; the step is over. DeadlineExceeded: a
+        rank is missing; call it again.
+        """
+        failed: Error | None = None
+        results: dict[str, Result] = {}
+        for shipment in self._shipments:
+            try:
+                shipment.wait(PATIENCE)
+            except Error as error:
+                failed = failed or error
+            results.update(shipment.results)
+            if shipment.scalars:
+                self.means.arrive(shipment.scalars)
+        closed = all(shipment.is_closed for shipment in self._shipments)
+        self.memory.land(self.places[name] for name in results)
+        self.outcomes = Counter(result.outcome for result in results.values())
+        self._end(closed)
+        if failed is not None:
+            raise failed
+
+    def _end(self, closed: bool) -> None:
+        """Counts the step if all of its rounds are closed. Else the next push completes it."""
+        self.means.arrive({})
+        self._shipments, self._pushed = [], set()
+        if closed:
+            self._ahead = set()
+            self.step += 1
+        else:
+            self.find_step()
+        if self.outcomes[SKIPPED] and not self._warned_skip:
+            self._warned_skip = True
+            warnings.warn(f"step {self.step} was skipped: the gradient of some rank is not finite", stacklevel=4)
+
+    @property
+    def was_skipped(self) -> bool:
+        """Whether the last step was skipped because a gradient was not finite. FailedPrecondition: only some
+        parameters were skipped."""
+        if self.outcomes[SKIPPED] and self.outcomes[STEPPED]:
+            raise FailedPrecondition(FailedPrecondition.code, "only some parameters skipped the step: a GradScaler "
+                                     "needs the job's option nonfinite_scope=job, the optimizer's default")
+        return self.outcomes[SKIPPED] > 0
+
+    def restart(self) -> None:
+        """Starts the job anew after DataLoss, from the weights that the workers hold."""
+        self._shipments, self._pushed = [], set()
+        places = self.places.values()
+        if isinstance(self.memory, Staged):
+            self.memory.fill(places)
+        self.client.restart(self.memory.weights(places))
+        self.memory.land(places)
+        self.find_step()

@@ -1,0 +1,371 @@
+"""State: light and idempotent, and the full one in torch.optim's layout."""
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+from torch_support import (
+    close_all,
+    farthest,
+    first_order,
+    mlp,
+    needs_torch,
+    optimizer,
+    ranks,
+    row_loss,
+    rows,
+    same_bits,
+    torch,
+    weights,
+)
+
+import paramd
+
+FAILED = paramd.FailedPrecondition
+
+
+def train(model, opt, steps):
+    losses = []
+    for step in steps:
+        opt.zero_grad()
+        loss = row_loss(model, rows(step))
+        loss.backward()
+        opt.step()
+        losses.append(loss.item())
+    return losses
+
+
+def load(path):
+    return torch.load(path, **({"weights_only": True} if torch.__version__ >= "2" else {}))
+
+
+# ---- light ----
+
+def test_nothing_travels_before_the_first_step():
+    model = mlp()
+    opt = paramd.torch.Optimizer(model, "adamw", "unix:///nowhere", job="none")     # a connection would fail
+    state = opt.state_dict()
+    opt.load_state_dict(state)
+    opt.load_state_dict(copy.deepcopy(state))
+    copy.deepcopy(torch.optim.lr_scheduler.LambdaLR(opt, lambda _: 1.0))
+    copy.deepcopy(model)
+    pickle.dumps(model)
+    repr(opt)
+    opt.zero_grad()
+    opt.synchronize()
+    assert opt.state_dict()["paramd"] == {"job": "none", "step": 0}
+
+
+def test_the_state_is_never_empty_and_plain(daemon, job, tmp_path):
+    model = mlp()
+    opt = optimizer(model, daemon, job, "adamw")
+    assert all(opt.state[p] for p in model.parameters())
+    train(model, opt, range(3))
+    torch.save(opt.state_dict(), tmp_path / "state.pt")
+    assert (tmp_path / "state.pt").stat().st_size < 10000
+    state = load(tmp_path / "state.pt")
+    assert state["paramd"] == {"job": job, "step": 3}
+    assert [int(one["step"]) for one in state["state"].values()] == [3] * 6
+    before = opt.client.stats.payload_out
+    for _ in range(2):
+        opt.load_state_dict(opt.state_dict())
+        opt.load_state_dict(state)
+    assert opt.client.stats.payload_out == before and opt.step_count == 3
+    opt.close()
+
+
+def test_hyperparameters_of_a_state_travel_with_the_next_step(daemon, job):
+    model, other = mlp(), mlp()
+    opt = optimizer(model, daemon, job, lr=0.1)
+    state = opt.state_dict()
+    state["param_groups"][0]["lr"] = 0.7
+    opt.load_state_dict(state)
+    ref = torch.optim.SGD(other.parameters(), lr=0.7)
+    train(model, opt, range(2))
+    train(other, ref, range(2))
+    assert farthest(weights(model), weights(other)) < 1e-6
+    opt.close()
+
+
+def test_a_state_of_another_step_is_an_error_in_words(daemon, job):
+    model = mlp()
+    opt = optimizer(model, daemon, job)
+    train(model, opt, range(2))
+    old = opt.state_dict()
+    train(model, opt, range(1))
+    with pytest.raises(FAILED, match=r"the state is of step 2, and the job is at step 3.*start_step"):
+        opt.load_state_dict(old)
+    with pytest.raises(FAILED, match="of step 0"):
+        opt.load_state_dict(paramd.torch.Optimizer(mlp(), "sgd").state_dict())
+    assert opt.step_count == 3
+    opt.close()
+
+
+def test_a_state_that_was_loaded_first_is_compared_when_the_job_is_joined(daemon, job):
+    model = mlp()
+    opt = optimizer(model, daemon, job)
+    train(model, opt, range(2))
+    state = opt.state_dict()
+    close_all()
+    same = optimizer(mlp(), daemon, job)
+    same.load_state_dict(state)
+    assert same.state_dict()["paramd"]["step"] == 2 and same.step_count == 2
+    same.close()
+    fresh = optimizer(mlp(), daemon, job + "-new")
+    fresh.load_state_dict(state)
+    with pytest.raises(FAILED, match="the state is of step 2, and the job is at step 0"):
+        fresh.join()
+    begun = optimizer(mlp(), daemon, job + "-begun", options={"start_step": 2})
+    begun.load_state_dict(state)
+    assert begun.step_count == 2
+    begun.close()
+
+
+def test_states_that_do_not_fit_are_refused():
+    model = mlp()
+    adam = torch.optim.Adam(model.parameters())
+    row_loss(model, rows(0)).backward()
+    adam.step()
+    opt = paramd.torch.Optimizer(model, "sgd")
+    with pytest.raises(paramd.InvalidArgument, match="use load_full_state_dict"):
+        opt.load_state_dict(adam.state_dict())
+    with pytest.raises(paramd.InvalidArgument, match="expected a state of sgd, got one of adamw"):
+        opt.load_state_dict(paramd.torch.Optimizer(model, "adamw").state_dict())
+    with pytest.raises(ValueError, match="different number of parameter groups"):
+        opt.load_state_dict({"state": {}, "param_groups": []})
+
+
+def test_a_copy_cannot_step(daemon, job):
+    model = mlp()
+    opt = optimizer(model, daemon, job)
+    train(model, opt, range(1))
+    for other in (copy.deepcopy(opt), pickle.loads(pickle.dumps(opt))):
+        assert other.param_groups[0]["lr"] == opt.param_groups[0]["lr"]
+        with pytest.raises(FAILED, match="a copy of an optimizer"):
+            other.step()
+    average = copy.deepcopy(model)
+    average(rows(0))
+    train(model, opt, range(1))
+    opt.close()
+
+
+# ---- full ----
+
+FIRST_ORDER = {"sgd": ("SGD", {"lr": 0.1, "momentum": 0.9}), "adam": ("Adam", {"lr": 1e-2, "amsgrad": True}),
+               "adamw": ("AdamW", {"lr": 1e-2}), "nadam": ("NAdam", {"lr": 1e-2}), "radam": ("RAdam", {"lr": 1e-2}),
+               "adamax": ("Adamax", {"lr": 1e-2}), "adagrad": ("Adagrad", {"lr": 1e-2}),
+               "rmsprop": ("RMSprop", {"lr": 1e-3, "momentum": 0.9}), "adadelta": ("Adadelta", {"lr": 1.0}),
+               "rprop": ("Rprop", {"lr": 1e-2}), "asgd": ("ASGD", {"lr": 1e-2, "t0": 2.0})}
+
+
+@pytest.mark.parametrize("row", first_order(FIRST_ORDER))
+def test_there_and_back_again(daemon, row, tmp_path):
+    """paramd, then torch's optimizer, then paramd: the losses are those of torch's alone."""
+    name, hypers = FIRST_ORDER[row]
+    alone = mlp()
+    ref = getattr(torch.optim, name)(alone.parameters(), **hypers)
+    expected = train(alone, ref, range(12))
+
+    model = mlp()
+    opt = optimizer(model, daemon, row, row, **hypers)
+    losses = train(model, opt, range(4))
+    torch.save(opt.full_state_dict(), tmp_path / "full.pt")
+    opt.close()
+
+    theirs = getattr(torch.optim, name)(model.parameters(), lr=123.0)
+    theirs.load_state_dict(load(tmp_path / "full.pt"))
+    assert theirs.param_groups[0]["lr"] == hypers["lr"]
+    losses += train(model, theirs, range(4, 8))
+
+    back = optimizer(model, daemon, row + "-back", row, **hypers)
+    back.load_full_state_dict(theirs.state_dict())
+    losses += train(model, back, range(8, 12))
+    assert losses == pytest.approx(expected, rel=1e-4)
+    if row != "sgd":                            # torch's SGD does not count its steps
+        assert back.step_count == 12
+    back.close()
+
+
+def test_groups_and_missing_gradients_in_a_full_state(daemon, job):
+    model = mlp()
+    pairs = list(model.named_parameters())
+    opt = optimizer([{"params": pairs[:4], "lr": 0.01}, {"params": pairs[4:], "optimizer": "sgd", "momentum": 0.9}],
+                    daemon, job, "adamw")
+    row_loss(model, rows(0)).backward()
+    model[0].bias.grad = None
+    opt.join()
+    opt.step()
+    full = opt.full_state_dict()
+    assert sorted(full["state"]) == [0, 2, 3, 4, 5]
+    assert set(full["state"][0]) == {"step", "exp_avg", "exp_avg_sq"} and set(full["state"][4]) == {"momentum_buffer"}
+    assert full["param_groups"][0]["param_names"] == [name for name, _ in pairs[:4]]
+    assert full["param_groups"][1]["params"] == [4, 5] and full["param_groups"][1]["momentum"] == 0.9
+    opt.close()
+    again = optimizer([{"params": pairs[:4], "lr": 0.01}, {"params": pairs[4:], "optimizer": "sgd", "momentum": 0.9}],
+                      daemon, job + "-again", "adamw")
+    again.load_full_state_dict(full)
+    assert again.step_count == 1
+    loaded = again.full_state_dict()
+    assert sorted(loaded["state"]) == sorted(full["state"])
+    for i, one in full["state"].items():
+        assert all(torch.equal(one[slot], loaded["state"][i][slot]) for slot in one)
+    again.close()
+
+
+def test_second_order_state_goes_out_and_comes_back_bit_for_bit(daemon, job):
+    hypers = {"lr": 0.01, "precondition_frequency": 2, "grafting_config": "Adam(beta2=0.99)"}
+
+    def second_half(model, opt):
+        train(model, opt, range(5, 8))
+        return weights(model)
+
+    model = mlp()
+    opt = optimizer(model, daemon, job, "shampoo", **hypers)
+    train(model, opt, range(5))
+    full, middle = opt.full_state_dict(), weights(model)
+    assert any("factor_matrices" in slot for slot in full["state"][0])
+    expected = second_half(model, opt)
+    opt.close()
+    other = mlp(seed=5)
+    with torch.no_grad():
+        for p, q in zip(other.parameters(), middle):
+            p.copy_(q)
+    back = optimizer(other, daemon, job + "-back", "shampoo", **hypers)
+    back.load_full_state_dict(full)
+    assert same_bits(second_half(other, back), expected) and back.step_count == 8
+    back.close()
+
+
+def test_every_rank_loads_a_full_state(daemon, job):
+    model = mlp()
+    opt = optimizer(model, daemon, job, "adam", lr=0.01)
+    train(model, opt, range(3))
+    full, middle = opt.full_state_dict(), weights(model)
+    train(model, opt, range(3, 5))
+    opt.close()
+
+    def work(rank):
+        mine = mlp(seed=rank)
+        if rank == 0:
+            with torch.no_grad():
+                for p, q in zip(mine.parameters(), middle):
+                    p.copy_(q)
+        back = optimizer(mine, daemon, job + "-2", "adam", lr=0.01, rank=rank, world_size=2)
+        back.load_full_state_dict(full)
+        train(mine, back, range(3, 5))
+        return weights(mine), back.step_count
+
+    for got, steps in ranks(2, work):
+        assert same_bits(got, weights(model)) and steps == 5
+
+
+def test_a_full_state_is_for_a_new_job_alone(daemon, job):
+    model = mlp()
+    opt = optimizer(model, daemon, job, "adam")
+    train(model, opt, range(2))
+    full = opt.full_state_dict()
+    with pytest.raises(FAILED, match="make a new optimizer with another job"):
+        opt.load_full_state_dict(full)
+    train(model, opt, range(1))
+    close_all()
+    other = optimizer(mlp(), daemon, job, "adam")
+    other.load_full_state_dict(full)
+    with pytest.raises(FAILED, match="is at step 3"):
+        other.join()
+    with pytest.raises(paramd.InvalidArgument, match="has 6 parameters, and the optimizer 2"):
+        paramd.torch.Optimizer(torch.nn.Linear(2, 2), "adam").load_full_state_dict(full)
+
+
+# ---- a server that is lost ----
+
+def test_a_restarted_server_goes_on_from_the_weights(own_daemon, job):
+    model = mlp()
+    opt = optimizer(model, own_daemon, job, lr=0.1)
+    train(model, opt, range(3))
+    own_daemon.restart()
+    with pytest.raises(paramd.DataLoss):
+        train(model, opt, range(3, 4))
+    before = weights(model)
+    opt.restart()
+    assert opt.step_count == 3 and same_bits(before, weights(model))
+    train(model, opt, range(3, 5))
+    assert opt.step_count == 5 and not same_bits(before, weights(model))
+    opt.close()
+
+
+def test_parameters_that_are_a_step_ahead_sit_one_out(daemon, job):
+    model = mlp()
+    opt = optimizer(model, daemon, job, lr=0.1, options={"nonfinite_scope": "parameter"})
+    row_loss(model, rows(0)).backward()
+    opt._run.push(["0.weight"], opt._terms())
+    opt._run._shipments[0].wait(10)             # this process ends when one of its parameters has the step
+    close_all()
+    successor = mlp()
+    again = optimizer(successor, daemon, job, lr=0.1, options={"nonfinite_scope": "parameter"})
+    assert again.step_count == 0
+    row_loss(mlp(), rows(0)).backward()
+    for p, q in zip(successor.parameters(), model.parameters()):
+        p.grad = q.grad.clone()
+    again.step()
+    alone = mlp()
+    ref = torch.optim.SGD(alone.parameters(), lr=0.1)
+    train(alone, ref, range(1))
+    assert farthest(weights(successor), weights(alone)) < 1e-7 and again.step_count == 1
+    assert {again.client.step_of(name) for name in again.client.names} == {1}
+    again.close()
+
+
+def test_a_new_process_goes_on_at_the_step_of_the_job(daemon, job):
+    model = mlp()
+    opt = optimizer(model, daemon, job, lr=0.1)
+    train(model, opt, range(3))
+    close_all()
+    successor = mlp(seed=9)
+    again = optimizer(successor, daemon, job, lr=0.1)
+    assert again.step_count == 3 and same_bits(weights(model), weights(successor))
+    train(successor, again, range(3, 5))
+    alone = mlp()
+    ref = torch.optim.SGD(alone.parameters(), lr=0.1)
+    train(alone, ref, range(5))
+    assert farthest(weights(successor), weights(alone)) < 1e-6
+    again.close()
+
+
+# ---- checkpoints: torch takes a step with zero gradients if an optimizer has no state ----
+
+# Both together fail in torch itself, with its own optimizers, too.
+@needs_torch(2, 4)
+@pytest.mark.parametrize(("full", "flat"), [(False, False), (True, False), (False, True)])
+def test_state_goes_through_a_checkpoint_and_nothing_travels(daemon, tmp_path, full, flat):
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+
+    options = StateDictOptions(full_state_dict=full, flatten_optimizer_state_dict=flat)
+    model = mlp()
+    opt = optimizer(model, daemon, f"dcp-{flat}-{full}", "adamw", lr=0.01)
+    get_state_dict(model, opt, options=options)
+    assert opt._run is None                         # no step was taken, and nothing has travelled
+    train(model, opt, range(3))
+    opt.param_groups[0]["lr"] = 0.25
+    before = opt.client.stats.payload_out
+    model_state, optim_state = get_state_dict(model, opt, options=options)
+    dcp.save({"model": model_state, "optim": optim_state}, checkpoint_id=tmp_path)
+    opt.param_groups[0]["lr"] = 0.5
+    saved = weights(model)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.zero_()
+    model_state, optim_state = get_state_dict(model, opt, options=options)
+    dcp.load({"model": model_state, "optim": optim_state}, checkpoint_id=tmp_path)
+    set_state_dict(model, opt, model_state_dict=model_state, optim_state_dict=optim_state, options=options)
+    assert opt.param_groups[0]["lr"] == 0.25 and opt.step_count == 3 and same_bits(saved, weights(model))
+    assert opt.client.stats.payload_out == before
+    train(model, opt, range(3, 5))
+    other = mlp()
+    ref = torch.optim.AdamW(other.parameters(), lr=0.01)
+    train(other, ref, range(3))
+    ref.param_groups[0]["lr"] = 0.25
+    train(other, ref, range(3, 5))
+    assert farthest(weights(model), weights(other)) < 1e-4
+    opt.close()

@@ -1,0 +1,101 @@
+"""Ranks that are processes: what test_torch_sharded.py and test_torch_ddp.py run in each.
+
+The processes come from a fork server that has imported torch already, which saves seconds for each of them.
+"""
+from __future__ import annotations
+
+import multiprocessing
+import os
+
+import torch
+import torch._dynamo  # torch.optim imports it sooner or later, which takes seconds
+import torch.distributed as dist
+from torch_support import mlp, row_loss, rows
+
+import paramd.torch
+
+
+def start(n, work, folder, *arguments):
+    """Runs work(rank, n, *arguments) in n processes of one process group. Returns what each has returned."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch_ranks"])
+    processes = [context.Process(target=_run, args=(work, rank, n, str(folder), arguments)) for rank in range(n)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    alive = [process.kill() for process in processes if process.is_alive()]
+    assert not alive and not any(process.exitcode for process in processes), [p.exitcode for p in processes]
+    return [torch.load(f"{folder}/result.{rank}") for rank in range(n)]
+
+
+def _run(work, rank, n, folder, arguments):
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=n)
+    try:
+        result = work(rank, n, *arguments)
+        torch.save(result, f"{folder}/result.{rank}")
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+def sharded(rank, n, url, job, row, hypers, mesh_shape):
+    """Trains with fully_shard, each rank with data of its own. Returns whole gradients of each step, and weights."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    names = ("replicate", "shard")[-len(mesh_shape):]
+    model = fully_shard(mlp(), mesh=init_device_mesh("cpu", mesh_shape, mesh_dim_names=names))
+    opt = paramd.torch.Optimizer(model, row, url, job=job, rank=rank, world_size=n, **hypers)
+    history = []
+    for step in range(4):
+        opt.zero_grad()
+        row_loss(model, rows(10 * step + rank)).backward()
+        history.append([p.grad.full_tensor() for p in model.parameters()])
+        mean = opt.mean("rank", rank)
+        opt.step()
+        assert abs(float(mean) - (n - 1) / 2) < 1e-6
+    whole = [p.detach().full_tensor() for p in model.parameters()]
+    empty = sum(p.to_local().numel() == 0 for p in model.parameters())
+    opt.close()
+    return history, whole, empty
+
+
+def replicated(rank, n, url, job):
+    """Trains a model that DDP wraps, before or behind the optimizer. Returns weights, and what was warned about."""
+    import warnings
+
+    results = []
+    for late in (False, True):
+        model = mlp()
+        wrapped = model if late else torch.nn.parallel.DistributedDataParallel(model)
+        opt = paramd.torch.Optimizer(wrapped, "sgd", url, job=f"{job}-{late}", rank=rank, world_size=n, lr=0.1)
+        if late:
+            wrapped = torch.nn.parallel.DistributedDataParallel(model)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for step in range(3):
+                opt.zero_grad()
+                row_loss(wrapped, rows(10 * step + rank)).backward()
+                opt.step()
+        words = [str(one.message) for one in caught if "averages the gradients" in str(one.message)]
+        results.append(([p.detach().clone() for p in model.parameters()], words, opt.client.stats.payload_out))
+        opt.close()
+    return results
+
+
+def hooked(rank, n, url, job, aggregate):
+    """Trains with torch's SGD and DDP, whose gradients the server averages. Rank 0's are wild."""
+    model = mlp()
+    averager = paramd.torch.Averager(model, url, job=job, rank=rank, world_size=n, options={"aggregate": aggregate})
+    wrapped = torch.nn.parallel.DistributedDataParallel(model)
+    wrapped.register_comm_hook(averager, paramd.torch.communication_hook)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        opt.zero_grad()
+        (row_loss(wrapped, rows(10 * step + max(rank, 1))) * (1e6 if rank == 0 else 1)).backward()
+        opt.step()
+    averager.close()
+    return [p.detach().clone() for p in model.parameters()]
