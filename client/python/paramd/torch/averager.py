@@ -8,7 +8,7 @@ import torch
 from ..errors import invalid
 from ..param import Param
 from ..ticket import STEPPED
-from .connection import Settings, leave
+from .connection import Settings, leave, options_of
 from .names import strip
 
 # A step of this optimizer makes the weights the averaged gradient: 0 times the weights, plus 1 times the gradient.
@@ -27,7 +27,7 @@ class Averager:
     """
 
     def __init__(self, model: torch.nn.Module, url: str | None = None, **settings: Any) -> None:
-        options = {"nonfinite_scope": "parameter", **settings.pop("options", {})}
+        options = {"nonfinite_scope": "parameter", **options_of(settings.pop("options", None))}
         self._names: dict[int, str] = {}
         params = []
         for name, param in model.named_parameters():
