@@ -51,8 +51,8 @@ def late(error: structs.Error, seconds: float) -> DeadlineExceeded:
 class Request:
     """What the C library uses until a request is done: its items, scalars and arrays.
 
-    It is in `client.requests` from before the C call on, so that nothing is freed that the library still uses,
-    whatever becomes of the ticket.
+    It is in `client.requests` from before the C call on until it is settled, so that nothing is freed that the library
+    still uses, even if a signal interrupts the call or the collection of the ticket.
     """
 
     def __init__(self, client: Client, names: list[str], items: Any, scalars: Any, arrays: list[Borrowed]) -> None:
