@@ -9,7 +9,7 @@ from ..errors import invalid
 from ..exits import leave
 from ..param import Param
 from ..ticket import STEPPED
-from .connection import Settings
+from .connection import Settings, options_of
 from .names import strip
 
 # A step of this optimizer makes the weights the averaged gradient: 0 times the weights, plus 1 times the gradient.
@@ -28,7 +28,7 @@ class Averager:
     """
 
     def __init__(self, model: torch.nn.Module, url: str | None = None, **settings: Any) -> None:
-        options = {"nonfinite_scope": "parameter", **settings.pop("options", {})}
+        options = {"nonfinite_scope": "parameter", **options_of(settings.pop("options", None))}
         self._names: dict[int, str] = {}
         params = []
         for name, param in model.named_parameters():

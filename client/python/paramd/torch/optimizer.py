@@ -41,7 +41,7 @@ class Optimizer(torch.optim.Optimizer):
         step of the whole model, unless options says otherwise.
     client: an open client without declared parameters, in place of these.
     model: names bare parameters in `params`, and joins the job at its first forward pass.
-    overlap: gradients are pushed during the backward pass.
+    overlap: gradients are pushed during the backward pass. An infinity then skips the step of its parameter alone.
     delay: 1: step() does not wait for the new weights; the next one does.
     contribute: "rank0": the other ranks push no gradients, since they are averaged already.
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
@@ -61,6 +61,8 @@ class Optimizer(torch.optim.Optimizer):
         self._prepare(copied=False)
         self._at_forward: JoinAtForward | None = None
         self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options))
+        if overlap:                     # parameters step as their gradients come: none waits for the last one
+            self._settings.options.setdefault("nonfinite_scope", "parameter")
         self._delay = delay
         self._overlaps, self._contribute = overlap, contribute
         self._optimizer = optimizer
