@@ -51,6 +51,12 @@ static const pd_key keys[] = {
       .help = "a connection is closed if its peer reads nothing of an answer for this time" },
     { "server", "drain_timeout", PD_KEY_TIME, AT(drain_timeout), "30s", 1, DAY, .reload = true,
       .help = "time that open rounds have to finish after SIGTERM" },
+    { "server", "idle_exit", PD_KEY_TIME, AT(idle_exit), "0s", 0, DAY,
+      .help = "the daemon drains and ends when no worker has been connected for this time, as a daemon that serves one "
+              "run should; 0s: it does not end by itself" },
+    { "server", "input_exit", PD_KEY_YES_NO, AT(input_exit), "no",
+      .help = "the daemon drains and ends when its standard input ends, which must be a pipe or a socket: so it ends "
+              "with the process that has started it" },
     { "limits", "max_jobs", PD_KEY_COUNT, AT(max_jobs), "1024", 1, 1000000, .reload = true,
       .help = "most jobs at the same time" },
     { "limits", "max_params", PD_KEY_COUNT, AT(max_params), "65536", 1, 1000000, .help = "most parameters of one job" },

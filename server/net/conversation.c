@@ -12,6 +12,7 @@
 
 #include <assert.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -158,9 +159,29 @@ void pd_conversation_interrupt(pd_daemon *daemon, const char *name)
         pd_shutdown_begin(daemon);
 }
 
+void pd_conversation_end(pd_daemon *daemon, const char *reason)
+{
+    if (daemon->shutdown.begun) return;
+    pd_loop_log(daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "%s", reason);
+    pd_shutdown_begin(daemon);
+}
+
 void pd_conversation_reload(pd_daemon *daemon)
 {
     pd_reloading_begin(daemon);
+}
+
+/* Begins the shutdown if no worker has been connected for server.idle_exit. */
+static void end_if_idle(pd_daemon *daemon, uint64_t now)
+{
+    char reason[96];
+
+    for (size_t i = 0; i < daemon->capacity; i++)
+        if (daemon->conns[i] != NULL && daemon->conns[i]->joined) pd_idle_reset(&daemon->idle, now);
+    if (!pd_idle_is_over(&daemon->idle, now, daemon->config.idle_ms)) return;
+    snprintf(reason, sizeof reason, "no worker was connected for %.1f s (server.idle_exit)",
+             (double)daemon->config.idle_ms / 1e3);
+    pd_conversation_end(daemon, reason);
 }
 
 void pd_conversation_tick(pd_daemon *daemon)
@@ -172,6 +193,7 @@ void pd_conversation_tick(pd_daemon *daemon)
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_tick(daemon->conns[i], now);
     if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_TURNS);
+    end_if_idle(daemon, now);
     pd_shutdown_tick(daemon, now);
 }
 
@@ -237,6 +259,7 @@ void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests)
 {
     daemon->requests = requests;
     daemon->started_ms = pd_loop_now_ms(daemon);
+    pd_idle_reset(&daemon->idle, daemon->started_ms);
 }
 
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer)

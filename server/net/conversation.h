@@ -29,11 +29,14 @@ void pd_conversation_take_effects(pd_daemon *daemon);
 /* Ends a turn of the loop, before the loop waits for events: tries held-back frames again, writes answers, posts
  * requests to the step thread. */
 void pd_conversation_finish_turn(pd_daemon *daemon);
-/* Checks the timeouts of all connections and of the shutdown. The platform calls it several times a second. */
+/* Checks the timeouts of all connections, of the shutdown, and of a daemon without workers. The platform calls it
+ * several times a second. */
 void pd_conversation_tick(pd_daemon *daemon);
 /* Handles a termination signal. The first one drains the daemon (rounds under way may finish) and stops it, the second
  * one stops it at once. */
 void pd_conversation_interrupt(pd_daemon *daemon, const char *name);
+/* Drains the daemon (rounds under way may finish) and stops it. Logs the reason. Does nothing if that has begun. */
+void pd_conversation_end(pd_daemon *daemon, const char *reason);
 /* Starts to read the configuration again. Limits that may change at run time take effect afterwards. */
 void pd_conversation_reload(pd_daemon *daemon);
 /* Closes all connections, and returns the snapshots (published weights) that the board holds to the store. */

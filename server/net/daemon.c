@@ -1,6 +1,7 @@
 /* daemon.c - the daemon: runs the conversation on libuv, with its timer, signals, wake-ups and worker threads. */
 #include "daemon.h"
 
+#include "input.h"
 #include "listen.h"
 
 #include <fcntl.h>
@@ -139,6 +140,7 @@ static void free_loop(pd_uvloop *loop)
     uv_close((uv_handle_t *)&loop->prepare, NULL);
     uv_close((uv_handle_t *)&loop->timer, NULL);
     pd_signals_end(&loop->signals);
+    pd_input_end(loop);
     uv_run(&loop->uv, UV_RUN_DEFAULT); /* one more turn of the loop, in which background work ends and libuv closes its
                                         * handles */
     uv_loop_close(&loop->uv);
@@ -164,6 +166,7 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
         return rc;
     }
     if (config->signals) rc = pd_signals_open(&loop->signals, &loop->uv, on_signal, loop, err);
+    if (rc == PD_OK) rc = pd_input_watch(loop, err);
     if (rc == PD_OK) {
         pd_signals_begin(&loop->signals); /* signals are handled before the sockets listen, because a supervisor that
                                            * sees them listen may stop the daemon at once */

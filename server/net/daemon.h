@@ -15,7 +15,7 @@
 
 /* Makes the daemon, opens its listening sockets, and logs "listening on ADDRESS:PORT" for each. Errors:
  *
- *   PD_INVALID_ARGUMENT   the text is not an address
+ *   PD_INVALID_ARGUMENT   the text is not an address, or the end of the standard input cannot be watched
  *   PD_PERMISSION_DENIED  other machines can reach an address (it is not loopback), and `insecure` is not set
  *   PD_UNAVAILABLE        an address cannot be bound; the error names the address and the cause
  *   PD_NO_MEMORY          memory is out */

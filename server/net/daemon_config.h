@@ -30,10 +30,12 @@ typedef struct pd_daemon_config {
                                   * and how many there are. If there are any, `listen` is ignored */
     bool signals;                /* the daemon handles signals: SIGTERM and SIGINT drain and stop it, a second one stops
                                   * it at once; SIGHUP reloads the configuration */
+    bool ends_with_input;        /* the daemon drains and stops when its standard input ends */
     bool shared_memory;          /* workers on Unix sockets may share memory with the daemon */
     uint64_t least_shared;       /* payload bytes from which on an answer is in shared memory; 0: PD_LEAST_SHARED */
     uint32_t max_connections;
     uint32_t handshake_ms, heartbeat_ms, silence_ms, read_ms, write_ms, drain_ms;
+    uint32_t idle_ms; /* time without any worker after which the daemon ends by itself; 0: it never does */
     uint64_t ingest_bytes, chunk_elements, max_payload; /* max_payload: bytes of the largest payload of a frame; room
                                                          * for at least one chunk of float32 */
     uint32_t max_pieces, max_params, max_header, hello_bytes;

@@ -69,6 +69,7 @@ static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloReque
     conn->rank = hello->rank;
     conn->state = PD_WELCOMING;
     conn->joined = true;
+    pd_idle_reset(&conn->daemon->idle, pd_loop_now_ms(conn->daemon));
     pd_pendings_add(&conn->pendings, pending);
     pd_loop_post(conn->daemon, request);
     return PD_OK;

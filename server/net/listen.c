@@ -285,8 +285,10 @@ void pd_listen_end(pd_uvloop *loop)
         pd_listener *listener = &loop->listener[i];
         uv_poll_stop(&listener->poll);
         uv_close((uv_handle_t *)&listener->poll, NULL);
-        close(listener->fd);
+        /* The path goes first. A daemon that starts now may replace a socket that refuses connections, and that one
+         * must not be removed here. */
         if (listener->path[0] != '\0') unlink(listener->path);
+        close(listener->fd);
     }
     loop->n_listeners = 0;
     if (loop->spare_fd >= 0) close(loop->spare_fd);

@@ -7,6 +7,7 @@
 #include "board.h"
 #include "payload_pool.h"
 #include "daemon_config.h"
+#include "idle.h"
 #include "lag.h"
 #include "mailbox.h"
 #include "output.h"
@@ -64,6 +65,7 @@ struct pd_daemon {
     pd_request *drain_request; /* the request that asks the store to drain before a shutdown, allocated in advance; NULL
                                 * once it is posted */
     pd_lag lag;
+    pd_idle idle;
     int statm; /* descriptor of /proc/self/statm (the process's memory), opened at start */
     uint64_t started_ms, key;
     uint64_t mark; /* number of errors so far that later pushes must know about (refused pushes, passed deadlines). An

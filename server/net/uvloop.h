@@ -1,6 +1,6 @@
 /* uvloop.h - the objects of the daemon's libuv loop (timer, wake-up, signals) and its listening sockets. Loop thread.
  *
- * Only this header and signals.h include uv.h. Only daemon.c, listen.c and socket.c use this header. */
+ * Only this header and signals.h include uv.h. Only daemon.c, input.c, listen.c and socket.c use this header. */
 #ifndef PD_UVLOOP_H
 #define PD_UVLOOP_H
 
@@ -24,6 +24,8 @@ typedef struct pd_uvloop {
     uv_prepare_t prepare;
     uv_timer_t timer;
     pd_signals signals;
+    uv_poll_t input;
+    bool watches_input; /* the end of the standard input ends the daemon */
     pd_listener listener[PD_MAX_LISTENERS];
     int n_listeners, spare_fd; /* spare_fd: file descriptor that is closed for a moment to accept, and then refuse, a
                                 * connection when no other one is free */

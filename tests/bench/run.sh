@@ -42,6 +42,8 @@ root_stall_p50 | of the step time without roots | <= 1.05 |  | figure_root_stall
 root_stall_p99 | of the step time without roots | <= 1.5  |  | figure_root_stall p99
 root_fairness | of the step time alone       | <= 3     |      | figure_root_fairness
 python_push_pull | of the speed in C            | >= 0.95  |      | tests/bench/python_push_pull.py
+import_s     | s, without NumPy             | <= 0.15  |      | tests/bench/import_s.py
+wheel_mb     | MB                           | <= 20    | slow | deploy/wheel.sh --no-try
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
 roots_parallel | times the speed of one     | >= 1.9   |      | figure_roots_parallel
 replay_distributed_kron | of the traces ok, here; a daemon would draw its own probes | >= 1 | | \
@@ -105,6 +107,9 @@ measure() {
         output=$("$bin"/$1) || { printf '%s\n' "$output" | tail -3 >&2; return 1; }
         sed -n 's/^\([0-9]*\) seeds, 0 failed, \([0-9.]*\) a second$/\2\t\1 seeds without a violated invariant/p' <<< \
             "$output" ;;
+    deploy/wheel*)
+        output=$($1 2>&1) || { printf '%s\n' "$output" | tail -5 >&2; return 1; }
+        sed -n 's/.*\.whl: \([0-9.]*\) MB, \(.*\)/\1\t\2/p' <<< "$output" ;;
     deploy*)
         output=$($1 2>&1) || { printf '%s\n' "$output" | tail -5 >&2; return 1; }
         sed -n 's/.*test accuracy[^0-9]*\([0-9.]*\) *%.*/\1/p' <<< "$output" | tail -1 \

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from .errors import Unknown as Unknown
     from .facts import Stats as Stats
     from .facts import Welcome as Welcome
+    from .local_daemon import Local as Local
+    from .local_daemon import local as local
     from .param import Param as Param
     from .ticket import LATE as LATE
     from .ticket import NO_GRADIENT as NO_GRADIENT
@@ -55,6 +57,7 @@ _MODULES = {
                "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange",
                "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated", "NoMemory"],
     "facts": ["Stats", "Welcome"],
+    "local_daemon": ["Local", "local"],
     "param": ["Param"],
     "ticket": ["Ticket", "Result", "NONE", "STEPPED", "SKIPPED", "NO_GRADIENT", "REFUSED", "LATE"],
 }

@@ -30,17 +30,14 @@ _SHARED, _OWN = 0, 1                    # enum pd_stream
 _SCALARS = 16                           # most scalars of a push
 
 
-def default_url() -> str | None:
+def default_url(world_size: int | None = None) -> str:
     """Returns the address of the server where none is given: $PARAMD_URL, else the local daemon of this run."""
     given = os.environ.get("PARAMD_URL")
     if given:
         return given
-    try:
-        from importlib import import_module
+    from . import local_daemon
 
-        return str(import_module("paramd.local_daemon").default_url())
-    except ModuleNotFoundError:
-        return None                     # the C library's default
+    return local_daemon.default_url(world_size)
 
 
 def default_job() -> str:
@@ -77,7 +74,7 @@ class Client:
                  notice: Callable[[str], None] | None = None) -> None:
         if (rank is None) != (world_size is None):
             raise invalid(f"expected both rank and world_size or neither, got rank {rank} and world_size {world_size}")
-        self.url = url or default_url() or "tcp://127.0.0.1:7070"
+        self.url = url or default_url(world_size)
         self.job = default_job() if job is None else job
         self.deadline = float(deadline)
         self.requests: set[Request] = set()     # those that the library may still work on

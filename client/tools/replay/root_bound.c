@@ -32,8 +32,8 @@ static void rotate(double *A, int64_t n, int64_t p, int64_t q)
 
     if (A[p * n + q] == 0) return;
     apart = (A[q * n + q] - A[p * n + p]) / (2 * A[p * n + q]);
-    t = copysign(1, apart) / (fabs(apart) + hypot(apart, 1));
-    c = 1 / hypot(t, 1);
+    t = copysign(1, apart) / (fabs(apart) + sqrt(1 + apart * apart));
+    c = 1 / sqrt(1 + t * t);
     s = t * c;
     for (int64_t k = 0; k < n; k++) rotate_pair(&A[k * n + p], &A[k * n + q], c, s);
     for (int64_t k = 0; k < n; k++) rotate_pair(&A[p * n + k], &A[q * n + k], c, s);

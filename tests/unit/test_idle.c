@@ -1,0 +1,168 @@
+/* Tests when a daemon that no worker uses ends by itself. The loop thread's code runs on socket pairs, and the tests
+ * move its clock. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <unistd.h>
+
+#include "conn.h"
+#include "scene.h"
+
+enum { IDLE_MS = 10000 };
+
+static uint64_t ahead_ms; /* how far the tests have moved the loop's clock */
+static uint64_t (*platform_ms)(void *arg);
+
+static uint64_t moved_ms(void *arg)
+{
+    return platform_ms(arg) + ahead_ms;
+}
+
+static int set_up(void **state)
+{
+    scene *s = scene_new(16, NULL);
+
+    ahead_ms = 0;
+    platform_ms = s->daemon->platform.now_ms;
+    s->daemon->platform.now_ms = moved_ms;
+    s->daemon->config.idle_ms = IDLE_MS;
+    *state = s;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    scene_free(*state);
+    return 0;
+}
+
+static void let_pass(scene *s, uint64_t ms)
+{
+    ahead_ms += ms;
+    pd_conversation_tick(s->daemon);
+}
+
+static bool ends(const scene *s)
+{
+    return s->daemon->shutdown.begun;
+}
+
+static void a_daemon_that_no_worker_comes_to_ends_after_the_idle_time(void **state)
+{
+    scene *s = *state;
+
+    let_pass(s, IDLE_MS / 2);
+    assert_false(ends(s));
+    let_pass(s, IDLE_MS / 2);
+    assert_true(ends(s));
+    assert_non_null(strstr(s->said, "no worker was connected for 10.0 s (server.idle_exit)"));
+    scene_settle(s);
+    assert_true(pd_conversation_is_drained(s->daemon));
+}
+
+static void without_an_idle_time_a_daemon_waits_for_ever(void **state)
+{
+    scene *s = *state;
+
+    s->daemon->config.idle_ms = 0;
+    let_pass(s, 1000 * IDLE_MS);
+    assert_false(ends(s));
+}
+
+static void a_connected_worker_keeps_the_daemon(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 1);
+
+    for (int i = 0; i < 5; i++) let_pass(s, IDLE_MS);
+    assert_false(ends(s));
+    close(fd);
+}
+
+static void the_idle_time_begins_when_the_last_worker_is_gone(void **state)
+{
+    scene *s = *state;
+    int first = scene_join(s, 0, 2, 1), last = scene_join(s, 1, 2, 1);
+
+    close(first);
+    scene_settle(s);
+    let_pass(s, 2 * IDLE_MS);
+    assert_false(ends(s));
+    close(last);
+    scene_settle(s);
+    let_pass(s, IDLE_MS / 2);
+    assert_false(ends(s));
+    let_pass(s, IDLE_MS / 2);
+    assert_true(ends(s));
+}
+
+static void a_worker_that_has_left_does_not_keep_the_daemon(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 1);
+
+    scene_say(s, fd, PD_LEAVE);
+    scene_settle(s);
+    scene_expect(s, fd, PD_LEAVE);
+    let_pass(s, IDLE_MS);
+    assert_true(ends(s));
+    close(fd);
+}
+
+static void a_worker_that_came_and_went_between_two_looks_counts(void **state)
+{
+    scene *s = *state;
+    int fd;
+
+    ahead_ms += IDLE_MS - 1;
+    fd = scene_connect(s);
+    scene_hello(s, fd, "j", 0, 1);
+    scene_settle(s);
+    close(fd);
+    scene_settle(s);
+    let_pass(s, 1);
+    assert_false(ends(s));
+    let_pass(s, IDLE_MS);
+    assert_true(ends(s));
+}
+
+static void an_operator_does_not_keep_the_daemon(void **state)
+{
+    scene *s = *state;
+    int fd = scene_operator(s);
+
+    let_pass(s, IDLE_MS);
+    assert_true(ends(s));
+    close(fd);
+}
+
+static void a_daemon_that_drains_already_is_not_told_again(void **state)
+{
+    scene *s = *state;
+
+    pd_conversation_interrupt(s->daemon, "Terminated");
+    let_pass(s, IDLE_MS);
+    assert_null(strstr(s->said, "no worker"));
+    assert_true(ends(s));
+}
+
+int main(void)
+{
+#define IN_SCENE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        IN_SCENE(a_daemon_that_no_worker_comes_to_ends_after_the_idle_time),
+        IN_SCENE(without_an_idle_time_a_daemon_waits_for_ever),
+        IN_SCENE(a_connected_worker_keeps_the_daemon),
+        IN_SCENE(the_idle_time_begins_when_the_last_worker_is_gone),
+        IN_SCENE(a_worker_that_has_left_does_not_keep_the_daemon),
+        IN_SCENE(a_worker_that_came_and_went_between_two_looks_counts),
+        IN_SCENE(an_operator_does_not_keep_the_daemon),
+        IN_SCENE(a_daemon_that_drains_already_is_not_told_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
