@@ -30,7 +30,7 @@ import paramd
 
 GRID = (0.004, 0.008, 0.016, 0.032, 0.064)
 STEPS, SEEDS = 400, (0, 1, 2)
-SHARES = (0.5, 0.65, 0.8, 1.0, 1.25, 1.5)
+SHARES = (0.5, 0.65, 0.8, 0.9, 1.0, 1.25)
 Record = dict[str, Any]
 
 

@@ -4,7 +4,7 @@
     python char_lm.py --optimizer shampoo               # through paramd: one line differs
     torchrun --standalone --nproc-per-node 2 char_lm.py --optimizer kron
 
-char_lm_curves.sh draws the curves of several optimizers.
+README.md says how to draw curves of several optimizers.
 """
 from __future__ import annotations
 
