@@ -45,6 +45,11 @@ root_stall_p50 | of the step time without roots | <= 1.05 |  | figure_root_stall
 root_stall_p99 | of the step time without roots | <= 1.5  |  | figure_root_stall p99
 root_fairness | of the step time alone       | <= 3     |      | figure_root_fairness
 python_push_pull | of the speed in C            | >= 0.95  |      | tests/bench/python_push_pull.py
+torch_step   | of DDP with gloo and SGD     | <= 0.6   |      | tests/bench/torch_step.py
+torch_overlap | of the step without overlap | <= 0.9   |      | tests/bench/torch_overlap.py
+lines_to_adopt | lines, for one process     | <= 1     |      | tests/bench/lines_to_adopt.py
+lm_steps     | of the steps of AdamW        | <= 0.65  | slow | tests/bench/lm_to_loss.py steps
+lm_time      | of the time of AdamW         | <= 1     | slow | tests/bench/lm_to_loss.py time
 import_s     | s, without NumPy             | <= 0.15  |      | tests/bench/import_s.py
 wheel_mb     | MB                           | <= 20    | slow | deploy/wheel.sh --no-try
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
@@ -122,7 +127,7 @@ measure() {
         output=$($1 2>&1) || { printf '%s\n' "$output" | tail -5 >&2; return 1; }
         sed -n 's/.*test accuracy[^0-9]*\([0-9.]*\) *%.*/\1/p' <<< "$output" | tail -1 \
             | awk '{ printf "%.4f\tafter the last epoch\n", $1 / 100 }' ;;
-    tests/bench/*.py)
+    tests/bench/*.py*)
         PARAMD_BIN=$bin PARAMD_LIBRARY=$bin/../lib/libparamd.so PYTHONPATH=client/python PYTHONDONTWRITEBYTECODE=1 \
             "$python" $1 ;;
     *)  "$bin"/$1 ;;

@@ -7,7 +7,6 @@ import threading
 import pytest
 from torch_support import (
     close_all,
-    connection,
     farthest,
     mlp,
     needs_torch,
@@ -21,6 +20,7 @@ from torch_support import (
 )
 
 import paramd
+from paramd import exits
 
 
 def step(model, opt, number=0):
@@ -59,12 +59,12 @@ def test_the_end_of_the_program_leaves_the_job_and_an_exception_keeps_it(daemon,
     model = mlp()
     opt = optimizer(model, daemon, job)
     step(model, opt)
-    connection._leave_all()
+    exits._leave_all()
     assert states(daemon, job) == ["connected"]
     monkeypatch.delattr(sys, "last_type")
     monkeypatch.delattr(sys, "last_exc")
-    connection._leave_all()
-    assert states(daemon, job) == ["left"] and not connection._open
+    exits._leave_all()
+    assert states(daemon, job) == ["left"] and not exits._open
 
 
 def test_a_late_rank_is_waited_for_beyond_the_jobs_step_timeout(daemon, job):

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import paramd.torch  # noqa: E402
-from paramd.torch import connection  # noqa: E402
+from paramd import exits  # noqa: E402
 
 ULP = 2.0 ** -24
 TORCH = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
@@ -114,8 +114,8 @@ def ranks(n: int, work: Callable[[int], Any]) -> list[Any]:
 
 def close_all() -> None:
     """Closes all connections, as if their processes had ended."""
-    for client in list(connection._open):
-        connection._open.discard(client)
+    for client in list(exits._open):
+        exits._open.discard(client)
         client.close()
 
 

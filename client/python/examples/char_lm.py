@@ -1,0 +1,151 @@
+"""Trains a character-level Transformer on text that Debian installs: licences and manual pages.
+
+    python char_lm.py --optimizer adamw                 # torch.optim.AdamW
+    python char_lm.py --optimizer shampoo               # through paramd: one line differs
+    torchrun --standalone --nproc-per-node 2 char_lm.py --optimizer kron
+
+README.md says how to draw curves of several optimizers.
+"""
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import os
+import pathlib
+import time
+from typing import Any
+
+import torch
+from progress import Progress
+
+import paramd.torch
+
+RANK, WORLD = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+FOLDERS = ("/usr/share/common-licenses", "/usr/share/man/man7")
+CONTEXT, BATCH = 64, 16                 # characters that the model sees; sequences a step, of all ranks together
+KEPT = 32768                            # characters at the text's end that are kept for validation
+
+# A learning rate for this model, and what differs from the defaults of each optimizer.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "adamw": {"lr": 0.032},
+    "shampoo": {"lr": 0.016, "betas": (0.9, 0.95), "grafting_config": "Adam", "epsilon": 1e-10},
+    # kron scales gradients of 0.001 to updates of 1: it begins there, and learns the rest with half of the steps.
+    "kron": {"lr": 0.006, "preconditioner_init_scale": 1000, "preconditioner_lr": 0.3, "merge_small_dims": False,
+             "partition_grads_into_blocks": False, "preconditioner_update_probability": 0.5},
+    "adafactor": {"lr": 0.1, "beta1": 0.9},
+}
+
+
+class CharTransformer(torch.nn.Module):
+    """Predicts the next character: 120,000 weights."""
+
+    def __init__(self, width: int = 64, layers: int = 2) -> None:
+        super().__init__()
+        self.characters = torch.nn.Embedding(128, width)
+        self.places = torch.nn.Parameter(0.02 * torch.randn(CONTEXT, width))
+        layer = torch.nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, activation="gelu",
+                                                 batch_first=True, norm_first=True)
+        self.layers = torch.nn.TransformerEncoder(layer, layers, torch.nn.LayerNorm(width), enable_nested_tensor=False)
+        self.head = torch.nn.Linear(width, 128)
+        self.register_buffer("mask", torch.full((CONTEXT, CONTEXT), float("-inf")).triu(1))
+
+    def forward(self, text: torch.Tensor) -> torch.Tensor:
+        """Returns the mean cross entropy of the next characters, in nats. text: int64 [sequences, CONTEXT + 1]."""
+        known, following = text[:, :-1], text[:, 1:]
+        logits = self.head(self.layers(self.characters(known) + self.places, mask=self.mask))
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), following.flatten())
+
+
+def make_optimizer(model: torch.nn.Module, name: str, lr: float | None) -> torch.optim.Optimizer:
+    """Returns torch's own AdamW, or another optimizer through paramd."""
+    hypers = {**SETTINGS[name], **({"lr": lr} if lr is not None else {})}
+    if name == "adamw":
+        return torch.optim.AdamW(model.parameters(), **hypers)
+    return paramd.torch.Optimizer(model, name, **hypers)        # the one line that differs
+
+
+def read_text(most: int = 4_000_000) -> torch.Tensor:
+    """Returns the text as ASCII codes (uint8), at most so many. Files follow each other by name."""
+    text = bytearray()
+    for path in (path for folder in FOLDERS for path in sorted(pathlib.Path(folder).glob("*"))):
+        if len(text) < most and path.is_file() and not path.is_symlink():
+            content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            text += content.decode("ascii", "ignore").encode()
+    return torch.frombuffer(text[:most], dtype=torch.uint8)
+
+
+def sequences(text: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+    """Returns the sequences that begin at `starts`."""
+    return text[starts[:, None] + torch.arange(CONTEXT + 1)].long()
+
+
+def schedule(step: int, steps: int) -> float:
+    """Returns the share of the learning rate in a step: a short warm-up, then a straight line to zero."""
+    warm = max(1, steps // 20)
+    return min((step + 1) / warm, (steps - step) / (steps - warm + 1))
+
+
+@torch.no_grad()
+def validate(model: torch.nn.Module, kept: torch.Tensor) -> float:
+    """Returns the mean loss on the text that was kept."""
+    return float(model(sequences(kept, torch.arange(0, len(kept) - CONTEXT, 2 * CONTEXT))))
+
+
+def train(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Trains a model, and returns its curve: a record every --every steps."""
+    text = read_text()
+    train_text, kept = text[:-KEPT], text[-KEPT:]
+    torch.manual_seed(args.seed)
+    model = CharTransformer()
+    opt = make_optimizer(model, args.optimizer, args.lr)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: schedule(step, args.steps))
+    about = {"optimizer": args.optimizer, "lr": opt.param_groups[0]["initial_lr"], "seed": args.seed,
+             "steps": args.steps, "ranks": WORLD, "text": hashlib.sha256(bytes(text.tolist())).hexdigest()[:12]}
+    curve, losses, seconds = [], [], 0.0
+    progress = Progress(args.steps)
+    for step in progress:
+        begin = time.perf_counter()
+        starts = torch.randint(len(train_text) - CONTEXT, (BATCH,))         # the same on every rank,
+        loss = model(sequences(train_text, starts[RANK::WORLD]))            # which takes its share of them
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        scheduler.step()
+        seconds += time.perf_counter() - begin                              # without validation
+        losses.append(loss.item())
+        if (step + 1) % args.every == 0 or step + 1 == args.steps:
+            curve.append({**about, "step": step + 1, "seconds": round(seconds, 3), "loss": sum(losses) / len(losses),
+                          "validation": validate(model, kept)})
+            losses = []
+            progress.show(f"loss {curve[-1]['loss']:.3f}, validation {curve[-1]['validation']:.3f}")
+    return curve
+
+
+def arguments() -> argparse.Namespace:
+    """Returns the command line."""
+    parser = argparse.ArgumentParser(description="Trains a character-level Transformer.")
+    parser.add_argument("--optimizer", choices=SETTINGS, default="shampoo")
+    parser.add_argument("--lr", type=float, help="the highest learning rate")
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--every", type=int, default=50, help="steps between two points of the curve")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=0, help="threads of PyTorch (0: its own choice)")
+    parser.add_argument("--json", metavar="FILE", help="append the curve to this file, a JSON object a line")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Trains as the command line says."""
+    args = arguments()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    curve = train(args)
+    if args.json and RANK == 0:
+        with open(args.json, "a", encoding="utf-8") as file:
+            file.writelines(json.dumps(point) + "\n" for point in curve)
+
+
+if __name__ == "__main__":
+    main()
