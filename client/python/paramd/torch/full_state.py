@@ -143,5 +143,3 @@ def bring(saved: Saved, client: Client) -> None:
             tensor_file.save(path, saved.tensors)
             client.import_state(path)
     client.barrier()
-
-
