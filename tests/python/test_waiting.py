@@ -330,7 +330,8 @@ def test_a_ticket_that_nobody_waits_for_keeps_its_arrays(own_daemon, job):
     gc.collect()
     assert alive() is not None
     own_daemon.thaw()
-    await_that(lambda: client.step_of("w") == 1)
+    await_that(lambda: (weights["w"] == -1).all())      # its last chunk has come,
+    client.pull({"w": np.empty(2_000_000, np.float32)}, min_step=1).wait()      # and was told before a later answer
     client.push_pull({"w": np.ones(2_000_000, np.float32)}, weights).wait()
     gc.collect()
     assert alive() is None
