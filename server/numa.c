@@ -116,7 +116,7 @@ void pd_numa_find(pd_numa *out, bool off, int threads)
     if (off || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
     pd_numa_choose(out, SYSTEM_FOLDER, &allowed, threads);
     if (out->finding != PD_NUMA_CHOSEN && out->finding != PD_NUMA_CROWDED) return;
-    syscall(SYS_get_mempolicy, &policy, NULL, 0, NULL, 0); /* after an error, the policy counts as the default one */
+    syscall(SYS_get_mempolicy, &policy, NULL, 0, NULL, 0); /* if this fails, `policy` stays MPOL_DEFAULT */
     if (policy != MPOL_DEFAULT) out->finding = PD_NUMA_POLICY;
 }
 

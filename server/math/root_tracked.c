@@ -104,12 +104,12 @@ static int scale_of(pd_mat A)
 static void turn_rows(pd_tracking *t, pd_mat Q, pd_mat A)
 {
     int64_t n = t->n, rows = t->rows;
-    pd_mat low = pd_rows_from(Q, 0, rows);
+    pd_mat low = pd_mat_rows(Q, 0, rows);
 
     pd_gemm(t->U, 0, ldexpf(1, -t->exponent), low, PD_AS_IS, A, PD_AS_IS);
-    pd_gemm_half(pd_cols_from(t->B, 0, rows), 1, t->U, PD_AS_IS, low, PD_TRANSPOSED);
-    pd_mirror(pd_cols_from(t->B, 0, rows));
-    pd_gemm(pd_cols_from(t->B, rows, n - rows), 0, 1, t->U, PD_AS_IS, pd_rows_from(Q, rows, n - rows), PD_TRANSPOSED);
+    pd_gemm_half(pd_mat_cols(t->B, 0, rows), 1, t->U, PD_AS_IS, low, PD_TRANSPOSED);
+    pd_mirror(pd_mat_cols(t->B, 0, rows));
+    pd_gemm(pd_mat_cols(t->B, rows, n), 0, 1, t->U, PD_AS_IS, pd_mat_rows(Q, rows, n), PD_TRANSPOSED);
     for (int64_t i = 0; i < rows; i++) t->d[i] = t->B.at[i * t->B.stride + i];
 }
 
@@ -135,7 +135,7 @@ static void turn_diagonal(pd_tracking *t, pd_mat Q, pd_mat A)
 static void turn(pd_tracking *t, pd_mat X, pd_mat Q, pd_mat A)
 {
     t->exponent = scale_of(A);
-    t->B = pd_rows_from(X, 0, t->rows);
+    t->B = pd_mat_rows(X, 0, t->rows);
     t->U = pd_mat_dense(t->memory, t->rows, t->n);
     turn_rows(t, Q, A);
     if (t->rows < t->n) turn_diagonal(t, Q, A);
@@ -254,11 +254,11 @@ static void turn_back(const pd_tracking *t, pd_mat X, pd_mat Q)
 {
     int64_t n = t->n, rows = t->rows;
     float scale = (float)pow(2, -(double)t->exponent / t->p);
-    pd_mat low = pd_rows_from(X, 0, rows);
+    pd_mat low = pd_mat_rows(X, 0, rows);
 
-    copy(low, pd_rows_from(Q, 0, rows));
-    pd_trmm(low, pd_cols_from(t->U, 0, rows), PD_AS_IS, PD_LEFT);
-    pd_gemm(low, 1, 1, pd_cols_from(t->U, rows, n - rows), PD_AS_IS, pd_rows_from(Q, rows, n - rows), PD_AS_IS);
+    copy(low, pd_mat_rows(Q, 0, rows));
+    pd_trmm(low, pd_mat_cols(t->U, 0, rows), PD_AS_IS, PD_LEFT);
+    pd_gemm(low, 1, 1, pd_mat_cols(t->U, rows, n), PD_AS_IS, pd_mat_rows(Q, rows, n), PD_AS_IS);
     copy(t->U, low);
     for (int64_t i = rows; i < n; i++) pd_scale(t->memory + i * n, Q.at + i * Q.stride, sqrtf(t->y[i]), n);
     pd_syrk(X, 0, scale, pd_mat_dense(t->memory, n, n), PD_RIGHT);

@@ -71,7 +71,7 @@ static void apply_root(const pd_tracking *t, float *y, const float *x)
 static void apply_matrix(const pd_tracking *t, float *y, const float *x)
 {
     apply_diagonal(t, y, t->d, x);
-    add_turned(y + t->rows, pd_cols_from(t->B, t->rows, t->n - t->rows), false, x, t->n);
+    add_turned(y + t->rows, pd_mat_cols(t->B, t->rows, t->n), false, x, t->n);
     apply(y, t->B, false, x, t->n);
 }
 
@@ -153,7 +153,7 @@ double pd_tracking_weight(const pd_tracking *t, int64_t i)
 double pd_tracking_left_out(const pd_tracking *t, pd_mat Q, pd_mat A)
 {
     int64_t n = t->n, rows = t->rows;
-    pd_mat rest = pd_rows_from(Q, rows, n - rows);
+    pd_mat rest = pd_mat_rows(Q, rows, n);
     double *x = t->wide, *u = x + n * VECTORS, *w = u + n * VECTORS, sum = 0, squares = 0;
 
     pd_basis_signs(x, n * VECTORS);

@@ -34,16 +34,6 @@ typedef struct pd_tracking {
     void *room;
 } pd_tracking;
 
-/* Return rows or columns [first, first + count) of M. */
-static inline pd_mat pd_rows_from(pd_mat M, int64_t first, int64_t count)
-{
-    return (pd_mat){ M.at + first * M.stride, count, M.cols, M.stride };
-}
-static inline pd_mat pd_cols_from(pd_mat M, int64_t first, int64_t count)
-{
-    return (pd_mat){ M.at + first, M.rows, count, M.stride };
-}
-
 /* Returns w_i^2 with w_i = y_i^((p + 1) / 2). D_ij is at most w_i w_j / p, and equal to it where d_i = d_j. */
 double pd_tracking_weight(const pd_tracking *t, int64_t i);
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Reads what the input has, in bounded parts: its bytes mean nothing. The end of the input is a read of no bytes. */
+/* Reads a part of the input and throws it away. Once a read gives no bytes, the input has ended: ends the daemon. */
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
     pd_uvloop *loop = poll->data;

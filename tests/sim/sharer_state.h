@@ -77,7 +77,7 @@ void sim_sharer_add_push(sim_sharer *h, uint64_t chunk, const void *payload, uin
 /* Sends a Share with a descriptor, and takes it. */
 void sim_sharer_share(sim_sharer *h, int fd, uint64_t bytes, int expected);
 void sim_sharer_release(sim_sharer *h, uint64_t answers, int expected);
-/* Makes a memfd. -1: the system has none of this kind. */
+/* Makes a memfd (a file in memory). Returns its descriptor; -1: the system refuses memfds with these flags. */
 int sim_sharer_memfd(unsigned flags, uint64_t bytes, int seals);
 /* Sends a Share that the server must refuse, or a request that needs one. */
 void sim_sharer_be_bad_first(sim_sharer *h);

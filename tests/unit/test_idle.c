@@ -15,7 +15,7 @@
 
 enum { IDLE_MS = 10000 };
 
-static uint64_t ahead_ms; /* how far the tests have moved the loop's clock */
+static uint64_t ahead_ms; /* ms that the tests have added to the time that the loop is told */
 static uint64_t (*platform_ms)(void *arg);
 
 static uint64_t moved_ms(void *arg)

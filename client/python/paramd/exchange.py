@@ -21,7 +21,7 @@ from .ticket import SKIPPED, Result, Ticket
 PATIENCE = 1800.0                       # seconds that a step waits for ranks that are late
 _ALIGNMENT = 64
 # A contribution weighs as many examples as it has, and an infinity skips the step of the whole model.
-_OPTIONS = {"aggregate": "weighted_mean", "nonfinite_scope": "job"}
+OPTIONS = {"aggregate": "weighted_mean", "nonfinite_scope": "job"}
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _with_defaults(options: Settings) -> list[str]:
         options = [f"{name}={value}" for name, value in options.items()]
     given = list(options or ())
     names = {text.partition("=")[0] for text in given}
-    return [*(f"{name}={value}" for name, value in _OPTIONS.items() if name not in names), *given]
+    return [*(f"{name}={value}" for name, value in OPTIONS.items() if name not in names), *given]
 
 
 @dataclass

@@ -86,7 +86,7 @@ typedef struct pd_root_info {
     pd_shape shape; /* shape of the matrix root */
     /* condition number and error of the root computed last, even if not used; 0: unknown */
     double condition, error;
-    /* the root's error as its optimizer stores it for operators; negative: it does not */
+    /* error of the computed root, which some optimizers keep for operators to see; negative: this one keeps none */
     double kept_error;
     /* number of steps since the statistics were taken from which the root in use was computed */
     uint64_t age;

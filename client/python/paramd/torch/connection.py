@@ -9,12 +9,10 @@ import torch
 
 from ..client import Client, default_job
 from ..errors import FailedPrecondition, invalid
+from ..exchange import OPTIONS
 from ..exits import leave_at_exit
 from .memory import Direct, Staged, memory_of
 from .placement import Place
-
-# A contribution weighs as many examples as it has, and an infinity skips the step of the whole model.
-_OPTIONS = {"aggregate": "weighted_mean", "nonfinite_scope": "job"}
 
 
 @dataclass
@@ -40,7 +38,7 @@ class Settings:
         if self.client is not None:
             return self.client
         client = Client(self.url, self.job, rank=self.rank, world_size=self.world_size, rules=rules,
-                        options={**_OPTIONS, **self.options})
+                        options={**OPTIONS, **self.options})
         leave_at_exit(client)
         return client
 

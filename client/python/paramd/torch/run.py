@@ -11,13 +11,12 @@ import torch
 
 from ..client import Client
 from ..errors import Error, FailedPrecondition, invalid
+from ..exchange import PATIENCE
 from ..means import Means
 from ..ticket import SKIPPED, STEPPED, Result
 from .memory import Direct, Staged
 from .placement import Place
 from .shipment import Shipment
-
-PATIENCE = 1800.0                       # seconds that a step waits for ranks that are late
 
 
 @dataclass(frozen=True)
