@@ -42,6 +42,9 @@ enum pd_method {
     PD_EXPORT,
     PD_SHARE,
     PD_RELEASE,
+    PD_NOTE,
+    PD_RECALL,
+    PD_CHECKPOINT,
     PD_METHODS
 };
 /* Returns the name of a method of the protocol, such as "Push"; "?": there is no such method. */

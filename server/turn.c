@@ -30,6 +30,10 @@ void pd_turn_forward(pd_turn *turn)
             turn->user.task(turn->user.arg, effect);
             continue;
         }
+        if (effect->kind == PD_EFF_KEEP) {
+            turn->user.keep(turn->user.arg, effect);
+            continue;
+        }
         effect->number = ++turn->effects;
         if (effect->kind == PD_EFF_JOB_GONE) turn->user.forget(turn->user.arg, effect->job);
         if (first == NULL)

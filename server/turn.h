@@ -31,6 +31,9 @@ typedef struct pd_turn_user {
     /* Takes back from the root pool the waiting root tasks (computations of matrix roots) of a job that has ended. They
      * come as PD_REQ_TASK requests. */
     void (*forget)(void *arg, uint32_t job);
+    /* Hands a checkpoint, which comes in an effect, to the keeper thread. It comes back as a PD_REQ_KEPT request. NULL:
+     * there is no keeper thread (pd_store_config.keeps is false). */
+    void (*keep)(void *arg, pd_effect *effect);
 } pd_turn_user;
 
 typedef struct pd_turn {

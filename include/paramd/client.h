@@ -37,6 +37,11 @@
  * Lost jobs. The server may lose the job, for instance because it was killed and started again. Then every ticket
  * and every later call ends with PD_DATA_LOSS. pd_client_restart goes on from the weights that the workers hold.
  *
+ * Checkpoints. A server that has a directory for them (server.state_dir) makes checkpoints of its jobs. After a restart
+ * it goes on from the last one. A client with a window (pd_client_options.window) sends the pushes since then again, and
+ * the program does not notice. Otherwise every ticket and every later call ends with PD_REWIND. pd_client_rewind then
+ * receives the weights of the checkpoint, and the program takes the steps after it again.
+ *
  * Errors that end the handle. After these errors every later call returns the same error, and only pd_client_close
  * makes sense:
  *   PD_ABORTED              another process has taken the rank over, or the job was dropped
@@ -119,6 +124,12 @@ typedef struct pd_client_options {
      * does not count for pd_client_open and pd_client_wait. `deadline` is then no more than the time that notices
      * speak of: the program makes the call again until it has waited long enough. Default: `deadline`. */
     double slice;
+    /* Number of steps whose pushes the client keeps, until they are durable: the window. If the server is started anew
+     * and goes back to a checkpoint that is not older than that, the client sends them again by itself, and the
+     * program does not notice. Takes memory for a copy of as many steps' gradients. The server makes checkpoints often
+     * enough for the smallest window of a job's ranks (at least every half window), if its disk can do it. 0: the client
+     * keeps none, and every return to a checkpoint is a PD_REWIND. */
+    uint32_t window;
 } pd_client_options;
 
 /* Waits until the server has welcomed this worker, after pd_client_open with the option join_later. The errors are
@@ -338,6 +349,11 @@ typedef struct pd_push_options {
     /* The gradients are sparse. Such a push is refused with PD_INVALID_ARGUMENT; the error text says what to do
      * instead. */
     bool sparse;
+    /* The note of the step that is pushed: at most 1 MiB that only this worker understands, for instance its place in
+     * the data and the state of its random numbers after this step. A checkpoint of the step contains the notes of all
+     * ranks: see pd_client_recall. Copied. NULL: no note. One push of a step is enough; the last note counts. */
+    const void *note;
+    size_t note_bytes;
 } pd_push_options;
 
 /* Ends this rank's step number `step`. Parameters that this rank has not pushed since it ended the step before count
@@ -407,6 +423,41 @@ PD_API int pd_client_fd(pd_client *client);
 /* Waits until every rank of the job has called this function as often as this rank. */
 PD_API int pd_client_barrier(pd_client *client, pd_error *err);
 
+/* ---- checkpoints ---- */
+
+/* Goes on after PD_REWIND ("the server has gone back to step ..."), on the same handle: receives the weights of the
+ * checkpoint into the same buffers as pd_client_init. Then pd_client_step returns the checkpoint's step, and the
+ * program takes the next step again:
+ *
+ *     rc = pd_client_wait(client, ticket, 0, &err);
+ *     if (rc == PD_REWIND) {
+ *         rc = pd_client_rewind(client, weights, &err);
+ *         step = pd_client_step(client, 0);
+ *         pd_client_recall(client, note, sizeof note, &bytes, &note_step, &err);
+ *     }
+ *
+ * Optimizer state is that of the checkpoint. Ranks with a window do not notice, ranks without one call this function,
+ * and a rank whose process was lost opens, declares and initialises as usual.
+ *
+ * This call waits. PD_FAILED_PRECONDITION: the server has not gone back. PD_REWIND: it has gone back once more; call it
+ * again. PD_DATA_LOSS: it has no checkpoint of the job; pd_client_restart goes on. */
+PD_API int pd_client_rewind(pd_client *client, void *const *weights, pd_error *err);
+/* Reads this rank's note (pd_push_options.note) that belongs to the present state of the job: after a restart of the
+ * server that of its checkpoint, else the last one that this rank has given.
+ *
+ * *bytes is the length of the note, of which at most `room` bytes are written to `out`. *step is the step to which it
+ * belongs, 0 if there is no note: then *bytes is 0, too. In a job whose parameters were at different steps at the
+ * checkpoint it is the last note that is not newer than any of them. `out` may be NULL if room is 0. This call
+ * waits. */
+PD_API int pd_client_recall(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err);
+/* Returns the durable step, as the server's last answer reported: steps up to it survive a restart of the server. 0: none
+ * does. */
+PD_API uint64_t pd_client_durable(const pd_client *client);
+/* Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which the server
+ * makes at once. 0: the step at which the job is now. PD_FAILED_PRECONDITION: the job has no checkpoints (durability =
+ * none). PD_UNAVAILABLE: the server's disk has failed; the error says how. This call waits. */
+PD_API int pd_client_sync(pd_client *client, uint64_t step, pd_error *err);
+
 /* ---- random numbers, from the job's seed alone ---- */
 
 /* The two streams of random numbers that a rank draws from. From the shared stream all ranks draw the same numbers
@@ -443,6 +494,8 @@ typedef struct pd_client_stats {
     /* Bytes of gradients and weights that lay in memory shared with the server: they are not in bytes_out and
      * bytes_in. */
     uint64_t shared_out, shared_in;
+    /* How often the server went back to a checkpoint; frames of the window that were sent again then. */
+    uint64_t rewinds, replayed;
 } pd_client_stats;
 
 /* ---- for bindings of other languages ---- */

@@ -1,7 +1,8 @@
 /* paramd/error.h - error codes and error texts, the same for all programs and libraries.
  *
  * Every function that can fail returns an int: PD_OK (0) or one of the negative codes below. The codes are those of
- * gRPC with the opposite sign. PD_NO_MEMORY stays within a process; on the wire it is RESOURCE_EXHAUSTED.
+ * gRPC with the opposite sign. PD_NO_MEMORY and PD_REWIND stay within a process; on the wire PD_NO_MEMORY is
+ * RESOURCE_EXHAUSTED.
  *
  * Functions with a `pd_error *` argument also write one sentence: what was expected, what came, and what to do. Pass
  * NULL if you need only the code. After an error the object is as it was before the call, unless the function's comment
@@ -35,7 +36,8 @@ extern "C" {
     X(UNAVAILABLE, -14, "not reachable or shutting down, try again")                                                   \
     X(DATA_LOSS, -15, "data is damaged")                                                                               \
     X(UNAUTHENTICATED, -16, "not authenticated")                                                                       \
-    X(NO_MEMORY, -17, "out of memory")
+    X(NO_MEMORY, -17, "out of memory")                                                                                 \
+    X(REWIND, -18, "the server has gone back to an earlier step")
 
 enum pd_code {
 #define PD_CODE(name, value, text) PD_##name = value,

@@ -272,6 +272,10 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_LOG: daemon->config.log(&effect->u.log); break;
     /* root tasks (computations of matrix roots) go from the step thread to the root pool, never to the loop thread */
     case PD_EFF_TASK: break;
+    case PD_EFF_KEEP:
+    case PD_EFF_DURABLE:
+    case PD_EFF_RECALL:
+    case PD_EFF_CHECKPOINT: break;
     }
     pd_effect_free(effect);
     return true;

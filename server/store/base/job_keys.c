@@ -71,6 +71,22 @@ const pd_job_key pd_job_keys[] = {
                                      PD_JOB_CHOICE, "lowest|mean", 0, 0 },
     [PD_JOB_KEY_ROUNDS] = { "rounds", "sync", "which contributions a round waits for: sync, those of all workers",
                             PD_JOB_CHOICE, POLICY_CHOICES, 0, 0 },
+    [PD_JOB_KEY_DURABILITY] = { "durability", "auto",
+                                "what survives a restart of the daemon: none, nothing; checkpoint, the state of the "
+                                "last checkpoint; auto, checkpoint if the daemon has a directory for it "
+                                "(server.state_dir)",
+                                PD_JOB_CHOICE, "auto|none|checkpoint", 0, 0 },
+    [PD_JOB_KEY_CHECKPOINT_EVERY] = { "checkpoint_every", "100",
+                                      "a checkpoint is made at each step that is a multiple of this; 0: only when "
+                                      "somebody asks, and when the daemon stops",
+                                      PD_JOB_NUMBER, NULL, 0, LAST_START },
+    [PD_JOB_KEY_CHECKPOINT_KEEP] = { "checkpoint_keep", "3",
+                                     "how many checkpoints of the job stay on the disk, at least 1", PD_JOB_NUMBER,
+                                     NULL, 1, 1000000 },
+    [PD_JOB_KEY_EXACT] = { "exact", "no",
+                           "after a restart with other BLAS kernels, whose last bits differ: go on with a warning, or "
+                           "(yes) refuse the checkpoint",
+                           PD_JOB_CHOICE, "no|yes", 0, 0 },
     [PD_JOB_KEYS] = { NULL, NULL, NULL, PD_JOB_NUMBER, NULL, 0, 0 },
 };
 

@@ -33,6 +33,10 @@ enum pd_job_key_index {
     PD_JOB_KEY_CLIP_GLOBAL_NORM,
     PD_JOB_KEY_INITIAL_WEIGHTS,
     PD_JOB_KEY_ROUNDS,
+    PD_JOB_KEY_DURABILITY,
+    PD_JOB_KEY_CHECKPOINT_EVERY,
+    PD_JOB_KEY_CHECKPOINT_KEEP,
+    PD_JOB_KEY_EXACT,
     PD_JOB_KEYS
 };
 
@@ -49,6 +53,8 @@ typedef enum pd_nonfinite { PD_SKIP, PD_REJECT, PD_APPLY } pd_nonfinite; /* valu
 typedef enum pd_nonfinite_scope { PD_SCOPE_PARAMETER, PD_SCOPE_JOB } pd_nonfinite_scope;
 /* values of the key `initial_weights` */
 typedef enum pd_initial_weights { PD_INIT_LOWEST, PD_INIT_MEAN } pd_initial_weights;
+/* values of the key `durability` */
+typedef enum pd_durability { PD_DURABLE_IF_POSSIBLE, PD_DURABLE_NONE, PD_DURABLE_CHECKPOINT } pd_durability;
 
 /* The shortest step_timeout that a job may have, and the shortest time between two reports of overdue rounds (rounds
  * that are open longer than step_timeout). */

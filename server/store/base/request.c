@@ -98,7 +98,11 @@ static void free_contents(pd_request *request)
     case PD_REQ_RELEASED:
     case PD_REQ_TASK:
     case PD_REQ_LIMITS:
+    case PD_REQ_NOTE:
+    case PD_REQ_RECALL:
+    case PD_REQ_KEPT:
     case PD_REQ_DRAIN: break;
+    case PD_REQ_CHECKPOINT: free(request->u.checkpoint.job_name); break;
     }
 }
 

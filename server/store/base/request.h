@@ -8,6 +8,7 @@
 #define PD_REQUEST_H
 
 #include "info_entries.h"
+#include "kept.h"
 #include "log_entry.h"
 #include "paramd/tensor.h"
 
@@ -101,6 +102,11 @@ typedef enum pd_request_kind {
     PD_REQ_EXPORT,  /* an operator reads weights or optimizer state: export.h */
     PD_REQ_SHARE,   /* a worker asks for the segment of shared memory that has its job's weights */
     PD_REQ_STALLED, /* a connection is blocked because frames use too much memory (job 0: an operator's); no answer */
+    PD_REQ_NOTE,    /* a worker gives a note to one of its steps */
+    PD_REQ_RECALL,  /* a worker asks for its note */
+    /* an operator or a worker asks for a checkpoint; answered when it is durable */
+    PD_REQ_CHECKPOINT,
+    PD_REQ_KEPT, /* from the keeper thread: a checkpoint is on disk, or could not be written; no answer */
 } pd_request_kind;
 
 /* The requests of an import (an operator loads optimizer state into a job), in this order: BEGIN; PIECE for a part of
@@ -131,9 +137,11 @@ typedef struct pd_request {
             char *label; /* "host:pid" of the worker, for the log and for operators */
             uint32_t world_size;
             uint64_t nonce;
-            bool shares;      /* the worker can map shared memory: a job that it creates has shared weights */
-            bool rejoins;     /* the worker rejoins a job that must exist, and accepts that job's start_step */
-            uint64_t creator; /* if it rejoins: nonce of the process that created the job; 0: any job of this name */
+            bool shares;       /* the worker can map shared memory: a job that it creates has shared weights */
+            uint32_t window;   /* number of its last steps whose pushes the worker can send again; 0: none */
+            uint64_t barriers; /* number of barriers that this process has passed */
+            bool rejoins;      /* the worker rejoins a job that must exist, and accepts that job's start_step */
+            uint64_t creator;  /* if it rejoins: nonce of the process that created the job; 0: any job of this name */
             pd_option *options;
             size_t n_options; /* number of options, which are the job's configuration as this worker gives it */
             char **rules;
@@ -229,6 +237,17 @@ typedef struct pd_request {
             int64_t first, count; /* PIECE requests: index of the first element to read, and number of elements */
             uint64_t most;        /* PIECE requests: largest number of bytes that the answer may have */
         } export;
+        struct {
+            uint64_t step;     /* step after which the worker can go on with what the note says */
+            pd_buffer *buffer; /* the note; NULL: it is empty */
+            size_t bytes;
+        } note;
+        struct {
+            char *job_name;   /* of an operator; NULL: the job of the worker who asks */
+            uint64_t step;    /* least step that the checkpoint must have; 0: the present one */
+            uint64_t wait_ns; /* most time to wait */
+        } checkpoint;
+        pd_kept *kept;
     } u;
 } pd_request;
 
@@ -364,15 +383,19 @@ typedef enum pd_effect_kind {
     /* Rounds up to step u.timed_out.step are overdue, or memory is short. Workers that wait get the error; the rounds
      * stay open, and contributions to them still count. */
     PD_EFF_TIMED_OUT,
-    PD_EFF_BUFFER,   /* returns a payload buffer to the loop thread, which reuses it: u.buffer */
-    PD_EFF_FENCED,   /* the loop thread must close connection ticket.conn, whose rank has a new process: u.error */
-    PD_EFF_JOB_GONE, /* a job has ended: removed from the board of weights; waiting workers get u.error */
-    PD_EFF_INFO,     /* one page of a list: u.info */
-    PD_EFF_SET,      /* an operator's Set request is done: u.set */
-    PD_EFF_EXPORT,   /* answers a request of an operator's export: u.exported */
-    PD_EFF_SHARE,    /* answers a worker that asked for its job's shared weights: u.share */
-    PD_EFF_TASK,     /* a root task for the root pool, u.task; it never reaches the loop thread */
-    PD_EFF_LOG,      /* a line for the log: u.log */
+    PD_EFF_BUFFER,     /* returns a payload buffer to the loop thread, which reuses it: u.buffer */
+    PD_EFF_FENCED,     /* the loop thread must close connection ticket.conn, whose rank has a new process: u.error */
+    PD_EFF_JOB_GONE,   /* a job has ended: removed from the board of weights; waiting workers get u.error */
+    PD_EFF_INFO,       /* one page of a list: u.info */
+    PD_EFF_SET,        /* an operator's Set request is done: u.set */
+    PD_EFF_EXPORT,     /* answers a request of an operator's export: u.exported */
+    PD_EFF_SHARE,      /* answers a worker that asked for its job's shared weights: u.share */
+    PD_EFF_TASK,       /* a root task for the root pool, u.task; it never reaches the loop thread */
+    PD_EFF_KEEP,       /* a checkpoint for the keeper thread, u.kept; it never reaches the loop thread */
+    PD_EFF_DURABLE,    /* steps of the job up to u.durable_step are on disk */
+    PD_EFF_RECALL,     /* answers a worker that asked for its note: u.recalled */
+    PD_EFF_CHECKPOINT, /* a checkpoint that somebody asked for is on disk: u.checkpoint */
+    PD_EFF_LOG,        /* a line for the log: u.log */
 } pd_effect_kind;
 
 typedef struct pd_effect {
@@ -417,6 +440,17 @@ typedef struct pd_effect {
             struct pd_task *task;
             uint32_t param;
         } task;
+        pd_kept *kept;
+        uint64_t durable_step;
+        struct {
+            uint64_t step; /* step of the note; 0: there is none */
+            uint8_t *at;   /* the note, owned by the effect; NULL: it is empty */
+            size_t bytes;
+        } recalled;
+        struct {
+            uint64_t step, bytes; /* step of the checkpoint; bytes written, 0: an earlier one was recent enough */
+            uint64_t ns;          /* time that writing took */
+        } checkpoint;
         pd_log_entry log;
     } u;
 } pd_effect;

@@ -1,0 +1,31 @@
+/* kept.c - a checkpoint of a job in memory. */
+#include "kept.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+void pd_kept_free(pd_kept *kept)
+{
+    if (kept == NULL) return;
+    for (uint32_t i = 0; i < kept->n_params; i++) {
+        assert(kept->params[i].snapshot == NULL);
+        free(kept->params[i].name);
+        free(kept->params[i].state);
+    }
+    for (uint32_t i = 0; i < kept->n_notes; i++) free(kept->notes[i].at);
+    free(kept->params);
+    free(kept->notes);
+    free(kept->head);
+    free(kept->memory);
+    free(kept->job);
+    free(kept);
+}
+
+uint64_t pd_kept_bytes(const pd_kept *kept)
+{
+    uint64_t bytes = sizeof *kept + kept->head_bytes;
+
+    for (uint32_t i = 0; i < kept->n_params; i++) bytes += sizeof kept->params[i] + kept->params[i].state_bytes;
+    for (uint32_t i = 0; i < kept->n_notes; i++) bytes += sizeof kept->notes[i] + kept->notes[i].bytes;
+    return bytes;
+}

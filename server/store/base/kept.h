@@ -1,0 +1,71 @@
+/* kept.h - a checkpoint of a job in memory: on its way from the step thread to the disk, or back from the disk.
+ *
+ * The step thread makes a pd_kept at a cut (a moment at which the whole state of a job is known) and hands it to the
+ * keeper thread in an effect PD_EFF_KEEP. From then on the keeper thread owns it and reads it, until it hands it back
+ * in a request PD_REQ_KEPT with the result. Weights are not copied: the checkpoint refers to snapshots (published
+ * weights), which nobody changes, and the step thread drops these references when the checkpoint has come back. All
+ * other state is a copy.
+ *
+ * The same struct is what a daemon reads from the disk when it starts. Then weights lie in memory that the pd_kept owns,
+ * and there are no snapshots. */
+#ifndef PD_KEPT_H
+#define PD_KEPT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "paramd/error.h"
+#include "paramd/tensor.h"
+
+#define PD_NOTE_MAX (1u << 20) /* most bytes of a worker's note */
+
+struct pd_snapshot;
+
+/* A parameter in a checkpoint. */
+typedef struct pd_kept_param {
+    char *name;
+    pd_shape shape;
+    int64_t elements;
+    uint64_t step;                /* number of rounds that the parameter had closed */
+    const float *weights;         /* `elements` numbers, aligned to 64 bytes */
+    struct pd_snapshot *snapshot; /* the snapshot that has the weights; NULL: they lie in pd_kept.memory */
+    uint8_t *state;               /* everything else that belongs to the parameter, as an image (image.h) */
+    size_t state_bytes;
+} pd_kept_param;
+
+/* A worker's note: bytes that the worker gave to one of its steps, and that only the worker understands. */
+typedef struct pd_kept_note {
+    uint32_t rank;
+    uint64_t step;
+    uint8_t *at;
+    size_t bytes;
+} pd_kept_note;
+
+typedef struct pd_kept {
+    char *job;        /* name of the job */
+    uint32_t number;  /* number of the job in this daemon; 0 in a checkpoint that was read from the disk */
+    uint64_t creator; /* nonce of the process that created the job: tells it from other jobs of the same name */
+    uint64_t step;    /* least number of rounds that a parameter had closed */
+    uint64_t keep;    /* how many checkpoints of the job are kept, this one included */
+    bool ended;       /* no checkpoint but a message: the job has ended, so a restart must not bring it back */
+    uint8_t *head;    /* everything that belongs to no parameter, as an image (image.h) */
+    size_t head_bytes;
+    pd_kept_param *params;
+    uint32_t n_params;
+    pd_kept_note *notes; /* at most one for each rank, in the order of the ranks */
+    uint32_t n_notes;
+    void *memory; /* a checkpoint from the disk: one block with the weights of all parameters; else NULL */
+
+    /* the result, which the keeper thread fills in */
+    pd_error error; /* PD_OK: the checkpoint is durable */
+    uint64_t bytes; /* bytes that were written */
+    uint64_t ns;    /* time that writing took */
+} pd_kept;
+
+/* Frees a checkpoint. The caller must have dropped the references to snapshots before. Accepts NULL. */
+void pd_kept_free(pd_kept *kept);
+/* Returns the bytes of memory that the copies in a checkpoint take; snapshots are not counted. */
+uint64_t pd_kept_bytes(const pd_kept *kept);
+
+#endif
