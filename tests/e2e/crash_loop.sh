@@ -112,13 +112,15 @@ all_live() {
 
 # Prints the largest number in a column of the workers' last lines: 3 is the step, 4 the durable step.
 largest() {
-    tail -qn 1 "$scratch"/rank?.log 2> /dev/null | awk -v column="$1" '$column > most { most = $column } END { print most + 0 }'
+    tail -qn 1 "$scratch"/rank?.log 2> /dev/null \
+        | awk -v column="$1" '$column > most { most = $column } END { print most + 0 }'
 }
 is_beyond() { [ "$(largest "$1")" -gt "$2" ]; }
 
 # Returns whether every rank has taken a step beyond this one.
 all_beyond() {
-    [ "$(tail -qn 1 "$scratch"/rank?.log | awk -v step="$1" '$2 == "step" && $3 > step { n++ } END { print n + 0 }')" = $world ]
+    tail -qn 1 "$scratch"/rank?.log \
+        | awk -v step="$1" -v world=$world '$2 == "step" && $3 > step { n++ } END { exit n != world }'
 }
 
 all_done() {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A disk that fails under a real daemon (failing_disk.c): the job goes on, `paramctl jobs` shows the error, and checkpoints
-# come again when the disk is well. Also on a full file system, where root may mount one.
+# A disk that fails under a real daemon (failing_disk.c): the job goes on, `paramctl jobs` shows the error, and
+# checkpoints come again when the disk is well. Also on a full file system, where root may mount one.
 set -euo pipefail
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin
 bin=${PARAMD_BIN:?the folder of paramd, paramctl and crash_worker}
