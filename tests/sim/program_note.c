@@ -1,0 +1,138 @@
+/* program_note.c - what a process does in plans with crashes: it gives each step a note, recalls it, goes back with the
+ * server, and waits for a durable last step before it leaves. */
+#include "program.h"
+
+#include "rewind.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t sim_least_step(const sim_worker *w)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t p = 0; p < w->job->n_params; p++) {
+        uint64_t step = pd_core_step(w->core, p);
+        if (step < least) least = step;
+    }
+    return least;
+}
+
+bool sim_program_take(sim_worker *w, pd_ticket_id ticket, int *rc, uint8_t **reply, size_t *bytes, pd_error *err)
+{
+    uint8_t *answer;
+    size_t n;
+
+    if (!pd_core_done(w->core, ticket)) return false;
+    *rc = pd_core_finish(w->core, ticket, &answer, &n, err);
+    if (reply != NULL) {
+        *reply = answer;
+        *bytes = n;
+    } else {
+        free(answer);
+    }
+    return true;
+}
+
+/* ---- notes ---- */
+
+sim_program_note sim_note_of(const sim_worker *w, uint64_t step)
+{
+    sim_program_note note;
+
+    memset(&note, 0, sizeof note);
+    note.job = w->job->number;
+    note.rank = w->rank;
+    note.step = step;
+    return note;
+}
+
+/* ---- going back ---- */
+
+/* Frees the tickets of all that was under way when the server went back. */
+static void forget_calls(sim_worker *w)
+{
+    pd_error err;
+    int rc;
+
+    for (size_t c = 0; c < w->n_calls; c++)
+        if (w->calls[c].ticket != 0) sim_program_take(w, w->calls[c].ticket, &rc, NULL, NULL, &err);
+    if (w->ticket != 0) sim_program_take(w, w->ticket, &rc, NULL, NULL, &err);
+    w->n_calls = 0;
+    w->ticket = 0;
+    w->close_ns = w->alarm_ns = 0;
+    w->finite = false;
+}
+
+void sim_program_go_back(sim_worker *w)
+{
+    pd_error err;
+
+    sim_worker_trace(w, "goes back", w->step, 0);
+    forget_calls(w);
+    memset(w->versions, 0, sizeof w->versions);
+    if (pd_core_rewind(w->core, &w->ticket, &err) != PD_OK) {
+        sim_worker_end_refused(w, err.code, err.text);
+        return;
+    }
+    w->reached = 0;
+    sim_program_go_on(w, REWINDING);
+}
+
+/* Checks that the server's step is out of reach of the window: otherwise the client should have sent its pushes again,
+ * and the program should have seen nothing. */
+static void check_window(const sim_worker *w)
+{
+    uint64_t least = sim_least_step(w);
+    uint32_t window = w->job->window[w->rank];
+
+    if (window > 0 && least >= w->began && w->step <= least + window)
+        sim_fail(
+            "durability",
+            "%s rank %u must go back from step %llu to %llu, though it keeps its last %u pushes, from step %llu on",
+            w->job->name, w->rank, (unsigned long long)w->step, (unsigned long long)least, window,
+            (unsigned long long)w->began + 1);
+}
+
+void sim_program_on_rewound(sim_worker *w)
+{
+    pd_error err;
+    int rc;
+
+    if (!sim_program_take(w, w->ticket, &rc, NULL, NULL, &err)) return;
+    if (rc != PD_OK) {
+        sim_worker_end_refused(w, rc, err.text);
+        return;
+    }
+    check_window(w);
+    sim_worker_trace(w, "is back", sim_least_step(w), 0);
+    sim_program_fetch(w);
+}
+
+/* ---- the end ---- */
+
+void sim_program_sync(sim_worker *w)
+{
+    Paramd__CheckpointRequest request = PARAMD__CHECKPOINT_REQUEST__INIT;
+    pd_error err;
+
+    request.step = w->job->steps;
+    if (pd_core_call(w->core, PD_CHECKPOINT, &request.base, NULL, 0, &w->ticket, &err) != PD_OK)
+        sim_worker_end_refused(w, err.code, err.text);
+    else
+        sim_program_go_on(w, SYNC);
+}
+
+void sim_program_on_synced(sim_worker *w)
+{
+    pd_error err;
+    int rc;
+
+    if (!sim_program_take(w, w->ticket, &rc, NULL, NULL, &err)) return;
+    if (rc == PD_OK)
+        sim_program_leave(w);
+    else if (rc == PD_UNAVAILABLE || rc == PD_DEADLINE_EXCEEDED || rc == PD_RESOURCE_EXHAUSTED)
+        sim_program_rest(w, SYNC, err.text); /* the disk has failed */
+    else
+        sim_worker_end_refused(w, rc, err.text);
+}
