@@ -88,6 +88,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
         item->step = outcome->step;
         item->version = outcome->version;
         if (outcome->step > known->step) known->step = outcome->step;
+        if (outcome->step > known->there) known->there = outcome->step;
         known->initialised = true;
         if (frame->parts[i].item == frame->op->bearer && outcome->step == known->pushed)
             pd_scalars_note(frame->op, outcome);
@@ -99,8 +100,10 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
  * included. */
 static void note_closed(pd_core *core, uint64_t step)
 {
-    for (size_t i = 0; i < core->n_params; i++)
+    for (size_t i = 0; i < core->n_params; i++) {
         if (core->params[i].step < step) core->params[i].step = step;
+        if (core->params[i].there < step) core->params[i].there = step;
+    }
 }
 
 /* Notes for each parameter of an answered Init frame that the server has initial weights from this rank. The server
@@ -156,6 +159,8 @@ static int answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *pr
         note_outcomes(core, frame);
     } else if (method == PD_INIT)
         note_given(core, frame);
+    else if (method == PD_BARRIER)
+        core->passed++;
     else if (method >= PD_STATUS)
         keep_reply(core, op, prefix, header);
     if (error == NULL) note_closed(core, op->closes);

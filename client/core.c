@@ -80,6 +80,7 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->flags = config->checksum ? PD_FLAG_CHECKSUM : 0;
     core->urls = config->urls;
     core->impatient = config->impatient;
+    core->window = config->window;
     core->give_up_ns = UINT64_MAX;
     core->out.least_shared = config->least_shared;
     core->sharing = (pd_sharing){
@@ -226,6 +227,8 @@ static int post_hello(pd_core *core)
     hello.creator = core->rejoins && !core->restarting ? core->creator : 0;
     hello.label = core->label;
     hello.shares = pd_sharing_wanted(core);
+    hello.window = core->window;
+    hello.barriers = core->passed;
     hello.options = pointers;
     hello.n_options = n;
     hello.rules = core->rules;
@@ -442,6 +445,10 @@ const pd_error *pd_core_ended(const pd_core *core)
 bool pd_core_lost(const pd_core *core)
 {
     return core->lost;
+}
+bool pd_core_gone_back(const pd_core *core)
+{
+    return core->gone_back;
 }
 bool pd_core_running(const pd_core *core)
 {

@@ -20,6 +20,7 @@ typedef struct pd_core_config {
     const char *const *options, *const *rules; /* see pd_client_options */
     uint64_t nonce;
     bool checksum, impatient, no_shared_memory; /* see pd_client_options */
+    uint32_t window;                            /* see pd_client_options */
     uint64_t least_shared; /* payload bytes from which on a gradient is in shared memory; 0: PD_LEAST_SHARED */
     size_t urls;           /* number of addresses */
 } pd_core_config;
@@ -110,6 +111,9 @@ bool pd_core_running(const pd_core *core);
 const pd_error *pd_core_ended(const pd_core *core);
 /* Returns whether the client handle (the user's pd_client) has ended because the server no longer has its job. */
 bool pd_core_lost(const pd_core *core);
+/* Returns whether the client handle (the user's pd_client) has ended because the server has gone back to an earlier
+ * step. */
+bool pd_core_gone_back(const pd_core *core);
 /* Returns why the last connection failed, or what the server is waiting for; "" if nothing is wrong. */
 const char *pd_core_reason(const pd_core *core);
 

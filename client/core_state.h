@@ -13,6 +13,7 @@ enum { PIECE_BOUND = 64, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTE
 /* Names of public functions, for error texts that advise the user to call them. */
 #define PD_DECLARE_CALL "pd_client_declare"
 #define PD_RESTART_CALL "pd_client_restart"
+#define PD_REWIND_CALL "pd_client_rewind"
 #define PD_WAIT_CALL "pd_client_wait"
 
 enum { MAX_TICKETS = 16384 };
@@ -54,13 +55,16 @@ typedef struct pd_known { /* a declared parameter; its index in pd_core.params i
     char *axes; /* names of the dimensions as the user declared them; NULL: none */
     char *note; /* the first note (text for the user) of the optimizer on this parameter; NULL: none */
     bool model_state;
-    uint64_t step;   /* number of closed rounds of this parameter, as the server last reported */
+    uint64_t step; /* most closed rounds of this parameter that this process has seen */
+    /* number of its closed rounds as the server last reported: less than `step` after the server has gone back */
+    uint64_t there;
     uint64_t pushed; /* step of this process's last push of the parameter */
     /* Step in which the server refused this rank's gradient of the parameter. 0: none was refused, or it was pushed
      * again. */
     uint64_t refused;
-    /* initialised: the server has the initial weights of this rank's whole range. pushing: a push is under way. */
-    bool initialised, pushing;
+    /* initialised: the server has the initial weights of this rank's whole range. pushing: a push is under way.
+     * missing: the server's last answer to Declare says that it has no such weights. */
+    bool initialised, pushing, missing;
     bool given; /* the server has initial weights of at least one element of this rank's range */
 } pd_known;
 
@@ -114,6 +118,7 @@ typedef struct pd_core {
     uint8_t flags;
     /* after a lost connection the client handle (the user's pd_client) ends instead of connecting again */
     bool impatient;
+    uint32_t window; /* number of steps whose pushes are kept; 0: none */
     size_t urls;
 
     pd_stage stage;
@@ -126,6 +131,8 @@ typedef struct pd_core {
     pd_error ended;   /* any code but PD_OK: the client handle (the user's pd_client) has ended with this error */
     bool lost;        /* the client handle (the user's pd_client) ended because the server no longer has the job */
     bool restarting;  /* true from the call of pd_core_restart until the parameters are declared to the new job */
+    bool gone_back;   /* the client handle ended because the server has gone back to an earlier step */
+    bool rewinding;   /* true from the call of pd_core_rewind until the parameters are declared again */
     bool rejoins;     /* the last Hello asked only to join a job that exists, not to create one */
     uint64_t creator; /* number of the process that created the job, from the last welcome; 0: not known */
 
@@ -139,8 +146,8 @@ typedef struct pd_core {
     bool averages_init;       /* the server averages initial weights, so every rank sends those of every parameter */
     size_t declares_waiting;  /* number of Declare frames (lists of parameters) that the server has not answered yet */
     pd_ticket_id welcome_ticket, declare_ticket;
-    uint64_t barriers;
-    uint64_t closing; /* step that this rank is closing (pd_client_close_step); 0: none */
+    uint64_t barriers, passed; /* barriers that this process has called, and those that the server has answered */
+    uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
 
     pd_op *ops;         /* hash table of the user's calls by ticket */
     uint64_t ended_ops; /* number of the user's calls that have ended */

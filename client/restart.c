@@ -65,10 +65,10 @@ static void forget_progress(pd_core *core)
 
         free(known->holds);
         known->holds = NULL;
-        known->pushed = known->refused = 0;
+        known->pushed = known->refused = known->there = 0;
         known->initialised = known->given = false;
     }
-    core->barriers = 0;
+    core->barriers = core->passed = 0;
     core->must_init = false;
 }
 

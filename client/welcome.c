@@ -6,8 +6,9 @@
 #include "declared_params.h"
 #include "op.h"
 #include "reply.h"
-#include "sharing.h"
 #include "restart.h"
+#include "rewind.h"
+#include "sharing.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -193,33 +194,40 @@ static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareRe
 static void note_declared(pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {
-        core->params[first + i].step = reply->parameters[i]->step;
-        core->params[first + i].initialised = reply->parameters[i]->initialised;
+        core->params[first + i].there = reply->parameters[i]->step;
+        core->params[first + i].missing = !reply->parameters[i]->initialised;
     }
     core->must_init = reply->must_init;
     core->averages_init = reply->averages_init;
 }
 
+/* Takes over the steps that the server has reported. */
+static void go_on(pd_core *core)
+{
+    for (size_t i = 0; i < core->n_params; i++) {
+        core->params[i].step = core->params[i].there;
+        core->params[i].initialised = !core->params[i].missing;
+    }
+    core->declared = true;
+    core->restarting = core->rewinding = false;
+    core->stage = STAGE_RUNNING;
+}
+
+/* Compares the server's job with the one that this process knows, once the server has accepted all parameters. */
 static int all_declared(pd_core *core)
 {
-    core->declared = true;
-    core->restarting = false;
-    core->stage = STAGE_RUNNING;
+    if (pd_core_lacks_weights(core)) {
+        pd_core_lose_job(core);
+        return PD_OK;
+    }
+    if (!core->rewinding && pd_core_is_behind(core)) {
+        pd_core_go_back(core);
+        return PD_OK;
+    }
+    go_on(core);
     retire_initialised(core);
     core->out.open = !pd_sharing_begin(core);
     return settle(core, core->declare_ticket, NULL);
-}
-
-/* Returns whether the server has taken fewer steps of a parameter than this process has seen. If so, the server's
- * job is another one of the same name. */
-static bool is_behind(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
-{
-    for (size_t i = 0; i < reply->n_parameters; i++) {
-        const pd_known *known = &core->params[first + i];
-        if (known->initialised && (!reply->parameters[i]->initialised || reply->parameters[i]->step < known->step))
-            return true;
-    }
-    return false;
 }
 
 int pd_declare_taken(pd_core *core, size_t first, size_t count, const pd_prefix *prefix, const uint8_t *header)
@@ -231,10 +239,6 @@ int pd_declare_taken(pd_core *core, size_t first, size_t count, const pd_prefix 
     if (rc != PD_OK) return rc;
     reply = message;
     if (reply->n_parameters != count) return pd_reply_broken(core, prefix, "not one entry for each parameter");
-    if (is_behind(core, first, reply)) {
-        pd_core_lose_job(core);
-        return PD_OK;
-    }
     if (keep_notes(core, first, reply) != PD_OK) {
         pd_core_drop(core, "out of memory");
         return PD_OK;

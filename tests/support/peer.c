@@ -365,6 +365,35 @@ peer *peer_running(const int64_t *sizes, size_t n)
     return p;
 }
 
+peer *peer_trained(const pd_core_config *config, const int64_t *sizes, size_t n, uint64_t step)
+{
+    peer *p = peer_new(config);
+    pd_ticket_id ticket;
+
+    p->creator = 1000;
+    peer_connect(p);
+    peer_welcome(p);
+    ticket = peer_declare(p, sizes, n);
+    peer_answer_declare(p, n, step);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    return p;
+}
+
+pd_ticket_id peer_push_pull(peer *p, size_t n, size_t elements)
+{
+    pd_ticket_id ticket;
+    pd_error err;
+
+    assert_true(n <= PEER_ITEMS && elements <= PEER_ELEMENTS);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < elements; k++)
+            p->gradients[i][k] = (float)(pd_core_step(p->core, i) * 1000 + i * 100 + k);
+        p->items[i] = (pd_item){ .param = i, .gradient = p->gradients[i], .weights = p->weights[i] };
+    }
+    if (pd_core_push(p->core, PD_PUSH_PULL, p->items, n, NULL, &ticket, &err) != PD_OK) fail_msg("%s", err.text);
+    return ticket;
+}
+
 peer *peer_sharing(const int64_t *sizes, size_t n, uint64_t bytes)
 {
     peer *p = peer_new(&peer_four);

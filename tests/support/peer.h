@@ -8,10 +8,11 @@
 #include "core.h"
 #include "declared_params.h"
 #include "restart.h"
+#include "rewind.h"
 #include "segment.h"
 
 #define SECOND UINT64_C(1000000000)
-enum { CHUNK = 64, WIRE_BYTES = 1 << 20 };
+enum { CHUNK = 64, WIRE_BYTES = 1 << 20, PEER_ITEMS = 4, PEER_ELEMENTS = 200 };
 /* Elements of a chunk where memory is shared: payloads must be large to lie there. */
 enum { SHARED_CHUNK = 8192 };
 
@@ -26,6 +27,9 @@ typedef struct peer {
     uint8_t wire[WIRE_BYTES]; /* bytes that the core has sent and the test has not read */
     size_t n;
     uint64_t chunk_elements; /* in the peer's welcomes; CHUNK at first */
+    /* items of peer_push_pull, and their gradients and weights */
+    pd_item items[PEER_ITEMS];
+    float gradients[PEER_ITEMS][PEER_ELEMENTS], weights[PEER_ITEMS][PEER_ELEMENTS];
     /* The next fields are for shared memory. */
     bool local;      /* the peer's connections pass descriptors */
     int came;        /* the descriptor that came last from the core; -1: none */
@@ -49,6 +53,11 @@ void peer_free(peer *p);
 /* Returns a peer with a running client core: it is connected and welcomed, and has declared n parameters of these
  * sizes at step 0. */
 peer *peer_running(const int64_t *sizes, size_t n);
+/* Returns a peer like that of peer_running, whose job process 1000 has created and is at this step. */
+peer *peer_trained(const pd_core_config *config, const int64_t *sizes, size_t n, uint64_t step);
+/* Pushes the next step of the first n parameters, of which each has `elements` elements, and pulls their weights into
+ * p->weights. Gradients differ from step to step. */
+pd_ticket_id peer_push_pull(peer *p, size_t n, size_t elements);
 /* Returns a peer like that of peer_running, over a Unix socket. It has lent the core a segment of `bytes` bytes (0:
  * none), whose byte i is (uint8_t)(i * 7). */
 peer *peer_sharing(const int64_t *sizes, size_t n, uint64_t bytes);

@@ -268,6 +268,11 @@ static const pd_info_field job_fields[] = { JOB(name),
                                             JOB(roots_failing),
                                             JOB(bytes_in),
                                             JOB(bytes_out),
+                                            JOB(durability),
+                                            JOB(durable_step),
+                                            JOB(checkpoint_age_ms),
+                                            JOB(checkpoint_bytes),
+                                            JOB(checkpoint_error),
                                             { 0 } };
 
 #define PARAM(field) FIELD(pd_param_info, field)
