@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SYNC_MS = 2000 }; /* most time that the server waits for a checkpoint */
+
 uint64_t sim_least_step(const sim_worker *w)
 {
     uint64_t least = UINT64_MAX;
@@ -45,6 +47,57 @@ sim_program_note sim_note_of(const sim_worker *w, uint64_t step)
     note.rank = w->rank;
     note.step = step;
     return note;
+}
+
+void sim_program_recall(sim_worker *w)
+{
+    pd_error err;
+
+    if (pd_core_recall(w->core, &w->ticket, &err) != PD_OK)
+        sim_worker_end_refused(w, err.code, err.text);
+    else
+        sim_program_go_on(w, RECALL);
+}
+
+/* Checks that the note is that of the step with which this process goes on. */
+static void check_note(const sim_worker *w, const uint8_t *reply, size_t header)
+{
+    uint64_t least = sim_least_step(w);
+    sim_program_note expected = sim_note_of(w, least), got = { 0 };
+    pd_arena *arena = sim_must(pd_arena_new(PD_ARENA_BUDGET));
+    const Paramd__RecallReply *note;
+    void *message;
+    pd_error err;
+
+    if (pd_reply_unpack(arena, PD_RECALL, reply, header, &message, &err) != PD_OK) sim_fail("harness", "%s", err.text);
+    note = message;
+    if (note->bytes == sizeof got) memcpy(&got, reply + header, sizeof got);
+    if (note->step != least || (least > 0 && memcmp(&got, &expected, sizeof got) != 0))
+        sim_fail("durability",
+                 "%s rank %u goes on after step %llu, and gets the note of step %llu, in which it wrote that it is of "
+                 "step %llu (%llu bytes)",
+                 w->job->name, w->rank, (unsigned long long)least, (unsigned long long)note->step,
+                 (unsigned long long)got.step, (unsigned long long)note->bytes);
+    pd_arena_free(arena);
+}
+
+void sim_program_on_recalled(sim_worker *w)
+{
+    uint8_t *reply;
+    size_t header;
+    pd_error err;
+    int rc;
+
+    if (!sim_program_take(w, w->ticket, &rc, &reply, &header, &err)) return;
+    if (rc == PD_OK) {
+        check_note(w, reply, header);
+        sim_program_go_on(w, STEP);
+    } else if (rc == PD_RESOURCE_EXHAUSTED || rc == PD_NO_MEMORY || rc == PD_DEADLINE_EXCEEDED) {
+        sim_program_rest(w, RECALL, err.text);
+    } else {
+        sim_worker_end_refused(w, rc, err.text);
+    }
+    free(reply);
 }
 
 /* ---- going back ---- */
@@ -113,11 +166,9 @@ void sim_program_on_rewound(sim_worker *w)
 
 void sim_program_sync(sim_worker *w)
 {
-    Paramd__CheckpointRequest request = PARAMD__CHECKPOINT_REQUEST__INIT;
     pd_error err;
 
-    request.step = w->job->steps;
-    if (pd_core_call(w->core, PD_CHECKPOINT, &request.base, NULL, 0, &w->ticket, &err) != PD_OK)
+    if (pd_core_checkpoint(w->core, w->job->steps, SYNC_MS, &w->ticket, &err) != PD_OK)
         sim_worker_end_refused(w, err.code, err.text);
     else
         sim_program_go_on(w, SYNC);
