@@ -37,6 +37,8 @@ static void draw_checkpoints(sim_job *job, uint64_t *r)
 
 static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64_t *r)
 {
+    bool plain = sim_once_in(r, 3);
+
     *job = (sim_job){ .number = number,
                       .world = 1 + (uint32_t)sim_below(r, 3),
                       .steps = 4 + sim_below(r, SIM_MOST_STEPS - 3),
@@ -45,7 +47,8 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
     job->missing = job->world;
     sim_plan_draw_params(job, plan->chunk, r);
     if (job->n_params > 6) job->n_params = 6;
-    sim_plan_draw_rule(job, sim_once_in(r, 3), r);
+    do sim_plan_draw_rule(job, plain, r);
+    while (job->plain != plain);
     sim_plan_draw_options(job, r);
     draw_checkpoints(job, r);
     draw_windows(job, r);
