@@ -22,7 +22,8 @@ if grep -v "^$prefix/" "$build/install_manifest.txt"; then die "these files were
 for path in bin/paramd bin/paramctl bin/paramctl-replay bin/paramctl-plan bin/paramctl-bench bin/paramctl-optimizers \
     etc/paramd/paramd.conf \
     include/paramd/{client,error,optim,tensor,version}.h lib/libparamd.so lib/libparamd_optim.so \
-    lib/pkgconfig/paramd.pc lib/cmake/paramd/paramdConfig{,Version}.cmake lib/systemd/system/paramd.{service,socket} lib/sysusers.d/paramd.conf \
+    lib/pkgconfig/paramd.pc lib/cmake/paramd/paramdConfig{,Version}.cmake lib/systemd/system/paramd.{service,socket} \
+    lib/sysusers.d/paramd.conf \
     share/doc/paramd/proto/PROTOCOL.md; do
     [ -s "$prefix/$path" ] || die "not installed: $path"
 done

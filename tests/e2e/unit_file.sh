@@ -41,7 +41,8 @@ grep -qx 'u paramd - .*' deploy/paramd.sysusers && grep -qx 'User=paramd' "$unit
 grep -qx 'StateDirectory=paramd' "$unit" && grep -qx 'StateDirectoryMode=0700' "$unit" \
     || { echo "the unit has no directory for checkpoints"; exit 1; }
 seconds() { sed -n "s/^$1 = \([0-9]*\)s$/\1/p; s/^$1 = \([0-9]*\)m$/\1 * 60/p" "$conf"; }
-stop=$(sed -n 's/^TimeoutStopSec=//p' "$unit") needed=$(( $(seconds drain_timeout) + $(seconds checkpoint_timeout) + 5 ))
+stop=$(sed -n 's/^TimeoutStopSec=//p' "$unit")
+needed=$(( $(seconds drain_timeout) + $(seconds checkpoint_timeout) + 5 ))
 [ "$stop" -ge "$needed" ] || { echo "TimeoutStopSec=$stop is shorter than the daemon may take: $needed s"; exit 1; }
 if command -v systemd-sysusers > /dev/null && ! id paramd > /dev/null 2>&1; then
     said=$(systemd-sysusers --dry-run "$PWD/deploy/paramd.sysusers" 2>&1) || { echo "$said"; exit 1; }

@@ -20,6 +20,11 @@ static int check_head(const pd_job *job, const pd_kept *kept, pd_error *err)
         return pd_fail(err, PD_DATA_LOSS,
                        "job %.100s: the checkpoint has creator %016" PRIx64 ", but its head %016" PRIx64, kept->job,
                        kept->creator, job->saved.creator);
+    if (kept->foreign && job->steps.values.at[PD_JOB_KEY_EXACT] != 0)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s: other BLAS kernels or instructions have made the checkpoint, so later steps may "
+                       "differ in their last bits, and the job says exact = yes",
+                       kept->job);
     if (job->steps.n_params == kept->n_params) return PD_OK;
     return pd_fail(err, PD_DATA_LOSS, "job %.100s: the checkpoint has %u parameters, but its head %u", kept->job,
                    kept->n_params, job->steps.n_params);
