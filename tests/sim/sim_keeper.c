@@ -2,7 +2,7 @@
  * it anew from that disk. */
 #include "sim_keeper.h"
 
-#include "checkpoint.h"
+#include "keep/checkpoint.h"
 #include "job_dir.h"
 #include "sim_judge.h"
 
