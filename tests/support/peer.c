@@ -233,6 +233,7 @@ int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, ui
     for (size_t i = 0; i < n; i++) all[i] = &one;
     message.outcomes = all;
     message.n_outcomes = n;
+    message.durable_step = p->durable;
     return peer_reply(p, to, &message.base, weights, floats * sizeof *weights);
 }
 
@@ -321,6 +322,7 @@ void peer_answer_declare(peer *p, size_t n, uint64_t step)
     one.initialised = true;
     for (size_t i = 0; i < n; i++) all[i] = &one;
     message.parameters = all;
+    message.durable_step = p->durable;
     while (frames-- > 0) { /* answers the frames in reverse: a server may answer in any order */
         message.n_parameters = count[frames];
         assert_int_equal(peer_reply(p, &prefix[frames], &message.base, NULL, 0), PD_OK);
