@@ -146,8 +146,8 @@ typedef struct pd_core {
     pd_error ended;  /* any code but PD_OK: the client handle (the user's pd_client) has ended with this error */
     bool lost;       /* the client handle (the user's pd_client) ended because the server no longer has the job */
     bool restarting; /* true from the call of pd_core_restart until the parameters are declared to the new job */
-    /* resending: the server has gone back, and frames of the window are sent again. went_back: since the parameters were
-     * last declared, the server has reported fewer steps of one than before. */
+    /* resending: the server has gone back, and frames of the window are sent again. went_back: since the parameters
+     * were last declared, the server has reported fewer steps of one than before. */
     bool resending, went_back;
     bool gone_back;   /* the client handle ended because the server has gone back to an earlier step */
     bool rewinding;   /* true from the call of pd_core_rewind until the parameters are declared again */

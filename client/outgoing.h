@@ -38,8 +38,8 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame);
 /* Puts a frame at the end of a lane (list) of the queue, and takes ownership of it. Its id must be set. Returns false
  * if out of memory: then the caller still owns the frame. */
 bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane);
-/* Moves a frame to another lane: to the end of the lasting ones, to be sent (again), or to its place among the held ones,
- * which are in the order of their ids. Returns false if its bytes are lent to the sender or half sent. */
+/* Moves a frame to another lane: to the end of the lasting ones, to be sent (again), or to its place among the held
+ * ones, which are in the order of their ids. Returns false if its bytes are lent to the sender or half sent. */
 bool pd_outgoing_move(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane);
 /* Returns the first frame of the user's calls or of the window, lasting or held; and the one after a frame. NULL: there
  * is none. */

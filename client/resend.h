@@ -19,8 +19,8 @@ void pd_resend_advance(pd_core *core);
 /* Takes the answer to a frame that was sent again: an error if `refusal` is not NULL. An answer that differs from the
  * first one ends the client handle (the user's pd_client). */
 void pd_resend_answered(pd_core *core, pd_outgoing_frame *frame, const pd_error *refusal);
-/* Returns whether a frame of a call that is under way is for a round that was closed before the server has gone back. The
- * program does not notice if the server refuses such a frame. */
+/* Returns whether a frame of a call that is under way is for a round that was closed before the server has gone back.
+ * The program does not notice if the server refuses such a frame. */
 bool pd_resend_repeats(const pd_core *core, const pd_outgoing_frame *frame);
 /* Handles the refusal of a frame for a round that was closed before. */
 void pd_resend_refused(pd_core *core, pd_outgoing_frame *frame, const pd_error *refusal);

@@ -233,6 +233,7 @@ int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, ui
     for (size_t i = 0; i < n; i++) all[i] = &one;
     message.outcomes = all;
     message.n_outcomes = n;
+    message.durable_step = p->durable;
     return peer_reply(p, to, &message.base, weights, floats * sizeof *weights);
 }
 
@@ -321,6 +322,7 @@ void peer_answer_declare(peer *p, size_t n, uint64_t step)
     one.initialised = true;
     for (size_t i = 0; i < n; i++) all[i] = &one;
     message.parameters = all;
+    message.durable_step = p->durable;
     while (frames-- > 0) { /* answers the frames in reverse: a server may answer in any order */
         message.n_parameters = count[frames];
         assert_int_equal(peer_reply(p, &prefix[frames], &message.base, NULL, 0), PD_OK);
@@ -384,6 +386,34 @@ peer *peer_trained(const pd_core_config *config, const int64_t *sizes, size_t n,
     return p;
 }
 
+void peer_answer_declare_at(peer *p, const uint64_t *steps, size_t n)
+{
+    Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared each[PEER_ITEMS], *all[PEER_ITEMS];
+    peer_frame l = peer_expect(p, PD_DECLARE);
+
+    assert_true(n <= PEER_ITEMS);
+    for (size_t i = 0; i < n; i++) {
+        paramd__declared__init(&each[i]);
+        each[i].step = steps[i];
+        each[i].initialised = true;
+        all[i] = &each[i];
+    }
+    message.parameters = all;
+    message.n_parameters = n;
+    message.durable_step = p->durable;
+    assert_int_equal(peer_reply(p, &l.prefix, &message.base, NULL, 0), PD_OK);
+    peer_frame_drop(&l);
+}
+
+void peer_come_back_at(peer *p, const uint64_t *steps, size_t n)
+{
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare_at(p, steps, n);
+}
+
 pd_ticket_id peer_push_pull(peer *p, size_t n, size_t elements)
 {
     pd_ticket_id ticket;
@@ -401,7 +431,12 @@ pd_ticket_id peer_push_pull(peer *p, size_t n, size_t elements)
 
 peer *peer_sharing(const int64_t *sizes, size_t n, uint64_t bytes)
 {
-    peer *p = peer_new(&peer_four);
+    return peer_sharing_with(&peer_four, sizes, n, bytes);
+}
+
+peer *peer_sharing_with(const pd_core_config *config, const int64_t *sizes, size_t n, uint64_t bytes)
+{
+    peer *p = peer_new(config);
     pd_ticket_id ticket;
 
     p->local = true;

@@ -1,5 +1,5 @@
-/* windowed.h - a client's core with a window, and a server whose weights follow from the step: for tests of servers that
- * have gone back to an earlier step. */
+/* windowed.h - a client's core with a window, and a server whose weights follow from the step: for tests of servers
+ * that have gone back to an earlier step. */
 #ifndef WINDOWED_H
 #define WINDOWED_H
 
