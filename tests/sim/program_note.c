@@ -158,6 +158,7 @@ void sim_program_on_rewound(sim_worker *w)
         return;
     }
     check_window(w);
+    w->began = UINT64_MAX;
     sim_worker_trace(w, "is back", sim_least_step(w), 0);
     sim_program_fetch(w);
 }

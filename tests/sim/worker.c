@@ -267,6 +267,7 @@ static void begin_process(sim *s, void *who, uint64_t what)
     w->rank = (uint32_t)what;
     w->process = processes(s) + 1;
     w->asked_ns = s->now_ns;
+    w->began = UINT64_MAX;
     make_buffers(w);
     draw_sharing(w);
     make_core(w);
