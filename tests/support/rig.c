@@ -245,10 +245,6 @@ static void absorb(rig *r, pd_effect *effect)
         forget_board(r, effect->job);
         break;
     case PD_EFF_TASK: on_task(r, effect); break;
-    case PD_EFF_KEEP:
-    case PD_EFF_DURABLE:
-    case PD_EFF_RECALL:
-    case PD_EFF_CHECKPOINT: break;
     case PD_EFF_LOG: on_log(r, effect); break;
     }
 }
