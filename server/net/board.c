@@ -33,12 +33,13 @@ typedef struct job {
     uint32_t number; /* number of the job and key of the hash table. The store chooses it, not a peer, so the hash needs
                       * no secret */
     size_t n;
-    entry **at;      /* array of pointers, one to the entry of each parameter. Each entry is allocated on its own,
+    entry **at;       /* array of pointers, one to the entry of each parameter. Each entry is allocated on its own,
                       * because waiters point into entries while the array may move */
-    size_t params;   /* number of the job's parameters; 0: not known yet. More entries than this may be reserved */
-    uint64_t least;  /* number of rounds that every parameter of the job has closed */
-    size_t at_least; /* number of the job's parameters that have closed just `least` rounds, and no more */
-    pd_waiter *rest; /* requests that wait until all parameters of the job have closed the request's round */
+    size_t params;    /* number of the job's parameters; 0: not known yet. More entries than this may be reserved */
+    uint64_t least;   /* number of rounds that every parameter of the job has closed */
+    size_t at_least;  /* number of the job's parameters that have closed just `least` rounds, and no more */
+    uint64_t durable; /* steps up to this one are in a checkpoint on the disk; 0: none are */
+    pd_waiter *rest;  /* requests that wait until all parameters of the job have closed the request's round */
     UT_hash_handle hh;
 } job;
 
@@ -150,6 +151,21 @@ void pd_board_settle(pd_board *board, uint32_t number, size_t n)
     find_least(j);
 }
 
+void pd_board_note_durable(pd_board *board, uint32_t number, uint64_t step)
+{
+    job *j = find(board, number);
+
+    if (j == NULL && (j = add_job(board, number)) == NULL) return;
+    j->durable = step;
+}
+
+uint64_t pd_board_durable(const pd_board *board, uint32_t number)
+{
+    const job *j = find(board, number);
+
+    return j != NULL ? j->durable : 0;
+}
+
 /* ---- waiting ---- */
 
 static void link_in(pd_waiter **list, pd_waiter *waiter)
@@ -222,6 +238,7 @@ bool pd_board_wait(pd_board *board, uint32_t number, pd_wait *wait)
     job *j = find(board, number);
 
     wait->open = wait->n;
+    wait->durable = j != NULL ? j->durable : 0;
     if (wait->all) {
         assert(j != NULL);
         wait->rest.wait = wait;
@@ -266,6 +283,14 @@ void pd_board_forget(pd_board *board, pd_wait *wait)
 
 /* ---- reports of the store ---- */
 
+/* Reports a request whose last answer may just have come. */
+static void resolve(pd_board *board, const job *j, pd_wait *wait)
+{
+    if (wait->open > 0) return;
+    wait->durable = j->durable;
+    board->user.resolved(board->user.arg, wait);
+}
+
 static void publish(pd_board *board, entry *e, pd_closed *closed)
 {
     if (closed->snapshot != NULL) {
@@ -300,7 +325,7 @@ static void close_for_all(pd_board *board, job *j, const pd_closed *closed, uint
         if (!all_closed(j, waiter->wait->step)) continue;
         link_out(waiter);
         answer_rest(waiter);
-        if (waiter->wait->open == 0) board->user.resolved(board->user.arg, waiter->wait);
+        resolve(board, j, waiter->wait);
     }
 }
 
@@ -319,7 +344,7 @@ void pd_board_close(pd_board *board, uint32_t number, pd_closed *closed)
         if (!has_answer(e, waiter->wait, waiter)) continue;
         link_out(waiter);
         answer(e, waiter);
-        if (waiter->wait->open == 0) board->user.resolved(board->user.arg, waiter->wait);
+        resolve(board, j, waiter->wait);
     }
     close_for_all(board, j, closed, before);
 }

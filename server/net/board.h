@@ -41,9 +41,10 @@ typedef struct pd_waiter {
 
 /* A push or pull that waits until all its pieces (ranges of elements of parameters) have an answer. */
 struct pd_wait {
-    uint64_t step;  /* number of rounds that the parameter of every piece must have closed */
-    bool pushes;    /* the request is a push: its answer contains the outcome of the round */
-    uint32_t rank;  /* rank that pushes; it gets the outcome PD_LATE if the round closed without its contribution */
+    uint64_t step;    /* number of rounds that the parameter of every piece must have closed */
+    bool pushes;      /* the request is a push: its answer contains the outcome of the round */
+    uint32_t rank;    /* rank that pushes; it gets the outcome PD_LATE if the round closed without its contribution */
+    uint64_t durable; /* answer: steps of the job up to this one survive a restart of the daemon; 0: none do */
     bool all;       /* the request ends a step of this worker: it also waits until all other parameters of the job have
                      * closed the round */
     size_t n, open; /* n: number of pieces (ranges of elements). open: number of pieces without an answer, plus 1 while
@@ -74,6 +75,12 @@ int pd_board_reserve(pd_board *board, uint32_t number, size_t n);
 /* Tells the board how many parameters the job has: at most as many as it has entries for. Before this call, the board
  * does not answer requests that wait for all parameters of the job. */
 void pd_board_settle(pd_board *board, uint32_t number, size_t n);
+/* Notes that the steps of a job up to `step` survive a restart of the daemon. Later answers of the job contain that.
+ * The job need not have entries yet: a job from a checkpoint has a durable step before its workers come. If memory for
+ * such a job is out, answers say 0 until its next checkpoint. */
+void pd_board_note_durable(pd_board *board, uint32_t number, uint64_t step);
+/* Returns the durable step of a job; 0: there is none. */
+uint64_t pd_board_durable(const pd_board *board, uint32_t number);
 /* Returns whether the board would answer a request at once, without waiting for a round. */
 bool pd_board_would_answer(const pd_board *board, uint32_t number, const pd_wait *wait);
 

@@ -191,6 +191,7 @@ static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *
     reply.n_parameters = pending->count;
     reply.must_init = effect->u.declared.must_init;
     reply.averages_init = effect->u.declared.averages_init;
+    reply.durable_step = pd_board_durable(conn->daemon->board, conn->job);
     add_notes(&reply, effect->u.declared.params + pending->start);
     pd_conn_answer(conn, pending, &reply.base);
 }

@@ -2,11 +2,13 @@
  * connections. */
 #include "effect_handlers.h"
 
+#include "checkpoint_request.h"
 #include "conn_io.h"
 #include "declare_request.h"
 #include "export_request.h"
 #include "hello_request.h"
 #include "info_reply.h"
+#include "note_request.h"
 #include "plant.h"
 #include "printable.h"
 #include "share_request.h"
@@ -237,6 +239,22 @@ static void on_export(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) pd_reply_export(conn, pending, &effect->u.exported);
 }
 
+static void on_recall(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+
+    if (conn != NULL) pd_reply_recall(conn, pending, effect);
+}
+
+static void on_checkpoint(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+
+    if (conn != NULL) pd_reply_checkpoint(conn, pending, effect);
+}
+
 /* Enters on the board the closed rounds that an effect (a message of the step thread) reports, as many as the turn's
  * time allows. `backlog_at` counts the rounds that are entered. Returns false if some are left. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
@@ -270,12 +288,13 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_EXPORT: on_export(daemon, effect); break;
     case PD_EFF_SHARE: on_share(daemon, effect); break;
     case PD_EFF_LOG: daemon->config.log(&effect->u.log); break;
-    /* root tasks (computations of matrix roots) go from the step thread to the root pool, never to the loop thread */
-    case PD_EFF_TASK: break;
-    case PD_EFF_KEEP:
-    case PD_EFF_DURABLE:
-    case PD_EFF_RECALL:
-    case PD_EFF_CHECKPOINT: break;
+    case PD_EFF_DURABLE: pd_board_note_durable(daemon->board, effect->job, effect->u.durable_step); break;
+    case PD_EFF_RECALL: on_recall(daemon, effect); break;
+    case PD_EFF_CHECKPOINT: on_checkpoint(daemon, effect); break;
+    /* root tasks (computations of matrix roots) go from the step thread to the root pool, and checkpoints to the keeper
+     * thread; neither ever comes to the loop thread */
+    case PD_EFF_TASK:
+    case PD_EFF_KEEP: break;
     }
     pd_effect_free(effect);
     return true;

@@ -44,6 +44,8 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.world_size = hello->world_size;
     request->u.hello.nonce = hello->nonce;
     request->u.hello.shares = hello->shares && conn->daemon->config.shared_memory && conn->transport->ops->take != NULL;
+    request->u.hello.window = hello->window;
+    request->u.hello.barriers = hello->barriers;
     request->u.hello.rejoins = hello->rejoins;
     request->u.hello.creator = hello->creator;
     request->u.hello.job_name = strdup(hello->job);

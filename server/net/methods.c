@@ -1,11 +1,13 @@
 /* methods.c - the table of the protocol's methods, and the handlers of methods that have no file of their own. */
 #include "methods.h"
 
+#include "checkpoint_request.h"
 #include "declare_request.h"
 #include "export_request.h"
 #include "hello_request.h"
 #include "info.h"
 #include "import_request.h"
+#include "note_request.h"
 #include "option_copy.h"
 #include "optimizers.h"
 #include "pull_request.h"
@@ -221,12 +223,6 @@ static int run_set(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
     return PD_OK;
 }
 
-static int run_later(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
-{
-    (void)conn, (void)message;
-    return pd_fail(err, PD_UNIMPLEMENTED, "method %u: not built yet", prefix->method);
-}
-
 /* ---- the table of methods ---- */
 
 const pd_method_entry pd_methods[PD_METHODS] = {
@@ -253,9 +249,9 @@ const pd_method_entry pd_methods[PD_METHODS] = {
     [PD_EXPORT] = { "Export", PD_NEEDS_OPERATOR, PD_AWAITS_OTHERS, .run = pd_run_export },
     [PD_SHARE] = { "Share", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, PD_AWAITS_STORE, .run = pd_run_share },
     [PD_RELEASE] = { "Release", 0, .run = pd_run_release },
-    [PD_NOTE] = { "Note", PD_NEEDS_WORKER, PD_AWAITS_STORE, .run = run_later },
-    [PD_RECALL] = { "Recall", PD_NEEDS_WORKER, PD_AWAITS_STORE, .run = run_later },
-    [PD_CHECKPOINT] = { "Checkpoint", 0, PD_AWAITS_OTHERS, .run = run_later },
+    [PD_NOTE] = { "Note", PD_NEEDS_WORKER, PD_AWAITS_STORE, .prepare = pd_prepare_note, .finish = pd_finish_note },
+    [PD_RECALL] = { "Recall", PD_NEEDS_WORKER, PD_AWAITS_STORE, .run = pd_run_recall },
+    [PD_CHECKPOINT] = { "Checkpoint", 0, PD_AWAITS_OTHERS, .run = pd_run_checkpoint },
 };
 
 void pd_methods_check(void)

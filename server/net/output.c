@@ -237,6 +237,7 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
     assert(wait->n <= scratch->capacity);
     message.outcomes = scratch->list;
     message.n_outcomes = wait->n;
+    message.durable_step = wait->durable;
     for (size_t i = 0; i < wait->n; i++) {
         scratch->outcomes[i].outcome = (uint32_t)wait->at[i].outcome;
         scratch->outcomes[i].step = wait->at[i].step;

@@ -42,13 +42,29 @@ static void assert_refuses(pd_arena *arena, unsigned method, const void *bytes, 
 
 static void methods_are_numbered_as_the_service_lists_them(void **arena)
 {
-    static const char *const names[PD_METHODS] = {
-        [PD_HELLO] = "Hello",   [PD_DECLARE] = "Declare",    [PD_INIT] = "Initialise",   [PD_PUSH] = "Push",
-        [PD_PULL] = "Pull",     [PD_PUSH_PULL] = "PushPull", [PD_BARRIER] = "Barrier",   [PD_HEARTBEAT] = "Heartbeat",
-        [PD_LEAVE] = "Leave",   [PD_STATUS] = "Status",      [PD_LIST] = "List",         [PD_OPTIMIZERS] = "Optimizers",
-        [PD_DROP] = "Drop",     [PD_DRAIN] = "Drain",        [PD_SHUTDOWN] = "Shutdown", [PD_SET] = "Set",
-        [PD_IMPORT] = "Import", [PD_EXPORT] = "Export",      [PD_SHARE] = "Share",       [PD_RELEASE] = "Release"
-    };
+    static const char *const names[PD_METHODS] = { [PD_HELLO] = "Hello",
+                                                   [PD_DECLARE] = "Declare",
+                                                   [PD_INIT] = "Initialise",
+                                                   [PD_PUSH] = "Push",
+                                                   [PD_PULL] = "Pull",
+                                                   [PD_PUSH_PULL] = "PushPull",
+                                                   [PD_BARRIER] = "Barrier",
+                                                   [PD_HEARTBEAT] = "Heartbeat",
+                                                   [PD_LEAVE] = "Leave",
+                                                   [PD_STATUS] = "Status",
+                                                   [PD_LIST] = "List",
+                                                   [PD_OPTIMIZERS] = "Optimizers",
+                                                   [PD_DROP] = "Drop",
+                                                   [PD_DRAIN] = "Drain",
+                                                   [PD_SHUTDOWN] = "Shutdown",
+                                                   [PD_SET] = "Set",
+                                                   [PD_IMPORT] = "Import",
+                                                   [PD_EXPORT] = "Export",
+                                                   [PD_SHARE] = "Share",
+                                                   [PD_RELEASE] = "Release",
+                                                   [PD_NOTE] = "Note",
+                                                   [PD_RECALL] = "Recall",
+                                                   [PD_CHECKPOINT] = "Checkpoint" };
     (void)arena;
 
     assert_int_equal(paramd__paramd__descriptor.n_methods, PD_METHODS);
@@ -199,7 +215,7 @@ static void an_error_text_is_one_line_whatever_came(void **arena)
 
 static void refuses_a_method_that_is_none(void **arena)
 {
-    assert_refuses(*arena, PD_METHODS, "", 0, PD_UNIMPLEMENTED, "method 20");
+    assert_refuses(*arena, PD_METHODS, "", 0, PD_UNIMPLEMENTED, "method 23");
     assert_int_equal(pd_reply_unpack(*arena, 65535, bytes_of(""), 0, &(void *){ NULL }, NULL), PD_UNIMPLEMENTED);
 }
 

@@ -12,7 +12,7 @@ enum { MAIL_BYTES = sizeof(pd_request) > sizeof(pd_effect) ? sizeof(pd_request) 
 static bool wants_answer(pd_request_kind kind)
 {
     return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_TASK && kind != PD_REQ_LIMITS &&
-           kind != PD_REQ_STALLED;
+           kind != PD_REQ_STALLED && kind != PD_REQ_KEPT;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
@@ -220,6 +220,7 @@ void pd_effect_free(pd_effect *effect)
     if (effect->kind == PD_EFF_INFO) pd_info_free(effect->u.info);
     if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);
     if (effect->kind == PD_EFF_EXPORT) free(effect->u.exported.at);
+    if (effect->kind == PD_EFF_RECALL) free(effect->u.recalled.at);
     if (effect->kind == PD_EFF_SHARE && effect->u.share.fd >= 0) close(effect->u.share.fd);
     free(effect);
 }
