@@ -1,5 +1,5 @@
 /* checkpoint_list.c - lists the checkpoints of a state directory, and chooses the one that the next start loads. */
-#include "checkpoint.h"
+#include "checkpoint_files.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,6 @@
 /* checkpoint_read.c - reads checkpoints from a disk, and trusts no byte of them. */
-#include "checkpoint.h"
+#include "checkpoint_files.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,7 +112,6 @@ int pd_checkpoint_load(const pd_disk *disk, const char *dir, pd_kept **out, pd_m
         return rc;
     }
     kept->bytes = pd_manifest_bytes(manifest);
-    snprintf(kept->blas, sizeof kept->blas, "%s", manifest->about.blas);
     *out = kept;
     return PD_OK;
 }

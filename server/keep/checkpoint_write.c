@@ -1,5 +1,5 @@
 /* checkpoint_write.c - writes a checkpoint to a disk, so that at every moment a whole one is there. */
-#include "checkpoint.h"
+#include "checkpoint_files.h"
 
 #include <errno.h>
 #include <inttypes.h>

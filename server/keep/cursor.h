@@ -1,4 +1,4 @@
-/* cursor.h - reads and writes numbers in a block of bytes, little-endian. A read beyond the end gives 0 and is noted. */
+/* cursor.h - reads and writes numbers in a block of bytes, little-endian. A read beyond the end gives 0. */
 #ifndef PD_CURSOR_H
 #define PD_CURSOR_H
 

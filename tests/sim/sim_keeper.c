@@ -2,7 +2,7 @@
  * it anew from that disk. */
 #include "sim_keeper.h"
 
-#include "keep/checkpoint.h"
+#include "checkpoint_files.h"
 #include "job_dir.h"
 #include "sim_judge.h"
 

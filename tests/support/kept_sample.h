@@ -2,7 +2,7 @@
 #ifndef KEPT_SAMPLE_H
 #define KEPT_SAMPLE_H
 
-#include "checkpoint.h"
+#include "checkpoint_files.h"
 
 #define SAMPLE_JOB "runs/gpt #1"
 #define SAMPLE_CREATOR 0x0123456789abcdefu

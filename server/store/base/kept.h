@@ -56,7 +56,6 @@ typedef struct pd_kept {
     pd_kept_note *notes; /* at most one for each rank, in the order of the ranks */
     uint32_t n_notes;
     void *memory; /* a checkpoint from the disk: one block with the weights of all parameters; else NULL */
-    char blas[32]; /* a checkpoint from the disk: name of the BLAS kernels of the daemon that wrote it; else "" */
     /* a checkpoint from the disk: other BLAS kernels or instructions than this daemon's have made it, so later steps
      * may differ in their last bits. A job with exact = yes is not restored from it. */
     bool foreign;

@@ -1,4 +1,4 @@
-/* checkpoint.h - checkpoints on a disk: writes them, finds them again, and reads them.
+/* checkpoint_files.h - checkpoints on a disk: writes them, finds them again, and reads them.
  *
  * A checkpoint is a directory (keep_names.h). It is written under a temporary name and gets its own name when all of
  * its files are on the disk. So whenever the power fails, either the new checkpoint is there as a whole, or the one
@@ -6,8 +6,8 @@
  *
  * All functions may be called from any thread, but only one thread may write into a state directory (state_dir.h locks
  * it). Errors that are not named: PD_NO_MEMORY, and those of the disk, PD_UNAVAILABLE and PD_RESOURCE_EXHAUSTED. */
-#ifndef PD_CHECKPOINT_H
-#define PD_CHECKPOINT_H
+#ifndef PD_CHECKPOINT_FILES_H
+#define PD_CHECKPOINT_FILES_H
 
 #include "disk.h"
 #include "kept.h"
