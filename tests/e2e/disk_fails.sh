@@ -120,7 +120,7 @@ mounted=$scratch/small
 mkdir "$scratch/small/state"
 start "$scratch/small/state"
 head -c 2m /dev/zero > "$scratch/small/filler" 2> /dev/null || true
-await 'paramctl jobs to show that the file system is full' shows_error 'No space left'
+await 'paramctl jobs to show that the file system is full' shows_error 'free'
 before=$(step)
 await 'a step on a full file system' has_stepped_beyond $((before + 20))
 before=$(durable)
