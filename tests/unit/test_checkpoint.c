@@ -1,5 +1,5 @@
-/* Tests checkpoints: how they are made while a job trains, and that a job restored from one ends with the same bits as a
- * job that was not interrupted. */
+/* Tests checkpoints: how they are made while a job trains, and that a job restored from one ends with the same bits as
+ * a job that was not interrupted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -64,8 +64,8 @@ static void train(rig *r, const course *p, uint64_t first, uint64_t last, uint64
     }
 }
 
-/* Makes a new store from the last checkpoint that the rig's disk has, as a daemon does that was killed. Returns the step
- * of the checkpoint. */
+/* Makes a new store from the last checkpoint that the rig's disk has, as a daemon does that was killed. Returns the
+ * step of the checkpoint. */
 static uint64_t crash(rig *r, const course *p)
 {
     pd_store_config config = keeping();

@@ -1,6 +1,7 @@
 /* checkpoint.c - makes a checkpoint: the cut, the copies, and the results of root tasks that come later. */
 #include "checkpoint.h"
 
+#include "checkpoint_asked.h"
 #include "checkpoint_state.h"
 #include "cut.h"
 #include "export.h"
