@@ -1,7 +1,9 @@
-/* recover.c - brings back the jobs of a state directory when the daemon starts. */
+/* recover.c - brings jobs back from a state directory when the daemon starts. */
 #include "recover.h"
 
+#include "checkpoint_files.h"
 #include "job_dir.h"
+#include "keeper.h"
 #include "log.h"
 #include "notify.h"
 
@@ -11,187 +13,208 @@
 #include <string.h>
 #include <time.h>
 
-/* Microseconds that loading one job may take, as the service manager is told: 1 TB from a slow disk. */
+/* Microseconds that loading one job may take, as the service manager is told. */
 #define LOADING_US "3600000000"
 
+/* A job that may come back. */
 typedef struct candidate {
-    char path[PD_KEEP_PATH]; /* directory of the job */
-    uint64_t written_ms;     /* time of its newest checkpoint; 0: it cannot be read */
+    char dir[PD_KEEP_PATH];
+    char job[512];       /* its name; "": no manifest could be read */
+    uint64_t written_ms; /* when its newest checkpoint was written */
 } candidate;
 
 typedef struct recovery {
-    pd_store *store;
     const pd_disk *disk;
-    const pd_kept_about *here;
-    pd_recovery *out;
+    int (*restore)(void *arg, const pd_kept *kept, pd_error *err);
+    void *arg;
+    candidate *at;
+    size_t n;
 } recovery;
 
-static uint64_t now_ns(void)
+/* ---- the jobs that may come back ---- */
+
+/* Reads from the newest checkpoint whose manifest is whole what job it is of. */
+static void describe(const pd_disk *disk, candidate *c, const pd_step_list *list)
+{
+    char dir[PD_KEEP_PATH];
+    pd_manifest manifest;
+
+    for (size_t i = 0; i < list->n && c->job[0] == '\0'; i++) {
+        if (list->at[i].kind != PD_STEP_CURRENT && list->at[i].kind != PD_STEP_OLD) continue;
+        pd_keep_join(dir, c->dir, list->at[i].name);
+        if (pd_checkpoint_check(disk, dir, &manifest, NULL) != PD_OK) continue;
+        memcpy(c->job, manifest.job, sizeof c->job);
+        c->written_ms = manifest.about.written_ms;
+    }
+}
+
+static bool has_checkpoints(const pd_step_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (list->at[i].kind == PD_STEP_CURRENT || list->at[i].kind == PD_STEP_OLD) return true;
+    return false;
+}
+
+static int add_candidate(recovery *r, const char *root, const char *name, pd_error *err)
+{
+    candidate *c = &r->at[r->n];
+    pd_step_list list;
+    int rc;
+
+    pd_keep_join(c->dir, root, name);
+    if ((rc = pd_step_list_read(&list, r->disk, c->dir, err)) != PD_OK) return rc;
+    if (!list.ended && has_checkpoints(&list)) {
+        describe(r->disk, c, &list);
+        r->n++;
+    }
+    pd_step_list_free(&list);
+    return PD_OK;
+}
+
+/* The job whose checkpoint was written last comes first. */
+static int compare(const void *left, const void *right)
+{
+    const candidate *a = left, *b = right;
+
+    if (a->written_ms != b->written_ms) return a->written_ms > b->written_ms ? -1 : 1;
+    return strcmp(a->dir, b->dir);
+}
+
+static int find_candidates(recovery *r, const char *root, pd_error *err)
+{
+    pd_job_dirs jobs;
+    int rc = pd_job_dirs_read(&jobs, r->disk, root, err);
+
+    if (rc != PD_OK) return rc;
+    r->at = calloc(jobs.n + 1, sizeof *r->at);
+    if (r->at == NULL) rc = pd_fail(err, PD_NO_MEMORY, "the list of jobs to bring back: out of memory");
+    for (size_t i = 0; i < jobs.n && rc == PD_OK; i++) rc = add_candidate(r, root, jobs.at[i], err);
+    pd_job_dirs_free(&jobs);
+    if (rc == PD_OK && r->n > 0) qsort(r->at, r->n, sizeof *r->at, compare);
+    return rc;
+}
+
+/* ---- bringing them back ---- */
+
+static uint64_t now_ms(void)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static void put(int level, pd_log_facts facts, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void put(int level, pd_log_facts facts, const char *format, ...)
+/* Logs a line about a checkpoint of a job. */
+static void say(int level, const pd_kept *kept, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void say(int level, const pd_kept *kept, const char *format, ...)
 {
     pd_log_entry entry;
     va_list args;
 
     va_start(args, format);
-    pd_log_entry_make(&entry, level, facts, format, args);
+    pd_log_entry_make(&entry, level, (pd_log_facts){ .job = kept->job, .step = &kept->step }, format, args);
     va_end(args);
     pd_log_put(&entry);
 }
 
-/* ---- which jobs ---- */
-
-/* Looks into the directory of a job. Returns false if the job has ended or has no checkpoint. */
-static bool look(const pd_disk *disk, candidate *job)
+static void log_damage(void *arg, const char *dir, const pd_error *why)
 {
-    char path[PD_KEEP_PATH];
-    pd_step_list list;
-    pd_manifest manifest;
-    bool lives;
-
-    if (pd_step_list_read(&list, disk, job->path, NULL) != PD_OK) return true; /* loading it will say what is wrong */
-    lives = !list.ended && list.n > 0;
-    for (size_t i = 0; lives && job->written_ms == 0 && i < list.n; i++) {
-        if (list.at[i].kind != PD_STEP_CURRENT && list.at[i].kind != PD_STEP_OLD) continue;
-        pd_keep_join(path, job->path, list.at[i].name);
-        if (pd_checkpoint_check(disk, path, &manifest, NULL) == PD_OK) job->written_ms = manifest.about.written_ms;
-    }
-    pd_step_list_free(&list);
-    return lives;
-}
-
-static int newest_first(const void *left, const void *right)
-{
-    const candidate *a = left, *b = right;
-
-    if (a->written_ms != b->written_ms) return a->written_ms < b->written_ms ? 1 : -1;
-    return strcmp(a->path, b->path);
-}
-
-/* Lists the directories of jobs that have not ended, those first that were written last. */
-static int list_jobs(candidate **out, size_t *n, const pd_disk *disk, const char *root, pd_error *err)
-{
-    pd_job_dirs dirs;
-    int rc = pd_job_dirs_read(&dirs, disk, root, err);
-
-    *n = 0;
-    if (rc != PD_OK) return rc;
-    if ((*out = calloc(dirs.n + 1, sizeof **out)) == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
-    for (size_t i = 0; rc == PD_OK && i < dirs.n; i++) {
-        pd_keep_join((*out)[*n].path, root, dirs.at[i]);
-        if (look(disk, &(*out)[*n]))
-            ++*n;
-        else
-            (*out)[*n] = (candidate){ .written_ms = 0 };
-    }
-    pd_job_dirs_free(&dirs);
-    if (rc == PD_OK) qsort(*out, *n, sizeof **out, newest_first);
-    return rc;
-}
-
-/* ---- one job ---- */
-
-static void report_damage(void *arg, const char *dir, const pd_error *why)
-{
-    (void)arg;
-    put(LOG_WARNING, (pd_log_facts){ .code = why->code }, "checkpoint %.200s is passed over: %.240s", dir, why->text);
+    (void)arg, (void)dir;
+    pd_log(LOG_WARNING, "a checkpoint is passed over: %s", why->text);
 }
 
 /* Tells the service manager to wait while a job is loaded. */
-static void announce(const candidate *job)
+static void announce(const candidate *c)
 {
     char text[PD_KEEP_PATH + 80];
 
-    snprintf(text, sizeof text, "STATUS=loading %s\nEXTEND_TIMEOUT_USEC=" LOADING_US, job->path);
+    snprintf(text, sizeof text, "STATUS=loading %s\nEXTEND_TIMEOUT_USEC=" LOADING_US, c->dir);
     pd_notify(text);
 }
 
-static bool is_foreign(const pd_kept_about *here, const pd_kept_about *there)
+/* Returns whether an earlier candidate has the same name. */
+static bool is_outdated(const recovery *r, size_t i)
 {
-    return strcmp(here->blas, there->blas) != 0 || strcmp(here->cpu, there->cpu) != 0;
+    for (size_t k = 0; k < i; k++)
+        if (r->at[i].job[0] != '\0' && strcmp(r->at[k].job, r->at[i].job) == 0) return true;
+    return false;
 }
 
-static void report_foreign(const recovery *r, const pd_kept *kept, const pd_kept_about *there)
+/* Decides what becomes of a job that was not restored: if it must be exact on other hardware, it stays on the disk, and
+ * the daemon starts. */
+static int refuse(const candidate *c, const pd_kept *kept, const pd_kept_about *there, const pd_error *why,
+                  pd_error *err)
 {
-    put(LOG_WARNING, (pd_log_facts){ .job = kept->job, .step = &kept->step },
-        "its checkpoint was made with BLAS core %s and CPU %s, and goes on with %s and %s: later steps may differ in "
-        "their last bits (job key exact = yes refuses that)",
-        there->blas, there->cpu, r->here->blas, r->here->cpu);
+    pd_kept_about here = pd_keeper_about();
+
+    if (!kept->foreign || why->code != PD_FAILED_PRECONDITION)
+        return pd_fail(err, why->code, "%.300s; to start without this job, move %.150s away", why->text, c->dir);
+    say(LOG_ERR, kept,
+        "not restored, because it says exact = yes: BLAS kernels %s and instructions %s made the checkpoint, here are "
+        "%s and %s. Start paramd on such a machine, or with threads.cpu = %s; the job stays in %.120s",
+        there->blas, there->cpu, here.blas, here.cpu, there->cpu, c->dir);
+    return PD_OK;
 }
 
-static void report_refusal(const recovery *r, const candidate *job, const pd_kept *kept, const pd_manifest *manifest,
-                           const pd_error *why)
+static void report(const pd_kept *kept, const pd_manifest *manifest, uint64_t ms)
 {
-    pd_log_facts facts = { .job = kept->job, .step = &kept->step, .code = why->code };
+    pd_kept_about here = pd_keeper_about();
 
-    r->out->left++;
-    if (why->code == PD_ALREADY_EXISTS)
-        put(LOG_ERR, facts, "another job of this name was written later and is restored; this one stays in %.200s",
-            job->path);
-    else if (kept->foreign && why->code == PD_FAILED_PRECONDITION)
-        put(LOG_ERR, facts,
-            "not restored, because it says exact = yes, and its checkpoint was made with BLAS core %s and CPU %s, not "
-            "%s "
-            "and %s: start paramd on such a machine or with threads.cpu = %s. It stays in %.120s",
-            manifest->about.blas, manifest->about.cpu, r->here->blas, r->here->cpu, manifest->about.cpu, job->path);
-    else
-        put(LOG_ERR, facts, "not restored, and stays in %.140s: %.280s", job->path, why->text);
+    say(LOG_NOTICE, kept, "is back at step %" PRIu64 ": a checkpoint of %" PRIu64 " bytes was read in %" PRIu64 " ms",
+        kept->step, pd_manifest_bytes(manifest), ms);
+    if (kept->foreign)
+        say(LOG_WARNING, kept,
+            "BLAS kernels %s and instructions %s made the checkpoint, here are %s and %s: later steps may differ in "
+            "their last bits (exact = yes refuses that)",
+            manifest->about.blas, manifest->about.cpu, here.blas, here.cpu);
 }
 
-static void restore(const recovery *r, const candidate *job, pd_kept *kept, const pd_manifest *manifest,
-                    uint64_t since_ns)
+static bool is_foreign(const pd_kept_about *there)
 {
-    pd_error why;
+    pd_kept_about here = pd_keeper_about();
 
-    kept->foreign = is_foreign(r->here, &manifest->about);
-    if (pd_store_restore(r->store, kept, now_ns(), &why) != PD_OK) {
-        report_refusal(r, job, kept, manifest, &why);
-        return;
-    }
-    r->out->restored++;
-    if (kept->foreign) report_foreign(r, kept, &manifest->about);
-    put(LOG_NOTICE, (pd_log_facts){ .job = kept->job, .step = &kept->step },
-        "restored from the checkpoint of step %" PRIu64 ": %" PRIu64 " bytes in %" PRIu64 " ms", kept->step,
-        pd_manifest_bytes(manifest), (now_ns() - since_ns) / 1000000);
+    return strcmp(here.blas, there->blas) != 0 || strcmp(here.cpu, there->cpu) != 0;
 }
 
-static void recover_job(const recovery *r, const candidate *job)
+static int bring_back(recovery *r, const candidate *c, pd_error *err)
 {
-    uint64_t since_ns = now_ns();
     pd_manifest manifest;
+    pd_error why = { 0 };
     pd_kept *kept = NULL;
-    pd_error why;
+    uint64_t begun = now_ms();
     int rc;
 
-    announce(job);
-    rc = pd_checkpoint_newest(r->disk, job->path, &kept, &manifest, report_damage, NULL, &why);
-    if (rc == PD_OK) {
-        restore(r, job, kept, &manifest, since_ns);
-        pd_kept_free(kept);
-        return;
+    announce(c);
+    rc = pd_checkpoint_newest(r->disk, c->dir, &kept, &manifest, log_damage, NULL, err);
+    if (rc == PD_NOT_FOUND) {
+        pd_log(LOG_ERR, "%.300s: none of its checkpoints is whole, so the job is lost", c->dir);
+        return PD_OK;
     }
-    r->out->left++;
-    put(LOG_ERR, (pd_log_facts){ .code = rc }, "the job in %.200s is not restored: %.240s", job->path, why.text);
+    if (rc != PD_OK) return rc;
+    kept->foreign = is_foreign(&manifest.about);
+    if (r->restore(r->arg, kept, &why) == PD_OK)
+        report(kept, &manifest, now_ms() - begun);
+    else
+        rc = refuse(c, kept, &manifest.about, &why, err);
+    pd_kept_free(kept);
+    return rc;
 }
 
-int pd_recover(pd_recovery *out, pd_store *store, const pd_disk *disk, const char *root, const pd_kept_about *here,
-               pd_error *err)
+int pd_recover(const pd_disk *disk, const char *root, int (*restore)(void *arg, const pd_kept *kept, pd_error *err),
+               void *arg, pd_error *err)
 {
-    recovery r = { .store = store, .disk = disk, .here = here, .out = out };
-    candidate *jobs = NULL;
-    size_t n;
-    int rc = list_jobs(&jobs, &n, disk, root, err);
+    recovery r = { .disk = disk, .restore = restore, .arg = arg };
+    int rc = pd_keep_check_root(root, err);
 
-    *out = (pd_recovery){ 0 };
-    for (size_t i = 0; rc == PD_OK && i < n; i++) recover_job(&r, &jobs[i]);
-    if (rc == PD_OK && n > 0) pd_notify("STATUS=");
-    free(jobs);
+    if (rc == PD_OK) rc = find_candidates(&r, root, err);
+    for (size_t i = 0; i < r.n && rc == PD_OK; i++) {
+        if (is_outdated(&r, i))
+            pd_log(LOG_WARNING, "%.300s: a later job %.100s is back, so this one stays on the disk", r.at[i].dir,
+                   r.at[i].job);
+        else
+            rc = bring_back(&r, &r.at[i], err);
+    }
+    if (r.n > 0) pd_notify("STATUS=");
+    free(r.at);
     return rc;
 }

@@ -1,24 +1,20 @@
-/* recover.h - brings back the jobs of a state directory when the daemon starts, from their newest checkpoints. Runs on
- * the thread that starts the step thread, before that one runs. */
+/* recover.h - brings jobs back from a state directory when the daemon starts. */
 #ifndef PD_RECOVER_H
 #define PD_RECOVER_H
 
-#include "checkpoint_files.h"
-#include "store.h"
+#include "disk.h"
+#include "kept.h"
 
-typedef struct pd_recovery {
-    size_t restored; /* jobs that are in the store now */
-    size_t left;     /* jobs that stay on the disk, each with an ERROR line in the log that says why */
-} pd_recovery;
-
-/* Restores every job in the state directory `root` that has not ended, each from its newest checkpoint that is whole.
- * Where two have the same name, the one that was written last is restored. `here` names the BLAS kernels and the
- * instruction set of this daemon: a checkpoint of others is taken with a warning, or not if the job says exact = yes.
+/* Loads the newest whole checkpoint of each job that has not ended, one after the other, and calls `restore` with it;
+ * the checkpoint is freed after the call. Sets kept->foreign if other BLAS kernels or another instruction set made the
+ * checkpoint. Of two jobs of the same name, the one whose checkpoint was written last counts.
  *
- * Logs a line for each job, and a warning for each checkpoint that is damaged. Before each job, which may take long, it
- * tells the service manager (systemd) to wait. The checkpoints stay as they are, also those of jobs that are not
- * restored. Fails only if the directory cannot be listed, or memory for that is out. */
-int pd_recover(pd_recovery *out, pd_store *store, const pd_disk *disk, const char *root, const pd_kept_about *here,
-               pd_error *err);
+ * Logs each job that comes back, with a warning for a checkpoint that is damaged or foreign. Before each job, which may
+ * take long, it tells the service manager (systemd) to wait. A job without a whole checkpoint is logged, and lost. If
+ * `restore` refuses a foreign checkpoint (PD_FAILED_PRECONDITION: the job says exact = yes), that is logged as an error,
+ * and the job stays on the disk. Any other error of `restore` ends the call and is returned: the daemon must not start
+ * without a job whose checkpoint is whole. */
+int pd_recover(const pd_disk *disk, const char *root, int (*restore)(void *arg, const pd_kept *kept, pd_error *err),
+               void *arg, pd_error *err);
 
 #endif
