@@ -52,13 +52,13 @@ def test_the_first_step_begins_with_the_weights_of_rank_0(daemon, job):
 def test_a_gradient_of_other_weights_than_the_jobs_is_refused(daemon, job):
     def work(rank):
         model = mlp(seed=rank)
-        opt = optimizer(list(model.named_parameters()), daemon, job, rank=rank, world_size=2)
         row_loss(model, rows(0)).backward()
+        opt = optimizer(list(model.named_parameters()), daemon, job, rank=rank, world_size=2)
         refused = False
         try:
             opt.step()
         except FAILED as error:
-            assert "call join() before the first forward pass" in str(error)
+            assert "make the optimizer before the first forward pass" in str(error)
             refused = True
             opt = optimizer(list(model.named_parameters()), daemon, job, rank=rank, world_size=2)
             opt.join()

@@ -40,15 +40,18 @@ class Optimizer(torch.optim.Optimizer):
     url, job, rank, world_size, options: as for paramd.Client. The job averages by weight, and an infinity skips the
         step of the whole model, unless options says otherwise.
     client: an open client without declared parameters, in place of these.
-    model: names bare parameters in `params`, and joins the job at its first forward pass.
+    model: names bare parameters in `params`.
     overlap: gradients are pushed during the backward pass. An infinity then skips the step of its parameter alone.
     delay: 1: step() does not wait for the new weights; the next one does.
     contribute: "rank0": the other ranks push no gradients, since they are averaged already.
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
 
-    Nothing travels before the first forward pass of the model, the first step(), join() or step_count. Then the weights
-    of rank 0 become those of every rank; where the job has weights already, every rank takes these.
+    Nothing travels before the first forward pass of a module that has one of the parameters, the first step(), join()
+    or step_count. Then the weights of rank 0 become those of every rank; where the job has weights already, every rank
+    takes these.
     """
+
+    _numbers_names = False          # parameters without names get numbers (paramd.torch.optim)
 
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
                  rank: int | None = None, world_size: int | None = None, client: Client | None = None,
@@ -71,13 +74,12 @@ class Optimizer(torch.optim.Optimizer):
         if not isinstance(params, (torch.nn.Module, torch.Tensor)) and isinstance(params, Iterable):
             params = list(params)
         self._raw_names = parallel.names_in(params)
-        known = named(params, self._model)
+        known = named(params, self._model, numbered=self._numbers_names)
         self._frozen: list[tuple[str, torch.Tensor]] = known.frozen
         super().__init__(known.groups, {"optimizer": optimizer, **row(optimizer).defaults, **self._hypers})
         self._is_made = True
-        if self._model is not None:
-            self._at_forward = JoinAtForward(self)
-            self._at_forward.attach(self._model)
+        self._at_forward = JoinAtForward(self)
+        self._at_forward.attach(self._model)
 
     def _prepare(self, copied: bool) -> None:
         """Sets what a copy does not have."""
@@ -117,7 +119,7 @@ class Optimizer(torch.optim.Optimizer):
         light_state.add_steps(self, self.param_groups[-1]["params"])
 
     def _named_group(self, group: Group) -> Group:
-        known = named([group], self._model, Named(self.param_groups))
+        known = named([group], self._model, Named(self.param_groups), numbered=self._numbers_names)
         self._frozen = [*self._frozen, *known.frozen]
         return known.groups[0]
 
@@ -152,6 +154,12 @@ class Optimizer(torch.optim.Optimizer):
         """Joins the job, if it is not joined yet: afterwards the model has the job's weights. Call it before the first
         forward pass where the optimizer does not have the model. Errors: those of paramd.Client and its declare."""
         self._joined(computed=False)
+
+    def join_with(self, module: torch.nn.Module) -> None:
+        """Joins the job at the first forward pass of a module that has parameters of the optimizer: it is the model,
+        where none was given."""
+        self._model = self._model if self._model is not None else module
+        self.join()
 
     def _joined(self, computed: bool) -> Run:
         if self._is_copy:
