@@ -213,6 +213,29 @@ def test_it_is_no_child_of_the_worker_that_has_started_it(room):
     end(worker)
 
 
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_a_worker_that_has_found_a_daemon_in_its_last_moment_starts_another(room, monkeypatch, ending):
+    look, ended = local_daemon.default_url, []
+
+    def look_too_early(world_size=None):
+        """Finds the daemon, which ends before the worker can connect: the first time."""
+        url = look(world_size)
+        if not ended:
+            ended.extend(daemons(url))
+            os.kill(ended[0], ending)
+            await_that(lambda: not daemons(url))
+        return url
+
+    monkeypatch.setattr(local_daemon, "default_url", look_too_early)
+    worker = start(FIND, PARAMD_JOB="late")
+    url = first_line(worker)
+    monkeypatch.setenv("PARAMD_JOB", "late")
+    monkeypatch.setenv("PARAMD_IDLE_EXIT", "60s")
+    with paramd.Client(deadline=30) as client:
+        assert client.url == url and len(ended) == 1 and daemons(url) not in ([], ended)
+    worker.communicate()
+
+
 # ---- what daemons leave behind ----
 
 def test_a_socket_of_a_killed_daemon_is_replaced(room):
