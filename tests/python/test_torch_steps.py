@@ -506,15 +506,3 @@ def test_other_optimizers_and_a_disabled_scaler_go_on_as_usual(daemon, job):
     off.update()
     assert not same_bits(before, weights(model))
     opt.close()
-
-
-@needs_scaler
-def test_what_a_scaler_cannot_do_is_refused_in_words(daemon, job):
-    model, scaler = mlp(), ours()
-    for options in ({"delay": 1}, {"overlap": True}):
-        opt = optimizer(model, daemon, f"{job}-{len(options)}-{'delay' in options}", **options)
-        backward(model, scaler, 0)
-        with pytest.raises(paramd.FailedPrecondition, match="use delay=0 and overlap=False"):
-            scaler.step(opt)
-    with pytest.raises(paramd.InvalidArgument, match="takes no closure"):
-        scaler.step(optimizer(model, daemon, job), lambda: None)

@@ -43,6 +43,8 @@ class Optimizer(torch.optim.Optimizer):
     model: names bare parameters in `params`.
     overlap: gradients are pushed during the backward pass. An infinity then skips the step of its parameter alone.
     delay: 1: step() does not wait for the new weights; the next one does.
+    scaler: the paramd.torch.GradScaler of the training, which overlap=True needs to unscale gradients as they come. An
+        infinity then skips the step of the whole model.
     contribute: "rank0": the other ranks push no gradients, since they are averaged already.
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
 
@@ -56,7 +58,10 @@ class Optimizer(torch.optim.Optimizer):
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
                  rank: int | None = None, world_size: int | None = None, client: Client | None = None,
                  model: torch.nn.Module | None = None, overlap: bool = False, delay: int = 0, contribute: str = "all",
-                 options: Mapping[str, Any] | Iterable[str] | None = None, **hypers: Any) -> None:
+                 options: Mapping[str, Any] | Iterable[str] | None = None, scaler: Any = None,
+                 **hypers: Any) -> None:
+        if scaler is not None and not hasattr(scaler, "unscale_one"):
+            raise invalid(f"scaler: expected a paramd.torch.GradScaler, got a {type(scaler).__name__}")
         if delay not in (0, 1) or contribute not in ("all", "rank0"):
             raise invalid(f"expected delay 0 or 1 and contribute \"all\" or \"rank0\", got {delay} and {contribute!r}")
         if overlap and delay:
@@ -64,10 +69,11 @@ class Optimizer(torch.optim.Optimizer):
         self._prepare(copied=False)
         self._at_forward: JoinAtForward | None = None
         self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options))
-        if overlap:                     # parameters step as their gradients come: none waits for the last one
+        if overlap and scaler is None:  # parameters step as their gradients come: none waits for the last one
             self._settings.options.setdefault("nonfinite_scope", "parameter")
         self._delay = delay
         self._overlaps, self._contribute = overlap, contribute
+        self._scaler: Any = scaler
         self._optimizer = optimizer
         self._hypers = row(optimizer).canonical(hypers)
         self._model = params if isinstance(params, torch.nn.Module) else model
@@ -187,7 +193,8 @@ class Optimizer(torch.optim.Optimizer):
             raise
         run = Run(client, places, memory, self._means, self._counts(client))
         if self._overlaps:
-            self._overlap = Overlap(run, places, self._terms)
+            unscale = self._scaler.unscale_one if self._scaler is not None else None
+            self._overlap = Overlap(run, places, self._terms, unscale)
         return run
 
     def _counts(self, client: Client) -> bool:
@@ -255,6 +262,11 @@ class Optimizer(torch.optim.Optimizer):
     def was_skipped(self) -> bool:
         """Whether the last step was skipped on all ranks, because a gradient was not finite."""
         return self._run is not None and self._run.was_skipped
+
+    @property
+    def _has_outcome(self) -> bool:
+        """Whether the job has taken or skipped a step of this optimizer, so that was_skipped speaks of it."""
+        return self._run is not None and bool(self._run.outcomes)
 
     # ---- steps ----
 
