@@ -30,14 +30,14 @@ _SHARED, _OWN = 0, 1                    # enum pd_stream
 _SCALARS = 16                           # most scalars of a push
 
 
-def default_url(world_size: int | None = None) -> str:
+def default_url(world_size: int | None = None, rank: int | None = None) -> str:
     """Returns the address of the server where none is given: $PARAMD_URL, else the local daemon of this run."""
     given = os.environ.get("PARAMD_URL")
     if given:
         return given
     from . import local_daemon
 
-    return local_daemon.default_url(world_size)
+    return local_daemon.default_url(world_size, rank)
 
 
 def default_job() -> str:
@@ -74,7 +74,7 @@ class Client:
                  notice: Callable[[str], None] | None = None) -> None:
         if (rank is None) != (world_size is None):
             raise invalid(f"expected both rank and world_size or neither, got rank {rank} and world_size {world_size}")
-        self.url = url or default_url(world_size)
+        self.url = url or default_url(world_size, rank)
         self.job = default_job() if job is None else job
         self.deadline = float(deadline)
         self.requests: set[Request] = set()     # those that the library may still work on
@@ -98,7 +98,9 @@ class Client:
             slice=SLICE))
         self._finalizer = weakref.finalize(self, self.handle.close)
         try:
-            self._repeat(library().pd_client_join)
+            # A local daemon may end, idle, between the look for it and this join: then another look starts a new one.
+            look_again = None if url or os.environ.get("PARAMD_URL") else lambda: default_url(world_size, rank)
+            self._repeat(library().pd_client_join, between=look_again)
         except BaseException:
             self.close()
             raise
@@ -112,9 +114,9 @@ class Client:
 
     # ---- calls that wait ----
 
-    def _repeat(self, function: Any, *arguments: Any) -> None:
+    def _repeat(self, function: Any, *arguments: Any, between: Callable[[], object] | None = None) -> None:
         """Makes a call that waits, in slices, until it is done or the deadline is over. Between slices Python handles
-        signals."""
+        signals, and `between` is called."""
         end = time.monotonic() + self.deadline
         with self._waits:
             while True:
@@ -128,6 +130,8 @@ class Client:
                     raise self.error_of(error)
                 if time.monotonic() >= end:
                     raise late(error, self.deadline)
+                if between is not None:
+                    between()
 
     def give_notices(self) -> None:
         """Gives the notices that the library has left to the user."""

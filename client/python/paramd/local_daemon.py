@@ -164,17 +164,16 @@ def _start_for_run(base: str) -> None:
     print(f"paramd: started a daemon for this run: process {pid}, log {start.log}", file=sys.stderr, flush=True)
 
 
-def default_url(world_size: int | None = None) -> str:
+def default_url(world_size: int | None = None, rank: int | None = None) -> str:
     """Returns the URL of this run's daemon on this machine. The first worker of the run starts it.
 
-    world_size: number of ranks of the run; None: WORLD_SIZE, else 1.
+    world_size: number of ranks of the run; None: WORLD_SIZE, else 1. rank: this worker's; None: RANK, else 0.
 
-    FailedPrecondition: the run has ranks on other machines. Unavailable: the daemon cannot be started; the error has
-    its last words. DeadlineExceeded: it was not ready in time. PermissionDenied: its folder is not this user's own.
-    NotFound: there is no program paramd.
+    FailedPrecondition: the run has ranks on other machines, or cannot be told from an outer one. Unavailable: the
+    daemon cannot be started; the error has its last words. DeadlineExceeded: it was not ready in time.
+    PermissionDenied: its folder is not this user's own. NotFound: there is no program paramd.
     """
-    run_id.check_one_machine()
-    base = run_folder.base_path(run_id.run_id(world_size))
+    base = run_folder.base_path(run_id.run_id(world_size, rank))
     with run_folder.locked(base + ".lock", 2 * START_SECONDS):
         if not run_folder.answers(base + ".sock"):
             run_folder.sweep(os.path.dirname(base))

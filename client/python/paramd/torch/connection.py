@@ -76,8 +76,9 @@ def begin(client: Client, places: list[Place], delay: int, computed: bool) -> Di
     memory.land(places)
     if any(not _same(before[name], weights[name]) for name in before):
         raise FailedPrecondition(FailedPrecondition.code, "the job has other weights than those that this gradient was "
-                                 "computed with: pass the model to the optimizer, or call join() before the first "
-                                 "forward pass. The model has the job's weights now: compute the gradient again")
+                                 "computed with: make the optimizer before the first forward pass, and call join() "
+                                 "there if no module is called. The model has the job's weights now: compute the "
+                                 "gradient again")
     return memory
 
 

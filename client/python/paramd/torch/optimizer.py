@@ -40,20 +40,28 @@ class Optimizer(torch.optim.Optimizer):
     url, job, rank, world_size, options: as for paramd.Client. The job averages by weight, and an infinity skips the
         step of the whole model, unless options says otherwise.
     client: an open client without declared parameters, in place of these.
-    model: names bare parameters in `params`, and joins the job at its first forward pass.
+    model: names bare parameters in `params`.
     overlap: gradients are pushed during the backward pass. An infinity then skips the step of its parameter alone.
     delay: 1: step() does not wait for the new weights; the next one does.
+    scaler: the paramd.torch.GradScaler of the training, which overlap=True needs to unscale gradients as they come. An
+        infinity then skips the step of the whole model.
     contribute: "rank0": the other ranks push no gradients, since they are averaged already.
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
 
-    Nothing travels before the first forward pass of the model, the first step(), join() or step_count. Then the weights
-    of rank 0 become those of every rank; where the job has weights already, every rank takes these.
+    Nothing travels before the first forward pass of a module that has one of the parameters, the first step(), join()
+    or step_count. Then the weights of rank 0 become those of every rank; where the job has weights already, every rank
+    takes these.
     """
+
+    _numbers_names = False          # parameters without names get numbers (paramd.torch.optim)
 
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
                  rank: int | None = None, world_size: int | None = None, client: Client | None = None,
                  model: torch.nn.Module | None = None, overlap: bool = False, delay: int = 0, contribute: str = "all",
-                 options: Mapping[str, Any] | Iterable[str] | None = None, **hypers: Any) -> None:
+                 options: Mapping[str, Any] | Iterable[str] | None = None, scaler: Any = None,
+                 **hypers: Any) -> None:
+        if scaler is not None and not hasattr(scaler, "unscale_one"):
+            raise invalid(f"scaler: expected a paramd.torch.GradScaler, got a {type(scaler).__name__}")
         if delay not in (0, 1) or contribute not in ("all", "rank0"):
             raise invalid(f"expected delay 0 or 1 and contribute \"all\" or \"rank0\", got {delay} and {contribute!r}")
         if overlap and delay:
@@ -61,23 +69,23 @@ class Optimizer(torch.optim.Optimizer):
         self._prepare(copied=False)
         self._at_forward: JoinAtForward | None = None
         self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options))
-        if overlap:                     # parameters step as their gradients come: none waits for the last one
+        if overlap and scaler is None:  # parameters step as their gradients come: none waits for the last one
             self._settings.options.setdefault("nonfinite_scope", "parameter")
         self._delay = delay
         self._overlaps, self._contribute = overlap, contribute
+        self._scaler: Any = scaler
         self._optimizer = optimizer
         self._hypers = row(optimizer).canonical(hypers)
         self._model = params if isinstance(params, torch.nn.Module) else model
         if not isinstance(params, (torch.nn.Module, torch.Tensor)) and isinstance(params, Iterable):
             params = list(params)
         self._raw_names = parallel.names_in(params)
-        known = named(params, self._model)
+        known = named(params, self._model, numbered=self._numbers_names)
         self._frozen: list[tuple[str, torch.Tensor]] = known.frozen
         super().__init__(known.groups, {"optimizer": optimizer, **row(optimizer).defaults, **self._hypers})
         self._is_made = True
-        if self._model is not None:
-            self._at_forward = JoinAtForward(self)
-            self._at_forward.attach(self._model)
+        self._at_forward = JoinAtForward(self)
+        self._at_forward.attach(self._model)
 
     def _prepare(self, copied: bool) -> None:
         """Sets what a copy does not have."""
@@ -117,7 +125,7 @@ class Optimizer(torch.optim.Optimizer):
         light_state.add_steps(self, self.param_groups[-1]["params"])
 
     def _named_group(self, group: Group) -> Group:
-        known = named([group], self._model, Named(self.param_groups))
+        known = named([group], self._model, Named(self.param_groups), numbered=self._numbers_names)
         self._frozen = [*self._frozen, *known.frozen]
         return known.groups[0]
 
@@ -153,6 +161,12 @@ class Optimizer(torch.optim.Optimizer):
         forward pass where the optimizer does not have the model. Errors: those of paramd.Client and its declare."""
         self._joined(computed=False)
 
+    def join_with(self, module: torch.nn.Module) -> None:
+        """Joins the job at the first forward pass of a module that has parameters of the optimizer: it is the model,
+        where none was given."""
+        self._model = self._model if self._model is not None else module
+        self.join()
+
     def _joined(self, computed: bool) -> Run:
         if self._is_copy:
             raise FailedPrecondition(FailedPrecondition.code, "this is a copy of an optimizer, and a rank has one "
@@ -179,7 +193,8 @@ class Optimizer(torch.optim.Optimizer):
             raise
         run = Run(client, places, memory, self._means, self._counts(client))
         if self._overlaps:
-            self._overlap = Overlap(run, places, self._terms)
+            unscale = self._scaler.unscale_one if self._scaler is not None else None
+            self._overlap = Overlap(run, places, self._terms, unscale)
         return run
 
     def _counts(self, client: Client) -> bool:
@@ -247,6 +262,11 @@ class Optimizer(torch.optim.Optimizer):
     def was_skipped(self) -> bool:
         """Whether the last step was skipped on all ranks, because a gradient was not finite."""
         return self._run is not None and self._run.was_skipped
+
+    @property
+    def _has_outcome(self) -> bool:
+        """Whether the job has taken or skipped a step of this optimizer, so that was_skipped speaks of it."""
+        return self._run is not None and bool(self._run.outcomes)
 
     # ---- steps ----
 

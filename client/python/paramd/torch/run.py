@@ -153,6 +153,7 @@ class Run:
     def restart(self) -> None:
         """Starts the job anew after DataLoss, from the weights that the workers hold."""
         self._shipments, self._pushed = [], set()
+        self.outcomes = Counter()
         places = self.places.values()
         if isinstance(self.memory, Staged):
             self.memory.fill(places)
