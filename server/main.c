@@ -133,6 +133,12 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
         out->store.hash_key[0] = now_ms() * 0x9e3779b97f4a7c15u;
 }
 
+/* Returns how many ms last checkpoints have when the daemon stops; 0: it makes none. */
+static uint32_t keep_ms(const pd_config *config)
+{
+    return config->state_dir[0] != '\0' ? (uint32_t)config->checkpoint_timeout : 0;
+}
+
 /* ---- reloads ---- */
 
 /* Tells the service manager that a reload has begun. The message contains the time, by which the service manager
@@ -169,6 +175,7 @@ static bool reloaded(void *arg, pd_daemon_limits *limits)
                                   .read_ms = (uint32_t)config->read_timeout,
                                   .write_ms = (uint32_t)config->write_timeout,
                                   .drain_ms = (uint32_t)config->drain_timeout,
+                                  .keep_ms = keep_ms(config),
                                   .max_jobs = (uint32_t)config->max_jobs,
                                   .max_total_bytes = config->max_total_bytes };
     pd_notify("READY=1");
@@ -194,6 +201,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .read_ms = (uint32_t)config->read_timeout,
         .write_ms = (uint32_t)config->write_timeout,
         .drain_ms = (uint32_t)config->drain_timeout,
+        .keep_ms = keep_ms(config),
         .idle_ms = (uint32_t)config->idle_exit,
         .ingest_bytes = config->ingest_bytes,
         .chunk_elements = config->chunk_bytes / sizeof(float),
@@ -256,6 +264,7 @@ static int start(process *p, pd_error *err)
     fill_stepper_config(p, &stepper);
     if ((rc = pd_stepper_start(&p->stepper, &stepper, err)) != PD_OK) return rc;
     prefer_node(p);
+    if ((rc = pd_daemon_listen(p->daemon, err)) != PD_OK) return rc;
     return write_port(p, err);
 }
 

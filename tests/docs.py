@@ -46,6 +46,7 @@ ELSEWHERE = {
     "docker-compose": "tests/e2e/compose.sh",
     "docker": "(needs root and a mirror; tests/e2e/compose.sh builds the same image)",
     "systemctl": "(needs root; tests/e2e/unit_file.sh verifies the unit)",
+    "systemd-sysusers": "tests/e2e/unit_file.sh",
     "journalctl": "(needs the installed unit)",
     "paramctl jobs --watch": "(does not end; tests/e2e/test_paramctl_lists.c watches a list)",
     "ssh": "(needs a second machine)",

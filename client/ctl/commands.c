@@ -1,6 +1,7 @@
 /* commands.c - the table of the paramctl commands that ask a daemon. A new command needs a row here and a function. */
 #include "commands.h"
 
+#include "checkpoint_command.h"
 #include "export_state.h"
 #include "import_state.h"
 #include "lists.h"
@@ -39,6 +40,15 @@ static const pd_command_option export_options[] = {
     { NULL }
 };
 
+static const pd_command_option checkpoint_options[] = {
+    { "step", 0, PD_OPTION_NUMBER, "STEP",
+      .help = "Least step that the checkpoint must have (default: the job's present step)", .least = 1,
+      .most = INT64_MAX },
+    { "wait", 0, PD_OPTION_SECONDS, "SECONDS", .help = "Time that the checkpoint has to reach the disk, at most 600",
+      .preset = "30" },
+    { NULL }
+};
+
 static const pd_command_option import_options[] = {
     { "partial", 0, PD_OPTION_FLAG, NULL,
       .help = "Skip names that the job does not know, and keep state that the file does not have" },
@@ -71,6 +81,11 @@ static const pd_command_option drain_options[] = { { "within", 0, PD_OPTION_SECO
     "and NAME.pending_root.K, roots that are computed and used in later steps.\n"                                      \
     "To go on from such a file: start a job with the same rules and start_step = the step of the export, give it the " \
     "weights of the file, and then `paramctl import-state JOB FILE'."
+
+#define CHECKPOINT_DETAILS                                                                                             \
+    "Prints step, size and time when the checkpoint is on the disk. Training goes on meanwhile. The daemon needs a "   \
+    "directory for checkpoints (server.state_dir), and the job's key durability must not be none. After a restart "    \
+    "the daemon goes on from each job's last checkpoint by itself."
 
 #define IMPORT_DETAILS                                                                                                 \
     "FILE is a safetensors file. Names that it may have, for a parameter NAME:\n"                                      \
@@ -110,6 +125,8 @@ const pd_command pd_commands[] = {
       .run = pd_run_state },
     { "export", "JOB FILE", "Write a job's weights, and its optimizer state, to a file", EXPORT_DETAILS, export_options,
       2, 2, .run = pd_run_export_command },
+    { "checkpoint", "JOB", "Write a checkpoint of a job to the daemon's disk now", CHECKPOINT_DETAILS,
+      checkpoint_options, 1, 1, .run = pd_run_checkpoint_command },
     { "import-state", "JOB FILE", "Put saved optimizer state into a job", IMPORT_DETAILS, import_options, 2, 2,
       .run = pd_run_import_state },
     { "set", "JOB PATTERN NAME=VALUE...", "Set hyperparameters while a job runs", SET_DETAILS, set_options, 3,
@@ -120,7 +137,7 @@ const pd_command pd_commands[] = {
     { "drain", "", "Finish the open steps and begin no new ones", NULL, drain_options, 0, 0, .run = pd_run_drain },
     { "shutdown", "", "Stop the daemon, and wait until it is gone",
       "Rounds under way may finish within the daemon's server.drain_timeout; meanwhile this command prints for whom "
-      "the daemon waits.",
+      "the daemon waits. Jobs with checkpoints then write a last one.",
       NULL, 0, 0, .run = pd_run_shutdown },
     { 0 }
 };

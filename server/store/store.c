@@ -17,6 +17,7 @@
 #include "plant.h"
 #include "push.h"
 #include "ranks.h"
+#include "restore.h"
 #include "store_state.h"
 #include "work.h"
 
@@ -410,6 +411,13 @@ int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t 
     const pd_job_env env = env_of(store);
 
     return pd_image_read(&store->jobs, &env, image, n, now_ns, err);
+}
+
+int pd_store_restore(pd_store *store, const pd_kept *kept, uint64_t now_ns, pd_error *err)
+{
+    const pd_job_env env = env_of(store);
+
+    return pd_restore(&store->jobs, &env, kept, now_ns, err);
 }
 
 /* ---- apply, work, tick ---- */

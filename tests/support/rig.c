@@ -208,8 +208,6 @@ static void absorb(rig *r, pd_effect *effect)
         break;
     case PD_EFF_OK:
     case PD_EFF_SHARE:
-    case PD_EFF_RECALL:
-    case PD_EFF_CHECKPOINT:
     case PD_EFF_ERROR: on_answer(r, effect); break;
     case PD_EFF_INFO:
         on_answer(r, effect);
@@ -247,8 +245,10 @@ static void absorb(rig *r, pd_effect *effect)
         forget_board(r, effect->job);
         break;
     case PD_EFF_TASK: on_task(r, effect); break;
-    case PD_EFF_KEEP: fail_msg("the rig has no keeper thread"); break;
-    case PD_EFF_DURABLE: break;
+    case PD_EFF_KEEP:
+    case PD_EFF_DURABLE:
+    case PD_EFF_RECALL:
+    case PD_EFF_CHECKPOINT: break;
     case PD_EFF_LOG: on_log(r, effect); break;
     }
 }
