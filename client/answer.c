@@ -78,6 +78,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_item *items = frame->op->items;
 
+    core->durable = core->reply->durable_step;
     for (size_t i = 0; i < frame->n_parts; i++) {
         const Paramd__Outcome *outcome = core->reply->outcomes[i];
         pd_item *item = &items[frame->parts[i].item];
@@ -144,6 +145,27 @@ static int later(pd_core *core, const pd_error *error)
     return PD_OK;
 }
 
+/* Returns whether the request is one of a worker which waits for the next server if this one is shutting down. */
+static bool outlives_server(unsigned method)
+{
+    return method < PD_STATUS || method == PD_NOTE || method == PD_RECALL;
+}
+
+/* Takes an answer that is no error: stores its results. */
+static void take_answer(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header)
+{
+    if (pd_landing_has_outcomes(frame->method)) {
+        take_weights(core, frame);
+        note_outcomes(core, frame);
+    } else if (frame->method == PD_INIT)
+        note_given(core, frame);
+    else if (frame->method == PD_BARRIER)
+        core->passed++;
+    else if (frame->method >= PD_STATUS && frame->method != PD_NOTE)
+        keep_reply(core, frame->op, prefix, header);
+    note_closed(core, frame->op->closes);
+}
+
 static int answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header,
                     const pd_error *error)
 {
@@ -151,23 +173,15 @@ static int answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *pr
     unsigned method = frame->method;
 
     if (op == NULL) return PD_OK;
-    if (error != NULL && error->code == PD_UNAVAILABLE && method < PD_STATUS) return later(core, error);
+    if (error != NULL && error->code == PD_UNAVAILABLE && outlives_server(method)) return later(core, error);
     if (error != NULL)
         pd_refusal_note(core, frame, error);
-    else if (pd_landing_has_outcomes(method)) {
-        take_weights(core, frame);
-        note_outcomes(core, frame);
-    } else if (method == PD_INIT)
-        note_given(core, frame);
-    else if (method == PD_BARRIER)
-        core->passed++;
-    else if (method >= PD_STATUS)
-        keep_reply(core, op, prefix, header);
-    if (error == NULL) note_closed(core, op->closes);
+    else
+        take_answer(core, frame, prefix, header);
     pd_op_retire(core, frame);
-    if (error != NULL)
+    if (error != NULL && method != PD_NOTE) /* a push goes on without its note, and its ticket has the error */
         pd_refusal_settle(core, op, error);
-    else if (method == PD_LEAVE)
+    else if (error == NULL && method == PD_LEAVE)
         left(core);
     return PD_OK;
 }

@@ -422,6 +422,10 @@ uint64_t pd_core_step(const pd_core *core, size_t param)
 {
     return param < core->n_params ? core->params[param].step : 0;
 }
+uint64_t pd_core_durable(const pd_core *core)
+{
+    return core->durable;
+}
 const char *pd_core_note(const pd_core *core, size_t param)
 {
     return param < core->n_params && core->params[param].note != NULL ? core->params[param].note : "";

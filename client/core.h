@@ -99,6 +99,8 @@ const char *pd_core_job(const pd_core *core);
 const pd_welcome *pd_core_welcome(const pd_core *core);
 /* Returns how many rounds of the parameter are closed, as far as the server's answers have reported. */
 uint64_t pd_core_step(const pd_core *core, size_t param);
+/* Returns the durable step, as the server's last answer reported. */
+uint64_t pd_core_durable(const pd_core *core);
 /* Returns the optimizer's note on a parameter (a text for the user, for example a warning), or "" if there is none.
  * Once the parameters are declared, the text stays valid. */
 const char *pd_core_note(const pd_core *core, size_t param);

@@ -147,6 +147,7 @@ typedef struct pd_core {
     size_t declares_waiting;  /* number of Declare frames (lists of parameters) that the server has not answered yet */
     pd_ticket_id welcome_ticket, declare_ticket;
     uint64_t barriers, passed; /* barriers that this process has called, and those that the server has answered */
+    uint64_t durable;          /* steps up to this one survive a restart of the server, as its last answer reported */
     uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
 
     pd_op *ops;         /* hash table of the user's calls by ticket */

@@ -3,6 +3,7 @@
 
 #include "copy.h"
 #include "core_end.h"
+#include "note.h"
 #include "pieces.h"
 #include "reply.h"
 
@@ -175,6 +176,7 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
     if (frame == NULL || frame->answered || (prefix->flags & PD_FLAG_ERROR) != 0)
         return discard(core, prefix, spans, n);
     if (frame->method != prefix->method) return pd_reply_broken(core, prefix, "another method than was asked");
+    if (frame->method == PD_RECALL && (rc = pd_note_expect(core, frame, prefix, header)) != PD_OK) return rc;
     if (!pd_landing_has_outcomes(frame->method)) return land_whole(core, prefix, frame, spans, n);
     if (frame->op == NULL) return discard(core, prefix, spans, n);
     if ((rc = pd_reply_take(core, prefix, header, &reply)) != PD_OK) return rc;

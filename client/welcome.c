@@ -197,6 +197,7 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
         core->params[first + i].there = reply->parameters[i]->step;
         core->params[first + i].missing = !reply->parameters[i]->initialised;
     }
+    core->durable = reply->durable_step;
     core->must_init = reply->must_init;
     core->averages_init = reply->averages_init;
 }
