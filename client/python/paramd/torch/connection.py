@@ -25,6 +25,7 @@ class Settings:
     world_size: int | None = None
     client: Client | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    window: int = 0
 
     @property
     def job_name(self) -> str:
@@ -38,7 +39,7 @@ class Settings:
         if self.client is not None:
             return self.client
         client = Client(self.url, self.job, rank=self.rank, world_size=self.world_size, rules=rules,
-                        options={**OPTIONS, **self.options})
+                        options={**OPTIONS, **self.options}, window=self.window)
         leave_at_exit(client)
         return client
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..errors import FailedPrecondition, invalid
+from ..errors import FailedPrecondition, Rewind, invalid
 from .optimizer import Optimizer
 
 _Base: Any = getattr(getattr(torch, "amp", None), "GradScaler", None) or torch.cuda.amp.GradScaler
@@ -51,7 +51,12 @@ class GradScaler(_Base):  # type: ignore[misc]
             raise RuntimeError("step() has already been called since the last update().")
         if state["stage"].name != _UNSCALED:
             self.unscale_(optimizer)
-        result = optimizer.step()
+        try:
+            result = optimizer.step()
+        except Rewind:                              # new gradients are made, which are not unscaled
+            self._per_optimizer_states.pop(id(optimizer))
+            self._under_way.pop(optimizer, None)
+            raise
         self._judge(state, self._verdict(optimizer))
         return result
 
