@@ -7,6 +7,7 @@
 #include "op.h"
 #include "post.h"
 #include "push_scalars.h"
+#include "resend.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ static int ask_with(pd_core *core, unsigned method, const ProtobufCMessage *requ
     op->payload_bytes = answer_bytes;
     if ((rc = pd_core_post_with(core, method, request, payload, PD_LANE_LASTING, op)) != PD_OK)
         return give_back(core, op, rc, err);
+    pd_resend_hold(core);
     *ticket = op->id;
     return PD_OK;
 }
@@ -253,6 +255,7 @@ static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__PushRequest request = PARAMD__PUSH_REQUEST__INIT;
+    pd_outgoing_frame *frame;
     int rc;
 
     if (!core->declared)
@@ -266,7 +269,10 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
     request.last = true;
     request.mark = core->mark;
     if ((rc = ask(core, PD_PUSH, &request.base, ticket, err)) != PD_OK) return rc;
-    pd_op_find(core, *ticket)->closes = core->closing = step;
+    frame = pd_outgoing_find(&core->out, core->last_id);
+    frame->op->closes = core->closing = frame->step = step;
+    frame->mark = core->mark;
+    pd_resend_advance(core);
     return PD_OK;
 }
 

@@ -29,11 +29,14 @@ static uint64_t step_of(const pd_core *core, const pd_op *op)
 int pd_note_post(pd_core *core, pd_op *op, const pd_push_options *options)
 {
     Paramd__NoteRequest request = PARAMD__NOTE_REQUEST__INIT;
+    int rc;
 
     if (options == NULL || options->note == NULL) return PD_OK;
     request.step = step_of(core, op);
-    return pd_core_post_with(core, PD_NOTE, &request.base,
-                             &(struct iovec){ (void *)options->note, options->note_bytes }, PD_LANE_LASTING, op);
+    rc = pd_core_post_with(core, PD_NOTE, &request.base, &(struct iovec){ (void *)options->note, options->note_bytes },
+                           PD_LANE_LASTING, op);
+    if (rc == PD_OK) pd_outgoing_find(&core->out, core->last_id)->step = request.step;
+    return rc;
 }
 
 int pd_note_expect(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header)

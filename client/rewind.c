@@ -3,8 +3,10 @@
 
 #include "core_end.h"
 #include "op.h"
+#include "window.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 bool pd_core_lacks_weights(const pd_core *core)
@@ -26,8 +28,7 @@ bool pd_core_is_behind(const pd_core *core)
     return false;
 }
 
-/* Returns the parameter of which the server lacks most steps. */
-static const pd_known *furthest_behind(const pd_core *core)
+const pd_known *pd_core_furthest_behind(const pd_core *core)
 {
     const pd_known *found = &core->params[0];
 
@@ -39,19 +40,36 @@ static const pd_known *furthest_behind(const pd_core *core)
     return found;
 }
 
-void pd_core_go_back(pd_core *core)
+void pd_core_go_back(pd_core *core, const char *why)
 {
-    const pd_known *known = furthest_behind(core);
+    const pd_known *known = pd_core_furthest_behind(core);
     pd_error error;
 
     if (core->ended.code != PD_OK) return;
     pd_fail(&error, PD_REWIND,
             "the server has gone back to step %" PRIu64 " of job %.160s: it was started anew from a checkpoint; this "
-            "worker had taken step %" PRIu64 ". " PD_REWIND_CALL " goes on from there",
-            known->there, core->job, known->step);
+            "worker had taken step %" PRIu64 "%.250s. " PD_REWIND_CALL " goes on from there",
+            known->there, core->job, known->step, why);
     pd_core_end(core, &error);
     core->gone_back = true;
-    core->stats.rewinds++;
+    core->stats.rewinds += core->went_back;
+    core->went_back = false;
+}
+
+bool pd_core_window_helps(pd_core *core)
+{
+    uint64_t had, needed;
+    char why[160] = "";
+
+    for (size_t i = 0; i < core->n_params; i++) {
+        if (pd_window_reaches(core, &core->params[i], &had, &needed)) continue;
+        if (core->window.steps > 0)
+            snprintf(why, sizeof why, "; its window has the pushes of %" PRIu64 " steps, and %" PRIu64 " are needed",
+                     had, needed);
+        pd_core_go_back(core, why);
+        return false;
+    }
+    return true;
 }
 
 /* Forgets what belongs to the steps that the server has lost. The steps themselves are kept until the server has told
@@ -67,6 +85,8 @@ static void forget_steps(pd_core *core)
     }
     core->barriers = core->passed;
     core->closing = 0;
+    core->resending = false;
+    pd_window_clear(core);
 }
 
 int pd_core_rewind(pd_core *core, pd_ticket_id *ticket, pd_error *err)

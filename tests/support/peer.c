@@ -4,6 +4,7 @@
 #include "answer.h"
 #include "descriptors.h"
 #include "landing.h"
+#include "window.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,6 +55,7 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     peer *p = arg;
     int rc = pd_core_header(p->core, prefix, header, spans, n);
 
+    if (rc == PD_OK) pd_core_keep(p->core);
     if (rc != PD_OK || (prefix->flags & PD_FLAG_SHARED) == 0) return rc;
     pd_core_copy(p->core);
     return p->has_closed ? PD_CANCELLED : PD_OK;
@@ -61,7 +63,10 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
 
 static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
 {
-    return pd_core_frame(((peer *)arg)->core, prefix, header);
+    peer *p = arg;
+
+    pd_core_digest(p->core);
+    return pd_core_frame(p->core, prefix, header);
 }
 
 void peer_connect(peer *p)
@@ -228,6 +233,7 @@ int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, ui
     for (size_t i = 0; i < n; i++) all[i] = &one;
     message.outcomes = all;
     message.n_outcomes = n;
+    message.durable_step = p->durable;
     return peer_reply(p, to, &message.base, weights, floats * sizeof *weights);
 }
 
@@ -316,6 +322,7 @@ void peer_answer_declare(peer *p, size_t n, uint64_t step)
     one.initialised = true;
     for (size_t i = 0; i < n; i++) all[i] = &one;
     message.parameters = all;
+    message.durable_step = p->durable;
     while (frames-- > 0) { /* answers the frames in reverse: a server may answer in any order */
         message.n_parameters = count[frames];
         assert_int_equal(peer_reply(p, &prefix[frames], &message.base, NULL, 0), PD_OK);

@@ -26,6 +26,7 @@ typedef struct peer {
     size_t split;             /* most bytes of an answer that the core gets at a time */
     uint8_t wire[WIRE_BYTES]; /* bytes that the core has sent and the test has not read */
     size_t n;
+    uint64_t durable;        /* the durable step in the peer's answers */
     uint64_t chunk_elements; /* in the peer's welcomes; CHUNK at first */
     /* items of peer_push_pull, and their gradients and weights */
     pd_item items[PEER_ITEMS];
