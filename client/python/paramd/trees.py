@@ -67,8 +67,8 @@ def _refused(path: str, value: Any) -> InvalidArgument:
     kind = type(value)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     article = "an" if name[0].lower() in "aeiou" else "a"
-    return invalid(f"{path} is {article} {name}: a note takes JSON values, tuples, NumPy arrays and tensors, since no "
-                   "pickle is used")
+    return invalid(f"{path} is {article} {name}: a note takes JSON values, tuples, NumPy arrays and dense tensors, "
+                   "since no pickle is used")
 
 
 class _Writer:

@@ -12,7 +12,12 @@ from ..notes import Part, parts_of, state_part
 from ..trees import NUMPY, Kind
 from .tensor_file import from_block, to_block
 
-TENSOR = Kind("tensor", lambda value: type(value) in (torch.Tensor, torch.nn.Parameter), to_block, from_block)
+
+def _is_dense(value: Any) -> bool:
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
+
+
+TENSOR = Kind("tensor", _is_dense, to_block, from_block)
 
 
 def _generator_part(given: Any, name: str) -> Part:
