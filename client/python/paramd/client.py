@@ -28,6 +28,7 @@ from .ticket import SLICE, Request, Ticket, late, waited
 _NOTICE = ctypes.CFUNCTYPE(None, c_ssize_t, c_char_p)
 _SHARED, _OWN = 0, 1                    # enum pd_stream
 _SCALARS = 16                           # most scalars of a push
+_UNCONNECTED = b"not connected now"      # part of the error of a call that waits without a connection
 _NOTE_BYTES = 1 << 20                   # of the longest note
 
 
@@ -39,6 +40,13 @@ def default_url(world_size: int | None = None, rank: int | None = None) -> str:
     from . import local_daemon
 
     return local_daemon.default_url(world_size, rank)
+
+
+def local_state_dir() -> str | None:
+    """Returns the directory for the checkpoints of this run's local daemon; None: it makes none."""
+    from . import local_daemon
+
+    return local_daemon.state_dir()
 
 
 def default_job() -> str:
@@ -93,6 +101,7 @@ class Client:
         self._waits = threading.RLock()         # one call at a time that waits for something else than a ticket
         self._held: dict[str, Any] = {}         # arrays of such calls that were interrupted
         self._model: Model | None = None
+        self._start_again: Callable[[], object] | None = None   # starts a local daemon that was killed
         # list.insert is no Python code: no signal handler can raise in it, where ctypes would swallow the exception
         self._callback = _NOTICE(self._notices.insert)
         rule_texts = rule_list(rules)
@@ -107,6 +116,7 @@ class Client:
             # A local daemon may end, idle, between the look for it and this join: then another look starts a new one.
             look_again = None if url or os.environ.get("PARAMD_URL") else lambda: default_url(world_size, rank)
             self._repeat(library().pd_client_join, between=look_again)
+            self._start_again = look_again if look_again is not None and local_state_dir() is not None else None
         except BaseException:
             self.close()
             raise
@@ -140,6 +150,13 @@ class Client:
                     raise late(error, most)
                 if between is not None:
                     between()
+                self.revive(error)
+
+    def revive(self, error: structs.Error) -> None:
+        """Starts the local daemon of this run again if it was killed and has left checkpoints. error: the one of a call
+        that waits."""
+        if self._start_again is not None and _UNCONNECTED in error.text:
+            self._start_again()
 
     def give_notices(self) -> None:
         """Gives the notices that the library has left to the user."""
