@@ -92,6 +92,24 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+/* Returns how many ms last checkpoints have when the daemon stops; 0: it makes none. */
+static uint32_t keep_ms(const pd_config *config)
+{
+    return config->state_dir[0] != '\0' ? (uint32_t)config->checkpoint_timeout : 0;
+}
+
+/* Tells the service manager that the daemon stops, and how long it may take to write last checkpoints. */
+static void notify_stopping(const pd_config *config)
+{
+    uint64_t most_ms = config->drain_timeout + keep_ms(config) + 10000;
+    char text[64];
+
+    pd_notify("STOPPING=1");
+    if (keep_ms(config) == 0) return;
+    snprintf(text, sizeof text, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)most_ms * 1000);
+    pd_notify(text);
+}
+
 /* Tells the service manager's watchdog that the daemon lives, while both the loop thread and the step thread make
  * progress. Loop thread. */
 static void on_event(void *arg, pd_daemon_event event)
@@ -99,7 +117,7 @@ static void on_event(void *arg, pd_daemon_event event)
     process *p = arg;
     uint64_t now = now_ms();
 
-    if (event == PD_DAEMON_STOPS) pd_notify("STOPPING=1");
+    if (event == PD_DAEMON_STOPS) notify_stopping(p->config);
     if (event != PD_DAEMON_TURNS || p->watchdog_ms == 0 || now - p->fed_ms < p->watchdog_ms) return;
     if (pd_stepper_busy_ns(p->stepper) > STUCK_NS) {
         pd_log(LOG_CRIT, "the step thread has been at one piece of work for over a minute");
@@ -131,12 +149,6 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
     };
     if (getrandom(out->store.hash_key, sizeof out->store.hash_key, 0) != sizeof out->store.hash_key)
         out->store.hash_key[0] = now_ms() * 0x9e3779b97f4a7c15u;
-}
-
-/* Returns how many ms last checkpoints have when the daemon stops; 0: it makes none. */
-static uint32_t keep_ms(const pd_config *config)
-{
-    return config->state_dir[0] != '\0' ? (uint32_t)config->checkpoint_timeout : 0;
 }
 
 /* ---- reloads ---- */

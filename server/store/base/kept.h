@@ -56,6 +56,9 @@ typedef struct pd_kept {
     pd_kept_note *notes; /* at most one for each rank, in the order of the ranks */
     uint32_t n_notes;
     void *memory; /* a checkpoint from the disk: one block with the weights of all parameters; else NULL */
+    /* a checkpoint from the disk: other BLAS kernels or instructions than this daemon's have made it, so later steps
+     * may differ in their last bits. A job with exact = yes is not restored from it. */
+    bool foreign;
 
     /* the result, which the keeper thread fills in */
     pd_error error; /* PD_OK: the checkpoint is durable */

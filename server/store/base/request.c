@@ -12,7 +12,7 @@ enum { MAIL_BYTES = sizeof(pd_request) > sizeof(pd_effect) ? sizeof(pd_request) 
 static bool wants_answer(pd_request_kind kind)
 {
     return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_TASK && kind != PD_REQ_LIMITS &&
-           kind != PD_REQ_STALLED;
+           kind != PD_REQ_STALLED && kind != PD_REQ_KEPT;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)

@@ -170,7 +170,8 @@ static int set_values(pd_job *job, const pd_declared_job *d, pd_error *err)
                                        d->values[i].value, err);
         if (rc != PD_OK) return rc;
     }
-    return pd_aggregate_fits(&job->steps.values, d->world, err);
+    if (pd_aggregate_fits(&job->steps.values, d->world, err) != PD_OK) return err->code;
+    return pd_keeping_begin(job, err);
 }
 
 static int make_job(pd_job **out, const pd_declared_job *d, const pd_job_env *env, uint32_t number, pd_error *err)

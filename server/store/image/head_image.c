@@ -107,8 +107,8 @@ static int make_job(const pd_jobs *jobs, const pd_job_env *env, const pd_declare
                     pd_error *err)
 {
     if (pd_jobs_find(jobs, declared->name) != NULL)
-        return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "there is a job %.200s already: drop it before its image is read", declared->name);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "there is a job %.200s already: drop it before its image is read",
+                       declared->name);
     return pd_declared_job_make(out, declared, env, jobs->last_number + 1, err);
 }
 
@@ -168,13 +168,18 @@ int pd_head_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
 
     for (size_t r = 0; r < job->steps.n_rules; r++) {
         if (!group_fits(&job->steps.groups[r]))
-            return pd_fail(err, PD_DATA_LOSS, "job %.100s: the steps of the parameters of rule %zu do not fit its group",
-                           job->steps.name, r);
+            return pd_fail(err, PD_DATA_LOSS,
+                           "job %.100s: the steps of the parameters of rule %zu do not fit its group", job->steps.name,
+                           r);
         pd_step_group_recount(&job->steps.groups[r]);
     }
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) lose(&job->ranks[r], most_step, now_ns);
     /* The loop thread has none of the job's weights yet. */
     job->unpublished = true;
+    job->restored = true;
+    /* The presets may have changed since. Workers that come back must agree only with what they name. */
+    job->presets = &job->steps.values;
+    pd_keeping_plan(job);
     job->linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];
     return PD_OK;
 }

@@ -2,6 +2,7 @@
 #include "restore.h"
 
 #include "head_image.h"
+#include "notes.h"
 #include "param_image.h"
 #include "param_set.h"
 
@@ -19,6 +20,11 @@ static int check_head(const pd_job *job, const pd_kept *kept, pd_error *err)
         return pd_fail(err, PD_DATA_LOSS,
                        "job %.100s: the checkpoint has creator %016" PRIx64 ", but its head %016" PRIx64, kept->job,
                        kept->creator, job->saved.creator);
+    if (kept->foreign && job->steps.values.at[PD_JOB_KEY_EXACT] != 0)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s: other BLAS kernels or instructions have made the checkpoint, so later steps may "
+                       "differ in their last bits, and the job says exact = yes",
+                       kept->job);
     if (job->steps.n_params == kept->n_params) return PD_OK;
     return pd_fail(err, PD_DATA_LOSS, "job %.100s: the checkpoint has %u parameters, but its head %u", kept->job,
                    kept->n_params, job->steps.n_params);
@@ -69,6 +75,14 @@ static int read_param(pd_steps *steps, pd_param *param, const pd_kept_param *kep
     return PD_OK;
 }
 
+static int take_note(pd_job *job, const pd_kept_note *note, pd_error *err)
+{
+    if (note->rank >= job->steps.members.ranks || note->bytes > PD_NOTE_MAX)
+        return pd_fail(err, PD_DATA_LOSS, "job %.100s: a note of rank %u with %zu bytes does not fit %u ranks",
+                       job->steps.name, note->rank, note->bytes, job->steps.members.ranks);
+    return pd_notes_put(job, &job->ranks[note->rank], note->step, note->at, note->bytes, err);
+}
+
 static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, uint64_t now_ns, pd_job **out,
                     pd_error *err)
 {
@@ -76,7 +90,23 @@ static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *k
 
     for (uint32_t i = 0; rc == PD_OK && i < kept->n_params; i++)
         rc = read_param(&(*out)->steps, &(*out)->steps.params[i], &kept->params[i], i, err);
-    return rc != PD_OK ? rc : pd_head_image_settle(*out, now_ns, err);
+    for (uint32_t i = 0; rc == PD_OK && i < kept->n_notes; i++) rc = take_note(*out, &kept->notes[i], err);
+    if (rc != PD_OK || (rc = pd_head_image_settle(*out, now_ns, err)) != PD_OK) return rc;
+    (*out)->keeping.on_disk = (*out)->keeping.kept = true;
+    (*out)->keeping.durable_step = kept->step;
+    (*out)->keeping.durable_ns = now_ns;
+    (*out)->keeping.bytes = kept->bytes;
+    return PD_OK;
+}
+
+/* Tells the loop thread which steps are durable. If memory is short, it learns so from the next checkpoint. */
+static void tell_durable(pd_job *job)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
+
+    if (effect == NULL) return;
+    effect->u.durable_step = job->keeping.durable_step;
+    pd_effects_add(job->steps.outbox, effect);
 }
 
 int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, uint64_t now_ns, pd_error *err)
@@ -85,6 +115,7 @@ int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, uint64
     int rc = read_all(jobs, env, kept, now_ns, &job, err);
 
     if (rc == PD_OK) rc = pd_jobs_add(jobs, job, err);
+    if (rc == PD_OK) tell_durable(job);
     if (rc == PD_OK || job == NULL) return rc;
     pd_param_set_forget(job);
     pd_job_free(job);

@@ -73,6 +73,7 @@ static bool declare_first(pd_job *job, const pd_request *request, double *budget
     if (!pd_planning_run(job, request, budget_ns, rc, err)) return false;
     if (*rc != PD_OK) return true;
     pd_planning_free(job);
+    pd_keeping_plan(job);
     count_ranges(job);
     warn_of_ready_roots(job);
     warn_of_values(job);

@@ -2,6 +2,7 @@
 #include "job.h"
 
 #include "aggregate_fit.h"
+#include "notes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
         (job->gone_notice = pd_effect_new(PD_EFF_JOB_GONE, nobody, number)) == NULL ||
         (job->steps.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL)
         goto no_memory;
+    if ((rc = pd_keeping_begin(job, err)) != PD_OK) goto fail;
     *out = job;
     return PD_OK;
 
@@ -76,6 +78,8 @@ fail:
 void pd_job_free(pd_job *job)
 {
     if (job == NULL) return;
+    if (job->ranks != NULL) pd_notes_free(job);
+    pd_keeping_free(job);
     free(job->listing);
     free(job->ranks);
     free(job->steps.quotas);
@@ -91,32 +95,6 @@ bool pd_job_sealed(const pd_job *job)
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
         if (!job->ranks[r].saved.sealed) return false;
     return true;
-}
-
-/* ---- queues of waiting requests ---- */
-
-void pd_request_queue_add(pd_request_queue *queue, pd_request *request)
-{
-    request->mail.next = NULL;
-    if (queue->last != NULL)
-        queue->last->mail.next = &request->mail;
-    else
-        queue->first = request;
-    queue->last = request;
-}
-
-pd_request *pd_request_queue_take(pd_request_queue *queue)
-{
-    pd_request *request = queue->first;
-
-    queue->first = (pd_request *)(void *)request->mail.next;
-    if (queue->first == NULL) queue->last = NULL;
-    return request;
-}
-
-void pd_request_queue_refuse(pd_request_queue *queue, pd_effects *outbox, const pd_error *err)
-{
-    while (queue->first != NULL) pd_request_refuse(outbox, pd_request_queue_take(queue), err);
 }
 
 /* ---- does a further Hello describe the same job? ---- */

@@ -2,6 +2,7 @@
  * takes over the rank. */
 #include "ranks.h"
 
+#include "barrier.h"
 #include "lingering.h"
 #include "listing.h"
 #include "plant.h"
@@ -67,15 +68,16 @@ void pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     pd_rank_quota(job, rank)->declared = false;
     if (!same && old.state != PD_RANK_ABSENT)
         rank->saved.superseded[rank->saved.n_superseded++ % PD_SUPERSEDED] = old.saved.nonce;
-    /* A new process counts its barriers from 1. */
     if (!same) {
         rank->saved.process++;
         rank->saved.present = true;
-        rank->saved.barrier_base = job->saved.barrier;
         pd_request_free(rank->barrier);
         rank->barrier = NULL;
         rank->refused_sets = 0;
     }
+    pd_barrier_joined(job, rank, hello->u.hello.barriers, same);
+    rank->window = hello->u.hello.window;
+    pd_keeping_plan(job);
     job->linger_ns = 0;
     welcome(job, hello, created, linger_ms);
     if (old.state == PD_RANK_CONNECTED && old.conn != rank->conn) {
@@ -117,6 +119,7 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
 {
     job->connected--;
     rank->state = state;
+    pd_keeping_plan(job);
     rank->since_ns = now_ns;
     pd_rank_quota(job, rank)->declared = false;
     if (state == PD_RANK_LEFT) pd_quota_release(job->steps.ingest, pd_rank_quota(job, rank));
