@@ -102,6 +102,11 @@ class Note:
             **parts_of(numpy, "numpy", _numpy_part), **parts_of(python, "python", _python_part),
             "extra": Part(lambda: self.extra, self._load_extra)}
 
+    def add(self, name: str, given: Any) -> None:
+        """Adds an object with state_dict() and load_state_dict(), as `states` does: a learning rate scheduler, which is
+        made behind the optimizer that has this note. Add it before the job is joined."""
+        self._parts = {f"{name}.state": state_part(given, name), **self._parts}
+
     def _load_extra(self, values: dict[str, Any]) -> None:
         self.extra.clear()
         self.extra.update(values)

@@ -70,7 +70,8 @@ class Note(notes.Note):
     sampler: an object with state_dict() and load_state_dict(), such as torchdata's StatefulDistributedSampler.
     generators: a torch.Generator, or a list or mapping of them. torch's own generators, of the CPU and of CUDA devices
         if the program uses CUDA, are always in the note.
-    numpy, python, states, extra: as for paramd.notes.Note. A learning rate scheduler belongs into states.
+    numpy, python, states, extra: as for paramd.notes.Note. A learning rate scheduler is added once it is made:
+        note.add("scheduler", scheduler).
 
     Tensors of a device come back on the CPU. InvalidArgument: an object is none of these.
     """
