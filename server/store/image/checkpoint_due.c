@@ -1,11 +1,14 @@
 /* checkpoint_due.c - decides when a job gets a checkpoint, answers those who ask for one, and takes it back from the
  * keeper thread. */
-#include "checkpoint.h"
+#include "checkpoint_due.h"
 
+#include "checkpoint.h"
+#include "checkpoint_asked.h"
 #include "checkpoint_state.h"
 #include "cut.h"
 #include "global_clip.h"
 #include "import.h"
+#include "keeping.h"
 #include "listing.h"
 #include "ranks.h"
 
@@ -118,18 +121,6 @@ static int check_ask(const pd_job *job, pd_error *err)
                    job->steps.name);
 }
 
-static void answer(pd_job *job, pd_request *request, uint64_t bytes, uint64_t ns)
-{
-    pd_effect *effect = pd_answer(request, PD_EFF_CHECKPOINT);
-
-    effect->job = job->steps.number;
-    effect->u.checkpoint.step = job->keeping.durable_step;
-    effect->u.checkpoint.bytes = bytes;
-    effect->u.checkpoint.ns = ns;
-    pd_effects_add(job->steps.outbox, effect);
-    pd_request_free(request);
-}
-
 void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     uint64_t *deadline_ns = &request->u.checkpoint.wait_ns;
@@ -143,38 +134,12 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
     }
     if (request->u.checkpoint.step == 0) request->u.checkpoint.step = pd_job_count_totals(job)->step_least;
     if (job->keeping.kept && job->keeping.durable_step >= request->u.checkpoint.step) {
-        answer(job, request, 0, 0);
+        pd_checkpoint_answer(job, request, 0, 0);
         return;
     }
     if (__builtin_add_overflow(now_ns, *deadline_ns, deadline_ns)) *deadline_ns = UINT64_MAX;
     pd_request_queue_add(&job->keeping.asked, request);
     pd_checkpoint_look(job, now_ns);
-}
-
-/* Answers those who wait for a checkpoint of step `step` or an earlier one: with the error *err, or if it is NULL with
- * the checkpoint that was written. */
-static void answer_all(pd_job *job, uint64_t step, const pd_error *err, uint64_t bytes, uint64_t ns)
-{
-    pd_request_queue all = job->keeping.asked;
-
-    job->keeping.asked = (pd_request_queue){ 0 };
-    while (all.first != NULL) {
-        pd_request *request = pd_request_queue_take(&all);
-        if (request->u.checkpoint.step > step)
-            pd_request_queue_add(&job->keeping.asked, request);
-        else if (err != NULL)
-            pd_request_refuse(job->steps.outbox, request, err);
-        else
-            answer(job, request, bytes, ns);
-    }
-}
-
-void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err)
-{
-    job->keeping.failed++;
-    snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", err->text);
-    if (job->keeping.last == PD_LAST_WANTED) job->keeping.last = PD_LAST_DONE;
-    answer_all(job, step, err, 0, 0);
 }
 
 /* ---- checkpoints that come back from the keeper thread ---- */
@@ -231,7 +196,7 @@ static void settle(pd_job *job, const pd_kept *kept, pd_request *request, uint64
     else
         note_failure(job, kept);
     if (good) tell(job, request);
-    if (good) answer_all(job, job->keeping.durable_step, NULL, kept->bytes, kept->ns);
+    if (good) pd_checkpoint_answer_all(job, job->keeping.durable_step, NULL, kept->bytes, kept->ns);
     if (!good) pd_request_free(request);
 }
 
@@ -300,7 +265,7 @@ static void refuse_late(pd_job *job, uint64_t now_ns)
 
 void pd_checkpoint_tick(pd_job *job, uint64_t now_ns)
 {
-    if (!job->keeping.durable || now_ns < pd_checkpoint_next_tick(job)) return;
-    refuse_late(job, now_ns);
+    if (!job->keeping.durable) return;
+    if (now_ns >= pd_checkpoint_next_tick(job)) refuse_late(job, now_ns);
     pd_checkpoint_look(job, now_ns);
 }

@@ -1,5 +1,4 @@
-/* checkpoint_state.h - the checkpoint that is being made of a job, for checkpoint.c (makes it) and checkpoint_due.c
- * (decides when, and answers those who asked). Step thread. */
+/* checkpoint_state.h - the record of the checkpoint that is being made of a job. Step thread. */
 #ifndef PD_CHECKPOINT_STATE_H
 #define PD_CHECKPOINT_STATE_H
 
@@ -27,16 +26,5 @@ typedef struct pd_checkpoint {
     uint32_t at;           /* number of the first parameter that may not be copied */
     pd_checkpoint_part parts[];
 } pd_checkpoint;
-
-/* Begins a checkpoint at this step. The job must have none under way. */
-void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns);
-/* Does the next thing for the checkpoint that is being made, if it can be done now. */
-void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns);
-/* Writes the error for a checkpoint that waits for parameters or for root tasks: for which ones, and for which ranks. */
-void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err);
-/* Notes that the checkpoint of this step could not be made or written, and refuses those who wait for it. */
-void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err);
-/* Drops the references to snapshots (published weights) that a checkpoint has. */
-void pd_kept_drop_weights(pd_kept *kept);
 
 #endif

@@ -2,6 +2,7 @@
  * planned (planning.c), and the other ranks must declare the same ones. */
 #include "declare.h"
 
+#include "keeping.h"
 #include "aggregate_fit.h"
 #include "contribute.h"
 #include "declaration.h"
