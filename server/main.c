@@ -145,6 +145,7 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
                    .n_job_presets = config->n_job },
         .pool_threads = (int)config->pool_threads,
         .numa = p->numa,
+        .keep_dir = config->state_dir[0] != '\0' ? config->state_dir : NULL,
         .effects = pd_conversation_effects(p->daemon),
     };
     if (getrandom(out->store.hash_key, sizeof out->store.hash_key, 0) != sizeof out->store.hash_key)

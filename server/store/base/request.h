@@ -465,5 +465,7 @@ void pd_effect_free(pd_effect *effect);
 void pd_request_slim(pd_request *request);
 /* Turns a request into an effect in the same memory, so it cannot fail. Takes ownership of the request. */
 pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket ticket, uint32_t job);
+/* Turns a PD_EFF_KEEP into a PD_REQ_KEPT in the same memory, so it cannot fail. Takes ownership of the effect. */
+pd_request *pd_effect_become_kept(pd_effect *effect);
 
 #endif
