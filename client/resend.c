@@ -80,6 +80,16 @@ void pd_resend_hold(pd_core *core)
     }
 }
 
+/* Holds all frames that belong to a step, and those that the server cannot take yet. When held frames go, they go in the
+ * order of their ids, which is that in which they were made: the end of a step behind its pushes. */
+static void hold_all(pd_core *core)
+{
+    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
+        next = frame->next;
+        if (frame->step > 0 || !may_go(core, frame)) pd_outgoing_move(&core->out, frame, PD_LANE_HELD);
+    }
+}
+
 void pd_resend_advance(pd_core *core)
 {
     if (!core->resending) return;
@@ -170,7 +180,7 @@ int pd_resend_begin(pd_core *core)
     if (rc == PD_OK) rc = pd_renew_all(core, core->went_back);
     if (rc != PD_OK) return rc;
     tell_reason(core);
-    pd_resend_hold(core);
+    hold_all(core);
     pd_resend_advance(core);
     return PD_OK;
 }

@@ -386,6 +386,34 @@ peer *peer_trained(const pd_core_config *config, const int64_t *sizes, size_t n,
     return p;
 }
 
+void peer_answer_declare_at(peer *p, const uint64_t *steps, size_t n)
+{
+    Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared each[PEER_ITEMS], *all[PEER_ITEMS];
+    peer_frame l = peer_expect(p, PD_DECLARE);
+
+    assert_true(n <= PEER_ITEMS);
+    for (size_t i = 0; i < n; i++) {
+        paramd__declared__init(&each[i]);
+        each[i].step = steps[i];
+        each[i].initialised = true;
+        all[i] = &each[i];
+    }
+    message.parameters = all;
+    message.n_parameters = n;
+    message.durable_step = p->durable;
+    assert_int_equal(peer_reply(p, &l.prefix, &message.base, NULL, 0), PD_OK);
+    peer_frame_drop(&l);
+}
+
+void peer_come_back_at(peer *p, const uint64_t *steps, size_t n)
+{
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare_at(p, steps, n);
+}
+
 pd_ticket_id peer_push_pull(peer *p, size_t n, size_t elements)
 {
     pd_ticket_id ticket;
@@ -403,7 +431,12 @@ pd_ticket_id peer_push_pull(peer *p, size_t n, size_t elements)
 
 peer *peer_sharing(const int64_t *sizes, size_t n, uint64_t bytes)
 {
-    peer *p = peer_new(&peer_four);
+    return peer_sharing_with(&peer_four, sizes, n, bytes);
+}
+
+peer *peer_sharing_with(const pd_core_config *config, const int64_t *sizes, size_t n, uint64_t bytes)
+{
+    peer *p = peer_new(config);
     pd_ticket_id ticket;
 
     p->local = true;

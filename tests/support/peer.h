@@ -62,6 +62,7 @@ pd_ticket_id peer_push_pull(peer *p, size_t n, size_t elements);
 /* Returns a peer like that of peer_running, over a Unix socket. It has lent the core a segment of `bytes` bytes (0:
  * none), whose byte i is (uint8_t)(i * 7). */
 peer *peer_sharing(const int64_t *sizes, size_t n, uint64_t bytes);
+peer *peer_sharing_with(const pd_core_config *config, const int64_t *sizes, size_t n, uint64_t bytes);
 void peer_connect(peer *p); /* connects the core, with an empty stream; over a Unix socket if p->local */
 /* Breaks the connection, and lets time pass until the core wants to connect again. */
 void peer_cut(peer *p);
@@ -87,6 +88,10 @@ void peer_welcome(peer *p);
 void peer_welcome_with(peer *p, uint64_t max_payload, uint32_t max_pieces);
 /* answers Declare: all parameters are initialised and at step `step` */
 void peer_answer_declare(peer *p, size_t n, uint64_t step);
+/* Answers a Declare whose n parameters are at these steps. */
+void peer_answer_declare_at(peer *p, const uint64_t *steps, size_t n);
+/* Breaks the connection, connects again and declares: the n parameters are at these steps now. */
+void peer_come_back_at(peer *p, const uint64_t *steps, size_t n);
 
 /* Takes the core's Share, maps its segment, and answers with `fd` and `bytes`. Takes fd; -1: no descriptor comes. */
 void peer_share(peer *p, int fd, uint64_t bytes);
