@@ -64,15 +64,20 @@ def sharded(rank, n, url, job, row, hypers, mesh_shape):
 
 
 def replicated(rank, n, url, job):
-    """Trains a model that DDP wraps, before or behind the optimizer. Returns weights, and what was warned about."""
+    """Trains a model that DDP wraps, before or behind the optimizer, or before a drop-in that gets bare parameters.
+    Returns weights, and what was warned about."""
     import warnings
 
+    from paramd.torch import optim
+
     results = []
-    for late in (False, True):
+    for order in ("before", "behind", "bare"):
         model = mlp()
-        wrapped = model if late else torch.nn.parallel.DistributedDataParallel(model)
-        opt = paramd.torch.Optimizer(wrapped, "sgd", url, job=f"{job}-{late}", rank=rank, world_size=n, lr=0.1)
-        if late:
+        wrapped = model if order == "behind" else torch.nn.parallel.DistributedDataParallel(model)
+        given = {"url": url, "job": f"{job}-{order}", "rank": rank, "world_size": n, "lr": 0.1}
+        opt = optim.SGD(wrapped.parameters(), **given) if order == "bare" else \
+            paramd.torch.Optimizer(wrapped, "sgd", **given)
+        if order == "behind":
             wrapped = torch.nn.parallel.DistributedDataParallel(model)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -17,11 +17,17 @@ class JoinAtForward:
     """
 
     def __init__(self, optimizer: Optimizer | None = None) -> None:
-        self._optimizer = weakref.ref(optimizer) if optimizer is not None else None
+        self._optimizer = weakref.ref(optimizer, lambda _: self.detach()) if optimizer is not None else None
         self._handle: Any = None
+        self._foreign: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()     # modules of other optimizers
 
-    def attach(self, model: torch.nn.Module) -> None:
-        """Registers the hook: in front of others, since FSDP's gathers weights."""
+    def attach(self, model: torch.nn.Module | None) -> None:
+        """Registers the hook: in front of others, since FSDP's gathers weights. Without a model, every module calls the
+        hook, until one comes that has parameters of the optimizer."""
+        if model is None:
+            everywhere: Any = torch.nn.modules.module.register_module_forward_pre_hook
+            self._handle = everywhere(_outside_of_graphs(self._of_any_module))
+            return
         try:
             self._handle = model.register_forward_pre_hook(self, prepend=True)
         except TypeError:               # torch 1.13 has no prepend
@@ -38,7 +44,17 @@ class JoinAtForward:
         optimizer = self._optimizer() if self._optimizer is not None else None
         self.detach()
         if optimizer is not None:
-            _outside_of_graphs(optimizer.join)()
+            _outside_of_graphs(optimizer.join_with)(module)
+
+    def _of_any_module(self, module: torch.nn.Module, args: Any) -> None:
+        """Joins the job if the module has parameters of the optimizer. torch calls it before every forward pass."""
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        if optimizer is not None and module not in self._foreign:
+            own = {id(param) for group in optimizer.param_groups for param in group["params"]}
+            if any(id(param) in own for param in module.parameters()):
+                self(module, args)
+            else:
+                self._foreign.add(module)
 
     def __reduce__(self) -> Any:
         return JoinAtForward, ()

@@ -13,9 +13,9 @@ from ..errors import FailedPrecondition, invalid
 from . import tensor_file
 from .names import Group
 
-# torch's optimizer for each of the server's that has one. Others keep the server's names.
-_CLASSES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "nadam": "NAdam", "radam": "RAdam", "adamax": "Adamax",
-            "adagrad": "Adagrad", "rmsprop": "RMSprop", "adadelta": "Adadelta", "rprop": "Rprop", "asgd": "ASGD"}
+# torch's optimizer for each of the server's that has one. The state of others keeps the server's names.
+CLASSES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "nadam": "NAdam", "radam": "RAdam", "adamax": "Adamax",
+           "adagrad": "Adagrad", "rmsprop": "RMSprop", "adadelta": "Adadelta", "rprop": "Rprop", "asgd": "ASGD"}
 _SINGLE = ("mu_product", "eta", "mu")   # state of one number: torch has no dimension there, the server one
 
 State = dict[str, torch.Tensor]
@@ -65,7 +65,7 @@ def _by_parameter(tensors: State, names: tuple[str, ...]) -> dict[str, State]:
 def _to_torch(optimizer: str, slots: State) -> State:
     """Returns a parameter's state as torch has it; {}: torch has none, since it has seen no gradient."""
     step = int(slots["step"]) if "step" in slots else 0
-    if optimizer not in _CLASSES:
+    if optimizer not in CLASSES:
         return slots
     if step == 0:
         return {}
@@ -76,7 +76,7 @@ def _to_torch(optimizer: str, slots: State) -> State:
 def _torch_group(group: Group) -> Group:
     """Returns the hyperparameters of torch's optimizer, or the server's if torch has none of that name."""
     own = {name: value for name, value in group.items() if name not in ("params", "param_names", "optimizer")}
-    kind = _CLASSES.get(group["optimizer"])
+    kind = CLASSES.get(group["optimizer"])
     if kind is None:
         return {**own, "optimizer": group["optimizer"]}
     theirs = getattr(torch.optim, kind)([torch.nn.Parameter(torch.zeros(1))], lr=1.0).defaults
@@ -114,7 +114,7 @@ def _slots(state: dict[str, Any], optimizers: list[str], indices: list[int], opt
 
 def _from_torch(optimizer: str, one: dict[str, Any], slots: list[str], param: torch.Tensor) -> State:
     """Returns a parameter's state for the server. A parameter without state has had no gradient: it begins at 0."""
-    if optimizer not in _CLASSES:
+    if optimizer not in CLASSES:
         return dict(one)
     found: State = {}
     for slot in slots:
