@@ -85,7 +85,6 @@ class Optimizer(torch.optim.Optimizer):
         super().__init__(known.groups, {"optimizer": optimizer, **row(optimizer).defaults, **self._hypers})
         self._is_made = True
         self._at_forward = JoinAtForward(self)
-        self._at_forward.attach(self._model)
 
     def _prepare(self, copied: bool) -> None:
         """Sets what a copy does not have."""
