@@ -91,7 +91,6 @@ class Optimizer(torch.optim.Optimizer):
         super().__init__(known.groups, {"optimizer": optimizer, **row(optimizer).defaults, **self._hypers})
         self._is_made = True
         self._at_forward = JoinAtForward(self)
-        self._at_forward.attach(self._model)
 
     def _prepare(self, copied: bool) -> None:
         """Sets what a copy does not have."""
@@ -457,18 +456,36 @@ class Optimizer(torch.optim.Optimizer):
         return full_state.export(run.client, self.param_groups)
 
     def load_full_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes the state of torch's optimizer of the same name, or of full_state_dict, for a new job. Every rank calls
-        it, before the job is joined. The model has the weights of that step.
+        """Takes the state of torch's optimizer of the same name, or of full_state_dict. Every rank calls it.
 
-        FailedPrecondition: the job is joined; or, when it is joined: it is no new job.
+        Before the job is joined, the state is for a new job, and the model has the weights of that step. Afterwards it
+        replaces the state of the running job between two steps: weights and step_count stay.
+
+        FailedPrecondition: a step or a matrix root is under way; or, when a new job is joined: it is no new job.
+        InvalidArgument: the state does not fit, or a counter of steps would go back. Then nothing has changed.
         """
-        if self._run is not None:
-            raise FailedPrecondition(FailedPrecondition.code, "the job has begun, and its weights cannot be replaced: "
-                                     "make a new optimizer with another job, and load the state before its first step")
         saved = full_state.read(state_dict, self.param_groups)
+        if self._run is not None:
+            self._replace_state(self._run, saved, state_dict["param_groups"])
+            return
         light_state.take_hypers(self.param_groups, state_dict["param_groups"])
         self._restore = saved
         self._claimed = saved.step
+
+    def _replace_state(self, run: Run, saved: full_state.Saved, groups: list[Group]) -> None:
+        self.synchronize()
+        if run.is_under_way:
+            raise FailedPrecondition(FailedPrecondition.code, "gradients of the coming step have travelled: call "
+                                     "load_full_state_dict behind step(), before the next backward pass")
+        before = [dict(group) for group in self.param_groups]
+        try:
+            light_state.take_hypers(self.param_groups, groups)
+            self._terms()               # raises if one of them is fixed while the job runs
+            full_state.replace(saved, run.client)
+        except BaseException:
+            for group, values in zip(self.param_groups, before):
+                group.update(values)
+            raise
 
 
 def _stock_scaler() -> FailedPrecondition:
