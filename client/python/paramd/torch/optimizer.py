@@ -43,8 +43,8 @@ class Optimizer(torch.optim.Optimizer):
     model: names bare parameters in `params`.
     overlap: gradients are pushed during the backward pass. An infinity then skips the step of its parameter alone.
     delay: 1: step() does not wait for the new weights; the next one does.
-    scaler: the paramd.torch.GradScaler of the training, which overlap=True needs to unscale gradients as they come. An
-        infinity then skips the step of the whole model.
+    scaler: the paramd.torch.GradScaler of the training. overlap=True needs it to unscale gradients as they come, and
+        Lightning to clip them. An infinity skips the step of the whole model, also with overlap=True.
     contribute: "rank0": the other ranks push no gradients, since they are averaged already.
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
 
@@ -54,6 +54,7 @@ class Optimizer(torch.optim.Optimizer):
     """
 
     _numbers_names = False          # parameters without names get numbers (paramd.torch.optim)
+    _scaler: Any = None             # the GradScaler that the optimizer was made with
 
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
                  rank: int | None = None, world_size: int | None = None, client: Client | None = None,
@@ -73,7 +74,7 @@ class Optimizer(torch.optim.Optimizer):
             self._settings.options.setdefault("nonfinite_scope", "parameter")
         self._delay = delay
         self._overlaps, self._contribute = overlap, contribute
-        self._scaler: Any = scaler
+        self._scaler = scaler
         self._optimizer = optimizer
         self._hypers = row(optimizer).canonical(hypers)
         self._model = params if isinstance(params, torch.nn.Module) else model
@@ -269,8 +270,11 @@ class Optimizer(torch.optim.Optimizer):
 
     # ---- steps ----
 
-    # GradScaler then leaves the decision to step(), which must know of every step.
-    _step_supports_amp_scaling = True
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Whether torch's own GradScaler leaves the decision to step(), which must know of every step. Ours needs no
+        such flag, because of which Lightning would refuse to clip gradients."""
+        return self._scaler is None
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
