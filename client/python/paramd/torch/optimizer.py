@@ -97,6 +97,7 @@ class Optimizer(torch.optim.Optimizer):
         self._claimed: int | None = None            # the step of a state that was loaded before the job was joined
         self._restore: full_state.Saved | None = None
         self._weight: float | None = None
+        self._called: torch.nn.Module | None = None     # the module whose forward pass joins the job
         self._declared: list[Declared] = []
         self._means = Means()
         self._is_made = False
@@ -162,10 +163,12 @@ class Optimizer(torch.optim.Optimizer):
         self._joined(computed=False)
 
     def join_with(self, module: torch.nn.Module) -> None:
-        """Joins the job at the first forward pass of a module that has parameters of the optimizer: it is the model,
-        where none was given."""
-        self._model = self._model if self._model is not None else module
-        self.join()
+        """Joins the job at the first forward pass of a module that has parameters of the optimizer."""
+        self._called = module
+        try:
+            self.join()
+        finally:
+            self._called = None
 
     def _joined(self, computed: bool) -> Run:
         if self._is_copy:
@@ -199,7 +202,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _counts(self, client: Client) -> bool:
         """Returns whether this rank's gradients count."""
-        if self._contribute == "all" and parallel.is_averaged(self._model, self._raw_names):
+        if self._contribute == "all" and parallel.is_averaged((self._model, self._called), self._raw_names):
             parallel.warn()
             self._contribute = "rank0"
         return self._contribute == "all" or client.rank == 0
