@@ -44,8 +44,8 @@ class Optimizer(torch.optim.Optimizer):
     model: names bare parameters in `params`.
     overlap: gradients are pushed during the backward pass. An infinity then skips the step of its parameter alone.
     delay: 1: step() does not wait for the new weights; the next one does.
-    scaler: the paramd.torch.GradScaler of the training, which overlap=True needs to unscale gradients as they come. An
-        infinity then skips the step of the whole model.
+    scaler: the paramd.torch.GradScaler of the training. overlap=True needs it to unscale gradients as they come, and
+        Lightning to clip them. An infinity skips the step of the whole model, also with overlap=True.
     window: number of steps that are kept, to be sent again when the server goes back to a checkpoint: step() does not
         notice then. None: none, and it raises paramd.Rewind.
     note: a paramd.torch.Note, which goes out with each step and is restored when this process goes on from a
@@ -59,6 +59,7 @@ class Optimizer(torch.optim.Optimizer):
     """
 
     _numbers_names = False          # parameters without names get numbers (paramd.torch.optim)
+    _scaler: Any = None             # the GradScaler that the optimizer was made with
 
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
                  rank: int | None = None, world_size: int | None = None, client: Client | None = None,
@@ -79,7 +80,7 @@ class Optimizer(torch.optim.Optimizer):
             self._settings.options.setdefault("nonfinite_scope", "parameter")
         self._delay = delay
         self._overlaps, self._contribute = overlap, contribute
-        self._scaler: Any = scaler
+        self._scaler = scaler
         self._optimizer = optimizer
         self._hypers = row(optimizer).canonical(hypers)
         self._model = params if isinstance(params, torch.nn.Module) else model
@@ -103,6 +104,7 @@ class Optimizer(torch.optim.Optimizer):
         self._claimed: int | None = None            # the step of a state that was loaded before the job was joined
         self._restore: full_state.Saved | None = None
         self._weight: float | None = None
+        self._called: torch.nn.Module | None = None     # the module whose forward pass joins the job
         self._declared: list[Declared] = []
         self._means = Means()
         self._is_made = False
@@ -168,12 +170,14 @@ class Optimizer(torch.optim.Optimizer):
         self._joined(computed=False)
 
     def join_with(self, module: torch.nn.Module) -> None:
-        """Joins the job at the first forward pass of a module that has parameters of the optimizer: it is the model,
-        where none was given."""
-        self._model = self._model if self._model is not None else module
+        """Joins the job at the first forward pass of a module that has parameters of the optimizer."""
         if self._run is None:
             self._recovery.check_begun()
-        self.join()
+        self._called = module
+        try:
+            self.join()
+        finally:
+            self._called = None
 
     def _joined(self, computed: bool) -> Run:
         if self._is_copy:
@@ -208,7 +212,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _counts(self, client: Client) -> bool:
         """Returns whether this rank's gradients count."""
-        if self._contribute == "all" and parallel.is_averaged(self._model, self._raw_names):
+        if self._contribute == "all" and parallel.is_averaged((self._model, self._called), self._raw_names):
             parallel.warn()
             self._contribute = "rank0"
         return self._contribute == "all" or client.rank == 0
@@ -351,8 +355,11 @@ class Optimizer(torch.optim.Optimizer):
 
     # ---- steps ----
 
-    # GradScaler then leaves the decision to step(), which must know of every step.
-    _step_supports_amp_scaling = True
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Whether torch's own GradScaler leaves the decision to step(), which must know of every step. Ours needs no
+        such flag, because of which Lightning would refuse to clip gradients."""
+        return self._scaler is None
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
