@@ -13,13 +13,13 @@
  *     pd_client_leave(client, &err);
  *     pd_client_close(client);
  *
- * Threads. A handle (pd_client) has one I/O thread. It sends heartbeats during a long backward pass. It connects
- * again when the connection breaks, with pauses from 50 ms, doubling to 2 s. It sends again whatever the server has
- * not answered, byte for byte; the server counts each contribution once. Several threads may use one handle: their
- * calls are carried out one after the other, and a call that waits lets the others in. But let only one thread at a
- * time make each of the calls that waits for something else than a ticket (open, join, declare, init, restart, rewind,
- * recall, sync, barrier, leave), and none while another closes the handle. Different handles are independent. There are no globals. A handle
- * does not survive fork().
+ * Threads. A handle (pd_client) has one I/O thread. It sends heartbeats during a long backward pass. It connects again
+ * when the connection breaks, with pauses from 50 ms, doubling to 2 s. It sends again whatever the server has not
+ * answered, byte for byte; the server counts each contribution once. Several threads may use one handle: their calls
+ * are carried out one after the other, and a call that waits lets the others in. But let only one thread at a time make
+ * each of the calls that waits for something else than a ticket (open, join, declare, init, restart, rewind, recall,
+ * sync, barrier, leave), and none while another closes the handle. Different handles are independent. There are no
+ * globals. A handle does not survive fork().
  *
  * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: a number with which
  * pd_client_wait waits for the request's end.
@@ -28,9 +28,9 @@
  * gradient, and do not read weights.
  *
  * Waiting. These calls wait: open, join, declare, init, restart, rewind, recall, sync, barrier, leave and wait. Each
- * waits at most for the handle's deadline. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited" (pd_client_open
- * returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the same buffers
- * again to go on waiting. Once calls have waited for 2 s without a connection, one gives a notice
+ * waits at most for the handle's deadline. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited"
+ * (pd_client_open returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the
+ * same buffers again to go on waiting. Once calls have waited for 2 s without a connection, one gives a notice
  * (pd_client_options.notice). A program that must do something while it waits, such as to handle signals, makes short
  * calls again and again (pd_client_options.slice), or has its event loop watch a descriptor (pd_client_fd).
  *
