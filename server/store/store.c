@@ -352,6 +352,7 @@ static void import(pd_store *store, pd_request *request, uint64_t now_ns)
         return;
     }
     pd_job_import(job, request, now_ns);
+    pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
 
@@ -366,6 +367,7 @@ static void export(pd_store *store, pd_request *request, uint64_t now_ns)
         return;
     }
     pd_job_export(job, request, now_ns);
+    pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
 
@@ -377,6 +379,7 @@ static void operator_lost(pd_store *store, pd_request *request, uint64_t now_ns)
     HASH_ITER(hh, store->jobs.names, job, next)
     {
         pd_export_lost(job, request);
+        pd_checkpoint_look(job, now_ns);
         queue(store, job, now_ns);
     }
     pd_request_free(request);
@@ -539,10 +542,10 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
 
     HASH_ITER(hh, store->jobs.names, job, next)
     {
-        pd_checkpoint_tick(job, now_ns);
-        if (pd_job_tick(job, now_ns, &err))
+        if (pd_job_tick(job, now_ns, &err)) {
+            pd_checkpoint_tick(job, now_ns);
             queue(store, job, now_ns);
-        else
+        } else
             drop_job(store, job, false, &err);
     }
     settle(store, now_ns);

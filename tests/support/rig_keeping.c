@@ -52,3 +52,14 @@ int rig_restore(rig *r, const rig *from)
     r->error.code = PD_OK;
     return pd_store_restore(r->store, from->disk, r->now, &r->error);
 }
+
+bool rig_drain(rig *r, uint64_t conn, double seconds)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_DRAIN, rig_ticket(r, conn)));
+    uint64_t before = r->answered;
+
+    request->u.drain.deadline_ns = (uint64_t)(seconds * 1e9);
+    rig_apply(r, request);
+    rig_work(r);
+    return r->answered > before;
+}

@@ -23,6 +23,9 @@
 #define PARAM_NS 2000.0
 #define BYTE_NS 0.2
 
+/* Most bytes of a parameter's record beside the state of its optimizer: counters, names and scalars. */
+enum { HEAD_BYTES = 1024 + PD_MAX_SCALARS * sizeof(pd_scalar_mean) };
+
 /* How long the parameters may take to reach the step of a checkpoint, and how long when the server drains: then the
  * rounds that can end have ended already, and only steps under way are waited for. */
 static const uint64_t WAIT_NS = 10 * 1000000000ull, LAST_WAIT_NS = 2 * 1000000000ull;
@@ -193,10 +196,16 @@ static pd_param *next_to_copy(pd_job *job)
     return &job->steps.params[making->at];
 }
 
+/* Ends the archive of a parameter, and gives back the memory that it has reserved and not used. */
 static int end_archive(pd_archive *archive, pd_kept_param *to, pd_error *err)
 {
+    uint8_t *less;
+    int rc;
+
     pd_param_image_write_end(archive);
-    return pd_archive_end(archive, &to->state, &to->state_bytes, err);
+    rc = pd_archive_end(archive, &to->state, &to->state_bytes, err);
+    if (rc == PD_OK && (less = realloc(to->state, to->state_bytes)) != NULL) to->state = less;
+    return rc;
 }
 
 /* Copies the state of a parameter. If root tasks of it are at the root pool, its archive stays open. */
@@ -210,7 +219,7 @@ static int copy_state(pd_job *job, pd_param *param, pd_error *err)
 
     if (archive == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a copy of %.160s", param->name);
     pd_archive_begin_write(archive);
-    pd_archive_reserve(archive, (size_t)bytes);
+    pd_archive_reserve(archive, (size_t)bytes + HEAD_BYTES);
     part->awaited = pd_param_image_write(archive, &job->steps, param);
     if (pd_archive_status(archive) == PD_OK && part->awaited > 0) {
         making->open++;

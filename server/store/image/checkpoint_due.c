@@ -265,7 +265,7 @@ static void refuse_late(pd_job *job, uint64_t now_ns)
 
 void pd_checkpoint_tick(pd_job *job, uint64_t now_ns)
 {
-    if (!job->keeping.durable || now_ns < pd_checkpoint_next_tick(job)) return;
-    refuse_late(job, now_ns);
+    if (!job->keeping.durable) return;
+    if (now_ns >= pd_checkpoint_next_tick(job)) refuse_late(job, now_ns);
     pd_checkpoint_look(job, now_ns);
 }
