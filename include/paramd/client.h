@@ -37,10 +37,10 @@
  * Lost jobs. The server may lose the job, for instance because it was killed and started again. Then every ticket
  * and every later call ends with PD_DATA_LOSS. pd_client_restart goes on from the weights that the workers hold.
  *
- * Checkpoints. A server that has a directory for them (server.state_dir) makes checkpoints of its jobs. After a restart
- * it goes on from the last one. A client with a window (pd_client_options.window) sends the pushes since then again,
- * and the program does not notice. Otherwise every ticket and every later call ends with PD_REWIND. pd_client_rewind
- * then receives the weights of the checkpoint, and the program takes the steps after it again.
+ * Checkpoints. A server that has a directory for them (server.state_dir) makes checkpoints of its jobs. After a
+ * restart it goes on from the last one. A client with a window (pd_client_options.window) sends the pushes since then
+ * again, and the program does not notice. Otherwise every ticket and every later call ends with PD_REWIND.
+ * pd_client_rewind then receives the weights of the checkpoint, and the program takes the steps after it again.
  *
  * Errors that end the handle. After these errors every later call returns the same error, and only pd_client_close
  * makes sense:
@@ -450,8 +450,8 @@ PD_API int pd_client_rewind(pd_client *client, void *const *weights, pd_error *e
  * checkpoint it is the last note that is not newer than any of them. `out` may be NULL if room is 0. This call
  * waits. */
 PD_API int pd_client_recall(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err);
-/* Returns the durable step, as the server's last answer reported: steps up to it survive a restart of the server. 0:
- * none does. */
+/* Returns the durable step, as the server's last answer reported: steps up to it survive a restart of the server.
+ * 0: none does. */
 PD_API uint64_t pd_client_durable(const pd_client *client);
 /* Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which the
  * server makes at once. 0: the step at which the job is now. PD_FAILED_PRECONDITION: the job has no checkpoints
