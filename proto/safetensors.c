@@ -206,7 +206,8 @@ static int check_places(pd_safetensors *file, pd_error *err)
     return PD_OK;
 }
 
-static int read_file(pd_safetensors *file, const uint8_t *at, size_t bytes, pd_error *err)
+/* Reads a file of `whole` bytes, of which the first `bytes` bytes are in memory. */
+static int read_file(pd_safetensors *file, const uint8_t *at, size_t bytes, uint64_t whole, pd_error *err)
 {
     uint64_t header = 0;
     int rc;
@@ -222,7 +223,7 @@ static int read_file(pd_safetensors *file, const uint8_t *at, size_t bytes, pd_e
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "safetensors: a header of %" PRIu64 " bytes: at most %d are read",
                        header, PD_ST_MAX_HEADER);
     file->data = at + LENGTH_BYTES + header;
-    file->data_bytes = bytes - LENGTH_BYTES - header;
+    file->data_bytes = whole - LENGTH_BYTES - header;
     if ((rc = parse_json(file, (const char *)at + LENGTH_BYTES, (size_t)header, err)) != PD_OK) return rc;
     if ((rc = parse_entries(file, err)) != PD_OK) return rc;
     return check_places(file, err);
@@ -230,11 +231,16 @@ static int read_file(pd_safetensors *file, const uint8_t *at, size_t bytes, pd_e
 
 int pd_safetensors_read(pd_safetensors **out, const void *at, size_t bytes, pd_error *err)
 {
+    return pd_safetensors_read_part(out, at, bytes, bytes, err);
+}
+
+int pd_safetensors_read_part(pd_safetensors **out, const void *at, size_t bytes, uint64_t whole, pd_error *err)
+{
     pd_safetensors *file = calloc(1, sizeof *file);
     int rc;
 
     if (file == NULL) return pd_fail(err, PD_NO_MEMORY, "safetensors: out of memory");
-    if ((rc = read_file(file, at, bytes, err)) != PD_OK) {
+    if ((rc = read_file(file, at, bytes, whole, err)) != PD_OK) {
         pd_safetensors_free(file);
         return rc;
     }

@@ -57,6 +57,9 @@ typedef struct pd_safetensors pd_safetensors;
  *
  * PD_RESOURCE_EXHAUSTED: the header exceeds PD_ST_MAX_HEADER. PD_NO_MEMORY: out of memory. */
 int pd_safetensors_read(pd_safetensors **out, const void *at, size_t bytes, pd_error *err);
+/* As pd_safetensors_read, but of the file's `whole` bytes only the first `bytes` bytes are in memory, with all of the
+ * header. pd_safetensors_data then returns no valid pointers. */
+int pd_safetensors_read_part(pd_safetensors **out, const void *at, size_t bytes, uint64_t whole, pd_error *err);
 void pd_safetensors_free(pd_safetensors *file); /* accepts NULL */
 
 /* Returns all tensors of a safetensors file in the order of their data. They belong to `file`, as does everything that

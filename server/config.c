@@ -33,6 +33,10 @@ static const pd_key keys[] = {
               "interface), unix:///path; port 0 takes a free port" },
     { "server", "port_file", PD_KEY_TEXT, AT(port_file), "",
       .help = "file that the port is written to, useful with port 0" },
+    { "server", "state_dir", PD_KEY_TEXT, AT(state_dir), "auto",
+      .help = "directory for checkpoints of jobs, which survive a restart of the daemon; one daemon at a time uses it. "
+              "auto: the first directory of $STATE_DIRECTORY, as systemd sets it, if there is one. Without a directory "
+              "(empty) there are no checkpoints" },
     { "server", "insecure", PD_KEY_YES_NO, AT(insecure), "no",
       .help = "allow addresses that other machines can reach. There are no credentials yet: set it only where the "
               "network keeps strangers out" },
@@ -52,6 +56,8 @@ static const pd_key keys[] = {
       .help = "a connection is closed if its peer reads nothing of an answer for this time" },
     { "server", "drain_timeout", PD_KEY_TIME, AT(drain_timeout), "30s", 1, DAY, .reload = true,
       .help = "time that open rounds have to finish after SIGTERM" },
+    { "server", "checkpoint_timeout", PD_KEY_TIME, AT(checkpoint_timeout), "5m", 1, DAY, .reload = true,
+      .help = "time that the last checkpoints have to reach the disk when the daemon stops, beyond drain_timeout" },
     { "server", "idle_exit", PD_KEY_TIME, AT(idle_exit), "0s", 0, DAY,
       .help = "the daemon drains and ends when no worker has been connected for this time, as a daemon that serves one "
               "run should; 0s: it does not end by itself" },
@@ -265,6 +271,7 @@ void pd_config_free(pd_config *config)
     for (size_t i = 0; config->text != NULL && i < config->n_keys; i++) free(config->text[i]);
     free(config->listen);
     free(config->port_file);
+    free(config->state_dir);
     free(config->job);
     free(config->keys);
     free(config->text);
@@ -292,6 +299,23 @@ static void resolve(pd_config *config)
     if (config->pool_threads == 0) config->pool_threads = cores > 1 ? (cores - 1 < 60 ? cores - 1 : 60) : 1;
 }
 
+/* Puts the directory that the service manager (systemd) has made for this service in place of the value "auto" of
+ * server.state_dir. */
+static int resolve_state_dir(pd_config *config, pd_error *err)
+{
+    const char *given = getenv("STATE_DIRECTORY");
+    char *first;
+    int rc;
+
+    if (strcmp(config->state_dir, "auto") != 0) return PD_OK;
+    if (given == NULL) given = "";
+    first = strndup(given, strcspn(given, ":"));
+    if (first == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    rc = pd_config_replace(&config->state_dir, first, err);
+    free(first);
+    return rc;
+}
+
 const char *pd_config_cpu(const pd_config *config)
 {
     return config->cpu == 0 ? "auto" : pd_cpu_names[config->cpu - 1];
@@ -304,6 +328,7 @@ int pd_config_check(pd_config *config, pd_error *err)
     int rc;
 
     resolve(config);
+    if ((rc = resolve_state_dir(config, err)) != PD_OK) return rc;
     if (config->chunk_bytes % 64 != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "limits.chunk_bytes = %llu: expected a multiple of 64",
                        (unsigned long long)config->chunk_bytes);

@@ -33,11 +33,11 @@ typedef struct pd_key {
 
 typedef struct pd_config {
     /* [server] */
-    char *listen, *port_file;
+    char *listen, *port_file, *state_dir;
     bool insecure, shared_memory, input_exit;
     uint64_t max_connections;
-    uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout; /* ms */
-    uint64_t read_timeout, write_timeout, drain_timeout, idle_exit;    /* ms */
+    uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout;                  /* ms */
+    uint64_t read_timeout, write_timeout, drain_timeout, checkpoint_timeout, idle_exit; /* ms */
     /* [limits] */
     uint64_t max_jobs, max_params, max_total_bytes, ingest_bytes, chunk_bytes, max_payload, max_pieces, max_header,
         hello_bytes;

@@ -92,6 +92,24 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+/* Returns how many ms last checkpoints have when the daemon stops; 0: it makes none. */
+static uint32_t keep_ms(const pd_config *config)
+{
+    return config->state_dir[0] != '\0' ? (uint32_t)config->checkpoint_timeout : 0;
+}
+
+/* Tells the service manager that the daemon stops, and how long it may take to write last checkpoints. */
+static void notify_stopping(const pd_config *config)
+{
+    uint64_t most_ms = config->drain_timeout + keep_ms(config) + 10000;
+    char text[64];
+
+    pd_notify("STOPPING=1");
+    if (keep_ms(config) == 0) return;
+    snprintf(text, sizeof text, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)most_ms * 1000);
+    pd_notify(text);
+}
+
 /* Tells the service manager's watchdog that the daemon lives, while both the loop thread and the step thread make
  * progress. Loop thread. */
 static void on_event(void *arg, pd_daemon_event event)
@@ -99,7 +117,7 @@ static void on_event(void *arg, pd_daemon_event event)
     process *p = arg;
     uint64_t now = now_ms();
 
-    if (event == PD_DAEMON_STOPS) pd_notify("STOPPING=1");
+    if (event == PD_DAEMON_STOPS) notify_stopping(p->config);
     if (event != PD_DAEMON_TURNS || p->watchdog_ms == 0 || now - p->fed_ms < p->watchdog_ms) return;
     if (pd_stepper_busy_ns(p->stepper) > STUCK_NS) {
         pd_log(LOG_CRIT, "the step thread has been at one piece of work for over a minute");
@@ -127,6 +145,7 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
                    .n_job_presets = config->n_job },
         .pool_threads = (int)config->pool_threads,
         .numa = p->numa,
+        .keep_dir = config->state_dir[0] != '\0' ? config->state_dir : NULL,
         .effects = pd_conversation_effects(p->daemon),
     };
     if (getrandom(out->store.hash_key, sizeof out->store.hash_key, 0) != sizeof out->store.hash_key)
@@ -169,6 +188,7 @@ static bool reloaded(void *arg, pd_daemon_limits *limits)
                                   .read_ms = (uint32_t)config->read_timeout,
                                   .write_ms = (uint32_t)config->write_timeout,
                                   .drain_ms = (uint32_t)config->drain_timeout,
+                                  .keep_ms = keep_ms(config),
                                   .max_jobs = (uint32_t)config->max_jobs,
                                   .max_total_bytes = config->max_total_bytes };
     pd_notify("READY=1");
@@ -194,6 +214,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .read_ms = (uint32_t)config->read_timeout,
         .write_ms = (uint32_t)config->write_timeout,
         .drain_ms = (uint32_t)config->drain_timeout,
+        .keep_ms = keep_ms(config),
         .idle_ms = (uint32_t)config->idle_exit,
         .ingest_bytes = config->ingest_bytes,
         .chunk_elements = config->chunk_bytes / sizeof(float),
@@ -256,6 +277,7 @@ static int start(process *p, pd_error *err)
     fill_stepper_config(p, &stepper);
     if ((rc = pd_stepper_start(&p->stepper, &stepper, err)) != PD_OK) return rc;
     prefer_node(p);
+    if ((rc = pd_daemon_listen(p->daemon, err)) != PD_OK) return rc;
     return write_port(p, err);
 }
 

@@ -2,7 +2,9 @@
  * in an orderly way. */
 #include "stepper.h"
 
+#include "keeper.h"
 #include "log.h"
+#include "recover.h"
 #include "rootpool.h"
 #include "turn.h"
 
@@ -17,6 +19,7 @@ struct pd_stepper {
     pd_store *store; /* training state; used by the step thread alone, and after its end by the thread that stops it */
     pd_turn turn;    /* what the step thread keeps from one of its turns to the next */
     pd_rootpool *pool;
+    pd_keeper *keeper;    /* NULL: jobs have no checkpoints, or the keeper thread has ended */
     pd_mailbox *requests; /* requests to the step thread: the mailbox that it reads */
     pd_mailbox *effects;  /* effects of the step thread (answers and reports): the mailbox that the loop thread reads */
     pd_request *last_call; /* an empty request, allocated in advance, that wakes the step thread when it must stop */
@@ -74,22 +77,48 @@ static void forget_tasks(void *arg, uint32_t job)
     pd_rootpool_forget(stepper->pool, job);
 }
 
+/* Hands a checkpoint, which came in an effect, to the keeper thread. */
+static void hand_to_keeper(void *arg, pd_effect *effect)
+{
+    pd_stepper *stepper = arg;
+    pd_request *refused;
+
+    if (stepper->keeper != NULL) {
+        pd_keeper_submit(stepper->keeper, effect);
+        return;
+    }
+    refused = pd_keeper_refuse(effect);
+    pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
+}
+
 /* ---- step thread ---- */
 
-/* Ends all jobs, and takes the tasks of the root pool back, so that all buffers, snapshots (published weights) and
- * tasks are returned before the store is freed. */
+/* Applies all requests that are there, and those that follow from them. */
+static void finish(pd_stepper *stepper)
+{
+    pd_mail *mail;
+
+    while ((mail = pd_mailbox_take(stepper->requests)) != NULL) {
+        pd_turn_add(&stepper->turn, mail);
+        pd_turn_finish(&stepper->turn);
+    }
+}
+
+/* Ends all jobs, and takes the tasks of the root pool and the checkpoints of the keeper thread back, so that all
+ * buffers, snapshots (published weights) and tasks are returned before the store is freed. */
 static void wind_up(pd_stepper *stepper)
 {
     pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });
 
-    pd_turn_add(&stepper->turn, pd_mailbox_take(stepper->requests));
-    pd_turn_finish(&stepper->turn);
+    finish(stepper);
     if (drop != NULL) pd_turn_add(&stepper->turn, &drop->mail);
     pd_turn_finish(&stepper->turn);
     pd_rootpool_stop(stepper->pool);
     stepper->pool = NULL;
-    pd_turn_add(&stepper->turn, pd_mailbox_take(stepper->requests));
-    pd_turn_finish(&stepper->turn);
+    finish(stepper);
+    pd_keeper_stop(stepper->keeper);
+    stepper->keeper = NULL;
+    finish(stepper);
 }
 
 /* Keeps the step thread, and the OpenMP team that it starts later, on the chosen node. The thread that has started this
@@ -124,6 +153,24 @@ static void *run(void *arg)
 
 /* ---- functions for the thread that starts and stops the step thread ---- */
 
+static int restore(void *arg, const pd_kept *kept, pd_error *err)
+{
+    return pd_store_restore(arg, kept, now_ns(), err);
+}
+
+/* Makes the store, and starts the keeper thread if jobs have checkpoints. The jobs of the last run come back. */
+static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
+{
+    pd_keeper_config keeper = { .dir = config->keep_dir, .done = stepper->requests };
+    pd_store_config store = config->store;
+    int rc;
+
+    store.keeps = config->keep_dir != NULL;
+    if ((rc = pd_store_new(&stepper->store, &store, err)) != PD_OK || !store.keeps) return rc;
+    if ((rc = pd_keeper_start(&stepper->keeper, &keeper, err)) != PD_OK) return rc;
+    return pd_recover(&pd_disk_posix, config->keep_dir, restore, stepper->store, err);
+}
+
 int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error *err)
 {
     pd_stepper *stepper = calloc(1, sizeof *stepper);
@@ -138,11 +185,14 @@ int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error
         pd_fail(err, rc, "out of memory");
         goto fail;
     }
-    if ((rc = pd_store_new(&stepper->store, &config->store, err)) != PD_OK) goto fail;
+    if ((rc = open_store(stepper, config, err)) != PD_OK) goto fail;
     stepper->turn.store = stepper->store;
-    stepper->turn.user = (pd_turn_user){
-        .arg = stepper, .now_ns = turn_clock, .effects = post_effects, .task = hand_to_pool, .forget = forget_tasks
-    };
+    stepper->turn.user = (pd_turn_user){ .arg = stepper,
+                                         .now_ns = turn_clock,
+                                         .effects = post_effects,
+                                         .task = hand_to_pool,
+                                         .forget = forget_tasks,
+                                         .keep = hand_to_keeper };
     if ((rc = pd_rootpool_start(&stepper->pool, config->pool_threads, stepper->requests, err)) != PD_OK) goto fail;
     if (pthread_create(&stepper->thread, NULL, run, stepper) != 0) {
         rc = pd_fail(err, PD_RESOURCE_EXHAUSTED, "the step thread cannot be started");
@@ -152,6 +202,7 @@ int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error
     return PD_OK;
 
 fail:
+    pd_keeper_stop(stepper->keeper);
     pd_rootpool_stop(stepper->pool);
     pd_store_free(stepper->store);
     pd_request_free(stepper->last_call);

@@ -24,8 +24,8 @@ only '#include <pthread\.h>'                  'pthread'        '^server/[a-z]+\.
     '^client/tools/'
 only '#include <(cblas|lapacke)\.h>'          'BLAS'           '^server/math/' '^client/example/'
 only '#include <ini\.h>'                      'INI parsing'    '^server/config[a-z_]*\.[ch]$'
-only '#include <jansson\.h>'                  'JSON'           '^proto/safetensors' '^client/(ctl|tools)/' \
-    '^client/example/'
+only '#include <jansson\.h>'                  'JSON'           '^proto/safetensors' '^server/keep/manifest' \
+    '^client/(ctl|tools|example)/'
 only '#include <pcre2\.h>'                    'regular expressions' '^server/optim/pattern\.c'
 only '#include "paramd\.pb-c\.h"'             'protobuf'       '^proto/' '^server/net/' '^client/'
 only '#include <protobuf-c/'                  'protobuf'       '^proto/' '^server/net/' '^client/'
@@ -48,11 +48,13 @@ none 'server/math server/optim server/store' '\b(clock_gettime|gettimeofday|time
     'clocks'
 none 'server/math server/optim server/store' '\b(rand|random|getrandom|drand48)\('                                 \
     'randomness'
+none 'server/keep'                           '\b(clock_gettime|gettimeofday|time|nanosleep|usleep)\('              \
+    'clocks'
 none 'server/net'                            '\b(fopen|fprintf\(f|opendir)\('                                      \
     'files on the loop thread'
 none 'server/net'                            'pd_accumulate|pd_convert|pd_batch_run|pd_all_finite|cblas_'          \
     'arithmetic on the loop thread'
-none 'server/math server/optim server/store proto' '#include <pthread\.h>|stdatomic\.h'                            \
+none 'server/math server/optim server/store server/keep proto' '#include <pthread\.h>|stdatomic\.h'                \
     'threads'
 
 # inward FOLDER FORBIDDEN : a ring does not include the headers of rings further out. A header of the same name beside
@@ -70,7 +72,11 @@ shopt -s nullglob
 inward server/math  \
     "$(echo server/optim/*.h server/store/*.h server/store/*/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
 inward server/optim "$(echo server/store/*.h server/store/*/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
-inward server/store "$(echo server/net/*.h server/*.h proto/*.h client/*.h)"
+inward server/store "$(echo server/keep/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
+# Files: the keeper's ring knows the wire's safetensors, and of the store only a checkpoint in memory.
+inward server/keep  "$(echo server/optim/*.h server/store/*.h server/store/*/*.h server/net/*.h server/*.h client/*.h \
+    | tr ' ' '\n' | grep -v /kept.h)"
+inward server/net   "$(echo server/keep/*.h)"
 # The layers of the store, innermost first: base, round, step, job, image; store.c alone knows all of them.
 inward server/store/base  "$(echo server/store/{round,step,job,image}/*.h server/store/*.h)"
 inward server/store/round "$(echo server/store/{step,job,image}/*.h server/store/*.h)"

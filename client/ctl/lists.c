@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "durable.h"
 #include "format.h"
 
 /* ---- cells that show several fields ---- */
@@ -59,6 +60,16 @@ static void speed_cell(pd_table *table, const pd_column *column, const void *ent
     pd_table_cell(table, "%s", job->step_most == 0 ? "-" : pd_speed_text(text, job->steps_per_second));
 }
 
+static void durable_cell(pd_table *table, const pd_column *column, const void *entry)
+{
+    char text[PD_DURABLE_TEXT];
+    bool failing = pd_durable_text(text, entry);
+
+    (void)column;
+    pd_table_cell(table, "%s", text);
+    if (failing) pd_table_alarm(table);
+}
+
 static void worker_state_cell(pd_table *table, const pd_column *column, const void *entry)
 {
     const Paramd__WorkerInfo *worker = entry;
@@ -109,6 +120,7 @@ static const pd_column job_columns[] = { { "~JOB", "name", pd_cell_text },
                                          { ">LOSS", NULL, loss_cell },
                                          { "STATE", "state", pd_cell_text },
                                          { ">MEMORY", "committed_bytes", pd_cell_bytes },
+                                         { "DURABLE", NULL, durable_cell },
                                          { "+>PARAMS", "params", pd_cell_count },
                                          { "+>ELEMENTS", "elements", pd_cell_count },
                                          { "+>WEIGHTS", "weight_bytes", pd_cell_bytes },
@@ -123,6 +135,8 @@ static const pd_column job_columns[] = { { "~JOB", "name", pd_cell_text },
                                          { "+>FAILED ROOTS", "roots_failed", pd_cell_count },
                                          { "+>IN", "bytes_in", pd_cell_bytes },
                                          { "+>OUT", "bytes_out", pd_cell_bytes },
+                                         { "+>CHECKPOINT", "checkpoint_bytes", pd_cell_bytes },
+                                         { "+CHECKPOINT ERROR", "checkpoint_error", pd_cell_text_or_dash },
                                          { "+WAITS FOR", "waits_for", pd_cell_text_or_dash },
                                          { 0 } };
 

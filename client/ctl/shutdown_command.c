@@ -11,14 +11,32 @@ static const double grace_s = 2, gone_s = 5, look_s = 0.05;
 
 /* ---- drain ---- */
 
+/* How long the daemon waits at most for open rounds before it shuts down, and for checkpoints after that. */
+typedef struct timeouts {
+    double drain_s, keep_s;
+} timeouts;
+
+static int read_timeouts(pd_operator *op, timeouts *out, pd_error *err)
+{
+    Paramd__StatusReply *status = NULL;
+    int rc = pd_client_call(op->client, PD_STATUS, NULL, op->arena, (void **)&status, err);
+
+    if (rc != PD_OK) return rc;
+    out->drain_s = (double)status->drain_timeout_ms / 1e3;
+    out->keep_s = (double)status->keep_timeout_ms / 1e3;
+    return PD_OK;
+}
+
 /* Sends a Drain request and waits for its answer, which comes when all open rounds are closed (no gradients are
- * missing). */
+ * missing) and jobs have made their last checkpoints. */
 static int drain(const pd_line *line, pd_operator *second, double within_s, pd_error *err)
 {
     Paramd__DrainRequest request = PARAMD__DRAIN_REQUEST__INIT;
-    pd_operator op;
-    int rc = pd_operator_open(&op, line->server, within_s + line->timeout, err);
+    pd_operator op = { 0 };
+    timeouts most;
+    int rc = read_timeouts(second, &most, err);
 
+    if (rc == PD_OK) rc = pd_operator_open(&op, line->server, within_s + most.keep_s + line->timeout, err);
     request.timeout_ms = within_s * 1000 < UINT32_MAX ? (uint32_t)(within_s * 1000) : UINT32_MAX;
     if (rc == PD_OK) rc = pd_call_with_progress(&op, second, PD_DRAIN, &request.base, within_s, err);
     pd_operator_close(&op);
@@ -37,26 +55,18 @@ static int await_end(pd_operator *op, pd_error *err)
     return pd_fail(err, PD_DEADLINE_EXCEEDED, "the daemon has drained and is still there after %.0f s", gone_s);
 }
 
-/* Asks the daemon how long it waits at most for open rounds before it shuts down. */
-static int read_drain_timeout(pd_operator *op, double *seconds, pd_error *err)
-{
-    Paramd__StatusReply *status = NULL;
-    int rc = pd_client_call(op->client, PD_STATUS, NULL, op->arena, (void **)&status, err);
-
-    if (rc == PD_OK) *seconds = (double)status->drain_timeout_ms / 1e3;
-    return rc;
-}
-
 /* Shuts the daemon down and waits for its end. PD_UNAVAILABLE from the request is no error: the daemon ended before
  * it had answered. */
 static int shut_down(const pd_line *line, pd_operator *second, pd_error *err)
 {
     pd_operator op = { 0 };
-    double most_s = 0;
-    int rc = read_drain_timeout(second, &most_s, err);
+    timeouts most;
+    int rc = read_timeouts(second, &most, err);
 
-    if (rc == PD_OK) rc = pd_operator_open(&op, line->server, most_s + grace_s + line->timeout, err);
-    if (rc == PD_OK && (rc = pd_call_with_progress(&op, second, PD_SHUTDOWN, NULL, most_s, err)) == PD_UNAVAILABLE)
+    if (rc == PD_OK)
+        rc = pd_operator_open(&op, line->server, most.drain_s + most.keep_s + grace_s + line->timeout, err);
+    if (rc == PD_OK &&
+        (rc = pd_call_with_progress(&op, second, PD_SHUTDOWN, NULL, most.drain_s, err)) == PD_UNAVAILABLE)
         rc = PD_OK;
     if (rc == PD_OK) rc = await_end(second, err);
     pd_operator_close(&op);

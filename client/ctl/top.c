@@ -35,12 +35,14 @@ static json_t *as_json(const pd_top_sample *sample)
     for (size_t i = 0; i < sample->n; i++) {
         const pd_top_job *job = &sample->jobs[i];
         json_array_append_new(jobs,
-                              json_pack("{s:s, s:I, s:f, s:o, s:s, s:I, s:I, s:I, s:f, s:f}", "name", job->name, "step",
-                                        (json_int_t)job->step, "steps_per_second", job->speed, "loss",
-                                        job->has_loss ? json_real(job->loss) : json_null(), "waits_for", job->waits_for,
-                                        "roots_behind", (json_int_t)job->roots_behind, "roots_failing",
+                              json_pack("{s:s, s:I, s:f, s:o, s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:s}", "name",
+                                        job->name, "step", (json_int_t)job->step, "steps_per_second", job->speed,
+                                        "loss", job->has_loss ? json_real(job->loss) : json_null(), "waits_for",
+                                        job->waits_for, "roots_behind", (json_int_t)job->roots_behind, "roots_failing",
                                         (json_int_t)job->roots_failing, "committed_bytes", (json_int_t)job->memory,
-                                        "bytes_in_per_second", job->in_per_s, "bytes_out_per_second", job->out_per_s));
+                                        "bytes_in_per_second", job->in_per_s, "bytes_out_per_second", job->out_per_s,
+                                        "durable_step", (json_int_t)job->durable_step, "checkpoint_age_ms",
+                                        (json_int_t)job->checkpoint_age_ms, "checkpoint_error", job->keep_error));
     }
     return json_pack("{s:o}", "jobs", jobs);
 }
@@ -72,12 +74,14 @@ static int draw_line(int y, const char *text)
     return n;
 }
 
-/* Returns the attributes of line `i` of the table: the titles (line 0) are bold, a job with failing matrix roots is
- * red. */
+/* Returns the attributes of line `i` of the table: the titles (line 0) are bold, a job with failing matrix roots
+ * or a failing checkpoint is red. */
 static attr_t look_of(const pd_top_sample *sample, size_t i)
 {
     if (i == 0) return A_BOLD;
-    return i <= sample->n && sample->jobs[i - 1].roots_failing > 0 ? (attr_t)COLOR_PAIR(ALARM) : A_NORMAL;
+    if (i > sample->n) return A_NORMAL;
+    return sample->jobs[i - 1].roots_failing > 0 || sample->jobs[i - 1].keep_failing ? (attr_t)COLOR_PAIR(ALARM)
+                                                                                     : A_NORMAL;
 }
 
 /* Draws the table of the sample's jobs from screen line `y` on. Lines beyond the screen are left out. */

@@ -45,11 +45,15 @@ static void fill_job(pd_top_job *to, const Paramd__JobInfo *from)
                         .has_loss = from->loss_step > 0,
                         .has_roots = from->roots_due > 0,
                         .speed = from->steps_per_second,
-                        .loss = from->loss };
+                        .loss = from->loss,
+                        .durable_step = from->durable_step,
+                        .checkpoint_age_ms = from->checkpoint_age_ms };
     snprintf(to->name, sizeof to->name, "%s", from->name);
     snprintf(to->optimizer, sizeof to->optimizer, "%s", from->optimizer);
     snprintf(to->state, sizeof to->state, "%s", from->state);
     snprintf(to->waits_for, sizeof to->waits_for, "%s", from->waits_for);
+    snprintf(to->keep_error, sizeof to->keep_error, "%s", from->checkpoint_error);
+    to->keep_failing = pd_durable_text(to->durable, from);
 }
 
 static void add_page(void *arg, const Paramd__ListReply *page)
@@ -176,12 +180,14 @@ static void row(pd_table *table, const pd_top_job *job)
     pd_table_cell(table, "%s", pd_bytes_text(text, job->memory));
     pd_table_cell(table, "%s", pd_bytes_text(text, (uint64_t)job->in_per_s));
     pd_table_cell(table, "%s", pd_bytes_text(text, (uint64_t)job->out_per_s));
+    pd_table_cell(table, "%s", job->durable);
+    if (job->keep_failing) pd_table_alarm(table);
     waits_cell(table, job);
 }
 
 pd_table *pd_top_table(const pd_top_sample *sample, int limit)
 {
-    pd_table *table = pd_table_new("~JOB|>WORKERS|>STEP|>STEPS/S|>LOSS|>ROOTS|>MEMORY|>IN/S|>OUT/S|~WAITS FOR");
+    pd_table *table = pd_table_new("~JOB|>WORKERS|>STEP|>STEPS/S|>LOSS|>ROOTS|>MEMORY|>IN/S|>OUT/S|DURABLE|~WAITS FOR");
 
     pd_table_limit(table, limit);
     for (size_t i = 0; table != NULL && i < sample->n; i++) row(table, &sample->jobs[i]);

@@ -4,6 +4,7 @@
 #define PD_TOP_SAMPLE_H
 
 #include "connection.h"
+#include "durable.h"
 #include "text_table.h"
 
 typedef enum pd_top_order { PD_TOP_NAME, PD_TOP_SPEED, PD_TOP_MEMORY, PD_TOP_TRAFFIC, PD_TOP_ORDERS } pd_top_order;
@@ -16,6 +17,10 @@ typedef struct pd_top_job {
     uint32_t connected, world_size;
     uint64_t step, waits_ms, memory, roots_behind, roots_failing, bytes_in, bytes_out;
     bool has_loss, has_roots;
+    char durable[PD_DURABLE_TEXT]; /* which step survives a restart of the daemon */
+    bool keep_failing;             /* the last attempt at a checkpoint has failed, for the reason `keep_error` */
+    char keep_error[160];
+    uint64_t durable_step, checkpoint_age_ms;
     double speed, loss, in_per_s, out_per_s;
 } pd_top_job;
 

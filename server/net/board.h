@@ -75,9 +75,9 @@ int pd_board_reserve(pd_board *board, uint32_t number, size_t n);
 /* Tells the board how many parameters the job has: at most as many as it has entries for. Before this call, the board
  * does not answer requests that wait for all parameters of the job. */
 void pd_board_settle(pd_board *board, uint32_t number, size_t n);
-/* Notes that the steps of a job up to `step` survive a restart of the daemon. Later answers of the job contain that. The
- * job need not have entries yet: one that was restored from a checkpoint has a durable step before its workers come. If
- * memory for such a job is out, answers say 0 until its next checkpoint. */
+/* Notes that the steps of a job up to `step` survive a restart of the daemon. Later answers of the job contain that.
+ * The job need not have entries yet: a job from a checkpoint has a durable step before its workers come. If memory for
+ * such a job is out, answers say 0 until its next checkpoint. */
 void pd_board_note_durable(pd_board *board, uint32_t number, uint64_t step);
 /* Returns the durable step of a job; 0: there is none. */
 uint64_t pd_board_durable(const pd_board *board, uint32_t number);

@@ -167,17 +167,19 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
     }
     if (config->signals) rc = pd_signals_open(&loop->signals, &loop->uv, on_signal, loop, err);
     if (rc == PD_OK) rc = pd_input_watch(loop, err);
-    if (rc == PD_OK) {
-        pd_signals_begin(&loop->signals); /* signals are handled before the sockets listen, because a supervisor that
-                                           * sees them listen may stop the daemon at once */
-        rc = pd_listen(loop, err);
-    }
     if (rc != PD_OK) {
         pd_daemon_free(loop->daemon);
         return rc;
     }
+    pd_signals_begin(&loop->signals); /* signals are handled before the sockets listen, because a supervisor that sees
+                                       * them listen may stop the daemon at once */
     *out = loop->daemon;
     return PD_OK;
+}
+
+int pd_daemon_listen(pd_daemon *daemon, pd_error *err)
+{
+    return pd_listen(loop_of(daemon), err);
 }
 
 void pd_daemon_free(pd_daemon *daemon)

@@ -3,8 +3,9 @@
  * The caller of pd_daemon_run becomes the loop thread. It exchanges messages with the step thread, which owns the
  * training state, through two mailboxes.
  *
- *     pd_daemon_new(&daemon, &config, &err);                  binds and listens; no connection is answered yet
+ *     pd_daemon_new(&daemon, &config, &err);
  *     pd_stepper_start(...effects = pd_conversation_effects(daemon)...)
+ *     pd_daemon_listen(daemon, &err);                         binds and listens; no connection is answered yet
  *     pd_daemon_run(daemon, pd_stepper_requests(stepper));    returns once drained, or after the second stop signal
  *     pd_stepper_stop(stepper);
  *     pd_daemon_free(daemon);                                 frees what was still in the mailbox */
@@ -13,13 +14,17 @@
 
 #include "conversation.h"
 
-/* Makes the daemon, opens its listening sockets, and logs "listening on ADDRESS:PORT" for each. Errors:
+/* Makes the daemon, which listens nowhere yet. PD_INVALID_ARGUMENT: the end of the standard input cannot be watched.
+ * PD_NO_MEMORY. */
+int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err);
+/* Opens the daemon's listening sockets, and logs "listening on ADDRESS:PORT" for each. Called when the jobs of
+ * checkpoints are loaded, so that no worker comes before its job is there. Errors:
  *
- *   PD_INVALID_ARGUMENT   the text is not an address, or the end of the standard input cannot be watched
+ *   PD_INVALID_ARGUMENT   the text is not an address
  *   PD_PERMISSION_DENIED  other machines can reach an address (it is not loopback), and `insecure` is not set
  *   PD_UNAVAILABLE        an address cannot be bound; the error names the address and the cause
  *   PD_NO_MEMORY          memory is out */
-int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err);
+int pd_daemon_listen(pd_daemon *daemon, pd_error *err);
 /* Returns the port of the first TCP listener, or 0 if there is none. */
 unsigned pd_daemon_port(const pd_daemon *daemon);
 /* Runs the event loop until the daemon stops. Borrows `requests`, the mailbox from which the step thread reads. Returns

@@ -17,7 +17,7 @@ typedef enum pd_daemon_event {
 
 /* Limits of the configuration that a reload may change while the daemon runs. */
 typedef struct pd_daemon_limits {
-    uint32_t handshake_ms, read_ms, write_ms, drain_ms;
+    uint32_t handshake_ms, read_ms, write_ms, drain_ms, keep_ms;
     uint32_t max_jobs;        /* most jobs that may exist at a time */
     uint64_t max_total_bytes; /* most bytes of memory that all jobs together may take */
 } pd_daemon_limits;
@@ -35,6 +35,7 @@ typedef struct pd_daemon_config {
     uint64_t least_shared;       /* payload bytes from which on an answer is in shared memory; 0: PD_LEAST_SHARED */
     uint32_t max_connections;
     uint32_t handshake_ms, heartbeat_ms, silence_ms, read_ms, write_ms, drain_ms;
+    uint32_t keep_ms; /* time that last checkpoints have after the drain of a stopping daemon; 0: it makes none */
     uint32_t idle_ms; /* time without any worker after which the daemon ends by itself; 0: it never does */
     uint64_t ingest_bytes, chunk_elements, max_payload; /* max_payload: bytes of the largest payload of a frame; room
                                                          * for at least one chunk of float32 */

@@ -173,6 +173,7 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
     reply->blas_core = (char *)daemon->config.blas_core;
     reply->uptime_ms = pd_loop_now_ms(daemon) - daemon->started_ms;
     reply->drain_timeout_ms = daemon->config.drain_ms;
+    reply->keep_timeout_ms = daemon->config.keep_ms;
     reply->draining = info->draining || daemon->shutdown.begun;
     reply->connections = (uint32_t)daemon->n_conns;
     reply->ingest_bytes = daemon->admission.budget;

@@ -31,6 +31,7 @@ static void take(pd_daemon *daemon, const pd_daemon_limits *limits)
     daemon->config.read_ms = limits->read_ms;
     daemon->config.write_ms = limits->write_ms;
     daemon->config.drain_ms = limits->drain_ms;
+    daemon->config.keep_ms = limits->keep_ms;
     post(daemon, limits);
 }
 

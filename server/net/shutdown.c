@@ -1,5 +1,5 @@
-/* shutdown.c - stops the daemon: drains the store (rounds under way may finish), answers the Shutdown requests of
- * operators, and stops the loop. */
+/* shutdown.c - stops the daemon: drains the store (rounds under way may finish, then jobs make their last checkpoints),
+ * answers the Shutdown requests of operators, and stops the loop. */
 #include "shutdown.h"
 
 #include "conn.h"
@@ -20,7 +20,7 @@ void pd_shutdown_begin(pd_daemon *daemon)
 
     if (daemon->shutdown.begun) return;
     daemon->shutdown.begun = true;
-    daemon->shutdown.deadline_ms = pd_loop_now_ms(daemon) + within_ms + DRAIN_GRACE_MS;
+    daemon->shutdown.deadline_ms = pd_loop_now_ms(daemon) + within_ms + daemon->config.keep_ms + DRAIN_GRACE_MS;
     pd_loop_log(daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "stopping: rounds under way may finish within %.1f s",
                 (double)within_ms / 1e3);
     if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_STOPS);

@@ -2,6 +2,8 @@
  * trusting its bytes. */
 #include "archive.h"
 
+#include "pages.h"
+
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -375,6 +377,21 @@ void pd_archive_begin_write(pd_archive *archive)
 {
     *archive = (pd_archive){ 0 };
     visit_header(archive);
+}
+
+void pd_archive_reserve(pd_archive *archive, size_t bytes)
+{
+    uint8_t *own;
+
+    if (!is_ok(archive) || bytes <= archive->size) return;
+    if ((own = pd_pages_new(bytes)) == NULL) {
+        pd_archive_fail(archive, PD_NO_MEMORY, "no memory for an image of %zu bytes", bytes);
+        return;
+    }
+    memcpy(own, archive->own, archive->at);
+    free(archive->own);
+    archive->own = own;
+    archive->size = bytes;
 }
 
 void pd_archive_begin_read(pd_archive *archive, const void *image, size_t n)

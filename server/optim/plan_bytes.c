@@ -54,6 +54,32 @@ int64_t pd_plan_task_bytes(const pd_plan *plan)
     return bytes;
 }
 
+/* Returns the bytes of the results of all root tasks (computations of matrix roots) of the plan. */
+static int64_t result_bytes(const pd_plan *plan)
+{
+    int64_t bytes = 0;
+
+    for (size_t t = 0; t < plan->n_tasks && bytes < INT64_MAX; t++) {
+        const pd_task_spec *task = &plan->tasks[t];
+        for (int k = 0; k < task->n_outputs; k++) bytes = plus(bytes, pd_task_share_bytes(plan, task, task->output[k]));
+    }
+    return bytes;
+}
+
+int64_t pd_plan_image_bytes(const pd_plan *plan)
+{
+    /* bytes of counters and of the names of sections; of the text that describes a slot (tensor of the state), with the
+     * gap behind its elements; of the record of a root or of a root task */
+    enum { OWN = 1024, SLOT = 512, RECORD = PD_MAX_HYPERS * sizeof(double) + 128 };
+    int64_t bytes = plus(pd_plan_state_bytes(plan), OWN), results = result_bytes(plan);
+
+    for (size_t i = 0; i < plan->n_slots; i++) bytes = plus(bytes, SLOT + pd_slot_gap(&plan->slots[i]));
+    bytes = plus(bytes, RECORD * (int64_t)plan->n_tasks);
+    if (plan->root_delay == 0) return bytes;
+    /* A root may have two tasks whose results are not used yet. */
+    return plus(plus(plus(bytes, results), results), 2 * RECORD * (int64_t)plan->n_tasks);
+}
+
 int64_t pd_plan_task_scratch(const pd_plan *plan, double most_cost)
 {
     int64_t most = 0;

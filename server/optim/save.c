@@ -9,12 +9,18 @@
 #include "state.h"
 #include "task.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
+bool pd_optim_is_at_rest(const pd_optim *optim)
+{
+    return optim->stage == PD_STAGE_IDLE && optim->to_hand_out == NULL;
+}
+
 bool pd_optim_may_be_saved(const pd_optim *optim)
 {
-    if (optim->stage != PD_STAGE_IDLE || optim->to_hand_out != NULL) return false;
+    if (!pd_optim_is_at_rest(optim)) return false;
     for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next)
         if (!pending->back) return false;
     return true;
@@ -106,13 +112,26 @@ static void visit_outputs(pd_archive *archive, pd_task *task)
         pd_archive_bytes(archive, task->output[k], (size_t)pd_task_share_bytes(task->view.plan, spec, spec->output[k]));
 }
 
-static void write_tasks(pd_archive *archive, const pd_optim *optim)
+static void write_task(pd_archive *archive, pd_task *task)
 {
-    for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) {
-        task_record record = record_of(pending->task);
-        pd_archive_fields(archive, &task_table, &record);
-        visit_outputs(archive, pending->task);
+    task_record record = record_of(task);
+
+    pd_archive_fields(archive, &task_table, &record);
+    visit_outputs(archive, task);
+}
+
+/* Writes those pending root tasks (computations of matrix roots) that are back. Marks the others, which are still at
+ * the root pool, and returns their number. */
+static size_t write_tasks(pd_archive *archive, const pd_optim *optim)
+{
+    size_t awaited = 0;
+
+    for (pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) {
+        pending->awaited = !pending->back;
+        awaited += pending->awaited;
+        if (pending->back) write_task(archive, pending->task);
     }
+    return awaited;
 }
 
 static void read_task(pd_archive *archive, pd_optim *optim)
@@ -142,20 +161,23 @@ static void read_task(pd_archive *archive, pd_optim *optim)
     visit_outputs(archive, task);
 }
 
-static void visit_tasks(pd_archive *archive, pd_optim *optim)
+/* Writes or reads the pending root tasks (computations of matrix roots). Returns how many of them are still at the
+ * root pool, so that their results must be written later. */
+static size_t visit_tasks(pd_archive *archive, pd_optim *optim)
 {
     size_t n = 0;
 
     for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) n++;
     if (PD_PLANTED(image_forgets_roots)) n = 0;
     pd_archive_count(archive, &n, 4 * optim->shared->plan.n_tasks, 1);
-    if (!pd_archive_is_reading(archive) && n > 0) write_tasks(archive, optim);
-    for (size_t i = 0; pd_archive_is_reading(archive) && i < n; i++) read_task(archive, optim);
+    if (!pd_archive_is_reading(archive)) return n > 0 ? write_tasks(archive, optim) : 0;
+    for (size_t i = 0; i < n; i++) read_task(archive, optim);
+    return 0;
 }
 
 /* ---- one parameter's optimizer ---- */
 
-void pd_optim_visit(pd_archive *archive, pd_optim *optim)
+static size_t begin(pd_archive *archive, pd_optim *optim)
 {
     pd_archive_enter(archive, "optimizer");
     pd_archive_agree(archive, "optimizer", pd_row_name(optim->row));
@@ -163,6 +185,30 @@ void pd_optim_visit(pd_archive *archive, pd_optim *optim)
     pd_archive_fields(archive, &optim_table, &optim->saved);
     pd_archive_bytes(archive, optim->saved.state, (size_t)optim->state_bytes);
     pd_archive_records(archive, &root_table, optim->saved.roots, optim->shared->plan.n_tasks);
-    visit_tasks(archive, optim);
+    return visit_tasks(archive, optim);
+}
+
+void pd_optim_visit(pd_archive *archive, pd_optim *optim)
+{
+    (void)begin(archive, optim);
+    pd_archive_leave(archive);
+}
+
+size_t pd_optim_write(pd_archive *archive, pd_optim *optim)
+{
+    assert(pd_optim_is_at_rest(optim));
+    return begin(archive, optim);
+}
+
+bool pd_optim_write_task(pd_archive *archive, pd_task *task)
+{
+    if (!task->pending->awaited) return false;
+    task->pending->awaited = false;
+    write_task(archive, task);
+    return true;
+}
+
+void pd_optim_write_end(pd_archive *archive)
+{
     pd_archive_leave(archive);
 }

@@ -137,6 +137,8 @@ struct pd_pending_task {
     pd_task *task; /* the task; NULL while the task is at the root pool */
     bool back;
     bool due; /* whether the task's result is to be stored in this step; set by pd_step_settle */
+    /* whether an image (saved state as bytes) that is being written waits for the task's result: save.h */
+    bool awaited;
 };
 
 struct pd_task {

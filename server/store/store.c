@@ -3,6 +3,8 @@
 #include "store.h"
 
 #include "barrier.h"
+#include "checkpoint.h"
+#include "checkpoint_due.h"
 #include "declare.h"
 #include "export.h"
 #include "hello.h"
@@ -13,10 +15,13 @@
 #include "info.h"
 #include "job_end.h"
 #include "job_turn.h"
+#include "keeping.h"
 #include "override_command.h"
+#include "notes.h"
 #include "plant.h"
 #include "push.h"
 #include "ranks.h"
+#include "restore.h"
 #include "store_state.h"
 #include "work.h"
 
@@ -69,14 +74,17 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     return PD_OK;
 }
 
-static void drop_job(pd_store *store, pd_job *job, const pd_error *err)
+/* Ends a job. `stops` says whether it ends only because the server stops, so that a restart must bring it back. */
+static void drop_job(pd_store *store, pd_job *job, bool stops, const pd_error *err)
 {
     if (job->queued) DL_DELETE2(store->due, job, prev_due, next_due);
     job->queued = false;
     pd_jobs_drop(&store->jobs, job);
     pd_say(&store->outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .code = err->code }, "%.300s",
            err->text);
+    pd_checkpoint_release(job, err);
     pd_job_release(job, err);
+    if (!stops) pd_keeping_end(job);
     pd_jobs_free_gone(&store->jobs, job);
 }
 
@@ -84,7 +92,7 @@ static void drop_all(pd_store *store, const pd_error *err)
 {
     pd_job *job, *next;
 
-    HASH_ITER(hh, store->jobs.names, job, next) drop_job(store, job, err);
+    HASH_ITER(hh, store->jobs.names, job, next) drop_job(store, job, true, err);
 }
 
 static void free_effects(pd_store *store)
@@ -93,6 +101,8 @@ static void free_effects(pd_store *store)
         next = (pd_effect *)(void *)effect->mail.next;
         if (effect->kind == PD_EFF_CLOSED)
             for (size_t i = 0; i < effect->u.closed.n; i++) pd_snapshot_unref(effect->u.closed.at[i].snapshot);
+        if (effect->kind == PD_EFF_KEEP) pd_kept_drop_weights(effect->u.kept);
+        if (effect->kind == PD_EFF_KEEP) pd_kept_free(effect->u.kept);
         pd_effect_free(effect);
     }
 }
@@ -129,7 +139,7 @@ static int by_turn(const pd_job *a, const pd_job *b)
  * has just got work comes before a job that has just worked and has more to do. */
 static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
 {
-    if (job->queued || !pd_job_has_work(job, now_ns)) return;
+    if (job->queued || !(pd_job_has_work(job, now_ns) || pd_checkpoint_has_work(job))) return;
     DL_INSERT_INORDER2(store->due, job, by_turn, prev_due, next_due);
     job->queued = true;
 }
@@ -150,11 +160,25 @@ static void look_again(pd_store *store, uint64_t now_ns)
     }
 }
 
+/* While the server drains: makes the last checkpoints of jobs, once their rounds have ended. */
+static void keep_last(pd_store *store, uint64_t now_ns)
+{
+    pd_job *job, *next;
+
+    pd_drain_keep(&store->drain, &store->jobs, now_ns);
+    HASH_ITER(hh, store->jobs.names, job, next)
+    {
+        pd_checkpoint_look(job, now_ns);
+        queue(store, job, now_ns);
+    }
+}
+
 /* Does what may be necessary after any request, batch or deadline: looks for ranks over quota (their frames use too
  * much memory), and answers drain requests. */
 static void settle(pd_store *store, uint64_t now_ns)
 {
     look_again(store, now_ns);
+    if (store->drain.draining) keep_last(store, now_ns);
     pd_drain_answer(&store->drain, &store->jobs, &store->outbox, now_ns);
 }
 
@@ -179,7 +203,7 @@ static int create_job(pd_store *store, const pd_request *request, pd_job **out, 
                        "(limits.max_jobs)",
                        request->u.hello.job_name, store->config.max_jobs);
     if ((rc = pd_job_new(&job, &env, store->jobs.last_number + 1, request, err)) != PD_OK) return rc;
-    if ((rc = pd_jobs_add(&store->jobs, job, err)) != PD_OK) {
+    if ((rc = pd_keeping_begin(job, err)) != PD_OK || (rc = pd_jobs_add(&store->jobs, job, err)) != PD_OK) {
         pd_job_free(job);
         return rc;
     }
@@ -207,6 +231,15 @@ static int agree(pd_job *job, const pd_request *request, uint64_t now_ns, pd_err
     return rc;
 }
 
+static void join(pd_job *job, pd_request *request, bool created, uint64_t now_ns)
+{
+    pd_rank *rank = &job->ranks[request->rank];
+    uint64_t barriers = request->u.hello.barriers;
+    bool same = pd_rank_join(job, request, created, now_ns);
+
+    pd_barrier_joined(job, rank, barriers, same);
+}
+
 static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_error err;
@@ -225,7 +258,7 @@ static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
         pd_request_refuse(&store->outbox, request, &err);
         return;
     }
-    pd_rank_join(job, request, created, now_ns);
+    join(job, request, created, now_ns);
     queue(store, job, now_ns);
 }
 
@@ -241,7 +274,7 @@ static void drop(pd_store *store, pd_request *request)
         pd_fail(&err, PD_UNAVAILABLE, "the server stops");
         drop_all(store, &err);
     } else if (job != NULL) {
-        drop_job(store, job, &err);
+        drop_job(store, job, false, &err);
     } else {
         pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", name);
         pd_request_refuse(&store->outbox, request, &err);
@@ -271,6 +304,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
     /* The job exists, because it is freed only after its last root task (computation of a matrix root) has come
      * back. */
     assert(job != NULL && request->u.task.param < job->steps.n_params);
+    pd_checkpoint_task(job, request->u.task.param, request->u.task.task);
     pd_steps_task(&job->steps, &job->steps.params[request->u.task.param], request->u.task.task, job->gone);
     pd_request_free(request);
     if (job->gone) {
@@ -278,6 +312,32 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
         return;
     }
     pd_export_look(job);
+    pd_checkpoint_look(job, now_ns);
+    queue(store, job, now_ns);
+}
+
+/* Takes a checkpoint back from the keeper thread. */
+static void kept(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    pd_job *job = pd_jobs_numbered(&store->jobs, request->u.kept->number);
+
+    if (job != NULL && job->gone) job = NULL;
+    pd_checkpoint_kept(job, &store->outbox, request, now_ns);
+    if (job != NULL) queue(store, job, now_ns);
+}
+
+/* Takes a request for a checkpoint from an operator, who names the job. */
+static void checkpoint(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    pd_job *job = pd_jobs_find(&store->jobs, request->u.checkpoint.job_name);
+    pd_error err;
+
+    if (job == NULL) {
+        pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", request->u.checkpoint.job_name);
+        pd_request_refuse(&store->outbox, request, &err);
+        return;
+    }
+    pd_checkpoint_ask(job, request, now_ns);
     queue(store, job, now_ns);
 }
 
@@ -292,6 +352,7 @@ static void import(pd_store *store, pd_request *request, uint64_t now_ns)
         return;
     }
     pd_job_import(job, request, now_ns);
+    pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
 
@@ -306,6 +367,7 @@ static void export(pd_store *store, pd_request *request, uint64_t now_ns)
         return;
     }
     pd_job_export(job, request, now_ns);
+    pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
 
@@ -317,6 +379,7 @@ static void operator_lost(pd_store *store, pd_request *request, uint64_t now_ns)
     HASH_ITER(hh, store->jobs.names, job, next)
     {
         pd_export_lost(job, request);
+        pd_checkpoint_look(job, now_ns);
         queue(store, job, now_ns);
     }
     pd_request_free(request);
@@ -380,6 +443,9 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_LEAVE: pd_rank_leave(job, request, now_ns); break;
     case PD_REQ_STALLED: pd_rank_stalled(job, request); break;
     case PD_REQ_SHARE: share(job, request); break;
+    case PD_REQ_NOTE: pd_job_note(job, request); break;
+    case PD_REQ_RECALL: pd_job_recall(job, request); break;
+    case PD_REQ_CHECKPOINT: pd_checkpoint_ask(job, request, now_ns); break;
     default: assert(request->kind == PD_REQ_LOST); lost(job, request, now_ns);
     }
     queue(store, job, now_ns);
@@ -412,6 +478,13 @@ int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t 
     return pd_image_read(&store->jobs, &env, image, n, now_ns, err);
 }
 
+int pd_store_restore(pd_store *store, const pd_kept *kept, uint64_t now_ns, pd_error *err)
+{
+    const pd_job_env env = env_of(store);
+
+    return pd_restore(&store->jobs, &env, kept, now_ns, err);
+}
+
 /* ---- apply, work, tick ---- */
 
 void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
@@ -429,6 +502,13 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_RELEASED: released(request); break;
     case PD_REQ_LIMITS: limit(store, request); break;
     case PD_REQ_TASK: task(store, request, now_ns); break;
+    case PD_REQ_KEPT: kept(store, request, now_ns); break;
+    case PD_REQ_CHECKPOINT:
+        if (request->u.checkpoint.job_name != NULL)
+            checkpoint(store, request, now_ns);
+        else
+            to_job(store, request, now_ns);
+        break;
     default: to_job(store, request, now_ns); break;
     }
     settle(store, now_ns);
@@ -442,7 +522,9 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     DL_DELETE2(store->due, job, prev_due, next_due);
     job->queued = false;
     job->turn = ++store->turns;
-    pd_job_work(job, now_ns);
+    if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
+    if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);
+    pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
     settle(store, now_ns);
     return store->due != NULL;
@@ -460,10 +542,11 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
 
     HASH_ITER(hh, store->jobs.names, job, next)
     {
-        if (pd_job_tick(job, now_ns, &err))
+        if (pd_job_tick(job, now_ns, &err)) {
+            pd_checkpoint_tick(job, now_ns);
             queue(store, job, now_ns);
-        else
-            drop_job(store, job, &err);
+        } else
+            drop_job(store, job, false, &err);
     }
     settle(store, now_ns);
 }
@@ -474,7 +557,10 @@ uint64_t pd_store_next_tick(const pd_store *store)
     uint64_t at = pd_drain_next_tick(&store->drain);
 
     HASH_ITER(hh, store->jobs.names, job, next)
-    if (pd_job_next_tick(job) < at) at = pd_job_next_tick(job);
+    {
+        if (pd_job_next_tick(job) < at) at = pd_job_next_tick(job);
+        if (pd_checkpoint_next_tick(job) < at) at = pd_checkpoint_next_tick(job);
+    }
     return at;
 }
 

@@ -39,7 +39,8 @@ int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t
 int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err);
 
 /* Makes a job from a checkpoint that was read from the disk, every byte of which is checked again. The checkpoint is
- * borrowed for the call. The errors are those of pd_store_load_job. After an error nothing has changed. */
+ * borrowed for the call. The errors are those of pd_store_load_job, and PD_FAILED_PRECONDITION: other BLAS kernels or
+ * instructions have made the checkpoint, and the job says exact = yes. After an error nothing has changed. */
 int pd_store_restore(pd_store *store, const pd_kept *kept, uint64_t now_ns, pd_error *err);
 
 /* Takes and returns the effects (answers and notices) that were made so far, oldest first, linked by mail.next; NULL:

@@ -109,7 +109,7 @@ static json_t *first_job(void)
 
 /* ---- tests ---- */
 
-static void jobs_show_the_eight_columns_that_matter(void **state)
+static void jobs_show_the_nine_columns_that_matter(void **state)
 {
     pair both = train(JOB, 3, 0.5);
 
@@ -117,7 +117,7 @@ static void jobs_show_the_eight_columns_that_matter(void **state)
     assert_int_equal(paramctl("jobs"), 0);
     assert_true(strncmp(paramctl_output, "JOB ", 4) == 0);
     for (const char *const *title = (const char *const[]){ "OPTIMIZER", " WORKERS", " STEP", " STEPS/S", " LOSS",
-                                                           " STATE", " MEMORY\n", NULL };
+                                                           " STATE", " MEMORY", " DURABLE\n", NULL };
          *title != NULL; title++)
         assert_says(*title);
     assert_says("scalable_shampoo,sgd"); /* optimizers are sorted by their number of elements, largest first */
@@ -376,7 +376,7 @@ static void top_ends_when_its_terminal_is_gone_even_under_nohup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(jobs_show_the_eight_columns_that_matter),
+        cmocka_unit_test(jobs_show_the_nine_columns_that_matter),
         cmocka_unit_test(a_job_shows_the_mean_loss_of_its_ranks),
         cmocka_unit_test(a_job_without_a_loss_shows_a_dash),
         cmocka_unit_test(a_job_counts_its_traffic_and_its_speed),

@@ -58,6 +58,10 @@ static void exit_status_is_2_for_what_cannot_be_meant(void **state)
                                          "set x y",
                                          "set x y lr",
                                          "set x y =1",
+                                         "checkpoint",
+                                         "checkpoint x y",
+                                         "checkpoint x --step 0",
+                                         "checkpoint x --wait soon",
                                          "set x y lr=1 --from soon",
                                          "settings",
                                          "settings x y z" };
@@ -133,9 +137,10 @@ static void options_stand_before_and_behind_names_and_arguments(void **state)
 
 /* ---- help ---- */
 
-static const char *const names[] = { "ping",  "status",     "top",      "jobs",  "params", "workers",
-                                     "roots", "state",      "set",      "drop",  "drain",  "shutdown",
-                                     "plan",  "optimizers", "settings", "bench", "replay", "import-state" };
+static const char *const names[] = { "ping",    "status",   "top",          "jobs",       "params",
+                                     "workers", "roots",    "state",        "set",        "drop",
+                                     "drain",   "shutdown", "plan",         "optimizers", "settings",
+                                     "bench",   "replay",   "import-state", "checkpoint" };
 
 static void help_lists_every_command(void **state)
 {

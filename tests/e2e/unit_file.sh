@@ -35,5 +35,19 @@ said=$(systemd-analyze verify --man=no "$unit" "$scratch/paramd.socket" 2>&1) \
     || { echo "$said"; echo "systemd-analyze verify refuses the unit file"; exit 1; }
 [ -z "$said" ] || { echo "$said"; echo "systemd-analyze verify has something to say"; exit 1; }
 
+# The user of the unit is the one that sysusers.d makes, and stopping leaves time for all that the daemon waits for.
+grep -qx 'u paramd - .*' deploy/paramd.sysusers && grep -qx 'User=paramd' "$unit" && ! grep -q DynamicUser "$unit" \
+    || { echo "the unit and deploy/paramd.sysusers differ in the user"; exit 1; }
+grep -qx 'StateDirectory=paramd' "$unit" && grep -qx 'StateDirectoryMode=0700' "$unit" \
+    || { echo "the unit has no directory for checkpoints"; exit 1; }
+seconds() { sed -n "s/^$1 = \([0-9]*\)s$/\1/p; s/^$1 = \([0-9]*\)m$/\1 * 60/p" "$conf"; }
+stop=$(sed -n 's/^TimeoutStopSec=//p' "$unit")
+needed=$(( $(seconds drain_timeout) + $(seconds checkpoint_timeout) + 5 ))
+[ "$stop" -ge "$needed" ] || { echo "TimeoutStopSec=$stop is shorter than the daemon may take: $needed s"; exit 1; }
+if command -v systemd-sysusers > /dev/null && ! id paramd > /dev/null 2>&1; then
+    said=$(systemd-sysusers --dry-run "$PWD/deploy/paramd.sysusers" 2>&1) || { echo "$said"; exit 1; }
+    [[ $said == *"Creating user 'paramd'"* ]] || { echo "sysusers makes no user: $said"; exit 1; }
+fi
+
 # From 0 (can do nothing) to 10 (can do all); a service that listens and keeps state ends near 1.2.
 systemd-analyze security --offline=true --threshold=15 "$unit" | tail -n 1

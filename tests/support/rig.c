@@ -2,6 +2,7 @@
 #include "rig.h"
 
 #include "convert.h"
+#include "kept_copy.h"
 #include "optimizer.h"
 
 #include <setjmp.h>
@@ -174,6 +175,46 @@ static void on_declared(rig *r, const pd_effect *effect)
     }
 }
 
+/* Gives a checkpoint back to the store: it is written, or the disk has failed. */
+static void give_back(rig *r, pd_kept *kept)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_KEPT, (pd_ticket){ 0, 0 }));
+
+    kept->ns = 5000000;
+    if (r->disk_error != NULL)
+        pd_fail(&kept->error, PD_UNAVAILABLE, "%s", r->disk_error);
+    else
+        kept->bytes = pd_kept_bytes(kept);
+    if (r->disk_error == NULL && kept->ended) r->ended++;
+    if (r->disk_error == NULL && !kept->ended) {
+        pd_kept_free(r->disk);
+        r->disk = must(kept_copy(kept));
+        r->kept++;
+    }
+    request->u.kept = kept;
+    pd_store_apply(r->store, request, r->now);
+}
+
+static void on_keep(rig *r, const pd_effect *effect)
+{
+    if (!r->lazy_disk || effect->u.kept->ended) {
+        give_back(r, effect->u.kept);
+        return;
+    }
+    assert_null(r->keeping);
+    r->keeping = effect->u.kept;
+}
+
+void rig_kept(rig *r)
+{
+    pd_kept *kept = r->keeping;
+
+    assert_non_null(kept);
+    r->keeping = NULL;
+    give_back(r, kept);
+    rig_absorb(r);
+}
+
 static void on_log(rig *r, const pd_effect *effect)
 {
     r->logs++;
@@ -192,6 +233,15 @@ static void on_answer(rig *r, const pd_effect *effect)
     if (effect->kind == PD_EFF_ERROR) r->error = effect->u.error;
 }
 
+static void on_recalled(rig *r, const pd_effect *effect)
+{
+    on_answer(r, effect);
+    r->note_step = effect->u.recalled.step;
+    assert_true(effect->u.recalled.bytes < sizeof r->note);
+    memset(r->note, 0, sizeof r->note);
+    if (effect->u.recalled.bytes > 0) memcpy(r->note, effect->u.recalled.at, effect->u.recalled.bytes);
+}
+
 static void absorb(rig *r, pd_effect *effect)
 {
     switch (effect->kind) {
@@ -208,8 +258,6 @@ static void absorb(rig *r, pd_effect *effect)
         break;
     case PD_EFF_OK:
     case PD_EFF_SHARE:
-    case PD_EFF_RECALL:
-    case PD_EFF_CHECKPOINT:
     case PD_EFF_ERROR: on_answer(r, effect); break;
     case PD_EFF_INFO:
         on_answer(r, effect);
@@ -247,8 +295,14 @@ static void absorb(rig *r, pd_effect *effect)
         forget_board(r, effect->job);
         break;
     case PD_EFF_TASK: on_task(r, effect); break;
-    case PD_EFF_KEEP: fail_msg("the rig has no keeper thread"); break;
-    case PD_EFF_DURABLE: break;
+    case PD_EFF_KEEP: on_keep(r, effect); break;
+    case PD_EFF_DURABLE: r->durable = effect->u.durable_step; break;
+    case PD_EFF_RECALL: on_recalled(r, effect); break;
+    case PD_EFF_CHECKPOINT:
+        on_answer(r, effect);
+        r->checkpoint_step = effect->u.checkpoint.step;
+        r->checkpoint_bytes = effect->u.checkpoint.bytes;
+        break;
     case PD_EFF_LOG: on_log(r, effect); break;
     }
 }
@@ -289,7 +343,7 @@ void rig_work(rig *r)
     do {
         more = pd_store_work(r->store, r->now);
         rig_absorb(r);
-    } while (more);
+    } while (more || pd_store_has_work(r->store));
     assert_false(pd_store_work(r->store, r->now));
     rig_absorb(r);
 }
@@ -338,6 +392,8 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     request->u.hello.world_size = world;
     request->u.hello.nonce = nonce;
     request->u.hello.rejoins = r->rejoins;
+    request->u.hello.window = r->window;
+    request->u.hello.barriers = r->barriers;
     request->u.hello.options = read_options(options, &request->u.hello.n_options);
     add_rules(request, rules);
     return rig_apply(r, request);
@@ -603,6 +659,8 @@ void rig_free(rig *r)
 
     rig_apply(r, request);
     while (r->n_tasks > 0) rig_finish_task(r, 0);
+    if (r->keeping != NULL) rig_kept(r);
+    pd_kept_free(r->disk);
     for (uint32_t job = 0; job < RIG_JOBS; job++) forget_board(r, job);
     assert_int_equal(r->buffers_out, 0);
     assert_int_equal(pd_store_count_bytes(r->store).held, 0);

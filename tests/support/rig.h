@@ -63,6 +63,18 @@ typedef struct rig {
     struct pd_task *tasks[256];
     uint32_t task_params[256], task_jobs[256];
     size_t n_tasks;
+    /* Checkpoints. The rig plays the keeper thread, if the configuration says that there is one (keeps). */
+    pd_kept *keeping;     /* the checkpoint that the store has handed over and that rig_kept has not returned */
+    pd_kept *disk;        /* a copy of the last checkpoint that was written, as the disk would return it */
+    uint64_t kept, ended; /* number of checkpoints written; of jobs whose end was reported to the keeper thread */
+    uint64_t durable;     /* last reported durable step */
+    uint64_t checkpoint_step, checkpoint_bytes; /* the last answer to a request for a checkpoint */
+    uint64_t note_step;                         /* the last answer to Recall: step, and the note as text */
+    char note[64];
+    const char *disk_error; /* the disk fails with these words; NULL: it works */
+    bool lazy_disk;         /* true: a checkpoint stays in `keeping` until rig_kept; false: it is written at once */
+    uint32_t window;        /* for the next Hellos */
+    uint64_t barriers;      /* for the next Hellos */
     bool lazy_tasks; /* true: tasks stay in `tasks` until rig_finish_task; false: each is run and returned at once */
 } rig;
 
@@ -86,6 +98,16 @@ void rig_work(rig *r);
 /* Lets time pass. */
 void rig_sleep(rig *r, double seconds);
 void rig_absorb(rig *r);
+void rig_kept(rig *r); /* writes the checkpoint that lazy_disk has kept to the disk of the rig, or fails to */
+/* Asks for a checkpoint of step `step` or a later one, as rank 0 of the job on connection `conn`; or as an operator, if
+ * `job` is not NULL. */
+int rig_checkpoint(rig *r, const char *job, uint64_t conn, uint64_t step, double seconds);
+int rig_note(rig *r, uint32_t rank, uint64_t conn, uint64_t step, const char *text);
+int rig_recall(rig *r, uint32_t rank, uint64_t conn);
+/* Asks for a drain as an operator on connection `conn`. Returns whether it was answered at once. */
+bool rig_drain(rig *r, uint64_t conn, double seconds);
+/* Makes a job from the disk of the rig `from`. Returns the code of the error, which is in r->error. */
+int rig_restore(rig *r, const rig *from);
 void rig_finish_task(rig *r, size_t i); /* runs task i, which lazy_tasks has kept, and returns it to the store */
 
 pd_ticket rig_ticket(rig *r, uint64_t conn);

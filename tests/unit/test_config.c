@@ -45,6 +45,34 @@ static void defaults_serve_without_a_file(void **state)
     assert_true(c->max_total_bytes > 0);
 }
 
+/* Checks a new configuration and the directory for checkpoints that it has then. */
+static void assert_state_dir(const char *variable, const char *key, const char *expected)
+{
+    pd_config *c = pd_config_new();
+    pd_error err;
+
+    if (variable != NULL)
+        setenv("STATE_DIRECTORY", variable, 1);
+    else
+        unsetenv("STATE_DIRECTORY");
+    if (key != NULL) assert_int_equal(pd_config_set(c, "server", "state_dir", key, &err), PD_OK);
+    assert_int_equal(pd_config_check(c, &err), PD_OK);
+    assert_string_equal(c->state_dir, expected);
+    unsetenv("STATE_DIRECTORY");
+    pd_config_free(c);
+}
+
+static void the_directory_for_checkpoints_is_the_one_of_systemd_or_none(void **state)
+{
+    (void)state;
+    assert_state_dir(NULL, NULL, "");
+    assert_state_dir("/var/lib/paramd", NULL, "/var/lib/paramd");
+    assert_state_dir("/var/lib/paramd:/var/lib/other", NULL, "/var/lib/paramd");
+    assert_state_dir("/var/lib/paramd", "/data", "/data");
+    assert_state_dir("/var/lib/paramd", "", "");
+    assert_state_dir(NULL, "auto", "");
+}
+
 static void holds(pd_config *c, const char *section, const char *name, const char *value, const uint64_t *at,
                   uint64_t expected)
 {
@@ -441,6 +469,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(defaults_serve_without_a_file, set_up, tear_down),
+        cmocka_unit_test(the_directory_for_checkpoints_is_the_one_of_systemd_or_none),
         cmocka_unit_test_setup_teardown(sizes_take_binary_units_in_every_spelling, set_up, tear_down),
         cmocka_unit_test_setup_teardown(durations_take_units_from_milliseconds_to_days, set_up, tear_down),
         cmocka_unit_test_setup_teardown(durations_of_jobs_take_the_same_units, set_up, tear_down),

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "course.h"
 #include "oom.h"
 #include "optimizer.h"
 #include "plan_bytes.h"
@@ -20,106 +21,6 @@ enum { THOROUGH = 1, SEEDS = 1 }; /* few cases, since sanitizers are slow */
 #else
 enum { THOROUGH = 8, SEEDS = 4 };
 #endif
-enum { WORLD = 3, PARAMS = 3, STEPS = 30, CONN = 10, MOST = 480 };
-
-static const char *const names[PARAMS] = { "layer.weight", "layer.bias", "head.bias" };
-static const pd_shape shapes[PARAMS] = { { 2, { 24, 20 } }, { 1, { 150 } }, { 1, { 96 } } };
-static const int64_t sizes[PARAMS] = { 480, 150, 96 };
-static const rig_range ranges[WORLD][PARAMS] = { { { -1, 0 }, { -1, 0 }, { 0, 40 } },
-                                                 { { -1, 0 }, { -1, 0 }, { 40, 96 } },
-                                                 { { -1, 0 }, { -1, 0 }, { 30, 70 } } };
-
-typedef struct course {
-    const char *options, *rules;
-    bool ranged;    /* each rank contributes only a range of the last parameter */
-    bool overrides; /* an operator sets overrides in step 5, for that step and for step 20 */
-    bool absent;    /* some ranks have no gradient in some steps */
-} course;
-
-/* ---- training of a job ---- */
-
-static void values_of(uint64_t seed, float *out, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) out[i] = (float)(int)(rig_random(&seed) % 2001 - 1000) / 1000;
-}
-
-static void join(rig *r, const course *p)
-{
-    for (uint32_t rank = 0; rank < WORLD; rank++) {
-        if (rig_hello(r, "job", rank, WORLD, CONN + rank, CONN + rank, p->options, p->rules) != PD_OK)
-            fail_msg("%s", r->error.text);
-        r->ranges = p->ranged ? ranges[rank] : NULL;
-        if (rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, PARAMS, rank == 1 ? PD_BF16 : PD_F32) !=
-            PD_OK)
-            fail_msg("%s", r->error.text);
-        r->ranges = NULL;
-    }
-}
-
-/* Sends the rank's part of a parameter in frames, one for each chunk. */
-static void send(rig *r, const course *p, pd_request_kind kind, uint32_t rank, uint32_t param, uint64_t step,
-                 const float *values)
-{
-    bool part = p->ranged && ranges[rank][param].start >= 0;
-    int64_t start = part ? ranges[rank][param].start : 0, end = part ? ranges[rank][param].end : sizes[param], stop;
-
-    for (int64_t first = start; first < end; first = stop) {
-        rig_frame *frame = rig_frame_new(r, kind, r->job, rank, CONN + rank, step);
-        stop = (first / r->chunk + 1) * r->chunk < end ? (first / r->chunk + 1) * r->chunk : end;
-        rig_piece(frame, param, PD_F32, first, stop - first, values + first);
-        assert_int_equal(rig_send(r, frame), PD_OK);
-    }
-}
-
-static void initialise(rig *r, const course *p)
-{
-    float values[MOST];
-
-    for (uint32_t param = 0; param < PARAMS; param++) {
-        bool all = p->ranged && ranges[0][param].start >= 0;
-        values_of(param + 1, values, sizes[param]);
-        for (uint32_t rank = 0; rank < (all ? WORLD : 1); rank++) send(r, p, PD_REQ_INIT, rank, param, 0, values);
-    }
-    rig_work(r);
-}
-
-static void push(rig *r, const course *p, uint32_t rank, uint32_t param, uint64_t step)
-{
-    float values[MOST];
-    uint64_t seed = step * 1000 + param * 10 + rank, drawn = seed;
-    rig_frame *frame;
-
-    if (p->absent && rig_random(&drawn) % 3 == 0) {
-        frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, CONN + rank, step);
-        rig_absent(frame, param);
-        assert_int_equal(rig_send(r, frame), PD_OK);
-        return;
-    }
-    values_of(seed, values, sizes[param]);
-    send(r, p, PD_REQ_PUSH, rank, param, step, values);
-}
-
-/* Sends push number k of the WORLD * PARAMS pushes of a step. The push is left out if its round has closed, since
- * the server has then answered it. */
-static void push_one(rig *r, const course *p, uint64_t step, uint32_t k)
-{
-    if (inside_job(r->store, r->job)->steps.params[k % PARAMS].saved.step < step)
-        push(r, p, k / PARAMS, k % PARAMS, step);
-}
-
-static void operate(rig *r, const course *p, uint64_t step)
-{
-    if (!p->overrides || step != 5) return;
-    assert_int_equal(rig_set(r, "job", "*", "lr=0.03", 0), PD_OK);
-    assert_int_equal(rig_set(r, "job", "layer*", "lr=linear_warmup(peak=0.02,warmup_steps=50)", 20), PD_OK);
-}
-
-static void step_to(rig *r, const course *p, uint64_t step, uint32_t pushes)
-{
-    for (uint32_t k = 0; k < pushes; k++) push_one(r, p, step, k);
-    rig_work(r);
-}
-
 /* ---- saving a job and reading it into a new store ---- */
 
 static void save(rig *r, uint8_t **image, size_t *n)
@@ -153,48 +54,12 @@ static void start_anew(rig *r, const course *p, int threads)
     rig_new(r, &config);
     load(r, image, n);
     free(image);
-    join(r, p);
-}
-
-/* ---- comparing ---- */
-
-static void compare_slots(const pd_optim *a, const pd_optim *b)
-{
-    const pd_plan *plan = pd_optim_plan(a);
-
-    assert_int_equal(pd_optim_count(a), pd_optim_count(b));
-    for (size_t i = 0; i < plan->n_slots; i++) {
-        int64_t n;
-        float *x, *y;
-        if (plan->slots[i].temporary) continue;
-        assert_int_equal(pd_shape_elements(&plan->slots[i].shape, &n), PD_OK);
-        x = calloc((size_t)n, sizeof *x);
-        y = calloc((size_t)n, sizeof *y);
-        pd_optim_read_slot(a, i, x);
-        pd_optim_read_slot(b, i, y);
-        assert_memory_equal(x, y, (size_t)n * sizeof *x);
-        free(x);
-        free(y);
-    }
-}
-
-static void compare(rig *a, rig *b)
-{
-    for (uint32_t i = 0; i < PARAMS; i++) {
-        const pd_param *x = &inside_job(a->store, a->job)->steps.params[i],
-                       *y = &inside_job(b->store, b->job)->steps.params[i];
-        assert_int_equal(x->saved.step, STEPS);
-        assert_int_equal(y->saved.step, STEPS);
-        assert_int_equal(x->saved.skipped, y->saved.skipped);
-        assert_memory_equal(x->current->at[PD_F32], y->current->at[PD_F32], (size_t)sizes[i] * sizeof(float));
-        assert_memory_equal(x->current->at[PD_BF16], y->current->at[PD_BF16], (size_t)sizes[i] * 2);
-        compare_slots(x->optim, y->optim);
-    }
+    course_join(r, p);
 }
 
 static void check(const course *p, uint64_t seed)
 {
-    uint64_t at = 1 + rig_random(&seed) % STEPS, again = 1 + rig_random(&seed) % STEPS;
+    uint64_t at = 1 + rig_random(&seed) % COURSE_STEPS, again = 1 + rig_random(&seed) % COURSE_STEPS;
     pd_store_config config = rig_config();
     rig a, b;
 
@@ -202,18 +67,18 @@ static void check(const course *p, uint64_t seed)
     config.threads = 2;
     rig_new(&b, &config);
     for (rig *r = &a; r != NULL; r = r == &a ? &b : NULL) {
-        join(r, p);
-        initialise(r, p);
-        for (uint64_t step = 1; step <= STEPS; step++) {
-            operate(r, p, step);
+        course_join(r, p);
+        course_initialise(r, p);
+        for (uint64_t step = 1; step <= COURSE_STEPS; step++) {
+            course_operate(r, p, step);
             if (r == &b && (step == at || step == again)) {
-                step_to(r, p, step, (uint32_t)(rig_random(&seed) % (WORLD * PARAMS)));
+                course_step_to(r, p, step, (uint32_t)(rig_random(&seed) % (COURSE_WORLD * COURSE_PARAMS)));
                 start_anew(r, p, 1 + (int)(rig_random(&seed) % 3));
             }
-            step_to(r, p, step, WORLD * PARAMS);
+            course_step_to(r, p, step, COURSE_WORLD * COURSE_PARAMS);
         }
     }
-    compare(&a, &b);
+    course_compare(&a, &b);
     rig_free(&a);
     rig_free(&b);
 }
@@ -304,9 +169,9 @@ static void a_job_of_one_rank_that_declares_ranges_comes_back(void **state)
 
     (void)state;
     rig_new(&r, &config);
-    assert_int_equal(rig_hello(&r, "job", 0, 1, CONN, CONN, NULL, "* sgd"), PD_OK);
-    assert_int_equal(rig_declare_range(&r, 0, CONN, name[0], &shape, all), PD_OK);
-    assert_int_equal(rig_init(&r, r.job, CONN, 0, values, 100), PD_OK);
+    assert_int_equal(rig_hello(&r, "job", 0, 1, COURSE_CONN, COURSE_CONN, NULL, "* sgd"), PD_OK);
+    assert_int_equal(rig_declare_range(&r, 0, COURSE_CONN, name[0], &shape, all), PD_OK);
+    assert_int_equal(rig_init(&r, r.job, COURSE_CONN, 0, values, 100), PD_OK);
     rig_work(&r);
     save(&r, &image, &n);
     rig_free(&r);
@@ -323,11 +188,11 @@ static void some_job(rig *r, const course *p)
     pd_store_config config = rig_config();
 
     rig_new(r, &config);
-    join(r, p);
-    initialise(r, p);
+    course_join(r, p);
+    course_initialise(r, p);
     for (uint64_t step = 1; step <= 6; step++) {
-        operate(r, p, step);
-        step_to(r, p, step, WORLD * PARAMS);
+        course_operate(r, p, step);
+        course_step_to(r, p, step, COURSE_WORLD * COURSE_PARAMS);
     }
 }
 

@@ -215,7 +215,7 @@ static void an_error_text_is_one_line_whatever_came(void **arena)
 
 static void refuses_a_method_that_is_none(void **arena)
 {
-    assert_refuses(*arena, PD_METHODS, "", 0, PD_UNIMPLEMENTED, "method 20");
+    assert_refuses(*arena, PD_METHODS, "", 0, PD_UNIMPLEMENTED, "method 23");
     assert_int_equal(pd_reply_unpack(*arena, 65535, bytes_of(""), 0, &(void *){ NULL }, NULL), PD_UNIMPLEMENTED);
 }
 

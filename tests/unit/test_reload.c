@@ -105,11 +105,12 @@ static void other_keys_stay_and_are_named(void **state)
 {
     fixture *f = *state;
 
-    write_file(f, "[limits]\nmax_jobs = 5\nmax_params = 7\n[server]\nlisten = :7071\n");
+    write_file(f, "[limits]\nmax_jobs = 5\nmax_params = 7\n[server]\nlisten = :7071\nstate_dir = /elsewhere\n");
     assert_false(reload(f));
     assert_string_equal(f->reload.config->listen, ":7070");
     assert_int_equal(f->reload.config->max_params, 65536);
     expect(f, "warning: reload: server.listen = :7071 needs a restart; it stays :7070");
+    expect(f, "warning: reload: server.state_dir = /elsewhere needs a restart; it stays auto");
     expect(f, "warning: reload: limits.max_params = 7 needs a restart; it stays 65536");
 }
 
@@ -180,7 +181,7 @@ static void every_marked_key_can_be_taken(void **state)
         assert_false(pd_config_differs(f->reload.config, fresh, &f->reload.config->keys[i]));
         marked++;
     }
-    assert_int_equal(marked, 7);
+    assert_int_equal(marked, 8);
     pd_config_free(fresh);
 }
 

@@ -12,6 +12,7 @@
 
 static pd_top_job jobs[] = {
     { .name = "b",
+      .durable = "40 (12.0 s)",
       .speed = 1,
       .memory = 300,
       .in_per_s = 5,
@@ -19,8 +20,14 @@ static pd_top_job jobs[] = {
       .world_size = 2,
       .waits_for = "1",
       .waits_ms = 4200 },
-    { .name = "a", .speed = 2, .memory = 200, .has_roots = true, .roots_behind = 3, .roots_failing = 1 },
-    { .name = "c", .speed = 3, .memory = 100, .out_per_s = 9, .has_loss = true, .loss = 0.25 },
+    { .name = "a",
+      .durable = "-",
+      .speed = 2,
+      .memory = 200,
+      .has_roots = true,
+      .roots_behind = 3,
+      .roots_failing = 1 },
+    { .name = "c", .durable = "none", .speed = 3, .memory = 100, .out_per_s = 9, .has_loss = true, .loss = 0.25 },
 };
 
 static void assert_order(pd_top_order order, const char *names)
@@ -40,7 +47,7 @@ static void jobs_are_ordered_by_name_or_the_largest_first(void **state)
     assert_order(PD_TOP_NAME, "abc");
 }
 
-static void a_row_has_roots_loss_traffic_and_waits(void **state)
+static void a_row_has_roots_loss_traffic_the_durable_step_and_waits(void **state)
 {
     pd_top_sample sample = { .jobs = jobs, .n = 3 };
     char *text = NULL;
@@ -51,10 +58,10 @@ static void a_row_has_roots_loss_traffic_and_waits(void **state)
     pd_top_sort(&sample, PD_TOP_NAME);
     pd_table_print(pd_top_table(&sample, 100), out, "no jobs");
     fclose(out);
-    assert_string_equal(text, "JOB  WORKERS  STEP  STEPS/S  LOSS  ROOTS  MEMORY  IN/S  OUT/S  WAITS FOR\n"
-                              "a        0/0     0     2.00     -    3/1   200 B   0 B    0 B  -\n"
-                              "b        1/2     0     1.00     -      -   300 B   5 B    0 B  1 for 4 s\n"
-                              "c        0/0     0     3.00  0.25      -   100 B   0 B    9 B  -\n");
+    assert_string_equal(text, "JOB  WORKERS  STEP  STEPS/S  LOSS  ROOTS  MEMORY  IN/S  OUT/S  DURABLE      WAITS FOR\n"
+                              "a        0/0     0     2.00     -    3/1   200 B   0 B    0 B  -            -\n"
+                              "b        1/2     0     1.00     -      -   300 B   5 B    0 B  40 (12.0 s)  1 for 4 s\n"
+                              "c        0/0     0     3.00  0.25      -   100 B   0 B    9 B  none         -\n");
     free(text);
 }
 
@@ -75,7 +82,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_are_ordered_by_name_or_the_largest_first),
-        cmocka_unit_test(a_row_has_roots_loss_traffic_and_waits),
+        cmocka_unit_test(a_row_has_roots_loss_traffic_the_durable_step_and_waits),
         cmocka_unit_test(the_headline_counts_jobs_and_traffic),
     };
 

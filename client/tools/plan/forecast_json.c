@@ -106,11 +106,11 @@ static json_t *param_json(const pd_forecast *f, size_t i)
 /* Lists how many bytes the daemon counts for a job or parameter, by purpose. */
 static json_t *need_json(const pd_footprint *need)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "weights", bytes_json(need->weights), "sums",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "weights", bytes_json(need->weights), "sums",
                      bytes_json(need->sums), "collected", bytes_json(need->collected), "state", bytes_json(need->state),
                      "roots", bytes_json(need->roots), "temporaries", bytes_json(need->step), "records",
-                     bytes_json(need->records), "job", bytes_json(need->job), "all",
-                     bytes_json(pd_footprint_sum(need)));
+                     bytes_json(need->records), "job", bytes_json(need->job), "checkpoint", bytes_json(need->kept),
+                     "all", bytes_json(pd_footprint_sum(need)));
 }
 
 static json_t *sum_json(const pd_forecast_sum *sum)

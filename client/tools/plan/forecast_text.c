@@ -504,10 +504,11 @@ static void print_memory(const pd_forecast *f, FILE *out)
         uint64_t bytes;
         const char *purpose;
     } parts[] = {
-        { need->weights, "weights, published and to come" },         { need->sums, "sums of gradients" },
-        { need->collected, "contributions of all workers at once" }, { need->state, "optimizer state" },
-        { need->roots, "roots under way, copies and results" },      { need->step, "temporaries of steps" },
-        { need->job, "scratch of steps, roots and clipping" },       { need->records, "records of rounds and plans" },
+        { need->weights, "weights, published and to come" },          { need->sums, "sums of gradients" },
+        { need->collected, "contributions of all workers at once" },  { need->state, "optimizer state" },
+        { need->roots, "roots under way, copies and results" },       { need->step, "temporaries of steps" },
+        { need->job, "scratch of steps, roots and clipping" },        { need->records, "records of rounds and plans" },
+        { need->kept, "a checkpoint: copies of state, old weights" },
     };
     char text[PD_CELL];
 

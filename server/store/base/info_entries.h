@@ -55,11 +55,11 @@ typedef struct pd_job_info {
     uint64_t roots_failing;       /* number of roots whose last task failed: the optimizer could not use its result, or
                               * memory was short */
     uint64_t bytes_in, bytes_out; /* bytes received and sent on the job's connections; filled in by the loop thread */
-    char durability[16];          /* "none", or "checkpoint" */
-    uint64_t durable_step;        /* step of the last checkpoint on the disk; 0: there is none */
-    /* time since that checkpoint was made, and its bytes on the disk; 0: there is none */
+    char durability[16];          /* "none" or "checkpoint" */
+    uint64_t durable_step;        /* steps up to this one survive a restart; 0: none does */
+    /* time since the newest checkpoint became durable; its bytes on the disk; both 0: there is none */
     uint64_t checkpoint_age_ms, checkpoint_bytes;
-    char checkpoint_error[160]; /* why the last attempt at a checkpoint failed; "": it did not */
+    char checkpoint_error[256]; /* why the last attempt to make or write a checkpoint failed; "": it did not */
 } pd_job_info;
 
 typedef struct pd_param_info {

@@ -6,8 +6,8 @@
  * weights), which nobody changes, and the step thread drops these references when the checkpoint has come back. All
  * other state is a copy.
  *
- * The same struct is what a daemon reads from the disk when it starts. Then weights lie in memory that the pd_kept owns,
- * and there are no snapshots. */
+ * The same struct is what a daemon reads from the disk when it starts. Then weights lie in memory that the pd_kept
+ * owns, and there are no snapshots. */
 #ifndef PD_KEPT_H
 #define PD_KEPT_H
 
@@ -56,6 +56,9 @@ typedef struct pd_kept {
     pd_kept_note *notes; /* at most one for each rank, in the order of the ranks */
     uint32_t n_notes;
     void *memory; /* a checkpoint from the disk: one block with the weights of all parameters; else NULL */
+    /* a checkpoint from the disk: other BLAS kernels or instructions than this daemon's have made it, so later steps
+     * may differ in their last bits. A job with exact = yes is not restored from it. */
+    bool foreign;
 
     /* the result, which the keeper thread fills in */
     pd_error error; /* PD_OK: the checkpoint is durable */

@@ -1,6 +1,7 @@
 /* request.c - creates and frees requests and effects. */
 #include "request.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,7 +13,7 @@ enum { MAIL_BYTES = sizeof(pd_request) > sizeof(pd_effect) ? sizeof(pd_request) 
 static bool wants_answer(pd_request_kind kind)
 {
     return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_TASK && kind != PD_REQ_LIMITS &&
-           kind != PD_REQ_STALLED;
+           kind != PD_REQ_STALLED && kind != PD_REQ_KEPT;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
@@ -134,6 +135,20 @@ pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket
     effect->ticket = ticket;
     effect->job = job;
     return effect;
+}
+
+pd_request *pd_effect_become_kept(pd_effect *effect)
+{
+    pd_request *request = (pd_request *)(void *)effect;
+    pd_kept *kept = effect->u.kept;
+
+    _Static_assert(sizeof(pd_request) <= sizeof(pd_effect), "a request fits into the memory of an effect");
+    assert(effect->kind == PD_EFF_KEEP);
+    memset(request, 0, sizeof *request);
+    request->kind = PD_REQ_KEPT;
+    request->job = kept->number;
+    request->u.kept = kept;
+    return request;
 }
 
 void pd_info_free(pd_info *info)

@@ -256,8 +256,8 @@ typedef struct pd_request {
  * The memory for its answer is allocated with it, and the request itself can be turned into an effect. So a request
  * can always be answered, and its payload buffer returned, even if memory is short later. */
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
-/* Frees a request and all that it owns. Three things are not freed, because effects return them to their owners: the
- * payload buffer, the snapshots (published weights) of u.released and the task of u.task. Accepts NULL. */
+/* Frees a request and all that it owns. Four things are not freed, because effects return them to their owners: the
+ * payload buffer, the snapshots (published weights) of u.released, the task of u.task and u.kept. Accepts NULL. */
 void pd_request_free(pd_request *request);
 
 /* ---- snapshots ---- */
@@ -455,8 +455,8 @@ typedef struct pd_effect {
     } u;
 } pd_effect;
 
-/* Frees an effect and all that it owns, except buffers, snapshots (published weights) and tasks. If it is a
- * PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
+/* Frees an effect and all that it owns, except buffers, snapshots (published weights), tasks and checkpoints. If it is
+ * a PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
 void pd_effect_free(pd_effect *effect);
 
 /* Frees the parts of a Push or Init request that are not needed once its contributions are filed: the lists of
@@ -465,5 +465,7 @@ void pd_effect_free(pd_effect *effect);
 void pd_request_slim(pd_request *request);
 /* Turns a request into an effect in the same memory, so it cannot fail. Takes ownership of the request. */
 pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket ticket, uint32_t job);
+/* Turns a PD_EFF_KEEP into a PD_REQ_KEPT in the same memory, so it cannot fail. Takes ownership of the effect. */
+pd_request *pd_effect_become_kept(pd_effect *effect);
 
 #endif

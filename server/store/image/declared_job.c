@@ -2,6 +2,7 @@
  * Declare that create the job again. */
 #include "declared_job.h"
 
+#include "keeping.h"
 #include "aggregate_fit.h"
 #include "declared_ranges.h"
 #include "hello.h"
@@ -170,7 +171,8 @@ static int set_values(pd_job *job, const pd_declared_job *d, pd_error *err)
                                        d->values[i].value, err);
         if (rc != PD_OK) return rc;
     }
-    return pd_aggregate_fits(&job->steps.values, d->world, err);
+    if (pd_aggregate_fits(&job->steps.values, d->world, err) != PD_OK) return err->code;
+    return pd_keeping_begin(job, err);
 }
 
 static int make_job(pd_job **out, const pd_declared_job *d, const pd_job_env *env, uint32_t number, pd_error *err)

@@ -13,6 +13,43 @@ static void pass_barrier(pd_job *job)
     }
 }
 
+/* Answers those ranks that wait at a barrier which the job has passed already. */
+static void answer_passed(pd_job *job)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        pd_rank *rank = &job->ranks[r];
+        if (rank->barrier == NULL || rank->barrier->u.barrier.sequence > job->saved.barrier - rank->saved.barrier_base)
+            continue;
+        pd_answer_ok(job->steps.outbox, rank->barrier);
+        pd_request_free(rank->barrier);
+        rank->barrier = NULL;
+    }
+}
+
+/* Raises the number of barriers that the job has passed. A process whose base was guessed has passed as many as it has
+ * reported, so its base rises, too. */
+static void raise(pd_job *job, uint64_t passed)
+{
+    uint64_t more = passed - job->saved.barrier;
+
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (job->ranks[r].barrier_guessed) job->ranks[r].saved.barrier_base += more;
+    job->saved.barrier = passed;
+    answer_passed(job);
+}
+
+void pd_barrier_joined(pd_job *job, pd_rank *rank, uint64_t passed, bool same)
+{
+    if (!same) {
+        rank->saved.barrier_base = job->saved.barrier - passed;
+        rank->barrier_guessed = job->restored && passed > 0;
+        return;
+    }
+    if (!job->restored || rank->barrier_guessed) return;
+    passed += rank->saved.barrier_base;
+    if (passed > job->saved.barrier && passed - job->saved.barrier < INT64_MAX) raise(job, passed);
+}
+
 static bool all_at_barrier(const pd_job *job)
 {
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)

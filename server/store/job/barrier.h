@@ -7,5 +7,11 @@
 /* Notes that a rank has come to its next barrier, and keeps the request until all ranks have come. Then all of them
  * are answered. Takes ownership of the request. */
 void pd_job_barrier(pd_job *job, pd_request *request);
+/* Compares the barriers that a process has passed, as its Hello says, with those that the job has passed. `same` says
+ * whether the rank had this process already. A new process counts its barriers from 1.
+ *
+ * A job that was restored from a checkpoint may have passed more barriers than the checkpoint knows. Then those are
+ * counted as passed that any of its processes has passed, so that nobody waits at a barrier that others have passed. */
+void pd_barrier_joined(pd_job *job, pd_rank *rank, uint64_t passed, bool same);
 
 #endif

@@ -2,6 +2,7 @@
  * planned (planning.c), and the other ranks must declare the same ones. */
 #include "declare.h"
 
+#include "keeping.h"
 #include "aggregate_fit.h"
 #include "contribute.h"
 #include "declaration.h"
@@ -73,6 +74,7 @@ static bool declare_first(pd_job *job, const pd_request *request, double *budget
     if (!pd_planning_run(job, request, budget_ns, rc, err)) return false;
     if (*rc != PD_OK) return true;
     pd_planning_free(job);
+    pd_keeping_plan(job);
     count_ranges(job);
     warn_of_ready_roots(job);
     warn_of_values(job);
@@ -192,6 +194,7 @@ static int publish_again(pd_job *job, pd_error *err)
     effect->u.closed.at = closed;
     effect->u.closed.n = job->steps.n_params;
     pd_effects_add(job->steps.outbox, effect);
+    pd_keeping_tell(job);
     job->unpublished = false;
     return PD_OK;
 }

@@ -4,6 +4,9 @@
 #include "global_clip.h"
 #include "step_group.h"
 
+/* how long a drain waits for the last checkpoints of jobs */
+static const uint64_t LAST_NS = 60 * 1000000000ull;
+
 /* ---- rounds that a drain waits for ---- */
 
 /* Returns whether the parameter's open round will close without any further request: all contributions to it have
@@ -77,11 +80,48 @@ static void answer(pd_effects *outbox, pd_request *request, const pd_job *open)
     pd_request_free(request);
 }
 
+/* Returns a job whose last checkpoint is neither on the disk nor has failed. NULL: there is none. */
+static const pd_job *find_unkept(const pd_jobs *jobs)
+{
+    const pd_job *job, *next;
+
+    HASH_ITER(hh, jobs->names, job, next)
+    if (job->keeping.durable && job->keeping.last == PD_LAST_WANTED) return job;
+    return NULL;
+}
+
+static bool is_late(const pd_drain *drain, uint64_t now_ns)
+{
+    for (const pd_request *request = drain->waiting; request != NULL;
+         request = (const pd_request *)(const void *)request->mail.next)
+        if (now_ns >= request->u.drain.deadline_ns) return true;
+    return false;
+}
+
+void pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
+{
+    pd_job *job, *next;
+
+    if (drain->waiting == NULL || drain->last_until_ns > 0) return;
+    if (find_open_job(jobs) != NULL && !is_late(drain, now_ns)) return;
+    drain->last_until_ns = now_ns + LAST_NS;
+    HASH_ITER(hh, jobs->names, job, next)
+    if (job->keeping.durable) job->keeping.last = PD_LAST_WANTED;
+}
+
+/* Returns whether answers must wait for last checkpoints of jobs. */
+static bool keeps(const pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
+{
+    return drain->last_until_ns > 0 && now_ns < drain->last_until_ns && find_unkept(jobs) != NULL;
+}
+
 void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
 {
     const pd_job *open = drain->waiting != NULL ? find_open_job(jobs) : NULL;
     pd_request **link = &drain->waiting;
 
+    if (drain->waiting == NULL || keeps(drain, jobs, now_ns)) return;
+    drain->last_until_ns = 0;
     while (*link != NULL) {
         pd_request *request = *link;
         if (open != NULL && now_ns < request->u.drain.deadline_ns) {
@@ -128,6 +168,7 @@ uint64_t pd_drain_next_tick(const pd_drain *drain)
 {
     uint64_t at = UINT64_MAX;
 
+    if (drain->last_until_ns > 0) return drain->last_until_ns;
     for (const pd_request *request = drain->waiting; request != NULL;
          request = (const pd_request *)(const void *)request->mail.next)
         if (request->u.drain.deadline_ns < at) at = request->u.drain.deadline_ns;

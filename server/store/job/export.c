@@ -60,16 +60,41 @@ static void abandon(pd_job *job, const pd_error *err)
 
 void pd_export_release(pd_job *job, const pd_error *err)
 {
+    pd_request_queue_refuse(&job->keeping.exports, job->steps.outbox, err);
     if (job->export == NULL) return;
     if (job->export->begin != NULL) pd_request_refuse(job->steps.outbox, job->export->begin, err);
     job->export->begin = NULL;
     forget(job);
 }
 
+/* Drops the begins of exports of this connection that wait for a checkpoint's cut. */
+static void drop_waiting(pd_job *job, uint64_t conn)
+{
+    pd_request_queue all = job->keeping.exports;
+
+    job->keeping.exports = (pd_request_queue){ 0 };
+    while (all.first != NULL) {
+        pd_request *request = pd_request_queue_take(&all);
+        if (request->ticket.conn == conn)
+            pd_request_free(request);
+        else
+            pd_request_queue_add(&job->keeping.exports, request);
+    }
+}
+
+void pd_export_go_on(pd_job *job, uint64_t now_ns)
+{
+    pd_request_queue all = job->keeping.exports;
+
+    job->keeping.exports = (pd_request_queue){ 0 };
+    while (all.first != NULL) pd_job_export(job, pd_request_queue_take(&all), now_ns);
+}
+
 void pd_export_lost(pd_job *job, const pd_request *notice)
 {
     pd_error err;
 
+    drop_waiting(job, notice->ticket.conn);
     if (job->export == NULL || job->export->conn != notice->ticket.conn || PD_PLANTED(export_outlives_operator)) return;
     pd_fail(&err, PD_CANCELLED, "its connection is gone (%.90s)", notice->u.lost.reason);
     abandon(job, &err);
@@ -117,7 +142,8 @@ static int make(pd_job *job, const pd_request *request, pd_error *err)
     bool rests = request->u.export.state || !pd_budget_fits(budget, bytes + older);
 
     if (!pd_budget_fits(budget, bytes)) return no_room(job, bytes, err);
-    if ((job->export = calloc(1, sizeof *job->export)) == NULL || pd_cut_begin(&job->steps, rests) != PD_OK) {
+    if ((job->export = calloc(1, sizeof *job->export)) == NULL ||
+        pd_cut_begin(&job->steps, pd_cut_least_step(&job->steps), rests) != PD_OK) {
         free(job->export);
         job->export = NULL;
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for an export", job->steps.name);
@@ -228,7 +254,7 @@ static int make_room(const pd_job *job, const pd_request *request, size_t each, 
 static int read_weights(const pd_job *job, const pd_param *param, const pd_request *request, pd_exported *out,
                         pd_error *err)
 {
-    const pd_snapshot *from = PD_PLANTED(torn_export) ? param->current : job->steps.cut->weights[param->index];
+    const pd_snapshot *from = PD_PLANTED(torn_export) ? param->current : job->steps.cut->parts[param->index].weights;
     const float *weights = from->at[PD_F32];
     int rc = check_piece(request, param->elements, sizeof *weights, err);
 
@@ -368,7 +394,13 @@ void pd_job_export(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     bool begins = request->u.export.act == PD_EXPORT_BEGIN;
     pd_error err;
-    int rc = begins ? begin(job, request, now_ns, &err) : read_some(job, request, now_ns, &err);
+    int rc;
+
+    if (begins && job->keeping.making != NULL && job->steps.cut != NULL && job->export == NULL) {
+        pd_request_queue_add(&job->keeping.exports, request);
+        return;
+    }
+    rc = begins ? begin(job, request, now_ns, &err) : read_some(job, request, now_ns, &err);
 
     if (rc != PD_OK) {
         pd_request_refuse(job->steps.outbox, request, &err);

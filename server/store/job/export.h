@@ -18,6 +18,8 @@
 /* Takes ownership of a PD_REQ_EXPORT for this job, and answers it. A begin request is kept and answered later if some
  * parameter has not reached the export's step yet. */
 void pd_job_export(pd_job *job, pd_request *request, uint64_t now_ns);
+/* Begins the export that an operator has asked for while the cut of a checkpoint was under way, which has ended. */
+void pd_export_go_on(pd_job *job, uint64_t now_ns);
 /* Answers the export's begin request if it waits and all parameters have reached the export's step. */
 void pd_export_look(pd_job *job);
 /* pd_export_expires_ns returns the time at which the export ends unless a further request comes; UINT64_MAX: no

@@ -3,6 +3,7 @@
 #include "footprint.h"
 
 #include "aggregate_fit.h"
+#include "archive.h"
 #include "global_clip.h"
 #include "job.h"
 #include "plant.h"
@@ -10,6 +11,8 @@
 #include <string.h>
 
 enum { ALLOCATOR_ENDS = 1024 }; /* bytes of allocator overhead for a job's own memory blocks and hash tables */
+/* bytes of a parameter's records in a checkpoint: its entry, and the archive that waits for results of root tasks */
+enum { KEPT_BYTES = sizeof(pd_kept_param) + sizeof(pd_archive) + 256 };
 
 #include <math.h>
 
@@ -111,6 +114,9 @@ int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how,
     if (rc != PD_OK) return rc;
     pd_footprint_least(out, job, how, plan->elements, ranged, pulled);
     out->state = known(pd_plan_state_bytes(plan));
+    if (job->durable)
+        out->kept = pd_footprint_plus(pd_weight_bytes(plan->elements, pulled) / 2,
+                                      pd_footprint_plus(known(pd_plan_image_bytes(plan)), KEPT_BYTES));
     out->roots = root_bytes(plan);
     out->step = known(pd_plan_step_bytes(plan));
     out->records = pd_footprint_plus(out->records, (uint64_t)pd_plan_own_bytes(plan));
@@ -126,6 +132,7 @@ void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n)
     all->sums = pd_footprint_plus(all->sums, times(one->sums, n));
     all->collected = pd_footprint_plus(all->collected, times(one->collected, n));
     all->state = pd_footprint_plus(all->state, times(one->state, n));
+    all->kept = pd_footprint_plus(all->kept, times(one->kept, n));
     all->roots = pd_footprint_plus(all->roots, times(one->roots, n));
     all->step = pd_footprint_plus(all->step, times(one->step, n));
     all->records = pd_footprint_plus(all->records, times(one->records, n));
@@ -161,5 +168,5 @@ uint64_t pd_footprint_sum(const pd_footprint *n)
                  pd_footprint_plus(pd_footprint_plus(n->weights, n->sums), pd_footprint_plus(n->collected, n->records)),
              steps = pd_footprint_plus(pd_footprint_plus(n->state, n->roots), pd_footprint_plus(n->step, n->job));
 
-    return pd_footprint_plus(rounds, steps);
+    return pd_footprint_plus(pd_footprint_plus(rounds, steps), n->kept);
 }

@@ -14,6 +14,7 @@ typedef struct pd_sizing {
     uint64_t chunk_elements; /* elements in a chunk: the daemon's limits.chunk_bytes / 4 */
     int threads;             /* number of threads that run steps: the daemon's setting threads.step_threads */
     int pool_threads; /* number of threads that compute matrix roots: the daemon's setting threads.pool_threads */
+    bool durable;     /* the job has checkpoints */
 } pd_sizing;
 
 /* The bytes that one parameter takes, by purpose; or the sums over several parameters. UINT64_MAX: too many to
@@ -26,6 +27,9 @@ typedef struct pd_footprint {
      * ranges. */
     uint64_t collected;
     uint64_t state; /* optimizer state, in the element types in which it is stored */
+    /* what a checkpoint takes, if the job has some: a copy of the optimizer state, and old weights until they are on
+     * the disk. Notes of workers are counted when they come. */
+    uint64_t kept;
     /* inputs and results of the root tasks (computations of matrix roots) that may run at the same time */
     uint64_t roots;
     uint64_t step; /* temporary memory of a step, which a step that waits for a root keeps */

@@ -287,6 +287,9 @@ static int check_rest(const pd_job *job, pd_error *err)
     if (job->export != NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: it is being exported: import when that has ended",
                        job->steps.name);
+    if (job->keeping.making != NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: a checkpoint is being made: try again in a moment",
+                       job->steps.name);
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (job->steps.params[i].stage != PD_COLLECTING || !pd_optim_rests(job->steps.params[i].optim))
             return pd_fail(err, PD_FAILED_PRECONDITION,

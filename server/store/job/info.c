@@ -63,6 +63,16 @@ static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     }
 }
 
+static void fill_keeping(pd_job_info *info, const pd_keeping *keeping, uint64_t now_ns)
+{
+    snprintf(info->durability, sizeof info->durability, "%s", keeping->durable ? "checkpoint" : "none");
+    snprintf(info->checkpoint_error, sizeof info->checkpoint_error, "%s", keeping->error);
+    info->durable_step = keeping->durable_step;
+    info->checkpoint_bytes = keeping->bytes;
+    if (keeping->kept && now_ns > keeping->durable_ns)
+        info->checkpoint_age_ms = (now_ns - keeping->durable_ns) / 1000000;
+}
+
 static void fill_job(pd_job_info *info, pd_job *job, uint64_t now_ns)
 {
     snprintf(info->name, sizeof info->name, "%s", job->steps.name);
@@ -86,6 +96,7 @@ static void fill_job(pd_job_info *info, pd_job *job, uint64_t now_ns)
     info->loss = job->steps.loss;
     info->loss_step = job->steps.loss_step;
     fill_waits(info, job, now_ns);
+    fill_keeping(info, &job->keeping, now_ns);
 }
 
 static uint32_t count_params(const pd_job *job)

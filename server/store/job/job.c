@@ -73,9 +73,18 @@ fail:
     return rc;
 }
 
+static void free_notes(pd_job *job)
+{
+    for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++)
+        for (uint32_t i = 0; i < job->ranks[r].n_notes; i++) free(job->ranks[r].notes[i].at);
+}
+
 void pd_job_free(pd_job *job)
 {
     if (job == NULL) return;
+    free_notes(job);
+    if (job->keeping.farewell != NULL) pd_kept_free(job->keeping.farewell->u.kept);
+    pd_effect_free(job->keeping.farewell);
     free(job->listing);
     free(job->ranks);
     free(job->steps.quotas);
@@ -91,32 +100,6 @@ bool pd_job_sealed(const pd_job *job)
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
         if (!job->ranks[r].saved.sealed) return false;
     return true;
-}
-
-/* ---- queues of waiting requests ---- */
-
-void pd_request_queue_add(pd_request_queue *queue, pd_request *request)
-{
-    request->mail.next = NULL;
-    if (queue->last != NULL)
-        queue->last->mail.next = &request->mail;
-    else
-        queue->first = request;
-    queue->last = request;
-}
-
-pd_request *pd_request_queue_take(pd_request_queue *queue)
-{
-    pd_request *request = queue->first;
-
-    queue->first = (pd_request *)(void *)request->mail.next;
-    if (queue->first == NULL) queue->last = NULL;
-    return request;
-}
-
-void pd_request_queue_refuse(pd_request_queue *queue, pd_effects *outbox, const pd_error *err)
-{
-    while (queue->first != NULL) pd_request_refuse(outbox, pd_request_queue_take(queue), err);
 }
 
 /* ---- does a further Hello describe the same job? ---- */

@@ -6,12 +6,13 @@
 #ifndef PD_JOB_H
 #define PD_JOB_H
 
+#include "keeping_record.h"
 #include "speed.h"
 #include "steps.h"
 
 typedef enum pd_rank_state { PD_RANK_ABSENT, PD_RANK_CONNECTED, PD_RANK_LOST, PD_RANK_LEFT } pd_rank_state;
 
-enum { PD_SUPERSEDED = 4 };
+enum { PD_SUPERSEDED = 4, PD_NOTES = 4 };
 
 /* The part of a rank's record that survives a restart of the server: store/image writes and reads it. */
 typedef struct pd_rank_saved {
@@ -37,6 +38,13 @@ typedef struct pd_rank_saved {
     uint64_t barrier_base;
 } pd_rank_saved;
 
+/* A note of a worker, which belongs to one of its steps: notes.h. */
+typedef struct pd_note {
+    uint64_t step;
+    uint8_t *at; /* NULL: the note is empty */
+    size_t bytes;
+} pd_note;
+
 /* A rank of the job, and the process that has it. */
 typedef struct pd_rank {
     pd_rank_saved saved;
@@ -47,6 +55,12 @@ typedef struct pd_rank {
     /* number of Declare requests (lists of parameters) of this rank's process that were refused */
     uint64_t refused_sets;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
+    uint32_t window;     /* number of its last steps whose pushes the process can send again; 0: none */
+    /* The process has passed barriers, but joined after the checkpoint from which the job was restored: so
+     * saved.barrier_base is not certain (barrier.h). */
+    bool barrier_guessed;
+    pd_note notes[PD_NOTES]; /* the rank's last notes, sorted by step */
+    uint32_t n_notes;
 } pd_rank;
 
 /* Sums over a job's parameters, which are shown to operators (listing.h). They are computed again when the job has
@@ -69,17 +83,6 @@ typedef struct pd_job_saved {
     /* number of refused frames with tensors; number of tensors or chunks that came a second time */
     uint64_t refused, duplicates;
 } pd_job_saved;
-
-/* A queue of waiting requests, oldest first, linked by mail.next. */
-typedef struct pd_request_queue {
-    pd_request *first, *last;
-} pd_request_queue;
-/* adds a request; the queue becomes its owner */
-void pd_request_queue_add(pd_request_queue *queue, pd_request *request);
-/* removes and returns the oldest request; the queue must not be empty */
-pd_request *pd_request_queue_take(pd_request_queue *queue);
-/* Answers all requests of the queue with the error *err, and frees them. */
-void pd_request_queue_refuse(pd_request_queue *queue, pd_effects *outbox, const pd_error *err);
 
 typedef struct pd_job {
     pd_job_saved saved;
@@ -123,6 +126,8 @@ typedef struct pd_job {
     bool unpublished;
     struct pd_import *import; /* an operator's import of optimizer state that is under way; NULL: none */
     struct pd_export *export; /* an operator's export of weights or state that is under way; NULL: none */
+    pd_keeping keeping;       /* the job's checkpoints */
+    bool restored;            /* the job was read from an image or a checkpoint */
 
     struct pd_job *prev_due, *next_due; /* links in the store's queue of jobs that have work */
     bool queued;                        /* whether the job is in the store's queue of jobs that have work */

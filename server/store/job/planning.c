@@ -81,8 +81,8 @@ static pd_sizing sizing_of(const pd_job *job)
 {
     const pd_store_config *config = job->steps.config;
 
-    return (pd_sizing){ job->steps.values, job->steps.members.ranks, config->chunk_elements, config->threads,
-                        config->pool_threads };
+    return (pd_sizing){ job->steps.values, job->steps.members.ranks, config->chunk_elements,
+                        config->threads,   config->pool_threads,     job->keeping.durable };
 }
 
 static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_survey *survey, pd_error *err)
@@ -231,6 +231,7 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
                          .ranged = decl->ranged,
                          .model_state = decl->model_state,
                          .rule = pd_declaration_rule(job, decl),
+                         .durable = job->keeping.durable,
                          .saved.step = pd_job_start_step(job) };
     pd_shape_elements(&decl->shape, &param->elements);
     param->how = pd_aggregation_of(&job->steps.values, param->rule->hypers.row);
@@ -252,15 +253,16 @@ static int check_need(const pd_job *job, const pd_param *param, const pd_footpri
     uint64_t sum = pd_footprint_sum(n);
 
     if (pd_budget_fits(budget, sum)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "job %.50s: parameter %.100s needs %llu bytes (weights and snapshots "
-                   "%llu, sum %llu, contributions collected %llu, optimizer state %llu, roots under way %llu, "
-                   "temporaries %llu); of %llu allowed for all jobs, %llu are taken by other jobs and by the "
-                   "parameters before it (limits.max_total_bytes)",
-                   job->steps.name, param->name, (unsigned long long)sum, (unsigned long long)n->weights,
-                   (unsigned long long)n->sums, (unsigned long long)n->collected, (unsigned long long)n->state,
-                   (unsigned long long)n->roots, (unsigned long long)n->step, (unsigned long long)budget->limit,
-                   (unsigned long long)budget->used);
+    return pd_fail(
+        err, PD_RESOURCE_EXHAUSTED,
+        "job %.50s: parameter %.100s needs %llu bytes (weights and snapshots "
+        "%llu, sum %llu, contributions collected %llu, optimizer state %llu, roots under way %llu, "
+        "temporaries %llu, a checkpoint %llu); of %llu allowed for all jobs, %llu are taken by other jobs and by the "
+        "parameters before it (limits.max_total_bytes)",
+        job->steps.name, param->name, (unsigned long long)sum, (unsigned long long)n->weights,
+        (unsigned long long)n->sums, (unsigned long long)n->collected, (unsigned long long)n->state,
+        (unsigned long long)n->roots, (unsigned long long)n->step, (unsigned long long)n->kept,
+        (unsigned long long)budget->limit, (unsigned long long)budget->used);
 }
 
 static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)

@@ -1,5 +1,5 @@
-/* cut.c - for an export, keeps the weights that all parameters have at one step (the cut), and stops parameters
- * there. */
+/* cut.c - for an export or a checkpoint, keeps the weights that all parameters have at one step (the cut), and stops
+ * parameters there. */
 #include "cut.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static uint64_t step_in_work(const pd_param *param)
     return param->saved.step + (param->stage >= PD_READY);
 }
 
-static uint64_t largest_step(const pd_steps *steps)
+uint64_t pd_cut_least_step(const pd_steps *steps)
 {
     uint64_t step = 0;
 
@@ -23,23 +23,38 @@ static uint64_t largest_step(const pd_steps *steps)
 
 static void take_weights(pd_cut *cut, const pd_param *param)
 {
-    cut->weights[param->index] = param->current;
+    cut->parts[param->index].weights = param->current;
     param->current->store_refs++;
     cut->behind--;
 }
 
-int pd_cut_begin(pd_steps *steps, bool rests)
+int pd_cut_begin(pd_steps *steps, uint64_t step, bool rests)
 {
-    pd_cut *cut = calloc(1, sizeof *cut + steps->n_params * sizeof cut->weights[0]);
+    pd_cut *cut = calloc(1, sizeof *cut + steps->n_params * sizeof cut->parts[0]);
 
     if (cut == NULL) return PD_NO_MEMORY;
-    cut->step = largest_step(steps);
+    cut->step = step;
     cut->rests = rests;
     cut->behind = steps->n_params;
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (steps->params[i].saved.step == cut->step) take_weights(cut, &steps->params[i]);
     steps->cut = cut;
     return PD_OK;
+}
+
+void pd_cut_pass(pd_steps *steps, pd_param *param)
+{
+    steps->cut->parts[param->index].passed = true;
+    if (param->stage != PD_RESTING) return;
+    DL_DELETE2(steps->cut->resting, param, prev_ready, next_ready);
+    pd_steps_ready(steps, param, PD_READY);
+}
+
+void pd_cut_take_early(pd_steps *steps)
+{
+    steps->cut->early = true;
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (steps->cut->parts[i].weights == NULL) take_weights(steps->cut, &steps->params[i]);
 }
 
 void pd_cut_end(pd_steps *steps)
@@ -54,7 +69,7 @@ void pd_cut_end(pd_steps *steps)
         DL_DELETE2(cut->resting, param, prev_ready, next_ready);
         pd_steps_ready(steps, param, PD_READY);
     }
-    for (uint32_t i = 0; i < steps->n_params; i++) pd_snapshot_unref(cut->weights[i]);
+    for (uint32_t i = 0; i < steps->n_params; i++) pd_snapshot_unref(cut->parts[i].weights);
     free(cut);
 }
 
@@ -79,18 +94,26 @@ uint64_t pd_cut_bytes(const pd_steps *steps)
 const pd_param *pd_cut_awaited(const pd_steps *steps)
 {
     for (uint32_t i = 0; steps->cut->behind > 0 && i < steps->n_params; i++)
-        if (steps->cut->weights[i] == NULL) return &steps->params[i];
+        if (steps->cut->parts[i].weights == NULL) return &steps->params[i];
     return NULL;
 }
 
 void pd_cut_closed(pd_steps *steps, const pd_param *param)
 {
-    if (steps->cut != NULL && param->saved.step == steps->cut->step) take_weights(steps->cut, param);
+    if (steps->cut != NULL && param->saved.step == steps->cut->step && !steps->cut->early)
+        take_weights(steps->cut, param);
+}
+
+/* Returns whether the cut stops the parameter before its next step. */
+static bool stops(const pd_cut *cut, const pd_param *param)
+{
+    if (cut == NULL || !cut->rests || cut->parts[param->index].passed) return false;
+    return cut->early || param->saved.step >= cut->step;
 }
 
 bool pd_cut_keeps(pd_steps *steps, pd_param *param)
 {
-    if (steps->cut == NULL || !steps->cut->rests || param->saved.step < steps->cut->step) return false;
+    if (!stops(steps->cut, param)) return false;
     param->stage = PD_RESTING;
     DL_APPEND2(steps->cut->resting, param, prev_ready, next_ready);
     return true;

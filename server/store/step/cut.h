@@ -1,7 +1,7 @@
-/* cut.h - a cut through a job, for an export: the weights that all its parameters have at one step. If the parameters
- * rest at this step, their optimizer state can be read, too. Step thread.
+/* cut.h - a cut through a job, for an export or a checkpoint: the weights that all its parameters have at one step. If
+ * the parameters rest at this step, their optimizer state can be read, too. Step thread.
  *
- * The step of the cut is the largest step that any parameter has closed or is working on, so every parameter can
+ * The step of a cut is at least the largest step that any parameter has closed or is working on, so every parameter can
  * still reach it. Published weights do not change: the cut keeps a reference to those of its step, and training goes
  * on. A cut with `rests` also stops each parameter at that step: its next round may collect contributions, but the
  * round's step begins only after the cut has ended. */
@@ -10,21 +10,34 @@
 
 #include "steps.h"
 
+typedef struct pd_cut_part {
+    /* the parameter's snapshot (published weights) after the step of the cut; NULL: it has not closed this step yet */
+    pd_snapshot *weights;
+    bool passed; /* the parameter need not rest any more (pd_cut_pass) */
+} pd_cut_part;
+
 typedef struct pd_cut {
     uint64_t step;
     bool rests;
-    uint32_t behind;   /* number of parameters that have not closed step `step` yet */
-    pd_param *resting; /* parameters that rest until the cut ends, before their next step; linked by next_ready */
-    /* for each parameter its snapshot (published weights) after step `step`; NULL: the parameter has not closed this
-     * step yet */
-    pd_snapshot *weights[];
+    bool
+        early; /* the parameters rest at the steps that they have, which may be lower than `step` (pd_cut_take_early) */
+    uint32_t behind;     /* number of parameters that have not closed step `step` yet */
+    pd_param *resting;   /* parameters that rest until the cut ends, before their next step; linked by next_ready */
+    pd_cut_part parts[]; /* one for each parameter */
 } pd_cut;
 
-/* Begins a cut, which fixes the step that an export reads. Call it only if all parameters have weights, and the job
- * has no other cut. PD_NO_MEMORY: nothing has changed. */
-int pd_cut_begin(pd_steps *steps, bool rests);
-/* Ends the job's cut, when an export is over. Parameters that rested at the step of the cut go on. Does nothing if
- * the job has no cut. */
+/* Returns the least step that a cut can have now: the largest step that any parameter has closed or is working on. */
+uint64_t pd_cut_least_step(const pd_steps *steps);
+/* Begins a cut at this step. Call it only if all parameters have weights, and the job has no other cut. PD_NO_MEMORY:
+ * nothing has changed. */
+int pd_cut_begin(pd_steps *steps, uint64_t step, bool rests);
+/* Lets a parameter go on that rests at the cut or will reach it. The cut keeps its weights. */
+void pd_cut_pass(pd_steps *steps, pd_param *param);
+/* Takes the cut at the steps that the parameters have now, although some have not reached the step of the cut. Call it
+ * only if no step is under way. From now on all parameters rest. */
+void pd_cut_take_early(pd_steps *steps);
+/* Ends the job's cut, when an export is over or a checkpoint is copied. Parameters that rested at the step of the cut
+ * go on. Does nothing if the job has no cut. */
 void pd_cut_end(pd_steps *steps);
 /* Returns how many bytes of old weights a cut (the step that an export reads) keeps in memory at most, while training
  * goes on with newer weights. */

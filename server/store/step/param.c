@@ -71,8 +71,9 @@ fail:
 
 uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype)
 {
-    /* The factor 2 counts two buffers: one for the published weights, one for the next weights. */
-    return param->pool[dtype] != NULL ? 0 : 2 * (uint64_t)param->elements * pd_dtype_size(dtype);
+    /* There are two buffers, one for the published weights and one for the next weights, and one more that a checkpoint
+     * keeps. */
+    return param->pool[dtype] != NULL ? 0 : (2 + param->durable) * (uint64_t)param->elements * pd_dtype_size(dtype);
 }
 
 /* ---- updates ---- */
@@ -84,8 +85,8 @@ uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype)
     if (param->update_dtype != 0) return 0;
     /* Two buffers are needed, for the published update (what a step adds to the weights) and for the next one. If
      * updates are pulled in a type other than float32, a float32 buffer is needed besides, from which they are
-     * converted. */
-    return 2 * n * pd_dtype_size(dtype) + (dtype == PD_F32 ? 0 : n * sizeof(float));
+     * converted. A checkpoint keeps one more buffer. */
+    return (2 + param->durable) * n * pd_dtype_size(dtype) + (dtype == PD_F32 ? 0 : n * sizeof(float));
 }
 
 int pd_param_pull_updates(pd_param *param, const pd_memory *memory, pd_dtype dtype)

@@ -71,6 +71,7 @@ typedef struct pd_param {
     /* the parameter is model state (such as running statistics): averaged over the ranks, not trained */
     bool model_state;
     pd_rule *rule;
+    bool durable;       /* the job has checkpoints, which keep old weights until they are on the disk */
     pd_aggregation how; /* how contributions of gradients are aggregated; pd_param_how says it for the open round */
     /* element type in which workers pull updates (changes of the weights); 0: none pulls updates */
     pd_dtype update_dtype;

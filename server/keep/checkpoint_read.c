@@ -1,0 +1,199 @@
+/* checkpoint_read.c - reads checkpoints from a disk, and trusts no byte of them. */
+#include "checkpoint_files.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "file_reader.h"
+#include "job_dir.h"
+#include "notes_bin.h"
+#include "state_bin.h"
+#include "weights_file.h"
+
+/* ---- the manifest ---- */
+
+/* Returns the last part of a path. */
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* Checks that the directory of a checkpoint has the step in its name that the manifest has. */
+static int check_name(const pd_file_reader *file, const char *dir, const pd_manifest *manifest, pd_error *err)
+{
+    uint64_t step;
+
+    if (pd_keep_step_parse(last_part(dir), &step) == PD_STEP_NONE || step == manifest->step) return PD_OK;
+    return pd_file_reader_damaged(file, err, "it tells of another step than the name of its directory");
+}
+
+static int parse_manifest(pd_file_reader *file, const char *dir, pd_manifest *manifest, pd_error *err)
+{
+    size_t bytes = (size_t)file->bytes;
+    pd_error why = { 0 };
+    char *text;
+    int rc;
+
+    if (file->bytes > PD_MANIFEST_MOST) return pd_file_reader_damaged(file, err, "it is longer than a manifest can be");
+    if ((text = malloc(bytes + 1)) == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    rc = pd_file_reader_take(file, text, bytes, err);
+    if (rc == PD_OK && (rc = pd_manifest_parse(manifest, text, bytes, &why)) != PD_OK)
+        pd_fail(err, rc, "%.300s: %s", dir, why.text);
+    free(text);
+    return rc == PD_OK ? check_name(file, dir, manifest, err) : rc;
+}
+
+static int read_manifest(const pd_disk *disk, const char *dir, pd_manifest *manifest, pd_error *err)
+{
+    pd_file_reader file;
+    int rc = pd_file_reader_open(&file, disk, dir, PD_KEEP_MANIFEST, NULL, err);
+
+    *manifest = (pd_manifest){ 0 };
+    if (rc != PD_OK) return rc == PD_NOT_FOUND ? pd_fail(err, PD_DATA_LOSS, "%.300s: it has no manifest", dir) : rc;
+    rc = parse_manifest(&file, dir, manifest, err);
+    return pd_file_reader_close(&file, rc, err);
+}
+
+/* Opens a file of a checkpoint, and closes it again, or reads all of it. */
+static int check_file(const pd_disk *disk, const char *dir, const pd_manifest *manifest, int which, bool all,
+                      pd_error *err)
+{
+    pd_file_reader file;
+    int rc = pd_file_reader_open(&file, disk, dir, pd_keep_files[which], &manifest->file[which], err);
+
+    if (rc == PD_NOT_FOUND) return pd_fail(err, PD_DATA_LOSS, "%.300s/%s: it is missing", dir, pd_keep_files[which]);
+    if (rc != PD_OK) return rc;
+    if (all) return pd_file_reader_close(&file, pd_file_reader_skip(&file, err), err);
+    (void)pd_file_reader_close(&file, PD_CANCELLED, NULL);
+    return PD_OK;
+}
+
+/* Reads all of a file. Of state.bin the error names the parameter whose state is damaged. */
+static int prove_file(const pd_disk *disk, const char *dir, const pd_manifest *manifest, int which, pd_error *err)
+{
+    pd_kept *kept;
+    int rc;
+
+    if (which != PD_KEEP_STATE) return check_file(disk, dir, manifest, which, true, err);
+    if ((kept = calloc(1, sizeof *kept)) == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    rc = check_file(disk, dir, manifest, which, false, err);
+    if (rc == PD_OK) rc = pd_state_bin_read(disk, dir, &manifest->file[which], kept, err);
+    pd_kept_free(kept);
+    return rc;
+}
+
+int pd_checkpoint_check(const pd_disk *disk, const char *dir, pd_manifest *manifest, pd_error *err)
+{
+    int rc = pd_keep_check_root(dir, err);
+
+    if (rc == PD_OK) rc = read_manifest(disk, dir, manifest, err);
+    for (int i = 0; i < PD_KEEP_FILES && rc == PD_OK; i++) rc = check_file(disk, dir, manifest, i, false, err);
+    return rc;
+}
+
+/* ---- loading ---- */
+
+/* Checks that state.bin is that of the manifest's checkpoint. */
+static int agree(const char *dir, const pd_manifest *manifest, const pd_kept *kept, pd_error *err)
+{
+    if (strcmp(kept->job, manifest->job) == 0 && kept->creator == manifest->creator && kept->step == manifest->step)
+        return PD_OK;
+    return pd_fail(err, PD_DATA_LOSS, "%.300s: state.bin is that of another job or step than the manifest", dir);
+}
+
+static int load_files(const pd_disk *disk, const char *dir, const pd_manifest *manifest, pd_kept *kept, pd_error *err)
+{
+    const pd_file_sum *sum = manifest->file;
+    int rc = pd_state_bin_read(disk, dir, &sum[PD_KEEP_STATE], kept, err);
+
+    if (rc == PD_OK) rc = agree(dir, manifest, kept, err);
+    if (rc == PD_OK) rc = pd_weights_file_read(disk, dir, &sum[PD_KEEP_WEIGHTS], kept, err);
+    if (rc == PD_OK) rc = pd_notes_bin_read(disk, dir, &sum[PD_KEEP_NOTES], kept, err);
+    return rc;
+}
+
+int pd_checkpoint_load(const pd_disk *disk, const char *dir, pd_kept **out, pd_manifest *manifest, pd_error *err)
+{
+    pd_kept *kept;
+    int rc = pd_keep_check_root(dir, err);
+
+    if (rc != PD_OK || (rc = read_manifest(disk, dir, manifest, err)) != PD_OK) return rc;
+    if ((kept = calloc(1, sizeof *kept)) == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    if ((rc = load_files(disk, dir, manifest, kept, err)) != PD_OK) {
+        pd_kept_free(kept);
+        return rc;
+    }
+    kept->bytes = pd_manifest_bytes(manifest);
+    *out = kept;
+    return PD_OK;
+}
+
+/* ---- verifying ---- */
+
+int pd_checkpoint_verify(const pd_disk *disk, const char *dir, pd_file_verdict *verdict, void *arg, pd_error *err)
+{
+    pd_manifest manifest;
+    pd_kept *kept = NULL;
+    pd_error why = { 0 };
+    int rc = pd_keep_check_root(dir, err), worst;
+
+    if (rc != PD_OK) return rc;
+    worst = read_manifest(disk, dir, &manifest, &why);
+    verdict(arg, PD_KEEP_MANIFEST, &why);
+    if (worst != PD_OK) return pd_fail(err, worst, "%s", why.text);
+    for (int i = 0; i < PD_KEEP_FILES; i++) {
+        why = (pd_error){ 0 };
+        rc = prove_file(disk, dir, &manifest, i, &why);
+        verdict(arg, pd_keep_files[i], &why);
+        if (rc != PD_OK && worst == PD_OK) worst = pd_fail(err, rc, "%s", why.text);
+    }
+    if (worst == PD_OK) worst = pd_checkpoint_load(disk, dir, &kept, &manifest, err);
+    pd_kept_free(kept);
+    return worst;
+}
+
+/* ---- the newest ---- */
+
+/* Checks that a checkpoint belongs to the job in whose directory it lies. */
+static int check_home(const char *job_dir, const char *dir, const pd_manifest *manifest, pd_error *err)
+{
+    char name[PD_KEEP_NAME];
+
+    pd_keep_job_name(name, manifest->job, manifest->creator);
+    if (strcmp(last_part(job_dir), name) == 0) return PD_OK;
+    return pd_fail(err, PD_DATA_LOSS, "%.300s: it belongs to another job, whose directory is %.200s", dir, name);
+}
+
+static int try_load(const pd_disk *disk, const char *job_dir, const char *dir, pd_kept **out, pd_manifest *manifest,
+                    pd_error *err)
+{
+    int rc = pd_checkpoint_load(disk, dir, out, manifest, err);
+
+    if (rc != PD_OK || (rc = check_home(job_dir, dir, manifest, err)) == PD_OK) return rc;
+    pd_kept_free(*out);
+    return rc;
+}
+
+int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_kept **out, pd_manifest *manifest,
+                         pd_damage_report *report, void *arg, pd_error *err)
+{
+    char dir[PD_KEEP_PATH];
+    pd_step_list list;
+    pd_error why = { 0 };
+    int rc = pd_step_list_read(&list, disk, job_dir, err);
+
+    if (rc != PD_OK) return rc;
+    rc = PD_NOT_FOUND;
+    for (size_t i = 0; i < list.n && rc != PD_OK && rc != PD_NO_MEMORY; i++) {
+        if (list.at[i].kind != PD_STEP_CURRENT && list.at[i].kind != PD_STEP_OLD) continue;
+        pd_keep_join(dir, job_dir, list.at[i].name);
+        rc = try_load(disk, job_dir, dir, out, manifest, &why);
+        if (rc != PD_OK && rc != PD_NO_MEMORY) report(arg, dir, &why);
+    }
+    pd_step_list_free(&list);
+    if (rc == PD_OK) return rc;
+    if (rc == PD_NO_MEMORY) return pd_fail(err, rc, "%s", why.text);
+    return pd_fail(err, PD_NOT_FOUND, "%.300s: it has no checkpoint that is whole", job_dir);
+}

@@ -1,0 +1,284 @@
+/* checkpoint_write.c - writes a checkpoint to a disk, so that at every moment a whole one is there. */
+#include "checkpoint_files.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "job_dir.h"
+#include "notes_bin.h"
+#include "state_bin.h"
+#include "weights_file.h"
+
+/* Bytes that a checkpoint needs on the disk besides its three large files: the manifest, and what directories and the
+ * ends of files take. */
+enum { SPARE_BYTES = 256 << 10 };
+
+/* An attempt to write a checkpoint. */
+typedef struct attempt {
+    const pd_disk *disk;
+    const char *root;
+    pd_kept *kept;
+    pd_manifest manifest;
+    pd_file_writer writer;
+    pd_step_list before;        /* what the job's directory had before */
+    char job_dir[PD_KEEP_PATH]; /* paths: of the job, */
+    char tmp[PD_KEEP_PATH];     /* of the checkpoint until it is complete, */
+    char final[PD_KEEP_PATH];   /* its own one, */
+    char old[PD_KEEP_PATH];     /* and that of an earlier checkpoint of the same step */
+    bool made, published;       /* the temporary directory is there; it has its own name */
+    bool replaced;              /* the earlier checkpoint of the same step is in `old` */
+} attempt;
+
+static void step_path(char out[PD_KEEP_PATH], const char *job_dir, pd_step_kind kind, uint64_t step)
+{
+    char name[PD_KEEP_NAME];
+
+    pd_keep_step_name(name, kind, step);
+    pd_keep_join(out, job_dir, name);
+}
+
+static int sync_dir(const pd_disk *disk, const char *path, pd_error *err)
+{
+    int number = disk->sync_dir(disk->arg, path);
+
+    return number == 0 ? PD_OK : pd_disk_fail(err, number, "sync the directory", path);
+}
+
+static int rename_dir(const pd_disk *disk, const char *from, const char *to, pd_error *err)
+{
+    int number = disk->rename(disk->arg, from, to);
+
+    return number == 0 ? PD_OK : pd_disk_fail(err, number, "rename", from);
+}
+
+/* ---- preparing ---- */
+
+static void name_paths(attempt *a)
+{
+    char name[PD_KEEP_NAME];
+
+    pd_keep_job_name(name, a->kept->job, a->kept->creator);
+    pd_keep_join(a->job_dir, a->root, name);
+    step_path(a->tmp, a->job_dir, PD_STEP_TEMPORARY, a->kept->step);
+    step_path(a->final, a->job_dir, PD_STEP_CURRENT, a->kept->step);
+    step_path(a->old, a->job_dir, PD_STEP_OLD, a->kept->step);
+}
+
+/* Makes the job's directory. It is synced even if it was there: an earlier attempt may have failed before it was. */
+static int make_job_dir(attempt *a, pd_error *err)
+{
+    int number = a->disk->make_dir(a->disk->arg, a->job_dir);
+
+    if (number != 0 && number != EEXIST) return pd_disk_fail(err, number, "make the directory", a->job_dir);
+    return sync_dir(a->disk, a->root, err);
+}
+
+/* Removes what earlier attempts have left. */
+static int sweep(const attempt *a, pd_error *err)
+{
+    char path[PD_KEEP_PATH];
+    int rc = PD_OK;
+
+    for (size_t i = 0; i < a->before.n && rc == PD_OK; i++) {
+        if (a->before.at[i].kind != PD_STEP_TEMPORARY) continue;
+        pd_keep_join(path, a->job_dir, a->before.at[i].name);
+        rc = pd_keep_remove_dir(a->disk, path, err);
+    }
+    return rc;
+}
+
+static int check_space(const attempt *a, pd_error *err)
+{
+    uint64_t need = pd_weights_file_bytes(a->kept) + pd_state_bin_bytes(a->kept) + pd_notes_bin_bytes(a->kept), space;
+    int number = a->disk->space(a->disk->arg, a->job_dir, &space);
+
+    need += SPARE_BYTES;
+    if (number != 0) return pd_disk_fail(err, number, "tell the free space", a->job_dir);
+    if (space >= need) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "%.300s: a checkpoint needs %" PRIu64 " MiB, and %" PRIu64
+                   " MiB are free: make room there, or lower the job's checkpoint_keep",
+                   a->root, (need >> 20) + 1, space >> 20);
+}
+
+static int prepare(attempt *a, pd_error *err)
+{
+    int rc = pd_file_writer_init(&a->writer, a->disk, err);
+
+    name_paths(a);
+    if (rc == PD_OK) rc = make_job_dir(a, err);
+    if (rc == PD_OK) rc = pd_step_list_read(&a->before, a->disk, a->job_dir, err);
+    if (rc == PD_OK) rc = sweep(a, err);
+    return rc == PD_OK ? check_space(a, err) : rc;
+}
+
+/* ---- filling the temporary directory ---- */
+
+static int write_manifest(attempt *a, pd_error *err)
+{
+    pd_file_sum sum;
+    char *text;
+    size_t bytes;
+    int rc;
+
+    snprintf(a->manifest.job, sizeof a->manifest.job, "%s", a->kept->job);
+    a->manifest.creator = a->kept->creator;
+    a->manifest.step = a->kept->step;
+    if ((rc = pd_manifest_text(&text, &bytes, &a->manifest, err)) != PD_OK) return rc;
+    rc = pd_file_writer_open(&a->writer, a->tmp, PD_KEEP_MANIFEST, 0, err);
+    if (rc == PD_OK) rc = pd_file_writer_put(&a->writer, text, bytes, err);
+    if (rc == PD_OK) rc = pd_file_writer_close(&a->writer, &sum, err);
+    free(text);
+    a->kept->bytes = pd_manifest_bytes(&a->manifest) + bytes;
+    return rc;
+}
+
+static int fill(attempt *a, pd_error *err)
+{
+    int number = a->disk->make_dir(a->disk->arg, a->tmp), rc;
+    pd_file_sum *sum = a->manifest.file;
+
+    if (number != 0) return pd_disk_fail(err, number, "make the directory", a->tmp);
+    a->made = true;
+    rc = pd_weights_file_write(&a->writer, a->tmp, a->kept, &sum[PD_KEEP_WEIGHTS], err);
+    if (rc == PD_OK) rc = pd_state_bin_write(&a->writer, a->tmp, a->kept, &sum[PD_KEEP_STATE], err);
+    if (rc == PD_OK) rc = pd_notes_bin_write(&a->writer, a->tmp, a->kept, &sum[PD_KEEP_NOTES], err);
+    if (rc == PD_OK) rc = write_manifest(a, err);
+    return rc == PD_OK ? sync_dir(a->disk, a->tmp, err) : rc;
+}
+
+/* ---- giving it its name ---- */
+
+/* Makes room for the name: an earlier checkpoint of the same step, which is whole, stays under another one. */
+static int step_aside(attempt *a, pd_error *err)
+{
+    int rc = PD_OK;
+
+    if (!pd_step_list_has(&a->before, PD_STEP_CURRENT, a->kept->step)) return PD_OK;
+    if (pd_step_list_has(&a->before, PD_STEP_OLD, a->kept->step)) rc = pd_keep_remove_dir(a->disk, a->old, err);
+    if (rc == PD_OK) rc = rename_dir(a->disk, a->final, a->old, err);
+    a->replaced = rc == PD_OK;
+    return rc;
+}
+
+/* Takes their names from checkpoints of later steps. The job has gone back behind them, because they were damaged: if
+ * they could be read one day, a restart would bring back what is no past of this job. */
+static int withdraw_later(attempt *a, bool *any, pd_error *err)
+{
+    char path[PD_KEEP_PATH], tmp[PD_KEEP_PATH];
+    int rc = PD_OK;
+
+    *any = false;
+    for (size_t i = 0; i < a->before.n && rc == PD_OK && a->before.at[i].step > a->kept->step; i++) {
+        const pd_step_entry *entry = &a->before.at[i];
+        if (entry->kind == PD_STEP_OLD && pd_step_list_has(&a->before, PD_STEP_CURRENT, entry->step)) {
+            pd_keep_join(path, a->job_dir, entry->name);
+            rc = pd_keep_remove_dir(a->disk, path, err);
+        } else if (entry->kind == PD_STEP_CURRENT || entry->kind == PD_STEP_OLD) {
+            pd_keep_join(path, a->job_dir, entry->name);
+            step_path(tmp, a->job_dir, PD_STEP_TEMPORARY, entry->step);
+            rc = rename_dir(a->disk, path, tmp, err);
+        }
+        *any = true;
+    }
+    return rc;
+}
+
+static int publish(attempt *a, pd_error *err)
+{
+    bool any;
+    int rc = step_aside(a, err);
+
+    if (rc == PD_OK) rc = rename_dir(a->disk, a->tmp, a->final, err);
+    a->published = rc == PD_OK;
+    if (rc == PD_OK) rc = sync_dir(a->disk, a->job_dir, err);
+    if (rc == PD_OK) rc = withdraw_later(a, &any, err);
+    return rc == PD_OK && any ? sync_dir(a->disk, a->job_dir, err) : rc;
+}
+
+/* ---- the end ---- */
+
+/* Removes everything of an attempt that has failed. What cannot be removed is left to the next attempt. */
+static void abandon(attempt *a)
+{
+    if (a->published && rename_dir(a->disk, a->final, a->tmp, NULL) != PD_OK) return;
+    if (a->replaced) (void)rename_dir(a->disk, a->old, a->final, NULL);
+    if (a->made) (void)pd_keep_remove_dir(a->disk, a->tmp, NULL);
+}
+
+/* Removes a checkpoint that is no longer needed. It loses its name first, so that nobody takes what is left of it for
+ * damage. */
+static void discard(const attempt *a, const pd_step_entry *entry)
+{
+    char path[PD_KEEP_PATH], tmp[PD_KEEP_PATH];
+
+    pd_keep_join(path, a->job_dir, entry->name);
+    step_path(tmp, a->job_dir, PD_STEP_TEMPORARY, entry->step);
+    if (entry->kind == PD_STEP_TEMPORARY || rename_dir(a->disk, path, tmp, NULL) == PD_OK)
+        (void)pd_keep_remove_dir(a->disk, tmp, NULL);
+}
+
+/* Removes checkpoints that are no longer needed. The new one is durable, so errors do not matter here: the next attempt
+ * tries again. */
+static void tidy(attempt *a)
+{
+    uint64_t left = a->kept->keep > 0 ? a->kept->keep : 1;
+
+    pd_step_list_free(&a->before);
+    if (pd_step_list_read(&a->before, a->disk, a->job_dir, NULL) != PD_OK) return;
+    for (size_t i = 0; i < a->before.n; i++) {
+        const pd_step_entry *entry = &a->before.at[i];
+        if (entry->kind == PD_STEP_ASIDE) continue;
+        if (entry->kind == PD_STEP_CURRENT && left > 0)
+            left--;
+        else if (entry->kind == PD_STEP_OLD && left > 0 && !pd_step_list_has(&a->before, PD_STEP_CURRENT, entry->step))
+            left--;
+        else
+            discard(a, entry);
+    }
+    (void)sync_dir(a->disk, a->job_dir, NULL);
+}
+
+/* Marks a job as ended. Without a directory it has no checkpoint, and nothing can come back. */
+static int mark_ended(const pd_disk *disk, const char *root, const pd_kept *kept, pd_error *err)
+{
+    char name[PD_KEEP_NAME], dir[PD_KEEP_PATH], path[PD_KEEP_PATH];
+    int number, file, rc = PD_OK;
+
+    pd_keep_job_name(name, kept->job, kept->creator);
+    pd_keep_join(dir, root, name);
+    pd_keep_join(path, dir, PD_KEEP_ENDED);
+    number = disk->create(disk->arg, path, 0, &file);
+    if (number == ENOENT) return PD_OK;
+    if (number != 0 && number != EEXIST) return pd_disk_fail(err, number, "create the file", path);
+    if (number == 0) {
+        if ((number = disk->sync_file(disk->arg, file)) != 0) rc = pd_disk_fail(err, number, "sync", path);
+        disk->close(disk->arg, file);
+    }
+    return rc == PD_OK ? sync_dir(disk, dir, err) : rc;
+}
+
+int pd_checkpoint_write(const pd_disk *disk, const char *root, pd_kept *kept, const pd_kept_about *about, pd_error *err)
+{
+    attempt *a;
+    int rc = pd_keep_check_root(root, err);
+
+    if (rc != PD_OK) return rc;
+    if (kept->ended) return mark_ended(disk, root, kept, err);
+    if ((a = calloc(1, sizeof *a)) == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    *a = (attempt){ .disk = disk, .root = root, .kept = kept, .manifest.about = *about };
+    rc = prepare(a, err);
+    if (rc == PD_OK) rc = fill(a, err);
+    if (rc == PD_OK) rc = publish(a, err);
+    pd_file_writer_free(&a->writer);
+    if (rc == PD_OK)
+        tidy(a);
+    else
+        abandon(a);
+    pd_step_list_free(&a->before);
+    free(a);
+    return rc;
+}

@@ -1,0 +1,212 @@
+/* disk_posix.c - the real file system, as a table of functions for the keeper. */
+#define _GNU_SOURCE /* O_DIRECT, fallocate */
+#include "disk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* Files of at least so many bytes are written past the page cache, which takes half the time and leaves the cache to
+ * others. */
+#define DIRECT_BYTES (1u << 20)
+
+int pd_disk_fail(pd_error *err, int number, const char *action, const char *path)
+{
+    int code = PD_UNAVAILABLE;
+
+    if (number == ENOSPC || number == EDQUOT) code = PD_RESOURCE_EXHAUSTED;
+    if (number == ENOMEM) code = PD_NO_MEMORY;
+    if (number == ENOENT) code = PD_NOT_FOUND;
+    return pd_fail(err, code, "%.300s: cannot %s: %s", path, action, strerror(number));
+}
+
+/* Turns the result of a system call into an error number. */
+static int number_of(int rc)
+{
+    return rc < 0 ? errno : 0;
+}
+
+static int make_dir(void *arg, const char *path)
+{
+    (void)arg;
+    return number_of(mkdir(path, 0700));
+}
+
+static int create_file(void *arg, const char *path, uint64_t bytes, int *file)
+{
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, direct = bytes >= DIRECT_BYTES ? O_DIRECT : 0;
+    (void)arg;
+
+    *file = open(path, flags | direct, 0600);
+    if (*file < 0 && errno == EINVAL && direct != 0) { /* the file system has no direct writes */
+        unlink(path);                                  /* some systems have created the file all the same */
+        *file = open(path, flags, 0600);
+    }
+    if (*file < 0) return errno;
+    if (bytes > 0 && fallocate(*file, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) != 0 &&
+        (errno == ENOSPC || errno == EDQUOT)) {
+        int number = errno;
+        close(*file);
+        unlink(path);
+        return number;
+    }
+    return 0;
+}
+
+/* Takes O_DIRECT from a file whose next write is not aligned, or whose file system does not know it after all. */
+static int write_through_cache(int file)
+{
+    int flags = fcntl(file, F_GETFL);
+
+    return flags < 0 ? errno : number_of(fcntl(file, F_SETFL, flags & ~O_DIRECT));
+}
+
+static bool is_aligned(const void *at, size_t bytes)
+{
+    return ((uintptr_t)at | bytes) % PD_DISK_BLOCK == 0;
+}
+
+static int write_file(void *arg, int file, const void *at, size_t bytes)
+{
+    const uint8_t *from = at;
+    int number;
+    (void)arg;
+
+    while (bytes > 0) {
+        if (!is_aligned(from, bytes) && (number = write_through_cache(file)) != 0) return number;
+        ssize_t n = write(file, from, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EINVAL && (fcntl(file, F_GETFL) & O_DIRECT) != 0) {
+            if ((number = write_through_cache(file)) != 0) return number;
+            continue;
+        }
+        if (n < 0) return errno;
+        if (n == 0) return EIO;
+        from += n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+static int sync_file(void *arg, int file)
+{
+    (void)arg;
+    return number_of(fsync(file));
+}
+
+static int open_file(void *arg, const char *path, int *file)
+{
+    struct stat about;
+    (void)arg;
+
+    *file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (*file < 0) return errno;
+    if (fstat(*file, &about) == 0 && S_ISREG(about.st_mode)) {
+        (void)posix_fadvise(*file, 0, 0, POSIX_FADV_SEQUENTIAL);
+        return 0;
+    }
+    close(*file);
+    return EINVAL; /* a pipe or device might never answer */
+}
+
+static int size_of_file(void *arg, int file, uint64_t *bytes)
+{
+    struct stat about;
+    (void)arg;
+
+    if (fstat(file, &about) != 0) return errno;
+    *bytes = (uint64_t)about.st_size;
+    return 0;
+}
+
+static int read_file(void *arg, int file, uint64_t offset, void *at, size_t bytes)
+{
+    uint8_t *to = at;
+    (void)arg;
+
+    while (bytes > 0) {
+        ssize_t n = pread(file, to, bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return errno;
+        if (n == 0) return ENODATA;
+        to += n;
+        offset += (uint64_t)n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+static int close_file(void *arg, int file)
+{
+    (void)arg;
+    return number_of(close(file));
+}
+
+static int sync_dir(void *arg, const char *path)
+{
+    int file = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), number;
+    (void)arg;
+
+    if (file < 0) return errno;
+    number = number_of(fsync(file));
+    close(file);
+    return number;
+}
+
+static int rename_path(void *arg, const char *from, const char *to)
+{
+    (void)arg;
+    return number_of(rename(from, to));
+}
+
+static int remove_path(void *arg, const char *path)
+{
+    (void)arg;
+    return number_of(remove(path));
+}
+
+static int list_dir(void *arg, const char *path, void (*each)(void *what, const char *name), void *what)
+{
+    DIR *dir = opendir(path);
+    const struct dirent *entry;
+    int number;
+    (void)arg;
+
+    if (dir == NULL) return errno;
+    while (errno = 0, (entry = readdir(dir)) != NULL)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) each(what, entry->d_name);
+    number = errno;
+    closedir(dir);
+    return number;
+}
+
+static int space_of_disk(void *arg, const char *path, uint64_t *bytes)
+{
+    struct statvfs about;
+    (void)arg;
+
+    if (statvfs(path, &about) != 0) return errno;
+    *bytes = (uint64_t)about.f_bavail * about.f_frsize;
+    return 0;
+}
+
+const pd_disk pd_disk_posix = {
+    .make_dir = make_dir,
+    .create = create_file,
+    .write = write_file,
+    .sync_file = sync_file,
+    .open = open_file,
+    .size = size_of_file,
+    .read = read_file,
+    .close = close_file,
+    .sync_dir = sync_dir,
+    .rename = rename_path,
+    .remove = remove_path,
+    .list = list_dir,
+    .space = space_of_disk,
+};

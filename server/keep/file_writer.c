@@ -1,0 +1,119 @@
+/* file_writer.c - writes one file of a checkpoint in large aligned pieces, and computes its XXH3 on the way. */
+#include "file_writer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of the buffer, and of the largest piece that is written at once. */
+enum { ROOM = 4 << 20 };
+
+int pd_file_writer_init(pd_file_writer *writer, const pd_disk *disk, pd_error *err)
+{
+    *writer = (pd_file_writer){ .disk = disk };
+    writer->buffer = aligned_alloc(PD_DISK_BLOCK, ROOM);
+    writer->whole = XXH3_createState();
+    writer->block = XXH3_createState();
+    if (writer->buffer != NULL && writer->whole != NULL && writer->block != NULL) return PD_OK;
+    pd_file_writer_free(writer);
+    return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+}
+
+void pd_file_writer_free(pd_file_writer *writer)
+{
+    if (writer->open) writer->disk->close(writer->disk->arg, writer->file);
+    if (writer->whole != NULL) XXH3_freeState(writer->whole);
+    if (writer->block != NULL) XXH3_freeState(writer->block);
+    free(writer->buffer);
+    *writer = (pd_file_writer){ 0 };
+}
+
+int pd_file_writer_open(pd_file_writer *writer, const char *dir, const char *name, uint64_t expected, pd_error *err)
+{
+    int number;
+
+    pd_keep_join(writer->path, dir, name);
+    number = writer->disk->create(writer->disk->arg, writer->path, expected, &writer->file);
+    if (number != 0) return pd_disk_fail(err, number, "create the file", writer->path);
+    writer->open = true;
+    writer->used = 0;
+    writer->bytes = 0;
+    XXH3_64bits_reset(writer->whole);
+    return PD_OK;
+}
+
+static int write_piece(pd_file_writer *writer, const void *at, size_t bytes, pd_error *err)
+{
+    int number = writer->disk->write(writer->disk->arg, writer->file, at, bytes);
+
+    return number == 0 ? PD_OK : pd_disk_fail(err, number, "write", writer->path);
+}
+
+static int flush(pd_file_writer *writer, pd_error *err)
+{
+    size_t bytes = writer->used;
+
+    writer->used = 0;
+    return bytes == 0 ? PD_OK : write_piece(writer, writer->buffer, bytes, err);
+}
+
+static void add_to_hashes(pd_file_writer *writer, const void *at, size_t bytes)
+{
+    XXH3_64bits_update(writer->whole, at, bytes);
+    if (writer->in_block) XXH3_64bits_update(writer->block, at, bytes);
+    writer->bytes += bytes;
+}
+
+/* Returns how many bytes can be written from where they lie, without the buffer. */
+static size_t direct_bytes(const pd_file_writer *writer, const void *at, size_t bytes)
+{
+    if (writer->used != 0 || (uintptr_t)at % PD_DISK_BLOCK != 0) return 0;
+    return bytes >= ROOM ? ROOM : bytes / PD_DISK_BLOCK * PD_DISK_BLOCK;
+}
+
+int pd_file_writer_put(pd_file_writer *writer, const void *at, size_t bytes, pd_error *err)
+{
+    const uint8_t *from = at;
+    int rc = PD_OK;
+
+    while (bytes > 0 && rc == PD_OK) {
+        size_t direct = direct_bytes(writer, from, bytes), left = ROOM - writer->used;
+        size_t n = direct > 0 ? direct : bytes < left ? bytes : left;
+        add_to_hashes(writer, from, n);
+        if (direct > 0) {
+            rc = write_piece(writer, from, n, err);
+        } else {
+            memcpy(writer->buffer + writer->used, from, n);
+            writer->used += n;
+            if (writer->used == ROOM) rc = flush(writer, err);
+        }
+        from += n;
+        bytes -= n;
+    }
+    return rc;
+}
+
+void pd_file_writer_begin_block(pd_file_writer *writer)
+{
+    XXH3_64bits_reset(writer->block);
+    writer->in_block = true;
+}
+
+uint64_t pd_file_writer_end_block(pd_file_writer *writer)
+{
+    writer->in_block = false;
+    return XXH3_64bits_digest(writer->block);
+}
+
+int pd_file_writer_close(pd_file_writer *writer, pd_file_sum *sum, pd_error *err)
+{
+    const pd_disk *disk = writer->disk;
+    int rc = flush(writer, err), number;
+
+    if (rc != PD_OK) return rc;
+    if ((number = disk->sync_file(disk->arg, writer->file)) != 0)
+        return pd_disk_fail(err, number, "sync", writer->path);
+    writer->open = false;
+    if ((number = disk->close(disk->arg, writer->file)) != 0) return pd_disk_fail(err, number, "close", writer->path);
+    *sum = (pd_file_sum){ .bytes = writer->bytes, .xxh3 = XXH3_64bits_digest(writer->whole) };
+    return PD_OK;
+}

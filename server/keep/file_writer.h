@@ -1,0 +1,43 @@
+/* file_writer.h - writes one file of a checkpoint in large aligned pieces, and computes its XXH3 on the way. */
+#ifndef PD_FILE_WRITER_H
+#define PD_FILE_WRITER_H
+
+#include <xxhash.h>
+
+#include "disk.h"
+#include "keep_names.h"
+
+/* Size and hash of a file, as the manifest has them. */
+typedef struct pd_file_sum {
+    uint64_t bytes, xxh3;
+} pd_file_sum;
+
+typedef struct pd_file_writer {
+    const pd_disk *disk;
+    uint8_t *buffer; /* data that is not written yet: `used` bytes */
+    size_t used;
+    uint64_t bytes;      /* bytes of the file so far, with those in the buffer */
+    XXH3_state_t *whole; /* hash of the file so far */
+    XXH3_state_t *block; /* hash of what came since pd_file_writer_begin_block */
+    bool in_block;
+    int file;
+    bool open;
+    char path[PD_KEEP_PATH];
+} pd_file_writer;
+
+/* Allocates the memory of a writer, which can write one file after the other. PD_NO_MEMORY. */
+int pd_file_writer_init(pd_file_writer *writer, const pd_disk *disk, pd_error *err);
+/* Frees the memory of a writer, and closes the file that is open after an error. Accepts zeros. */
+void pd_file_writer_free(pd_file_writer *writer);
+
+/* Creates a file that must not exist. `expected` is its size, as far as it is known. */
+int pd_file_writer_open(pd_file_writer *writer, const char *dir, const char *name, uint64_t expected, pd_error *err);
+/* Adds bytes to the file. The memory is read at once, never later. */
+int pd_file_writer_put(pd_file_writer *writer, const void *at, size_t bytes, pd_error *err);
+/* Begins a block. The function pd_file_writer_end_block ends it, and returns the hash of its bytes. */
+void pd_file_writer_begin_block(pd_file_writer *writer);
+uint64_t pd_file_writer_end_block(pd_file_writer *writer);
+/* Writes what is left, waits until the disk has it, closes the file, and tells its size and hash. */
+int pd_file_writer_close(pd_file_writer *writer, pd_file_sum *sum, pd_error *err);
+
+#endif

@@ -1,0 +1,304 @@
+/* state_bin.c - writes and reads the file state.bin of a checkpoint. */
+#include "state_bin.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cursor.h"
+
+static const char magic[8] = { 'p', 'd', 's', 't', 'a', 't', 'e', '\n' };
+
+enum {
+    VERSION = 1,
+    PREFIX = 16,
+    FOOTER = 24,
+    INDEX_HEAD = 48,     /* bytes of the index without names and parameters */
+    RECORD = 40,         /* bytes of a parameter in the index, without its name and dimensions */
+    MOST_OF_NAME = 1024, /* most bytes of a name */
+    MOST_OF_INDEX = 1 << 28
+};
+
+/* ---- writing ---- */
+
+static size_t index_bytes(const pd_kept *kept)
+{
+    size_t bytes = INDEX_HEAD + strlen(kept->job);
+
+    for (uint32_t i = 0; i < kept->n_params; i++)
+        bytes += RECORD + strlen(kept->params[i].name) + sizeof(uint64_t) * (size_t)kept->params[i].shape.rank;
+    return bytes;
+}
+
+uint64_t pd_state_bin_bytes(const pd_kept *kept)
+{
+    uint64_t bytes = PREFIX + FOOTER + index_bytes(kept) + kept->head_bytes;
+
+    for (uint32_t i = 0; i < kept->n_params; i++) bytes += kept->params[i].state_bytes;
+    return bytes;
+}
+
+/* Writes a block (the head, or the state of a parameter), and adds its place and hash to the index. */
+static int write_block(pd_file_writer *writer, const void *at, size_t bytes, pd_cursor *index, pd_error *err)
+{
+    uint64_t offset = writer->bytes;
+    int rc;
+
+    pd_file_writer_begin_block(writer);
+    rc = pd_file_writer_put(writer, at, bytes, err);
+    pd_cursor_put_u64(index, offset);
+    pd_cursor_put_u64(index, bytes);
+    pd_cursor_put_u64(index, pd_file_writer_end_block(writer));
+    return rc;
+}
+
+static int write_param(pd_file_writer *writer, const pd_kept_param *param, pd_cursor *index, pd_error *err)
+{
+    uint32_t n = (uint32_t)strlen(param->name);
+    int rc;
+
+    pd_cursor_put_u32(index, n);
+    pd_cursor_put_u32(index, (uint32_t)param->shape.rank);
+    for (int d = 0; d < param->shape.rank; d++) pd_cursor_put_u64(index, (uint64_t)param->shape.dim[d]);
+    pd_cursor_put_u64(index, param->step);
+    rc = write_block(writer, param->state, param->state_bytes, index, err);
+    pd_cursor_put(index, param->name, n);
+    return rc;
+}
+
+static int write_blocks(pd_file_writer *writer, const pd_kept *kept, pd_cursor *index, pd_error *err)
+{
+    uint32_t n = (uint32_t)strlen(kept->job);
+    int rc;
+
+    pd_cursor_put_u64(index, kept->creator);
+    pd_cursor_put_u64(index, kept->step);
+    pd_cursor_put_u32(index, kept->n_params);
+    pd_cursor_put_u32(index, n);
+    rc = write_block(writer, kept->head, kept->head_bytes, index, err);
+    pd_cursor_put(index, kept->job, n);
+    for (uint32_t i = 0; i < kept->n_params && rc == PD_OK; i++) rc = write_param(writer, &kept->params[i], index, err);
+    return rc;
+}
+
+static int write_prefix(pd_file_writer *writer, pd_error *err)
+{
+    uint8_t at[PREFIX];
+    pd_cursor prefix = { .at = at, .left = sizeof at };
+
+    pd_cursor_put(&prefix, magic, sizeof magic);
+    pd_cursor_put_u32(&prefix, VERSION);
+    pd_cursor_put_u32(&prefix, 0);
+    return pd_file_writer_put(writer, at, sizeof at, err);
+}
+
+static int write_index(pd_file_writer *writer, const uint8_t *index, size_t bytes, pd_error *err)
+{
+    uint8_t at[FOOTER];
+    pd_cursor footer = { .at = at, .left = sizeof at };
+    int rc = pd_file_writer_put(writer, index, bytes, err);
+
+    pd_cursor_put_u64(&footer, bytes);
+    pd_cursor_put_u64(&footer, XXH3_64bits(index, bytes));
+    pd_cursor_put(&footer, magic, sizeof magic);
+    return rc == PD_OK ? pd_file_writer_put(writer, at, sizeof at, err) : rc;
+}
+
+int pd_state_bin_write(pd_file_writer *writer, const char *dir, const pd_kept *kept, pd_file_sum *sum, pd_error *err)
+{
+    size_t bytes = index_bytes(kept);
+    uint8_t *at = bytes <= MOST_OF_INDEX ? malloc(bytes) : NULL;
+    pd_cursor index = { .at = at, .left = bytes };
+    int rc;
+
+    if (at == NULL) return pd_fail(err, PD_NO_MEMORY, "the index of a checkpoint of %zu bytes: out of memory", bytes);
+    rc = pd_file_writer_open(writer, dir, pd_keep_files[PD_KEEP_STATE], pd_state_bin_bytes(kept), err);
+    if (rc == PD_OK) rc = write_prefix(writer, err);
+    if (rc == PD_OK) rc = write_blocks(writer, kept, &index, err);
+    if (rc == PD_OK) rc = write_index(writer, at, bytes, err);
+    if (rc == PD_OK) rc = pd_file_writer_close(writer, sum, err);
+    free(at);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+/* What is needed while state.bin is read. */
+typedef struct reading {
+    pd_file_reader file;
+    pd_kept *kept;
+    uint8_t *index;
+    size_t index_bytes;
+    pd_cursor cursor; /* where the index is read */
+    uint64_t end;     /* where the next block must begin */
+    uint64_t head_xxh3;
+    uint64_t *xxh3; /* of the state of each parameter */
+} reading;
+
+static int no_memory(pd_error *err)
+{
+    return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+}
+
+static int damaged(const reading *r, pd_error *err, const char *what)
+{
+    return pd_file_reader_damaged(&r->file, err, what);
+}
+
+/* Copies a name of n bytes from the index. NULL: it is none, or memory is out. */
+static int read_name(reading *r, char **out, uint32_t n, pd_error *err)
+{
+    const uint8_t *at = n > 0 && n <= MOST_OF_NAME ? pd_cursor_bytes(&r->cursor, n) : NULL;
+
+    if (at == NULL || memchr(at, '\0', n) != NULL) return damaged(r, err, "its index has a name that is none");
+    if ((*out = malloc(n + 1u)) == NULL) return no_memory(err);
+    memcpy(*out, at, n);
+    (*out)[n] = '\0';
+    return PD_OK;
+}
+
+/* Reads the place of a block from the index, and allocates its memory: no more bytes than the file has. */
+static int read_place(reading *r, uint8_t **out, size_t *bytes, uint64_t *xxh3, pd_error *err)
+{
+    uint64_t offset = pd_cursor_u64(&r->cursor), n = pd_cursor_u64(&r->cursor);
+    uint64_t most = r->file.bytes - FOOTER - r->index_bytes;
+
+    *xxh3 = pd_cursor_u64(&r->cursor);
+    if (r->cursor.ended || offset != r->end || n > most - r->end)
+        return damaged(r, err, "its index has a block that is elsewhere");
+    r->end += n;
+    if ((*out = malloc(n > 0 ? (size_t)n : 1)) == NULL) return no_memory(err);
+    *bytes = (size_t)n;
+    return PD_OK;
+}
+
+static int read_shape(reading *r, pd_kept_param *param, uint32_t rank, pd_error *err)
+{
+    if (rank > PD_MAX_RANK) return damaged(r, err, "its index has a shape that is none");
+    param->shape.rank = (int)rank;
+    for (uint32_t d = 0; d < rank; d++) param->shape.dim[d] = (int64_t)pd_cursor_u64(&r->cursor);
+    if (pd_shape_elements(&param->shape, &param->elements) == PD_OK) return PD_OK;
+    return damaged(r, err, "its index has a shape that is none");
+}
+
+static int read_record(reading *r, uint32_t i, pd_error *err)
+{
+    pd_kept_param *param = &r->kept->params[i];
+    uint32_t n = pd_cursor_u32(&r->cursor), rank = pd_cursor_u32(&r->cursor);
+    int rc = read_shape(r, param, rank, err);
+
+    param->step = pd_cursor_u64(&r->cursor);
+    if (rc == PD_OK) rc = read_place(r, &param->state, &param->state_bytes, &r->xxh3[i], err);
+    return rc == PD_OK ? read_name(r, &param->name, n, err) : rc;
+}
+
+static int read_records(reading *r, uint32_t n, pd_error *err)
+{
+    int rc = PD_OK;
+
+    if (n > r->index_bytes / RECORD) return damaged(r, err, "its index tells of more parameters than it has");
+    r->kept->params = calloc(n + 1u, sizeof *r->kept->params);
+    r->xxh3 = calloc(n + 1u, sizeof *r->xxh3);
+    if (r->kept->params == NULL || r->xxh3 == NULL) return no_memory(err);
+    for (uint32_t i = 0; i < n && rc == PD_OK; i++) {
+        r->kept->n_params = i + 1;
+        rc = read_record(r, i, err);
+    }
+    if (rc == PD_OK && r->cursor.left != 0) return damaged(r, err, "its index is longer than it should be");
+    return rc;
+}
+
+/* Reads the index from the end of the file. */
+static int fetch_index(reading *r, pd_error *err)
+{
+    uint8_t at[FOOTER];
+    pd_cursor footer = { .at = at, .left = sizeof at };
+    uint64_t xxh3;
+    int rc;
+
+    if (r->file.bytes < PREFIX + FOOTER) return damaged(r, err, "it is too short");
+    if ((rc = pd_file_reader_peek(&r->file, r->file.bytes - FOOTER, at, FOOTER, err)) != PD_OK) return rc;
+    r->index_bytes = (size_t)pd_cursor_u64(&footer);
+    xxh3 = pd_cursor_u64(&footer);
+    if (memcmp(footer.at, magic, sizeof magic) != 0 || r->index_bytes > MOST_OF_INDEX ||
+        r->index_bytes > r->file.bytes - PREFIX - FOOTER)
+        return damaged(r, err, "its end is not that of such a file");
+    if ((r->index = malloc(r->index_bytes + 1)) == NULL) return no_memory(err);
+    rc = pd_file_reader_peek(&r->file, r->file.bytes - FOOTER - r->index_bytes, r->index, r->index_bytes, err);
+    if (rc == PD_OK && XXH3_64bits(r->index, r->index_bytes) != xxh3)
+        rc = damaged(r, err, "the XXH3 of its index is another");
+    r->cursor = (pd_cursor){ .at = r->index, .left = r->index_bytes };
+    return rc;
+}
+
+static int read_index(reading *r, pd_error *err)
+{
+    uint32_t n_params, n;
+    int rc = fetch_index(r, err);
+
+    if (rc != PD_OK) return rc;
+    r->kept->creator = pd_cursor_u64(&r->cursor);
+    r->kept->step = pd_cursor_u64(&r->cursor);
+    n_params = pd_cursor_u32(&r->cursor);
+    n = pd_cursor_u32(&r->cursor);
+    r->end = PREFIX;
+    rc = read_place(r, &r->kept->head, &r->kept->head_bytes, &r->head_xxh3, err);
+    if (rc == PD_OK) rc = read_name(r, &r->kept->job, n, err);
+    if (rc == PD_OK) rc = read_records(r, n_params, err);
+    if (rc == PD_OK && r->end != r->file.bytes - FOOTER - r->index_bytes)
+        rc = damaged(r, err, "it has bytes that belong to no block");
+    return rc;
+}
+
+static int read_prefix(reading *r, pd_error *err)
+{
+    uint8_t at[PREFIX];
+    pd_cursor prefix = { .at = at + sizeof magic, .left = sizeof at - sizeof magic };
+    int rc = pd_file_reader_take(&r->file, at, sizeof at, err);
+    uint32_t version = pd_cursor_u32(&prefix);
+
+    if (rc != PD_OK) return rc;
+    if (memcmp(at, magic, sizeof magic) != 0) return damaged(r, err, "its beginning is not that of such a file");
+    if (version == VERSION) return PD_OK;
+    return pd_fail(err, PD_UNIMPLEMENTED, "%.300s: version %" PRIu32 ": this version of paramd reads %d", r->file.path,
+                   version, VERSION);
+}
+
+static int read_blocks(reading *r, pd_error *err)
+{
+    pd_kept *kept = r->kept;
+    int rc = read_prefix(r, err);
+
+    if (rc == PD_OK) rc = pd_file_reader_take(&r->file, kept->head, kept->head_bytes, err);
+    for (uint32_t i = 0; i < kept->n_params && rc == PD_OK; i++)
+        rc = pd_file_reader_take(&r->file, kept->params[i].state, kept->params[i].state_bytes, err);
+    return rc == PD_OK ? pd_file_reader_skip(&r->file, err) : rc;
+}
+
+/* Says which block is damaged, if the file as a whole is. */
+static int name_damage(const reading *r, pd_error *err)
+{
+    const pd_kept *kept = r->kept;
+
+    if (XXH3_64bits(kept->head, kept->head_bytes) != r->head_xxh3) return damaged(r, err, "its head is damaged");
+    for (uint32_t i = 0; i < kept->n_params; i++)
+        if (XXH3_64bits(kept->params[i].state, kept->params[i].state_bytes) != r->xxh3[i])
+            return pd_fail(err, PD_DATA_LOSS, "%.300s: the state of parameter %.200s is damaged", r->file.path,
+                           kept->params[i].name);
+    return PD_DATA_LOSS;
+}
+
+int pd_state_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept, pd_error *err)
+{
+    reading r = { .kept = kept };
+    int rc = pd_file_reader_open(&r.file, disk, dir, pd_keep_files[PD_KEEP_STATE], sum, err), proved;
+
+    if (rc != PD_OK) return rc;
+    rc = read_index(&r, err);
+    if (rc == PD_OK) rc = read_blocks(&r, err);
+    proved = pd_file_reader_close(&r.file, rc, err);
+    if (rc == PD_OK && proved == PD_DATA_LOSS) proved = name_damage(&r, err);
+    free(r.index);
+    free(r.xxh3);
+    return proved;
+}

@@ -1,0 +1,23 @@
+/* state_bin.h - the file state.bin of a checkpoint: what belongs to the job as a whole, and the state of each parameter
+ * but its weights.
+ *
+ * Little-endian: "pdstate\n", version (4 bytes), 0 (4); the head; the state of each parameter; the index; the length of
+ * the index (8), its XXH3 (8), "pdstate\n". The index: creator (8), step (8), number of parameters (4), length of the
+ * job's name (4), the name; offset, length and XXH3 of the head (8 each); and for each parameter the length of its name
+ * (4), rank (4), dimensions, step, offset, length and XXH3 of its state (8 each), its name. Head and states follow each
+ * other without gaps. */
+#ifndef PD_STATE_BIN_H
+#define PD_STATE_BIN_H
+
+#include "file_reader.h"
+#include "kept.h"
+
+/* Writes state.bin, and tells its size and hash. */
+int pd_state_bin_write(pd_file_writer *writer, const char *dir, const pd_kept *kept, pd_file_sum *sum, pd_error *err);
+/* Reads state.bin into `kept`, which has nothing yet: job, creator, step, head, and all of the parameters but their
+ * weights. PD_DATA_LOSS: it is damaged. After an error pd_kept_free frees what was read. */
+int pd_state_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept, pd_error *err);
+/* Returns the bytes that state.bin of a checkpoint takes. */
+uint64_t pd_state_bin_bytes(const pd_kept *kept);
+
+#endif

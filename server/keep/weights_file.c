@@ -1,0 +1,188 @@
+/* weights_file.c - writes and reads the file weights.safetensors of a checkpoint. */
+#include "weights_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "safetensors.h"
+
+/* ALIGN: where data may begin in memory and in the file. SPARE: most bytes that the header takes for a parameter
+ * besides its name, and for the rest. */
+enum { ALIGN = 64, LENGTH_BYTES = 8, SPARE = 320 };
+
+uint64_t pd_weights_file_bytes(const pd_kept *kept)
+{
+    uint64_t bytes = SPARE + 6 * strlen(kept->job) + PD_DISK_BLOCK;
+
+    for (uint32_t i = 0; i < kept->n_params; i++)
+        bytes += SPARE + 6 * strlen(kept->params[i].name) + sizeof(float) * (uint64_t)kept->params[i].elements;
+    return bytes;
+}
+
+static int compare_names(const void *left, const void *right)
+{
+    return strcmp((*(pd_kept_param *const *)left)->name, (*(pd_kept_param *const *)right)->name);
+}
+
+/* Returns the parameters in the order of their names. NULL: out of memory. */
+static pd_kept_param **by_name(const pd_kept *kept)
+{
+    pd_kept_param **list = calloc(kept->n_params + 1u, sizeof *list);
+
+    if (list == NULL) return NULL;
+    for (uint32_t i = 0; i < kept->n_params; i++) list[i] = &kept->params[i];
+    if (kept->n_params > 0) qsort(list, kept->n_params, sizeof *list, compare_names);
+    return list;
+}
+
+/* ---- writing ---- */
+
+/* Makes the header longer by spaces, so that the data begin at a multiple of the disk's block, and large weights need
+ * not be copied to be written. */
+static int pad_header(uint8_t **header, size_t *bytes, pd_error *err)
+{
+    size_t padded = (*bytes + PD_DISK_BLOCK - 1) / PD_DISK_BLOCK * PD_DISK_BLOCK;
+    uint8_t *moved = realloc(*header, padded);
+
+    if (moved == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    memset(moved + *bytes, ' ', padded - *bytes);
+    for (int i = 0; i < LENGTH_BYTES; i++) moved[i] = (uint8_t)((uint64_t)(padded - LENGTH_BYTES) >> (8 * i));
+    *header = moved;
+    *bytes = padded;
+    return PD_OK;
+}
+
+static int make_header(uint8_t **header, size_t *bytes, const pd_kept *kept, pd_kept_param *const *order, pd_error *err)
+{
+    pd_st_tensor *tensors = calloc(kept->n_params + 1u, sizeof *tensors);
+    char step[24];
+    const pd_st_meta meta[] = { { "job", kept->job }, { "step", step } };
+    int rc;
+
+    snprintf(step, sizeof step, "%" PRIu64, kept->step);
+    if (tensors == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    for (uint32_t i = 0; i < kept->n_params; i++)
+        tensors[i] = (pd_st_tensor){ .name = order[i]->name, .dtype = PD_ST_F32, .shape = order[i]->shape };
+    rc = pd_safetensors_header(header, bytes, tensors, kept->n_params, meta, sizeof meta / sizeof *meta, err);
+    free(tensors);
+    return rc == PD_OK ? pad_header(header, bytes, err) : rc;
+}
+
+int pd_weights_file_write(pd_file_writer *writer, const char *dir, const pd_kept *kept, pd_file_sum *sum, pd_error *err)
+{
+    pd_kept_param **order = by_name(kept);
+    uint8_t *header = NULL;
+    size_t bytes;
+    int rc = order != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+
+    if (rc == PD_OK) rc = make_header(&header, &bytes, kept, order, err);
+    if (rc == PD_OK)
+        rc = pd_file_writer_open(writer, dir, pd_keep_files[PD_KEEP_WEIGHTS], pd_weights_file_bytes(kept), err);
+    if (rc == PD_OK) rc = pd_file_writer_put(writer, header, bytes, err);
+    for (uint32_t i = 0; i < kept->n_params && rc == PD_OK; i++)
+        rc = pd_file_writer_put(writer, order[i]->weights, sizeof(float) * (size_t)order[i]->elements, err);
+    if (rc == PD_OK) rc = pd_file_writer_close(writer, sum, err);
+    free(header);
+    free(order);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+/* What is needed while weights are read. */
+typedef struct reading {
+    pd_file_reader file;
+    pd_kept *kept;
+    pd_kept_param **order; /* the parameters by name */
+    uint8_t *header;
+    pd_safetensors *tensors;
+} reading;
+
+/* Reads the header. Its length is bounded by the size of the file and by PD_ST_MAX_HEADER. */
+static int read_header(reading *r, pd_error *err)
+{
+    uint64_t length = 0;
+    uint8_t at[LENGTH_BYTES];
+    pd_error why = { 0 };
+    int rc = pd_file_reader_peek(&r->file, 0, at, sizeof at, err);
+
+    if (rc != PD_OK) return rc;
+    for (int i = 0; i < LENGTH_BYTES; i++) length |= (uint64_t)at[i] << (8 * i);
+    if (length > r->file.bytes - LENGTH_BYTES || length > PD_ST_MAX_HEADER)
+        return pd_file_reader_damaged(&r->file, err, "its header is longer than it can be");
+    if ((r->header = malloc(LENGTH_BYTES + (size_t)length)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    rc = pd_file_reader_take(&r->file, r->header, LENGTH_BYTES + (size_t)length, err);
+    if (rc == PD_OK) rc = pd_safetensors_read_part(&r->tensors, r->header, (size_t)r->file.at, r->file.bytes, &why);
+    if (rc == PD_NO_MEMORY || why.code == PD_OK) return rc == PD_NO_MEMORY ? pd_fail(err, rc, "%s", why.text) : rc;
+    return pd_file_reader_damaged(&r->file, err, why.text);
+}
+
+/* Gives each parameter its place in one block of memory. The shapes were compared with those of the file, so there are
+ * not many more bytes than the file has. */
+static int place_weights(pd_kept *kept, pd_error *err)
+{
+    size_t bytes = 0;
+    uint8_t *at;
+
+    for (uint32_t i = 0; i < kept->n_params; i++)
+        bytes += (sizeof(float) * (size_t)kept->params[i].elements + ALIGN - 1) / ALIGN * ALIGN;
+    if ((at = kept->memory = aligned_alloc(ALIGN, bytes > 0 ? bytes : ALIGN)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "the weights of a checkpoint, %zu bytes: out of memory", bytes);
+    for (uint32_t i = 0; i < kept->n_params; i++) {
+        kept->params[i].weights = (const float *)(void *)at;
+        at += (sizeof(float) * (size_t)kept->params[i].elements + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    return PD_OK;
+}
+
+/* Checks that the file has exactly the parameters that state.bin has. */
+static int compare(reading *r, pd_error *err)
+{
+    size_t n;
+
+    (void)pd_safetensors_tensors(r->tensors, &n);
+    if (n != r->kept->n_params) return pd_file_reader_damaged(&r->file, err, "it has other parameters than state.bin");
+    for (uint32_t i = 0; i < n; i++) {
+        const pd_st_tensor *tensor = pd_safetensors_find(r->tensors, r->order[i]->name);
+        if (tensor == NULL || tensor->dtype != PD_ST_F32 || !pd_shape_equal(&tensor->shape, &r->order[i]->shape) ||
+            (i > 0 && compare_names(&r->order[i - 1], &r->order[i]) == 0))
+            return pd_file_reader_damaged(&r->file, err, "it has other parameters than state.bin");
+    }
+    return PD_OK;
+}
+
+/* Reads all weights in the order in which the file has them. */
+static int read_weights(reading *r, pd_error *err)
+{
+    size_t n;
+    const pd_st_tensor *tensors = pd_safetensors_tensors(r->tensors, &n);
+    int rc = PD_OK;
+
+    for (size_t i = 0; i < n && rc == PD_OK; i++) {
+        pd_kept_param wanted = { .name = (char *)(uintptr_t)tensors[i].name }, *key = &wanted;
+        pd_kept_param *const *found = bsearch(&key, r->order, n, sizeof *r->order, compare_names);
+        rc = pd_file_reader_take(&r->file, (void *)(uintptr_t)(*found)->weights, (size_t)tensors[i].bytes, err);
+    }
+    return rc;
+}
+
+int pd_weights_file_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept, pd_error *err)
+{
+    reading r = { .kept = kept };
+    int rc = pd_file_reader_open(&r.file, disk, dir, pd_keep_files[PD_KEEP_WEIGHTS], sum, err);
+
+    if (rc != PD_OK) return rc;
+    if ((r.order = by_name(kept)) == NULL) rc = pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    if (rc == PD_OK) rc = read_header(&r, err);
+    if (rc == PD_OK) rc = compare(&r, err);
+    if (rc == PD_OK) rc = place_weights(kept, err);
+    if (rc == PD_OK) rc = read_weights(&r, err);
+    rc = pd_file_reader_close(&r.file, rc, err);
+    pd_safetensors_free(r.tensors);
+    free(r.header);
+    free(r.order);
+    return rc;
+}

@@ -1,0 +1,220 @@
+/* recover.c - brings jobs back from a state directory when the daemon starts. */
+#include "recover.h"
+
+#include "checkpoint_files.h"
+#include "job_dir.h"
+#include "keeper.h"
+#include "log.h"
+#include "notify.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Microseconds that loading one job may take, as the service manager is told. */
+#define LOADING_US "3600000000"
+
+/* A job that may come back. */
+typedef struct candidate {
+    char dir[PD_KEEP_PATH];
+    char job[512];       /* its name; "": no manifest could be read */
+    uint64_t written_ms; /* when its newest checkpoint was written */
+} candidate;
+
+typedef struct recovery {
+    const pd_disk *disk;
+    int (*restore)(void *arg, const pd_kept *kept, pd_error *err);
+    void *arg;
+    candidate *at;
+    size_t n;
+} recovery;
+
+/* ---- the jobs that may come back ---- */
+
+/* Reads from the newest checkpoint whose manifest is whole what job it is of. */
+static void describe(const pd_disk *disk, candidate *c, const pd_step_list *list)
+{
+    char dir[PD_KEEP_PATH];
+    pd_manifest manifest;
+
+    for (size_t i = 0; i < list->n && c->job[0] == '\0'; i++) {
+        if (list->at[i].kind != PD_STEP_CURRENT && list->at[i].kind != PD_STEP_OLD) continue;
+        pd_keep_join(dir, c->dir, list->at[i].name);
+        if (pd_checkpoint_check(disk, dir, &manifest, NULL) != PD_OK) continue;
+        memcpy(c->job, manifest.job, sizeof c->job);
+        c->written_ms = manifest.about.written_ms;
+    }
+}
+
+static bool has_checkpoints(const pd_step_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (list->at[i].kind == PD_STEP_CURRENT || list->at[i].kind == PD_STEP_OLD) return true;
+    return false;
+}
+
+static int add_candidate(recovery *r, const char *root, const char *name, pd_error *err)
+{
+    candidate *c = &r->at[r->n];
+    pd_step_list list;
+    int rc;
+
+    pd_keep_join(c->dir, root, name);
+    if ((rc = pd_step_list_read(&list, r->disk, c->dir, err)) != PD_OK) return rc;
+    if (!list.ended && has_checkpoints(&list)) {
+        describe(r->disk, c, &list);
+        r->n++;
+    }
+    pd_step_list_free(&list);
+    return PD_OK;
+}
+
+/* The job whose checkpoint was written last comes first. */
+static int compare(const void *left, const void *right)
+{
+    const candidate *a = left, *b = right;
+
+    if (a->written_ms != b->written_ms) return a->written_ms > b->written_ms ? -1 : 1;
+    return strcmp(a->dir, b->dir);
+}
+
+static int find_candidates(recovery *r, const char *root, pd_error *err)
+{
+    pd_job_dirs jobs;
+    int rc = pd_job_dirs_read(&jobs, r->disk, root, err);
+
+    if (rc != PD_OK) return rc;
+    r->at = calloc(jobs.n + 1, sizeof *r->at);
+    if (r->at == NULL) rc = pd_fail(err, PD_NO_MEMORY, "the list of jobs to bring back: out of memory");
+    for (size_t i = 0; i < jobs.n && rc == PD_OK; i++) rc = add_candidate(r, root, jobs.at[i], err);
+    pd_job_dirs_free(&jobs);
+    if (rc == PD_OK && r->n > 0) qsort(r->at, r->n, sizeof *r->at, compare);
+    return rc;
+}
+
+/* ---- bringing them back ---- */
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Logs a line about a checkpoint of a job. */
+static void say(int level, const pd_kept *kept, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void say(int level, const pd_kept *kept, const char *format, ...)
+{
+    pd_log_entry entry;
+    va_list args;
+
+    va_start(args, format);
+    pd_log_entry_make(&entry, level, (pd_log_facts){ .job = kept->job, .step = &kept->step }, format, args);
+    va_end(args);
+    pd_log_put(&entry);
+}
+
+static void log_damage(void *arg, const char *dir, const pd_error *why)
+{
+    (void)arg, (void)dir;
+    pd_log(LOG_WARNING, "a checkpoint is passed over: %s", why->text);
+}
+
+/* Tells the service manager to wait while a job is loaded. */
+static void announce(const candidate *c)
+{
+    char text[PD_KEEP_PATH + 80];
+
+    snprintf(text, sizeof text, "STATUS=loading %s\nEXTEND_TIMEOUT_USEC=" LOADING_US, c->dir);
+    pd_notify(text);
+}
+
+/* Returns whether an earlier candidate has the same name. */
+static bool is_outdated(const recovery *r, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (r->at[i].job[0] != '\0' && strcmp(r->at[k].job, r->at[i].job) == 0) return true;
+    return false;
+}
+
+/* Decides what becomes of a job that was not restored: if it must be exact on other hardware, it stays on the disk, and
+ * the daemon starts. */
+static int refuse(const candidate *c, const pd_kept *kept, const pd_kept_about *there, const pd_error *why,
+                  pd_error *err)
+{
+    pd_kept_about here = pd_keeper_about();
+
+    if (!kept->foreign || why->code != PD_FAILED_PRECONDITION)
+        return pd_fail(err, why->code, "%.300s; to start without this job, move %.150s away", why->text, c->dir);
+    say(LOG_ERR, kept,
+        "not restored, because it says exact = yes: BLAS kernels %s and instructions %s made the checkpoint, here are "
+        "%s and %s. Start paramd on such a machine, or with threads.cpu = %s; the job stays in %.120s",
+        there->blas, there->cpu, here.blas, here.cpu, there->cpu, c->dir);
+    return PD_OK;
+}
+
+static void report(const pd_kept *kept, const pd_manifest *manifest, uint64_t ms)
+{
+    pd_kept_about here = pd_keeper_about();
+
+    say(LOG_NOTICE, kept, "is back at step %" PRIu64 ": a checkpoint of %" PRIu64 " bytes was read in %" PRIu64 " ms",
+        kept->step, pd_manifest_bytes(manifest), ms);
+    if (kept->foreign)
+        say(LOG_WARNING, kept,
+            "BLAS kernels %s and instructions %s made the checkpoint, here are %s and %s: later steps may differ in "
+            "their last bits (exact = yes refuses that)",
+            manifest->about.blas, manifest->about.cpu, here.blas, here.cpu);
+}
+
+static bool is_foreign(const pd_kept_about *there)
+{
+    pd_kept_about here = pd_keeper_about();
+
+    return strcmp(here.blas, there->blas) != 0 || strcmp(here.cpu, there->cpu) != 0;
+}
+
+static int bring_back(recovery *r, const candidate *c, pd_error *err)
+{
+    pd_manifest manifest;
+    pd_error why = { 0 };
+    pd_kept *kept = NULL;
+    uint64_t begun = now_ms();
+    int rc;
+
+    announce(c);
+    rc = pd_checkpoint_newest(r->disk, c->dir, &kept, &manifest, log_damage, NULL, err);
+    if (rc == PD_NOT_FOUND) {
+        pd_log(LOG_ERR, "%.300s: none of its checkpoints is whole, so the job is lost", c->dir);
+        return PD_OK;
+    }
+    if (rc != PD_OK) return rc;
+    kept->foreign = is_foreign(&manifest.about);
+    if (r->restore(r->arg, kept, &why) == PD_OK)
+        report(kept, &manifest, now_ms() - begun);
+    else
+        rc = refuse(c, kept, &manifest.about, &why, err);
+    pd_kept_free(kept);
+    return rc;
+}
+
+int pd_recover(const pd_disk *disk, const char *root, int (*restore)(void *arg, const pd_kept *kept, pd_error *err),
+               void *arg, pd_error *err)
+{
+    recovery r = { .disk = disk, .restore = restore, .arg = arg };
+    int rc = pd_keep_check_root(root, err);
+
+    if (rc == PD_OK) rc = find_candidates(&r, root, err);
+    for (size_t i = 0; i < r.n && rc == PD_OK; i++) {
+        if (is_outdated(&r, i))
+            pd_log(LOG_WARNING, "%.300s: a later job %.100s is back, so this one stays on the disk", r.at[i].dir,
+                   r.at[i].job);
+        else
+            rc = bring_back(&r, &r.at[i], err);
+    }
+    if (r.n > 0) pd_notify("STATUS=");
+    free(r.at);
+    return rc;
+}

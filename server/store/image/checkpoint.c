@@ -1,0 +1,428 @@
+/* checkpoint.c - makes a checkpoint: the cut, the copies, and the results of root tasks that come later. */
+#include "checkpoint.h"
+
+#include "checkpoint_asked.h"
+#include "checkpoint_state.h"
+#include "cut.h"
+#include "export.h"
+#include "global_clip.h"
+#include "head_image.h"
+#include "import.h"
+#include "notes.h"
+#include "param_image.h"
+#include "param_set.h"
+#include "plan_bytes.h"
+#include "save.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Estimates of how long it takes to copy a parameter, in ns of one core: for each parameter, and for each byte of its
+ * state. Page faults of fresh memory are part of it. */
+#define PARAM_NS 2000.0
+#define BYTE_NS 0.2
+#define NOTE_NS 100.0 /* the same for the note of a rank, with BYTE_NS for each byte */
+
+/* Most bytes of a parameter's record beside the state of its optimizer: counters, names and scalars. */
+enum { HEAD_BYTES = 1024 + PD_MAX_SCALARS * sizeof(pd_scalar_mean) };
+
+/* How long the parameters may take to reach the step of a checkpoint, and how long when the server drains: then the
+ * rounds that can end have ended already, and only steps under way are waited for. */
+static const uint64_t WAIT_NS = 10 * 1000000000ull, LAST_WAIT_NS = 2 * 1000000000ull;
+
+/* ---- making and freeing the records of a checkpoint ---- */
+
+static int name_params(pd_kept *kept, const pd_steps *steps)
+{
+    for (; kept->n_params < steps->n_params; kept->n_params++) {
+        const pd_param *param = &steps->params[kept->n_params];
+        pd_kept_param *to = &kept->params[kept->n_params];
+        if ((to->name = strdup(param->name)) == NULL) return PD_NO_MEMORY;
+        to->shape = param->shape;
+        to->elements = param->elements;
+    }
+    return PD_OK;
+}
+
+static int make_kept(pd_kept **out, const pd_job *job)
+{
+    pd_kept *kept = *out = calloc(1, sizeof *kept);
+
+    if (kept == NULL) return PD_NO_MEMORY;
+    kept->number = job->steps.number;
+    kept->creator = job->saved.creator;
+    kept->keep = job->steps.values.at[PD_JOB_KEY_CHECKPOINT_KEEP];
+    kept->params = calloc(job->steps.n_params, sizeof *kept->params);
+    kept->notes = calloc(job->steps.members.ranks, sizeof *kept->notes);
+    if (kept->params == NULL || kept->notes == NULL || (kept->job = strdup(job->steps.name)) == NULL)
+        return PD_NO_MEMORY;
+    return name_params(kept, &job->steps);
+}
+
+void pd_kept_drop_weights(pd_kept *kept)
+{
+    for (uint32_t i = 0; i < kept->n_params; i++) {
+        pd_snapshot_unref(kept->params[i].snapshot);
+        kept->params[i].snapshot = NULL;
+    }
+}
+
+static void free_archive(pd_archive *archive)
+{
+    uint8_t *bytes;
+    size_t n;
+
+    if (archive == NULL) return;
+    pd_archive_fail(archive, PD_CANCELLED, "not needed any more");
+    (void)pd_archive_end(archive, &bytes, &n, NULL);
+    free(archive);
+}
+
+static void free_making(pd_job *job)
+{
+    pd_checkpoint *making = job->keeping.making;
+
+    job->keeping.making = NULL;
+    if (making == NULL) return;
+    for (uint32_t i = 0; i < job->steps.n_params; i++) free_archive(making->parts[i].archive);
+    if (making->kept != NULL) pd_kept_drop_weights(making->kept);
+    pd_kept_free(making->kept);
+    pd_effect_free(making->effect);
+    free(making);
+}
+
+/* Ends the cut of the checkpoint: all parameters go on. */
+static void end_cut(pd_job *job, uint64_t now_ns)
+{
+    pd_checkpoint *making = job->keeping.making;
+
+    if (making->cut_ended) return;
+    making->cut_ended = true;
+    pd_cut_end(&job->steps);
+    pd_export_go_on(job, now_ns);
+}
+
+/* Gives the checkpoint up: logs why, and refuses the requests that it would have answered. */
+static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
+{
+    uint64_t step = job->keeping.cut_step;
+
+    pd_say(job->steps.outbox, PD_SAY_WARNING,
+           (pd_log_facts){ .job = job->steps.name, .step = &step, .code = err->code },
+           "the checkpoint of step %" PRIu64 " is given up: %.300s", step, err->text);
+    end_cut(job, now_ns);
+    free_making(job);
+    pd_checkpoint_failed(job, step, err);
+}
+
+/* ---- the cut ---- */
+
+/* Returns whether the present steps of the parameters can be taken as they are: no step is under way, and no gradients
+ * are being clipped together. */
+static bool is_at_rest(const pd_job *job)
+{
+    if (pd_global_clip_runs(&job->steps)) return false;
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        const pd_param *param = &job->steps.params[i];
+        if (param->stage > PD_RESTING || !pd_optim_is_at_rest(param->optim)) return false;
+    }
+    return true;
+}
+
+void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err)
+{
+    const pd_param *late = job->keeping.making->cut_ended ? NULL : pd_cut_awaited(&job->steps);
+    char ranks[160];
+
+    if (late == NULL) {
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: %u results of root tasks are still missing", job->steps.name,
+                job->steps.tasks_out);
+        return;
+    }
+    pd_round_missing(&late->round, ranks, sizeof ranks);
+    if (late->round.open && ranks[0] == '\0')
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: step %" PRIu64 " of %.160s is still under way", job->steps.name,
+                late->saved.step + 1, late->name);
+    else
+        pd_fail(err, PD_DEADLINE_EXCEEDED,
+                "job %.100s: %.160s has not reached step %" PRIu64 ", which others have: it waits for %s%s",
+                job->steps.name, late->name, job->steps.cut->step, late->round.open ? "rank " : "every rank",
+                late->round.open ? ranks : "");
+}
+
+static int write_head(pd_job *job, pd_error *err)
+{
+    pd_checkpoint *making = job->keeping.making;
+    pd_archive archive;
+
+    pd_archive_begin_write(&archive);
+    pd_head_image_write(&archive, job);
+    making->headed = true;
+    return pd_archive_end(&archive, &making->kept->head, &making->kept->head_bytes, err);
+}
+
+/* Goes on with a checkpoint whose parameters have not all been at its step yet. */
+static void await_params(pd_job *job, uint64_t now_ns)
+{
+    pd_checkpoint *making = job->keeping.making;
+    bool late = job->steps.cut->behind > 0;
+    pd_error err;
+
+    if (job->keeping.last == PD_LAST_WANTED) job->keeping.last_begun = making->last = true;
+    if (pd_import_writes(job)) {
+        pd_fail(&err, PD_FAILED_PRECONDITION, "optimizer state is being imported");
+        give_up(job, &err, now_ns);
+        return;
+    }
+    if (late && !making->last && now_ns < making->until_ns) return;
+    if (late && !is_at_rest(job)) {
+        if (now_ns < making->until_ns) return;
+        pd_checkpoint_describe_lag(job, &err);
+        give_up(job, &err, now_ns);
+        return;
+    }
+    if (late) pd_cut_take_early(&job->steps);
+    if (write_head(job, &err) != PD_OK) give_up(job, &err, now_ns);
+}
+
+/* ---- copying parameters ---- */
+
+static pd_param *next_to_copy(pd_job *job)
+{
+    pd_checkpoint *making = job->keeping.making;
+    pd_param *resting = job->steps.cut->resting;
+
+    if (resting != NULL) return resting;
+    while (making->parts[making->at].copied) making->at++;
+    return &job->steps.params[making->at];
+}
+
+/* Ends the archive of a parameter, and gives back the memory that it has reserved and not used. */
+static int end_archive(pd_archive *archive, pd_kept_param *to, pd_error *err)
+{
+    uint8_t *less;
+    int rc;
+
+    pd_param_image_write_end(archive);
+    rc = pd_archive_end(archive, &to->state, &to->state_bytes, err);
+    if (rc == PD_OK && (less = realloc(to->state, to->state_bytes)) != NULL) to->state = less;
+    return rc;
+}
+
+/* Copies the state of a parameter. If root tasks of it are at the root pool, its archive stays open. */
+static int copy_state(pd_job *job, pd_param *param, pd_error *err)
+{
+    pd_checkpoint *making = job->keeping.making;
+    pd_checkpoint_part *part = &making->parts[param->index];
+    pd_archive *archive = part->archive = malloc(sizeof *archive);
+    int64_t bytes = pd_plan_image_bytes(pd_optim_plan(param->optim));
+    int rc;
+
+    if (archive == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a copy of %.160s", param->name);
+    pd_archive_begin_write(archive);
+    pd_archive_reserve(archive, (size_t)bytes + HEAD_BYTES);
+    part->awaited = pd_param_image_write(archive, &job->steps, param);
+    if (pd_archive_status(archive) == PD_OK && part->awaited > 0) {
+        making->open++;
+        return PD_OK;
+    }
+    part->awaited = 0;
+    part->archive = NULL;
+    rc = end_archive(archive, &making->kept->params[param->index], err);
+    free(archive);
+    return rc;
+}
+
+static int copy_param(pd_job *job, pd_param *param, pd_error *err)
+{
+    pd_checkpoint *making = job->keeping.making;
+    pd_kept_param *to = &making->kept->params[param->index];
+    int rc = copy_state(job, param, err);
+
+    if (rc != PD_OK) return rc;
+    to->step = param->saved.step;
+    to->snapshot = job->steps.cut->parts[param->index].weights;
+    to->snapshot->store_refs++;
+    to->weights = to->snapshot->at[PD_F32];
+    making->parts[param->index].copied = true;
+    making->copied++;
+    pd_cut_pass(&job->steps, param);
+    return PD_OK;
+}
+
+/* ---- copying notes, when all parameters are complete ---- */
+
+static uint64_t least_step(const pd_kept *kept)
+{
+    uint64_t step = UINT64_MAX;
+
+    for (uint32_t i = 0; i < kept->n_params; i++)
+        if (kept->params[i].step < step) step = kept->params[i].step;
+    return step;
+}
+
+static int copy_note(pd_job *job, pd_kept *kept, uint32_t rank, pd_error *err)
+{
+    const pd_note *note = pd_notes_find(&job->ranks[rank], kept->step);
+    pd_kept_note *to = &kept->notes[kept->n_notes];
+
+    if (note == NULL) return PD_OK;
+    if (pd_job_check_total(job, job->keeping.counted + note->bytes, err) != PD_OK) return err->code;
+    *to = (pd_kept_note){ .rank = rank, .step = note->step, .bytes = note->bytes };
+    if (note->bytes > 0 && (to->at = malloc(note->bytes)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory for the notes of the ranks");
+    if (note->bytes > 0) memcpy(to->at, note->at, note->bytes);
+    kept->n_notes++;
+    job->keeping.counted += note->bytes;
+    return PD_OK;
+}
+
+/* Copies notes of ranks as far as the time budget allows. */
+static int copy_notes(pd_job *job, double *budget_ns, pd_error *err)
+{
+    pd_checkpoint *making = job->keeping.making;
+    pd_kept *kept = making->kept;
+
+    if (making->notes_at == 0) job->keeping.counted = 0;
+    kept->step = least_step(kept);
+    for (; making->notes_at<job->steps.members.ranks && * budget_ns> 0; making->notes_at++) {
+        uint64_t before = job->keeping.counted;
+        if (copy_note(job, kept, making->notes_at, err) != PD_OK) return err->code;
+        *budget_ns -= NOTE_NS + BYTE_NS * (double)(job->keeping.counted - before);
+    }
+    return PD_OK;
+}
+
+/* Returns whether the states of all parameters are complete. */
+static bool is_complete(const pd_job *job)
+{
+    const pd_checkpoint *making = job->keeping.making;
+
+    return making->copied == job->steps.n_params && making->open == 0 && !making->failed;
+}
+
+bool pd_checkpoint_has_work(const pd_job *job)
+{
+    const pd_checkpoint *making = job->keeping.making;
+
+    if (making == NULL || !making->headed) return false;
+    return making->copied < job->steps.n_params || (is_complete(job) && making->notes_at < job->steps.members.ranks);
+}
+
+static int copy_params(pd_job *job, double *budget_ns, pd_error *err)
+{
+    while (job->keeping.making->copied<job->steps.n_params && * budget_ns> 0) {
+        pd_param *param = next_to_copy(job);
+        *budget_ns -= PARAM_NS + BYTE_NS * (double)pd_optim_state_bytes(param->optim);
+        if (copy_param(job, param, err) != PD_OK) return err->code;
+    }
+    return PD_OK;
+}
+
+void pd_checkpoint_work(pd_job *job, uint64_t now_ns)
+{
+    double budget_ns = job->steps.config->batch_ns / 2;
+    pd_error err;
+    int rc = copy_params(job, &budget_ns, &err);
+
+    if (rc == PD_OK && job->keeping.making->copied == job->steps.n_params) end_cut(job, now_ns);
+    if (rc == PD_OK && is_complete(job)) rc = copy_notes(job, &budget_ns, &err);
+    if (rc != PD_OK) give_up(job, &err, now_ns);
+}
+
+/* ---- root tasks that come back after their parameter was copied ---- */
+
+void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
+{
+    pd_checkpoint *making = job->keeping.making;
+    pd_checkpoint_part *part = making != NULL ? &making->parts[param] : NULL;
+    pd_archive *archive = part != NULL ? part->archive : NULL;
+    pd_error err;
+
+    if (archive == NULL || !pd_optim_write_task(archive, task) || --part->awaited > 0) return;
+    part->archive = NULL;
+    making->open--;
+    if (end_archive(archive, &making->kept->params[param], &err) != PD_OK) {
+        making->failed = true;
+        making->error = err;
+    }
+    free(archive);
+}
+
+/* ---- handing the checkpoint to the keeper thread ---- */
+
+static void hand_over(pd_job *job)
+{
+    pd_checkpoint *making = job->keeping.making;
+    pd_effect *effect = making->effect;
+
+    pd_account_take(&job->steps.account, job->keeping.counted);
+    effect->u.kept = making->kept;
+    making->kept = NULL;
+    making->effect = NULL;
+    free_making(job);
+    job->keeping.writing = job->keeping.on_disk = true;
+    pd_effects_add(job->steps.outbox, effect);
+}
+
+static void give_up_failed(pd_job *job, uint64_t now_ns)
+{
+    const pd_error err = job->keeping.making->error;
+
+    give_up(job, &err, now_ns);
+}
+
+void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns)
+{
+    pd_checkpoint *making = job->keeping.making;
+
+    if (!making->headed)
+        await_params(job, now_ns);
+    else if (making->failed)
+        give_up_failed(job, now_ns);
+    else if (is_complete(job) && making->notes_at == job->steps.members.ranks)
+        hand_over(job);
+}
+
+/* ---- beginning a checkpoint, and ending it with its job ---- */
+
+static int make(pd_job *job, uint64_t step, pd_error *err)
+{
+    pd_checkpoint *making = calloc(1, sizeof *making + job->steps.n_params * sizeof making->parts[0]);
+
+    job->keeping.making = making;
+    job->keeping.cut_step = step;
+    if (making == NULL || make_kept(&making->kept, job) != PD_OK ||
+        (making->effect = pd_effect_new(PD_EFF_KEEP, (pd_ticket){ 0, 0 }, job->steps.number)) == NULL ||
+        pd_cut_begin(&job->steps, step, true) != PD_OK)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory for its records");
+    return PD_OK;
+}
+
+void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns)
+{
+    pd_error err;
+
+    if (make(job, step, &err) != PD_OK) {
+        if (job->keeping.making != NULL) job->keeping.making->cut_ended = true;
+        free_making(job);
+        pd_say(job->steps.outbox, PD_SAY_WARNING,
+               (pd_log_facts){ .job = job->steps.name, .step = &step, .code = PD_NO_MEMORY },
+               "the checkpoint of step %" PRIu64 " is given up: %.300s", step, err.text);
+        pd_checkpoint_failed(job, step, &err);
+        return;
+    }
+    job->keeping.making->last = job->keeping.last_begun = last;
+    job->keeping.making->until_ns = now_ns + (last ? LAST_WAIT_NS : WAIT_NS);
+    pd_checkpoint_go_on(job, now_ns);
+}
+
+void pd_checkpoint_release(pd_job *job, const pd_error *err)
+{
+    pd_checkpoint *making = job->keeping.making;
+
+    if (making != NULL && !making->cut_ended) pd_cut_end(&job->steps);
+    free_making(job);
+    pd_request_queue_refuse(&job->keeping.asked, job->steps.outbox, err);
+}

@@ -1,0 +1,274 @@
+/* checkpoint_due.c - decides when a job gets a checkpoint, answers those who ask for one, and takes it back from the
+ * keeper thread. */
+#include "checkpoint_due.h"
+
+#include "checkpoint.h"
+#include "checkpoint_asked.h"
+#include "checkpoint_state.h"
+#include "cut.h"
+#include "global_clip.h"
+#include "import.h"
+#include "keeping.h"
+#include "listing.h"
+#include "ranks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const uint64_t MS = 1000000;
+
+/* ---- when a checkpoint is due ---- */
+
+/* Returns whether all parameters have weights: only then there is a state to keep. */
+static bool has_state(const pd_job *job)
+{
+    return job->steps.n_params > 0 && job->steps.n_begun == job->steps.n_params && job->planning == NULL;
+}
+
+/* Returns the step of a checkpoint that begins now. If gradients are being clipped together, it is the step that they
+ * are of, because the clip's record of the last norm belongs to it already. */
+static uint64_t present_step(const pd_job *job)
+{
+    return pd_cut_least_step(&job->steps) + (pd_global_clip_runs(&job->steps) ? 1 : 0);
+}
+
+static bool is_asked_for(const pd_job *job)
+{
+    uint64_t step = job->keeping.asked.first != NULL ? present_step(job) : 0;
+
+    for (const pd_request *request = job->keeping.asked.first; request != NULL;
+         request = (const pd_request *)(const void *)request->mail.next)
+        if (request->u.checkpoint.step <= step) return true;
+    return false;
+}
+
+/* Counts a multiple of checkpoint_every that passes without a checkpoint, and logs why. */
+static void skip(pd_job *job)
+{
+    pd_keeping *keeping = &job->keeping;
+    uint32_t window = pd_keeping_window(job);
+    const char *why = keeping->writing || keeping->making != NULL
+                          ? "the one before it is still being written: the disk is too slow for this distance "
+                            "(checkpoint_every)"
+                      : job->export != NULL ? "the job is being exported"
+                                            : "optimizer state is being imported";
+    char more[128] = "";
+
+    if (!pd_is_power_of_two(++keeping->skipped)) return;
+    if (window > 0 && job->steps.furthest > keeping->durable_step + window)
+        snprintf(more, sizeof more,
+                 "; a rank can send its last %u steps again, which do not reach back to step %" PRIu64, window,
+                 keeping->durable_step);
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.furthest },
+           "no checkpoint of step %" PRIu64 ", since %s%s (%" PRIu64 " skipped so far)", job->steps.furthest, why, more,
+           keeping->skipped);
+}
+
+/* Returns whether the last checkpoint of a draining server has nothing to add to those on the disk. */
+static bool is_kept_already(const pd_job *job)
+{
+    if (!has_state(job)) return true;
+    for (uint32_t i = 0; job->keeping.kept && i < job->steps.n_params; i++)
+        if (job->steps.params[i].saved.step != job->keeping.durable_step) return false;
+    return job->keeping.kept;
+}
+
+static void begin_due(pd_job *job, uint64_t now_ns)
+{
+    pd_keeping *keeping = &job->keeping;
+    bool multiple = job->steps.furthest >= keeping->next, last = keeping->last == PD_LAST_WANTED,
+         asked = is_asked_for(job);
+
+    if (!multiple && !last && !asked) return;
+    if (keeping->writing || job->steps.cut != NULL || pd_import_writes(job) || !has_state(job)) {
+        if (last && !keeping->writing && !has_state(job)) keeping->last = PD_LAST_DONE;
+        if (!multiple) return;
+        skip(job);
+        pd_keeping_plan(job);
+        return;
+    }
+    if (last && is_kept_already(job)) {
+        keeping->last = PD_LAST_DONE;
+        return;
+    }
+    pd_checkpoint_begin(job, last || asked ? present_step(job) : job->steps.furthest, last, now_ns);
+    pd_keeping_plan(job);
+}
+
+void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
+{
+    if (!job->keeping.durable || job->gone) return;
+    if (job->keeping.making != NULL) {
+        pd_checkpoint_go_on(job, now_ns);
+        if (job->keeping.making != NULL && job->steps.furthest >= job->keeping.next) {
+            /* A checkpoint that somebody asked for may be that of the multiple. */
+            if (job->keeping.cut_step < job->keeping.next) skip(job);
+            pd_keeping_plan(job);
+        }
+    }
+    if (job->keeping.making == NULL) begin_due(job, now_ns);
+}
+
+/* ---- requests for a checkpoint ---- */
+
+static int check_ask(const pd_job *job, pd_error *err)
+{
+    if (job->keeping.durable) return PD_OK;
+    if (job->steps.values.at[PD_JOB_KEY_DURABILITY] == PD_DURABLE_NONE)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has no checkpoints: its durability is none",
+                       job->steps.name);
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "job %.100s has no checkpoints, because this server has no directory for them (server.state_dir)",
+                   job->steps.name);
+}
+
+void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    uint64_t *deadline_ns = &request->u.checkpoint.wait_ns;
+    pd_error err;
+    int rc = request->u.checkpoint.job_name != NULL || pd_rank_speaker(job, request, &err) != NULL ? PD_OK : err.code;
+
+    if (rc == PD_OK) rc = check_ask(job, &err);
+    if (rc != PD_OK) {
+        pd_request_refuse(job->steps.outbox, request, &err);
+        return;
+    }
+    if (request->u.checkpoint.step == 0) request->u.checkpoint.step = pd_job_count_totals(job)->step_least;
+    if (job->keeping.kept && job->keeping.durable_step >= request->u.checkpoint.step) {
+        pd_checkpoint_answer(job, request, 0, 0);
+        return;
+    }
+    if (__builtin_add_overflow(now_ns, *deadline_ns, deadline_ns)) *deadline_ns = UINT64_MAX;
+    pd_request_queue_add(&job->keeping.asked, request);
+    pd_checkpoint_look(job, now_ns);
+}
+
+/* ---- checkpoints that come back from the keeper thread ---- */
+
+static void note_failure(pd_job *job, const pd_kept *kept)
+{
+    char next[64] = "";
+    pd_error err;
+
+    pd_fail(&err, PD_UNAVAILABLE, "job %.100s: the checkpoint of step %" PRIu64 " could not be written: %.300s",
+            job->steps.name, kept->step, kept->error.text);
+    if (job->keeping.next != UINT64_MAX)
+        snprintf(next, sizeof next, "; it is tried again at step %" PRIu64, job->keeping.next);
+    pd_say(job->steps.outbox, PD_SAY_WARNING,
+           (pd_log_facts){ .job = job->steps.name, .step = &kept->step, .code = kept->error.code },
+           "the checkpoint of step %" PRIu64 " could not be written: %.300s%s", kept->step, kept->error.text, next);
+    pd_checkpoint_failed(job, kept->step, &err);
+    snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", kept->error.text);
+}
+
+static void note_success(pd_job *job, const pd_kept *kept, uint64_t now_ns)
+{
+    pd_keeping *keeping = &job->keeping;
+
+    keeping->kept = true;
+    if (kept->step > keeping->durable_step) keeping->durable_step = kept->step;
+    keeping->durable_ns = now_ns;
+    keeping->bytes = kept->bytes;
+    keeping->error[0] = '\0';
+    pd_checkpoint_ended(job);
+    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &kept->step },
+           "step %" PRIu64 " is durable: a checkpoint of %" PRIu64 " bytes was written in %" PRIu64 " ms", kept->step,
+           kept->bytes, kept->ns / MS);
+}
+
+/* Tells the loop thread which steps are durable. Takes ownership of the request, whose memory becomes the notice. */
+static void tell(pd_job *job, pd_request *request)
+{
+    pd_effect *effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
+
+    effect->u.durable_step = job->keeping.durable_step;
+    pd_effects_add(job->steps.outbox, effect);
+}
+
+static void settle(pd_job *job, const pd_kept *kept, pd_request *request, uint64_t now_ns)
+{
+    bool good = kept->error.code == PD_OK;
+
+    job->keeping.writing = false;
+    pd_account_give(&job->steps.account, job->keeping.counted);
+    job->keeping.counted = 0;
+    if (good)
+        note_success(job, kept, now_ns);
+    else
+        note_failure(job, kept);
+    if (good) tell(job, request);
+    if (good) pd_checkpoint_answer_all(job, job->keeping.durable_step, NULL, kept->bytes, kept->ns);
+    if (!good) pd_request_free(request);
+}
+
+void pd_checkpoint_kept(pd_job *job, pd_effects *outbox, pd_request *request, uint64_t now_ns)
+{
+    pd_kept *kept = request->u.kept;
+
+    pd_kept_drop_weights(kept);
+    if (kept->ended || job == NULL) {
+        if (kept->error.code != PD_OK)
+            pd_say(outbox, PD_SAY_WARNING, (pd_log_facts){ .job = kept->job, .code = kept->error.code },
+                   "the end of the job could not be noted on the disk, or its last checkpoint not written: %.300s",
+                   kept->error.text);
+        pd_request_free(request);
+    } else {
+        settle(job, kept, request, now_ns);
+        pd_checkpoint_look(job, now_ns);
+    }
+    pd_kept_free(kept);
+}
+
+/* ---- deadlines ---- */
+
+uint64_t pd_checkpoint_next_tick(const pd_job *job)
+{
+    const pd_checkpoint *making = job->keeping.making;
+    uint64_t at = making != NULL && !making->headed ? making->until_ns : UINT64_MAX;
+
+    for (const pd_request *request = job->keeping.asked.first; request != NULL;
+         request = (const pd_request *)(const void *)request->mail.next)
+        if (request->u.checkpoint.wait_ns < at) at = request->u.checkpoint.wait_ns;
+    return at;
+}
+
+static void describe_wait(const pd_job *job, const pd_request *request, pd_error *err)
+{
+    const pd_checkpoint *making = job->keeping.making;
+
+    if (making != NULL && (!making->headed || making->open > 0))
+        pd_checkpoint_describe_lag(job, err);
+    else if (making != NULL || job->keeping.writing)
+        pd_fail(err, PD_DEADLINE_EXCEEDED,
+                "job %.100s: its checkpoint is still being written: ask again, and wait longer", job->steps.name);
+    else if (!has_state(job))
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: its initial weights have not all come", job->steps.name);
+    else
+        pd_fail(err, PD_DEADLINE_EXCEEDED,
+                "job %.100s has not reached step %" PRIu64 ", of which a checkpoint was asked for", job->steps.name,
+                request->u.checkpoint.step);
+}
+
+static void refuse_late(pd_job *job, uint64_t now_ns)
+{
+    pd_request_queue all = job->keeping.asked;
+    pd_error err;
+
+    job->keeping.asked = (pd_request_queue){ 0 };
+    while (all.first != NULL) {
+        pd_request *request = pd_request_queue_take(&all);
+        if (now_ns < request->u.checkpoint.wait_ns) {
+            pd_request_queue_add(&job->keeping.asked, request);
+            continue;
+        }
+        describe_wait(job, request, &err);
+        pd_request_refuse(job->steps.outbox, request, &err);
+    }
+}
+
+void pd_checkpoint_tick(pd_job *job, uint64_t now_ns)
+{
+    if (!job->keeping.durable) return;
+    if (now_ns >= pd_checkpoint_next_tick(job)) refuse_late(job, now_ns);
+    pd_checkpoint_look(job, now_ns);
+}

@@ -1,0 +1,186 @@
+/* head_image.c - writes or reads the head of an image: the structs named `saved` of a job, its ranks and step groups,
+ * and its overrides. */
+#include "head_image.h"
+
+#include "keeping.h"
+#include "cut.h"
+#include "declared_job.h"
+#include "global_clip.h"
+#include "override_image.h"
+#include "plant.h"
+#include "printable.h"
+#include "step_group.h"
+
+/* ---- one table of fields for each struct that is saved; writing and reading both use it ---- */
+
+static const pd_field job_fields[] = { PD_FIELD(pd_job_saved, creator),
+                                       PD_FIELD(pd_job_saved, barrier),
+                                       PD_FIELD(pd_job_saved, refused),
+                                       PD_FIELD(pd_job_saved, duplicates),
+                                       { 0 } };
+static const pd_table job_table = { "job", sizeof(pd_job_saved), job_fields };
+
+static const pd_field rank_fields[] = { PD_FIELD(pd_rank_saved, nonce),
+                                        PD_FIELD(pd_rank_saved, process),
+                                        PD_FIELD(pd_rank_saved, present),
+                                        PD_FIELD(pd_rank_saved, sealed),
+                                        PD_FIELD(pd_rank_saved, superseded),
+                                        PD_FIELD(pd_rank_saved, n_superseded),
+                                        PD_FIELD(pd_rank_saved, initialiser),
+                                        PD_FIELD(pd_rank_saved, step),
+                                        PD_FIELD(pd_rank_saved, contributions),
+                                        PD_FIELD(pd_rank_saved, barrier_base),
+                                        { 0 } };
+static const pd_table rank_table = { "rank", sizeof(pd_rank_saved), rank_fields };
+
+static const pd_field steps_fields[] = {
+    PD_FIELD(pd_steps_saved, contributions), PD_FIELD(pd_steps_saved, steps),         PD_FIELD(pd_steps_saved, skipped),
+    PD_FIELD(pd_steps_saved, refused_steps), PD_FIELD(pd_steps_saved, skipped_whole), { 0 }
+};
+static const pd_table steps_table = { "steps", sizeof(pd_steps_saved), steps_fields };
+
+static const pd_field group_fields[] = { PD_FIELD(pd_step_group_saved, base),
+                                         PD_FIELD(pd_step_group_saved, unknown),
+                                         PD_FIELD(pd_step_group_saved, missed),
+                                         PD_FIELD(pd_step_group_saved, brought),
+                                         { 0 } };
+static const pd_table group_table = { "step group", sizeof(pd_step_group_saved), group_fields };
+
+static const pd_field clip_fields[] = { PD_FIELD(pd_global_clip_saved, last),
+                                        PD_FIELD(pd_global_clip_saved, clipped),
+                                        { 0 } };
+static const pd_table clip_table = { "clip", sizeof(pd_global_clip_saved), clip_fields };
+
+/* ---- the head, in both directions ---- */
+
+/* Returns what a step group (parameters that count steps together) must have in the image. While a cut stops its
+ * members (cut.h), the steps that they will take next do not count yet. */
+static pd_step_group_saved group_at_cut(const pd_steps *steps, const pd_step_group *group)
+{
+    pd_step_group_saved saved = group->saved;
+
+    if (steps->cut != NULL && steps->cut->rests && saved.unknown > steps->cut->step + 1)
+        saved.unknown = steps->cut->step + 1;
+    return saved;
+}
+
+static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_group *group)
+{
+    pd_step_group_saved saved = group_at_cut(steps, group);
+
+    pd_archive_fields(archive, &group_table, &saved);
+    if (pd_archive_is_reading(archive)) group->saved = saved;
+}
+
+static void visit(pd_archive *archive, pd_job *job)
+{
+    pd_archive_enter(archive, "job");
+    pd_archive_fields(archive, &job_table, &job->saved);
+    pd_archive_fields(archive, &steps_table, &job->steps.saved);
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        pd_archive_fields(archive, &rank_table, &job->ranks[r].saved);
+    for (size_t r = 0; r < job->steps.n_rules; r++) visit_group(archive, &job->steps, &job->steps.groups[r]);
+    if (job->steps.clip != NULL) pd_archive_fields(archive, &clip_table, pd_global_clip_saved_of(&job->steps));
+    pd_overrides_visit(archive, job);
+    pd_archive_leave(archive);
+}
+
+/* ---- writing ---- */
+
+void pd_head_image_write(pd_archive *archive, pd_job *job)
+{
+    pd_declared_job declared;
+    pd_error err;
+    int rc = pd_declared_job_of(&declared, job, &err);
+
+    if (rc != PD_OK) {
+        pd_archive_fail(archive, rc, "%s", err.text);
+        return;
+    }
+    pd_declared_job_visit(archive, &declared);
+    visit(archive, job);
+    pd_declared_job_free(&declared);
+}
+
+/* ---- reading ---- */
+
+static int make_job(const pd_jobs *jobs, const pd_job_env *env, const pd_declared_job *declared, pd_job **out,
+                    pd_error *err)
+{
+    if (pd_jobs_find(jobs, declared->name) != NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "there is a job %.200s already: drop it before its image is read",
+                       declared->name);
+    return pd_declared_job_make(out, declared, env, jobs->last_number + 1, err);
+}
+
+void pd_head_image_read(pd_archive *archive, const pd_jobs *jobs, const pd_job_env *env, pd_job **out)
+{
+    pd_declared_job declared = { 0 };
+    pd_error err;
+    int rc;
+
+    pd_declared_job_visit(archive, &declared);
+    if (pd_archive_status(archive) == PD_OK) {
+        if ((rc = make_job(jobs, env, &declared, out, &err)) != PD_OK) pd_archive_fail(archive, rc, "%s", err.text);
+    }
+    if (*out != NULL) visit(archive, *out);
+    pd_declared_job_free(&declared);
+}
+
+/* ---- the end of reading ---- */
+
+/* Checks that the numbers of a step group (parameters that count steps together) fit the steps of its members. */
+static bool group_fits(const pd_step_group *group)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+
+    for (const pd_param *member = group->members; member != NULL; member = member->next_member) {
+        if (member->saved.step < least) least = member->saved.step;
+        if (member->saved.step > most) most = member->saved.step;
+    }
+    return group->members == NULL || (group->saved.base == least && group->saved.unknown > least &&
+                                      group->saved.unknown <= most + 1 && group->saved.missed <= least);
+}
+
+static uint64_t largest_step(const pd_job *job)
+{
+    uint64_t step = 0;
+
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (job->steps.params[i].saved.step > step) step = job->steps.params[i].saved.step;
+    return step;
+}
+
+/* Marks a rank that had a process as lost, because its connection ended with the old server. What it has contributed
+ * to rounds that are not closed in the image is lost, too, and comes again. */
+static void lose(pd_rank *rank, uint64_t most_step, uint64_t now_ns)
+{
+    if (PD_PLANTED(image_forgets_superseded)) rank->saved.n_superseded = 0;
+    if (rank->saved.step > most_step) rank->saved.step = most_step;
+    if (!rank->saved.present) return;
+    rank->state = PD_RANK_LOST;
+    rank->since_ns = now_ns;
+    pd_text_print(rank->reason, sizeof rank->reason, "the server has started anew");
+}
+
+int pd_head_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
+{
+    uint64_t most_step = largest_step(job);
+
+    for (size_t r = 0; r < job->steps.n_rules; r++) {
+        if (!group_fits(&job->steps.groups[r]))
+            return pd_fail(err, PD_DATA_LOSS,
+                           "job %.100s: the steps of the parameters of rule %zu do not fit its group", job->steps.name,
+                           r);
+        pd_step_group_recount(&job->steps.groups[r]);
+    }
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) lose(&job->ranks[r], most_step, now_ns);
+    /* The loop thread has none of the job's weights yet. */
+    job->unpublished = true;
+    job->restored = true;
+    /* The presets may have changed since. Workers that come back must agree only with what they name. */
+    job->presets = &job->steps.values;
+    pd_keeping_plan(job);
+    job->linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];
+    return PD_OK;
+}

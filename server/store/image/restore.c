@@ -1,0 +1,123 @@
+/* restore.c - makes a job from the parts of a checkpoint: its head, each parameter's state, and the weights. */
+#include "restore.h"
+
+#include "head_image.h"
+#include "notes.h"
+#include "param_image.h"
+#include "param_set.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- do the parts belong together? ---- */
+
+static int check_head(const pd_job *job, const pd_kept *kept, pd_error *err)
+{
+    if (strcmp(job->steps.name, kept->job) != 0)
+        return pd_fail(err, PD_DATA_LOSS, "the checkpoint is of job %.100s, but its head of job %.100s", kept->job,
+                       job->steps.name);
+    if (job->saved.creator != kept->creator)
+        return pd_fail(err, PD_DATA_LOSS,
+                       "job %.100s: the checkpoint has creator %016" PRIx64 ", but its head %016" PRIx64, kept->job,
+                       kept->creator, job->saved.creator);
+    if (kept->foreign && job->steps.values.at[PD_JOB_KEY_EXACT] != 0)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s: other BLAS kernels or instructions have made the checkpoint, so later steps may "
+                       "differ in their last bits, and the job says exact = yes",
+                       kept->job);
+    if (job->steps.n_params == kept->n_params) return PD_OK;
+    return pd_fail(err, PD_DATA_LOSS, "job %.100s: the checkpoint has %u parameters, but its head %u", kept->job,
+                   kept->n_params, job->steps.n_params);
+}
+
+static int check_param(const pd_param *param, const pd_kept_param *kept, uint32_t i, pd_error *err)
+{
+    char ours[128], theirs[128];
+
+    if (kept->name == NULL || strcmp(param->name, kept->name) != 0)
+        return pd_fail(err, PD_DATA_LOSS, "parameter %u of the checkpoint is %.160s, but %.160s in its head", i,
+                       kept->name != NULL ? kept->name : "without a name", param->name);
+    if (!pd_shape_equal(&param->shape, &kept->shape) || param->elements != kept->elements || kept->weights == NULL)
+        return pd_fail(err, PD_DATA_LOSS,
+                       "%.160s has the shape %s and %lld elements in the checkpoint, but %s and %lld in its head",
+                       param->name, pd_shape_text(&kept->shape, theirs, sizeof theirs), (long long)kept->elements,
+                       pd_shape_text(&param->shape, ours, sizeof ours), (long long)param->elements);
+    return PD_OK;
+}
+
+/* ---- reading the parts ---- */
+
+static int read_head(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, pd_job **out, pd_error *err)
+{
+    pd_archive archive;
+    int rc;
+
+    pd_archive_begin_read(&archive, kept->head, kept->head_bytes);
+    pd_head_image_read(&archive, jobs, env, out);
+    rc = pd_archive_end(&archive, NULL, NULL, err);
+    return rc != PD_OK ? rc : check_head(*out, kept, err);
+}
+
+static int read_param(pd_steps *steps, pd_param *param, const pd_kept_param *kept, uint32_t i, pd_error *err)
+{
+    pd_archive archive;
+    int rc = check_param(param, kept, i, err);
+
+    if (rc != PD_OK) return rc;
+    pd_archive_begin_read(&archive, kept->state, kept->state_bytes);
+    pd_param_image_visit(&archive, steps, param);
+    if ((rc = pd_archive_end(&archive, NULL, NULL, err)) != PD_OK) return rc;
+    if (param->saved.step != kept->step)
+        return pd_fail(err, PD_DATA_LOSS, "%.160s is at step %" PRIu64 " in the checkpoint, but its state at %" PRIu64,
+                       param->name, kept->step, param->saved.step);
+    memcpy(param->next->at[PD_F32], kept->weights, (size_t)param->elements * sizeof(float));
+    pd_param_image_publish(steps, param);
+    return PD_OK;
+}
+
+static int take_note(pd_job *job, const pd_kept_note *note, pd_error *err)
+{
+    if (note->rank >= job->steps.members.ranks || note->bytes > PD_NOTE_MAX)
+        return pd_fail(err, PD_DATA_LOSS, "job %.100s: a note of rank %u with %zu bytes does not fit %u ranks",
+                       job->steps.name, note->rank, note->bytes, job->steps.members.ranks);
+    return pd_notes_put(job, &job->ranks[note->rank], note->step, note->at, note->bytes, err);
+}
+
+static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, uint64_t now_ns, pd_job **out,
+                    pd_error *err)
+{
+    int rc = read_head(jobs, env, kept, out, err);
+
+    for (uint32_t i = 0; rc == PD_OK && i < kept->n_params; i++)
+        rc = read_param(&(*out)->steps, &(*out)->steps.params[i], &kept->params[i], i, err);
+    for (uint32_t i = 0; rc == PD_OK && i < kept->n_notes; i++) rc = take_note(*out, &kept->notes[i], err);
+    if (rc != PD_OK || (rc = pd_head_image_settle(*out, now_ns, err)) != PD_OK) return rc;
+    (*out)->keeping.on_disk = (*out)->keeping.kept = true;
+    (*out)->keeping.durable_step = kept->step;
+    (*out)->keeping.durable_ns = now_ns;
+    (*out)->keeping.bytes = kept->bytes;
+    return PD_OK;
+}
+
+/* Tells the loop thread which steps are durable. If memory is short, it learns so from the next checkpoint. */
+static void tell_durable(pd_job *job)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
+
+    if (effect == NULL) return;
+    effect->u.durable_step = job->keeping.durable_step;
+    pd_effects_add(job->steps.outbox, effect);
+}
+
+int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, uint64_t now_ns, pd_error *err)
+{
+    pd_job *job = NULL;
+    int rc = read_all(jobs, env, kept, now_ns, &job, err);
+
+    if (rc == PD_OK) rc = pd_jobs_add(jobs, job, err);
+    if (rc == PD_OK) tell_durable(job);
+    if (rc == PD_OK || job == NULL) return rc;
+    pd_param_set_forget(job);
+    pd_job_free(job);
+    return rc;
+}

@@ -1,0 +1,97 @@
+/* keeping.c - decides whether a job has checkpoints, and at which steps. */
+#include "keeping.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the beginning and the end of a job ---- */
+
+static int make_farewell(pd_job *job)
+{
+    pd_kept *kept = calloc(1, sizeof *kept);
+
+    job->keeping.farewell = pd_effect_new(PD_EFF_KEEP, (pd_ticket){ 0, 0 }, job->steps.number);
+    if (job->keeping.farewell == NULL || kept == NULL || (kept->job = strdup(job->steps.name)) == NULL) {
+        free(kept);
+        return PD_NO_MEMORY;
+    }
+    kept->ended = true;
+    kept->number = job->steps.number;
+    job->keeping.farewell->u.kept = kept;
+    return PD_OK;
+}
+
+int pd_keeping_begin(pd_job *job, pd_error *err)
+{
+    pd_durability wanted = (pd_durability)job->steps.values.at[PD_JOB_KEY_DURABILITY];
+    bool keeps = job->steps.config->keeps;
+
+    if (wanted == PD_DURABLE_CHECKPOINT && !keeps)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s asks for durability = checkpoint, but this server has no directory for checkpoints: "
+                       "set server.state_dir, or leave durability out",
+                       job->steps.name);
+    job->keeping.durable = keeps && wanted != PD_DURABLE_NONE;
+    job->keeping.next = UINT64_MAX;
+    if (!job->keeping.durable) return PD_OK;
+    if (make_farewell(job) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "out of memory for job %.100s", job->steps.name);
+    pd_keeping_plan(job);
+    return PD_OK;
+}
+
+void pd_keeping_end(pd_job *job)
+{
+    pd_effect *farewell = job->keeping.farewell;
+
+    if (farewell == NULL || !job->keeping.on_disk) return;
+    farewell->u.kept->creator = job->saved.creator;
+    job->keeping.farewell = NULL;
+    pd_effects_add(job->steps.outbox, farewell);
+}
+
+void pd_keeping_tell(pd_job *job)
+{
+    pd_effect *effect =
+        job->keeping.kept ? pd_effect_new(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number) : NULL;
+
+    if (effect == NULL) return;
+    effect->u.durable_step = job->keeping.durable_step;
+    pd_effects_add(job->steps.outbox, effect);
+}
+
+/* ---- when the next checkpoint is due ---- */
+
+uint32_t pd_keeping_window(const pd_job *job)
+{
+    uint32_t least = 0;
+
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        const pd_rank *rank = &job->ranks[r];
+        if (rank->state == PD_RANK_CONNECTED && rank->window > 0 && (least == 0 || rank->window < least))
+            least = rank->window;
+    }
+    return least;
+}
+
+static uint64_t largest_step(const pd_job *job)
+{
+    uint64_t step = job->steps.furthest;
+
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (job->steps.params[i].saved.step > step) step = job->steps.params[i].saved.step;
+    return step;
+}
+
+void pd_keeping_plan(pd_job *job)
+{
+    uint64_t every = job->steps.values.at[PD_JOB_KEY_CHECKPOINT_EVERY], step;
+    uint32_t window = pd_keeping_window(job);
+
+    if (!job->keeping.durable) return;
+    if (window > 0 && (every == 0 || window / 2 < every)) every = window > 1 ? window / 2 : 1;
+    job->keeping.every = every;
+    job->keeping.next = UINT64_MAX;
+    if (every == 0) return;
+    step = largest_step(job);
+    if (step < UINT64_MAX - every) job->keeping.next = (step / every + 1) * every;
+}

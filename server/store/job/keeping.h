@@ -1,0 +1,24 @@
+/* keeping.h - decides whether a job has checkpoints, and at which steps. Step thread.
+ *
+ * The checkpoints themselves are made in store/image (checkpoint.h). */
+#ifndef PD_KEEPING_H
+#define PD_KEEPING_H
+
+#include "job.h"
+
+/* Decides whether the job has checkpoints, after its configuration was read. PD_FAILED_PRECONDITION: it must have some,
+ * but the server has no directory for them. PD_NO_MEMORY. */
+int pd_keeping_begin(pd_job *job, pd_error *err);
+/* Computes at which step the next checkpoint is due. Call it after a checkpoint has begun or was skipped, and when
+ * ranks have come or gone: at least every half of the smallest window of connected ranks there is a checkpoint. */
+void pd_keeping_plan(pd_job *job);
+/* Returns the smallest window of the connected ranks: the number of steps that each of them can send again. 0: no rank
+ * has a window. */
+uint32_t pd_keeping_window(const pd_job *job);
+/* Reports to the loop thread which steps of the job are durable, if any are. Without memory it is reported with the
+ * next checkpoint. */
+void pd_keeping_tell(pd_job *job);
+/* Tells the keeper thread that the job has ended, so that a restart does not bring it back. */
+void pd_keeping_end(pd_job *job);
+
+#endif

@@ -1,0 +1,21 @@
+/* kept_sample.h - small checkpoints for tests, whose content follows from their step. */
+#ifndef KEPT_SAMPLE_H
+#define KEPT_SAMPLE_H
+
+#include "checkpoint_files.h"
+
+#define SAMPLE_JOB "runs/gpt #1"
+#define SAMPLE_CREATOR 0x0123456789abcdefu
+
+extern const pd_kept_about sample_about;
+
+/* Makes a checkpoint of the job SAMPLE_JOB with a matrix, a vector of an odd length, a scalar and an empty tensor, and
+ * notes of ranks 0 and 2. `keep`: how many checkpoints of the job are kept. NULL: out of memory. */
+pd_kept *sample_kept(uint64_t step, uint64_t keep);
+/* Makes a checkpoint of one large parameter and its state of as many bytes, in memory that is aligned as `aligned`
+ * says. */
+pd_kept *sample_large(uint64_t step, size_t bytes, size_t aligned);
+/* Fails the test unless both have the same content. */
+void assert_kept_same(const pd_kept *a, const pd_kept *b);
+
+#endif

@@ -1,0 +1,435 @@
+/* Tests checkpoints: how they are made while a job trains, and that a job restored from one ends with the same bits as
+ * a job that was not interrupted. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "checkpoint_state.h"
+#include "course.h"
+#include "kept_job.h"
+#include "optimizer.h"
+#include "plan_bytes.h"
+#include "rig.h"
+#include "store_inside.h"
+#include "table.h"
+
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { SEEDS = 1 }; /* few cases, since sanitizers are slow */
+#else
+enum { SEEDS = 4 };
+#endif
+
+/* ---- a job that is restored ends with the same bits ---- */
+
+static void finish_tasks(rig *r)
+{
+    while (r->n_tasks > 0) rig_finish_task(r, 0);
+}
+
+/* Takes one step. If the root tasks of the rig are lazy, some of them come back later than the step. */
+static void take_step(rig *r, const course *p, uint64_t step, uint64_t *seed)
+{
+    course_step_to(r, p, step, COURSE_WORLD * COURSE_PARAMS);
+    while (r->n_tasks > 0 && rig_random(seed) % 3 != 0) rig_finish_task(r, rig_random(seed) % r->n_tasks);
+    for (uint32_t i = 0; i < COURSE_PARAMS; i++)
+        if (inside_job(r->store, r->job)->steps.params[i].saved.step < step) finish_tasks(r);
+    rig_work(r);
+}
+
+static void start(rig *r, const course *p, int threads)
+{
+    pd_store_config config = kept_config();
+
+    config.threads = threads;
+    rig_new(r, &config);
+    course_join(r, p);
+    course_initialise(r, p);
+}
+
+static void train(rig *r, const course *p, uint64_t first, uint64_t last, uint64_t *seed)
+{
+    for (uint64_t step = first; step <= last; step++) {
+        course_operate(r, p, step);
+        take_step(r, p, step, seed);
+    }
+}
+
+/* Makes a new store from the last checkpoint that the rig's disk has, as a daemon does that was killed. Returns the
+ * step of the checkpoint. */
+static uint64_t crash(rig *r, const course *p)
+{
+    pd_store_config config = kept_config();
+    rig next;
+
+    config.threads = 1 + (int)(r->last_id % 3);
+    rig_new(&next, &config);
+    if (rig_restore(&next, r) != PD_OK) fail_msg("%s", next.error.text);
+    rig_free(r);
+    *r = next;
+    course_join(r, p);
+    return inside_job(r->store, r->job)->keeping.durable_step;
+}
+
+/* Trains a job that is killed at a random step and one that is not, and compares them. The option checkpoint_every of
+ * the course must be 4. */
+static void check(const course *p, bool lazy, uint64_t seed)
+{
+    uint64_t at = 5 + rig_random(&seed) % (COURSE_STEPS - 6), step;
+    rig a, b;
+
+    start(&a, p, 1);
+    start(&b, p, 2);
+    b.lazy_tasks = lazy;
+    train(&a, p, 1, COURSE_STEPS, &seed);
+    train(&b, p, 1, at, &seed);
+    finish_tasks(&b);
+    course_step_to(&b, p, at + 1, (uint32_t)(rig_random(&seed) % (COURSE_WORLD * COURSE_PARAMS)));
+    assert_int_equal(b.durable, at / 4 * 4);
+    step = crash(&b, p);
+    assert_int_equal(step, at / 4 * 4);
+    b.lazy_tasks = lazy;
+    train(&b, p, step + 1, COURSE_STEPS, &seed);
+    finish_tasks(&b);
+    rig_work(&b);
+    course_compare(&a, &b);
+    rig_free(&a);
+    rig_free(&b);
+}
+
+static void every_optimizer_goes_on_from_a_checkpoint_with_the_same_bits(void **state)
+{
+    (void)state;
+    for (const pd_row *const *row = pd_rows; *row != NULL; row++) {
+        char rule[96];
+        snprintf(rule, sizeof rule, "* %s", pd_row_name(*row));
+        if (strcmp(pd_row_name(*row), "scalable_shampoo") == 0)
+            strcat(rule, " root_delay=1"); /* with the default root_delay, the bits would depend on timing */
+        if (strcmp(pd_row_name(*row), "adafactor") == 0) strcat(rule, " learning_rate=0.01");
+        check(&(course){ .options = "checkpoint_every=4", .rules = rule }, false, (uint64_t)(row - pd_rows));
+    }
+}
+
+static void results_of_roots_that_come_after_the_cut_join_the_checkpoint(void **state)
+{
+    char rule[256];
+    (void)state;
+
+    for (int delay = 0; delay <= 3; delay++) {
+        snprintf(rule, sizeof rule,
+                 "* scalable_shampoo block_size=16 learning_rate=0.01 "
+                 "preconditioning_compute_steps=3 start_preconditioning_step=2 root_delay=%d",
+                 delay);
+        check(&(course){ .options = "checkpoint_every=4", .rules = rule }, true, 100 + (uint64_t)delay);
+        snprintf(rule, sizeof rule,
+                 "* shampoo max_preconditioner_dim=16 precondition_frequency=%d betas=0.9,0.99 "
+                 "grafting_config=SGD epsilon=1e-4 root_delay=%d",
+                 delay > 2 ? 3 : 2,
+                 delay > 2   ? 3
+                 : delay > 2 ? 2
+                             : delay);
+        check(&(course){ .options = "checkpoint_every=4", .rules = rule }, true, 200 + (uint64_t)delay);
+        snprintf(rule, sizeof rule, "* kron max_size_triangular=64 preconditioner_update_probability=0.3 root_delay=%d",
+                 delay > 1 ? 1 : delay);
+        check(&(course){ .options = "checkpoint_every=4", .rules = rule }, true, 300 + (uint64_t)delay);
+    }
+}
+
+static void coded_and_wide_slots_come_back_from_a_checkpoint(void **state)
+{
+    (void)state;
+    check(&(course){ .options = "checkpoint_every=4",
+                     .rules = "* scalable_shampoo block_size=16 best_effort_memory_usage_reduction=yes root_delay=2 "
+                              "preconditioning_compute_steps=4" },
+          true, 1);
+    check(&(course){ .options = "checkpoint_every=4",
+                     .rules = "* shampoo preconditioner_dtype=float64 max_preconditioner_dim=16 "
+                              "precondition_frequency=2 root_delay=1" },
+          true, 2);
+    check(&(course){ .options = "checkpoint_every=4", .rules = "* kron mu_dtype=bfloat16" }, false, 3);
+}
+
+static void groups_ranges_absences_clipping_and_overrides_survive_a_checkpoint(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        check(&(course){ .options = "checkpoint_every=4", .rules = "* kron", .absent = true }, false, 10 + seed);
+        check(&(course){ .options = "checkpoint_every=4", .rules = "* adam", .ranged = true, .absent = true }, false,
+              20 + seed);
+        check(&(course){ .rules = "layer* adam lr=0.1;* sgd momentum=0.9",
+                         .options = "checkpoint_every=4 clip_global_norm=0.5",
+                         .overrides = true },
+              false, 30 + seed);
+        check(&(course){ .rules = "* adam", .options = "checkpoint_every=4 aggregate=median", .ranged = true }, false,
+              40 + seed);
+        check(&(course){ .rules = "* adam",
+                         .options = "checkpoint_every=4 aggregate=weighted_mean nonfinite_scope=job seed=3",
+                         .ranged = true },
+              false, 50 + seed);
+        check(&(course){ .rules = "* shampoo",
+                         .options = "checkpoint_every=4 nonfinite_scope=job aggregate=adasum_vdot",
+                         .absent = true },
+              true, 60 + seed);
+    }
+}
+
+/* ---- a cut while the job trains ---- */
+
+static void a_parameter_rests_at_the_multiple_until_the_others_reach_it(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=2");
+    kept_job_step(&r, 1);
+    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 2);
+    rig_work(&r);
+    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 3);
+    rig_work(&r);
+    assert_int_equal(kept_job_step_of(&r, 0), 2);
+    assert_int_equal(r.kept, 0);
+    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 1, 2);
+    rig_work(&r);
+    assert_int_equal(r.kept, 1);
+    assert_int_equal(r.durable, 2);
+    assert_int_equal(kept_job_step_of(&r, 0), 3);
+    assert_int_equal(r.disk->params[0].step, 2);
+    rig_free(&r);
+}
+
+static void parameters_that_lag_too_long_are_taken_at_their_own_steps(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r, next;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=2");
+    kept_job_step(&r, 1);
+    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 2);
+    rig_work(&r);
+    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 3);
+    kept_job_push(&r, 0, 1, 2);
+    rig_work(&r);
+    rig_sleep(&r, 9.9);
+    rig_work(&r);
+    assert_int_equal(r.kept, 0);
+    rig_sleep(&r, 0.2);
+    rig_work(&r);
+    assert_int_equal(r.kept, 1);
+    assert_int_equal(r.disk->step, 1);
+    assert_int_equal(r.disk->params[0].step, 2);
+    assert_int_equal(r.disk->params[1].step, 1);
+    assert_int_equal(kept_job_step_of(&r, 0), 3);
+    rig_new(&next, &config);
+    assert_int_equal(rig_restore(&next, &r), PD_OK);
+    assert_int_equal(inside_find(next.store, "job")->ranks[0].saved.step, 2);
+    rig_free(&next);
+    rig_free(&r);
+}
+
+static void a_step_that_is_under_way_too_long_costs_the_checkpoint(void **state)
+{
+    const course p = { .options = "checkpoint_every=2",
+                       .rules = "layer.weight shampoo max_preconditioner_dim=16 precondition_frequency=1;* adam" };
+    uint64_t seed = 1;
+    rig r;
+
+    (void)state;
+    start(&r, &p, 1);
+    train(&r, &p, 1, 1, &seed);
+    r.lazy_tasks = true;
+    course_step_to(&r, &p, 2, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(kept_job_step_of(&r, 0), 1);
+    assert_int_equal(kept_job_step_of(&r, 1), 2);
+    rig_sleep(&r, 11);
+    rig_work(&r);
+    assert_int_equal(r.kept, 0);
+    assert_non_null(strstr(r.warning, "step 2 of layer.weight is still under way"));
+    finish_tasks(&r);
+    rig_work(&r);
+    r.lazy_tasks = false;
+    train(&r, &p, 3, 4, &seed);
+    assert_int_equal(r.durable, 4);
+    rig_free(&r);
+}
+
+/* ---- root tasks under way ---- */
+
+static const course with_roots = { .options = "checkpoint_every=4",
+                                   .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "
+                                            "start_preconditioning_step=2 root_delay=2" };
+
+/* Trains a job up to step 4, whose roots are still at the root pool. */
+static void train_to_roots(rig *r, const course *p)
+{
+    uint64_t seed = 1;
+
+    start(r, p, 1);
+    train(r, p, 1, 3, &seed);
+    r->lazy_tasks = true;
+    course_step_to(r, p, 4, COURSE_WORLD * COURSE_PARAMS);
+}
+
+static void the_checkpoint_waits_for_roots_and_the_steps_do_not(void **state)
+{
+    rig r;
+
+    (void)state;
+    train_to_roots(&r, &with_roots);
+    assert_true(r.n_tasks > 1);
+    course_step_to(&r, &with_roots, 5, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(kept_job_step_of(&r, 0), 5);
+    while (r.n_tasks > 1) rig_finish_task(&r, r.n_tasks - 1);
+    assert_int_equal(r.kept, 0);
+    rig_finish_task(&r, 0);
+    rig_work(&r);
+    assert_int_equal(r.kept, 1);
+    assert_int_equal(r.disk->step, 4);
+    rig_free(&r);
+}
+
+static void a_job_may_end_while_its_checkpoint_waits_for_roots(void **state)
+{
+    rig r;
+
+    (void)state;
+    train_to_roots(&r, &with_roots);
+    assert_true(r.n_tasks > 1);
+    rig_free(&r);
+}
+
+/* Tasks that were replaced before they ran come back, too. */
+static void roots_that_are_used_when_they_are_ready_do_not_hold_the_checkpoint(void **state)
+{
+    const course p = { .options = "checkpoint_every=4",
+                       .rules = "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=1 "
+                                "start_preconditioning_step=1 root_delay=ready" };
+    rig r;
+
+    (void)state;
+    train_to_roots(&r, &p);
+    assert_true(r.n_tasks > 1);
+    for (uint64_t step = 5; step <= 6; step++) course_step_to(&r, &p, step, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(r.kept, 0);
+    finish_tasks(&r);
+    rig_work(&r);
+    assert_int_equal(r.kept, 1);
+    crash(&r, &p);
+    for (uint64_t step = 5; step <= 6; step++) course_step_to(&r, &p, step, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(kept_job_step_of(&r, 0), 6);
+    rig_free(&r);
+}
+
+/* ---- slices ---- */
+
+static uint32_t copied(const rig *r)
+{
+    return inside_job(r->store, r->job)->keeping.making->copied;
+}
+
+static void parameters_are_copied_in_slices_and_go_on_one_by_one(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    config.batch_ns = 1;
+    kept_job_start(&r, &config, "checkpoint_every=1");
+    for (uint32_t i = 0; i < 4; i++) kept_job_push(&r, i % 2, i / 2, 1);
+    while (kept_job_step_of(&r, 0) + kept_job_step_of(&r, 1) < 2) (void)pd_store_work(r.store, r.now);
+    assert_int_equal(copied(&r), 0);
+    (void)pd_store_work(r.store, r.now);
+    assert_int_equal(copied(&r), 1);
+    (void)pd_store_work(r.store, r.now);
+    rig_work(&r);
+    assert_int_equal(r.durable, 1);
+    rig_free(&r);
+}
+
+static void a_slow_disk_skips_multiples_and_says_so(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=2");
+    r.lazy_disk = true;
+    for (uint64_t step = 1; step <= 4; step++) kept_job_step(&r, step);
+    assert_non_null(r.keeping);
+    assert_int_equal(kept_job_step_of(&r, 0), 4);
+    assert_non_null(strstr(r.warning, "no checkpoint of step 4"));
+    rig_kept(&r);
+    assert_int_equal(r.durable, 2);
+    for (uint64_t step = 5; step <= 6; step++) kept_job_step(&r, step);
+    rig_kept(&r);
+    assert_int_equal(r.durable, 6);
+    rig_free(&r);
+}
+
+static void a_disk_that_fails_is_reported_and_tried_again(void **state)
+{
+    pd_store_config config = kept_config();
+    const pd_job_info *info;
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=2");
+    r.disk_error = "No space left on device";
+    for (uint64_t step = 1; step <= 2; step++) kept_job_step(&r, step);
+    assert_int_equal(r.durable, 0);
+    assert_non_null(strstr(r.warning, "No space left on device"));
+    info = rig_ask(&r, PD_INFO_JOBS, NULL)->jobs;
+    assert_string_equal(info->durability, "checkpoint");
+    assert_string_equal(info->checkpoint_error, "No space left on device");
+    r.disk_error = NULL;
+    for (uint64_t step = 3; step <= 4; step++) kept_job_step(&r, step);
+    assert_int_equal(r.durable, 4);
+    rig_sleep(&r, 2);
+    info = rig_ask(&r, PD_INFO_JOBS, NULL)->jobs;
+    assert_int_equal(info->durable_step, 4);
+    assert_int_equal(info->checkpoint_age_ms, 2000);
+    assert_true(info->checkpoint_bytes > 0);
+    assert_string_equal(info->checkpoint_error, "");
+    rig_free(&r);
+}
+
+static void a_window_makes_checkpoints_more_frequent(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    rig_new(&r, &config);
+    r.window = 6;
+    rig_start(&r, "job", 2, 10, kept_job_sizes, 2, "checkpoint_every=0", "* adam");
+    for (uint64_t step = 1; step <= 6; step++) kept_job_step(&r, step);
+    assert_int_equal(r.kept, 2);
+    assert_int_equal(r.durable, 6);
+    rig_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_optimizer_goes_on_from_a_checkpoint_with_the_same_bits),
+        cmocka_unit_test(results_of_roots_that_come_after_the_cut_join_the_checkpoint),
+        cmocka_unit_test(coded_and_wide_slots_come_back_from_a_checkpoint),
+        cmocka_unit_test(groups_ranges_absences_clipping_and_overrides_survive_a_checkpoint),
+        cmocka_unit_test(a_parameter_rests_at_the_multiple_until_the_others_reach_it),
+        cmocka_unit_test(parameters_that_lag_too_long_are_taken_at_their_own_steps),
+        cmocka_unit_test(a_step_that_is_under_way_too_long_costs_the_checkpoint),
+        cmocka_unit_test(the_checkpoint_waits_for_roots_and_the_steps_do_not),
+        cmocka_unit_test(a_job_may_end_while_its_checkpoint_waits_for_roots),
+        cmocka_unit_test(roots_that_are_used_when_they_are_ready_do_not_hold_the_checkpoint),
+        cmocka_unit_test(parameters_are_copied_in_slices_and_go_on_one_by_one),
+        cmocka_unit_test(a_slow_disk_skips_multiples_and_says_so),
+        cmocka_unit_test(a_disk_that_fails_is_reported_and_tried_again),
+        cmocka_unit_test(a_window_makes_checkpoints_more_frequent),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

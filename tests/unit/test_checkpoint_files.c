@@ -1,0 +1,462 @@
+/* Tests checkpoints on a disk in memory: writing, loading, and what damage does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "job_dir.h"
+#include "kept_sample.h"
+#include "mem_disk.h"
+#include "safetensors.h"
+
+#define ROOT "/state"
+#define JOB_DIR ROOT "/runs%2Fgpt%20%231-0123456789abcdef"
+#define STEP(n) JOB_DIR "/step-0000000000000000000" #n
+
+typedef struct fixture {
+    mem_disk *memory;
+    pd_disk disk;
+    int damaged;  /* checkpoints that were passed over, */
+    pd_error why; /* and what was wrong with the last one */
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+
+    f->memory = mem_disk_new();
+    f->disk = mem_disk_table(f->memory);
+    assert_int_equal(f->disk.make_dir(f->disk.arg, ROOT), 0);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+
+    mem_disk_free(f->memory);
+    free(f);
+    return 0;
+}
+
+static void write_step(fixture *f, uint64_t step, uint64_t keep)
+{
+    pd_kept *kept = sample_kept(step, keep);
+    pd_error err = { 0 };
+
+    if (pd_checkpoint_write(&f->disk, ROOT, kept, &sample_about, &err) != PD_OK) fail_msg("%s", err.text);
+    pd_kept_free(kept);
+}
+
+static void note_damage(void *arg, const char *dir, const pd_error *why)
+{
+    fixture *f = arg;
+    (void)dir;
+
+    f->damaged++;
+    f->why = *why;
+}
+
+/* Loads the newest checkpoint. Returns its step, after comparing it with what was written; 0: there is none. */
+static uint64_t newest(fixture *f)
+{
+    pd_kept *kept, *expected;
+    pd_manifest manifest;
+    pd_error err = { 0 };
+    uint64_t step;
+    int rc;
+
+    f->damaged = 0;
+    rc = pd_checkpoint_newest(&f->disk, JOB_DIR, &kept, &manifest, note_damage, f, &err);
+    if (rc == PD_NOT_FOUND) return 0;
+    if (rc != PD_OK) fail_msg("%s", err.text);
+    step = kept->step;
+    expected = sample_kept(step, 1);
+    assert_kept_same(kept, expected);
+    pd_kept_free(expected);
+    pd_kept_free(kept);
+    return step;
+}
+
+static void a_checkpoint_loads_as_it_was_written(void **state)
+{
+    fixture *f = *state;
+    pd_manifest manifest;
+    pd_kept *kept;
+
+    write_step(f, 4, 3);
+    assert_int_equal(newest(f), 4);
+    assert_int_equal(pd_checkpoint_load(&f->disk, STEP(4), &kept, &manifest, NULL), PD_OK);
+    for (uint32_t i = 0; i < kept->n_params; i++) assert_int_equal((uintptr_t)kept->params[i].weights % 64, 0);
+    assert_int_equal(kept->number, 0);
+    assert_string_equal(manifest.job, SAMPLE_JOB);
+    assert_memory_equal(&manifest.about, &sample_about, sizeof sample_about);
+    pd_kept_free(kept);
+}
+
+static void weights_are_a_safetensors_file_whose_data_is_aligned(void **state)
+{
+    fixture *f = *state;
+    pd_safetensors *file;
+    size_t bytes;
+    const uint8_t *at;
+    pd_kept *kept = sample_kept(4, 1);
+
+    write_step(f, 4, 1);
+    at = mem_disk_file(f->memory, STEP(4) "/weights.safetensors", &bytes);
+    assert_int_equal(pd_safetensors_read(&file, at, bytes, NULL), PD_OK);
+    assert_string_equal(pd_safetensors_meta(file, "job"), SAMPLE_JOB);
+    assert_string_equal(pd_safetensors_meta(file, "step"), "4");
+    for (uint32_t i = 0; i < kept->n_params; i++) {
+        const pd_kept_param *p = &kept->params[i];
+        const pd_st_tensor *tensor = pd_safetensors_find(file, p->name);
+        assert_non_null(tensor);
+        assert_true(pd_shape_equal(&tensor->shape, &p->shape));
+        assert_memory_equal(pd_safetensors_data(file, tensor), p->weights, tensor->bytes);
+    }
+    assert_int_equal(((const uint8_t *)pd_safetensors_data(file, pd_safetensors_tensors(file, &bytes)) - at) % 64, 0);
+    pd_safetensors_free(file);
+    pd_kept_free(kept);
+}
+
+static void the_size_that_is_told_is_that_of_all_files(void **state)
+{
+    fixture *f = *state;
+    const char *files[] = { "weights.safetensors", "state.bin", "notes.bin", "manifest.json" };
+    pd_kept *kept = sample_kept(4, 1);
+    size_t sum = 0, bytes;
+    char path[512];
+
+    assert_int_equal(pd_checkpoint_write(&f->disk, ROOT, kept, &sample_about, NULL), PD_OK);
+    for (int i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/%s", STEP(4), files[i]);
+        assert_non_null(mem_disk_file(f->memory, path, &bytes));
+        sum += bytes;
+    }
+    assert_int_equal(kept->bytes, sum);
+    pd_kept_free(kept);
+}
+
+static void any_byte_that_changes_brings_the_checkpoint_before(void **state)
+{
+    fixture *f = *state;
+    const char *files[] = { "weights.safetensors", "state.bin", "notes.bin", "manifest.json" };
+    char path[512];
+    size_t bytes;
+
+    write_step(f, 3, 2);
+    write_step(f, 4, 2);
+    for (int i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/%s", STEP(4), files[i]);
+        uint8_t *at = mem_disk_file(f->memory, path, &bytes);
+        for (size_t b = 0; b < bytes; b++) {
+            for (int bit = 1; bit <= 0x80; bit <<= 7) {
+                at[b] ^= (uint8_t)bit;
+                if (newest(f) != 3) fail_msg("%s: byte %zu", path, b);
+                assert_int_equal(f->damaged, 1);
+                assert_true(strstr(f->why.text, STEP(4)) != NULL);
+                at[b] ^= (uint8_t)bit;
+            }
+        }
+    }
+    assert_int_equal(newest(f), 4);
+}
+
+static void a_file_that_is_cut_longer_or_missing_brings_the_checkpoint_before(void **state)
+{
+    fixture *f = *state;
+    const char *files[] = { "weights.safetensors", "state.bin", "notes.bin", "manifest.json" };
+    char path[512];
+    size_t bytes;
+
+    for (int i = 0; i < 4; i++) {
+        for (int how = 0; how < 4; how++) {
+            write_step(f, 3, 2);
+            write_step(f, 4, 2);
+            snprintf(path, sizeof path, "%s/%s", STEP(4), files[i]);
+            mem_disk_file(f->memory, path, &bytes);
+            if (how < 3)
+                mem_disk_resize(f->memory, path, how == 0 ? bytes - 1 : how == 1 ? 0 : bytes + 1);
+            else
+                assert_int_equal(f->disk.remove(f->disk.arg, path), 0);
+            assert_int_equal(newest(f), 3);
+            assert_non_null(strstr(f->why.text, how == 3 && i == 3 ? "it has no manifest" : files[i]));
+        }
+    }
+}
+
+static void the_error_names_the_parameter_whose_state_is_damaged(void **state)
+{
+    fixture *f = *state;
+    pd_kept *kept = sample_kept(4, 1);
+    size_t bytes;
+    uint8_t *at;
+
+    write_step(f, 4, 1);
+    at = mem_disk_file(f->memory, STEP(4) "/state.bin", &bytes);
+    at[16 + kept->head_bytes + kept->params[0].state_bytes] ^= 1; /* the state of parameter 1 has no bytes */
+    assert_int_equal(newest(f), 0);
+    assert_non_null(strstr(f->why.text, "the state of parameter a scale is damaged"));
+    pd_kept_free(kept);
+}
+
+/* Copies a file of one checkpoint over that of another. */
+static void exchange(fixture *f, const char *name)
+{
+    char from[512], to[512];
+    size_t bytes, old;
+
+    snprintf(from, sizeof from, "%s/%s", STEP(4), name);
+    snprintf(to, sizeof to, "%s/%s", STEP(5), name);
+    uint8_t *source = mem_disk_file(f->memory, from, &bytes);
+    mem_disk_resize(f->memory, to, bytes);
+    memcpy(mem_disk_file(f->memory, to, &old), source, bytes);
+}
+
+static void files_of_another_checkpoint_are_refused(void **state)
+{
+    fixture *f = *state;
+    const char *files[] = { "weights.safetensors", "state.bin", "notes.bin", "manifest.json" };
+
+    for (int i = 0; i < 4; i++) {
+        write_step(f, 3, 3);
+        write_step(f, 4, 3);
+        write_step(f, 5, 3);
+        exchange(f, files[i]);
+        assert_int_equal(newest(f), 4);
+        assert_int_equal(f->damaged, 1);
+    }
+    for (int i = 0; i < 4; i++) exchange(f, files[i]);
+    assert_int_equal(newest(f), 4);
+    assert_non_null(strstr(f->why.text, "another step than the name of its directory"));
+}
+
+static void a_directory_of_another_job_is_refused(void **state)
+{
+    fixture *f = *state;
+    pd_manifest manifest;
+    pd_kept *kept;
+
+    write_step(f, 4, 1);
+    assert_int_equal(f->disk.rename(f->disk.arg, JOB_DIR, ROOT "/other-0123456789abcdef"), 0);
+    assert_int_equal(
+        pd_checkpoint_newest(&f->disk, ROOT "/other-0123456789abcdef", &kept, &manifest, note_damage, f, NULL),
+        PD_NOT_FOUND);
+    assert_non_null(strstr(f->why.text, "it belongs to another job"));
+}
+
+static bool has_step(fixture *f, uint64_t step)
+{
+    pd_step_list list;
+    bool has;
+
+    assert_int_equal(pd_step_list_read(&list, &f->disk, JOB_DIR, NULL), PD_OK);
+    has = pd_step_list_has(&list, PD_STEP_CURRENT, step);
+    for (size_t i = 0; i < list.n; i++) assert_int_not_equal(list.at[i].kind, PD_STEP_TEMPORARY);
+    pd_step_list_free(&list);
+    return has;
+}
+
+static void as_many_checkpoints_are_kept_as_the_job_wants(void **state)
+{
+    fixture *f = *state;
+
+    for (uint64_t step = 1; step <= 5; step++) write_step(f, step, 3);
+    assert_false(has_step(f, 2));
+    assert_true(has_step(f, 3) && has_step(f, 4) && has_step(f, 5));
+    write_step(f, 6, 1);
+    assert_false(has_step(f, 5));
+    assert_int_equal(newest(f), 6);
+}
+
+static void a_checkpoint_of_the_same_step_takes_the_place_of_the_earlier_one(void **state)
+{
+    fixture *f = *state;
+
+    write_step(f, 4, 2);
+    write_step(f, 4, 2);
+    assert_int_equal(newest(f), 4);
+    assert_false(mem_disk_has(f->memory, STEP(4) ".old"));
+}
+
+static void later_checkpoints_that_the_job_has_left_behind_are_removed(void **state)
+{
+    fixture *f = *state;
+    size_t bytes;
+
+    write_step(f, 3, 3);
+    write_step(f, 5, 3);
+    mem_disk_file(f->memory, STEP(5) "/state.bin", &bytes)[20] ^= 1;
+    assert_int_equal(newest(f), 3);
+    write_step(f, 4, 3);
+    assert_false(has_step(f, 5));
+    assert_true(has_step(f, 3) && has_step(f, 4));
+}
+
+static void the_mark_of_an_ended_job_stays(void **state)
+{
+    fixture *f = *state;
+    pd_kept *kept = sample_kept(4, 1);
+    pd_step_list list;
+
+    kept->ended = true; /* without a checkpoint there is nothing to mark */
+    assert_int_equal(pd_checkpoint_write(&f->disk, ROOT, kept, &sample_about, NULL), PD_OK);
+    assert_false(mem_disk_has(f->memory, JOB_DIR));
+    write_step(f, 4, 1);
+    assert_int_equal(f->disk.sync_dir(f->disk.arg, "/"), 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(pd_checkpoint_write(&f->disk, ROOT, kept, &sample_about, NULL), PD_OK);
+    mem_disk_crash(f->memory, MEM_DISK_LOSE, 0);
+    assert_int_equal(pd_step_list_read(&list, &f->disk, JOB_DIR, NULL), PD_OK);
+    assert_true(list.ended);
+    pd_step_list_free(&list);
+    pd_kept_free(kept);
+}
+
+static void names_of_jobs_fit_into_directories(void **state)
+{
+    char name[PD_KEEP_NAME], other[PD_KEEP_NAME], job[300];
+    (void)state;
+
+    pd_keep_job_name(name, "..", 1);
+    assert_string_equal(name, "..-0000000000000001");
+    pd_keep_job_name(name, "a/b-\xc3\xbc%", 0xfedcba9876543210u);
+    assert_string_equal(name, "a%2Fb%2D%C3%BC%25-fedcba9876543210");
+    memset(job, '/', 256);
+    job[256] = '\0';
+    pd_keep_job_name(name, job, 1);
+    job[255] = '+';
+    pd_keep_job_name(other, job, 1);
+    assert_true(strlen(name) < 255);
+    assert_string_not_equal(name, other);
+}
+
+static void names_of_steps_are_read_as_they_are_written(void **state)
+{
+    const char *none[] = { "step-",
+                           "step-1",
+                           "step-99999999999999999999",
+                           "step-0000000000000000000a",
+                           "ended",
+                           "step-00000000000000000001.new",
+                           "tmp-00000000000000000001x" };
+    char name[PD_KEEP_NAME];
+    uint64_t step;
+    (void)state;
+
+    for (pd_step_kind kind = 0; kind < PD_STEP_NONE; kind++) {
+        pd_keep_step_name(name, kind, INT64_MAX);
+        assert_int_equal(pd_keep_step_parse(name, &step), kind);
+        assert_int_equal(step, INT64_MAX);
+    }
+    assert_int_equal(pd_keep_step_parse("aside-00000000000000000007.2", &step), PD_STEP_ASIDE);
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_int_equal(pd_keep_step_parse(none[i], &step), PD_STEP_NONE);
+}
+
+static void restore_sets_newer_checkpoints_aside(void **state)
+{
+    fixture *f = *state;
+    pd_kept *ended = sample_kept(0, 1);
+    size_t n;
+
+    for (uint64_t step = 3; step <= 5; step++) write_step(f, step, 3);
+    ended->ended = true;
+    assert_int_equal(pd_checkpoint_write(&f->disk, ROOT, ended, &sample_about, NULL), PD_OK);
+    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 3, &n, NULL), PD_OK);
+    assert_int_equal(n, 2);
+    assert_false(mem_disk_has(f->memory, JOB_DIR "/ended"));
+    assert_int_equal(newest(f), 3);
+    assert_true(mem_disk_has(f->memory, JOB_DIR "/aside-00000000000000000005"));
+    write_step(f, 5, 1);
+    write_step(f, 6, 2); /* what was set aside stays, whatever the job keeps */
+    assert_true(mem_disk_has(f->memory, JOB_DIR "/aside-00000000000000000005"));
+    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 5, &n, NULL), PD_OK);
+    assert_int_equal(n, 1);
+    assert_int_equal(newest(f), 5);
+    pd_kept_free(ended);
+}
+
+static void restore_refuses_what_is_not_there_or_damaged(void **state)
+{
+    fixture *f = *state;
+    pd_error err = { 0 };
+    size_t n, bytes;
+
+    write_step(f, 3, 2);
+    write_step(f, 4, 2);
+    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 7, &n, &err), PD_NOT_FOUND);
+    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, "other", 0, 3, &n, &err), PD_NOT_FOUND);
+    mem_disk_file(f->memory, STEP(3) "/notes.bin", &bytes)[3] ^= 1;
+    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 3, &n, &err), PD_DATA_LOSS);
+    assert_non_null(strstr(err.text, "notes.bin"));
+    assert_int_equal(newest(f), 4);
+}
+
+static void count_entry(void *arg, const pd_checkpoint_entry *entry)
+{
+    int *counts = arg;
+
+    counts[entry->error.code == PD_OK]++;
+}
+
+static void the_list_tells_which_checkpoints_are_complete(void **state)
+{
+    fixture *f = *state;
+    int counts[2] = { 0 };
+
+    write_step(f, 3, 3);
+    write_step(f, 4, 3);
+    write_step(f, 5, 3);
+    mem_disk_resize(f->memory, STEP(4) "/state.bin", 9);
+    assert_int_equal(pd_checkpoint_list(&f->disk, ROOT, count_entry, counts, NULL), PD_OK);
+    assert_int_equal(counts[true], 2);
+    assert_int_equal(counts[false], 1);
+}
+
+static void large_weights_are_written_in_pieces_wherever_they_lie(void **state)
+{
+    fixture *f = *state;
+    size_t aligned[] = { 0, 64 };
+
+    for (int i = 0; i < 2; i++) {
+        pd_kept *kept = sample_large(1 + (uint64_t)i, (9u << 20) + 4, aligned[i]), *loaded;
+        pd_manifest manifest;
+        assert_int_equal(pd_checkpoint_write(&f->disk, ROOT, kept, &sample_about, NULL), PD_OK);
+        assert_int_equal(pd_checkpoint_newest(&f->disk, JOB_DIR, &loaded, &manifest, note_damage, f, NULL), PD_OK);
+        assert_kept_same(kept, loaded);
+        pd_kept_free(kept);
+        pd_kept_free(loaded);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_checkpoint_loads_as_it_was_written),
+        TEST(weights_are_a_safetensors_file_whose_data_is_aligned),
+        TEST(the_size_that_is_told_is_that_of_all_files),
+        TEST(any_byte_that_changes_brings_the_checkpoint_before),
+        TEST(a_file_that_is_cut_longer_or_missing_brings_the_checkpoint_before),
+        TEST(the_error_names_the_parameter_whose_state_is_damaged),
+        TEST(files_of_another_checkpoint_are_refused),
+        TEST(a_directory_of_another_job_is_refused),
+        TEST(as_many_checkpoints_are_kept_as_the_job_wants),
+        TEST(a_checkpoint_of_the_same_step_takes_the_place_of_the_earlier_one),
+        TEST(later_checkpoints_that_the_job_has_left_behind_are_removed),
+        TEST(the_mark_of_an_ended_job_stays),
+        TEST(names_of_jobs_fit_into_directories),
+        TEST(names_of_steps_are_read_as_they_are_written),
+        TEST(restore_sets_newer_checkpoints_aside),
+        TEST(restore_refuses_what_is_not_there_or_damaged),
+        TEST(the_list_tells_which_checkpoints_are_complete),
+        TEST(large_weights_are_written_in_pieces_wherever_they_lie),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,513 @@
+/* Tests how the loop thread handles notes, recalls and requests for checkpoints, and where it tells of durable steps.
+ * The loop thread's code runs on socket pairs; the tests themselves answer in place of the store. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "conn.h"
+#include "oom.h"
+#include "scene.h"
+
+static int set_up(void **state)
+{
+    *state = scene_new(16, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    scene_free(*state);
+    return 0;
+}
+
+/* ---- in place of the store ---- */
+
+/* Returns the only request that the loop has posted since the last call. The caller owns it. */
+static pd_request *take(scene *s, pd_request_kind kind)
+{
+    pd_request *request;
+
+    scene_turn(s);
+    request = (pd_request *)(void *)pd_mailbox_take(s->requests);
+    assert_non_null(request);
+    assert_null(request->mail.next);
+    assert_int_equal(request->kind, kind);
+    return request;
+}
+
+static void post(scene *s, pd_effect *effect)
+{
+    effect->number = ++s->turn.effects;
+    assert_int_equal(pd_mailbox_post(pd_conversation_effects(s->daemon), &effect->mail, &effect->mail), PD_OK);
+    scene_turn(s);
+}
+
+static pd_effect *effect_of(pd_effect_kind kind, pd_ticket ticket, uint32_t job)
+{
+    pd_effect *effect = calloc(1, sizeof *effect);
+
+    assert_non_null(effect);
+    effect->kind = kind;
+    effect->ticket = ticket;
+    effect->job = job;
+    return effect;
+}
+
+/* Answers a request with an empty effect of the given kind, and frees it. */
+static void answer(scene *s, pd_request *request, pd_effect_kind kind)
+{
+    post(s, effect_of(kind, request->ticket, request->job));
+    pd_request_free(request);
+}
+
+/* Lets the loop know that steps of the job up to `step` are durable. */
+static void note_durable(scene *s, uint32_t job, uint64_t step)
+{
+    pd_effect *effect = effect_of(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job);
+
+    effect->u.durable_step = step;
+    post(s, effect);
+}
+
+static uint32_t job_of(scene *s, const char *name)
+{
+    pd_request *request = pd_request_new(PD_REQ_INFO, (pd_ticket){ 1, 1 });
+    pd_effect *effect;
+    uint32_t job;
+
+    request->u.info.what = PD_INFO_JOBS;
+    request->u.info.job_name = strdup(name);
+    request->u.info.pattern = strdup("");
+    pd_store_apply(s->store, request, s->now);
+    effect = pd_store_effects(s->store);
+    assert_int_equal(effect->kind, PD_EFF_INFO);
+    job = effect->u.info->jobs[0].number;
+    pd_effect_free(effect);
+    return job;
+}
+
+/* ---- requests of the peers ---- */
+
+/* Sends a frame whose payload consists of the byte `fill`, and lets the loop read meanwhile. */
+static void send_filled(scene *s, int fd, unsigned method, const ProtobufCMessage *message, size_t payload, int fill)
+{
+    uint8_t *frame, *at = malloc(payload + 1);
+    size_t bytes;
+    ssize_t got;
+
+    memset(at, fill, payload);
+    assert_int_equal(pd_frame_pack(&frame, &bytes, method, 0, ++s->last_id, message, NULL, 0, payload), PD_OK);
+    assert_int_equal(send(fd, frame, bytes, MSG_NOSIGNAL), bytes);
+    for (size_t sent = 0; sent<payload; sent += got> 0 ? (size_t)got : 0) {
+        got = send(fd, at + sent, payload - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        scene_turn(s);
+    }
+    free(frame);
+    free(at);
+}
+
+static void note(scene *s, int fd, uint64_t step, size_t bytes, int fill)
+{
+    Paramd__NoteRequest request = PARAMD__NOTE_REQUEST__INIT;
+
+    request.step = step;
+    send_filled(s, fd, PD_NOTE, &request.base, bytes, fill);
+}
+
+static void ask_checkpoint(scene *s, int fd, const char *job, uint64_t step, uint32_t wait_ms)
+{
+    Paramd__CheckpointRequest request = PARAMD__CHECKPOINT_REQUEST__INIT;
+
+    request.job = (char *)job;
+    request.step = step;
+    request.wait_ms = wait_ms;
+    scene_send(s, fd, PD_CHECKPOINT, &request.base, 0);
+}
+
+/* Reads the next frame, which must be an answer to `method`, and unpacks its header. */
+static void *expect_reply(scene *s, int fd, unsigned method)
+{
+    void *reply;
+
+    scene_expect(s, fd, method);
+    pd_arena_reset(s->arena);
+    assert_int_equal(pd_reply_unpack(s->arena, method, s->in, s->prefix.header_bytes, &reply, NULL), PD_OK);
+    return reply;
+}
+
+/* ---- notes ---- */
+
+static void a_note_comes_to_the_store_with_its_rank_and_step(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 1, 2, 1);
+    pd_request *request;
+
+    note(s, fd, 7, 300, 0x5a);
+    request = take(s, PD_REQ_NOTE);
+    assert_int_equal(request->rank, 1);
+    assert_int_equal(request->job, job_of(s, "j"));
+    assert_int_equal(request->u.note.step, 7);
+    assert_int_equal(request->u.note.bytes, 300);
+    for (size_t i = 0; i < 300; i++) assert_int_equal(request->u.note.buffer->at[i], 0x5a);
+    pd_conn_return_buffer(s->daemon, request->u.note.buffer);
+    answer(s, request, PD_EFF_OK);
+    scene_expect(s, fd, PD_NOTE);
+    close(fd);
+}
+
+static void an_empty_note_comes_without_a_payload(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 1);
+    pd_request *request;
+
+    note(s, fd, 1, 0, 0);
+    request = take(s, PD_REQ_NOTE);
+    assert_null(request->u.note.buffer);
+    assert_int_equal(request->u.note.bytes, 0);
+    answer(s, request, PD_EFF_OK);
+    scene_expect(s, fd, PD_NOTE);
+    close(fd);
+}
+
+static void a_note_may_be_larger_than_the_ranks_gradients(void **state)
+{
+    scene *s = scene_new_chunks(1 << 18); /* frames of up to 1 MiB; the parameter has 4 KiB */
+    int fd = scene_join(s, 0, 1, 1);
+    pd_request *request;
+    (void)state;
+
+    note(s, fd, 1, PD_NOTE_MAX, 3);
+    request = take(s, PD_REQ_NOTE);
+    assert_int_equal(request->u.note.bytes, PD_NOTE_MAX);
+    assert_int_equal(request->u.note.buffer->at[PD_NOTE_MAX - 1], 3);
+    pd_conn_return_buffer(s->daemon, request->u.note.buffer);
+    answer(s, request, PD_EFF_OK);
+    scene_expect(s, fd, PD_NOTE);
+    close(fd);
+    scene_free(s);
+}
+
+static void a_note_of_more_than_1_mib_is_refused_and_the_connection_lives(void **state)
+{
+    scene *s = scene_new_chunks(1 << 19);
+    int fd = scene_join(s, 0, 1, 1);
+    (void)state;
+
+    note(s, fd, 1, PD_NOTE_MAX + 1, 3);
+    scene_turn(s);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "Note of 1048577 bytes: a note has at most 1048576 bytes");
+    scene_say(s, fd, PD_HEARTBEAT);
+    scene_turn(s);
+    scene_expect(s, fd, PD_HEARTBEAT);
+    assert_null(pd_mailbox_take(s->requests));
+    close(fd);
+    scene_free(s);
+}
+
+static void an_operator_has_no_notes(void **state)
+{
+    scene *s = *state;
+    int fd = scene_operator(s);
+
+    note(s, fd, 1, 10, 0);
+    scene_turn(s);
+    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "Note is for workers");
+    scene_say(s, fd, PD_RECALL);
+    scene_turn(s);
+    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "Recall is for workers");
+    close(fd);
+}
+
+static void a_recall_is_answered_with_the_note_and_its_step(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 1);
+    const Paramd__RecallReply *reply;
+    pd_request *request;
+    pd_effect *effect;
+
+    scene_say(s, fd, PD_RECALL);
+    request = take(s, PD_REQ_RECALL);
+    effect = effect_of(PD_EFF_RECALL, request->ticket, request->job);
+    effect->u.recalled.step = 12;
+    effect->u.recalled.bytes = 5;
+    effect->u.recalled.at = (uint8_t *)strdup("there");
+    pd_request_free(request);
+    post(s, effect);
+    reply = expect_reply(s, fd, PD_RECALL);
+    assert_int_equal(reply->step, 12);
+    assert_int_equal(reply->bytes, 5);
+    assert_int_equal(s->prefix.payload_bytes, 5);
+    assert_memory_equal(s->in + s->prefix.header_bytes, "there", 5);
+    close(fd);
+}
+
+static void a_recall_without_a_note_is_answered_with_step_0(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 1);
+    const Paramd__RecallReply *reply;
+
+    scene_say(s, fd, PD_RECALL);
+    answer(s, take(s, PD_REQ_RECALL), PD_EFF_RECALL);
+    reply = expect_reply(s, fd, PD_RECALL);
+    assert_int_equal(reply->step, 0);
+    assert_int_equal(s->prefix.payload_bytes, 0);
+    close(fd);
+}
+
+/* ---- checkpoints ---- */
+
+static void a_worker_asks_for_a_checkpoint_of_its_own_job(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 1);
+    pd_request *request;
+
+    ask_checkpoint(s, fd, "", 3, 1500);
+    request = take(s, PD_REQ_CHECKPOINT);
+    assert_int_equal(request->job, job_of(s, "j"));
+    assert_null(request->u.checkpoint.job_name);
+    assert_int_equal(request->u.checkpoint.step, 3);
+    assert_int_equal(request->u.checkpoint.wait_ns, 1500000000);
+    answer(s, request, PD_EFF_CHECKPOINT);
+    expect_reply(s, fd, PD_CHECKPOINT);
+    assert_null(strstr(s->said, "checkpoint"));
+    close(fd);
+}
+
+static void a_worker_cannot_ask_for_a_checkpoint_of_another_job(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 1);
+
+    ask_checkpoint(s, fd, "k", 0, 0);
+    scene_turn(s);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "Checkpoint of job k: a worker asks for its own job");
+    close(fd);
+}
+
+static void an_operator_asks_by_name_and_the_answer_has_step_bytes_and_time(void **state)
+{
+    scene *s = *state;
+    int fd = scene_operator(s);
+    const Paramd__CheckpointReply *reply;
+    pd_request *request;
+    pd_effect *effect;
+
+    ask_checkpoint(s, fd, "j", 0, 0);
+    request = take(s, PD_REQ_CHECKPOINT);
+    assert_int_equal(request->job, 0);
+    assert_string_equal(request->u.checkpoint.job_name, "j");
+    assert_int_equal(request->u.checkpoint.wait_ns, 30000000000u);
+    effect = effect_of(PD_EFF_CHECKPOINT, request->ticket, 1);
+    effect->u.checkpoint.step = 40;
+    effect->u.checkpoint.bytes = 4096;
+    effect->u.checkpoint.ns = 12999999;
+    pd_request_free(request);
+    post(s, effect);
+    reply = expect_reply(s, fd, PD_CHECKPOINT);
+    assert_int_equal(reply->step, 40);
+    assert_int_equal(reply->bytes, 4096);
+    assert_int_equal(reply->ms, 12);
+    assert_non_null(strstr(s->said, "checkpoint"));
+    close(fd);
+}
+
+static void an_operator_must_name_the_job_of_a_checkpoint(void **state)
+{
+    scene *s = *state;
+    int fd = scene_operator(s);
+
+    ask_checkpoint(s, fd, "", 0, 0);
+    scene_turn(s);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "job name of 0 bytes");
+    close(fd);
+}
+
+static void nobody_waits_longer_than_ten_minutes_for_a_checkpoint(void **state)
+{
+    scene *s = *state;
+    int fd = scene_operator(s);
+
+    ask_checkpoint(s, fd, "j", 0, 600001);
+    scene_turn(s);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "wait_ms of 600001, at most 600000");
+    ask_checkpoint(s, fd, "j", 0, 600000);
+    answer(s, take(s, PD_REQ_CHECKPOINT), PD_EFF_CHECKPOINT);
+    expect_reply(s, fd, PD_CHECKPOINT);
+    close(fd);
+}
+
+/* ---- durable steps ---- */
+
+static void answers_to_data_frames_and_declare_tell_the_durable_step(void **state)
+{
+    scene *s = *state;
+    int first = scene_join(s, 0, 2, 1), second;
+    uint32_t job = job_of(s, "j");
+
+    note_durable(s, job, 20);
+    second = scene_connect(s);
+    scene_hello(s, second, "j", 1, 2);
+    scene_settle(s);
+    scene_expect(s, second, PD_HELLO);
+    scene_declare(s, second, 1);
+    scene_settle(s);
+    assert_int_equal(((Paramd__DeclareReply *)expect_reply(s, second, PD_DECLARE))->durable_step, 20);
+    scene_initialise(s, first, 1);
+    scene_data(s, first, PD_PUSH, 0, 1);
+    scene_settle(s);
+    note_durable(s, job, 21);
+    scene_data(s, second, PD_PUSH, 0, 1);
+    scene_settle(s);
+    assert_int_equal(((Paramd__DataReply *)expect_reply(s, first, PD_PUSH))->durable_step, 21);
+    assert_int_equal(((Paramd__DataReply *)expect_reply(s, second, PD_PUSH))->durable_step, 21);
+    close(first);
+    close(second);
+}
+
+static void a_job_from_a_checkpoint_has_a_durable_step_before_its_workers_come(void **state)
+{
+    scene *s = *state;
+    int fd;
+
+    note_durable(s, 1, 5); /* the store numbers its jobs from 1 */
+    fd = scene_connect(s);
+    scene_hello(s, fd, "j", 0, 1);
+    scene_settle(s);
+    scene_expect(s, fd, PD_HELLO);
+    assert_int_equal(job_of(s, "j"), 1);
+    scene_declare(s, fd, 1);
+    scene_settle(s);
+    assert_int_equal(((Paramd__DeclareReply *)expect_reply(s, fd, PD_DECLARE))->durable_step, 5);
+    close(fd);
+}
+
+static void hello_tells_the_store_of_the_window_and_the_barriers(void **state)
+{
+    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
+    scene *s = *state;
+    int fd = scene_connect(s);
+    pd_request *request;
+    pd_effect *effect;
+
+    hello.protocol = 1;
+    hello.job = (char *)"j";
+    hello.world_size = 1;
+    hello.nonce = 1;
+    hello.window = 20;
+    hello.barriers = 3;
+    scene_send(s, fd, PD_HELLO, &hello.base, 0);
+    request = take(s, PD_REQ_HELLO);
+    assert_int_equal(request->u.hello.window, 20);
+    assert_int_equal(request->u.hello.barriers, 3);
+    effect = effect_of(PD_EFF_ERROR, request->ticket, 0);
+    pd_fail(&effect->u.error, PD_UNAVAILABLE, "the test refuses");
+    post(s, effect);
+    pd_request_free(request);
+    scene_expect_error(s, fd, PD_UNAVAILABLE, "the test refuses");
+    close(fd);
+}
+
+/* ---- out of memory ---- */
+
+/* Frees requests that reached the mailbox, as the store does. Those that tell of lost connections reach the store. */
+static void absorb_requests(scene *s)
+{
+    pd_mail *next;
+
+    for (pd_mail *mail = pd_mailbox_take(s->requests); mail != NULL; mail = next) {
+        pd_request *request = (pd_request *)(void *)mail;
+        next = mail->next;
+        mail->next = NULL;
+        if (request->kind == PD_REQ_LOST) {
+            pd_store_apply(s->store, request, s->now);
+            continue;
+        }
+        if (request->kind == PD_REQ_NOTE) pd_conn_return_buffer(s->daemon, request->u.note.buffer);
+        pd_request_free(request);
+    }
+}
+
+/* Sends a request, and lets the n-th allocation of the loop fail. Then the peer gets an error, or the connection ends.
+ * Returns whether an allocation failed. */
+static bool fails_at(void (*say)(scene *s, int fd), int64_t n)
+{
+    scene *s = scene_new(16, NULL);
+    int fd = scene_join(s, 0, 1, 1);
+    bool failed;
+
+    say(s, fd);
+    oom_arm(n);
+    pd_daemon_turn(s->daemon);
+    failed = oom_disarm();
+    if (failed && scene_receive(s, fd)) assert_int_equal(s->prefix.flags & PD_FLAG_ERROR, PD_FLAG_ERROR);
+    scene_turn(s);
+    absorb_requests(s);
+    close(fd);
+    scene_free(s);
+    return failed;
+}
+
+static void say_note(scene *s, int fd)
+{
+    Paramd__NoteRequest request = PARAMD__NOTE_REQUEST__INIT;
+    scene_send(s, fd, PD_NOTE, &request.base, 100);
+}
+
+static void say_recall(scene *s, int fd)
+{
+    scene_say(s, fd, PD_RECALL);
+}
+
+static void say_checkpoint(scene *s, int fd)
+{
+    ask_checkpoint(s, fd, "", 0, 0);
+}
+
+static void without_memory_a_request_is_refused_and_nothing_leaks(void **state)
+{
+    static void (*const all[])(scene * s, int fd) = { say_note, say_recall, say_checkpoint };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        int64_t n = 0;
+        while (fails_at(all[i], n)) n++;
+        assert_true(n >= 3);
+    }
+}
+
+int main(void)
+{
+#define ON_SCENE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        ON_SCENE(a_note_comes_to_the_store_with_its_rank_and_step),
+        ON_SCENE(an_empty_note_comes_without_a_payload),
+        cmocka_unit_test(a_note_may_be_larger_than_the_ranks_gradients),
+        cmocka_unit_test(a_note_of_more_than_1_mib_is_refused_and_the_connection_lives),
+        ON_SCENE(an_operator_has_no_notes),
+        ON_SCENE(a_recall_is_answered_with_the_note_and_its_step),
+        ON_SCENE(a_recall_without_a_note_is_answered_with_step_0),
+        ON_SCENE(a_worker_asks_for_a_checkpoint_of_its_own_job),
+        ON_SCENE(a_worker_cannot_ask_for_a_checkpoint_of_another_job),
+        ON_SCENE(an_operator_asks_by_name_and_the_answer_has_step_bytes_and_time),
+        ON_SCENE(an_operator_must_name_the_job_of_a_checkpoint),
+        ON_SCENE(nobody_waits_longer_than_ten_minutes_for_a_checkpoint),
+        ON_SCENE(answers_to_data_frames_and_declare_tell_the_durable_step),
+        ON_SCENE(a_job_from_a_checkpoint_has_a_durable_step_before_its_workers_come),
+        ON_SCENE(hello_tells_the_store_of_the_window_and_the_barriers),
+        cmocka_unit_test(without_memory_a_request_is_refused_and_nothing_leaks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
