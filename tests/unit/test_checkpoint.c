@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "checkpoint_state.h"
 #include "course.h"
 #include "kept_job.h"
 #include "optimizer.h"
@@ -230,6 +231,125 @@ static void parameters_that_lag_too_long_are_taken_at_their_own_steps(void **sta
     rig_free(&r);
 }
 
+static void a_step_that_is_under_way_too_long_costs_the_checkpoint(void **state)
+{
+    const course p = { .options = "checkpoint_every=2",
+                       .rules = "layer.weight shampoo max_preconditioner_dim=16 precondition_frequency=1;* adam" };
+    uint64_t seed = 1;
+    rig r;
+
+    (void)state;
+    start(&r, &p, 1);
+    train(&r, &p, 1, 1, &seed);
+    r.lazy_tasks = true;
+    course_step_to(&r, &p, 2, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(kept_job_step_of(&r, 0), 1);
+    assert_int_equal(kept_job_step_of(&r, 1), 2);
+    rig_sleep(&r, 11);
+    rig_work(&r);
+    assert_int_equal(r.kept, 0);
+    assert_non_null(strstr(r.warning, "step 2 of layer.weight is still under way"));
+    finish_tasks(&r);
+    rig_work(&r);
+    r.lazy_tasks = false;
+    train(&r, &p, 3, 4, &seed);
+    assert_int_equal(r.durable, 4);
+    rig_free(&r);
+}
+
+/* ---- root tasks under way ---- */
+
+static const course with_roots = { .options = "checkpoint_every=4",
+                                   .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "
+                                            "start_preconditioning_step=2 root_delay=2" };
+
+/* Trains a job up to step 4, whose roots are still at the root pool. */
+static void train_to_roots(rig *r, const course *p)
+{
+    uint64_t seed = 1;
+
+    start(r, p, 1);
+    train(r, p, 1, 3, &seed);
+    r->lazy_tasks = true;
+    course_step_to(r, p, 4, COURSE_WORLD * COURSE_PARAMS);
+}
+
+static void the_checkpoint_waits_for_roots_and_the_steps_do_not(void **state)
+{
+    rig r;
+
+    (void)state;
+    train_to_roots(&r, &with_roots);
+    assert_true(r.n_tasks > 1);
+    course_step_to(&r, &with_roots, 5, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(kept_job_step_of(&r, 0), 5);
+    while (r.n_tasks > 1) rig_finish_task(&r, r.n_tasks - 1);
+    assert_int_equal(r.kept, 0);
+    rig_finish_task(&r, 0);
+    rig_work(&r);
+    assert_int_equal(r.kept, 1);
+    assert_int_equal(r.disk->step, 4);
+    rig_free(&r);
+}
+
+static void a_job_may_end_while_its_checkpoint_waits_for_roots(void **state)
+{
+    rig r;
+
+    (void)state;
+    train_to_roots(&r, &with_roots);
+    assert_true(r.n_tasks > 1);
+    rig_free(&r);
+}
+
+/* Tasks that were replaced before they ran come back, too. */
+static void roots_that_are_used_when_they_are_ready_do_not_hold_the_checkpoint(void **state)
+{
+    const course p = { .options = "checkpoint_every=4",
+                       .rules = "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=1 "
+                                "start_preconditioning_step=1 root_delay=ready" };
+    rig r;
+
+    (void)state;
+    train_to_roots(&r, &p);
+    assert_true(r.n_tasks > 1);
+    for (uint64_t step = 5; step <= 6; step++) course_step_to(&r, &p, step, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(r.kept, 0);
+    finish_tasks(&r);
+    rig_work(&r);
+    assert_int_equal(r.kept, 1);
+    crash(&r, &p);
+    for (uint64_t step = 5; step <= 6; step++) course_step_to(&r, &p, step, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(kept_job_step_of(&r, 0), 6);
+    rig_free(&r);
+}
+
+/* ---- slices ---- */
+
+static uint32_t copied(const rig *r)
+{
+    return inside_job(r->store, r->job)->keeping.making->copied;
+}
+
+static void parameters_are_copied_in_slices_and_go_on_one_by_one(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    config.batch_ns = 1;
+    kept_job_start(&r, &config, "checkpoint_every=1");
+    for (uint32_t i = 0; i < 4; i++) kept_job_push(&r, i % 2, i / 2, 1);
+    while (kept_job_step_of(&r, 0) + kept_job_step_of(&r, 1) < 2) (void)pd_store_work(r.store, r.now);
+    assert_int_equal(copied(&r), 0);
+    (void)pd_store_work(r.store, r.now);
+    assert_int_equal(copied(&r), 1);
+    (void)pd_store_work(r.store, r.now);
+    rig_work(&r);
+    assert_int_equal(r.durable, 1);
+    rig_free(&r);
+}
+
 static void a_slow_disk_skips_multiples_and_says_so(void **state)
 {
     pd_store_config config = kept_config();
@@ -301,6 +421,11 @@ int main(void)
         cmocka_unit_test(groups_ranges_absences_clipping_and_overrides_survive_a_checkpoint),
         cmocka_unit_test(a_parameter_rests_at_the_multiple_until_the_others_reach_it),
         cmocka_unit_test(parameters_that_lag_too_long_are_taken_at_their_own_steps),
+        cmocka_unit_test(a_step_that_is_under_way_too_long_costs_the_checkpoint),
+        cmocka_unit_test(the_checkpoint_waits_for_roots_and_the_steps_do_not),
+        cmocka_unit_test(a_job_may_end_while_its_checkpoint_waits_for_roots),
+        cmocka_unit_test(roots_that_are_used_when_they_are_ready_do_not_hold_the_checkpoint),
+        cmocka_unit_test(parameters_are_copied_in_slices_and_go_on_one_by_one),
         cmocka_unit_test(a_slow_disk_skips_multiples_and_says_so),
         cmocka_unit_test(a_disk_that_fails_is_reported_and_tried_again),
         cmocka_unit_test(a_window_makes_checkpoints_more_frequent),
