@@ -10,9 +10,10 @@
  * checkpoint. Of two jobs of the same name, the one whose checkpoint was written last counts.
  *
  * Logs each job that comes back, with a warning for a checkpoint that is damaged or foreign. Before each job, which may
- * take long, it tells the service manager (systemd) to wait. A job without a whole checkpoint is logged, and lost. If
- * `restore` refuses a foreign checkpoint (PD_FAILED_PRECONDITION: the job says exact = yes), that is logged as an error,
- * and the job stays on the disk. Any other error of `restore` ends the call and is returned: the daemon must not start
+ * take long, it tells the service manager (systemd) to wait. A job without a whole checkpoint is logged, and lost.
+ *
+ * If `restore` refuses a foreign checkpoint (PD_FAILED_PRECONDITION: the job says exact = yes), an error is logged, and
+ * the job stays on the disk. Any other error of `restore` ends the call and is returned: the daemon must not start
  * without a job whose checkpoint is whole. */
 int pd_recover(const pd_disk *disk, const char *root, int (*restore)(void *arg, const pd_kept *kept, pd_error *err),
                void *arg, pd_error *err);

@@ -48,7 +48,7 @@ typedef struct worker {
     pd_client *client;
     note at;          /* the step that all weights have, and the generator after it */
     uint64_t durable; /* largest durable step that the server has reported */
-    uint64_t began;   /* step with which this process began; UINT64_MAX: it has not begun yet */
+    uint64_t began;   /* highest step of a parameter when this process began; UINT64_MAX: it has not begun yet */
     float *weights[MOST_PARAMS], *gradients[MOST_PARAMS];
 } worker;
 
@@ -170,15 +170,23 @@ static uint64_t lowest_step(const worker *w)
     return lowest;
 }
 
-/* Reads this rank's note of the step at which the job is, and goes on from there. Returns an error's code. */
-static int recall(worker *w, pd_error *err)
+/* Receives the weights of all parameters after a step. */
+static int pull(worker *w, uint64_t step, pd_error *err)
 {
-    uint64_t lowest = lowest_step(w), step;
-    note got = first_note(w->set);
-    size_t bytes;
-    int rc = pd_client_recall(w->client, &got, sizeof got, &bytes, &step, err);
+    pd_item items[MOST_PARAMS];
+    pd_ticket_id ticket;
+    int rc;
 
-    if (rc != PD_OK) return rc;
+    for (size_t p = 0; p < MOST_PARAMS; p++) items[p] = (pd_item){ .param = p, .weights = w->weights[p] };
+    rc = pd_client_pull(w->client, items, MOST_PARAMS, step, &ticket, err);
+    return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, err) : rc;
+}
+
+/* Checks that a note belongs to the step at which the weights are, and goes on from there. */
+static void take_note(worker *w, note got, size_t bytes, uint64_t step)
+{
+    uint64_t lowest = lowest_step(w);
+
     if (lowest > 0 && (bytes != sizeof got || step != lowest || got.step != lowest)) {
         fprintf(stderr, "rank %d: the job is at step %llu, but the note is of step %llu (it says %llu, in %zu bytes)\n",
                 w->set->rank, (unsigned long long)lowest, (unsigned long long)step, (unsigned long long)got.step,
@@ -186,7 +194,34 @@ static int recall(worker *w, pd_error *err)
         exit(1);
     }
     w->at = lowest > 0 ? got : first_note(w->set);
-    return PD_OK;
+}
+
+/* Reads this rank's note of the step at which the job is. If a round has closed since this process got weights, with
+ * what an earlier process of the rank had pushed, the note is newer than they are. Returns an error's code. */
+static int recall(worker *w, pd_error *err)
+{
+    note got = first_note(w->set);
+    uint64_t step;
+    size_t bytes;
+    int rc;
+
+    for (;;) {
+        rc = pd_client_recall(w->client, &got, sizeof got, &bytes, &step, err);
+        if (rc != PD_OK || step <= lowest_step(w)) break;
+        if ((rc = pull(w, step, err)) != PD_OK) break;
+    }
+    if (rc == PD_OK) take_note(w, got, bytes, step);
+    return rc;
+}
+
+/* Returns the highest step of the parameters. */
+static uint64_t highest_step(const worker *w)
+{
+    uint64_t highest = 0;
+
+    for (size_t p = 0; p < MOST_PARAMS; p++)
+        if (pd_client_step(w->client, p) > highest) highest = pd_client_step(w->client, p);
+    return highest;
 }
 
 /* Goes back to the server's checkpoint, after a call has returned PD_REWIND. A server that is killed meanwhile goes back
@@ -205,7 +240,7 @@ static void go_back(worker *w)
     report(w, "rewound", w->at.step);
     if (w->set->window > 0 && w->at.step >= w->began)
         stop(w, "a step", PD_REWIND, "the window has the pushes since then, so they should have been sent again");
-    w->began = w->at.step;
+    w->began = highest_step(w);
 }
 
 /* Begins or goes on with the job as a new process does. */
@@ -219,7 +254,7 @@ static void begin(worker *w)
     if (rc == PD_OK) rc = recall(w, &err);
     if (rc != PD_OK && rc != PD_REWIND) stop(w, "init", rc, err.text);
     if (rc == PD_REWIND) go_back(w);
-    w->began = w->at.step;
+    w->began = highest_step(w);
     report(w, "begins", w->at.step);
 }
 

@@ -160,7 +160,7 @@ static void on_fetched(sim_worker *w)
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
     if (rc == PD_OK) {
-        w->began = sim_least_step(w);
+        w->began = sim_most_step(w);
         if (w->s->plan->crashes)
             sim_program_recall(w);
         else
@@ -194,11 +194,9 @@ static size_t choose(sim_worker *w, uint32_t *order)
     return n;
 }
 
-/* Returns whether the worker ends this step with close_step. It then pushes only the parameters for which it has a
- * gradient. */
-static bool closes_step(const sim_worker *w)
+bool sim_closes_step(const sim_worker *w, uint64_t step)
 {
-    return sim_mix(w->job->number + 9, w->rank, w->step, 5) % 3 == 0;
+    return sim_mix(w->job->number + 9, w->rank, step, 5) % 3 == 0;
 }
 
 /* Returns the memory in which the process computes a gradient. */
@@ -267,7 +265,7 @@ static void begin_step(sim_worker *w)
         one->n = 0;
         one->again_ns = 0;
         for (size_t end = n * (c + 1) / calls; i < end; i++)
-            if (sim_has_gradient(w->job, w->rank, w->step, order[i]) || !closes_step(w))
+            if (sim_has_gradient(w->job, w->rank, w->step, order[i]) || !sim_closes_step(w, w->step))
                 one->items[one->n++] = item_of(w, order[i]);
         if (one->n == 0) continue;
         if (push(w, one, &err) != PD_OK) {
@@ -277,7 +275,7 @@ static void begin_step(sim_worker *w)
         w->n_calls++;
     }
     w->ticket = 0;
-    if (closes_step(w) && pd_core_close_step(w->core, w->step, &w->ticket, &err) != PD_OK)
+    if (sim_closes_step(w, w->step) && pd_core_close_step(w->core, w->step, &w->ticket, &err) != PD_OK)
         sim_worker_end_refused(w, err.code, err.text);
     else
         sim_program_go_on(w, STEPPING);

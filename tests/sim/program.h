@@ -75,8 +75,9 @@ void sim_worker_end_dropped(sim_worker *w);
 void sim_worker_end_refused(sim_worker *w, int code, const char *text);
 
 /* ---- program_note.c: notes, and going back with the server ---- */
-/* Returns the lowest step of the parameters. */
+/* Return the lowest and the highest step of the parameters. */
 uint64_t sim_least_step(const sim_worker *w);
+uint64_t sim_most_step(const sim_worker *w);
 /* Returns whether the ticket is done. If so, *rc receives its result, *err its error, and *reply (NULL: not wanted) the
  * answer of `*bytes` bytes, which the caller frees. */
 bool sim_program_take(sim_worker *w, pd_ticket_id ticket, int *rc, uint8_t **reply, size_t *bytes, pd_error *err);
@@ -97,6 +98,9 @@ void sim_program_sync(sim_worker *w);
 void sim_program_on_synced(sim_worker *w);
 
 /* ---- program.c ---- */
+/* Returns whether the worker ends a step with close_step. It then pushes only the parameters for which it has a
+ * gradient. */
+bool sim_closes_step(const sim_worker *w, uint64_t step);
 void sim_program_fetch(sim_worker *w);
 void sim_program_leave(sim_worker *w);
 /* Continues the program of the process until it has to wait. */

@@ -3,6 +3,7 @@
 #include "program.h"
 
 #include "rewind.h"
+#include "sim_judge.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,17 @@ uint64_t sim_least_step(const sim_worker *w)
         if (step < least) least = step;
     }
     return least;
+}
+
+uint64_t sim_most_step(const sim_worker *w)
+{
+    uint64_t most = 0;
+
+    for (uint32_t p = 0; p < w->job->n_params; p++) {
+        uint64_t step = pd_core_step(w->core, p);
+        if (step > most) most = step;
+    }
+    return most;
 }
 
 bool sim_program_take(sim_worker *w, pd_ticket_id ticket, int *rc, uint8_t **reply, size_t *bytes, pd_error *err)
@@ -59,10 +71,20 @@ void sim_program_recall(sim_worker *w)
         sim_program_go_on(w, RECALL);
 }
 
-/* Checks that the note is that of the step with which this process goes on. */
-static void check_note(const sim_worker *w, const uint8_t *reply, size_t header)
+/* Returns the last step up to `step` in which this rank pushed something. A step that it only closes has no note. */
+static uint64_t noted_step(const sim_worker *w, uint64_t step)
 {
-    uint64_t least = sim_least_step(w);
+    for (; step > 0; step--)
+        for (uint32_t p = 0; p < w->job->n_params; p++)
+            if (!sim_closes_step(w, step) || sim_has_gradient(w->job, w->rank, step, p)) return step;
+    return 0;
+}
+
+/* Checks that the note is that of the step with which this process goes on. Returns false if it is newer: a round has
+ * closed since this process got weights, with what an earlier process of the rank had pushed. */
+static bool check_note(const sim_worker *w, const uint8_t *reply, size_t header)
+{
+    uint64_t least = noted_step(w, sim_least_step(w));
     sim_program_note expected = sim_note_of(w, least), got = { 0 };
     pd_arena *arena = sim_must(pd_arena_new(PD_ARENA_BUDGET));
     const Paramd__RecallReply *note;
@@ -72,13 +94,19 @@ static void check_note(const sim_worker *w, const uint8_t *reply, size_t header)
     if (pd_reply_unpack(arena, PD_RECALL, reply, header, &message, &err) != PD_OK) sim_fail("harness", "%s", err.text);
     note = message;
     if (note->bytes == sizeof got) memcpy(&got, reply + header, sizeof got);
+    if (note->step > least) {
+        pd_arena_free(arena);
+        return false;
+    }
     if (note->step != least || (least > 0 && memcmp(&got, &expected, sizeof got) != 0))
-        sim_fail("durability",
-                 "%s rank %u goes on after step %llu, and gets the note of step %llu, in which it wrote that it is of "
-                 "step %llu (%llu bytes)",
-                 w->job->name, w->rank, (unsigned long long)least, (unsigned long long)note->step,
-                 (unsigned long long)got.step, (unsigned long long)note->bytes);
+        sim_fail(
+            "durability",
+            "%s rank %u expects the note of step %llu, and gets the note of step %llu, in which it wrote that it is of "
+            "step %llu (%llu bytes)",
+            w->job->name, w->rank, (unsigned long long)least, (unsigned long long)note->step,
+            (unsigned long long)got.step, (unsigned long long)note->bytes);
     pd_arena_free(arena);
+    return true;
 }
 
 void sim_program_on_recalled(sim_worker *w)
@@ -89,14 +117,14 @@ void sim_program_on_recalled(sim_worker *w)
     int rc;
 
     if (!sim_program_take(w, w->ticket, &rc, &reply, &header, &err)) return;
-    if (rc == PD_OK) {
-        check_note(w, reply, header);
+    if (rc == PD_OK && check_note(w, reply, header))
         sim_program_go_on(w, STEP);
-    } else if (rc == PD_RESOURCE_EXHAUSTED || rc == PD_NO_MEMORY || rc == PD_DEADLINE_EXCEEDED) {
+    else if (rc == PD_OK)
+        sim_program_rest(w, FETCH, "its note is newer than its weights");
+    else if (rc == PD_RESOURCE_EXHAUSTED || rc == PD_NO_MEMORY || rc == PD_DEADLINE_EXCEEDED)
         sim_program_rest(w, RECALL, err.text);
-    } else {
+    else
         sim_worker_end_refused(w, rc, err.text);
-    }
     free(reply);
 }
 
