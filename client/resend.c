@@ -161,11 +161,20 @@ static void remove_needless(pd_core *core)
 
 static void tell_reason(pd_core *core)
 {
-    const pd_known *known = pd_core_furthest_behind(core);
+    const pd_known *known = pd_core_is_behind(core) ? pd_core_furthest_behind(core) : NULL;
 
+    if (known == NULL) return; /* only notes are sent again */
     snprintf(core->reason, sizeof core->reason,
              "the server has gone back to step %" PRIu64 "; this worker sends its pushes up to step %" PRIu64 " again",
              known->there, known->step);
+}
+
+bool pd_resend_is_needed(const pd_core *core)
+{
+    for (const pd_window_step *list = core->window.oldest; list != NULL; list = list->next)
+        for (const pd_past *past = list->first; past != NULL; past = past->next)
+            if (past->again == NULL && is_needed(core, past)) return true;
+    return false;
 }
 
 int pd_resend_begin(pd_core *core)
