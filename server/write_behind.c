@@ -158,9 +158,8 @@ static void free_disk(pd_write_behind *disk)
 static pd_write_behind *new_disk(const pd_disk *below)
 {
     pd_write_behind *disk = calloc(1, sizeof *disk);
-    bool ok = disk != NULL;
 
-    if (!ok) return NULL;
+    if (disk == NULL) return NULL;
     pthread_mutex_init(&disk->lock, NULL);
     pthread_cond_init(&disk->changed, NULL);
     disk->below = below;
@@ -179,10 +178,12 @@ static pd_write_behind *new_disk(const pd_disk *below)
                                  .remove = pass_remove,
                                  .list = pass_list,
                                  .space = pass_space };
-    for (int i = 0; i < PIECES; i++) ok = (disk->pieces[i].at = aligned_alloc(PD_DISK_BLOCK, ROOM)) != NULL && ok;
-    if (ok) return disk;
-    free_disk(disk);
-    return NULL;
+    for (int i = 0; i < PIECES; i++) {
+        if ((disk->pieces[i].at = aligned_alloc(PD_DISK_BLOCK, ROOM)) != NULL) continue;
+        free_disk(disk);
+        return NULL;
+    }
+    return disk;
 }
 
 int pd_write_behind_start(pd_write_behind **out, const pd_disk *below, pd_error *err)
