@@ -80,8 +80,8 @@ void pd_resend_hold(pd_core *core)
     }
 }
 
-/* Holds all frames that belong to a step, and those that the server cannot take yet. When held frames go, they go in the
- * order of their ids, which is that in which they were made: the end of a step behind its pushes. */
+/* Holds all frames that belong to a step, and those that the server cannot take yet. When held frames go, they go in
+ * the order of their ids, which is that in which they were made: the end of a step behind its pushes. */
 static void hold_all(pd_core *core)
 {
     for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
