@@ -7,8 +7,8 @@
 
 /* Loads the newest whole checkpoint of each job that has not ended, one after the other, and calls `restore` with it;
  * the checkpoint is freed after the call. Logs what it brings back and what is damaged. Sets kept->foreign if other
- * BLAS kernels or another instruction set made the checkpoint. Of two jobs of the same name, the one whose checkpoint was
- * written last counts.
+ * BLAS kernels or another instruction set made the checkpoint. Of two jobs of the same name, the one whose checkpoint
+ * was written last counts.
  *
  * A job without a whole checkpoint is logged, and lost. An error of `restore` ends the call and is returned: the daemon
  * must not start without a job whose checkpoint is whole. */
