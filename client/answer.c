@@ -74,6 +74,25 @@ static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
     }
 }
 
+/* Notes the step up to which a restart of the server loses nothing. */
+static void note_durable(pd_core *core, uint64_t step)
+{
+    if (core->durable == step) return;
+    core->durable = step;
+    pd_window_trim(core);
+}
+
+/* Notes that the checkpoint which was asked for is on the server's disk. */
+static void note_checkpoint(pd_core *core, const pd_prefix *prefix, const uint8_t *header)
+{
+    const Paramd__CheckpointReply *reply;
+    void *message;
+
+    if (pd_reply_take(core, prefix, header, &message) != PD_OK) return;
+    reply = message;
+    if (reply->step > core->durable) note_durable(core, reply->step);
+}
+
 /* Stores the results of an answer (outcome, step and version of each parameter) in the caller's items. An item is
  * one parameter of a call.
  *
@@ -82,10 +101,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_item *items = frame->op->items;
 
-    if (core->durable != core->reply->durable_step) {
-        core->durable = core->reply->durable_step;
-        pd_window_trim(core);
-    }
+    note_durable(core, core->reply->durable_step);
     for (size_t i = 0; i < frame->n_parts; i++) {
         const Paramd__Outcome *outcome = core->reply->outcomes[i];
         pd_item *item = &items[frame->parts[i].item];
@@ -169,6 +185,7 @@ static void take_answer(pd_core *core, const pd_outgoing_frame *frame, const pd_
         core->passed++;
     else if (frame->method >= PD_STATUS && frame->method != PD_NOTE)
         keep_reply(core, frame->op, prefix, header);
+    if (frame->method == PD_CHECKPOINT) note_checkpoint(core, prefix, header);
     note_closed(core, frame->op->closes);
     pd_window_take(core, frame);
 }
