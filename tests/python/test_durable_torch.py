@@ -151,11 +151,11 @@ def test_with_a_note_the_job_is_joined_before_the_first_batch(daemon, job):
     training = Training(daemon, job)
     for _ in range(2):
         with pytest.raises(paramd.FailedPrecondition, match="joined before the first batch is drawn.*opt.step_count"):
-            training.step(0)
-    with pytest.raises(paramd.FailedPrecondition, match="joined before the first batch"):
-        training.opt.step()
+            training.loss()
+            training.opt.step()
     training.opt.join()
-    training.step(0)
+    training.loss().backward()
+    training.opt.step()
     training.opt.close()
 
 

@@ -310,10 +310,10 @@ class Optimizer(torch.optim.Optimizer):
         return self.client.durable
 
     def sync(self, timeout: float | None = None) -> None:
-        """Waits until the last step is in a checkpoint on the server's disk, which the server makes at once. Errors:
+        """Waits until the last step() is in a checkpoint on the server's disk, which the server makes at once. Errors:
         those of paramd.Client.sync."""
-        self.synchronize()
-        self.client.sync(self.step_count, timeout)
+        run = self._joined(computed=False)
+        self.client.sync(run.step + (1 if self._delay and run.is_under_way else 0), timeout)
 
     def close(self) -> None:
         """Leaves the job for good. The program's end does so, too, unless it ends with an exception."""
