@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -203,6 +204,33 @@ def test_take_steps_wants_a_step_from_each_call(daemon, job):
     training.opt.take_steps(2, seen.append)
     assert seen == [0, 0, 1]
     training.opt.close()
+
+
+def test_a_step_that_closes_while_a_process_comes_back_is_not_taken_twice(daemon, job, monkeypatch):
+    """The old process of rank 1 has pushed step 3. Rank 0 pushes it when the new process has joined at step 2."""
+    recall = paramd.Client.recall
+
+    def make(rank):
+        return Training(daemon, job, rank=rank, world_size=2)
+
+    zero, one = made = make(0), make(1)
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(lambda training: training.train(2), made)) == [[], []]
+    one.opt._run.push_rest(one.opt._terms(), one.note.save(None))
+    one.opt.client.close()
+
+    def late(client):
+        monkeypatch.undo()
+        zero.step(2)
+        return recall(client)
+
+    two = make(1)
+    monkeypatch.setattr(paramd.Client, "recall", late)
+    assert two.opt.step_count == 3
+    assert two.opt.recalled[0] == 3
+    assert same_bits(weights(two.model), weights(zero.model))
+    zero.opt.client.close()
+    two.opt.client.close()
 
 
 # ---- checkpoints ----

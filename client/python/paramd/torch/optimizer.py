@@ -197,7 +197,7 @@ class Optimizer(torch.optim.Optimizer):
             if self._restore is not None:
                 full_state.bring(self._restore, client)
             run = Run(client, places, memory, self._means, self._counts(client))
-            self._recovery.restore(client, run.step, self.param_groups)
+            self._recovery.restore(run, self.param_groups)
         except BaseException:
             if client is not self._settings.client:
                 client.close()
@@ -262,7 +262,7 @@ class Optimizer(torch.optim.Optimizer):
         while True:
             try:
                 run.rewind()
-                self._recovery.restore(run.client, run.step, self.param_groups)
+                self._recovery.restore(run, self.param_groups)
                 break
             except Rewind:                          # it has gone back once more
                 continue
