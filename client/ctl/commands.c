@@ -1,4 +1,5 @@
-/* commands.c - the table of the paramctl commands that ask a daemon. A new command needs a row here and a function. */
+/* commands.c - the table of the paramctl commands that ask a daemon, or read its directory of checkpoints. A new command
+ * needs a row here and a function. */
 #include "commands.h"
 
 #include "checkpoint_command.h"
@@ -9,6 +10,7 @@
 #include "overrides.h"
 #include "params.h"
 #include "shutdown_command.h"
+#include "state_folder.h"
 #include "state_table.h"
 #include "status.h"
 #include "top.h"
@@ -74,6 +76,34 @@ static const pd_command_option drain_options[] = { { "within", 0, PD_OPTION_SECO
                                                      .help = "Time that open rounds have to finish", .preset = "60" },
                                                    { NULL } };
 
+static const pd_command_option restore_options[] = {
+    { "job", 0, PD_OPTION_TEXT, "JOB", .help = "Name of the job" },
+    { "step", 0, PD_OPTION_NUMBER, "STEP", .help = "Step of the checkpoint, as `paramctl checkpoints DIR' lists it",
+      .least = 0, .most = INT64_MAX },
+    { "creator", 0, PD_OPTION_TEXT, "HEX",
+      .help = "Creator of the job, the end of its directory's name: only needed if several jobs have had this name" },
+    { NULL }
+};
+
+#define CHECKPOINTS_DETAILS                                                                                            \
+    "DIR is a daemon's server.state_dir, or a copy of it; no daemon is asked, and one may be running. STATE is: "      \
+    "valid, "                                                                                                          \
+    "if the manifest is whole and all files have their sizes (`paramctl verify' reads all bytes); damaged; set aside " \
+    "by `paramctl restore'; job ended, so that a restart does not bring it back. Each checkpoint is a directory, "     \
+    "whose weights.safetensors any reader of safetensors opens: a copy of this file is an export of the weights."
+
+#define VERIFY_DETAILS                                                                                                 \
+    "DIR is a daemon's server.state_dir, or the directory of one checkpoint. Reads every byte and compares it with "   \
+    "the "                                                                                                             \
+    "manifest's sizes and checksums (XXH3). Prints which file is damaged and what differs; the exit status is then "   \
+    "1. "                                                                                                              \
+    "A checkpoint that a running daemon removes meanwhile counts as damaged."
+
+#define RESTORE_DETAILS                                                                                                \
+    "DIR is the server.state_dir of a daemon that does not run. Newer checkpoints of the job are renamed to "          \
+    "aside-STEP, and stay until somebody removes them. A job that has ended comes back, too. The checkpoint is "       \
+    "verified first."
+
 #define EXPORT_DETAILS                                                                                                 \
     "FILE is a safetensors file; - is standard output. It appears under its name when it is complete. Weights have "   \
     "the names of their parameters, float32. With --state a parameter NAME also has NAME.SLOT and "                    \
@@ -127,6 +157,12 @@ const pd_command pd_commands[] = {
       2, 2, .run = pd_run_export_command },
     { "checkpoint", "JOB", "Write a checkpoint of a job to the daemon's disk now", CHECKPOINT_DETAILS,
       checkpoint_options, 1, 1, .run = pd_run_checkpoint_command },
+    { "checkpoints", "DIR", "List the checkpoints in a directory, without a daemon", CHECKPOINTS_DETAILS, watch_options,
+      1, 1, .run = pd_run_checkpoints },
+    { "verify", "DIR", "Read checkpoints and tell which are damaged, without a daemon", VERIFY_DETAILS, NULL, 1, 1,
+      .run = pd_run_verify },
+    { "restore", "DIR", "Choose the checkpoint that the daemon's next start loads", RESTORE_DETAILS, restore_options, 1,
+      1, .run = pd_run_restore },
     { "import-state", "JOB FILE", "Put saved optimizer state into a job", IMPORT_DETAILS, import_options, 2, 2,
       .run = pd_run_import_state },
     { "set", "JOB PATTERN NAME=VALUE...", "Set hyperparameters while a job runs", SET_DETAILS, set_options, 3,

@@ -1,4 +1,4 @@
-/* commands.h - the table of the paramctl commands that ask a daemon. */
+/* commands.h - the table of the paramctl commands that ask a daemon, or read its directory of checkpoints. */
 #ifndef PD_COMMANDS_H
 #define PD_COMMANDS_H
 

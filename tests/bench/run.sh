@@ -38,6 +38,7 @@ flood_hello_ms | ms, 99th percentile         | <= 100   |      | figure_flood_he
 flood_memory_mib | MiB                       | <= 128   |      | figure_flood_memory_mib
 sim_seeds    | seeds a second, one core     | >= 50    |      | pd_sim --seeds 1..2000
 idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000
+checkpoint_rate | of the disk's own sequential write with fsync | >= 0.8 | | figure_checkpoint_rate
 root_scratch | of ssyevd                    | <= 1.20  | kernel | figure_root_scratch
 root_tracked | of ssyevd and the product    | <= 0.50  | kernel | figure_root_tracked
 root_tracked_fast | of ssyevd and the product | <= 1.10 | kernel | figure_root_tracked 1024 0.95 4 0 1 1024

@@ -1,0 +1,129 @@
+/* checkpoint_rate: the bytes of a checkpoint per second, divided by what the disk does when a program writes as many
+ * bytes to one file in large pieces and syncs it: past the page cache, which is the fastest way here. Each checkpoint is
+ * compared with such a file before and after it, and the median of the ratios counts. */
+#define _GNU_SOURCE /* O_DIRECT, mkdtemp */
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint_files.h"
+#include "figure.h"
+#include "job_dir.h"
+#include "pages.h"
+
+/* A checkpoint of AdamW: two numbers of state for each weight, in parameters of PARAM_BYTES. */
+enum { ROUNDS = 7, PARAM_BYTES = 16 << 20, PARAMS = 16, PIECE = 4 << 20 };
+
+static void fill(void *at, size_t bytes)
+{
+    uint64_t x = 1, *to = at;
+
+    for (size_t i = 0; i < bytes / sizeof x; i++) to[i] = x = x * 6364136223846793005u + 1442695040888963407u;
+}
+
+static pd_kept *make_checkpoint(void)
+{
+    pd_kept *kept = figure_alloc(sizeof *kept);
+    float *weights = pd_pages_new((size_t)PARAMS * PARAM_BYTES);
+
+    *kept = (pd_kept){ .job = strdup("figure"), .keep = 1, .n_params = PARAMS, .memory = weights };
+    kept->params = figure_alloc(PARAMS * sizeof *kept->params);
+    kept->head = figure_alloc(1);
+    if (weights == NULL) figure_stop("out of memory");
+    fill(weights, (size_t)PARAMS * PARAM_BYTES);
+    for (int i = 0; i < PARAMS; i++) {
+        pd_kept_param *p = &kept->params[i];
+        char name[16];
+        snprintf(name, sizeof name, "w%02d", i);
+        p->name = strdup(name);
+        p->shape = (pd_shape){ 1, { PARAM_BYTES / (int)sizeof(float) } };
+        p->elements = p->shape.dim[0];
+        p->weights = weights + (size_t)i * (size_t)p->elements;
+        p->state_bytes = 2 * PARAM_BYTES + 123; /* the image of a state has a head, so it is not aligned */
+        p->state = figure_alloc(p->state_bytes);
+        fill(p->state, p->state_bytes);
+    }
+    return kept;
+}
+
+/* Returns how many ms the checkpoint takes. */
+static double checkpoint_ms(const char *root, pd_kept *kept)
+{
+    const pd_kept_about about = { .paramd = "figure" };
+    double begin = figure_ms();
+    pd_error err;
+
+    kept->step++;
+    if (pd_checkpoint_write(&pd_disk_posix, root, kept, &about, &err) != PD_OK) figure_stop("%s", err.text);
+    return figure_ms() - begin;
+}
+
+/* Returns how many ms the disk takes for a file of as many bytes. `direct`: O_DIRECT or 0. */
+static double file_ms(const char *root, const void *piece, uint64_t bytes, int direct)
+{
+    char path[PD_KEEP_PATH];
+    double begin, end;
+    int fd;
+
+    pd_keep_join(path, root, "plain");
+    begin = figure_ms();
+    if ((fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | direct, 0600)) < 0) figure_stop("%s cannot be written", path);
+    for (uint64_t done = 0; done < bytes; done += PIECE)
+        if (write(fd, piece, PIECE) != PIECE) figure_stop("%s cannot be written", path);
+    if (fsync(fd) != 0 || close(fd) != 0) figure_stop("%s cannot be synced", path);
+    end = figure_ms();
+    unlink(path);
+    return end - begin;
+}
+
+static void remove_all(const char *root)
+{
+    char job[PD_KEEP_PATH], path[PD_KEEP_PATH];
+    pd_job_dirs jobs;
+    pd_step_list steps;
+
+    if (pd_job_dirs_read(&jobs, &pd_disk_posix, root, NULL) != PD_OK) return;
+    for (size_t i = 0; i < jobs.n; i++) {
+        pd_keep_join(job, root, jobs.at[i]);
+        if (pd_step_list_read(&steps, &pd_disk_posix, job, NULL) != PD_OK) continue;
+        for (size_t k = 0; k < steps.n; k++) {
+            pd_keep_join(path, job, steps.at[k].name);
+            (void)pd_keep_remove_dir(&pd_disk_posix, path, NULL);
+        }
+        pd_step_list_free(&steps);
+        (void)rmdir(job);
+    }
+    pd_job_dirs_free(&jobs);
+    (void)rmdir(root);
+}
+
+int main(int argc, char **argv)
+{
+    char root[512];
+    double share[ROUNDS], rate[ROUNDS], plain[ROUNDS], cached[ROUNDS];
+    void *piece = pd_pages_new(PIECE);
+    pd_kept *kept = make_checkpoint();
+
+    if (piece == NULL) figure_stop("out of memory");
+    fill(piece, PIECE);
+    snprintf(root, sizeof root, "%s/checkpoint-rate-XXXXXX", argc > 1 ? argv[1] : "build");
+    if (mkdtemp(root) == NULL) figure_stop("%s cannot be made: name a directory on the disk to measure", root);
+    (void)checkpoint_ms(root, kept);
+    for (int i = 0; i < ROUNDS; i++) {
+        double before = file_ms(root, piece, kept->bytes, O_DIRECT), own = checkpoint_ms(root, kept),
+               after = file_ms(root, piece, kept->bytes, O_DIRECT), mb = (double)kept->bytes / 1e3;
+        cached[i] = mb / file_ms(root, piece, kept->bytes, 0);
+        rate[i] = mb / own;
+        plain[i] = mb / ((before + after) / 2);
+        share[i] = rate[i] / plain[i];
+        fprintf(stderr, "checkpoint %.0f MB/s, file %.0f MB/s, through the page cache %.0f MB/s: %.3f\n", rate[i],
+                plain[i], cached[i], share[i]);
+    }
+    remove_all(root);
+    printf("%.3f\t%.2f GB at %.0f MB/s; one file: %.0f MB/s, through the page cache %.0f MB/s\n",
+           figure_quantile(share, ROUNDS, 0.5), (double)kept->bytes / 1e9, figure_quantile(rate, ROUNDS, 0.5),
+           figure_quantile(plain, ROUNDS, 0.5), figure_quantile(cached, ROUNDS, 0.5));
+    return 0;
+}

@@ -1,0 +1,168 @@
+/* Tests a real daemon's checkpoints on a real disk: it is killed and goes on, and paramctl lists, verifies and restores
+ * them without it. */
+#define _GNU_SOURCE /* mkdtemp, asprintf */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "daemon_process.h"
+#include "paramctl_run.h"
+#include "team.h"
+
+static const char *const counting[] = { "* sgd lr=1", NULL };
+static const char *const settings[] = { "checkpoint_every=1000", "checkpoint_keep=3", NULL };
+static const uint64_t checkpoints[] = { 10, 15, 20, 21 }; /* the first is removed when the last is written */
+static const int64_t sizes[] = { 250, 10 };
+static char root[] = "/tmp/state-folder-XXXXXX";
+
+static test_daemon *start(void)
+{
+    char dir[64];
+    const char *const flags[] = { dir, NULL };
+
+    snprintf(dir, sizeof dir, "--state-dir=%s", root);
+    return daemon_start(flags);
+}
+
+/* Takes steps up to a number, and has a checkpoint made there. */
+static void train_to(worker *w, const char *url, uint64_t step)
+{
+    while (pd_client_step(w->client, 0) < step)
+        if (!worker_count(w)) fail_msg("%s", w->failure);
+    assert_int_equal(paramctl("--server %s checkpoint counted", url), 0);
+}
+
+/* Trains, and kills the daemon while the worker is in its job. */
+static int make_checkpoints(void **state)
+{
+    model *m = model_new(sizes, 2);
+    test_daemon *daemon;
+    team t = { .job = "counted", .world = 1, .rules = counting, .options = settings, .model = m, .zero = true };
+    worker w = { 0 };
+    (void)state;
+
+    assert_non_null(mkdtemp(root));
+    daemon = start();
+    t.url = daemon->url;
+    if (!worker_open(&w, &t, 0) || !worker_declare(&w)) fail_msg("%s", w.failure);
+    for (int i = 0; i < 4; i++) train_to(&w, daemon->url, checkpoints[i]);
+    daemon_kill(daemon);
+    worker_free(&w);
+    model_free(m);
+    return 0;
+}
+
+static int remove_all(void **state)
+{
+    char command[64];
+    (void)state;
+
+    snprintf(command, sizeof command, "rm -r %s", root);
+    return system(command);
+}
+
+/* Starts a daemon, and expects that it brings the job back at a step. */
+static void expect_back_at(int step)
+{
+    test_daemon *daemon = start();
+    char text[64];
+
+    snprintf(text, sizeof text, "is back at step %d", step);
+    assert_true(daemon_says(daemon, text, patient(5)));
+    daemon_kill(daemon);
+}
+
+static void a_daemon_that_was_killed_goes_on_from_its_last_checkpoint(void **state)
+{
+    (void)state;
+    expect_back_at(21);
+}
+
+static void checkpoints_lists_what_is_there(void **state)
+{
+    json_t *list;
+    (void)state;
+
+    assert_int_equal(paramctl("checkpoints %s", root), 0);
+    assert_says("counted");
+    assert_says("valid");
+    assert_lines_fit(100);
+    assert_int_equal(paramctl("--output json checkpoints %s", root), 0);
+    list = parsed();
+    assert_int_equal(json_array_size(json_object_get(list, "checkpoints")), 3);
+    assert_int_equal(
+        json_integer_value(json_object_get(json_array_get(json_object_get(list, "checkpoints"), 0), "step")), 21);
+    json_decref(list);
+    assert_int_equal(paramctl("checkpoints %s/nothing", root), 1);
+}
+
+static void restore_refuses_while_a_daemon_runs(void **state)
+{
+    test_daemon *daemon = start();
+    (void)state;
+
+    assert_int_equal(paramctl("restore %s --job counted --step 15", root), 1);
+    assert_says("in use by another process");
+    daemon_kill(daemon);
+    assert_int_equal(paramctl("restore %s --job counted --step 14", root), 1);
+    assert_says("has no checkpoint of step 14");
+    assert_int_equal(paramctl("restore %s --job counted", root), 2);
+}
+
+static void the_next_start_loads_the_checkpoint_that_was_restored(void **state)
+{
+    (void)state;
+    assert_int_equal(paramctl("restore %s --job counted --step 20", root), 0);
+    assert_says("the next start brings counted back at step 20; 1 newer checkpoints are set aside");
+    expect_back_at(20);
+    assert_int_equal(paramctl("checkpoints %s", root), 0);
+    assert_says("set aside");
+}
+
+static void verify_says_which_file_is_damaged(void **state)
+{
+    (void)state;
+    assert_int_equal(paramctl("verify %s", root), 0);
+    assert_says("0 damaged");
+    assert_int_equal(paramctl_shell("printf X | dd of=$(echo %s/counted-*/step-*20)/state.bin bs=1 seek=40 "
+                                    "conv=notrunc 2> /dev/null",
+                                    root),
+                     0);
+    assert_int_equal(paramctl("verify %s", root), 1);
+    assert_says("state.bin: its head is damaged");
+    assert_says("1 damaged");
+    assert_int_equal(paramctl_shell("$paramctl verify $(echo %s/counted-*/step-*15)/", root), 0);
+    expect_back_at(15);
+}
+
+static void others_may_not_write_into_the_directory(void **state)
+{
+    char text[2000], dir[64];
+    const char *const flags[] = { dir, NULL };
+    (void)state;
+
+    snprintf(dir, sizeof dir, "--state-dir=%s", root);
+    assert_int_equal(paramctl_shell("chmod 0770 %s", root), 0);
+    assert_int_equal(daemon_refuses(flags, text, sizeof text), 1);
+    assert_non_null(strstr(text, "other users may write in it"));
+    assert_int_equal(paramctl_shell("chmod 0700 %s", root), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_daemon_that_was_killed_goes_on_from_its_last_checkpoint),
+        cmocka_unit_test(checkpoints_lists_what_is_there),
+        cmocka_unit_test(restore_refuses_while_a_daemon_runs),
+        cmocka_unit_test(the_next_start_loads_the_checkpoint_that_was_restored),
+        cmocka_unit_test(verify_says_which_file_is_damaged),
+        cmocka_unit_test(others_may_not_write_into_the_directory),
+    };
+    return cmocka_run_group_tests(tests, make_checkpoints, remove_all);
+}
