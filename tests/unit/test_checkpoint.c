@@ -286,6 +286,7 @@ static void the_checkpoint_waits_for_roots_and_the_steps_do_not(void **state)
     while (r.n_tasks > 1) rig_finish_task(&r, r.n_tasks - 1);
     assert_int_equal(r.kept, 0);
     rig_finish_task(&r, 0);
+    rig_work(&r);
     assert_int_equal(r.kept, 1);
     assert_int_equal(r.disk->step, 4);
     rig_free(&r);
@@ -315,6 +316,7 @@ static void roots_that_are_used_when_they_are_ready_do_not_hold_the_checkpoint(v
     for (uint64_t step = 5; step <= 6; step++) course_step_to(&r, &p, step, COURSE_WORLD * COURSE_PARAMS);
     assert_int_equal(r.kept, 0);
     finish_tasks(&r);
+    rig_work(&r);
     assert_int_equal(r.kept, 1);
     crash(&r, &p);
     for (uint64_t step = 5; step <= 6; step++) course_step_to(&r, &p, step, COURSE_WORLD * COURSE_PARAMS);

@@ -204,6 +204,25 @@ static void a_drain_is_answered_when_the_last_checkpoint_has_failed(void **state
     assert_non_null(strstr(r->warning, "Read-only file system"));
 }
 
+static void a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written(void **state)
+{
+    rig *r = *state;
+
+    kept_job_step(r, 1);
+    r->lazy_disk = true;
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 1, 30), PD_OK);
+    rig_work(r);
+    kept_job_step(r, 2);
+    assert_false(rig_drain(r, OPERATOR, 30));
+    rig_kept(r);
+    rig_work(r);
+    assert_int_equal(r->durable, 1);
+    assert_int_equal(r->keeping->step, 2);
+    rig_kept(r);
+    assert_int_equal(r->answer, PD_EFF_OK);
+    assert_int_equal(r->durable, 2);
+}
+
 static void a_drain_waits_no_longer_than_a_minute_for_the_disk(void **state)
 {
     rig *r = *state;
@@ -419,6 +438,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_drain_takes_the_steps_as_they_are_when_its_deadline_has_passed, set_up,
                                         rig_tear_down),
         cmocka_unit_test_setup_teardown(a_drain_is_answered_when_the_last_checkpoint_has_failed, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written, set_up,
+                                        rig_tear_down),
         cmocka_unit_test_setup_teardown(a_drain_waits_no_longer_than_a_minute_for_the_disk, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_is_dropped_is_reported_as_ended, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_ends_with_the_server_or_never_had_a_checkpoint_is_not, set_up,

@@ -173,6 +173,9 @@ static void the_restored_job_knows_what_is_durable(void **state)
     assert_int_equal(info->step_least, 6);
     assert_int_equal(info->checkpoint_age_ms, 3000);
     assert_int_equal(next.store->budget.used, r->store->budget.used);
+    assert_int_equal(next.durable, 0);
+    course_join(&next, &rich);
+    assert_int_equal(next.durable, 6);
     rig_free(&next);
 }
 

@@ -22,6 +22,7 @@
  * state. Page faults of fresh memory are part of it. */
 #define PARAM_NS 2000.0
 #define BYTE_NS 0.2
+#define NOTE_NS 100.0 /* the same for the note of a rank, with BYTE_NS for each byte */
 
 /* Most bytes of a parameter's record beside the state of its optimizer: counters, names and scalars. */
 enum { HEAD_BYTES = 1024 + PD_MAX_SCALARS * sizeof(pd_scalar_mean) };
@@ -168,6 +169,7 @@ static void await_params(pd_job *job, uint64_t now_ns)
     bool late = job->steps.cut->behind > 0;
     pd_error err;
 
+    if (job->keeping.last == PD_LAST_WANTED) job->keeping.last_begun = making->last = true;
     if (pd_import_writes(job)) {
         pd_fail(&err, PD_FAILED_PRECONDITION, "optimizer state is being imported");
         give_up(job, &err, now_ns);
@@ -249,49 +251,7 @@ static int copy_param(pd_job *job, pd_param *param, pd_error *err)
     return PD_OK;
 }
 
-bool pd_checkpoint_has_work(const pd_job *job)
-{
-    const pd_checkpoint *making = job->keeping.making;
-
-    return making != NULL && making->headed && making->copied < job->steps.n_params;
-}
-
-void pd_checkpoint_work(pd_job *job, uint64_t now_ns)
-{
-    double budget_ns = job->steps.config->batch_ns / 2;
-    pd_error err;
-
-    while (pd_checkpoint_has_work(job) && budget_ns > 0) {
-        pd_param *param = next_to_copy(job);
-        budget_ns -= PARAM_NS + BYTE_NS * (double)pd_optim_state_bytes(param->optim);
-        if (copy_param(job, param, &err) != PD_OK) {
-            give_up(job, &err, now_ns);
-            return;
-        }
-    }
-    if (job->keeping.making != NULL && job->keeping.making->copied == job->steps.n_params) end_cut(job, now_ns);
-}
-
-/* ---- root tasks that come back after their parameter was copied ---- */
-
-void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
-{
-    pd_checkpoint *making = job->keeping.making;
-    pd_checkpoint_part *part = making != NULL ? &making->parts[param] : NULL;
-    pd_archive *archive = part != NULL ? part->archive : NULL;
-    pd_error err;
-
-    if (archive == NULL || !pd_optim_write_task(archive, task) || --part->awaited > 0) return;
-    part->archive = NULL;
-    making->open--;
-    if (end_archive(archive, &making->kept->params[param], &err) != PD_OK) {
-        making->failed = true;
-        making->error = err;
-    }
-    free(archive);
-}
-
-/* ---- handing the checkpoint to the keeper thread ---- */
+/* ---- copying notes, when all parameters are complete ---- */
 
 static uint64_t least_step(const pd_kept *kept)
 {
@@ -318,30 +278,87 @@ static int copy_note(pd_job *job, pd_kept *kept, uint32_t rank, pd_error *err)
     return PD_OK;
 }
 
-static int copy_notes(pd_job *job, pd_kept *kept, pd_error *err)
-{
-    int rc = PD_OK;
-
-    job->keeping.counted = 0;
-    for (uint32_t r = 0; rc == PD_OK && r < job->steps.members.ranks; r++) rc = copy_note(job, kept, r, err);
-    return rc;
-}
-
-static void hand_over(pd_job *job, uint64_t now_ns)
+/* Copies notes of ranks as far as the time budget allows. */
+static int copy_notes(pd_job *job, double *budget_ns, pd_error *err)
 {
     pd_checkpoint *making = job->keeping.making;
     pd_kept *kept = making->kept;
-    pd_effect *effect = making->effect;
+
+    if (making->notes_at == 0) job->keeping.counted = 0;
+    kept->step = least_step(kept);
+    for (; making->notes_at<job->steps.members.ranks && * budget_ns> 0; making->notes_at++) {
+        uint64_t before = job->keeping.counted;
+        if (copy_note(job, kept, making->notes_at, err) != PD_OK) return err->code;
+        *budget_ns -= NOTE_NS + BYTE_NS * (double)(job->keeping.counted - before);
+    }
+    return PD_OK;
+}
+
+/* Returns whether the states of all parameters are complete. */
+static bool is_complete(const pd_job *job)
+{
+    const pd_checkpoint *making = job->keeping.making;
+
+    return making->copied == job->steps.n_params && making->open == 0 && !making->failed;
+}
+
+bool pd_checkpoint_has_work(const pd_job *job)
+{
+    const pd_checkpoint *making = job->keeping.making;
+
+    if (making == NULL || !making->headed) return false;
+    return making->copied < job->steps.n_params || (is_complete(job) && making->notes_at < job->steps.members.ranks);
+}
+
+static int copy_params(pd_job *job, double *budget_ns, pd_error *err)
+{
+    while (job->keeping.making->copied<job->steps.n_params && * budget_ns> 0) {
+        pd_param *param = next_to_copy(job);
+        *budget_ns -= PARAM_NS + BYTE_NS * (double)pd_optim_state_bytes(param->optim);
+        if (copy_param(job, param, err) != PD_OK) return err->code;
+    }
+    return PD_OK;
+}
+
+void pd_checkpoint_work(pd_job *job, uint64_t now_ns)
+{
+    double budget_ns = job->steps.config->batch_ns / 2;
+    pd_error err;
+    int rc = copy_params(job, &budget_ns, &err);
+
+    if (rc == PD_OK && job->keeping.making->copied == job->steps.n_params) end_cut(job, now_ns);
+    if (rc == PD_OK && is_complete(job)) rc = copy_notes(job, &budget_ns, &err);
+    if (rc != PD_OK) give_up(job, &err, now_ns);
+}
+
+/* ---- root tasks that come back after their parameter was copied ---- */
+
+void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
+{
+    pd_checkpoint *making = job->keeping.making;
+    pd_checkpoint_part *part = making != NULL ? &making->parts[param] : NULL;
+    pd_archive *archive = part != NULL ? part->archive : NULL;
     pd_error err;
 
-    kept->step = least_step(kept);
-    if (copy_notes(job, kept, &err) != PD_OK) {
-        job->keeping.counted = 0;
-        give_up(job, &err, now_ns);
-        return;
+    if (archive == NULL || !pd_optim_write_task(archive, task) || --part->awaited > 0) return;
+    part->archive = NULL;
+    making->open--;
+    if (end_archive(archive, &making->kept->params[param], &err) != PD_OK) {
+        making->failed = true;
+        making->error = err;
     }
+    free(archive);
+}
+
+/* ---- handing the checkpoint to the keeper thread ---- */
+
+static void hand_over(pd_job *job)
+{
+    pd_checkpoint *making = job->keeping.making;
+    pd_effect *effect = making->effect;
+
     pd_account_take(&job->steps.account, job->keeping.counted);
-    effect->u.kept = kept;
+    effect->u.kept = making->kept;
     making->kept = NULL;
     making->effect = NULL;
     free_making(job);
@@ -364,8 +381,8 @@ void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns)
         await_params(job, now_ns);
     else if (making->failed)
         give_up_failed(job, now_ns);
-    else if (making->copied == job->steps.n_params && making->open == 0)
-        hand_over(job, now_ns);
+    else if (is_complete(job) && making->notes_at == job->steps.members.ranks)
+        hand_over(job);
 }
 
 /* ---- beginning a checkpoint, and ending it with its job ---- */
@@ -396,7 +413,7 @@ void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns)
         pd_checkpoint_failed(job, step, &err);
         return;
     }
-    job->keeping.making->last = last;
+    job->keeping.making->last = job->keeping.last_begun = last;
     job->keeping.making->until_ns = now_ns + (last ? LAST_WAIT_NS : WAIT_NS);
     pd_checkpoint_go_on(job, now_ns);
 }

@@ -31,10 +31,16 @@ void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, u
     }
 }
 
+void pd_checkpoint_ended(pd_job *job)
+{
+    if (job->keeping.last_begun && job->keeping.last == PD_LAST_WANTED) job->keeping.last = PD_LAST_DONE;
+    job->keeping.last_begun = false;
+}
+
 void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err)
 {
     job->keeping.failed++;
     snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", err->text);
-    if (job->keeping.last == PD_LAST_WANTED) job->keeping.last = PD_LAST_DONE;
+    pd_checkpoint_ended(job);
     pd_checkpoint_answer_all(job, step, err, 0, 0);
 }

@@ -101,7 +101,8 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
     if (job->keeping.making != NULL) {
         pd_checkpoint_go_on(job, now_ns);
         if (job->keeping.making != NULL && job->steps.furthest >= job->keeping.next) {
-            skip(job);
+            /* A checkpoint that somebody asked for may be that of the multiple. */
+            if (job->keeping.cut_step < job->keeping.next) skip(job);
             pd_keeping_plan(job);
         }
     }
@@ -169,7 +170,7 @@ static void note_success(pd_job *job, const pd_kept *kept, uint64_t now_ns)
     keeping->durable_ns = now_ns;
     keeping->bytes = kept->bytes;
     keeping->error[0] = '\0';
-    if (keeping->last == PD_LAST_WANTED) keeping->last = PD_LAST_DONE;
+    pd_checkpoint_ended(job);
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &kept->step },
            "step %" PRIu64 " is durable: a checkpoint of %" PRIu64 " bytes was written in %" PRIu64 " ms", kept->step,
            kept->bytes, kept->ns / MS);
@@ -240,6 +241,8 @@ static void describe_wait(const pd_job *job, const pd_request *request, pd_error
     else if (making != NULL || job->keeping.writing)
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "job %.100s: its checkpoint is still being written: ask again, and wait longer", job->steps.name);
+    else if (!has_state(job))
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: its initial weights have not all come", job->steps.name);
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "job %.100s has not reached step %" PRIu64 ", of which a checkpoint was asked for", job->steps.name,

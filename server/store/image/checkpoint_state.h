@@ -24,6 +24,7 @@ typedef struct pd_checkpoint {
     pd_error error;
     uint32_t copied, open; /* number of parameters that are copied; that wait for results of root tasks */
     uint32_t at;           /* number of the first parameter that may not be copied */
+    uint32_t notes_at;     /* rank whose note is copied next, when all parameters are complete */
     pd_checkpoint_part parts[];
 } pd_checkpoint;
 

@@ -194,6 +194,7 @@ static int publish_again(pd_job *job, pd_error *err)
     effect->u.closed.at = closed;
     effect->u.closed.n = job->steps.n_params;
     pd_effects_add(job->steps.outbox, effect);
+    pd_keeping_tell(job);
     job->unpublished = false;
     return PD_OK;
 }

@@ -49,6 +49,16 @@ void pd_keeping_end(pd_job *job)
     pd_effects_add(job->steps.outbox, farewell);
 }
 
+void pd_keeping_tell(pd_job *job)
+{
+    pd_effect *effect =
+        job->keeping.kept ? pd_effect_new(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number) : NULL;
+
+    if (effect == NULL) return;
+    effect->u.durable_step = job->keeping.durable_step;
+    pd_effects_add(job->steps.outbox, effect);
+}
+
 /* ---- when the next checkpoint is due ---- */
 
 uint32_t pd_keeping_window(const pd_job *job)

@@ -15,6 +15,9 @@ void pd_keeping_plan(pd_job *job);
 /* Returns the smallest window of the connected ranks: the number of steps that each of them can send again. 0: no rank
  * has a window. */
 uint32_t pd_keeping_window(const pd_job *job);
+/* Reports to the loop thread which steps of the job are durable, if any are. Without memory it is reported with the
+ * next checkpoint. */
+void pd_keeping_tell(pd_job *job);
 /* Tells the keeper thread that the job has ended, so that a restart does not bring it back. */
 void pd_keeping_end(pd_job *job);
 

@@ -29,6 +29,7 @@ typedef struct pd_keeping {
     pd_request_queue asked;   /* requests for a checkpoint that are not answered yet; wait_ns is their deadline */
     pd_request_queue exports; /* begins of exports that wait until the cut of the checkpoint being made has ended */
     pd_last_checkpoint last;
+    bool last_begun;     /* the last checkpoint is being made or written */
     pd_effect *farewell; /* tells the keeper thread that the job has ended; allocated with the job */
 } pd_keeping;
 

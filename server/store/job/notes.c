@@ -70,6 +70,8 @@ static int take(pd_job *job, const pd_request *request, pd_error *err)
     const pd_buffer *buffer = request->u.note.buffer;
 
     if (rank == NULL) return err->code;
+    if (request->u.note.step == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a note belongs to a step, the first of which is 1, not to step 0");
     if (request->u.note.bytes > PD_NOTE_MAX)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a note has at most %u bytes, not %zu", PD_NOTE_MAX,
                        request->u.note.bytes);
