@@ -173,6 +173,19 @@ static bool outlives_server(unsigned method)
     return method < PD_STATUS || method == PD_NOTE || method == PD_RECALL;
 }
 
+/* Notes that the steps of a checkpoint that this worker has asked for are durable. */
+static void note_checkpoint(pd_core *core, const pd_prefix *prefix, const uint8_t *header)
+{
+    void *message;
+    const Paramd__CheckpointReply *reply;
+
+    pd_arena_reset(core->arena);
+    if (pd_reply_unpack(core->arena, prefix->method, header, prefix->header_bytes, &message, NULL) != PD_OK) return;
+    reply = message;
+    if (reply->step > core->durable) core->durable = reply->step;
+    pd_window_trim(core);
+}
+
 /* Takes an answer that is no error: stores its results. */
 static void take_answer(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header)
 {

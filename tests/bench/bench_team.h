@@ -18,6 +18,7 @@ typedef struct team_options {
     bool shuffled;     /* each worker pushes the parameters in an order of its own */
     bool square;       /* parameters are square matrices instead of vectors */
     const char *rule;  /* the optimizer's rule; NULL: sgd with momentum */
+    uint32_t window;   /* steps whose pushes each client keeps: pd_client_options.window */
     double compute_ms; /* time that a worker waits in each step, in place of an accelerator's computation */
 } team_options;
 

@@ -36,6 +36,7 @@ memory       | of weights, accumulators, optimizer state and snapshots | <= 1.10
 fairness_ms  | ms, 99th percentile          | <= 100   |      | figure_fairness_ms
 flood_hello_ms | ms, 99th percentile         | <= 100   |      | figure_flood_hello_ms
 flood_memory_mib | MiB                       | <= 128   |      | figure_flood_memory_mib
+window_memory | MiB beyond the gradients of its steps | <= 32 |  | figure_window_memory
 sim_seeds    | seeds a second, one core     | >= 50    |      | pd_sim --seeds 1..2000
 idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000
 checkpoint_rate | of the disk's own sequential write with fsync | >= 0.8 | | figure_checkpoint_rate

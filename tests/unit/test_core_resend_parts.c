@@ -539,7 +539,7 @@ static void a_pull_under_way_asks_for_whole_weights(void **state)
     peer_free(p);
 }
 
-/* A server may send whole weights where it sent an update before: then the answers cannot be compared by their bytes. */
+/* A server may send whole weights where it sent an update before: then the answers cannot be compared. */
 static void weights_are_not_compared_with_an_update(void **state)
 {
     peer *p = updated_to(3);
