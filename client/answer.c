@@ -74,25 +74,6 @@ static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
     }
 }
 
-/* Notes the step up to which a restart of the server loses nothing. */
-static void note_durable(pd_core *core, uint64_t step)
-{
-    if (core->durable == step) return;
-    core->durable = step;
-    pd_window_trim(core);
-}
-
-/* Notes that the checkpoint which was asked for is on the server's disk. */
-static void note_checkpoint(pd_core *core, const pd_prefix *prefix, const uint8_t *header)
-{
-    const Paramd__CheckpointReply *reply;
-    void *message;
-
-    if (pd_reply_take(core, prefix, header, &message) != PD_OK) return;
-    reply = message;
-    if (reply->step > core->durable) note_durable(core, reply->step);
-}
-
 /* Stores the results of an answer (outcome, step and version of each parameter) in the caller's items. An item is
  * one parameter of a call.
  *
@@ -101,7 +82,10 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_item *items = frame->op->items;
 
-    note_durable(core, core->reply->durable_step);
+    if (core->durable != core->reply->durable_step) {
+        core->durable = core->reply->durable_step;
+        pd_window_trim(core);
+    }
     for (size_t i = 0; i < frame->n_parts; i++) {
         const Paramd__Outcome *outcome = core->reply->outcomes[i];
         pd_item *item = &items[frame->parts[i].item];
