@@ -1,7 +1,10 @@
 """Checkpoints as paramd.torch.Optimizer sees them: windows, notes that come back, and loops that go back."""
 from __future__ import annotations
 
+import os
+import pathlib
 import random
+import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,8 +14,11 @@ from torch_support import mlp, needs_torch, optimizer, row_loss, rows, same_bits
 
 import paramd
 import paramd.torch
+from conftest import run_python
 
 STEPS, KEPT, LOST = 12, 4, 7            # all steps; that of the checkpoint; the one after which the daemon is killed
+GUIDE = pathlib.Path(__file__).parent / "../../client/python/TORCH.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"), re.M | re.S)
 
 
 class Training:
@@ -233,6 +239,15 @@ def test_a_step_that_closes_while_a_process_comes_back_is_not_taken_twice(daemon
     two.opt.client.close()
 
 
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_a_block_of_the_guide_runs(daemon, job, number):
+    if "torchdata" in BLOCKS[number]:
+        pytest.importorskip("torchdata", reason="torchdata is not installed")
+    program = run_python(BLOCKS[number], env=dict(os.environ, PARAMD_URL=daemon.url, PARAMD_JOB=job))
+    out, err = program.communicate(timeout=100)
+    assert program.returncode == 0, BLOCKS[number] + out + err
+
+
 # ---- checkpoints ----
 
 VARIANTS = [{}, {"delay": 1}, pytest.param({"overlap": True}, marks=needs_torch(2, 1))]
@@ -275,18 +290,22 @@ def test_take_steps_goes_back_by_itself(durable_daemon, job):
 
 
 def test_with_delay_the_last_step_is_waited_for_and_taken_again(durable_daemon, job):
-    training = Training(durable_daemon, job, delay=1)
+    training, taken = Training(durable_daemon, job, delay=1), []
 
     def body(step):
-        training.step(step)
-        if step == STEPS - 1 and len(taken) < STEPS + 1:
-            training.opt.sync()
-            durable_daemon.freeze()
-            durable_daemon.restart()
         taken.append(step)
+        last = taken == list(range(STEPS))
+        if taken == list(range(KEPT + 1)):
+            training.opt.sync()
+        if last:
+            training.opt.synchronize()
+            durable_daemon.freeze()
+        training.step(step)
+        if last:
+            durable_daemon.restart()
 
-    taken = []
     training.opt.take_steps(STEPS, body)
+    assert taken == [*range(STEPS), *range(KEPT, STEPS)]
     assert training.opt.step_count == STEPS
     training.end()
 
