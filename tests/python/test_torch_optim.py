@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import warnings
 
 import pytest
 from test_torch_parity import CASES
@@ -195,6 +196,26 @@ def test_the_job_is_joined_by_the_first_module_that_has_a_parameter(daemon, job)
     assert opt._run is None
     torch.nn.Sequential(model, torch.nn.ReLU())(rows(0))
     assert opt._run is not None and not torch.nn.modules.module._global_forward_pre_hooks
+    opt.close()
+
+
+@needs_torch(2, 1)
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_compiled_model_joins_the_job_without_a_warning(daemon, job, whole):
+    model = mlp()
+    opt = optim.SGD(model.parameters(), lr=0.1, url=daemon.url, job=f"compiled-{whole}")
+    compiled = torch.compile(model, backend="eager")
+    loss_of = torch.compile(lambda data: row_loss(model, data), backend="eager") if whole else \
+        lambda data: row_loss(compiled, data)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", "(?!Using .torch.compile)")
+        loss_of(rows(0)).backward()
+    assert opt._run is not None and not [one for one in caught if "hook" in str(one.message)]
+    opt.step()
+    other = mlp()
+    row_loss(other, rows(0)).backward()
+    torch.optim.SGD(other.parameters(), lr=0.1).step()
+    assert farthest(weights(model), weights(other)) < 1e-6
     opt.close()
 
 

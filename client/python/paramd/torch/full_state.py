@@ -135,11 +135,23 @@ def bring(saved: Saved, client: Client) -> None:
     step = min(client.step_of(name) for name in client.names)
     if step != saved.step or client.welcome.step > saved.step:
         raise FailedPrecondition(FailedPrecondition.code, f"the state is of step {saved.step}, and the job is at step "
-                                 f"{step}: give the new run a job name of its own")
-    client.barrier()                    # an import waits for no declaration
-    if client.rank == 0 and saved.tensors:
-        with tempfile.TemporaryDirectory(prefix="paramd-") as folder:
-            path = os.path.join(folder, "state.safetensors")
-            tensor_file.save(path, saved.tensors)
-            client.import_state(path)
-    client.barrier()
+                                 f"{step}: give the new run a job name of its own. To replace the state of the running "
+                                 "job, and not its weights, call join() before load_full_state_dict")
+    replace(saved, client)
+
+
+def replace(saved: Saved, client: Client) -> None:
+    """Replaces the optimizer state of a job that rests, whose weights stay; every rank calls it, and rank 0 imports.
+
+    InvalidArgument: a counter of steps would go back. FailedPrecondition: a step or a root is under way. Then nothing
+    has changed, and rank 0 alone has the error.
+    """
+    client.barrier()                    # no rank is in the midst of a step, and an import waits for no declaration
+    try:
+        if client.rank == 0 and saved.tensors:
+            with tempfile.TemporaryDirectory(prefix="paramd-") as folder:
+                path = os.path.join(folder, "state.safetensors")
+                tensor_file.save(path, saved.tensors)
+                client.import_state(path)
+    finally:
+        client.barrier()

@@ -44,8 +44,8 @@ class Optimizer(torch.optim.Optimizer):
     model: names bare parameters in `params`.
     overlap: gradients are pushed during the backward pass. An infinity then skips the step of its parameter alone.
     delay: 1: step() does not wait for the new weights; the next one does.
-    scaler: the paramd.torch.GradScaler of the training, which overlap=True needs to unscale gradients as they come. An
-        infinity then skips the step of the whole model.
+    scaler: the paramd.torch.GradScaler of the training. overlap=True needs it to unscale gradients as they come, and
+        Lightning to clip them. An infinity skips the step of the whole model, also with overlap=True.
     window: number of steps that are kept, to be sent again when the server goes back to a checkpoint: step() does not
         notice then. None: none, and it raises paramd.Rewind.
     note: a paramd.torch.Note, which goes out with each step and is restored when this process goes on from a
@@ -59,6 +59,7 @@ class Optimizer(torch.optim.Optimizer):
     """
 
     _numbers_names = False          # parameters without names get numbers (paramd.torch.optim)
+    _scaler: Any = None             # the GradScaler that the optimizer was made with
 
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
                  rank: int | None = None, world_size: int | None = None, client: Client | None = None,
@@ -79,7 +80,7 @@ class Optimizer(torch.optim.Optimizer):
             self._settings.options.setdefault("nonfinite_scope", "parameter")
         self._delay = delay
         self._overlaps, self._contribute = overlap, contribute
-        self._scaler: Any = scaler
+        self._scaler = scaler
         self._optimizer = optimizer
         self._hypers = row(optimizer).canonical(hypers)
         self._model = params if isinstance(params, torch.nn.Module) else model
@@ -91,7 +92,6 @@ class Optimizer(torch.optim.Optimizer):
         super().__init__(known.groups, {"optimizer": optimizer, **row(optimizer).defaults, **self._hypers})
         self._is_made = True
         self._at_forward = JoinAtForward(self)
-        self._at_forward.attach(self._model)
 
     def _prepare(self, copied: bool) -> None:
         """Sets what a copy does not have."""
@@ -104,6 +104,7 @@ class Optimizer(torch.optim.Optimizer):
         self._claimed: int | None = None            # the step of a state that was loaded before the job was joined
         self._restore: full_state.Saved | None = None
         self._weight: float | None = None
+        self._called: torch.nn.Module | None = None     # the module whose forward pass joins the job
         self._declared: list[Declared] = []
         self._means = Means()
         self._is_made = False
@@ -169,12 +170,14 @@ class Optimizer(torch.optim.Optimizer):
         self._joined(computed=False)
 
     def join_with(self, module: torch.nn.Module) -> None:
-        """Joins the job at the first forward pass of a module that has parameters of the optimizer: it is the model,
-        where none was given."""
-        self._model = self._model if self._model is not None else module
+        """Joins the job at the first forward pass of a module that has parameters of the optimizer."""
         if self._run is None:
             self._recovery.check_begun()
-        self.join()
+        self._called = module
+        try:
+            self.join()
+        finally:
+            self._called = None
 
     def _joined(self, computed: bool) -> Run:
         if self._is_copy:
@@ -209,7 +212,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _counts(self, client: Client) -> bool:
         """Returns whether this rank's gradients count."""
-        if self._contribute == "all" and parallel.is_averaged(self._model, self._raw_names):
+        if self._contribute == "all" and parallel.is_averaged((self._model, self._called), self._raw_names):
             parallel.warn()
             self._contribute = "rank0"
         return self._contribute == "all" or client.rank == 0
@@ -352,8 +355,11 @@ class Optimizer(torch.optim.Optimizer):
 
     # ---- steps ----
 
-    # GradScaler then leaves the decision to step(), which must know of every step.
-    _step_supports_amp_scaling = True
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Whether torch's own GradScaler leaves the decision to step(), which must know of every step. Ours needs no
+        such flag, because of which Lightning would refuse to clip gradients."""
+        return self._scaler is None
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -457,18 +463,36 @@ class Optimizer(torch.optim.Optimizer):
         return full_state.export(run.client, self.param_groups)
 
     def load_full_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes the state of torch's optimizer of the same name, or of full_state_dict, for a new job. Every rank calls
-        it, before the job is joined. The model has the weights of that step.
+        """Takes the state of torch's optimizer of the same name, or of full_state_dict. Every rank calls it.
 
-        FailedPrecondition: the job is joined; or, when it is joined: it is no new job.
+        Before the job is joined, the state is for a new job, and the model has the weights of that step. Afterwards it
+        replaces the state of the running job between two steps: weights and step_count stay.
+
+        FailedPrecondition: a step or a matrix root is under way; or, when a new job is joined: it is no new job.
+        InvalidArgument: the state does not fit, or a counter of steps would go back. Then nothing has changed.
         """
-        if self._run is not None:
-            raise FailedPrecondition(FailedPrecondition.code, "the job has begun, and its weights cannot be replaced: "
-                                     "make a new optimizer with another job, and load the state before its first step")
         saved = full_state.read(state_dict, self.param_groups)
+        if self._run is not None:
+            self._replace_state(self._run, saved, state_dict["param_groups"])
+            return
         light_state.take_hypers(self.param_groups, state_dict["param_groups"])
         self._restore = saved
         self._claimed = saved.step
+
+    def _replace_state(self, run: Run, saved: full_state.Saved, groups: list[Group]) -> None:
+        self.synchronize()
+        if run.is_under_way:
+            raise FailedPrecondition(FailedPrecondition.code, "gradients of the coming step have travelled: call "
+                                     "load_full_state_dict behind step(), before the next backward pass")
+        before = [dict(group) for group in self.param_groups]
+        try:
+            light_state.take_hypers(self.param_groups, groups)
+            self._terms()               # raises if one of them is fixed while the job runs
+            full_state.replace(saved, run.client)
+        except BaseException:
+            for group, values in zip(self.param_groups, before):
+                group.update(values)
+            raise
 
 
 def _stock_scaler() -> FailedPrecondition:
