@@ -11,7 +11,8 @@ void pd_refusal_note(pd_core *core, pd_outgoing_frame *frame, const pd_error *er
 
     if (frame->method == PD_BARRIER) core->barriers--; /* a refused barrier is not counted */
     pd_op_fail(frame->op, error);
-    frame->op->gap = true;
+    if (!pushed || frame->n_parts == 0)
+        frame->op->gap = true; /* otherwise the outcomes tell which parameters lack it */
     for (size_t i = 0; i < frame->n_parts; i++) {
         frame->op->items[frame->parts[i].item].outcome = error->code;
         if (pushed) pd_part_known(core, frame, i)->refused = pd_part_known(core, frame, i)->pushed;

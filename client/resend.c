@@ -80,8 +80,8 @@ void pd_resend_hold(pd_core *core)
     }
 }
 
-/* Holds all frames that belong to a step, and those that the server cannot take yet. When held frames go, they go in the
- * order of their ids, which is that in which they were made: the end of a step behind its pushes. */
+/* Holds all frames that belong to a step, and those that the server cannot take yet. When held frames go, they go in
+ * the order of their ids, which is that in which they were made: the end of a step behind its pushes. */
 static void hold_all(pd_core *core)
 {
     for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
@@ -161,11 +161,20 @@ static void remove_needless(pd_core *core)
 
 static void tell_reason(pd_core *core)
 {
-    const pd_known *known = pd_core_furthest_behind(core);
+    const pd_known *known = pd_core_is_behind(core) ? pd_core_furthest_behind(core) : NULL;
 
+    if (known == NULL) return; /* only notes are sent again */
     snprintf(core->reason, sizeof core->reason,
              "the server has gone back to step %" PRIu64 "; this worker sends its pushes up to step %" PRIu64 " again",
              known->there, known->step);
+}
+
+bool pd_resend_is_needed(const pd_core *core)
+{
+    for (const pd_window_step *list = core->window.oldest; list != NULL; list = list->next)
+        for (const pd_past *past = list->first; past != NULL; past = past->next)
+            if (past->again == NULL && is_needed(core, past)) return true;
+    return false;
 }
 
 int pd_resend_begin(pd_core *core)

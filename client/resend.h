@@ -8,6 +8,9 @@
 
 #include "core_state.h"
 
+/* Returns whether the window has a frame of a step that the server lacks: the server has gone back, or the frame is the
+ * note of a step under way. */
+bool pd_resend_is_needed(const pd_core *core);
 /* Begins to send the window's frames of the steps that the server lacks, or goes on with that on a new connection.
  * Called when the parameters are declared, before other frames are sent. PD_NO_MEMORY. */
 int pd_resend_begin(pd_core *core);

@@ -241,7 +241,7 @@ static int prepare_frames(pd_core *core)
     int rc;
 
     if (core->went_back) forget_versions(core);
-    if (core->resending || pd_core_is_behind(core))
+    if (core->resending || pd_core_is_behind(core) || pd_resend_is_needed(core))
         rc = pd_resend_begin(core);
     else
         rc = pd_renew_all(core, core->went_back);
@@ -264,8 +264,8 @@ static int all_declared(pd_core *core)
     if (!core->rewinding && pd_core_is_behind(core) && !pd_core_window_helps(core)) return PD_OK;
     go_on(core);
     retire_initialised(core);
-    pd_window_trim(core);
     if (prepare_frames(core) != PD_OK) return PD_OK;
+    pd_window_trim(core); /* after that: frames that are sent again must stay */
     core->out.open = !pd_sharing_begin(core);
     return settle(core, core->declare_ticket, NULL);
 }

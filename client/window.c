@@ -9,9 +9,11 @@
 
 /* ---- keeping a frame ---- */
 
+/* Returns whether the window keeps a frame. A note is kept without a window, too, until its step is closed: a server that
+ * was started anew has neither the step's push nor its note, and only the push is sent again because it has no answer. */
 static bool is_kept(const pd_core *core, const pd_outgoing_frame *frame)
 {
-    return core->window.steps > 0 && frame->op != NULL && frame->step > 0;
+    return (core->window.steps > 0 || frame->method == PD_NOTE) && frame->op != NULL && frame->step > 0;
 }
 
 /* Returns the parameter of tensor or chunk number `i`. A note belongs to the first parameter of its push. */
@@ -275,6 +277,7 @@ void pd_window_note_done(pd_core *core, const pd_op *op)
 {
     if (core->window.steps == 0 || op->gap || core->ended.code != PD_OK || !pd_method_pushes(op->method)) return;
     for (size_t i = 0; i < op->n; i++) {
+        if (op->items[i].outcome < 0) continue; /* refused: the window lacks a frame of this parameter */
         pd_known *known = &core->params[op->items[i].param];
         note_whole(known, known->pushed);
     }

@@ -13,13 +13,13 @@
  *     pd_client_leave(client, &err);
  *     pd_client_close(client);
  *
- * Threads. A handle (pd_client) has one I/O thread. It sends heartbeats during a long backward pass. It connects
- * again when the connection breaks, with pauses from 50 ms, doubling to 2 s. It sends again whatever the server has
- * not answered, byte for byte; the server counts each contribution once. Several threads may use one handle: their
- * calls are carried out one after the other, and a call that waits lets the others in. But let only one thread at a
- * time make each of the calls that waits for something else than a ticket (open, join, declare, init, restart, barrier,
- * leave), and none while another closes the handle. Different handles are independent. There are no globals. A handle
- * does not survive fork().
+ * Threads. A handle (pd_client) has one I/O thread. It sends heartbeats during a long backward pass. It connects again
+ * when the connection breaks, with pauses from 50 ms, doubling to 2 s. It sends again whatever the server has not
+ * answered, byte for byte; the server counts each contribution once. Several threads may use one handle: their calls
+ * are carried out one after the other, and a call that waits lets the others in. But let only one thread at a time make
+ * each of the calls that waits for something else than a ticket (open, join, declare, init, restart, rewind, recall,
+ * sync, barrier, leave), and none while another closes the handle. Different handles are independent. There are no
+ * globals. A handle does not survive fork().
  *
  * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: a number with which
  * pd_client_wait waits for the request's end.
@@ -27,10 +27,10 @@
  * Ownership. Buffers belong to the caller, and the library borrows them. Until the ticket is done, do not change a
  * gradient, and do not read weights.
  *
- * Waiting. These calls wait: open, join, declare, init, restart, barrier, leave and wait. Each waits at most for the
- * handle's deadline. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited" (pd_client_open
- * returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the same buffers
- * again to go on waiting. Once calls have waited for 2 s without a connection, one gives a notice
+ * Waiting. These calls wait: open, join, declare, init, restart, rewind, recall, sync, barrier, leave and wait. Each
+ * waits at most for the handle's deadline. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited"
+ * (pd_client_open returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the
+ * same buffers again to go on waiting. Once calls have waited for 2 s without a connection, one gives a notice
  * (pd_client_options.notice). A program that must do something while it waits, such as to handle signals, makes short
  * calls again and again (pd_client_options.slice), or has its event loop watch a descriptor (pd_client_fd).
  *
@@ -45,7 +45,8 @@
  * Errors that end the handle. After these errors every later call returns the same error, and only pd_client_close
  * makes sense:
  *   PD_ABORTED              another process has taken the rank over, or the job was dropped
- *   PD_FAILED_PRECONDITION  after a reconnect: the server came back with another job
+ *   PD_FAILED_PRECONDITION  after a reconnect: the server came back with another job, or it makes other weights of
+ *                           the pushes that the window has sent again
  *   PD_INVALID_ARGUMENT     the same
  *   PD_INTERNAL             the server breaks the protocol
  *
@@ -128,7 +129,13 @@ typedef struct pd_client_options {
      * and goes back to a checkpoint that is not older than that, the client sends them again by itself, and the
      * program does not notice. Takes memory for a copy of as many steps' gradients. The server makes checkpoints often
      * enough for the smallest window of a job's ranks (at least every half window), if its disk can do it. 0: the
-     * client keeps none, and every return to a checkpoint is a PD_REWIND. */
+     * client keeps none, and every return to a checkpoint is a PD_REWIND.
+     *
+     * - Notes, hyperparameters, scalars and the ends of steps belong to the window as the gradients do.
+     * - If the server lacks more steps than the window has, calls end with PD_REWIND; the text has both numbers.
+     * - Answers to pushes that are sent again are compared with the first ones: outcomes, versions, and of weights
+     *   that a push has pulled their XXH3 checksum. A difference ends the handle with PD_FAILED_PRECONDITION.
+     * - Pulls and later pushes wait until the server is where it was. Barriers do not. */
     uint32_t window;
 } pd_client_options;
 

@@ -110,7 +110,9 @@ static void join(member *m)
                                .world_size = o->workers,
                                .rules = rules,
                                .deadline = DEADLINE_S,
-                               .window = o->window };
+                               .options = o->options,
+                               .window = o->window,
+                               .quiet = o->window > 0 };
     pd_client_param *params = new_params(o);
     void **weights = prepare(m);
     pd_error err = { 0 };

@@ -12,7 +12,10 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/stat.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "await.h"
@@ -372,6 +375,59 @@ static void other_instructions_are_warned_of_and_refused_to_a_job_that_must_be_e
     assert_job("strict", 2, 2);
 }
 
+/* ---- the service manager ---- */
+
+/* Opens the socket of a service manager, in the scratch folder. */
+static int open_manager(const fixture *f)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    struct timeval limit = { .tv_sec = (time_t)patient(10) };
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/notify", f->root);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setenv("NOTIFY_SOCKET", address.sun_path, 1);
+    return fd;
+}
+
+static void expect_notice(int fd, const char *text)
+{
+    char notice[1024];
+    ssize_t n = recv(fd, notice, sizeof notice - 1, 0);
+
+    notice[n > 0 ? n : 0] = '\0';
+    if (strstr(notice, text) == NULL) fail_msg("expected %s, got %s", text, notice);
+}
+
+static void systemd_names_the_directory_and_is_asked_for_time(void **state)
+{
+    fixture *f = *state;
+    char loading[160];
+    int fd;
+
+    start(f, 0, NULL);
+    join(f, "j", NULL);
+    train(f, 2);
+    assert_int_equal(daemon_stop(f->daemon, patient(20)), 0);
+    lose(f);
+    setenv("STATE_DIRECTORY", f->state, 1);
+    fd = open_manager(f);
+    f->daemon = daemon_start(NULL);
+    unsetenv("STATE_DIRECTORY");
+    unsetenv("NOTIFY_SOCKET");
+    snprintf(loading, sizeof loading, "STATUS=loading %s/j-", f->state);
+    expect_notice(fd, loading);
+    expect_notice(fd, "STATUS=");
+    expect_notice(fd, "READY=1");
+    snprintf(paramctl_server.url, sizeof paramctl_server.url, "%s", f->daemon->url);
+    assert_job("j", 2, 2);
+    kill(f->daemon->pid, SIGTERM);
+    expect_notice(fd, "STOPPING=1");
+    expect_notice(fd, "EXTEND_TIMEOUT_USEC=340000000"); /* drain_timeout, checkpoint_timeout and 10 s */
+    close(fd);
+}
+
 int main(void)
 {
 #define WITH_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -384,6 +440,7 @@ int main(void)
         WITH_A_FOLDER(without_a_directory_there_are_no_checkpoints),
         WITH_A_FOLDER(a_checkpoint_of_a_job_that_is_not_there_is_refused),
         WITH_A_FOLDER(a_damaged_checkpoint_is_passed_over_for_the_one_before),
+        WITH_A_FOLDER(systemd_names_the_directory_and_is_asked_for_time),
         WITH_A_FOLDER(other_instructions_are_warned_of_and_refused_to_a_job_that_must_be_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

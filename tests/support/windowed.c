@@ -1,6 +1,8 @@
 /* windowed.c - a client's core with a window, and a server whose weights follow from the step. */
 #include "windowed.h"
 
+#include "oom.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -41,12 +43,43 @@ pd_ticket_id windowed_push(windowed *w, peer_frame *got)
     return ticket;
 }
 
+static void fill_weights_of(float *weights, uint64_t step)
+{
+    memset(weights, 0, (PADDED + WINDOWED_ELEMENTS) * sizeof *weights);
+    for (int i = 0; i < WINDOWED_ELEMENTS; i++) weights[i] = weights[PADDED + i] = (float)step + (float)i / 8;
+}
+
 void windowed_answer(windowed *w, const pd_prefix *asked, uint64_t step)
 {
-    float weights[PADDED + WINDOWED_ELEMENTS] = { 0 };
+    float weights[PADDED + WINDOWED_ELEMENTS];
 
-    for (int i = 0; i < WINDOWED_ELEMENTS; i++) weights[i] = weights[PADDED + i] = (float)step + (float)i / 8;
+    fill_weights_of(weights, step);
     peer_reply_data(w->p, asked, WINDOWED_PARAMS, 1, step, weights, PADDED + WINDOWED_ELEMENTS);
+}
+
+bool windowed_answer_without_memory(windowed *w, const pd_prefix *asked, uint64_t step, int64_t n)
+{
+    Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
+    Paramd__Outcome one = PARAMD__OUTCOME__INIT, *all[] = { &one, &one };
+    float weights[PADDED + WINDOWED_ELEMENTS];
+    struct iovec payload = { weights, sizeof weights };
+    uint8_t *frame;
+    size_t bytes;
+    bool failed;
+
+    fill_weights_of(weights, step);
+    one.outcome = 1;
+    one.step = one.version = step;
+    message.outcomes = all;
+    message.n_outcomes = WINDOWED_PARAMS;
+    assert_int_equal(pd_frame_pack(&frame, &bytes, asked->method, PD_FLAG_REPLY, asked->request, &message.base,
+                                   &payload, 1, sizeof weights),
+                     PD_OK);
+    oom_arm(n);
+    if (peer_feed(w->p, frame, bytes) == PD_OK) peer_feed(w->p, payload.iov_base, payload.iov_len);
+    failed = oom_disarm();
+    free(frame);
+    return failed;
 }
 
 void windowed_train(windowed *w, uint64_t step)

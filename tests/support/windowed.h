@@ -26,6 +26,9 @@ void windowed_train(windowed *w, uint64_t step);
 /* Answers a push or pull: the weights and outcomes are those of `step`. */
 void windowed_answer(windowed *w, const pd_prefix *asked, uint64_t step);
 
+/* Answers like windowed_answer, while the core's n-th allocation fails. Returns whether there was one. */
+bool windowed_answer_without_memory(windowed *w, const pd_prefix *asked, uint64_t step, int64_t n);
+
 /* Breaks the connection, connects again and declares: the server is at this step now. */
 void windowed_come_back(windowed *w, uint64_t step);
 /* Expects that the push of this step is sent again with the bytes that were sent first. */

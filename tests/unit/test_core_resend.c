@@ -447,6 +447,23 @@ static void without_memory_the_next_connection_goes_on(void **state)
     windowed_free(&w);
 }
 
+static void an_answer_without_memory_is_asked_for_again(void **state)
+{
+    windowed w = gone_back(5, 2);
+    int64_t n = 0;
+    (void)state;
+
+    for (;; n++) {
+        pd_prefix again = windowed_expect_again(&w, 3);
+        if (!windowed_answer_without_memory(&w, &again, 3, n)) break;
+        assert_null(pd_core_ended(w.p->core));
+        windowed_come_back(&w, 2);
+    }
+    assert_true(n >= 1);
+    windowed_catch_up(&w, 4, 5);
+    windowed_free(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -474,6 +491,7 @@ int main(void)
         cmocka_unit_test(a_push_that_is_refused_for_good_ends_in_a_rewind),
         cmocka_unit_test(marks_of_another_connection_are_not_sent),
         cmocka_unit_test(without_memory_the_next_connection_goes_on),
+        cmocka_unit_test(an_answer_without_memory_is_asked_for_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
