@@ -1,8 +1,12 @@
 """Checkpoints as paramd.torch.Optimizer sees them: windows, notes that come back, and loops that go back."""
 from __future__ import annotations
 
+import os
+import pathlib
 import random
+import re
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,8 +14,11 @@ from torch_support import mlp, needs_torch, optimizer, row_loss, rows, same_bits
 
 import paramd
 import paramd.torch
+from conftest import run_python
 
 STEPS, KEPT, LOST = 12, 4, 7            # all steps; that of the checkpoint; the one after which the daemon is killed
+GUIDE = pathlib.Path(__file__).parent / "../../client/python/TORCH.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"), re.M | re.S)
 
 
 class Training:
@@ -151,11 +158,11 @@ def test_with_a_note_the_job_is_joined_before_the_first_batch(daemon, job):
     training = Training(daemon, job)
     for _ in range(2):
         with pytest.raises(paramd.FailedPrecondition, match="joined before the first batch is drawn.*opt.step_count"):
-            training.step(0)
-    with pytest.raises(paramd.FailedPrecondition, match="joined before the first batch"):
-        training.opt.step()
+            training.loss()
+            training.opt.step()
     training.opt.join()
-    training.step(0)
+    training.loss().backward()
+    training.opt.step()
     training.opt.close()
 
 
@@ -205,6 +212,42 @@ def test_take_steps_wants_a_step_from_each_call(daemon, job):
     training.opt.close()
 
 
+def test_a_step_that_closes_while_a_process_comes_back_is_not_taken_twice(daemon, job, monkeypatch):
+    """The old process of rank 1 has pushed step 3. Rank 0 pushes it when the new process has joined at step 2."""
+    recall = paramd.Client.recall
+
+    def make(rank):
+        return Training(daemon, job, rank=rank, world_size=2)
+
+    zero, one = made = make(0), make(1)
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(lambda training: training.train(2), made)) == [[], []]
+    one.opt._run.push_rest(one.opt._terms(), one.note.save(None))
+    one.opt.client.close()
+
+    def late(client):
+        monkeypatch.undo()
+        zero.step(2)
+        return recall(client)
+
+    two = make(1)
+    monkeypatch.setattr(paramd.Client, "recall", late)
+    assert two.opt.step_count == 3
+    assert two.opt.recalled[0] == 3
+    assert same_bits(weights(two.model), weights(zero.model))
+    zero.opt.client.close()
+    two.opt.client.close()
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_a_block_of_the_guide_runs(daemon, job, number):
+    if "torchdata" in BLOCKS[number]:
+        pytest.importorskip("torchdata", reason="torchdata is not installed")
+    program = run_python(BLOCKS[number], env=dict(os.environ, PARAMD_URL=daemon.url, PARAMD_JOB=job))
+    out, err = program.communicate(timeout=100)
+    assert program.returncode == 0, BLOCKS[number] + out + err
+
+
 # ---- checkpoints ----
 
 VARIANTS = [{}, {"delay": 1}, pytest.param({"overlap": True}, marks=needs_torch(2, 1))]
@@ -247,18 +290,22 @@ def test_take_steps_goes_back_by_itself(durable_daemon, job):
 
 
 def test_with_delay_the_last_step_is_waited_for_and_taken_again(durable_daemon, job):
-    training = Training(durable_daemon, job, delay=1)
+    training, taken = Training(durable_daemon, job, delay=1), []
 
     def body(step):
-        training.step(step)
-        if step == STEPS - 1 and len(taken) < STEPS + 1:
-            training.opt.sync()
-            durable_daemon.freeze()
-            durable_daemon.restart()
         taken.append(step)
+        last = taken == list(range(STEPS))
+        if taken == list(range(KEPT + 1)):
+            training.opt.sync()
+        if last:
+            training.opt.synchronize()
+            durable_daemon.freeze()
+        training.step(step)
+        if last:
+            durable_daemon.restart()
 
-    taken = []
     training.opt.take_steps(STEPS, body)
+    assert taken == [*range(STEPS), *range(KEPT, STEPS)]
     assert training.opt.step_count == STEPS
     training.end()
 

@@ -373,13 +373,18 @@ class Client:
         """Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which
         the server makes at once.
 
-        step: None: the step at which the job is now. timeout: most seconds; None: the client's deadline.
+        step: None: the last one that this client knows of. timeout: most seconds; None: the client's deadline.
 
         FailedPrecondition: the job has no checkpoints: the server has no state_dir, or durability is none. Unavailable:
         the server's disk has failed; the error says how. DeadlineExceeded: not in time; a checkpoint that has begun is
         still written.
         """
-        self._repeat(library().pd_client_sync, step or 0, seconds=timeout)
+        wanted = min(map(self.step_of, self.names), default=0) if step is None else step
+        most = self.deadline if timeout is None else timeout
+        end = time.monotonic() + most
+        self._repeat(library().pd_client_sync, wanted, seconds=most)
+        if self.durable < wanted:       # that was the answer to an earlier call, which did not wait for it
+            self._repeat(library().pd_client_sync, wanted, seconds=max(end - time.monotonic(), 0.0))
 
     # ---- ranks ----
 

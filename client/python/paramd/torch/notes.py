@@ -30,7 +30,7 @@ def _generator_part(given: Any, name: str) -> Part:
 
 def _save_torch() -> dict[str, Any]:
     """Returns the state of the CPU's generator, and those of CUDA devices if the program uses CUDA."""
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     return {"cpu": torch.get_rng_state(), "cuda": list(cuda)}
 
 

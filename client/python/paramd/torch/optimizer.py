@@ -200,7 +200,7 @@ class Optimizer(torch.optim.Optimizer):
             if self._restore is not None:
                 full_state.bring(self._restore, client)
             run = Run(client, places, memory, self._means, self._counts(client))
-            self._recovery.restore(client, run.step, self.param_groups)
+            self._recovery.restore(run, self.param_groups)
         except BaseException:
             if client is not self._settings.client:
                 client.close()
@@ -265,7 +265,7 @@ class Optimizer(torch.optim.Optimizer):
         while True:
             try:
                 run.rewind()
-                self._recovery.restore(run.client, run.step, self.param_groups)
+                self._recovery.restore(run, self.param_groups)
                 break
             except Rewind:                          # it has gone back once more
                 continue
@@ -313,10 +313,10 @@ class Optimizer(torch.optim.Optimizer):
         return self.client.durable
 
     def sync(self, timeout: float | None = None) -> None:
-        """Waits until the last step is in a checkpoint on the server's disk, which the server makes at once. Errors:
+        """Waits until the last step() is in a checkpoint on the server's disk, which the server makes at once. Errors:
         those of paramd.Client.sync."""
-        self.synchronize()
-        self.client.sync(self.step_count, timeout)
+        run = self._joined(computed=False)
+        self.client.sync(run.step + (1 if self._delay and run.is_under_way else 0), timeout)
 
     def close(self) -> None:
         """Leaves the job for good. The program's end does so, too, unless it ends with an exception."""

@@ -9,6 +9,7 @@ from ..client import Client
 from ..errors import FailedPrecondition, Unimplemented, invalid
 from .hypers import row
 from .names import Group
+from .run import Run
 
 Given = Union[notes.Note, Callable[[], bytes], None]
 
@@ -48,12 +49,15 @@ class Recovery:
             return self._note.save([_hypers(group) for group in groups])
         return self._note() if self._note is not None else None
 
-    def restore(self, client: Client, step: int, groups: list[Group]) -> None:
+    def restore(self, run: Run, groups: list[Group]) -> None:
         """Recalls this rank's note, and brings back its objects and the hyperparameters of the groups.
 
-        step: the step of the weights that this rank has received.
+        run: has received the job's weights.
         """
-        self.recalled = _recall(client) if step > 0 else None
+        self.recalled = _recall(run.client) if run.step > 0 else None
+        if self.recalled is not None and self.recalled[0] > run.step:
+            run.catch_up(self.recalled[0])
+        step = run.step
         if not isinstance(self._note, notes.Note):
             return
         if self.recalled is None:

@@ -165,7 +165,12 @@ class Run:
         self._forget_step()
         self._receive(self.client.rewind)
 
-    def _receive(self, function: Callable[[dict[str, torch.Tensor]], None]) -> None:
+    def catch_up(self, step: int) -> None:
+        """Brings the weights of a later step into the model, which the job has closed since this rank has joined it: an
+        earlier process of this rank had pushed it."""
+        self._receive(lambda weights: self.client.pull(weights, min_step=step).wait())
+
+    def _receive(self, function: Callable[[dict[str, torch.Tensor]], object]) -> None:
         """Calls a function of the client that writes the job's weights, and brings them into the model."""
         places = self.places.values()
         function(self.memory.weights(places))
