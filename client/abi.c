@@ -16,7 +16,7 @@ static const size_t abi[] = {
           AT(pd_client_options, label), AT(pd_client_options, deadline), AT(pd_client_options, checksum),
           AT(pd_client_options, impatient), AT(pd_client_options, nonce), AT(pd_client_options, notice),
           AT(pd_client_options, notice_arg), AT(pd_client_options, quiet), AT(pd_client_options, no_shared_memory),
-          AT(pd_client_options, join_later), AT(pd_client_options, slice)),
+          AT(pd_client_options, join_later), AT(pd_client_options, slice), AT(pd_client_options, window)),
     ENTRY(pd_welcome, AT(pd_welcome, seed), AT(pd_welcome, created), AT(pd_welcome, rank), AT(pd_welcome, world_size),
           AT(pd_welcome, chunk_elements), AT(pd_welcome, max_payload), AT(pd_welcome, server),
           AT(pd_welcome, blas_core), AT(pd_welcome, step), AT(pd_welcome, linger)),
@@ -29,10 +29,12 @@ static const size_t abi[] = {
     ENTRY(pd_scalar, AT(pd_scalar, name), AT(pd_scalar, value), AT(pd_scalar, mean), AT(pd_scalar, weight)),
     ENTRY(pd_push_options, AT(pd_push_options, weight), AT(pd_push_options, zero_weight),
           AT(pd_push_options, presummed), AT(pd_push_options, hypers), AT(pd_push_options, scalars),
-          AT(pd_push_options, n_scalars), AT(pd_push_options, sparse)),
+          AT(pd_push_options, n_scalars), AT(pd_push_options, sparse), AT(pd_push_options, note),
+          AT(pd_push_options, note_bytes)),
     ENTRY(pd_client_stats, AT(pd_client_stats, bytes_out), AT(pd_client_stats, bytes_in),
           AT(pd_client_stats, payload_out), AT(pd_client_stats, payload_in), AT(pd_client_stats, connects),
-          AT(pd_client_stats, resent), AT(pd_client_stats, shared_out), AT(pd_client_stats, shared_in)),
+          AT(pd_client_stats, resent), AT(pd_client_stats, shared_out), AT(pd_client_stats, shared_in),
+          AT(pd_client_stats, rewinds), AT(pd_client_stats, replayed)),
 };
 
 size_t pd_client_abi(size_t *out, size_t n)

@@ -6,10 +6,14 @@
 #include "core_end.h"
 #include "landing.h"
 #include "op.h"
+#include "parts.h"
 #include "push_scalars.h"
 #include "refusal.h"
+#include "reply.h"
+#include "resend.h"
 #include "sharing.h"
 #include "welcome.h"
+#include "window.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,11 +64,11 @@ static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
 
     for (size_t i = 0; i < frame->n_parts; i++) {
         const pd_part *part = &frame->parts[i];
-        pd_known *known = pd_landing_known(core, frame, i);
+        pd_known *known = pd_part_known(core, frame, i);
         if (part->bytes == 0 || known->update == 0) continue;
         if (core->reply->outcomes[i]->update) {
             add_update(part->land, core->updates + used, known->update, part->bytes / sizeof(float));
-            used += pd_landing_bytes(core, frame, i);
+            used += pd_part_bytes(core, frame, i);
         }
         note_held(core, known, part, frame->op->items[part->item].weights, core->reply->outcomes[i]->version);
     }
@@ -78,6 +82,10 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_item *items = frame->op->items;
 
+    if (core->durable != core->reply->durable_step) {
+        core->durable = core->reply->durable_step;
+        pd_window_trim(core);
+    }
     for (size_t i = 0; i < frame->n_parts; i++) {
         const Paramd__Outcome *outcome = core->reply->outcomes[i];
         pd_item *item = &items[frame->parts[i].item];
@@ -88,10 +96,11 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
         item->step = outcome->step;
         item->version = outcome->version;
         if (outcome->step > known->step) known->step = outcome->step;
+        if (outcome->step > known->there) known->there = outcome->step;
         known->initialised = true;
         if (frame->parts[i].item == frame->op->bearer && outcome->step == known->pushed)
             pd_scalars_note(frame->op, outcome);
-        core->stats.payload_in += pd_landing_bytes(core, frame, i);
+        core->stats.payload_in += pd_part_bytes(core, frame, i);
     }
 }
 
@@ -99,15 +108,17 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
  * included. */
 static void note_closed(pd_core *core, uint64_t step)
 {
-    for (size_t i = 0; i < core->n_params; i++)
+    for (size_t i = 0; i < core->n_params; i++) {
         if (core->params[i].step < step) core->params[i].step = step;
+        if (core->params[i].there < step) core->params[i].there = step;
+    }
 }
 
 /* Notes for each parameter of an answered Init frame that the server has initial weights from this rank. The server
  * may still refuse frames with other chunks of these parameters. */
 static void note_given(pd_core *core, const pd_outgoing_frame *frame)
 {
-    for (size_t i = 0; i < frame->n_parts; i++) pd_landing_known(core, frame, i)->given = true;
+    for (size_t i = 0; i < frame->n_parts; i++) pd_part_known(core, frame, i)->given = true;
 }
 
 /* Keeps the answer to a request of paramctl, header and payload, until pd_core_finish hands it to the caller. */
@@ -135,36 +146,71 @@ static void left(pd_core *core)
 
 /* Keeps a request in the queue that the server refused because it is shutting down. The client sends the request
  * again when it is connected to the next server. */
-static int later(pd_core *core, const pd_error *error)
+static void later(pd_core *core, const pd_error *error)
 {
     snprintf(core->reason, sizeof core->reason, "%s", error->text);
-    return PD_OK;
 }
 
-static int answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header,
-                    const pd_error *error)
+/* Returns whether the request is one of a worker which waits for the next server if this one is shutting down. */
+static bool outlives_server(unsigned method)
+{
+    return method < PD_STATUS || method == PD_NOTE || method == PD_RECALL;
+}
+
+/* Notes that the steps of a checkpoint that this worker has asked for are durable. */
+static void note_checkpoint(pd_core *core, const pd_prefix *prefix, const uint8_t *header)
+{
+    void *message;
+    const Paramd__CheckpointReply *reply;
+
+    pd_arena_reset(core->arena);
+    if (pd_reply_unpack(core->arena, prefix->method, header, prefix->header_bytes, &message, NULL) != PD_OK) return;
+    reply = message;
+    if (reply->step > core->durable) core->durable = reply->step;
+    pd_window_trim(core);
+}
+
+/* Takes an answer that is no error: stores its results. */
+static void take_answer(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header)
+{
+    if (pd_landing_has_outcomes(frame->method)) {
+        take_weights(core, frame);
+        note_outcomes(core, frame);
+    } else if (frame->method == PD_INIT)
+        note_given(core, frame);
+    else if (frame->method == PD_BARRIER)
+        core->passed++;
+    else if (frame->method >= PD_STATUS && frame->method != PD_NOTE)
+        keep_reply(core, frame->op, prefix, header);
+    if (frame->method == PD_CHECKPOINT) note_checkpoint(core, prefix, header);
+    note_closed(core, frame->op->closes);
+    pd_window_take(core, frame);
+}
+
+static void answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header,
+                     const pd_error *error)
 {
     pd_op *op = frame->op;
     unsigned method = frame->method;
 
-    if (op == NULL) return PD_OK;
-    if (error != NULL && error->code == PD_UNAVAILABLE && method < PD_STATUS) return later(core, error);
+    if (op == NULL) return;
+    if (error != NULL && error->code == PD_UNAVAILABLE && outlives_server(method)) {
+        later(core, error);
+        return;
+    }
+    if (error != NULL && pd_resend_repeats(core, frame)) {
+        pd_resend_refused(core, frame, error);
+        return;
+    }
     if (error != NULL)
         pd_refusal_note(core, frame, error);
-    else if (pd_landing_has_outcomes(method)) {
-        take_weights(core, frame);
-        note_outcomes(core, frame);
-    } else if (method == PD_INIT)
-        note_given(core, frame);
-    else if (method >= PD_STATUS)
-        keep_reply(core, op, prefix, header);
-    if (error == NULL) note_closed(core, op->closes);
+    else
+        take_answer(core, frame, prefix, header);
     pd_op_retire(core, frame);
-    if (error != NULL)
+    if (error != NULL && method != PD_NOTE) /* a push goes on without its note, and its ticket has the error */
         pd_refusal_settle(core, op, error);
-    else if (method == PD_LEAVE)
+    else if (error == NULL && method == PD_LEAVE)
         left(core);
-    return PD_OK;
 }
 
 /* Handles an error that the server reports about the connection as a whole, not about a request. A passing error drops
@@ -200,9 +246,19 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     /* An answered frame that is still in the queue: another answer to it came before, or its operation (the user's
      * call) no longer waits. */
     if (frame != NULL && frame->answered) return PD_OK;
+    if (frame != NULL && frame->lane == PD_LANE_HELD)
+        return pd_reply_broken(core, prefix, "the request was not sent on this connection");
     /* No frame has the number in this answer: it reports an error of the connection, or answers a heartbeat. */
     if (frame == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;
-    if (frame->lane == PD_LANE_LASTING) return answered(core, frame, prefix, header, refusal);
+    if (frame->lane == PD_LANE_LASTING) {
+        if (frame->past != NULL)
+            pd_resend_answered(core, frame, refusal);
+        else
+            answered(core, frame, prefix, header, refusal);
+        pd_window_forget(core);
+        pd_resend_advance(core);
+        return PD_OK;
+    }
     first = frame->first;
     count = frame->count;
     pd_outgoing_remove(&core->out, frame);

@@ -2,6 +2,7 @@
 #include "bucket.h"
 
 #include "pieces.h"
+#include "resend.h"
 
 #include <string.h>
 
@@ -66,6 +67,7 @@ static int seal(pd_bucket *bucket)
     frame->op = bucket->op;
     frame->reply_bytes = bucket->reply;
     if (pd_method_pushes(bucket->method)) frame->step = bucket->push.step;
+    if (bucket->method != PD_PULL) frame->mark = bucket->core->mark;
     if (bucket->last != NULL)
         bucket->last->next = frame;
     else
@@ -241,8 +243,8 @@ int pd_bucket_item(pd_bucket *bucket, size_t i)
 
 void pd_bucket_unpost(pd_core *core, pd_op *op)
 {
-    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
-        next = frame->next;
+    for (pd_outgoing_frame *frame = pd_outgoing_first(&core->out), *next; frame != NULL; frame = next) {
+        next = pd_outgoing_after(&core->out, frame);
         if (frame->op == op) pd_outgoing_remove(&core->out, frame);
     }
     op->waits = 0;
@@ -265,5 +267,6 @@ int pd_bucket_post(pd_bucket *bucket)
         }
         bucket->op->waits++;
     }
+    pd_resend_hold(bucket->core);
     return rc;
 }

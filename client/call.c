@@ -3,9 +3,11 @@
 #include "call.h"
 
 #include "bucket.h"
+#include "note.h"
 #include "op.h"
 #include "post.h"
 #include "push_scalars.h"
+#include "resend.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,7 @@ static int ask_with(pd_core *core, unsigned method, const ProtobufCMessage *requ
     op->payload_bytes = answer_bytes;
     if ((rc = pd_core_post_with(core, method, request, payload, PD_LANE_LASTING, op)) != PD_OK)
         return give_back(core, op, rc, err);
+    pd_resend_hold(core);
     *ticket = op->id;
     return PD_OK;
 }
@@ -207,6 +210,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
 
     if (rc == PD_OK && options != NULL && options->sparse) rc = refuse_sparse(core, items, n, err);
     if (rc == PD_OK) rc = pd_scalars_read(&load, options, err);
+    if (rc == PD_OK) rc = pd_note_check(options, err);
     if (rc == PD_OK) rc = begin_items(core, method, items, n, &op, err);
     if (rc != PD_OK) return rc;
     if (load.n > 0) rc = pd_scalars_begin(core, op, options, err);
@@ -214,9 +218,11 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
         pd_op_free(core, op);
         return rc;
     }
-    rc = cut_items(core, op, method, options, &values, &load);
-    if (rc == PD_OK && method == PD_PUSH_PULL && (rc = pull_absent(core, op)) != PD_OK) pd_bucket_unpost(core, op);
+    rc = pd_note_post(core, op, options);
+    if (rc == PD_OK) rc = cut_items(core, op, method, options, &values, &load);
+    if (rc == PD_OK && method == PD_PUSH_PULL) rc = pull_absent(core, op);
     if (rc != PD_OK) {
+        pd_bucket_unpost(core, op);
         unmark_pushing(core, items, n);
         return give_back(core, op, rc, err);
     }
@@ -249,6 +255,7 @@ static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__PushRequest request = PARAMD__PUSH_REQUEST__INIT;
+    pd_outgoing_frame *frame;
     int rc;
 
     if (!core->declared)
@@ -262,7 +269,10 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
     request.last = true;
     request.mark = core->mark;
     if ((rc = ask(core, PD_PUSH, &request.base, ticket, err)) != PD_OK) return rc;
-    pd_op_find(core, *ticket)->closes = core->closing = step;
+    frame = pd_outgoing_find(&core->out, core->last_id);
+    frame->op->closes = core->closing = frame->step = step;
+    frame->mark = core->mark;
+    pd_resend_advance(core);
     return PD_OK;
 }
 
@@ -356,6 +366,21 @@ int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__Empty request = PARAMD__EMPTY__INIT;
     return ask(core, PD_LEAVE, &request.base, ticket, err);
+}
+
+int pd_core_recall(pd_core *core, pd_ticket_id *ticket, pd_error *err)
+{
+    Paramd__Empty request = PARAMD__EMPTY__INIT;
+    return ask(core, PD_RECALL, &request.base, ticket, err);
+}
+
+int pd_core_checkpoint(pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket_id *ticket, pd_error *err)
+{
+    Paramd__CheckpointRequest request = PARAMD__CHECKPOINT_REQUEST__INIT;
+
+    request.step = step;
+    request.wait_ms = wait_ms;
+    return ask(core, PD_CHECKPOINT, &request.base, ticket, err);
 }
 
 int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,

@@ -20,6 +20,10 @@ int pd_core_pull(struct pd_core *core, pd_item *items, size_t n, uint64_t min_st
                  pd_error *err);
 int pd_core_barrier(struct pd_core *core, pd_ticket_id *ticket, pd_error *err);
 int pd_core_leave(struct pd_core *core, pd_ticket_id *ticket, pd_error *err);
+/* Asks for this rank's note. The answer has a RecallReply and the note as its payload. */
+int pd_core_recall(struct pd_core *core, pd_ticket_id *ticket, pd_error *err);
+/* Asks for a checkpoint of this step or a later one, 0: the present step. The server waits `wait_ms` for it. */
+int pd_core_checkpoint(struct pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket_id *ticket, pd_error *err);
 /* Sends a request of any method, for paramctl. `payload` is copied; its length is 0 if the request has no payload.
  * `answer_bytes`: length of the payload that the answer must have. */
 int pd_core_call(struct pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,

@@ -1,143 +1,16 @@
 /* client.c - the public functions of the client library. They run in the user's thread; the handle's I/O thread is
- * in io.c.
- *
- * "The core must be locked" says that a function may only be called between pd_io_enter and pd_io_leave. The core
- * is the client's protocol state machine. */
-#include "paramd/client.h"
+ * in io.c. Functions after a server's restart are in resume.c. */
+#include "handle.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "call.h"
 #include "declared_params.h"
-#include "io.h"
-#include "notice.h"
 #include "operator.h"
 #include "options.h"
-#include "restart.h"
 #include "sharing.h"
 #include "sized.h"
-
-#define NOTICE_SECONDS 2.0 /* a waiting call tells the user after so many seconds without a connection */
-
-struct pd_client {
-    pd_io io;
-    pd_core *core; /* protocol state machine; used only while it is locked (pd_io_enter) */
-    pd_address *urls;
-    double deadline, slice;
-    pd_notices notices;
-    double alone; /* seconds that calls have waited since there was a connection */
-    bool told;    /* the user knows that there is no connection */
-    pd_welcome welcome;
-    /* Tickets of calls that timed out; 0: none. When the user repeats such a call, it goes on waiting for its old
-     * ticket. */
-    pd_ticket_id join, declare, init, fetch, barrier, leave, restart;
-    bool restarting; /* the user called pd_client_restart, and the job is not restarted yet */
-};
-
-/* ---- waiting ---- */
-
-/* Fails with PD_DEADLINE_EXCEEDED: a call has waited for `seconds`. The error text says why it is not done. The
- * core (protocol state machine) must be locked. */
-static int timed_out(const pd_client *client, double seconds, pd_error *err)
-{
-    const char *state = pd_core_running(client->core) ? "still under way" : "not connected now";
-    const char *reason = pd_core_reason(client->core);
-
-    if (reason[0] == '\0') return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s", seconds, state);
-    return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s (%s)", seconds, state, reason);
-}
-
-static double now_seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static void give_notice(pd_client *client, double seconds_left)
-{
-    char reason[PD_ERROR_TEXT], address[PD_ADDRESS_TEXT];
-
-    snprintf(reason, sizeof reason, "%s", pd_core_reason(client->core));
-    if (reason[0] == '\0')
-        snprintf(reason, sizeof reason, "%s: no answer yet",
-                 pd_address_text(&client->urls[pd_core_url(client->core)], address));
-    pd_io_leave(&client->io);
-    pd_notice_waiting(&client->notices, reason, seconds_left);
-    pd_io_enter(&client->io);
-}
-
-/* Counts `seconds` in which a call has waited without a connection. After NOTICE_SECONDS of them tells the user, once
- * until there is a connection again. The core must be locked. */
-static void count_alone(pd_client *client, double seconds)
-{
-    double left = client->deadline - (client->alone += seconds);
-
-    if (client->told || client->alone < NOTICE_SECONDS || left <= 0) return;
-    client->told = true;
-    give_notice(client, left);
-}
-
-/* Waits until the call with this ticket is done, at most `seconds`. Notes whether there is a connection. The core must
- * be locked. */
-static bool await_part(pd_client *client, pd_ticket_id ticket, double seconds)
-{
-    uint64_t connects = pd_core_stats(client->core).connects;
-    bool connected = pd_core_running(client->core);
-    double begin = now_seconds();
-    bool done = pd_io_wait(&client->io, ticket, seconds);
-
-    if (connected || pd_core_running(client->core) || pd_core_stats(client->core).connects != connects) {
-        client->alone = 0;
-        client->told = false;
-    } else if (!done) {
-        count_alone(client, now_seconds() - begin);
-    }
-    return done;
-}
-
-/* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. The core must be
- * locked. */
-static bool await(pd_client *client, pd_ticket_id ticket, double seconds)
-{
-    double end = now_seconds() + seconds;
-
-    for (double left = seconds; left > NOTICE_SECONDS; left = end - now_seconds())
-        if (await_part(client, ticket, NOTICE_SECONDS)) return true;
-    return await_part(client, ticket, end > now_seconds() ? end - now_seconds() : 0);
-}
-
-/* Waits until the call with this ticket is done, frees the ticket and returns the result of the call. The core (the
- * client's protocol state machine) must be locked. */
-static int finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err)
-{
-    uint8_t *reply;
-    size_t bytes;
-    int rc;
-
-    if (!await(client, ticket, seconds)) return timed_out(client, seconds, err);
-    rc = pd_core_finish(client->core, ticket, &reply, &bytes, err);
-    free(reply);
-    return rc;
-}
-
-/* Waits for the end of a call that blocks, such as pd_client_declare. If the time runs out, the ticket is kept, so that
- * the user can repeat the call and go on waiting. The core (the client's protocol state machine) must be locked. */
-static int finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err)
-{
-    int rc;
-
-    pd_io_leave(&client->io);
-    pd_io_enter(&client->io);
-    if (!await(client, *ticket, client->slice)) return timed_out(client, client->slice, err);
-    rc = finish(client, *ticket, client->slice, err);
-    *ticket = 0;
-    return rc;
-}
 
 /* ---- life ---- */
 
@@ -147,7 +20,7 @@ int pd_client_join(pd_client *client, pd_error *err)
     int rc = PD_OK;
 
     pd_io_enter(&client->io);
-    if ((joins = client->join != 0)) rc = finish_call(client, &client->join, err);
+    if ((joins = client->join != 0)) rc = pd_handle_finish_call(client, &client->join, err);
     if (joins && rc == PD_OK) client->welcome = *pd_core_welcome(client->core);
     pd_io_leave(&client->io);
     if (joins && rc == PD_OK) pd_notice_left_over(&client->notices, pd_core_job(client->core), &client->welcome);
@@ -231,7 +104,7 @@ int pd_client_leave(pd_client *client, pd_error *err)
 
     pd_io_enter(&client->io);
     if (client->leave == 0) rc = pd_core_leave(client->core, &client->leave, err);
-    if (rc == PD_OK) rc = finish_call(client, &client->leave, err);
+    if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->leave, err);
     pd_io_leave(&client->io);
     return rc;
 }
@@ -249,7 +122,7 @@ static int declare(pd_client *client, const pd_client_param *params, size_t n, p
 
     pd_io_enter(&client->io);
     if (client->declare == 0) rc = pd_core_declare(client->core, params, n, &client->declare, err);
-    if (rc == PD_OK) rc = finish_call(client, &client->declare, err);
+    if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->declare, err);
     pd_io_leave(&client->io);
     return rc;
 }
@@ -276,18 +149,9 @@ int pd_client_declare_sized(pd_client *client, const pd_client_param *params, si
     return rc;
 }
 
-/* Locks the core (the client's protocol state machine) of a handle for a function that only reads it. The cast removes
- * the const, since taking the lock changes the handle. */
-static pd_client *enter(const pd_client *client)
-{
-    pd_client *mutable = (pd_client *)client;
-    pd_io_enter(&mutable->io);
-    return mutable;
-}
-
 uint64_t pd_client_step(const pd_client *client, size_t param)
 {
-    pd_client *inside = enter(client);
+    pd_client *inside = pd_handle_enter(client);
     uint64_t step = pd_core_step(inside->core, param);
     pd_io_leave(&inside->io);
     return step;
@@ -295,7 +159,7 @@ uint64_t pd_client_step(const pd_client *client, size_t param)
 
 const char *pd_client_note(const pd_client *client, size_t param)
 {
-    pd_client *inside = enter(client);
+    pd_client *inside = pd_handle_enter(client);
     const char *note = pd_core_note(inside->core, param);
     pd_io_leave(&inside->io);
     return note;
@@ -303,7 +167,7 @@ const char *pd_client_note(const pd_client *client, size_t param)
 
 bool pd_client_must_init(const pd_client *client)
 {
-    pd_client *inside = enter(client);
+    pd_client *inside = pd_handle_enter(client);
     bool must = pd_core_must_init(inside->core);
     pd_io_leave(&inside->io);
     return must;
@@ -319,71 +183,12 @@ void *pd_client_buffer(pd_client *client, size_t param)
     return buffer;
 }
 
-/* Sends the initial weights that this rank has to send, then pulls all weights. The core (the client's protocol state
- * machine) must be locked. */
-static int init_and_fetch(pd_client *client, void *const *weights, pd_error *err)
-{
-    int rc = PD_OK;
-
-    if (client->fetch == 0 && (client->init != 0 || pd_core_must_init(client->core))) {
-        if (client->init == 0) rc = pd_core_init(client->core, weights, &client->init, err);
-        if (rc == PD_OK) rc = finish_call(client, &client->init, err);
-    }
-    if (rc == PD_OK && client->fetch == 0) rc = pd_core_fetch(client->core, weights, &client->fetch, err);
-    return rc == PD_OK ? finish_call(client, &client->fetch, err) : rc;
-}
-
 int pd_client_init(pd_client *client, void *const *weights, pd_error *err)
 {
     int rc;
 
     pd_io_enter(&client->io);
-    rc = init_and_fetch(client, weights, err);
-    pd_io_leave(&client->io);
-    return rc;
-}
-
-/* Forgets the tickets of calls that timed out. Nobody can wait for them any more: these calls ended when the server
- * lost the job. The core (the client's protocol state machine) must be locked. */
-static void forget_calls(pd_client *client)
-{
-    pd_ticket_id *const tickets[] = { &client->declare, &client->init,  &client->fetch,
-                                      &client->barrier, &client->leave, &client->restart };
-
-    for (size_t i = 0; i < sizeof tickets / sizeof *tickets; i++) {
-        uint8_t *reply;
-        size_t bytes;
-
-        if (*tickets[i] != 0) pd_core_finish(client->core, *tickets[i], &reply, &bytes, NULL);
-        *tickets[i] = 0;
-    }
-}
-
-/* Begins to start the lost job anew, unless a call that timed out has begun it already. The core (protocol state
- * machine) must be locked. */
-static int begin_restart(pd_client *client, pd_error *err)
-{
-    int rc;
-
-    if (client->restarting && !pd_core_lost(client->core)) return PD_OK;
-    if (pd_core_lost(client->core)) forget_calls(client);
-    rc = pd_core_restart(client->core, &client->restart, err);
-    client->restarting = rc == PD_OK;
-    return rc;
-}
-
-int pd_client_restart(pd_client *client, void *const *weights, pd_error *err)
-{
-    int rc;
-
-    pd_io_enter(&client->io);
-    rc = begin_restart(client, err);
-    if (rc == PD_OK && client->restart != 0) rc = finish_call(client, &client->restart, err);
-    if (rc == PD_OK) {
-        client->welcome = *pd_core_welcome(client->core);
-        rc = init_and_fetch(client, weights, err);
-    }
-    if (rc == PD_OK) client->restarting = false;
+    rc = pd_handle_init(client, weights, err);
     pd_io_leave(&client->io);
     return rc;
 }
@@ -439,14 +244,14 @@ int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_er
 {
     int rc;
     pd_io_enter(&client->io);
-    rc = finish(client, ticket, seconds > 0 ? seconds : client->deadline, err);
+    rc = pd_handle_finish(client, ticket, seconds > 0 ? seconds : client->deadline, err);
     pd_io_leave(&client->io);
     return rc;
 }
 
 bool pd_client_ready(const pd_client *client, pd_ticket_id ticket)
 {
-    pd_client *inside = enter(client);
+    pd_client *inside = pd_handle_enter(client);
     bool done = pd_core_done(inside->core, ticket);
     pd_io_leave(&inside->io);
     return done;
@@ -468,14 +273,14 @@ int pd_client_barrier(pd_client *client, pd_error *err)
 
     pd_io_enter(&client->io);
     if (client->barrier == 0) rc = pd_core_barrier(client->core, &client->barrier, err);
-    if (rc == PD_OK) rc = finish_call(client, &client->barrier, err);
+    if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->barrier, err);
     pd_io_leave(&client->io);
     return rc;
 }
 
 void pd_client_count_sized(const pd_client *client, pd_client_stats *stats, size_t size)
 {
-    pd_client *inside = enter(client);
+    pd_client *inside = pd_handle_enter(client);
     pd_client_stats all = pd_core_stats(inside->core);
 
     pd_io_leave(&inside->io);
@@ -503,7 +308,7 @@ static int call(pd_client *client, const order *o, uint8_t **at, size_t *bytes, 
     pd_io_leave(&client->io);
     pd_io_enter(&client->io);
     if (pd_io_wait(&client->io, ticket, client->deadline)) return pd_core_finish(client->core, ticket, at, bytes, err);
-    rc = timed_out(client, client->deadline, err);
+    rc = pd_handle_timed_out(client, client->deadline, err);
     pd_core_give_up(client->core, ticket);
     return rc;
 }

@@ -10,6 +10,7 @@
 #include "refusal.h"
 #include "restart.h"
 #include "sharing.h"
+#include "window.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,7 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->flags = config->checksum ? PD_FLAG_CHECKSUM : 0;
     core->urls = config->urls;
     core->impatient = config->impatient;
+    core->window.steps = config->window;
     core->give_up_ns = UINT64_MAX;
     core->out.least_shared = config->least_shared;
     core->sharing = (pd_sharing){
@@ -102,6 +104,7 @@ void pd_core_free(pd_core *core)
 
     if (core == NULL) return;
     pd_outgoing_clear(&core->out);
+    pd_window_clear(core);
     HASH_ITER(hh, core->ops, op, next) pd_op_free(core, op);
     pd_core_forget_params(core);
     pd_sharing_free(core);
@@ -226,6 +229,8 @@ static int post_hello(pd_core *core)
     hello.creator = core->rejoins && !core->restarting ? core->creator : 0;
     hello.label = core->label;
     hello.shares = pd_sharing_wanted(core);
+    hello.window = core->window.steps;
+    hello.barriers = core->passed;
     hello.options = pointers;
     hello.n_options = n;
     hello.rules = core->rules;
@@ -289,6 +294,7 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
     core->welcomed = false;
     core->reply = NULL;
     pd_sharing_end(core);
+    pd_window_forget(core);
     core->stats.resent += pd_outgoing_rewind(&core->out, left_at_last, core);
 }
 
@@ -419,6 +425,10 @@ uint64_t pd_core_step(const pd_core *core, size_t param)
 {
     return param < core->n_params ? core->params[param].step : 0;
 }
+uint64_t pd_core_durable(const pd_core *core)
+{
+    return core->durable;
+}
 const char *pd_core_note(const pd_core *core, size_t param)
 {
     return param < core->n_params && core->params[param].note != NULL ? core->params[param].note : "";
@@ -442,6 +452,10 @@ const pd_error *pd_core_ended(const pd_core *core)
 bool pd_core_lost(const pd_core *core)
 {
     return core->lost;
+}
+bool pd_core_gone_back(const pd_core *core)
+{
+    return core->gone_back;
 }
 bool pd_core_running(const pd_core *core)
 {

@@ -20,6 +20,7 @@ typedef struct pd_core_config {
     const char *const *options, *const *rules; /* see pd_client_options */
     uint64_t nonce;
     bool checksum, impatient, no_shared_memory; /* see pd_client_options */
+    uint32_t window;                            /* see pd_client_options */
     uint64_t least_shared; /* payload bytes from which on a gradient is in shared memory; 0: PD_LEAST_SHARED */
     size_t urls;           /* number of addresses */
 } pd_core_config;
@@ -98,6 +99,8 @@ const char *pd_core_job(const pd_core *core);
 const pd_welcome *pd_core_welcome(const pd_core *core);
 /* Returns how many rounds of the parameter are closed, as far as the server's answers have reported. */
 uint64_t pd_core_step(const pd_core *core, size_t param);
+/* Returns the durable step, as the server's last answer reported. */
+uint64_t pd_core_durable(const pd_core *core);
 /* Returns the optimizer's note on a parameter (a text for the user, for example a warning), or "" if there is none.
  * Once the parameters are declared, the text stays valid. */
 const char *pd_core_note(const pd_core *core, size_t param);
@@ -110,6 +113,9 @@ bool pd_core_running(const pd_core *core);
 const pd_error *pd_core_ended(const pd_core *core);
 /* Returns whether the client handle (the user's pd_client) has ended because the server no longer has its job. */
 bool pd_core_lost(const pd_core *core);
+/* Returns whether the client handle (the user's pd_client) has ended because the server has gone back to an earlier
+ * step. */
+bool pd_core_gone_back(const pd_core *core);
 /* Returns why the last connection failed, or what the server is waiting for; "" if nothing is wrong. */
 const char *pd_core_reason(const pd_core *core);
 

@@ -6,6 +6,7 @@
 #include "message.h"
 #include "outgoing.h"
 #include "paramd/client.h"
+#include "past.h"
 
 /* Limits that keep the headers of a frame and of its answer under PD_MAX_HEADER_BYTES. In a packed header, the entry
  * for one tensor or chunk has at most PIECE_BOUND bytes. All other fields together have at most FORM_BOUND bytes. */
@@ -13,6 +14,7 @@ enum { PIECE_BOUND = 64, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTE
 /* Names of public functions, for error texts that advise the user to call them. */
 #define PD_DECLARE_CALL "pd_client_declare"
 #define PD_RESTART_CALL "pd_client_restart"
+#define PD_REWIND_CALL "pd_client_rewind"
 #define PD_WAIT_CALL "pd_client_wait"
 
 enum { MAX_TICKETS = 16384 };
@@ -33,6 +35,7 @@ typedef struct pd_op {
     pd_error error; /* the first error */
     /* The operation will fail: the server refused one of its frames, and answers to others are missing. */
     bool hopeless;
+    bool gap;             /* the window lacks one of its frames: the server refused it, or memory was out */
     uint64_t give_up_ns;  /* when an operation that will fail (`hopeless`) stops waiting for answers; 0: not set yet */
     uint8_t *reply;       /* answer to a pd_core_call: header, then payload; NULL for other operations */
     size_t reply_bytes;   /* length of the header in `reply`, in bytes */
@@ -54,13 +57,18 @@ typedef struct pd_known { /* a declared parameter; its index in pd_core.params i
     char *axes; /* names of the dimensions as the user declared them; NULL: none */
     char *note; /* the first note (text for the user) of the optimizer on this parameter; NULL: none */
     bool model_state;
-    uint64_t step;   /* number of closed rounds of this parameter, as the server last reported */
+    uint64_t step; /* most closed rounds of this parameter that this process has seen */
+    /* number of its closed rounds as the server last reported: less than `step` after the server has gone back */
+    uint64_t there;
     uint64_t pushed; /* step of this process's last push of the parameter */
+    /* the window has all of this rank's pushes of the steps from `kept_from` to `kept_to`; none if that is less */
+    uint64_t kept_from, kept_to;
     /* Step in which the server refused this rank's gradient of the parameter. 0: none was refused, or it was pushed
      * again. */
     uint64_t refused;
-    /* initialised: the server has the initial weights of this rank's whole range. pushing: a push is under way. */
-    bool initialised, pushing;
+    /* initialised: the server has the initial weights of this rank's whole range. pushing: a push is under way.
+     * missing: the server's last answer to Declare says that it has no such weights. */
+    bool initialised, pushing, missing;
     bool given; /* the server has initial weights of at least one element of this rank's range */
 } pd_known;
 
@@ -101,8 +109,20 @@ typedef struct pd_frame_scratch {
     struct iovec landing[2 * MAX_PIECES + 1]; /* memory that receives the payload of the answer that is arriving */
 } pd_frame_scratch;
 
+/* The frames of this process's last steps: window.h. */
+typedef struct pd_window {
+    uint32_t steps;                         /* most steps of a parameter; 0: nothing is kept */
+    struct pd_window_step *oldest, *newest; /* lists of frames, by step */
+    uint64_t bytes;                         /* payload bytes that are kept */
+    const pd_outgoing_frame *frame;         /* the frame whose answer is arriving; NULL: none */
+    pd_past *coming;                        /* what is kept of that frame; NULL: nothing */
+    uint64_t hash;                          /* XXH3-64 of the weights that its answer has brought */
+    bool hashed;                            /* `hash` is known */
+} pd_window;
+
 typedef struct pd_core {
     pd_sharing sharing;
+    pd_window window;
     size_t n_copies; /* number of entries in scratch->copy */
     char *job, *label;
     /* texts that the user gave when the client handle was opened: the job's options, and its optimizer rules; NULL ends
@@ -123,9 +143,14 @@ typedef struct pd_core {
     size_t url;
     uint64_t random;
     char reason[PD_ERROR_TEXT];
-    pd_error ended;   /* any code but PD_OK: the client handle (the user's pd_client) has ended with this error */
-    bool lost;        /* the client handle (the user's pd_client) ended because the server no longer has the job */
-    bool restarting;  /* true from the call of pd_core_restart until the parameters are declared to the new job */
+    pd_error ended;  /* any code but PD_OK: the client handle (the user's pd_client) has ended with this error */
+    bool lost;       /* the client handle (the user's pd_client) ended because the server no longer has the job */
+    bool restarting; /* true from the call of pd_core_restart until the parameters are declared to the new job */
+    /* resending: the server has gone back, and frames of the window are sent again. went_back: since the parameters
+     * were last declared, the server has reported fewer steps of one than before. */
+    bool resending, went_back;
+    bool gone_back;   /* the client handle ended because the server has gone back to an earlier step */
+    bool rewinding;   /* true from the call of pd_core_rewind until the parameters are declared again */
     bool rejoins;     /* the last Hello asked only to join a job that exists, not to create one */
     uint64_t creator; /* number of the process that created the job, from the last welcome; 0: not known */
 
@@ -139,8 +164,9 @@ typedef struct pd_core {
     bool averages_init;       /* the server averages initial weights, so every rank sends those of every parameter */
     size_t declares_waiting;  /* number of Declare frames (lists of parameters) that the server has not answered yet */
     pd_ticket_id welcome_ticket, declare_ticket;
-    uint64_t barriers;
-    uint64_t closing; /* step that this rank is closing (pd_client_close_step); 0: none */
+    uint64_t barriers, passed; /* barriers that this process has called, and those that the server has answered */
+    uint64_t durable;          /* steps up to this one survive a restart of the server, as its last answer reported */
+    uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
 
     pd_op *ops;         /* hash table of the user's calls by ticket */
     uint64_t ended_ops; /* number of the user's calls that have ended */

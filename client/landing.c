@@ -3,8 +3,11 @@
 
 #include "copy.h"
 #include "core_end.h"
+#include "note.h"
+#include "parts.h"
 #include "pieces.h"
 #include "reply.h"
+#include "window.h"
 
 #include <stdlib.h>
 
@@ -28,19 +31,6 @@ static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans,
     return PD_OK;
 }
 
-pd_known *pd_landing_known(const pd_core *core, const pd_outgoing_frame *frame, size_t part)
-{
-    return &core->params[frame->op->items[frame->parts[part].item].param];
-}
-
-size_t pd_landing_bytes(const pd_core *core, const pd_outgoing_frame *frame, size_t part)
-{
-    size_t bytes = frame->parts[part].bytes;
-
-    if (bytes == 0 || !core->reply->outcomes[part]->update) return bytes;
-    return bytes / sizeof(float) * pd_dtype_size(pd_landing_known(core, frame, part)->update);
-}
-
 /* Makes the core's buffer for received bytes large enough. It receives updates (changes of weights), or the payload
  * of an answer to paramctl. */
 static int make_room(pd_core *core, uint64_t bytes)
@@ -58,7 +48,7 @@ static int make_room(pd_core *core, uint64_t bytes)
 }
 
 /* Checks the updates in an answer. An update is the change of weights, sent instead of the weights. The answer
- * breaks the protocol if the client did not ask for the update. Makes room for the updates, and sets *payload to
+ * breaks the protocol if the client did not ask for the update. Makes room for what is buffered, and sets *payload to
  * the number of payload bytes that the answer must have. */
 static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame, uint64_t *payload)
 {
@@ -67,18 +57,17 @@ static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoin
     *payload = 0;
     for (size_t i = 0; i < frame->n_parts; i++) {
         bool update = core->reply->outcomes[i]->update;
-        if (update && (frame->parts[i].bytes == 0 || pd_landing_known(core, frame, i)->update == 0))
+        if (update && (frame->parts[i].bytes == 0 || pd_part_known(core, frame, i)->update == 0))
             return pd_reply_broken(core, prefix, "an update that was not asked for");
-        if (pd_landing_bytes(core, frame, i) > 0)
-            *payload = pd_piece_end(*payload, 0) + pd_landing_bytes(core, frame, i);
-        if (update) room += pd_landing_bytes(core, frame, i);
+        if (pd_part_bytes(core, frame, i) > 0) *payload = pd_piece_end(*payload, 0) + pd_part_bytes(core, frame, i);
+        if (pd_part_buffered(core, frame, i)) room += pd_part_bytes(core, frame, i);
     }
     return make_room(core, room);
 }
 
 /* Lists the memory that receives the answer's payload. Weights go to the caller's buffers, updates (changes of
- * weights) to the core's buffer. In the payload each tensor or chunk begins at a multiple of 64 bytes; the padding
- * between them is thrown away. Returns the number of list entries. */
+ * weights) and weights that nobody waits for to the core's buffer. In the payload each tensor or chunk begins at a
+ * multiple of 64 bytes; the padding between them is thrown away. Returns the number of list entries. */
 static size_t land(pd_core *core, const pd_outgoing_frame *frame, uint64_t payload_bytes)
 {
     struct iovec *iov = core->scratch->landing;
@@ -87,14 +76,14 @@ static size_t land(pd_core *core, const pd_outgoing_frame *frame, uint64_t paylo
 
     for (size_t i = 0; i < frame->n_parts; i++) {
         uint64_t start = pd_piece_end(offset, 0);
-        size_t bytes = pd_landing_bytes(core, frame, i);
-        bool update = core->reply->outcomes[i]->update;
+        size_t bytes = pd_part_bytes(core, frame, i);
+        bool buffered = pd_part_buffered(core, frame, i);
 
         if (bytes == 0) continue;
         if (start > offset) iov[n++] = (struct iovec){ NULL, start - offset };
-        iov[n++] = (struct iovec){ update ? core->updates + used : frame->parts[i].land, bytes };
+        iov[n++] = (struct iovec){ buffered ? core->updates + used : frame->parts[i].land, bytes };
         offset = start + bytes;
-        if (update) used += bytes;
+        if (buffered) used += bytes;
     }
     if (payload_bytes > offset) iov[n++] = (struct iovec){ NULL, payload_bytes - offset };
     return n;
@@ -109,18 +98,18 @@ static int land_shared(pd_core *core, const pd_prefix *prefix, const pd_outgoing
 
     for (size_t i = 0; i < frame->n_parts; i++) {
         const Paramd__Outcome *outcome = core->reply->outcomes[i];
-        size_t bytes = pd_landing_bytes(core, frame, i);
+        size_t bytes = pd_part_bytes(core, frame, i);
 
         if (bytes == 0) continue;
         if (outcome->place >= weights->bytes || bytes > weights->bytes - outcome->place)
             return pd_reply_broken(core, prefix, "its weights do not lie in the shared memory");
         core->scratch->copy[core->n_copies++] = (pd_copy){
-            .to = outcome->update ? core->updates + used : frame->parts[i].land,
+            .to = pd_part_buffered(core, frame, i) ? core->updates + used : frame->parts[i].land,
             .from = weights->at + outcome->place,
             .bytes = bytes,
         };
         core->stats.shared_in += bytes;
-        if (outcome->update) used += bytes;
+        if (pd_part_buffered(core, frame, i)) used += bytes;
     }
     return PD_OK;
 }
@@ -154,16 +143,10 @@ static int land_whole(pd_core *core, const pd_prefix *prefix, const pd_outgoing_
     return PD_OK;
 }
 
-int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
+/* Checks that an answer with this prefix may come now. */
+static int check_prefix(pd_core *core, const pd_prefix *prefix)
 {
-    pd_core *core = arg;
-    pd_outgoing_frame *frame = pd_outgoing_find(&core->out, prefix->request);
-    uint64_t payload;
-    void *reply;
-    int rc;
 
-    core->reply = NULL;
-    core->n_copies = 0;
     if (core->ended.code != PD_OK) return core->ended.code;
     /* The core (the client's protocol state machine) is dropping this connection. Its answers are not used: they may
      * belong to a job that is lost. */
@@ -172,11 +155,17 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
         return pd_reply_broken(core, prefix, "not marked as an answer");
     if ((prefix->flags & PD_FLAG_SHARED) != 0 && core->sharing.weights.at == NULL)
         return pd_reply_broken(core, prefix, "in shared memory, but none is shared on this connection");
-    if (frame == NULL || frame->answered || (prefix->flags & PD_FLAG_ERROR) != 0)
-        return discard(core, prefix, spans, n);
-    if (frame->method != prefix->method) return pd_reply_broken(core, prefix, "another method than was asked");
-    if (!pd_landing_has_outcomes(frame->method)) return land_whole(core, prefix, frame, spans, n);
-    if (frame->op == NULL) return discard(core, prefix, spans, n);
+    return PD_OK;
+}
+
+/* Receives an answer with the outcomes of rounds. */
+static int land_outcomes(pd_core *core, const pd_prefix *prefix, const uint8_t *header, const pd_outgoing_frame *frame,
+                         struct iovec **spans, size_t *n)
+{
+    uint64_t payload;
+    void *reply;
+    int rc;
+
     if ((rc = pd_reply_take(core, prefix, header, &reply)) != PD_OK) return rc;
     core->reply = reply;
     if (core->reply->n_outcomes != frame->n_parts)
@@ -187,4 +176,28 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
     *spans = core->scratch->landing;
     *n = land(core, frame, prefix->payload_bytes);
     return PD_OK;
+}
+
+int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
+{
+    pd_core *core = arg;
+    pd_outgoing_frame *frame = pd_outgoing_find(&core->out, prefix->request);
+    int rc;
+
+    core->reply = NULL;
+    core->n_copies = 0;
+    pd_window_forget(core);
+    if ((rc = check_prefix(core, prefix)) != PD_OK) return rc;
+    if (frame == NULL || frame->answered || (prefix->flags & PD_FLAG_ERROR) != 0)
+        return discard(core, prefix, spans, n);
+    if (frame->method != prefix->method) return pd_reply_broken(core, prefix, "another method than was asked");
+    if (frame->method == PD_RECALL && (rc = pd_note_expect(core, frame, prefix, header)) != PD_OK) return rc;
+    if (!pd_landing_has_outcomes(frame->method))
+        rc = land_whole(core, prefix, frame, spans, n);
+    else if (frame->op == NULL && frame->past == NULL)
+        return discard(core, prefix, spans, n);
+    else
+        rc = land_outcomes(core, prefix, header, frame, spans, n);
+    if (rc == PD_OK) pd_window_expect(core, frame);
+    return rc;
 }

@@ -14,10 +14,5 @@ void pd_core_copy(const pd_core *core);
 
 /* Returns whether answers to this method carry the outcomes of rounds, for instance "step taken" or "skipped". */
 bool pd_landing_has_outcomes(unsigned method);
-/* Returns the parameter to which tensor or chunk number `part` of a sent frame belongs. */
-pd_known *pd_landing_known(const pd_core *core, const pd_outgoing_frame *frame, size_t part);
-/* Returns how many payload bytes the answer that is being received has for tensor or chunk number `part` of the
- * sent frame: the bytes of its weights, or of the change of these weights. */
-size_t pd_landing_bytes(const pd_core *core, const pd_outgoing_frame *frame, size_t part);
 
 #endif

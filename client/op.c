@@ -1,6 +1,8 @@
 /* op.c - the operations (calls of the user that wait for answers): makes them, finds them by ticket, and ends them. */
 #include "op.h"
 
+#include "window.h"
+
 #include <stdlib.h>
 
 #undef uthash_nonfatal_oom
@@ -56,6 +58,7 @@ void pd_op_fail(pd_op *op, const pd_error *error)
 
 void pd_op_done(pd_core *core, pd_op *op)
 {
+    pd_window_note_done(core, op);
     op->done = true;
     core->ended_ops++;
     if (op->closes > 0) core->closing = 0;

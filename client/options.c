@@ -107,6 +107,7 @@ int pd_settings_resolve(pd_settings *settings, const pd_client_options *options,
     settings->core.rules = options->rules;
     settings->core.checksum = options->checksum;
     settings->core.impatient = options->impatient;
+    settings->core.window = options->window;
     settings->core.no_shared_memory = options->no_shared_memory;
     choose_label(settings, options->label);
     rc = choose_rank(&settings->core, options, err);

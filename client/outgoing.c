@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "frame.h"
+#include "past.h"
 #include "plant.h"
 
 const uint8_t pd_outgoing_padding[PD_PAYLOAD_ALIGN];
@@ -43,20 +44,60 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame)
 #undef uthash_nonfatal_oom
 #define uthash_nonfatal_oom(frame) ((frame)->hh.tbl = NULL)
 
+/* Links a frame into a lane: behind all others, or, among held frames, behind those with smaller ids. */
+static void link_in(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane)
+{
+    pd_outgoing_frame *before = out->lane[lane].last;
+
+    while (lane == PD_LANE_HELD && before != NULL && before->id > frame->id) before = before->prev;
+    frame->lane = lane;
+    frame->prev = before;
+    frame->next = before != NULL ? before->next : out->lane[lane].first;
+    if (frame->next != NULL)
+        frame->next->prev = frame;
+    else
+        out->lane[lane].last = frame;
+    if (before != NULL)
+        before->next = frame;
+    else
+        out->lane[lane].first = frame;
+    if (out->lane[lane].next == NULL && lane != PD_LANE_HELD) out->lane[lane].next = frame;
+}
+
+static void link_out(pd_outgoing *out, pd_outgoing_frame *frame)
+{
+    pd_lane lane = frame->lane;
+
+    if (out->lane[lane].next == frame) out->lane[lane].next = frame->next;
+    if (frame->prev != NULL)
+        frame->prev->next = frame->next;
+    else
+        out->lane[lane].first = frame->next;
+    if (frame->next != NULL)
+        frame->next->prev = frame->prev;
+    else
+        out->lane[lane].last = frame->prev;
+}
+
 bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane)
 {
     HASH_ADD(hh, out->by_id, id, sizeof frame->id, frame);
     if (frame->hh.tbl == NULL) return false;
-    frame->lane = lane;
-    frame->next = NULL;
-    frame->prev = out->lane[lane].last;
-    if (frame->prev != NULL)
-        frame->prev->next = frame;
-    else
-        out->lane[lane].first = frame;
-    out->lane[lane].last = frame;
-    if (out->lane[lane].next == NULL) out->lane[lane].next = frame;
+    link_in(out, frame, lane);
     return true;
+}
+
+pd_outgoing_frame *pd_outgoing_first(const pd_outgoing *out)
+{
+    pd_outgoing_frame *first = out->lane[PD_LANE_LASTING].first;
+
+    return first != NULL ? first : out->lane[PD_LANE_HELD].first;
+}
+
+pd_outgoing_frame *pd_outgoing_after(const pd_outgoing *out, const pd_outgoing_frame *frame)
+{
+    if (frame->next != NULL || frame->lane == PD_LANE_HELD) return frame->next;
+    return out->lane[PD_LANE_HELD].first;
 }
 
 pd_outgoing_frame *pd_outgoing_find(const pd_outgoing *out, uint64_t id)
@@ -72,22 +113,22 @@ static bool half_sent(const pd_outgoing *out, const pd_outgoing_frame *frame)
     return out->gone > 0 && out->lane[out->current].next == frame;
 }
 
+bool pd_outgoing_move(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane)
+{
+    if (frame->lent || half_sent(out, frame)) return false;
+    link_out(out, frame);
+    frame->sent = false;
+    link_in(out, frame, lane);
+    return true;
+}
+
 static void take_out(pd_outgoing *out, pd_outgoing_frame *frame)
 {
-    pd_lane lane = frame->lane;
-
     assert(!frame->lent);
-    if (out->lane[lane].next == frame) out->lane[lane].next = frame->next;
-    if (frame->prev != NULL)
-        frame->prev->next = frame->next;
-    else
-        out->lane[lane].first = frame->next;
-    if (frame->next != NULL)
-        frame->next->prev = frame->prev;
-    else
-        out->lane[lane].last = frame->prev;
+    link_out(out, frame);
     HASH_DELETE(hh, out->by_id, frame);
     pd_staging_end(&out->staging, frame, !frame->exposed || PD_PLANTED(given_up_block_free));
+    if (frame->past != NULL) pd_past_release(frame->past);
     pd_outgoing_frame_free(frame);
 }
 

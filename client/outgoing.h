@@ -1,8 +1,9 @@
 /* outgoing.h - the queue of frames that the client sends. Each is kept byte for byte until it is answered.
  *
- * The queue uses no sockets and no clock. It has two lanes (lists). Frames that belong to one connection (Hello,
+ * The queue uses no sockets and no clock. It has three lanes (lists). Frames that belong to one connection (Hello,
  * Declare, Heartbeat) are sent first, and are dropped when the connection breaks. Frames of the user's calls are
- * lasting: they are sent again on the next connection, with the same bytes in the same order. */
+ * lasting: they are sent again on the next connection, with the same bytes in the same order. Held frames are not sent:
+ * after the server has gone back to an earlier step, frames of later steps wait there until it is their turn. */
 #ifndef PD_OUTGOING_H
 #define PD_OUTGOING_H
 
@@ -37,6 +38,13 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame);
 /* Puts a frame at the end of a lane (list) of the queue, and takes ownership of it. Its id must be set. Returns false
  * if out of memory: then the caller still owns the frame. */
 bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane);
+/* Moves a frame to another lane: to the end of the lasting ones, to be sent (again), or to its place among the held
+ * ones, which are in the order of their ids. Returns false if its bytes are lent to the sender or half sent. */
+bool pd_outgoing_move(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane);
+/* Returns the first frame of the user's calls or of the window, lasting or held; and the one after a frame. NULL: there
+ * is none. */
+pd_outgoing_frame *pd_outgoing_first(const pd_outgoing *out);
+pd_outgoing_frame *pd_outgoing_after(const pd_outgoing *out, const pd_outgoing_frame *frame);
 /* Returns the frame with that request id; NULL: the queue has no such frame (it may have been answered). */
 pd_outgoing_frame *pd_outgoing_find(const pd_outgoing *out, uint64_t id);
 

@@ -23,11 +23,12 @@ typedef struct pd_part {
  * PD_PAYLOAD_ALIGN. */
 extern const uint8_t pd_outgoing_padding[];
 
-typedef enum pd_lane { PD_LANE_CONNECTION, PD_LANE_LASTING, PD_LANES } pd_lane;
+/* The lists of the queue. Frames that are held wait for answers to others before they are moved to the lasting ones. */
+typedef enum pd_lane { PD_LANE_CONNECTION, PD_LANE_LASTING, PD_LANE_HELD, PD_LANES } pd_lane;
 
 /* A frame in the queue of frames to send. */
 typedef struct pd_outgoing_frame {
-    /* neighbours in the frame's lane (one of the two lists of the queue), oldest first */
+    /* neighbours in the frame's lane (one of the lists of the queue), oldest first */
     struct pd_outgoing_frame *prev, *next;
     uint64_t id; /* request id */
     unsigned method;
@@ -47,8 +48,11 @@ typedef struct pd_outgoing_frame {
     pd_part *parts;
     struct iovec *iov; /* the payload: memory of the user's call, not copied */
 
+    uint64_t step;        /* step of a push, of a note, or that the frame ends; 0: the frame is another request */
+    uint64_t mark;        /* PushRequest.mark or InitRequest.mark in the header */
+    struct pd_past *past; /* the frame is sent again from the window, and no call waits for it; NULL: it is new */
+
     /* The next fields are for a push whose payload the server reads in the worker's segment (staging.h). */
-    uint64_t step;          /* step of the push; 0: the frame is another request */
     bool shared;            /* on this connection the payload does not go through the socket */
     uint32_t place;         /* where the payload lies in the segment, in units of PD_PAYLOAD_ALIGN bytes */
     struct pd_block *block; /* the copy of the payload; NULL: there is none, or the payload itself lies there */

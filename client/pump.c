@@ -4,6 +4,7 @@
 #include "answer.h"
 #include "landing.h"
 #include "plant.h"
+#include "window.h"
 
 /* Limits of one turn (one call that sends or receives). The payload is received in slices that fit into the CPU's
  * cache. A turn sends and receives a limited number of bytes, so that neither direction waits long for the other. */
@@ -50,6 +51,7 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     pump->enter(pump->arg);
     rc = pd_core_header(pump->core, prefix, header, spans, n);
     pump->leave(pump->arg);
+    if (rc == PD_OK) pd_core_keep(pump->core);
     if (rc != PD_OK || (prefix->flags & PD_FLAG_SHARED) == 0) return rc;
     pd_core_copy(pump->core);
     /* the server keeps the weights until the connection ends: if it has ended, other weights may have been copied */
@@ -61,6 +63,7 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     pd_pump *pump = arg;
     int rc;
 
+    pd_core_digest(pump->core);
     pump->enter(pump->arg);
     if (prefix->method == PD_SHARE && pump->transport->ops->take != NULL)
         pd_core_give_descriptor(pump->core, pump->transport->ops->take(pump->transport));

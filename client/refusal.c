@@ -3,6 +3,7 @@
 
 #include "landing.h"
 #include "op.h"
+#include "parts.h"
 
 void pd_refusal_note(pd_core *core, pd_outgoing_frame *frame, const pd_error *error)
 {
@@ -10,9 +11,11 @@ void pd_refusal_note(pd_core *core, pd_outgoing_frame *frame, const pd_error *er
 
     if (frame->method == PD_BARRIER) core->barriers--; /* a refused barrier is not counted */
     pd_op_fail(frame->op, error);
+    if (!pushed || frame->n_parts == 0)
+        frame->op->gap = true; /* otherwise the outcomes tell which parameters lack it */
     for (size_t i = 0; i < frame->n_parts; i++) {
         frame->op->items[frame->parts[i].item].outcome = error->code;
-        if (pushed) pd_landing_known(core, frame, i)->refused = pd_landing_known(core, frame, i)->pushed;
+        if (pushed) pd_part_known(core, frame, i)->refused = pd_part_known(core, frame, i)->pushed;
     }
 }
 
@@ -30,10 +33,11 @@ static bool closes_refused(const pd_core *core)
  * step without the refused gradient. */
 static void withdraw_closing(pd_core *core, const pd_error *error)
 {
-    pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].last;
+    pd_outgoing_frame *frame = pd_outgoing_first(&core->out);
 
     if (!closes_refused(core)) return;
-    while (frame != NULL && (frame->op == NULL || frame->answered || frame->op->closes == 0)) frame = frame->prev;
+    while (frame != NULL && (frame->op == NULL || frame->answered || frame->op->closes == 0))
+        frame = pd_outgoing_after(&core->out, frame);
     if (frame == NULL) return;
     pd_op_fail(frame->op, error);
     pd_op_retire(core, frame);
@@ -51,8 +55,8 @@ static bool all_refused(const pd_outgoing_frame *frame)
  * after the user has pushed the tensor again. */
 static void abandon_refused(pd_core *core, pd_op *op)
 {
-    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
-        next = frame->next;
+    for (pd_outgoing_frame *frame = pd_outgoing_first(&core->out), *next; frame != NULL; frame = next) {
+        next = pd_outgoing_after(&core->out, frame);
         if (frame->op == op && !frame->answered && all_refused(frame)) pd_op_retire(core, frame);
     }
 }
@@ -61,8 +65,8 @@ void pd_core_abandon(pd_core *core, pd_op *op)
 {
     pd_error error = op->error;
 
-    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
-        next = frame->next;
+    for (pd_outgoing_frame *frame = pd_outgoing_first(&core->out), *next; frame != NULL; frame = next) {
+        next = pd_outgoing_after(&core->out, frame);
         if (frame->op != op || frame->answered) continue;
         pd_refusal_note(core, frame, &error);
         pd_op_retire(core, frame);

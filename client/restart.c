@@ -4,6 +4,7 @@
 #include "core_end.h"
 #include "declared_params.h"
 #include "op.h"
+#include "window.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -65,11 +66,12 @@ static void forget_progress(pd_core *core)
 
         free(known->holds);
         known->holds = NULL;
-        known->pushed = known->refused = 0;
+        known->pushed = known->refused = known->there = 0;
         known->initialised = known->given = false;
     }
-    core->barriers = 0;
-    core->must_init = false;
+    core->barriers = core->passed = 0;
+    core->must_init = core->resending = core->went_back = false;
+    pd_window_clear(core);
 }
 
 /* Opens a client handle (the user's pd_client) that had ended because its job was lost. The handle gets a new nonce

@@ -97,11 +97,21 @@ int pd_sharing_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *h
 
 /* ---- giving weights back ---- */
 
+/* Returns up to which step the server has closed the rounds of all parameters. */
+static uint64_t lowest_closed(const pd_core *core)
+{
+    uint64_t step = core->n_params > 0 ? core->params[0].there : 0;
+
+    for (size_t i = 1; i < core->n_params; i++)
+        if (core->params[i].there < step) step = core->params[i].there;
+    return step;
+}
+
 void pd_sharing_release(pd_core *core)
 {
     Paramd__ReleaseRequest request = PARAMD__RELEASE_REQUEST__INIT;
 
-    if (core->out.staging.given_up > 0) pd_staging_reclaim(&core->out.staging, pd_core_lowest_step(core));
+    if (core->out.staging.given_up > 0) pd_staging_reclaim(&core->out.staging, lowest_closed(core));
     if (core->sharing.read == 0 || core->sharing.releasing) return;
     request.answers = core->sharing.read;
     if (pd_core_post(core, PD_RELEASE, &request.base, PD_LANE_CONNECTION, NULL) != PD_OK) return;

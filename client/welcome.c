@@ -6,8 +6,12 @@
 #include "declared_params.h"
 #include "op.h"
 #include "reply.h"
-#include "sharing.h"
+#include "renew.h"
+#include "resend.h"
 #include "restart.h"
+#include "rewind.h"
+#include "sharing.h"
+#include "window.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -193,33 +197,77 @@ static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareRe
 static void note_declared(pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {
-        core->params[first + i].step = reply->parameters[i]->step;
-        core->params[first + i].initialised = reply->parameters[i]->initialised;
+        pd_known *known = &core->params[first + i];
+        core->went_back = core->went_back || reply->parameters[i]->step < known->there;
+        known->there = reply->parameters[i]->step;
+        known->missing = !reply->parameters[i]->initialised;
     }
+    core->durable = reply->durable_step;
     core->must_init = reply->must_init;
     core->averages_init = reply->averages_init;
 }
 
-static int all_declared(pd_core *core)
+/* Takes over what the server has reported about the parameters. Their steps stay as they were if the server has gone
+ * back and the window has what it lacks. */
+static void go_on(pd_core *core)
 {
+    bool anew = !core->declared || core->restarting || core->rewinding;
+
+    for (size_t i = 0; i < core->n_params; i++) {
+        pd_known *known = &core->params[i];
+        if (anew || known->step < known->there) known->step = known->there;
+        if (anew) pd_window_begin(known);
+        known->initialised = !known->missing;
+    }
     core->declared = true;
-    core->restarting = false;
+    core->restarting = core->rewinding = false;
     core->stage = STAGE_RUNNING;
-    retire_initialised(core);
-    core->out.open = !pd_sharing_begin(core);
-    return settle(core, core->declare_ticket, NULL);
 }
 
-/* Returns whether the server has taken fewer steps of a parameter than this process has seen. If so, the server's
- * job is another one of the same name. */
-static bool is_behind(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
+/* Forgets which weights the caller has after the server has gone back. They are equal to those that the server makes
+ * anew, but only pushes that also pull are compared. */
+static void forget_versions(pd_core *core)
 {
-    for (size_t i = 0; i < reply->n_parameters; i++) {
-        const pd_known *known = &core->params[first + i];
-        if (known->initialised && (!reply->parameters[i]->initialised || reply->parameters[i]->step < known->step))
-            return true;
+    for (size_t i = 0; i < core->n_params; i++) {
+        free(core->params[i].holds);
+        core->params[i].holds = NULL;
     }
-    return false;
+}
+
+/* Begins to send the window's frames again if the server has gone back, or goes on with that. Else prepares the frames
+ * that are queued for this connection. */
+static int prepare_frames(pd_core *core)
+{
+    int rc;
+
+    if (core->went_back) forget_versions(core);
+    if (core->resending || pd_core_is_behind(core) || pd_resend_is_needed(core))
+        rc = pd_resend_begin(core);
+    else
+        rc = pd_renew_all(core, core->went_back);
+    if (rc != PD_OK) {
+        pd_core_drop(core, "out of memory");
+        return rc;
+    }
+    core->stats.rewinds += core->went_back;
+    core->went_back = false;
+    return PD_OK;
+}
+
+/* Compares the server's job with the one that this process knows, once the server has accepted all parameters. */
+static int all_declared(pd_core *core)
+{
+    if (pd_core_lacks_weights(core)) {
+        pd_core_lose_job(core);
+        return PD_OK;
+    }
+    if (!core->rewinding && pd_core_is_behind(core) && !pd_core_window_helps(core)) return PD_OK;
+    go_on(core);
+    retire_initialised(core);
+    if (prepare_frames(core) != PD_OK) return PD_OK;
+    pd_window_trim(core); /* after that: frames that are sent again must stay */
+    core->out.open = !pd_sharing_begin(core);
+    return settle(core, core->declare_ticket, NULL);
 }
 
 int pd_declare_taken(pd_core *core, size_t first, size_t count, const pd_prefix *prefix, const uint8_t *header)
@@ -231,10 +279,6 @@ int pd_declare_taken(pd_core *core, size_t first, size_t count, const pd_prefix 
     if (rc != PD_OK) return rc;
     reply = message;
     if (reply->n_parameters != count) return pd_reply_broken(core, prefix, "not one entry for each parameter");
-    if (is_behind(core, first, reply)) {
-        pd_core_lose_job(core);
-        return PD_OK;
-    }
     if (keep_notes(core, first, reply) != PD_OK) {
         pd_core_drop(core, "out of memory");
         return PD_OK;

@@ -5,10 +5,16 @@
 #include "job_dir.h"
 #include "keeper.h"
 #include "log.h"
+#include "notify.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+/* Microseconds that loading one job may take, as the service manager is told. */
+#define LOADING_US "3600000000"
 
 /* A job that may come back. */
 typedef struct candidate {
@@ -90,10 +96,40 @@ static int find_candidates(recovery *r, const char *root, pd_error *err)
 
 /* ---- bringing them back ---- */
 
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Logs a line about a checkpoint of a job. */
+static void say(int level, const pd_kept *kept, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void say(int level, const pd_kept *kept, const char *format, ...)
+{
+    pd_log_entry entry;
+    va_list args;
+
+    va_start(args, format);
+    pd_log_entry_make(&entry, level, (pd_log_facts){ .job = kept->job, .step = &kept->step }, format, args);
+    va_end(args);
+    pd_log_put(&entry);
+}
+
 static void log_damage(void *arg, const char *dir, const pd_error *why)
 {
     (void)arg, (void)dir;
-    pd_log(LOG_ERR, "a checkpoint is passed over: %s", why->text);
+    pd_log(LOG_WARNING, "a checkpoint is passed over: %s", why->text);
+}
+
+/* Tells the service manager to wait while a job is loaded. */
+static void announce(const candidate *c)
+{
+    char text[PD_KEEP_PATH + 80];
+
+    snprintf(text, sizeof text, "STATUS=loading %s\nEXTEND_TIMEOUT_USEC=" LOADING_US, c->dir);
+    pd_notify(text);
 }
 
 /* Returns whether an earlier candidate has the same name. */
@@ -104,18 +140,40 @@ static bool is_outdated(const recovery *r, size_t i)
     return false;
 }
 
-static void compare_hardware(pd_kept *kept, const pd_manifest *manifest)
+/* Decides what becomes of a job that was not restored: if it must be exact on other hardware, it stays on the disk, and
+ * the daemon starts. */
+static int refuse(const candidate *c, const pd_kept *kept, const pd_kept_about *there, const pd_error *why,
+                  pd_error *err)
 {
     pd_kept_about here = pd_keeper_about();
-    const pd_kept_about *there = &manifest->about;
 
-    kept->foreign = strcmp(here.blas, there->blas) != 0 || strcmp(here.cpu, there->cpu) != 0;
+    if (!kept->foreign || why->code != PD_FAILED_PRECONDITION)
+        return pd_fail(err, why->code, "%.300s; to start without this job, move %.150s away", why->text, c->dir);
+    say(LOG_ERR, kept,
+        "not restored, because it says exact = yes: BLAS kernels %s and instructions %s made the checkpoint, here are "
+        "%s and %s. Start paramd on such a machine, or with threads.cpu = %s; the job stays in %.120s",
+        there->blas, there->cpu, here.blas, here.cpu, there->cpu, c->dir);
+    return PD_OK;
+}
+
+static void report(const pd_kept *kept, const pd_manifest *manifest, uint64_t ms)
+{
+    pd_kept_about here = pd_keeper_about();
+
+    say(LOG_NOTICE, kept, "is back at step %" PRIu64 ": a checkpoint of %" PRIu64 " bytes was read in %" PRIu64 " ms",
+        kept->step, pd_manifest_bytes(manifest), ms);
     if (kept->foreign)
-        pd_log(
-            LOG_WARNING,
-            "job %.100s: BLAS kernels %s and instructions %s made the checkpoint, here are %s and %s: later steps may "
-            "differ in their last bits",
-            kept->job, there->blas, there->cpu, here.blas, here.cpu);
+        say(LOG_WARNING, kept,
+            "BLAS kernels %s and instructions %s made the checkpoint, here are %s and %s: later steps may differ in "
+            "their last bits (exact = yes refuses that)",
+            manifest->about.blas, manifest->about.cpu, here.blas, here.cpu);
+}
+
+static bool is_foreign(const pd_kept_about *there)
+{
+    pd_kept_about here = pd_keeper_about();
+
+    return strcmp(here.blas, there->blas) != 0 || strcmp(here.cpu, there->cpu) != 0;
 }
 
 static int bring_back(recovery *r, const candidate *c, pd_error *err)
@@ -123,19 +181,21 @@ static int bring_back(recovery *r, const candidate *c, pd_error *err)
     pd_manifest manifest;
     pd_error why = { 0 };
     pd_kept *kept = NULL;
-    int rc = pd_checkpoint_newest(r->disk, c->dir, &kept, &manifest, log_damage, NULL, err);
+    uint64_t begun = now_ms();
+    int rc;
 
+    announce(c);
+    rc = pd_checkpoint_newest(r->disk, c->dir, &kept, &manifest, log_damage, NULL, err);
     if (rc == PD_NOT_FOUND) {
         pd_log(LOG_ERR, "%.300s: none of its checkpoints is whole, so the job is lost", c->dir);
         return PD_OK;
     }
     if (rc != PD_OK) return rc;
-    compare_hardware(kept, &manifest);
-    rc = r->restore(r->arg, kept, &why);
-    if (rc == PD_OK)
-        pd_log(LOG_NOTICE, "job %.100s: is back at step %" PRIu64 ", from %.300s", kept->job, kept->step, c->dir);
+    kept->foreign = is_foreign(&manifest.about);
+    if (r->restore(r->arg, kept, &why) == PD_OK)
+        report(kept, &manifest, now_ms() - begun);
     else
-        pd_fail(err, rc, "%s; to start without this job, move %.200s away", why.text, c->dir);
+        rc = refuse(c, kept, &manifest.about, &why, err);
     pd_kept_free(kept);
     return rc;
 }
@@ -154,6 +214,7 @@ int pd_recover(const pd_disk *disk, const char *root, int (*restore)(void *arg, 
         else
             rc = bring_back(&r, &r.at[i], err);
     }
+    if (r.n > 0) pd_notify("STATUS=");
     free(r.at);
     return rc;
 }

@@ -30,7 +30,8 @@ pd_mailbox *pd_stepper_requests(pd_stepper *stepper);
 /* Returns how many nanoseconds the step thread has worked on its present turn so far, by which the watchdog sees that
  * it is stuck; 0 while the thread is idle. Any thread. */
 uint64_t pd_stepper_busy_ns(const pd_stepper *stepper);
-/* Stops the step thread, the root pool and the keeper thread when their work under way is done, and frees the stepper. Accepts NULL. */
+/* Stops the step thread, the root pool and the keeper thread when their work under way is done, and frees the stepper.
+ * Accepts NULL. */
 void pd_stepper_stop(pd_stepper *stepper);
 
 #endif

@@ -55,12 +55,12 @@ bool pd_turn_run(pd_turn *turn);
  * Called when the step thread ends. */
 void pd_turn_finish(pd_turn *turn);
 /* Forwards the effects of the store (its answers, reports and tasks): root tasks (computations of matrix roots) to the
- * root pool, all other effects to the loop thread as one chain.
+ * root pool, checkpoints to the keeper thread, all other effects to the loop thread as one chain.
  *
  * Effects for the loop thread are numbered 1, 2, 3 ... for the life of the process; the loop thread asserts that order.
  *
- * All effects of the step thread pass through this function. If effects must one day wait until the state that they
- * report is on disk, they can wait here. */
+ * All effects of the step thread pass through this function. Answers do not wait for the disk: a step is reported when
+ * it is closed, and reported as durable later (PD_EFF_DURABLE). */
 void pd_turn_forward(pd_turn *turn);
 /* Returns the time at which the next turn must run even if no request has come, because a deadline passes then
  * (UINT64_MAX: no time). */

@@ -194,7 +194,8 @@ class Session:
         if not self.processes or self.processes[-1].poll() is not None:    # not yet, or a command has stopped it
             self.jobs = []
             self.run("rm -f port")
-            self.start(BIN + "/paramd", "--server-listen=127.0.0.1:0", "--server-port-file=port")
+            self.start(BIN + "/paramd", "--server-listen=127.0.0.1:0", "--server-port-file=port",
+                       f"--state-dir=state-{len(self.processes)}")
             self.wait_until("cat port", "\n")
             with open(os.path.join(self.folder, "port"), encoding="utf-8") as file:
                 self.environment["PARAMD_URL"] = "tcp://127.0.0.1:" + file.read().strip()

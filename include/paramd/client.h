@@ -13,13 +13,13 @@
  *     pd_client_leave(client, &err);
  *     pd_client_close(client);
  *
- * Threads. A handle (pd_client) has one I/O thread. It sends heartbeats during a long backward pass. It connects
- * again when the connection breaks, with pauses from 50 ms, doubling to 2 s. It sends again whatever the server has
- * not answered, byte for byte; the server counts each contribution once. Several threads may use one handle: their
- * calls are carried out one after the other, and a call that waits lets the others in. But let only one thread at a
- * time make each of the calls that waits for something else than a ticket (open, join, declare, init, restart, barrier,
- * leave), and none while another closes the handle. Different handles are independent. There are no globals. A handle
- * does not survive fork().
+ * Threads. A handle (pd_client) has one I/O thread. It sends heartbeats during a long backward pass. It connects again
+ * when the connection breaks, with pauses from 50 ms, doubling to 2 s. It sends again whatever the server has not
+ * answered, byte for byte; the server counts each contribution once. Several threads may use one handle: their calls
+ * are carried out one after the other, and a call that waits lets the others in. But let only one thread at a time make
+ * each of the calls that waits for something else than a ticket (open, join, declare, init, restart, rewind, recall,
+ * sync, barrier, leave), and none while another closes the handle. Different handles are independent. There are no
+ * globals. A handle does not survive fork().
  *
  * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: a number with which
  * pd_client_wait waits for the request's end.
@@ -27,25 +27,26 @@
  * Ownership. Buffers belong to the caller, and the library borrows them. Until the ticket is done, do not change a
  * gradient, and do not read weights.
  *
- * Waiting. These calls wait: open, join, declare, init, restart, barrier, leave and wait. Each waits at most for the
- * handle's deadline. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited" (pd_client_open
- * returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the same buffers
- * again to go on waiting. Once calls have waited for 2 s without a connection, one gives a notice
+ * Waiting. These calls wait: open, join, declare, init, restart, rewind, recall, sync, barrier, leave and wait. Each
+ * waits at most for the handle's deadline. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited"
+ * (pd_client_open returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the
+ * same buffers again to go on waiting. Once calls have waited for 2 s without a connection, one gives a notice
  * (pd_client_options.notice). A program that must do something while it waits, such as to handle signals, makes short
  * calls again and again (pd_client_options.slice), or has its event loop watch a descriptor (pd_client_fd).
  *
  * Lost jobs. The server may lose the job, for instance because it was killed and started again. Then every ticket
  * and every later call ends with PD_DATA_LOSS. pd_client_restart goes on from the weights that the workers hold.
  *
- * Checkpoints. A server that has a directory for them (server.state_dir) makes checkpoints of its jobs. After a restart
- * it goes on from the last one. A client with a window (pd_client_options.window) sends the pushes since then again, and
- * the program does not notice. Otherwise every ticket and every later call ends with PD_REWIND. pd_client_rewind then
- * receives the weights of the checkpoint, and the program takes the steps after it again.
+ * Checkpoints. A server that has a directory for them (server.state_dir) makes checkpoints of its jobs. After a
+ * restart it goes on from the last one. A client with a window (pd_client_options.window) sends the pushes since then
+ * again, and the program does not notice. Otherwise every ticket and every later call ends with PD_REWIND.
+ * pd_client_rewind then receives the weights of the checkpoint, and the program takes the steps after it again.
  *
  * Errors that end the handle. After these errors every later call returns the same error, and only pd_client_close
  * makes sense:
  *   PD_ABORTED              another process has taken the rank over, or the job was dropped
- *   PD_FAILED_PRECONDITION  after a reconnect: the server came back with another job
+ *   PD_FAILED_PRECONDITION  after a reconnect: the server came back with another job, or it makes other weights of
+ *                           the pushes that the window has sent again
  *   PD_INVALID_ARGUMENT     the same
  *   PD_INTERNAL             the server breaks the protocol
  *
@@ -127,8 +128,14 @@ typedef struct pd_client_options {
     /* Number of steps whose pushes the client keeps, until they are durable: the window. If the server is started anew
      * and goes back to a checkpoint that is not older than that, the client sends them again by itself, and the
      * program does not notice. Takes memory for a copy of as many steps' gradients. The server makes checkpoints often
-     * enough for the smallest window of a job's ranks (at least every half window), if its disk can do it. 0: the client
-     * keeps none, and every return to a checkpoint is a PD_REWIND. */
+     * enough for the smallest window of a job's ranks (at least every half window), if its disk can do it. 0: the
+     * client keeps none, and every return to a checkpoint is a PD_REWIND.
+     *
+     * - Notes, hyperparameters, scalars and the ends of steps belong to the window as the gradients do.
+     * - If the server lacks more steps than the window has, calls end with PD_REWIND; the text has both numbers.
+     * - Answers to pushes that are sent again are compared with the first ones: outcomes, versions, and of weights
+     *   that a push has pulled their XXH3 checksum. A difference ends the handle with PD_FAILED_PRECONDITION.
+     * - Pulls and later pushes wait until the server is where it was. Barriers do not. */
     uint32_t window;
 } pd_client_options;
 
@@ -450,12 +457,12 @@ PD_API int pd_client_rewind(pd_client *client, void *const *weights, pd_error *e
  * checkpoint it is the last note that is not newer than any of them. `out` may be NULL if room is 0. This call
  * waits. */
 PD_API int pd_client_recall(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err);
-/* Returns the durable step, as the server's last answer reported: steps up to it survive a restart of the server. 0: none
- * does. */
+/* Returns the durable step, as the server's last answer reported: steps up to it survive a restart of the server.
+ * 0: none does. */
 PD_API uint64_t pd_client_durable(const pd_client *client);
-/* Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which the server
- * makes at once. 0: the step at which the job is now. PD_FAILED_PRECONDITION: the job has no checkpoints (durability =
- * none). PD_UNAVAILABLE: the server's disk has failed; the error says how. This call waits. */
+/* Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which the
+ * server makes at once. 0: the step at which the job is now. PD_FAILED_PRECONDITION: the job has no checkpoints
+ * (durability = none). PD_UNAVAILABLE: the server's disk has failed; the error says how. This call waits. */
 PD_API int pd_client_sync(pd_client *client, uint64_t step, pd_error *err);
 
 /* ---- random numbers, from the job's seed alone ---- */

@@ -70,7 +70,7 @@ int64_t pd_plan_image_bytes(const pd_plan *plan)
 {
     /* bytes of counters and of the names of sections; of the text that describes a slot (tensor of the state), with the
      * gap behind its elements; of the record of a root or of a root task */
-    enum { OWN = 1024, SLOT = 512, RECORD = PD_MAX_HYPERS * sizeof(double) + 128 };
+    enum { OWN = 512, SLOT = 128, RECORD = PD_MAX_HYPERS * sizeof(double) + 128 };
     int64_t bytes = plus(pd_plan_state_bytes(plan), OWN), results = result_bytes(plan);
 
     for (size_t i = 0; i < plan->n_slots; i++) bytes = plus(bytes, SLOT + pd_slot_gap(&plan->slots[i]));

@@ -31,7 +31,8 @@ int64_t pd_plan_state_bytes(const pd_plan *plan);
  * once: copies of the inputs, and memory for the results. INT64_MAX: the number does not fit. */
 int64_t pd_plan_task_bytes(const pd_plan *plan);
 /* Returns the most bytes that an optimizer with this plan takes in an image (saved state as bytes: save.h), with the
- * results of root tasks (computations of matrix roots) that no step has used yet. INT64_MAX: the number does not fit. */
+ * results of root tasks (computations of matrix roots) that no step has used yet. INT64_MAX: the number does not
+ * fit. */
 int64_t pd_plan_image_bytes(const pd_plan *plan);
 /* Returns the bytes of scratch memory that a thread needs to run any root task (computation of a matrix root) of the
  * plan that costs at most `most_cost`. */

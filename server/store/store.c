@@ -4,7 +4,7 @@
 
 #include "barrier.h"
 #include "checkpoint.h"
-#include "checkpoint_state.h"
+#include "checkpoint_due.h"
 #include "declare.h"
 #include "export.h"
 #include "hello.h"
@@ -15,6 +15,7 @@
 #include "info.h"
 #include "job_end.h"
 #include "job_turn.h"
+#include "keeping.h"
 #include "override_command.h"
 #include "notes.h"
 #include "plant.h"
@@ -202,7 +203,7 @@ static int create_job(pd_store *store, const pd_request *request, pd_job **out, 
                        "(limits.max_jobs)",
                        request->u.hello.job_name, store->config.max_jobs);
     if ((rc = pd_job_new(&job, &env, store->jobs.last_number + 1, request, err)) != PD_OK) return rc;
-    if ((rc = pd_jobs_add(&store->jobs, job, err)) != PD_OK) {
+    if ((rc = pd_keeping_begin(job, err)) != PD_OK || (rc = pd_jobs_add(&store->jobs, job, err)) != PD_OK) {
         pd_job_free(job);
         return rc;
     }
@@ -230,6 +231,15 @@ static int agree(pd_job *job, const pd_request *request, uint64_t now_ns, pd_err
     return rc;
 }
 
+static void join(pd_job *job, pd_request *request, bool created, uint64_t now_ns)
+{
+    pd_rank *rank = &job->ranks[request->rank];
+    uint64_t barriers = request->u.hello.barriers;
+    bool same = pd_rank_join(job, request, created, now_ns);
+
+    pd_barrier_joined(job, rank, barriers, same);
+}
+
 static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_error err;
@@ -248,7 +258,7 @@ static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
         pd_request_refuse(&store->outbox, request, &err);
         return;
     }
-    pd_rank_join(job, request, created, now_ns);
+    join(job, request, created, now_ns);
     queue(store, job, now_ns);
 }
 
@@ -342,6 +352,7 @@ static void import(pd_store *store, pd_request *request, uint64_t now_ns)
         return;
     }
     pd_job_import(job, request, now_ns);
+    pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
 
@@ -356,6 +367,7 @@ static void export(pd_store *store, pd_request *request, uint64_t now_ns)
         return;
     }
     pd_job_export(job, request, now_ns);
+    pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
 
@@ -367,6 +379,7 @@ static void operator_lost(pd_store *store, pd_request *request, uint64_t now_ns)
     HASH_ITER(hh, store->jobs.names, job, next)
     {
         pd_export_lost(job, request);
+        pd_checkpoint_look(job, now_ns);
         queue(store, job, now_ns);
     }
     pd_request_free(request);
@@ -529,10 +542,10 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
 
     HASH_ITER(hh, store->jobs.names, job, next)
     {
-        pd_checkpoint_tick(job, now_ns);
-        if (pd_job_tick(job, now_ns, &err))
+        if (pd_job_tick(job, now_ns, &err)) {
+            pd_checkpoint_tick(job, now_ns);
             queue(store, job, now_ns);
-        else
+        } else
             drop_job(store, job, false, &err);
     }
     settle(store, now_ns);

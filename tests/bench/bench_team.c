@@ -104,9 +104,15 @@ static void join(member *m)
 {
     const team_options *o = &m->team->options;
     const char *rules[] = { o->rule != NULL ? o->rule : "* sgd lr=0.01 momentum=0.9", NULL };
-    pd_client_options open = {
-        .urls = o->url, .job = o->job, .rank = m->rank, .world_size = o->workers, .rules = rules, .deadline = DEADLINE_S
-    };
+    pd_client_options open = { .urls = o->url,
+                               .job = o->job,
+                               .rank = m->rank,
+                               .world_size = o->workers,
+                               .rules = rules,
+                               .deadline = DEADLINE_S,
+                               .options = o->options,
+                               .window = o->window,
+                               .quiet = o->window > 0 };
     pd_client_param *params = new_params(o);
     void **weights = prepare(m);
     pd_error err = { 0 };

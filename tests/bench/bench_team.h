@@ -15,10 +15,12 @@ typedef struct team_options {
     int workers;
     const int64_t *elements; /* number of elements of each parameter; the array is used only while team_start runs */
     size_t n;
-    bool shuffled;     /* each worker pushes the parameters in an order of its own */
-    bool square;       /* parameters are square matrices instead of vectors */
-    const char *rule;  /* the optimizer's rule; NULL: sgd with momentum */
-    double compute_ms; /* time that a worker waits in each step, in place of an accelerator's computation */
+    bool shuffled;              /* each worker pushes the parameters in an order of its own */
+    bool square;                /* parameters are square matrices instead of vectors */
+    const char *rule;           /* the optimizer's rule; NULL: sgd with momentum */
+    const char *const *options; /* the job's options; NULL: none. Borrowed, as `rule` is, until the team has started */
+    uint32_t window;            /* number of steps whose pushes the workers keep */
+    double compute_ms;          /* time that a worker waits in each step, in place of an accelerator's computation */
 } team_options;
 
 /* Starts the workers' threads. Returns when all workers have joined and have the initial weights. */

@@ -2,9 +2,11 @@
 #include "figure.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -64,6 +66,23 @@ double figure_quantile(double *at, size_t n, double part)
 {
     qsort(at, n, sizeof *at, by_size);
     return at[(size_t)((double)(n - 1) * part + 0.5)];
+}
+
+void figure_folder(char *path)
+{
+    if (mkdtemp(path) == NULL) figure_stop("no folder %s: %s", path, strerror(errno));
+    setenv("PARAMD_SERVER_STATE_DIR", path, 1);
+}
+
+static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *place)
+{
+    (void)about, (void)kind, (void)place;
+    return remove(path);
+}
+
+void figure_remove(const char *path)
+{
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0) figure_stop("cannot remove %s", path);
 }
 
 void figure_daemon(pd_child *child)

@@ -23,6 +23,12 @@ void figure_kernels(char **argv);
 /* Sorts n values. Returns the quantile `part` of them (0.5: the median). */
 double figure_quantile(double *at, size_t n, double part);
 
+/* Makes a new folder, whose name replaces the XXXXXX in `path`. Daemons that this program starts from now on keep
+ * their checkpoints there. */
+void figure_folder(char *path);
+/* Removes a folder with all that is in it. */
+void figure_remove(const char *path);
+
 /* Starts a daemon with its default configuration. */
 void figure_daemon(pd_child *child);
 /* Asks the daemon for its status. The reply stays valid until the caller closes `op`. */

@@ -36,6 +36,7 @@ memory       | of weights, accumulators, optimizer state and snapshots | <= 1.10
 fairness_ms  | ms, 99th percentile          | <= 100   |      | figure_fairness_ms
 flood_hello_ms | ms, 99th percentile         | <= 100   |      | figure_flood_hello_ms
 flood_memory_mib | MiB                       | <= 128   |      | figure_flood_memory_mib
+window_memory | MiB beyond the gradients of its steps | <= 32 |  | figure_window_memory
 sim_seeds    | seeds a second, one core     | >= 50    |      | pd_sim --seeds 1..2000
 idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000
 checkpoint_rate | of one file written in sequence past the page cache, and synced | >= 0.8 | | figure_checkpoint_rate
@@ -45,6 +46,13 @@ root_tracked_fast | of ssyevd and the product | <= 1.10 | kernel | figure_root_t
 root_stall_p50 | of the step time without roots | <= 1.05 |  | figure_root_stall p50
 root_stall_p99 | of the step time without roots | <= 1.5  |  | figure_root_stall p99
 root_fairness | of the step time alone       | <= 3     |      | figure_root_fairness
+checkpoint_stall_p50_adamw | of the step time without checkpoints | <= 1.05 | slow | figure_checkpoint_stall adamw p50
+checkpoint_stall_p99_adamw | of the step time without checkpoints | <= 1.5 | slow | figure_checkpoint_stall adamw p99
+checkpoint_stall_p50_shampoo | of the step time without checkpoints | <= 1.05 | slow | \
+    figure_checkpoint_stall shampoo p50
+checkpoint_stall_p99_shampoo | of the step time without checkpoints | <= 1.5 | slow | \
+    figure_checkpoint_stall shampoo p99
+recovery     | of reading the checkpoint and taking the steps | <= 1.3 | slow | figure_recovery
 python_push_pull | of the speed in C            | >= 0.95  |      | tests/bench/python_push_pull.py
 torch_step   | of DDP with gloo and SGD     | <= 0.6   |      | tests/bench/torch_step.py
 torch_overlap | of the step without overlap | <= 0.9   |      | tests/bench/torch_overlap.py

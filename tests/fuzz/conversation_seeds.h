@@ -218,6 +218,31 @@ static const uint8_t sharing[] = {
     TIME, 0, 100,
 };
 
+#define WINDOW 4                        /* bit of a nonce: the worker keeps a window of two steps */
+#define FAILS 1                         /* KEPT: the disk has failed */
+#define OF_JOB(job, step) (uint8_t)((job) | (step) << 2)
+/* Two ranks with a window train, give notes and ask for checkpoints. One checkpoint fails, and one is asked for while
+ * another is under way. A worker reads its note, an operator asks by name, for a step that never comes, and for a job
+ * that is not there. The job ends while a checkpoint is out. */
+static const uint8_t keeping[] = {
+    PD_HELLO, 0, WORKER(1, 0, 2), PLAIN, 1 | WINDOW,  PD_HELLO, 1, WORKER(1, 1, 2), PLAIN, 2 | WINDOW,
+    PD_NOTE, 0, 1, 10, 7,  PD_RECALL, 0,
+    PD_DECLARE, 0, 2, 0, 10, 10, 1, 1, 7,  PD_DECLARE, 1, 2, 0, 10, 10, 1, 1, 7,
+    PD_INIT, 0, 0, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    PD_CHECKPOINT, 0, OF_JOB(0, 1),  PD_CHECKPOINT, 1, OF_JOB(1, 1),
+    PD_NOTE, 0, 1, 255, 7,  PD_NOTE, 1, 1, 0, 0,
+    PD_PUSH, 0, 1, 1, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,  PD_PUSH, 1, 1, 2, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    KEPT, 0, FAILS,  PD_CHECKPOINT, 0, OF_JOB(0, 0),
+    PD_NOTE, 0, 2, 3, 9,  PD_NOTE, 0, 2, 4, 9,  PD_NOTE, 0, 255, 1, 1,
+    PD_PUSH, 0, 2, 1, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,  PD_CHECKPOINT, 1, OF_JOB(0, 7) | 0x20,
+    PD_PUSH, 1, 2, 2, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    KEPT, 0, 0,  KEPT, 0, 0,  PD_RECALL, 0,  PD_RECALL, 1,  PD_BARRIER, 0, 2,  PD_BARRIER, 1, 2,
+    PD_HELLO, 2, WORKER(0, 0, 1), PLAIN, 0,  PD_CHECKPOINT, 2, OF_JOB(1, 0),  PD_CHECKPOINT, 2, OF_JOB(3, 0),
+    PD_CHECKPOINT, 2, OF_JOB(1, 0) | 0x40,  PD_CHECKPOINT, 2, 255,  KEPT, 0, 0,  PD_LIST, 2, 1,  TIME, 0, 2,
+    PD_CHECKPOINT, 2, OF_JOB(1, 7),  TIME, 0, 40,  PD_PUSH, 0, 3, 1, 1, 1, F32_,  PD_CHECKPOINT, 2, OF_JOB(1, 0),
+    TIME, 0, 40,  PD_DROP, 2, 1 << 3,  KEPT, 0, FAILS,
+};
+
 #define GATHERS 0x80                    /* bit of a nonce: the next byte chooses an aggregate that collects */
 #define FOLDED(how) (uint8_t)((how) | 4)
 #define SPILLS(how)                                                                                                    \

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum { CONNS = 3, CHUNK = 64, MOST_PARAMS = 8, MOST_PIECES = 6, PAYLOAD = 8192, FRAME = 65536 + PAYLOAD };
-enum { RAW = PD_METHODS, CLOSE, TIME, SPOIL, CUT, TURN, DEAF, LEND, PASS, SCRIBBLE, OPS };
+enum { RAW = PD_METHODS, CLOSE, TIME, SPOIL, CUT, TURN, DEAF, LEND, PASS, SCRIBBLE, KEPT, OPS };
 
 typedef struct peer {                              /* a connection, as seen by the peer of the daemon */
     int fd;                                        /* -1: not connected */
@@ -44,8 +44,9 @@ static struct {
     unsigned spoil_at, spoil_with, cut_to; /* damage to the next frame */
     bool lend;                             /* the payload of the next frame lies in shared memory, at unit lend_at */
     uint32_t lend_at;
-    int pass;       /* descriptor that goes with the next bytes; -1: none */
-    int first_free; /* lowest descriptor that was free when the conversation began */
+    int pass;                        /* descriptor that goes with the next bytes; -1: none */
+    pd_mail *keeping, *last_keeping; /* checkpoints that the store has handed out, the oldest first */
+    int first_free;                  /* lowest descriptor that was free when the conversation began */
 } world;
 
 static uint64_t calls[PD_METHODS]; /* calls of each method in all conversations */
@@ -79,6 +80,9 @@ static void on_forget(void *arg, uint32_t job)
 {
     (void)arg, (void)job;
 }
+
+#include "checkpoints_out.h"
+
 static uint64_t look(void *arg)
 {
     (void)arg;
@@ -122,6 +126,7 @@ static void begin_world(void)
                               .ingest_bytes = 4 * PAYLOAD,
                               .chunk_elements = CHUNK,
                               .frame_bytes = config.max_payload,
+                              .keeps = true,
                               .threads = 1,
                               .batch_ns = 5e7 };
 
@@ -130,8 +135,10 @@ static void begin_world(void)
     world.lend = false;
     MUST(pd_daemon_new(&world.daemon, &config, NULL) == PD_OK);
     MUST(pd_store_new(&world.store, &store, NULL) == PD_OK);
-    world.turn = (pd_turn){ .store = world.store,
-                            .user = { .now_ns = look, .effects = on_effects, .task = on_task, .forget = on_forget } };
+    world.turn = (pd_turn){
+        .store = world.store,
+        .user = { .now_ns = look, .effects = on_effects, .task = on_task, .forget = on_forget, .keep = on_keep }
+    };
     MUST((world.requests = pd_mailbox_new(NULL, NULL)) != NULL);
     pd_daemon_begin(world.daemon, world.requests);
     world.now = 1000000000;
@@ -257,6 +264,8 @@ static void end_world(void)
     pump();
     pd_daemon_end(world.daemon);
     apply_requests();
+    post_effects();
+    while (world.keeping != NULL) give_back(false);
     MUST(pd_store_count_bytes(world.store).held == 0 && pd_store_count_bytes(world.store).snapshots == 0);
     post_effects();
     pd_daemon_free(world.daemon); /* asserts that the memory of every payload is freed */
@@ -370,6 +379,8 @@ static void say_hello(peer *p)
     hello.world_size = 1 + (who >> 4 & 3);
     hello.nonce = choice();
     hello.shares = (hello.nonce & 8) == 0;
+    hello.window = (hello.nonce & 4) != 0 ? 2 : 0; /* then a checkpoint is due at each step */
+    hello.barriers = (hello.nonce & 7) == 7 ? UINT64_MAX : hello.nonce >> 2 & 1;
     hello.label = (char *)"fuzz";
     hello.rules = rule;
     hello.n_rules = 1 + (how >> 6 & 1);
@@ -586,6 +597,8 @@ static void say(peer *p, unsigned method)
     case PD_EXPORT: say_export(p); break;
     case PD_SHARE: say_share(p); break;
     case PD_RELEASE: say_release(p); break;
+    case PD_NOTE: say_note(p); break;
+    case PD_CHECKPOINT: say_checkpoint(p); break;
     default: say_to_operators(p, method); break;
     }
 }
@@ -626,6 +639,7 @@ static void operate(unsigned op, peer *p)
         lender_make(&p->lends);
         memset(p->lends.at, choice(), LENT_BYTES);
         break;
+    case KEPT: give_back((choice() & 1) != 0); break;
     default: say(p, op); break;
     }
 }
@@ -664,6 +678,7 @@ static void make_seeds(const char *folder)
         { "collecting", collecting, sizeof collecting }, { "alone", alone, sizeof alone },
         { "merging", merging, sizeof merging },          { "stating", stating, sizeof stating },
         { "averaging", averaging, sizeof averaging },    { "sharing", sharing, sizeof sharing },
+        { "keeping", keeping, sizeof keeping },
     };
 
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {

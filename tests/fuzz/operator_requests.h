@@ -1,5 +1,5 @@
-/* operator_requests.h - requests of operators, and those without choices of their own. fuzz_conversation.c includes
- * this file after the definitions that they use. */
+/* operator_requests.h - requests of operators, notes, and requests without choices of their own. fuzz_conversation.c
+ * includes this file after the definitions that they use. */
 /* Sends one Import request for optimizer state of a parameter: up to 63 elements, maybe with invalid fields. */
 static void say_import(peer *p)
 {
@@ -46,6 +46,27 @@ static void say_export(peer *p)
     export.first = (what & 0x40) != 0 ? UINT64_MAX - first : first;
     export.count = (what & 0x80) != 0 ? UINT64_MAX : count % 64;
     send_frame(p, PD_EXPORT, &export.base, 0, 0);
+}
+
+static void say_note(peer *p)
+{
+    Paramd__NoteRequest note = PARAMD__NOTE_REQUEST__INIT;
+    uint8_t step = choice(), size = choice(), fill = choice();
+
+    note.step = step == 255 ? UINT64_MAX : step;
+    send_frame(p, PD_NOTE, &note.base, 16u * size, fill);
+}
+
+/* Sends one Checkpoint request. Operators must name a job, workers must not. */
+static void say_checkpoint(peer *p)
+{
+    Paramd__CheckpointRequest checkpoint = PARAMD__CHECKPOINT_REQUEST__INIT;
+    uint8_t how = choice();
+
+    checkpoint.job = (char *)job_names[how & 3];
+    checkpoint.step = how == 255 ? UINT64_MAX : how >> 2 & 7;
+    checkpoint.wait_ms = (how & 0x20) != 0 ? 1000 : (how & 0x40) != 0 ? 600001 : 0;
+    send_frame(p, PD_CHECKPOINT, &checkpoint.base, 0, 0);
 }
 
 static void say_to_operators(peer *p, unsigned method)

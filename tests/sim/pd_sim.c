@@ -15,13 +15,13 @@
 #include <unistd.h>
 
 enum { SEED_SECONDS = 60 }; /* longest time of a run; a longer one is reported as an endless loop */
-enum { OPT_LIST = 256, OPT_TWICE, OPT_UNSHARED, OPT_KEEP };
+enum { OPT_LIST = 256, OPT_TWICE, OPT_UNSHARED, OPT_KEEP, OPT_CRASHES };
 
 enum pd_plant pd_planted; /* declared in plant.h */
 
 typedef struct settings {
     uint64_t first, last;
-    bool trace, shrink, twice, unshared, keep_going, list;
+    bool trace, shrink, twice, unshared, keep_going, list, crashes;
     enum pd_plant plant;
 } settings;
 
@@ -44,6 +44,14 @@ static const struct {
 enum { PLANTS = sizeof plants / sizeof plants[0] };
 
 /* ---- a process that runs plans ---- */
+
+static void draw_plan(sim_plan *plan, uint64_t seed, const settings *set)
+{
+    if (set->crashes)
+        sim_plan_draw_crashes(plan, seed);
+    else
+        sim_plan_draw(plan, seed);
+}
 
 /* Runs a plan with and without shared memory, and compares the weights. */
 static void run_unshared(const sim_plan *plan)
@@ -106,7 +114,7 @@ static void run_range(const void *arg, const settings *set)
     static sim_plan plan;
 
     for (uint64_t seed = *from; seed <= set->last; seed++) {
-        sim_plan_draw(&plan, seed);
+        draw_plan(&plan, seed, set);
         plan.plant = set->plant;
         run_plan(&plan, set);
     }
@@ -199,7 +207,7 @@ static void report_failure(const settings *set)
 
     printf("seed %llu: %s\n", (unsigned long long)shared->seed, shared->text);
     if (!set->shrink) return;
-    sim_plan_draw(&plan, shared->seed);
+    draw_plan(&plan, shared->seed, set);
     plan.plant = set->plant;
     shrink(&plan, set);
 }
@@ -236,6 +244,7 @@ static const struct argp_option options[] = {
     { "list-plants", OPT_LIST, 0, 0, "List the planted bugs", 0 },
     { "twice", OPT_TWICE, 0, 0, "Run each seed twice and compare the traces", 0 },
     { "unshared", OPT_UNSHARED, 0, 0, "Run each seed with and without shared memory, and compare the weights", 0 },
+    { "crashes", OPT_CRASHES, 0, 0, "Give the server a disk, and kill it in every run", 0 },
     { "keep-going", OPT_KEEP, 0, 0, "Do not stop at the first seed that fails", 0 },
     { 0 }
 };
@@ -257,6 +266,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case OPT_TWICE: set->twice = true; return 0;
     case OPT_UNSHARED: set->unshared = true; return 0;
     case OPT_KEEP: set->keep_going = true; return 0;
+    case OPT_CRASHES: set->crashes = true; return 0;
     case 'p':
         for (n = 0; n < PLANTS && strcmp(plants[n].name, value) != 0; n++) continue;
         if (n == PLANTS) argp_error(state, "--plant %s: no such bug, --list-plants lists them", value);
@@ -289,7 +299,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (set.trace) {
-        sim_plan_draw(&plan, set.first);
+        draw_plan(&plan, set.first, &set);
         sim_plan_print(&plan);
     }
     return run_all(&set);

@@ -11,8 +11,8 @@
 
 enum { RETRY_MS = 200 };
 
-const char *const sim_phase_names[] = { "welcome", "declare", "init",    "fetch",   "step", "stepping",
-                                        "pulling", "barrier", "leaving", "resting", "ended" };
+const char *const sim_phase_names[] = { "welcome", "declare", "init",      "fetch", "recall",  "step",    "stepping",
+                                        "pulling", "barrier", "rewinding", "sync",  "leaving", "resting", "ended" };
 
 /* Returns whether another process of the job has finished all its steps. */
 static bool is_over(const sim_worker *w)
@@ -44,16 +44,9 @@ void sim_program_rest(sim_worker *w, phase after, const char *why)
     w->alarm_ns = w->s->now_ns + RETRY_MS * SIM_MS;
 }
 
-/* Returns whether the ticket is done. If so, *rc receives its result, and *err its error. */
 static bool is_done(sim_worker *w, pd_ticket_id ticket, int *rc, pd_error *err)
 {
-    uint8_t *reply;
-    size_t bytes;
-
-    if (!pd_core_done(w->core, ticket)) return false;
-    *rc = pd_core_finish(w->core, ticket, &reply, &bytes, err);
-    free(reply);
-    return true;
+    return sim_program_take(w, ticket, rc, NULL, NULL, err);
 }
 
 static bool is_worth_another_try(int code)
@@ -83,17 +76,6 @@ static void note_deadline(sim_worker *w, const pd_error *err)
     if (names_absent(w, err->text)) w->told_missing = true;
 }
 
-static uint64_t least_step(const sim_worker *w)
-{
-    uint64_t least = UINT64_MAX;
-
-    for (uint32_t p = 0; p < w->job->n_params; p++) {
-        uint64_t step = pd_core_step(w->core, p);
-        if (step < least) least = step;
-    }
-    return least;
-}
-
 static void declare(sim_worker *w)
 {
     pd_client_param params[SIM_PARAMS];
@@ -113,7 +95,7 @@ static void declare(sim_worker *w)
         sim_program_go_on(w, DECLARE);
 }
 
-static void fetch(sim_worker *w)
+void sim_program_fetch(sim_worker *w)
 {
     pd_error err;
 
@@ -128,7 +110,7 @@ static void init_weights(sim_worker *w)
     pd_error err;
 
     if (!pd_core_must_init(w->core)) {
-        fetch(w);
+        sim_program_fetch(w);
         return;
     }
     for (uint32_t p = 0; p < w->job->n_params; p++) sim_initial(w->job, w->rank, w->process, p, w->weights[p]);
@@ -144,7 +126,7 @@ static void on_declared(sim_worker *w)
     int rc;
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
-    if (rc == PD_OK && is_over(w) && least_step(w) == 0)
+    if (rc == PD_OK && is_over(w) && sim_least_step(w) == 0)
         sim_worker_end(w); /* another process has finished the job before, and this one would begin it anew */
     else if (rc == PD_OK)
         init_weights(w);
@@ -162,7 +144,7 @@ static void on_initialised(sim_worker *w)
     if (!is_done(w, w->ticket, &rc, &err)) return;
     if (rc == PD_DEADLINE_EXCEEDED) note_deadline(w, &err);
     if (rc == PD_OK)
-        fetch(w);
+        sim_program_fetch(w);
     else if (w->told_missing)
         sim_worker_end(w);
     else if (is_worth_another_try(rc) || rc == PD_DEADLINE_EXCEEDED)
@@ -178,7 +160,11 @@ static void on_fetched(sim_worker *w)
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
     if (rc == PD_OK) {
-        sim_program_go_on(w, STEP);
+        w->began = sim_most_step(w);
+        if (w->s->plan->crashes)
+            sim_program_recall(w);
+        else
+            sim_program_go_on(w, STEP);
         return;
     }
     if (rc == PD_DEADLINE_EXCEEDED) note_deadline(w, &err);
@@ -208,11 +194,9 @@ static size_t choose(sim_worker *w, uint32_t *order)
     return n;
 }
 
-/* Returns whether the worker ends this step with close_step. It then pushes only the parameters for which it has a
- * gradient. */
-static bool closes_step(const sim_worker *w)
+bool sim_closes_step(const sim_worker *w, uint64_t step)
 {
-    return sim_mix(w->job->number + 9, w->rank, w->step, 5) % 3 == 0;
+    return sim_mix(w->job->number + 9, w->rank, step, 5) % 3 == 0;
 }
 
 /* Returns the memory in which the process computes a gradient. */
@@ -237,9 +221,24 @@ static pd_item item_of(sim_worker *w, uint32_t p)
 static int push(sim_worker *w, call *c, pd_error *err)
 {
     pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step) };
+    sim_program_note note = sim_note_of(w, w->step);
 
+    if (w->s->plan->crashes) {
+        options.note = &note;
+        options.note_bytes = sizeof note;
+    }
     c->pulls = !sim_chance(w->s, 4);
     return pd_core_push(w->core, c->pulls ? PD_PUSH_PULL : PD_PUSH, c->items, c->n, &options, &c->ticket, err);
+}
+
+void sim_program_leave(sim_worker *w)
+{
+    pd_error err;
+
+    if (pd_core_leave(w->core, &w->ticket, &err) != PD_OK)
+        sim_worker_end_refused(w, err.code, err.text);
+    else
+        sim_program_go_on(w, LEAVING);
 }
 
 /* Begins a step: sends several pushes at once. A push may hold all parameters of the step. */
@@ -249,12 +248,12 @@ static void begin_step(sim_worker *w)
     size_t n, calls = 1 + (size_t)sim_draw(w->s, CALLS);
     pd_error err;
 
-    w->step = least_step(w) + 1;
+    w->step = sim_least_step(w) + 1;
     if (w->step > w->job->steps) {
-        if (pd_core_leave(w->core, &w->ticket, &err) != PD_OK)
-            sim_worker_end_refused(w, err.code, err.text);
+        if (w->s->plan->crashes)
+            sim_program_sync(w);
         else
-            sim_program_go_on(w, LEAVING);
+            sim_program_leave(w);
         return;
     }
     n = choose(w, order);
@@ -266,7 +265,7 @@ static void begin_step(sim_worker *w)
         one->n = 0;
         one->again_ns = 0;
         for (size_t end = n * (c + 1) / calls; i < end; i++)
-            if (sim_has_gradient(w->job, w->rank, w->step, order[i]) || !closes_step(w))
+            if (sim_has_gradient(w->job, w->rank, w->step, order[i]) || !sim_closes_step(w, w->step))
                 one->items[one->n++] = item_of(w, order[i]);
         if (one->n == 0) continue;
         if (push(w, one, &err) != PD_OK) {
@@ -276,7 +275,7 @@ static void begin_step(sim_worker *w)
         w->n_calls++;
     }
     w->ticket = 0;
-    if (closes_step(w) && pd_core_close_step(w->core, w->step, &w->ticket, &err) != PD_OK)
+    if (sim_closes_step(w, w->step) && pd_core_close_step(w->core, w->step, &w->ticket, &err) != PD_OK)
         sim_worker_end_refused(w, err.code, err.text);
     else
         sim_program_go_on(w, STEPPING);
@@ -468,7 +467,9 @@ static void on_rest(sim_worker *w)
     switch (w->after) {
     case DECLARE: declare(w); break;
     case INIT: init_weights(w); break;
-    case FETCH: fetch(w); break;
+    case FETCH: sim_program_fetch(w); break;
+    case RECALL: sim_program_recall(w); break;
+    case SYNC: sim_program_sync(w); break;
     default: sim_program_go_on(w, STEP); break;
     }
 }
@@ -501,6 +502,9 @@ void sim_program_run(sim_worker *w)
         case DECLARE: on_declared(w); break;
         case INIT: on_initialised(w); break;
         case FETCH: on_fetched(w); break;
+        case RECALL: sim_program_on_recalled(w); break;
+        case REWINDING: sim_program_on_rewound(w); break;
+        case SYNC: sim_program_on_synced(w); break;
         case STEP: begin_step(w); break;
         case STEPPING:
         case PULLING: on_step(w); break;

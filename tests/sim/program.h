@@ -11,7 +11,22 @@
 
 enum { CALLS = 3 };
 
-typedef enum phase { WELCOME, DECLARE, INIT, FETCH, STEP, STEPPING, PULLING, BARRIER, LEAVING, RESTING, ENDED } phase;
+typedef enum phase {
+    WELCOME,
+    DECLARE,
+    INIT,
+    FETCH,
+    RECALL,
+    STEP,
+    STEPPING,
+    PULLING,
+    BARRIER,
+    REWINDING, /* the server has gone back, and the parameters are declared again */
+    SYNC,      /* the last step must be durable before the process leaves */
+    LEAVING,
+    RESTING,
+    ENDED
+} phase;
 extern const char *const sim_phase_names[];
 
 /* One push, with its items. */
@@ -41,6 +56,7 @@ struct sim_worker {
     bool shares, in_place; /* shares: the process is on the server's machine. in_place: it computes gradients in shared
                             * memory */
     uint64_t versions[SIM_PARAMS];
+    uint64_t began;          /* step that the job had when this process began, or went back last */
     uint64_t step, barriers; /* step: the step under way */
     uint64_t close_ns;       /* time at which the process sends close_step again; 0: never */
     bool finite, finished, dropped, told_missing;
@@ -58,7 +74,35 @@ void sim_worker_end_dropped(sim_worker *w);
 /* Ends a process with an error that the plan explains; any other error violates an invariant. */
 void sim_worker_end_refused(sim_worker *w, int code, const char *text);
 
+/* ---- program_note.c: notes, and going back with the server ---- */
+/* Return the lowest and the highest step of the parameters. */
+uint64_t sim_least_step(const sim_worker *w);
+uint64_t sim_most_step(const sim_worker *w);
+/* Returns whether the ticket is done. If so, *rc receives its result, *err its error, and *reply (NULL: not wanted) the
+ * answer of `*bytes` bytes, which the caller frees. */
+bool sim_program_take(sim_worker *w, pd_ticket_id ticket, int *rc, uint8_t **reply, size_t *bytes, pd_error *err);
+/* The note that a rank gives to a step. */
+typedef struct sim_program_note {
+    uint32_t job, rank;
+    uint64_t step;
+} sim_program_note;
+sim_program_note sim_note_of(const sim_worker *w, uint64_t step);
+/* Asks for this rank's note, in the phase RECALL; checks it. */
+void sim_program_recall(sim_worker *w);
+void sim_program_on_recalled(sim_worker *w);
+/* Goes back with the server: forgets all that is under way, and declares the parameters again. */
+void sim_program_go_back(sim_worker *w);
+void sim_program_on_rewound(sim_worker *w);
+/* Asks for a checkpoint of the last step. */
+void sim_program_sync(sim_worker *w);
+void sim_program_on_synced(sim_worker *w);
+
 /* ---- program.c ---- */
+/* Returns whether the worker ends a step with close_step. It then pushes only the parameters for which it has a
+ * gradient. */
+bool sim_closes_step(const sim_worker *w, uint64_t step);
+void sim_program_fetch(sim_worker *w);
+void sim_program_leave(sim_worker *w);
 /* Continues the program of the process until it has to wait. */
 void sim_program_run(sim_worker *w);
 void sim_program_go_on(sim_worker *w, phase next);

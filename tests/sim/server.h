@@ -23,6 +23,14 @@ void sim_server_stall(sim_server *server, bool loop, uint64_t ns);
 /* Restarts the server: ends it as a crash does, and starts it with the jobs that images restore. This happens as
  * soon as images of all jobs can be taken. If that is not possible within within_ns, there is no restart. */
 void sim_server_restart(sim_server *server, uint64_t within_ns);
+/* Kills the server at once. The disk forgets what was not synced, and a new server starts from what is there. */
+void sim_server_kill(sim_server *server);
+/* Kills the server at once if `amount` is even, otherwise in the middle of a later call of the disk: see SIM_KILL. */
+void sim_server_kill_in(sim_server *server, uint64_t amount);
+/* Makes one of n calls of the disk fail with this error (errno.h). 0: none fails. */
+void sim_server_trouble_disk(sim_server *server, int error, uint64_t n);
+/* Makes the disk well for good. A server that was not killed yet is killed now, so that each run has a crash. */
+void sim_server_end_trouble(sim_server *server);
 /* Sends SIGTERM. */
 void sim_server_interrupt(sim_server *server);
 bool sim_server_stopped(const sim_server *server);

@@ -9,7 +9,8 @@
 #include "server.h"
 #include "turn.h"
 
-enum { SIM_ENDS = 512, SIM_POOL = 8, SIM_ERRANDS = 256 };
+#define SIM_STATE_DIR "/state" /* directory of checkpoints on the simulated disk */
+enum { SIM_ENDS = 512, SIM_POOL = 8, SIM_ERRANDS = 256, SIM_KEPT = 16 };
 
 struct sim_server {
     sim *s;
@@ -30,6 +31,11 @@ struct sim_server {
     bool slow; /* in this turn of the loop, each reading of the clock shows a later time */
     uint64_t loop_not_before, step_not_before, stop_asked_ns;
     uint64_t loop_spent_ns, step_clock_ns, step_timer; /* step_timer: number of the step thread's last timer */
+    uint64_t life;              /* how often the server was killed: events of an earlier process do nothing */
+    struct sim_disk *disk;      /* survives the server; NULL: no plan with crashes */
+    pd_kept *keeping[SIM_KEPT]; /* checkpoints that wait for the keeper thread, the oldest first */
+    size_t n_keeping;
+    bool keeper_due;
 };
 
 /* ---- sim_loop.c ---- */
@@ -40,6 +46,8 @@ uint64_t sim_bytes_in_flight(const sim_server *server);
  * receives the most memory that the loop thread may use when idle, besides the memory that is committed to jobs. */
 bool sim_loop_rests(const sim_server *server, uint64_t *bytes);
 
+/* Does at once what is left of the loop thread's background work, once all connections are closed. */
+void sim_loop_finish_background(sim_server *server);
 /* Creates the loop thread's state. The store's mailbox must exist. */
 void sim_loop_make(sim_server *server);
 /* Returns whether the loop thread has handled all effects that it took. */
@@ -50,6 +58,8 @@ void sim_step_make(sim_server *server);
 /* Ends the step thread, after the loop thread. Applies all requests, ends the jobs, takes root tasks and snapshots
  * back, and frees the store. */
 void sim_step_end(sim_server *server);
+/* Posts a request to the step thread. */
+void sim_step_post(sim_server *server, pd_request *request);
 /* Wakes the step thread. */
 void sim_step_wake(sim_server *server);
 void sim_step_check(const sim_server *server);

@@ -11,20 +11,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSIONS = SIM_STEPS + 1 };
+enum { VERSIONS = SIM_MOST_STEPS + 1 };
 
 typedef struct published {
     float *weights[VERSIONS];     /* weights by version; NULL: no step has made this version */
     pd_outcome outcome[VERSIONS]; /* outcome of the round that closed with this step */
     uint64_t step, version;
-    bool begun; /* the initial weights were published */
-    bool again; /* the server was restarted, and has not reported this parameter since */
+    uint64_t most; /* last step that was ever closed: larger than `step` once the server has gone back */
+    bool begun;    /* the initial weights were published */
+    bool again;    /* the server was restarted, and has not reported this parameter since */
 } published;
 
 /* The history of one job, from its creation to its end. A job that is begun anew has another history. */
 typedef struct sim_history {
     const sim_job *job;
     uint32_t number;
+    uint64_t creator; /* the process that began the job: tells it from other jobs of the same name */
+    uint64_t durable; /* largest step that the server has reported as durable */
+    bool goes_back;   /* the server was killed, and has this job again: from now on it may be at an older step */
+    bool ended;       /* the server has ended the job, so it need not come back after a crash */
     published params[SIM_PARAMS];
     struct sim_history *next;
 } sim_history;
@@ -98,6 +103,7 @@ static sim_history *begin_history(sim *s, const pd_job *job)
     sim_history *h = sim_must(calloc(1, sizeof *h));
 
     h->number = job->steps.number;
+    h->creator = job->saved.creator;
     for (uint32_t j = 0; j < s->plan->n_jobs; j++)
         if (strcmp(s->plan->jobs[j].name, job->steps.name) == 0) h->job = &s->plan->jobs[j];
     h->next = s->histories;
@@ -122,6 +128,16 @@ static void check_mark(const sim_job *job, const sim_param *param, const float *
                      job->name, param->name, (double)weights[0], (long long)i, (double)weights[i]);
 }
 
+/* Checks weights that a server publishes for the second time, because it has gone back. */
+static void check_repeated(const sim_history *h, uint32_t p, const pd_snapshot *snapshot)
+{
+    const sim_param *param = &h->job->params[p];
+
+    if (memcmp(h->params[p].weights[snapshot->version], snapshot->at[PD_F32], (size_t)param->n * sizeof(float)) != 0)
+        sim_fail("durability", "%s %s: version %llu has other weights than before the server went back", h->job->name,
+                 param->name, (unsigned long long)snapshot->version);
+}
+
 static void keep(sim_history *h, uint32_t p, const pd_snapshot *snapshot)
 {
     published *pub = &h->params[p];
@@ -133,12 +149,35 @@ static void keep(sim_history *h, uint32_t p, const pd_snapshot *snapshot)
     if (pub->begun && snapshot->version <= pub->version)
         sim_fail("consistency", "%s %s goes from version %llu to %llu", h->job->name, param->name,
                  (unsigned long long)pub->version, (unsigned long long)snapshot->version);
+    pub->version = snapshot->version;
+    if (pub->weights[snapshot->version] != NULL) {
+        check_repeated(h, p, snapshot);
+        return;
+    }
     pub->weights[snapshot->version] = sim_must(malloc((size_t)param->n * sizeof(float)));
     memcpy(pub->weights[snapshot->version], snapshot->at[PD_F32], (size_t)param->n * sizeof(float));
-    pub->version = snapshot->version;
 }
 
-/* Checks the first report of a restarted server: it must equal the last report before the restart. */
+/* Takes a parameter back to the step of a checkpoint, which a restarted server has reported. */
+static void go_back(sim_history *h, uint32_t p, const pd_closed *closed)
+{
+    published *pub = &h->params[p];
+    const char *name = h->job->params[p].name;
+
+    if (closed->step > pub->step || closed->step < h->durable)
+        sim_fail("durability", "%s %s comes back at step %llu, it was at step %llu, and step %llu was durable",
+                 h->job->name, name, (unsigned long long)closed->step, (unsigned long long)pub->step,
+                 (unsigned long long)h->durable);
+    if (closed->snapshot == NULL || closed->snapshot->version > closed->step ||
+        pub->weights[closed->snapshot->version] == NULL)
+        sim_fail("durability", "%s %s comes back at step %llu with weights that it never had", h->job->name, name,
+                 (unsigned long long)closed->step);
+    pub->step = closed->step;
+    pub->version = closed->snapshot->version;
+}
+
+/* Checks the first report of a restarted server: it must equal the last report before the restart, or the report of the
+ * step to which a killed server goes back. */
 static void check_again(const sim_history *h, uint32_t p, const pd_closed *closed)
 {
     const published *pub = &h->params[p];
@@ -161,6 +200,7 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
 
     if (pub->again) {
         pub->again = false;
+        if (h->goes_back) go_back(h, p, closed);
         check_again(h, p, closed);
         return;
     }
@@ -177,8 +217,12 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
     if (closed->step != pub->step + 1 || closed->step > h->job->steps)
         sim_fail("exactly once", "%s %s closes step %llu after step %llu of %llu", h->job->name, param->name,
                  (unsigned long long)closed->step, (unsigned long long)pub->step, (unsigned long long)h->job->steps);
+    if (closed->step <= pub->most && closed->outcome != pub->outcome[closed->step])
+        sim_fail("durability", "%s %s: step %llu has outcome %d, and had %d before the server went back", h->job->name,
+                 param->name, (unsigned long long)closed->step, (int)closed->outcome, (int)pub->outcome[closed->step]);
     pub->step = closed->step;
     pub->outcome[closed->step] = closed->outcome;
+    if (closed->step > pub->most) pub->most = closed->step;
 }
 
 enum { FORGOTTEN = 1u << 30 };
@@ -188,13 +232,65 @@ void sim_judge_forget_numbers(sim *s)
     for (sim_history *h = s->histories; h != NULL; h = h->next) h->number |= FORGOTTEN;
 }
 
+static void renumber(sim_history *h, uint32_t now)
+{
+    h->number = now;
+    for (uint32_t p = 0; h->job != NULL && p < h->job->n_params; p++) h->params[p].again = true;
+}
+
 void sim_judge_renumber(sim *s, uint32_t before, uint32_t now)
 {
     sim_history *h = history_of(s, before | FORGOTTEN);
 
+    if (h != NULL) renumber(h, now);
+}
+
+/* Finds the history of a job that a killed server had. */
+static sim_history *history_before(sim *s, const pd_job *job)
+{
+    sim_history *h = s->histories;
+
+    while (h != NULL && (h->job == NULL || (h->number & FORGOTTEN) == 0 || h->creator != job->saved.creator ||
+                         strcmp(h->job->name, job->steps.name) != 0))
+        h = h->next;
+    return h;
+}
+
+void sim_judge_restored(sim *s, pd_store *store)
+{
+    const pd_job *job, *next;
+    sim_history *h;
+
+    HASH_ITER(hh, store->jobs.names, job, next)
+    {
+        if ((h = history_before(s, job)) == NULL)
+            sim_fail("durability", "%s comes back, but the killed server had no such job", job->steps.name);
+        h->goes_back = true;
+        h->ended = false;
+        renumber(h, job->steps.number);
+    }
+    for (h = s->histories; h != NULL; h = h->next)
+        if (h->job != NULL && (h->number & FORGOTTEN) != 0 && h->durable > 0 && !h->ended)
+            sim_fail("durability", "%s does not come back, though its step %llu was durable", h->job->name,
+                     (unsigned long long)h->durable);
+}
+
+static void note_durable(sim *s, const pd_effect *effect)
+{
+    sim_history *h = history_of(s, effect->job);
+
     if (h == NULL) return;
-    h->number = now;
-    for (uint32_t p = 0; h->job != NULL && p < h->job->n_params; p++) h->params[p].again = true;
+    if (effect->u.durable_step < h->durable)
+        sim_fail("durability", "%s: the durable step goes from %llu back to %llu", h->job->name,
+                 (unsigned long long)h->durable, (unsigned long long)effect->u.durable_step);
+    h->durable = effect->u.durable_step;
+}
+
+static void note_end(sim *s, const pd_effect *effect)
+{
+    sim_history *h = history_of(s, effect->job);
+
+    if (h != NULL) h->ended = true;
 }
 
 void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
@@ -202,6 +298,8 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
     const pd_job *job;
     sim_history *h;
 
+    if (effect->kind == PD_EFF_DURABLE) note_durable(s, effect);
+    if (effect->kind == PD_EFF_JOB_GONE) note_end(s, effect);
     if (effect->kind != PD_EFF_CLOSED || (job = inside_job(store, effect->job)) == NULL) return;
     if ((h = history_of(s, effect->job)) == NULL) h = begin_history(s, job);
     if (strncmp(job->steps.name, "unlike", 6) == 0 && effect->u.closed.n > 0 && effect->u.closed.at[0].outcome != 0)

@@ -11,6 +11,10 @@
  * more. */
 void sim_judge_forget_numbers(sim *s);
 void sim_judge_renumber(sim *s, uint32_t before, uint32_t now);
+/* Follows a server that was killed and started again, after sim_judge_forget_numbers. The new server's jobs may be at
+ * older steps, but not older than what was reported as durable. From there on each step must have the weights and the
+ * outcome that it had before. */
+void sim_judge_restored(sim *s, pd_store *store);
 /* Checks an effect of the store: published weights enter the job's history. */
 void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect);
 /* Checks elements [first, first + n) of a parameter's weights that a worker got at this version. They must equal one
@@ -27,7 +31,7 @@ void sim_judge_free(sim *s);
 
 /* Hashes of the published weights of each job and parameter, by version; 0: there was none. */
 typedef struct sim_digest {
-    uint64_t version[SIM_JOBS][SIM_PARAMS][SIM_STEPS + 1];
+    uint64_t version[SIM_JOBS][SIM_PARAMS][SIM_MOST_STEPS + 1];
     uint32_t begun[SIM_JOBS]; /* how often the job was begun */
     bool usable;              /* no allocation failed */
 } sim_digest;

@@ -3,6 +3,7 @@
 #include "server_state.h"
 
 #include "conn.h"
+#include "sim_disk.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -385,6 +386,11 @@ bool sim_loop_is_caught_up(const sim_server *server)
     return server->daemon->backlog == NULL;
 }
 
+void sim_loop_finish_background(sim_server *server)
+{
+    while (server->n_background > 0) finish(server, 0);
+}
+
 void sim_loop_make(sim_server *server)
 {
     pd_platform platform = { .arg = server,
@@ -410,6 +416,7 @@ sim_server *sim_server_new(sim *s)
 
     server->s = s;
     server->listens = true;
+    server->disk = s->plan->crashes ? sim_disk_new(s, SIM_STATE_DIR) : NULL;
     excuses_slow_workers = false;
     for (uint32_t f = 0; f < s->plan->n_faults; f++) {
         sim_fault_kind kind = s->plan->faults[f].kind;
@@ -429,10 +436,11 @@ void sim_server_free(sim_server *server)
     before = sim_enter(SIM_SERVER);
     sim_fail_allocations(0, 0);
     pd_conversation_close_all(server->daemon);
-    while (server->n_background > 0) finish(server, 0);
+    sim_loop_finish_background(server);
     sim_step_end(server);
     pd_conversation_dispose(server->daemon);
     sim_enter(before);
+    sim_disk_free(server->disk);
     if (sim_live_bytes(SIM_SERVER) != 0)
         sim_fail("accounting", "the server is gone and %lld bytes of its memory are left",
                  (long long)sim_live_bytes(SIM_SERVER));

@@ -37,7 +37,7 @@ uint64_t sim_mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 
 /* ---- jobs ---- */
 
-static void add_option(sim_job *job, const char *text)
+void sim_plan_add_option(sim_job *job, const char *text)
 {
     if (job->n_options < SIM_OPTIONS) snprintf(job->options[job->n_options++], sizeof job->options[0], "%s", text);
 }
@@ -76,7 +76,7 @@ static void draw_crowded_params(sim_job *job, uint64_t *r)
     }
 }
 
-static void draw_params(sim_job *job, uint64_t chunk, uint64_t *r)
+void sim_plan_draw_params(sim_job *job, uint64_t chunk, uint64_t *r)
 {
     uint64_t most = sim_once_in(r, 12) ? SIM_PARAMS : sim_once_in(r, 3) ? 12 : 4;
     uint64_t ranged_of = sim_once_in(r, 4) ? 2 : 0;
@@ -103,7 +103,7 @@ static const char *const slow_rules[] = {
     "* kron learning_rate=0.01 root_delay=0",
 };
 
-static void draw_rule(sim_job *job, bool crowded, uint64_t *r)
+void sim_plan_draw_rule(sim_job *job, bool crowded, uint64_t *r)
 {
     const char *slow = slow_rules[sim_below(r, sizeof slow_rules / sizeof slow_rules[0])];
 
@@ -123,12 +123,12 @@ static void draw_aggregate(sim_job *job, uint64_t *r)
     job->how = sim_once_in(r, 2) ? (int)sim_below(r, 3) : (int)sim_below(r, 7);
     if (job->how == 6 && job->world < 3) job->how = 5;
     snprintf(text, sizeof text, "aggregate=%s", names[job->how]);
-    add_option(job, text);
-    if (job->how == 3) add_option(job, "adasum_fold=yes");
+    sim_plan_add_option(job, text);
+    if (job->how == 3) sim_plan_add_option(job, "adasum_fold=yes");
     job->weighted = job->how == 1;
 }
 
-static void draw_options(sim_job *job, uint64_t *r)
+void sim_plan_draw_options(sim_job *job, uint64_t *r)
 {
     static const double timeouts[] = { 0.5, 2, 5, 60 };
     char text[48];
@@ -136,13 +136,13 @@ static void draw_options(sim_job *job, uint64_t *r)
     draw_aggregate(job, r);
     job->step_timeout = timeouts[sim_below(r, 4)];
     snprintf(text, sizeof text, "step_timeout=%g", job->step_timeout);
-    add_option(job, text);
+    sim_plan_add_option(job, text);
     snprintf(text, sizeof text, "job_linger=%u", 1 + (unsigned)sim_below(r, 3));
-    add_option(job, text);
-    if (sim_once_in(r, 4)) add_option(job, "nonfinite_scope=job");
-    if ((job->rejects = sim_once_in(r, 5))) add_option(job, "nonfinite=reject");
-    if ((job->clips = sim_once_in(r, 6))) add_option(job, "clip_global_norm=3");
-    if ((job->mean_init = sim_once_in(r, 6))) add_option(job, "initial_weights=mean");
+    sim_plan_add_option(job, text);
+    if (sim_once_in(r, 4)) sim_plan_add_option(job, "nonfinite_scope=job");
+    if ((job->rejects = sim_once_in(r, 5))) sim_plan_add_option(job, "nonfinite=reject");
+    if ((job->clips = sim_once_in(r, 6))) sim_plan_add_option(job, "clip_global_norm=3");
+    if ((job->mean_init = sim_once_in(r, 6))) sim_plan_add_option(job, "initial_weights=mean");
 }
 
 /* Draws a job of a crowded plan, whose two jobs begin at about the same time. The second job has many ranks, and
@@ -166,9 +166,9 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
     if (plan->crowded)
         draw_crowded_params(job, r);
     else
-        draw_params(job, plan->chunk, r);
-    draw_rule(job, plan->crowded, r);
-    draw_options(job, r);
+        sim_plan_draw_params(job, plan->chunk, r);
+    sim_plan_draw_rule(job, plan->crowded, r);
+    sim_plan_draw_options(job, r);
     job->absent_of_16 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
     job->infinite_of_64 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
     job->barriers = sim_once_in(r, 4);
@@ -177,9 +177,9 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
 /* ---- faults ---- */
 
 static const char *const fault_names[] = {
-    "break",     "hole",       "crash",      "gone",    "leave",   "drop",   "import", "set",
-    "flood",     "deaf",       "half_hello", "noise",   "id_zero", "leaver", "puller", "unlike",
-    "no_memory", "stall_step", "stall_loop", "restart", "export",  "sharer",
+    "break",      "hole",       "crash",  "gone",    "leave",  "drop",      "import",    "set",       "flood",
+    "deaf",       "half_hello", "noise",  "id_zero", "leaver", "puller",    "unlike",    "no_memory", "stall_step",
+    "stall_loop", "restart",    "export", "sharer",  "kill",   "disk_full", "disk_fail",
 };
 _Static_assert(sizeof fault_names / sizeof fault_names[0] == SIM_FAULT_KINDS, "every fault has a name");
 
@@ -188,7 +188,7 @@ const char *sim_fault_name(sim_fault_kind kind)
     return fault_names[kind];
 }
 
-static uint64_t draw_amount(sim_fault_kind kind, uint64_t room_ns, uint64_t *r)
+uint64_t sim_plan_draw_amount(sim_fault_kind kind, uint64_t room_ns, uint64_t *r)
 {
     uint64_t most_ns = room_ns < 3 * SIM_S ? room_ns : 3 * SIM_S;
 
@@ -215,7 +215,7 @@ static void draw_fault(sim_plan *plan, sim_fault *fault, uint64_t *r)
     /* one fault of three hits while its job begins */
     if (sim_once_in(r, 3) && plan->jobs[fault->job].start_ns + 100 * SIM_MS < plan->calm_ns)
         fault->at_ns = plan->jobs[fault->job].start_ns + sim_below(r, 100 * SIM_MS);
-    fault->amount = draw_amount(fault->kind, plan->calm_ns - fault->at_ns, r);
+    fault->amount = sim_plan_draw_amount(fault->kind, plan->calm_ns - fault->at_ns, r);
 }
 
 /* Draws a connection break for a rank of the first job in a crowded plan. The rank comes back while the server still
@@ -231,7 +231,7 @@ static sim_fault draw_crowded_fault(const sim_plan *plan, uint64_t *r)
 
 /* Notes which ranks leave for good. Switches barriers off in jobs where a rank leaves for good or a process is
  * replaced: a wait in a round ends at its deadline, but a wait in a barrier would not. */
-static void mark_missing(sim_plan *plan)
+void sim_plan_mark_missing(sim_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_faults; i++) {
         const sim_fault *fault = &plan->faults[i];
@@ -301,7 +301,7 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
     draw_restart(plan);
     draw_exports(plan);
     draw_sharing(plan);
-    mark_missing(plan);
+    sim_plan_mark_missing(plan);
 }
 
 /* ---- the server ---- */
@@ -317,7 +317,7 @@ static uint64_t count_roots(const sim_plan *plan)
     return roots;
 }
 
-static void draw_limits(sim_plan *plan, uint64_t *r)
+void sim_plan_draw_limits(sim_plan *plan, uint64_t *r)
 {
     static const uint64_t payloads[] = { 1, 2, 4, 16 };
     uint64_t ranks = 0;
@@ -346,7 +346,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed)
     plan->n_jobs = 1 + (uint32_t)sim_below(&r, sim_once_in(&r, 2) ? 2 : SIM_JOBS);
     if (plan->crowded) plan->n_jobs = 2;
     for (uint32_t j = 0; j < plan->n_jobs; j++) draw_job(plan, &plan->jobs[j], j, &r);
-    draw_limits(plan, &r);
+    sim_plan_draw_limits(plan, &r);
     draw_faults(plan, &r);
     plan->latency_ns = sim_once_in(&r, 3) ? 100 * SIM_MS : 2 * SIM_MS;
     if (plan->crowded) plan->latency_ns = 10 * SIM_MS;
@@ -371,6 +371,8 @@ void sim_plan_print(const sim_plan *plan)
         printf("  %s: %u workers, %llu steps from %.3f s on, \"%s\"", job->name, job->world,
                (unsigned long long)job->steps, (double)job->start_ns / 1e9, job->rule);
         for (uint32_t o = 0; o < job->n_options; o++) printf(" %s", job->options[o]);
+        for (uint32_t rank = 0; plan->crashes && rank < job->world; rank++)
+            printf("%s %u", rank == 0 ? "\n    windows:" : "", job->window[rank]);
         printf("\n    parameters:");
         for (uint32_t p = 0; p < job->n_params; p++)
             printf(" %s[%lld]%s", job->params[p].name, (long long)job->params[p].n,

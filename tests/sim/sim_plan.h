@@ -17,8 +17,9 @@ enum {
     SIM_WORLD = 8,
     SIM_PARAMS = 40,
     SIM_FAULTS = 24,
-    SIM_OPTIONS = 8,
-    SIM_STEPS = 6,
+    SIM_OPTIONS = 12,
+    SIM_STEPS = 6,       /* most steps of a job in an ordinary plan */
+    SIM_MOST_STEPS = 16, /* most steps of a job in a plan with crashes */
     SIM_ELEMENTS = 4096
 };
 
@@ -44,6 +45,10 @@ typedef struct sim_job {
     uint32_t absent_of_16, infinite_of_64; /* of 16 gradients, so many are left out; of 64, so many have an infinity */
     uint32_t missing;                      /* rank that leaves for good; `world`: no rank does */
     double step_timeout;
+    /* in a plan with crashes: number of steps whose pushes each rank keeps (0: it handles PD_REWIND), and the steps
+     * between two checkpoints */
+    uint32_t window[SIM_WORLD];
+    uint64_t checkpoint_every;
 } sim_job;
 
 typedef enum sim_fault_kind {
@@ -70,6 +75,12 @@ typedef enum sim_fault_kind {
     SIM_EXPORT,  /* an operator exports a job, with state if `rank` is even, and is gone after `amount` ns */
     /* a worker without the client library creates a job and shares memory: sharer.c. `amount` is its seed */
     SIM_SHARER,
+    /* Only in plans with crashes. SIM_KILL: the server is killed, at once if `amount` is even; otherwise in the middle of
+     * the keeper's next call of the disk, or of a later one, the number of which is amount / 2 % 32. The disk forgets
+     * what was not synced. */
+    SIM_KILL,
+    SIM_DISK_FULL, /* for `amount` ns every write to the disk fails with ENOSPC */
+    SIM_DISK_FAIL, /* for `amount` ns one of three calls of the disk fails with EIO */
     SIM_FAULT_KINDS
 } sim_fault_kind;
 
@@ -97,13 +108,27 @@ typedef struct sim_plan {
     bool shares;           /* some workers are on the server's machine, and want to share memory with it */
     bool server_shares;    /* the server allows that */
     uint64_t least_shared; /* payload bytes from which on memory is shared */
+    bool crashes;          /* the server has a disk, and is killed at least once */
     uint64_t share_fails;  /* of so many kernel calls for shared memory one fails; 0: none does */
 } sim_plan;
 
 void sim_plan_draw(sim_plan *plan, uint64_t seed);
+/* Draws a plan whose server has a disk and is killed at least once: sim_plan_crash.c. */
+void sim_plan_draw_crashes(sim_plan *plan, uint64_t seed);
 /* Prints the plan for readers of a trace. */
 void sim_plan_print(const sim_plan *plan);
 const char *sim_fault_name(sim_fault_kind kind);
+
+/* Parts of a plan, for both kinds. `crowded`: see sim_plan. */
+void sim_plan_draw_params(sim_job *job, uint64_t chunk, uint64_t *r);
+void sim_plan_draw_rule(sim_job *job, bool crowded, uint64_t *r);
+void sim_plan_draw_options(sim_job *job, uint64_t *r);
+void sim_plan_draw_limits(sim_plan *plan, uint64_t *r);
+void sim_plan_add_option(sim_job *job, const char *text);
+/* Draws the amount of a fault that begins `room_ns` before the world is calm. */
+uint64_t sim_plan_draw_amount(sim_fault_kind kind, uint64_t room_ns, uint64_t *r);
+/* Notes which ranks leave for good, and switches barriers off where they would wait for ever. */
+void sim_plan_mark_missing(sim_plan *plan);
 
 /* Returns the next random number (splitmix64). Every draw of a run comes from one state. */
 uint64_t sim_next(uint64_t *state);

@@ -1,9 +1,11 @@
-/* sim_restart.c - ends the server's process as a crash does, and starts another one from images of its jobs. */
+/* sim_restart.c - ends the server's process as a crash does, and starts another one: from images of its jobs, or from
+ * what the disk has. */
 #include "server_state.h"
 
 #include "conversation.h"
 #include "image.h"
 #include "sim_judge.h"
+#include "sim_keeper.h"
 #include "store_inside.h"
 
 #include <stdlib.h>
@@ -58,6 +60,7 @@ static void end_process(sim_server *server)
     sim_links_break();
     sim_enter(SIM_SERVER);
     pd_conversation_close_all(server->daemon);
+    sim_loop_finish_background(server);
     sim_step_end(server);
     pd_conversation_dispose(server->daemon);
     server->dying = server->mail_due = false;
@@ -117,4 +120,51 @@ static void try_restart(sim *s, void *who, uint64_t until)
 void sim_server_restart(sim_server *server, uint64_t within_ns)
 {
     try_restart(server->s, server, server->s->now_ns + within_ns);
+}
+
+/* ---- killed, and started again from the disk ---- */
+
+static void listen_again(sim *s, void *who, uint64_t what)
+{
+    (void)s, (void)what;
+    ((sim_server *)who)->listens = true;
+}
+
+void sim_server_kill(sim_server *server)
+{
+    sim_side before = sim_enter(SIM_SERVER);
+
+    sim_note(server->s, "server", server->life, "is killed", 0, 0);
+    sim_hold_failures(true);
+    server->life++;
+    sim_judge_forget_numbers(server->s);
+    end_process(server);
+    sim_disk_lose(server->disk);
+    sim_step_make(server);
+    sim_loop_make(server);
+    sim_keeper_load(server);
+    sim_hold_failures(false);
+    sim_enter(SIM_HARNESS);
+    sim_judge_restored(server->s, server->store);
+    sim_enter(before);
+    server->listens = false;
+    sim_after(server->s, sim_draw(server->s, 50 * SIM_MS), listen_again, server, 0);
+    sim_step_wake(server);
+    sim_server_wake_loop(server);
+}
+
+void sim_server_kill_in(sim_server *server, uint64_t amount)
+{
+    if (sim_server_stopped(server) || sim_server_draining(server)) return;
+    if (amount % 2 == 0)
+        sim_server_kill(server);
+    else
+        sim_disk_die_in(server->disk, amount / 2 % 32);
+}
+
+void sim_server_end_trouble(sim_server *server)
+{
+    sim_disk_trouble(server->disk, 0, 0);
+    sim_disk_die_in(server->disk, UINT64_MAX);
+    if (server->life == 0 && !sim_server_stopped(server)) sim_server_kill(server);
 }

@@ -3,6 +3,7 @@
 #include "server_state.h"
 
 #include "sim_judge.h"
+#include "sim_keeper.h"
 #include "optimizer.h"
 #include "store_inside.h"
 
@@ -32,7 +33,7 @@ static void on_effects(void *arg, pd_mail *first, pd_mail *last)
     pd_mailbox_post(pd_conversation_effects(server->daemon), first, last);
 }
 
-static void post_request(sim_server *server, pd_request *request)
+void sim_step_post(sim_server *server, pd_request *request)
 {
     request->mail.next = NULL;
     pd_mailbox_post(server->requests, &request->mail, &request->mail);
@@ -47,14 +48,19 @@ static pd_request **place_of(sim_server *server, const pd_request *request)
     sim_fail("harness", "more threads than there is room for");
 }
 
-static void task_is_done(sim *s, void *who, uint64_t choice)
+/* A pool thread has finished a task. `what` is the kind of the thread, and twice the life of the server in which the
+ * task began. */
+static void task_is_done(sim *s, void *who, uint64_t what)
 {
     sim_server *server = s->server;
-    sim_side before = sim_enter(SIM_SERVER);
+    uint64_t choice = what % 2;
+    sim_side before;
 
+    if (what / 2 != server->life) return;
+    before = sim_enter(SIM_SERVER);
     server->busy[choice]--;
     *place_of(server, who) = NULL;
-    post_request(server, who);
+    sim_step_post(server, who);
     next_task(server);
     sim_enter(before);
 }
@@ -80,7 +86,8 @@ static void take_tasks(sim_server *server, pd_rootqueue_choice choice, uint32_t 
         pd_task_run(request->u.task.task);
         sim_hold_failures(false);
         sim_note(server->s, "pool", request->job, "runs a root of parameter", request->u.task.param, choice);
-        sim_after(server->s, duration_ns(server->s, request->u.task.task), task_is_done, request, choice);
+        sim_after(server->s, duration_ns(server->s, request->u.task.task), task_is_done, request,
+                  server->life * 2 + choice);
     }
 }
 
@@ -101,7 +108,7 @@ static void on_task(void *arg, pd_effect *effect)
     do rc = pd_rootqueue_add(server->roots, effect->u.task.task, effect->job, effect->u.task.param, &unrun);
     while (rc != PD_OK); /* tries again like the real step thread, so that no task is lost */
     if (unrun != NULL)
-        post_request(server, unrun);
+        sim_step_post(server, unrun);
     else
         sim_fairness_wait(&server->fairness, effect->job, pd_task_cost(effect->u.task.task));
     pd_effect_free(effect);
@@ -116,7 +123,7 @@ static void on_forget(void *arg, uint32_t job)
     sim_fairness_forget(&server->fairness, job);
     for (; unrun != NULL; unrun = next) {
         next = (pd_request *)(void *)unrun->mail.next;
-        post_request(server, unrun);
+        sim_step_post(server, unrun);
     }
 }
 
@@ -213,7 +220,8 @@ void sim_step_check(const sim_server *server)
     const pd_store *store = server->store;
     uint64_t more, live = (uint64_t)sim_live_bytes(SIM_SERVER);
 
-    if (!server->step_due && sim_loop_rests(server, &more) && live > store->budget.used + more)
+    if (!server->step_due && server->n_keeping == 0 && sim_loop_rests(server, &more) &&
+        live > store->budget.used + more)
         sim_fail("accounting", "at rest %llu bytes are held; jobs have committed %llu, and %llu are for all else",
                  (unsigned long long)live, (unsigned long long)store->budget.used, (unsigned long long)more);
     if (store->budget.used > store->budget.limit)
@@ -242,6 +250,7 @@ static pd_store_config store_config(const sim_plan *plan)
                               .frame_bytes = plan->payload,
                               .threads = 1,
                               .pool_threads = (int)plan->pool_threads,
+                              .keeps = plan->crashes,
                               .batch_ns = plan->batch_ns,
                               .hash_key = { 1, 2 } };
 }
@@ -255,10 +264,13 @@ void sim_step_make(sim_server *server)
     server->roots = pd_rootqueue_new();
     if (server->requests == NULL || server->roots == NULL || pd_store_new(&server->store, &config, &err) != PD_OK)
         sim_fail("harness", "the store cannot be made");
-    server->turn = (pd_turn){
-        .store = server->store,
-        .user = { .arg = server, .now_ns = step_now, .effects = on_effects, .task = on_task, .forget = on_forget }
-    };
+    server->turn = (pd_turn){ .store = server->store,
+                              .user = { .arg = server,
+                                        .now_ns = step_now,
+                                        .effects = on_effects,
+                                        .task = on_task,
+                                        .forget = on_forget,
+                                        .keep = server->disk != NULL ? sim_keeper_keep : NULL } };
 }
 
 /* Returns snapshots to the store whose publication the loop thread has not taken from its mailbox. */
@@ -283,12 +295,17 @@ static void take_back(sim_server *server)
 
 static void drop_jobs(sim_server *server)
 {
-    for (int i = 0; i < SIM_POOL; i++)
-        if (server->running[i] != NULL) post_request(server, server->running[i]);
+    for (int i = 0; i < SIM_POOL; i++) {
+        if (server->running[i] != NULL) sim_step_post(server, server->running[i]);
+        server->running[i] = NULL;
+    }
+    server->busy[0] = server->busy[1] = 0;
+    sim_keeper_end(server);
     pd_turn_add(&server->turn, pd_mailbox_take(server->requests));
     pd_turn_finish(&server->turn);
     pd_store_apply(server->store, pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 }), server->s->now_ns);
     pd_turn_finish(&server->turn);
+    sim_keeper_end(server);
     pd_turn_add(&server->turn, pd_mailbox_take(server->requests));
     pd_turn_finish(&server->turn);
 }

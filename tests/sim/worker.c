@@ -184,6 +184,7 @@ static void carry(sim_worker *w)
 
     for (int i = 0; i < 3; i++) {
         tend_connection(w);
+        if (pd_core_gone_back(w->core) && w->phase != ENDED) sim_program_go_back(w);
         sim_program_run(w);
         if (w->phase == ENDED) return;
         if (w->pump.transport != NULL)
@@ -236,6 +237,7 @@ static void make_core(sim_worker *w)
                               .rules = rules,
                               .nonce = sim_mix(w->s->plan->seed, w->process, 3, 1) | 1,
                               .no_shared_memory = !w->shares,
+                              .window = w->job->window[w->rank],
                               .least_shared = w->s->plan->least_shared,
                               .urls = 1 };
     pd_error err;
@@ -265,6 +267,7 @@ static void begin_process(sim *s, void *who, uint64_t what)
     w->rank = (uint32_t)what;
     w->process = processes(s) + 1;
     w->asked_ns = s->now_ns;
+    w->began = UINT64_MAX;
     make_buffers(w);
     draw_sharing(w);
     make_core(w);

@@ -8,6 +8,7 @@
 #include "sharer.h"
 #include "worker.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,11 +125,26 @@ static void memory_is_back(sim *s, void *who, uint64_t what)
     sim_fail_allocations(0, 0);
 }
 
+static void disk_is_well(sim *s, void *who, uint64_t what)
+{
+    (void)who, (void)what;
+    sim_server_trouble_disk(s->server, 0, 0);
+}
+
+static void hurt_disk(sim *s, const sim_fault *fault)
+{
+    sim_server_trouble_disk(s->server, fault->kind == SIM_DISK_FULL ? ENOSPC : EIO,
+                            fault->kind == SIM_DISK_FULL ? 1 : 3);
+    sim_after(s, fault->amount, disk_is_well, s, 0);
+}
+
 static void hurt_server(sim *s, const sim_fault *fault)
 {
     if (fault->kind == SIM_NO_MEMORY) {
         sim_fail_allocations(256, s->random);
         sim_after(s, fault->amount, memory_is_back, s, 0);
+    } else if (fault->kind == SIM_KILL) {
+        sim_server_kill_in(s->server, fault->amount);
     } else if (fault->kind == SIM_RESTART) {
         sim_server_restart(s->server, fault->amount);
     } else {
@@ -151,7 +167,10 @@ static void begin_fault(sim *s, void *who, uint64_t what)
     case SIM_NO_MEMORY:
     case SIM_STALL_STEP:
     case SIM_STALL_LOOP:
+    case SIM_KILL:
     case SIM_RESTART: hurt_server(s, fault); break;
+    case SIM_DISK_FULL:
+    case SIM_DISK_FAIL: hurt_disk(s, fault); break;
     case SIM_EXPORT: sim_exporter_start(s, fault); break;
     case SIM_SHARER: sim_sharer_start(s, fault); break;
     default: sim_intruder_start(s, fault); break;
@@ -165,6 +184,7 @@ static void become_calm(sim *s, void *who, uint64_t what)
     (void)who, (void)what;
     s->calm = true;
     sim_links_calm();
+    if (s->plan->crashes) sim_server_end_trouble(s->server);
     sim_note(s, "world", 0, "is calm", 0, 0);
     if (s->plan->drains) sim_server_interrupt(s->server);
 }

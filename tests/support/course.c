@@ -82,8 +82,8 @@ void course_push(rig *r, const course *p, uint32_t rank, uint32_t param, uint64_
     course_send(r, p, PD_REQ_PUSH, rank, param, step, values);
 }
 
-/* Sends push number k of the COURSE_WORLD * COURSE_PARAMS pushes of a step. The push is left out if its round has closed, since
- * the server has then answered it. */
+/* Sends push number k of the COURSE_WORLD * COURSE_PARAMS pushes of a step. The push is left out if its round has
+ * closed, since the server has then answered it. */
 void course_push_one(rig *r, const course *p, uint64_t step, uint32_t k)
 {
     if (inside_job(r->store, r->job)->steps.params[k % COURSE_PARAMS].saved.step < step)

@@ -1,5 +1,5 @@
-/* course.h - the training of a small job, always with the same numbers: two jobs that take the same course must end with
- * the same bits. */
+/* course.h - the training of a small job, always with the same numbers: two jobs that take the same course must end
+ * with the same bits. */
 #ifndef COURSE_H
 #define COURSE_H
 

@@ -4,6 +4,7 @@
 #include "answer.h"
 #include "descriptors.h"
 #include "landing.h"
+#include "window.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,6 +55,7 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     peer *p = arg;
     int rc = pd_core_header(p->core, prefix, header, spans, n);
 
+    if (rc == PD_OK) pd_core_keep(p->core);
     if (rc != PD_OK || (prefix->flags & PD_FLAG_SHARED) == 0) return rc;
     pd_core_copy(p->core);
     return p->has_closed ? PD_CANCELLED : PD_OK;
@@ -61,7 +63,10 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
 
 static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
 {
-    return pd_core_frame(((peer *)arg)->core, prefix, header);
+    peer *p = arg;
+
+    pd_core_digest(p->core);
+    return pd_core_frame(p->core, prefix, header);
 }
 
 void peer_connect(peer *p)
@@ -228,6 +233,7 @@ int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, ui
     for (size_t i = 0; i < n; i++) all[i] = &one;
     message.outcomes = all;
     message.n_outcomes = n;
+    message.durable_step = p->durable;
     return peer_reply(p, to, &message.base, weights, floats * sizeof *weights);
 }
 
@@ -316,6 +322,7 @@ void peer_answer_declare(peer *p, size_t n, uint64_t step)
     one.initialised = true;
     for (size_t i = 0; i < n; i++) all[i] = &one;
     message.parameters = all;
+    message.durable_step = p->durable;
     while (frames-- > 0) { /* answers the frames in reverse: a server may answer in any order */
         message.n_parameters = count[frames];
         assert_int_equal(peer_reply(p, &prefix[frames], &message.base, NULL, 0), PD_OK);
@@ -365,9 +372,71 @@ peer *peer_running(const int64_t *sizes, size_t n)
     return p;
 }
 
+peer *peer_trained(const pd_core_config *config, const int64_t *sizes, size_t n, uint64_t step)
+{
+    peer *p = peer_new(config);
+    pd_ticket_id ticket;
+
+    p->creator = 1000;
+    peer_connect(p);
+    peer_welcome(p);
+    ticket = peer_declare(p, sizes, n);
+    peer_answer_declare(p, n, step);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    return p;
+}
+
+void peer_answer_declare_at(peer *p, const uint64_t *steps, size_t n)
+{
+    Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared each[PEER_ITEMS], *all[PEER_ITEMS];
+    peer_frame l = peer_expect(p, PD_DECLARE);
+
+    assert_true(n <= PEER_ITEMS);
+    for (size_t i = 0; i < n; i++) {
+        paramd__declared__init(&each[i]);
+        each[i].step = steps[i];
+        each[i].initialised = true;
+        all[i] = &each[i];
+    }
+    message.parameters = all;
+    message.n_parameters = n;
+    message.durable_step = p->durable;
+    assert_int_equal(peer_reply(p, &l.prefix, &message.base, NULL, 0), PD_OK);
+    peer_frame_drop(&l);
+}
+
+void peer_come_back_at(peer *p, const uint64_t *steps, size_t n)
+{
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare_at(p, steps, n);
+}
+
+pd_ticket_id peer_push_pull(peer *p, size_t n, size_t elements)
+{
+    pd_ticket_id ticket;
+    pd_error err;
+
+    assert_true(n <= PEER_ITEMS && elements <= PEER_ELEMENTS);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < elements; k++)
+            p->gradients[i][k] = (float)(pd_core_step(p->core, i) * 1000 + i * 100 + k);
+        p->items[i] = (pd_item){ .param = i, .gradient = p->gradients[i], .weights = p->weights[i] };
+    }
+    if (pd_core_push(p->core, PD_PUSH_PULL, p->items, n, NULL, &ticket, &err) != PD_OK) fail_msg("%s", err.text);
+    return ticket;
+}
+
 peer *peer_sharing(const int64_t *sizes, size_t n, uint64_t bytes)
 {
-    peer *p = peer_new(&peer_four);
+    return peer_sharing_with(&peer_four, sizes, n, bytes);
+}
+
+peer *peer_sharing_with(const pd_core_config *config, const int64_t *sizes, size_t n, uint64_t bytes)
+{
+    peer *p = peer_new(config);
     pd_ticket_id ticket;
 
     p->local = true;

@@ -8,10 +8,11 @@
 #include "core.h"
 #include "declared_params.h"
 #include "restart.h"
+#include "rewind.h"
 #include "segment.h"
 
 #define SECOND UINT64_C(1000000000)
-enum { CHUNK = 64, WIRE_BYTES = 1 << 20 };
+enum { CHUNK = 64, WIRE_BYTES = 1 << 20, PEER_ITEMS = 4, PEER_ELEMENTS = 200 };
 /* Elements of a chunk where memory is shared: payloads must be large to lie there. */
 enum { SHARED_CHUNK = 8192 };
 
@@ -25,7 +26,11 @@ typedef struct peer {
     size_t split;             /* most bytes of an answer that the core gets at a time */
     uint8_t wire[WIRE_BYTES]; /* bytes that the core has sent and the test has not read */
     size_t n;
+    uint64_t durable;        /* the durable step in the peer's answers */
     uint64_t chunk_elements; /* in the peer's welcomes; CHUNK at first */
+    /* items of peer_push_pull, and their gradients and weights */
+    pd_item items[PEER_ITEMS];
+    float gradients[PEER_ITEMS][PEER_ELEMENTS], weights[PEER_ITEMS][PEER_ELEMENTS];
     /* The next fields are for shared memory. */
     bool local;      /* the peer's connections pass descriptors */
     int came;        /* the descriptor that came last from the core; -1: none */
@@ -49,9 +54,15 @@ void peer_free(peer *p);
 /* Returns a peer with a running client core: it is connected and welcomed, and has declared n parameters of these
  * sizes at step 0. */
 peer *peer_running(const int64_t *sizes, size_t n);
+/* Returns a peer like that of peer_running, whose job process 1000 has created and is at this step. */
+peer *peer_trained(const pd_core_config *config, const int64_t *sizes, size_t n, uint64_t step);
+/* Pushes the next step of the first n parameters, of which each has `elements` elements, and pulls their weights into
+ * p->weights. Gradients differ from step to step. */
+pd_ticket_id peer_push_pull(peer *p, size_t n, size_t elements);
 /* Returns a peer like that of peer_running, over a Unix socket. It has lent the core a segment of `bytes` bytes (0:
  * none), whose byte i is (uint8_t)(i * 7). */
 peer *peer_sharing(const int64_t *sizes, size_t n, uint64_t bytes);
+peer *peer_sharing_with(const pd_core_config *config, const int64_t *sizes, size_t n, uint64_t bytes);
 void peer_connect(peer *p); /* connects the core, with an empty stream; over a Unix socket if p->local */
 /* Breaks the connection, and lets time pass until the core wants to connect again. */
 void peer_cut(peer *p);
@@ -77,6 +88,10 @@ void peer_welcome(peer *p);
 void peer_welcome_with(peer *p, uint64_t max_payload, uint32_t max_pieces);
 /* answers Declare: all parameters are initialised and at step `step` */
 void peer_answer_declare(peer *p, size_t n, uint64_t step);
+/* Answers a Declare whose n parameters are at these steps. */
+void peer_answer_declare_at(peer *p, const uint64_t *steps, size_t n);
+/* Breaks the connection, connects again and declares: the n parameters are at these steps now. */
+void peer_come_back_at(peer *p, const uint64_t *steps, size_t n);
 
 /* Takes the core's Share, maps its segment, and answers with `fd` and `bytes`. Takes fd; -1: no descriptor comes. */
 void peer_share(peer *p, int fd, uint64_t bytes);

@@ -104,6 +104,8 @@ void rig_kept(rig *r); /* writes the checkpoint that lazy_disk has kept to the d
 int rig_checkpoint(rig *r, const char *job, uint64_t conn, uint64_t step, double seconds);
 int rig_note(rig *r, uint32_t rank, uint64_t conn, uint64_t step, const char *text);
 int rig_recall(rig *r, uint32_t rank, uint64_t conn);
+/* Asks for a drain as an operator on connection `conn`. Returns whether it was answered at once. */
+bool rig_drain(rig *r, uint64_t conn, double seconds);
 /* Makes a job from the disk of the rig `from`. Returns the code of the error, which is in r->error. */
 int rig_restore(rig *r, const rig *from);
 void rig_finish_task(rig *r, size_t i); /* runs task i, which lazy_tasks has kept, and returns it to the store */

@@ -24,13 +24,13 @@ typedef struct known {
 static const known structs[STRUCTS] = {
     KNOWN(pd_error, text),
     KNOWN(pd_shape, dim),
-    KNOWN(pd_client_options, slice),
+    KNOWN(pd_client_options, window),
     KNOWN(pd_welcome, linger),
     KNOWN(pd_client_param, model_state),
     KNOWN(pd_item, version),
     KNOWN(pd_scalar, weight),
-    KNOWN(pd_push_options, sparse),
-    KNOWN(pd_client_stats, shared_in),
+    KNOWN(pd_push_options, note_bytes),
+    KNOWN(pd_client_stats, replayed),
 };
 
 static void every_struct_has_its_size_and_its_fields(void **state)

@@ -1,5 +1,5 @@
-/* Tests checkpoints: how they are made while a job trains, and that a job restored from one ends with the same bits as a
- * job that was not interrupted. */
+/* Tests checkpoints: how they are made while a job trains, and that a job restored from one ends with the same bits as
+ * a job that was not interrupted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,7 +8,9 @@
 
 #include <cmocka.h>
 
+#include "checkpoint_state.h"
 #include "course.h"
+#include "kept_job.h"
 #include "optimizer.h"
 #include "plan_bytes.h"
 #include "rig.h"
@@ -20,14 +22,6 @@ enum { SEEDS = 1 }; /* few cases, since sanitizers are slow */
 #else
 enum { SEEDS = 4 };
 #endif
-
-static pd_store_config keeping(void)
-{
-    pd_store_config config = rig_config();
-
-    config.keeps = true;
-    return config;
-}
 
 /* ---- a job that is restored ends with the same bits ---- */
 
@@ -48,7 +42,7 @@ static void take_step(rig *r, const course *p, uint64_t step, uint64_t *seed)
 
 static void start(rig *r, const course *p, int threads)
 {
-    pd_store_config config = keeping();
+    pd_store_config config = kept_config();
 
     config.threads = threads;
     rig_new(r, &config);
@@ -64,11 +58,11 @@ static void train(rig *r, const course *p, uint64_t first, uint64_t last, uint64
     }
 }
 
-/* Makes a new store from the last checkpoint that the rig's disk has, as a daemon does that was killed. Returns the step
- * of the checkpoint. */
+/* Makes a new store from the last checkpoint that the rig's disk has, as a daemon does that was killed. Returns the
+ * step of the checkpoint. */
 static uint64_t crash(rig *r, const course *p)
 {
-    pd_store_config config = keeping();
+    pd_store_config config = kept_config();
     rig next;
 
     config.threads = 1 + (int)(r->last_id % 3);
@@ -133,7 +127,10 @@ static void results_of_roots_that_come_after_the_cut_join_the_checkpoint(void **
         snprintf(rule, sizeof rule,
                  "* shampoo max_preconditioner_dim=16 precondition_frequency=%d betas=0.9,0.99 "
                  "grafting_config=SGD epsilon=1e-4 root_delay=%d",
-                 delay > 2 ? 3 : 2, delay > 2 ? 3 : delay > 2 ? 2 : delay);
+                 delay > 2 ? 3 : 2,
+                 delay > 2   ? 3
+                 : delay > 2 ? 2
+                             : delay);
         check(&(course){ .options = "checkpoint_every=4", .rules = rule }, true, 200 + (uint64_t)delay);
         snprintf(rule, sizeof rule, "* kron max_size_triangular=64 preconditioner_update_probability=0.3 root_delay=%d",
                  delay > 1 ? 1 : delay);
@@ -181,70 +178,41 @@ static void groups_ranges_absences_clipping_and_overrides_survive_a_checkpoint(v
 
 /* ---- a cut while the job trains ---- */
 
-static const int64_t two[] = { 200, 100 };
-
-static void send(rig *r, uint32_t rank, uint32_t param, uint64_t step)
-{
-    float values[256];
-
-    rig_noise(step * 100 + rank * 10 + param, values, 256);
-    assert_int_equal(rig_push(r, r->job, rank, 10 + rank, step, param, values, two[param]), PD_OK);
-}
-
-static void send_all(rig *r, uint64_t step)
-{
-    for (uint32_t param = 0; param < 2; param++)
-        for (uint32_t rank = 0; rank < 2; rank++) send(r, rank, param, step);
-    rig_work(r);
-}
-
-/* Starts a job of two ranks and two parameters. */
-static void begin(rig *r, const pd_store_config *config, const char *options)
-{
-    rig_new(r, config);
-    rig_start(r, "job", 2, 10, two, 2, options, "* adam");
-}
-
-static uint64_t step_of(const rig *r, uint32_t param)
-{
-    return inside_job(r->store, r->job)->steps.params[param].saved.step;
-}
-
 static void a_parameter_rests_at_the_multiple_until_the_others_reach_it(void **state)
 {
-    pd_store_config config = keeping();
+    pd_store_config config = kept_config();
     rig r;
 
     (void)state;
-    begin(&r, &config, "checkpoint_every=2");
-    send_all(&r, 1);
-    for (uint32_t rank = 0; rank < 2; rank++) send(&r, rank, 0, 2);
+    kept_job_start(&r, &config, "checkpoint_every=2");
+    kept_job_step(&r, 1);
+    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 2);
     rig_work(&r);
-    for (uint32_t rank = 0; rank < 2; rank++) send(&r, rank, 0, 3);
+    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 3);
     rig_work(&r);
-    assert_int_equal(step_of(&r, 0), 2);
+    assert_int_equal(kept_job_step_of(&r, 0), 2);
     assert_int_equal(r.kept, 0);
-    for (uint32_t rank = 0; rank < 2; rank++) send(&r, rank, 1, 2);
+    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 1, 2);
     rig_work(&r);
     assert_int_equal(r.kept, 1);
     assert_int_equal(r.durable, 2);
-    assert_int_equal(step_of(&r, 0), 3);
+    assert_int_equal(kept_job_step_of(&r, 0), 3);
     assert_int_equal(r.disk->params[0].step, 2);
     rig_free(&r);
 }
 
 static void parameters_that_lag_too_long_are_taken_at_their_own_steps(void **state)
 {
-    pd_store_config config = keeping();
+    pd_store_config config = kept_config();
     rig r, next;
 
     (void)state;
-    begin(&r, &config, "checkpoint_every=2");
-    send_all(&r, 1);
-    for (uint32_t rank = 0; rank < 2; rank++) send(&r, rank, 0, 2);
+    kept_job_start(&r, &config, "checkpoint_every=2");
+    kept_job_step(&r, 1);
+    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 2);
     rig_work(&r);
-    for (uint32_t rank = 0; rank < 2; rank++) send(&r, rank, 0, 3);
-    send(&r, 0, 1, 2);
+    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 3);
+    kept_job_push(&r, 0, 1, 2);
     rig_work(&r);
     rig_sleep(&r, 9.9);
     rig_work(&r);
@@ -255,7 +223,7 @@ static void parameters_that_lag_too_long_are_taken_at_their_own_steps(void **sta
     assert_int_equal(r.disk->step, 1);
     assert_int_equal(r.disk->params[0].step, 2);
     assert_int_equal(r.disk->params[1].step, 1);
-    assert_int_equal(step_of(&r, 0), 3);
+    assert_int_equal(kept_job_step_of(&r, 0), 3);
     rig_new(&next, &config);
     assert_int_equal(rig_restore(&next, &r), PD_OK);
     assert_int_equal(inside_find(next.store, "job")->ranks[0].saved.step, 2);
@@ -263,21 +231,140 @@ static void parameters_that_lag_too_long_are_taken_at_their_own_steps(void **sta
     rig_free(&r);
 }
 
-static void a_slow_disk_skips_multiples_and_says_so(void **state)
+static void a_step_that_is_under_way_too_long_costs_the_checkpoint(void **state)
 {
-    pd_store_config config = keeping();
+    const course p = { .options = "checkpoint_every=2",
+                       .rules = "layer.weight shampoo max_preconditioner_dim=16 precondition_frequency=1;* adam" };
+    uint64_t seed = 1;
     rig r;
 
     (void)state;
-    begin(&r, &config, "checkpoint_every=2");
+    start(&r, &p, 1);
+    train(&r, &p, 1, 1, &seed);
+    r.lazy_tasks = true;
+    course_step_to(&r, &p, 2, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(kept_job_step_of(&r, 0), 1);
+    assert_int_equal(kept_job_step_of(&r, 1), 2);
+    rig_sleep(&r, 11);
+    rig_work(&r);
+    assert_int_equal(r.kept, 0);
+    assert_non_null(strstr(r.warning, "step 2 of layer.weight is still under way"));
+    finish_tasks(&r);
+    rig_work(&r);
+    r.lazy_tasks = false;
+    train(&r, &p, 3, 4, &seed);
+    assert_int_equal(r.durable, 4);
+    rig_free(&r);
+}
+
+/* ---- root tasks under way ---- */
+
+static const course with_roots = { .options = "checkpoint_every=4",
+                                   .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "
+                                            "start_preconditioning_step=2 root_delay=2" };
+
+/* Trains a job up to step 4, whose roots are still at the root pool. */
+static void train_to_roots(rig *r, const course *p)
+{
+    uint64_t seed = 1;
+
+    start(r, p, 1);
+    train(r, p, 1, 3, &seed);
+    r->lazy_tasks = true;
+    course_step_to(r, p, 4, COURSE_WORLD * COURSE_PARAMS);
+}
+
+static void the_checkpoint_waits_for_roots_and_the_steps_do_not(void **state)
+{
+    rig r;
+
+    (void)state;
+    train_to_roots(&r, &with_roots);
+    assert_true(r.n_tasks > 1);
+    course_step_to(&r, &with_roots, 5, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(kept_job_step_of(&r, 0), 5);
+    while (r.n_tasks > 1) rig_finish_task(&r, r.n_tasks - 1);
+    assert_int_equal(r.kept, 0);
+    rig_finish_task(&r, 0);
+    rig_work(&r);
+    assert_int_equal(r.kept, 1);
+    assert_int_equal(r.disk->step, 4);
+    rig_free(&r);
+}
+
+static void a_job_may_end_while_its_checkpoint_waits_for_roots(void **state)
+{
+    rig r;
+
+    (void)state;
+    train_to_roots(&r, &with_roots);
+    assert_true(r.n_tasks > 1);
+    rig_free(&r);
+}
+
+/* Tasks that were replaced before they ran come back, too. */
+static void roots_that_are_used_when_they_are_ready_do_not_hold_the_checkpoint(void **state)
+{
+    const course p = { .options = "checkpoint_every=4",
+                       .rules = "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=1 "
+                                "start_preconditioning_step=1 root_delay=ready" };
+    rig r;
+
+    (void)state;
+    train_to_roots(&r, &p);
+    assert_true(r.n_tasks > 1);
+    for (uint64_t step = 5; step <= 6; step++) course_step_to(&r, &p, step, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(r.kept, 0);
+    finish_tasks(&r);
+    rig_work(&r);
+    assert_int_equal(r.kept, 1);
+    crash(&r, &p);
+    for (uint64_t step = 5; step <= 6; step++) course_step_to(&r, &p, step, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(kept_job_step_of(&r, 0), 6);
+    rig_free(&r);
+}
+
+/* ---- slices ---- */
+
+static uint32_t copied(const rig *r)
+{
+    return inside_job(r->store, r->job)->keeping.making->copied;
+}
+
+static void parameters_are_copied_in_slices_and_go_on_one_by_one(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    config.batch_ns = 1;
+    kept_job_start(&r, &config, "checkpoint_every=1");
+    for (uint32_t i = 0; i < 4; i++) kept_job_push(&r, i % 2, i / 2, 1);
+    while (kept_job_step_of(&r, 0) + kept_job_step_of(&r, 1) < 2) (void)pd_store_work(r.store, r.now);
+    assert_int_equal(copied(&r), 0);
+    (void)pd_store_work(r.store, r.now);
+    assert_int_equal(copied(&r), 1);
+    (void)pd_store_work(r.store, r.now);
+    rig_work(&r);
+    assert_int_equal(r.durable, 1);
+    rig_free(&r);
+}
+
+static void a_slow_disk_skips_multiples_and_says_so(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=2");
     r.lazy_disk = true;
-    for (uint64_t step = 1; step <= 4; step++) send_all(&r, step);
+    for (uint64_t step = 1; step <= 4; step++) kept_job_step(&r, step);
     assert_non_null(r.keeping);
-    assert_int_equal(step_of(&r, 0), 4);
+    assert_int_equal(kept_job_step_of(&r, 0), 4);
     assert_non_null(strstr(r.warning, "no checkpoint of step 4"));
     rig_kept(&r);
     assert_int_equal(r.durable, 2);
-    for (uint64_t step = 5; step <= 6; step++) send_all(&r, step);
+    for (uint64_t step = 5; step <= 6; step++) kept_job_step(&r, step);
     rig_kept(&r);
     assert_int_equal(r.durable, 6);
     rig_free(&r);
@@ -285,21 +372,21 @@ static void a_slow_disk_skips_multiples_and_says_so(void **state)
 
 static void a_disk_that_fails_is_reported_and_tried_again(void **state)
 {
-    pd_store_config config = keeping();
+    pd_store_config config = kept_config();
     const pd_job_info *info;
     rig r;
 
     (void)state;
-    begin(&r, &config, "checkpoint_every=2");
+    kept_job_start(&r, &config, "checkpoint_every=2");
     r.disk_error = "No space left on device";
-    for (uint64_t step = 1; step <= 2; step++) send_all(&r, step);
+    for (uint64_t step = 1; step <= 2; step++) kept_job_step(&r, step);
     assert_int_equal(r.durable, 0);
     assert_non_null(strstr(r.warning, "No space left on device"));
     info = rig_ask(&r, PD_INFO_JOBS, NULL)->jobs;
     assert_string_equal(info->durability, "checkpoint");
     assert_string_equal(info->checkpoint_error, "No space left on device");
     r.disk_error = NULL;
-    for (uint64_t step = 3; step <= 4; step++) send_all(&r, step);
+    for (uint64_t step = 3; step <= 4; step++) kept_job_step(&r, step);
     assert_int_equal(r.durable, 4);
     rig_sleep(&r, 2);
     info = rig_ask(&r, PD_INFO_JOBS, NULL)->jobs;
@@ -312,14 +399,14 @@ static void a_disk_that_fails_is_reported_and_tried_again(void **state)
 
 static void a_window_makes_checkpoints_more_frequent(void **state)
 {
-    pd_store_config config = keeping();
+    pd_store_config config = kept_config();
     rig r;
 
     (void)state;
     rig_new(&r, &config);
     r.window = 6;
-    rig_start(&r, "job", 2, 10, two, 2, "checkpoint_every=0", "* adam");
-    for (uint64_t step = 1; step <= 6; step++) send_all(&r, step);
+    rig_start(&r, "job", 2, 10, kept_job_sizes, 2, "checkpoint_every=0", "* adam");
+    for (uint64_t step = 1; step <= 6; step++) kept_job_step(&r, step);
     assert_int_equal(r.kept, 2);
     assert_int_equal(r.durable, 6);
     rig_free(&r);
@@ -334,6 +421,11 @@ int main(void)
         cmocka_unit_test(groups_ranges_absences_clipping_and_overrides_survive_a_checkpoint),
         cmocka_unit_test(a_parameter_rests_at_the_multiple_until_the_others_reach_it),
         cmocka_unit_test(parameters_that_lag_too_long_are_taken_at_their_own_steps),
+        cmocka_unit_test(a_step_that_is_under_way_too_long_costs_the_checkpoint),
+        cmocka_unit_test(the_checkpoint_waits_for_roots_and_the_steps_do_not),
+        cmocka_unit_test(a_job_may_end_while_its_checkpoint_waits_for_roots),
+        cmocka_unit_test(roots_that_are_used_when_they_are_ready_do_not_hold_the_checkpoint),
+        cmocka_unit_test(parameters_are_copied_in_slices_and_go_on_one_by_one),
         cmocka_unit_test(a_slow_disk_skips_multiples_and_says_so),
         cmocka_unit_test(a_disk_that_fails_is_reported_and_tried_again),
         cmocka_unit_test(a_window_makes_checkpoints_more_frequent),

@@ -276,7 +276,7 @@ static void lent_bytes_stay_whatever_happens_before_they_are_reported(void **sta
     static const size_t gone[] = { 0, 1, HEAD, SIZE - 1 };
     (void)state;
 
-    for (pd_lane lane = 0; lane < PD_LANES; lane++)
+    for (pd_lane lane = 0; lane <= PD_LANE_LASTING; lane++)
         for (enum event event = 0; event < EVENTS; event++)
             for (uint64_t number = 1; number <= RUN; number++)
                 for (size_t g = 0; g < sizeof gone / sizeof *gone; g++)

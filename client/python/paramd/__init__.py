@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .errors import OutOfRange as OutOfRange
     from .errors import PermissionDenied as PermissionDenied
     from .errors import ResourceExhausted as ResourceExhausted
+    from .errors import Rewind as Rewind
     from .errors import Unauthenticated as Unauthenticated
     from .errors import Unavailable as Unavailable
     from .errors import Unimplemented as Unimplemented
@@ -55,7 +56,7 @@ _MODULES = {
     "client": ["Client"],
     "errors": ["Error", "Cancelled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
                "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange",
-               "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated", "NoMemory"],
+               "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated", "NoMemory", "Rewind"],
     "facts": ["Stats", "Welcome"],
     "local_daemon": ["Local", "local"],
     "param": ["Param"],

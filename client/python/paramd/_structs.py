@@ -6,7 +6,7 @@ library.
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 MAX_RANK = 8
 ERROR_TEXT = 512
@@ -28,7 +28,7 @@ class Options(ctypes.Structure):
                 ("options", POINTER(c_char_p)), ("rules", POINTER(c_char_p)), ("label", c_char_p),
                 ("deadline", c_double), ("checksum", c_bool), ("impatient", c_bool), ("nonce", c_uint64),
                 ("notice", c_void_p), ("notice_arg", c_void_p), ("quiet", c_bool), ("no_shared_memory", c_bool),
-                ("join_later", c_bool), ("slice", c_double)]
+                ("join_later", c_bool), ("slice", c_double), ("window", c_uint32)]
 
 
 class Welcome(ctypes.Structure):
@@ -59,13 +59,15 @@ class Scalar(ctypes.Structure):
 class PushOptions(ctypes.Structure):
     """pd_push_options: weight, hyperparameters and scalars of a push."""
     _fields_ = [("weight", c_double), ("zero_weight", c_bool), ("presummed", c_bool), ("hypers", POINTER(c_char_p)),
-                ("scalars", POINTER(Scalar)), ("n_scalars", c_size_t), ("sparse", c_bool)]
+                ("scalars", POINTER(Scalar)), ("n_scalars", c_size_t), ("sparse", c_bool), ("note", c_void_p),
+                ("note_bytes", c_size_t)]
 
 
 class Stats(ctypes.Structure):
     """pd_client_stats: what a client counts."""
     _fields_ = [("bytes_out", c_uint64), ("bytes_in", c_uint64), ("payload_out", c_uint64), ("payload_in", c_uint64),
-                ("connects", c_uint64), ("resent", c_uint64), ("shared_out", c_uint64), ("shared_in", c_uint64)]
+                ("connects", c_uint64), ("resent", c_uint64), ("shared_out", c_uint64), ("shared_in", c_uint64),
+                ("rewinds", c_uint64), ("replayed", c_uint64)]
 
 
 ABI: list[type[ctypes.Structure]] = [Error, Shape, Options, Welcome, Param, Item, Scalar, PushOptions, Stats]

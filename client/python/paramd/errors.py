@@ -110,11 +110,16 @@ class NoMemory(Error, MemoryError):
     code = -17
 
 
+class Rewind(Error):
+    """The server has gone back to an earlier step: it was started anew from a checkpoint."""
+    code = -18
+
+
 CLASSES: dict[int, type[Error]] = {
     kind.code: kind
     for kind in (Cancelled, Unknown, InvalidArgument, DeadlineExceeded, NotFound, AlreadyExists, PermissionDenied,
                  ResourceExhausted, FailedPrecondition, Aborted, OutOfRange, Unimplemented, Internal, Unavailable,
-                 DataLoss, Unauthenticated, NoMemory)
+                 DataLoss, Unauthenticated, NoMemory, Rewind)
 }
 
 

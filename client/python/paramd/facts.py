@@ -34,7 +34,8 @@ class Welcome:
 @dataclass(frozen=True)
 class Stats:
     """What a client counts from its opening on: bytes in all, bytes of tensors among them, connections, frames that
-    were sent again, and bytes of tensors that lay in memory shared with the server."""
+    were sent again, bytes of tensors that lay in memory shared with the server, how often the server went back to a
+    checkpoint, and frames that were sent again then."""
 
     bytes_out: int
     bytes_in: int
@@ -44,6 +45,8 @@ class Stats:
     resent: int
     shared_out: int
     shared_in: int
+    rewinds: int
+    replayed: int
 
 
 def values(struct: ctypes.Structure) -> dict[str, Any]:

@@ -6,8 +6,8 @@
  * weights), which nobody changes, and the step thread drops these references when the checkpoint has come back. All
  * other state is a copy.
  *
- * The same struct is what a daemon reads from the disk when it starts. Then weights lie in memory that the pd_kept owns,
- * and there are no snapshots. */
+ * The same struct is what a daemon reads from the disk when it starts. Then weights lie in memory that the pd_kept
+ * owns, and there are no snapshots. */
 #ifndef PD_KEPT_H
 #define PD_KEPT_H
 

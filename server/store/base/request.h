@@ -455,8 +455,8 @@ typedef struct pd_effect {
     } u;
 } pd_effect;
 
-/* Frees an effect and all that it owns, except buffers, snapshots (published weights), tasks and checkpoints. If it is a
- * PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
+/* Frees an effect and all that it owns, except buffers, snapshots (published weights), tasks and checkpoints. If it is
+ * a PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
 void pd_effect_free(pd_effect *effect);
 
 /* Frees the parts of a Push or Init request that are not needed once its contributions are filed: the lists of

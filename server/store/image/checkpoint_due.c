@@ -1,11 +1,14 @@
 /* checkpoint_due.c - decides when a job gets a checkpoint, answers those who ask for one, and takes it back from the
  * keeper thread. */
-#include "checkpoint.h"
+#include "checkpoint_due.h"
 
+#include "checkpoint.h"
+#include "checkpoint_asked.h"
 #include "checkpoint_state.h"
 #include "cut.h"
 #include "global_clip.h"
 #include "import.h"
+#include "keeping.h"
 #include "listing.h"
 #include "ranks.h"
 
@@ -98,7 +101,8 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
     if (job->keeping.making != NULL) {
         pd_checkpoint_go_on(job, now_ns);
         if (job->keeping.making != NULL && job->steps.furthest >= job->keeping.next) {
-            skip(job);
+            /* A checkpoint that somebody asked for may be that of the multiple. */
+            if (job->keeping.cut_step < job->keeping.next) skip(job);
             pd_keeping_plan(job);
         }
     }
@@ -118,18 +122,6 @@ static int check_ask(const pd_job *job, pd_error *err)
                    job->steps.name);
 }
 
-static void answer(pd_job *job, pd_request *request, uint64_t bytes, uint64_t ns)
-{
-    pd_effect *effect = pd_answer(request, PD_EFF_CHECKPOINT);
-
-    effect->job = job->steps.number;
-    effect->u.checkpoint.step = job->keeping.durable_step;
-    effect->u.checkpoint.bytes = bytes;
-    effect->u.checkpoint.ns = ns;
-    pd_effects_add(job->steps.outbox, effect);
-    pd_request_free(request);
-}
-
 void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     uint64_t *deadline_ns = &request->u.checkpoint.wait_ns;
@@ -143,38 +135,12 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
     }
     if (request->u.checkpoint.step == 0) request->u.checkpoint.step = pd_job_count_totals(job)->step_least;
     if (job->keeping.kept && job->keeping.durable_step >= request->u.checkpoint.step) {
-        answer(job, request, 0, 0);
+        pd_checkpoint_answer(job, request, 0, 0);
         return;
     }
     if (__builtin_add_overflow(now_ns, *deadline_ns, deadline_ns)) *deadline_ns = UINT64_MAX;
     pd_request_queue_add(&job->keeping.asked, request);
     pd_checkpoint_look(job, now_ns);
-}
-
-/* Answers those who wait for a checkpoint of step `step` or an earlier one: with the error *err, or if it is NULL with
- * the checkpoint that was written. */
-static void answer_all(pd_job *job, uint64_t step, const pd_error *err, uint64_t bytes, uint64_t ns)
-{
-    pd_request_queue all = job->keeping.asked;
-
-    job->keeping.asked = (pd_request_queue){ 0 };
-    while (all.first != NULL) {
-        pd_request *request = pd_request_queue_take(&all);
-        if (request->u.checkpoint.step > step)
-            pd_request_queue_add(&job->keeping.asked, request);
-        else if (err != NULL)
-            pd_request_refuse(job->steps.outbox, request, err);
-        else
-            answer(job, request, bytes, ns);
-    }
-}
-
-void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err)
-{
-    job->keeping.failed++;
-    snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", err->text);
-    if (job->keeping.last == PD_LAST_WANTED) job->keeping.last = PD_LAST_DONE;
-    answer_all(job, step, err, 0, 0);
 }
 
 /* ---- checkpoints that come back from the keeper thread ---- */
@@ -204,7 +170,7 @@ static void note_success(pd_job *job, const pd_kept *kept, uint64_t now_ns)
     keeping->durable_ns = now_ns;
     keeping->bytes = kept->bytes;
     keeping->error[0] = '\0';
-    if (keeping->last == PD_LAST_WANTED) keeping->last = PD_LAST_DONE;
+    pd_checkpoint_ended(job);
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &kept->step },
            "step %" PRIu64 " is durable: a checkpoint of %" PRIu64 " bytes was written in %" PRIu64 " ms", kept->step,
            kept->bytes, kept->ns / MS);
@@ -219,11 +185,12 @@ static void tell(pd_job *job, pd_request *request)
     pd_effects_add(job->steps.outbox, effect);
 }
 
-static void settle(pd_job *job, const pd_kept *kept, pd_request *request, uint64_t now_ns)
+static void settle(pd_job *job, pd_kept *kept, pd_request *request, uint64_t now_ns)
 {
     bool good = kept->error.code == PD_OK;
 
     job->keeping.writing = false;
+    pd_checkpoint_spare(job, kept);
     pd_account_give(&job->steps.account, job->keeping.counted);
     job->keeping.counted = 0;
     if (good)
@@ -231,7 +198,7 @@ static void settle(pd_job *job, const pd_kept *kept, pd_request *request, uint64
     else
         note_failure(job, kept);
     if (good) tell(job, request);
-    if (good) answer_all(job, job->keeping.durable_step, NULL, kept->bytes, kept->ns);
+    if (good) pd_checkpoint_answer_all(job, job->keeping.durable_step, NULL, kept->bytes, kept->ns);
     if (!good) pd_request_free(request);
 }
 
@@ -275,6 +242,8 @@ static void describe_wait(const pd_job *job, const pd_request *request, pd_error
     else if (making != NULL || job->keeping.writing)
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "job %.100s: its checkpoint is still being written: ask again, and wait longer", job->steps.name);
+    else if (!has_state(job))
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: its initial weights have not all come", job->steps.name);
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "job %.100s has not reached step %" PRIu64 ", of which a checkpoint was asked for", job->steps.name,
@@ -300,7 +269,7 @@ static void refuse_late(pd_job *job, uint64_t now_ns)
 
 void pd_checkpoint_tick(pd_job *job, uint64_t now_ns)
 {
-    if (!job->keeping.durable || now_ns < pd_checkpoint_next_tick(job)) return;
-    refuse_late(job, now_ns);
+    if (!job->keeping.durable) return;
+    if (now_ns >= pd_checkpoint_next_tick(job)) refuse_late(job, now_ns);
     pd_checkpoint_look(job, now_ns);
 }

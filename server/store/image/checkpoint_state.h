@@ -1,5 +1,4 @@
-/* checkpoint_state.h - the checkpoint that is being made of a job, for checkpoint.c (makes it) and checkpoint_due.c
- * (decides when, and answers those who asked). Step thread. */
+/* checkpoint_state.h - the record of the checkpoint that is being made of a job. Step thread. */
 #ifndef PD_CHECKPOINT_STATE_H
 #define PD_CHECKPOINT_STATE_H
 
@@ -7,7 +6,7 @@
 #include "job.h"
 
 typedef struct pd_checkpoint_part {
-    bool copied;
+    bool chosen; /* the parameter is copied, or is being copied */
     /* the archive of a parameter that is copied except for `awaited` results of root tasks (computations of matrix
      * roots); NULL: no results are missing */
     pd_archive *archive;
@@ -24,19 +23,9 @@ typedef struct pd_checkpoint {
     bool failed;       /* a result of a root task could not be added, because of `error` */
     pd_error error;
     uint32_t copied, open; /* number of parameters that are copied; that wait for results of root tasks */
-    uint32_t at;           /* number of the first parameter that may not be copied */
+    uint32_t at;           /* number of the first parameter that may not be chosen yet */
+    uint32_t notes_at;     /* rank whose note is copied next, when all parameters are complete */
     pd_checkpoint_part parts[];
 } pd_checkpoint;
-
-/* Begins a checkpoint at this step. The job must have none under way. */
-void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns);
-/* Does the next thing for the checkpoint that is being made, if it can be done now. */
-void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns);
-/* Writes the error for a checkpoint that waits for parameters or for root tasks: for which ones, and for which ranks. */
-void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err);
-/* Notes that the checkpoint of this step could not be made or written, and refuses those who wait for it. */
-void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err);
-/* Drops the references to snapshots (published weights) that a checkpoint has. */
-void pd_kept_drop_weights(pd_kept *kept);
 
 #endif

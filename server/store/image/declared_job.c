@@ -2,6 +2,7 @@
  * Declare that create the job again. */
 #include "declared_job.h"
 
+#include "keeping.h"
 #include "aggregate_fit.h"
 #include "declared_ranges.h"
 #include "hello.h"

@@ -2,6 +2,7 @@
  * and its overrides. */
 #include "head_image.h"
 
+#include "keeping.h"
 #include "cut.h"
 #include "declared_job.h"
 #include "global_clip.h"
@@ -52,8 +53,8 @@ static const pd_table clip_table = { "clip", sizeof(pd_global_clip_saved), clip_
 
 /* ---- the head, in both directions ---- */
 
-/* Returns what a step group (parameters that count steps together) must have in the image. While a cut stops its members
- * (cut.h), the steps that they will take next do not count yet. */
+/* Returns what a step group (parameters that count steps together) must have in the image. While a cut stops its
+ * members (cut.h), the steps that they will take next do not count yet. */
 static pd_step_group_saved group_at_cut(const pd_steps *steps, const pd_step_group *group)
 {
     pd_step_group_saved saved = group->saved;

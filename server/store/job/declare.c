@@ -2,6 +2,7 @@
  * planned (planning.c), and the other ranks must declare the same ones. */
 #include "declare.h"
 
+#include "keeping.h"
 #include "aggregate_fit.h"
 #include "contribute.h"
 #include "declaration.h"
@@ -193,6 +194,7 @@ static int publish_again(pd_job *job, pd_error *err)
     effect->u.closed.at = closed;
     effect->u.closed.n = job->steps.n_params;
     pd_effects_add(job->steps.outbox, effect);
+    pd_keeping_tell(job);
     job->unpublished = false;
     return PD_OK;
 }

@@ -11,8 +11,10 @@
 #include <string.h>
 
 enum { ALLOCATOR_ENDS = 1024 }; /* bytes of allocator overhead for a job's own memory blocks and hash tables */
-/* bytes of a parameter's records in a checkpoint: its entry, and the archive that waits for results of root tasks */
-enum { KEPT_BYTES = sizeof(pd_kept_param) + sizeof(pd_archive) + 256 };
+/* bytes of a checkpoint's head, records and messages; for each rank of the job its record and the entry of its note */
+enum { KEPT_HEAD = 8192, KEPT_RANK = 512 };
+/* bytes of a parameter's records in a checkpoint: its entry, and the ends of its memory blocks */
+enum { KEPT_BYTES = sizeof(pd_kept_param) + 128 };
 
 #include <math.h>
 
@@ -96,6 +98,16 @@ static uint64_t collect_bytes(const pd_sizing *job, pd_aggregation how, int64_t 
                                           elements, job->chunk_elements);
 }
 
+/* Returns the bytes that a checkpoint takes of a parameter: one more buffer of weights, the image of the state, and
+ * records. If roots are used in a later step, an archive waits for them. */
+static uint64_t kept_bytes(const pd_plan *plan, const bool pulled[4])
+{
+    uint64_t bytes = KEPT_BYTES + (plan->n_tasks > 0 && plan->root_delay != 0 ? sizeof(pd_archive) : 0);
+
+    bytes = pd_footprint_plus(bytes, known(pd_plan_image_bytes(plan)));
+    return pd_footprint_plus(bytes, pd_weight_bytes(plan->elements, pulled) / 2);
+}
+
 void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged,
                         const bool pulled[4])
 {
@@ -114,9 +126,7 @@ int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how,
     if (rc != PD_OK) return rc;
     pd_footprint_least(out, job, how, plan->elements, ranged, pulled);
     out->state = known(pd_plan_state_bytes(plan));
-    if (job->durable)
-        out->kept = pd_footprint_plus(pd_weight_bytes(plan->elements, pulled) / 2,
-                                      pd_footprint_plus(known(pd_plan_image_bytes(plan)), KEPT_BYTES));
+    if (job->durable) out->kept = kept_bytes(plan, pulled);
     out->roots = root_bytes(plan);
     out->step = known(pd_plan_step_bytes(plan));
     out->records = pd_footprint_plus(out->records, (uint64_t)pd_plan_own_bytes(plan));
@@ -160,6 +170,7 @@ void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rul
 
     all->job = pd_footprint_plus(threads, pd_global_clip_bytes(&job->values, rules, n_rules));
     all->records = pd_footprint_plus(all->records, own_bytes(job, rules, n_rules));
+    if (job->durable) all->kept = pd_footprint_plus(all->kept, KEPT_HEAD + job->world * (uint64_t)KEPT_RANK);
 }
 
 uint64_t pd_footprint_sum(const pd_footprint *n)

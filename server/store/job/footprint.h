@@ -27,8 +27,8 @@ typedef struct pd_footprint {
      * ranges. */
     uint64_t collected;
     uint64_t state; /* optimizer state, in the element types in which it is stored */
-    /* what a checkpoint takes, if the job has some: a copy of the optimizer state, and old weights until they are on the
-     * disk. Notes of workers are counted when they come. */
+    /* what a checkpoint takes, if the job has some: a copy of the optimizer state, and old weights until they are on
+     * the disk. Notes of workers are counted when they come. */
     uint64_t kept;
     /* inputs and results of the root tasks (computations of matrix roots) that may run at the same time */
     uint64_t roots;

@@ -2,7 +2,6 @@
 #include "job.h"
 
 #include "aggregate_fit.h"
-#include "notes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +63,6 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
         (job->gone_notice = pd_effect_new(PD_EFF_JOB_GONE, nobody, number)) == NULL ||
         (job->steps.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL)
         goto no_memory;
-    if ((rc = pd_keeping_begin(job, err)) != PD_OK) goto fail;
     *out = job;
     return PD_OK;
 
@@ -75,11 +73,20 @@ fail:
     return rc;
 }
 
+static void free_notes(pd_job *job)
+{
+    for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++)
+        for (uint32_t i = 0; i < job->ranks[r].n_notes; i++) free(job->ranks[r].notes[i].at);
+}
+
 void pd_job_free(pd_job *job)
 {
     if (job == NULL) return;
-    if (job->ranks != NULL) pd_notes_free(job);
-    pd_keeping_free(job);
+    free_notes(job);
+    for (uint32_t i = 0; i < job->keeping.n_spares; i++) free(job->keeping.spares[i]);
+    free(job->keeping.spares);
+    if (job->keeping.farewell != NULL) pd_kept_free(job->keeping.farewell->u.kept);
+    pd_effect_free(job->keeping.farewell);
     free(job->listing);
     free(job->ranks);
     free(job->steps.quotas);

@@ -6,7 +6,7 @@
 #ifndef PD_JOB_H
 #define PD_JOB_H
 
-#include "keeping.h"
+#include "keeping_record.h"
 #include "speed.h"
 #include "steps.h"
 

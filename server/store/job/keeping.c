@@ -1,8 +1,6 @@
 /* keeping.c - decides whether a job has checkpoints, and at which steps. */
 #include "keeping.h"
 
-#include "job.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +31,6 @@ int pd_keeping_begin(pd_job *job, pd_error *err)
                        "job %.100s asks for durability = checkpoint, but this server has no directory for checkpoints: "
                        "set server.state_dir, or leave durability out",
                        job->steps.name);
-    pd_keeping_free(job);
     job->keeping.durable = keeps && wanted != PD_DURABLE_NONE;
     job->keeping.next = UINT64_MAX;
     if (!job->keeping.durable) return PD_OK;
@@ -52,12 +49,14 @@ void pd_keeping_end(pd_job *job)
     pd_effects_add(job->steps.outbox, farewell);
 }
 
-void pd_keeping_free(pd_job *job)
+void pd_keeping_tell(pd_job *job)
 {
-    if (job->keeping.farewell == NULL) return;
-    pd_kept_free(job->keeping.farewell->u.kept);
-    pd_effect_free(job->keeping.farewell);
-    job->keeping.farewell = NULL;
+    pd_effect *effect =
+        job->keeping.kept ? pd_effect_new(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number) : NULL;
+
+    if (effect == NULL) return;
+    effect->u.durable_step = job->keeping.durable_step;
+    pd_effects_add(job->steps.outbox, effect);
 }
 
 /* ---- when the next checkpoint is due ---- */

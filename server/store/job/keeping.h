@@ -1,52 +1,24 @@
-/* keeping.h - what a job knows of its checkpoints: whether it has any, when the next one is due, and how the last one
- * ended. Step thread.
+/* keeping.h - decides whether a job has checkpoints, and at which steps. Step thread.
  *
  * The checkpoints themselves are made in store/image (checkpoint.h). */
 #ifndef PD_KEEPING_H
 #define PD_KEEPING_H
 
-#include "request_queue.h"
-
-struct pd_job;
-
-/* The last checkpoint of a job, made when the server drains. */
-typedef enum pd_last_checkpoint { PD_LAST_UNWANTED, PD_LAST_WANTED, PD_LAST_DONE } pd_last_checkpoint;
-
-typedef struct pd_keeping {
-    bool durable; /* the job has checkpoints */
-    bool on_disk; /* the disk may have a checkpoint of the job, or something that remains of one */
-    bool kept;    /* a checkpoint of the job is durable: that of `durable_step` */
-    /* number of steps between two checkpoints, which are made at its multiples; 0: only if somebody asks */
-    uint64_t every;
-    /* step at which the next checkpoint begins, when the first parameter has closed it; UINT64_MAX: at no step */
-    uint64_t next;
-    struct pd_checkpoint *making; /* the checkpoint that is being made; NULL: none */
-    uint64_t cut_step;            /* step of the checkpoint that is being made */
-    bool writing;                 /* the keeper thread has a checkpoint of this job */
-    /* steps up to this one are on disk; time at which the newest checkpoint became durable; its bytes on the disk */
-    uint64_t durable_step, durable_ns, bytes;
-    uint64_t counted; /* bytes that the job counts for the notes of the checkpoint that the keeper thread has */
-    /* number of checkpoints that were not begun because something else was under way; that could not be made or
-     * written */
-    uint64_t skipped, failed;
-    char error[256];          /* why the last attempt failed; empty: it did not */
-    pd_request_queue asked;   /* requests for a checkpoint that are not answered yet; wait_ns is their deadline */
-    pd_request_queue exports; /* begins of exports that wait until the cut of the checkpoint being made has ended */
-    pd_last_checkpoint last;
-    pd_effect *farewell; /* tells the keeper thread that the job has ended; allocated with the job */
-} pd_keeping;
+#include "job.h"
 
 /* Decides whether the job has checkpoints, after its configuration was read. PD_FAILED_PRECONDITION: it must have some,
  * but the server has no directory for them. PD_NO_MEMORY. */
-int pd_keeping_begin(struct pd_job *job, pd_error *err);
-/* Computes at which step the next checkpoint is due. Call it after a checkpoint has begun or was skipped, and when ranks
- * have come or gone: at least every half of the smallest window of connected ranks there is a checkpoint. */
-void pd_keeping_plan(struct pd_job *job);
+int pd_keeping_begin(pd_job *job, pd_error *err);
+/* Computes at which step the next checkpoint is due. Call it after a checkpoint has begun or was skipped, and when
+ * ranks have come or gone: at least every half of the smallest window of connected ranks there is a checkpoint. */
+void pd_keeping_plan(pd_job *job);
 /* Returns the smallest window of the connected ranks: the number of steps that each of them can send again. 0: no rank
  * has a window. */
-uint32_t pd_keeping_window(const struct pd_job *job);
+uint32_t pd_keeping_window(const pd_job *job);
+/* Reports to the loop thread which steps of the job are durable, if any are. Without memory it is reported with the
+ * next checkpoint. */
+void pd_keeping_tell(pd_job *job);
 /* Tells the keeper thread that the job has ended, so that a restart does not bring it back. */
-void pd_keeping_end(struct pd_job *job);
-void pd_keeping_free(struct pd_job *job);
+void pd_keeping_end(pd_job *job);
 
 #endif

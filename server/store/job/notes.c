@@ -26,8 +26,8 @@ static void drop(pd_job *job, pd_rank *rank, uint32_t i)
     memmove(&rank->notes[i], &rank->notes[i + 1], (rank->n_notes - i) * sizeof rank->notes[0]);
 }
 
-/* Makes room for a note of step `step`: drops the note of the same step, or the oldest note if all places are taken. The
- * note that the checkpoint being made needs is not dropped. */
+/* Makes room for a note of step `step`: drops the note of the same step, or the oldest note if all places are taken.
+ * The note that the checkpoint being made needs is not dropped. */
 static void make_room(pd_job *job, pd_rank *rank, uint64_t step)
 {
     const pd_note *needed = job->keeping.making != NULL ? pd_notes_find(rank, job->keeping.cut_step) : NULL;
@@ -70,6 +70,8 @@ static int take(pd_job *job, const pd_request *request, pd_error *err)
     const pd_buffer *buffer = request->u.note.buffer;
 
     if (rank == NULL) return err->code;
+    if (request->u.note.step == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a note belongs to a step, the first of which is 1, not to step 0");
     if (request->u.note.bytes > PD_NOTE_MAX)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a note has at most %u bytes, not %zu", PD_NOTE_MAX,
                        request->u.note.bytes);
@@ -113,11 +115,4 @@ void pd_job_recall(pd_job *job, pd_request *request)
     effect->u.recalled.bytes = note != NULL ? note->bytes : 0;
     pd_effects_add(job->steps.outbox, effect);
     pd_request_free(request);
-}
-
-void pd_notes_free(pd_job *job)
-{
-    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
-        for (; job->ranks[r].n_notes > 0; job->ranks[r].n_notes--)
-            free(job->ranks[r].notes[job->ranks[r].n_notes - 1].at);
 }

@@ -1,5 +1,5 @@
-/* notes.h - the notes that workers give to their steps: bytes that only the worker understands, such as its place in the
- * data. A job holds the last few notes of each rank, and a checkpoint has those of its step. Step thread. */
+/* notes.h - the notes that workers give to their steps: bytes that only the worker understands, such as its place in
+ * the data. A job holds the last few notes of each rank, and a checkpoint has those of its step. Step thread. */
 #ifndef PD_NOTES_H
 #define PD_NOTES_H
 
@@ -15,7 +15,5 @@ void pd_job_recall(pd_job *job, pd_request *request);
 const pd_note *pd_notes_find(const pd_rank *rank, uint64_t step);
 /* Gives the rank a note, whose bytes are copied. PD_RESOURCE_EXHAUSTED: it exceeds max_total_bytes. PD_NO_MEMORY. */
 int pd_notes_put(pd_job *job, pd_rank *rank, uint64_t step, const void *at, size_t bytes, pd_error *err);
-/* Frees all notes of the job. */
-void pd_notes_free(pd_job *job);
 
 #endif

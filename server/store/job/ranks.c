@@ -2,7 +2,7 @@
  * takes over the rank. */
 #include "ranks.h"
 
-#include "barrier.h"
+#include "keeping.h"
 #include "lingering.h"
 #include "listing.h"
 #include "plant.h"
@@ -54,7 +54,7 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, pd_error *err)
     return PD_OK;
 }
 
-void pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
+bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[hello->rank], old = *rank;
     bool same = old.state != PD_RANK_ABSENT && old.saved.nonce == hello->u.hello.nonce;
@@ -75,14 +75,13 @@ void pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
         rank->barrier = NULL;
         rank->refused_sets = 0;
     }
-    pd_barrier_joined(job, rank, hello->u.hello.barriers, same);
     rank->window = hello->u.hello.window;
     pd_keeping_plan(job);
     job->linger_ns = 0;
     welcome(job, hello, created, linger_ms);
     if (old.state == PD_RANK_CONNECTED && old.conn != rank->conn) {
         fence(job, hello, old.conn, old.label, same);
-        return;
+        return same;
     }
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .rank = &hello->rank },
            "%s %s (%u of %u connected)", rank->label,
@@ -91,6 +90,7 @@ void pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
                                          : "takes over",
            job->connected, job->steps.members.ranks);
     pd_request_free(hello);
+    return same;
 }
 
 pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err)

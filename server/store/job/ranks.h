@@ -14,9 +14,9 @@ static inline pd_quota *pd_rank_quota(const pd_job *job, const pd_rank *rank)
 /* Checks that the process which has sent the Hello (the request to join) may have its rank. PD_ABORTED: another process
  * has taken the rank over from it before, so it must not come back. */
 int pd_rank_admits(const pd_job *job, const pd_request *hello, pd_error *err);
-/* Gives the rank to the process that has sent the Hello, and notifies the connection that had it before. Takes
- * ownership of the request. */
-void pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns);
+/* Gives the rank to the process that has sent the Hello, and notifies the connection that had it before. Returns
+ * whether the rank had this process already. Takes ownership of the request. */
+bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns);
 /* Returns the rank that has sent the request. NULL, with the reason in *err: another connection has taken the rank
  * over, the rank has left, or the job has no such rank. */
 pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err);

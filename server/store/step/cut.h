@@ -36,8 +36,8 @@ void pd_cut_pass(pd_steps *steps, pd_param *param);
 /* Takes the cut at the steps that the parameters have now, although some have not reached the step of the cut. Call it
  * only if no step is under way. From now on all parameters rest. */
 void pd_cut_take_early(pd_steps *steps);
-/* Ends the job's cut, when an export is over or a checkpoint is copied. Parameters that rested at the step of the cut go on. Does nothing if
- * the job has no cut. */
+/* Ends the job's cut, when an export is over or a checkpoint is copied. Parameters that rested at the step of the cut
+ * go on. Does nothing if the job has no cut. */
 void pd_cut_end(pd_steps *steps);
 /* Returns how many bytes of old weights a cut (the step that an export reads) keeps in memory at most, while training
  * goes on with newer weights. */

@@ -1,0 +1,142 @@
+/* handle.c - how the calls with a client handle wait for the I/O thread. */
+#include "handle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "call.h"
+
+#define NOTICE_SECONDS 2.0 /* a waiting call tells the user after so many seconds without a connection */
+
+int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err)
+{
+    const char *state = pd_core_running(client->core) ? "still under way" : "not connected now";
+    const char *reason = pd_core_reason(client->core);
+
+    if (reason[0] == '\0') return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s", seconds, state);
+    return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s (%s)", seconds, state, reason);
+}
+
+static double now_seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void give_notice(pd_client *client, double seconds_left)
+{
+    char reason[PD_ERROR_TEXT], address[PD_ADDRESS_TEXT];
+
+    snprintf(reason, sizeof reason, "%s", pd_core_reason(client->core));
+    if (reason[0] == '\0')
+        snprintf(reason, sizeof reason, "%s: no answer yet",
+                 pd_address_text(&client->urls[pd_core_url(client->core)], address));
+    pd_io_leave(&client->io);
+    pd_notice_waiting(&client->notices, reason, seconds_left);
+    pd_io_enter(&client->io);
+}
+
+/* Counts `seconds` in which a call has waited without a connection. After NOTICE_SECONDS of them tells the user, once
+ * until there is a connection again. The core must be locked. */
+static void count_alone(pd_client *client, double seconds)
+{
+    double left = client->deadline - (client->alone += seconds);
+
+    if (client->told || client->alone < NOTICE_SECONDS || left <= 0) return;
+    client->told = true;
+    give_notice(client, left);
+}
+
+/* Waits until the call with this ticket is done, at most `seconds`. Notes whether there is a connection. The core must
+ * be locked. */
+static bool await_part(pd_client *client, pd_ticket_id ticket, double seconds)
+{
+    uint64_t connects = pd_core_stats(client->core).connects;
+    bool connected = pd_core_running(client->core);
+    double begin = now_seconds();
+    bool done = pd_io_wait(&client->io, ticket, seconds);
+
+    if (connected || pd_core_running(client->core) || pd_core_stats(client->core).connects != connects) {
+        client->alone = 0;
+        client->told = false;
+    } else if (!done) {
+        count_alone(client, now_seconds() - begin);
+    }
+    return done;
+}
+
+/* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. The core must be
+ * locked. */
+static bool await(pd_client *client, pd_ticket_id ticket, double seconds)
+{
+    double end = now_seconds() + seconds;
+
+    for (double left = seconds; left > NOTICE_SECONDS; left = end - now_seconds())
+        if (await_part(client, ticket, NOTICE_SECONDS)) return true;
+    return await_part(client, ticket, end > now_seconds() ? end - now_seconds() : 0);
+}
+
+/* Takes the result of a call that is done, and frees its ticket. */
+static int take_result(pd_client *client, pd_ticket_id ticket, pd_error *err)
+{
+    uint8_t *reply;
+    size_t bytes;
+    int rc = pd_core_finish(client->core, ticket, &reply, &bytes, err);
+
+    free(reply);
+    return rc;
+}
+
+int pd_handle_finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err)
+{
+    if (!await(client, ticket, seconds)) return pd_handle_timed_out(client, seconds, err);
+    return take_result(client, ticket, err);
+}
+
+int pd_handle_finish_asked(pd_client *client, pd_ticket_id *ticket, uint8_t **reply, size_t *bytes, pd_error *err)
+{
+    int rc;
+
+    *reply = NULL;
+    *bytes = 0;
+    pd_io_leave(&client->io);
+    pd_io_enter(&client->io);
+    if (!await(client, *ticket, client->slice)) return pd_handle_timed_out(client, client->slice, err);
+    rc = pd_core_finish(client->core, *ticket, reply, bytes, err);
+    *ticket = 0;
+    return rc;
+}
+
+int pd_handle_finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err)
+{
+    uint8_t *reply;
+    size_t bytes;
+    int rc = pd_handle_finish_asked(client, ticket, &reply, &bytes, err);
+
+    free(reply);
+    return rc;
+}
+
+/* ---- used by several calls ---- */
+
+pd_client *pd_handle_enter(const pd_client *client)
+{
+    pd_client *mutable = (pd_client *)client;
+    pd_io_enter(&mutable->io);
+    return mutable;
+}
+
+int pd_handle_init(pd_client *client, void *const *weights, pd_error *err)
+{
+    int rc = PD_OK;
+
+    if (client->fetch == 0 && (client->init != 0 || pd_core_must_init(client->core))) {
+        if (client->init == 0) rc = pd_core_init(client->core, weights, &client->init, err);
+        if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->init, err);
+    }
+    if (rc == PD_OK && client->fetch == 0) rc = pd_core_fetch(client->core, weights, &client->fetch, err);
+    return rc == PD_OK ? pd_handle_finish_call(client, &client->fetch, err) : rc;
+}

@@ -1,0 +1,46 @@
+/* handle.h - a client handle (the user's pd_client), and how its calls wait.
+ *
+ * "The core must be locked" says that a function may only be called between pd_io_enter and pd_io_leave. The core
+ * is the client's protocol state machine. */
+#ifndef PD_HANDLE_H
+#define PD_HANDLE_H
+
+#include "io.h"
+#include "notice.h"
+
+struct pd_client {
+    pd_io io;
+    pd_core *core; /* protocol state machine; used only while it is locked (pd_io_enter) */
+    pd_address *urls;
+    double deadline, slice;
+    pd_notices notices;
+    double alone; /* seconds that calls have waited since there was a connection */
+    bool told;    /* the user knows that there is no connection */
+    pd_welcome welcome;
+    /* Tickets of calls that timed out; 0: none. When the user repeats such a call, it goes on waiting for its old
+     * ticket. */
+    pd_ticket_id join, declare, init, fetch, barrier, leave, restart, rewind, recall, sync;
+    /* the user called pd_client_restart or pd_client_rewind, and does not have the job's weights yet */
+    bool restarting, rewinding;
+};
+
+/* Fails with PD_DEADLINE_EXCEEDED: a call has waited for `seconds`. The error text says why it is not done. The
+ * core (protocol state machine) must be locked. */
+int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err);
+/* Waits until the call with this ticket is done, frees the ticket and returns the result of the call. The core (the
+ * client's protocol state machine) must be locked. */
+int pd_handle_finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
+/* Waits for the end of a call that blocks, such as pd_client_declare. If the time runs out, the ticket is kept, so that
+ * the user can repeat the call and go on waiting. The core (the client's protocol state machine) must be locked. */
+int pd_handle_finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err);
+/* Works as pd_handle_finish_call, for a call whose answer the caller reads: *reply is its header, `bytes` long, with
+ * the payload behind it. The caller frees it. */
+int pd_handle_finish_asked(pd_client *client, pd_ticket_id *ticket, uint8_t **reply, size_t *bytes, pd_error *err);
+/* Sends the initial weights that this rank has to send, then pulls all weights. The core (the client's protocol state
+ * machine) must be locked. */
+int pd_handle_init(pd_client *client, void *const *weights, pd_error *err);
+/* Locks the core (the client's protocol state machine) of a handle for a function that only reads it. The cast removes
+ * the const, since taking the lock changes the handle. */
+pd_client *pd_handle_enter(const pd_client *client);
+
+#endif

@@ -1,0 +1,297 @@
+/* resend.c - sends the frames of the window again after the server has gone back to an earlier step. */
+#include "resend.h"
+
+#include "core_end.h"
+#include "parts.h"
+#include "renew.h"
+#include "rewind.h"
+#include "window.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what the server can take ---- */
+
+static bool has_elements(const pd_known *known)
+{
+    return known->start < known->end;
+}
+
+/* Returns whether the server has closed this step of all parameters of which this rank has elements. */
+static bool all_closed(const pd_core *core, uint64_t step)
+{
+    for (size_t i = 0; i < core->n_params; i++)
+        if (has_elements(&core->params[i]) && core->params[i].there < step) return false;
+    return true;
+}
+
+/* Returns whether the server is as far as this process has seen it. */
+static bool has_caught_up(const pd_core *core)
+{
+    for (size_t i = 0; i < core->n_params; i++)
+        if (has_elements(&core->params[i]) && core->params[i].there < core->params[i].step) return false;
+    return true;
+}
+
+static size_t n_params_of(const pd_outgoing_frame *frame)
+{
+    if (frame->past != NULL) return frame->past->n;
+    return frame->method == PD_NOTE ? 1 : frame->n_parts;
+}
+
+static const pd_known *param_of(const pd_core *core, const pd_outgoing_frame *frame, size_t i)
+{
+    if (frame->past == NULL && frame->method == PD_NOTE) return &core->params[frame->op->items[0].param];
+    return pd_part_known(core, frame, i);
+}
+
+static bool closes(const pd_outgoing_frame *frame)
+{
+    return frame->past != NULL ? frame->past->closes : frame->op != NULL && frame->op->closes > 0;
+}
+
+/* Returns whether the server can take the frame of a step: it has closed the step before. */
+static bool is_due(const pd_core *core, const pd_outgoing_frame *frame)
+{
+    if (closes(frame)) return all_closed(core, frame->step - 1);
+    for (size_t i = 0; i < n_params_of(frame); i++) {
+        const pd_known *known = param_of(core, frame, i);
+        if (has_elements(known) && known->there + 1 < frame->step) return false;
+    }
+    return true;
+}
+
+static bool may_go(const pd_core *core, const pd_outgoing_frame *frame)
+{
+    if (frame->op == NULL && frame->past == NULL) return true; /* nobody waits for it any more */
+    if (frame->step > 0) return is_due(core, frame);
+    if (frame->method == PD_BARRIER || frame->method == PD_INIT) return true;
+    return has_caught_up(core);
+}
+
+void pd_resend_hold(pd_core *core)
+{
+    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; core->resending && frame != NULL;
+         frame = next) {
+        next = frame->next;
+        if (!frame->sent && !frame->answered && !may_go(core, frame)) pd_outgoing_move(&core->out, frame, PD_LANE_HELD);
+    }
+}
+
+/* Holds all frames that belong to a step, and those that the server cannot take yet. When held frames go, they go in
+ * the order of their ids, which is that in which they were made: the end of a step behind its pushes. */
+static void hold_all(pd_core *core)
+{
+    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
+        next = frame->next;
+        if (frame->step > 0 || !may_go(core, frame)) pd_outgoing_move(&core->out, frame, PD_LANE_HELD);
+    }
+}
+
+void pd_resend_advance(pd_core *core)
+{
+    if (!core->resending) return;
+    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_HELD].first, *next; frame != NULL; frame = next) {
+        next = frame->next;
+        if (!may_go(core, frame)) continue;
+        if (frame->past != NULL) core->stats.replayed++;
+        pd_outgoing_move(&core->out, frame, PD_LANE_LASTING);
+    }
+    if (!has_caught_up(core) || core->out.lane[PD_LANE_HELD].first != NULL) return;
+    core->resending = false;
+    core->reason[0] = '\0';
+}
+
+/* ---- sending again ---- */
+
+/* Returns whether the server lacks the step of a frame of the window. */
+static bool is_needed(const pd_core *core, const pd_past *past)
+{
+    if (past->closes) return !all_closed(core, past->step);
+    for (size_t i = 0; i < past->n; i++)
+        if (core->params[past->parts[i].param].there < past->step) return true;
+    return false;
+}
+
+/* Makes a frame that sends a frame of the window again. NULL: out of memory. */
+static pd_outgoing_frame *make_frame(pd_core *core, pd_past *past)
+{
+    pd_part *parts = core->scratch->part;
+    size_t n = pd_method_pushes(past->method) ? past->n : 0;
+    struct iovec payload = { past->payload, past->payload_bytes };
+    uint8_t *head = malloc(past->head_bytes);
+    pd_outgoing_frame *frame;
+
+    if (head == NULL) return NULL;
+    memcpy(head, past->head, past->head_bytes);
+    for (size_t i = 0; i < n; i++) parts[i] = (pd_part){ .item = i, .bytes = past->parts[i].bytes };
+    frame = pd_outgoing_frame_new(head, past->head_bytes, parts, n, &payload, past->payload_bytes > 0);
+    if (frame == NULL) return NULL;
+    frame->id = past->id;
+    frame->method = past->method;
+    frame->step = past->step;
+    frame->mark = past->mark;
+    return frame;
+}
+
+static int hold_past(pd_core *core, pd_past *past)
+{
+    pd_outgoing_frame *frame = make_frame(core, past);
+
+    if (frame == NULL) return PD_NO_MEMORY;
+    if (!pd_outgoing_add(&core->out, frame, PD_LANE_HELD)) {
+        pd_outgoing_frame_free(frame);
+        return PD_NO_MEMORY;
+    }
+    frame->past = past;
+    past->again = frame;
+    return PD_OK;
+}
+
+/* Takes the frames out of the queue that would send again what the server has. */
+static void remove_needless(pd_core *core)
+{
+    for (pd_outgoing_frame *frame = pd_outgoing_first(&core->out), *next; frame != NULL; frame = next) {
+        next = pd_outgoing_after(&core->out, frame);
+        if (frame->past != NULL && !is_needed(core, frame->past)) pd_outgoing_remove(&core->out, frame);
+    }
+}
+
+static void tell_reason(pd_core *core)
+{
+    const pd_known *known = pd_core_is_behind(core) ? pd_core_furthest_behind(core) : NULL;
+
+    if (known == NULL) return; /* only notes are sent again */
+    snprintf(core->reason, sizeof core->reason,
+             "the server has gone back to step %" PRIu64 "; this worker sends its pushes up to step %" PRIu64 " again",
+             known->there, known->step);
+}
+
+bool pd_resend_is_needed(const pd_core *core)
+{
+    for (const pd_window_step *list = core->window.oldest; list != NULL; list = list->next)
+        for (const pd_past *past = list->first; past != NULL; past = past->next)
+            if (past->again == NULL && is_needed(core, past)) return true;
+    return false;
+}
+
+int pd_resend_begin(pd_core *core)
+{
+    int rc = PD_OK;
+
+    core->resending = true;
+    remove_needless(core);
+    for (pd_window_step *list = core->window.oldest; list != NULL; list = list->next)
+        for (pd_past *past = list->first; rc == PD_OK && past != NULL; past = past->next)
+            if (past->again == NULL && is_needed(core, past)) rc = hold_past(core, past);
+    if (rc == PD_OK) rc = pd_renew_all(core, core->went_back);
+    if (rc != PD_OK) return rc;
+    tell_reason(core);
+    hold_all(core);
+    pd_resend_advance(core);
+    return PD_OK;
+}
+
+/* ---- answers ---- */
+
+bool pd_resend_repeats(const pd_core *core, const pd_outgoing_frame *frame)
+{
+    if (!core->resending || frame->step == 0 || frame->method == PD_NOTE) return false;
+    if (closes(frame)) return false;
+    for (size_t i = 0; i < frame->n_parts; i++)
+        if (pd_part_known(core, frame, i)->step >= frame->step) return true;
+    return false;
+}
+
+/* Sends a frame again whose round has not closed in time: other ranks may not be back yet. */
+static void try_again(pd_core *core, pd_outgoing_frame *frame)
+{
+    if (pd_renew(core, frame, false) != PD_OK || !pd_outgoing_move(&core->out, frame, PD_LANE_LASTING))
+        pd_core_drop(core, "a push that was sent again was refused");
+}
+
+void pd_resend_refused(pd_core *core, pd_outgoing_frame *frame, const pd_error *refusal)
+{
+    char why[PD_ERROR_TEXT];
+
+    snprintf(core->reason, sizeof core->reason, "%s", refusal->text);
+    if (refusal->code == PD_UNAVAILABLE) return;
+    if (refusal->code == PD_DEADLINE_EXCEEDED && frame->method != PD_NOTE) {
+        try_again(core, frame);
+        return;
+    }
+    if (refusal->code == PD_RESOURCE_EXHAUSTED || refusal->code == PD_DEADLINE_EXCEEDED) {
+        pd_core_drop(core, refusal->text);
+        return;
+    }
+    snprintf(why, sizeof why, "; it refuses the push of step %" PRIu64 " that was sent again: %.200s", frame->step,
+             refusal->text);
+    pd_core_go_back(core, why);
+}
+
+/* Ends the handle because the server has made other results of the same pushes. */
+static void end_as_different(pd_core *core, const pd_past *past, size_t part, const char *what)
+{
+    pd_error error;
+
+    pd_fail(&error, PD_FAILED_PRECONDITION,
+            "parameter %.160s: step %" PRIu64 ", sent again to the server that had gone back, gave other %s than the "
+            "first time. Likely causes: the server runs on another CPU or with other BLAS kernels (now %.32s), or its "
+            "configuration was changed. Start the job anew from one of its checkpoints",
+            core->params[past->parts[part].param].name, past->step, what, core->welcome.blas_core);
+    pd_core_end(core, &error);
+}
+
+/* Compares the answer with the first one. Later steps may have closed in the meantime, on an earlier connection: then
+ * there is nothing to compare. Returns false if the handle has ended because they differ. */
+static bool compare(pd_core *core, const pd_past *past)
+{
+    bool same_kind = past->hashed && core->window.hashed;
+
+    if (!past->comparable) return true;
+    for (size_t i = 0; i < past->n; i++)
+        if (core->reply->outcomes[i]->step != past->step) return true;
+    for (size_t i = 0; i < past->n; i++) {
+        const Paramd__Outcome *outcome = core->reply->outcomes[i];
+        const pd_past_part *part = &past->parts[i];
+
+        if (outcome->outcome != part->outcome || outcome->version != part->version) {
+            end_as_different(core, past, i, "results");
+            return false;
+        }
+        same_kind = same_kind && (part->bytes == 0 || outcome->update == part->update);
+    }
+    if (!same_kind || core->window.hash == past->hash) return true;
+    end_as_different(core, past, 0, past->n > 1 ? "weights (of it, or of a parameter in the same frame)" : "weights");
+    return false;
+}
+
+static void note_steps(pd_core *core, const pd_past *past)
+{
+    for (size_t i = 0; i < past->n; i++) {
+        pd_known *known = &core->params[past->parts[i].param];
+        uint64_t step = core->reply->outcomes[i]->step;
+        if (known->there < step) known->there = step;
+    }
+    for (size_t i = 0; past->closes && i < core->n_params; i++)
+        if (core->params[i].there < past->step) core->params[i].there = past->step;
+}
+
+void pd_resend_answered(pd_core *core, pd_outgoing_frame *frame, const pd_error *refusal)
+{
+    const pd_past *past = frame->past;
+
+    if (refusal != NULL) {
+        pd_resend_refused(core, frame, refusal);
+        return;
+    }
+    if (pd_method_pushes(past->method)) {
+        if (!compare(core, past)) return;
+        core->durable = core->reply->durable_step;
+        note_steps(core, past);
+    }
+    pd_outgoing_remove(&core->out, frame);
+    pd_window_trim(core);
+}

@@ -1,0 +1,84 @@
+/* resume.c - the public functions that go on after the server has lost the job or gone back to an earlier step. */
+#include "call.h"
+#include "handle.h"
+#include "restart.h"
+#include "rewind.h"
+
+#include <stdlib.h>
+
+/* Forgets the tickets of calls that timed out. Nobody can wait for them any more: these calls ended when the server
+ * lost the job or its last steps. The core (the client's protocol state machine) must be locked. */
+static void forget_calls(pd_client *client)
+{
+    pd_ticket_id *const tickets[] = { &client->declare, &client->init,   &client->fetch,
+                                      &client->barrier, &client->leave,  &client->restart,
+                                      &client->rewind,  &client->recall, &client->sync };
+
+    for (size_t i = 0; i < sizeof tickets / sizeof *tickets; i++) {
+        uint8_t *reply = NULL;
+        size_t bytes;
+
+        if (*tickets[i] != 0) pd_core_finish(client->core, *tickets[i], &reply, &bytes, NULL);
+        free(reply);
+        *tickets[i] = 0;
+    }
+}
+
+/* Begins to start the lost job anew, unless a call that timed out has begun it already. The core (protocol state
+ * machine) must be locked. */
+static int begin_restart(pd_client *client, pd_error *err)
+{
+    int rc;
+
+    if (client->restarting && !pd_core_lost(client->core)) return PD_OK;
+    if (pd_core_lost(client->core)) forget_calls(client);
+    rc = pd_core_restart(client->core, &client->restart, err);
+    client->restarting = rc == PD_OK;
+    client->rewinding = false;
+    return rc;
+}
+
+/* Begins to go back to the server's step, unless a call that timed out has begun that already. The core (protocol state
+ * machine) must be locked. */
+static int begin_rewind(pd_client *client, pd_error *err)
+{
+    int rc;
+
+    if (client->rewinding && pd_core_ended(client->core) == NULL) return PD_OK;
+    if (pd_core_gone_back(client->core)) forget_calls(client);
+    rc = pd_core_rewind(client->core, &client->rewind, err);
+    client->rewinding = rc == PD_OK;
+    return rc;
+}
+
+/* Waits until the server has accepted the parameters again, then receives the weights. The core must be locked. */
+static int go_on(pd_client *client, pd_ticket_id *ticket, void *const *weights, pd_error *err)
+{
+    int rc = *ticket != 0 ? pd_handle_finish_call(client, ticket, err) : PD_OK;
+
+    if (rc != PD_OK) return rc;
+    client->welcome = *pd_core_welcome(client->core);
+    return pd_handle_init(client, weights, err);
+}
+
+int pd_client_restart(pd_client *client, void *const *weights, pd_error *err)
+{
+    int rc;
+
+    pd_io_enter(&client->io);
+    if ((rc = begin_restart(client, err)) == PD_OK) rc = go_on(client, &client->restart, weights, err);
+    if (rc == PD_OK) client->restarting = false;
+    pd_io_leave(&client->io);
+    return rc;
+}
+
+int pd_client_rewind(pd_client *client, void *const *weights, pd_error *err)
+{
+    int rc;
+
+    pd_io_enter(&client->io);
+    if ((rc = begin_rewind(client, err)) == PD_OK) rc = go_on(client, &client->rewind, weights, err);
+    if (rc == PD_OK) client->rewinding = false;
+    pd_io_leave(&client->io);
+    return rc;
+}

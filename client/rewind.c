@@ -1,0 +1,116 @@
+/* rewind.c - ends a client handle whose server has gone back to an earlier step, and opens it again at that step. */
+#include "rewind.h"
+
+#include "core_end.h"
+#include "op.h"
+#include "window.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+bool pd_core_lacks_weights(const pd_core *core)
+{
+    for (size_t i = 0; i < core->n_params; i++)
+        if (core->params[i].initialised && core->params[i].missing) return true;
+    return false;
+}
+
+static bool is_behind(const pd_known *known)
+{
+    return known->initialised && known->there < known->step;
+}
+
+bool pd_core_is_behind(const pd_core *core)
+{
+    for (size_t i = 0; i < core->n_params; i++)
+        if (is_behind(&core->params[i])) return true;
+    return false;
+}
+
+const pd_known *pd_core_furthest_behind(const pd_core *core)
+{
+    const pd_known *found = &core->params[0];
+
+    for (size_t i = 1; i < core->n_params; i++) {
+        const pd_known *known = &core->params[i];
+        if (is_behind(known) && (!is_behind(found) || known->step - known->there > found->step - found->there))
+            found = known;
+    }
+    return found;
+}
+
+void pd_core_go_back(pd_core *core, const char *why)
+{
+    const pd_known *known = pd_core_furthest_behind(core);
+    pd_error error;
+
+    if (core->ended.code != PD_OK) return;
+    pd_fail(&error, PD_REWIND,
+            "the server has gone back to step %" PRIu64 " of job %.160s: it was started anew from a checkpoint; this "
+            "worker had taken step %" PRIu64 "%.250s. " PD_REWIND_CALL " goes on from there",
+            known->there, core->job, known->step, why);
+    pd_core_end(core, &error);
+    core->gone_back = true;
+    core->stats.rewinds += core->went_back;
+    core->went_back = false;
+}
+
+bool pd_core_window_helps(pd_core *core)
+{
+    uint64_t had, needed;
+    char why[160] = "";
+
+    for (size_t i = 0; i < core->n_params; i++) {
+        if (pd_window_reaches(core, &core->params[i], &had, &needed)) continue;
+        if (core->window.steps > 0)
+            snprintf(why, sizeof why, "; its window has the pushes of %" PRIu64 " steps, and %" PRIu64 " are needed",
+                     had, needed);
+        pd_core_go_back(core, why);
+        return false;
+    }
+    return true;
+}
+
+/* Forgets what belongs to the steps that the server has lost. The steps themselves are kept until the server has told
+ * its own, since a job that turns out to be lost is restarted from them. */
+static void forget_steps(pd_core *core)
+{
+    for (size_t i = 0; i < core->n_params; i++) {
+        pd_known *known = &core->params[i];
+
+        free(known->holds);
+        known->holds = NULL;
+        known->pushed = known->refused = known->there = 0;
+    }
+    core->barriers = core->passed;
+    core->closing = 0;
+    core->resending = false;
+    pd_window_clear(core);
+}
+
+int pd_core_rewind(pd_core *core, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_op *op;
+
+    if (core->ended.code != PD_OK && !core->gone_back) {
+        if (err != NULL) *err = core->ended;
+        return core->ended.code;
+    }
+    if (!core->gone_back)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "the server has not gone back to an earlier step of job %.160s: " PD_REWIND_CALL
+                       " is for a call "
+                       "that ended with PD_REWIND",
+                       core->job);
+    if ((op = pd_op_new(core, PD_DECLARE)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    core->declare_ticket = *ticket = op->id;
+    pd_staging_reclaim(&core->out.staging, UINT64_MAX); /* the server that might read there has ended */
+    forget_steps(core);
+    core->ended = (pd_error){ .code = PD_OK };
+    core->gone_back = false;
+    core->rewinding = true;
+    core->attempts = 0;
+    core->retry_ns = 0;
+    return PD_OK;
+}

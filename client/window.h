@@ -1,0 +1,44 @@
+/* window.h - the window: the frames of this process's last steps, kept until the server's checkpoints have these steps.
+ *
+ * When an answer to a push begins to arrive, the I/O thread copies the frame without holding the core's lock
+ * (pd_core_keep). When the answer is complete, the copy joins the window, and the oldest step of its parameters leaves
+ * it. So the window never has more than the configured number of steps of any parameter. */
+#ifndef PD_WINDOW_H
+#define PD_WINDOW_H
+
+#include "core_state.h"
+
+/* The frames of one step that are kept. */
+typedef struct pd_window_step {
+    struct pd_window_step *prev, *next; /* neighbours, in the order of their steps */
+    uint64_t step;
+    pd_past *first, *last; /* in the order of their ids */
+} pd_window_step;
+
+/* Begins to keep a frame whose answer is arriving, if it belongs to the window: a push, a note, the end of a step.
+ * Without memory the window has a gap there. */
+void pd_window_expect(pd_core *core, pd_outgoing_frame *frame);
+/* Copies the payload of the frame whose answer is arriving. Called after pd_core_header, without a lock: the payload
+ * belongs to the library until the ticket is done. */
+void pd_core_keep(const pd_core *core);
+/* Computes the hash of the weights that an answer has brought. Called before pd_core_frame, without a lock. */
+void pd_core_digest(pd_core *core);
+/* Forgets the frame whose answer was arriving: the answer is taken or refused, or the connection has ended. */
+void pd_window_forget(pd_core *core);
+
+/* Puts the frame into the window: its answer is complete and stored. Steps that became too old leave the window. */
+void pd_window_take(pd_core *core, const pd_outgoing_frame *frame);
+/* Notes in every parameter of a call that is done that the window has the whole step, or has a gap there. */
+void pd_window_note_done(pd_core *core, const pd_op *op);
+/* Drops steps that are durable now. */
+void pd_window_trim(pd_core *core);
+/* Makes the window empty, as after a lost job. */
+void pd_window_clear(pd_core *core);
+/* Lets the window of a parameter begin after its present step. */
+void pd_window_begin(pd_known *known);
+
+/* Returns whether the window has all steps of a parameter that the server lacks, except for a step that is under way.
+ * *had and *needed become the number of steps that it has, and that are needed. */
+bool pd_window_reaches(const pd_core *core, const pd_known *known, uint64_t *had, uint64_t *needed);
+
+#endif

@@ -1,0 +1,46 @@
+/* checkpoint_asked.c - answers those who have asked for a checkpoint of a job. */
+#include "checkpoint_asked.h"
+
+#include <stdio.h>
+
+void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint64_t ns)
+{
+    pd_effect *effect = pd_answer(request, PD_EFF_CHECKPOINT);
+
+    effect->job = job->steps.number;
+    effect->u.checkpoint.step = job->keeping.durable_step;
+    effect->u.checkpoint.bytes = bytes;
+    effect->u.checkpoint.ns = ns;
+    pd_effects_add(job->steps.outbox, effect);
+    pd_request_free(request);
+}
+
+void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, uint64_t bytes, uint64_t ns)
+{
+    pd_request_queue all = job->keeping.asked;
+
+    job->keeping.asked = (pd_request_queue){ 0 };
+    while (all.first != NULL) {
+        pd_request *request = pd_request_queue_take(&all);
+        if (request->u.checkpoint.step > step)
+            pd_request_queue_add(&job->keeping.asked, request);
+        else if (err != NULL)
+            pd_request_refuse(job->steps.outbox, request, err);
+        else
+            pd_checkpoint_answer(job, request, bytes, ns);
+    }
+}
+
+void pd_checkpoint_ended(pd_job *job)
+{
+    if (job->keeping.last_begun && job->keeping.last == PD_LAST_WANTED) job->keeping.last = PD_LAST_DONE;
+    job->keeping.last_begun = false;
+}
+
+void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err)
+{
+    job->keeping.failed++;
+    snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", err->text);
+    pd_checkpoint_ended(job);
+    pd_checkpoint_answer_all(job, step, err, 0, 0);
+}

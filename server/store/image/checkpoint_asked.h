@@ -1,0 +1,19 @@
+/* checkpoint_asked.h - answers those who have asked for a checkpoint of a job (pd_keeping.asked). Step thread. */
+#ifndef PD_CHECKPOINT_ASKED_H
+#define PD_CHECKPOINT_ASKED_H
+
+#include "job.h"
+
+/* Answers a request for a checkpoint with the durable step. `bytes` and `ns` are those of the checkpoint that was
+ * written for it; 0: an earlier one sufficed. Takes ownership of the request. */
+void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint64_t ns);
+/* Answers those who wait for a checkpoint of step `step` or an earlier one: with the error *err, or if it is NULL with
+ * the checkpoint that was written. */
+void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, uint64_t bytes, uint64_t ns);
+/* Notes that a checkpoint is on the disk or has failed. If it was the last one before the server stops, the drain need
+ * not wait for it any more. */
+void pd_checkpoint_ended(pd_job *job);
+/* Notes that the checkpoint of this step could not be made or written, and refuses those who wait for it. */
+void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err);
+
+#endif

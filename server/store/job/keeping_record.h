@@ -1,0 +1,41 @@
+/* keeping_record.h - what a job knows of its checkpoints: whether it has any, when the next one is due, and how the
+ * last one ended. Step thread. */
+#ifndef PD_KEEPING_RECORD_H
+#define PD_KEEPING_RECORD_H
+
+#include "request_queue.h"
+
+/* The last checkpoint of a job, made when the server drains. */
+typedef enum pd_last_checkpoint { PD_LAST_UNWANTED, PD_LAST_WANTED, PD_LAST_DONE } pd_last_checkpoint;
+
+typedef struct pd_keeping {
+    bool durable; /* the job has checkpoints */
+    bool on_disk; /* the disk may have a checkpoint of the job, or something that remains of one */
+    bool kept;    /* a checkpoint of the job is durable: that of `durable_step` */
+    /* number of steps between two checkpoints, which are made at its multiples; 0: only if somebody asks */
+    uint64_t every;
+    /* step at which the next checkpoint begins, when the first parameter has closed it; UINT64_MAX: at no step */
+    uint64_t next;
+    struct pd_checkpoint *making; /* the checkpoint that is being made; NULL: none */
+    uint64_t cut_step;            /* step of the checkpoint that is being made */
+    bool writing;                 /* the keeper thread has a checkpoint of this job */
+    /* steps up to this one are on disk; time at which the newest checkpoint became durable; its bytes on the disk */
+    uint64_t durable_step, durable_ns, bytes;
+    /* For each parameter, memory for the copy of its state, which comes back with a checkpoint and serves the next one:
+     * fresh memory would cost as much time as the copy. NULL: there is none. Its size follows from the optimizer's
+     * plan. */
+    uint8_t **spares;
+    uint32_t n_spares;
+    uint64_t counted; /* bytes that the job counts for the notes of the checkpoint that the keeper thread has */
+    /* number of checkpoints that were not begun because something else was under way; that could not be made or
+     * written */
+    uint64_t skipped, failed;
+    char error[256];          /* why the last attempt failed; empty: it did not */
+    pd_request_queue asked;   /* requests for a checkpoint that are not answered yet; wait_ns is their deadline */
+    pd_request_queue exports; /* begins of exports that wait until the cut of the checkpoint being made has ended */
+    pd_last_checkpoint last;
+    bool last_begun;     /* the last checkpoint is being made or written */
+    pd_effect *farewell; /* tells the keeper thread that the job has ended; allocated with the job */
+} pd_keeping;
+
+#endif

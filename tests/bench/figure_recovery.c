@@ -1,0 +1,158 @@
+/* recovery: how long a job stands still when its daemon is killed and started again.
+ *
+ * One worker on the daemon's machine trains matrices with AdamW, whose weights and state take 1 GiB. It keeps a window.
+ * A checkpoint is on the disk, and two more steps are taken; then the daemon is killed. The figure is the time from the
+ * start of the new daemon until a step is done that is newer than all before, over the time to read the checkpoint's
+ * bytes from the disk and to take these three steps. The files of the checkpoint are dropped from the page cache before
+ * each reading. */
+#include "figure.h"
+#include "bench_team.h"
+#include "sibling.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SIDE = 1000, PARAMS = 89, WINDOW = 6, CUT = 3, RESENT = 2, LOOK_US = 20000, PATIENCE_MS = 120000 };
+
+static char folder[] = "/var/tmp/paramd-figure.XXXXXX", url[64];
+
+/* ---- the daemon ---- */
+
+static pid_t start_daemon(void)
+{
+    char path[4096];
+    pd_error err;
+    pid_t pid;
+
+    if (pd_sibling_path(path, sizeof path, "paramd", &err) != PD_OK) figure_stop("%s", err.text);
+    pid = fork();
+    if (pid < 0) figure_stop("cannot start a process: %s", strerror(errno));
+    if (pid > 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    freopen("/dev/null", "w", stderr);
+    execl(path, path, "--listen", url, (char *)NULL);
+    _exit(127);
+}
+
+static void kill_daemon(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    if (waitpid(pid, NULL, 0) != pid) figure_stop("the daemon does not end: %s", strerror(errno));
+}
+
+static void await_durable(uint64_t step)
+{
+    uint64_t durable = 0;
+
+    for (double begun = figure_ms(); durable < step; usleep(LOOK_US)) {
+        pd_operator op;
+        const Paramd__StatusReply *status = figure_status(url, &op);
+        durable = status->n_jobs > 0 ? status->jobs[0]->durable_step : 0;
+        pd_operator_close(&op);
+        if (figure_ms() > begun + PATIENCE_MS)
+            figure_stop("step %llu is not durable, but %llu", (unsigned long long)step, (unsigned long long)durable);
+    }
+}
+
+/* ---- the disk ---- */
+
+static double read_file(const char *path, void *into, size_t room, bool only_drop)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    double bytes = 0;
+    ssize_t n = 0;
+
+    if (fd < 0) figure_stop("%s: %s", path, strerror(errno));
+    while (!only_drop && (n = read(fd, into, room)) > 0) bytes += (double)n;
+    if (n < 0) figure_stop("%s: %s", path, strerror(errno));
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+    return bytes;
+}
+
+/* Reads all files of a folder and of its folders, or drops them from the page cache. Returns the bytes that were
+ * read. */
+static double walk(const char *path, void *into, size_t room, bool only_drop)
+{
+    DIR *dir = opendir(path);
+    double bytes = 0;
+    char below[4096];
+
+    if (dir == NULL) figure_stop("%s: %s", path, strerror(errno));
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        if (entry->d_name[0] == '.') continue;
+        snprintf(below, sizeof below, "%s/%s", path, entry->d_name);
+        bytes += entry->d_type == DT_DIR ? walk(below, into, room, only_drop) : read_file(below, into, room, only_drop);
+    }
+    closedir(dir);
+    return bytes;
+}
+
+static double read_ms(double *bytes)
+{
+    enum { ROOM = 4 << 20 };
+    void *into = figure_alloc(ROOM);
+    double begun;
+
+    walk(folder, into, ROOM, true);
+    begun = figure_ms();
+    *bytes = walk(folder, into, ROOM, false);
+    free(into);
+    return figure_ms() - begun;
+}
+
+/* ---- the figure ---- */
+
+static team *start(void)
+{
+    static const char *const options[] = { "checkpoint_every=3", "checkpoint_keep=1", NULL };
+    static int64_t elements[PARAMS];
+
+    for (int i = 0; i < PARAMS; i++) elements[i] = (int64_t)SIDE * SIDE;
+    return team_start(&(team_options){ .url = url,
+                                       .job = "recovery",
+                                       .workers = 1,
+                                       .elements = elements,
+                                       .n = PARAMS,
+                                       .square = true,
+                                       .rule = "* adamw lr=0.001",
+                                       .options = options,
+                                       .window = WINDOW });
+}
+
+int main(void)
+{
+    double step_ms[RESENT], took, reading, bytes, least, begun;
+    team *t;
+    pid_t daemon;
+
+    figure_folder(folder);
+    snprintf(url, sizeof url, "unix:///tmp/paramd-figure-%d.socket", (int)getpid());
+    daemon = start_daemon();
+    t = start();
+    team_steps(t, CUT, NULL);
+    await_durable(CUT);
+    team_steps(t, RESENT, step_ms);
+    kill_daemon(daemon);
+    walk(folder, NULL, 0, true);
+    begun = figure_ms();
+    daemon = start_daemon();
+    team_steps(t, 1, NULL);
+    took = figure_ms() - begun;
+    reading = read_ms(&bytes);
+    least = reading + (RESENT + 1) * figure_quantile(step_ms, RESENT, 0.5);
+    printf("%.3f\t%.0f ms; reading %.0f MB takes %.0f ms, a step %.0f ms, %d steps were sent again\n", took / least,
+           took, bytes / 1e6, reading, figure_quantile(step_ms, RESENT, 0.5), RESENT);
+    team_end(t);
+    kill_daemon(daemon);
+    unlink(url + strlen("unix://"));
+    figure_remove(folder);
+    return 0;
+}

@@ -1,0 +1,210 @@
+#!/bin/bash
+# Trains with a real daemon and four real workers (crash_worker), kills the daemon, a worker, or both at once again and
+# again, and starts them anew. At the end the weights must have the bytes of a run that nobody disturbed.
+#   tests/e2e/crash_loop.sh [--mode window|rewind] [--kills N] [--seed S] [--keep]
+# --mode window: workers keep their last pushes and do not see that the daemon was killed, but for a process that began
+# after the step to which the daemon goes back; rewind: they go back with it. --seed chooses victims, moments and optimizers. --keep: the folder with all logs stays.
+# Prints a line for each kill, and at the end one JSON object.
+set -euo pipefail
+export PATH=/usr/bin:/bin:/usr/sbin:/sbin
+bin=${PARAMD_BIN:?the folder of paramd and crash_worker}
+[ -x "$bin/crash_worker" ] || { echo "skip: no crash_worker in $bin"; exit 77; }
+
+mode=window kills=10 seed=1 keep=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --mode) mode=${2:?} && shift ;;
+    --kills) kills=${2:?} && shift ;;
+    --seed) seed=${2:?} && shift ;;
+    --keep) keep=yes ;;
+    *) sed -n '4s/^# *//p' "$0" >&2; exit 2 ;;
+    esac
+    shift
+done
+
+scratch=$(mktemp -d /tmp/paramd-crash.XXXXXX)
+world=4 port=0 daemon='' begun=$SECONDS
+pids=('' '' '' '')
+declare -A killed=([daemon]=0 [worker]=0 [both]=0)
+RANDOM=$seed
+
+end_all() {
+    local pid
+    for pid in $daemon "${pids[@]}"; do kill -9 "$pid" 2> /dev/null || true; done
+    wait 2> /dev/null || true
+    if [ -z "$keep" ]; then rm -rf "$scratch"; fi
+}
+trap end_all EXIT
+
+# Lets the odd seeds use other optimizers with roots than the even ones.
+if [ $((seed % 2)) = 1 ]; then
+    roots='middle shampoo lr=0.02 max_preconditioner_dim=16 precondition_frequency=5 start_preconditioning_step=5
+        root_delay=3'
+else
+    roots='middle scalable_shampoo learning_rate=0.02 block_size=8 preconditioning_compute_steps=5
+        start_preconditioning_step=5 root_delay=4'
+fi
+job=(--rule 'embedding adamw lr=0.01' --rule "${roots//$'\n'/ }" --rule 'head kron learning_rate=0.01 root_delay=0'
+    --rule '* sgd lr=0.02 momentum=0.9' --option "seed=$seed" --option checkpoint_every=20 --option checkpoint_keep=2)
+
+# ---- processes ----
+
+# start_daemon FOLDER : starts a daemon on the same port as before
+start_daemon() {
+    "$bin/paramd" --listen "127.0.0.1:$port,unix://$scratch/socket" --port-file "$scratch/port" \
+        --state-dir "$1" >> "$scratch/daemon.log" 2>&1 &
+    daemon=$!
+    [ "$port" != 0 ] || { await 10 'the daemon to listen' test -s "$scratch/port"; port=$(cat "$scratch/port"); }
+}
+
+# start_worker RANK ARGUMENT... : even ranks use TCP, odd ones the Unix socket and shared memory
+start_worker() {
+    local rank=$1 url=tcp://127.0.0.1:$port
+    shift
+    if [ $((rank % 2)) = 1 ]; then url=unix://$scratch/socket; fi
+    "$bin/crash_worker" --url "$url" --rank "$rank" --world $world --seed "$seed" --mode "$mode" "${job[@]}" \
+        --out "$scratch/rank$rank.result" "$@" >> "$scratch/rank$rank.log" 2>> "$scratch/rank$rank.errors" &
+    pids[rank]=$!
+}
+
+disturbed() { start_worker "$1" --delay 0.005 --steps 1000000000 --until "$scratch/until"; }
+
+end() { kill -9 "$1"; wait "$1" 2> /dev/null || true; }
+
+# ---- waiting ----
+
+# complain TEXT : says what is wrong and who waits for what, and ends the test
+complain() {
+    local rank
+    keep=yes
+    echo "$1 (seed $seed, mode $mode; all logs are in $scratch)"
+    for ((rank = 0; rank < world; rank++)); do
+        echo "rank $rank: $(tail -n 1 "$scratch/rank$rank.log" 2>&1)" "$(tail -n 2 "$scratch/rank$rank.errors" 2>&1)"
+    done
+    "$bin/paramctl" -s "127.0.0.1:$port" jobs 2>&1 || true
+    "$bin/paramctl" -s "127.0.0.1:$port" ranks crash 2>&1 || true
+    "$bin/paramctl" -s "127.0.0.1:$port" params crash 2>&1 || true
+    echo "the daemon's last lines:"
+    tail -n 20 "$scratch/daemon.log"
+    exit 1
+}
+
+# await SECONDS TEXT COMMAND... : repeats a command until it succeeds
+await() {
+    local until=$((SECONDS + $1)) text=$2
+    shift 2
+    until "$@"; do
+        [ $SECONDS -lt $until ] || complain "waited in vain for $text"
+        all_live
+        sleep 0.02
+    done
+}
+
+# Checks that no process has ended by itself.
+all_live() {
+    local rank
+    [ -z "$daemon" ] || kill -0 "$daemon" 2> /dev/null || complain "the daemon has ended by itself"
+    for ((rank = 0; rank < world; rank++)); do
+        [ -z "${pids[rank]}" ] || kill -0 "${pids[rank]}" 2> /dev/null || [ -s "$scratch/rank$rank.result" ] \
+            || complain "rank $rank has ended by itself"
+    done
+}
+
+# Prints the largest number in a column of the workers' last lines: 3 is the step, 4 the durable step.
+largest() {
+    tail -qn 1 "$scratch"/rank?.log 2> /dev/null \
+        | awk -v column="$1" '$column > most { most = $column } END { print most + 0 }'
+}
+is_beyond() { [ "$(largest "$1")" -gt "$2" ]; }
+
+# Returns whether every rank has taken a step beyond this one.
+all_beyond() {
+    tail -qn 1 "$scratch"/rank?.log \
+        | awk -v step="$1" -v world=$world '$2 == "step" && $3 > step { n++ } END { exit n != world }'
+}
+
+all_done() {
+    local rank
+    for ((rank = 0; rank < world; rank++)); do
+        [ -z "${pids[rank]}" ] || ! kill -0 "${pids[rank]}" 2> /dev/null || return 1
+        [ -s "$scratch/rank$rank.result" ] || return 1
+    done
+}
+
+# pause : up to 0.4 s
+pause() { sleep "0.$((RANDOM % 4))$((RANDOM % 10))"; }
+
+# ---- the disturbed run ----
+
+# kill_some VICTIM : kills, and starts again. One time in two the new process comes at once.
+kill_some() {
+    local rank=$((RANDOM % world))
+    case $1 in
+    daemon) end "$daemon" ;;
+    worker) end "${pids[rank]}" ;;
+    both) kill -9 "${pids[rank]}" && end "$daemon" && { wait "${pids[rank]}" 2> /dev/null || true; } ;;
+    esac
+    [ "$1" = worker ] || daemon=''
+    [ "$1" = daemon ] || pids[rank]=''
+    if [ $((RANDOM % 2)) = 0 ]; then pause; fi
+    [ "$1" = worker ] || start_daemon "$scratch/state"
+    [ "$1" = daemon ] || disturbed "$rank"
+}
+
+disturb() {
+    local n victim before
+    for ((n = 1; n <= kills; n++)); do
+        case $((RANDOM % 4)) in 0 | 1) victim=daemon ;; 2) victim=worker ;; *) victim=both ;; esac
+        before=$(largest 3)
+        kill_some $victim
+        killed[$victim]=$((killed[$victim] + 1))
+        echo "kill $n of $kills: $victim after step $before, durable step $(largest 4)"
+        # One time in four the next kill comes before this one is overcome.
+        if [ $((RANDOM % 4)) != 0 ] || [ "$n" = "$kills" ]; then
+            await 40 "all ranks to take a step beyond $before after kill $n ($victim)" all_beyond "$before"
+        fi
+        pause
+    done
+}
+
+# Checks that no process has begun at a step that is older than one that had been reported as durable. A rank that has
+# not pushed a step holds the job back, so others may know of one later step only.
+check_durable() {
+    sort -n "$scratch"/rank?.log | awk '
+        ($2 == "begins" || $2 == "rewound") && $3 + 1 < durable {
+            printf "a worker %s at step %d after step %d was durable\n", $2, $3, durable
+            wrong = 1
+        }
+        $4 > durable { durable = $4 }
+        END { exit wrong }' || complain "durable steps were lost"
+}
+
+start_daemon "$scratch/state"
+for ((rank = 0; rank < world; rank++)); do disturbed $rank; done
+await 40 'the first durable step' is_beyond 4 0
+disturb
+last=$(($(largest 3) + 300))
+echo "$last" > "$scratch/until.new"
+mv "$scratch/until.new" "$scratch/until"
+await 60 "step $last" all_done
+check_durable
+rewinds=$(cat "$scratch"/rank?.log | grep -c rewound || true)
+replayed=$(cat "$scratch"/rank?.result | awk '{ sum += $4 } END { print sum + 0 }')
+end "$daemon"
+
+# ---- the undisturbed run ----
+
+mkdir "$scratch/disturbed"
+mv "$scratch"/rank?.* "$scratch/disturbed/"
+start_daemon "$scratch/state2"
+for ((rank = 0; rank < world; rank++)); do start_worker $rank --steps "$last"; done
+await 60 "step $last of the undisturbed run" all_done
+for ((rank = 0; rank < world; rank++)); do
+    [ "$(cut -d' ' -f1,2 "$scratch/rank$rank.result")" = "$(cut -d' ' -f1,2 "$scratch/disturbed/rank$rank.result")" ] \
+        || complain "rank $rank has other weights than in an undisturbed run: $(cat "$scratch/rank$rank.result"), and $(
+            cat "$scratch/disturbed/rank$rank.result")"
+done
+
+printf '{"mode": "%s", "seed": %d, "kills": {"daemon": %d, "worker": %d, "both": %d}, "steps": %d, "rewinds": %d, ' \
+    "$mode" "$seed" "${killed[daemon]}" "${killed[worker]}" "${killed[both]}" "$last" "$rewinds"
+printf '"replayed": %d, "seconds": %d}\n' "$replayed" $((SECONDS - begun))

@@ -1,0 +1,130 @@
+#!/bin/bash
+# A disk that fails under a real daemon (failing_disk.c): the job goes on, `paramctl jobs` shows the error, and
+# checkpoints come again when the disk is well. Also on a full file system, where root may mount one.
+set -euo pipefail
+export PATH=/usr/bin:/bin:/usr/sbin:/sbin
+bin=${PARAMD_BIN:?the folder of paramd, paramctl and crash_worker}
+[ -x "$bin/crash_worker" ] || { echo "skip: no crash_worker in $bin"; exit 77; }
+
+scratch=$(mktemp -d /tmp/paramd-disk.XXXXXX)
+daemon='' worker='' mounted=''
+clean() {
+    if [ -n "$worker" ]; then kill -9 "$worker" 2> /dev/null || true; fi
+    if [ -n "$daemon" ]; then kill -9 "$daemon" 2> /dev/null || true; fi
+    wait 2> /dev/null || true
+    if [ -n "$mounted" ]; then umount -l "$mounted"; fi
+    rm -rf "$scratch"
+}
+trap clean EXIT
+
+complain() {
+    echo "$1"
+    tail -n 3 "$scratch/worker.log" "$scratch/worker.errors" || true
+    tail -n 20 "$scratch/daemon.log"
+    job || true
+    exit 1
+}
+
+# await TEXT COMMAND... : repeats a command until it succeeds
+await() {
+    local until=$((SECONDS + 30)) text=$1
+    shift
+    until "$@"; do
+        [ $SECONDS -lt $until ] || complain "waited in vain for $text"
+        kill -0 "$daemon" 2> /dev/null || complain "the daemon has ended by itself"
+        kill -0 "$worker" 2> /dev/null || complain "the worker has ended by itself"
+        sleep 0.05
+    done
+}
+
+# job NAME : a field of the job's entry, as JSON
+job() { "$bin/paramctl" -s "tcp://127.0.0.1:$(cat "$scratch/port")" -j jobs; }
+field() {
+    job | python3 -c '
+import json, sys
+jobs = json.load(sys.stdin)
+jobs = jobs["jobs"] if isinstance(jobs, dict) else jobs
+print(jobs[0].get(sys.argv[1]) or "")' "$1"
+}
+
+step() { tail -n 1 "$scratch/worker.log" 2> /dev/null | awk '{ print $3 + 0 }'; }
+has_stepped_beyond() { [ "$(step)" -gt "$1" ]; }
+durable() { local step; step=$(field durable_step); echo "${step:-0}"; }
+is_durable_beyond() { [ "$(durable)" -gt "$1" ]; }
+shows_error() { [[ "$(field checkpoint_error)" == *"$1"* ]]; }
+shows_none() { [ -z "$(field checkpoint_error)" ]; }
+
+# start FOLDER : a daemon that keeps its checkpoints there, and a worker that trains
+start() {
+    rm -f "$scratch/port" "$scratch/worker.log"
+    FAILING_DISK="$scratch/trouble" FAILING_DISK_FOLDER="$1" LD_PRELOAD="$bin/../lib/libfailing_disk.so" \
+        "$bin/paramd" --listen 127.0.0.1:0 --port-file "$scratch/port" --state-dir "$1" >> "$scratch/daemon.log" 2>&1 &
+    daemon=$!
+    worker=$daemon
+    await 'the daemon to listen' test -s "$scratch/port"
+    "$bin/crash_worker" --url "tcp://127.0.0.1:$(cat "$scratch/port")" --mode window --rule '* adamw lr=0.01' \
+        --option checkpoint_every=5 --delay 0.002 --steps 1000000000 --out "$scratch/result" \
+        > "$scratch/worker.log" 2> "$scratch/worker.errors" &
+    worker=$!
+    await 'a first durable step' is_durable_beyond 0
+}
+
+stop() {
+    kill -9 "$worker" "$daemon"
+    wait 2> /dev/null || true
+    worker='' daemon=''
+}
+
+# Writes the next line of FAILING_DISK, whole at once.
+trouble() { echo "$1" > "$scratch/trouble.new" && mv "$scratch/trouble.new" "$scratch/trouble"; }
+
+# endures CALL ERROR COUNT TEXT : the disk fails, the job goes on, the error is shown, and goes when the disk is well
+endures() {
+    local before
+    trouble "$1 $2 $3"
+    await "paramctl jobs to show a failed $1 ($2)" shows_error "$4"
+    before=$(step)
+    await "a step after a failed $1 ($2)" has_stepped_beyond $((before + 20))
+    before=$(durable)
+    rm "$scratch/trouble"
+    await "a checkpoint after a failed $1 ($2)" is_durable_beyond "$before"
+    await "the error of $1 ($2) to go" shows_none
+    echo "a failed $1 ($2, after $3 calls): the job went on, the error was shown, the disk healed"
+}
+
+mkdir "$scratch/state"
+start "$scratch/state"
+for count in 0 3; do
+    endures write ENOSPC $count 'No space left'
+    endures write EIO $count 'Input/output error'
+    endures fsync EIO $count 'Input/output error'
+done
+endures rename EIO 0 'Input/output error'
+endures rename ENOSPC 0 'No space left'
+stop
+
+# What is on the disk after all that loads: the daemon goes on from the last durable step.
+before=$(find "$scratch/state" -name 'step-*' | sed -n 's/.*step-0*\([0-9][0-9]*\)$/\1/p' | sort -n | tail -n 1)
+start "$scratch/state"
+[ "$(awk '$2 == "begins" { print $3 }' "$scratch/worker.log")" = "$before" ] \
+    || complain "a new worker began at another step than the durable step $before"
+stop
+
+# A file system that is full, and is not any more.
+mkdir "$scratch/small"
+if ! mount -t tmpfs -o size=1m tmpfs "$scratch/small" 2> /dev/null; then
+    echo "skip: a full file system (tmpfs cannot be mounted here)"
+    exit 0
+fi
+mounted=$scratch/small
+mkdir "$scratch/small/state"
+start "$scratch/small/state"
+head -c 2m /dev/zero > "$scratch/small/filler" 2> /dev/null || true
+await 'paramctl jobs to show that the file system is full' shows_error 'free'
+before=$(step)
+await 'a step on a full file system' has_stepped_beyond $((before + 20))
+before=$(durable)
+rm "$scratch/small/filler"
+await 'a checkpoint when there is room again' is_durable_beyond "$before"
+await 'the error of the full file system to go' shows_none
+echo "a full file system: the job went on, the error was shown, and it healed"

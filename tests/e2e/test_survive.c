@@ -1,0 +1,447 @@
+/* Tests checkpoints of a real daemon: jobs survive kill -9 and SIGTERM, damaged checkpoints are passed over, and a
+ * directory belongs to one daemon. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "await.h"
+#include "cpu.h"
+#include "daemon_process.h"
+#include "paramctl_run.h"
+#include "team.h"
+
+static const char *const momentum[] = { "* sgd lr=0.1 momentum=0.9", NULL };
+static const int64_t sizes[] = { 2500, 10, 600 };
+enum { WORLD = 2, TENSORS = 3 };
+
+/* A daemon with a state directory, and the two workers of a job. */
+typedef struct fixture {
+    char root[64], state[80]; /* a scratch folder, and the state directory in it */
+    test_daemon *daemon;
+    model *m;
+    team team;
+    worker workers[WORLD];
+} fixture;
+
+/* ---- the daemon ---- */
+
+/* Starts a daemon at the port of the last one (0: any) with the state directory and one more flag (NULL: none). */
+static void start(fixture *f, int port, const char *flag)
+{
+    char listen[64], keep[100];
+    const char *const flags[] = { listen, keep, "--chunk-bytes=4KiB", flag, NULL };
+
+    snprintf(listen, sizeof listen, "--listen=127.0.0.1:%d", port);
+    snprintf(keep, sizeof keep, "--state-dir=%s", f->state);
+    f->daemon = daemon_start(flags);
+    snprintf(paramctl_server.url, sizeof paramctl_server.url, "%s", f->daemon->url);
+    f->team.url = f->daemon->url;
+}
+
+static void kill_and_start(fixture *f, const char *flag)
+{
+    int port = f->daemon->port;
+
+    daemon_kill(f->daemon);
+    start(f, port, flag);
+}
+
+static void stop_and_start(fixture *f)
+{
+    int port = f->daemon->port;
+
+    assert_int_equal(daemon_stop(f->daemon, patient(20)), 0);
+    start(f, port, NULL);
+}
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+
+    strcpy(f->root, "/tmp/paramd-checkpoint.XXXXXX");
+    assert_non_null(mkdtemp(f->root));
+    snprintf(f->state, sizeof f->state, "%s/state", f->root);
+    f->m = model_new(sizes, TENSORS);
+    f->team = (team){ .job = "j", .world = WORLD, .rules = momentum, .model = f->m };
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    char command[120];
+
+    if (f->daemon != NULL) daemon_stop(f->daemon, patient(20));
+    model_free(f->m);
+    snprintf(command, sizeof command, "rm -rf %s", f->root);
+    assert_int_equal(system(command), 0);
+    free(f);
+    return 0;
+}
+
+/* ---- the workers ---- */
+
+/* Opens both workers of a job, which is new or has survived a restart. */
+static void join(fixture *f, const char *job, const char *const *options)
+{
+    f->team.job = job;
+    f->team.options = options;
+    for (int r = 0; r < WORLD; r++)
+        if (!worker_open(&f->workers[r], &f->team, r) || !worker_declare(&f->workers[r]))
+            fail_msg("%s", f->workers[r].failure);
+}
+
+static void step(fixture *f)
+{
+    pd_ticket_id tickets[WORLD];
+    pd_error err = { 0 };
+
+    for (int r = 0; r < WORLD; r++) {
+        worker *w = &f->workers[r];
+        for (size_t p = 0; p < TENSORS; p++)
+            fill_gradient(w->gradients[p], sizes[p], r, pd_client_step(w->client, p) + 1, p);
+        if (pd_client_push_pull(w->client, w->items, TENSORS, NULL, &tickets[r], &err) != PD_OK)
+            fail_msg("%s", err.text);
+    }
+    for (int r = 0; r < WORLD; r++)
+        if (pd_client_wait(f->workers[r].client, tickets[r], patient(20), &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static void train(fixture *f, int steps)
+{
+    for (int i = 0; i < steps; i++) step(f);
+}
+
+/* Closes both workers without leaving: their job waits for them. */
+static void lose(fixture *f)
+{
+    for (int r = 0; r < WORLD; r++) worker_free(&f->workers[r]);
+}
+
+static void leave(fixture *f)
+{
+    for (int r = 0; r < WORLD; r++)
+        if (!worker_leave(&f->workers[r])) fail_msg("%s", f->workers[r].failure);
+    lose(f);
+}
+
+/* Copies the weights of rank 0, which the caller frees. */
+static float **copy_weights(const fixture *f)
+{
+    float **copy = model_buffers(f->m);
+
+    for (size_t p = 0; p < TENSORS; p++) memcpy(copy[p], f->workers[0].weights[p], (size_t)sizes[p] * sizeof(float));
+    return copy;
+}
+
+/* ---- what paramctl says ---- */
+
+static json_t *job_info(const char *name)
+{
+    json_t *answer, *job = NULL, *each;
+    size_t i;
+
+    assert_int_equal(paramctl("jobs --json"), 0);
+    answer = parsed();
+    json_array_foreach(json_object_get(answer, "jobs"), i, each)
+    {
+        if (strcmp(json_string_value(json_object_get(each, "name")), name) == 0) job = json_incref(each);
+    }
+    json_decref(answer);
+    return job;
+}
+
+static bool has_job(const char *name)
+{
+    json_t *job = job_info(name);
+
+    json_decref(job);
+    return job != NULL;
+}
+
+static void assert_job(const char *name, int at_step, int durable_step)
+{
+    json_t *job = job_info(name);
+
+    assert_non_null(job);
+    assert_int_equal(json_integer_value(json_object_get(job, "step_least")), at_step);
+    assert_int_equal(json_integer_value(json_object_get(job, "durable_step")), durable_step);
+    json_decref(job);
+}
+
+/* ---- tests ---- */
+
+static void a_job_survives_kill_9_as_of_its_last_checkpoint(void **state)
+{
+    fixture *f = *state;
+    json_t *answer;
+
+    start(f, 0, NULL);
+    join(f, "j", NULL);
+    train(f, 4);
+    assert_int_equal(paramctl("checkpoint j --json"), 0);
+    answer = parsed();
+    assert_int_equal(json_integer_value(json_object_get(answer, "step")), 4);
+    assert_true(json_integer_value(json_object_get(answer, "bytes")) > (2500 + 10 + 600) * 8);
+    json_decref(answer);
+    assert_job("j", 4, 4);
+    train(f, 3);
+    assert_job("j", 7, 4);
+    kill_and_start(f, NULL);
+    lose(f);
+    assert_job("j", 4, 4);
+    assert_true(daemon_says(f->daemon, "job j: is back at step 4: a checkpoint of ", 0));
+}
+
+static void sigterm_loses_no_step_and_no_bit(void **state)
+{
+    fixture *f = *state;
+    float **interrupted;
+
+    start(f, 0, NULL);
+    join(f, "j", NULL);
+    train(f, 7);
+    stop_and_start(f);
+    lose(f);
+    assert_job("j", 7, 7);
+    join(f, "j", NULL);
+    train(f, 5);
+    interrupted = copy_weights(f);
+    leave(f);
+    join(f, "whole", NULL);
+    train(f, 12);
+    assert_true(model_same(f->m, interrupted, f->workers[0].weights));
+    leave(f);
+    model_free_buffers(f->m, interrupted);
+}
+
+static bool step_2_is_durable(void *arg)
+{
+    json_t *job = job_info("j");
+    bool durable = json_integer_value(json_object_get(job, "durable_step")) == 2;
+
+    (void)arg;
+    json_decref(job);
+    return durable;
+}
+
+static void checkpoints_come_by_themselves(void **state)
+{
+    static const char *const every_two[] = { "checkpoint_every=2", NULL };
+    fixture *f = *state;
+
+    start(f, 0, NULL);
+    join(f, "j", every_two);
+    train(f, 3);
+    assert_true(await(step_2_is_durable, NULL, patient(10)));
+    kill_and_start(f, NULL);
+    lose(f);
+    assert_job("j", 2, 2);
+}
+
+static void a_job_that_has_ended_does_not_come_back(void **state)
+{
+    fixture *f = *state;
+
+    start(f, 0, NULL);
+    join(f, "j", NULL);
+    train(f, 2);
+    assert_int_equal(paramctl("checkpoint j"), 0);
+    assert_int_equal(paramctl("drop j"), 0);
+    lose(f);
+    stop_and_start(f);
+    assert_false(has_job("j"));
+}
+
+static void a_second_daemon_on_the_same_directory_is_refused(void **state)
+{
+    fixture *f = *state;
+    char keep[100], said[2000], pid[32];
+    const char *const flags[] = { "--listen=127.0.0.1:0", keep, NULL };
+
+    start(f, 0, NULL);
+    snprintf(keep, sizeof keep, "--state-dir=%s", f->state);
+    snprintf(pid, sizeof pid, "another process (%d)", (int)f->daemon->pid);
+    assert_int_equal(daemon_refuses(flags, said, sizeof said), 1);
+    if (strstr(said, pid) == NULL || strstr(said, f->state) == NULL) fail_msg("the daemon says: %s", said);
+}
+
+static void without_a_directory_there_are_no_checkpoints(void **state)
+{
+    fixture *f = *state;
+
+    f->daemon = daemon_start((const char *const[]){ "--chunk-bytes=4KiB", NULL });
+    snprintf(paramctl_server.url, sizeof paramctl_server.url, "%s", f->daemon->url);
+    f->team.url = f->daemon->url;
+    join(f, "j", NULL);
+    train(f, 2);
+    assert_int_equal(paramctl("checkpoint j"), 1);
+    assert_says("state_dir");
+    assert_job("j", 2, 0);
+    leave(f);
+}
+
+static void a_checkpoint_of_a_job_that_is_not_there_is_refused(void **state)
+{
+    fixture *f = *state;
+
+    start(f, 0, NULL);
+    assert_int_equal(paramctl("checkpoint nobody"), 1);
+    assert_says("nobody");
+}
+
+/* Writes the path of a file in the checkpoint of a step of job "j". */
+static void path_of(const fixture *f, int at_step, const char *name, char *path, size_t size)
+{
+    DIR *dir = opendir(f->state);
+    struct dirent *entry;
+
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL && strncmp(entry->d_name, "j-", 2) != 0) continue;
+    assert_non_null(entry);
+    snprintf(path, size, "%s/%s/step-%020d/%s", f->state, entry->d_name, at_step, name);
+    closedir(dir);
+}
+
+static void flip_a_byte(const char *path)
+{
+    int fd = open(path, O_RDWR);
+    uint8_t byte;
+
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, 9000), 1);
+    byte ^= 0x10;
+    assert_int_equal(pwrite(fd, &byte, 1, 9000), 1);
+    close(fd);
+}
+
+static void a_damaged_checkpoint_is_passed_over_for_the_one_before(void **state)
+{
+    fixture *f = *state;
+    char path[400];
+
+    start(f, 0, NULL);
+    join(f, "j", NULL);
+    train(f, 2);
+    assert_int_equal(paramctl("checkpoint j"), 0);
+    train(f, 3);
+    assert_int_equal(paramctl("checkpoint j"), 0);
+    assert_job("j", 5, 5);
+    path_of(f, 5, "weights.safetensors", path, sizeof path);
+    flip_a_byte(path);
+    kill_and_start(f, NULL);
+    lose(f);
+    assert_job("j", 2, 2);
+    assert_true(daemon_says(f->daemon, "warning: a checkpoint is passed over: ", 0));
+    assert_true(daemon_says(f->daemon, "weights.safetensors", 0));
+}
+
+static void other_instructions_are_warned_of_and_refused_to_a_job_that_must_be_exact(void **state)
+{
+    static const char *const exact[] = { "exact=yes", NULL };
+    fixture *f = *state;
+
+    if (pd_cpu_newest() < PD_CPU_AVX2) skip();
+    start(f, 0, "--cpu=avx2");
+    join(f, "j", NULL);
+    train(f, 2);
+    lose(f);
+    join(f, "strict", exact);
+    train(f, 2);
+    assert_int_equal(paramctl("checkpoint j"), 0);
+    assert_int_equal(paramctl("checkpoint strict"), 0);
+    kill_and_start(f, "--cpu=generic");
+    lose(f);
+    assert_job("j", 2, 2);
+    assert_false(has_job("strict"));
+    assert_true(daemon_says(f->daemon, "warning: job j: BLAS kernels ", 0));
+    assert_true(daemon_says(f->daemon, "error: job strict: not restored, because it says exact = yes: ", 0));
+    kill_and_start(f, "--cpu=avx2"); /* the checkpoint has stayed on the disk */
+    assert_job("strict", 2, 2);
+}
+
+/* ---- the service manager ---- */
+
+/* Opens the socket of a service manager, in the scratch folder. */
+static int open_manager(const fixture *f)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    struct timeval limit = { .tv_sec = (time_t)patient(10) };
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/notify", f->root);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setenv("NOTIFY_SOCKET", address.sun_path, 1);
+    return fd;
+}
+
+static void expect_notice(int fd, const char *text)
+{
+    char notice[1024];
+    ssize_t n = recv(fd, notice, sizeof notice - 1, 0);
+
+    notice[n > 0 ? n : 0] = '\0';
+    if (strstr(notice, text) == NULL) fail_msg("expected %s, got %s", text, notice);
+}
+
+static void systemd_names_the_directory_and_is_asked_for_time(void **state)
+{
+    fixture *f = *state;
+    char loading[160];
+    int fd;
+
+    start(f, 0, NULL);
+    join(f, "j", NULL);
+    train(f, 2);
+    assert_int_equal(daemon_stop(f->daemon, patient(20)), 0);
+    lose(f);
+    setenv("STATE_DIRECTORY", f->state, 1);
+    fd = open_manager(f);
+    f->daemon = daemon_start(NULL);
+    unsetenv("STATE_DIRECTORY");
+    unsetenv("NOTIFY_SOCKET");
+    snprintf(loading, sizeof loading, "STATUS=loading %s/j-", f->state);
+    expect_notice(fd, loading);
+    expect_notice(fd, "STATUS=");
+    expect_notice(fd, "READY=1");
+    snprintf(paramctl_server.url, sizeof paramctl_server.url, "%s", f->daemon->url);
+    assert_job("j", 2, 2);
+    kill(f->daemon->pid, SIGTERM);
+    expect_notice(fd, "STOPPING=1");
+    expect_notice(fd, "EXTEND_TIMEOUT_USEC=340000000"); /* drain_timeout, checkpoint_timeout and 10 s */
+    close(fd);
+}
+
+int main(void)
+{
+#define WITH_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_A_FOLDER(a_job_survives_kill_9_as_of_its_last_checkpoint),
+        WITH_A_FOLDER(sigterm_loses_no_step_and_no_bit),
+        WITH_A_FOLDER(checkpoints_come_by_themselves),
+        WITH_A_FOLDER(a_job_that_has_ended_does_not_come_back),
+        WITH_A_FOLDER(a_second_daemon_on_the_same_directory_is_refused),
+        WITH_A_FOLDER(without_a_directory_there_are_no_checkpoints),
+        WITH_A_FOLDER(a_checkpoint_of_a_job_that_is_not_there_is_refused),
+        WITH_A_FOLDER(a_damaged_checkpoint_is_passed_over_for_the_one_before),
+        WITH_A_FOLDER(systemd_names_the_directory_and_is_asked_for_time),
+        WITH_A_FOLDER(other_instructions_are_warned_of_and_refused_to_a_job_that_must_be_exact),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,27 @@
+/* sim_disk.h - the disk of the simulated server: the functions of server/keep/disk.h in memory,
+ * with calls that fail, and a server that dies in the middle of a call. */
+#ifndef SIM_DISK_H
+#define SIM_DISK_H
+
+#include "disk.h"
+#include "sim.h"
+
+typedef struct sim_disk sim_disk;
+
+/* Makes a disk with one empty directory, `root`. */
+sim_disk *sim_disk_new(sim *s, const char *root);
+void sim_disk_free(sim_disk *disk); /* accepts NULL */
+const pd_disk *sim_disk_functions(const sim_disk *disk);
+
+/* Makes one of n calls that change the disk fail with this error (errno.h). 0: none fails. */
+void sim_disk_trouble(sim_disk *disk, int error, uint64_t n);
+/* Lets the server die in the middle of a later call that changes the disk: `calls` come before it. UINT64_MAX: in none.
+ * From then on calls change nothing. */
+void sim_disk_die_in(sim_disk *disk, uint64_t calls);
+bool sim_disk_is_dead(const sim_disk *disk);
+/* Returns how many calls have changed the disk so far. */
+uint64_t sim_disk_calls(const sim_disk *disk);
+/* The server is dead: loses what was not synced. */
+void sim_disk_lose(sim_disk *disk);
+
+#endif

@@ -1,0 +1,102 @@
+/* sim_plan_crash.c - draws a plan in which the server has a disk and is killed: its jobs have checkpoints, its workers
+ * keep windows or go back with the server. */
+#include "sim_plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- jobs ---- */
+
+static void draw_windows(sim_job *job, uint64_t *r)
+{
+    uint64_t kind = sim_below(r, 3);
+
+    for (uint32_t rank = 0; rank < job->world; rank++)
+        if (kind == 0 || (kind == 1 && sim_once_in(r, 2)))
+            job->window[rank] = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 4) : 4 + (uint32_t)sim_below(r, 20);
+}
+
+/* Returns whether every rank can send again all pushes of a whole run. */
+static bool has_long_windows(const sim_job *job)
+{
+    for (uint32_t rank = 0; rank < job->world; rank++)
+        if (job->window[rank] < SIM_MOST_STEPS) return false;
+    return true;
+}
+
+static void draw_checkpoints(sim_job *job, uint64_t *r)
+{
+    char text[48];
+
+    job->checkpoint_every = 1 + sim_below(r, 4);
+    snprintf(text, sizeof text, "checkpoint_every=%u", (unsigned)job->checkpoint_every);
+    sim_plan_add_option(job, text);
+    snprintf(text, sizeof text, "checkpoint_keep=%u", 1 + (unsigned)sim_below(r, 3));
+    sim_plan_add_option(job, text);
+}
+
+static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64_t *r)
+{
+    bool plain = sim_once_in(r, 3);
+
+    *job = (sim_job){ .number = number,
+                      .world = 1 + (uint32_t)sim_below(r, 3),
+                      .steps = 4 + sim_below(r, SIM_MOST_STEPS - 3),
+                      .start_ns = sim_once_in(r, 2) ? 0 : sim_below(r, 200 * SIM_MS) };
+    snprintf(job->name, sizeof job->name, "job%u", number);
+    job->missing = job->world;
+    sim_plan_draw_params(job, plan->chunk, r);
+    if (job->n_params > 6) job->n_params = 6;
+    do sim_plan_draw_rule(job, plain, r);
+    while (job->plain != plain);
+    sim_plan_draw_options(job, r);
+    draw_checkpoints(job, r);
+    draw_windows(job, r);
+    job->absent_of_16 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
+    job->infinite_of_64 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
+    /* A program that goes back meets its barriers again, so only jobs in which none does have barriers. */
+    job->barriers = sim_once_in(r, 2) && has_long_windows(job);
+}
+
+/* ---- faults ---- */
+
+static void add_fault(sim_plan *plan, sim_fault_kind kind, uint64_t *r)
+{
+    sim_fault *fault = &plan->faults[plan->n_faults++];
+
+    *fault = (sim_fault){ .kind = kind, .job = (uint32_t)sim_below(r, plan->n_jobs) };
+    fault->rank = (uint32_t)sim_below(r, plan->jobs[fault->job].world);
+    fault->at_ns = plan->jobs[fault->job].start_ns + sim_below(r, sim_once_in(r, 2) ? 300 * SIM_MS : plan->calm_ns);
+    if (fault->at_ns >= plan->calm_ns) fault->at_ns = sim_below(r, plan->calm_ns);
+    fault->amount = kind == SIM_KILL ? sim_next(r) : sim_plan_draw_amount(kind, plan->calm_ns - fault->at_ns, r);
+}
+
+static void draw_faults(sim_plan *plan, uint64_t *r)
+{
+    static const sim_fault_kind others[] = { SIM_CRASH,     SIM_CRASH,     SIM_CRASH,      SIM_BREAK,
+                                             SIM_DISK_FULL, SIM_DISK_FAIL, SIM_STALL_STEP, SIM_STALL_LOOP };
+    uint64_t kills = 1 + sim_below(r, sim_once_in(r, 3) ? 6 : 2), more = sim_below(r, 5);
+
+    plan->calm_ns = 300 * SIM_MS + sim_below(r, 2 * SIM_S);
+    while (kills-- > 0) add_fault(plan, SIM_KILL, r);
+    while (more-- > 0) add_fault(plan, others[sim_below(r, sizeof others / sizeof others[0])], r);
+    sim_plan_mark_missing(plan);
+}
+
+void sim_plan_draw_crashes(sim_plan *plan, uint64_t seed)
+{
+    uint64_t r = sim_mix(seed, 17, 2, 6);
+
+    memset(plan, 0, sizeof *plan);
+    plan->seed = seed;
+    plan->crashes = true;
+    plan->chunk = sim_once_in(&r, 2) ? 16 : 64;
+    plan->n_jobs = 1 + (uint32_t)sim_below(&r, 2);
+    for (uint32_t j = 0; j < plan->n_jobs; j++) draw_job(plan, &plan->jobs[j], j, &r);
+    sim_plan_draw_limits(plan, &r);
+    draw_faults(plan, &r);
+    plan->latency_ns = sim_once_in(&r, 4) ? 20 * SIM_MS : 2 * SIM_MS;
+    plan->window = plan->latency_ns < SIM_MS * 10 && sim_once_in(&r, 4) ? 200 + sim_below(&r, 2000) : 65536;
+    plan->shares = plan->server_shares = sim_once_in(&r, 4);
+    plan->least_shared = 64;
+}

@@ -1,0 +1,62 @@
+/* kept_job.c - a small job with checkpoints. */
+#include "kept_job.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include "store_inside.h"
+
+const int64_t kept_job_sizes[2] = { 200, 100 };
+
+pd_store_config kept_config(void)
+{
+    pd_store_config config = rig_config();
+
+    config.keeps = true;
+    return config;
+}
+
+void kept_job_start(rig *r, const pd_store_config *config, const char *options)
+{
+    rig_new(r, config);
+    rig_start(r, "job", 2, KEPT_CONN, kept_job_sizes, 2, options, "* adam");
+}
+
+void kept_job_join(rig *r, const char *options)
+{
+    static const char *const names[] = { "p0", "p1" };
+    const pd_shape shapes[] = { { 1, { kept_job_sizes[0] } }, { 1, { kept_job_sizes[1] } } };
+
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(rig_hello(r, "job", rank, 2, KEPT_CONN + rank, KEPT_CONN + rank, options, "* adam"), PD_OK);
+        assert_int_equal(rig_declare(r, r->job, rank, KEPT_CONN + rank, names, shapes, NULL, 2, PD_F32), PD_OK);
+    }
+}
+
+void kept_job_push(rig *r, uint32_t rank, uint32_t param, uint64_t step)
+{
+    float values[256];
+
+    rig_noise(step * 100 + rank * 10 + param, values, 256);
+    assert_int_equal(rig_push(r, r->job, rank, KEPT_CONN + rank, step, param, values, kept_job_sizes[param]), PD_OK);
+}
+
+void kept_job_step_one(rig *r, uint32_t param, uint64_t step)
+{
+    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(r, rank, param, step);
+    rig_work(r);
+}
+
+void kept_job_step(rig *r, uint64_t step)
+{
+    for (uint32_t param = 0; param < 2; param++)
+        for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(r, rank, param, step);
+    rig_work(r);
+}
+
+uint64_t kept_job_step_of(const rig *r, uint32_t param)
+{
+    return inside_job(r->store, r->job)->steps.params[param].saved.step;
+}

@@ -1,0 +1,22 @@
+/* kept_job.h - a job "job" of two ranks and two parameters, in a store whose jobs have checkpoints. */
+#ifndef KEPT_JOB_H
+#define KEPT_JOB_H
+
+#include "rig.h"
+
+enum { KEPT_CONN = 10 }; /* connection and nonce of rank 0; rank 1 has the next ones */
+extern const int64_t kept_job_sizes[2];
+
+/* Returns the configuration of a store with a keeper thread. */
+pd_store_config kept_config(void);
+/* Makes the rig, and starts the job with initial weights. */
+void kept_job_start(rig *r, const pd_store_config *config, const char *options);
+/* Lets both ranks join and declare, as after a restart. */
+void kept_job_join(rig *r, const char *options);
+void kept_job_push(rig *r, uint32_t rank, uint32_t param, uint64_t step);
+/* Lets both ranks push a parameter, and lets the store work. */
+void kept_job_step_one(rig *r, uint32_t param, uint64_t step);
+void kept_job_step(rig *r, uint64_t step);
+uint64_t kept_job_step_of(const rig *r, uint32_t param);
+
+#endif

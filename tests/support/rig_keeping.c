@@ -1,0 +1,65 @@
+/* rig_keeping.c - asks the store of a rig for checkpoints and notes, and restores jobs. */
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void *must(void *at)
+{
+    assert_non_null(at);
+    return at;
+}
+
+int rig_checkpoint(rig *r, const char *job, uint64_t conn, uint64_t step, double seconds)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_CHECKPOINT, rig_ticket(r, conn)));
+
+    request->job = r->job;
+    request->u.checkpoint.job_name = job != NULL ? must(strdup(job)) : NULL;
+    request->u.checkpoint.step = step;
+    request->u.checkpoint.wait_ns = (uint64_t)(seconds * 1e9);
+    return rig_apply(r, request);
+}
+
+int rig_note(rig *r, uint32_t rank, uint64_t conn, uint64_t step, const char *text)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_NOTE, rig_ticket(r, conn)));
+
+    request->job = r->job;
+    request->rank = rank;
+    request->u.note.step = step;
+    request->u.note.bytes = strlen(text);
+    if (text[0] != '\0') memcpy(rig_payload(r, conn, strlen(text), &request->u.note.buffer), text, strlen(text));
+    return rig_apply(r, request);
+}
+
+int rig_recall(rig *r, uint32_t rank, uint64_t conn)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_RECALL, rig_ticket(r, conn)));
+
+    request->job = r->job;
+    request->rank = rank;
+    return rig_apply(r, request);
+}
+
+int rig_restore(rig *r, const rig *from)
+{
+    assert_non_null(from->disk);
+    r->error.code = PD_OK;
+    return pd_store_restore(r->store, from->disk, r->now, &r->error);
+}
+
+bool rig_drain(rig *r, uint64_t conn, double seconds)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_DRAIN, rig_ticket(r, conn)));
+    uint64_t before = r->answered;
+
+    request->u.drain.deadline_ns = (uint64_t)(seconds * 1e9);
+    rig_apply(r, request);
+    rig_work(r);
+    return r->answered > before;
+}

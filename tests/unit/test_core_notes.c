@@ -1,0 +1,410 @@
+/* Tests what the client's core does about checkpoints while the server lives: notes, the durable step, and requests for
+ * a checkpoint. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "note.h"
+#include "oom.h"
+#include "peer.h"
+
+enum { PARAMS = 2, ELEMENTS = 3, STEP = 7 };
+static const int64_t sizes[PARAMS] = { ELEMENTS, ELEMENTS };
+static float gradient[PARAMS][ELEMENTS];
+static pd_item items[PARAMS];
+
+static peer *trained(void)
+{
+    return peer_trained(&peer_four, sizes, PARAMS, STEP);
+}
+
+static int push_noted(peer *p, const void *note, size_t bytes, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_push_options options = { .note = note, .note_bytes = bytes };
+
+    for (size_t i = 0; i < PARAMS; i++) items[i] = (pd_item){ .param = i, .gradient = gradient[i] };
+    return pd_core_push(p->core, PD_PUSH, items, PARAMS, &options, ticket, err);
+}
+
+static pd_ticket_id push(peer *p, const char *note)
+{
+    pd_ticket_id ticket;
+
+    assert_int_equal(push_noted(p, note, strlen(note), &ticket, NULL), PD_OK);
+    return ticket;
+}
+
+/* Expects a note, and returns its prefix. */
+static pd_prefix expect_note(peer *p, const char *text)
+{
+    peer_frame l = peer_expect(p, PD_NOTE);
+    pd_prefix prefix = l.prefix;
+
+    assert_int_equal(((const Paramd__NoteRequest *)l.message)->step, STEP + 1);
+    assert_int_equal(prefix.payload_bytes, strlen(text));
+    assert_memory_equal(l.payload, text, strlen(text));
+    peer_frame_drop(&l);
+    return prefix;
+}
+
+static pd_prefix expect(peer *p, unsigned method)
+{
+    peer_frame l = peer_expect(p, method);
+
+    peer_frame_drop(&l);
+    return l.prefix;
+}
+
+static void come_back(peer *p)
+{
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, PARAMS, STEP);
+}
+
+/* ---- notes ---- */
+
+static void a_note_goes_out_before_the_push_of_its_step(void **state)
+{
+    peer *p = trained();
+    (void)state;
+
+    push(p, "batch 8");
+    expect_note(p, "batch 8");
+    expect(p, PD_PUSH);
+    peer_free(p);
+}
+
+static void a_push_without_a_note_sends_none(void **state)
+{
+    peer *p = trained();
+    pd_ticket_id ticket;
+    (void)state;
+
+    assert_int_equal(push_noted(p, NULL, 0, &ticket, NULL), PD_OK);
+    expect(p, PD_PUSH);
+    peer_free(p);
+}
+
+static void an_empty_note_is_a_note(void **state)
+{
+    peer *p = trained();
+    (void)state;
+
+    push(p, "");
+    expect_note(p, "");
+    peer_free(p);
+}
+
+static void the_callers_note_is_copied(void **state)
+{
+    char text[] = "batch 8";
+    peer *p = trained();
+    (void)state;
+
+    push(p, text);
+    text[0] = 'X';
+    expect_note(p, "batch 8");
+    peer_free(p);
+}
+
+static void a_ticket_waits_for_the_answer_to_its_note(void **state)
+{
+    peer *p = trained();
+    pd_ticket_id ticket = push(p, "batch 8");
+    pd_prefix note = expect_note(p, "batch 8"), pushed = expect(p, PD_PUSH);
+    (void)state;
+
+    peer_reply_data(p, &pushed, PARAMS, 1, STEP + 1, NULL, 0);
+    assert_false(pd_core_done(p->core, ticket));
+    peer_reply_ok(p, &note);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    peer_free(p);
+}
+
+static void a_note_is_sent_again_on_the_next_connection(void **state)
+{
+    peer *p = trained();
+    (void)state;
+
+    push(p, "batch 8");
+    expect_note(p, "batch 8");
+    come_back(p);
+    expect_note(p, "batch 8");
+    expect(p, PD_PUSH);
+    peer_free(p);
+}
+
+static void a_server_that_shuts_down_gets_the_note_on_the_next_connection(void **state)
+{
+    peer *p = trained();
+    pd_ticket_id ticket = push(p, "batch 8");
+    pd_prefix note = expect_note(p, "batch 8");
+    (void)state;
+
+    peer_refuse(p, &note, PD_UNAVAILABLE, "shutting down");
+    assert_false(pd_core_done(p->core, ticket));
+    come_back(p);
+    expect_note(p, "batch 8");
+    peer_free(p);
+}
+
+static void a_push_goes_on_without_a_note_that_was_refused(void **state)
+{
+    peer *p = trained();
+    pd_ticket_id ticket = push(p, "batch 8");
+    pd_prefix note = expect_note(p, "batch 8"), pushed = expect(p, PD_PUSH);
+    pd_error err;
+    (void)state;
+
+    peer_refuse(p, &note, PD_RESOURCE_EXHAUSTED, "no room for notes");
+    p->now += 3 * SECOND; /* longer than a push waits that has lost one of its gradients */
+    pd_core_tick(p->core, p->now);
+    assert_false(pd_core_done(p->core, ticket));
+    peer_reply_data(p, &pushed, PARAMS, 1, STEP + 1, NULL, 0);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_RESOURCE_EXHAUSTED);
+    assert_string_equal(err.text, "no room for notes");
+    assert_int_equal(items[1].outcome, 1);
+    assert_int_equal(pd_core_step(p->core, 1), STEP + 1);
+    peer_free(p);
+}
+
+static void a_note_that_is_too_long_or_nowhere_is_refused(void **state)
+{
+    uint8_t *large = calloc(1, PD_NOTE_BYTES + 1);
+    peer *p = trained();
+    pd_ticket_id ticket;
+    pd_error err;
+    (void)state;
+
+    assert_int_equal(push_noted(p, large, PD_NOTE_BYTES + 1, &ticket, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "at most 1048576"));
+    assert_int_equal(push_noted(p, NULL, 3, &ticket, &err), PD_INVALID_ARGUMENT);
+    peer_expect_silence(p);
+    assert_int_equal(push_noted(p, large, PD_NOTE_BYTES - 4096, &ticket, &err), PD_OK);
+    free(large);
+    peer_free(p);
+}
+
+static void without_memory_neither_the_note_nor_the_push_goes_out(void **state)
+{
+    peer *p = trained();
+    pd_ticket_id ticket;
+    bool failed = true;
+    int64_t n = 0;
+    (void)state;
+
+    for (; failed; n++) {
+        int rc;
+        oom_arm(n);
+        rc = push_noted(p, "batch 8", 7, &ticket, NULL);
+        failed = oom_disarm();
+        assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
+        if (failed) peer_expect_silence(p);
+    }
+    assert_true(n > 4);
+    expect_note(p, "batch 8");
+    peer_free(p);
+}
+
+/* ---- the note that comes back ---- */
+
+static pd_ticket_id recall(peer *p, pd_prefix *asked)
+{
+    pd_ticket_id ticket;
+
+    assert_int_equal(pd_core_recall(p->core, &ticket, NULL), PD_OK);
+    *asked = expect(p, PD_RECALL);
+    return ticket;
+}
+
+/* Sends a note with an announced length. */
+static int answer(peer *p, const pd_prefix *asked, uint64_t announced, const char *text)
+{
+    Paramd__RecallReply reply = PARAMD__RECALL_REPLY__INIT;
+
+    reply.step = STEP;
+    reply.bytes = announced;
+    return peer_reply(p, asked, &reply.base, (void *)text, strlen(text));
+}
+
+static void a_recall_brings_the_note_behind_its_header(void **state)
+{
+    peer *p = trained();
+    pd_prefix asked;
+    pd_ticket_id ticket = recall(p, &asked);
+    uint8_t *reply;
+    size_t bytes;
+    (void)state;
+
+    assert_int_equal(answer(p, &asked, 7, "batch 8"), PD_OK);
+    assert_int_equal(pd_core_finish(p->core, ticket, &reply, &bytes, NULL), PD_OK);
+    assert_memory_equal(reply + bytes, "batch 8", 7);
+    free(reply);
+    peer_free(p);
+}
+
+static void a_recall_may_bring_nothing(void **state)
+{
+    peer *p = trained();
+    pd_prefix asked;
+    pd_ticket_id ticket = recall(p, &asked);
+    (void)state;
+
+    assert_int_equal(answer(p, &asked, 0, ""), PD_OK);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    peer_free(p);
+}
+
+static void a_note_of_another_length_than_announced_ends_the_handle(void **state)
+{
+    peer *p = trained();
+    pd_prefix asked;
+    (void)state;
+
+    recall(p, &asked);
+    assert_int_equal(answer(p, &asked, 200, "batch 8"), PD_INTERNAL);
+    assert_int_equal(pd_core_ended(p->core)->code, PD_INTERNAL);
+    peer_free(p);
+}
+
+static void a_note_that_is_too_long_ends_the_handle(void **state)
+{
+    peer *p = trained();
+    pd_prefix asked;
+    (void)state;
+
+    recall(p, &asked);
+    assert_int_equal(answer(p, &asked, UINT64_C(1) << 40, ""), PD_INTERNAL);
+    peer_free(p);
+}
+
+static void a_recall_is_asked_again_on_the_next_connection(void **state)
+{
+    peer *p = trained();
+    pd_prefix asked;
+    pd_ticket_id ticket = recall(p, &asked);
+    (void)state;
+
+    peer_refuse(p, &asked, PD_UNAVAILABLE, "shutting down");
+    assert_false(pd_core_done(p->core, ticket));
+    come_back(p);
+    expect(p, PD_RECALL);
+    peer_free(p);
+}
+
+/* ---- the durable step ---- */
+
+static void answers_tell_the_durable_step(void **state)
+{
+    Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
+    Paramd__Outcome one = PARAMD__OUTCOME__INIT, *all[] = { &one, &one };
+    peer *p = trained();
+    pd_prefix pushed;
+    (void)state;
+
+    assert_int_equal(pd_core_durable(p->core), 0);
+    push(p, "");
+    expect_note(p, "");
+    pushed = expect(p, PD_PUSH);
+    one.step = one.version = STEP + 1;
+    message.outcomes = all;
+    message.n_outcomes = PARAMS;
+    message.durable_step = 5;
+    assert_int_equal(peer_reply(p, &pushed, &message.base, NULL, 0), PD_OK);
+    assert_int_equal(pd_core_durable(p->core), 5);
+    peer_free(p);
+}
+
+static void a_server_that_comes_back_tells_its_durable_step(void **state)
+{
+    Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared one = PARAMD__DECLARED__INIT, *all[] = { &one, &one };
+    peer *p = trained();
+    pd_prefix asked;
+    (void)state;
+
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    asked = expect(p, PD_DECLARE);
+    one.step = STEP;
+    one.initialised = true;
+    message.parameters = all;
+    message.n_parameters = PARAMS;
+    message.durable_step = STEP;
+    peer_reply(p, &asked, &message.base, NULL, 0);
+    assert_int_equal(pd_core_durable(p->core), STEP);
+    peer_free(p);
+}
+
+/* ---- asking for a checkpoint ---- */
+
+static void a_request_for_a_checkpoint_has_its_step_and_its_patience(void **state)
+{
+    Paramd__CheckpointReply reply = PARAMD__CHECKPOINT_REPLY__INIT;
+    const Paramd__CheckpointRequest *request;
+    peer *p = trained();
+    pd_ticket_id ticket;
+    peer_frame l;
+    (void)state;
+
+    assert_int_equal(pd_core_checkpoint(p->core, 9, 2500, &ticket, NULL), PD_OK);
+    l = peer_expect(p, PD_CHECKPOINT);
+    request = l.message;
+    assert_int_equal(request->step, 9);
+    assert_int_equal(request->wait_ms, 2500);
+    assert_string_equal(request->job, "");
+    reply.step = 9;
+    peer_reply(p, &l.prefix, &reply.base, NULL, 0);
+    peer_frame_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    peer_free(p);
+}
+
+static void a_disk_that_has_failed_is_an_error_of_the_call(void **state)
+{
+    peer *p = trained();
+    pd_ticket_id ticket;
+    pd_prefix asked;
+    pd_error err;
+    (void)state;
+
+    assert_int_equal(pd_core_checkpoint(p->core, 0, 2500, &ticket, NULL), PD_OK);
+    asked = expect(p, PD_CHECKPOINT);
+    peer_refuse(p, &asked, PD_UNAVAILABLE, "the disk is full");
+    assert_int_equal(peer_finish(p, ticket, &err), PD_UNAVAILABLE);
+    assert_string_equal(err.text, "the disk is full");
+    peer_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_note_goes_out_before_the_push_of_its_step),
+        cmocka_unit_test(a_push_without_a_note_sends_none),
+        cmocka_unit_test(an_empty_note_is_a_note),
+        cmocka_unit_test(the_callers_note_is_copied),
+        cmocka_unit_test(a_ticket_waits_for_the_answer_to_its_note),
+        cmocka_unit_test(a_note_is_sent_again_on_the_next_connection),
+        cmocka_unit_test(a_server_that_shuts_down_gets_the_note_on_the_next_connection),
+        cmocka_unit_test(a_push_goes_on_without_a_note_that_was_refused),
+        cmocka_unit_test(a_note_that_is_too_long_or_nowhere_is_refused),
+        cmocka_unit_test(without_memory_neither_the_note_nor_the_push_goes_out),
+        cmocka_unit_test(a_recall_brings_the_note_behind_its_header),
+        cmocka_unit_test(a_recall_may_bring_nothing),
+        cmocka_unit_test(a_note_of_another_length_than_announced_ends_the_handle),
+        cmocka_unit_test(a_note_that_is_too_long_ends_the_handle),
+        cmocka_unit_test(a_recall_is_asked_again_on_the_next_connection),
+        cmocka_unit_test(answers_tell_the_durable_step),
+        cmocka_unit_test(a_server_that_comes_back_tells_its_durable_step),
+        cmocka_unit_test(a_request_for_a_checkpoint_has_its_step_and_its_patience),
+        cmocka_unit_test(a_disk_that_has_failed_is_an_error_of_the_call),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,281 @@
+/* Tests what the client's window has: which frames, for how long, and what happens if it does not reach back to the
+ * server's step. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core_state.h"
+#include "oom.h"
+#include "windowed.h"
+
+/* Payload bytes of a push of a windowed worker: two parameters, the second at the next multiple of 64. */
+enum { STEP_BYTES = 64 + WINDOWED_ELEMENTS * 4 };
+
+static uint64_t kept(const windowed *w)
+{
+    return w->p->core->window.bytes;
+}
+
+/* ---- how much is kept ---- */
+
+static void a_client_without_a_window_keeps_nothing(void **state)
+{
+    windowed w = windowed_new(0);
+    (void)state;
+
+    windowed_train(&w, 5);
+    assert_int_equal(kept(&w), 0);
+    windowed_come_back(&w, 4);
+    assert_true(pd_core_gone_back(w.p->core));
+    assert_null(strstr(pd_core_ended(w.p->core)->text, "window"));
+    windowed_free(&w);
+}
+
+static void hello_tells_the_window(void **state)
+{
+    pd_core_config config = peer_four;
+    peer_frame l;
+    peer *p;
+    (void)state;
+
+    config.window = 6;
+    p = peer_new(&config);
+    peer_connect(p);
+    l = peer_expect(p, PD_HELLO);
+    assert_int_equal(((const Paramd__HelloRequest *)l.message)->window, 6);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+static void the_window_has_as_many_steps_as_it_was_given(void **state)
+{
+    windowed w = windowed_new(4);
+    (void)state;
+
+    for (uint64_t step = 1; step < 10; step++) {
+        windowed_train(&w, step);
+        assert_int_equal(kept(&w), (step < 4 ? step : 4) * STEP_BYTES);
+    }
+    windowed_free(&w);
+}
+
+static void steps_that_are_durable_leave_the_window(void **state)
+{
+    windowed w = windowed_new(8);
+    int64_t before;
+    peer_frame l;
+    (void)state;
+
+    windowed_train(&w, 5);
+    before = oom_live();
+    windowed_push(&w, &l);
+    w.p->durable = 4;
+    windowed_answer(&w, &l.prefix, 6);
+    peer_frame_drop(&l);
+    assert_int_equal(kept(&w), 2 * STEP_BYTES);
+    assert_true(oom_live() < before);
+    windowed_free(&w);
+}
+
+static void a_declaration_tells_of_durable_steps_too(void **state)
+{
+    windowed w = windowed_new(8);
+    (void)state;
+
+    windowed_train(&w, 5);
+    w.p->durable = 3;
+    windowed_come_back(&w, 3);
+    assert_int_equal(kept(&w), 2 * STEP_BYTES);
+    windowed_catch_up(&w, 4, 5);
+    windowed_free(&w);
+}
+
+static void steps_that_become_durable_while_they_are_sent_again_leave_it_afterwards(void **state)
+{
+    windowed w = windowed_new(8);
+    pd_prefix again;
+    (void)state;
+
+    windowed_train(&w, 5);
+    windowed_come_back(&w, 3);
+    again = windowed_expect_again(&w, 4);
+    w.p->durable = 5;
+    windowed_answer(&w, &again, 4);
+    again = windowed_expect_again(&w, 5);
+    windowed_answer(&w, &again, 5);
+    assert_int_equal(kept(&w), 0);
+    windowed_free(&w);
+}
+
+static void the_handle_frees_the_window(void **state)
+{
+    windowed w = windowed_new(8);
+    int64_t before;
+    (void)state;
+
+    windowed_free(&w); /* so that all that is allocated once is allocated */
+    before = oom_live();
+    w = windowed_new(8);
+    windowed_train(&w, 12);
+    windowed_come_back(&w, 8);
+    windowed_free(&w);
+    assert_int_equal(oom_live(), before);
+}
+
+/* ---- a window that is too short ---- */
+
+static void expect_rewind(windowed *w, const char *why)
+{
+    assert_true(pd_core_gone_back(w->p->core));
+    if (strstr(pd_core_ended(w->p->core)->text, why) == NULL)
+        fail_msg("\"%s\" is not in: %s", why, pd_core_ended(w->p->core)->text);
+    windowed_free(w);
+}
+
+static void a_window_reaches_exactly_as_far_as_it_says(void **state)
+{
+    windowed w = windowed_new(4);
+    (void)state;
+
+    windowed_train(&w, 10);
+    windowed_come_back(&w, 6);
+    windowed_catch_up(&w, 7, 10);
+    windowed_come_back(&w, 5);
+    expect_rewind(&w, "its window has the pushes of 4 steps, and 5 are needed");
+}
+
+static void a_process_that_has_just_joined_has_no_earlier_steps(void **state)
+{
+    static const int64_t sizes[] = { WINDOWED_ELEMENTS, WINDOWED_ELEMENTS };
+    pd_core_config config = peer_four;
+    windowed w = { 0 };
+    (void)state;
+
+    config.window = 8;
+    w.p = peer_trained(&config, sizes, WINDOWED_PARAMS, 20);
+    windowed_train(&w, 22);
+    windowed_come_back(&w, 20);
+    windowed_catch_up(&w, 21, 22);
+    windowed_come_back(&w, 19);
+    expect_rewind(&w, "its window has the pushes of 2 steps, and 3 are needed");
+}
+
+/* Takes a step, unless the answer itself finds no memory. */
+static void train_without_memory(windowed *w, int64_t n)
+{
+    uint64_t step = pd_core_step(w->p->core, 0) + 1;
+    peer_frame l;
+    pd_ticket_id ticket = windowed_push(w, &l);
+
+    windowed_answer_without_memory(w, &l.prefix, step, n);
+    peer_frame_drop(&l);
+    if (pd_core_done(w->p->core, ticket)) peer_finish(w->p, ticket, NULL);
+}
+
+/* Training goes on without the copy. The window then begins behind the step that it lacks. */
+static void a_step_without_memory_for_its_copy_is_a_gap(void **state)
+{
+    int gaps = 0;
+    (void)state;
+
+    for (int64_t n = 0; n < 8; n++) {
+        windowed w = windowed_new(8);
+
+        windowed_train(&w, 5);
+        train_without_memory(&w, n);
+        if (pd_core_step(w.p->core, 0) == 5 || kept(&w) == 6 * STEP_BYTES) {
+            windowed_free(&w);
+            continue;
+        }
+        gaps++;
+        windowed_train(&w, 8);
+        windowed_come_back(&w, 6);
+        windowed_catch_up(&w, 7, 8);
+        windowed_come_back(&w, 5);
+        expect_rewind(&w, "its window has the pushes of 2 steps, and 3 are needed");
+    }
+    assert_int_equal(gaps, 4); /* the past, its head, its payload, the list of its step */
+}
+
+static void after_a_rewind_the_window_begins_anew(void **state)
+{
+    windowed w = windowed_new(4);
+    pd_ticket_id ticket;
+    (void)state;
+
+    windowed_train(&w, 10);
+    windowed_come_back(&w, 3);
+    assert_true(pd_core_gone_back(w.p->core));
+    assert_int_equal(pd_core_rewind(w.p->core, &ticket, NULL), PD_OK);
+    assert_int_equal(kept(&w), 0);
+    windowed_come_back(&w, 3);
+    assert_int_equal(peer_finish(w.p, ticket, NULL), PD_OK);
+    windowed_train(&w, 5);
+    windowed_come_back(&w, 3);
+    windowed_catch_up(&w, 4, 5);
+    windowed_train(&w, 6);
+    windowed_free(&w);
+}
+
+/* ---- pushes that were refused ---- */
+
+static void a_step_that_was_pushed_twice_is_in_the_window(void **state)
+{
+    windowed w = windowed_new(4);
+    pd_ticket_id ticket;
+    peer_frame l;
+    (void)state;
+
+    windowed_train(&w, 2);
+    ticket = windowed_push(&w, &l);
+    peer_refuse(w.p, &l.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
+    peer_frame_drop(&l);
+    assert_int_equal(peer_finish(w.p, ticket, NULL), PD_DEADLINE_EXCEEDED);
+    windowed_train(&w, 4);
+    windowed_come_back(&w, 1);
+    windowed_catch_up(&w, 2, 4);
+    windowed_free(&w);
+}
+
+/* The program gave up a push whose gradient the server has counted nevertheless. It is not in the window. */
+static void a_step_whose_push_was_given_up_is_a_gap(void **state)
+{
+    windowed w = windowed_new(8);
+    pd_ticket_id ticket;
+    peer_frame l;
+    (void)state;
+
+    windowed_train(&w, 2);
+    ticket = windowed_push(&w, &l);
+    peer_refuse(w.p, &l.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
+    peer_frame_drop(&l);
+    assert_int_equal(peer_finish(w.p, ticket, NULL), PD_DEADLINE_EXCEEDED);
+    windowed_come_back(&w, 3);
+    windowed_train(&w, 5);
+    windowed_come_back(&w, 2);
+    expect_rewind(&w, "its window has the pushes of 2 steps, and 3 are needed");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_client_without_a_window_keeps_nothing),
+        cmocka_unit_test(hello_tells_the_window),
+        cmocka_unit_test(the_window_has_as_many_steps_as_it_was_given),
+        cmocka_unit_test(steps_that_are_durable_leave_the_window),
+        cmocka_unit_test(a_declaration_tells_of_durable_steps_too),
+        cmocka_unit_test(steps_that_become_durable_while_they_are_sent_again_leave_it_afterwards),
+        cmocka_unit_test(the_handle_frees_the_window),
+        cmocka_unit_test(a_window_reaches_exactly_as_far_as_it_says),
+        cmocka_unit_test(a_process_that_has_just_joined_has_no_earlier_steps),
+        cmocka_unit_test(a_step_without_memory_for_its_copy_is_a_gap),
+        cmocka_unit_test(after_a_rewind_the_window_begins_anew),
+        cmocka_unit_test(a_step_that_was_pushed_twice_is_in_the_window),
+        cmocka_unit_test(a_step_whose_push_was_given_up_is_a_gap),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

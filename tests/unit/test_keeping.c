@@ -1,0 +1,461 @@
+/* Tests what operators and workers see of checkpoints: requests for one, drains, ends of jobs, notes, barriers, and the
+ * memory that checkpoints take. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "exporting.h"
+#include "kept_job.h"
+#include "store_inside.h"
+
+enum { OPERATOR = 99 };
+
+static int set_up(void **state)
+{
+    pd_store_config config = kept_config();
+    rig *r = calloc(1, sizeof *r);
+
+    kept_job_start(r, &config, "checkpoint_every=100");
+    *state = r;
+    return 0;
+}
+
+/* Makes a new store from the disk of the rig, and lets the ranks join again. */
+static void crash(rig *r, const uint64_t barriers[2])
+{
+    pd_store_config config = kept_config();
+    rig next;
+
+    rig_new(&next, &config);
+    assert_int_equal(rig_restore(&next, r), PD_OK);
+    rig_free(r);
+    *r = next;
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        r->barriers = barriers[rank];
+        assert_int_equal(rig_hello(r, "job", rank, 2, KEPT_CONN + rank, KEPT_CONN + rank, NULL, "* adam"), PD_OK);
+    }
+}
+
+static const uint64_t no_barriers[2];
+
+/* ---- requests for a checkpoint ---- */
+
+static void who_asks_is_answered_when_the_present_step_is_durable(void **state)
+{
+    rig *r = *state;
+
+    kept_job_step(r, 1);
+    r->lazy_disk = true;
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
+    rig_work(r);
+    assert_non_null(r->keeping);
+    assert_int_not_equal(r->answer, PD_EFF_CHECKPOINT);
+    rig_kept(r);
+    assert_int_equal(r->answer, PD_EFF_CHECKPOINT);
+    assert_int_equal(r->checkpoint_step, 1);
+    assert_true(r->checkpoint_bytes > 0);
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 1, 30), PD_OK);
+    assert_int_equal(r->answer, PD_EFF_CHECKPOINT);
+    assert_int_equal(r->checkpoint_bytes, 0);
+}
+
+static void a_worker_asks_for_a_step_that_is_still_to_come(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(rig_checkpoint(r, NULL, KEPT_CONN, 3, 30), PD_OK);
+    for (uint64_t step = 1; step <= 2; step++) kept_job_step(r, step);
+    assert_int_equal(r->kept, 0);
+    kept_job_step(r, 3);
+    assert_int_equal(r->answer, PD_EFF_CHECKPOINT);
+    assert_int_equal(r->checkpoint_step, 3);
+}
+
+static void who_asks_hears_of_a_failed_disk_and_of_a_step_that_does_not_come(void **state)
+{
+    rig *r = *state;
+
+    r->disk_error = "Input/output error";
+    kept_job_step(r, 1);
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 1, 30), PD_OK);
+    rig_work(r);
+    assert_int_equal(r->error.code, PD_UNAVAILABLE);
+    assert_non_null(strstr(r->error.text, "Input/output error"));
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 9, 3), PD_OK);
+    rig_sleep(r, 3);
+    assert_int_equal(r->error.code, PD_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(r->error.text, "step 9"));
+    assert_int_equal(rig_checkpoint(r, "other", OPERATOR, 0, 3), PD_NOT_FOUND);
+}
+
+static void who_asks_hears_which_parameter_and_rank_lag(void **state)
+{
+    rig *r = *state;
+
+    kept_job_step_one(r, 0, 1);
+    kept_job_push(r, 0, 1, 1);
+    rig_work(r);
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 1, 5), PD_OK);
+    rig_sleep(r, 5);
+    assert_int_equal(r->error.code, PD_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(r->error.text, "p1"));
+    assert_non_null(strstr(r->error.text, "rank 1"));
+}
+
+static void a_job_without_checkpoints_says_why(void **state)
+{
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, NULL);
+    assert_int_equal(rig_checkpoint(&r, "job", OPERATOR, 0, 1), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r.error.text, "server.state_dir"));
+    assert_int_equal(rig_hello(&r, "other", 0, 1, 5, 5, "durability=checkpoint", "* sgd"), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r.error.text, "server.state_dir"));
+    rig_free(&r);
+    config.keeps = true;
+    kept_job_start(&r, &config, "durability=none checkpoint_every=1");
+    kept_job_step(&r, 1);
+    assert_int_equal(r.kept, 0);
+    assert_int_equal(rig_checkpoint(&r, "job", OPERATOR, 0, 1), PD_FAILED_PRECONDITION);
+    rig_free(&r);
+}
+
+/* ---- exports and checkpoints wait for each other ---- */
+
+static void an_export_waits_until_the_cut_of_a_checkpoint_has_ended(void **state)
+{
+    rig *r = *state;
+    uint64_t before;
+
+    kept_job_step_one(r, 0, 1);
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
+    before = r->answered;
+    assert_int_equal(export_begin(r, "job", OPERATOR, true, 30), PD_OK);
+    assert_int_equal(r->answered, before);
+    kept_job_step_one(r, 1, 1);
+    assert_int_equal(r->kept, 1);
+    assert_int_equal(r->answered, before + 2);
+    assert_int_equal(export_end(r, "job", OPERATOR), PD_OK);
+}
+
+static void a_checkpoint_waits_until_an_export_has_ended(void **state)
+{
+    rig *r = *state;
+
+    kept_job_step(r, 1);
+    assert_int_equal(export_begin(r, "job", OPERATOR, true, 30), PD_OK);
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR - 1, 0, 30), PD_OK);
+    rig_work(r);
+    assert_int_equal(r->kept, 0);
+    assert_int_equal(export_end(r, "job", OPERATOR), PD_OK);
+    rig_work(r);
+    assert_int_equal(r->kept, 1);
+    assert_int_equal(r->checkpoint_step, 1);
+}
+
+/* ---- drains and ends of jobs ---- */
+
+static void a_drain_is_answered_when_the_last_checkpoint_is_on_disk(void **state)
+{
+    rig *r = *state;
+
+    kept_job_step(r, 1);
+    r->lazy_disk = true;
+    assert_false(rig_drain(r, OPERATOR, 30));
+    assert_int_equal(r->keeping->step, 1);
+    rig_kept(r);
+    assert_int_equal(r->answer, PD_EFF_OK);
+    assert_int_equal(r->durable, 1);
+    assert_true(rig_drain(r, OPERATOR, 30));
+    assert_int_equal(r->kept, 1);
+}
+
+static void a_drain_takes_the_steps_as_they_are_when_its_deadline_has_passed(void **state)
+{
+    rig *r = *state;
+
+    kept_job_step(r, 1);
+    kept_job_step_one(r, 0, 2);
+    kept_job_push(r, 0, 1, 2);
+    rig_work(r);
+    assert_false(rig_drain(r, OPERATOR, 3));
+    assert_int_equal(r->kept, 0);
+    rig_sleep(r, 3);
+    rig_work(r);
+    assert_int_equal(r->kept, 1);
+    assert_int_equal(r->disk->params[0].step, 2);
+    assert_int_equal(r->disk->params[1].step, 1);
+    assert_int_equal(r->error.code, PD_DEADLINE_EXCEEDED);
+}
+
+static void a_drain_is_answered_when_the_last_checkpoint_has_failed(void **state)
+{
+    rig *r = *state;
+
+    kept_job_step(r, 1);
+    r->disk_error = "Read-only file system";
+    assert_true(rig_drain(r, OPERATOR, 30));
+    assert_non_null(strstr(r->warning, "Read-only file system"));
+}
+
+static void a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written(void **state)
+{
+    rig *r = *state;
+
+    kept_job_step(r, 1);
+    r->lazy_disk = true;
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 1, 30), PD_OK);
+    rig_work(r);
+    kept_job_step(r, 2);
+    assert_false(rig_drain(r, OPERATOR, 30));
+    rig_kept(r);
+    rig_work(r);
+    assert_int_equal(r->durable, 1);
+    assert_int_equal(r->keeping->step, 2);
+    rig_kept(r);
+    assert_int_equal(r->answer, PD_EFF_OK);
+    assert_int_equal(r->durable, 2);
+}
+
+static void a_drain_waits_no_longer_than_a_minute_for_the_disk(void **state)
+{
+    rig *r = *state;
+
+    uint64_t before;
+
+    kept_job_step(r, 1);
+    r->lazy_disk = true;
+    assert_false(rig_drain(r, OPERATOR, 30));
+    assert_true(pd_store_next_tick(r->store) > r->now);
+    before = r->answered;
+    rig_sleep(r, 59);
+    assert_int_equal(r->answered, before);
+    rig_sleep(r, 2);
+    assert_int_equal(r->answered, before + 1);
+    assert_int_equal(r->answer, PD_EFF_OK);
+}
+
+static void drop(rig *r, const char *job)
+{
+    pd_request *request = pd_request_new(PD_REQ_DROP, rig_ticket(r, OPERATOR));
+
+    request->u.info.job_name = job != NULL ? strdup(job) : NULL;
+    assert_int_equal(rig_apply(r, request), PD_OK);
+}
+
+static void a_job_that_is_dropped_is_reported_as_ended(void **state)
+{
+    rig *r = *state;
+
+    kept_job_step(r, 1);
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
+    rig_work(r);
+    drop(r, "job");
+    assert_int_equal(r->ended, 1);
+}
+
+static void a_job_that_ends_with_the_server_or_never_had_a_checkpoint_is_not(void **state)
+{
+    rig *r = *state;
+
+    rig_start(r, "other", 1, 50, kept_job_sizes, 1, NULL, NULL);
+    drop(r, "other");
+    assert_int_equal(r->ended, 0);
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
+    rig_work(r);
+    assert_int_equal(r->kept, 1);
+    drop(r, NULL);
+    assert_int_equal(r->ended, 0);
+}
+
+static void a_job_may_end_while_its_checkpoint_is_being_written(void **state)
+{
+    rig *r = *state;
+
+    kept_job_step(r, 1);
+    r->lazy_disk = true;
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
+    rig_work(r);
+    drop(r, "job");
+    assert_int_equal(r->error.code, PD_OK);
+    rig_kept(r);
+    assert_int_equal(pd_store_count_bytes(r->store).snapshots, 0);
+}
+
+/* ---- notes ---- */
+
+static void the_note_of_the_checkpoint_comes_back(void **state)
+{
+    rig *r = *state;
+
+    for (uint64_t step = 1; step <= 6; step++) {
+        char text[16];
+        snprintf(text, sizeof text, "step %llu", (unsigned long long)step);
+        assert_int_equal(rig_note(r, 0, KEPT_CONN, step, text), PD_OK);
+        if (step == 3) assert_int_equal(rig_note(r, 1, KEPT_CONN + 1, step, ""), PD_OK);
+        kept_job_step(r, step);
+    }
+    assert_int_equal(rig_note(r, 0, KEPT_CONN, 7, "step 7"), PD_OK);
+    assert_int_equal(rig_recall(r, 0, KEPT_CONN), PD_OK);
+    assert_string_equal(r->note, "step 6");
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
+    rig_work(r);
+    crash(r, no_barriers);
+    assert_int_equal(rig_recall(r, 0, KEPT_CONN), PD_OK);
+    assert_string_equal(r->note, "step 6");
+    assert_int_equal(r->note_step, 6);
+    assert_int_equal(rig_recall(r, 1, KEPT_CONN + 1), PD_OK);
+    assert_string_equal(r->note, "");
+    assert_int_equal(r->note_step, 3);
+}
+
+static void a_rank_without_a_note_recalls_none(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(rig_recall(r, 0, KEPT_CONN), PD_OK);
+    assert_int_equal(r->note_step, 0);
+    assert_int_equal(rig_note(r, 0, KEPT_CONN, 5, "too early"), PD_OK);
+    assert_int_equal(rig_recall(r, 0, KEPT_CONN), PD_OK);
+    assert_int_equal(r->note_step, 0);
+}
+
+static void the_note_that_a_checkpoint_needs_is_not_dropped_for_newer_ones(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(rig_note(r, 0, KEPT_CONN, 1, "one"), PD_OK);
+    kept_job_step_one(r, 0, 1);
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
+    for (uint64_t step = 2; step <= 8; step++) assert_int_equal(rig_note(r, 0, KEPT_CONN, step, "later"), PD_OK);
+    kept_job_step_one(r, 1, 1);
+    assert_int_equal(r->disk->n_notes, 1);
+    assert_int_equal(r->disk->notes[0].step, 1);
+    assert_memory_equal(r->disk->notes[0].at, "one", 3);
+}
+
+static void notes_count_against_the_memory_of_all_jobs(void **state)
+{
+    rig *r = *state;
+    uint64_t before = r->store->budget.used;
+    pd_request *request = pd_request_new(PD_REQ_NOTE, rig_ticket(r, KEPT_CONN));
+
+    assert_int_equal(rig_note(r, 0, KEPT_CONN, 1, "0123456789"), PD_OK);
+    assert_int_equal(r->store->budget.used, before + 10);
+    assert_int_equal(rig_note(r, 0, KEPT_CONN, 1, "01234"), PD_OK);
+    assert_int_equal(r->store->budget.used, before + 5);
+    r->store->budget.limit = r->store->budget.used + 4;
+    assert_int_equal(rig_note(r, 0, KEPT_CONN, 2, "01234"), PD_RESOURCE_EXHAUSTED);
+    r->store->budget.limit = UINT64_MAX;
+    request->job = r->job;
+    request->u.note.bytes = PD_NOTE_MAX + 1;
+    rig_payload(r, KEPT_CONN, PD_NOTE_MAX + 1, &request->u.note.buffer);
+    assert_int_equal(rig_apply(r, request), PD_INVALID_ARGUMENT);
+    assert_int_equal(r->buffers_out, 0);
+}
+
+/* ---- barriers ---- */
+
+static void barrier(rig *r, uint32_t rank, uint64_t sequence)
+{
+    pd_request *request = pd_request_new(PD_REQ_BARRIER, rig_ticket(r, KEPT_CONN + rank));
+
+    request->job = r->job;
+    request->rank = rank;
+    request->u.barrier.sequence = sequence;
+    assert_int_equal(rig_apply(r, request), PD_OK);
+}
+
+static void nobody_waits_at_a_barrier_that_others_passed_before_the_restart(void **state)
+{
+    rig *r = *state;
+    static const uint64_t passed[2] = { 2, 1 }; /* rank 1 has missed the answer to its second barrier */
+    uint64_t before;
+
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
+    rig_work(r);
+    for (uint64_t sequence = 1; sequence <= 2; sequence++)
+        for (uint32_t rank = 0; rank < 2; rank++) barrier(r, rank, sequence);
+    crash(r, passed);
+    before = r->answered;
+    barrier(r, 1, 2);
+    assert_int_equal(r->answered, before + 1);
+    barrier(r, 1, 3);
+    assert_int_equal(r->answered, before + 1);
+    barrier(r, 0, 3);
+    assert_int_equal(r->answered, before + 3);
+}
+
+static void a_rank_that_waits_is_answered_when_another_reports_the_barrier(void **state)
+{
+    rig *r = *state;
+    static const uint64_t none[2];
+    uint64_t before;
+
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
+    rig_work(r);
+    crash(r, none);
+    barrier(r, 1, 1);
+    before = r->answered;
+    r->barriers = 1;
+    assert_int_equal(rig_hello(r, "job", 0, 2, KEPT_CONN, KEPT_CONN, NULL, "* adam"), PD_OK);
+    assert_int_equal(r->answered, before + 2);
+}
+
+/* ---- memory ---- */
+
+static void declare_counts_what_a_checkpoint_takes(void **state)
+{
+    rig *r = *state, plain;
+    pd_store_config config = rig_config();
+    uint64_t more;
+
+    kept_job_start(&plain, &config, NULL);
+    more = r->store->budget.used - plain.store->budget.used;
+    /* weights, and two slots of adam */
+    assert_in_range(more, 3 * 300 * sizeof(float), 3 * 300 * sizeof(float) + 16384);
+    rig_free(&plain);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(who_asks_is_answered_when_the_present_step_is_durable, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_worker_asks_for_a_step_that_is_still_to_come, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(who_asks_hears_of_a_failed_disk_and_of_a_step_that_does_not_come, set_up,
+                                        rig_tear_down),
+        cmocka_unit_test_setup_teardown(who_asks_hears_which_parameter_and_rank_lag, set_up, rig_tear_down),
+        cmocka_unit_test(a_job_without_checkpoints_says_why),
+        cmocka_unit_test_setup_teardown(an_export_waits_until_the_cut_of_a_checkpoint_has_ended, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_checkpoint_waits_until_an_export_has_ended, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_drain_is_answered_when_the_last_checkpoint_is_on_disk, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_drain_takes_the_steps_as_they_are_when_its_deadline_has_passed, set_up,
+                                        rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_drain_is_answered_when_the_last_checkpoint_has_failed, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written, set_up,
+                                        rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_drain_waits_no_longer_than_a_minute_for_the_disk, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_job_that_is_dropped_is_reported_as_ended, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_job_that_ends_with_the_server_or_never_had_a_checkpoint_is_not, set_up,
+                                        rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_job_may_end_while_its_checkpoint_is_being_written, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(the_note_of_the_checkpoint_comes_back, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_without_a_note_recalls_none, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(the_note_that_a_checkpoint_needs_is_not_dropped_for_newer_ones, set_up,
+                                        rig_tear_down),
+        cmocka_unit_test_setup_teardown(notes_count_against_the_memory_of_all_jobs, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(nobody_waits_at_a_barrier_that_others_passed_before_the_restart, set_up,
+                                        rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_that_waits_is_answered_when_another_reports_the_barrier, set_up,
+                                        rig_tear_down),
+        cmocka_unit_test_setup_teardown(declare_counts_what_a_checkpoint_takes, set_up, rig_tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

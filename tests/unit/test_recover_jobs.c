@@ -1,0 +1,186 @@
+/* Tests jobs that come back from a disk into a store, as when a daemon starts: their steps, and what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "checkpoint_files.h"
+#include "keeper.h"
+#include "mem_disk.h"
+#include "recover.h"
+#include "rig.h"
+
+static const pd_kept_about elsewhere = { .paramd = "1.0", .blas = "Katmai", .cpu = "mmx", .written_ms = 1000 };
+
+typedef struct fixture {
+    mem_disk *memory;
+    pd_disk disk;
+    rig r; /* the store of the daemon that starts */
+} fixture;
+
+static pd_store_config keeping_config(void)
+{
+    pd_store_config config = rig_config();
+
+    config.keeps = true;
+    return config;
+}
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    pd_store_config config = keeping_config();
+
+    f->memory = mem_disk_new();
+    f->disk = mem_disk_table(f->memory);
+    assert_int_equal(f->disk.make_dir(f->disk.arg, "/state"), 0);
+    rig_new(&f->r, &config);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+
+    rig_free(&f->r);
+    mem_disk_free(f->memory);
+    free(f);
+    return 0;
+}
+
+/* Trains a job with one parameter for `steps` steps, and writes a checkpoint of it to the disk, as a daemon on the
+ * hardware `about` does (NULL: this one). */
+static void write_job(fixture *f, const char *job, uint64_t creator, const char *options, uint64_t steps,
+                      const pd_kept_about *about)
+{
+    static const char *const names[] = { "w" };
+    static const pd_shape shape = { 1, { 5 } };
+    static const float values[] = { 1, 2, 3, 4, 5 };
+    pd_store_config config = keeping_config();
+    pd_kept_about same = pd_keeper_about();
+    pd_error err;
+    rig r;
+
+    rig_new(&r, &config);
+    assert_int_equal(rig_hello(&r, job, 0, 1, creator, 1, options, "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_declare(&r, r.job, 0, 1, names, &shape, NULL, 1, PD_F32), PD_OK);
+    for (uint64_t step = 0; step <= steps; step++) {
+        rig_frame *frame = rig_frame_new(&r, step == 0 ? PD_REQ_INIT : PD_REQ_PUSH, r.job, 0, 1, step);
+        rig_piece(frame, 0, PD_F32, 0, 5, values);
+        assert_int_equal(rig_send(&r, frame), PD_OK);
+        rig_work(&r);
+    }
+    assert_int_equal(rig_checkpoint(&r, NULL, 1, 0, 10), PD_OK);
+    rig_work(&r);
+    assert_non_null(r.disk);
+    if (pd_checkpoint_write(&f->disk, "/state", r.disk, about != NULL ? about : &same, &err) != PD_OK)
+        fail_msg("%s", err.text);
+    rig_free(&r);
+}
+
+static int restore(void *arg, const pd_kept *kept, pd_error *err)
+{
+    fixture *f = arg;
+
+    return pd_store_restore(f->r.store, kept, f->r.now, err);
+}
+
+static void recover(fixture *f)
+{
+    pd_error err;
+
+    if (pd_recover(&f->disk, "/state", restore, f, &err) != PD_OK) fail_msg("%s", err.text);
+    rig_absorb(&f->r);
+}
+
+static size_t count_jobs(fixture *f)
+{
+    return rig_ask(&f->r, PD_INFO_JOBS, "")->n;
+}
+
+static const pd_job_info *only_job(fixture *f)
+{
+    const pd_info *info = rig_ask(&f->r, PD_INFO_JOBS, "");
+
+    assert_int_equal(info->n, 1);
+    return &info->jobs[0];
+}
+
+/* ---- tests ---- */
+
+static void a_job_comes_back_with_its_step_which_is_durable(void **state)
+{
+    fixture *f = *state;
+
+    write_job(f, "j", 7, NULL, 3, NULL);
+    recover(f);
+    assert_string_equal(only_job(f)->name, "j");
+    assert_int_equal(only_job(f)->step_least, 3);
+    assert_int_equal(only_job(f)->durable_step, 3);
+    assert_string_equal(only_job(f)->durability, "checkpoint");
+    assert_true(only_job(f)->checkpoint_bytes > 5 * sizeof(float));
+}
+
+static void several_jobs_come_back(void **state)
+{
+    fixture *f = *state;
+
+    write_job(f, "j", 7, NULL, 3, NULL);
+    write_job(f, "k/l", 8, NULL, 2, NULL);
+    recover(f);
+    assert_int_equal(count_jobs(f), 2);
+}
+
+static void a_foreign_checkpoint_is_refused_only_to_a_job_that_must_be_exact(void **state)
+{
+    fixture *f = *state;
+
+    write_job(f, "strict", 7, "exact=yes", 3, &elsewhere);
+    write_job(f, "lax", 8, NULL, 2, &elsewhere);
+    recover(f);
+    assert_string_equal(only_job(f)->name, "lax");
+    assert_true(mem_disk_has(f->memory, "/state/strict-0000000000000007/step-00000000000000000003/manifest.json"));
+}
+
+static void a_job_that_must_be_exact_comes_back_on_the_same_instructions(void **state)
+{
+    fixture *f = *state;
+
+    write_job(f, "strict", 7, "exact=yes", 3, NULL);
+    recover(f);
+    assert_string_equal(only_job(f)->name, "strict");
+}
+
+static void a_job_that_does_not_fit_the_limits_ends_the_start(void **state)
+{
+    fixture *f = *state;
+    pd_store_config config = keeping_config();
+    pd_error err;
+
+    write_job(f, "j", 7, NULL, 3, NULL);
+    rig_free(&f->r);
+    config.max_total_bytes = 16;
+    rig_new(&f->r, &config);
+    assert_int_equal(pd_recover(&f->disk, "/state", restore, f, &err), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(err.text, "/state/j-0000000000000007"));
+    assert_int_equal(count_jobs(f), 0);
+}
+
+int main(void)
+{
+#define ON_A_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        ON_A_DISK(a_job_comes_back_with_its_step_which_is_durable),
+        ON_A_DISK(several_jobs_come_back),
+        ON_A_DISK(a_foreign_checkpoint_is_refused_only_to_a_job_that_must_be_exact),
+        ON_A_DISK(a_job_that_must_be_exact_comes_back_on_the_same_instructions),
+        ON_A_DISK(a_job_that_does_not_fit_the_limits_ends_the_start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
