@@ -5,6 +5,7 @@
 #include "checkpoint_files.h"
 #include "cpu.h"
 #include "state_dir.h"
+#include "write_behind.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,6 +22,7 @@ enum { NICER = 5 };
 
 struct pd_keeper {
     const pd_disk *disk;
+    pd_write_behind *behind; /* the real disk; NULL: another one */
     char *root;
     pd_state_dir lock;
     pd_mailbox *queue; /* effects that wait for the keeper thread */
@@ -66,18 +68,24 @@ static void hand_back(pd_keeper *keeper, pd_request *request)
     pd_mailbox_post(keeper->done, &request->mail, &request->mail);
 }
 
-/* Writes a checkpoint, or the mark that a job has ended, and hands it back with the result. */
+/* Writes a checkpoint, or the mark that a job has ended, and hands it back with the result. Older checkpoints are
+ * removed after that, because nobody needs to wait for it. */
 static void keep(pd_keeper *keeper, pd_effect *effect)
 {
     pd_kept *kept = effect->u.kept;
+    uint64_t left = kept->keep;
+    bool tidy;
+    char job_dir[PD_KEEP_PATH];
     pd_kept_about about = keeper->about;
     uint64_t begun = clock_ns(CLOCK_MONOTONIC);
 
     about.written_ms = clock_ns(CLOCK_REALTIME) / 1000000;
     kept->error = (pd_error){ 0 };
-    (void)pd_checkpoint_write(keeper->disk, keeper->root, kept, &about, &kept->error);
+    tidy = pd_checkpoint_put(keeper->disk, keeper->root, kept, &about, &kept->error) == PD_OK && !kept->ended;
     kept->ns = clock_ns(CLOCK_MONOTONIC) - begun;
+    if (tidy) pd_checkpoint_job_dir(job_dir, keeper->root, kept);
     hand_back(keeper, pd_effect_become_kept(effect));
+    if (tidy) pd_checkpoint_tidy(keeper->disk, job_dir, left);
 }
 
 static void *run(void *arg)
@@ -111,22 +119,32 @@ void pd_keeper_submit(pd_keeper *keeper, pd_effect *effect)
 
 static void free_keeper(pd_keeper *keeper)
 {
+    pd_write_behind_stop(keeper->behind);
     pd_state_dir_close(&keeper->lock);
     pd_mailbox_free(keeper->queue);
     free(keeper->root);
     free(keeper);
 }
 
+static int open_real_disk(pd_keeper *keeper, pd_error *err)
+{
+    int rc = pd_state_dir_open(&keeper->lock, keeper->root, true, err);
+
+    if (rc == PD_OK) rc = pd_write_behind_start(&keeper->behind, &pd_disk_posix, err);
+    if (rc == PD_OK) keeper->disk = pd_write_behind_disk(keeper->behind);
+    return rc;
+}
+
 static int open_keeper(pd_keeper *keeper, const pd_keeper_config *config, pd_error *err)
 {
     keeper->lock.lock = -1;
     keeper->done = config->done;
-    keeper->disk = config->disk != NULL ? config->disk : &pd_disk_posix;
+    keeper->disk = config->disk;
     keeper->about = pd_keeper_about();
     keeper->root = strdup(config->dir);
     keeper->queue = pd_mailbox_new(NULL, NULL);
     if (keeper->root == NULL || keeper->queue == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    return config->disk == NULL ? pd_state_dir_open(&keeper->lock, config->dir, true, err) : PD_OK;
+    return config->disk == NULL ? open_real_disk(keeper, err) : PD_OK;
 }
 
 int pd_keeper_start(pd_keeper **out, const pd_keeper_config *config, pd_error *err)

@@ -1,5 +1,5 @@
-/* commands.c - the table of the paramctl commands that ask a daemon, or read its directory of checkpoints. A new command
- * needs a row here and a function. */
+/* commands.c - the table of the paramctl commands that ask a daemon, or read its directory of checkpoints. A new
+ * command needs a row here and a function. */
 #include "commands.h"
 
 #include "checkpoint_command.h"

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "durable.h"
+#include "durable_text.h"
 #include "format.h"
 
 /* ---- cells that show several fields ---- */

@@ -16,14 +16,21 @@
 /* ---- writing ---- */
 
 /* Writes a checkpoint, or if kept->ended is set the mark that the job has ended. After PD_OK it survives a crash of the
- * machine, kept->bytes is its size, and of the job's checkpoints the last kept->keep are left.
+ * machine, and kept->bytes is its size. Nothing is removed: see pd_checkpoint_tidy.
  *
  * After an error the disk has what it had before: what was written is removed. If even that fails, the next call
  * removes it. A file whose sync has failed is never used again: the next call writes new files.
  * PD_RESOURCE_EXHAUSTED: the disk has not enough room for one more checkpoint; older ones are not removed first, since
  * they are all that there is until this one is complete. */
+int pd_checkpoint_put(const pd_disk *disk, const char *root, pd_kept *kept, const pd_kept_about *about, pd_error *err);
+/* Removes all checkpoints of a job but the last `keep`. Errors do not matter: the next call tries again. Removing large
+ * files takes time, so whoever waits for a checkpoint should be told before. `job_dir` is the job's directory. */
+void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, uint64_t keep);
+/* Does both: of the job's checkpoints the last kept->keep are left. */
 int pd_checkpoint_write(const pd_disk *disk, const char *root, pd_kept *kept, const pd_kept_about *about,
                         pd_error *err);
+/* Writes the path of a job's directory. pd_keep_check_root has accepted `root`. */
+void pd_checkpoint_job_dir(char out[PD_KEEP_PATH], const char *root, const pd_kept *kept);
 
 /* ---- reading ---- */
 

@@ -57,12 +57,17 @@ static int rename_dir(const pd_disk *disk, const char *from, const char *to, pd_
 
 /* ---- preparing ---- */
 
-static void name_paths(attempt *a)
+void pd_checkpoint_job_dir(char out[PD_KEEP_PATH], const char *root, const pd_kept *kept)
 {
     char name[PD_KEEP_NAME];
 
-    pd_keep_job_name(name, a->kept->job, a->kept->creator);
-    pd_keep_join(a->job_dir, a->root, name);
+    pd_keep_job_name(name, kept->job, kept->creator);
+    pd_keep_join(out, root, name);
+}
+
+static void name_paths(attempt *a)
+{
+    pd_checkpoint_job_dir(a->job_dir, a->root, a->kept);
     step_path(a->tmp, a->job_dir, PD_STEP_TEMPORARY, a->kept->step);
     step_path(a->final, a->job_dir, PD_STEP_CURRENT, a->kept->step);
     step_path(a->old, a->job_dir, PD_STEP_OLD, a->kept->step);
@@ -79,14 +84,14 @@ static int make_job_dir(attempt *a, pd_error *err)
 
 /* Removes a checkpoint that is no longer needed. It loses its name first, so that nobody takes what is left of it for
  * damage. */
-static void discard(const attempt *a, const pd_step_entry *entry)
+static void discard(const pd_disk *disk, const char *job_dir, const pd_step_entry *entry)
 {
     char path[PD_KEEP_PATH], tmp[PD_KEEP_PATH];
 
-    pd_keep_join(path, a->job_dir, entry->name);
-    step_path(tmp, a->job_dir, PD_STEP_TEMPORARY, entry->step);
-    if (entry->kind == PD_STEP_TEMPORARY || rename_dir(a->disk, path, tmp, NULL) == PD_OK)
-        (void)pd_keep_remove_dir(a->disk, tmp, NULL);
+    pd_keep_join(path, job_dir, entry->name);
+    step_path(tmp, job_dir, PD_STEP_TEMPORARY, entry->step);
+    if (entry->kind == PD_STEP_TEMPORARY || rename_dir(disk, path, tmp, NULL) == PD_OK)
+        (void)pd_keep_remove_dir(disk, tmp, NULL);
 }
 
 /* Removes what earlier attempts have left. */
@@ -95,7 +100,8 @@ static int sweep(const attempt *a, pd_error *err)
     char path[PD_KEEP_PATH];
     int rc = PD_OK;
 
-    for (size_t i = 0; PD_PLANTED(old_removed_first) && i < a->before.n; i++) discard(a, &a->before.at[i]);
+    for (size_t i = 0; PD_PLANTED(old_removed_first) && i < a->before.n; i++)
+        discard(a->disk, a->job_dir, &a->before.at[i]);
     for (size_t i = 0; i < a->before.n && rc == PD_OK; i++) {
         if (a->before.at[i].kind != PD_STEP_TEMPORARY) continue;
         pd_keep_join(path, a->job_dir, a->before.at[i].name);
@@ -223,39 +229,36 @@ static void abandon(attempt *a)
     if (a->made) (void)pd_keep_remove_dir(a->disk, a->tmp, NULL);
 }
 
-/* Removes checkpoints that are no longer needed. The new one is durable, so errors do not matter here: the next attempt
- * tries again. */
-static void tidy(attempt *a)
+void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, uint64_t keep)
 {
-    uint64_t left = a->kept->keep > 0 ? a->kept->keep : 1;
+    uint64_t left = keep > 0 ? keep : 1;
+    pd_step_list list;
 
-    pd_step_list_free(&a->before);
-    if (pd_step_list_read(&a->before, a->disk, a->job_dir, NULL) != PD_OK) return;
-    for (size_t i = 0; i < a->before.n; i++) {
-        const pd_step_entry *entry = &a->before.at[i];
+    if (pd_step_list_read(&list, disk, job_dir, NULL) != PD_OK) return;
+    for (size_t i = 0; i < list.n; i++) {
+        const pd_step_entry *entry = &list.at[i];
+        bool replaced = entry->kind == PD_STEP_OLD && pd_step_list_has(&list, PD_STEP_CURRENT, entry->step);
         if (entry->kind == PD_STEP_ASIDE) continue;
-        if (PD_PLANTED(retention_takes_newest) && i == 0 && a->before.n > 1) {
-            discard(a, entry);
+        if (PD_PLANTED(retention_takes_newest) && i == 0 && list.n > 1) {
+            discard(disk, job_dir, entry);
             continue;
         }
-        if (entry->kind == PD_STEP_CURRENT && left > 0)
-            left--;
-        else if (entry->kind == PD_STEP_OLD && left > 0 && !pd_step_list_has(&a->before, PD_STEP_CURRENT, entry->step))
+        if (entry->kind != PD_STEP_TEMPORARY && !replaced && left > 0)
             left--;
         else
-            discard(a, entry);
+            discard(disk, job_dir, entry);
     }
-    (void)sync_dir(a->disk, a->job_dir, NULL);
+    pd_step_list_free(&list);
+    (void)sync_dir(disk, job_dir, NULL);
 }
 
 /* Marks a job as ended. Without a directory it has no checkpoint, and nothing can come back. */
 static int mark_ended(const pd_disk *disk, const char *root, const pd_kept *kept, pd_error *err)
 {
-    char name[PD_KEEP_NAME], dir[PD_KEEP_PATH], path[PD_KEEP_PATH];
+    char dir[PD_KEEP_PATH], path[PD_KEEP_PATH];
     int number, file, rc = PD_OK;
 
-    pd_keep_job_name(name, kept->job, kept->creator);
-    pd_keep_join(dir, root, name);
+    pd_checkpoint_job_dir(dir, root, kept);
     pd_keep_join(path, dir, PD_KEEP_ENDED);
     number = disk->create(disk->arg, path, 0, &file);
     if (number == ENOENT) return PD_OK;
@@ -267,7 +270,7 @@ static int mark_ended(const pd_disk *disk, const char *root, const pd_kept *kept
     return rc == PD_OK ? sync_dir(disk, dir, err) : rc;
 }
 
-int pd_checkpoint_write(const pd_disk *disk, const char *root, pd_kept *kept, const pd_kept_about *about, pd_error *err)
+int pd_checkpoint_put(const pd_disk *disk, const char *root, pd_kept *kept, const pd_kept_about *about, pd_error *err)
 {
     attempt *a;
     int rc = pd_keep_check_root(root, err);
@@ -280,11 +283,19 @@ int pd_checkpoint_write(const pd_disk *disk, const char *root, pd_kept *kept, co
     if (rc == PD_OK) rc = fill(a, err);
     if (rc == PD_OK) rc = publish(a, err);
     pd_file_writer_free(&a->writer);
-    if (rc == PD_OK)
-        tidy(a);
-    else
-        abandon(a);
+    if (rc != PD_OK) abandon(a);
     pd_step_list_free(&a->before);
     free(a);
     return rc;
+}
+
+int pd_checkpoint_write(const pd_disk *disk, const char *root, pd_kept *kept, const pd_kept_about *about, pd_error *err)
+{
+    char job_dir[PD_KEEP_PATH];
+    int rc = pd_checkpoint_put(disk, root, kept, about, err);
+
+    if (rc != PD_OK || kept->ended) return rc;
+    pd_checkpoint_job_dir(job_dir, root, kept);
+    pd_checkpoint_tidy(disk, job_dir, kept->keep);
+    return PD_OK;
 }

@@ -20,10 +20,11 @@
 #define PD_DISK_BLOCK 4096
 
 typedef struct pd_disk {
-    void *arg; /* first argument of all functions */
+    void *arg;       /* first argument of all functions */
+    bool any_memory; /* writes are fast wherever the memory lies, if length and place are multiples of the block */
     /* Makes a directory that only its owner may enter. EEXIST: there is something of this name. */
     int (*make_dir)(void *arg, const char *path);
-    /* Creates a file for writing, which must not exist, and reserves `bytes` bytes for it if the file system can. */
+    /* Creates a file for writing, which must not exist. `bytes` is its size, as far as it is known: a hint. */
     int (*create)(void *arg, const char *path, uint64_t bytes, int *file);
     /* Adds bytes to the end of a file. After an error the file is of no use. */
     int (*write)(void *arg, int file, const void *at, size_t bytes);

@@ -1,5 +1,5 @@
 /* disk_posix.c - the real file system, as a table of functions for the keeper. */
-#define _GNU_SOURCE /* O_DIRECT, fallocate */
+#define _GNU_SOURCE /* O_DIRECT */
 #include "disk.h"
 
 #include <dirent.h>
@@ -37,6 +37,7 @@ static int make_dir(void *arg, const char *path)
     return number_of(mkdir(path, 0700));
 }
 
+/* Reserves nothing: writes into reserved space take half as long again on ext4. */
 static int create_file(void *arg, const char *path, uint64_t bytes, int *file)
 {
     int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, direct = bytes >= DIRECT_BYTES ? O_DIRECT : 0;
@@ -47,15 +48,7 @@ static int create_file(void *arg, const char *path, uint64_t bytes, int *file)
         unlink(path);                                  /* some systems have created the file all the same */
         *file = open(path, flags, 0600);
     }
-    if (*file < 0) return errno;
-    if (bytes > 0 && fallocate(*file, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) != 0 &&
-        (errno == ENOSPC || errno == EDQUOT)) {
-        int number = errno;
-        close(*file);
-        unlink(path);
-        return number;
-    }
-    return 0;
+    return number_of(*file);
 }
 
 /* Takes O_DIRECT from a file whose next write is not aligned, or whose file system does not know it after all. */

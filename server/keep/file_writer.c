@@ -68,8 +68,27 @@ static void add_to_hashes(pd_file_writer *writer, const void *at, size_t bytes)
 /* Returns how many bytes can be written from where they lie, without the buffer. */
 static size_t direct_bytes(const pd_file_writer *writer, const void *at, size_t bytes)
 {
-    if (writer->used != 0 || (uintptr_t)at % PD_DISK_BLOCK != 0) return 0;
+    bool fits = writer->disk->any_memory || (uintptr_t)at % PD_DISK_BLOCK == 0;
+
+    if (writer->used != 0 || !fits) return 0;
     return bytes >= ROOM ? ROOM : bytes / PD_DISK_BLOCK * PD_DISK_BLOCK;
+}
+
+/* Returns how many bytes go into the buffer. Where many come from memory that need not be copied, the buffer is filled
+ * only up to the end of a block, so that they can be written from where they lie. */
+static size_t buffered_bytes(const pd_file_writer *writer, size_t bytes)
+{
+    size_t left = ROOM - writer->used, to_block = (PD_DISK_BLOCK - writer->used % PD_DISK_BLOCK) % PD_DISK_BLOCK;
+
+    if (writer->disk->any_memory && bytes >= ROOM && writer->used != 0) return to_block;
+    return bytes < left ? bytes : left;
+}
+
+static int put_buffered(pd_file_writer *writer, const void *at, size_t n, bool flushes, pd_error *err)
+{
+    memcpy(writer->buffer + writer->used, at, n);
+    writer->used += n;
+    return flushes || writer->used == ROOM ? flush(writer, err) : PD_OK;
 }
 
 int pd_file_writer_put(pd_file_writer *writer, const void *at, size_t bytes, pd_error *err)
@@ -78,16 +97,14 @@ int pd_file_writer_put(pd_file_writer *writer, const void *at, size_t bytes, pd_
     int rc = PD_OK;
 
     while (bytes > 0 && rc == PD_OK) {
-        size_t direct = direct_bytes(writer, from, bytes), left = ROOM - writer->used;
-        size_t n = direct > 0 ? direct : bytes < left ? bytes : left;
+        size_t n = direct_bytes(writer, from, bytes);
+        bool direct = n > 0;
+        if (!direct) n = buffered_bytes(writer, bytes);
         add_to_hashes(writer, from, n);
-        if (direct > 0) {
+        if (direct)
             rc = write_piece(writer, from, n, err);
-        } else {
-            memcpy(writer->buffer + writer->used, from, n);
-            writer->used += n;
-            if (writer->used == ROOM) rc = flush(writer, err);
-        }
+        else
+            rc = put_buffered(writer, from, n, writer->disk->any_memory && bytes >= ROOM, err);
         from += n;
         bytes -= n;
     }

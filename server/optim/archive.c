@@ -2,8 +2,6 @@
  * trusting its bytes. */
 #include "archive.h"
 
-#include "pages.h"
-
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -379,18 +377,15 @@ void pd_archive_begin_write(pd_archive *archive)
     visit_header(archive);
 }
 
-void pd_archive_reserve(pd_archive *archive, size_t bytes)
+void pd_archive_use(pd_archive *archive, void *memory, size_t bytes)
 {
-    uint8_t *own;
-
-    if (!is_ok(archive) || bytes <= archive->size) return;
-    if ((own = pd_pages_new(bytes)) == NULL) {
-        pd_archive_fail(archive, PD_NO_MEMORY, "no memory for an image of %zu bytes", bytes);
+    if (!is_ok(archive) || bytes <= archive->size) {
+        free(memory);
         return;
     }
-    memcpy(own, archive->own, archive->at);
+    memcpy(memory, archive->own, archive->at);
     free(archive->own);
-    archive->own = own;
+    archive->own = memory;
     archive->size = bytes;
 }
 

@@ -122,9 +122,9 @@ typedef struct pd_archive {
 /* Begins to write an image (a byte buffer with the state of objects). The caller must end it with pd_archive_end, also
  * after an error. */
 void pd_archive_begin_write(pd_archive *archive);
-/* Makes room for an image of `bytes` bytes, so that it needs not grow while it is written. Call it right after
- * pd_archive_begin_write. If memory is short the archive gets the error PD_NO_MEMORY. */
-void pd_archive_reserve(pd_archive *archive, size_t bytes);
+/* Lets the image be written into this memory of `bytes` bytes, which the archive owns from now on. If the image needs
+ * more, it gets other memory. Call it right after pd_archive_begin_write. */
+void pd_archive_use(pd_archive *archive, void *memory, size_t bytes);
 /* Begins to read an image (a byte buffer with the state of objects). The image is borrowed until pd_archive_end. */
 void pd_archive_begin_read(pd_archive *archive, const void *image, size_t n);
 /* Ends the writing or reading of an image. All sections (named parts of the image) must be closed, unless there was an

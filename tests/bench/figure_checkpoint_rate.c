@@ -1,6 +1,6 @@
 /* checkpoint_rate: the bytes of a checkpoint per second, divided by what the disk does when a program writes as many
- * bytes to one file in large pieces and syncs it: past the page cache, which is the fastest way here. Each checkpoint is
- * compared with such a file before and after it, and the median of the ratios counts. */
+ * bytes to one file in large pieces and syncs it: past the page cache, which is the fastest way here. Each checkpoint
+ * is compared with such a file before and after it, and the median of the ratios counts. */
 #define _GNU_SOURCE /* O_DIRECT, mkdtemp */
 #include <fcntl.h>
 #include <stdint.h>
@@ -12,9 +12,10 @@
 #include "figure.h"
 #include "job_dir.h"
 #include "pages.h"
+#include "write_behind.h"
 
 /* A checkpoint of AdamW: two numbers of state for each weight, in parameters of PARAM_BYTES. */
-enum { ROUNDS = 7, PARAM_BYTES = 16 << 20, PARAMS = 16, PIECE = 4 << 20 };
+enum { ROUNDS = 5, PARAM_BYTES = 16 << 20, PARAMS = 32, PIECE = 4 << 20 };
 
 static void fill(void *at, size_t bytes)
 {
@@ -48,16 +49,20 @@ static pd_kept *make_checkpoint(void)
     return kept;
 }
 
-/* Returns how many ms the checkpoint takes. */
-static double checkpoint_ms(const char *root, pd_kept *kept)
+/* Returns how many ms it takes until the checkpoint is on the disk. The one before is removed after that. */
+static double checkpoint_ms(const pd_disk *disk, const char *root, pd_kept *kept)
 {
     const pd_kept_about about = { .paramd = "figure" };
-    double begin = figure_ms();
+    char job_dir[PD_KEEP_PATH];
+    double begin = figure_ms(), end;
     pd_error err;
 
     kept->step++;
-    if (pd_checkpoint_write(&pd_disk_posix, root, kept, &about, &err) != PD_OK) figure_stop("%s", err.text);
-    return figure_ms() - begin;
+    if (pd_checkpoint_put(disk, root, kept, &about, &err) != PD_OK) figure_stop("%s", err.text);
+    end = figure_ms();
+    pd_checkpoint_job_dir(job_dir, root, kept);
+    pd_checkpoint_tidy(disk, job_dir, 1);
+    return end - begin;
 }
 
 /* Returns how many ms the disk takes for a file of as many bytes. `direct`: O_DIRECT or 0. */
@@ -106,13 +111,17 @@ int main(int argc, char **argv)
     void *piece = pd_pages_new(PIECE);
     pd_kept *kept = make_checkpoint();
 
-    if (piece == NULL) figure_stop("out of memory");
+    pd_write_behind *behind;
+    const pd_disk *disk;
+
+    if (piece == NULL || pd_write_behind_start(&behind, &pd_disk_posix, NULL) != PD_OK) figure_stop("out of memory");
+    disk = pd_write_behind_disk(behind);
     fill(piece, PIECE);
     snprintf(root, sizeof root, "%s/checkpoint-rate-XXXXXX", argc > 1 ? argv[1] : "build");
     if (mkdtemp(root) == NULL) figure_stop("%s cannot be made: name a directory on the disk to measure", root);
-    (void)checkpoint_ms(root, kept);
+    (void)checkpoint_ms(disk, root, kept);
     for (int i = 0; i < ROUNDS; i++) {
-        double before = file_ms(root, piece, kept->bytes, O_DIRECT), own = checkpoint_ms(root, kept),
+        double before = file_ms(root, piece, kept->bytes, O_DIRECT), own = checkpoint_ms(disk, root, kept),
                after = file_ms(root, piece, kept->bytes, O_DIRECT), mb = (double)kept->bytes / 1e3;
         cached[i] = mb / file_ms(root, piece, kept->bytes, 0);
         rate[i] = mb / own;
@@ -122,6 +131,7 @@ int main(int argc, char **argv)
                 plain[i], cached[i], share[i]);
     }
     remove_all(root);
+    pd_write_behind_stop(behind);
     printf("%.3f\t%.2f GB at %.0f MB/s; one file: %.0f MB/s, through the page cache %.0f MB/s\n",
            figure_quantile(share, ROUNDS, 0.5), (double)kept->bytes / 1e9, figure_quantile(rate, ROUNDS, 0.5),
            figure_quantile(plain, ROUNDS, 0.5), figure_quantile(cached, ROUNDS, 0.5));

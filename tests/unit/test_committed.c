@@ -160,7 +160,7 @@ static void check(const job_case *c, bool keeps)
     counted = (int64_t)rig_ask(&r, PD_INFO_JOBS, "job")->jobs[0].committed_bytes;
     free_loop_part(&loop);
     rig_free(&r);
-    if (counted < most || (double)counted > c->most * (double)most)
+    if (counted < most || (double)counted > (c->most + (keeps ? 0.5 : 0)) * (double)most)
         fail_msg("%s, %s, %u parameters of %u workers%s: %lld bytes counted, %lld allocated", c->rule,
                  c->options != NULL ? c->options : "no options", c->params, c->world, keeps ? ", with checkpoints" : "",
                  (long long)counted, (long long)most);

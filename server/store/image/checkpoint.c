@@ -9,6 +9,7 @@
 #include "head_image.h"
 #include "import.h"
 #include "notes.h"
+#include "pages.h"
 #include "param_image.h"
 #include "param_set.h"
 #include "plan_bytes.h"
@@ -27,6 +28,17 @@
 
 /* Most bytes of a parameter's record beside the state of its optimizer: counters, names and scalars. */
 enum { HEAD_BYTES = 1024 + PD_MAX_SCALARS * sizeof(pd_scalar_mean) };
+
+/* Parameters that are copied at the same time, and the time that is left for them, in ns of one core. */
+enum { SLICE = 64 };
+typedef struct pd_slice {
+    pd_param *param[SLICE];
+    size_t n;
+    double budget_ns;
+} pd_slice;
+
+/* least bytes of memory for a copy that is kept for the next checkpoint */
+enum { SPARE_LEAST = 64 << 10 };
 
 /* How long the parameters may take to reach the step of a checkpoint, and how long when the server drains: then the
  * rounds that can end have ended already, and only steps under way are waited for. */
@@ -189,66 +201,125 @@ static void await_params(pd_job *job, uint64_t now_ns)
 
 /* ---- copying parameters ---- */
 
-static pd_param *next_to_copy(pd_job *job)
+static void choose(pd_job *job, pd_param *param, pd_slice *slice)
 {
-    pd_checkpoint *making = job->keeping.making;
-    pd_param *resting = job->steps.cut->resting;
-
-    if (resting != NULL) return resting;
-    while (making->parts[making->at].copied) making->at++;
-    return &job->steps.params[making->at];
+    slice->budget_ns -= PARAM_NS + BYTE_NS * (double)pd_optim_state_bytes(param->optim);
+    slice->param[slice->n++] = param;
+    job->keeping.making->parts[param->index].chosen = true;
 }
 
-/* Ends the archive of a parameter, and gives back the memory that it has reserved and not used. */
-static int end_archive(pd_archive *archive, pd_kept_param *to, pd_error *err)
+/* Chooses the parameters to copy next, as far as the time allows, but at least one. Those that rest come first. */
+static void choose_some(pd_job *job, pd_slice *slice)
+{
+    pd_checkpoint *making = job->keeping.making;
+
+    slice->n = 0;
+    for (pd_param *param = job->steps.cut->resting; param != NULL; param = param->next_ready)
+        if (slice->n < SLICE && slice->budget_ns > 0) choose(job, param, slice);
+    for (; making->at < job->steps.n_params && slice->n < SLICE && slice->budget_ns > 0; making->at++)
+        if (!making->parts[making->at].chosen) choose(job, &job->steps.params[making->at], slice);
+}
+
+/* Returns the bytes of the memory into which a parameter's state is copied. */
+static size_t copy_bytes(const pd_param *param)
+{
+    return (size_t)pd_plan_image_bytes(pd_optim_plan(param->optim)) + HEAD_BYTES;
+}
+
+/* Returns memory for the copy of a parameter's state: that of an earlier checkpoint, or new one. NULL: out of
+ * memory. */
+static void *take_memory(pd_job *job, const pd_param *param)
+{
+    uint8_t *spare = NULL;
+
+    if (job->keeping.spares != NULL) {
+        spare = job->keeping.spares[param->index];
+        job->keeping.spares[param->index] = NULL;
+    }
+    return spare != NULL ? spare : pd_pages_new(copy_bytes(param));
+}
+
+void pd_checkpoint_spare(pd_job *job, pd_kept *kept)
+{
+    pd_keeping *keeping = &job->keeping;
+
+    if (keeping->spares == NULL && (keeping->spares = calloc(kept->n_params, sizeof *keeping->spares)) != NULL)
+        keeping->n_spares = kept->n_params;
+    for (uint32_t i = 0; i < keeping->n_spares; i++) {
+        if (copy_bytes(&job->steps.params[i]) < SPARE_LEAST || keeping->spares[i] != NULL) continue;
+        keeping->spares[i] = kept->params[i].state;
+        kept->params[i].state = NULL;
+    }
+}
+
+/* Ends the archive of a parameter. Small ones give back the memory that they have not used; that of others serves the
+ * next checkpoint. */
+static int end_archive(pd_archive *archive, pd_kept_param *to, const pd_param *param, pd_error *err)
 {
     uint8_t *less;
     int rc;
 
     pd_param_image_write_end(archive);
     rc = pd_archive_end(archive, &to->state, &to->state_bytes, err);
-    if (rc == PD_OK && (less = realloc(to->state, to->state_bytes)) != NULL) to->state = less;
-    return rc;
+    if (rc != PD_OK || copy_bytes(param) >= SPARE_LEAST) return rc;
+    if ((less = realloc(to->state, to->state_bytes)) != NULL) to->state = less;
+    return PD_OK;
 }
 
-/* Copies the state of a parameter. If root tasks of it are at the root pool, its archive stays open. */
+/* Copies the state of a parameter. If root tasks of it are at the root pool, its archive stays open. Changes nothing
+ * that belongs to other parameters, so several threads may copy at the same time. */
 static int copy_state(pd_job *job, pd_param *param, pd_error *err)
 {
     pd_checkpoint *making = job->keeping.making;
     pd_checkpoint_part *part = &making->parts[param->index];
     pd_archive *archive = part->archive = malloc(sizeof *archive);
-    int64_t bytes = pd_plan_image_bytes(pd_optim_plan(param->optim));
+    void *memory = archive != NULL ? take_memory(job, param) : NULL;
     int rc;
 
-    if (archive == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a copy of %.160s", param->name);
-    pd_archive_begin_write(archive);
-    pd_archive_reserve(archive, (size_t)bytes + HEAD_BYTES);
-    part->awaited = pd_param_image_write(archive, &job->steps, param);
-    if (pd_archive_status(archive) == PD_OK && part->awaited > 0) {
-        making->open++;
-        return PD_OK;
+    if (memory == NULL) {
+        free(archive);
+        part->archive = NULL;
+        return pd_fail(err, PD_NO_MEMORY, "out of memory for a copy of %.160s", param->name);
     }
+    pd_archive_begin_write(archive);
+    pd_archive_use(archive, memory, copy_bytes(param));
+    part->awaited = pd_param_image_write(archive, &job->steps, param);
+    if (pd_archive_status(archive) == PD_OK && part->awaited > 0) return PD_OK;
     part->awaited = 0;
     part->archive = NULL;
-    rc = end_archive(archive, &making->kept->params[param->index], err);
+    rc = end_archive(archive, &making->kept->params[param->index], param, err);
     free(archive);
     return rc;
 }
 
-static int copy_param(pd_job *job, pd_param *param, pd_error *err)
+/* Adds a parameter that is copied to the checkpoint, and lets it go on. */
+static void add_copy(pd_job *job, pd_param *param)
 {
     pd_checkpoint *making = job->keeping.making;
     pd_kept_param *to = &making->kept->params[param->index];
-    int rc = copy_state(job, param, err);
 
-    if (rc != PD_OK) return rc;
     to->step = param->saved.step;
     to->snapshot = job->steps.cut->parts[param->index].weights;
     to->snapshot->store_refs++;
     to->weights = to->snapshot->at[PD_F32];
-    making->parts[param->index].copied = true;
+    making->open += making->parts[param->index].archive != NULL;
     making->copied++;
     pd_cut_pass(&job->steps, param);
+}
+
+static int copy_slice(pd_job *job, const pd_slice *slice, pd_error *err)
+{
+    int rc[SLICE];
+
+#pragma omp parallel for num_threads(job->steps.config->threads) schedule(dynamic) if (slice->n > 1)
+    for (size_t i = 0; i < slice->n; i++) {
+        pd_error own;
+        rc[i] = copy_state(job, slice->param[i], &own);
+    }
+    for (size_t i = 0; i < slice->n; i++)
+        if (rc[i] != PD_OK)
+            return pd_fail(err, rc[i], "the state of %.160s could not be copied: out of memory", slice->param[i]->name);
+    for (size_t i = 0; i < slice->n; i++) add_copy(job, slice->param[i]);
     return PD_OK;
 }
 
@@ -311,14 +382,18 @@ bool pd_checkpoint_has_work(const pd_job *job)
     return making->copied < job->steps.n_params || (is_complete(job) && making->notes_at < job->steps.members.ranks);
 }
 
+/* Copies parameters as far as the time budget (of one core) allows. */
 static int copy_params(pd_job *job, double *budget_ns, pd_error *err)
 {
-    while (job->keeping.making->copied<job->steps.n_params && * budget_ns> 0) {
-        pd_param *param = next_to_copy(job);
-        *budget_ns -= PARAM_NS + BYTE_NS * (double)pd_optim_state_bytes(param->optim);
-        if (copy_param(job, param, err) != PD_OK) return err->code;
+    pd_slice slice = { .budget_ns = *budget_ns * job->steps.config->threads };
+    int rc = PD_OK;
+
+    while (rc == PD_OK && job->keeping.making->copied < job->steps.n_params && slice.budget_ns > 0) {
+        choose_some(job, &slice);
+        rc = copy_slice(job, &slice, err);
     }
-    return PD_OK;
+    *budget_ns = slice.budget_ns / job->steps.config->threads;
+    return rc;
 }
 
 void pd_checkpoint_work(pd_job *job, uint64_t now_ns)
@@ -344,7 +419,7 @@ void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
     if (archive == NULL || !pd_optim_write_task(archive, task) || --part->awaited > 0) return;
     part->archive = NULL;
     making->open--;
-    if (end_archive(archive, &making->kept->params[param], &err) != PD_OK) {
+    if (end_archive(archive, &making->kept->params[param], &job->steps.params[param], &err) != PD_OK) {
         making->failed = true;
         making->error = err;
     }

@@ -24,6 +24,8 @@ void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns);
 /* Writes the error for a checkpoint that waits for parameters or for root tasks: for which ones, and for which
  * ranks. */
 void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err);
+/* Takes the memory of the copies from a checkpoint that has come back, for the next one. */
+void pd_checkpoint_spare(pd_job *job, pd_kept *kept);
 /* Drops the references to snapshots (published weights) that a checkpoint has. */
 void pd_kept_drop_weights(pd_kept *kept);
 /* Returns whether parameters can be copied now. */

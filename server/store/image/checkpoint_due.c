@@ -186,11 +186,12 @@ static void tell(pd_job *job, pd_request *request)
     pd_effects_add(job->steps.outbox, effect);
 }
 
-static void settle(pd_job *job, const pd_kept *kept, pd_request *request, uint64_t now_ns)
+static void settle(pd_job *job, pd_kept *kept, pd_request *request, uint64_t now_ns)
 {
     bool good = kept->error.code == PD_OK || PD_PLANTED(failed_counts);
 
     job->keeping.writing = false;
+    pd_checkpoint_spare(job, kept);
     pd_account_give(&job->steps.account, job->keeping.counted);
     job->keeping.counted = 0;
     if (good)

@@ -6,7 +6,7 @@
 #include "job.h"
 
 typedef struct pd_checkpoint_part {
-    bool copied;
+    bool chosen; /* the parameter is copied, or is being copied */
     /* the archive of a parameter that is copied except for `awaited` results of root tasks (computations of matrix
      * roots); NULL: no results are missing */
     pd_archive *archive;
@@ -23,7 +23,7 @@ typedef struct pd_checkpoint {
     bool failed;       /* a result of a root task could not be added, because of `error` */
     pd_error error;
     uint32_t copied, open; /* number of parameters that are copied; that wait for results of root tasks */
-    uint32_t at;           /* number of the first parameter that may not be copied */
+    uint32_t at;           /* number of the first parameter that may not be chosen yet */
     uint32_t notes_at;     /* rank whose note is copied next, when all parameters are complete */
     pd_checkpoint_part parts[];
 } pd_checkpoint;

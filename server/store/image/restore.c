@@ -101,23 +101,12 @@ static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *k
     return PD_OK;
 }
 
-/* Tells the loop thread which steps are durable. If memory is short, it learns so from the next checkpoint. */
-static void tell_durable(pd_job *job)
-{
-    pd_effect *effect = pd_effect_new(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
-
-    if (effect == NULL) return;
-    effect->u.durable_step = job->keeping.durable_step;
-    pd_effects_add(job->steps.outbox, effect);
-}
-
 int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, uint64_t now_ns, pd_error *err)
 {
     pd_job *job = NULL;
     int rc = read_all(jobs, env, kept, now_ns, &job, err);
 
     if (rc == PD_OK) rc = pd_jobs_add(jobs, job, err);
-    if (rc == PD_OK) tell_durable(job);
     if (rc == PD_OK || job == NULL) return rc;
     pd_param_set_forget(job);
     pd_job_free(job);

@@ -21,6 +21,11 @@ typedef struct pd_keeping {
     bool writing;                 /* the keeper thread has a checkpoint of this job */
     /* steps up to this one are on disk; time at which the newest checkpoint became durable; its bytes on the disk */
     uint64_t durable_step, durable_ns, bytes;
+    /* For each parameter, memory for the copy of its state, which comes back with a checkpoint and serves the next one:
+     * fresh memory would cost as much time as the copy. NULL: there is none. Its size follows from the optimizer's
+     * plan. */
+    uint8_t **spares;
+    uint32_t n_spares;
     uint64_t counted; /* bytes that the job counts for the notes of the checkpoint that the keeper thread has */
     /* number of checkpoints that were not begun because something else was under way; that could not be made or
      * written */

@@ -1,5 +1,5 @@
-/* durable.c - says in a few words which step of a job survives a restart of the daemon. */
-#include "durable.h"
+/* durable_text.c - says in a few words which step of a job survives a restart of the daemon. */
+#include "durable_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

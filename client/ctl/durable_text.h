@@ -1,6 +1,6 @@
-/* durable.h - says in a few words which step of a job survives a restart of the daemon. */
-#ifndef PD_DURABLE_H
-#define PD_DURABLE_H
+/* durable_text.h - says in a few words which step of a job survives a restart of the daemon. */
+#ifndef PD_DURABLE_TEXT_H
+#define PD_DURABLE_TEXT_H
 
 #include <stdbool.h>
 

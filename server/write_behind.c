@@ -1,0 +1,216 @@
+/* write_behind.c - a disk whose writes are made by a thread of its own. */
+#include "write_behind.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECES = 3, ROOM = 4 << 20 };
+
+/* Bytes that wait to be written. */
+typedef struct piece {
+    uint8_t *at;
+    size_t bytes;
+    int file;
+} piece;
+
+struct pd_write_behind {
+    pd_disk functions;
+    const pd_disk *below;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a piece was added or written, or the thread has to stop */
+    piece pieces[PIECES];
+    unsigned first, n; /* pieces that wait or are being written: from `first` on, as a ring */
+    int number;        /* error of a write of the file that is open; 0: none */
+    bool stop;
+};
+
+/* ---- the thread that writes ---- */
+
+/* Waits for a piece. Returns NULL when the thread has to stop. */
+static const piece *next_piece(pd_write_behind *disk, bool *skip)
+{
+    const piece *p;
+
+    pthread_mutex_lock(&disk->lock);
+    while (disk->n == 0 && !disk->stop) pthread_cond_wait(&disk->changed, &disk->lock);
+    p = disk->n > 0 ? &disk->pieces[disk->first] : NULL;
+    *skip = disk->number != 0;
+    pthread_mutex_unlock(&disk->lock);
+    return p;
+}
+
+static void end_piece(pd_write_behind *disk, int number)
+{
+    pthread_mutex_lock(&disk->lock);
+    if (number != 0) disk->number = number;
+    disk->first = (disk->first + 1) % PIECES;
+    disk->n--;
+    pthread_cond_broadcast(&disk->changed);
+    pthread_mutex_unlock(&disk->lock);
+}
+
+static void *run(void *arg)
+{
+    pd_write_behind *disk = arg;
+    const piece *p;
+    bool skip;
+
+    while ((p = next_piece(disk, &skip)) != NULL)
+        end_piece(disk, skip ? 0 : disk->below->write(disk->below->arg, p->file, p->at, p->bytes));
+    return NULL;
+}
+
+/* ---- functions of the disk ---- */
+
+/* Hands bytes to the thread: at most as many as a piece has room for. Waits until a piece is free. */
+static int hand_over(pd_write_behind *disk, int file, const void *at, size_t bytes)
+{
+    piece *p;
+    int number;
+
+    pthread_mutex_lock(&disk->lock);
+    while (disk->n == PIECES) pthread_cond_wait(&disk->changed, &disk->lock);
+    p = &disk->pieces[(disk->first + disk->n) % PIECES];
+    number = disk->number;
+    pthread_mutex_unlock(&disk->lock);
+    if (number != 0) return number;
+    memcpy(p->at, at, bytes); /* the thread does not know this piece yet */
+    p->bytes = bytes;
+    p->file = file;
+    pthread_mutex_lock(&disk->lock);
+    disk->n++;
+    pthread_cond_broadcast(&disk->changed);
+    pthread_mutex_unlock(&disk->lock);
+    return 0;
+}
+
+static int write_file(void *arg, int file, const void *at, size_t bytes)
+{
+    const uint8_t *from = at;
+    int number = 0;
+
+    for (size_t n; bytes > 0 && number == 0; from += n, bytes -= n) {
+        n = bytes < ROOM ? bytes : ROOM;
+        number = hand_over(arg, file, from, n);
+    }
+    return number;
+}
+
+/* Waits until all pieces are written. Returns the error of the writes, and forgets it if `end` is set. */
+static int settle(pd_write_behind *disk, bool end)
+{
+    int number;
+
+    pthread_mutex_lock(&disk->lock);
+    while (disk->n > 0) pthread_cond_wait(&disk->changed, &disk->lock);
+    number = disk->number;
+    if (end) disk->number = 0;
+    pthread_mutex_unlock(&disk->lock);
+    return number;
+}
+
+static int sync_file(void *arg, int file)
+{
+    pd_write_behind *disk = arg;
+    int number = settle(disk, false);
+
+    return number != 0 ? number : disk->below->sync_file(disk->below->arg, file);
+}
+
+static int close_file(void *arg, int file)
+{
+    pd_write_behind *disk = arg;
+    int number = settle(disk, true), closed = disk->below->close(disk->below->arg, file);
+
+    return number != 0 ? number : closed;
+}
+
+/* The other functions only pass a call on. */
+#define PASS(function, parameters, ...)                                                                                \
+    static int pass_##function parameters                                                                              \
+    {                                                                                                                  \
+        const pd_write_behind *disk = arg;                                                                             \
+        return disk->below->function(disk->below->arg, __VA_ARGS__);                                                   \
+    }
+PASS(make_dir, (void *arg, const char *path), path)
+PASS(create, (void *arg, const char *path, uint64_t bytes, int *file), path, bytes, file)
+PASS(open, (void *arg, const char *path, int *file), path, file)
+PASS(size, (void *arg, int file, uint64_t *bytes), file, bytes)
+PASS(read, (void *arg, int file, uint64_t offset, void *at, size_t bytes), file, offset, at, bytes)
+PASS(sync_dir, (void *arg, const char *path), path)
+PASS(rename, (void *arg, const char *from, const char *to), from, to)
+PASS(remove, (void *arg, const char *path), path)
+PASS(list, (void *arg, const char *path, void (*each)(void *what, const char *name), void *what), path, each, what)
+PASS(space, (void *arg, const char *path, uint64_t *bytes), path, bytes)
+
+/* ---- life of the disk ---- */
+
+static void free_disk(pd_write_behind *disk)
+{
+    for (int i = 0; i < PIECES; i++) free(disk->pieces[i].at);
+    pthread_cond_destroy(&disk->changed);
+    pthread_mutex_destroy(&disk->lock);
+    free(disk);
+}
+
+static pd_write_behind *new_disk(const pd_disk *below)
+{
+    pd_write_behind *disk = calloc(1, sizeof *disk);
+
+    if (disk == NULL) return NULL;
+    pthread_mutex_init(&disk->lock, NULL);
+    pthread_cond_init(&disk->changed, NULL);
+    disk->below = below;
+    disk->functions = (pd_disk){ .arg = disk,
+                                 .any_memory = true,
+                                 .make_dir = pass_make_dir,
+                                 .create = pass_create,
+                                 .write = write_file,
+                                 .sync_file = sync_file,
+                                 .open = pass_open,
+                                 .size = pass_size,
+                                 .read = pass_read,
+                                 .close = close_file,
+                                 .sync_dir = pass_sync_dir,
+                                 .rename = pass_rename,
+                                 .remove = pass_remove,
+                                 .list = pass_list,
+                                 .space = pass_space };
+    for (int i = 0; i < PIECES; i++) {
+        if ((disk->pieces[i].at = aligned_alloc(PD_DISK_BLOCK, ROOM)) != NULL) continue;
+        free_disk(disk);
+        return NULL;
+    }
+    return disk;
+}
+
+int pd_write_behind_start(pd_write_behind **out, const pd_disk *below, pd_error *err)
+{
+    pd_write_behind *disk = new_disk(below);
+
+    if (disk == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (pthread_create(&disk->thread, NULL, run, disk) == 0) {
+        *out = disk;
+        return PD_OK;
+    }
+    free_disk(disk);
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the thread that writes checkpoints cannot be started");
+}
+
+const pd_disk *pd_write_behind_disk(const pd_write_behind *disk)
+{
+    return &disk->functions;
+}
+
+void pd_write_behind_stop(pd_write_behind *disk)
+{
+    if (disk == NULL) return;
+    pthread_mutex_lock(&disk->lock);
+    disk->stop = true;
+    pthread_cond_broadcast(&disk->changed);
+    pthread_mutex_unlock(&disk->lock);
+    pthread_join(disk->thread, NULL);
+    free_disk(disk);
+}
