@@ -87,6 +87,15 @@ def own_daemon():
 
 
 @pytest.fixture
+def durable_daemon(tmp_path):
+    """A daemon that writes checkpoints, which the test may kill and start again. It makes one each 1000 steps, and when
+    it is asked for one."""
+    daemon = Daemon(f"--server-state-dir={tmp_path}/state", "--job-checkpoint-every=1000")
+    yield daemon
+    daemon.end()
+
+
+@pytest.fixture
 def job(request):
     """The name of a job of the test's own."""
     return request.node.name[:60]

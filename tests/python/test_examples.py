@@ -67,9 +67,17 @@ def example(daemon, job, monkeypatch):
 
 
 @needs_fashion
-def test_the_script_without_paramd_learns_fashion(example, capsys):
-    example("fashion_plain", "--steps", "25")
-    assert accuracy(capsys.readouterr().out) > 0.5
+def test_one_changed_line_moves_adamw_into_the_server(example, capsys):
+    import torch
+
+    found, weights = {}, {}
+    for name in ("fashion_plain", "fashion_adamw"):
+        example(name, "--steps", "25")
+        found[name] = accuracy(capsys.readouterr().out)
+        weights[name] = torch.rand(3)               # the scripts have drawn the same batches
+    assert found["fashion_plain"] > 0.5
+    assert abs(found["fashion_plain"] - found["fashion_adamw"]) < 0.005, found
+    assert torch.equal(*weights.values())
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "shampoo", "kron", "adafactor"])

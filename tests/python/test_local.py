@@ -148,9 +148,66 @@ def test_runs_of_one_process_have_daemons_of_their_own(room):
 
 def test_torchruns_default_id_is_no_id(room, monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    assert run_id.run_id().startswith(f"process-{run_id.launcher()}-")
+    assert run_id.run_id().startswith(f"process-{run_id.launcher().pid}-")
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "mine")
     assert run_id.run_id() == "mine"
+
+
+# A rank that prints its URL, then starts the ranks of an inner run and prints theirs, or their errors.
+OUTER = """
+import os, subprocess, sys
+from paramd import local_daemon
+print(local_daemon.default_url(), flush=True)
+ranks = os.environ.pop("INNER_RANKS")
+inner = {key[6:]: os.environ.pop(key) for key in list(os.environ) if key.startswith("INNER_")}
+for rank in range(int(ranks)):
+    done = subprocess.run([sys.executable, "-c", "from paramd import local_daemon\\nprint(local_daemon.default_url())"],
+                          env={**os.environ, "RANK": str(rank), "WORLD_SIZE": ranks, **inner}, capture_output=True,
+                          text=True)
+    print(done.stdout.strip() or done.stderr.strip().splitlines()[-1], flush=True)
+"""
+
+
+def urls_of_outer_ranks(**variables):
+    """Starts two ranks of an outer run, with inner runs. Returns what each has printed: its URL, those inside."""
+    outer = [start(OUTER, RANK=str(rank), WORLD_SIZE="2", **variables) for rank in range(2)]
+    printed = [worker.communicate() for worker in outer]
+    assert all(worker.returncode == 0 for worker in outer), printed
+    return [out.splitlines() for out, _ in printed]
+
+
+@pytest.mark.parametrize("given", [{}, {"LOCAL_WORLD_SIZE": "2"}, {"MASTER_PORT": "1", "INNER_MASTER_PORT": "2"}])
+def test_ranks_of_ranks_have_a_daemon_of_their_own(room, given):
+    inner = "2" if "MASTER_PORT" in given else "3"
+    (outer, *first), (same, *second) = urls_of_outer_ranks(INNER_RANKS=inner, **given)
+    assert outer == same and len({outer, *first, *second}) == 3
+    assert len(first) == len(second) == int(inner) and len(set(first)) == len(set(second)) == 1
+
+
+@pytest.mark.parametrize(("inner", "given", "why"), [
+    ("2", {}, "as many ranks"),
+    ("3", {"TORCHELASTIC_RUN_ID": "one"}, "the same id one"),
+])
+def test_ranks_of_ranks_that_cannot_be_told_apart_are_refused_until_they_have_a_name(room, inner, given, why):
+    words = rf"FailedPrecondition: rank 1 of {inner} was started by process \d+, which is rank 0 of 2 of another run " \
+            rf"that has {why}.*set PARAMD_JOB"
+    assert re.search(words, urls_of_outer_ranks(INNER_RANKS=inner, **given)[0][2])
+    outer, *named = urls_of_outer_ranks(INNER_RANKS=inner, INNER_PARAMD_JOB="inner", **given)[0]
+    assert len(set(named)) == 1 and (outer in named) == bool(given)         # an id names the daemon, whatever the job
+
+
+def test_a_launcher_that_was_given_a_rank_of_nodes_starts_one_run(room):
+    """Operators of clusters give RANK to a container, in which torchrun starts the ranks."""
+    [outer, *ranks] = start_and_read(OUTER, RANK="0", WORLD_SIZE="1", INNER_RANKS="2",
+                                     INNER_TORCHELASTIC_RUN_ID="two").splitlines()
+    assert len(set(ranks)) == 1 and ranks[0] != outer and "/two-" in ranks[0]
+
+
+def start_and_read(program, **variables):
+    worker = start(program, **variables)
+    out, said = worker.communicate()
+    assert worker.returncode == 0, said
+    return out
 
 
 def test_a_run_on_several_machines_is_refused_in_words(room, monkeypatch):
@@ -211,6 +268,29 @@ def test_it_is_no_child_of_the_worker_that_has_started_it(room):
     assert int(field(daemon, "stat").rsplit(b")", 1)[1].split()[1]) != worker.pid
     assert not field(worker.pid, f"task/{worker.pid}/children").split()
     end(worker)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_a_worker_that_has_found_a_daemon_in_its_last_moment_starts_another(room, monkeypatch, ending):
+    look, ended = local_daemon.default_url, []
+
+    def look_too_early(*ranks):
+        """Finds the daemon, which ends before the worker can connect: the first time."""
+        url = look(*ranks)
+        if not ended:
+            ended.extend(daemons(url))
+            os.kill(ended[0], ending)
+            await_that(lambda: not daemons(url))
+        return url
+
+    monkeypatch.setattr(local_daemon, "default_url", look_too_early)
+    worker = start(FIND, PARAMD_JOB="late")
+    url = first_line(worker)
+    monkeypatch.setenv("PARAMD_JOB", "late")
+    monkeypatch.setenv("PARAMD_IDLE_EXIT", "60s")
+    with paramd.Client(deadline=30) as client:
+        assert client.url == url and len(ended) == 1 and daemons(url) not in ([], ended)
+    worker.communicate()
 
 
 # ---- what daemons leave behind ----

@@ -200,7 +200,9 @@ def test_values_that_do_not_fit_are_refused_in_words():
         paramd.torch.Optimizer(mlp(), "kron", lr=1, learning_rate=1)
     with pytest.raises(paramd.NotFound, match=r"no optimizer adamq; there are: .*adamw"):
         paramd.torch.Optimizer(mlp(), "adamq")
-    paramd.torch.Optimizer(mlp(), "adamw", fused=True, foreach=False, capturable=False)     # of execution alone
+    paramd.torch.Optimizer(mlp(), "adamw", fused=None, foreach=False, capturable=False)     # they ask for nothing
+    with pytest.raises(INVALID, match="adamw fused: expected None or False, got True"):
+        paramd.torch.Optimizer(mlp(), "adamw", fused=True)
 
 
 def test_a_fixed_hyperparameter_that_was_changed_raises_with_its_name(daemon, job):

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import pytest
-from torch_support import farthest, mlp, optimizer, row_loss, rows, same_bits, tokens, torch, weights
+from torch_support import farthest, mlp, needs_torch, optimizer, row_loss, rows, same_bits, tokens, torch, weights
 
 import paramd
 
@@ -74,6 +74,23 @@ def test_our_grad_scaler_fits_into_the_accelerator(daemon, job):
     opt.step()
     assert not raw.was_skipped and not same_bits(before, weights(model)) and raw.step_count == 2
     raw.close()
+
+
+@needs_torch(2, 6)
+@pytest.mark.parametrize("bare", [False, True])
+def test_fsdp2_of_the_accelerator_trains_as_one_process(daemon, tmp_path, bare):
+    import torch_ranks
+
+    results = torch_ranks.start(2, torch_ranks.accelerated, tmp_path, daemon.url, f"fsdp-{bare}", str(tmp_path), bare)
+    model = mlp()
+    ref = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for step in range(5):
+        ref.zero_grad()
+        ((row_loss(model, rows(10 * step)) + row_loss(model, rows(10 * step + 1))) / 2).backward()
+        ref.step()
+    for whole, loaded, sent, steps in results:
+        assert farthest(whole, weights(model)) < 1e-6 and same_bits(whole, results[0][0])
+        assert same_bits(whole, loaded) and sent == 0 and steps == 5
 
 
 # ---- Trainer ----

@@ -88,8 +88,7 @@ def test_with_ddp_rank_0_alone_pushes_and_all_are_told(daemon, job, tmp_path):
 
     results = torch_ranks.start(2, torch_ranks.replicated, tmp_path, daemon.url, job[:20])
     expected = alone([(10 * step, 10 * step + 1) for step in range(3)])
-    for late in (0, 1):
-        (first, words, sent), (second, more, less) = results[0][late], results[1][late]
+    for (first, words, sent), (second, more, less) in zip(*results):
         assert same_bits(first, second) and farthest(first, expected) < 1e-6
         assert len(words) == len(more) == 1 and "contribute" in words[0]
         assert less == 0 < sent                 # rank 1 sends no gradient at all

@@ -260,13 +260,11 @@ def test_every_rank_loads_a_full_state(daemon, job):
         assert same_bits(got, weights(model)) and steps == 5
 
 
-def test_a_full_state_is_for_a_new_job_alone(daemon, job):
+def test_a_full_state_that_was_loaded_first_is_for_a_new_job_alone(daemon, job):
     model = mlp()
     opt = optimizer(model, daemon, job, "adam")
     train(model, opt, range(2))
     full = opt.full_state_dict()
-    with pytest.raises(FAILED, match="make a new optimizer with another job"):
-        opt.load_full_state_dict(full)
     train(model, opt, range(1))
     close_all()
     other = optimizer(mlp(), daemon, job, "adam")
@@ -275,6 +273,79 @@ def test_a_full_state_is_for_a_new_job_alone(daemon, job):
         other.join()
     with pytest.raises(paramd.InvalidArgument, match="has 6 parameters, and the optimizer 2"):
         paramd.torch.Optimizer(torch.nn.Linear(2, 2), "adam").load_full_state_dict(full)
+
+
+# ---- a full state for a running job ----
+
+@pytest.fixture
+def full(daemon, request):
+    """The full state of a job that has taken 3 steps, and its hyperparameters."""
+    model, hypers = mlp(seed=1), {"lr": 0.02, "betas": (0.8, 0.95)}
+    opt = optimizer(model, daemon, f"full-{request.node.name[-30:]}", "adam", **hypers)
+    train(model, opt, range(3))
+    state = opt.full_state_dict()
+    opt.close()
+    return state
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_a_full_state_replaces_that_of_a_running_job_whose_weights_stay(daemon, full, delay):
+    def work(rank):
+        model = mlp()
+        opt = optimizer(model, daemon, f"running-{delay}", "adam", lr=0.5, rank=rank, world_size=2, delay=delay)
+        train(model, opt, range(2))
+        opt.synchronize()
+        before = weights(model)
+        opt.load_full_state_dict(full)
+        assert same_bits(before, weights(model)) and opt.step_count == 2 and opt.param_groups[0]["lr"] == 0.02
+        loaded = opt.full_state_dict() if rank == 0 else None
+        train(model, opt, range(2, 5))
+        opt.synchronize()
+        return before, loaded, weights(model), opt.step_count
+
+    (before, loaded, first, steps), (_, _, second, _) = ranks(2, work)
+    for i, one in full["state"].items():
+        assert all(torch.equal(one[slot], loaded["state"][i][slot]) for slot in one)
+    other = mlp()
+    with torch.no_grad():
+        for p, q in zip(other.parameters(), before):
+            p.copy_(q)
+    ref = torch.optim.Adam(other.parameters())
+    ref.load_state_dict(full)
+    if not delay:
+        train(other, ref, range(2, 5))
+        assert farthest(first, weights(other)) < 1e-5
+    assert same_bits(first, second) and steps == 5
+
+
+def test_a_full_state_that_a_running_job_cannot_take_changes_nothing(daemon, job, full):
+    model = mlp()
+    opt = optimizer(model, daemon, job, "adam", lr=0.5, overlap=True)
+    train(model, opt, range(4))
+    with pytest.raises(paramd.InvalidArgument, match=r"has counted 4 steps: its counter cannot become 3"):
+        opt.load_full_state_dict(full)
+    spoilt = {**full, "param_groups": [{**full["param_groups"][0], "amsgrad": True}]}
+    with pytest.raises(paramd.InvalidArgument, match=r"adam amsgrad: it was declared as no and is now yes"):
+        opt.load_full_state_dict(spoilt)
+    assert opt.param_groups[0]["lr"] == 0.5 and opt.param_groups[0]["amsgrad"] is False
+    row_loss(model, rows(0)).backward()
+    with pytest.raises(FAILED, match=r"gradients of the coming step have travelled"):
+        opt.load_full_state_dict(full)
+    opt.step()
+    assert opt.step_count == 5
+    opt.close()
+
+
+def test_a_full_state_is_refused_while_a_root_is_under_way(daemon, job):
+    model = mlp()
+    opt = optimizer(model, daemon, job, "shampoo", lr=0.01, root_delay=1, grafting_config="Adam")
+    train(model, opt, range(3))
+    state = opt.full_state_dict()
+    with pytest.raises(FAILED, match=r"is under way, or a root of it"):
+        opt.load_full_state_dict(state)
+    train(model, opt, range(1))
+    assert opt.step_count == 4 and not opt.was_skipped
+    opt.close()
 
 
 # ---- a server that is lost ----

@@ -1,4 +1,4 @@
-"""The package is clean under mypy --strict and ruff."""
+"""The package and its examples are clean under mypy --strict and ruff."""
 from __future__ import annotations
 
 import os

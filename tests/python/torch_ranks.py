@@ -64,15 +64,20 @@ def sharded(rank, n, url, job, row, hypers, mesh_shape):
 
 
 def replicated(rank, n, url, job):
-    """Trains a model that DDP wraps, before or behind the optimizer. Returns weights, and what was warned about."""
+    """Trains a model that DDP wraps, before or behind the optimizer, or before a drop-in that gets bare parameters.
+    Returns weights, and what was warned about."""
     import warnings
 
+    from paramd.torch import optim
+
     results = []
-    for late in (False, True):
+    for order in ("before", "behind", "bare"):
         model = mlp()
-        wrapped = model if late else torch.nn.parallel.DistributedDataParallel(model)
-        opt = paramd.torch.Optimizer(wrapped, "sgd", url, job=f"{job}-{late}", rank=rank, world_size=n, lr=0.1)
-        if late:
+        wrapped = model if order == "behind" else torch.nn.parallel.DistributedDataParallel(model)
+        given = {"url": url, "job": f"{job}-{order}", "rank": rank, "world_size": n, "lr": 0.1}
+        opt = optim.SGD(wrapped.parameters(), **given) if order == "bare" else \
+            paramd.torch.Optimizer(wrapped, "sgd", **given)
+        if order == "behind":
             wrapped = torch.nn.parallel.DistributedDataParallel(model)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -99,3 +104,50 @@ def hooked(rank, n, url, job, aggregate):
         opt.step()
     averager.close()
     return [p.detach().clone() for p in model.parameters()]
+
+
+def _fsdp2_accelerator(rank, n):
+    """Returns an Accelerator that shards models with FSDP2. Accelerate itself does so on GPUs and the like alone: on
+    CPUs it must be told."""
+    import accelerate
+
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(n), LOCAL_WORLD_SIZE=str(n),
+                      ACCELERATE_USE_CPU="true", OMP_NUM_THREADS="1")
+    plugin = accelerate.FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="size_based_wrap",
+                                                       min_num_params=10 ** 6, cpu_ram_efficient_loading=False)
+    accelerator = accelerate.Accelerator(cpu=True, fsdp_plugin=plugin)
+    accelerate.PartialState().distributed_type = accelerate.DistributedType.FSDP
+    accelerator.state.distributed_type = accelerate.DistributedType.FSDP
+    accelerator.state.fsdp_plugin = plugin
+    assert accelerator.is_fsdp2 and accelerator.num_processes == n
+    return accelerator
+
+
+def accelerated(rank, n, url, job, folder, bare):
+    """Trains with Accelerate and FSDP2, first with one optimizer, then with another one that goes on with the job, from
+    a model of other weights. Returns the whole weights, and what a checkpoint changes: weights, bytes sent, step."""
+    from paramd.torch import optim
+
+    accelerator = _fsdp2_accelerator(rank, n)
+    for seed, steps in ((0, range(3)), (5, range(3, 5))):
+        model = mlp(seed)
+        given = {"url": url, "job": job, "rank": rank, "world_size": n, "lr": 0.01}
+        raw = optim.AdamW(model.parameters(), **given) if bare else paramd.torch.Optimizer(model, "adamw", **given)
+        prepared, opt = accelerator.prepare(model, raw)
+        assert raw._run is None and hasattr(next(prepared.parameters()), "placements")
+        for step in steps:
+            opt.zero_grad()
+            accelerator.backward(row_loss(prepared, rows(10 * step + rank)))
+            if seed == 0:
+                accelerator.clip_grad_norm_(prepared.parameters(), 1e9)
+            opt.step()
+        if seed == 0:
+            raw.client.close()              # the process ends, and the job stays
+    whole = [p.detach().full_tensor() for p in prepared.parameters()]
+    sent = raw.client.stats.payload_out
+    accelerator.save_state(f"{folder}/state")
+    accelerator.load_state(f"{folder}/state")
+    loaded = [p.detach().full_tensor() for p in prepared.parameters()]
+    sent, steps = raw.client.stats.payload_out - sent, raw.step_count
+    raw.close()
+    return whole, loaded, sent, steps

@@ -75,7 +75,8 @@ def make_params(options: argparse.Namespace, characters: int) -> Any:
     draw, width = np.random.default_rng(options.seed), options.width
 
     def normal(rows: int, columns: int, scale: float) -> np.ndarray:
-        return draw.standard_normal((rows, columns), np.float32) * np.float32(scale)
+        numbers: np.ndarray = draw.standard_normal((rows, columns), np.float32) * np.float32(scale)
+        return numbers
 
     def dense(rows: int, columns: int, scale: float = 1.0) -> dict[str, np.ndarray]:
         return {"kernel": normal(rows, columns, scale / math.sqrt(rows)), "bias": np.zeros(columns, np.float32)}
@@ -88,9 +89,10 @@ def make_params(options: argparse.Namespace, characters: int) -> Any:
             "blocks": blocks, "norm": ones, "head": dense(width, characters)}
 
 
-def apply_dense(layer: Any, x: jax.Array) -> Any:
+def apply_dense(layer: Any, x: jax.Array) -> jax.Array:
     """Multiplies by a layer's kernel, and adds its bias."""
-    return x @ layer["kernel"] + layer["bias"]
+    result: jax.Array = x @ layer["kernel"] + layer["bias"]
+    return result
 
 
 def normalize(gain: jax.Array, x: jax.Array) -> jax.Array:

@@ -9,6 +9,7 @@ import argparse
 import pathlib
 import sys
 import tempfile
+from typing import Any
 
 import torch
 
@@ -37,14 +38,14 @@ def main() -> None:
     torch.manual_seed(0)
     model = GPT2LMHeadModel(GPT2Config(vocab_size=128, n_positions=CONTEXT, n_embd=64, n_layer=2, n_head=4,
                                        bos_token_id=0, eos_token_id=0))
+    # The line for paramd. Under torchrun the Trainer wraps the model in DDP, which averages the gradients.
+    chosen: Any = (TrainerFactory, {"optimizer": "adamw", "lr": 3e-3, "contribute": "rank0"})
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
             model, TrainingArguments(folder, max_steps=args.steps, per_device_train_batch_size=16, use_cpu=True,
                                      max_grad_norm=0.0, logging_steps=max(1, args.steps // 10), report_to=[],
                                      save_strategy="no"),
-            train_dataset=dataset(),
-            # The one line for paramd. Under torchrun the Trainer wraps the model in DDP, which averages the gradients.
-            optimizer_cls_and_kwargs=(TrainerFactory, {"optimizer": "adamw", "lr": 3e-3, "contribute": "rank0"}))
+            train_dataset=dataset(), optimizer_cls_and_kwargs=chosen)
         result = trainer.train()
     if trainer.is_world_process_zero():
         print(f"loss {result.training_loss:.3f}")

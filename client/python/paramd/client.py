@@ -9,7 +9,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from ctypes import POINTER, byref, c_char_p, c_float, c_ssize_t, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_float, c_size_t, c_ssize_t, c_uint64, c_void_p
 from types import TracebackType
 from typing import Any, Callable
 
@@ -28,16 +28,25 @@ from .ticket import SLICE, Request, Ticket, late, waited
 _NOTICE = ctypes.CFUNCTYPE(None, c_ssize_t, c_char_p)
 _SHARED, _OWN = 0, 1                    # enum pd_stream
 _SCALARS = 16                           # most scalars of a push
+_UNCONNECTED = b"not connected now"      # part of the error of a call that waits without a connection
+_NOTE_BYTES = 1 << 20                   # of the longest note
 
 
-def default_url(world_size: int | None = None) -> str:
+def default_url(world_size: int | None = None, rank: int | None = None) -> str:
     """Returns the address of the server where none is given: $PARAMD_URL, else the local daemon of this run."""
     given = os.environ.get("PARAMD_URL")
     if given:
         return given
     from . import local_daemon
 
-    return local_daemon.default_url(world_size)
+    return local_daemon.default_url(world_size, rank)
+
+
+def local_state_dir() -> str | None:
+    """Returns the directory for the checkpoints of this run's local daemon; None: it makes none."""
+    from . import local_daemon
+
+    return local_daemon.state_dir()
 
 
 def default_job() -> str:
@@ -61,6 +70,9 @@ class Client:
     checksum: adds a checksum to every frame.
     impatient: tries every address once instead of waiting for a server that is not up.
     shared_memory: False sends tensors through the socket even on the server's machine.
+    window: number of steps whose pushes the client keeps, until they are durable. If the server goes back to a
+        checkpoint that is not older, the client sends them again by itself, and the program does not notice. It takes
+        memory for as many steps' gradients. 0: none, and every return to a checkpoint raises Rewind.
     notice: called with one sentence for the user. None: it is printed to standard error.
 
     Unavailable: no server answered in time. FailedPrecondition: the job has another configuration. InvalidArgument: an
@@ -70,11 +82,13 @@ class Client:
     def __init__(self, url: str | None = None, job: str | None = None, *, rank: int | None = None,
                  world_size: int | None = None, rules: str | Iterable[str] | None = None,
                  options: Settings = None, label: str | None = None, deadline: float = 120.0,
-                 checksum: bool = False, impatient: bool = False, shared_memory: bool = True,
+                 checksum: bool = False, impatient: bool = False, shared_memory: bool = True, window: int = 0,
                  notice: Callable[[str], None] | None = None) -> None:
         if (rank is None) != (world_size is None):
             raise invalid(f"expected both rank and world_size or neither, got rank {rank} and world_size {world_size}")
-        self.url = url or default_url(world_size)
+        if not 0 <= window < 1 << 32:
+            raise invalid(f"window: expected a number of steps from 0 on, got {window}")
+        self.url = url or default_url(world_size, rank)
         self.job = default_job() if job is None else job
         self.deadline = float(deadline)
         self.requests: set[Request] = set()     # those that the library may still work on
@@ -87,6 +101,7 @@ class Client:
         self._waits = threading.RLock()         # one call at a time that waits for something else than a ticket
         self._held: dict[str, Any] = {}         # arrays of such calls that were interrupted
         self._model: Model | None = None
+        self._start_again: Callable[[], object] | None = None   # starts a local daemon that was killed
         # list.insert is no Python code: no signal handler can raise in it, where ctypes would swallow the exception
         self._callback = _NOTICE(self._notices.insert)
         rule_texts = rule_list(rules)
@@ -95,10 +110,13 @@ class Client:
             options=text_list(pairs(options)), rules=text_list(rule_texts) if rule_texts is not None else None,
             label=label.encode() if label else None, deadline=self.deadline, checksum=checksum, impatient=impatient,
             notice=ctypes.cast(self._callback, c_void_p), no_shared_memory=not shared_memory, join_later=True,
-            slice=SLICE))
+            slice=SLICE, window=window))
         self._finalizer = weakref.finalize(self, self.handle.close)
         try:
-            self._repeat(library().pd_client_join)
+            # A local daemon may end, idle, between the look for it and this join: then another look starts a new one.
+            look_again = None if url or os.environ.get("PARAMD_URL") else lambda: default_url(world_size, rank)
+            self._repeat(library().pd_client_join, between=look_again)
+            self._start_again = look_again if look_again is not None and local_state_dir() is not None else None
         except BaseException:
             self.close()
             raise
@@ -112,10 +130,12 @@ class Client:
 
     # ---- calls that wait ----
 
-    def _repeat(self, function: Any, *arguments: Any) -> None:
-        """Makes a call that waits, in slices, until it is done or the deadline is over. Between slices Python handles
-        signals."""
-        end = time.monotonic() + self.deadline
+    def _repeat(self, function: Any, *arguments: Any, between: Callable[[], object] | None = None,
+                seconds: float | None = None) -> None:
+        """Makes a call that waits, in slices, until it is done or `seconds` (None: the deadline) are over. Between
+        slices Python handles signals, and `between` is called."""
+        most = self.deadline if seconds is None else seconds
+        end = time.monotonic() + most
         with self._waits:
             while True:
                 error = structs.Error()
@@ -127,7 +147,16 @@ class Client:
                 if not waited(error):
                     raise self.error_of(error)
                 if time.monotonic() >= end:
-                    raise late(error, self.deadline)
+                    raise late(error, most)
+                if between is not None:
+                    between()
+                self.revive(error)
+
+    def revive(self, error: structs.Error) -> None:
+        """Starts the local daemon of this run again if it was killed and has left checkpoints. error: the one of a call
+        that waits."""
+        if self._start_again is not None and _UNCONNECTED in error.text:
+            self._start_again()
 
     def give_notices(self) -> None:
         """Gives the notices that the library has left to the user."""
@@ -188,6 +217,20 @@ class Client:
         at `step_of`. The optimizer's state begins anew. Errors: pd_client_restart in include/paramd/client.h."""
         self._with_weights("restart", library().pd_client_restart, weights)
 
+    def rewind(self, weights: Arrays) -> None:
+        """Goes on after Rewind: receives the weights of the server's checkpoint into the same arrays. Then `step_of`
+        has the checkpoint's step, the optimizer's state is that of the checkpoint, and `recall` has this rank's note.
+        The program takes the steps behind it again.
+
+            except paramd.Rewind:
+                client.rewind(weights)
+                step = client.step_of("w")
+
+        FailedPrecondition: the server has not gone back. Rewind: it has gone back once more; call it again. DataLoss:
+        it has no checkpoint of the job; `restart` goes on.
+        """
+        self._with_weights("rewind", library().pd_client_rewind, weights)
+
     def _with_weights(self, name: str, function: Any, weights: Arrays) -> None:
         pointers, arrays = self.model.all_weights(weights)
         with self._waits:
@@ -211,13 +254,15 @@ class Client:
     # ---- steps ----
 
     def push(self, grads: Arrays, *, weight: float | None = None, presummed: bool = False,
-             hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None) -> Ticket:
+             hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None,
+             note: bytes | None = None) -> Ticket:
         """Pushes gradients, without weights in return. See push_pull."""
-        return self._push(library().pd_client_push_sized, grads, None, weight, presummed, hypers, scalars)
+        return self._push(library().pd_client_push_sized, grads, None, note, scalars, weight=weight,
+                          presummed=presummed, hypers=hypers)
 
     def push_pull(self, grads: Arrays, weights: Arrays, *, weight: float | None = None, presummed: bool = False,
-                  hypers: Mapping[str, Any] | None = None,
-                  scalars: Mapping[str, float] | None = None) -> Ticket:
+                  hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None,
+                  note: bytes | None = None) -> Ticket:
         """Pushes gradients, and receives the weights after the step. Returns at once; until the ticket is done, do not
         change a gradient and do not read weights.
 
@@ -227,19 +272,26 @@ class Client:
         presummed: the gradients are sums over the examples, not means.
         hypers: hyperparameters of this step, the same on every rank.
         scalars: numbers whose means over the ranks come back in Ticket.scalars; at most 16.
+        note: at most 1 MiB that only this rank understands, such as its place in the data and the state of its random
+            numbers after this step (paramd.notes makes one). A checkpoint of the step has it: see `recall`. One push of
+            a step is enough, and the last note counts.
 
-        InvalidArgument: an array does not fit its declaration, or its parameter has a push under way.
+        InvalidArgument: an array does not fit its declaration, its parameter has a push under way, or the note is too
+        long.
         ResourceExhausted: too many tickets are under way.
         """
-        return self._push(library().pd_client_push_pull_sized, grads, weights, weight, presummed, hypers, scalars)
+        return self._push(library().pd_client_push_pull_sized, grads, weights, note, scalars, weight=weight,
+                          presummed=presummed, hypers=hypers)
 
-    def _push(self, function: Any, grads: Arrays, weights: Arrays | None, weight: float | None, presummed: bool,
-              hypers: Mapping[str, Any] | None, scalars: Mapping[str, float] | None) -> Ticket:
+    def _push(self, function: Any, grads: Arrays, weights: Arrays | None, note: bytes | None,
+              scalars: Mapping[str, float] | None, *, weight: float | None, presummed: bool,
+              hypers: Mapping[str, Any] | None) -> Ticket:
         names, items, arrays = self.model.items(grads, weights)
         numbers = _scalars(scalars or {})
         texts = text_list(pairs(hypers)) if hypers else None
         options = structs.PushOptions(weight=weight or 0.0, zero_weight=weight == 0, presummed=presummed,
-                                      hypers=texts, scalars=numbers, n_scalars=len(numbers))
+                                      hypers=texts, scalars=numbers, n_scalars=len(numbers),
+                                      note=ctypes.cast(c_char_p(note), c_void_p), note_bytes=len(note or b""))
         request = Request(self, names, items, numbers, arrays)
         return self._start(request, function, items, len(items), byref(options), ctypes.sizeof(options))
 
@@ -298,6 +350,41 @@ class Client:
         if tell:
             self._tell(f"some arrays are not contiguous: {staged} bytes were copied for this call "
                        "(Client.staged counts them)")
+
+    # ---- checkpoints ----
+
+    def recall(self) -> tuple[int, bytes]:
+        """Returns the step and the bytes of this rank's note (`push_pull`) that belongs to the job's present state:
+        after a restart of the server that of its checkpoint, else the last one that this rank has given. (0, b""):
+        there is none. In a job whose parameters were at different steps at the checkpoint, it is the last note that is
+        not newer than any of them."""
+        note, count, step = ctypes.create_string_buffer(_NOTE_BYTES), c_size_t(), c_uint64()
+        self._repeat(library().pd_client_recall, note, _NOTE_BYTES, byref(count), byref(step))
+        return step.value, note.raw[:count.value]
+
+    @property
+    def durable(self) -> int:
+        """The durable step, as the server's last answer reported: steps up to it survive a restart of the server. 0:
+        none does."""
+        with self.handle as pointer:
+            return int(library().pd_client_durable(pointer))
+
+    def sync(self, step: int | None = None, timeout: float | None = None) -> None:
+        """Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which
+        the server makes at once.
+
+        step: None: the last one that this client knows of. timeout: most seconds; None: the client's deadline.
+
+        FailedPrecondition: the job has no checkpoints: the server has no state_dir, or durability is none. Unavailable:
+        the server's disk has failed; the error says how. DeadlineExceeded: not in time; a checkpoint that has begun is
+        still written.
+        """
+        wanted = min(map(self.step_of, self.names), default=0) if step is None else step
+        most = self.deadline if timeout is None else timeout
+        end = time.monotonic() + most
+        self._repeat(library().pd_client_sync, wanted, seconds=most)
+        if self.durable < wanted:       # that was the answer to an earlier call, which did not wait for it
+            self._repeat(library().pd_client_sync, wanted, seconds=max(end - time.monotonic(), 0.0))
 
     # ---- ranks ----
 

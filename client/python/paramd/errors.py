@@ -111,7 +111,8 @@ class NoMemory(Error, MemoryError):
 
 
 class Rewind(Error):
-    """The server has gone back to an earlier step: it was started anew from a checkpoint."""
+    """The server has gone back to an earlier step: it was started anew from a checkpoint. Client.rewind receives the
+    weights of that step, and the program takes the steps behind it again."""
     code = -18
 
 

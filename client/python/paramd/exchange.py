@@ -113,12 +113,14 @@ class Exchange:
             plans.setdefault(tuple(hypers.changes(self._count, given).items()), []).extend(names)
         return plans
 
-    def push(self, grads: Mapping[str, Any], weight: float | None, given: Mapping[str, Any]) -> None:
+    def push(self, grads: Mapping[str, Any], weight: float | None, given: Mapping[str, Any],
+             note: bytes | None = None) -> None:
         """Pushes the gradients of a step, and asks for the weights after it.
 
         grads: an array for each parameter; None: this rank has no gradient of it.
         weight: number of examples behind the gradients; None: 1.
         given: hyperparameters that hold in this step.
+        note: of this step, as for paramd.Client.push_pull.
         """
         if self._step is not None:
             raise FailedPrecondition(FailedPrecondition.code, f"step {self._count} is under way: pull() waits for it")
@@ -128,8 +130,8 @@ class Exchange:
         for changes, names in plans.items():
             step.tickets.append(self.client.push_pull(
                 {name: grads[name] for name in names}, {name: step.weights[name] for name in names}, weight=weight,
-                hypers=dict(changes) or None, scalars=scalars or None))
-            self._step, scalars = step, {}
+                hypers=dict(changes) or None, scalars=scalars or None, note=note))
+            self._step, scalars, note = step, {}, None
 
     # ---- the weights ----
 
@@ -189,6 +191,20 @@ class Exchange:
         self._step = self._landed = None
         self.client.restart(weights)
         self._count = self.client.step_of(self.client.names[0])
+
+    def rewind(self) -> dict[str, Any]:
+        """Returns the weights of the server's checkpoint, after Rewind. The step that is under way is forgotten."""
+        tickets, self._step, self._landed = self._step.tickets if self._step is not None else [], None, None
+        for ticket in tickets:                      # they have ended with Rewind, and would become notices
+            try:
+                ticket.wait()
+            except Error:
+                pass
+        self.means.drop()
+        weights = self._fresh()
+        self.client.rewind(weights)
+        self._count = self.client.step_of(self.client.names[0])
+        return weights
 
     def _fresh(self) -> dict[str, Any]:
         """Returns new memory for weights. On the CPU, JAX takes the memory that it is given for its arrays, which never

@@ -62,6 +62,8 @@ class Remote:
     grad_dtype: element type in which all gradients travel; others are converted. None: as their parameters.
     axes: names of dimensions by parameter, such as {"blocks/kernel": "layers,embed,mlp"}.
     delay: 1: step() returns the weights after the step before, and does not wait for this one.
+    window: number of steps that are kept, to be sent again when the server goes back to a checkpoint: step() does not
+        notice then. 0: none, and it raises paramd.Rewind.
     hypers: hyperparameters by optax's names (learning_rate, b1, b2, eps, weight_decay, momentum) or the server's, as
         values or as schedules: functions of the number of steps before. Those that are not given have the server's
         defaults (`paramctl optimizers NAME`).
@@ -75,7 +77,8 @@ class Remote:
 
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
                  rank: int | None = None, world_size: int | None = None, rules: Rules = (), options: Settings = None,
-                 grad_dtype: Any = None, axes: Mapping[str, Any] | None = None, delay: int = 0, **hypers: Any) -> None:
+                 grad_dtype: Any = None, axes: Mapping[str, Any] | None = None, delay: int = 0, window: int = 0,
+                 **hypers: Any) -> None:
         if delay not in (0, 1):
             raise invalid(f"expected delay 0 or 1, got {delay}")
         self._tree = Tree(params)
@@ -87,32 +90,35 @@ class Remote:
                              for param in declarations}
         rank, world_size = ranks(rank, world_size)
         self.exchange: Exchange = join(
-            {"url": url, "job": job, "rank": rank, "world_size": world_size}, options,
+            {"url": url, "job": job, "rank": rank, "world_size": world_size, "window": window}, options,
             groups_of(rules, optimizer, hypers), declarations,
             {name: numpy.array(leaf, order="C") for name, leaf in self._tree.leaves.items()})
         self._tree.leaves = {}
 
     # ---- steps ----
 
-    def step(self, params: Any, grads: Any, *, weight: float | None = None, **hypers: Any) -> Any:
+    def step(self, params: Any, grads: Any, *, weight: float | None = None, note: bytes | None = None,
+             **hypers: Any) -> Any:
         """Pushes gradients, waits until the server has taken the step, and returns the new parameters.
 
         params: the parameters that the last call returned: a pytree like that of the first ones. The new parameters
             have its structure and devices. Their values are not sent: the server has them.
         grads: gradients, a pytree of the same structure; None in place of a leaf: this rank has no gradient of it.
         weight: number of examples or tokens behind the gradients; the mean over the ranks is weighted by it. None: 1.
+        note: of this step, as for paramd.Client.push_pull: this rank's place in the data and its random numbers.
         hypers: hyperparameters of this step alone, the same on every rank, for every optimizer that has them.
 
         InvalidArgument: another structure, shape, element type or hyperparameter; nothing was sent.
         FailedPrecondition: JAX is tracing; or the optimizer refused the step. DeadlineExceeded: a rank is missing, and
-        the step is still under way: pull() waits for it. A KeyboardInterrupt leaves a step under way as well.
+        the step is still under way: pull() waits for it. A KeyboardInterrupt leaves a step under way as well. Rewind:
+        the server was restarted from a checkpoint (see `rewind`).
         """
         refuse_tracers((params, grads), "step")
         self._tree.match(params, "params")
         arrays = to_host(self._tree.match(grads, "grads"), self._grad_dtypes, self._converts)
         landed = self.exchange.take() if self._delay else None
         self._placement = Placement(params)
-        self.exchange.push(arrays, weight, hypers)
+        self.exchange.push(arrays, weight, hypers, note)
         if not self._delay:
             landed = self.exchange.take()
         return params if landed is None else self._placement.place(landed)
@@ -127,6 +133,19 @@ class Remote:
         calls it, and goes on with those of pull(). The optimizer's state begins anew."""
         leaves = self._tree.match(params, "params")
         self.exchange.restart({name: numpy.array(leaf, order="C") for name, leaf in leaves.items()})
+
+    def rewind(self) -> Any:
+        """Goes on after paramd.Rewind: returns the parameters of the server's checkpoint. step_count is then the
+        checkpoint's step, from which the loop goes on, and client.recall() has this rank's note.
+
+            except paramd.Rewind:
+                params = remote.rewind()
+                step = remote.step_count
+
+        FailedPrecondition: the server has not gone back. Rewind: it has gone back once more; call it again. DataLoss:
+        it has no checkpoint of the job; `restart` goes on.
+        """
+        return self._placement.place(self.exchange.rewind())
 
     def mean(self, name: str, value: Any) -> Mean:
         """Adds a number to the coming step, such as the loss. After that step, float() of the result is its mean over

@@ -151,9 +151,20 @@ def _idle_seconds() -> int:
     return RESTART_SECONDS if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") not in ("", "0") else IDLE_SECONDS
 
 
+def state_dir() -> str | None:
+    """Returns the directory for checkpoints that the environment names; None: it names none. Its path is absolute,
+    since the daemon of a run has another working directory."""
+    given = os.environ.get("PARAMD_STATE_DIR") or os.environ.get("PARAMD_SERVER_STATE_DIR")
+    return os.path.abspath(given) if given else None
+
+
 def _run_settings() -> dict[str, Setting]:
     given = ("PARAMD_IDLE_EXIT", "PARAMD_SERVER_IDLE_EXIT")
-    return {} if any(name in os.environ for name in given) else {"idle_exit": f"{_idle_seconds()}s"}
+    settings: dict[str, Setting] = {}
+    if not any(name in os.environ for name in given):
+        settings["idle_exit"] = f"{_idle_seconds()}s"
+    directory = state_dir()
+    return settings if directory is None else {**settings, "state_dir": directory}
 
 
 def _start_for_run(base: str) -> None:
@@ -164,17 +175,16 @@ def _start_for_run(base: str) -> None:
     print(f"paramd: started a daemon for this run: process {pid}, log {start.log}", file=sys.stderr, flush=True)
 
 
-def default_url(world_size: int | None = None) -> str:
+def default_url(world_size: int | None = None, rank: int | None = None) -> str:
     """Returns the URL of this run's daemon on this machine. The first worker of the run starts it.
 
-    world_size: number of ranks of the run; None: WORLD_SIZE, else 1.
+    world_size: number of ranks of the run; None: WORLD_SIZE, else 1. rank: this worker's; None: RANK, else 0.
 
-    FailedPrecondition: the run has ranks on other machines. Unavailable: the daemon cannot be started; the error has
-    its last words. DeadlineExceeded: it was not ready in time. PermissionDenied: its folder is not this user's own.
-    NotFound: there is no program paramd.
+    FailedPrecondition: the run has ranks on other machines, or cannot be told from an outer one. Unavailable: the
+    daemon cannot be started; the error has its last words. DeadlineExceeded: it was not ready in time.
+    PermissionDenied: its folder is not this user's own. NotFound: there is no program paramd.
     """
-    run_id.check_one_machine()
-    base = run_folder.base_path(run_id.run_id(world_size))
+    base = run_folder.base_path(run_id.run_id(world_size, rank))
     with run_folder.locked(base + ".lock", 2 * START_SECONDS):
         if not run_folder.answers(base + ".sock"):
             run_folder.sweep(os.path.dirname(base))
@@ -240,13 +250,16 @@ def _forget_in_child() -> None:
 os.register_at_fork(after_in_child=_forget_in_child)
 
 
-def _limits(threads: int | None, memory: int | str | None) -> dict[str, Setting]:
-    """Returns the daemon's settings for limits of processors and memory."""
+def _limits(threads: int | None, memory: int | str | None,
+            directory: str | os.PathLike[str] | None) -> dict[str, Setting]:
+    """Returns the daemon's settings for limits of processors and memory, and for its checkpoints."""
     limits: dict[str, Setting] = {}
     if threads is not None:
         limits = {"step_threads": threads, "pool_threads": min(max(threads - 1, 1), 60)}
     if memory is not None:
         limits["max_total_bytes"] = memory
+    if directory is not None:
+        limits["state_dir"] = os.path.abspath(directory) if directory else ""
     return limits
 
 
@@ -273,13 +286,15 @@ def _start_own(base: str, settings: dict[str, Setting]) -> Local:
 
 
 def local(threads: int | None = None, memory: int | str | None = None, name: str | None = None,
-          **settings: Setting) -> Local:
+          state_dir: str | os.PathLike[str] | None = None, **settings: Setting) -> Local:
     """Starts a daemon on this machine that ends with this process, and returns it when it is ready.
 
     threads: threads for optimizer steps; the root pool gets one less. None: the processors that this process may use.
     memory: most bytes of weights, sums, optimizer state and snapshots: a number, or a text such as "8GiB". None: 80 %
         of the memory that this process may use.
     name: of its files, so that other programs can find it. None: a new one.
+    state_dir: directory for checkpoints of its jobs, which it makes if need be: a later daemon with the same directory
+        goes on with them. One daemon at a time uses it. None: $PARAMD_STATE_DIR, else there are no checkpoints.
     settings: other keys of the daemon (`paramd --help`), such as step_timeout="5m" or ingest_bytes="1GiB".
 
     AlreadyExists: a daemon of this name runs. InvalidArgument: a setting is wrong. Other errors are as for default_url.
@@ -292,6 +307,6 @@ def local(threads: int | None = None, memory: int | str | None = None, name: str
         if run_folder.answers(base + ".sock"):
             raise AlreadyExists(AlreadyExists.code, f"a local daemon named {name} runs already: unix://{base}.sock")
         run_folder.sweep(os.path.dirname(base))
-        daemon = _start_own(base, {"idle_exit": "0s", **_limits(threads, memory), **settings})
+        daemon = _start_own(base, {"idle_exit": "0s", **_limits(threads, memory, state_dir), **settings})
     _open.add(daemon)
     return daemon

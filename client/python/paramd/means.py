@@ -52,6 +52,12 @@ class Means:
         numbers = {name: float(value) for name, (value, _) in coming.items()}
         return {name: number for name, number in numbers.items() if math.isfinite(number)}
 
+    def drop(self) -> None:
+        """Forgets the numbers of steps that are not taken. Their means are NaN."""
+        self.arrive({})
+        self.depart()
+        self.arrive({})
+
     def arrive(self, scalars: dict[str, tuple[float, float]]) -> None:
         """Takes the means of the step that is done."""
         for mean in self._travelling:

@@ -66,7 +66,7 @@ def _check_mesh() -> None:
 
 
 def _result(shape: tuple[int, ...], dtype: Any) -> Any:
-    return jax.ShapeDtypeStruct(shape, dtype)  # type: ignore[no-untyped-call]
+    return jax.ShapeDtypeStruct(shape, dtype)
 
 
 def _ordered(function: Callable[..., Any], shapes: Any) -> Callable[..., Any]:

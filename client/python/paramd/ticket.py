@@ -127,6 +127,7 @@ class Ticket:
                 return self._results()
             if left <= SLICE:
                 raise late(error, most)
+            request.client.revive(error)
 
     def done(self) -> bool:
         """Returns whether `wait` would return or raise at once."""

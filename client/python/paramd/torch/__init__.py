@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from ..means import Mean
 from .averager import Averager, communication_hook
+from .notes import Note
 from .optimizer import Optimizer
 from .scaler import GradScaler
 from .trainer import TrainerFactory
 
-__all__ = ["Averager", "GradScaler", "Mean", "Optimizer", "TrainerFactory", "communication_hook"]
+__all__ = ["Averager", "GradScaler", "Mean", "Note", "Optimizer", "TrainerFactory", "communication_hook"]

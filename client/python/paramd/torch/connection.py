@@ -25,6 +25,7 @@ class Settings:
     world_size: int | None = None
     client: Client | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    window: int = 0
 
     @property
     def job_name(self) -> str:
@@ -38,7 +39,7 @@ class Settings:
         if self.client is not None:
             return self.client
         client = Client(self.url, self.job, rank=self.rank, world_size=self.world_size, rules=rules,
-                        options={**OPTIONS, **self.options})
+                        options={**OPTIONS, **self.options}, window=self.window)
         leave_at_exit(client)
         return client
 
@@ -76,8 +77,9 @@ def begin(client: Client, places: list[Place], delay: int, computed: bool) -> Di
     memory.land(places)
     if any(not _same(before[name], weights[name]) for name in before):
         raise FailedPrecondition(FailedPrecondition.code, "the job has other weights than those that this gradient was "
-                                 "computed with: pass the model to the optimizer, or call join() before the first "
-                                 "forward pass. The model has the job's weights now: compute the gradient again")
+                                 "computed with: make the optimizer before the first forward pass, and call join() "
+                                 "there if no module is called. The model has the job's weights now: compute the "
+                                 "gradient again")
     return memory
 
 

@@ -1,6 +1,7 @@
-"""Joins a job at the model's first forward pass, so that the first gradients belong to the job's weights."""
+"""Joins a job at the first forward pass of the model, so that the first gradients belong to the job's weights."""
 from __future__ import annotations
 
+import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -9,23 +10,24 @@ import torch
 if TYPE_CHECKING:
     from .optimizer import Optimizer
 
+# torch.compile warns where every module calls a hook. This hook does nothing at its second call.
+_WARNING = "Using `torch.compile.module.` when there are global hooks on modules"
+
 
 class JoinAtForward:
-    """A forward pre-hook that lets an optimizer join its job. It goes with the first call.
+    """A forward pre-hook that lets an optimizer join its job. It goes with the first call of a module that has one of
+    the optimizer's parameters.
 
-    A copy of the model (an average of weights, a saved model) has a hook without an optimizer, which does nothing.
+    Every module calls it, whichever model the optimizer was made with: torch calls such hooks in front of a module's
+    own. So it comes before FSDP's hooks, which gather weights, even if fully_shard is called behind it.
     """
 
-    def __init__(self, optimizer: Optimizer | None = None) -> None:
-        self._optimizer = weakref.ref(optimizer) if optimizer is not None else None
-        self._handle: Any = None
-
-    def attach(self, model: torch.nn.Module) -> None:
-        """Registers the hook: in front of others, since FSDP's gathers weights."""
-        try:
-            self._handle = model.register_forward_pre_hook(self, prepend=True)
-        except TypeError:               # torch 1.13 has no prepend
-            self._handle = model.register_forward_pre_hook(self)
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = weakref.ref(optimizer, lambda _: self.detach())
+        self._foreign: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()     # modules of other optimizers
+        warnings.filterwarnings("ignore", _WARNING)
+        register: Any = torch.nn.modules.module.register_module_forward_pre_hook
+        self._handle: Any = register(_outside_of_graphs(self._call))
 
     def detach(self) -> None:
         """Removes the hook."""
@@ -33,15 +35,17 @@ class JoinAtForward:
             self._handle.remove()
             self._handle = None
 
-    def __call__(self, module: torch.nn.Module, args: Any) -> None:
-        """Joins the job. torch calls it before the first forward pass."""
-        optimizer = self._optimizer() if self._optimizer is not None else None
-        self.detach()
-        if optimizer is not None:
-            _outside_of_graphs(optimizer.join)()
-
-    def __reduce__(self) -> Any:
-        return JoinAtForward, ()
+    def _call(self, module: torch.nn.Module, args: Any) -> None:
+        """Joins the job if the module has parameters of the optimizer. torch calls it before every forward pass."""
+        optimizer = self._optimizer()
+        if optimizer is None or module in self._foreign:
+            return
+        own = {id(param) for group in optimizer.param_groups for param in group["params"]}
+        if any(id(param) in own for param in module.parameters()):
+            self.detach()
+            optimizer.join_with(module)
+        else:
+            self._foreign.add(module)
 
 
 def _outside_of_graphs(function: Any) -> Any:

@@ -13,9 +13,9 @@ from ..errors import FailedPrecondition, invalid
 from . import tensor_file
 from .names import Group
 
-# torch's optimizer for each of the server's that has one. Others keep the server's names.
-_CLASSES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "nadam": "NAdam", "radam": "RAdam", "adamax": "Adamax",
-            "adagrad": "Adagrad", "rmsprop": "RMSprop", "adadelta": "Adadelta", "rprop": "Rprop", "asgd": "ASGD"}
+# torch's optimizer for each of the server's that has one. The state of others keeps the server's names.
+CLASSES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "nadam": "NAdam", "radam": "RAdam", "adamax": "Adamax",
+           "adagrad": "Adagrad", "rmsprop": "RMSprop", "adadelta": "Adadelta", "rprop": "Rprop", "asgd": "ASGD"}
 _SINGLE = ("mu_product", "eta", "mu")   # state of one number: torch has no dimension there, the server one
 
 State = dict[str, torch.Tensor]
@@ -65,7 +65,7 @@ def _by_parameter(tensors: State, names: tuple[str, ...]) -> dict[str, State]:
 def _to_torch(optimizer: str, slots: State) -> State:
     """Returns a parameter's state as torch has it; {}: torch has none, since it has seen no gradient."""
     step = int(slots["step"]) if "step" in slots else 0
-    if optimizer not in _CLASSES:
+    if optimizer not in CLASSES:
         return slots
     if step == 0:
         return {}
@@ -76,7 +76,7 @@ def _to_torch(optimizer: str, slots: State) -> State:
 def _torch_group(group: Group) -> Group:
     """Returns the hyperparameters of torch's optimizer, or the server's if torch has none of that name."""
     own = {name: value for name, value in group.items() if name not in ("params", "param_names", "optimizer")}
-    kind = _CLASSES.get(group["optimizer"])
+    kind = CLASSES.get(group["optimizer"])
     if kind is None:
         return {**own, "optimizer": group["optimizer"]}
     theirs = getattr(torch.optim, kind)([torch.nn.Parameter(torch.zeros(1))], lr=1.0).defaults
@@ -114,7 +114,7 @@ def _slots(state: dict[str, Any], optimizers: list[str], indices: list[int], opt
 
 def _from_torch(optimizer: str, one: dict[str, Any], slots: list[str], param: torch.Tensor) -> State:
     """Returns a parameter's state for the server. A parameter without state has had no gradient: it begins at 0."""
-    if optimizer not in _CLASSES:
+    if optimizer not in CLASSES:
         return dict(one)
     found: State = {}
     for slot in slots:
@@ -135,11 +135,23 @@ def bring(saved: Saved, client: Client) -> None:
     step = min(client.step_of(name) for name in client.names)
     if step != saved.step or client.welcome.step > saved.step:
         raise FailedPrecondition(FailedPrecondition.code, f"the state is of step {saved.step}, and the job is at step "
-                                 f"{step}: give the new run a job name of its own")
-    client.barrier()                    # an import waits for no declaration
-    if client.rank == 0 and saved.tensors:
-        with tempfile.TemporaryDirectory(prefix="paramd-") as folder:
-            path = os.path.join(folder, "state.safetensors")
-            tensor_file.save(path, saved.tensors)
-            client.import_state(path)
-    client.barrier()
+                                 f"{step}: give the new run a job name of its own. To replace the state of the running "
+                                 "job, and not its weights, call join() before load_full_state_dict")
+    replace(saved, client)
+
+
+def replace(saved: Saved, client: Client) -> None:
+    """Replaces the optimizer state of a job that rests, whose weights stay; every rank calls it, and rank 0 imports.
+
+    InvalidArgument: a counter of steps would go back. FailedPrecondition: a step or a root is under way. Then nothing
+    has changed, and rank 0 alone has the error.
+    """
+    client.barrier()                    # no rank is in the midst of a step, and an import waits for no declaration
+    try:
+        if client.rank == 0 and saved.tensors:
+            with tempfile.TemporaryDirectory(prefix="paramd-") as folder:
+                path = os.path.join(folder, "state.safetensors")
+                tensor_file.save(path, saved.tensors)
+                client.import_state(path)
+    finally:
+        client.barrier()

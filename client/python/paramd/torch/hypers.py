@@ -16,8 +16,9 @@ _ALIASES: dict[str, dict[str, tuple[str, ...]]] = {
     "kron": {"lr": ("learning_rate",), "momentum": ("b1",)},
     "adafactor": {"lr": ("learning_rate",)},
 }
-# How torch executes a step. It does not change the result, and the server decides it anyway.
-_EXECUTION = ("foreach", "fused", "capturable")
+# Arguments of torch that say how a step is executed, which has no meaning on a server, and maximize, which not every
+# optimizer has; with torch's defaults.
+NO_MEANING = {"foreach": None, "fused": None, "capturable": False, "differentiable": False, "maximize": False}
 
 
 def plain(value: Any) -> Any:
@@ -46,6 +47,15 @@ class Row:
         return {key: self._joined([self._hypers[name].default for name in names])
                 for key, names in self._members.items()}
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of its hyperparameters, in the order of the table: torch's order, where torch has the optimizer."""
+        found: dict[str, None] = {}
+        of = {name: key for key, names in self._members.items() for name in names}
+        for name in self._hypers:
+            found[of[name]] = None
+        return tuple(found)
+
     @staticmethod
     def _joined(values: list[Any]) -> Any:
         return values[0] if len(values) == 1 else tuple(values)
@@ -55,7 +65,8 @@ class Row:
         optimizer does not have, one that is given twice, or a list of the wrong length. The server checks ranges."""
         found: dict[str, Any] = {}
         for name, value in given.items():
-            if name in _EXECUTION or (name == "differentiable" and not value):
+            if name in NO_MEANING and name not in self._members:
+                self._check_unset(name, value)
                 continue
             key = self._key_of.get(name, name)
             if key not in self._members:
@@ -64,6 +75,11 @@ class Row:
                 raise invalid(f"{self.optimizer}: {key} is given twice")
             found[key] = self._coerced(key, plain(value))
         return found
+
+    def _check_unset(self, name: str, value: Any) -> None:
+        if value:
+            raise invalid(f"{self.optimizer} {name}: expected None or False, got {value!r}: it has no meaning for an "
+                          "optimizer that runs in a server. Leave it out")
 
     def _coerced(self, key: str, value: Any) -> Any:
         """Returns a value in the type of its key, so that 1 and 1.0 are the same number."""

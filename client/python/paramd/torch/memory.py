@@ -75,7 +75,7 @@ class Staged:
 
     def _stream(self, device: torch.device) -> Any:
         if device not in self._streams:
-            self._streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self._streams[device] = torch.cuda.Stream(device)
         return self._streams[device]
 
     def lend(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> Tensors:
@@ -102,7 +102,7 @@ class Staged:
             for to, source in pairs:
                 to.copy_(source, non_blocking=True)
                 source.record_stream(stream)    # its memory is not used again before the copy is done
-            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            event = torch.cuda.Event()
             event.record(stream)
         return event
 

@@ -46,8 +46,14 @@ def _names_of(model: torch.nn.Module | None) -> dict[int, str]:
     return {id(p): name for name, p in model.named_parameters()} if model is not None else {}
 
 
-def _pairs(group: Group, known: dict[int, str]) -> list[tuple[str, torch.Tensor]]:
-    """Returns (name, parameter) of a group: from param_names, from pairs, or from the model."""
+def numbered_name(group: int, i: int) -> str:
+    """Returns the name of a parameter that has none: the i-th of a group. One pattern matches all names of a group."""
+    return f"group{group}.param.{i}" if group else f"param.{i}"
+
+
+def _pairs(group: Group, known: dict[int, str], number: int | None) -> list[tuple[str, torch.Tensor]]:
+    """Returns (name, parameter) of a group: from param_names, from pairs, from the model, or from the group's number
+    where it has one."""
     params = group["params"]
     params = [params] if isinstance(params, torch.Tensor) else list(params)
     if "param_names" in group:
@@ -56,10 +62,11 @@ def _pairs(group: Group, known: dict[int, str]) -> list[tuple[str, torch.Tensor]
             raise invalid(f"a group has {len(params)} parameters and {len(names)} param_names: expected as many")
         return list(zip(names, params))
     found = []
-    for one in params:
+    for i, one in enumerate(params):
         name, param = one if isinstance(one, tuple) else (known.get(id(one)), one)
-        if name is None:
+        if name is None and number is None:
             raise _bare()
+        name = numbered_name(number or 0, i) if name is None else name
         found.append((name, param))
     return found
 
@@ -95,12 +102,14 @@ def _given_groups(params: Any) -> list[Group]:
     return [dict(group) for group in given] if isinstance(given[0], dict) else [{"params": given}]
 
 
-def named(params: Any, model: torch.nn.Module | None, before: Named | None = None) -> Named:
+def named(params: Any, model: torch.nn.Module | None, before: Named | None = None, numbered: bool = False) -> Named:
     """Returns the groups of `params` with names. Tied parameters are in it once, frozen ones not at all.
 
     params: a model, pairs (name, parameter), groups of such pairs, groups with param_names, or bare parameters of
         `model`.
     before: what the optimizer has already; new names must differ from these.
+    numbered: parameters without names get numbers instead of an error: their places in their groups, which are the same
+        on all ranks.
 
     InvalidArgument: parameters without names, names that are equal, a meta tensor, a lazy or flattened parameter, an
     element type that does not travel.
@@ -109,9 +118,9 @@ def named(params: Any, model: torch.nn.Module | None, before: Named | None = Non
     seen = {id(p) for group in (before.groups if before else ()) for p in group["params"]}
     taken = {name for group in (before.groups if before else ()) for name in group["param_names"]}
     known = _names_of(model)
-    for given in _given_groups(params):
+    for number, given in enumerate(_given_groups(params), len(before.groups) if before else 0):
         group = {**given, "params": [], "param_names": []}
-        for raw, param in _pairs(given, known):
+        for raw, param in _pairs(given, known, number if numbered else None):
             name = strip(raw)
             _check(name, param)
             if id(param) in seen:

@@ -8,7 +8,7 @@ from typing import Any, Callable, NamedTuple
 import torch
 
 from ..client import Client
-from ..errors import FailedPrecondition, invalid
+from ..errors import FailedPrecondition, Rewind, invalid
 from ..exits import leave
 from ..means import Mean, Means
 from . import connection, full_state, light_state, parallel
@@ -18,6 +18,7 @@ from .hypers import Row, row
 from .names import Group, Named, check_memory, named
 from .overlap import Overlap
 from .placement import Place, place
+from .recovery import Recovery
 from .rules import rules
 from .run import Run, Terms
 
@@ -40,55 +41,70 @@ class Optimizer(torch.optim.Optimizer):
     url, job, rank, world_size, options: as for paramd.Client. The job averages by weight, and an infinity skips the
         step of the whole model, unless options says otherwise.
     client: an open client without declared parameters, in place of these.
-    model: names bare parameters in `params`, and joins the job at its first forward pass.
+    model: names bare parameters in `params`.
     overlap: gradients are pushed during the backward pass. An infinity then skips the step of its parameter alone.
     delay: 1: step() does not wait for the new weights; the next one does.
+    scaler: the paramd.torch.GradScaler of the training. overlap=True needs it to unscale gradients as they come, and
+        Lightning to clip them. An infinity skips the step of the whole model, also with overlap=True.
+    window: number of steps that are kept, to be sent again when the server goes back to a checkpoint: step() does not
+        notice then. None: none, and it raises paramd.Rewind.
+    note: a paramd.torch.Note, which goes out with each step and is restored when this process goes on from a
+        checkpoint, or in the place of another process; or a function that returns the bytes of a note.
     contribute: "rank0": the other ranks push no gradients, since they are averaged already.
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
 
-    Nothing travels before the first forward pass of the model, the first step(), join() or step_count. Then the weights
-    of rank 0 become those of every rank; where the job has weights already, every rank takes these.
+    Nothing travels before the first forward pass of a module that has one of the parameters, the first step(), join()
+    or step_count. Then the weights of rank 0 become those of every rank; where the job has weights already, every rank
+    takes these.
     """
+
+    _numbers_names = False          # parameters without names get numbers (paramd.torch.optim)
+    _scaler: Any = None             # the GradScaler that the optimizer was made with
 
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
                  rank: int | None = None, world_size: int | None = None, client: Client | None = None,
                  model: torch.nn.Module | None = None, overlap: bool = False, delay: int = 0, contribute: str = "all",
-                 options: Mapping[str, Any] | Iterable[str] | None = None, **hypers: Any) -> None:
+                 options: Mapping[str, Any] | Iterable[str] | None = None, scaler: Any = None,
+                 window: int | None = None, note: Any = None, **hypers: Any) -> None:
+        if scaler is not None and not hasattr(scaler, "unscale_one"):
+            raise invalid(f"scaler: expected a paramd.torch.GradScaler, got a {type(scaler).__name__}")
         if delay not in (0, 1) or contribute not in ("all", "rank0"):
             raise invalid(f"expected delay 0 or 1 and contribute \"all\" or \"rank0\", got {delay} and {contribute!r}")
         if overlap and delay:
             raise invalid("overlap=True and delay=1 exclude each other: with delay=1 nothing waits for the gradients")
         self._prepare(copied=False)
         self._at_forward: JoinAtForward | None = None
-        self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options))
-        if overlap:                     # parameters step as their gradients come: none waits for the last one
+        self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options), window or 0)
+        self._recovery = Recovery(note)
+        if overlap and scaler is None:  # parameters step as their gradients come: none waits for the last one
             self._settings.options.setdefault("nonfinite_scope", "parameter")
         self._delay = delay
         self._overlaps, self._contribute = overlap, contribute
+        self._scaler = scaler
         self._optimizer = optimizer
         self._hypers = row(optimizer).canonical(hypers)
         self._model = params if isinstance(params, torch.nn.Module) else model
         if not isinstance(params, (torch.nn.Module, torch.Tensor)) and isinstance(params, Iterable):
             params = list(params)
         self._raw_names = parallel.names_in(params)
-        known = named(params, self._model)
+        known = named(params, self._model, numbered=self._numbers_names)
         self._frozen: list[tuple[str, torch.Tensor]] = known.frozen
         super().__init__(known.groups, {"optimizer": optimizer, **row(optimizer).defaults, **self._hypers})
         self._is_made = True
-        if self._model is not None:
-            self._at_forward = JoinAtForward(self)
-            self._at_forward.attach(self._model)
+        self._at_forward = JoinAtForward(self)
 
     def _prepare(self, copied: bool) -> None:
         """Sets what a copy does not have."""
         self._is_copy = copied
         self._settings = Settings()
+        self._recovery = Recovery(None)
         self._delay = 0
         self._run: Run | None = None
         self._overlap: Overlap | None = None
         self._claimed: int | None = None            # the step of a state that was loaded before the job was joined
         self._restore: full_state.Saved | None = None
         self._weight: float | None = None
+        self._called: torch.nn.Module | None = None     # the module whose forward pass joins the job
         self._declared: list[Declared] = []
         self._means = Means()
         self._is_made = False
@@ -117,7 +133,7 @@ class Optimizer(torch.optim.Optimizer):
         light_state.add_steps(self, self.param_groups[-1]["params"])
 
     def _named_group(self, group: Group) -> Group:
-        known = named([group], self._model, Named(self.param_groups))
+        known = named([group], self._model, Named(self.param_groups), numbered=self._numbers_names)
         self._frozen = [*self._frozen, *known.frozen]
         return known.groups[0]
 
@@ -153,6 +169,16 @@ class Optimizer(torch.optim.Optimizer):
         forward pass where the optimizer does not have the model. Errors: those of paramd.Client and its declare."""
         self._joined(computed=False)
 
+    def join_with(self, module: torch.nn.Module) -> None:
+        """Joins the job at the first forward pass of a module that has parameters of the optimizer."""
+        if self._run is None:
+            self._recovery.check_begun()
+        self._called = module
+        try:
+            self.join()
+        finally:
+            self._called = None
+
     def _joined(self, computed: bool) -> Run:
         if self._is_copy:
             raise FailedPrecondition(FailedPrecondition.code, "this is a copy of an optimizer, and a rank has one "
@@ -173,18 +199,20 @@ class Optimizer(torch.optim.Optimizer):
             memory = connection.begin(client, places, self._delay, computed)
             if self._restore is not None:
                 full_state.bring(self._restore, client)
+            run = Run(client, places, memory, self._means, self._counts(client))
+            self._recovery.restore(run, self.param_groups)
         except BaseException:
             if client is not self._settings.client:
                 client.close()
             raise
-        run = Run(client, places, memory, self._means, self._counts(client))
         if self._overlaps:
-            self._overlap = Overlap(run, places, self._terms)
+            unscale = self._scaler.unscale_one if self._scaler is not None else None
+            self._overlap = Overlap(run, places, self._terms, unscale)
         return run
 
     def _counts(self, client: Client) -> bool:
         """Returns whether this rank's gradients count."""
-        if self._contribute == "all" and parallel.is_averaged(self._model, self._raw_names):
+        if self._contribute == "all" and parallel.is_averaged((self._model, self._called), self._raw_names):
             parallel.warn()
             self._contribute = "rank0"
         return self._contribute == "all" or client.rank == 0
@@ -218,6 +246,78 @@ class Optimizer(torch.optim.Optimizer):
         rank calls it. The optimizer's state begins anew."""
         self._joined(computed=False).restart()
 
+    # ---- checkpoints of the server ----
+
+    def rewind(self) -> int:
+        """Goes on after paramd.Rewind: brings the weights of the server's checkpoint into the model, restores the note,
+        clears the gradients, and returns the step from which the loop goes on. Take new iterators of data loaders.
+
+            while step < steps:
+                try:
+                    ...                             # a batch, its gradients, opt.step()
+                    step = opt.step_count
+                except paramd.Rewind:
+                    step = opt.rewind()
+
+        FailedPrecondition: the server has not gone back. DataLoss: it has no checkpoint of the job: see `restart`.
+        """
+        run = self._joined(computed=False)
+        while True:
+            try:
+                run.rewind()
+                self._recovery.restore(run, self.param_groups)
+                break
+            except Rewind:                          # it has gone back once more
+                continue
+        if self._overlap is not None:
+            self._overlap.reset()
+        self.zero_grad()
+        return run.step
+
+    def take_steps(self, steps: int, body: Callable[[int], Any]) -> None:
+        """Calls body(step) for each step from the job's own on, until the job has taken `steps` steps. body draws a
+        batch, computes its gradients and calls step() once. After paramd.Rewind this goes on behind the checkpoint.
+
+        FailedPrecondition: body has not called step().
+        """
+        step = self.step_count
+        while True:
+            try:
+                while step < steps:
+                    body(step)
+                    step = self._check_taken(step)
+                self.synchronize()
+                return
+            except Rewind:
+                step = self.rewind()
+
+    def _check_taken(self, before: int) -> int:
+        """Returns the number of steps that are taken or under way."""
+        run = self._joined(computed=False)
+        taken = run.step + (1 if run.is_under_way else 0)
+        if taken <= before:
+            raise FailedPrecondition(FailedPrecondition.code, f"take_steps: body({before}) has not called step()")
+        return taken
+
+    @property
+    def recalled(self) -> tuple[int, bytes] | None:
+        """Step and bytes of this rank's note, as it was when this process joined the job or went back to a checkpoint.
+        None: there was none. Joins the job."""
+        self.join()
+        return self._recovery.recalled
+
+    @property
+    def durable(self) -> int:
+        """The step up to which the job survives a restart of the server, as its last answer said; 0: none. Joins the
+        job."""
+        return self.client.durable
+
+    def sync(self, timeout: float | None = None) -> None:
+        """Waits until the last step() is in a checkpoint on the server's disk, which the server makes at once. Errors:
+        those of paramd.Client.sync."""
+        run = self._joined(computed=False)
+        self.client.sync(run.step + (1 if self._delay and run.is_under_way else 0), timeout)
+
     def close(self) -> None:
         """Leaves the job for good. The program's end does so, too, unless it ends with an exception."""
         self.synchronize()
@@ -248,10 +348,18 @@ class Optimizer(torch.optim.Optimizer):
         """Whether the last step was skipped on all ranks, because a gradient was not finite."""
         return self._run is not None and self._run.was_skipped
 
+    @property
+    def _has_outcome(self) -> bool:
+        """Whether the job has taken or skipped a step of this optimizer, so that was_skipped speaks of it."""
+        return self._run is not None and bool(self._run.outcomes)
+
     # ---- steps ----
 
-    # GradScaler then leaves the decision to step(), which must know of every step.
-    _step_supports_amp_scaling = True
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Whether torch's own GradScaler leaves the decision to step(), which must know of every step. Ours needs no
+        such flag, because of which Lightning would refuse to clip gradients."""
+        return self._scaler is None
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -260,13 +368,15 @@ class Optimizer(torch.optim.Optimizer):
 
         closure: computes the loss and its gradients; its result is returned.
         FailedPrecondition: the optimizer refused the step. DeadlineExceeded: a rank is missing. DataLoss: the server
-        was restarted (see `restart`).
+        was restarted (see `restart`). Rewind: it was restarted from a checkpoint (see `rewind`).
         """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         self._check_scaler()
+        if self._run is None:
+            self._recovery.check_begun()
         run = self._joined(computed=True)
         self._check_frozen()
         if self._delay:
@@ -274,7 +384,7 @@ class Optimizer(torch.optim.Optimizer):
         terms = self._terms()
         if self._overlap is not None:
             self._overlap.check(terms)
-        run.push_rest(terms)
+        run.push_rest(terms, self._recovery.save(self.param_groups))
         if not self._delay:
             self._finish(run)
         return loss
@@ -353,18 +463,36 @@ class Optimizer(torch.optim.Optimizer):
         return full_state.export(run.client, self.param_groups)
 
     def load_full_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes the state of torch's optimizer of the same name, or of full_state_dict, for a new job. Every rank calls
-        it, before the job is joined. The model has the weights of that step.
+        """Takes the state of torch's optimizer of the same name, or of full_state_dict. Every rank calls it.
 
-        FailedPrecondition: the job is joined; or, when it is joined: it is no new job.
+        Before the job is joined, the state is for a new job, and the model has the weights of that step. Afterwards it
+        replaces the state of the running job between two steps: weights and step_count stay.
+
+        FailedPrecondition: a step or a matrix root is under way; or, when a new job is joined: it is no new job.
+        InvalidArgument: the state does not fit, or a counter of steps would go back. Then nothing has changed.
         """
-        if self._run is not None:
-            raise FailedPrecondition(FailedPrecondition.code, "the job has begun, and its weights cannot be replaced: "
-                                     "make a new optimizer with another job, and load the state before its first step")
         saved = full_state.read(state_dict, self.param_groups)
+        if self._run is not None:
+            self._replace_state(self._run, saved, state_dict["param_groups"])
+            return
         light_state.take_hypers(self.param_groups, state_dict["param_groups"])
         self._restore = saved
         self._claimed = saved.step
+
+    def _replace_state(self, run: Run, saved: full_state.Saved, groups: list[Group]) -> None:
+        self.synchronize()
+        if run.is_under_way:
+            raise FailedPrecondition(FailedPrecondition.code, "gradients of the coming step have travelled: call "
+                                     "load_full_state_dict behind step(), before the next backward pass")
+        before = [dict(group) for group in self.param_groups]
+        try:
+            light_state.take_hypers(self.param_groups, groups)
+            self._terms()               # raises if one of them is fixed while the job runs
+            full_state.replace(saved, run.client)
+        except BaseException:
+            for group, values in zip(self.param_groups, before):
+                group.update(values)
+            raise
 
 
 def _stock_scaler() -> FailedPrecondition:

@@ -45,9 +45,12 @@ class Overlap:
     """The gradient hooks of an optimizer with overlap=True.
 
     They run on autograd's threads, so a lock guards what they share with step().
+
+    unscale: unscales a gradient, in place, before it travels; None: gradients have no scale.
     """
 
-    def __init__(self, run: Run, places: list[Place], terms: Callable[[], Terms]) -> None:
+    def __init__(self, run: Run, places: list[Place], terms: Callable[[], Terms],
+                 unscale: Callable[[torch.Tensor], None] | None = None) -> None:
         if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
             raise Unimplemented(Unimplemented.code, f"overlap=True needs torch 2.1 or newer, and this is "
                                 f"{torch.__version__}")
@@ -55,7 +58,7 @@ class Overlap:
             if is_dtensor(place.param):
                 raise _failed(f"parameter {place.name} is sharded, and its gradient comes from fully_shard: use "
                               "overlap=False")
-        self._run, self._terms_of = run, terms
+        self._run, self._terms_of, self._unscale = run, terms, unscale
         self._lock = threading.Lock()
         self._paused = False
         self._terms: Terms | None = None            # of the gradients that are pushed
@@ -82,6 +85,7 @@ class Overlap:
             raise _failed(f"parameter {place.name}: a second backward pass before step() would change a gradient that "
                           "has travelled: put all backward passes but the last into `with opt.no_sync():`")
         self._arrived.add(place.name)
+        self._unscale_one(place)
         bucket.waiting.discard(place.name)
         if bucket.waiting:
             return
@@ -90,6 +94,18 @@ class Overlap:
             if sent.param.grad is not None:
                 self._sent[sent.name] = sent.param.grad, sent.param.grad._version
         self._run.push([sent.name for sent in bucket.places], self._terms)
+
+    def _unscale_one(self, place: Place) -> None:
+        if self._unscale is not None and place.param.grad is not None:
+            with torch.no_grad():
+                self._unscale(place.param.grad)
+
+    def unscale_rest(self) -> None:
+        """Unscales the gradients that step() will push: those that the backward pass did not come to, and the one that
+        carries numbers for means."""
+        for place in self._run.places.values():
+            if place.name not in self._arrived:
+                self._unscale_one(place)
 
     @property
     def has_begun(self) -> bool:

@@ -15,18 +15,19 @@ def _ddp() -> type[torch.nn.Module] | None:
     return torch.nn.parallel.DistributedDataParallel
 
 
-def is_averaged(model: torch.nn.Module | None, names: Iterable[str]) -> bool:
+def is_averaged(models: Iterable[torch.nn.Module | None], names: Iterable[str]) -> bool:
     """Returns whether DDP averages the gradients of a model.
 
+    models: the model, and the module whose forward pass has begun: DDP may have wrapped the model meanwhile.
     names: names of parameters before prefixes are stripped: those of a wrapped model all begin with "module.".
     """
     ddp = _ddp()
     if ddp is None:
         return False
-    if model is not None and any(isinstance(module, ddp) for module in model.modules()):
+    if any(isinstance(module, ddp) for model in models if model is not None for module in model.modules()):
         return True
     if getattr(ddp, "_active_ddp_module", None) is not None:
-        return True                     # joining in the forward pass of a model that DDP has wrapped meanwhile
+        return True                     # joining in DDP's forward pass, from a module inside
     listed = list(names)
     return bool(listed) and all(name.startswith("module.") for name in listed)
 

@@ -5,7 +5,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable
 
 import torch
 
@@ -46,6 +46,7 @@ class Run:
         self._shipments: list[Shipment] = []
         self._pushed: set[str] = set()              # parameters of the step that is under way
         self._warned_skip = False
+        self._note: bytes | None = None             # of the step, until a push takes it
         self.find_step()
 
     def find_step(self) -> None:
@@ -77,8 +78,9 @@ class Run:
         for changes, batch in batches.items():
             self._ship(batch, dict(changes), terms.weight, {})
 
-    def push_rest(self, terms: Terms) -> None:
-        """Pushes all parameters that are not pushed yet in this step, and the numbers for means."""
+    def push_rest(self, terms: Terms, note: bytes | None = None) -> None:
+        """Pushes all parameters that are not pushed yet in this step, the numbers for means, and the step's note."""
+        self._note = note
         scalars = self.means.depart()
         name = self.carrier if scalars else ""
         if scalars and name not in self._pushed and name not in self._ahead:
@@ -94,10 +96,11 @@ class Run:
         """Pushes parameters whose hyperparameters are the same."""
         found = {name: self._gradient(self.places[name]) for name in names}
         lent = self.memory.lend({name: g for name, g in found.items() if g is not None}, self.places)
+        note, self._note = self._note, None
         self._shipments.append(Shipment(
             self.client, {name: lent.get(name) for name in names},
             self.memory.weights(self.places[name] for name in names), weight=weight, hypers=changes or None,
-            scalars=scalars or None))
+            scalars=scalars or None, note=note))
         self._pushed.update(names)
 
     @property
@@ -152,10 +155,32 @@ class Run:
 
     def restart(self) -> None:
         """Starts the job anew after DataLoss, from the weights that the workers hold."""
-        self._shipments, self._pushed = [], set()
-        places = self.places.values()
+        self._forget_step()
         if isinstance(self.memory, Staged):
-            self.memory.fill(places)
-        self.client.restart(self.memory.weights(places))
+            self.memory.fill(self.places.values())
+        self._receive(self.client.restart)
+
+    def rewind(self) -> None:
+        """Brings the weights of the server's checkpoint into the model, after Rewind."""
+        self._forget_step()
+        self._receive(self.client.rewind)
+
+    def catch_up(self, step: int) -> None:
+        """Brings the weights of a later step into the model, which the job has closed since this rank has joined it: an
+        earlier process of this rank had pushed it."""
+        self._receive(lambda weights: self.client.pull(weights, min_step=step).wait())
+
+    def _receive(self, function: Callable[[dict[str, torch.Tensor]], object]) -> None:
+        """Calls a function of the client that writes the job's weights, and brings them into the model."""
+        places = self.places.values()
+        function(self.memory.weights(places))
         self.memory.land(places)
         self.find_step()
+
+    def _forget_step(self) -> None:
+        """Forgets the step that is under way. Its tickets have ended."""
+        for shipment in self._shipments:
+            shipment.drop()
+        self._shipments, self._pushed, self._note = [], set(), None
+        self.means.drop()
+        self.outcomes = Counter()

@@ -21,7 +21,7 @@ class Shipment:
 
     gradients: by name; None: this rank has no gradient of the parameter.
     weights: where new weights go, by the same names.
-    details: weight, hypers and scalars of the push.
+    details: weight, hypers, scalars and note of the push.
     """
 
     def __init__(self, client: Client, gradients: Mapping[str, torch.Tensor | None],
@@ -64,6 +64,14 @@ class Shipment:
     def is_closed(self) -> bool:
         """Whether the rounds of all its parameters are closed, so that the next step can begin."""
         return not self._left
+
+    def drop(self) -> None:
+        """Takes a ticket that has ended with an error, which is known already. Else it would become a notice."""
+        if self._ticket.done():
+            try:
+                self._ticket.wait()
+            except Error:
+                pass
 
     def _take(self) -> None:
         """Takes the results of the rounds that are closed."""
