@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "await.h"
 #include "daemon_process.h"
 #include "paramctl_run.h"
 #include "team.h"
@@ -38,6 +39,13 @@ static void train_to(worker *w, const char *url, uint64_t step)
     assert_int_equal(paramctl("--server %s checkpoint counted", url), 0);
 }
 
+/* Returns whether the checkpoint of step 10 is gone: it is removed after the last one was reported. */
+static bool oldest_is_gone(void *arg)
+{
+    (void)arg;
+    return paramctl_shell("ls -d %s/counted-*/*-*10 > /dev/null 2>&1", root) != 0;
+}
+
 /* Trains, and kills the daemon while the worker is in its job. */
 static int make_checkpoints(void **state)
 {
@@ -52,6 +60,7 @@ static int make_checkpoints(void **state)
     t.url = daemon->url;
     if (!worker_open(&w, &t, 0) || !worker_declare(&w)) fail_msg("%s", w.failure);
     for (int i = 0; i < 4; i++) train_to(&w, daemon->url, checkpoints[i]);
+    assert_true(await(oldest_is_gone, NULL, patient(10)));
     daemon_kill(daemon);
     worker_free(&w);
     model_free(m);
