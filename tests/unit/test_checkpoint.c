@@ -231,6 +231,42 @@ static void parameters_that_lag_too_long_are_taken_at_their_own_steps(void **sta
     rig_free(&r);
 }
 
+/* Restores a job from a checkpoint whose first parameter is a step ahead of the others, and compares it with a job that
+ * was not interrupted. */
+static void check_uneven(const course *p)
+{
+    uint64_t seed = 1;
+    rig a, b;
+
+    start(&a, p, 1);
+    start(&b, p, 1);
+    train(&a, p, 1, COURSE_STEPS, &seed);
+    train(&b, p, 1, 3, &seed);
+    for (uint32_t rank = 0; rank < COURSE_WORLD; rank++) course_push(&b, p, rank, 0, 4);
+    rig_work(&b);
+    for (uint32_t rank = 0; rank < COURSE_WORLD; rank++) course_push(&b, p, rank, 0, 5);
+    rig_work(&b);
+    assert_int_equal(b.kept, 0);
+    rig_sleep(&b, 11);
+    rig_work(&b);
+    assert_int_equal(b.disk->params[0].step, 4);
+    assert_int_equal(b.disk->params[1].step, 3);
+    assert_int_equal(kept_job_step_of(&b, 0), 5);
+    assert_int_equal(crash(&b, p), 3);
+    train(&b, p, 4, COURSE_STEPS, &seed);
+    course_compare(&a, &b);
+    rig_free(&a);
+    rig_free(&b);
+}
+
+static void a_job_goes_on_from_uneven_steps_with_the_same_bits(void **state)
+{
+    (void)state;
+    check_uneven(&(course){ .options = "checkpoint_every=4", .rules = "* adam", .overrides = true });
+    check_uneven(&(course){ .options = "checkpoint_every=4", .rules = "* kron" });
+    check_uneven(&(course){ .options = "checkpoint_every=4 aggregate=median", .rules = "* adamw" });
+}
+
 static void a_step_that_is_under_way_too_long_costs_the_checkpoint(void **state)
 {
     const course p = { .options = "checkpoint_every=2",
@@ -421,6 +457,7 @@ int main(void)
         cmocka_unit_test(groups_ranges_absences_clipping_and_overrides_survive_a_checkpoint),
         cmocka_unit_test(a_parameter_rests_at_the_multiple_until_the_others_reach_it),
         cmocka_unit_test(parameters_that_lag_too_long_are_taken_at_their_own_steps),
+        cmocka_unit_test(a_job_goes_on_from_uneven_steps_with_the_same_bits),
         cmocka_unit_test(a_step_that_is_under_way_too_long_costs_the_checkpoint),
         cmocka_unit_test(the_checkpoint_waits_for_roots_and_the_steps_do_not),
         cmocka_unit_test(a_job_may_end_while_its_checkpoint_waits_for_roots),

@@ -88,6 +88,21 @@ static void the_memory_of_an_aggregate_is_counted(void **state)
     }
 }
 
+static void a_checkpoint_counts_if_the_job_has_one(void **state)
+{
+    (void)state;
+    for (int durable = 0; durable <= 1; durable++) {
+        model m = small_model();
+        m.job = pd_forecast_job();
+        m.job.durable = durable;
+        const pd_footprint *need = &forecast(&m, "* sgd momentum=0.9", NULL)->all.need;
+        /* old weights and a copy of the momentum, and their records */
+        assert_true(durable ? need->kept > 2 * 35 * 4 : need->kept == 0);
+        assert_true(need->kept < 16384);
+        pd_forecast_free(&m.forecast);
+    }
+}
+
 static void scratch_counts_for_each_thread(void **state)
 {
     (void)state;
@@ -462,6 +477,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_memory_of_an_aggregate_is_counted),
+        cmocka_unit_test(a_checkpoint_counts_if_the_job_has_one),
         cmocka_unit_test(scratch_counts_for_each_thread),
         cmocka_unit_test(the_scratch_of_a_root_counts_for_each_thread_of_the_pool),
         cmocka_unit_test(the_scratch_of_the_largest_light_root_counts_once_more),

@@ -144,6 +144,42 @@ static void an_export_waits_until_the_cut_of_a_checkpoint_has_ended(void **state
     assert_int_equal(export_end(r, "job", OPERATOR), PD_OK);
 }
 
+static void an_export_that_waits_for_a_cut_ends_with_its_connection(void **state)
+{
+    rig *r = *state;
+    uint64_t before;
+
+    kept_job_step_one(r, 0, 1);
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR - 1, 0, 30), PD_OK);
+    assert_int_equal(export_begin(r, "job", OPERATOR, true, 30), PD_OK);
+    export_lost(r, OPERATOR);
+    before = r->answered;
+    kept_job_step_one(r, 1, 1);
+    assert_int_equal(r->kept, 1);
+    assert_int_equal(r->answered, before + 1);
+    assert_null(inside_job(r->store, r->job)->export);
+}
+
+static void optimizer_state_is_not_imported_while_a_checkpoint_is_made(void **state)
+{
+    rig *r = *state;
+    pd_request *request[2];
+
+    kept_job_step_one(r, 0, 1);
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR - 1, 0, 30), PD_OK);
+    for (int i = 0; i < 2; i++) {
+        request[i] = pd_request_new(PD_REQ_IMPORT, rig_ticket(r, OPERATOR));
+        request[i]->u.import.act = i == 0 ? PD_IMPORT_BEGIN : PD_IMPORT_COMMIT;
+        request[i]->u.import.job_name = strdup("job");
+        request[i]->u.import.partial = true;
+    }
+    assert_int_equal(rig_apply(r, request[0]), PD_OK);
+    assert_int_equal(rig_apply(r, request[1]), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->error.text, "a checkpoint is being made"));
+    kept_job_step_one(r, 1, 1);
+    assert_int_equal(r->kept, 1);
+}
+
 static void a_checkpoint_waits_until_an_export_has_ended(void **state)
 {
     rig *r = *state;
@@ -433,6 +469,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_asks_hears_which_parameter_and_rank_lag, set_up, rig_tear_down),
         cmocka_unit_test(a_job_without_checkpoints_says_why),
         cmocka_unit_test_setup_teardown(an_export_waits_until_the_cut_of_a_checkpoint_has_ended, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(an_export_that_waits_for_a_cut_ends_with_its_connection, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(optimizer_state_is_not_imported_while_a_checkpoint_is_made, set_up,
+                                        rig_tear_down),
         cmocka_unit_test_setup_teardown(a_checkpoint_waits_until_an_export_has_ended, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_drain_is_answered_when_the_last_checkpoint_is_on_disk, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_drain_takes_the_steps_as_they_are_when_its_deadline_has_passed, set_up,
