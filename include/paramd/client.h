@@ -131,11 +131,8 @@ typedef struct pd_client_options {
      * enough for the smallest window of a job's ranks (at least every half window), if its disk can do it. 0: the
      * client keeps none, and every return to a checkpoint is a PD_REWIND.
      *
-     * - Notes, hyperparameters, scalars and the ends of steps belong to the window as the gradients do.
-     * - If the server lacks more steps than the window has, calls end with PD_REWIND; the text has both numbers.
-     * - Answers to pushes that are sent again are compared with the first ones: outcomes, versions, and of weights
-     *   that a push has pulled their XXH3 checksum. A difference ends the handle with PD_FAILED_PRECONDITION.
-     * - Pulls and later pushes wait until the server is where it was. Barriers do not. */
+     * Notes and the ends of steps belong to the window, too. Outcomes and pulled weights of a push that is sent again
+     * are compared with the first ones: a difference ends the handle with PD_FAILED_PRECONDITION. */
     uint32_t window;
 } pd_client_options;
 
@@ -436,11 +433,9 @@ PD_API int pd_client_barrier(pd_client *client, pd_error *err);
  * checkpoint into the same buffers as pd_client_init. Then pd_client_step returns the checkpoint's step, and the
  * program takes the next step again:
  *
- *     rc = pd_client_wait(client, ticket, 0, &err);
- *     if (rc == PD_REWIND) {
+ *     if (pd_client_wait(client, ticket, 0, &err) == PD_REWIND) {
  *         rc = pd_client_rewind(client, weights, &err);
- *         step = pd_client_step(client, 0);
- *         pd_client_recall(client, note, sizeof note, &bytes, &note_step, &err);
+ *         pd_client_recall(client, note, sizeof note, &bytes, &step, &err);
  *     }
  *
  * Optimizer state is that of the checkpoint. Ranks with a window do not notice, ranks without one call this function,

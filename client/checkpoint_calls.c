@@ -1,4 +1,4 @@
-/* durable.c - the public functions about checkpoints: the durable step, and the note of a checkpoint. */
+/* checkpoint_calls.c - the public functions about checkpoints: the durable step, and the note of a checkpoint. */
 #include "call.h"
 #include "handle.h"
 
