@@ -20,7 +20,7 @@
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 enum { SEEDS = 1 }; /* few cases, since sanitizers are slow */
 #else
-enum { SEEDS = 4 };
+enum { SEEDS = 2 };
 #endif
 
 /* ---- a job that is restored ends with the same bits ---- */
