@@ -3,7 +3,8 @@
 # again, and starts them anew. At the end the weights must have the bytes of a run that nobody disturbed.
 #   tests/e2e/crash_loop.sh [--mode window|rewind] [--kills N] [--seed S] [--keep]
 # --mode window: workers keep their last pushes and do not see that the daemon was killed, but for a process that began
-# after the step to which the daemon goes back; rewind: they go back with it. --seed chooses victims, moments and optimizers. --keep: the folder with all logs stays.
+# after the step to which the daemon goes back; rewind: they go back with it. --seed chooses victims, moments and
+# optimizers. --keep: the folder with all logs stays.
 # Prints a line for each kill, and at the end one JSON object.
 set -euo pipefail
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin

@@ -43,29 +43,32 @@ static pd_kept *take_first(sim_server *server)
     return kept;
 }
 
-static void write_checkpoint(sim_server *server, pd_kept *kept)
+/* Writes a checkpoint, hands it back, and then removes older ones, as the daemon does (server/keeper.c). */
+static void keep(sim_server *server, pd_kept *kept)
 {
     static const pd_kept_about about = { .paramd = "sim", .blas = "none", .cpu = "none" };
-    uint64_t before = sim_disk_calls(server->disk);
+    const pd_disk *disk = sim_disk_functions(server->disk);
+    uint64_t before = sim_disk_calls(server->disk), left = kept->keep;
+    char job_dir[PD_KEEP_PATH];
+    bool tidy = pd_checkpoint_put(disk, root, kept, &about, &kept->error) == PD_OK && !kept->ended;
 
-    pd_checkpoint_write(sim_disk_functions(server->disk), root, kept, &about, &kept->error);
     sim_note(server->s, kept->job, kept->step, kept->ended ? "is marked as ended" : "is written",
              sim_disk_calls(server->disk) - before, (uint64_t)-kept->error.code);
+    if (tidy) pd_checkpoint_job_dir(job_dir, root, kept);
+    hand_back(server, kept);
+    if (tidy) pd_checkpoint_tidy(disk, job_dir, left);
 }
 
 static void keeper_turn(sim *s, void *who, uint64_t life)
 {
     sim_server *server = who;
     sim_side before;
-    pd_kept *kept;
 
     if (life != server->life || server->n_keeping == 0) return;
     before = sim_enter(SIM_SERVER);
     server->keeper_due = false;
     sim_hold_failures(true);
-    kept = take_first(server);
-    write_checkpoint(server, kept);
-    hand_back(server, kept);
+    keep(server, take_first(server));
     sim_hold_failures(false);
     sim_enter(before);
     if (sim_disk_is_dead(server->disk))

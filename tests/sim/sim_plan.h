@@ -75,9 +75,8 @@ typedef enum sim_fault_kind {
     SIM_EXPORT,  /* an operator exports a job, with state if `rank` is even, and is gone after `amount` ns */
     /* a worker without the client library creates a job and shares memory: sharer.c. `amount` is its seed */
     SIM_SHARER,
-    /* Only in plans with crashes. SIM_KILL: the server is killed, at once if `amount` is even; otherwise in the middle of
-     * the keeper's next call of the disk, or of a later one, the number of which is amount / 2 % 32. The disk forgets
-     * what was not synced. */
+    /* Only in plans with crashes. SIM_KILL: the server is killed, at once if `amount` is even; otherwise in the middle
+     * of a call of the disk, before which there are amount / 2 % 32 others. The disk forgets what was not synced. */
     SIM_KILL,
     SIM_DISK_FULL, /* for `amount` ns every write to the disk fails with ENOSPC */
     SIM_DISK_FAIL, /* for `amount` ns one of three calls of the disk fails with EIO */
