@@ -97,6 +97,8 @@ class _Writer:
         return self._tensor(value, path)
 
     def _items(self, values: Sequence[Any], path: str) -> list[Any]:
+        if all(type(value) in _JSON for value in values):
+            return list(values)
         return [self.node(value, f"{path}[{i}]") for i, value in enumerate(values)]
 
     def _pairs(self, values: dict[Any, Any], path: str) -> list[list[Any]]:
