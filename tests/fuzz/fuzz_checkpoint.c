@@ -1,5 +1,5 @@
-/* Loads any bytes as a file of a checkpoint. The manifest's sizes and hashes are made to fit, so that the bytes get past
- * them. The checkpoint is refused with a reason, or it was read and can be written again. */
+/* Loads any bytes as a file of a checkpoint. The manifest's sizes and hashes are made to fit, so that the bytes get
+ * past them. The checkpoint is refused with a reason, or it was read and can be written again. */
 #include <string.h>
 
 #include "kept_sample.h"
