@@ -225,8 +225,8 @@ static uint64_t highest_step(const worker *w)
 }
 
 /* Goes back to the server's checkpoint, after a call has returned PD_REWIND. A server that is killed meanwhile goes
- * back once more. A process with a window goes back only behind the step with which it began: it has no pushes of the steps
- * before. */
+ * back once more. A process with a window goes back only behind the step with which it began: it has no pushes of the
+ * steps before. */
 static void go_back(worker *w)
 {
     pd_error err;
