@@ -6,6 +6,7 @@
 #include "descriptor.h"
 #include "declared_params.h"
 #include "op.h"
+#include "plant.h"
 #include "post.h"
 #include "refusal.h"
 #include "restart.h"
@@ -230,7 +231,7 @@ static int post_hello(pd_core *core)
     hello.label = core->label;
     hello.shares = pd_sharing_wanted(core);
     hello.window = core->window.steps;
-    hello.barriers = core->passed;
+    hello.barriers = PD_PLANTED(barriers_forgotten) ? 0 : core->passed;
     hello.options = pointers;
     hello.n_options = n;
     hello.rules = core->rules;

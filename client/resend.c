@@ -3,6 +3,7 @@
 
 #include "core_end.h"
 #include "parts.h"
+#include "plant.h"
 #include "renew.h"
 #include "rewind.h"
 #include "window.h"
@@ -185,7 +186,9 @@ int pd_resend_begin(pd_core *core)
     remove_needless(core);
     for (pd_window_step *list = core->window.oldest; list != NULL; list = list->next)
         for (pd_past *past = list->first; rc == PD_OK && past != NULL; past = past->next)
-            if (past->again == NULL && is_needed(core, past)) rc = hold_past(core, past);
+            if (past->again == NULL && is_needed(core, past) &&
+                !(PD_PLANTED(window_forgets) && past == list->last && past->n == 1))
+                rc = hold_past(core, past);
     if (rc == PD_OK) rc = pd_renew_all(core, core->went_back);
     if (rc != PD_OK) return rc;
     tell_reason(core);

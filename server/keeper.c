@@ -5,7 +5,7 @@
 #include "checkpoint_files.h"
 #include "cpu.h"
 #include "state_dir.h"
-#include "write_behind.h"
+#include "writebehind.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

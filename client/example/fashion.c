@@ -119,9 +119,11 @@ static int train(void)
         if (step % per_epoch == 0) fflush(NULL); /* writes buffered output, so that it can be read during training */
         if (step / per_epoch != epoch) images_shuffle(&training, number[SEED], epoch = step / per_epoch);
         rc = take_step(step, step % per_epoch * number[BATCH], &loss);
-        if (rc == PD_DATA_LOSS) { /* paramd was restarted: the job goes on from the weights that the workers hold */
+        if (rc == PD_REWIND || rc == PD_DATA_LOSS) { /* paramd was restarted: the job goes on from its last checkpoint,
+                                                      * or else from the weights that the workers hold */
             fprintf(stderr, "fashion: %s\n", err.text);
-            if ((rc = pd_client_restart(client, weights, &err)) == PD_OK) step = steps_taken() - 1;
+            rc = rc == PD_REWIND ? pd_client_rewind(client, weights, &err) : pd_client_restart(client, weights, &err);
+            if (rc == PD_OK) step = steps_taken() - 1;
         } else if (rc == PD_OK && log != NULL) {
             if (isfinite(loss)) fprintf(log, "{\"step\": %d, \"train_loss\": %.6g}\n", step + 1, loss);
             if ((step + 1) % per_epoch != 0) continue;

@@ -9,6 +9,7 @@
 
 #include "job_dir.h"
 #include "notes_bin.h"
+#include "plant.h"
 #include "state_bin.h"
 #include "weights_file.h"
 
@@ -42,7 +43,7 @@ static void step_path(char out[PD_KEEP_PATH], const char *job_dir, pd_step_kind 
 
 static int sync_dir(const pd_disk *disk, const char *path, pd_error *err)
 {
-    int number = disk->sync_dir(disk->arg, path);
+    int number = PD_PLANTED(dir_sync_left_out) ? 0 : disk->sync_dir(disk->arg, path);
 
     return number == 0 ? PD_OK : pd_disk_fail(err, number, "sync the directory", path);
 }
@@ -81,12 +82,26 @@ static int make_job_dir(attempt *a, pd_error *err)
     return sync_dir(a->disk, a->root, err);
 }
 
+/* Removes a checkpoint that is no longer needed. It loses its name first, so that nobody takes what is left of it for
+ * damage. */
+static void discard(const pd_disk *disk, const char *job_dir, const pd_step_entry *entry)
+{
+    char path[PD_KEEP_PATH], tmp[PD_KEEP_PATH];
+
+    pd_keep_join(path, job_dir, entry->name);
+    step_path(tmp, job_dir, PD_STEP_TEMPORARY, entry->step);
+    if (entry->kind == PD_STEP_TEMPORARY || rename_dir(disk, path, tmp, NULL) == PD_OK)
+        (void)pd_keep_remove_dir(disk, tmp, NULL);
+}
+
 /* Removes what earlier attempts have left. */
 static int sweep(const attempt *a, pd_error *err)
 {
     char path[PD_KEEP_PATH];
     int rc = PD_OK;
 
+    for (size_t i = 0; PD_PLANTED(old_removed_first) && i < a->before.n; i++)
+        discard(a->disk, a->job_dir, &a->before.at[i]);
     for (size_t i = 0; i < a->before.n && rc == PD_OK; i++) {
         if (a->before.at[i].kind != PD_STEP_TEMPORARY) continue;
         pd_keep_join(path, a->job_dir, a->before.at[i].name);
@@ -199,7 +214,7 @@ static int publish(attempt *a, pd_error *err)
 
     if (rc == PD_OK) rc = rename_dir(a->disk, a->tmp, a->final, err);
     a->published = rc == PD_OK;
-    if (rc == PD_OK) rc = sync_dir(a->disk, a->job_dir, err);
+    if (rc == PD_OK && !PD_PLANTED(rename_unsynced)) rc = sync_dir(a->disk, a->job_dir, err);
     if (rc == PD_OK) rc = withdraw_later(a, &any, err);
     return rc == PD_OK && any ? sync_dir(a->disk, a->job_dir, err) : rc;
 }
@@ -214,18 +229,6 @@ static void abandon(attempt *a)
     if (a->made) (void)pd_keep_remove_dir(a->disk, a->tmp, NULL);
 }
 
-/* Removes a checkpoint that is no longer needed. It loses its name first, so that nobody takes what is left of it for
- * damage. */
-static void discard(const pd_disk *disk, const char *job_dir, const pd_step_entry *entry)
-{
-    char path[PD_KEEP_PATH], tmp[PD_KEEP_PATH];
-
-    pd_keep_join(path, job_dir, entry->name);
-    step_path(tmp, job_dir, PD_STEP_TEMPORARY, entry->step);
-    if (entry->kind == PD_STEP_TEMPORARY || rename_dir(disk, path, tmp, NULL) == PD_OK)
-        (void)pd_keep_remove_dir(disk, tmp, NULL);
-}
-
 void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, uint64_t keep)
 {
     uint64_t left = keep > 0 ? keep : 1;
@@ -236,6 +239,10 @@ void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, uint64_t keep)
         const pd_step_entry *entry = &list.at[i];
         bool replaced = entry->kind == PD_STEP_OLD && pd_step_list_has(&list, PD_STEP_CURRENT, entry->step);
         if (entry->kind == PD_STEP_ASIDE) continue;
+        if (PD_PLANTED(retention_takes_newest) && i == 0 && list.n > 1) {
+            discard(disk, job_dir, entry);
+            continue;
+        }
         if (entry->kind != PD_STEP_TEMPORARY && !replaced && left > 0)
             left--;
         else

@@ -53,6 +53,20 @@
     X(block_free_when_sent, "the place of a gradient in shared memory is free when its push is sent, not answered")    \
     X(given_up_block_free, "the place of a gradient is free when its push is given up, though the server may read it") \
     X(sharing_outlives_connection, "after a reconnect the client sends places in shared memory before it shares any")  \
+    X(fsync_left_out, "the files of a checkpoint are not synced before it gets its name")                              \
+    X(dir_sync_left_out, "no directory of a checkpoint is synced")                                                     \
+    X(rename_unsynced, "a checkpoint counts as durable before the directory with its name is synced")                  \
+    X(failed_sync_repeated, "a sync that has failed is called again, and its success is believed")                     \
+    X(trusts_unsynced, "the files of a checkpoint are not synced, and loaded without a look at their hashes")          \
+    X(retention_takes_newest, "the newest checkpoint is removed, not the oldest")                                      \
+    X(old_removed_first, "older checkpoints are removed before the new one is written")                                \
+    X(failed_counts, "a checkpoint that could not be written counts as durable")                                       \
+    X(cut_without_rest, "parameters take further steps while a checkpoint is made: their state is newer than their "   \
+                        "weights")                                                                                     \
+    X(note_of_another_step, "a checkpoint has the notes of the step after it")                                         \
+    X(counted_in_cut_and_again, "a restored job counts the contributions of the checkpoint's last step once more")     \
+    X(window_forgets, "the client does not send the last push of a step in its window again")                          \
+    X(barriers_forgotten, "a client that comes back does not say how many barriers it has passed")                     \
     X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends "        \
                                  "another request that uses the id again")
 

@@ -12,7 +12,7 @@
 #include "figure.h"
 #include "job_dir.h"
 #include "pages.h"
-#include "write_behind.h"
+#include "writebehind.h"
 
 /* A checkpoint of AdamW: two numbers of state for each weight, in parameters of PARAM_BYTES. */
 enum { ROUNDS = 5, PARAM_BYTES = 16 << 20, PARAMS = 32, PIECE = 4 << 20 };

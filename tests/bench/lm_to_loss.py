@@ -1,11 +1,13 @@
 """lm_steps, lm_time: what it takes other optimizers to reach AdamW's final loss on the character-level Transformer of
 client/python/examples/char_lm.py. Usage: lm_to_loss.py steps|time [OPTIMIZER...]
 
-AdamW (torch's own) trains for STEPS steps, with the best learning rate of GRID and three seeds. The goal is the median
-of its final validation losses. Each other optimizer trains through paramd, with the learning rate in the example, for
-ever larger shares of STEPS, until the median of its final losses reaches the goal. Every training has the example's
-schedule, which ends at zero in its last step: so each number of steps is used as well as it can be. The figure is that
-share (steps), or the ratio of the median durations (time), of the first optimizer; the note has all of them.
+AdamW (torch's own) trains for STEPS steps of BATCH sequences with each of LRS, then with each of BETAS, then with each
+of LRS again, on the first of three seeds. The goal is the median of the final validation losses of three seeds with the
+best of these settings. Each other optimizer trains through paramd, with the settings in the example. The figure looks
+for the smallest of SHARES of STEPS after which the median of its final losses reaches the goal. It halves the list
+until one share is left, since more steps give lower losses. Every training has the example's schedule, which ends at
+zero in its last step: so each number of steps is used as well as it can be. The figure is that share (steps), or the
+ratio of the median durations (time), of the first optimizer; the note has all of them.
 
 Trainings are appended to $LOG (build/lm.jsonl, anew), and those that are in a LOG that was given are not repeated.
 """
@@ -16,6 +18,7 @@ import json
 import os
 import statistics
 import sys
+from functools import partial
 from typing import Any
 
 try:
@@ -28,9 +31,10 @@ import char_lm
 
 import paramd
 
-GRID = (0.004, 0.008, 0.016, 0.032, 0.064)
-STEPS, SEEDS = 400, (0, 1, 2)
-SHARES = (0.5, 0.65, 0.8, 0.9, 1.0, 1.25)
+LRS = (0.016, 0.032, 0.064)
+BETAS = ((0.9, 0.999), (0.9, 0.99), (0.9, 0.95), (0.8, 0.99), (0.7, 0.99), (0.6, 0.99))
+STEPS, BATCH, SEEDS = 400, 64, (0, 1, 2)
+SHARES = (0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0, 1.1, 1.25)
 Record = dict[str, Any]
 
 
@@ -48,33 +52,65 @@ class Trainings:
     @staticmethod
     def key(record: Record) -> tuple[Any, ...]:
         """Returns what tells a training from others."""
-        return tuple(record[name] for name in ("optimizer", "lr", "seed", "steps"))
+        return tuple(record.get(name) for name in ("optimizer", "settings", "batch", "seed", "steps"))
 
-    def end(self, optimizer: str, lr: float, seed: int, steps: int) -> Record:
-        """Returns the last record of a training, which is done unless it is in the log."""
-        key = (optimizer, lr, seed, steps)
+    def end(self, optimizer: str, steps: int, seed: int, **changes: Any) -> Record:
+        """Returns the last record of a training, which is done unless it is in the log. changes: other settings than
+        the example's."""
+        settings = json.dumps({**char_lm.SETTINGS[optimizer], **changes})
+        key = (optimizer, settings, BATCH, seed, steps)
         if key not in self.ends:
-            os.environ.update(PARAMD_URL=self.url, PARAMD_JOB="-".join(map(str, key)))
-            curve = char_lm.train(argparse.Namespace(optimizer=optimizer, lr=lr, seed=seed, steps=steps, every=50))
+            os.environ.update(PARAMD_URL=self.url, PARAMD_JOB=f"{optimizer}-{steps}-{seed}-{len(self.ends)}")
+            args = argparse.Namespace(optimizer=optimizer, batch=BATCH, seed=seed, steps=steps, every=50)
+            curve = char_lm.train(args, **changes)
             with open(self.path, "a", encoding="utf-8") as file:
                 file.writelines(json.dumps(point) + "\n" for point in curve)
             self.ends[key] = curve[-1]
         return self.ends[key]
 
-    def median(self, optimizer: str, lr: float, steps: int) -> tuple[float, float]:
+    def median(self, optimizer: str, steps: int, **changes: Any) -> tuple[float, float]:
         """Returns the medians over the seeds of the final validation loss, and of the duration in seconds."""
-        ends = [self.end(optimizer, lr, seed, steps) for seed in SEEDS]
+        ends = [self.end(optimizer, steps, seed, **changes) for seed in SEEDS]
         return (statistics.median(end["validation"] for end in ends), statistics.median(end["seconds"] for end in ends))
 
 
+def tune(trainings: Trainings) -> Record:
+    """Returns the best learning rate and betas of AdamW on the first seed: the rate with torch's betas, then the betas
+    at that rate, then the rate with those betas."""
+    best: Record = {"lr": LRS[0], "betas": BETAS[0]}
+
+    def loss(name: str, value: Any) -> float:
+        return float(trainings.end("adamw", STEPS, SEEDS[0], **{**best, name: value})["validation"])
+
+    for name, values in (("lr", LRS), ("betas", BETAS), ("lr", LRS)):
+        best[name] = min(values, key=partial(loss, name))
+    return best
+
+
+def passes(trainings: Trainings, optimizer: str, steps: int, goal: float) -> bool:
+    """Checks that the median of an optimizer's final losses reaches the goal. Stops as soon as most seeds missed it."""
+    missed = 0
+    for seed in SEEDS:
+        missed += trainings.end(optimizer, steps, seed)["validation"] > goal
+        if missed > len(SEEDS) // 2:
+            return False
+    return True
+
+
 def reach(trainings: Trainings, optimizer: str, goal: float) -> tuple[float, float, float]:
-    """Returns the share of STEPS in which an optimizer reaches the goal, the duration, and the loss. A share of
-    infinity: it does not."""
-    for share in SHARES:
-        loss, seconds = trainings.median(optimizer, char_lm.SETTINGS[optimizer]["lr"], round(share * STEPS))
-        if loss <= goal:
-            return share, seconds, loss
-    return float("inf"), float("inf"), loss
+    """Returns the smallest share of STEPS in which an optimizer reaches the goal, the duration, and the loss. A share
+    of infinity: the largest share does not reach it."""
+    low, high = 0, len(SHARES)                  # SHARES[low:high] are open; shares from `high` on reach the goal
+    while low < high:
+        middle = (low + high) // 2
+        if passes(trainings, optimizer, round(SHARES[middle] * STEPS), goal):
+            high = middle
+        else:
+            low = middle + 1
+    if high == len(SHARES):
+        return float("inf"), float("inf"), trainings.median(optimizer, round(SHARES[-1] * STEPS))[0]
+    loss, seconds = trainings.median(optimizer, round(SHARES[high] * STEPS))
+    return SHARES[high], seconds, loss
 
 
 def main() -> None:
@@ -86,14 +122,14 @@ def main() -> None:
         os.unlink(path)
     with paramd.local() as daemon:
         trainings = Trainings(path, daemon.url)
-        best = min(GRID, key=lambda lr: trainings.end("adamw", lr, SEEDS[0], STEPS)["validation"])
-        goal, seconds = trainings.median("adamw", best, STEPS)
+        best = tune(trainings)
+        goal, seconds = trainings.median("adamw", STEPS, **best)
         reached = {name: reach(trainings, name, goal) for name in optimizers}
     ratios = {name: share if kind == "steps" else duration / seconds for name, (share, duration, _) in reached.items()}
     notes = ", ".join(f"{name} {ratios[name]:.2f} (loss {loss:.3f})" for name, (_, _, loss) in reached.items())
     value = ratios[optimizers[0]]
-    print(f"{min(value, 99):.3f}\t{notes}; AdamW {goal:.3f} in {STEPS} steps of "
-          f"{1e3 * seconds / STEPS:.0f} ms, lr {best:g} of {', '.join(f'{lr:g}' for lr in GRID)}")
+    print(f"{min(value, 99):.3f}\t{notes}; AdamW {goal:.3f} in {STEPS} steps of {BATCH} sequences, "
+          f"{1e3 * seconds / STEPS:.0f} ms each, lr {best['lr']:g}, betas {best['betas']}")
 
 
 if __name__ == "__main__":

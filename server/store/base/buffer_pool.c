@@ -23,6 +23,7 @@ struct pd_buffer_pool {
     pd_buffer_pools *all;
     buffer_kind kind;
     size_t users, out, n_idle;
+    size_t more; /* number of users of whom one more idle buffer is kept (pd_buffer_pool_keep_more) */
     /* The idle buffers. They are not linked through their own memory: workers can read that of a segment, and must not
      * see addresses of the daemon. There is room for all buffers of the pool, so a buffer can always come back. */
     void **idle;
@@ -83,12 +84,20 @@ static void discard_idle(pd_buffer_pool *pool, size_t keep)
  * segment would not hand it out again. */
 static void trim(pd_buffer_pool *pool)
 {
-    if (pool->users == 0 || pool->kind.shared == NULL) discard_idle(pool, IDLE_PER_USER * pool->users);
+    if (pool->users == 0 || pool->kind.shared == NULL) discard_idle(pool, IDLE_PER_USER * pool->users + pool->more);
     if (pool->users > 0 || pool->out > 0) return;
     HASH_DEL(pool->all->table, pool);
     pd_shared_weights_unref(pool->kind.shared);
     free(pool->idle);
     free(pool);
+}
+
+void pd_buffer_pool_keep_more(pd_buffer_pool *pool, bool more)
+{
+    if (more)
+        pool->more++;
+    else
+        pool->more--;
 }
 
 void pd_buffer_pool_leave(pd_buffer_pool *pool)

@@ -32,6 +32,9 @@ static inline pd_buffer_pool *pd_memory_pool(const pd_memory *memory, size_t byt
     return pd_buffer_pool_join(memory->pools, memory->shared, bytes);
 }
 
+/* Keeps one more idle buffer for a user (`more`), or not any longer: for a parameter whose old weights a checkpoint
+ * keeps until they are on the disk. */
+void pd_buffer_pool_keep_more(pd_buffer_pool *pool, bool more);
 /* Removes a user from a pool. The pool is freed when it has no users and all its buffers have come back. Accepts
  * NULL. */
 void pd_buffer_pool_leave(pd_buffer_pool *pool);

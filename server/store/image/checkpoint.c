@@ -13,6 +13,7 @@
 #include "param_image.h"
 #include "param_set.h"
 #include "plan_bytes.h"
+#include "plant.h"
 #include "save.h"
 
 #include <inttypes.h>
@@ -335,7 +336,7 @@ static uint64_t least_step(const pd_kept *kept)
 
 static int copy_note(pd_job *job, pd_kept *kept, uint32_t rank, pd_error *err)
 {
-    const pd_note *note = pd_notes_find(&job->ranks[rank], kept->step);
+    const pd_note *note = pd_notes_find(&job->ranks[rank], kept->step + PD_PLANTED(note_of_another_step));
     pd_kept_note *to = &kept->notes[kept->n_notes];
 
     if (note == NULL) return PD_OK;

@@ -10,6 +10,7 @@
 #include "import.h"
 #include "keeping.h"
 #include "listing.h"
+#include "plant.h"
 #include "ranks.h"
 
 #include <inttypes.h>
@@ -187,7 +188,7 @@ static void tell(pd_job *job, pd_request *request)
 
 static void settle(pd_job *job, pd_kept *kept, pd_request *request, uint64_t now_ns)
 {
-    bool good = kept->error.code == PD_OK;
+    bool good = kept->error.code == PD_OK || PD_PLANTED(failed_counts);
 
     job->keeping.writing = false;
     pd_checkpoint_spare(job, kept);

@@ -5,6 +5,7 @@
 #include "notes.h"
 #include "param_image.h"
 #include "param_set.h"
+#include "plant.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -70,6 +71,7 @@ static int read_param(pd_steps *steps, pd_param *param, const pd_kept_param *kep
     if (param->saved.step != kept->step)
         return pd_fail(err, PD_DATA_LOSS, "%.160s is at step %" PRIu64 " in the checkpoint, but its state at %" PRIu64,
                        param->name, kept->step, param->saved.step);
+    if (PD_PLANTED(counted_in_cut_and_again) && param->saved.step > 0) param->saved.step--;
     memcpy(param->next->at[PD_F32], kept->weights, (size_t)param->elements * sizeof(float));
     pd_param_image_publish(steps, param);
     return PD_OK;

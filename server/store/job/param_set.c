@@ -58,7 +58,7 @@ static void clear_param(pd_param *param)
     pd_snapshot_unref(param->next);
     pd_snapshot_unref(param->current);
     pd_optim_free(param->optim);
-    for (int t = 0; t < 4; t++) pd_buffer_pool_leave(param->pool[t]);
+    pd_param_leave_pools(param);
     pd_buffer_pool_leave(param->spills);
     free(param->pushed);
     pd_counted_unref(param->counted);

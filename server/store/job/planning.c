@@ -198,8 +198,8 @@ static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, planning->names, param->name, n,
                                 pd_name_hash(job->steps.config->hash_key, decl->name, n), param);
-    param->pool[PD_F32] = pd_memory_pool(&job->steps.memory, (size_t)param->elements * sizeof(float));
-    if (param->pool[PD_F32] == NULL || param->hh.tbl == NULL)
+    if (pd_param_join_pool(param, &job->steps.memory, PD_F32, (size_t)param->elements * sizeof(float)) != PD_OK ||
+        param->hh.tbl == NULL)
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     return PD_OK;
 }

@@ -2,6 +2,8 @@
  * parameters there. */
 #include "cut.h"
 
+#include "plant.h"
+
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -107,7 +109,7 @@ void pd_cut_closed(pd_steps *steps, const pd_param *param)
 /* Returns whether the cut stops the parameter before its next step. */
 static bool stops(const pd_cut *cut, const pd_param *param)
 {
-    if (cut == NULL || !cut->rests || cut->parts[param->index].passed) return false;
+    if (cut == NULL || !cut->rests || PD_PLANTED(cut_without_rest) || cut->parts[param->index].passed) return false;
     return cut->early || param->saved.step >= cut->step;
 }
 

@@ -51,12 +51,31 @@ static pd_snapshot *copy_current(const pd_param *param)
     return copy;
 }
 
+int pd_param_join_pool(pd_param *param, const pd_memory *memory, int type, size_t bytes)
+{
+    if ((param->pool[type] = pd_memory_pool(memory, bytes)) == NULL) return PD_NO_MEMORY;
+    if (param->durable) pd_buffer_pool_keep_more(param->pool[type], true);
+    return PD_OK;
+}
+
+static void leave_pool(pd_param *param, int type)
+{
+    if (param->pool[type] != NULL && param->durable) pd_buffer_pool_keep_more(param->pool[type], false);
+    pd_buffer_pool_leave(param->pool[type]);
+    param->pool[type] = NULL;
+}
+
+void pd_param_leave_pools(pd_param *param)
+{
+    for (int t = 0; t < 4; t++) leave_pool(param, t);
+}
+
 int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_snapshot **again)
 {
     *again = NULL;
     if (param->pool[dtype] != NULL) return PD_OK;
-    param->pool[dtype] = pd_memory_pool(memory, (size_t)param->elements * pd_dtype_size(dtype));
-    if (param->pool[dtype] == NULL) return PD_NO_MEMORY;
+    if (pd_param_join_pool(param, memory, (int)dtype, (size_t)param->elements * pd_dtype_size(dtype)) != PD_OK)
+        return PD_NO_MEMORY;
     if (param->current != NULL && (*again = copy_current(param)) == NULL) goto fail;
     if (param->next != NULL && pd_snapshot_widen(param->next, dtype, param->pool[dtype]) != PD_OK) goto fail;
     return PD_OK;
@@ -64,8 +83,7 @@ int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_s
 fail:
     pd_snapshot_unref(*again);
     *again = NULL;
-    pd_buffer_pool_leave(param->pool[dtype]);
-    param->pool[dtype] = NULL;
+    leave_pool(param, (int)dtype);
     return PD_NO_MEMORY;
 }
 
@@ -93,8 +111,8 @@ int pd_param_pull_updates(pd_param *param, const pd_memory *memory, pd_dtype dty
 {
     assert(param->update_dtype == 0 || param->update_dtype == dtype);
     if (param->update_dtype != 0) return PD_OK;
-    param->pool[PD_UPDATE] = pd_memory_pool(memory, (size_t)param->elements * pd_dtype_size(dtype));
-    if (param->pool[PD_UPDATE] == NULL) return PD_NO_MEMORY;
+    if (pd_param_join_pool(param, memory, PD_UPDATE, (size_t)param->elements * pd_dtype_size(dtype)) != PD_OK)
+        return PD_NO_MEMORY;
     param->update_dtype = dtype;
     return PD_OK;
 }

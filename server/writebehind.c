@@ -1,5 +1,5 @@
-/* write_behind.c - a disk whose writes are made by a thread of its own. */
-#include "write_behind.h"
+/* writebehind.c - a disk whose writes are made by a thread of its own. */
+#include "writebehind.h"
 
 #include <pthread.h>
 #include <stdlib.h>

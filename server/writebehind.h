@@ -1,10 +1,10 @@
-/* write_behind.h - a disk that writes behind the caller's back: a thread of its own writes pieces, while the caller
+/* writebehind.h - a disk that writes behind the caller's back: a thread of its own writes pieces, while the caller
  * makes the next ones. So a checkpoint is hashed while the disk works.
  *
  * Of all functions of the disk only writes differ: they copy the bytes, and may report the error of an earlier write of
  * the same file, at the latest when it is synced or closed. One file is written at a time, by one thread. */
-#ifndef PD_WRITE_BEHIND_H
-#define PD_WRITE_BEHIND_H
+#ifndef PD_WRITEBEHIND_H
+#define PD_WRITEBEHIND_H
 
 #include "disk.h"
 
