@@ -194,6 +194,13 @@ def test_other_notes_are_refused(daemon, job, note):
         optimizer(mlp(), daemon, job, note=note)
 
 
+def test_the_window_of_a_client_that_is_given_is_the_clients(daemon, job):
+    with paramd.Client(daemon.url, job, window=3) as client:
+        with pytest.raises(paramd.InvalidArgument, match="window: the client that is given keeps the steps"):
+            paramd.torch.Optimizer(mlp(), "sgd", client=client, window=3)
+        paramd.torch.Optimizer(mlp(), "sgd", client=client).join()
+
+
 def test_an_optimizer_whose_server_has_not_gone_back_cannot_rewind(daemon, job):
     training = Training(daemon, job)
     training.train(2)

@@ -72,6 +72,8 @@ class Optimizer(torch.optim.Optimizer):
             raise invalid(f"expected delay 0 or 1 and contribute \"all\" or \"rank0\", got {delay} and {contribute!r}")
         if overlap and delay:
             raise invalid("overlap=True and delay=1 exclude each other: with delay=1 nothing waits for the gradients")
+        if client is not None and window is not None:
+            raise invalid("window: the client that is given keeps the steps: open it with window=...")
         self._prepare(copied=False)
         self._at_forward: JoinAtForward | None = None
         self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options), window or 0)
