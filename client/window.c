@@ -9,8 +9,9 @@
 
 /* ---- keeping a frame ---- */
 
-/* Returns whether the window keeps a frame. A note is kept without a window, too, until its step is closed: a server that
- * was started anew has neither the step's push nor its note, and only the push is sent again because it has no answer. */
+/* Returns whether the window keeps a frame. A note is kept without a window, too, until its step is closed: a server
+ * that was started anew has neither the step's push nor its note, and only the push is sent again because it has no
+ * answer. */
 static bool is_kept(const pd_core *core, const pd_outgoing_frame *frame)
 {
     return (core->window.steps > 0 || frame->method == PD_NOTE) && frame->op != NULL && frame->step > 0;
