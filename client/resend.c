@@ -91,13 +91,23 @@ static void hold_all(pd_core *core)
     }
 }
 
+/* Counts a frame that is sent again. Without a window, such a frame is a note, and it goes with its push, which counts
+ * as sent again, too. */
+static void count(pd_core *core)
+{
+    if (core->window.steps > 0)
+        core->stats.replayed++;
+    else
+        core->stats.resent++;
+}
+
 void pd_resend_advance(pd_core *core)
 {
     if (!core->resending) return;
     for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_HELD].first, *next; frame != NULL; frame = next) {
         next = frame->next;
         if (!may_go(core, frame)) continue;
-        if (frame->past != NULL) core->stats.replayed++;
+        if (frame->past != NULL) count(core);
         pd_outgoing_move(&core->out, frame, PD_LANE_LASTING);
     }
     if (!has_caught_up(core) || core->out.lane[PD_LANE_HELD].first != NULL) return;

@@ -71,7 +71,7 @@ static pd_client *begin(struct rank *r, pd_error *err)
         .quiet = true,
     };
     pd_client_param params[TENSORS];
-    char names[TENSORS][8];
+    char names[TENSORS][16];
     pd_client *client;
 
     for (int i = 0; i < TENSORS; i++) {

@@ -140,6 +140,28 @@ static void a_note_is_sent_again_on_the_next_connection(void **state)
     peer_free(p);
 }
 
+/* The push is sent again because it has no answer, and a server that was started anew has lost its note. Neither comes
+ * from a window. */
+static void an_answered_note_that_goes_again_with_its_push_counts_as_sent_again_and_not_as_replayed(void **state)
+{
+    peer *p = trained();
+    pd_client_stats stats;
+    pd_prefix note;
+    (void)state;
+
+    push(p, "batch 8");
+    note = expect_note(p, "batch 8");
+    expect(p, PD_PUSH);
+    peer_reply_ok(p, &note);
+    come_back(p);
+    expect_note(p, "batch 8");
+    expect(p, PD_PUSH);
+    stats = pd_core_stats(p->core);
+    assert_int_equal(stats.resent, 2);
+    assert_int_equal(stats.replayed, 0);
+    peer_free(p);
+}
+
 static void a_server_that_shuts_down_gets_the_note_on_the_next_connection(void **state)
 {
     peer *p = trained();
@@ -392,6 +414,7 @@ int main(void)
         cmocka_unit_test(the_callers_note_is_copied),
         cmocka_unit_test(a_ticket_waits_for_the_answer_to_its_note),
         cmocka_unit_test(a_note_is_sent_again_on_the_next_connection),
+        cmocka_unit_test(an_answered_note_that_goes_again_with_its_push_counts_as_sent_again_and_not_as_replayed),
         cmocka_unit_test(a_server_that_shuts_down_gets_the_note_on_the_next_connection),
         cmocka_unit_test(a_push_goes_on_without_a_note_that_was_refused),
         cmocka_unit_test(a_note_that_is_too_long_or_nowhere_is_refused),
