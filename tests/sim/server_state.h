@@ -36,6 +36,8 @@ struct sim_server {
     pd_kept *keeping[SIM_KEPT]; /* checkpoints that wait for the keeper thread, the oldest first */
     size_t n_keeping;
     bool keeper_due;
+    char tidy_dir[128]; /* directory of the job of which the keeper thread removes older checkpoints next; "": none */
+    uint64_t tidy_left; /* how many it leaves */
 };
 
 /* ---- sim_loop.c ---- */

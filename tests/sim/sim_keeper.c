@@ -28,7 +28,7 @@ static void keeper_turn(sim *s, void *who, uint64_t life);
 
 static void wake_keeper(sim_server *server)
 {
-    if (server->keeper_due || server->n_keeping == 0) return;
+    if (server->keeper_due || (server->n_keeping == 0 && server->tidy_dir[0] == '\0')) return;
     server->keeper_due = true;
     sim_after(server->s, 1 + sim_draw(server->s, sim_chance(server->s, 8) ? 200 * SIM_MS : 10 * SIM_MS), keeper_turn,
               server, server->life);
@@ -43,20 +43,30 @@ static pd_kept *take_first(sim_server *server)
     return kept;
 }
 
-/* Writes a checkpoint, hands it back, and then removes older ones, as the daemon does (server/keeper.c). */
+/* Writes a checkpoint and hands it back. Older ones are removed after that, as in the daemon (server/keeper.c). */
 static void keep(sim_server *server, pd_kept *kept)
 {
     static const pd_kept_about about = { .paramd = "sim", .blas = "none", .cpu = "none" };
     const pd_disk *disk = sim_disk_functions(server->disk);
-    uint64_t before = sim_disk_calls(server->disk), left = kept->keep;
+    uint64_t before = sim_disk_calls(server->disk);
     char job_dir[PD_KEEP_PATH];
     bool tidy = pd_checkpoint_put(disk, root, kept, &about, &kept->error) == PD_OK && !kept->ended;
 
     sim_note(server->s, kept->job, kept->step, kept->ended ? "is marked as ended" : "is written",
              sim_disk_calls(server->disk) - before, (uint64_t)-kept->error.code);
-    if (tidy) pd_checkpoint_job_dir(job_dir, root, kept);
+    if (tidy) {
+        pd_checkpoint_job_dir(job_dir, root, kept);
+        if (strlen(job_dir) >= sizeof server->tidy_dir) sim_fail("harness", "%s is too long", job_dir);
+        strcpy(server->tidy_dir, job_dir);
+        server->tidy_left = kept->keep;
+    }
     hand_back(server, kept);
-    if (tidy) pd_checkpoint_tidy(disk, job_dir, left);
+}
+
+static void tidy_up(sim_server *server)
+{
+    pd_checkpoint_tidy(sim_disk_functions(server->disk), server->tidy_dir, server->tidy_left);
+    server->tidy_dir[0] = '\0';
 }
 
 static void keeper_turn(sim *s, void *who, uint64_t life)
@@ -64,11 +74,14 @@ static void keeper_turn(sim *s, void *who, uint64_t life)
     sim_server *server = who;
     sim_side before;
 
-    if (life != server->life || server->n_keeping == 0) return;
+    if (life != server->life) return;
     before = sim_enter(SIM_SERVER);
     server->keeper_due = false;
     sim_hold_failures(true);
-    keep(server, take_first(server));
+    if (server->tidy_dir[0] != '\0')
+        tidy_up(server);
+    else
+        keep(server, take_first(server));
     sim_hold_failures(false);
     sim_enter(before);
     if (sim_disk_is_dead(server->disk))
@@ -98,6 +111,7 @@ void sim_keeper_end(sim_server *server)
 {
     while (server->n_keeping > 0) hand_back(server, take_first(server));
     server->keeper_due = false;
+    server->tidy_dir[0] = '\0';
 }
 
 /* ---- the start ---- */

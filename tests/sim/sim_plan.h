@@ -79,7 +79,7 @@ typedef enum sim_fault_kind {
      * of a call of the disk, before which there are amount / 2 % 32 others. The disk forgets what was not synced. */
     SIM_KILL,
     SIM_DISK_FULL, /* for `amount` ns every write to the disk fails with ENOSPC */
-    SIM_DISK_FAIL, /* for `amount` ns one of three calls of the disk fails with EIO */
+    SIM_DISK_FAIL, /* for `amount` ns one of 3 to 32 calls of the disk fails with EIO */
     SIM_FAULT_KINDS
 } sim_fault_kind;
 

@@ -133,8 +133,9 @@ static void disk_is_well(sim *s, void *who, uint64_t what)
 
 static void hurt_disk(sim *s, const sim_fault *fault)
 {
-    sim_server_trouble_disk(s->server, fault->kind == SIM_DISK_FULL ? ENOSPC : EIO,
-                            fault->kind == SIM_DISK_FULL ? 1 : 3);
+    bool full = fault->kind == SIM_DISK_FULL;
+
+    sim_server_trouble_disk(s->server, full ? ENOSPC : EIO, full ? 1 : 3 + fault->amount % 30);
     sim_after(s, fault->amount, disk_is_well, s, 0);
 }
 
