@@ -496,7 +496,7 @@ typedef struct pd_client_stats {
     /* Bytes of gradients and weights that lay in memory shared with the server: they are not in bytes_out and
      * bytes_in. */
     uint64_t shared_out, shared_in;
-    /* How often the server went back to a checkpoint; frames of the window that were sent again then (0 without one). */
+    /* How often the server went back to a checkpoint; frames of the window that were sent again then. */
     uint64_t rewinds, replayed;
 } pd_client_stats;
 

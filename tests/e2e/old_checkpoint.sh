@@ -31,8 +31,8 @@ start() {
     "$bin/paramd" --listen "unix://$scratch/socket" --port-file "$scratch/port" --state-dir "$scratch/$1" \
         > "$scratch/daemon.log" 2>&1 &
     daemon=$!
-    timeout 20 bash -c "until [ -S $scratch/socket ] && $bin/paramctl -s unix://$scratch/socket jobs; do sleep 0.1; done" \
-        > "$scratch/jobs" 2>&1 || { cat "$scratch/daemon.log"; exit 1; }
+    timeout 20 bash -c "until $bin/paramctl -s unix://$scratch/socket jobs; do sleep 0.1; done" > "$scratch/jobs" 2>&1 \
+        || { cat "$scratch/daemon.log"; exit 1; }
 }
 
 stop() {
