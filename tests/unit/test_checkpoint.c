@@ -443,8 +443,27 @@ static void a_window_makes_checkpoints_more_frequent(void **state)
     r.window = 6;
     rig_start(&r, "job", 2, 10, kept_job_sizes, 2, "checkpoint_every=0", "* adam");
     for (uint64_t step = 1; step <= 6; step++) kept_job_step(&r, step);
-    assert_int_equal(r.kept, 2);
+    assert_int_equal(r.kept, 3); /* of the initial weights, and of steps 3 and 6 */
     assert_int_equal(r.durable, 6);
+    rig_free(&r);
+}
+
+static void a_job_with_a_window_keeps_the_weights_that_it_begins_with(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    rig_new(&r, &config);
+    r.window = 6;
+    rig_start(&r, "job", 2, 10, kept_job_sizes, 2, "checkpoint_every=0", "* adam");
+    rig_work(&r);
+    assert_int_equal(r.kept, 1);
+    rig_free(&r);
+    rig_new(&r, &config);
+    rig_start(&r, "job", 2, 10, kept_job_sizes, 2, "checkpoint_every=0", "* adam");
+    rig_work(&r);
+    assert_int_equal(r.kept, 0);
     rig_free(&r);
 }
 
@@ -466,6 +485,7 @@ int main(void)
         cmocka_unit_test(a_slow_disk_skips_multiples_and_says_so),
         cmocka_unit_test(a_disk_that_fails_is_reported_and_tried_again),
         cmocka_unit_test(a_window_makes_checkpoints_more_frequent),
+        cmocka_unit_test(a_job_with_a_window_keeps_the_weights_that_it_begins_with),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

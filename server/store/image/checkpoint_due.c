@@ -65,6 +65,13 @@ static void skip(pd_job *job)
            keeping->skipped);
 }
 
+/* Returns whether the job needs a checkpoint of the weights that it begins with. A worker with a window sends its pushes
+ * again to a server that was killed, which takes them only if it has the weights that they follow. */
+static bool is_first(const pd_job *job)
+{
+    return !job->keeping.kept && !job->keeping.begun && has_state(job) && pd_keeping_window(job) > 0;
+}
+
 /* Returns whether the last checkpoint of a draining server has nothing to add to those on the disk. */
 static bool is_kept_already(const pd_job *job)
 {
@@ -78,7 +85,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
 {
     pd_keeping *keeping = &job->keeping;
     bool multiple = job->steps.furthest >= keeping->next, last = keeping->last == PD_LAST_WANTED,
-         asked = is_asked_for(job);
+         asked = is_asked_for(job) || is_first(job);
 
     if (!multiple && !last && !asked) return;
     if (keeping->writing || job->steps.cut != NULL || pd_import_writes(job) || !has_state(job)) {
@@ -92,6 +99,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
         keeping->last = PD_LAST_DONE;
         return;
     }
+    keeping->begun = true;
     pd_checkpoint_begin(job, last || asked ? present_step(job) : job->steps.furthest, last, now_ns);
     pd_keeping_plan(job);
 }
