@@ -24,6 +24,7 @@
 #include "restore.h"
 #include "store_state.h"
 #include "work.h"
+#include "world_change.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -74,11 +75,16 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     return PD_OK;
 }
 
-/* Ends a job. `stops` says whether it ends only because the server stops, so that a restart must bring it back. */
-static void drop_job(pd_store *store, pd_job *job, bool stops, const pd_error *err)
+static void unqueue(pd_store *store, pd_job *job)
 {
     if (job->queued) DL_DELETE2(store->due, job, prev_due, next_due);
     job->queued = false;
+}
+
+/* Ends a job. `stops` says whether it ends only because the server stops, so that a restart must bring it back. */
+static void drop_job(pd_store *store, pd_job *job, bool stops, const pd_error *err)
+{
+    unqueue(store, job);
     pd_jobs_drop(&store->jobs, job);
     pd_say(&store->outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .code = err->code }, "%.300s",
            err->text);
@@ -221,13 +227,26 @@ static bool rejoins_nothing(const pd_request *hello, const pd_job *job)
            (job == NULL || (hello->u.hello.creator != 0 && hello->u.hello.creator != job->saved.creator));
 }
 
-/* Checks that the worker's Hello describes the job. If it does not, and the job has no workers at present, the error
- * says so. */
-static int agree(pd_job *job, const pd_request *request, uint64_t now_ns, pd_error *err)
+/* Replaces a restored job by one with the number of workers that this Hello brings. */
+static int change_world(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
-    int rc = pd_job_agrees(job, request, err);
+    const pd_job_env env = env_of(store);
+    int rc;
 
-    if (rc == PD_FAILED_PRECONDITION) pd_linger_explain(job, now_ns, err);
+    unqueue(store, *job);
+    rc = pd_world_change(job, &store->jobs, &env, request, now_ns, err);
+    queue(store, *job, now_ns);
+    return rc;
+}
+
+/* Checks that the worker's Hello describes the job, or lets a restored job take over its number of workers. If it does
+ * not, and the job has no workers at present, the error says so. */
+static int agree(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
+{
+    int rc = pd_world_may_change(*job, request) ? change_world(store, job, request, now_ns, err)
+                                                : pd_job_agrees(*job, request, err);
+
+    if (rc == PD_FAILED_PRECONDITION) pd_linger_explain(*job, now_ns, err);
     return rc;
 }
 
@@ -252,7 +271,7 @@ static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
                      "the job %.200s that this worker was in is not on this server any more, and "
                      "who rejoins a job does not create it",
                      request->u.hello.job_name);
-    if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : agree(job, request, now_ns, &err);
+    if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : agree(store, &job, request, now_ns, &err);
     if (rc == PD_OK) rc = pd_rank_admits(job, request, &err);
     if (rc != PD_OK) {
         pd_request_refuse(&store->outbox, request, &err);
@@ -396,12 +415,6 @@ static void operator_stalled(pd_store *store, pd_request *request)
 
 /* ---- requests from workers to their job ---- */
 
-static void lost(pd_job *job, pd_request *request, uint64_t now_ns)
-{
-    pd_rank_lost(job, request, now_ns);
-    pd_request_free(request);
-}
-
 /* Gives the worker a descriptor of the segment that has its job's weights, if there is one. */
 static void share(pd_job *job, pd_request *request)
 {
@@ -446,7 +459,7 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_NOTE: pd_job_note(job, request); break;
     case PD_REQ_RECALL: pd_job_recall(job, request); break;
     case PD_REQ_CHECKPOINT: pd_checkpoint_ask(job, request, now_ns); break;
-    default: assert(request->kind == PD_REQ_LOST); lost(job, request, now_ns);
+    default: assert(request->kind == PD_REQ_LOST); pd_rank_lost(job, request, now_ns);
     }
     queue(store, job, now_ns);
 }
@@ -519,8 +532,7 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     pd_job *job = store->due;
 
     if (job == NULL) return false;
-    DL_DELETE2(store->due, job, prev_due, next_due);
-    job->queued = false;
+    unqueue(store, job);
     job->turn = ++store->turns;
     if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
     if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);

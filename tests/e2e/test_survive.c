@@ -26,15 +26,15 @@
 
 static const char *const momentum[] = { "* sgd lr=0.1 momentum=0.9", NULL };
 static const int64_t sizes[] = { 2500, 10, 600 };
-enum { WORLD = 2, TENSORS = 3 };
+enum { WORLD = 2, MORE = 3, TENSORS = 3 };
 
-/* A daemon with a state directory, and the two workers of a job. */
+/* A daemon with a state directory, and the workers of a job: WORLD of them, or MORE after a restart. */
 typedef struct fixture {
     char root[64], state[80]; /* a scratch folder, and the state directory in it */
     test_daemon *daemon;
     model *m;
     team team;
-    worker workers[WORLD];
+    worker workers[MORE];
 } fixture;
 
 /* ---- the daemon ---- */
@@ -96,29 +96,29 @@ static int tear_down(void **state)
 
 /* ---- the workers ---- */
 
-/* Opens both workers of a job, which is new or has survived a restart. */
+/* Opens the workers of a job, which is new or has survived a restart. */
 static void join(fixture *f, const char *job, const char *const *options)
 {
     f->team.job = job;
     f->team.options = options;
-    for (int r = 0; r < WORLD; r++)
+    for (int r = 0; r < f->team.world; r++)
         if (!worker_open(&f->workers[r], &f->team, r) || !worker_declare(&f->workers[r]))
             fail_msg("%s", f->workers[r].failure);
 }
 
 static void step(fixture *f)
 {
-    pd_ticket_id tickets[WORLD];
+    pd_ticket_id tickets[MORE];
     pd_error err = { 0 };
 
-    for (int r = 0; r < WORLD; r++) {
+    for (int r = 0; r < f->team.world; r++) {
         worker *w = &f->workers[r];
         for (size_t p = 0; p < TENSORS; p++)
             fill_gradient(w->gradients[p], sizes[p], r, pd_client_step(w->client, p) + 1, p);
         if (pd_client_push_pull(w->client, w->items, TENSORS, NULL, &tickets[r], &err) != PD_OK)
             fail_msg("%s", err.text);
     }
-    for (int r = 0; r < WORLD; r++)
+    for (int r = 0; r < f->team.world; r++)
         if (pd_client_wait(f->workers[r].client, tickets[r], patient(20), &err) != PD_OK) fail_msg("%s", err.text);
 }
 
@@ -127,15 +127,15 @@ static void train(fixture *f, int steps)
     for (int i = 0; i < steps; i++) step(f);
 }
 
-/* Closes both workers without leaving: their job waits for them. */
+/* Closes the workers without leaving: their job waits for them. */
 static void lose(fixture *f)
 {
-    for (int r = 0; r < WORLD; r++) worker_free(&f->workers[r]);
+    for (int r = 0; r < f->team.world; r++) worker_free(&f->workers[r]);
 }
 
 static void leave(fixture *f)
 {
-    for (int r = 0; r < WORLD; r++)
+    for (int r = 0; r < f->team.world; r++)
         if (!worker_leave(&f->workers[r])) fail_msg("%s", f->workers[r].failure);
     lose(f);
 }
@@ -228,6 +228,44 @@ static void sigterm_loses_no_step_and_no_bit(void **state)
     assert_true(model_same(f->m, interrupted, f->workers[0].weights));
     leave(f);
     model_free_buffers(f->m, interrupted);
+}
+
+/* Two workers train 4 steps, then kill -9 and a restart, after which three workers take 5 steps. They come to the same
+ * weights as three others whom the same daemon lost in the same way, from the same checkpoint. */
+static void three_workers_go_on_after_kill_9_of_a_daemon_with_two(void **state)
+{
+    fixture *f = *state;
+    float **before, **after;
+
+    start(f, 0, NULL);
+    join(f, "j", NULL);
+    train(f, 4);
+    assert_int_equal(paramctl("checkpoint j"), 0);
+    before = copy_weights(f);
+    train(f, 2);
+    kill_and_start(f, NULL);
+    lose(f);
+    f->team.world = MORE;
+    join(f, "j", NULL);
+    assert_true(daemon_says(f->daemon, "job j: goes on with 3 workers in place of 2", 0));
+    assert_int_equal(pd_client_step(f->workers[2].client, 0), 4);
+    assert_true(model_same(f->m, before, f->workers[2].weights));
+    train(f, 5);
+    assert_job("j", 9, 4);
+    after = copy_weights(f);
+    kill_and_start(f, NULL); /* back to the checkpoint of step 4, which two workers have made */
+    lose(f);
+    join(f, "j", NULL);
+    train(f, 5);
+    assert_true(model_same(f->m, after, f->workers[1].weights));
+    stop_and_start(f); /* the last checkpoint is of three workers */
+    lose(f);
+    join(f, "j", NULL);
+    assert_job("j", 9, 9);
+    train(f, 1);
+    leave(f);
+    model_free_buffers(f->m, before);
+    model_free_buffers(f->m, after);
 }
 
 static bool step_2_is_durable(void *arg)
@@ -434,6 +472,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_A_FOLDER(a_job_survives_kill_9_as_of_its_last_checkpoint),
         WITH_A_FOLDER(sigterm_loses_no_step_and_no_bit),
+        WITH_A_FOLDER(three_workers_go_on_after_kill_9_of_a_daemon_with_two),
         WITH_A_FOLDER(checkpoints_come_by_themselves),
         WITH_A_FOLDER(a_job_that_has_ended_does_not_come_back),
         WITH_A_FOLDER(a_second_daemon_on_the_same_directory_is_refused),

@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include "optimizer.h"
 #include "store_inside.h"
 
 static const char *const names[COURSE_PARAMS] = { "layer.weight", "layer.bias", "head.bias" };
@@ -105,7 +104,7 @@ void course_step_to(rig *r, const course *p, uint64_t step, uint32_t pushes)
 
 /* ---- comparing ---- */
 
-static void compare_slots(const pd_optim *a, const pd_optim *b)
+void course_compare_slots(const pd_optim *a, const pd_optim *b)
 {
     const pd_plan *plan = pd_optim_plan(a);
 
@@ -135,6 +134,6 @@ void course_compare(rig *a, rig *b)
         assert_int_equal(x->saved.skipped, y->saved.skipped);
         assert_memory_equal(x->current->at[PD_F32], y->current->at[PD_F32], (size_t)sizes[i] * sizeof(float));
         assert_memory_equal(x->current->at[PD_BF16], y->current->at[PD_BF16], (size_t)sizes[i] * 2);
-        compare_slots(x->optim, y->optim);
+        course_compare_slots(x->optim, y->optim);
     }
 }

@@ -3,6 +3,7 @@
 #ifndef COURSE_H
 #define COURSE_H
 
+#include "optimizer.h"
 #include "rig.h"
 
 enum { COURSE_WORLD = 3, COURSE_PARAMS = 3, COURSE_STEPS = 30, COURSE_CONN = 10, COURSE_MOST = 480 };
@@ -29,5 +30,7 @@ void course_operate(rig *r, const course *p, uint64_t step);
 void course_step_to(rig *r, const course *p, uint64_t step, uint32_t pushes);
 /* Asserts that both jobs are at step COURSE_STEPS and have the same bits: weights, optimizer state, counts. */
 void course_compare(rig *a, rig *b);
+/* Asserts that two optimizers of the same plan have the same state, bit for bit, except what lives only in a step. */
+void course_compare_slots(const pd_optim *a, const pd_optim *b);
 
 #endif

@@ -222,6 +222,8 @@ static void on_log(rig *r, const pd_effect *effect)
     if (effect->u.log.level > 4) return;
     r->warnings++;
     snprintf(r->warning, sizeof r->warning, "%s", effect->u.log.text);
+    r->errors += effect->u.log.level == 3;
+    if (effect->u.log.level == 3) snprintf(r->fault, sizeof r->fault, "%s", effect->u.log.text);
 }
 
 static void on_answer(rig *r, const pd_effect *effect)

@@ -55,8 +55,8 @@ typedef struct rig {
     uint32_t gone_job;
     uint64_t gone;
     pd_error goodbye;
-    uint64_t logs, warnings;
-    char log[480], warning[480];
+    uint64_t logs, warnings, errors; /* errors count as warnings, too */
+    char log[480], warning[480], fault[480];
     uint64_t buffers_out, bytes_out[RIG_CONNS]; /* payload buffers that were not returned yet */
     uint64_t batches;                           /* number of effects that publish closed rounds (PD_EFF_CLOSED) */
     uint32_t batch_jobs[1024];                  /* number of the job in each of the first 1024 of these effects */

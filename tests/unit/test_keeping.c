@@ -237,7 +237,33 @@ static void a_drain_is_answered_when_the_last_checkpoint_has_failed(void **state
     kept_job_step(r, 1);
     r->disk_error = "Read-only file system";
     assert_true(rig_drain(r, OPERATOR, 30));
-    assert_non_null(strstr(r->warning, "Read-only file system"));
+    assert_int_equal(r->errors, 1);
+    assert_string_equal(r->fault,
+                        "job job: the last checkpoint before the server stops has failed, and steps 1 to 1 will be "
+                        "lost, since it has no checkpoint: Read-only file system. Repair the disk or make room, and "
+                        "call `paramctl checkpoint job` before the server stops; else workers send or compute these "
+                        "steps again");
+}
+
+static void a_failed_last_checkpoint_names_the_steps_after_the_durable_one(void **state)
+{
+    rig *r = *state;
+
+    kept_job_step(r, 1);
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 1, 30), PD_OK);
+    rig_work(r);
+    for (uint64_t step = 2; step <= 4; step++) kept_job_step(r, step);
+    assert_int_equal(r->errors, 0);
+    r->disk_error = "No space left on device";
+    assert_true(rig_drain(r, OPERATOR, 30));
+    assert_int_equal(r->errors, 1);
+    assert_non_null(strstr(r->fault, "steps 2 to 4 will be lost, since its newest checkpoint is of step 1: No space"));
+    assert_null(strstr(r->warning, "tried again"));
+    r->disk_error = NULL; /* the operator has made room, and does what the log says */
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
+    rig_work(r);
+    assert_int_equal(r->checkpoint_step, 4);
+    assert_int_equal(r->durable, 4);
 }
 
 static void a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written(void **state)
@@ -275,6 +301,8 @@ static void a_drain_waits_no_longer_than_a_minute_for_the_disk(void **state)
     rig_sleep(r, 2);
     assert_int_equal(r->answered, before + 1);
     assert_int_equal(r->answer, PD_EFF_OK);
+    assert_non_null(strstr(r->fault, "steps 1 to 1 will be lost"));
+    assert_non_null(strstr(r->fault, "it was not on the disk within 60 s"));
 }
 
 static void drop(rig *r, const char *job)
@@ -477,6 +505,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_drain_takes_the_steps_as_they_are_when_its_deadline_has_passed, set_up,
                                         rig_tear_down),
         cmocka_unit_test_setup_teardown(a_drain_is_answered_when_the_last_checkpoint_has_failed, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_failed_last_checkpoint_names_the_steps_after_the_durable_one, set_up,
+                                        rig_tear_down),
         cmocka_unit_test_setup_teardown(a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written, set_up,
                                         rig_tear_down),
         cmocka_unit_test_setup_teardown(a_drain_waits_no_longer_than_a_minute_for_the_disk, set_up, rig_tear_down),

@@ -8,6 +8,7 @@
 #include "global_clip.h"
 #include "head_image.h"
 #include "import.h"
+#include "keeping.h"
 #include "notes.h"
 #include "pages.h"
 #include "param_image.h"
@@ -121,9 +122,12 @@ static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
 {
     uint64_t step = job->keeping.cut_step;
 
-    pd_say(job->steps.outbox, PD_SAY_WARNING,
-           (pd_log_facts){ .job = job->steps.name, .step = &step, .code = err->code },
-           "the checkpoint of step %" PRIu64 " is given up: %.300s", step, err->text);
+    if (job->keeping.last_begun)
+        pd_keeping_say_lost(job, err);
+    else
+        pd_say(job->steps.outbox, PD_SAY_WARNING,
+               (pd_log_facts){ .job = job->steps.name, .step = &step, .code = err->code },
+               "the checkpoint of step %" PRIu64 " is given up: %.300s", step, err->text);
     end_cut(job, now_ns);
     free_making(job);
     pd_checkpoint_failed(job, step, err);

@@ -154,18 +154,29 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
 
 /* ---- checkpoints that come back from the keeper thread ---- */
 
-static void note_failure(pd_job *job, const pd_kept *kept)
+/* Logs that a checkpoint could not be written. */
+static void say_failure(const pd_job *job, const pd_kept *kept)
 {
     char next[64] = "";
-    pd_error err;
 
-    pd_fail(&err, PD_UNAVAILABLE, "job %.100s: the checkpoint of step %" PRIu64 " could not be written: %.300s",
-            job->steps.name, kept->step, kept->error.text);
+    if (job->keeping.last_begun) {
+        pd_keeping_say_lost(job, &kept->error);
+        return;
+    }
     if (job->keeping.next != UINT64_MAX)
         snprintf(next, sizeof next, "; it is tried again at step %" PRIu64, job->keeping.next);
     pd_say(job->steps.outbox, PD_SAY_WARNING,
            (pd_log_facts){ .job = job->steps.name, .step = &kept->step, .code = kept->error.code },
            "the checkpoint of step %" PRIu64 " could not be written: %.300s%s", kept->step, kept->error.text, next);
+}
+
+static void note_failure(pd_job *job, const pd_kept *kept)
+{
+    pd_error err;
+
+    pd_fail(&err, PD_UNAVAILABLE, "job %.100s: the checkpoint of step %" PRIu64 " could not be written: %.300s",
+            job->steps.name, kept->step, kept->error.text);
+    say_failure(job, kept);
     pd_checkpoint_failed(job, kept->step, &err);
     snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", kept->error.text);
 }

@@ -72,17 +72,22 @@ static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_grou
     if (pd_archive_is_reading(archive)) group->saved = saved;
 }
 
-static void visit(pd_archive *archive, pd_job *job)
+/* Visits the state of the job, with the records of its first `ranks` ranks. */
+static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
     pd_archive_enter(archive, "job");
     pd_archive_fields(archive, &job_table, &job->saved);
     pd_archive_fields(archive, &steps_table, &job->steps.saved);
-    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
-        pd_archive_fields(archive, &rank_table, &job->ranks[r].saved);
+    for (uint32_t r = 0; r < ranks; r++) pd_archive_fields(archive, &rank_table, &job->ranks[r].saved);
     for (size_t r = 0; r < job->steps.n_rules; r++) visit_group(archive, &job->steps, &job->steps.groups[r]);
     if (job->steps.clip != NULL) pd_archive_fields(archive, &clip_table, pd_global_clip_saved_of(&job->steps));
     pd_overrides_visit(archive, job);
     pd_archive_leave(archive);
+}
+
+void pd_head_image_visit_rankless(pd_archive *archive, pd_job *job)
+{
+    visit(archive, job, 0);
 }
 
 /* ---- writing ---- */
@@ -98,7 +103,7 @@ void pd_head_image_write(pd_archive *archive, pd_job *job)
         return;
     }
     pd_declared_job_visit(archive, &declared);
-    visit(archive, job);
+    visit(archive, job, job->steps.members.ranks);
     pd_declared_job_free(&declared);
 }
 
@@ -123,7 +128,7 @@ void pd_head_image_read(pd_archive *archive, const pd_jobs *jobs, const pd_job_e
     if (pd_archive_status(archive) == PD_OK) {
         if ((rc = make_job(jobs, env, &declared, out, &err)) != PD_OK) pd_archive_fail(archive, rc, "%s", err.text);
     }
-    if (*out != NULL) visit(archive, *out);
+    if (*out != NULL) visit(archive, *out, (*out)->steps.members.ranks);
     pd_declared_job_free(&declared);
 }
 

@@ -13,6 +13,9 @@ void pd_head_image_write(pd_archive *archive, pd_job *job);
  * made. After an error, which the archive has, *out may be a job whose state was read only in part, which the caller
  * frees. */
 void pd_head_image_read(pd_archive *archive, const pd_jobs *jobs, const pd_job_env *env, pd_job **out);
+/* Writes the part of the head to an archive that does not depend on the job's number of ranks, or reads it into a job
+ * that was made from the same declarations, depending on the archive's direction. */
+void pd_head_image_visit_rankless(pd_archive *archive, pd_job *job);
 /* Finishes a job after its head and all its parameters were read: its ranks are lost, and the time of job_linger
  * begins. PD_DATA_LOSS: the head and the parameters do not fit together. */
 int pd_head_image_settle(pd_job *job, uint64_t now_ns, pd_error *err);

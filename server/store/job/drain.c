@@ -2,6 +2,7 @@
 #include "drain.h"
 
 #include "global_clip.h"
+#include "keeping.h"
 #include "step_group.h"
 
 /* how long a drain waits for the last checkpoints of jobs */
@@ -115,12 +116,24 @@ static bool keeps(const pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
     return drain->last_until_ns > 0 && now_ns < drain->last_until_ns && find_unkept(jobs) != NULL;
 }
 
+/* Logs which jobs' last checkpoints have not come to the disk in time. */
+static void say_unkept(const pd_jobs *jobs)
+{
+    const pd_job *job, *next;
+    pd_error why;
+
+    pd_fail(&why, PD_DEADLINE_EXCEEDED, "it was not on the disk within %d s", (int)(LAST_NS / 1000000000));
+    HASH_ITER(hh, jobs->names, job, next)
+    if (job->keeping.durable && job->keeping.last == PD_LAST_WANTED) pd_keeping_say_lost(job, &why);
+}
+
 void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
 {
     const pd_job *open = drain->waiting != NULL ? find_open_job(jobs) : NULL;
     pd_request **link = &drain->waiting;
 
     if (drain->waiting == NULL || keeps(drain, jobs, now_ns)) return;
+    if (drain->last_until_ns > 0) say_unkept(jobs);
     drain->last_until_ns = 0;
     while (*link != NULL) {
         pd_request *request = *link;

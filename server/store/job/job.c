@@ -155,16 +155,13 @@ static int rules_agree(const pd_job *job, const pd_rule *theirs, size_t n, pd_er
     return PD_OK;
 }
 
-int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
+int pd_job_agrees_but_world(const pd_job *job, const pd_request *hello, pd_error *err)
 {
     pd_job_values theirs;
     pd_rule *rules;
     size_t n;
     int rc;
 
-    if (hello->u.hello.world_size != job->steps.members.ranks)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has world_size = %u, this worker comes with %u",
-                       job->steps.name, job->steps.members.ranks, hello->u.hello.world_size);
     if ((rc = read_values(&theirs, job->presets, hello, err)) != PD_OK) return rc;
     if ((rc = values_agree(job, &theirs, takes_start_step(job, hello), err)) != PD_OK) return rc;
     if ((rc = pd_rules_of_job(&rules, &n, hello->u.hello.rules, hello->u.hello.n_rules, job->steps.config->rows,
@@ -173,4 +170,12 @@ int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
     rc = rules_agree(job, rules, n, err);
     pd_rules_free(rules, n);
     return rc;
+}
+
+int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
+{
+    if (hello->u.hello.world_size != job->steps.members.ranks)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has world_size = %u, this worker comes with %u",
+                       job->steps.name, job->steps.members.ranks, hello->u.hello.world_size);
+    return pd_job_agrees_but_world(job, hello, err);
 }

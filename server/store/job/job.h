@@ -128,6 +128,7 @@ typedef struct pd_job {
     struct pd_export *export; /* an operator's export of weights or state that is under way; NULL: none */
     pd_keeping keeping;       /* the job's checkpoints */
     bool restored;            /* the job was read from an image or a checkpoint */
+    bool joined;              /* a worker has joined since the job was created or restored */
 
     struct pd_job *prev_due, *next_due; /* links in the store's queue of jobs that have work */
     bool queued;                        /* whether the job is in the store's queue of jobs that have work */
@@ -183,6 +184,8 @@ void pd_job_free(pd_job *job);
  * one; the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not
  * valid. */
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
+/* Checks the same except for the world_size, which a restored job may take over (world_change.h). */
+int pd_job_agrees_but_world(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Returns whether every rank has declared its parameters. */
 bool pd_job_sealed(const pd_job *job);
 

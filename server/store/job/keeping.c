@@ -1,6 +1,8 @@
 /* keeping.c - decides whether a job has checkpoints, and at which steps. */
 #include "keeping.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,4 +96,19 @@ void pd_keeping_plan(pd_job *job)
     if (every == 0) return;
     step = largest_step(job);
     if (step < UINT64_MAX - every) job->keeping.next = (step / every + 1) * every;
+}
+
+/* ---- a last checkpoint that has failed ---- */
+
+void pd_keeping_say_lost(const pd_job *job, const pd_error *why)
+{
+    uint64_t durable = job->keeping.kept ? job->keeping.durable_step : 0, step = largest_step(job);
+    char newest[64] = "it has no checkpoint";
+
+    if (job->keeping.kept) snprintf(newest, sizeof newest, "its newest checkpoint is of step %" PRIu64, durable);
+    pd_say(job->steps.outbox, PD_SAY_ERROR, (pd_log_facts){ .job = job->steps.name, .step = &step, .code = why->code },
+           "the last checkpoint before the server stops has failed, and steps %" PRIu64 " to %" PRIu64
+           " will be lost, since %s: %.160s. Repair the disk or make room, and call `paramctl checkpoint %.60s` before "
+           "the server stops; else workers send or compute these steps again",
+           durable + 1, step, newest, why->text, job->steps.name);
 }

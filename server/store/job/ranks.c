@@ -61,6 +61,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     uint32_t linger_ms = pd_linger_ms(job, now_ns);
 
     job->connected += old.state != PD_RANK_CONNECTED;
+    job->joined = true;
     rank->state = PD_RANK_CONNECTED;
     rank->conn = hello->ticket.conn;
     rank->saved.nonce = hello->u.hello.nonce;
@@ -128,7 +129,7 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
     job->linger_ns = now_ns + (job->steps.n_params > 0 ? job->steps.values.at[PD_JOB_KEY_JOB_LINGER] : 0);
 }
 
-void pd_rank_lost(pd_job *job, const pd_request *request, uint64_t now_ns)
+static void lose(pd_job *job, const pd_request *request, uint64_t now_ns)
 {
     pd_rank *rank = pd_rank_speaker(job, request, NULL);
 
@@ -138,6 +139,12 @@ void pd_rank_lost(pd_job *job, const pd_request *request, uint64_t now_ns)
     pd_text_print(rank->reason, sizeof rank->reason, request->u.lost.reason);
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .rank = &request->rank },
            "%s is lost: %s", rank->label, rank->reason);
+}
+
+void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    lose(job, request, now_ns);
+    pd_request_free(request);
 }
 
 void pd_rank_stalled(pd_job *job, pd_request *request)

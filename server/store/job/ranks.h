@@ -20,8 +20,8 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
 /* Returns the rank that has sent the request. NULL, with the reason in *err: another connection has taken the rank
  * over, the rank has left, or the job has no such rank. */
 pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err);
-/* Notes that the rank's connection is lost. The caller keeps the request. */
-void pd_rank_lost(pd_job *job, const pd_request *request, uint64_t now_ns);
+/* Notes that the rank's connection is lost. Takes ownership of the request. */
+void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns);
 /* Notes that the rank's worker leaves the job, and answers it. Takes ownership of the request. */
 void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns);
 /* Notes that the loop thread has blocked the rank's connection, because its frames use too much memory. From then on

@@ -1,0 +1,244 @@
+/* world_change.c - makes a job with another number of workers from a restored job: plans it anew from the same
+ * declarations, and copies the state through the functions that write and read images. */
+#include "world_change.h"
+
+#include "declared_job.h"
+#include "declared_ranges.h"
+#include "head_image.h"
+#include "image.h"
+#include "listing.h"
+#include "notes.h"
+#include "param_image.h"
+#include "param_set.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- when a job takes over another world_size ---- */
+
+/* Returns whether the process with this nonce has, or had, a rank of the job. */
+static bool is_known(const pd_job *job, uint64_t nonce)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        const pd_rank_saved *saved = &job->ranks[r].saved;
+        if (saved->present && saved->nonce == nonce) return true;
+        for (uint32_t i = 0; i < saved->n_superseded && i < PD_SUPERSEDED; i++)
+            if (saved->superseded[i] == nonce) return true;
+    }
+    return false;
+}
+
+bool pd_world_may_change(const pd_job *job, const pd_request *hello)
+{
+    return job->restored && !job->joined && !hello->u.hello.rejoins &&
+           hello->u.hello.world_size != job->steps.members.ranks && !is_known(job, hello->u.hello.nonce);
+}
+
+/* ---- the job with the other number of workers ---- */
+
+/* Replaces the ranges of the old ranks. A single rank must have all elements, which the planning checks. Several ranks
+ * declare their ranges later. */
+static void renew_ranges(pd_declared_job *declared, const pd_job *old)
+{
+    declared->n_ranges = 0;
+    for (uint32_t i = 0; declared->world == 1 && i < old->steps.n_params; i++)
+        if (old->steps.params[i].ranged)
+            declared->ranges[declared->n_ranges++] =
+                (pd_declared_range){ .param = i, .end = old->steps.params[i].elements };
+}
+
+/* Forgets the ranges that the job was planned with, so that its ranks can declare theirs. */
+static void forget_ranges(pd_job *job)
+{
+    uint64_t bytes;
+
+    pd_ranges_give_back(job, 0);
+    bytes = pd_ranges_collected_bytes(job);
+    pd_account_take(&job->steps.account, bytes - job->collected);
+    job->collected = bytes;
+}
+
+static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const pd_job *old, uint32_t world,
+                pd_error *err)
+{
+    pd_declared_job declared;
+    int rc = pd_declared_job_of(&declared, old, err);
+
+    if (rc != PD_OK) return rc;
+    declared.world = world;
+    renew_ranges(&declared, old);
+    rc = pd_declared_job_make(out, &declared, env, jobs->last_number + 1, err);
+    pd_declared_job_free(&declared);
+    if (rc == PD_OK) forget_ranges(*out);
+    return rc;
+}
+
+/* ---- the state ---- */
+
+/* Visits part i of a job's state: parameter i, or after the last parameter the head. */
+static void visit_part(pd_archive *archive, pd_job *job, uint32_t i)
+{
+    if (i < job->steps.n_params)
+        pd_param_image_visit(archive, &job->steps, &job->steps.params[i]);
+    else
+        pd_head_image_visit_rankless(archive, job);
+}
+
+/* Copies part i of a job's state. One part at a time is copied, so that the copy takes little memory. */
+static int copy_part(pd_job *to, pd_job *from, uint32_t i, pd_error *err)
+{
+    pd_archive archive;
+    uint8_t *bytes;
+    size_t n;
+    int rc;
+
+    pd_archive_begin_write(&archive);
+    visit_part(&archive, from, i);
+    if ((rc = pd_archive_end(&archive, &bytes, &n, err)) != PD_OK) return rc;
+    pd_archive_begin_read(&archive, bytes, n);
+    visit_part(&archive, to, i);
+    rc = pd_archive_end(&archive, NULL, NULL, err);
+    free(bytes);
+    return rc;
+}
+
+static int copy_param(pd_job *to, pd_job *from, uint32_t i, pd_error *err)
+{
+    pd_param *param = &to->steps.params[i];
+    int rc = copy_part(to, from, i, err);
+
+    if (rc != PD_OK) return rc;
+    memcpy(param->next->at[PD_F32], from->steps.params[i].current->at[PD_F32], (size_t)param->elements * sizeof(float));
+    pd_param_image_publish(&to->steps, param);
+    return PD_OK;
+}
+
+static int copy_notes(pd_job *job, uint32_t r, const pd_rank *from, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (uint32_t i = 0; rc == PD_OK && i < from->n_notes; i++)
+        rc = pd_notes_put(job, &job->ranks[r], from->notes[i].step, from->notes[i].at, from->notes[i].bytes, err);
+    return rc;
+}
+
+/* Notes which processes have had a rank of the old world: none of them may take the rank again. */
+static void keep_out(pd_rank_saved *rank, const pd_rank_saved *old)
+{
+    memcpy(rank->superseded, old->superseded, sizeof rank->superseded);
+    rank->n_superseded = old->n_superseded;
+    if (old->present) rank->superseded[rank->n_superseded++ % PD_SUPERSEDED] = old->nonce;
+}
+
+static int copy_ranks(pd_job *to, const pd_job *from, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (uint32_t r = 0; rc == PD_OK && r < to->steps.members.ranks && r < from->steps.members.ranks; r++) {
+        keep_out(&to->ranks[r].saved, &from->ranks[r].saved);
+        rc = copy_notes(to, r, &from->ranks[r], err);
+    }
+    return rc;
+}
+
+/* Copies what the job knows of its checkpoints, which stay those of the job. */
+static void copy_keeping(pd_keeping *to, const pd_keeping *from)
+{
+    to->on_disk = from->on_disk;
+    to->kept = from->kept;
+    to->durable_step = from->durable_step;
+    to->durable_ns = from->durable_ns;
+    to->bytes = from->bytes;
+    to->skipped = from->skipped;
+    to->failed = from->failed;
+    memcpy(to->error, from->error, sizeof to->error);
+    to->last = from->last;
+}
+
+static int copy_all(pd_job *to, pd_job *from, uint64_t now_ns, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (uint32_t i = 0; rc == PD_OK && i < from->steps.n_params; i++) rc = copy_param(to, from, i, err);
+    if (rc == PD_OK) rc = copy_part(to, from, from->steps.n_params, err);
+    if (rc == PD_OK) rc = copy_ranks(to, from, err);
+    if (rc != PD_OK || (rc = pd_head_image_settle(to, now_ns, err)) != PD_OK) return rc;
+    copy_keeping(&to->keeping, &from->keeping);
+    to->drain_step = from->drain_step;
+    to->linger_ns = from->linger_ns;
+    return PD_OK;
+}
+
+/* ---- the change ---- */
+
+/* Logs the change, and that notes of ranks are dropped which do not exist any more. */
+static void say(pd_job *job, const pd_job *old)
+{
+    uint64_t step = pd_job_count_totals(job)->step_least;
+    uint32_t world = job->steps.members.ranks;
+    bool dropped = false;
+    const pd_log_facts facts = { .job = job->steps.name, .step = &step };
+
+    for (uint32_t r = world; r < old->steps.members.ranks; r++) dropped |= old->ranks[r].n_notes > 0;
+    pd_say(job->steps.outbox, PD_SAY_INFO, facts, "goes on with %u workers in place of %u", world,
+           old->steps.members.ranks);
+    if (dropped)
+        pd_say(job->steps.outbox, PD_SAY_WARNING, facts,
+               "notes of ranks above %u are dropped, since the job does not have these ranks any more", world - 1);
+}
+
+static int check(const pd_job *old, const pd_request *hello, pd_error *err)
+{
+    int rc = pd_job_agrees_but_world(old, hello, err);
+
+    if (rc != PD_OK) return rc;
+    if (pd_image_is_possible(old) && old->keeping.making == NULL && !old->keeping.writing) return PD_OK;
+    return pd_fail(err, PD_UNAVAILABLE,
+                   "an export, an import or a checkpoint of it is under way: come again when it has ended");
+}
+
+static int make(pd_job **out, pd_jobs *jobs, const pd_job_env *env, pd_job *old, uint32_t world, uint64_t now_ns,
+                pd_error *err)
+{
+    int rc = plan(out, jobs, env, old, world, err);
+
+    if (rc != PD_OK) return rc;
+    if ((rc = copy_all(*out, old, now_ns, err)) == PD_OK && (rc = pd_jobs_add(jobs, *out, err)) == PD_OK) return PD_OK;
+    pd_param_set_forget(*out);
+    pd_job_free(*out);
+    return rc;
+}
+
+/* Makes the job with the memory of the old one given back, which is counted again after an error. */
+static int make_in_place(pd_job **out, pd_jobs *jobs, const pd_job_env *env, pd_job *old, uint32_t world,
+                         uint64_t now_ns, pd_error *err)
+{
+    uint64_t used = old->steps.account.used;
+    int rc;
+
+    pd_account_give(&old->steps.account, used);
+    if ((rc = make(out, jobs, env, old, world, now_ns, err)) != PD_OK) pd_account_take(&old->steps.account, used);
+    return rc;
+}
+
+int pd_world_change(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd_request *hello, uint64_t now_ns,
+                    pd_error *err)
+{
+    uint32_t world = hello->u.hello.world_size;
+    pd_job *old = *job, *made = NULL;
+    pd_error why;
+    int rc = check(old, hello, &why);
+
+    if (rc == PD_OK) rc = make_in_place(&made, jobs, env, old, world, now_ns, &why);
+    if (rc != PD_OK)
+        return pd_fail(err, rc, "restored job %.60s has %u workers and cannot go on with %u: %.360s", old->steps.name,
+                       old->steps.members.ranks, world, why.text);
+    made->keeping.asked = old->keeping.asked;
+    old->keeping.asked = (pd_request_queue){ 0 };
+    say(made, old);
+    pd_jobs_drop(jobs, old);
+    pd_jobs_free_gone(jobs, old);
+    *job = made;
+    return PD_OK;
+}

@@ -1,0 +1,525 @@
+/* Tests that a restored job goes on with another number of workers, and that the next steps have the bits of a job that
+ * has always had that number. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "course.h"
+#include "kept_job.h"
+#include "oom.h"
+#include "store_inside.h"
+
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { STRIDE = 61 }; /* few cases, since sanitizers are slow */
+#else
+enum { STRIDE = 3 };
+#endif
+
+/* Ranks of the old world have the connections and nonces OLD, OLD + 1 ..., those of the new world NEW, NEW + 1 ... */
+enum { OLD = 20, NEW = 40, OPERATOR = 90, PARAMS = 3, SAVED = 4, MOST = 480 };
+
+static const char *const names[PARAMS] = { "layer.weight", "layer.bias", "head.bias" };
+static const pd_shape shapes[PARAMS] = { { 2, { 24, 20 } }, { 1, { 150 } }, { 1, { 96 } } };
+static const int64_t sizes[PARAMS] = { 480, 150, 96 };
+static const char rules[] = "layer* shampoo lr=0.1 max_preconditioner_dim=8 root_delay=1;* adam";
+static const char options[] = "checkpoint_every=4 clip_global_norm=2.5";
+
+/* The ranges of worlds of 1, 2 and 3 ranks: no element has two ranks, and in a world of 3 one rank has none. */
+#define WHOLE                                                                                                          \
+    { -1, 0 },                                                                                                         \
+    {                                                                                                                  \
+        -1, 0                                                                                                          \
+    }
+static const rig_range ranges[4][3][PARAMS] = {
+    { { { 0, 0 } } },
+    { { WHOLE, { 0, 96 } } },
+    { { WHOLE, { 0, 40 } }, { WHOLE, { 40, 96 } } },
+    { { WHOLE, { 0, 64 } }, { WHOLE, { 64, 96 } }, { WHOLE, { 10, 10 } } },
+};
+
+/* ---- workers ---- */
+
+static int hello(rig *r, uint32_t rank, uint32_t world, uint64_t conn)
+{
+    return rig_hello(r, "job", rank, world, conn + rank, conn + rank, options, rules);
+}
+
+static int declare(rig *r, uint32_t rank, uint32_t world, uint64_t conn)
+{
+    int rc;
+
+    r->ranges = ranges[world][rank];
+    rc = rig_declare(r, r->job, rank, conn + rank, names, shapes, NULL, PARAMS, PD_F32);
+    r->ranges = NULL;
+    return rc;
+}
+
+static void join(rig *r, uint32_t world, uint64_t conn)
+{
+    for (uint32_t rank = 0; rank < world; rank++)
+        if (hello(r, rank, world, conn) != PD_OK || declare(r, rank, world, conn) != PD_OK)
+            fail_msg("rank %u: %s", rank, r->error.text);
+}
+
+/* Fills the gradient of a step. Up to step SAVED it is the same on each rank, and so small a number that its mean over
+ * any number of ranks is exact. After it, it depends on the rank. */
+static void gradient(float *out, uint32_t rank, uint32_t param, uint64_t step)
+{
+    uint64_t seed = step * 100 + param;
+
+    if (step > SAVED)
+        rig_noise(step * 100 + rank * 10 + param, out, sizes[param]);
+    else
+        for (int64_t i = 0; i < sizes[param]; i++) out[i] = (float)((int)(rig_random(&seed) % 9) - 4) / 4;
+}
+
+static void send(rig *r, pd_request_kind kind, uint32_t rank, uint32_t world, uint64_t conn, uint32_t param,
+                 uint64_t step, const float *values)
+{
+    const rig_range *range = &ranges[world][rank][param];
+    int64_t start = range->start < 0 ? 0 : range->start, end = range->start < 0 ? sizes[param] : range->end, stop;
+
+    for (int64_t first = start; first < end; first = stop) {
+        rig_frame *frame = rig_frame_new(r, kind, r->job, rank, conn + rank, step);
+        stop = (first / r->chunk + 1) * r->chunk < end ? (first / r->chunk + 1) * r->chunk : end;
+        rig_piece(frame, param, PD_F32, first, stop - first, values + first);
+        if (rig_send(r, frame) != PD_OK) fail_msg("%s", r->error.text);
+    }
+}
+
+static void push(rig *r, uint32_t rank, uint32_t world, uint64_t conn, uint64_t step)
+{
+    float values[MOST];
+
+    for (uint32_t param = 0; param < PARAMS; param++) {
+        gradient(values, rank, param, step);
+        send(r, PD_REQ_PUSH, rank, world, conn, param, step, values);
+    }
+}
+
+static void train(rig *r, uint32_t world, uint64_t conn, uint64_t first, uint64_t last)
+{
+    for (uint64_t step = first; step <= last; step++) {
+        if (step == 3) assert_int_equal(rig_set(r, "job", "*", "lr=0.03", 6), PD_OK);
+        for (uint32_t rank = 0; rank < world; rank++) push(r, rank, world, conn, step);
+        rig_work(r);
+        for (uint32_t i = 0; i < PARAMS; i++)
+            assert_int_equal(inside_job(r->store, r->job)->steps.params[i].saved.step, step);
+    }
+}
+
+static void start(rig *r, uint32_t world, uint64_t conn)
+{
+    pd_store_config config = kept_config();
+    float values[MOST];
+
+    rig_new(r, &config);
+    join(r, world, conn);
+    for (uint32_t param = 0; param < PARAMS; param++) {
+        rig_noise(param + 1, values, sizes[param]);
+        for (uint32_t rank = 0; rank < (param == 2 ? world : 1); rank++)
+            send(r, PD_REQ_INIT, rank, world, conn, param, 0, values);
+    }
+    rig_work(r);
+}
+
+/* Starts a job of `world` workers and trains it to the checkpoint of step SAVED. */
+static void save(rig *r, uint32_t world)
+{
+    static const char *const notes[] = { "of rank 0", "of rank 1", "of rank 2" };
+
+    start(r, world, OLD);
+    train(r, world, OLD, 1, SAVED - 1);
+    for (uint32_t rank = 0; rank < world; rank++)
+        assert_int_equal(rig_note(r, rank, OLD + rank, SAVED, notes[rank]), PD_OK);
+    train(r, world, OLD, SAVED, SAVED);
+    assert_int_equal(r->durable, SAVED);
+}
+
+static void restore(rig *next, const rig *from)
+{
+    pd_store_config config = kept_config();
+
+    rig_new(next, &config);
+    if (rig_restore(next, from) != PD_OK) fail_msg("%s", next->error.text);
+}
+
+static void save_and_restore(rig *next, uint32_t world)
+{
+    rig old;
+
+    save(&old, world);
+    restore(next, &old);
+    rig_free(&old);
+}
+
+static void compare(rig *a, rig *b)
+{
+    for (uint32_t i = 0; i < PARAMS; i++) {
+        const pd_param *x = &inside_job(a->store, a->job)->steps.params[i],
+                       *y = &inside_job(b->store, b->job)->steps.params[i];
+        assert_int_equal(x->saved.step, y->saved.step);
+        assert_int_equal(x->n_overrides, y->n_overrides);
+        assert_memory_equal(x->current->at[PD_F32], y->current->at[PD_F32], (size_t)sizes[i] * sizeof(float));
+        course_compare_slots(x->optim, y->optim);
+    }
+}
+
+/* ---- the job goes on ---- */
+
+/* A job of `from` workers is saved and restored, and goes on with `to` workers. It has the bits, and counts the memory,
+ * of a job that has had `to` workers from the beginning. */
+static void change(uint32_t from, uint32_t to)
+{
+    rig next, whole;
+
+    start(&whole, to, NEW);
+    train(&whole, to, NEW, 1, SAVED);
+    save_and_restore(&next, from);
+    join(&next, to, NEW);
+    assert_false(next.created);
+    for (uint32_t i = 0; i < PARAMS; i++) assert_int_equal(next.steps[i], SAVED);
+    assert_int_equal(next.durable, SAVED);
+    assert_int_equal(next.store->jobs.n, 1);
+    compare(&next, &whole);
+    train(&next, to, NEW, SAVED + 1, 2 * SAVED);
+    train(&whole, to, NEW, SAVED + 1, 2 * SAVED);
+    compare(&next, &whole);
+    rig_free(&whole);
+    restore(&whole, &next); /* the next checkpoint is one of the new world */
+    join(&whole, to, NEW);
+    compare(&next, &whole);
+    rig_free(&whole);
+    rig_free(&next);
+}
+
+static void two_workers_become_three(void **state)
+{
+    (void)state;
+    change(2, 3);
+}
+
+static void three_workers_become_one(void **state)
+{
+    (void)state;
+    change(3, 1);
+}
+
+static void one_worker_becomes_two(void **state)
+{
+    (void)state;
+    change(1, 2);
+}
+
+static void memory_is_counted_as_for_the_new_world(void **state)
+{
+    rig next, whole;
+
+    (void)state;
+    start(&whole, 3, NEW);
+    train(&whole, 3, NEW, 1, SAVED);
+    save_and_restore(&next, 1);
+    join(&next, 3, NEW);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        assert_int_equal(rig_note(&whole, rank, NEW + rank, SAVED, "note"), PD_OK);
+    for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(rig_note(&next, rank, NEW + rank, SAVED, "note"), PD_OK);
+    assert_int_equal(next.store->budget.used, whole.store->budget.used);
+    rig_free(&whole);
+    rig_free(&next);
+}
+
+/* Rank 2 has no element of head.bias, but that is known only when it declares. */
+static void a_round_waits_until_the_ranges_of_all_ranks_are_known(void **state)
+{
+    const pd_param *ranged;
+    rig next;
+
+    (void)state;
+    save_and_restore(&next, 2);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(hello(&next, rank, 3, NEW), PD_OK);
+        assert_int_equal(declare(&next, rank, 3, NEW), PD_OK);
+        push(&next, rank, 3, NEW, SAVED + 1);
+    }
+    rig_work(&next);
+    ranged = &inside_job(next.store, next.job)->steps.params[2];
+    assert_int_equal(ranged->saved.step, SAVED);
+    assert_int_equal(hello(&next, 2, 3, NEW), PD_OK);
+    assert_int_equal(declare(&next, 2, 3, NEW), PD_OK);
+    rig_work(&next);
+    assert_int_equal(ranged->round.ranges.n_known, 3);
+    push(&next, 2, 3, NEW, SAVED + 1);
+    rig_work(&next);
+    assert_int_equal(ranged->saved.step, SAVED + 1);
+    rig_free(&next);
+}
+
+static void ranges_that_leave_elements_out_are_refused(void **state)
+{
+    rig next;
+
+    (void)state;
+    save_and_restore(&next, 3);
+    assert_int_equal(hello(&next, 0, 2, NEW), PD_OK);
+    assert_int_equal(declare(&next, 0, 2, NEW), PD_OK);
+    assert_int_equal(hello(&next, 1, 2, NEW), PD_OK);
+    next.ranges = ranges[3][1];
+    assert_int_equal(rig_declare(&next, next.job, 1, NEW + 1, names, shapes, NULL, PARAMS, PD_F32),
+                     PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(next.error.text, "no rank has elements 40 to 64 of 96"));
+    next.ranges = NULL;
+    assert_int_equal(declare(&next, 1, 2, NEW), PD_OK);
+    rig_free(&next);
+}
+
+/* ---- notes, barriers, requests ---- */
+
+static void notes_of_ranks_that_still_exist_are_recalled(void **state)
+{
+    rig next;
+
+    (void)state;
+    save_and_restore(&next, 3);
+    join(&next, 2, NEW);
+    assert_string_equal(
+        next.warning, "job job: notes of ranks above 1 are dropped, since the job does not have these ranks any more");
+    assert_int_equal(rig_recall(&next, 1, NEW + 1), PD_OK);
+    assert_int_equal(next.note_step, SAVED);
+    assert_string_equal(next.note, "of rank 1");
+    rig_free(&next);
+    save_and_restore(&next, 2);
+    join(&next, 3, NEW);
+    assert_int_equal(rig_recall(&next, 0, NEW), PD_OK);
+    assert_string_equal(next.note, "of rank 0");
+    assert_int_equal(rig_recall(&next, 2, NEW + 2), PD_OK);
+    assert_int_equal(next.note_step, 0);
+    rig_free(&next);
+}
+
+static int barrier(rig *r, uint32_t rank, uint64_t conn, uint64_t sequence)
+{
+    pd_request *request = pd_request_new(PD_REQ_BARRIER, rig_ticket(r, conn + rank));
+
+    request->job = r->job;
+    request->rank = rank;
+    request->u.barrier.sequence = sequence;
+    return rig_apply(r, request);
+}
+
+static void barriers_count_from_the_new_processes(void **state)
+{
+    rig old, next;
+    uint64_t answered;
+
+    (void)state;
+    start(&old, 2, OLD);
+    for (uint64_t sequence = 1; sequence <= 5; sequence++)
+        for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(barrier(&old, rank, OLD, sequence), PD_OK);
+    train(&old, 2, OLD, 1, SAVED);
+    restore(&next, &old);
+    rig_free(&old);
+    join(&next, 3, NEW);
+    answered = next.answered;
+    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(barrier(&next, rank, NEW, 1), PD_OK);
+    assert_int_equal(next.answered, answered);
+    assert_int_equal(barrier(&next, 2, NEW, 1), PD_OK);
+    assert_int_equal(next.answered, answered + 3);
+    rig_free(&next);
+}
+
+static void who_waits_for_a_checkpoint_goes_on_waiting(void **state)
+{
+    rig next;
+
+    (void)state;
+    save_and_restore(&next, 2);
+    assert_int_equal(rig_checkpoint(&next, "job", OPERATOR, SAVED + 1, 60), PD_OK);
+    join(&next, 3, NEW);
+    train(&next, 3, NEW, SAVED + 1, SAVED + 1);
+    assert_int_equal(next.durable, SAVED + 1);
+    assert_int_equal(next.checkpoint_step, SAVED + 1);
+    rig_free(&next);
+}
+
+/* ---- refusals ---- */
+
+static void expect(rig *r, int code, const char *text)
+{
+    assert_int_equal(r->error.code, code);
+    if (strstr(r->error.text, text) == NULL) fail_msg("expected \"%s\", got \"%s\"", text, r->error.text);
+}
+
+static void a_worker_of_the_old_world_keeps_its_size(void **state)
+{
+    rig next;
+
+    (void)state;
+    save_and_restore(&next, 2);
+    hello(&next, 1, 3, OLD); /* a nonce of the old world */
+    expect(&next, PD_FAILED_PRECONDITION, "world_size = 2, this worker comes with 3");
+    next.rejoins = true;
+    hello(&next, 0, 3, NEW);
+    expect(&next, PD_FAILED_PRECONDITION, "world_size = 2, this worker comes with 3");
+    assert_int_equal(hello(&next, 1, 2, OLD), PD_OK);
+    next.rejoins = false;
+    hello(&next, 0, 3, NEW);
+    expect(&next, PD_FAILED_PRECONDITION, "world_size = 2, this worker comes with 3");
+    rig_free(&next);
+}
+
+static void a_worker_of_the_old_world_comes_too_late(void **state)
+{
+    rig next;
+
+    (void)state;
+    save_and_restore(&next, 2);
+    assert_int_equal(hello(&next, 2, 3, NEW), PD_OK);
+    next.rejoins = true;
+    hello(&next, 0, 2, OLD);
+    expect(&next, PD_FAILED_PRECONDITION, "world_size = 3, this worker comes with 2");
+    hello(&next, 0, 3, OLD);
+    expect(&next, PD_ABORTED, "taken over by another process");
+    next.rejoins = false;
+    join(&next, 3, NEW);
+    rig_free(&next);
+}
+
+static void the_size_changes_once_and_only_of_a_restored_job(void **state)
+{
+    rig next;
+
+    (void)state;
+    save_and_restore(&next, 2);
+    join(&next, 3, NEW);
+    hello(&next, 0, 2, NEW + 20);
+    expect(&next, PD_FAILED_PRECONDITION, "world_size = 3, this worker comes with 2");
+    rig_free(&next);
+    start(&next, 2, OLD);
+    hello(&next, 0, 3, NEW);
+    expect(&next, PD_FAILED_PRECONDITION, "world_size = 2, this worker comes with 3");
+    rig_free(&next);
+}
+
+static void other_options_are_refused_and_nothing_changes(void **state)
+{
+    uint64_t used;
+    rig next;
+
+    (void)state;
+    save_and_restore(&next, 2);
+    used = next.store->budget.used;
+    rig_hello(&next, "job", 0, 3, NEW, NEW, "checkpoint_every=5", rules);
+    expect(&next, PD_FAILED_PRECONDITION, "checkpoint_every = 4, this worker comes with 5");
+    expect(&next, PD_FAILED_PRECONDITION, "lingers for another");
+    rig_hello(&next, "job", 0, 3, NEW, NEW, options, "* adam");
+    expect(&next, PD_FAILED_PRECONDITION, "optimizer rules");
+    assert_int_equal(next.store->budget.used, used);
+    join(&next, 2, OLD);
+    rig_free(&next);
+}
+
+static void a_world_that_exceeds_a_limit_is_refused_and_nothing_changes(void **state)
+{
+    uint64_t used, two;
+    rig next;
+
+    (void)state;
+    save_and_restore(&next, 1);
+    used = next.store->budget.used;
+    next.store->budget.limit = used;
+    hello(&next, 0, 3, NEW);
+    expect(&next, PD_RESOURCE_EXHAUSTED, "restored job job has 1 workers and cannot go on with 3: ");
+    expect(&next, PD_RESOURCE_EXHAUSTED, "limits.max_total_bytes");
+    assert_int_equal(next.store->budget.used, used);
+    assert_int_equal(next.store->jobs.n, 1);
+    next.store->budget.limit = UINT64_MAX;
+    join(&next, 2, NEW);
+    two = next.store->budget.used;
+    assert_true(two > used);
+    rig_free(&next);
+    save_and_restore(&next, 1);
+    next.store->budget.limit = two; /* the job fits, although the old one and the new one do not fit together */
+    join(&next, 2, NEW);
+    assert_int_equal(next.store->budget.used, two);
+    rig_free(&next);
+}
+
+static void too_few_workers_for_the_aggregate_are_refused(void **state)
+{
+    pd_store_config config = kept_config();
+    static const int64_t elements[] = { 100 };
+    const char *trimmed = "checkpoint_every=1 aggregate=trimmed_mean trim=1";
+    float values[100] = { 0 };
+    rig old, next;
+
+    (void)state;
+    rig_new(&old, &config);
+    rig_start(&old, "job", 3, OLD, elements, 1, trimmed, NULL);
+    for (uint32_t rank = 0; rank < 3; rank++) rig_push(&old, old.job, rank, OLD + rank, 1, 0, values, 100);
+    rig_work(&old);
+    restore(&next, &old);
+    rig_free(&old);
+    rig_hello(&next, "job", 0, 2, NEW, NEW, trimmed, "* sgd lr=1");
+    expect(&next, PD_INVALID_ARGUMENT, "trim is less than half of the workers");
+    assert_int_equal(rig_hello(&next, "job", 0, 4, NEW, NEW, trimmed, "* sgd lr=1"), PD_OK);
+    rig_free(&next);
+}
+
+/* ---- short of memory ---- */
+
+static void memory_that_fails_changes_nothing(void **state)
+{
+    rig next;
+    uint64_t used;
+
+    (void)state;
+    save_and_restore(&next, 2);
+    used = next.store->budget.used;
+    for (int64_t fail = 8;; fail += STRIDE) { /* the Hello itself has made some allocations before */
+        pd_request *request = pd_request_new(PD_REQ_HELLO, rig_ticket(&next, NEW));
+        static char *rule_texts[] = { "layer* shampoo lr=0.1 max_preconditioner_dim=8 root_delay=1", "* adam" };
+        request->u.hello.job_name = strdup("job");
+        request->u.hello.world_size = 3;
+        request->u.hello.nonce = NEW;
+        request->u.hello.rules = calloc(2, sizeof(char *));
+        for (size_t i = 0; i < 2; i++) request->u.hello.rules[request->u.hello.n_rules++] = strdup(rule_texts[i]);
+        oom_arm(fail - 8);
+        pd_store_apply(next.store, request, next.now);
+        if (!oom_disarm()) break;
+        rig_absorb(&next);
+        if (inside_find(next.store, "job")->steps.members.ranks == 3) continue; /* only a log line was lost */
+        assert_int_equal(next.error.code, PD_NO_MEMORY);
+        assert_int_equal(next.store->budget.used, used);
+    }
+    rig_absorb(&next);
+    join(&next, 3, NEW);
+    train(&next, 3, NEW, SAVED + 1, SAVED + 2);
+    rig_free(&next);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_workers_become_three),
+        cmocka_unit_test(three_workers_become_one),
+        cmocka_unit_test(one_worker_becomes_two),
+        cmocka_unit_test(memory_is_counted_as_for_the_new_world),
+        cmocka_unit_test(a_round_waits_until_the_ranges_of_all_ranks_are_known),
+        cmocka_unit_test(ranges_that_leave_elements_out_are_refused),
+        cmocka_unit_test(notes_of_ranks_that_still_exist_are_recalled),
+        cmocka_unit_test(barriers_count_from_the_new_processes),
+        cmocka_unit_test(who_waits_for_a_checkpoint_goes_on_waiting),
+        cmocka_unit_test(a_worker_of_the_old_world_keeps_its_size),
+        cmocka_unit_test(a_worker_of_the_old_world_comes_too_late),
+        cmocka_unit_test(the_size_changes_once_and_only_of_a_restored_job),
+        cmocka_unit_test(other_options_are_refused_and_nothing_changes),
+        cmocka_unit_test(a_world_that_exceeds_a_limit_is_refused_and_nothing_changes),
+        cmocka_unit_test(too_few_workers_for_the_aggregate_are_refused),
+        cmocka_unit_test(memory_that_fails_changes_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
