@@ -154,7 +154,7 @@ typedef struct pd_core {
     bool gone_back;   /* the client handle ended because the server has gone back to an earlier step */
     bool rewinding;   /* true from the call of pd_core_rewind until the parameters are declared again */
     bool rejoins;     /* the last Hello asked only to join a job that exists, not to create one */
-    uint64_t creator; /* number of the process that created the job, from the last welcome; 0: not known */
+    uint64_t creator; /* number that tells the job from others of its name, from the last welcome; 0: not known */
 
     pd_welcome welcome;
     bool greeted; /* the server has accepted a Hello of this process at least once */

@@ -109,8 +109,7 @@ static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__H
     return PD_FAILED_PRECONDITION;
 }
 
-/* Returns whether the server's job is another one of the same name: it was not created by the process that created
- * the job in which this process was. */
+/* Returns whether the server's job is another one of the same name than the one in which this process was. */
 static bool is_another_job(const pd_core *core, const Paramd__HelloReply *reply)
 {
     return core->rejoins && !core->restarting && core->creator != 0 && reply->creator != core->creator;

@@ -150,6 +150,8 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
     };
     if (getrandom(out->store.hash_key, sizeof out->store.hash_key, 0) != sizeof out->store.hash_key)
         out->store.hash_key[0] = now_ms() * 0x9e3779b97f4a7c15u;
+    if (getrandom(&out->store.start, sizeof out->store.start, 0) != sizeof out->store.start)
+        out->store.start = now_ms() * 0x9e3779b97f4a7c15u;
 }
 
 /* ---- reloads ---- */

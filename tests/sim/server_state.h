@@ -32,6 +32,7 @@ struct sim_server {
     uint64_t loop_not_before, step_not_before, stop_asked_ns;
     uint64_t loop_spent_ns, step_clock_ns, step_timer; /* step_timer: number of the step thread's last timer */
     uint64_t life;              /* how often the server was killed: events of an earlier process do nothing */
+    uint64_t starts;            /* number of processes of the server so far */
     struct sim_disk *disk;      /* survives the server; NULL: no plan with crashes */
     pd_kept *keeping[SIM_KEPT]; /* checkpoints that wait for the keeper thread, the oldest first */
     size_t n_keeping;

@@ -240,7 +240,7 @@ void sim_step_check_rest(const sim_server *server)
 
 /* ---- life ---- */
 
-static pd_store_config store_config(const sim_plan *plan)
+static pd_store_config store_config(const sim_plan *plan, uint64_t start)
 {
     return (pd_store_config){ .max_jobs = 16,
                               .max_params = 64,
@@ -252,12 +252,13 @@ static pd_store_config store_config(const sim_plan *plan)
                               .pool_threads = (int)plan->pool_threads,
                               .keeps = plan->crashes,
                               .batch_ns = plan->batch_ns,
-                              .hash_key = { 1, 2 } };
+                              .hash_key = { 1, 2 },
+                              .start = start };
 }
 
 void sim_step_make(sim_server *server)
 {
-    pd_store_config config = store_config(server->s->plan);
+    pd_store_config config = store_config(server->s->plan, ++server->starts);
     pd_error err;
 
     server->requests = pd_mailbox_new(on_mail, server);

@@ -394,6 +394,7 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     request->u.hello.world_size = world;
     request->u.hello.nonce = nonce;
     request->u.hello.rejoins = r->rejoins;
+    request->u.hello.creator = r->means;
     request->u.hello.window = r->window;
     request->u.hello.barriers = r->barriers;
     request->u.hello.options = read_options(options, &request->u.hello.n_options);

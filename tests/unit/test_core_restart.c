@@ -164,32 +164,111 @@ static void a_process_without_weights_creates_the_job_again(void **state)
     peer_free(p);
 }
 
-static void initial_weights_that_were_stored_can_be_lost_too(void **state)
+/* Answers Declare: the server has no weights of the n parameters, and waits for this rank's. */
+static void ask_for_weights(peer *p, size_t n)
 {
     Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
     Paramd__Declared one = PARAMD__DECLARED__INIT, *all[] = { &one, &one };
-    float weights[PARAMS][ELEMENTS] = { { 0 } };
-    void *const initial[] = { weights[0], weights[1] };
-    peer *p = peer_new(&peer_first);
-    pd_ticket_id ticket;
-    peer_frame l;
-    (void)state;
+    peer_frame l = peer_expect(p, PD_DECLARE);
 
-    peer_connect(p);
-    peer_welcome(p);
-    peer_declare(p, sizes, PARAMS);
-    l = peer_expect(p, PD_DECLARE);
+    assert_true(n <= PARAMS);
     message.parameters = all;
-    message.n_parameters = PARAMS;
+    message.n_parameters = n;
     message.must_init = true;
     peer_reply(p, &l.prefix, &message.base, NULL, 0);
     peer_frame_drop(&l);
-    assert_int_equal(pd_core_init(p->core, initial, &ticket, NULL), PD_OK);
-    l = peer_expect(p, PD_INIT);
-    peer_reply_ok(p, &l.prefix);
+}
+
+/* Returns rank 0, which has to send the initial weights of a tensor of two chunks. Two frames of Init are queued. */
+static peer *initialising(pd_ticket_id *ticket)
+{
+    static const int64_t two_chunks[] = { 2 * CHUNK };
+    peer *p = peer_new(&peer_first);
+    void *const initial[] = { p->weights[0] };
+
+    p->creator = 1000;
+    peer_connect(p);
+    peer_welcome(p);
+    peer_declare(p, two_chunks, 1);
+    ask_for_weights(p, 1);
+    assert_int_equal(pd_core_init(p->core, initial, ticket, NULL), PD_OK);
+    return p;
+}
+
+/* Takes the core's next frame with initial weights, and answers it if `ok`. Returns its first element. */
+static uint64_t take_init(peer *p, bool ok)
+{
+    peer_frame l = peer_expect(p, PD_INIT);
+    uint64_t first = ((Paramd__InitRequest *)l.message)->pieces[0]->first;
+
+    if (ok) peer_reply_ok(p, &l.prefix);
     peer_frame_drop(&l);
+    return first;
+}
+
+static void initial_weights_that_were_stored_can_be_lost_too(void **state)
+{
+    pd_ticket_id ticket;
+    peer *p = initialising(&ticket);
+    (void)state;
+
+    take_init(p, true);
+    take_init(p, true);
     refuse_as_unknown(p);
     assert_true(pd_core_lost(p->core));
+    peer_free(p);
+}
+
+/* The server was started anew in the middle of the initial weights. Another rank, which had sent none, has created the
+ * job again: that job will never get the chunk that the first one has answered, so the user must begin again. */
+static void a_part_of_the_initial_weights_can_be_lost_with_its_job(void **state)
+{
+    pd_ticket_id ticket;
+    peer *p = initialising(&ticket);
+    pd_error err;
+    (void)state;
+
+    take_init(p, true);
+    p->creator++;
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    assert_true(pd_core_lost(p->core));
+    assert_int_equal(peer_finish(p, ticket, &err), PD_DATA_LOSS);
+    pd_core_down(p->core, p->now, "dropped");
+    assert_int_equal(pd_core_restart(p->core, &ticket, NULL), PD_OK);
+    peer_free(p);
+}
+
+/* Returns whether the core's Hello may create the job. Welcomes it. */
+static bool comes_to_create(peer *p)
+{
+    peer_frame l;
+    bool creates;
+
+    peer_cut(p);
+    peer_connect(p);
+    creates = !expect_hello(p, &l)->rejoins;
+    peer_frame_drop(&l);
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    return creates;
+}
+
+static void a_rank_whose_initial_weights_had_no_answer_sends_all_of_them_to_the_new_job(void **state)
+{
+    pd_ticket_id ticket;
+    peer *p = initialising(&ticket);
+    (void)state;
+
+    take_init(p, false);
+    p->creator++;
+    assert_true(comes_to_create(p));
+    ask_for_weights(p, 1);
+    assert_int_equal(take_init(p, true), 0);
+    assert_int_equal(take_init(p, true), CHUNK);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     peer_free(p);
 }
 
@@ -343,6 +422,8 @@ int main(void)
         cmocka_unit_test(the_same_job_goes_on),
         cmocka_unit_test(a_process_without_weights_creates_the_job_again),
         cmocka_unit_test(initial_weights_that_were_stored_can_be_lost_too),
+        cmocka_unit_test(a_part_of_the_initial_weights_can_be_lost_with_its_job),
+        cmocka_unit_test(a_rank_whose_initial_weights_had_no_answer_sends_all_of_them_to_the_new_job),
         cmocka_unit_test(rank_0_creates_the_job_at_its_lowest_step),
         cmocka_unit_test(the_step_replaces_the_option_that_was_given),
         cmocka_unit_test(the_other_ranks_wait_until_rank_0_has_created_it),

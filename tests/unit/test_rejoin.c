@@ -40,16 +40,71 @@ static void a_job_that_is_there_is_joined(void **state)
     assert_false(r->created);
 }
 
-static void every_welcome_tells_who_created_the_job(void **state)
+static void every_welcome_tells_which_job_it_is(void **state)
+{
+    rig *r = *state;
+    uint64_t creator;
+
+    rig_start(r, "job", WORLD, CONN, sizes, 1, NULL, NULL);
+    creator = r->creator;
+    assert_int_not_equal(creator, 0);
+    rejoin(r, 1, NULL);
+    assert_int_equal(r->creator, creator);
+    assert_int_equal(rig_hello(r, "other", 0, 1, NONCE, 50, NULL, NULL), PD_OK);
+    assert_int_not_equal(r->creator, creator);
+}
+
+/* Drops the job. The same process creates it again with the same Hello, and returns the creator of the new one. */
+static uint64_t create_again(rig *r)
+{
+    pd_request *drop = pd_request_new(PD_REQ_DROP, rig_ticket(r, 1));
+
+    assert_non_null(drop);
+    drop->u.info.job_name = strdup("job");
+    assert_int_equal(rig_apply(r, drop), PD_OK);
+    assert_int_equal(rig_hello(r, "job", 0, WORLD, NONCE, CONN, NULL, "* sgd lr=1"), PD_OK);
+    assert_true(r->created);
+    return r->creator;
+}
+
+/* Returns the creator of the first job of a server that was started with this number. */
+static uint64_t create_after(uint64_t start)
+{
+    pd_store_config config = rig_config();
+    uint64_t creator;
+    rig r;
+
+    config.start = start;
+    rig_new(&r, &config);
+    assert_int_equal(rig_hello(&r, "job", 0, WORLD, NONCE, CONN, NULL, "* sgd lr=1"), PD_OK);
+    creator = r.creator;
+    rig_free(&r);
+    return creator;
+}
+
+static void a_job_that_its_creator_creates_again_is_another_job(void **state)
+{
+    rig *r = *state;
+    uint64_t first;
+
+    rig_start(r, "job", WORLD, CONN, sizes, 1, NULL, NULL);
+    first = r->creator;
+    assert_int_not_equal(create_again(r), first);
+    assert_int_not_equal(create_after(1), create_after(2));
+}
+
+/* Rank 1 had answers to its initial weights. Rank 0 had none, and creates the job again, on a server without it. */
+static void who_was_in_the_first_job_does_not_rejoin_the_second(void **state)
 {
     rig *r = *state;
 
     rig_start(r, "job", WORLD, CONN, sizes, 1, NULL, NULL);
-    assert_int_equal(r->creator, NONCE);
-    rejoin(r, 1, NULL);
-    assert_int_equal(r->creator, NONCE);
-    assert_int_equal(rig_hello(r, "other", 0, 1, 77, 50, NULL, NULL), PD_OK);
-    assert_int_equal(r->creator, 77);
+    r->means = r->creator;
+    create_again(r);
+    assert_int_equal(rejoin(r, 1, NULL), PD_NOT_FOUND);
+    assert_non_null(strstr(r->error.text, "not on this server any more"));
+    r->means = r->creator;
+    assert_int_equal(rejoin(r, 1, NULL), PD_OK);
 }
 
 /* Only rank 0's start_step counts. A rank that rejoins takes the step of the job, whatever start_step it sends. */
@@ -87,7 +142,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_job_that_is_not_there_is_not_created),
         CASE(a_job_that_is_there_is_joined),
-        CASE(every_welcome_tells_who_created_the_job),
+        CASE(every_welcome_tells_which_job_it_is),
+        CASE(a_job_that_its_creator_creates_again_is_another_job),
+        CASE(who_was_in_the_first_job_does_not_rejoin_the_second),
         CASE(who_rejoins_takes_the_jobs_start_step),
         CASE(a_new_process_that_names_no_step_may_join_once_there_are_weights),
     };

@@ -141,7 +141,7 @@ typedef struct pd_request {
             uint32_t window;   /* number of its last steps whose pushes the worker can send again; 0: none */
             uint64_t barriers; /* number of barriers that this process has passed */
             bool rejoins;      /* the worker rejoins a job that must exist, and accepts that job's start_step */
-            uint64_t creator;  /* if it rejoins: nonce of the process that created the job; 0: any job of this name */
+            uint64_t creator;  /* if it rejoins: the job that is meant (pd_job_saved.creator); 0: any of this name */
             pd_option *options;
             size_t n_options; /* number of options, which are the job's configuration as this worker gives it */
             char **rules;

@@ -30,6 +30,7 @@ typedef struct pd_store_config {
     /* Secret random key of the hash function for names. Peers choose the names, so they must not be able to predict
      * the hashes. */
     uint64_t hash_key[2];
+    uint64_t start; /* random number of this start of the server: a job that is created again is another job */
     /* The optimizers that jobs may use; the list ends with NULL. `rows` NULL: those of the table pd_rows. */
     const struct pd_row *const *rows;
     const pd_option *job_presets;

@@ -2,6 +2,7 @@
 #include "job.h"
 
 #include "aggregate_fit.h"
+#include "random.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,20 @@ static int make_ranks(pd_job *job, uint32_t world)
     return job->ranks != NULL && job->steps.quotas != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
+/* Returns a number that no other job has. The nonce alone is not one: when a server is started without a job that it
+ * had, the process that created the job may create it again, while other processes still count on the first one, which
+ * had their initial weights. */
+static uint64_t creator_of(const pd_job_env *env, uint32_t number, const pd_request *hello)
+{
+    uint64_t start = env->config->start;
+    pd_random mixed = { { (uint32_t)start, (uint32_t)(start >> 32) } };
+    uint64_t creator;
+
+    mixed = pd_random_fold(pd_random_fold(mixed, hello->u.hello.nonce), number);
+    creator = (uint64_t)mixed.key[1] << 32 | mixed.key[0];
+    return creator != 0 ? creator : 1; /* 0 stands for any job */
+}
+
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err)
 {
     static const pd_ticket nobody;
@@ -51,7 +66,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     if (job == NULL) goto no_memory;
     borrow(job, env);
     job->steps.number = number;
-    job->saved.creator = hello->u.hello.nonce;
+    job->saved.creator = creator_of(env, number, hello);
     job->shares = hello->u.hello.shares;
     job->drain_step = UINT64_MAX;
     if ((rc = read_values(&job->steps.values, env->presets, hello, err)) != PD_OK) goto fail;

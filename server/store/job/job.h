@@ -78,7 +78,9 @@ typedef struct pd_job_totals {
 /* The part of a job's record that survives a restart of the server: store/image writes and reads it. Ranks,
  * parameters and steps have such parts of their own. */
 typedef struct pd_job_saved {
-    uint64_t creator; /* nonce (random number) of the process whose Hello created the job */
+    /* number that tells the job from all others, also those of its name: made of the nonce of the process whose Hello
+     * created it, the start of the server and the job's number */
+    uint64_t creator;
     uint64_t barrier; /* number of barriers that the job has passed */
     /* number of refused frames with tensors; number of tensors or chunks that came a second time */
     uint64_t refused, duplicates;
