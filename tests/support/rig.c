@@ -675,8 +675,6 @@ void rig_free(rig *r)
     memset(r, 0, sizeof *r);
 }
 
-/* ---- as a test's set-up ---- */
-
 int rig_set_up_with(void **state, const pd_store_config *config)
 {
     rig *r = must(calloc(1, sizeof *r));

@@ -65,8 +65,8 @@ static void skip(pd_job *job)
            keeping->skipped);
 }
 
-/* Returns whether the job needs a checkpoint of the weights that it begins with. A worker with a window sends its pushes
- * again to a server that was killed, which takes them only if it has the weights that they follow. */
+/* Returns whether the job needs a checkpoint of the weights that it begins with. A worker with a window sends its
+ * pushes again to a server that was killed, which takes them only if it has the weights that they follow. */
 static bool is_first(const pd_job *job)
 {
     return !job->keeping.kept && !job->keeping.begun && has_state(job) && pd_keeping_window(job) > 0;
