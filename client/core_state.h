@@ -7,6 +7,7 @@
 #include "outgoing.h"
 #include "paramd/client.h"
 #include "past.h"
+#include "spare.h"
 
 /* Limits that keep the headers of a frame and of its answer under PD_MAX_HEADER_BYTES. In a packed header, the entry
  * for one tensor or chunk has at most PIECE_BOUND bytes. All other fields together have at most FORM_BOUND bytes. */
@@ -113,7 +114,8 @@ typedef struct pd_frame_scratch {
 typedef struct pd_window {
     uint32_t steps;                         /* most steps of a parameter; 0: nothing is kept */
     struct pd_window_step *oldest, *newest; /* lists of frames, by step */
-    uint64_t bytes;                         /* payload bytes that are kept */
+    uint64_t bytes, most;                   /* payload bytes that are kept: now, and at most so far */
+    pd_spare spare;                         /* memory of payloads that have left the window */
     const pd_outgoing_frame *frame;         /* the frame whose answer is arriving; NULL: none */
     pd_past *coming;                        /* what is kept of that frame; NULL: nothing */
     uint64_t hash;                          /* XXH3-64 of the weights that its answer has brought */

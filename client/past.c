@@ -11,22 +11,20 @@ static void past_free(pd_past *past)
     free(past);
 }
 
-pd_past *pd_past_new(size_t n, const uint8_t *head, size_t head_bytes, uint64_t payload_bytes)
+pd_past *pd_past_new(size_t n, const uint8_t *head, size_t head_bytes)
 {
     pd_past *past = calloc(1, sizeof *past + n * sizeof *past->parts);
 
     if (past == NULL) return NULL;
     past->n = n;
     past->head_bytes = head_bytes;
-    past->payload_bytes = payload_bytes;
     past->head = malloc(head_bytes);
-    past->payload = payload_bytes > 0 ? malloc(payload_bytes) : NULL;
-    if (past->head != NULL && (payload_bytes == 0 || past->payload != NULL)) {
-        memcpy(past->head, head, head_bytes);
-        return past;
+    if (past->head == NULL) {
+        past_free(past);
+        return NULL;
     }
-    past_free(past);
-    return NULL;
+    memcpy(past->head, head, head_bytes);
+    return past;
 }
 
 void pd_past_drop(pd_past *past)

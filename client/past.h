@@ -37,9 +37,9 @@ typedef struct pd_past {
     pd_past_part parts[];
 } pd_past;
 
-/* Makes the past of a frame with n tensors or chunks, with room for this payload and a copy of the head. NULL: out of
- * memory. */
-pd_past *pd_past_new(size_t n, const uint8_t *head, size_t head_bytes, uint64_t payload_bytes);
+/* Makes the past of a frame with n tensors or chunks, with a copy of the head, and without room for the payload. NULL:
+ * out of memory. */
+pd_past *pd_past_new(size_t n, const uint8_t *head, size_t head_bytes);
 /* Frees it, or, if a frame in the queue still uses its memory, lets that frame's end free it. Accepts NULL. */
 void pd_past_drop(pd_past *past);
 /* Notes that the frame which sends it again is gone. */

@@ -25,6 +25,29 @@ static uint32_t param_of(const pd_outgoing_frame *frame, size_t i)
     return (uint32_t)frame->op->items[item].param;
 }
 
+/* Bytes of spare memory beyond those that the window needed once. So a full window has spare memory, too: that of the
+ * last frames that have left it, which may be of several sizes. */
+#define EXTRA (UINT64_C(8) << 20)
+
+/* Lets the window, with `coming` more bytes, and the spare memory together have no more bytes than the window needed
+ * once, and EXTRA. */
+static void limit_spare(pd_window *window, uint64_t coming)
+{
+    uint64_t used = window->bytes + coming, most = window->most + EXTRA;
+
+    pd_spare_shrink(&window->spare, used < most ? most - used : 0);
+}
+
+/* Gives the past memory for its payload. Returns false if memory is out. */
+static bool make_room(pd_window *window, pd_past *past, uint64_t bytes)
+{
+    past->payload_bytes = bytes;
+    if (bytes == 0) return true;
+    if ((past->payload = pd_spare_take(&window->spare, bytes)) != NULL) return true;
+    limit_spare(window, bytes);
+    return (past->payload = malloc(bytes)) != NULL;
+}
+
 void pd_window_expect(pd_core *core, pd_outgoing_frame *frame)
 {
     size_t n = frame->method == PD_NOTE ? 1 : frame->n_parts;
@@ -33,7 +56,11 @@ void pd_window_expect(pd_core *core, pd_outgoing_frame *frame)
     pd_window_forget(core);
     core->window.frame = frame;
     if (!is_kept(core, frame)) return;
-    if ((past = pd_past_new(n, frame->head, frame->head_bytes, frame->payload_bytes)) == NULL) return;
+    if ((past = pd_past_new(n, frame->head, frame->head_bytes)) == NULL) return;
+    if (!make_room(&core->window, past, frame->payload_bytes)) {
+        pd_past_drop(past);
+        return;
+    }
     past->id = frame->id;
     past->step = frame->step;
     past->mark = frame->mark;
@@ -183,6 +210,16 @@ static void note_gone(pd_core *core, const pd_past *past)
     }
 }
 
+/* Drops a frame that has left the window, and keeps the memory of its payload for another one. */
+static void drop(pd_window *window, pd_past *past)
+{
+    window->bytes -= past->payload_bytes;
+    pd_spare_give(&window->spare, past->payload, past->payload_bytes);
+    limit_spare(window, 0);
+    past->payload = NULL;
+    pd_past_drop(past);
+}
+
 /* Drops the frames of a list that are durable or old, and the list itself if it is empty then. */
 static void trim_list(pd_core *core, pd_window_step *list)
 {
@@ -191,8 +228,7 @@ static void trim_list(pd_core *core, pd_window_step *list)
         if (past->again != NULL || (list->step > core->durable && !is_old(core, past))) continue;
         note_gone(core, past);
         link_out(list, past);
-        core->window.bytes -= past->payload_bytes;
-        pd_past_drop(past);
+        drop(&core->window, past);
     }
     if (list->first == NULL) remove_list(core, list);
 }
@@ -221,7 +257,8 @@ void pd_window_clear(pd_core *core)
         }
         remove_list(core, list);
     }
-    core->window.bytes = 0;
+    pd_spare_shrink(&core->window.spare, 0);
+    core->window.bytes = core->window.most = 0;
 }
 
 /* ---- what the window has ---- */
@@ -258,6 +295,7 @@ void pd_window_take(pd_core *core, const pd_outgoing_frame *frame)
     note_answer(core, frame, past);
     link_in(list, past);
     core->window.bytes += past->payload_bytes;
+    if (core->window.bytes > core->window.most) core->window.most = core->window.bytes;
     pd_window_trim(core);
 }
 

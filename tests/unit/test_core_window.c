@@ -10,6 +10,7 @@
 
 #include "core_state.h"
 #include "oom.h"
+#include "window.h"
 #include "windowed.h"
 
 /* Payload bytes of a push of a windowed worker: two parameters, the second at the next multiple of 64. */
@@ -124,6 +125,96 @@ static void the_handle_frees_the_window(void **state)
     windowed_come_back(&w, 8);
     windowed_free(&w);
     assert_int_equal(oom_live(), before);
+}
+
+/* ---- the memory of its frames ---- */
+
+enum { LARGE = 8192, LARGE_BYTES = LARGE * 4, CHUNKS = 2 };
+
+/* Returns a worker with a window, and with a parameter that is sent in two frames of LARGE_BYTES each. */
+static peer *trained_large(uint32_t window)
+{
+    pd_core_config config = peer_four;
+    pd_ticket_id ticket;
+    peer *p;
+
+    config.window = window;
+    p = peer_new(&config);
+    p->chunk_elements = LARGE;
+    peer_connect(p);
+    peer_welcome(p);
+    ticket = peer_declare(p, (const int64_t[]){ CHUNKS * LARGE }, 1);
+    peer_answer_declare(p, 1, 0);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    return p;
+}
+
+/* Takes a step. Its gradients are its number. */
+static void take_large_step(peer *p)
+{
+    static float gradient[CHUNKS * LARGE];
+    uint64_t step = pd_core_step(p->core, 0) + 1;
+    pd_item item = { .gradient = gradient };
+    pd_ticket_id ticket;
+
+    for (int i = 0; i < CHUNKS * LARGE; i++) gradient[i] = (float)step;
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, NULL), PD_OK);
+    for (int i = 0; i < CHUNKS; i++) {
+        peer_frame l = peer_expect(p, PD_PUSH);
+        peer_reply_data(p, &l.prefix, 1, 1, step, NULL, 0);
+        peer_frame_drop(&l);
+    }
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+}
+
+static void payloads_that_enter_a_full_window_take_the_memory_of_those_that_leave(void **state)
+{
+    peer *p = trained_large(2);
+    const pd_window *window = &p->core->window;
+    float value;
+    (void)state;
+
+    for (int step = 1; step <= 3; step++) take_large_step(p);
+    assert_int_equal(window->spare.bytes, LARGE_BYTES); /* a frame of the next step comes before one leaves */
+    for (int step = 4; step <= 9; step++) {
+        take_large_step(p);
+        assert_int_equal(window->bytes, 2 * CHUNKS * LARGE_BYTES);
+        assert_int_equal(window->spare.bytes, LARGE_BYTES);
+        memcpy(&value, window->newest->last->payload + LARGE_BYTES - sizeof value, sizeof value);
+        assert_true(value == (float)step);
+    }
+    peer_free(p);
+}
+
+static void memory_of_durable_steps_is_used_again(void **state)
+{
+    peer *p = trained_large(4);
+    const pd_window *window = &p->core->window;
+    (void)state;
+
+    for (int step = 1; step <= 3; step++) take_large_step(p);
+    p->durable = 3;
+    take_large_step(p);
+    assert_int_equal(window->bytes, CHUNKS * LARGE_BYTES);
+    /* the second frame of step 4 has taken one of the six */
+    assert_int_equal(window->spare.bytes, (3 * CHUNKS - 1) * LARGE_BYTES);
+    for (int step = 5; step <= 6; step++) take_large_step(p);
+    assert_int_equal(window->spare.bytes, LARGE_BYTES);
+    peer_free(p);
+}
+
+/* As after steps whose frames had other sizes. */
+static void spare_memory_that_no_frame_takes_is_freed_except_for_8_mib(void **state)
+{
+    enum { MIB = 1 << 20 };
+    peer *p = trained_large(2);
+    pd_window *window = &p->core->window;
+    (void)state;
+
+    for (int i = 0; i < 10; i++) pd_spare_give(&window->spare, malloc(MIB), MIB);
+    take_large_step(p);
+    assert_int_equal(window->spare.bytes, 7 * MIB); /* an eighth one and the frames are more than 8 MiB */
+    peer_free(p);
 }
 
 /* ---- a window that is too short ---- */
@@ -270,6 +361,9 @@ int main(void)
         cmocka_unit_test(a_declaration_tells_of_durable_steps_too),
         cmocka_unit_test(steps_that_become_durable_while_they_are_sent_again_leave_it_afterwards),
         cmocka_unit_test(the_handle_frees_the_window),
+        cmocka_unit_test(payloads_that_enter_a_full_window_take_the_memory_of_those_that_leave),
+        cmocka_unit_test(memory_of_durable_steps_is_used_again),
+        cmocka_unit_test(spare_memory_that_no_frame_takes_is_freed_except_for_8_mib),
         cmocka_unit_test(a_window_reaches_exactly_as_far_as_it_says),
         cmocka_unit_test(a_process_that_has_just_joined_has_no_earlier_steps),
         cmocka_unit_test(a_step_without_memory_for_its_copy_is_a_gap),
