@@ -129,10 +129,11 @@ typedef struct pd_client_options {
      * and goes back to a checkpoint that is not older than that, the client sends them again by itself, and the
      * program does not notice. Takes memory for a copy of as many steps' gradients. The server makes checkpoints often
      * enough for the smallest window of a job's ranks (at least every half window), if its disk can do it. 0: the
-     * client keeps none, and every return to a checkpoint is a PD_REWIND.
+     * client keeps none. A program with a window must handle PD_REWIND, too: a process that began after the checkpoint
+     * does not have the pushes that the server needs, and a slow disk may leave the last checkpoint out of reach.
      *
-     * Notes and the ends of steps belong to the window, too. Outcomes and pulled weights of a push that is sent again
-     * are compared with the first ones: a difference ends the handle with PD_FAILED_PRECONDITION. */
+     * Notes and the ends of steps belong to the window. Outcomes and pulled weights of a push that is sent again are
+     * compared with the first ones: a difference ends the handle with PD_FAILED_PRECONDITION. */
     uint32_t window;
 } pd_client_options;
 
@@ -449,11 +450,12 @@ PD_API int pd_client_rewind(pd_client *client, void *const *weights, pd_error *e
  *
  * *bytes is the length of the note, of which at most `room` bytes are written to `out`. *step is the step to which it
  * belongs, 0 if there is no note: then *bytes is 0, too. In a job whose parameters were at different steps at the
- * checkpoint it is the last note that is not newer than any of them. `out` may be NULL if room is 0. This call
- * waits. */
+ * checkpoint it is the last note that is not newer than any of them. `out` may be NULL if room is 0.
+ *
+ * A new process may read a note that is newer than the weights it has received before: a round can close in between,
+ * with a push of the process that had the rank. So pull with min_step = *step, then go on. This call waits. */
 PD_API int pd_client_recall(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err);
-/* Returns the durable step, as the server's last answer reported: steps up to it survive a restart of the server.
- * 0: none does. */
+/* Returns the durable step, as the last answer reported: steps up to it survive a restart of the server. 0: none. */
 PD_API uint64_t pd_client_durable(const pd_client *client);
 /* Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which the
  * server makes at once. 0: the step at which the job is now. PD_FAILED_PRECONDITION: the job has no checkpoints
@@ -493,8 +495,7 @@ typedef struct pd_client_stats {
     uint64_t bytes_out, bytes_in, payload_out, payload_in;
     /* Connections that were made; frames that were sent again after a reconnect. */
     uint64_t connects, resent;
-    /* Bytes of gradients and weights that lay in memory shared with the server: they are not in bytes_out and
-     * bytes_in. */
+    /* Bytes of gradients and weights in memory shared with the server, which bytes_out and bytes_in do not count. */
     uint64_t shared_out, shared_in;
     /* How often the server went back to a checkpoint; frames of the window that were sent again then. */
     uint64_t rewinds, replayed;
@@ -525,8 +526,7 @@ PD_API int pd_client_push_sized(pd_client *client, pd_item *items, size_t n, con
                                 size_t size, pd_ticket_id *ticket, pd_error *err);
 PD_API int pd_client_push_pull_sized(pd_client *client, pd_item *items, size_t n, const pd_push_options *options,
                                      size_t size, pd_ticket_id *ticket, pd_error *err);
-/* Copies the client's counters of bytes, connections and frames into `size` bytes at `stats`. Counters that the library
- * does not have become 0. */
+/* Copies the client's counters into `size` bytes at `stats`. Counters that the library does not have become 0. */
 PD_API void pd_client_count_sized(const pd_client *client, pd_client_stats *stats, size_t size);
 
 /* Starts the I/O thread and waits until the server has welcomed this worker. The I/O thread looks up names of hosts.

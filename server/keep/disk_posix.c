@@ -165,12 +165,16 @@ static int remove_path(void *arg, const char *path)
 
 static int list_dir(void *arg, const char *path, void (*each)(void *what, const char *name), void *what)
 {
-    DIR *dir = opendir(path);
+    int file = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), number; /* ThreadSanitizer does not follow opendir */
+    DIR *dir = file >= 0 ? fdopendir(file) : NULL;
     const struct dirent *entry;
-    int number;
     (void)arg;
 
-    if (dir == NULL) return errno;
+    if (dir == NULL) {
+        number = errno;
+        if (file >= 0) close(file);
+        return number;
+    }
     while (errno = 0, (entry = readdir(dir)) != NULL)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) each(what, entry->d_name);
     number = errno;

@@ -658,9 +658,7 @@ const float *rig_weights(rig *r, uint32_t job, uint32_t param)
 
 void rig_free(rig *r)
 {
-    pd_request *request = must(pd_request_new(PD_REQ_DROP, rig_ticket(r, 1)));
-
-    rig_apply(r, request);
+    rig_apply(r, must(pd_request_new(PD_REQ_DROP, rig_ticket(r, 1))));
     while (r->n_tasks > 0) rig_finish_task(r, 0);
     if (r->keeping != NULL) rig_kept(r);
     pd_kept_free(r->disk);

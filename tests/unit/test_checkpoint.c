@@ -406,6 +406,37 @@ static void a_slow_disk_skips_multiples_and_says_so(void **state)
     rig_free(&r);
 }
 
+/* Returns how many warnings the checkpoints of the next n steps give. */
+static uint64_t warnings_of_steps(rig *r, uint64_t *step, uint64_t n)
+{
+    uint64_t before = r->warnings;
+
+    for (uint64_t i = 0; i < n; i++) kept_job_step(r, ++*step);
+    return r->warnings - before;
+}
+
+static void a_disk_that_fails_for_long_is_logged_ever_less_often(void **state)
+{
+    pd_store_config config = kept_config();
+    uint64_t step = 0;
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=1");
+    r.disk_error = "No space left on device";
+    assert_int_equal(warnings_of_steps(&r, &step, 1), 1);
+    assert_null(strstr(r.warning, "in a row"));
+    assert_int_equal(warnings_of_steps(&r, &step, 15), 4); /* the failures 2, 4, 8 and 16 */
+    assert_non_null(strstr(r.warning, "step 16"));
+    assert_non_null(strstr(r.warning, "(16 in a row)"));
+    r.disk_error = NULL;
+    assert_int_equal(warnings_of_steps(&r, &step, 1), 0);
+    assert_int_equal(r.durable, 17);
+    r.disk_error = "No space left on device";
+    assert_int_equal(warnings_of_steps(&r, &step, 1), 1);
+    rig_free(&r);
+}
+
 static void a_disk_that_fails_is_reported_and_tried_again(void **state)
 {
     pd_store_config config = kept_config();
@@ -484,6 +515,7 @@ int main(void)
         cmocka_unit_test(parameters_are_copied_in_slices_and_go_on_one_by_one),
         cmocka_unit_test(a_slow_disk_skips_multiples_and_says_so),
         cmocka_unit_test(a_disk_that_fails_is_reported_and_tried_again),
+        cmocka_unit_test(a_disk_that_fails_for_long_is_logged_ever_less_often),
         cmocka_unit_test(a_window_makes_checkpoints_more_frequent),
         cmocka_unit_test(a_job_with_a_window_keeps_the_weights_that_it_begins_with),
     };

@@ -154,20 +154,25 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
 
 /* ---- checkpoints that come back from the keeper thread ---- */
 
-/* Logs that a checkpoint could not be written. */
+/* Logs that a checkpoint could not be written. On a full disk a fast job would log a hundred lines a second, so of many
+ * failures in a row only those whose number is a power of two are logged. */
 static void say_failure(const pd_job *job, const pd_kept *kept)
 {
-    char next[64] = "";
+    uint64_t unwritten = job->keeping.unwritten;
+    char next[64] = "", many[48] = "";
 
     if (job->keeping.last_begun) {
         pd_keeping_say_lost(job, &kept->error);
         return;
     }
+    if (!pd_is_power_of_two(unwritten)) return;
+    if (unwritten > 1) snprintf(many, sizeof many, " (%" PRIu64 " in a row)", unwritten);
     if (job->keeping.next != UINT64_MAX)
         snprintf(next, sizeof next, "; it is tried again at step %" PRIu64, job->keeping.next);
     pd_say(job->steps.outbox, PD_SAY_WARNING,
            (pd_log_facts){ .job = job->steps.name, .step = &kept->step, .code = kept->error.code },
-           "the checkpoint of step %" PRIu64 " could not be written: %.300s%s", kept->step, kept->error.text, next);
+           "the checkpoint of step %" PRIu64 " could not be written: %.300s%s%s", kept->step, kept->error.text, next,
+           many);
 }
 
 static void note_failure(pd_job *job, const pd_kept *kept)
@@ -176,6 +181,7 @@ static void note_failure(pd_job *job, const pd_kept *kept)
 
     pd_fail(&err, PD_UNAVAILABLE, "job %.100s: the checkpoint of step %" PRIu64 " could not be written: %.300s",
             job->steps.name, kept->step, kept->error.text);
+    job->keeping.unwritten++;
     say_failure(job, kept);
     pd_checkpoint_failed(job, kept->step, &err);
     snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", kept->error.text);
@@ -186,6 +192,7 @@ static void note_success(pd_job *job, const pd_kept *kept, uint64_t now_ns)
     pd_keeping *keeping = &job->keeping;
 
     keeping->kept = true;
+    keeping->unwritten = 0;
     if (kept->step > keeping->durable_step) keeping->durable_step = kept->step;
     keeping->durable_ns = now_ns;
     keeping->bytes = kept->bytes;

@@ -152,6 +152,7 @@ static void copy_keeping(pd_keeping *to, const pd_keeping *from)
     to->bytes = from->bytes;
     to->skipped = from->skipped;
     to->failed = from->failed;
+    to->unwritten = from->unwritten;
     memcpy(to->error, from->error, sizeof to->error);
     to->last = from->last;
 }

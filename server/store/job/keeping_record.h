@@ -31,6 +31,7 @@ typedef struct pd_keeping {
     /* number of checkpoints that were not begun because something else was under way; that could not be made or
      * written */
     uint64_t skipped, failed;
+    uint64_t unwritten;       /* number of checkpoints that could not be written, since the last one that was */
     char error[256];          /* why the last attempt failed; empty: it did not */
     pd_request_queue asked;   /* requests for a checkpoint that are not answered yet; wait_ns is their deadline */
     pd_request_queue exports; /* begins of exports that wait until the cut of the checkpoint being made has ended */
