@@ -127,9 +127,12 @@ int pd_file_writer_close(pd_file_writer *writer, pd_file_sum *sum, pd_error *err
 {
     const pd_disk *disk = writer->disk;
     int rc = flush(writer, err), number = 0;
+    bool syncs = true;
 
     if (rc != PD_OK) return rc;
-    if (!PD_PLANTED(fsync_left_out) && !PD_PLANTED(trusts_unsynced)) number = disk->sync_file(disk->arg, writer->file);
+    if (PD_PLANTED(fsync_left_out)) syncs = false;
+    if (PD_PLANTED(trusts_unsynced)) syncs = false;
+    if (syncs) number = disk->sync_file(disk->arg, writer->file);
     if (number != 0 && PD_PLANTED(failed_sync_repeated)) number = disk->sync_file(disk->arg, writer->file);
     if (number != 0) return pd_disk_fail(err, number, "sync", writer->path);
     writer->open = false;

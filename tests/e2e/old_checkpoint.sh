@@ -22,7 +22,8 @@ roots=(--rule 'embedding shampoo lr=0.02 max_preconditioner_dim=32 precondition_
 
 # train KIND STEPS : trains the job to this step, by the daemon that runs in $scratch/KIND
 train() {
-    local -n rules=$1
+    local rules=("${plain[@]}")
+    if [ "$1" = roots ]; then rules=("${roots[@]}"); fi
     timeout 60 "$bin/crash_worker" --url "unix://$scratch/socket" --rank 0 --world 1 --seed 5 --mode rewind \
         --deadline 20 --option checkpoint_every=20 --steps "$2" --out "$scratch/result" "${rules[@]}" > "$scratch/log"
 }

@@ -362,7 +362,7 @@ static int copy_notes(pd_job *job, double *budget_ns, pd_error *err)
 
     if (making->notes_at == 0) job->keeping.counted = 0;
     kept->step = least_step(kept);
-    while (making->notes_at < job->steps.members.ranks && *budget_ns > 0) {
+    while (*budget_ns > 0 && making->notes_at < job->steps.members.ranks) {
         uint64_t before = job->keeping.counted;
         if (copy_note(job, kept, making->notes_at++, err) != PD_OK) return err->code;
         *budget_ns -= NOTE_NS + BYTE_NS * (double)(job->keeping.counted - before);
