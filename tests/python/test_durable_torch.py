@@ -1,6 +1,7 @@
 """Checkpoints as paramd.torch.Optimizer sees them: windows, notes that come back, and loops that go back."""
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import random
@@ -14,7 +15,7 @@ from torch_support import mlp, needs_torch, optimizer, row_loss, rows, same_bits
 
 import paramd
 import paramd.torch
-from conftest import run_python
+from conftest import await_that, run_python
 
 STEPS, KEPT, LOST = 12, 4, 7            # all steps; that of the checkpoint; the one after which the daemon is killed
 GUIDE = pathlib.Path(__file__).parent / "../../client/python/TORCH.md"
@@ -229,7 +230,12 @@ def test_a_step_that_closes_while_a_process_comes_back_is_not_taken_twice(daemon
     zero, one = made = make(0), make(1)
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(lambda training: training.train(2), made)) == [[], []]
+    def has_pushed():
+        workers = json.loads(daemon.control("workers", job, "-o", "json"))["workers"]
+        return [worker["step"] for worker in workers if worker["rank"] == 1] == [3]
+
     one.opt._run.push_rest(one.opt._terms(), one.note.save(None))
+    await_that(has_pushed)              # closing a client drops what it has not sent
     one.opt.client.close()
 
     def late(client):
