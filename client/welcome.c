@@ -264,7 +264,9 @@ static int all_declared(pd_core *core)
     go_on(core);
     retire_initialised(core);
     if (prepare_frames(core) != PD_OK) return PD_OK;
-    pd_window_trim(core); /* after that: frames that are sent again must stay */
+    /* Steps that became durable leave the window only now: prepare_frames has marked the frames that must be sent
+     * again, and these stay. */
+    pd_window_trim(core);
     core->out.open = !pd_sharing_begin(core);
     return settle(core, core->declare_ticket, NULL);
 }

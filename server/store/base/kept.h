@@ -46,7 +46,7 @@ typedef struct pd_kept {
     char *job;        /* name of the job */
     uint32_t number;  /* number of the job in this daemon; 0 in a checkpoint that was read from the disk */
     uint64_t creator; /* tells the job from other jobs of the same name: pd_job_saved.creator */
-    uint64_t step;    /* least number of rounds that a parameter had closed */
+    uint64_t step;    /* step of the checkpoint: rounds that the parameter furthest behind had closed */
     uint64_t keep;    /* how many checkpoints of the job are kept, this one included */
     bool ended;       /* no checkpoint but a message: the job has ended, so a restart must not bring it back */
     uint8_t *head;    /* everything that belongs to no parameter, as an image (image.h) */

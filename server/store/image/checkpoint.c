@@ -38,7 +38,7 @@ typedef struct pd_slice {
     double budget_ns;
 } pd_slice;
 
-/* least bytes of memory for a copy that is kept for the next checkpoint */
+/* A copy of at least so many bytes keeps its memory for the next checkpoint; memory of smaller copies is freed. */
 enum { SPARE_LEAST = 64 << 10 };
 
 /* How long the parameters may take to reach the step of a checkpoint, and how long when the server drains: then the

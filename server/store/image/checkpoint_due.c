@@ -110,7 +110,8 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
     if (job->keeping.making != NULL) {
         pd_checkpoint_go_on(job, now_ns);
         if (job->keeping.making != NULL && job->steps.furthest >= job->keeping.next) {
-            /* A checkpoint that somebody asked for may be that of the multiple. */
+            /* The checkpoint that is being made may have been asked for, and be of just the step that is due now: then
+             * no checkpoint is left out. */
             if (job->keeping.cut_step < job->keeping.next) skip(job);
             pd_keeping_plan(job);
         }
