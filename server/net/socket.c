@@ -90,6 +90,12 @@ static bool local_is_open(pd_transport *transport)
     return pd_descriptor_is_open(((const sock *)transport)->fd);
 }
 
+/* Tells the user that the peer's process ran as when it connected. The kernel knows it. */
+static void local_identity(const pd_transport *transport, pd_identity *identity)
+{
+    pd_descriptor_identify(((const sock *)transport)->fd, identity);
+}
+
 /* ---- events ---- */
 
 /* Reports the events of a socket to its connection. A socket that fails is reported as gone. After urgent data (TCP's
@@ -163,7 +169,8 @@ static const pd_transport_ops local = { .receive = local_receive,
                                         .close = sock_close,
                                         .attach = local_attach,
                                         .take = local_take,
-                                        .is_open = local_is_open };
+                                        .is_open = local_is_open,
+                                        .identity = local_identity };
 
 pd_transport *pd_socket_new(pd_uvloop *loop, int fd)
 {
