@@ -49,18 +49,20 @@ static int start(pd_client *client, const pd_client_options *options, pd_error *
     int rc = pd_settings_resolve(&settings, options, err);
 
     if (rc == PD_OK) rc = pd_addresses_parse(&client->urls, &settings.core.urls, settings.urls, PD_TO_CONNECT, err);
+    if (rc == PD_OK) rc = pd_secure_open(&client->secure, &settings.tls, client->urls, settings.core.urls, err);
     if (rc == PD_OK) rc = pd_core_new(&client->core, &settings.core, err);
     client->deadline = settings.deadline;
     client->slice = settings.slice;
     client->notices = pd_notices_of(options);
     if (rc == PD_OK) client->join = pd_core_welcome_ticket(client->core);
-    return rc == PD_OK ? pd_io_start(&client->io, client->core, client->urls, err) : rc;
+    return rc == PD_OK ? pd_io_start(&client->io, client->core, client->urls, &client->secure, err) : rc;
 }
 
 static void dispose(pd_client *client)
 {
     pd_core_free(client->core);
     free(client->urls);
+    pd_secure_close(&client->secure);
     free(client);
 }
 

@@ -12,6 +12,7 @@ struct pd_client {
     pd_io io;
     pd_core *core; /* protocol state machine; used only while it is locked (pd_io_enter) */
     pd_address *urls;
+    pd_secure secure; /* the files of tls:// addresses */
     double deadline, slice;
     pd_notices notices;
     double alone; /* seconds that calls have waited since there was a connection */

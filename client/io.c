@@ -132,14 +132,34 @@ static void converse(pd_io *io)
 {
     struct pollfd wait[2] = { { .fd = -1 }, { .fd = io->wake_fd, .events = POLLIN } };
     eventfd_t count;
+    bool more;
     int sends = 0;
 
     while (sends < SENDS && pd_pump_send(&io->pump, now_ns())) sends++;
     if (io->pump.transport == NULL) return;
     wait[0] = pd_sock_poll(io->pump.transport);
-    if (poll(wait, 2, sleep_ms(io)) <= 0) return;
+    more = pd_sock_has_more(io->pump.transport);
+    if (poll(wait, 2, more ? 0 : sleep_ms(io)) <= 0 && !more) return;
     if (wait[1].revents != 0) eventfd_read(io->wake_fd, &count);
-    pd_pump_ready(&io->pump, pd_sock_events(&wait[0]), now_ns());
+    pd_pump_ready(&io->pump, pd_sock_events(io->pump.transport, &wait[0]) | (more ? PD_ON_READ : 0), now_ns());
+}
+
+/* Makes a transport of a connected socket, after the handshake of TLS if the address wants it. NULL: that failed. */
+static pd_transport *make_transport(const pd_io *io, const pd_address *url, int fd, pd_error *error)
+{
+    pd_tls_stream *tls = NULL;
+    pd_transport *transport;
+    pd_error why;
+
+    if (url->secure && pd_secure_connect(io->secure, &tls, fd, url->host, io->stop_fd, CONNECT_MS, &why) != PD_OK) {
+        char text[PD_ADDRESS_TEXT];
+        pd_fail(error, why.code, "%s: %s", pd_address_text(url, text), why.text);
+        return NULL;
+    }
+    if ((transport = pd_sock_transport(fd, tls)) != NULL) return transport;
+    pd_tls_stream_free(tls);
+    pd_fail(error, PD_NO_MEMORY, "out of memory");
+    return NULL;
 }
 
 static void make(pd_io *io)
@@ -154,9 +174,9 @@ static void make(pd_io *io)
     pthread_mutex_unlock(&io->lock);
     if (pd_sock_connect(&fd, &io->urls[url], io->stop_fd, CONNECT_MS, &error) != PD_OK) {
         pd_pump_lose(&io->pump, now_ns(), error.text);
-    } else if ((transport = pd_sock_transport(fd)) == NULL) {
+    } else if ((transport = make_transport(io, &io->urls[url], fd, &error)) == NULL) {
         close(fd);
-        pd_pump_lose(&io->pump, now_ns(), "out of memory");
+        pd_pump_lose(&io->pump, now_ns(), error.text);
     } else {
         pd_pump_open(&io->pump, transport, now_ns());
     }
@@ -228,7 +248,7 @@ static void dispose(pd_io *io)
     pthread_mutex_destroy(&io->lock);
 }
 
-int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, pd_error *err)
+int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, const pd_secure *secure, pd_error *err)
 {
     pthread_condattr_t attr;
     int rc;
@@ -237,6 +257,7 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, pd_error *err)
     io->done_fd = -1;
     io->core = core;
     io->urls = urls;
+    io->secure = secure;
     io->pump = (pd_pump){ .core = core, .enter = enter_thread, .leave = leave_thread, .arg = io };
     pthread_mutex_init(&io->lock, NULL);
     pthread_condattr_init(&attr);

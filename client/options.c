@@ -18,6 +18,12 @@ static const char *from_environment(const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
+/* Returns the path of a file that was given, or that an environment variable names; NULL: neither. */
+static const char *choose_file(const char *given, const char *name)
+{
+    return given != NULL && given[0] != '\0' ? given : from_environment(name);
+}
+
 static const char *choose_urls(const char *given)
 {
     if (given != NULL && given[0] != '\0') return given;
@@ -100,6 +106,10 @@ int pd_settings_resolve(pd_settings *settings, const pd_client_options *options,
 
     memset(settings, 0, sizeof *settings);
     settings->urls = choose_urls(options->urls);
+    settings->tls = (pd_tls_files){ .certificate = choose_file(options->cert_file, "PARAMD_CERT_FILE"),
+                                    .key = choose_file(options->key_file, "PARAMD_KEY_FILE"),
+                                    .ca = choose_file(options->ca_file, "PARAMD_CA_FILE"),
+                                    .tokens = choose_file(options->token_file, "PARAMD_TOKEN_FILE") };
     settings->deadline = options->deadline > 0 ? options->deadline : DEFAULT_DEADLINE;
     settings->slice = options->slice > 0 && options->slice < settings->deadline ? options->slice : settings->deadline;
     settings->core.job = choose_job(options->job);

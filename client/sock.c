@@ -106,6 +106,7 @@ static ssize_t result(ssize_t n, const char *what, pd_error *err)
 typedef struct sock {
     pd_transport base;
     int fd;
+    pd_tls_stream *tls;  /* NULL: the bytes are not encrypted */
     int taken, attached; /* descriptors of a Unix socket: the last one that came; the one to send. -1: none */
     unsigned watched;
 } sock;
@@ -139,6 +140,7 @@ static void close_sock(pd_transport *transport)
 {
     sock *s = (sock *)transport;
 
+    pd_tls_stream_free(s->tls);
     close(s->fd);
     pd_descriptor_replace(&s->taken, -1);
     pd_descriptor_replace(&s->attached, -1);
@@ -178,7 +180,36 @@ static bool is_open(pd_transport *transport)
     return pd_descriptor_is_open(((const sock *)transport)->fd);
 }
 
-pd_transport *pd_sock_transport(int fd)
+/* ---- TLS ---- */
+
+static ssize_t receive_secure(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    return pd_tls_receive(((sock *)transport)->tls, iov, n, err);
+}
+
+static ssize_t send_secure(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    return pd_tls_send(((sock *)transport)->tls, iov, n, err);
+}
+
+static void shut_secure(pd_transport *transport)
+{
+    pd_tls_shut(((sock *)transport)->tls);
+}
+
+/* Tells the server that nothing follows, if the socket takes it now, and frees the transport. */
+static void close_secure(pd_transport *transport)
+{
+    shut_secure(transport);
+    close_sock(transport);
+}
+
+static void identify_secure(const pd_transport *transport, pd_identity *identity)
+{
+    pd_tls_identify(((const sock *)transport)->tls, identity);
+}
+
+pd_transport *pd_sock_transport(int fd, pd_tls_stream *tls)
 {
     static const pd_transport_ops plain = {
         .receive = receive, .send = send_some, .watch = watch, .shut = shut, .close = close_sock
@@ -191,11 +222,18 @@ pd_transport *pd_sock_transport(int fd)
                                             .attach = attach,
                                             .take = take,
                                             .is_open = is_open };
+    static const pd_transport_ops secure = { .receive = receive_secure,
+                                             .send = send_secure,
+                                             .watch = watch,
+                                             .shut = shut_secure,
+                                             .close = close_secure,
+                                             .identity = identify_secure };
     sock *new = calloc(1, sizeof *new);
 
     if (new == NULL) return NULL;
-    new->base.ops = pd_descriptor_can_pass(fd) ? &local : &plain;
+    new->base.ops = tls != NULL ? &secure : pd_descriptor_can_pass(fd) ? &local : &plain;
     new->fd = fd;
+    new->tls = tls;
     new->taken = new->attached = -1;
     return &new->base;
 }
@@ -203,18 +241,27 @@ pd_transport *pd_sock_transport(int fd)
 struct pollfd pd_sock_poll(const pd_transport *transport)
 {
     const sock *s = (const sock *)transport;
-    short events =
-        (short)(((s->watched & PD_ON_READ) != 0 ? POLLIN : 0) | ((s->watched & PD_ON_WRITE) != 0 ? POLLOUT : 0));
+    bool writes = (s->watched & PD_ON_WRITE) != 0 || (s->tls != NULL && pd_tls_owes(s->tls));
+    short events = (short)(((s->watched & PD_ON_READ) != 0 ? POLLIN : 0) | (writes ? POLLOUT : 0));
 
     return (struct pollfd){ .fd = s->fd, .events = events };
 }
 
-unsigned pd_sock_events(const struct pollfd *polled)
+bool pd_sock_has_more(const pd_transport *transport)
 {
+    const sock *s = (const sock *)transport;
+
+    return s->tls != NULL && pd_tls_has_more(s->tls);
+}
+
+unsigned pd_sock_events(pd_transport *transport, const struct pollfd *polled)
+{
+    const sock *s = (const sock *)transport;
     unsigned events = 0;
 
     if ((polled->revents & POLLIN) != 0) events |= PD_ON_READ;
     if ((polled->revents & POLLOUT) != 0) events |= PD_ON_WRITE;
     if ((polled->revents & ~(POLLIN | POLLOUT)) != 0) events |= PD_ON_GONE;
+    if ((events & PD_ON_WRITE) != 0 && s->tls != NULL) pd_tls_flush(s->tls);
     return events;
 }

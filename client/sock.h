@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "address.h"
+#include "tls_stream.h"
 #include "transport.h"
 
 /* Looks up the host name and tries its addresses in turn, each for at most `timeout_ms`. Sets *fd to a connected
@@ -14,13 +15,17 @@
  * the thread has to end. PD_UNAVAILABLE: no address could be connected; the error names the address and the reason. */
 int pd_sock_connect(int *fd, const pd_address *url, int stop_fd, int timeout_ms, pd_error *err);
 
-/* Makes a transport (a connection for pump.h) from a connected, non-blocking socket, and takes ownership of the
- * socket. NULL: out of memory; the caller still owns the socket. The transport never calls its `ready` callback:
+/* Makes a transport (a connection for pump.h) from a connected, non-blocking socket, and from its stream of TLS, whose
+ * handshake is complete, unless `tls` is NULL. Takes ownership of both. NULL: out of memory; the caller still owns
+ * them. The transport never calls its `ready` callback:
  * the I/O thread finds events with poll(). */
-pd_transport *pd_sock_transport(int fd);
+pd_transport *pd_sock_transport(int fd, pd_tls_stream *tls);
 /* Returns the descriptor of the transport's socket and the events that poll() has to wait for. */
 struct pollfd pd_sock_poll(const pd_transport *transport);
-/* Translates the events that poll() found on a socket into PD_ON_... flags of a transport. */
-unsigned pd_sock_events(const struct pollfd *polled);
+/* Returns whether bytes are here that were decrypted and not received yet: poll() does not report them. */
+bool pd_sock_has_more(const pd_transport *transport);
+/* Translates the events that poll() found on the transport's socket into PD_ON_... flags. Writes what TLS still owes to
+ * the socket. */
+unsigned pd_sock_events(pd_transport *transport, const struct pollfd *polled);
 
 #endif

@@ -37,11 +37,12 @@ static int bad(part whole, pd_address_use use, const char *why, pd_error *err)
 {
     bool listens = use == PD_TO_LISTEN;
 
-    return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "address \"%.*s\": %s; expected host:port, [IPv6]:port, :port%s, tcp://host:port or unix:///path, "
-                   "for example %s",
-                   (int)(whole.n < 200 ? whole.n : 200), whole.at, why, listens ? ", *:port" : "",
-                   listens ? "127.0.0.1:7070" : "tcp://127.0.0.1:7070");
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "address \"%.*s\": %s; expected host:port, [IPv6]:port, :port%s, tcp://host:port, tls://host:port or "
+        "unix:///path, for example %s",
+        (int)(whole.n < 200 ? whole.n : 200), whole.at, why, listens ? ", *:port" : "",
+        listens ? "127.0.0.1:7070" : "tcp://127.0.0.1:7070");
 }
 
 /* Checks the port of an address, and stores it in *address. Returns NULL, or a sentence that says what is wrong. */
@@ -129,10 +130,11 @@ static int parse(pd_address *out, part text, pd_address_use use, pd_error *err)
     memset(out, 0, sizeof *out);
     if (take_prefix(&rest, "unix://"))
         why = parse_path(out, rest);
+    else if ((out->secure = take_prefix(&rest, "tls://")) || take_prefix(&rest, "tcp://") ||
+             memchr(rest.at, '/', rest.n) == NULL)
+        why = parse_tcp(out, rest, use);
     else
-        why = take_prefix(&rest, "tcp://") || memchr(rest.at, '/', rest.n) == NULL
-                  ? parse_tcp(out, rest, use)
-                  : "this is neither tcp:// nor unix://";
+        why = "this is none of tcp://, tls:// and unix://";
     return why == NULL ? PD_OK : bad(text, use, why, err);
 }
 
@@ -167,12 +169,14 @@ int pd_addresses_parse(pd_address **out, size_t *n, const char *text, pd_address
 
 const char *pd_address_text(const pd_address *address, char *text)
 {
+    const char *scheme = address->secure ? "tls" : "tcp";
+
     if (address->local)
         snprintf(text, PD_ADDRESS_TEXT, "unix://%s", address->host);
     else if (address->host[0] == '\0')
-        snprintf(text, PD_ADDRESS_TEXT, "tcp://*:%s", address->port);
+        snprintf(text, PD_ADDRESS_TEXT, "%s://*:%s", scheme, address->port);
     else
-        snprintf(text, PD_ADDRESS_TEXT, strchr(address->host, ':') != NULL ? "tcp://[%s]:%s" : "tcp://%s:%s",
+        snprintf(text, PD_ADDRESS_TEXT, strchr(address->host, ':') != NULL ? "%s://[%s]:%s" : "%s://%s:%s", scheme,
                  address->host, address->port);
     return text;
 }

@@ -1,6 +1,8 @@
 /* address.h - network addresses as people write them: one syntax for the daemon, the client library and paramctl.
  *
- *     tcp://host:port   host:port   [IPv6]:port   :port (this machine, 127.0.0.1)   unix:///path
+ *     tcp://host:port   host:port   [IPv6]:port   :port (this machine, 127.0.0.1)
+ *     tls://host:port   (TCP with TLS: tls_stream.h)
+ *     unix:///path
  *
  * A client's address may leave out the port, which is then 7070. A server's address must name the port; port 0 asks for
  * a free one. A server may write *:port to listen on every interface. Any thread may call these functions. */
@@ -19,6 +21,7 @@ typedef enum pd_address_use { PD_TO_CONNECT, PD_TO_LISTEN } pd_address_use;
 
 typedef struct pd_address {
     bool local;     /* the address is that of a Unix socket */
+    bool secure;    /* the connection speaks TLS */
     char host[256]; /* name or number of the host, "" for every interface; of a Unix socket: its path */
     char port[8];   /* port of the host, in digits without leading zeros; "" for a Unix socket */
 } pd_address;
@@ -28,7 +31,7 @@ typedef struct pd_address {
  * PD_NO_MEMORY. */
 int pd_addresses_parse(pd_address **out, size_t *n, const char *text, pd_address_use use, pd_error *err);
 /* Writes an address as text in the form that every program reads: "tcp://host:port", "tcp://[IPv6]:port",
- * "unix:///path". Returns `text`, which has PD_ADDRESS_TEXT bytes. */
+ * "tls://host:port", "unix:///path". Returns `text`, which has PD_ADDRESS_TEXT bytes. */
 const char *pd_address_text(const pd_address *address, char *text);
 
 #endif

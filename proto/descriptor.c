@@ -1,8 +1,9 @@
 /* descriptor.c - passes file descriptors over a Unix socket. */
-#define _GNU_SOURCE /* MSG_CMSG_CLOEXEC */
+#define _GNU_SOURCE /* MSG_CMSG_CLOEXEC, struct ucred */
 #include "descriptor.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -88,4 +89,16 @@ bool pd_descriptor_can_pass(int fd)
     socklen_t size = sizeof domain;
 
     return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+}
+
+void pd_descriptor_identify(int fd, pd_identity *identity)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    char name[16];
+
+    pd_identity_set(identity, PD_IDENTITY_NONE, "");
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid == (uid_t)-1) return;
+    snprintf(name, sizeof name, "%u", (unsigned)peer.uid);
+    pd_identity_set(identity, PD_IDENTITY_USER, name);
 }

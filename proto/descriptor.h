@@ -6,6 +6,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "identity.h"
+
 /* Receives bytes as readv does. If descriptors come with the bytes, the first one replaces *taken, which is -1 if there
  * is none. The replaced descriptor and all others are closed. */
 ssize_t pd_descriptor_receive(int fd, const struct iovec *iov, int n, int *taken);
@@ -17,6 +19,8 @@ ssize_t pd_descriptor_send(int fd, const struct iovec *iov, int n, int *attached
 bool pd_descriptor_is_open(int fd);
 /* Returns whether the socket can pass descriptors: it is a Unix socket. */
 bool pd_descriptor_can_pass(int fd);
+/* Tells as which user the peer's process ran when it connected, or "anyone" if the kernel does not say. */
+void pd_descriptor_identify(int fd, pd_identity *identity);
 
 /* Closes the descriptor at *kept, unless it is -1, and stores another one, or -1, there. */
 void pd_descriptor_replace(int *kept, int fd);

@@ -83,6 +83,10 @@ int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t m
         .checksum = get(in + 32, 8),
     };
 
+    if (in[0] == 0x16 && in[1] == 3) /* a handshake of TLS */
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "this address does not speak TLS: connect to tcp://host:port, or let the daemon listen on "
+                       "tls://host:port");
     if (get(in, 4) != PD_FRAME_MAGIC)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "expected a frame, which begins with the bytes 50 44 46 31 "

@@ -8,9 +8,11 @@
 #define PD_TRANSPORT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "identity.h"
 #include "paramd/error.h"
 
 /* Events of a transport that a connection waits for, and those that have happened. PD_ON_GONE: the peer has ended its
@@ -45,6 +47,9 @@ typedef struct pd_transport_ops {
     /* Returns whether the peer had not closed the connection when this function was called. Memory that the peer lends
      * until the connection ends was unchanged until then. */
     bool (*is_open)(pd_transport *transport);
+    /* Tells who the peer is. The answer does not change while the connection lives. NULL: the connection proves
+     * nothing about its peer. */
+    void (*identity)(const pd_transport *transport, pd_identity *identity);
 } pd_transport_ops;
 
 /* The common part of every transport (socket, simulated connection): the first member of each implementation's
@@ -55,5 +60,14 @@ struct pd_transport {
                                                 * sets it before its first call of `watch` */
     void *arg;
 };
+
+/* Tells who the peer of a transport is: "anyone" if the transport proves nothing. */
+static inline void pd_transport_identify(const pd_transport *transport, pd_identity *identity)
+{
+    if (transport->ops->identity != NULL)
+        transport->ops->identity(transport, identity);
+    else
+        pd_identity_set(identity, PD_IDENTITY_NONE, "");
+}
 
 #endif

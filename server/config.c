@@ -8,6 +8,7 @@
 #include "numa.h"
 #include "reach.h"
 #include "store.h"
+#include "tls_setup.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -30,7 +31,7 @@
 static const pd_key keys[] = {
     { "server", "listen", PD_KEY_TEXT, AT(listen), "127.0.0.1:7070",
       .help = "addresses to listen on, separated by commas: host:port, [IPv6]:port, :port (127.0.0.1), *:port (every "
-              "interface), unix:///path; port 0 takes a free port" },
+              "interface), tls://host:port (see [tls]), unix:///path; port 0 takes a free port" },
     { "server", "port_file", PD_KEY_TEXT, AT(port_file), "",
       .help = "file that the port is written to, useful with port 0" },
     { "server", "state_dir", PD_KEY_TEXT, AT(state_dir), "auto",
@@ -38,8 +39,8 @@ static const pd_key keys[] = {
               "auto: the first directory of $STATE_DIRECTORY, as systemd sets it, if there is one. Without a directory "
               "(empty) there are no checkpoints" },
     { "server", "insecure", PD_KEY_YES_NO, AT(insecure), "no",
-      .help = "allow addresses that other machines can reach. There are no credentials yet: set it only where the "
-              "network keeps strangers out" },
+      .help = "allow addresses that other machines can reach without credentials: set it only where the network keeps "
+              "strangers out. tls:// addresses whose clients have tokens or certificates need no such consent" },
     { "server", "shared_memory", PD_KEY_YES_NO, AT(shared_memory), "yes",
       .help = "workers on Unix sockets may pass gradients and weights in memory that they share with the daemon" },
     { "server", "max_connections", PD_KEY_COUNT, AT(max_connections), "4096", 1, 1000000,
@@ -64,6 +65,18 @@ static const pd_key keys[] = {
     { "server", "input_exit", PD_KEY_YES_NO, AT(input_exit), "no",
       .help = "the daemon drains and ends when its standard input ends, which must be a pipe or a socket: so it ends "
               "with the process that has started it" },
+    { "tls", "certificate", PD_KEY_TEXT, AT(tls_certificate), "", .reload = true,
+      .help = "file with the server's certificate and its chain, PEM. A path here may begin with "
+              "${CREDENTIALS_DIRECTORY}, which systemd sets for LoadCredential=" },
+    { "tls", "key", PD_KEY_TEXT, AT(tls_key), "", .reload = true,
+      .help = "file with the key of that certificate, PEM without a pass phrase, which only its owner and group may "
+              "read" },
+    { "tls", "client_ca", PD_KEY_TEXT, AT(tls_client_ca), "", .reload = true,
+      .help = "file with certificates of authorities, PEM: clients must have a certificate that one of them signed, or "
+              "a token" },
+    { "tls", "tokens", PD_KEY_TEXT, AT(tls_tokens), "", .reload = true,
+      .help = "file with the tokens of clients, a line for each as paramctl token new prints it, which only its owner "
+              "and group may read" },
     { "limits", "max_jobs", PD_KEY_COUNT, AT(max_jobs), "1024", 1, 1000000, .reload = true,
       .help = "most jobs at the same time" },
     { "limits", "max_params", PD_KEY_COUNT, AT(max_params), "65536", 1, 1000000, .help = "most parameters of one job" },
@@ -105,6 +118,7 @@ enum { N_KEYS = sizeof keys / sizeof keys[0] };
 
 static const char *const section_help[][2] = {
     { "server", "Addresses, and how long the daemon waits for its peers." },
+    { "tls", "Keys of tls:// addresses: tokens, or certificates, or both. SIGHUP reads the files again." },
     { "limits", "Limits of memory. Sizes have binary units: 4096, 64k, 256MiB, 1G." },
     { "threads", "Threads, and the instructions that they use." },
     { "log", "The log on the standard error." },
@@ -235,13 +249,24 @@ bool pd_config_differs(const pd_config *a, const pd_config *b, const pd_key *key
     }
 }
 
+static void exchange(char **a, char **b)
+{
+    char *first = *a;
+
+    *a = *b;
+    *b = first;
+}
+
 void pd_config_take(pd_config *config, pd_config *from, const pd_key *key)
 {
     size_t i = (size_t)(key - config->keys);
     char *text = config->text[i];
 
-    assert(key->type != PD_KEY_TEXT && key->type != PD_KEY_JOB && key->type != PD_KEY_YES_NO);
-    memcpy((char *)config + key->offset, (char *)from + key->offset, sizeof(uint64_t));
+    assert(key->type != PD_KEY_JOB && key->type != PD_KEY_YES_NO);
+    if (key->type == PD_KEY_TEXT)
+        exchange((char **)((char *)config + key->offset), (char **)((char *)from + key->offset));
+    else
+        memcpy((char *)config + key->offset, (char *)from + key->offset, sizeof(uint64_t));
     config->text[i] = from->text[i];
     from->text[i] = text;
 }
@@ -272,6 +297,10 @@ void pd_config_free(pd_config *config)
     free(config->listen);
     free(config->port_file);
     free(config->state_dir);
+    free(config->tls_certificate);
+    free(config->tls_key);
+    free(config->tls_client_ca);
+    free(config->tls_tokens);
     free(config->job);
     free(config->keys);
     free(config->text);
@@ -321,6 +350,28 @@ const char *pd_config_cpu(const pd_config *config)
     return config->cpu == 0 ? "auto" : pd_cpu_names[config->cpu - 1];
 }
 
+int pd_config_tls(const pd_config *config, pd_tls_context **out, pd_error *err)
+{
+    const pd_tls_files files = { .certificate = config->tls_certificate,
+                                 .key = config->tls_key,
+                                 .ca = config->tls_client_ca,
+                                 .tokens = config->tls_tokens };
+
+    return pd_tls_setup(out, config->listen, &files, err);
+}
+
+/* Checks the addresses to listen on, and reads the files of tls:// addresses once to see that they can be used. */
+static int check_listen(const pd_config *config, pd_error *err)
+{
+    bool identifies = config->tls_tokens[0] != '\0' || config->tls_client_ca[0] != '\0';
+    pd_tls_context *tls;
+    int rc = pd_reach_check_listen(config->listen, config->insecure, identifies, err);
+
+    if (rc != PD_OK || (rc = pd_config_tls(config, &tls, err)) != PD_OK) return rc;
+    pd_tls_unref(tls);
+    return PD_OK;
+}
+
 int pd_config_check(pd_config *config, pd_error *err)
 {
     pd_error why;
@@ -347,7 +398,7 @@ int pd_config_check(pd_config *config, pd_error *err)
                        (unsigned long long)config->heartbeat_timeout, (unsigned long long)config->heartbeat_interval);
     if ((rc = pd_cpu_find(pd_config_cpu(config), &set, &why)) != PD_OK)
         return pd_fail(err, rc, "threads.cpu: %s", why.text);
-    return pd_reach_check_listen(config->listen, config->insecure, err);
+    return check_listen(config, err);
 }
 
 const char *pd_section_help(const char *section)

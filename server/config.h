@@ -13,6 +13,7 @@
 
 #include "config_values.h"
 #include "nearest.h"
+#include "tls_context.h"
 
 #include <stdio.h>
 
@@ -57,12 +58,16 @@ int pd_config_read_file(pd_config *config, const char *path, pd_error *err);
  * PD_NOT_FOUND: a variable PARAMD_... is neither a key nor in that table; the error names the nearest key or
  * variable. */
 int pd_config_read_environment(pd_config *config, char *const *environment, pd_error *err);
-/* Copies the value of a key, which must be a number or a choice, from another configuration. The texts of the two
- * values change places, so that each configuration still owns one of them. */
+/* Takes the value of a key, which must be a number, a choice or a text that nobody has borrowed, from another
+ * configuration. The texts of the two values change places, so that each configuration still owns one of them. */
 void pd_config_take(pd_config *config, pd_config *from, const pd_key *key);
-/* Replaces the value "auto" of keys by a value for this machine. Then checks rules about several keys, and the
- * addresses to listen on, which includes looking host names up. Errors are PD_INVALID_ARGUMENT and those of reach.h. */
+/* Replaces the value "auto" of keys by a value for this machine. Then checks rules about several keys, the files
+ * of [tls], and the addresses to listen on, which includes looking host names up. Errors are PD_INVALID_ARGUMENT and
+ * those of tls_setup.h and reach.h. */
 int pd_config_check(pd_config *config, pd_error *err);
+/* Reads the keys of tls:// addresses from the files of the section [tls]. *out is NULL if server.listen has no such
+ * address. Errors are those of pd_tls_setup. */
+int pd_config_tls(const pd_config *config, pd_tls_context **out, pd_error *err);
 /* Returns the name of the instruction set (such as AVX2) that the configuration chooses, or "auto", for pd_cpu_use. */
 const char *pd_config_cpu(const pd_config *config);
 /* Writes a configuration file with every key and its explanation. pd_config_read_file reads the same values back

@@ -80,9 +80,13 @@ static const struct {
     const char *pattern, *name; /* name: suggested to somebody who mistyped the variable, in lower case; NULL: people do
                                  * not set the variable by hand */
 } foreign[] = {
-    { "URL=*", "url" },           /* environment variable of the client library and paramctl: the daemon's address */
-    { "JOB=*", "job" },           /* environment variable of the client library: the job's name */
-    { "LIBRARY=*", "library" },   /* environment variable of bindings of other languages: the path of libparamd */
+    { "URL=*", "url" },         /* environment variable of the client library and paramctl: the daemon's address */
+    { "JOB=*", "job" },         /* environment variable of the client library: the job's name */
+    { "LIBRARY=*", "library" }, /* environment variable of bindings of other languages: the path of libparamd */
+    { "TOKEN_FILE=*", "token_file" }, /* environment variables of the client library: the files of tls:// addresses */
+    { "CA_FILE=*", "ca_file" },
+    { "CERT_FILE=*", "cert_file" },
+    { "KEY_FILE=*", "key_file" },
     { "CPU=*", "cpu" },           /* environment variable of libparamd_optim: the instruction set to use */
     { "BIN=*", "bin" },           /* environment variable of the tests: the folder of the programs */
     { "TEST_*=*", NULL },         /* environment variable of the tests: what they may use, such as containers */

@@ -183,6 +183,7 @@ static bool reloaded(void *arg, pd_daemon_limits *limits)
 {
     process *p = arg;
     const pd_config *config = p->config;
+    pd_tls_context *tls = pd_reload_take_tls(&p->reload);
     bool changed = pd_reload_take(&p->reload);
 
     pd_log_set_level(levels[config->log_level]);
@@ -192,9 +193,10 @@ static bool reloaded(void *arg, pd_daemon_limits *limits)
                                   .drain_ms = (uint32_t)config->drain_timeout,
                                   .keep_ms = keep_ms(config),
                                   .max_jobs = (uint32_t)config->max_jobs,
-                                  .max_total_bytes = config->max_total_bytes };
+                                  .max_total_bytes = config->max_total_bytes,
+                                  .tls = tls };
     pd_notify("READY=1");
-    return changed;
+    return changed || tls != NULL;
 }
 
 /* ---- start and end ---- */
@@ -275,7 +277,10 @@ static int start(process *p, pd_error *err)
     int rc;
 
     fill_daemon_config(p, &daemon);
-    if ((rc = pd_daemon_new(&p->daemon, &daemon, err)) != PD_OK) return rc;
+    if ((rc = pd_config_tls(p->config, &daemon.tls, err)) != PD_OK) return rc;
+    rc = pd_daemon_new(&p->daemon, &daemon, err);
+    pd_tls_unref(daemon.tls); /* the daemon has its own reference */
+    if (rc != PD_OK) return rc;
     fill_stepper_config(p, &stepper);
     if ((rc = pd_stepper_start(&p->stepper, &stepper, err)) != PD_OK) return rc;
     prefer_node(p);

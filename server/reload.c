@@ -9,12 +9,12 @@ void pd_reload_read(pd_reload *reload)
     pd_config *fresh = pd_config_new();
     pd_flags flags;
 
-    pd_config_free(reload->fresh);
-    reload->fresh = NULL;
+    pd_reload_end(reload);
     if (fresh == NULL)
         pd_fail(&reload->error, PD_NO_MEMORY, "out of memory");
     else if (pd_flags_read(fresh, reload->argv, reload->environment, &flags, &reload->error) == PD_OK &&
-             pd_config_check(fresh, &reload->error) == PD_OK)
+             pd_config_check(fresh, &reload->error) == PD_OK &&
+             pd_config_tls(fresh, &reload->tls, &reload->error) == PD_OK)
         reload->fresh = fresh;
     if (reload->fresh == NULL) pd_config_free(fresh);
 }
@@ -36,6 +36,15 @@ static bool take_key(pd_reload *reload, size_t i)
     return true;
 }
 
+pd_tls_context *pd_reload_take_tls(pd_reload *reload)
+{
+    pd_tls_context *tls = reload->tls;
+
+    reload->tls = NULL;
+    if (tls != NULL) pd_log(LOG_NOTICE, "reload: the files of [tls] were read again");
+    return tls;
+}
+
 bool pd_reload_take(pd_reload *reload)
 {
     size_t n = 0;
@@ -54,4 +63,6 @@ void pd_reload_end(pd_reload *reload)
 {
     pd_config_free(reload->fresh);
     reload->fresh = NULL;
+    pd_tls_unref(reload->tls);
+    reload->tls = NULL;
 }

@@ -13,6 +13,7 @@
 #include "state_folder.h"
 #include "state_table.h"
 #include "status.h"
+#include "token_command.h"
 #include "top.h"
 
 static const pd_command_option watch_options[] = { PD_WATCH_OPTION, { NULL } };
@@ -130,6 +131,14 @@ static const pd_command_option restore_options[] = {
     "Paths may be joined by / or ., or be jax.tree_util.keystr's; an index or a word like opt_state may stand "        \
     "before, and NAME may have either separator."
 
+#define TOKEN_DETAILS                                                                                                  \
+    "`paramctl token new ID' prints a line with a new random key for ID, a worker or a person: letters, digits and "   \
+    ". _ @ -. The line goes into the daemon's file of tokens (tls.tokens), and into the worker's "                     \
+    "(PARAMD_TOKEN_FILE). "                                                                                            \
+    "Both prove to the other by it who they are, without certificates. No daemon is asked.\n"                          \
+    "An ID may have two keys, so a key is replaced while workers train: add the new line to the daemon's file and "    \
+    "reload it, put the new line into the worker's file, then remove the old line."
+
 #define SET_DETAILS                                                                                                    \
     "Every parameter whose name matches PATTERN (* is all) takes the values that its optimizer has, or nothing "       \
     "changes. VALUE is a number, flag or schedule, as in a job's rules, and goes before values sent with a push; "     \
@@ -169,6 +178,7 @@ const pd_command pd_commands[] = {
       2 + PD_MOST_SETTINGS, .run = pd_run_set },
     { "settings", "JOB [PARAM-GLOB]", "List the values that operators have set in a job", NULL, settings_options, 1, 2,
       .run = pd_run_settings },
+    { "token", "new ID", "Make a key for tls:// addresses", TOKEN_DETAILS, NULL, 2, 2, .run = pd_run_token },
     { "drop", "JOB", "End a job; its workers get an error", NULL, NULL, 1, 1, .run = pd_run_drop },
     { "drain", "", "Finish the open steps and begin no new ones", NULL, drain_options, 0, 0, .run = pd_run_drain },
     { "shutdown", "", "Stop the daemon, and wait until it is gone",

@@ -42,12 +42,10 @@
  * again, and the program does not notice. Otherwise every ticket and every later call ends with PD_REWIND.
  * pd_client_rewind then receives the weights of the checkpoint, and the program takes the steps after it again.
  *
- * Errors that end the handle. After these errors every later call returns the same error, and only pd_client_close
- * makes sense:
+ * Errors that end the handle. After these, every later call but pd_client_close returns the same error:
  *   PD_ABORTED              another process has taken the rank over, or the job was dropped
- *   PD_FAILED_PRECONDITION  after a reconnect: the server came back with another job, or it makes other weights of
- *                           the pushes that the window has sent again
- *   PD_INVALID_ARGUMENT     the same
+ *   PD_FAILED_PRECONDITION, PD_INVALID_ARGUMENT  after a reconnect: the server came back with another job, or it makes
+ *                           other weights of the pushes that the window has sent again
  *   PD_INTERNAL             the server breaks the protocol
  *
  * Versions. PARAMD_VERSION is the version of this header, pd_version() that of the library. The library must be at
@@ -76,9 +74,9 @@ PD_API const char *pd_version(void);
 /* Server and job that a client connects to, and the behaviour of the handle. A field that is 0 or NULL is taken from
  * the environment variable that its comment names. Without that variable its default holds. All text is copied. */
 typedef struct pd_client_options {
-    /* Addresses of the server: "host:port", "[IPv6]:port" or ":port" (this machine), each also with "tcp://" in
-     * front, or "unix:///path". An address without a port means port 7070. Several addresses are separated by commas
-     * and tried in turn. Default: the environment variable PARAMD_URL, else "tcp://127.0.0.1:7070". */
+    /* Addresses of the server: "host:port", "[IPv6]:port" or ":port" (this machine), each also with "tcp://" or "tls://"
+     * in front, or "unix:///path". Without a port: 7070. Several addresses are separated by commas and tried in turn.
+     * Default: the environment variable PARAMD_URL, else "tcp://127.0.0.1:7070". */
     const char *urls;
     /* Name of the job. Default: the environment variable PARAMD_JOB, else TORCHELASTIC_RUN_ID (set by torchrun)
      * unless that is "none", else "default". "" (not NULL): an operator's connection, which belongs to no job. */
@@ -99,8 +97,7 @@ typedef struct pd_client_options {
     double deadline;
     /* Makes the client add an XXH3 checksum to every frame. */
     bool checksum;
-    /* Makes the client try every address once, then give up: it does not wait for a server that is not up, and does not
-     * connect again. It gives no notices. */
+    /* Makes the client try every address once, then give up: it waits for no server, and gives no notices. */
     bool impatient;
     /* Identity of this process, by which the server tells it from other processes: any number except 0 that no other
      * process has. Default: random. */
@@ -127,14 +124,17 @@ typedef struct pd_client_options {
     double slice;
     /* Number of steps whose pushes the client keeps, until they are durable: the window. If the server is started anew
      * and goes back to a checkpoint that is not older than that, the client sends them again by itself, and the
-     * program does not notice. Takes memory for a copy of as many steps' gradients. The server makes checkpoints often
-     * enough for the smallest window of a job's ranks (at least every half window), if its disk can do it. 0: the
-     * client keeps none. A program with a window must handle PD_REWIND, too: a process that began after the checkpoint
-     * does not have the pushes that the server needs, and a slow disk may leave the last checkpoint out of reach.
-     *
-     * Notes and the ends of steps belong to the window. Outcomes and pulled weights of a push that is sent again are
-     * compared with the first ones: a difference ends the handle with PD_FAILED_PRECONDITION. */
+     * program does not notice. Takes memory for a copy of as many steps' gradients. The server makes checkpoints at
+     * least every half window of the job's smallest, if its disk can do it. 0: the client keeps none. A program with a
+     * window must handle PD_REWIND, too: a process that began after the checkpoint does not have the pushes that the
+     * server needs, and a slow disk may leave the last checkpoint out of reach. Notes and the ends of steps belong to
+     * the window. Outcomes and pulled weights of a push that is sent again are compared with the first ones: a
+     * difference ends the handle with PD_FAILED_PRECONDITION. */
     uint32_t window;
+    /* Files for tls:// addresses (client/README.md), read for each connection: the worker's token; authorities that
+     * sign the server's certificate; the client's own certificate and key. Default: PARAMD_TOKEN_FILE, PARAMD_CA_FILE
+     * (else the system's authorities), PARAMD_CERT_FILE and PARAMD_KEY_FILE. */
+    const char *token_file, *ca_file, *cert_file, *key_file;
 } pd_client_options;
 
 /* Waits until the server has welcomed this worker, after pd_client_open with the option join_later. The errors are

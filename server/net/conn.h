@@ -55,6 +55,7 @@ typedef struct pd_conn {
     pd_transport *transport; /* sends and receives the connection's bytes; NULL once the connection is closed */
     unsigned watched;        /* events of the transport that this connection waits for now: a set of PD_ON_READ,
                               * PD_ON_WRITE and PD_ON_GONE */
+    pd_identity identity;    /* who the peer is, as far as the transport proves it; from the opening on */
     char peer[72];           /* the peer's address, for the log */
     char label[128];         /* the name that the peer gives itself in its Hello, for the log and for operators */
     pd_framer *framer;

@@ -225,6 +225,7 @@ void pd_conn_attach(pd_conn *conn, pd_transport *transport)
     transport->ready = on_ready;
     transport->arg = conn;
     conn->transport = transport;
+    pd_transport_identify(transport, &conn->identity);
     pd_conn_watch(conn);
 }
 

@@ -227,6 +227,7 @@ int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const 
     if (daemon == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     pd_methods_check();
     daemon->config = *config;
+    if (config->tls != NULL) pd_tls_ref(config->tls);
     daemon->platform = *platform;
     daemon->key = platform->random(platform->arg) | 1;
     daemon->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -336,5 +337,6 @@ void pd_conversation_dispose(pd_daemon *daemon)
     free(daemon->conns);
     free(daemon->numbers);
     if (daemon->statm >= 0) close(daemon->statm);
+    pd_tls_unref(daemon->config.tls);
     free(daemon);
 }

@@ -1,8 +1,10 @@
 /* daemon.c - the daemon: runs the conversation on libuv, with its timer, signals, wake-ups and worker threads. */
 #include "daemon.h"
 
+#include "handshake.h"
 #include "input.h"
 #include "listen.h"
+#include "socket.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -95,6 +97,7 @@ static void on_timer(uv_timer_t *handle)
     pd_uvloop *loop = handle->data;
 
     pd_conversation_tick(loop->daemon);
+    pd_handshakes_tick(loop);
     if (loop->paused) pd_listen_begin(loop);
 }
 
@@ -136,6 +139,7 @@ static pd_uvloop *make_loop(void)
 static void free_loop(pd_uvloop *loop)
 {
     pd_listen_end(loop);
+    pd_handshakes_end(loop);
     uv_close((uv_handle_t *)&loop->wake, NULL);
     uv_close((uv_handle_t *)&loop->prepare, NULL);
     uv_close((uv_handle_t *)&loop->timer, NULL);
@@ -212,7 +216,7 @@ void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests)
 int pd_daemon_adopt(pd_daemon *daemon, int fd)
 {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    return pd_listen_adopt(loop_of(daemon), fd, "adopted");
+    return pd_socket_adopt(loop_of(daemon), fd, NULL, "adopted");
 }
 
 bool pd_daemon_turn(pd_daemon *daemon)
@@ -226,6 +230,7 @@ void pd_daemon_end(pd_daemon *daemon)
     pd_uvloop *loop = loop_of(daemon);
 
     pd_listen_end(loop);
+    pd_handshakes_end(loop);
     pd_conversation_close_all(daemon);
     uv_prepare_stop(&loop->prepare);
     uv_timer_stop(&loop->timer);

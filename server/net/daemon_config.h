@@ -3,6 +3,7 @@
 #define PD_DAEMON_CONFIG_H
 
 #include "log_entry.h"
+#include "tls_context.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,12 +21,14 @@ typedef struct pd_daemon_limits {
     uint32_t handshake_ms, read_ms, write_ms, drain_ms, keep_ms;
     uint32_t max_jobs;        /* most jobs that may exist at a time */
     uint64_t max_total_bytes; /* most bytes of memory that all jobs together may take */
+    pd_tls_context *tls; /* new keys for new connections, whose owner the daemon becomes; NULL: the old ones stay */
 } pd_daemon_limits;
 
 /* The settings of a daemon. Strings are borrowed until pd_daemon_new returns. Times are in milliseconds. */
 typedef struct pd_daemon_config {
-    const char *listen;          /* addresses to listen on, separated by commas, in the syntax of address.h; "": none */
-    bool insecure;               /* listening on addresses that other machines can reach is allowed */
+    const char *listen;  /* addresses to listen on, separated by commas, in the syntax of address.h; "": none */
+    bool insecure;       /* listening on addresses that other machines can reach is allowed */
+    pd_tls_context *tls; /* the keys of tls:// addresses, which the daemon shares; NULL: there is no such address */
     int first_socket, n_sockets; /* number of the first listening socket that the service manager (systemd) has opened,
                                   * and how many there are. If there are any, `listen` is ignored */
     bool signals;                /* the daemon handles signals: SIGTERM and SIGINT drain and stop it, a second one stops

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* accept4 */
 #include "listen.h"
 
+#include "handshake.h"
 #include "loop.h"
 #include "reach.h"
 #include "socket.h"
@@ -24,7 +25,7 @@ enum { BACKLOG = 1024, ACCEPTS_A_TURN = 32 };
 
 /* ---- a listening socket ---- */
 
-static int add(pd_uvloop *loop, int fd, const char *path, pd_error *err)
+static int add(pd_uvloop *loop, int fd, const char *path, bool secure, pd_error *err)
 {
     pd_listener *listener = &loop->listener[loop->n_listeners];
 
@@ -35,13 +36,14 @@ static int add(pd_uvloop *loop, int fd, const char *path, pd_error *err)
     listener->loop = loop;
     listener->poll.data = listener;
     listener->fd = fd;
+    listener->secure = secure;
     snprintf(listener->path, sizeof listener->path, "%s", path);
     loop->n_listeners++;
     return PD_OK;
 }
 
 /* Logs the address of a listening socket, and keeps the port of the first TCP socket for pd_daemon_port. */
-static void report(pd_uvloop *loop, int fd, const char *path)
+static void report(pd_uvloop *loop, int fd, const char *path, bool secure)
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
@@ -56,7 +58,7 @@ static void report(pd_uvloop *loop, int fd, const char *path)
     if (loop->port == 0 && address.ss_family == AF_INET) loop->port = ntohs(((struct sockaddr_in *)&address)->sin_port);
     if (loop->port == 0 && address.ss_family == AF_INET6)
         loop->port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
-    pd_loop_log(loop->daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "listening on %s", text);
+    pd_loop_log(loop->daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "listening on %s%s", secure ? "tls://" : "", text);
 }
 
 static int open_tcp(const struct addrinfo *info)
@@ -73,7 +75,7 @@ static int open_tcp(const struct addrinfo *info)
     return -1;
 }
 
-static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, pd_error *err)
+static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, bool secure, pd_error *err)
 {
     char text[80];
     int fd, rc;
@@ -83,11 +85,11 @@ static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, pd_error *er
         pd_reach_text(info->ai_addr, info->ai_addrlen, text, sizeof text);
         return pd_fail(err, PD_UNAVAILABLE, "cannot listen on %s: %s", text, strerror(rc));
     }
-    if ((rc = add(loop, fd, "", err)) != PD_OK) {
+    if ((rc = add(loop, fd, "", secure, err)) != PD_OK) {
         close(fd);
         return rc;
     }
-    report(loop, fd, "");
+    report(loop, fd, "", secure);
     return PD_OK;
 }
 
@@ -130,11 +132,11 @@ static int listen_unix(pd_uvloop *loop, const char *path, pd_error *err)
         if (fd >= 0) close(fd);
         return rc;
     }
-    if ((rc = add(loop, fd, path, err)) != PD_OK) {
+    if ((rc = add(loop, fd, path, false, err)) != PD_OK) {
         close(fd);
         return rc;
     }
-    report(loop, fd, path);
+    report(loop, fd, path, false);
     return PD_OK;
 }
 
@@ -142,13 +144,14 @@ static int listen_unix(pd_uvloop *loop, const char *path, pd_error *err)
 
 static int listen_address(pd_uvloop *loop, const pd_address *address, pd_error *err)
 {
+    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
     struct addrinfo *list;
     int rc;
 
     if (address->local) return listen_unix(loop, address->host, err);
-    rc = pd_reach_resolve(address, pd_conversation_settings(loop->daemon)->insecure, &list, err);
+    rc = pd_reach_resolve(address, config->insecure, config->tls != NULL && pd_tls_identifies(config->tls), &list, err);
     for (struct addrinfo *info = list; info != NULL && rc == PD_OK; info = info->ai_next)
-        rc = listen_tcp(loop, info, err);
+        rc = listen_tcp(loop, info, address->secure, err);
     if (list != NULL) freeaddrinfo(list);
     return rc;
 }
@@ -181,7 +184,7 @@ static int take_socket(pd_uvloop *loop, int fd, pd_error *err)
     if (rc != PD_OK) return rc;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    if ((rc = add(loop, fd, "", err)) == PD_OK) report(loop, fd, "");
+    if ((rc = add(loop, fd, "", false, err)) == PD_OK) report(loop, fd, "", false);
     return rc;
 }
 
@@ -210,23 +213,17 @@ static void tune(int fd, int family, const pd_daemon_config *config)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent, sizeof unsent);
 }
 
-int pd_listen_adopt(pd_uvloop *loop, int fd, const char *peer)
+static void welcome(const pd_listener *listener, int fd, const struct sockaddr *address, socklen_t length)
 {
-    pd_transport *transport = pd_socket_new(loop, fd);
-
-    if (transport == NULL) return PD_NO_MEMORY;
-    if (pd_conversation_accept(loop->daemon, transport, peer) == PD_OK) return PD_OK;
-    pd_socket_release(transport);
-    return PD_NO_MEMORY;
-}
-
-static void welcome(pd_uvloop *loop, int fd, const struct sockaddr *address, socklen_t length)
-{
+    pd_uvloop *loop = listener->loop;
     char text[80];
 
     tune(fd, address->sa_family, pd_conversation_settings(loop->daemon));
     pd_reach_text(address, length, text, sizeof text);
-    if (pd_listen_adopt(loop, fd, text) != PD_OK) close(fd);
+    if (listener->secure)
+        pd_handshake_begin(loop, fd, text);
+    else if (pd_socket_adopt(loop, fd, NULL, text) != PD_OK)
+        close(fd);
 }
 
 /* Refuses a connection when the process has no free file descriptor: closes the spare descriptor, accepts the
@@ -263,7 +260,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
         length = sizeof address;
         fd = accept4(listener->fd, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            welcome(loop, fd, (struct sockaddr *)&address, length);
+            welcome(listener, fd, (struct sockaddr *)&address, length);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             turn_away(loop, listener->fd);
             return;

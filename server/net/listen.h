@@ -10,8 +10,5 @@ int pd_listen(pd_uvloop *loop, pd_error *err);
 void pd_listen_begin(pd_uvloop *loop);
 /* Closes the listening sockets. */
 void pd_listen_end(pd_uvloop *loop);
-/* Gives a connected non-blocking socket to the conversation, which makes a connection of it. PD_NO_MEMORY: the socket
- * is still the caller's. */
-int pd_listen_adopt(pd_uvloop *loop, int fd, const char *peer);
 
 #endif

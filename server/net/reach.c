@@ -35,13 +35,13 @@ int pd_reach_check(const struct sockaddr *address, socklen_t length, bool insecu
     if (insecure || is_loopback(address)) return PD_OK;
     pd_reach_text(address, length, text, sizeof text);
     return pd_fail(err, PD_PERMISSION_DENIED,
-                   "refusing to listen on %s: anybody who reaches it could read and change every job, as there are no "
-                   "credentials yet. Listen on 127.0.0.1, or set server.insecure = yes (--insecure) if the network "
-                   "keeps strangers out",
+                   "refusing to listen on %s: anybody who reaches it could read and change every job. Listen on "
+                   "127.0.0.1, or on tls:// with tls.tokens or tls.client_ca, or set server.insecure = yes "
+                   "(--insecure) if the network keeps strangers out",
                    text);
 }
 
-int pd_reach_resolve(const pd_address *address, bool insecure, struct addrinfo **list, pd_error *err)
+int pd_reach_resolve(const pd_address *address, bool insecure, bool identifies, struct addrinfo **list, pd_error *err)
 {
     struct addrinfo hints = { .ai_family = AF_UNSPEC,
                               .ai_socktype = SOCK_STREAM,
@@ -55,7 +55,7 @@ int pd_reach_resolve(const pd_address *address, bool insecure, struct addrinfo *
         return pd_fail(err, PD_UNAVAILABLE, "server.listen: %s:%s: %s", address->host, address->port,
                        gai_strerror(found));
     for (struct addrinfo *info = *list; info != NULL && rc == PD_OK; info = info->ai_next)
-        rc = pd_reach_check(info->ai_addr, info->ai_addrlen, insecure, err);
+        rc = pd_reach_check(info->ai_addr, info->ai_addrlen, insecure || (address->secure && identifies), err);
     if (rc == PD_OK) return PD_OK;
     freeaddrinfo(*list);
     *list = NULL;
@@ -70,13 +70,13 @@ static size_t count_sockets(const struct addrinfo *list)
     return n;
 }
 
-static int check_each(const pd_address *addresses, size_t n, bool insecure, pd_error *err)
+static int check_each(const pd_address *addresses, size_t n, bool insecure, bool identifies, pd_error *err)
 {
     size_t sockets = 0;
 
     for (size_t i = 0; i < n; i++) {
         struct addrinfo *list;
-        int rc = pd_reach_resolve(&addresses[i], insecure, &list, err);
+        int rc = pd_reach_resolve(&addresses[i], insecure, identifies, &list, err);
 
         if (rc != PD_OK) return rc;
         sockets += count_sockets(list);
@@ -87,7 +87,7 @@ static int check_each(const pd_address *addresses, size_t n, bool insecure, pd_e
                    PD_MAX_LISTENERS);
 }
 
-int pd_reach_check_listen(const char *listen, bool insecure, pd_error *err)
+int pd_reach_check_listen(const char *listen, bool insecure, bool identifies, pd_error *err)
 {
     pd_address *addresses;
     pd_error why;
@@ -95,7 +95,7 @@ int pd_reach_check_listen(const char *listen, bool insecure, pd_error *err)
     int rc = pd_addresses_parse(&addresses, &n, listen, PD_TO_LISTEN, &why);
 
     if (rc != PD_OK) return pd_fail(err, rc, "server.listen: %.480s", why.text);
-    rc = check_each(addresses, n, insecure, err);
+    rc = check_each(addresses, n, insecure, identifies, err);
     free(addresses);
     return rc;
 }

@@ -15,14 +15,15 @@ void pd_reach_text(const struct sockaddr *address, socklen_t length, char *text,
 /* Checks whether other machines can reach an address. PD_PERMISSION_DENIED: they can, and `insecure` is not set. */
 int pd_reach_check(const struct sockaddr *address, socklen_t length, bool insecure, pd_error *err);
 /* Looks up the addresses of a host name. *list gets them; the caller frees it with freeaddrinfo(). For a Unix socket,
- * *list is NULL. Errors:
+ * *list is NULL. `identifies`: clients of tls:// addresses prove who they are, so other machines may reach such an
+ * address without `insecure`. Errors:
  *
  *   PD_UNAVAILABLE        the host name is not known
  *   PD_PERMISSION_DENIED  other machines can reach an address, and `insecure` is not set */
-int pd_reach_resolve(const pd_address *address, bool insecure, struct addrinfo **list, pd_error *err);
+int pd_reach_resolve(const pd_address *address, bool insecure, bool identifies, struct addrinfo **list, pd_error *err);
 /* Checks all addresses of the setting server.listen as pd_listen does, without opening a socket. PD_INVALID_ARGUMENT:
  * there is no address, there are more than PD_MAX_LISTENERS, or the text is not an address. Other errors are those of
  * pd_reach_resolve. */
-int pd_reach_check_listen(const char *listen, bool insecure, pd_error *err);
+int pd_reach_check_listen(const char *listen, bool insecure, bool identifies, pd_error *err);
 
 #endif

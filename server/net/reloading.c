@@ -27,6 +27,10 @@ static void post(pd_daemon *daemon, const pd_daemon_limits *limits)
 
 static void take(pd_daemon *daemon, const pd_daemon_limits *limits)
 {
+    if (limits->tls != NULL) {
+        pd_tls_unref(daemon->config.tls);
+        daemon->config.tls = limits->tls;
+    }
     daemon->config.handshake_ms = limits->handshake_ms;
     daemon->config.read_ms = limits->read_ms;
     daemon->config.write_ms = limits->write_ms;

@@ -8,10 +8,16 @@
 #include <unistd.h>
 
 #include "descriptor.h"
+#include "transport.h"
 
 typedef struct sock {
     pd_transport transport; /* must be the first member: the address of a transport of this file is cast to a sock */
     uv_poll_t poll;
+    uv_idle_t idle;     /* of TLS: calls back while bytes are here that were decrypted and not received yet */
+    int handles;        /* handles of libuv that are not closed yet */
+    bool closed;        /* the connection has closed the transport, which is freed when its handles are closed */
+    unsigned events;    /* events that the connection waits for */
+    pd_tls_stream *tls; /* NULL: the bytes are not encrypted */
     int fd;
     int taken, attached; /* descriptors of a Unix socket: the last one that came; the one to send. -1: none */
 } sock;
@@ -90,7 +96,30 @@ static bool local_is_open(pd_transport *transport)
     return pd_descriptor_is_open(((const sock *)transport)->fd);
 }
 
+/* Tells the user that the peer's process ran as when it connected. The kernel knows it. */
+static void local_identity(const pd_transport *transport, pd_identity *identity)
+{
+    pd_descriptor_identify(((const sock *)transport)->fd, identity);
+}
+
 /* ---- events ---- */
+
+static void settle(sock *s);
+
+/* Reports events to the connection, which may close the transport meanwhile. */
+static void report(sock *s, unsigned happened)
+{
+    if (happened != 0) s->transport.ready(s->transport.arg, happened);
+    if (s->tls != NULL && !s->closed) settle(s);
+}
+
+/* Writes what TLS still owes to the socket. Returns the events without PD_ON_WRITE if the connection did not ask for
+ * it. */
+static unsigned flush(sock *s, unsigned happened)
+{
+    if ((happened & PD_ON_WRITE) != 0) pd_tls_flush(s->tls);
+    return happened & (s->events | PD_ON_READ | PD_ON_GONE);
+}
 
 /* Reports the events of a socket to its connection. A socket that fails is reported as gone. After urgent data (TCP's
  * out-of-band byte), which nothing reads, watching the socket stops: otherwise the same data would be reported again
@@ -107,12 +136,11 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     if (status < 0 || (events & UV_DISCONNECT) != 0) happened |= PD_ON_GONE;
     if ((events & UV_READABLE) != 0) happened |= PD_ON_READ;
     if ((events & UV_WRITABLE) != 0) happened |= PD_ON_WRITE;
-    s->transport.ready(s->transport.arg, happened);
+    report(s, s->tls != NULL ? flush(s, happened) : happened);
 }
 
-static void sock_watch(pd_transport *transport, unsigned events)
+static void poll_for(sock *s, unsigned events)
 {
-    sock *s = (sock *)transport;
     int wanted = 0;
 
     if ((events & PD_ON_READ) != 0) wanted |= UV_READABLE;
@@ -124,6 +152,11 @@ static void sock_watch(pd_transport *transport, unsigned events)
     uv_poll_start(&s->poll, wanted, on_poll);
 }
 
+static void sock_watch(pd_transport *transport, unsigned events)
+{
+    poll_for((sock *)transport, events);
+}
+
 static void sock_shut(pd_transport *transport)
 {
     shutdown(((sock *)transport)->fd, SHUT_WR);
@@ -131,27 +164,80 @@ static void sock_shut(pd_transport *transport)
 
 static void on_closed(uv_handle_t *handle)
 {
-    free(handle->data);
+    sock *s = handle->data;
+
+    if (--s->handles > 0) return;
+    pd_tls_stream_free(s->tls);
+    free(s);
 }
 
-void pd_socket_release(pd_transport *transport)
+static void close_handles(sock *s)
 {
-    sock *s = (sock *)transport;
-
+    s->closed = true;
     uv_poll_stop(&s->poll);
     uv_close((uv_handle_t *)&s->poll, on_closed);
+    if (s->handles > 1) uv_close((uv_handle_t *)&s->idle, on_closed);
 }
 
 static void sock_close(pd_transport *transport)
 {
     sock *s = (sock *)transport;
 
-    uv_poll_stop(&s->poll);
+    close_handles(s);
     close(s->fd);
     pd_descriptor_replace(&s->taken, -1);
     pd_descriptor_replace(&s->attached, -1);
-    uv_close((uv_handle_t *)&s->poll, on_closed);
 }
+
+/* ---- TLS ---- */
+
+static void on_idle(uv_idle_t *idle)
+{
+    report(idle->data, PD_ON_READ);
+}
+
+/* Waits for the connection's events, and for those of TLS: the socket takes bytes that are owed to it; decrypted bytes
+ * are here already, so that the loop must not sleep. */
+static void settle(sock *s)
+{
+    poll_for(s, s->events | (pd_tls_owes(s->tls) ? PD_ON_WRITE : 0));
+    if ((s->events & PD_ON_READ) != 0 && pd_tls_has_more(s->tls))
+        uv_idle_start(&s->idle, on_idle);
+    else
+        uv_idle_stop(&s->idle);
+}
+
+static ssize_t secure_receive(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    return pd_tls_receive(((sock *)transport)->tls, iov, n, err);
+}
+
+static ssize_t secure_send(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    sock *s = (sock *)transport;
+    ssize_t sent = pd_tls_send(s->tls, iov, n, err);
+
+    if (pd_tls_owes(s->tls)) settle(s);
+    return sent;
+}
+
+static void secure_watch(pd_transport *transport, unsigned events)
+{
+    ((sock *)transport)->events = events;
+    settle((sock *)transport);
+}
+
+static void secure_shut(pd_transport *transport)
+{
+    pd_tls_shut(((sock *)transport)->tls);
+}
+
+static void secure_identity(const pd_transport *transport, pd_identity *identity)
+{
+    pd_tls_identify(((const sock *)transport)->tls, identity);
+}
+
+/* ---- the kinds of sockets ---- */
 
 static const pd_transport_ops plain = {
     .receive = sock_receive, .send = sock_send, .watch = sock_watch, .shut = sock_shut, .close = sock_close
@@ -163,18 +249,43 @@ static const pd_transport_ops local = { .receive = local_receive,
                                         .close = sock_close,
                                         .attach = local_attach,
                                         .take = local_take,
-                                        .is_open = local_is_open };
+                                        .is_open = local_is_open,
+                                        .identity = local_identity };
 
-pd_transport *pd_socket_new(pd_uvloop *loop, int fd)
+static const pd_transport_ops secure = { .receive = secure_receive,
+                                         .send = secure_send,
+                                         .watch = secure_watch,
+                                         .shut = secure_shut,
+                                         .close = sock_close,
+                                         .identity = secure_identity };
+
+/* Makes a transport over a socket. Returns NULL if memory is out or `fd` is no socket. */
+static sock *make(pd_uvloop *loop, int fd, pd_tls_stream *tls)
 {
     sock *s = calloc(1, sizeof *s);
 
     if (s == NULL) return NULL;
-    s->transport.ops = pd_descriptor_can_pass(fd) ? &local : &plain;
+    s->transport.ops = tls != NULL ? &secure : pd_descriptor_can_pass(fd) ? &local : &plain;
+    s->tls = tls;
     s->fd = fd;
     s->taken = s->attached = -1;
-    s->poll.data = s;
-    if (uv_poll_init(&loop->uv, &s->poll, fd) == 0) return &s->transport;
-    free(s);
-    return NULL;
+    s->poll.data = s->idle.data = s;
+    if (uv_poll_init(&loop->uv, &s->poll, fd) != 0) {
+        free(s);
+        return NULL;
+    }
+    s->handles = tls != NULL ? 2 : 1;
+    if (tls != NULL) uv_idle_init(&loop->uv, &s->idle);
+    return s;
+}
+
+int pd_socket_adopt(pd_uvloop *loop, int fd, pd_tls_stream *tls, const char *peer)
+{
+    sock *s = make(loop, fd, tls);
+
+    if (s == NULL) return PD_NO_MEMORY;
+    if (pd_conversation_accept(loop->daemon, &s->transport, peer) == PD_OK) return PD_OK;
+    s->tls = NULL; /* socket and stream are the caller's again */
+    close_handles(s);
+    return PD_NO_MEMORY;
 }

@@ -3,13 +3,12 @@
 #ifndef PD_SOCKET_H
 #define PD_SOCKET_H
 
-#include "transport.h"
+#include "tls_stream.h"
 #include "uvloop.h"
 
-/* Makes a transport over a socket, which it then owns. Returns NULL if memory is out or `fd` is no socket; `fd` is
- * still the caller's then. */
-pd_transport *pd_socket_new(pd_uvloop *loop, int fd);
-/* Frees a transport that no connection has used, and leaves its socket open. */
-void pd_socket_release(pd_transport *transport);
+/* Gives a connected non-blocking socket to the conversation, which makes a connection of it; over TLS unless `tls`, the
+ * socket's stream with a complete handshake, is NULL. PD_NO_MEMORY, also if `fd` is no socket: both are still the
+ * caller's. */
+int pd_socket_adopt(pd_uvloop *loop, int fd, pd_tls_stream *tls, const char *peer);
 
 #endif

@@ -1,6 +1,7 @@
 /* uvloop.h - the objects of the daemon's libuv loop (timer, wake-up, signals) and its listening sockets. Loop thread.
  *
- * Only this header and signals.h include uv.h. Only daemon.c, input.c, listen.c and socket.c use this header. */
+ * Only this header and signals.h include uv.h. Only daemon.c, handshake.c, input.c, listen.c and
+ * socket.c use this header. */
 #ifndef PD_UVLOOP_H
 #define PD_UVLOOP_H
 
@@ -10,10 +11,26 @@
 #include "reach.h"
 #include "signals.h"
 
+/* States of a handshake, each with a list of the handshakes in it. */
+enum {
+    PD_HANDSHAKE_SILENT,   /* the client's first message is not here */
+    PD_HANDSHAKE_QUEUED,   /* a message is here, and waits for a thread */
+    PD_HANDSHAKE_COMPUTED, /* a thread works on it */
+    PD_HANDSHAKE_ANSWERED, /* waits for the client's next message */
+    PD_HANDSHAKE_STATES
+};
+
+typedef struct pd_handshakes {
+    struct pd_handshake *list[PD_HANDSHAKE_STATES]; /* oldest first */
+    unsigned n[PD_HANDSHAKE_STATES];
+    bool ended;
+} pd_handshakes;
+
 typedef struct pd_listener {
     struct pd_uvloop *loop;
     uv_poll_t poll;
     int fd;
+    bool secure;    /* its connections speak TLS */
     char path[108]; /* path of a Unix socket that the daemon has made and removes at the end; "": not a Unix socket */
 } pd_listener;
 
@@ -26,6 +43,7 @@ typedef struct pd_uvloop {
     pd_signals signals;
     uv_poll_t input;
     bool watches_input; /* the end of the standard input ends the daemon */
+    pd_handshakes handshakes;
     pd_listener listener[PD_MAX_LISTENERS];
     int n_listeners, spare_fd; /* spare_fd: file descriptor that is closed for a moment to accept, and then refuse, a
                                 * connection when no other one is free */

@@ -96,7 +96,7 @@ static void a_wrong_address_is_refused_with_the_reason(void **state)
 {
     static const char *const both[][2] = {
         { "", "empty" },
-        { "http://localhost:7070", "neither tcp:// nor unix://" },
+        { "http://localhost:7070", "none of tcp://, tls:// and unix://" },
         { "tcp://", "empty" },
         { "tcp://host:7070/job", "not a number" },
         { "host:", "port is missing" },

@@ -259,6 +259,32 @@ static void a_peer_that_has_closed_it_ends_it_even_where_its_bytes_wait(void **s
     assert_int_equal(dup(p->end[1]), p->end[0]);
 }
 
+/* ---- who the peer is ---- */
+
+static void the_peer_of_a_unix_socket_is_its_user(void **state)
+{
+    const pair *p = *state;
+    pd_identity identity;
+    char expected[32];
+
+    snprintf(expected, sizeof expected, "user:%u", (unsigned)geteuid());
+    pd_descriptor_identify(p->end[0], &identity);
+    assert_int_equal(identity.kind, PD_IDENTITY_USER);
+    assert_string_equal(identity.text, expected);
+}
+
+static void the_peer_of_another_socket_is_anyone(void **state)
+{
+    pd_identity identity;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    (void)state;
+    pd_descriptor_identify(fd, &identity);
+    close(fd);
+    assert_int_equal(identity.kind, PD_IDENTITY_NONE);
+    assert_string_equal(identity.text, "anyone");
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -280,6 +306,8 @@ int main(void)
         CASE(a_side_that_sends_no_more_still_has_an_open_connection),
         CASE(a_peer_that_has_closed_it_ends_it),
         CASE(a_peer_that_has_closed_it_ends_it_even_where_its_bytes_wait),
+        CASE(the_peer_of_a_unix_socket_is_its_user),
+        CASE(the_peer_of_another_socket_is_anyone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

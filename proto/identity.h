@@ -1,7 +1,7 @@
 /* identity.h - who a peer is, as far as its connection proves it.
  *
  * The transport knows it: a Unix socket from the kernel, TLS from the token or the certificate of the handshake. A peer
- * on plain TCP proves nothing. Roles (who may do what) are given to identities by their text. */
+ * on plain TCP proves nothing. Roles (who may do what) are given to identities by their text. Pure functions. */
 #ifndef PD_IDENTITY_H
 #define PD_IDENTITY_H
 
@@ -18,5 +18,12 @@ typedef struct pd_identity {
     pd_identity_kind kind;
     char text[256]; /* as above; printable, and never longer than fits */
 } pd_identity;
+
+/* Fills in the identity of this kind and name, such as ("token", "alice") for "token:alice". The name of
+ * PD_IDENTITY_NONE is not looked at.
+ *
+ * A name that is empty, too long, or not printable proves nothing that a role could be given to: then the identity is
+ * "anyone". */
+void pd_identity_set(pd_identity *identity, pd_identity_kind kind, const char *name);
 
 #endif

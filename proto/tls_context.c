@@ -1,0 +1,267 @@
+/* tls_context.c - the keys and rules by which one side of TLS makes its connections. */
+#define _DEFAULT_SOURCE /* explicit_bzero */
+#include "tls_context.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "secret_file.h"
+#include "tls_inside.h"
+
+/* Both have SHA-256, the hash that a token's key is bound to. */
+#define SUITES "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
+/* SSL_OP_IGNORE_UNEXPECTED_EOF: an end of the stream without TLS's own end is an end, as on TCP. Frames have their
+ * lengths, so nothing can be cut off unseen. */
+#define OPTIONS                                                                                                        \
+    (SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF |               \
+     SSL_OP_ENABLE_KTLS)
+#define MODES (SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS)
+
+/* Names of the settings, for errors. */
+typedef struct setting_names {
+    const char *certificate, *key, *ca, *tokens;
+} setting_names;
+
+static const setting_names server_names = { "tls.certificate", "tls.key", "tls.client_ca", "tls.tokens" };
+static const setting_names client_names = { "PARAMD_CERT_FILE", "PARAMD_KEY_FILE", "PARAMD_CA_FILE",
+                                            "PARAMD_TOKEN_FILE" };
+
+static bool given(const char *path)
+{
+    return path != NULL && path[0] != '\0';
+}
+
+/* ---- tokens as pre-shared keys of TLS ---- */
+
+static _Thread_local pd_tls_seen *handshaking;
+
+int pd_tls_do_handshake(pd_tls_seen *seen, SSL *ssl)
+{
+    int rc;
+
+    handshaking = seen;
+    rc = seen->context->library.SSL_do_handshake(ssl);
+    handshaking = NULL;
+    return rc;
+}
+
+/* Makes the session that stands for a key. NULL: out of memory. */
+static SSL_SESSION *make_session(SSL *ssl, const uint8_t secret[PD_TOKEN_BYTES])
+{
+    static const unsigned char suite[] = { 0x13, 0x01 }; /* TLS_AES_128_GCM_SHA256 */
+    const pd_tls_library *lib = &handshaking->context->library;
+    const SSL_CIPHER *cipher = lib->SSL_CIPHER_find(ssl, suite);
+    SSL_SESSION *session = lib->SSL_SESSION_new();
+
+    if (session != NULL && cipher != NULL && lib->SSL_SESSION_set1_master_key(session, secret, PD_TOKEN_BYTES) &&
+        lib->SSL_SESSION_set_cipher(session, cipher) && lib->SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION))
+        return session;
+    lib->SSL_SESSION_free(session);
+    return NULL;
+}
+
+/* Finds the key that a client names. A name that is not known gets a random key: the handshake then fails as it does
+ * with a wrong key, so nobody can find out which names there are. */
+static int find_session(SSL *ssl, const unsigned char *name, size_t n, SSL_SESSION **session)
+{
+    const pd_token *token = pd_tokens_find(&handshaking->context->tokens, name, n);
+    uint8_t secret[PD_TOKEN_BYTES];
+
+    *session = NULL;
+    handshaking->token = token;
+    if (token != NULL)
+        memcpy(secret, token->secret, sizeof secret);
+    else if (getrandom(secret, sizeof secret, 0) != sizeof secret)
+        return 0;
+    *session = make_session(ssl, secret);
+    explicit_bzero(secret, sizeof secret);
+    return *session != NULL;
+}
+
+/* Offers a client's token to the server. */
+static int use_session(SSL *ssl, const EVP_MD *hash, const unsigned char **name, size_t *n, SSL_SESSION **session)
+{
+    const pd_token *token = pd_tokens_first(&handshaking->context->tokens);
+
+    (void)hash;
+    handshaking->token = token;
+    *name = (const unsigned char *)token->name;
+    *n = strlen(token->name);
+    *session = make_session(ssl, token->secret);
+    return *session != NULL;
+}
+
+static int read_tokens(pd_tls_context *context, const char *path, const char *setting, pd_error *err)
+{
+    char *text = NULL;
+    int rc;
+
+    if (!given(path)) return PD_OK;
+    if ((rc = pd_secret_read(&text, path, setting, err)) != PD_OK) return rc;
+    rc = pd_tokens_parse(&context->tokens, text, path, err);
+    pd_secret_free(text);
+    if (rc != PD_OK) return rc;
+    if (context->serves)
+        context->library.SSL_CTX_set_psk_find_session_callback(context->ssl, find_session);
+    else
+        context->library.SSL_CTX_set_psk_use_session_callback(context->ssl, use_session);
+    return PD_OK;
+}
+
+/* ---- certificates ---- */
+
+/* Fails because OpenSSL cannot use a file. */
+static int bad_file(const pd_tls_context *context, const char *setting, const char *path, const char *expected,
+                    pd_error *err)
+{
+    unsigned long why = context->library.ERR_peek_error();
+    const char *reason = why != 0 ? context->library.ERR_reason_error_string(why) : NULL;
+
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: %s: expected %s: %s", setting, path, expected,
+                   reason != NULL ? reason : "it cannot be read");
+}
+
+/* Gives OpenSSL no pass phrase, instead of asking the terminal for one. */
+static int no_pass_phrase(char *text, int size, int writes, void *arg)
+{
+    (void)text, (void)size, (void)writes, (void)arg;
+    return 0;
+}
+
+static int read_certificate(const pd_tls_context *context, const pd_tls_files *files, const setting_names *names,
+                            pd_error *err)
+{
+    const pd_tls_library *lib = &context->library;
+    int rc;
+
+    if (given(files->certificate) != given(files->key))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s is set without %s: a certificate and its key go together",
+                       given(files->key) ? names->key : names->certificate,
+                       given(files->key) ? names->certificate : names->key);
+    if (!given(files->certificate)) return PD_OK;
+    if ((rc = pd_secret_check(files->key, names->key, err)) != PD_OK) return rc;
+    lib->ERR_clear_error();
+    if (lib->SSL_CTX_use_certificate_chain_file(context->ssl, files->certificate) != 1)
+        return bad_file(context, names->certificate, files->certificate, "a certificate and its chain (PEM)", err);
+    lib->SSL_CTX_set_default_passwd_cb(context->ssl, no_pass_phrase);
+    if (lib->SSL_CTX_use_PrivateKey_file(context->ssl, files->key, SSL_FILETYPE_PEM) != 1 ||
+        lib->SSL_CTX_check_private_key(context->ssl) != 1)
+        return bad_file(context, names->key, files->key, "the key of that certificate (PEM, without a pass phrase)",
+                        err);
+    return PD_OK;
+}
+
+static int read_ca(const pd_tls_context *context, const char *path, const char *setting, pd_error *err)
+{
+    const pd_tls_library *lib = &context->library;
+
+    lib->ERR_clear_error();
+    if (given(path) && lib->SSL_CTX_load_verify_file(context->ssl, path) != 1)
+        return bad_file(context, setting, path, "certificates of authorities (PEM)", err);
+    return PD_OK;
+}
+
+/* ---- the two sides ---- */
+
+static int set_up(pd_tls_context *context, pd_error *err)
+{
+    pd_tls_library *lib = &context->library;
+    int rc = pd_tls_library_open(lib, err);
+
+    if (rc != PD_OK) return rc;
+    context->ssl =
+        lib->SSL_CTX_new_ex(lib->own, NULL, context->serves ? lib->TLS_server_method() : lib->TLS_client_method());
+    if (context->ssl == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    lib->SSL_CTX_set_options(context->ssl, OPTIONS);
+    lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_MODE, MODES, NULL);
+    lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
+    /* OpenSSL wants a name for the sessions of a server that asks for certificates, though none is kept. */
+    if (context->serves)
+        lib->SSL_CTX_set_session_id_context(context->ssl, (const unsigned char *)"paramd", strlen("paramd"));
+    if (lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) != 1 ||
+        lib->SSL_CTX_set_ciphersuites(context->ssl, SUITES) != 1 || lib->SSL_CTX_set_num_tickets(context->ssl, 0) != 1)
+        return pd_fail(err, PD_UNIMPLEMENTED, "this OpenSSL does not speak TLS 1.3");
+    return PD_OK;
+}
+
+static int read_files(pd_tls_context *context, const pd_tls_files *files, const setting_names *names, pd_error *err)
+{
+    int rc = set_up(context, err);
+
+    if (rc == PD_OK) rc = read_tokens(context, files->tokens, names->tokens, err);
+    if (rc == PD_OK) rc = read_certificate(context, files, names, err);
+    return rc == PD_OK ? read_ca(context, files->ca, names->ca, err) : rc;
+}
+
+static pd_tls_context *new_context(bool serves)
+{
+    pd_tls_context *context = calloc(1, sizeof *context);
+
+    if (context != NULL) context->refs = 1;
+    if (context != NULL) context->serves = serves;
+    return context;
+}
+
+/* Hands a context to the caller, or frees it after an error. */
+static int hand_over(pd_tls_context **out, pd_tls_context *context, int rc)
+{
+    if (rc == PD_OK)
+        *out = context;
+    else
+        pd_tls_unref(context);
+    return rc;
+}
+
+int pd_tls_server(pd_tls_context **out, const pd_tls_files *files, pd_error *err)
+{
+    pd_tls_context *context;
+    int rc;
+
+    if (!given(files->certificate) && !given(files->key) && !given(files->tokens))
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "a tls:// address needs tls.tokens, or tls.certificate and tls.key: without them no client could "
+            "know the server");
+    if ((context = new_context(true)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    rc = read_files(context, files, &server_names, err);
+    context->wants_identity = given(files->tokens) || given(files->ca);
+    /* A client with a token is not asked for a certificate. */
+    if (rc == PD_OK && context->wants_identity)
+        context->library.SSL_CTX_set_verify(context->ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    return hand_over(out, context, rc);
+}
+
+int pd_tls_client(pd_tls_context **out, const pd_tls_files *files, pd_error *err)
+{
+    pd_tls_context *context = new_context(false);
+    int rc;
+
+    if (context == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    rc = read_files(context, files, &client_names, err);
+    if (rc == PD_OK && context->tokens.n == 0) {
+        if (!given(files->ca)) context->library.SSL_CTX_set_default_verify_paths(context->ssl);
+        context->library.SSL_CTX_set_verify(context->ssl, SSL_VERIFY_PEER, NULL);
+    }
+    return hand_over(out, context, rc);
+}
+
+bool pd_tls_identifies(const pd_tls_context *context)
+{
+    return context->wants_identity;
+}
+
+pd_tls_context *pd_tls_ref(pd_tls_context *context)
+{
+    context->refs++;
+    return context;
+}
+
+void pd_tls_unref(pd_tls_context *context)
+{
+    if (context == NULL || --context->refs > 0) return;
+    if (context->ssl != NULL) context->library.SSL_CTX_free(context->ssl);
+    pd_tokens_free(&context->tokens);
+    pd_tls_library_close(&context->library);
+    free(context);
+}

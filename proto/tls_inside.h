@@ -1,0 +1,31 @@
+/* tls_inside.h - what tls_context.c and tls_stream.c know of each other. */
+#ifndef PD_TLS_INSIDE_H
+#define PD_TLS_INSIDE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tls_library.h"
+#include "token.h"
+
+typedef struct pd_tls_context pd_tls_context;
+
+struct pd_tls_context {
+    pd_tls_library library;
+    SSL_CTX *ssl;
+    pd_tokens tokens; /* of a server: of all workers; of a client: its own */
+    bool serves;
+    bool wants_identity; /* a server's: clients must prove who they are */
+    uint32_t refs;
+};
+
+/* What a callback of OpenSSL learns during the handshake of a connection. */
+typedef struct pd_tls_seen {
+    const pd_tls_context *context;
+    const pd_token *token; /* the token that names the peer; NULL: there is none, or the server does not know it */
+} pd_tls_seen;
+
+/* Calls SSL_do_handshake. Meanwhile the callbacks of OpenSSL, which do not get our data, find `seen` on this thread. */
+int pd_tls_do_handshake(pd_tls_seen *seen, SSL *ssl);
+
+#endif

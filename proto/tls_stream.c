@@ -1,0 +1,348 @@
+/* tls_stream.c - TLS 1.3 on one connected, non-blocking socket. */
+#include "tls_stream.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "tls_inside.h"
+#include "tls_why.h"
+
+enum { RECORD = 16 * 1024 }; /* most bytes of one record of TLS */
+
+struct pd_tls_stream {
+    pd_tls_context *context;
+    SSL *ssl;
+    int fd;
+    pd_tls_seen seen;
+    bool shutting, shut; /* shutting: our side is to end as soon as nothing is owed */
+    uint8_t *owed;       /* bytes of a record that OpenSSL could not write yet, and must be offered again; NULL: none */
+    size_t owes;
+    pd_error broken; /* why the connection is broken; code PD_OK: it is not */
+};
+
+/* ---- life ---- */
+
+/* Tells OpenSSL which name or number the server's certificate must have. A token needs no name. */
+static bool expect_host(const pd_tls_stream *stream, const char *host)
+{
+    const pd_tls_library *lib = &stream->context->library;
+    uint8_t number[16];
+
+    if (stream->context->tokens.n > 0) return true;
+    if (inet_pton(AF_INET, host, number) == 1 || inet_pton(AF_INET6, host, number) == 1)
+        return lib->X509_VERIFY_PARAM_set1_ip_asc(lib->SSL_get0_param(stream->ssl), host) == 1;
+    return lib->SSL_set1_host(stream->ssl, host) == 1 &&
+           lib->SSL_ctrl(stream->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, (void *)host) == 1;
+}
+
+static bool set_up(pd_tls_stream *stream, const char *host)
+{
+    const pd_tls_library *lib = &stream->context->library;
+
+    if ((stream->ssl = lib->SSL_new(stream->context->ssl)) == NULL) return false;
+    if (lib->SSL_set_fd(stream->ssl, stream->fd) != 1) return false;
+    if (stream->context->serves) {
+        lib->SSL_set_accept_state(stream->ssl);
+        return true;
+    }
+    lib->SSL_set_connect_state(stream->ssl);
+    return expect_host(stream, host);
+}
+
+int pd_tls_stream_new(pd_tls_stream **out, pd_tls_context *context, int fd, const char *host, pd_error *err)
+{
+    pd_tls_stream *stream = calloc(1, sizeof *stream);
+
+    if (stream == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    stream->context = pd_tls_ref(context);
+    stream->seen.context = context;
+    stream->fd = fd;
+    if (!set_up(stream, host)) {
+        pd_tls_stream_free(stream);
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
+    *out = stream;
+    return PD_OK;
+}
+
+void pd_tls_stream_free(pd_tls_stream *stream)
+{
+    if (stream == NULL) return;
+    if (stream->ssl != NULL) stream->context->library.SSL_free(stream->ssl);
+    pd_tls_unref(stream->context);
+    free(stream->owed);
+    free(stream);
+}
+
+/* ---- handshake ---- */
+
+/* Checks what OpenSSL leaves to us: that the server knows our token, and that a client has said who it is. */
+static pd_tls_step finish(pd_tls_stream *stream, pd_error *err)
+{
+    const pd_tls_context *context = stream->context;
+    pd_identity identity;
+
+    if (!context->serves && context->tokens.n > 0 && context->library.SSL_session_reused(stream->ssl) != 1) {
+        pd_fail(err, PD_UNAUTHENTICATED,
+                "the server takes no tokens, but PARAMD_TOKEN_FILE has one: "
+                "use PARAMD_CA_FILE, or give the server tls.tokens");
+        return PD_TLS_FAILED;
+    }
+    pd_tls_identify(stream, &identity);
+    if (context->serves && context->wants_identity && identity.kind == PD_IDENTITY_NONE) {
+        pd_fail(err, PD_UNAUTHENTICATED,
+                "the client's certificate has no name: expected a subjectAltName of type DNS, "
+                "URI or email");
+        return PD_TLS_FAILED;
+    }
+    return PD_TLS_DONE;
+}
+
+pd_tls_step pd_tls_handshake(pd_tls_stream *stream, pd_error *err)
+{
+    const pd_tls_library *lib = &stream->context->library;
+    int rc;
+
+    lib->ERR_clear_error();
+    errno = 0;
+    if ((rc = pd_tls_do_handshake(&stream->seen, stream->ssl)) == 1) return finish(stream, err);
+    switch (lib->SSL_get_error(stream->ssl, rc)) {
+    case SSL_ERROR_WANT_READ: return PD_TLS_READ;
+    case SSL_ERROR_WANT_WRITE: return PD_TLS_WRITE;
+    default: pd_tls_why(lib, stream->ssl, rc, err); return PD_TLS_FAILED;
+    }
+}
+
+/* ---- who the peer is ---- */
+
+/* Copies the first name of a type in the certificate's subjectAltName. Returns false if there is none. */
+static bool copy_name(const pd_tls_library *lib, const void *names, int type, char *to, size_t size)
+{
+    for (int i = 0; i < lib->OPENSSL_sk_num(names); i++) {
+        const GENERAL_NAME *name = lib->OPENSSL_sk_value(names, i);
+        size_t n;
+        if (name->type != type) continue;
+        n = (size_t)lib->ASN1_STRING_length(name->d.ia5);
+        if (n >= size || memchr(lib->ASN1_STRING_get0_data(name->d.ia5), '\0', n) != NULL) return false;
+        memcpy(to, lib->ASN1_STRING_get0_data(name->d.ia5), n);
+        to[n] = '\0';
+        return true;
+    }
+    return false;
+}
+
+static void identify_certificate(const pd_tls_library *lib, const X509 *certificate, pd_identity *identity)
+{
+    GENERAL_NAMES *names = lib->X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
+    char text[sizeof identity->text] = "";
+
+    if (names == NULL) return;
+    if (copy_name(lib, names, GEN_DNS, text, sizeof text) || copy_name(lib, names, GEN_URI, text, sizeof text) ||
+        copy_name(lib, names, GEN_EMAIL, text, sizeof text))
+        pd_identity_set(identity, PD_IDENTITY_CERTIFICATE, text);
+    lib->GENERAL_NAMES_free(names);
+}
+
+void pd_tls_identify(const pd_tls_stream *stream, pd_identity *identity)
+{
+    const pd_tls_library *lib = &stream->context->library;
+    char id[PD_TOKEN_NAME];
+    const X509 *certificate;
+
+    pd_identity_set(identity, PD_IDENTITY_NONE, "");
+    if (stream->seen.token != NULL && lib->SSL_session_reused(stream->ssl) == 1) {
+        pd_token_id(stream->seen.token, id);
+        pd_identity_set(identity, PD_IDENTITY_TOKEN, id);
+    } else if (lib->SSL_get_verify_result(stream->ssl) == X509_V_OK &&
+               (certificate = lib->SSL_get0_peer_certificate(stream->ssl)) != NULL) {
+        identify_certificate(lib, certificate, identity);
+    }
+}
+
+/* ---- receiving ---- */
+
+/* Keeps the reason why the connection is broken: OpenSSL tells it only once. Returns PD_UNAVAILABLE. */
+static int break_off(pd_tls_stream *stream, int rc)
+{
+    pd_tls_why(&stream->context->library, stream->ssl, rc, &stream->broken);
+    return stream->broken.code = PD_UNAVAILABLE;
+}
+
+/* Reads up to `size` bytes, at most those of one record. Results are those of pd_tls_receive. */
+static ssize_t read_some(pd_tls_stream *stream, void *to, size_t size)
+{
+    const pd_tls_library *lib = &stream->context->library;
+    int n;
+
+    lib->ERR_clear_error();
+    errno = 0;
+    n = lib->SSL_read(stream->ssl, to, size < RECORD ? (int)size : RECORD);
+    if (n > 0) return n;
+    switch (lib->SSL_get_error(stream->ssl, n)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE: return 0;
+    case SSL_ERROR_ZERO_RETURN: return PD_CANCELLED;
+    default: return break_off(stream, n);
+    }
+}
+
+/* Receives into one span. *got is raised by the number of bytes. Returns the last result of read_some; 1: the span is
+ * full. */
+static ssize_t fill(pd_tls_stream *stream, const struct iovec *span, size_t *got)
+{
+    size_t filled = 0;
+
+    while (filled < span->iov_len) {
+        ssize_t n = read_some(stream, (char *)span->iov_base + filled, span->iov_len - filled);
+        if (n <= 0) return n;
+        filled += (size_t)n;
+        *got += (size_t)n;
+    }
+    return 1;
+}
+
+ssize_t pd_tls_receive(pd_tls_stream *stream, const struct iovec *iov, int n, pd_error *err)
+{
+    size_t got = 0;
+    ssize_t rc = stream->broken.code == PD_OK ? 1 : PD_UNAVAILABLE;
+
+    for (int i = 0; i < n && rc > 0; i++) rc = fill(stream, &iov[i], &got);
+    if (got > 0) return (ssize_t)got; /* an error is told by the next call */
+    if (rc >= 0) return 0;
+    if (rc == PD_CANCELLED) return pd_fail(err, PD_CANCELLED, "the peer closed the connection");
+    return pd_fail(err, PD_UNAVAILABLE, "%s", stream->broken.text);
+}
+
+bool pd_tls_has_more(const pd_tls_stream *stream)
+{
+    return stream->broken.code != PD_OK || stream->context->library.SSL_has_pending(stream->ssl) == 1;
+}
+
+/* ---- sending ---- */
+
+/* Writes one record. Returns the number of bytes that OpenSSL has taken: all, or 0 if the socket takes none now. */
+static ssize_t write_record(pd_tls_stream *stream, const void *at, size_t n)
+{
+    const pd_tls_library *lib = &stream->context->library;
+    int written;
+
+    lib->ERR_clear_error();
+    errno = 0;
+    written = lib->SSL_write(stream->ssl, at, (int)n);
+    if (written > 0) return written;
+    switch (lib->SSL_get_error(stream->ssl, written)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE: return 0;
+    default: return break_off(stream, written);
+    }
+}
+
+/* Takes over bytes that OpenSSL could not write: they must be offered again, unchanged, before any others. The caller
+ * may then let go of its own. */
+static int owe(pd_tls_stream *stream, const void *at, size_t n)
+{
+    if ((stream->owed = malloc(n)) == NULL)
+        return pd_fail(&stream->broken, PD_UNAVAILABLE, "out of memory for the bytes to send");
+    memcpy(stream->owed, at, n);
+    stream->owes = n;
+    return PD_OK;
+}
+
+/* Ends our side, when nothing is owed. */
+static void end_side(pd_tls_stream *stream)
+{
+    const pd_tls_library *lib = &stream->context->library;
+
+    if (!stream->shutting || stream->shut || stream->owed != NULL) return;
+    stream->shut = true;
+    lib->ERR_clear_error();
+    if (stream->broken.code == PD_OK) lib->SSL_shutdown(stream->ssl);
+    shutdown(stream->fd, SHUT_WR);
+}
+
+void pd_tls_flush(pd_tls_stream *stream)
+{
+    ssize_t written;
+
+    if (stream->owed != NULL && stream->broken.code == PD_OK) {
+        if ((written = write_record(stream, stream->owed, stream->owes)) == 0) return;
+        if (written > 0 && (size_t)written < stream->owes) {
+            stream->owes -= (size_t)written;
+            memmove(stream->owed, stream->owed + written, stream->owes);
+            return;
+        }
+    }
+    free(stream->owed);
+    stream->owed = NULL;
+    stream->owes = 0;
+    end_side(stream);
+}
+
+bool pd_tls_owes(const pd_tls_stream *stream)
+{
+    return stream->owed != NULL;
+}
+
+void pd_tls_shut(pd_tls_stream *stream)
+{
+    stream->shutting = true;
+    end_side(stream);
+}
+
+/* Where the caller's next byte lies. */
+typedef struct place {
+    const struct iovec *at, *end;
+    size_t offset; /* within the span */
+} place;
+
+/* Copies up to a record of bytes from several spans. Returns how many. */
+static size_t gather(place *p, uint8_t record[RECORD])
+{
+    size_t n = 0;
+
+    while (p->at < p->end && n < RECORD) {
+        size_t left = p->at->iov_len - p->offset, part = left < RECORD - n ? left : RECORD - n;
+        if (part > 0) memcpy(record + n, (const char *)p->at->iov_base + p->offset, part);
+        n += part;
+        p->offset += part;
+        if (p->offset == p->at->iov_len) *p = (place){ p->at + 1, p->end, 0 };
+    }
+    return n;
+}
+
+/* Sends the next record: from the caller's memory if it lies there in one piece, else from a copy. Returns the number
+ * of bytes that are sent or owed. */
+static ssize_t send_record(pd_tls_stream *stream, place *p)
+{
+    uint8_t record[RECORD];
+    const void *at = record;
+    size_t n;
+    ssize_t written;
+
+    if (p->at->iov_len - p->offset >= RECORD) {
+        at = (const char *)p->at->iov_base + p->offset;
+        p->offset += n = RECORD;
+        if (p->offset == p->at->iov_len) *p = (place){ p->at + 1, p->end, 0 };
+    } else if ((n = gather(p, record)) == 0) {
+        return 0;
+    }
+    if ((written = write_record(stream, at, n)) < 0) return written;
+    if ((size_t)written == n) return (ssize_t)n;
+    return owe(stream, (const char *)at + written, n - (size_t)written) == PD_OK ? (ssize_t)n : PD_UNAVAILABLE;
+}
+
+ssize_t pd_tls_send(pd_tls_stream *stream, const struct iovec *iov, int n, pd_error *err)
+{
+    place p = { iov, iov + n, 0 };
+    size_t sent = 0;
+    ssize_t now = 1;
+
+    pd_tls_flush(stream);
+    while (now > 0 && stream->owed == NULL && stream->broken.code == PD_OK && p.at < p.end)
+        if ((now = send_record(stream, &p)) > 0) sent += (size_t)now;
+    if (stream->broken.code != PD_OK) return pd_fail(err, PD_UNAVAILABLE, "%s", stream->broken.text);
+    return (ssize_t)sent;
+}

@@ -1,0 +1,200 @@
+/* token.c - tokens: keys that a worker and the daemon both have. */
+#define _DEFAULT_SOURCE /* explicit_bzero */
+#include "token.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define FORM "expected ID:KEY-ID:SECRET with a secret of 64 hexadecimal digits, as `paramctl token new ID` prints it"
+enum { KEY_ID = 8, KEYS_OF_ID = 2 };
+
+/* ---- one line ---- */
+
+static bool is_letter_of_id(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c != '\0' && strchr("._@-", c) != NULL);
+}
+
+/* Returns how many characters of an id the text begins with. */
+static size_t id_length(const char *text)
+{
+    size_t n = 0;
+
+    while (is_letter_of_id(text[n])) n++;
+    return n;
+}
+
+static int digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Returns how many hexadecimal digits the text begins with. */
+static size_t digits(const char *text)
+{
+    size_t n = 0;
+
+    while (digit(text[n]) >= 0) n++;
+    return n;
+}
+
+static void read_secret(uint8_t *secret, const char *hex)
+{
+    for (size_t i = 0; i < PD_TOKEN_BYTES; i++) secret[i] = (uint8_t)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
+}
+
+/* Reads a line of n bytes. Returns false if it is no token. */
+static bool read_line(pd_token *token, const char *line, size_t n)
+{
+    size_t id = id_length(line);
+    const char *hex = line + id + 1 + KEY_ID + 1;
+
+    if (id == 0 || id > PD_TOKEN_ID || n != id + 1 + KEY_ID + 1 + (size_t)2 * PD_TOKEN_BYTES) return false;
+    if (line[id] != ':' || digits(line + id + 1) != KEY_ID || hex[-1] != ':') return false;
+    if (digits(hex) != (size_t)2 * PD_TOKEN_BYTES) return false;
+    memcpy(token->name, line, id + 1 + KEY_ID);
+    token->name[id + 1 + KEY_ID] = '\0';
+    read_secret(token->secret, hex);
+    return true;
+}
+
+/* ---- the file ---- */
+
+static size_t count_lines(const char *text)
+{
+    size_t n = 1;
+
+    for (; *text != '\0'; text++) n += *text == '\n';
+    return n;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const pd_token *)a)->name, ((const pd_token *)b)->name);
+}
+
+/* Returns whether two tokens are keys of the same id. */
+static bool same_id(const pd_token *a, const pd_token *b)
+{
+    size_t n = id_length(a->name);
+
+    return id_length(b->name) == n && memcmp(a->name, b->name, n) == 0;
+}
+
+static int check_names(const pd_token *sorted, size_t n, const char *what, pd_error *err)
+{
+    char id[PD_TOKEN_NAME];
+
+    for (size_t i = 1; i < n; i++)
+        if (strcmp(sorted[i - 1].name, sorted[i].name) == 0)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "%s:%u: the key %s is there twice", what,
+                           sorted[i].line > sorted[i - 1].line ? sorted[i].line : sorted[i - 1].line, sorted[i].name);
+    for (size_t i = KEYS_OF_ID; i < n; i++)
+        if (same_id(&sorted[i - KEYS_OF_ID], &sorted[i])) {
+            pd_token_id(&sorted[i], id);
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "%s: %s has more than %d keys: remove those that no worker uses any more", what, id,
+                           KEYS_OF_ID);
+        }
+    return PD_OK;
+}
+
+static int read_lines(pd_tokens *out, const char *text, const char *what, pd_error *err)
+{
+    uint32_t line = 1;
+
+    for (; *text != '\0'; line++) {
+        size_t n = strcspn(text, "\n"), used = n > 0 && text[n - 1] == '\r' ? n - 1 : n;
+        if (used > 0 && text[0] != '#') {
+            if (!read_line(&out->at[out->n], text, used))
+                return pd_fail(err, PD_INVALID_ARGUMENT, "%s:%u: " FORM, what, line);
+            out->at[out->n++].line = line;
+        }
+        text += n + (text[n] == '\n');
+    }
+    if (out->n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "%s: there is no token in it: " FORM, what);
+    return PD_OK;
+}
+
+int pd_tokens_parse(pd_tokens *out, const char *text, const char *what, pd_error *err)
+{
+    int rc;
+
+    *out = (pd_tokens){ .at = calloc(count_lines(text), sizeof *out->at) };
+    if (out->at == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    rc = read_lines(out, text, what, err);
+    if (rc == PD_OK) {
+        qsort(out->at, out->n, sizeof *out->at, by_name);
+        rc = check_names(out->at, out->n, what, err);
+    }
+    if (rc != PD_OK) pd_tokens_free(out);
+    return rc;
+}
+
+const pd_token *pd_tokens_first(const pd_tokens *tokens)
+{
+    const pd_token *first = tokens->at;
+
+    for (size_t i = 1; i < tokens->n; i++)
+        if (tokens->at[i].line < first->line) first = &tokens->at[i];
+    return first;
+}
+
+const pd_token *pd_tokens_find(const pd_tokens *tokens, const void *name, size_t n)
+{
+    pd_token wanted;
+
+    if (n >= sizeof wanted.name || memchr(name, '\0', n) != NULL) return NULL;
+    memcpy(wanted.name, name, n);
+    wanted.name[n] = '\0';
+    return bsearch(&wanted, tokens->at, tokens->n, sizeof *tokens->at, by_name);
+}
+
+void pd_token_id(const pd_token *token, char *id)
+{
+    size_t n = id_length(token->name);
+
+    memcpy(id, token->name, n);
+    id[n] = '\0';
+}
+
+void pd_tokens_free(pd_tokens *tokens)
+{
+    if (tokens->at != NULL) explicit_bzero(tokens->at, tokens->n * sizeof *tokens->at);
+    free(tokens->at);
+    *tokens = (pd_tokens){ 0 };
+}
+
+/* ---- a new key ---- */
+
+static char *write_hex(char *to, const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) to += sprintf(to, "%02x", bytes[i]);
+    return to;
+}
+
+int pd_token_new(char line[PD_TOKEN_LINE], const char *id, pd_error *err)
+{
+    uint8_t random[KEY_ID / 2 + PD_TOKEN_BYTES];
+    size_t n = id_length(id);
+
+    if (n == 0 || n > PD_TOKEN_ID || id[n] != '\0')
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "\"%.80s\" is no id of a token: expected 1 to %d letters, digits or . _ @ -, such as alice", id,
+                       PD_TOKEN_ID);
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        return pd_fail(err, PD_INTERNAL, "no random numbers from the system");
+    memcpy(line, id, n);
+    line[n] = ':';
+    line = write_hex(line + n + 1, random, KEY_ID / 2);
+    *line = ':';
+    write_hex(line + 1, random + KEY_ID / 2, PD_TOKEN_BYTES);
+    explicit_bzero(random, sizeof random);
+    return PD_OK;
+}

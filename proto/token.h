@@ -1,0 +1,56 @@
+/* token.h - tokens: keys that a worker and the daemon both have, by which each proves to the other who it is.
+ *
+ * A file of tokens has a line for each key, "ID:KEY-ID:SECRET", such as
+ *
+ *     alice:5f3a9c01:0f1e...   (64 hexadecimal digits)
+ *
+ * Empty lines and lines that begin with # are skipped. The daemon's file has the keys of all workers, a worker's file
+ * its own: the first line counts. Two keys of one id may be valid at the same time, so that a key is replaced without a
+ * gap: the new line is added to the daemon's file, then put into the worker's file, then the old line is removed.
+ *
+ * ID and KEY-ID travel in clear text, the secret never does. Any thread may call these functions. */
+#ifndef PD_TOKEN_H
+#define PD_TOKEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "paramd/error.h"
+
+enum {
+    PD_TOKEN_BYTES = 32,    /* bytes of a secret */
+    PD_TOKEN_ID = 64,       /* most characters of an id */
+    PD_TOKEN_NAME = 64 + 10 /* bytes for "ID:KEY-ID" with its terminating zero */
+};
+
+typedef struct pd_token {
+    char name[PD_TOKEN_NAME]; /* "ID:KEY-ID": by this name the worker tells the daemon which key it uses */
+    uint8_t secret[PD_TOKEN_BYTES];
+    uint32_t line; /* of the file */
+} pd_token;
+
+typedef struct pd_tokens {
+    pd_token *at; /* sorted by name */
+    size_t n;
+} pd_tokens;
+
+/* Reads the lines of a file of tokens; `what` names the file in errors. PD_INVALID_ARGUMENT: a line is wrong, a name is
+ * there twice, an id has more than two keys, or there is no line at all; the error names the line, and never quotes a
+ * secret. PD_NO_MEMORY. After an error *out is empty. */
+int pd_tokens_parse(pd_tokens *out, const char *text, const char *what, pd_error *err);
+/* Returns the token of the file's first line: the one that a worker uses. */
+const pd_token *pd_tokens_first(const pd_tokens *tokens);
+/* Returns the token of this name, which has n bytes, or NULL. */
+const pd_token *pd_tokens_find(const pd_tokens *tokens, const void *name, size_t n);
+/* Copies the id of a token to `id`, which has PD_TOKEN_NAME bytes. */
+void pd_token_id(const pd_token *token, char *id);
+/* Overwrites the secrets and frees the memory. Accepts zeroed memory. */
+void pd_tokens_free(pd_tokens *tokens);
+
+/* Bytes of a line with its terminating zero. */
+enum { PD_TOKEN_LINE = PD_TOKEN_NAME + 1 + 2 * PD_TOKEN_BYTES };
+/* Makes a new random key for an id, as a line without newline. PD_INVALID_ARGUMENT: the id is not one. PD_INTERNAL: the
+ * system gives no random numbers. */
+int pd_token_new(char line[PD_TOKEN_LINE], const char *id, pd_error *err);
+
+#endif

@@ -1,0 +1,292 @@
+/* handshake.c - connections on tls:// addresses until it is known who the peer is. */
+#include "handshake.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <syslog.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "socket.h"
+#include "loop.h"
+#include "tls_stream.h"
+
+enum {
+    MOST_COMPUTED = 2, /* handshakes on libuv's threads at a time: others of its threads prepare memory for payloads */
+    MOST_ANSWERED = 512, /* handshakes that keep the state of TLS, which takes tens of KiB, while they wait */
+    RECORD_HEAD = 5,
+    MOST_RECORD = 16 * 1024,
+    TYPE_HANDSHAKE = 22
+};
+
+typedef struct pd_handshake {
+    struct pd_handshake *prev, *next; /* in the list of its state */
+    pd_uvloop *loop;
+    uv_poll_t poll;
+    int fd, state;
+    bool dropped;   /* closed while a thread works on it */
+    bool told_size; /* the kernel was told how long the first message is */
+    uint64_t begun_ms;
+    char peer[72];
+    pd_tls_stream *stream; /* NULL while the handshake is silent */
+    pd_background work;
+    pd_tls_step step;
+    pd_error err;
+} pd_handshake;
+
+static pd_handshakes *all_of(const pd_handshake *h)
+{
+    return &h->loop->handshakes;
+}
+
+static void leave(pd_handshake *h)
+{
+    DL_DELETE(all_of(h)->list[h->state], h);
+    all_of(h)->n[h->state]--;
+}
+
+static void enter(pd_handshake *h, int state)
+{
+    h->state = state;
+    DL_APPEND(all_of(h)->list[state], h);
+    all_of(h)->n[state]++;
+}
+
+/* ---- the end of a handshake ---- */
+
+static void on_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+/* Frees a handshake, except its socket and stream. */
+static void forget(pd_handshake *h)
+{
+    leave(h);
+    uv_close((uv_handle_t *)&h->poll, on_closed);
+}
+
+/* Closes the connection. If a thread works on the handshake, this happens when the thread is done. */
+static void drop(pd_handshake *h)
+{
+    h->dropped = true;
+    if (h->state == PD_HANDSHAKE_COMPUTED) return;
+    pd_tls_stream_free(h->stream);
+    uv_poll_stop(&h->poll);
+    close(h->fd);
+    forget(h);
+}
+
+/* Closes the connection, and logs why. */
+static void fail(pd_handshake *h, const char *why)
+{
+    pd_loop_log(h->loop->daemon, LOG_WARNING, (pd_log_facts){ .code = PD_UNAUTHENTICATED },
+                "%s: TLS handshake ended: %s", h->peer, why);
+    drop(h);
+}
+
+/* Gives the connection to the conversation. */
+static void succeed(pd_handshake *h)
+{
+    pd_uvloop *loop = h->loop;
+    pd_tls_stream *stream = h->stream;
+    int fd = h->fd;
+
+    forget(h); /* the handle that polls the socket goes first: there can be only one */
+    if (pd_socket_adopt(loop, fd, stream, h->peer) == PD_OK) return;
+    pd_tls_stream_free(stream);
+    close(fd);
+}
+
+/* ---- arithmetic on other threads ---- */
+
+static void compute_next(pd_uvloop *loop);
+static void on_answer(uv_poll_t *poll, int status, int events);
+
+static void run(pd_background *work)
+{
+    pd_handshake *h = (pd_handshake *)(void *)((char *)work - offsetof(pd_handshake, work));
+
+    h->step = pd_tls_handshake(h->stream, &h->err);
+}
+
+static void await_answer(pd_handshake *h, int events)
+{
+    pd_handshakes *all = all_of(h);
+
+    leave(h);
+    enter(h, PD_HANDSHAKE_ANSWERED);
+    uv_poll_start(&h->poll, events, on_answer);
+    if (all->n[PD_HANDSHAKE_ANSWERED] > MOST_ANSWERED)
+        fail(all->list[PD_HANDSHAKE_ANSWERED], "too many handshakes are under way");
+}
+
+static void done(pd_background *work)
+{
+    pd_handshake *h = (pd_handshake *)(void *)((char *)work - offsetof(pd_handshake, work));
+    pd_uvloop *loop = h->loop;
+
+    if (h->dropped) {
+        leave(h);
+        enter(h, PD_HANDSHAKE_QUEUED); /* no thread has it any more */
+        drop(h);
+    } else if (h->step == PD_TLS_DONE) {
+        succeed(h);
+    } else if (h->step == PD_TLS_FAILED) {
+        leave(h);
+        enter(h, PD_HANDSHAKE_ANSWERED);
+        fail(h, h->err.text);
+    } else {
+        await_answer(h, h->step == PD_TLS_READ ? UV_READABLE : UV_WRITABLE);
+    }
+    compute_next(loop);
+}
+
+/* Gives the oldest queued handshakes to threads. */
+static void compute_next(pd_uvloop *loop)
+{
+    pd_handshakes *all = &loop->handshakes;
+    const pd_platform *platform = pd_conversation_platform(loop->daemon);
+
+    while (!all->ended && all->list[PD_HANDSHAKE_QUEUED] != NULL && all->n[PD_HANDSHAKE_COMPUTED] < MOST_COMPUTED) {
+        pd_handshake *h = all->list[PD_HANDSHAKE_QUEUED];
+        h->work = (pd_background){ .run = run, .done = done };
+        if (!platform->background(platform->arg, &h->work)) {
+            fail(h, "out of memory");
+            continue;
+        }
+        leave(h);
+        enter(h, PD_HANDSHAKE_COMPUTED);
+    }
+}
+
+static void queue(pd_handshake *h)
+{
+    uv_poll_stop(&h->poll);
+    leave(h);
+    enter(h, PD_HANDSHAKE_QUEUED);
+    compute_next(h->loop);
+}
+
+static void on_answer(uv_poll_t *poll, int status, int events)
+{
+    (void)status, (void)events; /* a broken connection is found by the handshake */
+    queue(poll->data);
+}
+
+/* ---- the client's first message ---- */
+
+/* Tells the kernel to wake us when this many bytes are here. */
+static void wake_at(const pd_handshake *h, int bytes)
+{
+    setsockopt(h->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
+}
+
+/* Answers a client that sent something else than TLS: with an error in a frame, if it sent a frame. */
+static void refuse_plain(pd_handshake *h, const uint8_t *head)
+{
+    static const char text[] = "this address wants TLS: connect to tls://host:port";
+    uint8_t *at = NULL;
+    size_t bytes = 0;
+
+    if (memcmp(head, "PDF1", 4) == 0 && pd_frame_pack_error(&at, &bytes, 0, 0, 0, PD_UNAUTHENTICATED, text, 0) == PD_OK)
+        send(h->fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    free(at);
+    shutdown(h->fd, SHUT_WR);
+    fail(h, "the client does not speak TLS: it must connect to tls://host:port");
+}
+
+static void start_stream(pd_handshake *h)
+{
+    pd_error err;
+
+    wake_at(h, 1);
+    if (pd_tls_stream_new(&h->stream, pd_conversation_settings(h->loop->daemon)->tls, h->fd, NULL, &err) == PD_OK)
+        queue(h);
+    else
+        fail(h, err.text);
+}
+
+/* Looks at the bytes of a silent handshake, and leaves them in the socket. They are a record of TLS: its type, two
+ * bytes of a version, two of its length, and then its contents. */
+static void on_first(uv_poll_t *poll, int status, int events)
+{
+    pd_handshake *h = poll->data;
+    uint8_t head[RECORD_HEAD] = { 0 };
+    ssize_t n = recv(h->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+    int length = head[3] << 8 | head[4], here = 0;
+
+    (void)status, (void)events;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0) {
+        drop(h); /* the peer has gone */
+    } else if (head[0] != TYPE_HANDSHAKE) {
+        refuse_plain(h, head);
+    } else if (n < RECORD_HEAD || length > MOST_RECORD) {
+        fail(h, "its first message is not whole");
+    } else if (ioctl(h->fd, FIONREAD, &here) == 0 && here >= RECORD_HEAD + length) {
+        start_stream(h);
+    } else if (h->told_size) {
+        fail(h, "its first message is not whole"); /* woken all the same: the peer has ended its side */
+    } else {
+        h->told_size = true;
+        wake_at(h, RECORD_HEAD + length);
+    }
+}
+
+/* ---- begin, deadlines, end ---- */
+
+/* Makes room for one more handshake. */
+static void give_way(pd_uvloop *loop)
+{
+    pd_handshakes *all = &loop->handshakes;
+    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
+
+    if (all->n[PD_HANDSHAKE_SILENT] >= config->max_connections) drop(all->list[PD_HANDSHAKE_SILENT]);
+}
+
+void pd_handshake_begin(pd_uvloop *loop, int fd, const char *peer)
+{
+    pd_handshake *h = calloc(1, sizeof *h);
+
+    if (h == NULL || uv_poll_init(&loop->uv, &h->poll, fd) != 0) {
+        close(fd);
+        free(h);
+        return;
+    }
+    give_way(loop);
+    h->loop = loop;
+    h->fd = fd;
+    h->poll.data = h;
+    h->begun_ms = pd_loop_now_ms(loop->daemon);
+    snprintf(h->peer, sizeof h->peer, "%s", peer);
+    enter(h, PD_HANDSHAKE_SILENT);
+    wake_at(h, RECORD_HEAD);
+    uv_poll_start(&h->poll, UV_READABLE, on_first);
+}
+
+void pd_handshakes_tick(pd_uvloop *loop)
+{
+    uint64_t now = pd_loop_now_ms(loop->daemon), most = pd_conversation_settings(loop->daemon)->handshake_ms;
+    pd_handshake *h, *next;
+
+    while ((h = loop->handshakes.list[PD_HANDSHAKE_SILENT]) != NULL && now - h->begun_ms > most) drop(h);
+    DL_FOREACH_SAFE(loop->handshakes.list[PD_HANDSHAKE_ANSWERED], h, next)
+    {
+        if (now - h->begun_ms > most) fail(h, "it took longer than server.handshake_timeout");
+    }
+}
+
+void pd_handshakes_end(pd_uvloop *loop)
+{
+    pd_handshake *h, *next;
+
+    loop->handshakes.ended = true;
+    for (int state = 0; state < PD_HANDSHAKE_STATES; state++)
+        DL_FOREACH_SAFE(loop->handshakes.list[state], h, next) drop(h);
+}
