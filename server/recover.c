@@ -25,8 +25,7 @@ typedef struct candidate {
 
 typedef struct recovery {
     const pd_disk *disk;
-    int (*restore)(void *arg, const pd_kept *kept, pd_error *err);
-    void *arg;
+    const pd_recover_user *user;
     candidate *at;
     size_t n;
 } recovery;
@@ -192,7 +191,7 @@ static int bring_back(recovery *r, const candidate *c, pd_error *err)
     }
     if (rc != PD_OK) return rc;
     kept->foreign = is_foreign(&manifest.about);
-    if (r->restore(r->arg, kept, &why) == PD_OK)
+    if (r->user->restore(r->user->arg, kept, &why) == PD_OK)
         report(kept, &manifest, now_ms() - begun);
     else
         rc = refuse(c, kept, &manifest.about, &why, err);
@@ -200,10 +199,9 @@ static int bring_back(recovery *r, const candidate *c, pd_error *err)
     return rc;
 }
 
-int pd_recover(const pd_disk *disk, const char *root, int (*restore)(void *arg, const pd_kept *kept, pd_error *err),
-               void *arg, pd_error *err)
+int pd_recover(const pd_disk *disk, const char *root, const pd_recover_user *user, pd_error *err)
 {
-    recovery r = { .disk = disk, .restore = restore, .arg = arg };
+    recovery r = { .disk = disk, .user = user };
     int rc = pd_keep_check_root(root, err);
 
     if (rc == PD_OK) rc = find_candidates(&r, root, err);

@@ -163,12 +163,14 @@ static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_e
 {
     pd_keeper_config keeper = { .dir = config->keep_dir, .done = stepper->requests };
     pd_store_config store = config->store;
+    pd_recover_user user = { .restore = restore };
     int rc;
 
     store.keeps = config->keep_dir != NULL;
     if ((rc = pd_store_new(&stepper->store, &store, err)) != PD_OK || !store.keeps) return rc;
     if ((rc = pd_keeper_start(&stepper->keeper, &keeper, err)) != PD_OK) return rc;
-    return pd_recover(&pd_disk_posix, config->keep_dir, restore, stepper->store, err);
+    user.arg = stepper->store;
+    return pd_recover(&pd_disk_posix, config->keep_dir, &user, err);
 }
 
 int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error *err)
