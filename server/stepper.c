@@ -121,7 +121,8 @@ static void finish(pd_stepper *stepper)
 }
 
 /* Ends all jobs, and takes the tasks of the root pool, the checkpoints of the keeper thread and the entries of the
- * journal thread back, so that all buffers, snapshots (published weights) and tasks are returned before the store is freed. */
+ * journal thread back, so that all buffers, snapshots (published weights) and tasks are returned before the store is
+ * freed. */
 static void wind_up(pd_stepper *stepper)
 {
     pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });

@@ -2,8 +2,8 @@
  *
  * The daemon and paramctl use the functions of pd_disk_posix. Tests and the simulator bring their own, which forget
  * data that was not synced, tear writes, or fail. So the code of this folder may rely on no more than POSIX promises:
- * after a crash a file has the data that it had at its last sync_file or sync_data, and a directory the names that it had
- * at its last sync_dir. Anything since then may be there, in part, or not at all.
+ * after a crash a file has the data that it had at its last sync_file or sync_data, and a directory the names that it
+ * had at its last sync_dir. Anything since then may be there, in part, or not at all.
  *
  * Every function returns 0 or the number of an error (errno.h). Paths are absolute, or relative to the working
  * directory. Functions may be called from any thread, but a file is used by one thread at a time. */

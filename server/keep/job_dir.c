@@ -1,7 +1,7 @@
 /* job_dir.c - lists what is in the directory of a job, and in a state directory; removes checkpoints. */
 #include "job_dir.h"
 
-#include "grow.h"
+#include "keep_array.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static void add_step(void *what, const char *name)
     entry.kind = pd_keep_step_parse(name, &entry.step);
     if (entry.kind == PD_STEP_NONE || strlen(name) >= sizeof entry.name) return;
     snprintf(entry.name, sizeof entry.name, "%s", name);
-    if (!pd_grow(&at, &list->room, list->n, sizeof *list->at)) {
+    if (!pd_keep_grow(&at, &list->room, list->n, sizeof *list->at)) {
         list->no_memory = true;
         return;
     }
@@ -71,7 +71,7 @@ static void add_name(void *what, const char *name)
     void *at = jobs->at;
 
     if (strlen(name) >= PD_KEEP_NAME) return;
-    if (pd_grow(&at, &jobs->room, jobs->n, sizeof *jobs->at)) {
+    if (pd_keep_grow(&at, &jobs->room, jobs->n, sizeof *jobs->at)) {
         jobs->at = at;
         if ((jobs->at[jobs->n] = strdup(name)) != NULL) {
             jobs->n++;

@@ -45,7 +45,7 @@ typedef struct pd_log_about {
     uint64_t files, file_bytes; /* files in the directory of the log, and their bytes */
     uint64_t entries, bytes;    /* entries that follow the checkpoint without a gap, and their bytes */
     uint64_t last;              /* step of the last of these; without any, step of the checkpoint */
-    pd_error damage;            /* why steps that were durable cannot be read; code PD_OK: none are known to be lost */
+    pd_error damage; /* PD_DATA_LOSS: steps that were durable are lost, or may be; PD_OK: none are known to be */
 } pd_log_about;
 
 /* Reads the entries of a job that follow the checkpoint of a step without a gap, in their order, and calls `each` with
@@ -55,9 +55,9 @@ typedef struct pd_log_about {
 int pd_log_read(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t step,
                 int (*each)(void *arg, const pd_logged *logged, pd_error *err), void *arg, pd_log_about *about,
                 pd_error *err);
-/* Makes the log of a job end with a step, to which the job has come back from the checkpoint of step `base`: nothing else
- * in the log counts any more. Otherwise entries of steps that the job takes another time could be read one day. Waits
- * until the disk has the entries up to the step, which a daemon that was killed may not have done. Nobody may be
+/* Makes the log of a job end with a step, to which the job has come back from the checkpoint of step `base`: nothing
+ * else in the log counts any more. Otherwise entries of steps that the job takes another time could be read one day.
+ * Waits until the disk has the entries up to the step, which a daemon that was killed may not have done. Nobody may be
  * writing. */
 int pd_log_cut(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t base, uint64_t step, pd_error *err);
 /* Gives the log of a job another name (log-aside[.N]), under which no start of the daemon looks for it. */

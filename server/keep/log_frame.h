@@ -5,8 +5,8 @@
  *                 zeros up to a multiple of 64; the aggregates, each with zeros up to a multiple of 64; its link
  *                 (uint64); zeros up to the end of the block
  *
- * The link of an entry is the XXH3 of all its bytes before the link. Its header has the link of the entry before it, or,
- * of the first in a segment, the XXH3 of the segment's header. That header has the link of the last entry in the
+ * The link of an entry is the XXH3 of all its bytes before the link. Its header has the link of the entry before it,
+ * or, of the first in a segment, the XXH3 of the segment's header. That header has the link of the last entry in the
  * segment before it; 0: a chain begins. So every link covers all that comes before it in its chain. */
 #ifndef PD_LOG_FRAME_H
 #define PD_LOG_FRAME_H

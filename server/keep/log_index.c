@@ -1,7 +1,7 @@
 /* log_index.c - finds the entries of a log by their headers. */
 #include "log_index.h"
 
-#include "grow.h"
+#include "keep_array.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static void add_file(void *what, const char *name)
     file.kind = pd_keep_segment_parse(name, &file.number, &file.up_to);
     if (file.kind == PD_SEGMENT_NONE || strlen(name) >= sizeof file.name) return;
     snprintf(file.name, sizeof file.name, "%s", name);
-    if (!pd_grow(&at, &index->files_room, index->n_files, sizeof file)) {
+    if (!pd_keep_grow(&at, &index->files_room, index->n_files, sizeof file)) {
         index->no_memory = true;
         return;
     }
@@ -75,7 +75,7 @@ static int add_spot(visit *v, const pd_log_spot *spot)
     void *at = index->spots;
     size_t parent = find_parent(index, spot);
 
-    if (!pd_grow(&at, &index->spots_room, index->n_spots, sizeof *spot)) return ENOMEM;
+    if (!pd_keep_grow(&at, &index->spots_room, index->n_spots, sizeof *spot)) return ENOMEM;
     index->spots = at;
     index->spots[index->n_spots] = *spot;
     if (parent != PD_LOG_NOWHERE) index->spots[parent].next = index->n_spots;
@@ -96,8 +96,8 @@ static void note_durable(pd_log_index *index, uint64_t step)
     if (step > index->durable) index->durable = step;
 }
 
-/* Reads the header of the entry at v->offset, and its link. Returns 0, ENODATA if there is no entry that follows the one
- * before, or the error of the disk. */
+/* Reads the header of the entry at v->offset, and its link. Returns 0, ENODATA if there is no entry that follows the
+ * one before, or the error of the disk. */
 static int read_spot(const visit *v, uint64_t step, pd_log_spot *spot)
 {
     const pd_log_file *file = &v->index->files[v->file];

@@ -130,16 +130,18 @@ static int read_entry(reading *r, const pd_log_spot *spot, pd_logged **out, pd_e
 
 /* ---- all entries ---- */
 
-/* Tells what is lost if the log says that later steps than the last that was read were on the disk. `why` says why the
- * next entry could not be read; code PD_OK: there is none. */
+/* Tells what is lost if the log says that later steps than the last that was read were on the disk, or if the disk
+ * cannot read it. `why` says why the next entry could not be read; code PD_OK: there is none. */
 static void judge(const reading *r, pd_log_about *about, const pd_error *why)
 {
     const pd_log_index *index = &r->index;
-    const char *reason = "no entry follows";
+    const pd_error *of_disk = index->unreadable.code != PD_OK ? &index->unreadable : why;
+    const char *reason = why->code != PD_OK ? why->text : "no entry follows";
 
-    if (index->unreadable.code != PD_OK) reason = index->unreadable.text;
-    if (why->code != PD_OK) reason = why->text;
-    if (index->durable > about->last)
+    if (of_disk->code != PD_OK && of_disk->code != PD_DATA_LOSS)
+        pd_fail(&about->damage, PD_DATA_LOSS, "steps after %" PRIu64 " may be lost: %.400s", about->last,
+                of_disk->text);
+    else if (index->durable > about->last)
         pd_fail(&about->damage, PD_DATA_LOSS,
                 "%.200s: steps %" PRIu64 " to %" PRIu64 " were durable, and cannot be read from it: %.250s", index->dir,
                 about->last + 1, index->durable, reason);

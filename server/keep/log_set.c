@@ -11,7 +11,7 @@ struct pd_logs {
     char root[PD_KEEP_PATH];
     uint64_t segment_bytes;
     pd_file_writer writer;
-    pd_log **at; /* logs that are open */
+    pd_log_writer **at; /* logs that are open */
     size_t n, room;
 };
 
@@ -33,13 +33,13 @@ int pd_logs_new(pd_logs **out, const pd_disk *disk, const char *root, uint64_t s
 
 /* ---- the logs that are open ---- */
 
-static void close_log(pd_log *log)
+static void close_log(pd_log_writer *log)
 {
-    pd_log_close(log);
+    pd_log_writer_close(log);
     free(log);
 }
 
-static bool has_ended(const pd_log *log)
+static bool has_ended(const pd_log_writer *log)
 {
     char path[PD_KEEP_PATH];
     int file;
@@ -68,14 +68,14 @@ static void sweep(pd_logs *logs)
     logs->n = n;
 }
 
-static bool is_of(const pd_log *log, const pd_logged *entry)
+static bool is_of(const pd_log_writer *log, const pd_logged *entry)
 {
     return log->segment.creator == entry->creator && strcmp(log->segment.job, entry->job) == 0;
 }
 
-static int open_log(pd_logs *logs, const pd_logged *entry, pd_log **out, pd_error *err)
+static int open_log(pd_logs *logs, const pd_logged *entry, pd_log_writer **out, pd_error *err)
 {
-    pd_log **at = realloc(logs->at, (logs->n + 1) * sizeof(pd_log *)), *log = calloc(1, sizeof *log);
+    pd_log_writer **at = realloc(logs->at, (logs->n + 1) * sizeof(pd_log_writer *)), *log = calloc(1, sizeof *log);
     int rc;
 
     if (at != NULL) logs->at = at;
@@ -83,7 +83,7 @@ static int open_log(pd_logs *logs, const pd_logged *entry, pd_log **out, pd_erro
         free(log);
         return pd_fail(err, PD_NO_MEMORY, "the log of a job: out of memory");
     }
-    rc = pd_log_open(log, logs->disk, logs->root, logs->segment_bytes, &logs->writer, entry, err);
+    rc = pd_log_writer_open(log, logs->disk, logs->root, logs->segment_bytes, &logs->writer, entry, err);
     if (rc == PD_OK)
         logs->at[logs->n++] = *out = log;
     else
@@ -91,7 +91,7 @@ static int open_log(pd_logs *logs, const pd_logged *entry, pd_log **out, pd_erro
     return rc;
 }
 
-static int find_log(pd_logs *logs, const pd_logged *entry, pd_log **out, pd_error *err)
+static int find_log(pd_logs *logs, const pd_logged *entry, pd_log_writer **out, pd_error *err)
 {
     for (size_t i = 0; i < logs->n; i++) {
         if (!is_of(logs->at[i], entry)) continue;
@@ -105,7 +105,7 @@ static int find_log(pd_logs *logs, const pd_logged *entry, pd_log **out, pd_erro
 /* ---- writing ---- */
 
 /* Writes the entries of the job that the first of them belongs to. */
-static void write_job(pd_log *log, pd_logged *const *entries, size_t n)
+static void write_job(pd_log_writer *log, pd_logged *const *entries, size_t n)
 {
     pd_error why = { 0 };
     size_t appended = 0;
@@ -113,12 +113,12 @@ static void write_job(pd_log *log, pd_logged *const *entries, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (!is_of(log, entries[i])) continue;
         entries[i]->error = (pd_error){ 0 };
-        if (pd_log_append(log, entries[i], &entries[i]->error) == PD_OK)
+        if (pd_log_writer_append(log, entries[i], &entries[i]->error) == PD_OK)
             appended++;
         else if (why.code == PD_OK)
             why = entries[i]->error;
     }
-    if (appended > 0) (void)pd_log_sync(log, &why);
+    if (appended > 0) (void)pd_log_writer_sync(log, &why);
     for (size_t i = 0; i < n; i++)
         if (is_of(log, entries[i]) && entries[i]->error.code == PD_OK && entries[i]->step > log->durable)
             entries[i]->error = why;
@@ -134,7 +134,7 @@ static bool is_later(pd_logged *const *entries, size_t i)
 void pd_logs_write(pd_logs *logs, pd_logged *const *entries, size_t n)
 {
     pd_error why;
-    pd_log *log = NULL;
+    pd_log_writer *log = NULL;
 
     for (size_t i = 0; i < n; i++) {
         if (is_later(entries, i)) continue; /* it was written with the first of its job */

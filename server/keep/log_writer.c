@@ -9,14 +9,14 @@
 #include <string.h>
 
 #include "cursor.h"
-#include "grow.h"
+#include "keep_array.h"
 
 /* Most files that wait to be written anew; the others are removed. */
 enum { SPARES = 16 };
 
 static const uint8_t zeros[PD_DISK_BLOCK];
 
-static int sync_dir(const pd_log *log, const char *path, pd_error *err)
+static int sync_dir(const pd_log_writer *log, const char *path, pd_error *err)
 {
     int number = log->disk->sync_dir(log->disk->arg, path);
 
@@ -25,26 +25,26 @@ static int sync_dir(const pd_log *log, const char *path, pd_error *err)
 
 /* ---- the other files of the log ---- */
 
-static void file_path(char out[PD_KEEP_PATH], const pd_log *log, const pd_log_file *file)
+static void file_path(char out[PD_KEEP_PATH], const pd_log_writer *log, const pd_log_file *file)
 {
     pd_keep_join(out, log->dir, file->name);
 }
 
 /* Notes the segment that was written, whose last entry is of the step `last`. Without memory it is only never removed.
  * PD_SEGMENT_UP_TO: it is not written anew. */
-static void note_file(pd_log *log, const char *path, pd_segment_kind kind, uint64_t last)
+static void note_file(pd_log_writer *log, const char *path, pd_segment_kind kind, uint64_t last)
 {
     pd_log_file file = { .kind = kind, .number = log->segment.number, .last = last, .bytes = log->bytes };
     void *at = log->files;
 
     snprintf(file.name, sizeof file.name, "%.63s", strrchr(path, '/') + 1);
-    if (!pd_grow(&at, &log->files_room, log->n_files, sizeof file)) return;
+    if (!pd_keep_grow(&at, &log->files_room, log->n_files, sizeof file)) return;
     log->files = at;
     log->files[log->n_files++] = file;
 }
 
 /* Removes files that are not needed after the checkpoint of a step, but for some that will be written anew. */
-static void forget(pd_log *log, uint64_t step)
+static void forget(pd_log_writer *log, uint64_t step)
 {
     char path[PD_KEEP_PATH];
     size_t spares = 0, n = 0;
@@ -61,7 +61,7 @@ static void forget(pd_log *log, uint64_t step)
 }
 
 /* Takes a file whose entries a checkpoint has made obsolete out of the list. Returns false if there is none. */
-static bool take_spare(pd_log *log, pd_log_file *file)
+static bool take_spare(pd_log_writer *log, pd_log_file *file)
 {
     for (size_t i = 0; i < log->n_files; i++) {
         if (log->files[i].last > log->base || log->files[i].kind != PD_SEGMENT_WHOLE) continue;
@@ -75,7 +75,7 @@ static bool take_spare(pd_log *log, pd_log_file *file)
 /* ---- the segment that is written ---- */
 
 /* Closes the segment, which is durable up to its last entry. */
-static void close_segment(pd_log *log)
+static void close_segment(pd_log_writer *log)
 {
     if (!log->open) return;
     log->disk->close(log->disk->arg, log->file);
@@ -85,7 +85,7 @@ static void close_segment(pd_log *log)
 
 /* Gives up the segment after an error. What was not synced must not be read, even if the disk should have it: a later
  * sync that succeeds would prove nothing. So the name tells up to which step the file counts. */
-static void break_off(pd_log *log)
+static void break_off(pd_log_writer *log)
 {
     char path[PD_KEEP_PATH], name[PD_KEEP_NAME];
     const pd_disk *disk = log->disk;
@@ -101,7 +101,7 @@ static void break_off(pd_log *log)
     (void)sync_dir(log, log->dir, NULL);
 }
 
-int pd_log_sync(pd_log *log, pd_error *err)
+int pd_log_writer_sync(pd_log_writer *log, pd_error *err)
 {
     int number, rc;
 
@@ -120,7 +120,7 @@ int pd_log_sync(pd_log *log, pd_error *err)
 }
 
 /* Opens the file of a new segment: one that is written anew, or a new one. */
-static int open_file(pd_log *log, uint64_t bytes, pd_error *err)
+static int open_file(pd_log_writer *log, uint64_t bytes, pd_error *err)
 {
     char name[PD_KEEP_NAME], from[PD_KEEP_PATH];
     const pd_disk *disk = log->disk;
@@ -142,10 +142,10 @@ static int open_file(pd_log *log, uint64_t bytes, pd_error *err)
 }
 
 /* Begins a segment, in which the entry comes first, with room for two such entries. */
-static int begin_segment(pd_log *log, const pd_logged *entry, uint64_t entry_bytes, pd_error *err)
+static int begin_segment(pd_log_writer *log, const pd_logged *entry, uint64_t entry_bytes, pd_error *err)
 {
     uint8_t block[PD_DISK_BLOCK];
-    int rc = pd_log_sync(log, err);
+    int rc = pd_log_writer_sync(log, err);
 
     if (rc != PD_OK) return rc;
     close_segment(log);
@@ -168,12 +168,12 @@ static int begin_segment(pd_log *log, const pd_logged *entry, uint64_t entry_byt
 
 /* ---- entries ---- */
 
-static int put_zeros(pd_log *log, uint64_t written, uint64_t multiple, pd_error *err)
+static int put_zeros(pd_log_writer *log, uint64_t written, uint64_t multiple, pd_error *err)
 {
     return pd_file_writer_put(log->writer, zeros, (size_t)((multiple - written % multiple) % multiple), err);
 }
 
-static int put_table(pd_log *log, const pd_logged *entry, pd_error *err)
+static int put_table(pd_log_writer *log, const pd_logged *entry, pd_error *err)
 {
     int rc = PD_OK;
 
@@ -184,7 +184,7 @@ static int put_table(pd_log *log, const pd_logged *entry, pd_error *err)
     return rc;
 }
 
-static int put_aggregates(pd_log *log, const pd_logged *entry, pd_error *err)
+static int put_aggregates(pd_log_writer *log, const pd_logged *entry, pd_error *err)
 {
     int rc = PD_OK;
 
@@ -196,7 +196,7 @@ static int put_aggregates(pd_log *log, const pd_logged *entry, pd_error *err)
     return rc;
 }
 
-static pd_log_entry_header header_of(const pd_log *log, const pd_logged *entry)
+static pd_log_entry_header header_of(const pd_log_writer *log, const pd_logged *entry)
 {
     pd_log_entry_header header = { .n_parts = entry->n_parts,
                                    .segment = log->segment.number,
@@ -212,7 +212,7 @@ static pd_log_entry_header header_of(const pd_log *log, const pd_logged *entry)
     return header;
 }
 
-static int put_entry(pd_log *log, const pd_logged *entry, pd_error *err)
+static int put_entry(pd_log_writer *log, const pd_logged *entry, pd_error *err)
 {
     pd_log_entry_header header = header_of(log, entry);
     uint8_t bytes[PD_LOG_ENTRY_HEADER];
@@ -234,9 +234,9 @@ static int put_entry(pd_log *log, const pd_logged *entry, pd_error *err)
 }
 
 /* Begins a chain: nothing that the log has is needed after the checkpoint before it. */
-static int begin_chain(pd_log *log, const pd_logged *entry, pd_error *err)
+static int begin_chain(pd_log_writer *log, const pd_logged *entry, pd_error *err)
 {
-    int rc = pd_log_sync(log, err);
+    int rc = pd_log_writer_sync(log, err);
 
     if (rc != PD_OK) return rc;
     close_segment(log);
@@ -247,7 +247,7 @@ static int begin_chain(pd_log *log, const pd_logged *entry, pd_error *err)
 }
 
 /* Prepares a segment for an entry. */
-static int make_room(pd_log *log, const pd_logged *entry, pd_error *err)
+static int make_room(pd_log_writer *log, const pd_logged *entry, pd_error *err)
 {
     pd_log_entry_header header = header_of(log, entry);
     uint64_t bytes = pd_log_entry_bytes(&header);
@@ -263,7 +263,7 @@ static int make_room(pd_log *log, const pd_logged *entry, pd_error *err)
     return PD_OK;
 }
 
-int pd_log_append(pd_log *log, pd_logged *logged, pd_error *err)
+int pd_log_writer_append(pd_log_writer *log, pd_logged *logged, pd_error *err)
 {
     pd_log_entry_header header = header_of(log, logged);
     int rc;
@@ -289,7 +289,7 @@ int pd_log_append(pd_log *log, pd_logged *logged, pd_error *err)
 /* ---- opening and closing ---- */
 
 /* Takes over the files that are there, and finds the entry that the first one will follow. */
-static int take_over(pd_log *log, const pd_logged *first, pd_error *err)
+static int take_over(pd_log_writer *log, const pd_logged *first, pd_error *err)
 {
     pd_log_index index;
     size_t spot;
@@ -310,7 +310,7 @@ static int take_over(pd_log *log, const pd_logged *first, pd_error *err)
     return PD_OK;
 }
 
-static int make_dir(const pd_log *log, pd_error *err)
+static int make_dir(const pd_log_writer *log, pd_error *err)
 {
     int number = log->disk->make_dir(log->disk->arg, log->dir);
 
@@ -318,13 +318,13 @@ static int make_dir(const pd_log *log, pd_error *err)
     return sync_dir(log, log->job_dir, err);
 }
 
-int pd_log_open(pd_log *log, const pd_disk *disk, const char *root, uint64_t segment_bytes, pd_file_writer *writer,
-                const pd_logged *first, pd_error *err)
+int pd_log_writer_open(pd_log_writer *log, const pd_disk *disk, const char *root, uint64_t segment_bytes,
+                       pd_file_writer *writer, const pd_logged *first, pd_error *err)
 {
     char name[PD_KEEP_NAME];
     int rc;
 
-    *log = (pd_log){ .disk = disk, .writer = writer, .segment_bytes = segment_bytes };
+    *log = (pd_log_writer){ .disk = disk, .writer = writer, .segment_bytes = segment_bytes };
     log->segment.creator = first->creator;
     snprintf(log->segment.job, sizeof log->segment.job, "%s", first->job);
     pd_keep_job_name(name, first->job, first->creator);
@@ -334,9 +334,9 @@ int pd_log_open(pd_log *log, const pd_disk *disk, const char *root, uint64_t seg
     return rc == PD_OK ? take_over(log, first, err) : rc;
 }
 
-void pd_log_close(pd_log *log)
+void pd_log_writer_close(pd_log_writer *log)
 {
     if (log->open) log->disk->close(log->disk->arg, log->file);
     free(log->files);
-    *log = (pd_log){ 0 };
+    *log = (pd_log_writer){ 0 };
 }

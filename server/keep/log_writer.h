@@ -6,7 +6,7 @@
 #include "log_index.h"
 #include "logged.h"
 
-typedef struct pd_log {
+typedef struct pd_log_writer {
     const pd_disk *disk;
     pd_file_writer *writer; /* borrowed; between the first entry and the sync it belongs to this log alone */
     char job_dir[PD_KEEP_PATH], dir[PD_KEEP_PATH];
@@ -24,19 +24,19 @@ typedef struct pd_log {
     uint64_t last, link;   /* step and link of the last entry; link 0: there is none, a chain has to begin */
     uint64_t base;         /* of the last entry */
     uint64_t durable;      /* the last step that is on the disk */
-} pd_log;
+} pd_log_writer;
 
-/* Opens the log of the job that an entry belongs to, so that the entry can be appended. The directory of the job must be
- * there. After an error there is nothing to close. */
-int pd_log_open(pd_log *log, const pd_disk *disk, const char *root, uint64_t segment_bytes, pd_file_writer *writer,
-                const pd_logged *first, pd_error *err);
-/* Appends an entry, and sets logged->bytes. The disk may have it only after pd_log_sync. PD_FAILED_PRECONDITION: it does
- * not follow the last one. After any other error what was not synced is lost, and entries are refused until one begins
- * a chain. */
-int pd_log_append(pd_log *log, pd_logged *logged, pd_error *err);
-/* Waits until the disk has all entries that were appended: log->durable is the step of the last one. After an error they
- * do not count. */
-int pd_log_sync(pd_log *log, pd_error *err);
-void pd_log_close(pd_log *log);
+/* Opens the log of the job that an entry belongs to, so that the entry can be appended. The directory of the job must
+ * be there. After an error there is nothing to close. */
+int pd_log_writer_open(pd_log_writer *log, const pd_disk *disk, const char *root, uint64_t segment_bytes,
+                       pd_file_writer *writer, const pd_logged *first, pd_error *err);
+/* Appends an entry, and sets logged->bytes. The disk may have it only after pd_log_writer_sync. PD_FAILED_PRECONDITION:
+ * it does not follow the last one. After any other error what was not synced is lost, and entries are refused until one
+ * begins a chain. */
+int pd_log_writer_append(pd_log_writer *log, pd_logged *logged, pd_error *err);
+/* Waits until the disk has all entries that were appended: log->durable is the step of the last one. After an error
+ * they do not count. */
+int pd_log_writer_sync(pd_log_writer *log, pd_error *err);
+void pd_log_writer_close(pd_log_writer *log);
 
 #endif

@@ -358,11 +358,12 @@ static int write_file_at(void *arg, int file, uint64_t offset, const void *at, s
 static int sync_as(mem_disk *disk, int file, const char *what)
 {
     opened *o = &disk->open[file];
+    bool is_off = disk->off_at >= 0 && disk->calls >= disk->off_at;
     int number = begin(disk);
 
-    if (number != 0) {
+    if (number != 0 && !is_off) {
         o->file->lost = true;
-    } else if (!o->file->lost) {
+    } else if (number == 0 && !o->file->lost) {
         o->file->synced = o->file->bytes;
         free(o->file->before);
         o->file->before = NULL;
