@@ -5,6 +5,7 @@
 #include "job_dir.h"
 #include "keeper.h"
 #include "log.h"
+#include "log_files.h"
 #include "notify.h"
 
 #include <inttypes.h>
@@ -25,8 +26,7 @@ typedef struct candidate {
 
 typedef struct recovery {
     const pd_disk *disk;
-    int (*restore)(void *arg, const pd_kept *kept, pd_error *err);
-    void *arg;
+    const pd_recover_user *user;
     candidate *at;
     size_t n;
 } recovery;
@@ -176,6 +176,58 @@ static bool is_foreign(const pd_kept_about *there)
     return strcmp(here.blas, there->blas) != 0 || strcmp(here.cpu, there->cpu) != 0;
 }
 
+/* ---- the log ---- */
+
+/* A job that has come back from a checkpoint, and whose log is replayed. */
+typedef struct replay {
+    const recovery *r;
+    const pd_kept *kept;
+    pd_error why; /* why an entry was refused; code PD_OK: none was */
+} replay;
+
+static int replay_entry(void *arg, const pd_logged *logged, pd_error *err)
+{
+    replay *p = arg;
+
+    if (p->r->user->replay(p->r->user->arg, logged, &p->why) == PD_OK) return PD_OK;
+    return pd_fail(err, PD_CANCELLED, "%s", p->why.text);
+}
+
+/* Reports what came from the log, and what could not be used of it. */
+static void report_log(const replay *p, const pd_log_about *about, uint64_t ms)
+{
+    if (about->entries > 0)
+        say(LOG_NOTICE, p->kept,
+            "is back at step %" PRIu64 ": %" PRIu64 " steps, of %" PRIu64
+            " bytes, were repeated from its log in %" PRIu64 " ms",
+            about->last, about->entries, about->bytes, ms);
+    if (p->why.code != PD_OK)
+        say(LOG_ERR, p->kept,
+            "the entry of step %" PRIu64 " in its log cannot be repeated, so the job goes on from step %" PRIu64
+            ": %.300s",
+            about->last + 1, about->last, p->why.text);
+    else if (about->damage.code != PD_OK)
+        say(LOG_ERR, p->kept, "its log is damaged, so the job goes on from step %" PRIu64 ": %.600s", about->last,
+            about->damage.text);
+}
+
+/* Repeats the steps that the log of a job has after its checkpoint. Then lets the log end with the job's step. */
+static int replay_log(const recovery *r, const candidate *c, const pd_kept *kept, pd_error *err)
+{
+    replay p = { .r = r, .kept = kept };
+    pd_log_about about;
+    pd_error why = { 0 };
+    uint64_t begun = now_ms();
+    int rc = pd_log_read(r->disk, c->dir, kept->creator, kept->step, replay_entry, &p, &about, &why);
+
+    if (rc == PD_CANCELLED && p.why.code != PD_OK) rc = PD_OK;
+    if (rc != PD_OK) return pd_fail(err, rc, "%.300s; to start without this job, move %.150s away", why.text, c->dir);
+    report_log(&p, &about, now_ms() - begun);
+    return pd_log_cut(r->disk, c->dir, kept->creator, kept->step, about.last, err);
+}
+
+/* ---- one job ---- */
+
 static int bring_back(recovery *r, const candidate *c, pd_error *err)
 {
     pd_manifest manifest;
@@ -192,18 +244,19 @@ static int bring_back(recovery *r, const candidate *c, pd_error *err)
     }
     if (rc != PD_OK) return rc;
     kept->foreign = is_foreign(&manifest.about);
-    if (r->restore(r->arg, kept, &why) == PD_OK)
+    if (r->user->restore(r->user->arg, kept, &why) == PD_OK) {
         report(kept, &manifest, now_ms() - begun);
-    else
+        if (r->user->replay != NULL) rc = replay_log(r, c, kept, err);
+    } else {
         rc = refuse(c, kept, &manifest.about, &why, err);
+    }
     pd_kept_free(kept);
     return rc;
 }
 
-int pd_recover(const pd_disk *disk, const char *root, int (*restore)(void *arg, const pd_kept *kept, pd_error *err),
-               void *arg, pd_error *err)
+int pd_recover(const pd_disk *disk, const char *root, const pd_recover_user *user, pd_error *err)
 {
-    recovery r = { .disk = disk, .restore = restore, .arg = arg };
+    recovery r = { .disk = disk, .user = user };
     int rc = pd_keep_check_root(root, err);
 
     if (rc == PD_OK) rc = find_candidates(&r, root, err);

@@ -4,6 +4,18 @@
 
 #include "disk.h"
 #include "kept.h"
+#include "logged.h"
+
+/* How a job comes back. */
+typedef struct pd_recover_user {
+    void *arg;
+    /* Makes a job of a checkpoint, which is freed after the call. PD_FAILED_PRECONDITION for a foreign checkpoint: the
+     * job must be exact, so it cannot go on here. */
+    int (*restore)(void *arg, const pd_kept *kept, pd_error *err);
+    /* Repeats a step of the job that was restored last: the first after its checkpoint, then one after the other. The
+     * entry is freed after the call. After an error the job must be at the step before. NULL: logs are not read. */
+    int (*replay)(void *arg, const pd_logged *logged, pd_error *err);
+} pd_recover_user;
 
 /* Loads the newest whole checkpoint of each job that has not ended, one after the other, and calls `restore` with it;
  * the checkpoint is freed after the call. Sets kept->foreign if other BLAS kernels or another instruction set made the
@@ -12,10 +24,13 @@
  * Logs each job that comes back, with a warning for a checkpoint that is damaged or foreign. Before each job, which may
  * take long, it tells the service manager (systemd) to wait. A job without a whole checkpoint is logged, and lost.
  *
+ * Then calls `replay` with each entry of the job's log that follows the checkpoint without a gap, and logs how many
+ * steps came from the log. If the log is damaged, or `replay` fails, the job stays at the step before, and an error is
+ * logged. What the log has beyond the job's step is removed.
+ *
  * If `restore` refuses a foreign checkpoint (PD_FAILED_PRECONDITION: the job says exact = yes), an error is logged, and
  * the job stays on the disk. Any other error of `restore` ends the call and is returned: the daemon must not start
  * without a job whose checkpoint is whole. */
-int pd_recover(const pd_disk *disk, const char *root, int (*restore)(void *arg, const pd_kept *kept, pd_error *err),
-               void *arg, pd_error *err);
+int pd_recover(const pd_disk *disk, const char *root, const pd_recover_user *user, pd_error *err);
 
 #endif

@@ -2,6 +2,7 @@
  * in an orderly way. */
 #include "stepper.h"
 
+#include "journal.h"
 #include "keeper.h"
 #include "log.h"
 #include "recover.h"
@@ -20,6 +21,7 @@ struct pd_stepper {
     pd_turn turn;    /* what the step thread keeps from one of its turns to the next */
     pd_rootpool *pool;
     pd_keeper *keeper;    /* NULL: jobs have no checkpoints, or the keeper thread has ended */
+    pd_journal *journal;  /* NULL: jobs have no logs, or the journal thread has ended */
     pd_mailbox *requests; /* requests to the step thread: the mailbox that it reads */
     pd_mailbox *effects;  /* effects of the step thread (answers and reports): the mailbox that the loop thread reads */
     pd_request *last_call; /* an empty request, allocated in advance, that wakes the step thread when it must stop */
@@ -91,6 +93,20 @@ static void hand_to_keeper(void *arg, pd_effect *effect)
     pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
 }
 
+/* Hands an entry of a log, which came in an effect, to the journal thread. */
+static void hand_to_journal(void *arg, pd_effect *effect)
+{
+    pd_stepper *stepper = arg;
+    pd_request *refused;
+
+    if (stepper->journal != NULL) {
+        pd_journal_submit(stepper->journal, effect);
+        return;
+    }
+    refused = pd_journal_refuse(effect);
+    pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
+}
+
 /* ---- step thread ---- */
 
 /* Applies all requests that are there, and those that follow from them. */
@@ -104,8 +120,9 @@ static void finish(pd_stepper *stepper)
     }
 }
 
-/* Ends all jobs, and takes the tasks of the root pool and the checkpoints of the keeper thread back, so that all
- * buffers, snapshots (published weights) and tasks are returned before the store is freed. */
+/* Ends all jobs, and takes the tasks of the root pool, the checkpoints of the keeper thread and the entries of the
+ * journal thread back, so that all buffers, snapshots (published weights) and tasks are returned before the store is
+ * freed. */
 static void wind_up(pd_stepper *stepper)
 {
     pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });
@@ -118,6 +135,8 @@ static void wind_up(pd_stepper *stepper)
     finish(stepper);
     pd_keeper_stop(stepper->keeper);
     stepper->keeper = NULL;
+    pd_journal_stop(stepper->journal);
+    stepper->journal = NULL;
     finish(stepper);
 }
 
@@ -158,17 +177,22 @@ static int restore(void *arg, const pd_kept *kept, pd_error *err)
     return pd_store_restore(arg, kept, now_ns(), err);
 }
 
-/* Makes the store, and starts the keeper thread if jobs have checkpoints. The jobs of the last run come back. */
+/* Makes the store, and starts the keeper and journal threads if jobs have checkpoints. The jobs of the last run come
+ * back. */
 static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
     pd_keeper_config keeper = { .dir = config->keep_dir, .done = stepper->requests };
+    pd_journal_config journal = { .dir = config->keep_dir, .done = stepper->requests };
     pd_store_config store = config->store;
+    pd_recover_user user = { .restore = restore };
     int rc;
 
     store.keeps = config->keep_dir != NULL;
     if ((rc = pd_store_new(&stepper->store, &store, err)) != PD_OK || !store.keeps) return rc;
     if ((rc = pd_keeper_start(&stepper->keeper, &keeper, err)) != PD_OK) return rc;
-    return pd_recover(&pd_disk_posix, config->keep_dir, restore, stepper->store, err);
+    user.arg = stepper->store;
+    if ((rc = pd_recover(&pd_disk_posix, config->keep_dir, &user, err)) != PD_OK) return rc;
+    return pd_journal_start(&stepper->journal, &journal, err);
 }
 
 int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error *err)
@@ -192,7 +216,8 @@ int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error
                                          .effects = post_effects,
                                          .task = hand_to_pool,
                                          .forget = forget_tasks,
-                                         .keep = hand_to_keeper };
+                                         .keep = hand_to_keeper,
+                                         .log = hand_to_journal };
     if ((rc = pd_rootpool_start(&stepper->pool, config->pool_threads, stepper->requests, err)) != PD_OK) goto fail;
     if (pthread_create(&stepper->thread, NULL, run, stepper) != 0) {
         rc = pd_fail(err, PD_RESOURCE_EXHAUSTED, "the step thread cannot be started");
@@ -202,6 +227,7 @@ int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error
     return PD_OK;
 
 fail:
+    pd_journal_stop(stepper->journal);
     pd_keeper_stop(stepper->keeper);
     pd_rootpool_stop(stepper->pool);
     pd_store_free(stepper->store);

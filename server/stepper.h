@@ -21,17 +21,17 @@ typedef struct pd_stepper_config {
     pd_mailbox *effects;
 } pd_stepper_config;
 
-/* Starts the step thread, the root pool and the keeper thread. Before that, brings jobs back from the state directory,
- * which may take long. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of pd_store_new, pd_keeper_start or
- * pd_recover. */
+/* Starts the step thread, the root pool, the keeper thread and the journal thread. Before that, brings jobs back from
+ * the state directory, which may take long. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of
+ * pd_store_new, pd_keeper_start, pd_journal_start or pd_recover. */
 int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error *err);
 /* Returns the mailbox to which the loop thread posts its requests. The caller only borrows it. */
 pd_mailbox *pd_stepper_requests(pd_stepper *stepper);
 /* Returns how many nanoseconds the step thread has worked on its present turn so far, by which the watchdog sees that
  * it is stuck; 0 while the thread is idle. Any thread. */
 uint64_t pd_stepper_busy_ns(const pd_stepper *stepper);
-/* Stops the step thread, the root pool and the keeper thread when their work under way is done, and frees the stepper.
- * Accepts NULL. */
+/* Stops the step thread, the root pool, the keeper thread and the journal thread when their work under way is done, and
+ * frees the stepper. Accepts NULL. */
 void pd_stepper_stop(pd_stepper *stepper);
 
 #endif

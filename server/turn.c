@@ -34,6 +34,10 @@ void pd_turn_forward(pd_turn *turn)
             turn->user.keep(turn->user.arg, effect);
             continue;
         }
+        if (effect->kind == PD_EFF_LOGGED) {
+            turn->user.log(turn->user.arg, effect);
+            continue;
+        }
         effect->number = ++turn->effects;
         if (effect->kind == PD_EFF_JOB_GONE) turn->user.forget(turn->user.arg, effect->job);
         if (first == NULL)

@@ -34,6 +34,9 @@ typedef struct pd_turn_user {
     /* Hands a checkpoint, which comes in an effect, to the keeper thread. It comes back as a PD_REQ_KEPT request. NULL:
      * there is no keeper thread (pd_store_config.keeps is false). */
     void (*keep)(void *arg, pd_effect *effect);
+    /* Hands an entry of a log, which comes in an effect, to the journal thread. It comes back as a PD_REQ_LOGGED
+     * request. NULL: there is no journal thread (pd_store_config.keeps is false). */
+    void (*log)(void *arg, pd_effect *effect);
 } pd_turn_user;
 
 typedef struct pd_turn {
@@ -55,7 +58,8 @@ bool pd_turn_run(pd_turn *turn);
  * Called when the step thread ends. */
 void pd_turn_finish(pd_turn *turn);
 /* Forwards the effects of the store (its answers, reports and tasks): root tasks (computations of matrix roots) to the
- * root pool, checkpoints to the keeper thread, all other effects to the loop thread as one chain.
+ * root pool, checkpoints to the keeper thread, entries of logs to the journal thread, all other effects to the loop
+ * thread as one chain.
  *
  * Effects for the loop thread are numbered 1, 2, 3 ... for the life of the process; the loop thread asserts that order.
  *

@@ -12,6 +12,8 @@ typedef struct piece {
     uint8_t *at;
     size_t bytes;
     int file;
+    bool placed; /* the bytes belong at `offset` of the file; false: behind those of the piece before */
+    uint64_t offset;
 } piece;
 
 struct pd_write_behind {
@@ -51,21 +53,26 @@ static void end_piece(pd_write_behind *disk, int number)
     pthread_mutex_unlock(&disk->lock);
 }
 
+static int write_piece(const pd_disk *below, const piece *p)
+{
+    if (p->placed) return below->write_at(below->arg, p->file, p->offset, p->at, p->bytes);
+    return below->write(below->arg, p->file, p->at, p->bytes);
+}
+
 static void *run(void *arg)
 {
     pd_write_behind *disk = arg;
     const piece *p;
     bool skip;
 
-    while ((p = next_piece(disk, &skip)) != NULL)
-        end_piece(disk, skip ? 0 : disk->below->write(disk->below->arg, p->file, p->at, p->bytes));
+    while ((p = next_piece(disk, &skip)) != NULL) end_piece(disk, skip ? 0 : write_piece(disk->below, p));
     return NULL;
 }
 
 /* ---- functions of the disk ---- */
 
 /* Hands bytes to the thread: at most as many as a piece has room for. Waits until a piece is free. */
-static int hand_over(pd_write_behind *disk, int file, const void *at, size_t bytes)
+static int hand_over(pd_write_behind *disk, piece where, const void *at, size_t bytes)
 {
     piece *p;
     int number;
@@ -78,7 +85,9 @@ static int hand_over(pd_write_behind *disk, int file, const void *at, size_t byt
     if (number != 0) return number;
     memcpy(p->at, at, bytes); /* the thread does not know this piece yet */
     p->bytes = bytes;
-    p->file = file;
+    p->file = where.file;
+    p->placed = where.placed;
+    p->offset = where.offset;
     pthread_mutex_lock(&disk->lock);
     disk->n++;
     pthread_cond_broadcast(&disk->changed);
@@ -86,16 +95,26 @@ static int hand_over(pd_write_behind *disk, int file, const void *at, size_t byt
     return 0;
 }
 
-static int write_file(void *arg, int file, const void *at, size_t bytes)
+static int hand_all_over(pd_write_behind *disk, piece where, const void *at, size_t bytes)
 {
     const uint8_t *from = at;
     int number = 0;
 
-    for (size_t n; bytes > 0 && number == 0; from += n, bytes -= n) {
+    for (size_t n; bytes > 0 && number == 0; from += n, bytes -= n, where.offset += n) {
         n = bytes < ROOM ? bytes : ROOM;
-        number = hand_over(arg, file, from, n);
+        number = hand_over(disk, where, from, n);
     }
     return number;
+}
+
+static int write_file(void *arg, int file, const void *at, size_t bytes)
+{
+    return hand_all_over(arg, (piece){ .file = file }, at, bytes);
+}
+
+static int write_file_at(void *arg, int file, uint64_t offset, const void *at, size_t bytes)
+{
+    return hand_all_over(arg, (piece){ .file = file, .placed = true, .offset = offset }, at, bytes);
 }
 
 /* Waits until all pieces are written. Returns the error of the writes, and forgets it if `end` is set. */
@@ -119,6 +138,14 @@ static int sync_file(void *arg, int file)
     return number != 0 ? number : disk->below->sync_file(disk->below->arg, file);
 }
 
+static int sync_data(void *arg, int file)
+{
+    pd_write_behind *disk = arg;
+    int number = settle(disk, false);
+
+    return number != 0 ? number : disk->below->sync_data(disk->below->arg, file);
+}
+
 static int close_file(void *arg, int file)
 {
     pd_write_behind *disk = arg;
@@ -136,6 +163,7 @@ static int close_file(void *arg, int file)
     }
 PASS(make_dir, (void *arg, const char *path), path)
 PASS(create, (void *arg, const char *path, uint64_t bytes, int *file), path, bytes, file)
+PASS(reopen, (void *arg, const char *path, uint64_t bytes, int *file), path, bytes, file)
 PASS(open, (void *arg, const char *path, int *file), path, file)
 PASS(size, (void *arg, int file, uint64_t *bytes), file, bytes)
 PASS(read, (void *arg, int file, uint64_t offset, void *at, size_t bytes), file, offset, at, bytes)
@@ -168,7 +196,10 @@ static pd_write_behind *new_disk(const pd_disk *below)
                                  .make_dir = pass_make_dir,
                                  .create = pass_create,
                                  .write = write_file,
+                                 .reopen = pass_reopen,
+                                 .write_at = write_file_at,
                                  .sync_file = sync_file,
+                                 .sync_data = sync_data,
                                  .open = pass_open,
                                  .size = pass_size,
                                  .read = pass_read,

@@ -2,7 +2,8 @@
  * makes the next ones. So a checkpoint is hashed while the disk works.
  *
  * Of all functions of the disk only writes differ: they copy the bytes, and may report the error of an earlier write of
- * the same file, at the latest when it is synced or closed. One file is written at a time, by one thread. */
+ * the same file, at the latest when it is synced or closed. One file is written at a time, by one thread: after writes
+ * to a file comes its sync or close, before another is written. */
 #ifndef PD_WRITEBEHIND_H
 #define PD_WRITEBEHIND_H
 

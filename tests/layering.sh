@@ -73,9 +73,9 @@ inward server/math  \
     "$(echo server/optim/*.h server/store/*.h server/store/*/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
 inward server/optim "$(echo server/store/*.h server/store/*/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
 inward server/store "$(echo server/keep/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
-# Files: the keeper's ring knows the wire's safetensors, and of the store only a checkpoint in memory.
+# Files: the keeper's ring knows the wire's safetensors, and of the store only checkpoints and entries in memory.
 inward server/keep  "$(echo server/optim/*.h server/store/*.h server/store/*/*.h server/net/*.h server/*.h client/*.h \
-    | tr ' ' '\n' | grep -v /kept.h)"
+    | tr ' ' '\n' | grep -vE '/(kept|logged)\.h$')"
 inward server/net   "$(echo server/keep/*.h)"
 # The layers of the store, innermost first: base, round, step, job, image; store.c alone knows all of them.
 inward server/store/base  "$(echo server/store/{round,step,job,image}/*.h server/store/*.h)"

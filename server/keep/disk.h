@@ -2,8 +2,8 @@
  *
  * The daemon and paramctl use the functions of pd_disk_posix. Tests and the simulator bring their own, which forget
  * data that was not synced, tear writes, or fail. So the code of this folder may rely on no more than POSIX promises:
- * after a crash a file has the data that it had at its last sync_file, and a directory the names that it had at its
- * last sync_dir. Anything since then may be there, in part, or not at all.
+ * after a crash a file has the data that it had at its last sync_file or sync_data, and a directory the names that it
+ * had at its last sync_dir. Anything since then may be there, in part, or not at all.
  *
  * Every function returns 0 or the number of an error (errno.h). Paths are absolute, or relative to the working
  * directory. Functions may be called from any thread, but a file is used by one thread at a time. */
@@ -28,9 +28,15 @@ typedef struct pd_disk {
     int (*create)(void *arg, const char *path, uint64_t bytes, int *file);
     /* Adds bytes to the end of a file. After an error the file is of no use. */
     int (*write)(void *arg, int file, const void *at, size_t bytes);
+    /* Opens a file that is there, to write over it and to add to it. `bytes` is a hint, as in `create`. */
+    int (*reopen)(void *arg, const char *path, uint64_t bytes, int *file);
+    /* Writes bytes at a place in a file, which may end there but not before. After an error these bytes may be any. */
+    int (*write_at)(void *arg, int file, uint64_t offset, const void *at, size_t bytes);
     /* Waits until the disk has all data of a file. After an error nobody knows which data the disk has, and a second
      * call that succeeds proves nothing: the file must be written anew. */
     int (*sync_file)(void *arg, int file);
+    /* Does the same, but the time of the last change need not be on the disk: faster where bytes were written over. */
+    int (*sync_data)(void *arg, int file);
     /* Opens a file for reading. */
     int (*open)(void *arg, const char *path, int *file);
     int (*size)(void *arg, int file, uint64_t *bytes);

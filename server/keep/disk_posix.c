@@ -64,15 +64,25 @@ static bool is_aligned(const void *at, size_t bytes)
     return ((uintptr_t)at | bytes) % PD_DISK_BLOCK == 0;
 }
 
-static int write_file(void *arg, int file, const void *at, size_t bytes)
+static int reopen_file(void *arg, const char *path, uint64_t bytes, int *file)
+{
+    int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW, direct = bytes >= DIRECT_BYTES ? O_DIRECT : 0;
+    (void)arg;
+
+    *file = open(path, flags | direct);
+    if (*file < 0 && errno == EINVAL && direct != 0) *file = open(path, flags);
+    return number_of(*file);
+}
+
+/* Writes at a place in a file; -1: where the last write has ended. */
+static int put(int file, off_t offset, const void *at, size_t bytes)
 {
     const uint8_t *from = at;
     int number;
-    (void)arg;
 
     while (bytes > 0) {
         if (!is_aligned(from, bytes) && (number = write_through_cache(file)) != 0) return number;
-        ssize_t n = write(file, from, bytes);
+        ssize_t n = offset < 0 ? write(file, from, bytes) : pwrite(file, from, bytes, offset);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EINVAL && (fcntl(file, F_GETFL) & O_DIRECT) != 0) {
             if ((number = write_through_cache(file)) != 0) return number;
@@ -82,14 +92,33 @@ static int write_file(void *arg, int file, const void *at, size_t bytes)
         if (n == 0) return EIO;
         from += n;
         bytes -= (size_t)n;
+        if (offset >= 0) offset += n;
     }
     return 0;
+}
+
+static int write_file(void *arg, int file, const void *at, size_t bytes)
+{
+    (void)arg;
+    return put(file, -1, at, bytes);
+}
+
+static int write_file_at(void *arg, int file, uint64_t offset, const void *at, size_t bytes)
+{
+    (void)arg;
+    return put(file, (off_t)offset, at, bytes);
 }
 
 static int sync_file(void *arg, int file)
 {
     (void)arg;
     return number_of(fsync(file));
+}
+
+static int sync_data(void *arg, int file)
+{
+    (void)arg;
+    return number_of(fdatasync(file));
 }
 
 static int open_file(void *arg, const char *path, int *file)
@@ -196,7 +225,10 @@ const pd_disk pd_disk_posix = {
     .make_dir = make_dir,
     .create = create_file,
     .write = write_file,
+    .reopen = reopen_file,
+    .write_at = write_file_at,
     .sync_file = sync_file,
+    .sync_data = sync_data,
     .open = open_file,
     .size = size_of_file,
     .read = read_file,

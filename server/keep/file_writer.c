@@ -1,8 +1,9 @@
-/* file_writer.c - writes one file of a checkpoint in large aligned pieces, and computes its XXH3 on the way. */
+/* file_writer.c - writes one file of a checkpoint or log in large aligned pieces, and computes its XXH3 on the way. */
 #include "file_writer.h"
 
 #include "plant.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,20 +38,34 @@ int pd_file_writer_open(pd_file_writer *writer, const char *dir, const char *nam
     number = writer->disk->create(writer->disk->arg, writer->path, expected, &writer->file);
     if (number != 0) return pd_disk_fail(err, number, "create the file", writer->path);
     writer->open = true;
+    writer->in_place = false;
     writer->used = 0;
     writer->bytes = 0;
     XXH3_64bits_reset(writer->whole);
     return PD_OK;
 }
 
+void pd_file_writer_resume(pd_file_writer *writer, int file, const char *path, uint64_t offset)
+{
+    snprintf(writer->path, sizeof writer->path, "%s", path);
+    writer->file = file;
+    writer->in_place = true;
+    writer->offset = offset;
+    writer->used = 0;
+    writer->bytes = 0;
+}
+
 static int write_piece(pd_file_writer *writer, const void *at, size_t bytes, pd_error *err)
 {
-    int number = writer->disk->write(writer->disk->arg, writer->file, at, bytes);
+    const pd_disk *disk = writer->disk;
+    int number = writer->in_place ? disk->write_at(disk->arg, writer->file, writer->offset, at, bytes)
+                                  : disk->write(disk->arg, writer->file, at, bytes);
 
+    writer->offset += bytes;
     return number == 0 ? PD_OK : pd_disk_fail(err, number, "write", writer->path);
 }
 
-static int flush(pd_file_writer *writer, pd_error *err)
+int pd_file_writer_flush(pd_file_writer *writer, pd_error *err)
 {
     size_t bytes = writer->used;
 
@@ -60,7 +75,7 @@ static int flush(pd_file_writer *writer, pd_error *err)
 
 static void add_to_hashes(pd_file_writer *writer, const void *at, size_t bytes)
 {
-    XXH3_64bits_update(writer->whole, at, bytes);
+    if (!writer->in_place) XXH3_64bits_update(writer->whole, at, bytes);
     if (writer->in_block) XXH3_64bits_update(writer->block, at, bytes);
     writer->bytes += bytes;
 }
@@ -88,7 +103,7 @@ static int put_buffered(pd_file_writer *writer, const void *at, size_t n, bool f
 {
     memcpy(writer->buffer + writer->used, at, n);
     writer->used += n;
-    return flushes || writer->used == ROOM ? flush(writer, err) : PD_OK;
+    return flushes || writer->used == ROOM ? pd_file_writer_flush(writer, err) : PD_OK;
 }
 
 int pd_file_writer_put(pd_file_writer *writer, const void *at, size_t bytes, pd_error *err)
@@ -126,7 +141,7 @@ uint64_t pd_file_writer_end_block(pd_file_writer *writer)
 int pd_file_writer_close(pd_file_writer *writer, pd_file_sum *sum, pd_error *err)
 {
     const pd_disk *disk = writer->disk;
-    int rc = flush(writer, err), number = 0;
+    int rc = pd_file_writer_flush(writer, err), number = 0;
     bool syncs = true;
 
     if (rc != PD_OK) return rc;

@@ -1,4 +1,4 @@
-/* file_writer.h - writes one file of a checkpoint in large aligned pieces, and computes its XXH3 on the way. */
+/* file_writer.h - writes one file of a checkpoint or log in large aligned pieces, and computes its XXH3 on the way. */
 #ifndef PD_FILE_WRITER_H
 #define PD_FILE_WRITER_H
 
@@ -22,6 +22,8 @@ typedef struct pd_file_writer {
     bool in_block;
     int file;
     bool open;
+    bool in_place;   /* the file is another's, who has it open, and is written from `offset` on */
+    uint64_t offset; /* of the next byte that is written */
     char path[PD_KEEP_PATH];
 } pd_file_writer;
 
@@ -39,5 +41,11 @@ void pd_file_writer_begin_block(pd_file_writer *writer);
 uint64_t pd_file_writer_end_block(pd_file_writer *writer);
 /* Writes what is left, waits until the disk has it, closes the file, and tells its size and hash. */
 int pd_file_writer_close(pd_file_writer *writer, pd_file_sum *sum, pd_error *err);
+
+/* Writes on in a file that the caller has open for writing at places, instead of pd_file_writer_open and _close: only
+ * blocks are hashed. `path` is for errors. */
+void pd_file_writer_resume(pd_file_writer *writer, int file, const char *path, uint64_t offset);
+/* Writes all that was put. Does not wait for the disk. */
+int pd_file_writer_flush(pd_file_writer *writer, pd_error *err);
 
 #endif

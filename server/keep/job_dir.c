@@ -1,23 +1,12 @@
 /* job_dir.c - lists what is in the directory of a job, and in a state directory; removes checkpoints. */
 #include "job_dir.h"
 
+#include "keep_array.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Makes room for one element more. Returns false if memory is out. */
-static bool grow(void **at, size_t *room, size_t n, size_t size)
-{
-    size_t larger = n < 8 ? 16 : 2 * n;
-    void *moved;
-
-    if (n < *room) return true;
-    if ((moved = realloc(*at, larger * size)) == NULL) return false;
-    *at = moved;
-    *room = larger;
-    return true;
-}
 
 /* ---- the checkpoints of a job ---- */
 
@@ -31,7 +20,7 @@ static void add_step(void *what, const char *name)
     entry.kind = pd_keep_step_parse(name, &entry.step);
     if (entry.kind == PD_STEP_NONE || strlen(name) >= sizeof entry.name) return;
     snprintf(entry.name, sizeof entry.name, "%s", name);
-    if (!grow(&at, &list->room, list->n, sizeof *list->at)) {
+    if (!pd_keep_grow(&at, &list->room, list->n, sizeof *list->at)) {
         list->no_memory = true;
         return;
     }
@@ -82,7 +71,7 @@ static void add_name(void *what, const char *name)
     void *at = jobs->at;
 
     if (strlen(name) >= PD_KEEP_NAME) return;
-    if (grow(&at, &jobs->room, jobs->n, sizeof *jobs->at)) {
+    if (pd_keep_grow(&at, &jobs->room, jobs->n, sizeof *jobs->at)) {
         jobs->at = at;
         if ((jobs->at[jobs->n] = strdup(name)) != NULL) {
             jobs->n++;

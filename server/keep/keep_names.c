@@ -88,6 +88,33 @@ pd_step_kind pd_keep_step_parse(const char *name, uint64_t *step)
     return PD_STEP_NONE;
 }
 
+void pd_keep_segment_name(char out[PD_KEEP_NAME], pd_segment_kind kind, uint64_t number, uint64_t step)
+{
+    int n = snprintf(out, PD_KEEP_NAME, "segment-%020" PRIu64, number);
+
+    if (kind == PD_SEGMENT_UP_TO) snprintf(out + n, PD_KEEP_NAME - (size_t)n, ".to-%020" PRIu64, step);
+}
+
+/* Returns what follows a prefix and 20 digits, whose value it tells; NULL: the text is another. */
+static const char *parse_part(const char *text, const char *prefix, uint64_t *value)
+{
+    size_t n = strlen(prefix);
+
+    if (strncmp(text, prefix, n) != 0 || strlen(text) < n + DIGITS || !parse_digits(text + n, value)) return NULL;
+    return text + n + DIGITS;
+}
+
+pd_segment_kind pd_keep_segment_parse(const char *name, uint64_t *number, uint64_t *step)
+{
+    const char *rest = parse_part(name, "segment-", number);
+
+    *step = UINT64_MAX;
+    if (rest == NULL) return PD_SEGMENT_NONE;
+    if (rest[0] == '\0') return PD_SEGMENT_WHOLE;
+    rest = parse_part(rest, ".to-", step);
+    return rest != NULL && rest[0] == '\0' ? PD_SEGMENT_UP_TO : PD_SEGMENT_NONE;
+}
+
 void pd_keep_join(char out[PD_KEEP_PATH], const char *path, const char *name)
 {
     int n = snprintf(out, PD_KEEP_PATH, "%s/%s", path, name);

@@ -7,6 +7,10 @@
  *     STATE_DIR/JOB-CREATOR/step-STEP.old/     one of the same step, until the new one has its name
  *     STATE_DIR/JOB-CREATOR/tmp-STEP/          a checkpoint that is being written or removed
  *     STATE_DIR/JOB-CREATOR/aside-STEP[.N]/    a checkpoint that paramctl restore has set aside
+ *     STATE_DIR/JOB-CREATOR/log/               the log: steps that follow a checkpoint (log_files.h)
+ *     STATE_DIR/JOB-CREATOR/log/segment-NUMBER             entries, one after the other
+ *     STATE_DIR/JOB-CREATOR/log/segment-NUMBER.to-STEP     entries up to a step; what else it has does not count
+ *     STATE_DIR/JOB-CREATOR/log-aside[.N]/     a log that paramctl restore has set aside
  */
 #ifndef PD_KEEP_NAMES_H
 #define PD_KEEP_NAMES_H
@@ -26,6 +30,8 @@ extern const char *const pd_keep_files[PD_KEEP_FILES];
 #define PD_KEEP_MANIFEST "manifest.json"
 #define PD_KEEP_ENDED "ended"
 #define PD_KEEP_LOCK "lock"
+#define PD_KEEP_LOG "log"
+#define PD_KEEP_LOG_ASIDE "log-aside"
 
 typedef enum pd_step_kind {
     PD_STEP_CURRENT, /* step-STEP */
@@ -42,6 +48,19 @@ void pd_keep_job_name(char out[PD_KEEP_NAME], const char *job, uint64_t creator)
 void pd_keep_step_name(char out[PD_KEEP_NAME], pd_step_kind kind, uint64_t step);
 /* Reads the name of a checkpoint's directory. Returns its kind, and sets *step unless that is PD_STEP_NONE. */
 pd_step_kind pd_keep_step_parse(const char *name, uint64_t *step);
+
+typedef enum pd_segment_kind {
+    PD_SEGMENT_WHOLE, /* segment-NUMBER */
+    PD_SEGMENT_UP_TO, /* segment-NUMBER.to-STEP */
+    PD_SEGMENT_NONE   /* no such name */
+} pd_segment_kind;
+
+/* Writes the name of a segment of a log. `step` is that of PD_SEGMENT_UP_TO. */
+void pd_keep_segment_name(char out[PD_KEEP_NAME], pd_segment_kind kind, uint64_t number, uint64_t step);
+/* Reads the name of a segment. Returns its kind, and sets *number and *step (UINT64_MAX: no limit) unless that is
+ * PD_SEGMENT_NONE. */
+pd_segment_kind pd_keep_segment_parse(const char *name, uint64_t *number, uint64_t *step);
+
 /* Joins a path and a name in it. The path was checked by pd_keep_check_root, or made by this function. */
 void pd_keep_join(char out[PD_KEEP_PATH], const char *path, const char *name);
 /* Checks that the path of a state directory is not too long. */

@@ -291,10 +291,11 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_DURABLE: pd_board_note_durable(daemon->board, effect->job, effect->u.durable_step); break;
     case PD_EFF_RECALL: on_recall(daemon, effect); break;
     case PD_EFF_CHECKPOINT: on_checkpoint(daemon, effect); break;
-    /* root tasks (computations of matrix roots) go from the step thread to the root pool, and checkpoints to the keeper
-     * thread; neither ever comes to the loop thread */
+    /* root tasks (computations of matrix roots) go from the step thread to the root pool, checkpoints to the keeper
+     * thread and entries of logs to the journal thread; none ever comes to the loop thread */
     case PD_EFF_TASK:
-    case PD_EFF_KEEP: break;
+    case PD_EFF_KEEP:
+    case PD_EFF_LOGGED: break;
     }
     pd_effect_free(effect);
     return true;

@@ -70,6 +70,37 @@ static int put(void *arg, int file, const void *at, size_t bytes)
     return rc;
 }
 
+static int reopen(void *arg, const char *path, uint64_t bytes, int *file)
+{
+    sim_disk *disk = arg;
+    sim_side before = sim_enter(SIM_HARNESS);
+    int rc = disk->inner.reopen(disk->inner.arg, path, bytes, file);
+
+    sim_enter(before);
+    return rc;
+}
+
+static int put_at(void *arg, int file, uint64_t offset, const void *at, size_t bytes)
+{
+    sim_disk *disk = arg;
+    sim_side before = disk->writes == file ? sim_enter(SIM_HARNESS) : begin(disk);
+    int rc = disk->inner.write_at(disk->inner.arg, file, offset, at, bytes);
+
+    disk->writes = file;
+    sim_enter(before);
+    return rc;
+}
+
+static int sync_data(void *arg, int file)
+{
+    sim_disk *disk = arg;
+    sim_side before = begin(disk);
+    int rc = disk->inner.sync_data(disk->inner.arg, file);
+
+    sim_enter(before);
+    return rc;
+}
+
 static int sync_file(void *arg, int file)
 {
     sim_disk *disk = arg;
@@ -201,7 +232,10 @@ sim_disk *sim_disk_new(sim *s, const char *root)
                                  .make_dir = make_dir,
                                  .create = create,
                                  .write = put,
+                                 .reopen = reopen,
+                                 .write_at = put_at,
                                  .sync_file = sync_file,
+                                 .sync_data = sync_data,
                                  .open = look,
                                  .size = size,
                                  .read = get,

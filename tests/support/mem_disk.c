@@ -32,7 +32,8 @@ struct node {
     /* a file: its data, and how much of it is on the disk */
     uint8_t *data;
     size_t bytes, room, synced;
-    bool lost; /* a sync has failed: what was not synced then never reaches the disk */
+    uint8_t *before; /* the first `synced` bytes as the disk has them; NULL: as in `data` */
+    bool lost;       /* a sync has failed: what was not synced then never reaches the disk */
     /* a directory: its names, those on the disk, and the changes between them */
     names now, durable;
     change *changes;
@@ -157,6 +158,7 @@ static node *node_new(mem_disk *disk, bool is_dir)
 static void node_free(node *n)
 {
     free(n->data);
+    free(n->before);
     free(n->now.at);
     free(n->durable.at);
     free(n->changes);
@@ -312,17 +314,71 @@ static int write_file(void *arg, int file, const void *at, size_t bytes)
     return end(disk, "write", o->path, bytes, number);
 }
 
-static int sync_file(void *arg, int file)
+static int reopen_file(void *arg, const char *path, uint64_t bytes, int *file)
+{
+    mem_disk *disk = arg;
+    int number = begin(disk);
+    node *found = lookup(disk, path);
+
+    if (number == 0 && found == NULL) number = ENOENT;
+    if (number == 0 && found->is_dir) number = EISDIR;
+    if (number == 0) number = take_handle(disk, found, path, file);
+    return end(disk, "reopen", path, bytes, number);
+}
+
+/* Writes over bytes of a file, and adds those beyond its end. Keeps the bytes that the disk has until the next sync. */
+static int overwrite(node *file, uint64_t offset, const uint8_t *at, size_t bytes)
+{
+    size_t over = file->bytes - offset < bytes ? file->bytes - (size_t)offset : bytes;
+
+    if (bytes > 0 && offset < file->synced && file->before == NULL) {
+        if ((file->before = malloc(file->synced)) == NULL) return ENOMEM;
+        memcpy(file->before, file->data, file->synced);
+    }
+    if (over > 0) memcpy(file->data + offset, at, over);
+    return append(file, at + over, bytes - over);
+}
+
+static int write_file_at(void *arg, int file, uint64_t offset, const void *at, size_t bytes)
 {
     mem_disk *disk = arg;
     opened *o = &disk->open[file];
+    bool is_off = disk->off_at >= 0 && disk->calls >= disk->off_at;
+    int number = begin(disk);
+    uint64_t end_of_write = offset + bytes, more = end_of_write > o->file->bytes ? end_of_write - o->file->bytes : 0;
+
+    assert(offset <= o->file->bytes);
+    if (number != 0 && !is_off) (void)overwrite(o->file, offset, at, bytes / 2);
+    if (number == 0 && more > 0 && used_bytes(disk) + more > disk->limit) number = ENOSPC;
+    if (number == 0) number = overwrite(o->file, offset, at, bytes);
+    return end(disk, "write_at", o->path, bytes, number);
+}
+
+/* Syncs a file, by the function of this name. */
+static int sync_as(mem_disk *disk, int file, const char *what)
+{
+    opened *o = &disk->open[file];
+    bool is_off = disk->off_at >= 0 && disk->calls >= disk->off_at;
     int number = begin(disk);
 
-    if (number != 0)
+    if (number != 0 && !is_off) {
         o->file->lost = true;
-    else if (!o->file->lost)
+    } else if (number == 0 && !o->file->lost) {
         o->file->synced = o->file->bytes;
-    return end(disk, "sync_file", o->path, 0, number);
+        free(o->file->before);
+        o->file->before = NULL;
+    }
+    return end(disk, what, o->path, 0, number);
+}
+
+static int sync_file(void *arg, int file)
+{
+    return sync_as(arg, file, "sync_file");
+}
+
+static int sync_data(void *arg, int file)
+{
+    return sync_as(arg, file, "sync_data");
 }
 
 static int open_file(void *arg, const char *path, int *file)
@@ -454,7 +510,10 @@ pd_disk mem_disk_table(mem_disk *disk)
                       .make_dir = make_dir,
                       .create = create_file,
                       .write = write_file,
+                      .reopen = reopen_file,
+                      .write_at = write_file_at,
                       .sync_file = sync_file,
+                      .sync_data = sync_data,
                       .open = open_file,
                       .size = size_of_file,
                       .read = read_file,
@@ -534,11 +593,25 @@ static void crash_dir(node *dir, mem_disk_crash_kind kind, uint64_t *state)
     for (size_t i = 0; i < dir->durable.n && reserve(&dir->now); i++) dir->now.at[dir->now.n++] = dir->durable.at[i];
 }
 
+/* Decides which bytes that were written over a file has after a crash: sectors of 512 bytes are old or new. */
+static void crash_before(node *file, mem_disk_crash_kind kind, uint64_t *state)
+{
+    for (size_t at = 0, n; file->before != NULL && at < file->synced; at += n) {
+        n = file->synced - at < 512 ? file->synced - at : 512;
+        if (kind == MEM_DISK_KEEP && !file->lost) break;
+        if (kind == MEM_DISK_TEAR && next(state) % 2 == 0) continue;
+        memcpy(file->data + at, file->before + at, n);
+    }
+    free(file->before);
+    file->before = NULL;
+}
+
 /* Decides which data a file has after a crash. */
 static void crash_file(node *file, mem_disk_crash_kind kind, uint64_t *state)
 {
     size_t left = file->bytes - file->synced, kept = kind == MEM_DISK_KEEP && !file->lost ? left : 0;
 
+    crash_before(file, kind, state);
     if (kind == MEM_DISK_TEAR && left > 0) {
         kept = (size_t)(next(state) % (left + 1));
         if (next(state) % 2 == 0) { /* the length is on the disk, but not all data */

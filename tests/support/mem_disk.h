@@ -8,9 +8,9 @@
  *     rc = pd_checkpoint_write(&disk, "/state", ...);
  *     mem_disk_crash(memory, MEM_DISK_TEAR, seed);
  *
- * A file keeps its data up to the last sync_file, and a directory its names up to the last sync_dir. What came later is
- * kept or lost as the kind of crash says. After a sync_file that was made to fail, what the file has not synced never
- * reaches the disk, though later calls report success, as on a real system. One thread. */
+ * A file keeps its data up to the last sync_file or sync_data, and a directory its names up to the last sync_dir. What
+ * came later is kept or lost as the kind of crash says. After a sync of a file that was made to fail, what the file has
+ * not synced never reaches the disk, though later calls report success, as on a real system. One thread. */
 #ifndef MEM_DISK_H
 #define MEM_DISK_H
 

@@ -298,6 +298,7 @@ static void absorb(rig *r, pd_effect *effect)
         break;
     case PD_EFF_TASK: on_task(r, effect); break;
     case PD_EFF_KEEP: on_keep(r, effect); break;
+    case PD_EFF_LOGGED: fail_msg("a store without logs has made an entry"); break;
     case PD_EFF_DURABLE: r->durable = effect->u.durable_step; break;
     case PD_EFF_RECALL: on_recalled(r, effect); break;
     case PD_EFF_CHECKPOINT:

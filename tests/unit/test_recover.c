@@ -11,7 +11,7 @@
 
 #include "keeper.h"
 #include "kept_sample.h"
-#include "mem_disk.h"
+#include "log_sample.h"
 #include "recover.h"
 
 #define ROOT "/state"
@@ -22,6 +22,7 @@ typedef struct fixture {
     int restored, refusal;
     uint64_t step, creator;
     bool foreign;
+    uint64_t refused_step; /* the step of the log that is refused; 0: none is */
 } fixture;
 
 static int set_up(void **state)
@@ -68,10 +69,40 @@ static int restore(void *arg, const pd_kept *kept, pd_error *err)
     return PD_OK;
 }
 
+/* Takes a step of the log, unless it is the one that the test refuses. */
+static int replay(void *arg, const pd_logged *logged, pd_error *err)
+{
+    fixture *f = arg;
+
+    if (logged->step == f->refused_step) return pd_fail(err, PD_DATA_LOSS, "it does not fit");
+    assert_int_equal(logged->step, f->step + 1);
+    assert_int_equal(logged->creator, f->creator);
+    f->step = logged->step;
+    return PD_OK;
+}
+
 static int recover(fixture *f, pd_error *err)
 {
+    const pd_recover_user user = { .arg = f, .restore = restore, .replay = replay };
+
     f->restored = 0;
-    return pd_recover(&f->disk, ROOT, restore, f, err);
+    return pd_recover(&f->disk, ROOT, &user, err);
+}
+
+/* Writes the entries of the steps first ... last of a job, whose newest checkpoint is of the step `base`. */
+static void log_steps(fixture *f, uint64_t creator, uint64_t base, uint64_t first, uint64_t last)
+{
+    pd_logs *logs;
+
+    assert_int_equal(pd_logs_new(&logs, &f->disk, ROOT, LOG_SEGMENT_BYTES, NULL), PD_OK);
+    for (uint64_t step = first; step <= last; step++) {
+        pd_logged *e = sample_logged(step, base, 1);
+        e->creator = creator;
+        pd_logs_write(logs, &e, 1);
+        if (e->error.code != PD_OK) fail_msg("%s", e->error.text);
+        pd_logged_free(e);
+    }
+    pd_logs_free(logs);
 }
 
 static void the_newest_checkpoint_of_a_job_comes_back(void **state)
@@ -102,6 +133,69 @@ static void a_damaged_checkpoint_is_passed_over(void **state)
                   &bytes)[3] ^= 4;
     assert_int_equal(recover(f, NULL), PD_OK);
     assert_int_equal(f->restored, 0);
+}
+
+static void the_steps_in_the_log_follow_the_checkpoint(void **state)
+{
+    fixture *f = *state;
+
+    write_one(f, 7, 2, 1, false);
+    log_steps(f, 7, 2, 3, 5);
+    assert_int_equal(recover(f, NULL), PD_OK);
+    assert_int_equal(f->restored, 1);
+    assert_int_equal(f->step, 5);
+    log_steps(f, 7, 2, 6, 12);
+    assert_int_equal(recover(f, NULL), PD_OK);
+    assert_int_equal(f->step, 12);
+    write_one(f, 7, 9, 2, false);
+    assert_int_equal(recover(f, NULL), PD_OK);
+    assert_int_equal(f->step, 12);
+}
+
+static void a_step_that_cannot_be_repeated_ends_the_log(void **state)
+{
+    fixture *f = *state;
+
+    write_one(f, 7, 2, 1, false);
+    log_steps(f, 7, 2, 3, 9);
+    f->refused_step = 6;
+    assert_int_equal(recover(f, NULL), PD_OK);
+    assert_int_equal(f->step, 5);
+    f->refused_step = 0;
+    assert_int_equal(recover(f, NULL), PD_OK);
+    assert_int_equal(f->step, 5); /* the job has gone on from there, so the old step 6 is not its past */
+}
+
+static void a_damaged_log_ends_before_its_damage(void **state)
+{
+    fixture *f = *state;
+    size_t bytes;
+
+    write_one(f, 7, 2, 1, false);
+    log_steps(f, 7, 2, 3, 5);
+    mem_disk_file(f->memory, ROOT "/runs%2Fgpt%20%231-0000000000000007/log/segment-00000000000000000001",
+                  &bytes)[3 * PD_DISK_BLOCK] ^= 4;
+    assert_int_equal(recover(f, NULL), PD_OK);
+    assert_true(f->step < 5);
+}
+
+static void a_log_of_a_newer_version_stops_the_start(void **state)
+{
+    fixture *f = *state;
+    uint64_t hash;
+    uint8_t *file;
+    size_t bytes;
+    pd_error err;
+
+    write_one(f, 7, 2, 1, false);
+    log_steps(f, 7, 2, 3, 5);
+    file =
+        mem_disk_file(f->memory, ROOT "/runs%2Fgpt%20%231-0000000000000007/log/segment-00000000000000000001", &bytes);
+    file[16] = 9; /* the version */
+    hash = XXH3_64bits(file, 72 + (size_t)file[20]);
+    memcpy(file + 72 + file[20], &hash, sizeof hash);
+    assert_int_equal(recover(f, &err), PD_UNIMPLEMENTED);
+    assert_non_null(strstr(err.text, "to start without this job"));
 }
 
 static void a_job_that_has_ended_does_not_come_back(void **state)
@@ -154,9 +248,16 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(the_newest_checkpoint_of_a_job_comes_back),     TEST(a_damaged_checkpoint_is_passed_over),
-        TEST(a_job_that_has_ended_does_not_come_back),       TEST(of_jobs_of_the_same_name_the_later_one_comes_back),
-        TEST(a_checkpoint_that_does_not_fit_ends_the_start), TEST(checkpoints_of_other_hardware_are_foreign),
+        TEST(the_newest_checkpoint_of_a_job_comes_back),
+        TEST(a_damaged_checkpoint_is_passed_over),
+        TEST(the_steps_in_the_log_follow_the_checkpoint),
+        TEST(of_jobs_of_the_same_name_the_later_one_comes_back),
+        TEST(a_step_that_cannot_be_repeated_ends_the_log),
+        TEST(a_damaged_log_ends_before_its_damage),
+        TEST(a_log_of_a_newer_version_stops_the_start),
+        TEST(a_job_that_has_ended_does_not_come_back),
+        TEST(a_checkpoint_that_does_not_fit_ends_the_start),
+        TEST(checkpoints_of_other_hardware_are_foreign),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,8 @@ static void recover(fixture *f)
 {
     pd_error err;
 
-    if (pd_recover(&f->disk, "/state", restore, f, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_recover(&f->disk, "/state", &(pd_recover_user){ .arg = f, .restore = restore }, &err) != PD_OK)
+        fail_msg("%s", err.text);
     rig_absorb(&f->r);
 }
 
@@ -171,7 +172,8 @@ static void a_job_that_does_not_fit_the_limits_ends_the_start(void **state)
     rig_free(&f->r);
     config.max_total_bytes = 16;
     rig_new(&f->r, &config);
-    assert_int_equal(pd_recover(&f->disk, "/state", restore, f, &err), PD_RESOURCE_EXHAUSTED);
+    assert_int_equal(pd_recover(&f->disk, "/state", &(pd_recover_user){ .arg = f, .restore = restore }, &err),
+                     PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(err.text, f->dir));
     assert_int_equal(count_jobs(f), 0);
 }

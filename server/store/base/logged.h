@@ -1,9 +1,10 @@
 /* logged.h - one step of a job for the log, in memory: on its way from the step thread to the disk, or back.
  *
  * A job with durability = log writes an entry for each step that all its parameters have closed. The step thread makes
- * a pd_logged and hands it to the keeper in an effect PD_EFF_LOGGED. From then on the keeper owns it and reads it,
- * until it hands it back in a request PD_REQ_LOGGED with the result. Aggregates are not copied: the entry has the
- * buffers which the optimizers read, and the step thread returns them to their pools when the entry has come back.
+ * a pd_logged and hands it to the journal thread in an effect PD_EFF_LOGGED. From then on the journal thread owns it
+ * and reads it, until it hands it back in a request PD_REQ_LOGGED with the result. Aggregates are not copied: the entry
+ * has the buffers which the optimizers read, and the step thread returns them to their pools when the entry has come
+ * back.
  *
  * The same struct is what a daemon reads from the disk when it starts. Then all bytes lie in memory that the pd_logged
  * owns. */
@@ -28,16 +29,20 @@ typedef struct pd_logged {
     char *job;        /* name of the job */
     uint32_t number;  /* number of the job in this daemon; 0 in an entry that was read from the disk */
     uint64_t creator; /* tells the job from other jobs of the same name: pd_job_saved.creator */
-    uint64_t base;    /* step of the checkpoint that this entry follows, with base + 1 ... step - 1 between them */
     uint64_t step;    /* the step that all parameters have closed */
-    uint8_t *head;    /* everything but the aggregates, as an archive (optim/archive.h) */
+    /* Step of the newest checkpoint of the job that is durable; it is less than `step`. The log forgets entries up to
+     * it. An entry of step base + 1 begins a chain: whatever else the log has is dropped. Any other entry follows that
+     * of step - 1, which this daemon or the last one has written. If the log does not have that one (an earlier write
+     * has failed, or the store has left entries out), it comes back with PD_FAILED_PRECONDITION. */
+    uint64_t base;
+    uint8_t *head; /* everything but the aggregates, as an archive (optim/archive.h) */
     size_t head_bytes;
     pd_logged_part *parts; /* one for each parameter of the job, in order */
     uint32_t n_parts;
     void *memory; /* an entry from the disk: one block that has all aggregates; else NULL */
 
-    /* the result, which the keeper fills in */
-    pd_error error; /* PD_OK: the entry is durable, and so are all before it */
+    /* the result, which the journal thread fills in */
+    pd_error error; /* PD_OK: the entry is durable, and so are all of its chain before it */
     uint64_t bytes; /* bytes that were written */
     uint64_t ns;    /* time from its turn to its end on the disk */
 } pd_logged;

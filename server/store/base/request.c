@@ -13,7 +13,7 @@ enum { MAIL_BYTES = sizeof(pd_request) > sizeof(pd_effect) ? sizeof(pd_request) 
 static bool wants_answer(pd_request_kind kind)
 {
     return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_TASK && kind != PD_REQ_LIMITS &&
-           kind != PD_REQ_STALLED && kind != PD_REQ_KEPT;
+           kind != PD_REQ_STALLED && kind != PD_REQ_KEPT && kind != PD_REQ_LOGGED;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
@@ -102,6 +102,7 @@ static void free_contents(pd_request *request)
     case PD_REQ_NOTE:
     case PD_REQ_RECALL:
     case PD_REQ_KEPT:
+    case PD_REQ_LOGGED:
     case PD_REQ_DRAIN: break;
     case PD_REQ_CHECKPOINT: free(request->u.checkpoint.job_name); break;
     }
@@ -137,17 +138,37 @@ pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket
     return effect;
 }
 
-pd_request *pd_effect_become_kept(pd_effect *effect)
+/* Makes a request for a job, which asks for no answer, in the memory of an effect. */
+static pd_request *become(pd_effect *effect, pd_request_kind kind, uint32_t job)
 {
     pd_request *request = (pd_request *)(void *)effect;
-    pd_kept *kept = effect->u.kept;
 
     _Static_assert(sizeof(pd_request) <= sizeof(pd_effect), "a request fits into the memory of an effect");
-    assert(effect->kind == PD_EFF_KEEP);
     memset(request, 0, sizeof *request);
-    request->kind = PD_REQ_KEPT;
-    request->job = kept->number;
+    request->kind = kind;
+    request->job = job;
+    return request;
+}
+
+pd_request *pd_effect_become_kept(pd_effect *effect)
+{
+    pd_kept *kept = effect->u.kept;
+    pd_request *request;
+
+    assert(effect->kind == PD_EFF_KEEP);
+    request = become(effect, PD_REQ_KEPT, kept->number);
     request->u.kept = kept;
+    return request;
+}
+
+pd_request *pd_effect_become_logged(pd_effect *effect)
+{
+    pd_logged *logged = effect->u.logged;
+    pd_request *request;
+
+    assert(effect->kind == PD_EFF_LOGGED);
+    request = become(effect, PD_REQ_LOGGED, logged->number);
+    request->u.logged = logged;
     return request;
 }
 
@@ -236,6 +257,7 @@ void pd_effect_free(pd_effect *effect)
     if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);
     if (effect->kind == PD_EFF_EXPORT) free(effect->u.exported.at);
     if (effect->kind == PD_EFF_RECALL) free(effect->u.recalled.at);
+    if (effect->kind == PD_EFF_STATS) free(effect->u.stats);
     if (effect->kind == PD_EFF_SHARE && effect->u.share.fd >= 0) close(effect->u.share.fd);
     free(effect);
 }

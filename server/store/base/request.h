@@ -10,6 +10,8 @@
 #include "info_entries.h"
 #include "kept.h"
 #include "log_entry.h"
+#include "logged.h"
+#include "stats.h"
 #include "paramd/tensor.h"
 
 #define PD_MAX_OPTIONS 64
@@ -106,7 +108,8 @@ typedef enum pd_request_kind {
     PD_REQ_RECALL,  /* a worker asks for its note */
     /* an operator or a worker asks for a checkpoint; answered when it is durable */
     PD_REQ_CHECKPOINT,
-    PD_REQ_KEPT, /* from the keeper thread: a checkpoint is on disk, or could not be written; no answer */
+    PD_REQ_KEPT,   /* from the keeper thread: a checkpoint is on disk, or could not be written; no answer */
+    PD_REQ_LOGGED, /* from the journal thread: an entry is on disk, or could not be written; no answer */
 } pd_request_kind;
 
 /* The requests of an import (an operator loads optimizer state into a job), in this order: BEGIN; PIECE for a part of
@@ -248,6 +251,7 @@ typedef struct pd_request {
             uint64_t wait_ns; /* most time to wait */
         } checkpoint;
         pd_kept *kept;
+        pd_logged *logged;
     } u;
 } pd_request;
 
@@ -256,8 +260,9 @@ typedef struct pd_request {
  * The memory for its answer is allocated with it, and the request itself can be turned into an effect. So a request
  * can always be answered, and its payload buffer returned, even if memory is short later. */
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
-/* Frees a request and all that it owns. Four things are not freed, because effects return them to their owners: the
- * payload buffer, the snapshots (published weights) of u.released, the task of u.task and u.kept. Accepts NULL. */
+/* Frees a request and all that it owns. Five things are not freed, because effects return them to their owners: the
+ * payload buffer, the snapshots (published weights) of u.released, the task of u.task, u.kept and u.logged. Accepts
+ * NULL. */
 void pd_request_free(pd_request *request);
 
 /* ---- snapshots ---- */
@@ -392,10 +397,12 @@ typedef enum pd_effect_kind {
     PD_EFF_SHARE,      /* answers a worker that asked for its job's shared weights: u.share */
     PD_EFF_TASK,       /* a root task for the root pool, u.task; it never reaches the loop thread */
     PD_EFF_KEEP,       /* a checkpoint for the keeper thread, u.kept; it never reaches the loop thread */
+    PD_EFF_LOGGED,     /* an entry for the journal thread, u.logged; it never reaches the loop thread */
     PD_EFF_DURABLE,    /* steps of the job up to u.durable_step are on disk */
     PD_EFF_RECALL,     /* answers a worker that asked for its note: u.recalled */
     PD_EFF_CHECKPOINT, /* a checkpoint that somebody asked for is on disk: u.checkpoint */
     PD_EFF_LOG,        /* a line for the log: u.log */
+    PD_EFF_STATS,      /* a copy of the figures of a job that has changed, once a second: u.stats */
 } pd_effect_kind;
 
 typedef struct pd_effect {
@@ -441,6 +448,7 @@ typedef struct pd_effect {
             uint32_t param;
         } task;
         pd_kept *kept;
+        pd_logged *logged;
         uint64_t durable_step;
         struct {
             uint64_t step; /* step of the note; 0: there is none */
@@ -452,11 +460,13 @@ typedef struct pd_effect {
             uint64_t ns;          /* time that writing took */
         } checkpoint;
         pd_log_entry log;
+        pd_job_stats *stats; /* owned by the effect; NULL: its owner has taken it */
     } u;
 } pd_effect;
 
-/* Frees an effect and all that it owns, except buffers, snapshots (published weights), tasks and checkpoints. If it is
- * a PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
+/* Frees an effect and all that it owns, except buffers, snapshots (published weights), tasks, checkpoints and entries
+ * of the log. If it is a PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped.
+ * Accepts NULL. */
 void pd_effect_free(pd_effect *effect);
 
 /* Frees the parts of a Push or Init request that are not needed once its contributions are filed: the lists of
@@ -467,5 +477,7 @@ void pd_request_slim(pd_request *request);
 pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket ticket, uint32_t job);
 /* Turns a PD_EFF_KEEP into a PD_REQ_KEPT in the same memory, so it cannot fail. Takes ownership of the effect. */
 pd_request *pd_effect_become_kept(pd_effect *effect);
+/* Does the same with a PD_EFF_LOGGED, which becomes a PD_REQ_LOGGED. */
+pd_request *pd_effect_become_logged(pd_effect *effect);
 
 #endif

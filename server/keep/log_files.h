@@ -1,0 +1,68 @@
+/* log_files.h - the logs of jobs on a disk: writes entries, and reads them when the daemon starts.
+ *
+ * The log of a job is in STATE_DIR/JOB-CREATOR/log/ (keep_names.h), in files named segments. Entries are written one
+ * after the other, and the segments whose entries a checkpoint has made obsolete are written anew: that takes half the
+ * time of writing new files.
+ *
+ * No byte is trusted. Each entry has the hash of the entry before it and its own hash, which covers both. So bytes that
+ * an earlier use has left in a segment, or entries of another job, order or past, never count. What a crash has cut off
+ * at the end is dropped without a word. Where an entry is damaged that was durable, the log ends before it, and the
+ * damage is reported.
+ *
+ * One thread writes the logs of a state directory. Errors that are not named: PD_NO_MEMORY, and those of the disk,
+ * PD_UNAVAILABLE and PD_RESOURCE_EXHAUSTED. */
+#ifndef PD_LOG_FILES_H
+#define PD_LOG_FILES_H
+
+#include "disk.h"
+#include "keep_names.h"
+#include "logged.h"
+
+/* ---- writing ---- */
+
+typedef struct pd_logs pd_logs; /* the logs of all jobs of a daemon */
+
+/* Least bytes of a segment in a daemon. A segment that two entries would not fit into is made larger. */
+#define PD_LOG_SEGMENT (64u << 20)
+
+/* Makes the logs of a state directory, of which pd_keep_check_root has accepted the path. Touches no file: the log of a
+ * job is opened with its first entry. `disk` is borrowed. PD_NO_MEMORY. */
+int pd_logs_new(pd_logs **out, const pd_disk *disk, const char *root, uint64_t segment_bytes, pd_error *err);
+/* Writes entries, in their order, and waits for the disk once for each job: the more entries there are, the less each
+ * costs. Fills in `error` and `bytes` of each entry.
+ *
+ * If an entry of a job cannot be written, its `error` says why, and all later entries of the job are refused with
+ * PD_FAILED_PRECONDITION until one begins a chain (logged.h). Files whose sync has failed are not used again, and
+ * nothing is read from them but what was durable before. */
+void pd_logs_write(pd_logs *logs, pd_logged *const *entries, size_t n);
+/* Closes all files. Accepts NULL. */
+void pd_logs_free(pd_logs *logs);
+
+/* ---- reading ---- */
+
+/* What was found in a log. */
+typedef struct pd_log_about {
+    uint64_t files, file_bytes; /* files in the directory of the log, and their bytes */
+    uint64_t entries, bytes;    /* entries that follow the checkpoint without a gap, and their bytes */
+    uint64_t last;              /* step of the last of these; without any, step of the checkpoint */
+    pd_error damage; /* PD_DATA_LOSS: steps that were durable are lost, or may be; PD_OK: none are known to be */
+} pd_log_about;
+
+/* Reads the entries of a job that follow the checkpoint of a step without a gap, in their order, and calls `each` with
+ * each of them; NULL: they are only checked. The entry is borrowed for the call. If `each` returns an error, reading
+ * ends with it: *about then tells of the entries before. A job without a log has no entries. PD_UNIMPLEMENTED: a newer
+ * version has written the log. */
+int pd_log_read(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t step,
+                int (*each)(void *arg, const pd_logged *logged, pd_error *err), void *arg, pd_log_about *about,
+                pd_error *err);
+/* Makes the log of a job end with a step, to which the job has come back from the checkpoint of step `base`: nothing
+ * else in the log counts any more. Otherwise entries of steps that the job takes another time could be read one day.
+ * Waits until the disk has the entries up to the step, which a daemon that was killed may not have done. Nobody may be
+ * writing. */
+int pd_log_cut(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t base, uint64_t step, pd_error *err);
+/* Gives the log of a job another name (log-aside[.N]), under which no start of the daemon looks for it. */
+int pd_log_set_aside(const pd_disk *disk, const char *job_dir, bool *was_there, pd_error *err);
+/* Removes the log of a job. */
+int pd_log_remove(const pd_disk *disk, const char *job_dir, pd_error *err);
+
+#endif
