@@ -236,6 +236,7 @@ void pd_effect_free(pd_effect *effect)
     if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);
     if (effect->kind == PD_EFF_EXPORT) free(effect->u.exported.at);
     if (effect->kind == PD_EFF_RECALL) free(effect->u.recalled.at);
+    if (effect->kind == PD_EFF_STATS) free(effect->u.stats);
     if (effect->kind == PD_EFF_SHARE && effect->u.share.fd >= 0) close(effect->u.share.fd);
     free(effect);
 }

@@ -10,6 +10,7 @@
 #include "info_entries.h"
 #include "kept.h"
 #include "log_entry.h"
+#include "stats.h"
 #include "paramd/tensor.h"
 
 #define PD_MAX_OPTIONS 64
@@ -396,6 +397,7 @@ typedef enum pd_effect_kind {
     PD_EFF_RECALL,     /* answers a worker that asked for its note: u.recalled */
     PD_EFF_CHECKPOINT, /* a checkpoint that somebody asked for is on disk: u.checkpoint */
     PD_EFF_LOG,        /* a line for the log: u.log */
+    PD_EFF_STATS,      /* a copy of the figures of a job that has changed, once a second: u.stats */
 } pd_effect_kind;
 
 typedef struct pd_effect {
@@ -452,6 +454,7 @@ typedef struct pd_effect {
             uint64_t ns;          /* time that writing took */
         } checkpoint;
         pd_log_entry log;
+        pd_job_stats *stats; /* owned by the effect; NULL: its owner has taken it */
     } u;
 } pd_effect;
 
