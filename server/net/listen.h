@@ -6,12 +6,18 @@
 
 /* Opens the listening sockets that the settings name. Errors are those of pd_daemon_new. */
 int pd_listen(pd_uvloop *loop, pd_error *err);
-/* Starts to accept connections. */
+/* Opens the HTTP listener that the settings name, if any. Errors are those of pd_daemon_new. */
+int pd_listen_http(pd_uvloop *loop, pd_error *err);
+/* Starts to accept connections. Call it again after more listening sockets were opened. */
 void pd_listen_begin(pd_uvloop *loop);
-/* Closes the listening sockets. */
+/* Closes the listening sockets for workers and operators. The HTTP listener stays: a daemon that drains says so. */
+void pd_listen_end_workers(pd_uvloop *loop);
+/* Closes all listening sockets. */
 void pd_listen_end(pd_uvloop *loop);
 /* Gives a connected non-blocking socket to the conversation, which makes a connection of it. PD_NO_MEMORY: the socket
  * is still the caller's. */
 int pd_listen_adopt(pd_uvloop *loop, int fd, const char *peer);
+/* The same for a connection that speaks HTTP. */
+int pd_listen_adopt_http(pd_uvloop *loop, int fd);
 
 #endif
