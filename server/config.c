@@ -77,6 +77,14 @@ static const pd_key keys[] = {
     { "tls", "tokens", PD_KEY_TEXT, AT(tls_tokens), "", .reload = true,
       .help = "file with the tokens of clients, a line for each as paramctl token new prints it, which only its owner "
               "and group may read" },
+    { "http", "listen", PD_KEY_TEXT, AT(http_listen), "",
+      .help = "addresses of the HTTP listener, separated by commas, written as in [server], for example "
+              "127.0.0.1:7072; none: there is no HTTP listener. Other machines may reach it only with a token, or with "
+              "server.insecure" },
+    { "http", "token", PD_KEY_TEXT, AT(http_token), "",
+      .help = "file with the token that requests must bring (Authorization: Bearer TOKEN, or as the password of any "
+              "user); its first line counts, at least 16 characters. Only its owner may read it. none: no token is "
+              "needed. /healthz and /readyz need none" },
     { "limits", "max_jobs", PD_KEY_COUNT, AT(max_jobs), "1024", 1, 1000000, .reload = true,
       .help = "most jobs at the same time" },
     { "limits", "max_params", PD_KEY_COUNT, AT(max_params), "65536", 1, 1000000, .help = "most parameters of one job" },
@@ -119,6 +127,7 @@ enum { N_KEYS = sizeof keys / sizeof keys[0] };
 static const char *const section_help[][2] = {
     { "server", "Addresses, and how long the daemon waits for its peers." },
     { "tls", "Keys of tls:// addresses: tokens, or certificates, or both. SIGHUP reads the files again." },
+    { "http", "Metrics for Prometheus (/metrics), health (/healthz, /readyz) and the dashboard (/), over HTTP." },
     { "limits", "Limits of memory. Sizes have binary units: 4096, 64k, 256MiB, 1G." },
     { "threads", "Threads, and the instructions that they use." },
     { "log", "The log on the standard error." },
@@ -169,7 +178,7 @@ static size_t count_named(const pd_config *config, const char *name)
 
 bool pd_key_is_short(const pd_config *config, const pd_key *key)
 {
-    return count_named(config, key->name) == 1;
+    return count_named(config, key->name) == 1 || strcmp(key->section, "server") == 0;
 }
 
 bool pd_key_is_flag(const pd_key *key)
@@ -301,6 +310,8 @@ void pd_config_free(pd_config *config)
     free(config->tls_key);
     free(config->tls_client_ca);
     free(config->tls_tokens);
+    free(config->http_listen);
+    free(config->http_token);
     free(config->job);
     free(config->keys);
     free(config->text);
@@ -398,7 +409,8 @@ int pd_config_check(pd_config *config, pd_error *err)
                        (unsigned long long)config->heartbeat_timeout, (unsigned long long)config->heartbeat_interval);
     if ((rc = pd_cpu_find(pd_config_cpu(config), &set, &why)) != PD_OK)
         return pd_fail(err, rc, "threads.cpu: %s", why.text);
-    return check_listen(config, err);
+    if ((rc = check_listen(config, err)) != PD_OK) return rc;
+    return pd_reach_check_http(config->http_listen, config->insecure || config->http_token[0] != '\0', err);
 }
 
 const char *pd_section_help(const char *section)

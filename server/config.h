@@ -28,7 +28,8 @@ void pd_config_free(pd_config *config); /* accepts NULL */
 const pd_key *pd_config_find(const pd_config *config, const char *name);
 /* Adds the names of all configuration keys to a search for the name that is nearest to a mistyped one. */
 void pd_config_offer(const pd_config *config, pd_nearest *search);
-/* Returns whether a configuration key may be given by its short name: no other section has a key of the same name. */
+/* Returns whether a configuration key may be given by its short name: no other section has a key of the same name, or
+ * its section is [server]. */
 bool pd_key_is_short(const pd_config *config, const pd_key *key);
 /* Returns whether the values of a configuration key are yes and no. Then its flag on the command line needs no
  * value. */

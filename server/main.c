@@ -9,6 +9,7 @@
 #include "notify.h"
 #include "reload.h"
 #include "stepper.h"
+#include "token_file.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -26,9 +27,6 @@ extern char **environ;
 /* Nanoseconds that one batch of the step thread's work (sums and optimizer steps done in one go) may take, by
  * estimate. */
 #define BATCH_NS 50e6
-/* Nanoseconds after which a turn of the step thread (it applies requests, then does a batch of work) counts as stuck:
- * the service manager's watchdog gets no more messages. */
-#define STUCK_NS 60000000000u
 
 /* ---- the environment variables that BLAS and OpenMP read when they are loaded ---- */
 
@@ -79,6 +77,11 @@ typedef struct process {
     pd_numa numa; /* node of the step threads and of the memory of jobs */
     uint64_t watchdog_ms, fed_ms;
     pd_reload reload;
+    char *http_token; /* NULL: HTTP requests need none */
+    /* the step thread as it is being started on another thread: the result, and why the start has failed */
+    pd_stepper *starting;
+    int started;
+    pd_error error;
 } process;
 
 /* Levels of syslog, in the order of the choices of the configuration key log.level. */
@@ -110,6 +113,20 @@ static void notify_stopping(const pd_config *config)
     pd_notify(text);
 }
 
+/* Tells the service manager that jobs are still being loaded, so that it waits longer for READY=1. Loop thread. */
+static void notify_loading(void)
+{
+    pd_notify("STATUS=loading jobs from checkpoints\nEXTEND_TIMEOUT_USEC=30000000");
+}
+
+/* Returns how long the step thread has been at its present turn. */
+static uint64_t busy_ns(void *arg)
+{
+    const process *p = arg;
+
+    return p->stepper != NULL ? pd_stepper_busy_ns(p->stepper) : 0;
+}
+
 /* Tells the service manager's watchdog that the daemon lives, while both the loop thread and the step thread make
  * progress. Loop thread. */
 static void on_event(void *arg, pd_daemon_event event)
@@ -118,8 +135,9 @@ static void on_event(void *arg, pd_daemon_event event)
     uint64_t now = now_ms();
 
     if (event == PD_DAEMON_STOPS) notify_stopping(p->config);
+    if (event == PD_DAEMON_LOADS) notify_loading();
     if (event != PD_DAEMON_TURNS || p->watchdog_ms == 0 || now - p->fed_ms < p->watchdog_ms) return;
-    if (pd_stepper_busy_ns(p->stepper) > STUCK_NS) {
+    if (pd_stepper_busy_ns(p->stepper) > PD_STUCK_NS) {
         pd_log(LOG_CRIT, "the step thread has been at one piece of work for over a minute");
         return;
     }
@@ -141,6 +159,7 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
                    .threads = (int)config->step_threads,
                    .pool_threads = (int)config->pool_threads,
                    .batch_ns = BATCH_NS,
+                   .stats_ns = config->http_listen[0] != '\0' ? PD_STATS_NS : 0,
                    .job_presets = config->job,
                    .n_job_presets = config->n_job },
         .pool_threads = (int)config->pool_threads,
@@ -228,6 +247,9 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .max_header = (uint32_t)config->max_header,
         .hello_bytes = (uint32_t)config->hello_bytes,
         .blas_core = pd_blas_core(),
+        .http_listen = config->http_listen,
+        .http_token = p->http_token,
+        .busy_ns = busy_ns,
         .log = pd_log_put,
         .event = on_event,
         .reload = reload,
@@ -270,19 +292,32 @@ static int write_port(const process *p, pd_error *err)
     return pd_fail(err, PD_UNAVAILABLE, "server.port_file: %s: %s", path, strerror(errno));
 }
 
+/* Starts the step thread, after it has loaded the jobs of checkpoints. Runs on another thread than the loop thread,
+ * which meanwhile reports that the daemon is not ready. */
+static void start_stepper(void *arg)
+{
+    process *p = arg;
+    pd_stepper_config stepper;
+
+    fill_stepper_config(p, &stepper);
+    p->started = pd_stepper_start(&p->starting, &stepper, &p->error);
+}
+
 static int start(process *p, pd_error *err)
 {
+    const char *token = p->config->http_token;
     pd_daemon_config daemon;
-    pd_stepper_config stepper;
     int rc;
 
+    if (token[0] != '\0' && (rc = pd_token_read(&p->http_token, token, "http.token", err)) != PD_OK) return rc;
     fill_daemon_config(p, &daemon);
     if ((rc = pd_config_tls(p->config, &daemon.tls, err)) != PD_OK) return rc;
     rc = pd_daemon_new(&p->daemon, &daemon, err);
     pd_tls_unref(daemon.tls); /* the daemon has its own reference */
-    if (rc != PD_OK) return rc;
-    fill_stepper_config(p, &stepper);
-    if ((rc = pd_stepper_start(&p->stepper, &stepper, err)) != PD_OK) return rc;
+    if (rc != PD_OK || (rc = pd_daemon_listen_http(p->daemon, err)) != PD_OK) return rc;
+    pd_daemon_load(p->daemon, start_stepper, p);
+    p->stepper = p->starting;
+    if (p->started != PD_OK) return pd_fail(err, p->started, "%s", p->error.text);
     prefer_node(p);
     if ((rc = pd_daemon_listen(p->daemon, err)) != PD_OK) return rc;
     return write_port(p, err);
@@ -302,7 +337,7 @@ static pd_exit serve(process *p)
     rc = start(p, &err);
     if (rc == PD_OK) rc = pd_log_start(&err);
     if (rc == PD_OK) {
-        pd_notify("READY=1");
+        pd_notify("READY=1\nSTATUS=serving");
         if (!pd_daemon_run(p->daemon, pd_stepper_requests(p->stepper)))
             pd_log(LOG_WARNING, "stopped before rounds under way had finished");
     } else {
@@ -310,6 +345,7 @@ static pd_exit serve(process *p)
     }
     pd_stepper_stop(p->stepper);
     pd_daemon_free(p->daemon);
+    free(p->http_token);
     if (rc == PD_OK) pd_log(LOG_NOTICE, "stopped");
     pd_log_stop();
     pd_reload_end(&p->reload);

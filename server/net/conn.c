@@ -267,7 +267,7 @@ void pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
     int rc;
 
     if (!pd_conn_live(conn)) return;
-    conn->daemon->frames_refused++;
+    pd_loop_count_refusal(conn->daemon, err->code);
     if (pd_method_pushes(asked->method) || asked->method == PD_INIT) mark = conn->daemon->mark;
     rc = pd_frame_pack_error(&at, &bytes, asked->method, asked->flags & PD_FLAG_CHECKSUM, asked->request, err->code,
                              err->text, mark);

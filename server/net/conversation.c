@@ -4,6 +4,7 @@
 
 #include "conn_io.h"
 #include "effect_handlers.h"
+#include "http.h"
 #include "incoming.h"
 #include "methods.h"
 #include "plant.h"
@@ -144,6 +145,7 @@ void pd_conversation_finish_turn(pd_daemon *daemon)
     write_dirty(daemon);
     pd_loop_flush(daemon);
     free_closed(daemon);
+    pd_http_free_closed(daemon);
     daemon->was_active = daemon->active;
     daemon->active = 0;
     pd_shutdown_finish(daemon);
@@ -192,6 +194,7 @@ void pd_conversation_tick(pd_daemon *daemon)
     daemon->stall_unreported = false;
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_tick(daemon->conns[i], now);
+    pd_http_tick(daemon, now);
     if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_TURNS);
     end_if_idle(daemon, now);
     pd_shutdown_tick(daemon, now);
@@ -277,6 +280,17 @@ int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const cha
     return PD_OK;
 }
 
+int pd_conversation_accept_http(pd_daemon *daemon, pd_transport *transport)
+{
+    return pd_http_accept(daemon, transport);
+}
+
+void pd_conversation_tick_http(pd_daemon *daemon)
+{
+    pd_http_tick(daemon, pd_loop_now_ms(daemon));
+    pd_http_free_closed(daemon);
+}
+
 /* Gives back the snapshots (published weights) in effects (answers and reports of the step thread) that were taken from
  * the mailbox but not handled, since the board does not know them. The step thread itself takes back effects that are
  * still in the mailbox. */
@@ -298,6 +312,7 @@ void pd_conversation_close_all(pd_daemon *daemon)
     daemon->platform.background = NULL; /* the loop does not turn any more: what is left to do is done here */
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_close(daemon->conns[i], "the server stops");
+    pd_http_close_all(daemon);
     pd_board_free(daemon->board);
     daemon->board = NULL;
     release_backlog(daemon);
@@ -328,6 +343,7 @@ void pd_conversation_dispose(pd_daemon *daemon)
     }
     pd_board_free(daemon->board);
     pd_traffic_free(&daemon->traffic);
+    pd_figures_free(&daemon->figures);
     pd_mailbox_free(daemon->effects);
     pd_pool_free(daemon->pool);
     pd_arena_free(daemon->arena);

@@ -24,6 +24,11 @@ pd_mailbox *pd_conversation_effects(pd_daemon *daemon);
 /* Adds a connection whose bytes travel over this transport. If there are more than max_connections, the peer gets an
  * error and the connection ends. PD_NO_MEMORY: the transport is still the caller's. */
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer);
+/* Adds an HTTP connection (http.h) whose bytes travel over this transport. PD_NO_MEMORY: the transport is still the
+ * caller's. */
+int pd_conversation_accept_http(pd_daemon *daemon, pd_transport *transport);
+/* Does what HTTP connections need while nothing else runs yet: closes slow ones, and frees closed ones. */
+void pd_conversation_tick_http(pd_daemon *daemon);
 /* Handles the effects (answers and reports) that the step thread has posted, for about a millisecond. */
 void pd_conversation_take_effects(pd_daemon *daemon);
 /* Ends a turn of the loop, before the loop waits for events: tries held-back frames again, writes answers, posts

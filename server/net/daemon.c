@@ -26,6 +26,14 @@ static uint64_t clock_ns(void *arg)
     (void)arg;
     return uv_hrtime();
 }
+static uint64_t unix_ms(void *arg)
+{
+    uv_timeval64_t now;
+
+    (void)arg;
+    uv_gettimeofday(&now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_usec / 1000;
+}
 static void wake(void *arg)
 {
     uv_async_send(&((pd_uvloop *)arg)->wake);
@@ -36,7 +44,7 @@ static void stop(void *arg)
 }
 static void end_listening(void *arg)
 {
-    pd_listen_end(arg);
+    pd_listen_end_workers(arg);
 }
 
 static uint64_t secret(void *arg)
@@ -156,6 +164,7 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
     pd_platform platform = { .arg = loop,
                              .now_ms = now_ms,
                              .clock_ns = clock_ns,
+                             .unix_ms = unix_ms,
                              .random = secret,
                              .wake = wake,
                              .stop = stop,
@@ -186,6 +195,66 @@ int pd_daemon_listen(pd_daemon *daemon, pd_error *err)
     return pd_listen(loop_of(daemon), err);
 }
 
+int pd_daemon_listen_http(pd_daemon *daemon, pd_error *err)
+{
+    return pd_listen_http(loop_of(daemon), err);
+}
+
+/* ---- a long task before the daemon runs ---- */
+
+/* A thread of its own runs the task, not one of libuv's workers: these are started later, when the loop thread has
+ * chosen from which node its memory comes, which they inherit. */
+typedef struct loading {
+    uv_thread_t thread;
+    uv_async_t finished;
+    void (*run)(void *arg);
+    void *arg;
+    bool done;
+} loading;
+
+static void run_loading(void *arg)
+{
+    loading *task = arg;
+
+    task->run(task->arg);
+    uv_async_send(&task->finished);
+}
+
+static void on_finished(uv_async_t *handle)
+{
+    ((loading *)handle->data)->done = true;
+}
+
+static void on_loading_tick(uv_timer_t *handle)
+{
+    pd_uvloop *loop = handle->data;
+    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
+
+    pd_conversation_tick_http(loop->daemon);
+    if (loop->paused) pd_listen_begin(loop);
+    if (config->event != NULL) config->event(config->arg, PD_DAEMON_LOADS);
+}
+
+void pd_daemon_load(pd_daemon *daemon, void (*run)(void *arg), void *arg)
+{
+    pd_uvloop *loop = loop_of(daemon);
+    loading task = { .run = run, .arg = arg };
+
+    uv_async_init(&loop->uv, &task.finished, on_finished);
+    task.finished.data = &task;
+    pd_listen_begin(loop);
+    uv_timer_start(&loop->timer, on_loading_tick, TICK_MS, TICK_MS);
+    if (uv_thread_create(&task.thread, run_loading, &task) == 0) {
+        while (!task.done) uv_run(&loop->uv, UV_RUN_ONCE);
+        uv_thread_join(&task.thread);
+    } else {
+        run(arg);
+    }
+    uv_timer_stop(&loop->timer);
+    uv_close((uv_handle_t *)&task.finished, NULL);
+    uv_run(&loop->uv, UV_RUN_NOWAIT); /* one more turn, in which libuv closes the handle */
+}
+
 void pd_daemon_free(pd_daemon *daemon)
 {
     pd_uvloop *loop;
@@ -200,6 +269,11 @@ void pd_daemon_free(pd_daemon *daemon)
 unsigned pd_daemon_port(const pd_daemon *daemon)
 {
     return loop_of(daemon)->port;
+}
+
+unsigned pd_daemon_http_port(const pd_daemon *daemon)
+{
+    return loop_of(daemon)->http_port;
 }
 
 void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests)
@@ -217,6 +291,12 @@ int pd_daemon_adopt(pd_daemon *daemon, int fd)
 {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     return pd_socket_adopt(loop_of(daemon), fd, NULL, "adopted");
+}
+
+int pd_daemon_adopt_http(pd_daemon *daemon, int fd)
+{
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    return pd_socket_adopt_http(loop_of(daemon), fd);
 }
 
 bool pd_daemon_turn(pd_daemon *daemon)

@@ -4,6 +4,8 @@
  * training state, through two mailboxes.
  *
  *     pd_daemon_new(&daemon, &config, &err);
+ *     pd_daemon_listen_http(daemon, &err);                    health is reported from now on
+ *     pd_daemon_load(daemon, start_stepper, ...);             runs, on another thread:
  *     pd_stepper_start(...effects = pd_conversation_effects(daemon)...)
  *     pd_daemon_listen(daemon, &err);                         binds and listens; no connection is answered yet
  *     pd_daemon_run(daemon, pd_stepper_requests(stepper));    returns once drained, or after the second stop signal
@@ -25,8 +27,15 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
  *   PD_UNAVAILABLE        an address cannot be bound; the error names the address and the cause
  *   PD_NO_MEMORY          memory is out */
 int pd_daemon_listen(pd_daemon *daemon, pd_error *err);
-/* Returns the port of the first TCP listener, or 0 if there is none. */
+/* Opens the HTTP listener, if the settings name one. Call it before pd_daemon_load, so that health is reported while
+ * jobs are loaded. Errors are those of pd_daemon_listen. */
+int pd_daemon_listen_http(pd_daemon *daemon, pd_error *err);
+/* Runs a long task on another thread, and answers HTTP requests until it is done. Reports PD_DAEMON_LOADS several times
+ * a second. Call it before pd_daemon_run. */
+void pd_daemon_load(pd_daemon *daemon, void (*run)(void *arg), void *arg);
+/* Return the port of the first TCP listener for workers, and for HTTP; 0: there is none. */
 unsigned pd_daemon_port(const pd_daemon *daemon);
+unsigned pd_daemon_http_port(const pd_daemon *daemon);
 /* Runs the event loop until the daemon stops. Borrows `requests`, the mailbox from which the step thread reads. Returns
  * whether the store has drained in time: all rounds under way have ended. */
 bool pd_daemon_run(pd_daemon *daemon, pd_mailbox *requests);
@@ -39,6 +48,8 @@ void pd_daemon_free(pd_daemon *daemon);
 void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests);
 /* Adds a connection over a stream socket that is connected already. PD_NO_MEMORY: the socket is still the caller's. */
 int pd_daemon_adopt(pd_daemon *daemon, int fd);
+/* The same for a connection that speaks HTTP. */
+int pd_daemon_adopt_http(pd_daemon *daemon, int fd);
 /* Runs one turn of the event loop: handles what has happened, without waiting. Returns whether connections are open. */
 bool pd_daemon_turn(pd_daemon *daemon);
 /* Closes all connections and listening sockets: the last part of pd_daemon_run. */

@@ -10,7 +10,12 @@
 
 typedef struct pd_daemon pd_daemon;
 
+/* Nanoseconds after which a turn of the step thread (it applies requests, then does a batch of work) counts as stuck:
+ * the service manager's watchdog gets no more messages, and /healthz fails. */
+#define PD_STUCK_NS 60000000000u
+
 typedef enum pd_daemon_event {
+    PD_DAEMON_LOADS, /* jobs of checkpoints are still being loaded; reported several times a second */
     PD_DAEMON_TURNS, /* the event loop is running; reported several times a second, for the watchdog of the service
                       * manager (systemd) */
     PD_DAEMON_STOPS, /* the daemon has begun to drain: rounds under way may finish, then it exits */
@@ -43,7 +48,13 @@ typedef struct pd_daemon_config {
     uint64_t ingest_bytes, chunk_elements, max_payload; /* max_payload: bytes of the largest payload of a frame; room
                                                          * for at least one chunk of float32 */
     uint32_t max_pieces, max_params, max_header, hello_bytes;
-    const char *blas_core; /* name of the set of BLAS kernels in use, for operators; borrowed for the daemon's life */
+    const char *blas_core;   /* name of the set of BLAS kernels in use, for operators; borrowed for the daemon's life */
+    const char *http_listen; /* addresses of the HTTP listener (metrics, health, dashboard), in the syntax of `listen`.
+                              * NULL or "": there is none */
+    const char *http_token;  /* token that HTTP requests must bring; borrowed for the daemon's life. NULL: none is
+                              * needed */
+    uint64_t (*busy_ns)(void *arg); /* returns how long the step thread has been at its present turn. NULL: it is not
+                                     * known */
     void (*log)(const pd_log_entry *entry);
     void (*event)(void *arg, pd_daemon_event event); /* may be NULL */
     void (*reload)(void *arg); /* reads the configuration again after SIGHUP, on a thread that may block; NULL: SIGHUP

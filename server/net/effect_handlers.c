@@ -176,6 +176,7 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_board_drop(daemon->board, effect->job, &effect->u.error);
     pd_traffic_remove(&daemon->traffic, effect->job);
+    pd_figures_remove(&daemon->figures, effect->job);
     for (size_t i = 0; i < daemon->capacity; i++) {
         pd_conn *conn = daemon->conns[i];
         if (conn == NULL || conn->job != effect->job || conn->job == 0 || !pd_conn_live(conn)) continue;
@@ -255,6 +256,13 @@ static void on_checkpoint(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) pd_reply_checkpoint(conn, pending, effect);
 }
 
+/* Keeps the copy of a job's figures for whoever asks over HTTP. */
+static void on_stats(pd_daemon *daemon, pd_effect *effect)
+{
+    pd_figures_take(&daemon->figures, effect->job, effect->u.stats);
+    effect->u.stats = NULL;
+}
+
 /* Enters on the board the closed rounds that an effect (a message of the step thread) reports, as many as the turn's
  * time allows. `backlog_at` counts the rounds that are entered. Returns false if some are left. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
@@ -289,6 +297,7 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_SHARE: on_share(daemon, effect); break;
     case PD_EFF_LOG: daemon->config.log(&effect->u.log); break;
     case PD_EFF_DURABLE: pd_board_note_durable(daemon->board, effect->job, effect->u.durable_step); break;
+    case PD_EFF_STATS: on_stats(daemon, effect); break;
     case PD_EFF_RECALL: on_recall(daemon, effect); break;
     case PD_EFF_CHECKPOINT: on_checkpoint(daemon, effect); break;
     /* root tasks (computations of matrix roots) go from the step thread to the root pool, checkpoints to the keeper

@@ -3,11 +3,10 @@
 #include "info_reply.h"
 
 #include "cpu.h"
+#include "server_figures.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 enum { PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024 };
 
@@ -143,28 +142,6 @@ static int list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, p
 
 /* ---- status ---- */
 
-static uint64_t resident_bytes(const pd_daemon *daemon)
-{
-    char text[128];
-    ssize_t n = pread(daemon->statm, text, sizeof text - 1, 0);
-    char *space;
-
-    if (n <= 0) return 0;
-    text[n] = '\0';
-    space = strchr(text, ' ');
-    return space != NULL ? strtoull(space, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
-}
-
-/* Returns the most memory that the process has had resident: the kernel's peak or the current value, whichever is
- * larger. The kernel updates its peak only at intervals. */
-static uint64_t peak_resident_bytes(uint64_t resident)
-{
-    struct rusage usage;
-    uint64_t peak = getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
-
-    return peak > resident ? peak : resident;
-}
-
 static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__StatusReply *reply, double busy[4])
 {
     reply->server = "paramd " PD_VERSION;
@@ -178,8 +155,8 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
     reply->connections = (uint32_t)daemon->n_conns;
     reply->ingest_bytes = daemon->admission.budget;
     reply->ingest_used = daemon->admission.used;
-    reply->resident_bytes = resident_bytes(daemon);
-    reply->peak_resident_bytes = peak_resident_bytes(reply->resident_bytes);
+    reply->resident_bytes = pd_resident_bytes(daemon);
+    reply->peak_resident_bytes = pd_peak_resident_bytes(reply->resident_bytes);
     reply->bytes_in = daemon->bytes_in;
     reply->bytes_out = daemon->bytes_out;
     reply->frames_in = daemon->frames_in;

@@ -16,6 +16,7 @@ void pd_lag_count(pd_lag *lag, uint64_t busy_ns)
 {
     lag->count[bucket_of(busy_ns)]++;
     lag->polls++;
+    lag->sum_ns += busy_ns;
     if (busy_ns > lag->largest_ns) lag->largest_ns = busy_ns;
 }
 

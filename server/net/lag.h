@@ -13,6 +13,7 @@ typedef struct pd_lag {
                                      * double the time) */
     uint64_t polls;
     uint64_t largest_ns;
+    uint64_t sum_ns;  /* sum of all busy times */
     uint64_t last_ns; /* CPU time that the thread had used at the last poll; 0: it has not waited for events yet */
 } pd_lag;
 

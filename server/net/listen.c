@@ -29,17 +29,24 @@ static int add(pd_uvloop *loop, int fd, const char *path, bool secure, pd_error 
 {
     pd_listener *listener = &loop->listener[loop->n_listeners];
 
-    if (loop->n_listeners == PD_MAX_LISTENERS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "more than %d addresses to listen on", PD_MAX_LISTENERS);
+    if (loop->n_listeners == 2 * PD_MAX_LISTENERS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "more than %d addresses to listen on", 2 * PD_MAX_LISTENERS);
     if (uv_poll_init(&loop->uv, &listener->poll, fd) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "socket %d cannot be polled: is it a listening socket?", fd);
     listener->loop = loop;
     listener->poll.data = listener;
     listener->fd = fd;
     listener->secure = secure;
+    listener->http = loop->opens_http;
     snprintf(listener->path, sizeof listener->path, "%s", path);
     loop->n_listeners++;
     return PD_OK;
+}
+
+static unsigned port_of(const struct sockaddr_storage *address)
+{
+    if (address->ss_family == AF_INET) return ntohs(((const struct sockaddr_in *)address)->sin_port);
+    return address->ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)address)->sin6_port) : 0;
 }
 
 /* Logs the address of a listening socket, and keeps the port of the first TCP socket for pd_daemon_port. */
@@ -47,18 +54,18 @@ static void report(pd_uvloop *loop, int fd, const char *path, bool secure)
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
+    const char *what = loop->opens_http ? "listening for HTTP on" : "listening on";
+    unsigned *port = loop->opens_http ? &loop->http_port : &loop->port;
     char text[80];
 
     if (path[0] != '\0') {
-        pd_loop_log(loop->daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "listening on unix://%s", path);
+        pd_loop_log(loop->daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "%s unix://%s", what, path);
         return;
     }
     if (getsockname(fd, (struct sockaddr *)&address, &length) != 0) return;
     pd_reach_text((struct sockaddr *)&address, length, text, sizeof text);
-    if (loop->port == 0 && address.ss_family == AF_INET) loop->port = ntohs(((struct sockaddr_in *)&address)->sin_port);
-    if (loop->port == 0 && address.ss_family == AF_INET6)
-        loop->port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
-    pd_loop_log(loop->daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "listening on %s%s", secure ? "tls://" : "", text);
+    if (*port == 0) *port = port_of(&address);
+    pd_loop_log(loop->daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "%s %s%s", what, secure ? "tls://" : "", text);
 }
 
 static int open_tcp(const struct addrinfo *info)
@@ -147,9 +154,11 @@ static int listen_address(pd_uvloop *loop, const pd_address *address, pd_error *
     const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
     struct addrinfo *list;
     int rc;
+    bool identifies = config->tls != NULL && pd_tls_identifies(config->tls);
 
     if (address->local) return listen_unix(loop, address->host, err);
-    rc = pd_reach_resolve(address, config->insecure, config->tls != NULL && pd_tls_identifies(config->tls), &list, err);
+    rc = loop->opens_http ? pd_reach_resolve_http(address, config->insecure || config->http_token != NULL, &list, err)
+                          : pd_reach_resolve(address, config->insecure, identifies, &list, err);
     for (struct addrinfo *info = list; info != NULL && rc == PD_OK; info = info->ai_next)
         rc = listen_tcp(loop, info, address->secure, err);
     if (list != NULL) freeaddrinfo(list);
@@ -188,12 +197,29 @@ static int take_socket(pd_uvloop *loop, int fd, pd_error *err)
     return rc;
 }
 
+static void open_spare(pd_uvloop *loop)
+{
+    if (loop->spare_fd < 0) loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+int pd_listen_http(pd_uvloop *loop, pd_error *err)
+{
+    const char *addresses = pd_conversation_settings(loop->daemon)->http_listen;
+    int rc = PD_OK;
+
+    open_spare(loop);
+    loop->opens_http = true;
+    if (addresses != NULL && addresses[0] != '\0') rc = listen_addresses(loop, addresses, err);
+    loop->opens_http = false;
+    return rc;
+}
+
 int pd_listen(pd_uvloop *loop, pd_error *err)
 {
     const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
     int rc = PD_OK;
 
-    loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    open_spare(loop);
     for (int i = 0; i < config->n_sockets && rc == PD_OK; i++) rc = take_socket(loop, config->first_socket + i, err);
     if (config->n_sockets > 0 || rc != PD_OK) return rc;
     if (config->listen[0] != '\0') rc = listen_addresses(loop, config->listen, err);
@@ -219,6 +245,10 @@ static void welcome(const pd_listener *listener, int fd, const struct sockaddr *
     char text[80];
 
     tune(fd, address->sa_family, pd_conversation_settings(loop->daemon));
+    if (listener->http) {
+        if (pd_socket_adopt_http(loop, fd) != PD_OK) close(fd);
+        return;
+    }
     pd_reach_text(address, length, text, sizeof text);
     if (listener->secure)
         pd_handshake_begin(loop, fd, text);
@@ -243,7 +273,8 @@ static void turn_away(pd_uvloop *loop, int fd)
     if (peer >= 0 && loop->spare_fd >= 0) return;
     /* If the connection was not refused in this way, or no spare descriptor can be opened again, connections wait until
      * the next tick of the timer. */
-    for (int i = 0; i < loop->n_listeners; i++) uv_poll_stop(&loop->listener[i].poll);
+    for (int i = 0; i < loop->n_listeners; i++)
+        if (loop->listener[i].fd >= 0) uv_poll_stop(&loop->listener[i].poll);
     loop->paused = true;
 }
 
@@ -273,20 +304,31 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 void pd_listen_begin(pd_uvloop *loop)
 {
     loop->paused = false;
-    for (int i = 0; i < loop->n_listeners; i++) uv_poll_start(&loop->listener[i].poll, UV_READABLE, on_ready);
+    for (int i = 0; i < loop->n_listeners; i++)
+        if (loop->listener[i].fd >= 0) uv_poll_start(&loop->listener[i].poll, UV_READABLE, on_ready);
+}
+
+static void end_listener(pd_listener *listener)
+{
+    if (listener->fd < 0) return;
+    uv_poll_stop(&listener->poll);
+    uv_close((uv_handle_t *)&listener->poll, NULL);
+    /* The path goes first. A daemon that starts now may replace a socket that refuses connections, and that one must
+     * not be removed here. */
+    if (listener->path[0] != '\0') unlink(listener->path);
+    close(listener->fd);
+    listener->fd = -1;
+}
+
+void pd_listen_end_workers(pd_uvloop *loop)
+{
+    for (int i = 0; i < loop->n_listeners; i++)
+        if (!loop->listener[i].http) end_listener(&loop->listener[i]);
 }
 
 void pd_listen_end(pd_uvloop *loop)
 {
-    for (int i = 0; i < loop->n_listeners; i++) {
-        pd_listener *listener = &loop->listener[i];
-        uv_poll_stop(&listener->poll);
-        uv_close((uv_handle_t *)&listener->poll, NULL);
-        /* The path goes first. A daemon that starts now may replace a socket that refuses connections, and that one
-         * must not be removed here. */
-        if (listener->path[0] != '\0') unlink(listener->path);
-        close(listener->fd);
-    }
+    for (int i = 0; i < loop->n_listeners; i++) end_listener(&loop->listener[i]);
     loop->n_listeners = 0;
     if (loop->spare_fd >= 0) close(loop->spare_fd);
     loop->spare_fd = -1;

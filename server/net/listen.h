@@ -6,9 +6,13 @@
 
 /* Opens the listening sockets that the settings name. Errors are those of pd_daemon_new. */
 int pd_listen(pd_uvloop *loop, pd_error *err);
-/* Starts to accept connections. */
+/* Opens the HTTP listener that the settings name, if any. Errors are those of pd_daemon_new. */
+int pd_listen_http(pd_uvloop *loop, pd_error *err);
+/* Starts to accept connections. Call it again after more listening sockets were opened. */
 void pd_listen_begin(pd_uvloop *loop);
-/* Closes the listening sockets. */
+/* Closes the listening sockets for workers and operators. The HTTP listener stays: a daemon that drains says so. */
+void pd_listen_end_workers(pd_uvloop *loop);
+/* Closes all listening sockets. */
 void pd_listen_end(pd_uvloop *loop);
 
 #endif

@@ -29,6 +29,13 @@ void pd_loop_log(const pd_daemon *daemon, int level, pd_log_facts facts, const c
     daemon->config.log(&entry);
 }
 
+void pd_loop_count_refusal(pd_daemon *daemon, int code)
+{
+    _Static_assert(PD_LOOP_CODES == 1 - PD_REWIND, "each error code has a counter");
+    daemon->frames_refused++;
+    if (code <= 0 && code > -PD_LOOP_CODES) daemon->refused_by[-code]++;
+}
+
 /* ---- connections by number: a connection's index in the table is number % capacity ---- */
 
 struct pd_conn *pd_loop_find(pd_daemon *daemon, uint64_t number)

@@ -7,6 +7,8 @@
 #include "board.h"
 #include "payload_pool.h"
 #include "daemon_config.h"
+#include "figures.h"
+#include "http_state.h"
 #include "idle.h"
 #include "lag.h"
 #include "mailbox.h"
@@ -26,6 +28,8 @@ typedef struct pd_reloading {
     pd_background work;
     bool busy, again; /* busy: a reload is being done. again: another one was requested meanwhile, and follows */
 } pd_reloading;
+
+#define PD_LOOP_CODES 19 /* number of error codes, with PD_OK */
 
 struct pd_daemon {
     pd_daemon_config config;
@@ -61,6 +65,7 @@ struct pd_daemon {
     pd_arena *arena; /* memory for unpacking the header of the frame that is processed now */
     pd_reply_scratch scratch;
     pd_shutdown shutdown;
+    bool drains; /* an operator has asked the store to drain: no new rounds begin */
     pd_reloading reload;
     pd_request *drain_request; /* the request that asks the store to drain before a shutdown, allocated in advance; NULL
                                 * once it is posted */
@@ -72,7 +77,10 @@ struct pd_daemon {
                     * error that answers a push carries it, and each push carries the last such number that its sender
                     * has read */
     uint64_t bytes_in, bytes_out, frames_in, frames_refused;
-    pd_traffic *traffic; /* counters of the bytes that each job has received and sent */
+    uint64_t refused_by[PD_LOOP_CODES]; /* number of refused frames for each error code, without its sign */
+    pd_figures figures;                 /* last copies of the figures of jobs, for whoever asks over HTTP */
+    pd_http http;                       /* HTTP connections */
+    pd_traffic *traffic;                /* counters of the bytes that each job has received and sent */
     uint64_t calls[PD_METHODS];
 };
 
@@ -81,6 +89,9 @@ uint64_t pd_loop_now_ms(const pd_daemon *daemon);
 uint64_t pd_loop_clock_ns(const pd_daemon *daemon);
 void pd_loop_log(const pd_daemon *daemon, int level, pd_log_facts facts, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* Counts a refused frame by its error code. */
+void pd_loop_count_refusal(pd_daemon *daemon, int code);
 
 /* Returns the connection with this number, or NULL if it is closed. */
 struct pd_conn *pd_loop_find(pd_daemon *daemon, uint64_t number);

@@ -22,6 +22,8 @@ typedef struct pd_platform {
                                                          * back; it does not change during a callback */
     uint64_t (*clock_ns)(void *arg);                    /* returns the time in nanoseconds, to limit how long a callback
                                                          * runs */
+    uint64_t (*unix_ms)(void *arg);                     /* returns the milliseconds since 1970, by a clock that people
+                                                         * may set. NULL: there is no such clock */
     uint64_t (*random)(void *arg);                      /* returns a random number that peers cannot guess, for the keys
                                                          * of hash tables */
     void (*wake)(void *arg);                            /* makes the loop call pd_conversation_take_effects soon; any

@@ -62,6 +62,21 @@ int pd_reach_resolve(const pd_address *address, bool insecure, bool identifies, 
     return rc;
 }
 
+int pd_reach_resolve_http(const pd_address *address, bool guarded, struct addrinfo **list, pd_error *err)
+{
+    int rc = pd_reach_resolve(address, guarded, false, list, err);
+
+    if (rc == PD_PERMISSION_DENIED)
+        return pd_fail(
+            err, rc,
+            "http.listen: refusing to listen on %s:%s: anybody who reaches it could read what jobs do. Listen "
+            "on 127.0.0.1, or set http.token to a file with a token that requests must bring",
+            address->host[0] != '\0' ? address->host : "*", address->port);
+    if (rc == PD_UNAVAILABLE)
+        return pd_fail(err, rc, "http.listen: the host of %s:%s is not known", address->host, address->port);
+    return rc;
+}
+
 static size_t count_sockets(const struct addrinfo *list)
 {
     size_t n = list == NULL; /* a Unix socket has no list of addresses, and counts as one */
@@ -96,6 +111,41 @@ int pd_reach_check_listen(const char *listen, bool insecure, bool identifies, pd
 
     if (rc != PD_OK) return pd_fail(err, rc, "server.listen: %.480s", why.text);
     rc = check_each(addresses, n, insecure, identifies, err);
+    free(addresses);
+    return rc;
+}
+
+static int check_http(const pd_address *addresses, size_t n, bool guarded, pd_error *err)
+{
+    int rc = PD_OK;
+
+    if (n > PD_MAX_LISTENERS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "http.listen: %zu addresses, at most %d are possible", n,
+                       PD_MAX_LISTENERS);
+    for (size_t i = 0; i < n && rc == PD_OK; i++) {
+        struct addrinfo *list;
+        if (addresses[i].secure)
+            return pd_fail(
+                err, PD_INVALID_ARGUMENT,
+                "http.listen: %s:%s has tls://, which the HTTP listener does not speak: put a proxy before it",
+                addresses[i].host, addresses[i].port);
+        rc = pd_reach_resolve_http(&addresses[i], guarded, &list, err);
+        if (list != NULL) freeaddrinfo(list);
+    }
+    return rc;
+}
+
+int pd_reach_check_http(const char *listen, bool guarded, pd_error *err)
+{
+    pd_address *addresses;
+    pd_error why;
+    size_t n;
+    int rc;
+
+    if (listen[0] == '\0') return PD_OK;
+    rc = pd_addresses_parse(&addresses, &n, listen, PD_TO_LISTEN, &why);
+    if (rc != PD_OK) return pd_fail(err, rc, "http.listen: %.480s", why.text);
+    rc = check_http(addresses, n, guarded, err);
     free(addresses);
     return rc;
 }

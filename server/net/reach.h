@@ -25,5 +25,10 @@ int pd_reach_resolve(const pd_address *address, bool insecure, bool identifies, 
  * there is no address, there are more than PD_MAX_LISTENERS, or the text is not an address. Other errors are those of
  * pd_reach_resolve. */
 int pd_reach_check_listen(const char *listen, bool insecure, bool identifies, pd_error *err);
+/* Checks all addresses of the setting http.listen, without opening a socket; "": there are none. `guarded` says whether
+ * other machines may reach them. Errors are those of pd_reach_check_listen. */
+int pd_reach_check_http(const char *listen, bool guarded, pd_error *err);
+/* Looks up the addresses of a host name for the HTTP listener, as pd_reach_resolve does. */
+int pd_reach_resolve_http(const pd_address *address, bool guarded, struct addrinfo **list, pd_error *err);
 
 #endif

@@ -279,13 +279,26 @@ static sock *make(pd_uvloop *loop, int fd, pd_tls_stream *tls)
     return s;
 }
 
+/* Frees a transport that no connection has used. Its socket and stream are the caller's again. */
+static int give_back(sock *s)
+{
+    s->tls = NULL;
+    close_handles(s);
+    return PD_NO_MEMORY;
+}
+
 int pd_socket_adopt(pd_uvloop *loop, int fd, pd_tls_stream *tls, const char *peer)
 {
     sock *s = make(loop, fd, tls);
 
     if (s == NULL) return PD_NO_MEMORY;
-    if (pd_conversation_accept(loop->daemon, &s->transport, peer) == PD_OK) return PD_OK;
-    s->tls = NULL; /* socket and stream are the caller's again */
-    close_handles(s);
-    return PD_NO_MEMORY;
+    return pd_conversation_accept(loop->daemon, &s->transport, peer) == PD_OK ? PD_OK : give_back(s);
+}
+
+int pd_socket_adopt_http(pd_uvloop *loop, int fd)
+{
+    sock *s = make(loop, fd, NULL);
+
+    if (s == NULL) return PD_NO_MEMORY;
+    return pd_conversation_accept_http(loop->daemon, &s->transport) == PD_OK ? PD_OK : give_back(s);
 }

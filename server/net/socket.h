@@ -10,5 +10,7 @@
  * socket's stream with a complete handshake, is NULL. PD_NO_MEMORY, also if `fd` is no socket: both are still the
  * caller's. */
 int pd_socket_adopt(pd_uvloop *loop, int fd, pd_tls_stream *tls, const char *peer);
+/* The same for a connection that speaks HTTP. */
+int pd_socket_adopt_http(pd_uvloop *loop, int fd);
 
 #endif

@@ -31,6 +31,7 @@ typedef struct pd_listener {
     uv_poll_t poll;
     int fd;
     bool secure;    /* its connections speak TLS */
+    bool http;      /* its connections speak HTTP, not paramd's protocol */
     char path[108]; /* path of a Unix socket that the daemon has made and removes at the end; "": not a Unix socket */
 } pd_listener;
 
@@ -44,12 +45,13 @@ typedef struct pd_uvloop {
     uv_poll_t input;
     bool watches_input; /* the end of the standard input ends the daemon */
     pd_handshakes handshakes;
-    pd_listener listener[PD_MAX_LISTENERS];
+    pd_listener listener[2 * PD_MAX_LISTENERS];
     int n_listeners, spare_fd; /* spare_fd: file descriptor that is closed for a moment to accept, and then refuse, a
                                 * connection when no other one is free */
     bool paused;               /* no file descriptor is free, so no connections are accepted until the next tick of the
                                 * timer */
-    unsigned port;
+    bool opens_http;           /* the listeners that are being opened are for HTTP */
+    unsigned port, http_port;  /* ports of the first TCP listeners; 0: there is none */
 } pd_uvloop;
 
 #endif

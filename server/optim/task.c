@@ -271,6 +271,11 @@ void pd_task_took(pd_task *task, double ms)
 {
     task->ms = ms;
 }
+
+double pd_task_ms(const pd_task *task)
+{
+    return task->ms;
+}
 double pd_task_cost(const pd_task *task)
 {
     return task->view.spec->cost;

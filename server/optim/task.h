@@ -21,6 +21,8 @@ pd_task *pd_optim_capture(pd_optim *optim);
 void pd_task_run(pd_task *task);
 /* Records how long pd_task_run took. The caller measures it, because the optimizer has no clock. */
 void pd_task_took(pd_task *task, double ms);
+/* Returns the time that was recorded for the task; 0: it has not run. */
+double pd_task_ms(const pd_task *task);
 /* Takes a root task (computation of a matrix root) back from the caller of pd_optim_capture. A task that was not run
  * counts as failed. pd_batch_run stores its result in the step in which it is due: root_delay steps after the one that
  * copied its inputs. */

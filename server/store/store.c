@@ -69,6 +69,7 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     store->presets = presets;
     store->budget.limit = config->max_total_bytes;
     store->ingest.limit = config->ingest_bytes;
+    store->publishing = (pd_publishing){ .every_ns = config->stats_ns, .wanted = true };
     store->jobs.hash_key[0] = config->hash_key[0];
     store->jobs.hash_key[1] = config->hash_key[1];
     *out = store;
@@ -145,6 +146,7 @@ static int by_turn(const pd_job *a, const pd_job *b)
  * has just got work comes before a job that has just worked and has more to do. */
 static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
 {
+    pd_publishing_note(&store->publishing, job);
     if (job->queued || !(pd_job_has_work(job, now_ns) || pd_checkpoint_has_work(job))) return;
     DL_INSERT_INORDER2(store->due, job, by_turn, prev_due, next_due);
     job->queued = true;
@@ -186,6 +188,7 @@ static void settle(pd_store *store, uint64_t now_ns)
     look_again(store, now_ns);
     if (store->drain.draining) keep_last(store, now_ns);
     pd_drain_answer(&store->drain, &store->jobs, &store->outbox, now_ns);
+    pd_publishing_look(&store->publishing, &store->jobs, &store->outbox, now_ns);
 }
 
 /* ---- requests that are not from a worker to its job ---- */
@@ -568,30 +571,11 @@ uint64_t pd_store_next_tick(const pd_store *store)
     const pd_job *job, *next;
     uint64_t at = pd_drain_next_tick(&store->drain);
 
+    if (pd_publishing_next(&store->publishing) < at) at = pd_publishing_next(&store->publishing);
     HASH_ITER(hh, store->jobs.names, job, next)
     {
         if (pd_job_next_tick(job) < at) at = pd_job_next_tick(job);
         if (pd_checkpoint_next_tick(job) < at) at = pd_checkpoint_next_tick(job);
     }
     return at;
-}
-
-/* ---- bytes in use ---- */
-
-pd_store_bytes pd_store_count_bytes(const pd_store *store)
-{
-    pd_store_bytes bytes = { .held = store->ingest.held };
-    const pd_job *job, *next;
-
-    HASH_ITER(hh_number, store->jobs.numbers, job, next)
-    {
-        for (uint32_t i = 0; i < job->steps.n_params; i++) {
-            const pd_param *param = &job->steps.params[i];
-            if (param->current != NULL) bytes.weights += (uint64_t)param->elements * sizeof(float);
-            if (param->accumulator != NULL) bytes.accumulators += (uint64_t)param->elements * sizeof(float);
-            bytes.state += (uint64_t)pd_optim_state_bytes(param->optim);
-        }
-    }
-    bytes.snapshots = store->pools.used + store->pools.idle - bytes.weights - bytes.accumulators;
-    return bytes;
 }

@@ -4,6 +4,7 @@
 
 #include "collect.h"
 #include "drain.h"
+#include "publishing.h"
 #include "sums.h"
 
 struct pd_store {
@@ -19,6 +20,7 @@ struct pd_store {
     pd_job *due;    /* queue of jobs that have work; the job whose last turn was longest ago is first */
     uint64_t turns; /* number of batches of work that all jobs together have had */
     pd_drain drain;
+    pd_publishing publishing;
 };
 
 #endif

@@ -32,7 +32,7 @@ uint64_t pd_histogram_count(const pd_histogram *histogram)
     return n;
 }
 
-const char *pd_phase_name(pd_phase phase)
+const char *pd_step_phase_name(pd_step_phase phase)
 {
     static const char *const names[PD_PHASES] = {
         [PD_PHASE_WAIT] = "wait", [PD_PHASE_SUM] = "sum", [PD_PHASE_STEP] = "step", [PD_PHASE_PUBLISH] = "publish"

@@ -20,13 +20,13 @@ typedef struct pd_histogram {
 } pd_histogram;
 
 /* Parts of the time that a step of a job takes. A step is one round of each parameter. */
-typedef enum pd_phase {
+typedef enum pd_step_phase {
     PD_PHASE_WAIT,    /* from the first contribution to the step to the last one */
     PD_PHASE_SUM,     /* adding contributions up */
     PD_PHASE_STEP,    /* clipping and optimizers */
     PD_PHASE_PUBLISH, /* converting and publishing weights */
     PD_PHASES
-} pd_phase;
+} pd_step_phase;
 
 /* Who was waited for: one for each rank. */
 typedef struct pd_straggler {
@@ -47,7 +47,7 @@ double pd_bucket_bound(int bucket);
 /* Returns the number of values in all buckets. */
 uint64_t pd_histogram_count(const pd_histogram *histogram);
 /* Returns the name of a phase, such as "wait". */
-const char *pd_phase_name(pd_phase phase);
+const char *pd_step_phase_name(pd_step_phase phase);
 
 /* Most ranks of a job whose figures are published. Ranks beyond them are only counted (pd_job_stats.workers_in). */
 #define PD_STATS_RANKS 256

@@ -25,6 +25,8 @@ typedef struct pd_store_config {
     /* number of threads of the root pool; a job's footprint (its bytes as counted against the limits) includes their
      * scratch memory */
     int pool_threads;
+    /* Time in ns between two copies of the figures of a job that changes (publishing.h); 0: there are no copies. */
+    uint64_t stats_ns;
     bool keeps;      /* there is a keeper thread with a directory, so jobs may have checkpoints */
     double batch_ns; /* how long one batch of work should take, in ns (50 ms) */
     /* Secret random key of the hash function for names. Peers choose the names, so they must not be able to predict

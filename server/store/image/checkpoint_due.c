@@ -197,6 +197,8 @@ static void note_success(pd_job *job, const pd_kept *kept, uint64_t now_ns)
     if (kept->step > keeping->durable_step) keeping->durable_step = kept->step;
     keeping->durable_ns = now_ns;
     keeping->bytes = kept->bytes;
+    keeping->written++;
+    keeping->written_ns = kept->ns;
     keeping->error[0] = '\0';
     pd_checkpoint_ended(job);
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &kept->step },

@@ -150,6 +150,8 @@ static void copy_keeping(pd_keeping *to, const pd_keeping *from)
     to->durable_step = from->durable_step;
     to->durable_ns = from->durable_ns;
     to->bytes = from->bytes;
+    to->written = from->written;
+    to->written_ns = from->written_ns;
     to->skipped = from->skipped;
     to->failed = from->failed;
     to->unwritten = from->unwritten;

@@ -73,7 +73,7 @@ static void fill_keeping(pd_job_info *info, const pd_keeping *keeping, uint64_t 
         info->checkpoint_age_ms = (now_ns - keeping->durable_ns) / 1000000;
 }
 
-static void fill_job(pd_job_info *info, pd_job *job, uint64_t now_ns)
+void pd_info_fill_job(pd_job_info *info, pd_job *job, uint64_t now_ns)
 {
     snprintf(info->name, sizeof info->name, "%s", job->steps.name);
     snprintf(info->state, sizeof info->state, "%s", state_text(job));
@@ -134,9 +134,8 @@ static uint32_t count_workers(const pd_job *job)
     return (uint32_t)job->steps.members.ranks;
 }
 
-static void fill_worker(void *entry, const pd_job *job, uint32_t r)
+void pd_info_fill_worker(pd_worker_info *info, const pd_job *job, uint32_t r)
 {
-    pd_worker_info *info = entry;
     static const char *const states[] = {
         [PD_RANK_ABSENT] = "absent", [PD_RANK_CONNECTED] = "connected", [PD_RANK_LOST] = "lost", [PD_RANK_LEFT] = "left"
     };
@@ -149,6 +148,11 @@ static void fill_worker(void *entry, const pd_job *job, uint32_t r)
     info->step = rank->saved.step;
     info->contributions = rank->saved.contributions;
     info->held_bytes = job->steps.quotas[r].held;
+}
+
+static void fill_worker(void *entry, const pd_job *job, uint32_t r)
+{
+    pd_info_fill_worker(entry, job, r);
 }
 
 /* ---- lists in which each parameter has a number of entries: roots, overrides, state ---- */
@@ -383,7 +387,7 @@ static int list_jobs(pd_info *info, const pd_jobs *jobs, uint64_t now_ns)
     info->total = jobs->n;
     if (new_entries(info, page_of(info)) != PD_OK) return PD_NO_MEMORY;
     HASH_ITER(hh, jobs->names, job, next)
-    if (i++ >= info->start && info->n < PD_INFO_PAGE) fill_job(&info->jobs[info->n++], job, now_ns);
+    if (i++ >= info->start && info->n < PD_INFO_PAGE) pd_info_fill_job(&info->jobs[info->n++], job, now_ns);
     return PD_OK;
 }
 

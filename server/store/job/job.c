@@ -69,6 +69,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     job->saved.creator = creator_of(env, number, hello);
     job->shares = hello->u.hello.shares;
     job->drain_step = UINT64_MAX;
+    job->touched = true;
     if ((rc = read_values(&job->steps.values, env->presets, hello, err)) != PD_OK) goto fail;
     if ((rc = pd_aggregate_fits(&job->steps.values, world, err)) != PD_OK) goto fail;
     if ((rc = pd_rules_of_job(&job->steps.rules, &job->steps.n_rules, hello->u.hello.rules, hello->u.hello.n_rules,

@@ -72,7 +72,7 @@ typedef struct pd_job_totals {
     uint64_t changes;
     uint64_t elements, state_bytes, step_least, step_most;
     char optimizers[64]; /* names of the optimizers in use; the one with the most elements is first */
-    uint64_t roots_due, roots_adopted, roots_failed, roots_replaced, root_waits, roots_failing;
+    uint64_t roots_due, roots_adopted, roots_failed, roots_replaced, root_waits, roots_failing, root_age;
 } pd_job_totals;
 
 /* The part of a job's record that survives a restart of the server: store/image writes and reads it. Ranks,
@@ -131,6 +131,7 @@ typedef struct pd_job {
     pd_keeping keeping;       /* the job's checkpoints */
     bool restored;            /* the job was read from an image or a checkpoint */
     bool joined;              /* a worker has joined since the job was created or restored */
+    bool touched;             /* its figures may have changed since they were copied last: publishing.h */
 
     struct pd_job *prev_due, *next_due; /* links in the store's queue of jobs that have work */
     bool queued;                        /* whether the job is in the store's queue of jobs that have work */

@@ -22,6 +22,7 @@ typedef struct pd_keeping {
     bool writing;                 /* the keeper thread has a checkpoint of this job */
     /* steps up to this one are on disk; time at which the newest checkpoint became durable; its bytes on the disk */
     uint64_t durable_step, durable_ns, bytes;
+    uint64_t written, written_ns; /* number of checkpoints that were written; time that writing the newest one took */
     /* For each parameter, memory for the copy of its state, which comes back with a checkpoint and serves the next one:
      * fresh memory would cost as much time as the copy. NULL: there is none. Its size follows from the optimizer's
      * plan. */

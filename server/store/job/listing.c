@@ -138,9 +138,13 @@ static void add_roots(pd_job_totals *totals, const pd_param *param)
     totals->roots_failed += (uint64_t)stats.failed;
     totals->roots_replaced += (uint64_t)stats.replaced;
     totals->root_waits += (uint64_t)stats.waits;
-    if (stats.failed == 0) return;
-    for (size_t i = 0; i < pd_optim_plan(param->optim)->n_tasks; i++)
-        totals->roots_failing += pd_optim_root(param->optim, i).failing;
+    if (stats.failed == 0 && stats.adopted == 0) return;
+    for (size_t i = 0; i < pd_optim_plan(param->optim)->n_tasks; i++) {
+        pd_root_state root = pd_optim_root(param->optim, i);
+        uint64_t age = root.adopted > 0 ? (uint64_t)(pd_optim_count(param->optim) - root.count) : 0;
+        totals->roots_failing += root.failing;
+        if (age > totals->root_age) totals->root_age = age;
+    }
 }
 
 /* Returns the index of the first of the job's rules that has the same optimizer as rule `r`. */

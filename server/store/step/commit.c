@@ -22,6 +22,7 @@ static void count_refusal(pd_steps *steps, pd_param *param, const char *why)
 static void count_outcome(pd_steps *steps, pd_param *param, pd_outcome outcome)
 {
     if (outcome == PD_STEPPED) steps->saved.steps++;
+    if (outcome == PD_NO_GRADIENT) steps->no_gradient++;
     if (outcome != PD_SKIPPED) return;
     steps->saved.skipped++;
     if (pd_is_power_of_two(++param->saved.skipped) && !pd_steps_are_whole(steps))
@@ -54,11 +55,28 @@ static void tell_refusal(pd_steps *steps, pd_param *param, pd_closed *closed)
     closed->why = pd_reason_new(why);
 }
 
-/* Stores the number of the newest step and, if its round has one, the mean of the scalar "loss", for operators. */
+/* Stores the mean of a scalar with its step, for operators. Names beyond the first PD_MAX_SCALARS are left out. */
+static void note_scalar(pd_steps *steps, const pd_scalar_mean *mean, uint64_t step)
+{
+    size_t i = 0;
+
+    while (i < steps->n_scalars && strcmp(steps->scalars[i].name, mean->name) != 0) i++;
+    if (i == PD_MAX_SCALARS) return;
+    if (i == steps->n_scalars) {
+        memcpy(steps->scalars[i].name, mean->name, sizeof mean->name);
+        steps->n_scalars++;
+    }
+    if (step < steps->scalars[i].step) return;
+    steps->scalars[i].mean = mean->mean;
+    steps->scalars[i].step = step;
+}
+
+/* Stores the number of the newest step and the means of the scalars that its round has, for operators. */
 static void note_progress(pd_steps *steps, const pd_param *param, const pd_scalar_means *scalars)
 {
     if (param->saved.step > steps->furthest) steps->furthest = param->saved.step;
     for (size_t i = 0; scalars != NULL && i < scalars->n; i++) {
+        note_scalar(steps, &scalars->at[i], param->saved.step);
         if (strcmp(scalars->at[i].name, "loss") != 0 || param->saved.step < steps->loss_step) continue;
         steps->loss = scalars->at[i].mean;
         steps->loss_step = param->saved.step;

@@ -44,6 +44,10 @@ typedef struct pd_steps {
     uint64_t furthest; /* highest step that any parameter has closed; 0: no round has closed since the server started */
     double loss;       /* mean of the scalar "loss" in the last round to which workers have sent one */
     uint64_t loss_step; /* step of the round that `loss` is from; 0: no round has had one */
+    pd_scalar_stats scalars[PD_MAX_SCALARS]; /* the last means of all scalars that workers have sent, for operators */
+    size_t n_scalars;
+    uint64_t no_gradient;    /* number of rounds that closed because no rank had a gradient, since the server started */
+    pd_histogram root_times; /* times of root tasks (computations of matrix roots) that have come back */
     /* number of batches of work, root tasks (computations of matrix roots) and commands that may have changed a
      * parameter; lists for operators that were made at the same number are still valid */
     uint64_t changes;

@@ -77,6 +77,7 @@ void pd_steps_task(pd_steps *steps, pd_param *param, struct pd_task *task, bool 
     assert(steps->tasks_out > 0);
     steps->tasks_out--;
     steps->changes++;
+    if (pd_task_ms(task) > 0) pd_histogram_add(&steps->root_times, (uint64_t)(pd_task_ms(task) * 1e6));
     pd_optim_deliver(param->optim, task);
     if (gone) return;
     if (param->stage == PD_PARKED && !pd_optim_waits(param->optim) && !PD_PLANTED(parked_forever))

@@ -1,0 +1,142 @@
+/* document.c - writes texts, numbers and labels into a text that grows. */
+#include "document.h"
+
+#include "utf8.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_ROOM = 4096 };
+
+void pd_document_free(pd_document *document)
+{
+    free(document->at);
+    *document = (pd_document){ 0 };
+}
+
+void pd_document_clear(pd_document *document)
+{
+    document->n = 0;
+}
+
+/* Makes room for n more bytes and a final '\0'. Returns false if memory is out. */
+static bool reserve(pd_document *document, size_t n)
+{
+    size_t room = document->room > 0 ? document->room : FIRST_ROOM;
+    char *at;
+
+    if (document->room - document->n > n) return true;
+    while (room - document->n <= n) room *= 2;
+    if ((at = realloc(document->at, room)) == NULL) {
+        document->failed = true;
+        return false;
+    }
+    document->at = at;
+    document->room = room;
+    return true;
+}
+
+void pd_document_add(pd_document *document, const char *bytes, size_t n)
+{
+    if (!reserve(document, n)) return;
+    memcpy(document->at + document->n, bytes, n);
+    document->n += n;
+    document->at[document->n] = '\0';
+}
+
+void pd_document_put(pd_document *document, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    pd_document_add(document, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+}
+
+/* Writes one character of a text as JSON, which has n bytes. */
+static void put_json(pd_document *document, const char *at, size_t n, uint32_t point)
+{
+    char escape[PD_ESCAPE];
+
+    if (point == '"' || point == '\\')
+        pd_document_put(document, "\\%c", (char)point);
+    else if (!pd_point_printable(point))
+        pd_document_add(document, escape, pd_point_escape(escape, point));
+    else
+        pd_document_add(document, at, n);
+}
+
+/* Writes one character of a text as the value of a label, which has n bytes. */
+static void put_label(pd_document *document, const char *at, size_t n, uint32_t point)
+{
+    if (point == '"' || point == '\\')
+        pd_document_put(document, "\\%c", (char)point);
+    else if (point == '\n')
+        pd_document_put(document, "\\n");
+    else if (!pd_point_printable(point))
+        pd_document_put(document, "?");
+    else
+        pd_document_add(document, at, n);
+}
+
+static void put_quoted(pd_document *document, const char *text,
+                       void (*put)(pd_document *document, const char *at, size_t n, uint32_t point))
+{
+    size_t left = strlen(text);
+
+    pd_document_put(document, "\"");
+    while (left > 0) {
+        uint32_t point;
+        size_t n = pd_utf8_next(text, left, &point);
+
+        if (n == 0)
+            pd_document_put(document, "?");
+        else
+            put(document, text, n, point);
+        text += n > 0 ? n : 1;
+        left -= n > 0 ? n : 1;
+    }
+    pd_document_put(document, "\"");
+}
+
+void pd_document_json_text(pd_document *document, const char *text)
+{
+    put_quoted(document, text, put_json);
+}
+
+void pd_document_label(pd_document *document, const char *text)
+{
+    put_quoted(document, text, put_label);
+}
+
+/* Writes the shortest digits, of 15 or 17, from which the same number is read back. */
+static void put_finite(pd_document *document, double value)
+{
+    char text[40];
+
+    snprintf(text, sizeof text, "%.15g", value);
+    if (strtod(text, NULL) != value) snprintf(text, sizeof text, "%.17g", value);
+    pd_document_put(document, "%s", text);
+}
+
+void pd_document_json_number(pd_document *document, double value)
+{
+    if (isfinite(value))
+        put_finite(document, value);
+    else
+        pd_document_put(document, "null");
+}
+
+void pd_document_value(pd_document *document, double value)
+{
+    if (isfinite(value))
+        put_finite(document, value);
+    else
+        pd_document_put(document, "%s", isnan(value) ? "NaN" : value > 0 ? "+Inf" : "-Inf");
+}

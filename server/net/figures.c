@@ -1,0 +1,149 @@
+/* figures.c - keeps the last copy of each job's figures, and points of its past. */
+#include "figures.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+/* ---- points of the past ---- */
+
+/* Drops every second point, and lets half as many be taken from now on. */
+static void thin(pd_history *history)
+{
+    for (size_t i = 0; i < history->n / 2; i++) history->at[i] = history->at[2 * i + 1];
+    history->n /= 2;
+    history->every *= 2;
+}
+
+static pd_history_point point_of(const pd_history *history, const pd_job_stats *stats)
+{
+    const pd_job_info *info = &stats->info;
+    uint64_t steps = info->step_least - history->step;
+    bool measured = history->step_ns > 0 && stats->step_ns > history->step_ns;
+
+    return (pd_history_point){
+        .step = info->step_least,
+        .loss = info->loss_step > 0 ? info->loss : NAN,
+        .gradient_norm = info->gradient_norm > 0 ? info->gradient_norm : NAN,
+        .ms_per_step = measured ? (double)(stats->step_ns - history->step_ns) / 1e6 / (double)steps : NAN,
+    };
+}
+
+/* Forgets points of steps that the job takes again, because it has gone back to an older one. */
+static void cut(pd_history *history, uint64_t step)
+{
+    while (history->n > 0 && history->at[history->n - 1].step > step) history->n--;
+}
+
+static void note(pd_history *history, const pd_job_stats *stats)
+{
+    if (stats->info.step_least < history->step) cut(history, stats->info.step_least);
+    if (stats->step_ns == 0 || stats->info.step_least <= history->step) {
+        history->step = stats->info.step_least;
+        return;
+    }
+    if (history->every == 0) history->every = 1;
+    if (history->due > 1) {
+        history->due--;
+        return;
+    }
+    if (history->n == PD_HISTORY_POINTS) thin(history);
+    history->at[history->n++] = point_of(history, stats);
+    history->due = history->every;
+    history->step = stats->info.step_least;
+    history->step_ns = stats->step_ns;
+}
+
+/* ---- the figures of jobs ---- */
+
+static pd_figure *find(const pd_figures *figures, uint32_t job)
+{
+    pd_figure *figure;
+
+    DL_SEARCH_SCALAR(figures->first, figure, job, job);
+    return figure;
+}
+
+static void drop(pd_figures *figures, pd_figure *figure)
+{
+    DL_DELETE(figures->first, figure);
+    free(figure->stats);
+    free(figure->history.at);
+    free(figure);
+}
+
+static pd_figure *add(pd_figures *figures, uint32_t job)
+{
+    pd_figure *figure = calloc(1, sizeof *figure);
+
+    if (figure == NULL || (figure->history.at = calloc(PD_HISTORY_POINTS, sizeof *figure->history.at)) == NULL) {
+        free(figure);
+        return NULL;
+    }
+    figure->job = job;
+    figure->serial = ++figures->serial;
+    DL_APPEND(figures->first, figure);
+    return figure;
+}
+
+/* Returns the figures of a job with this name and another number: a job that goes on with another number of workers
+ * gets a new number. NULL: there are none. */
+static pd_figure *find_namesake(const pd_figures *figures, uint32_t job, const char *name)
+{
+    pd_figure *figure = figures->first;
+
+    while (figure != NULL && (figure->job == job || strcmp(figure->stats->info.name, name) != 0)) figure = figure->next;
+    return figure;
+}
+
+void pd_figures_take(pd_figures *figures, uint32_t job, pd_job_stats *stats)
+{
+    pd_figure *figure = find(figures, job), *older;
+
+    if (figure == NULL) {
+        if ((older = find_namesake(figures, job, stats->info.name)) != NULL) drop(figures, older);
+        figure = add(figures, job);
+    }
+    if (figure == NULL) {
+        free(stats);
+        return;
+    }
+    free(figure->stats);
+    figure->stats = stats;
+    note(&figure->history, stats);
+}
+
+void pd_figures_remove(pd_figures *figures, uint32_t job)
+{
+    pd_figure *figure = find(figures, job);
+
+    if (figure != NULL) drop(figures, figure);
+}
+
+void pd_figures_free(pd_figures *figures)
+{
+    while (figures->first != NULL) drop(figures, figures->first);
+}
+
+const pd_figure *pd_figures_after(const pd_figures *figures, uint64_t serial)
+{
+    const pd_figure *figure = figures->first;
+
+    while (figure != NULL && figure->serial <= serial) figure = figure->next;
+    return figure;
+}
+
+/* ---- numbers that depend on the time of the answer ---- */
+
+uint64_t pd_figure_since(uint64_t then_ns, uint64_t now_ns)
+{
+    return then_ns > 0 && now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
+double pd_figure_speed(const pd_job_stats *stats, uint64_t now_ns)
+{
+    double idle = (double)pd_figure_since(stats->step_ns, now_ns) / 1e9, speed = stats->info.steps_per_second;
+
+    return speed > 0 && idle * speed > 1 ? 1 / idle : speed;
+}

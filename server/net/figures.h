@@ -1,0 +1,58 @@
+/* figures.h - the last copy of each job's figures (pd_job_stats), and points of the past for curves. Loop thread.
+ *
+ * The step thread publishes a copy about once a second. Metrics and /jobs.json are made from these copies, so whoever
+ * asks for them costs the step thread nothing. */
+#ifndef PD_FIGURES_H
+#define PD_FIGURES_H
+
+#include "stats.h"
+
+#define PD_HISTORY_POINTS 512
+
+/* A point of a job's past. */
+typedef struct pd_history_point {
+    uint64_t step;
+    double loss, gradient_norm; /* of the last step that had one; NaN: no step had */
+    double ms_per_step;         /* mean over the steps since the point before */
+} pd_history_point;
+
+/* Points of a job's past, at most PD_HISTORY_POINTS. When there is no room, every second point goes, and from then on
+ * half as many are taken. */
+typedef struct pd_history {
+    pd_history_point *at;
+    size_t n;
+    uint64_t every, due;    /* every so many copies give a point; number of copies until the next one does */
+    uint64_t step, step_ns; /* newest step at the last point, and the time at which it was closed */
+} pd_history;
+
+/* The figures of one job. */
+typedef struct pd_figure pd_figure;
+struct pd_figure {
+    uint32_t job;    /* number of the job */
+    uint64_t serial; /* numbers the figures in the order in which jobs came */
+    pd_job_stats *stats;
+    pd_history history;
+    pd_figure *prev, *next; /* the list, in the order of `serial` */
+};
+
+typedef struct pd_figures {
+    pd_figure *first;
+    uint64_t serial; /* serial number of the job that came last */
+} pd_figures;
+
+/* Takes over a copy of a job's figures in place of the last one. Without memory the copy is dropped. */
+void pd_figures_take(pd_figures *figures, uint32_t job, pd_job_stats *stats);
+/* Forgets a job, which has ended. */
+void pd_figures_remove(pd_figures *figures, uint32_t job);
+void pd_figures_free(pd_figures *figures);
+/* Returns the first job's figures with a larger serial number; NULL: there is none. Begin with 0. So whoever goes
+ * through the jobs in pieces neither misses nor repeats one, although jobs come and go meanwhile. */
+const pd_figure *pd_figures_after(const pd_figures *figures, uint64_t serial);
+
+/* Returns the steps per second of a job at the time now_ns: the rate that was published, or less if the step under way
+ * is slower already. */
+double pd_figure_speed(const pd_job_stats *stats, uint64_t now_ns);
+/* Returns the ns since a time of the store's clock; 0: it is not known (0) or lies ahead. */
+uint64_t pd_figure_since(uint64_t then_ns, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,265 @@
+/* jobs_json.c - writes the figures of the daemon and its jobs as JSON. */
+#include "jobs_json.h"
+
+#include "cpu.h"
+#include "info.h"
+#include "message.h"
+#include "server_figures.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- parts of objects: each begins with a comma, so the first member of an object is written by hand ---- */
+
+static void put_text(pd_document *out, const char *name, const char *text)
+{
+    pd_document_put(out, ",\"%s\":", name);
+    pd_document_json_text(out, text);
+}
+
+static void put_count(pd_document *out, const char *name, uint64_t value)
+{
+    pd_document_put(out, ",\"%s\":%" PRIu64, name, value);
+}
+
+static void put_number(pd_document *out, const char *name, double value)
+{
+    pd_document_put(out, ",\"%s\":", name);
+    pd_document_json_number(out, value);
+}
+
+static void put_flag(pd_document *out, const char *name, bool value)
+{
+    pd_document_put(out, ",\"%s\":%s", name, value ? "true" : "false");
+}
+
+static void put_bounds(pd_document *out)
+{
+    pd_document_put(out, ",\"bucket_seconds\":[");
+    for (int i = 0; i < PD_BUCKETS; i++) {
+        if (i > 0) pd_document_put(out, ",");
+        pd_document_json_number(out, pd_bucket_bound(i));
+    }
+    pd_document_put(out, "]");
+}
+
+/* Writes a histogram as a member of an object. */
+static void put_histogram(pd_document *out, bool first, const char *name, const pd_histogram *from)
+{
+    pd_document_put(out, "%s\"%s\":{\"count\":%" PRIu64, first ? "" : ",", name, pd_histogram_count(from));
+    put_number(out, "sum_seconds", (double)from->sum_ns / 1e9);
+    pd_document_put(out, ",\"buckets\":[");
+    for (int i = 0; i < PD_BUCKETS; i++) pd_document_put(out, "%s%" PRIu64, i > 0 ? "," : "", from->count[i]);
+    pd_document_put(out, "]}");
+}
+
+/* ---- fields of the operators' lists ---- */
+
+static void put_field_number(pd_document *out, const ProtobufCFieldDescriptor *type, const pd_info_field *field,
+                             const char *at)
+{
+    if (type->type == PROTOBUF_C_TYPE_DOUBLE)
+        put_number(out, field->name, *(const double *)(const void *)at);
+    else if (field->bytes == 4)
+        put_count(out, field->name, *(const uint32_t *)(const void *)at);
+    else
+        put_count(out, field->name, *(const uint64_t *)(const void *)at);
+}
+
+/* Writes the fields of an entry of a list, in the order of its table, except one. Shapes and lists in an entry are left
+ * out: jobs and workers have none. */
+static void put_entry(pd_document *out, uint32_t what, const void *entry, const char *except)
+{
+    const pd_info_list *list = pd_info_list_of(what);
+    const ProtobufCMessageDescriptor *type =
+        protobuf_c_message_descriptor_get_field_by_name(&paramd__list_reply__descriptor, list->name)->descriptor;
+
+    for (const pd_info_field *field = list->fields; field->name != NULL; field++) {
+        const char *at = (const char *)entry + field->at;
+        if (strcmp(field->name, except) == 0) continue;
+        if (field->kind == PD_INFO_NUMBER)
+            put_field_number(out, protobuf_c_message_descriptor_get_field_by_name(type, field->name), field, at);
+        else if (field->kind == PD_INFO_FLAG)
+            put_flag(out, field->name, *(const bool *)at);
+        else if (field->kind == PD_INFO_TEXT)
+            put_text(out, field->name, at);
+    }
+}
+
+/* ---- the daemon ---- */
+
+static void put_server(pd_document *out, const pd_daemon *daemon)
+{
+    pd_server_figures server;
+
+    pd_server_figures_read(&server, daemon);
+    pd_document_put(out, "{\"server\":{\"server\":\"paramd " PD_VERSION "\"");
+    put_text(out, "state", server.state);
+    put_flag(out, "healthy", server.healthy);
+    put_text(out, "cpu", pd_cpu_names[pd_cpu_in_use]);
+    put_text(out, "blas_core", daemon->config.blas_core);
+    put_number(out, "time", server.time);
+    put_number(out, "uptime_seconds", server.uptime_seconds);
+    put_count(out, "connections", server.connections);
+    put_count(out, "ingest_bytes", server.ingest_limit);
+    put_count(out, "ingest_used", server.ingest_used);
+    put_count(out, "resident_bytes", server.resident_bytes);
+    put_count(out, "peak_resident_bytes", server.peak_resident_bytes);
+    put_count(out, "bytes_in", server.bytes_in);
+    put_count(out, "bytes_out", server.bytes_out);
+    put_count(out, "frames_in", server.frames_in);
+    put_count(out, "frames_refused", server.frames_refused);
+    pd_document_put(out, ",\"loop_busy_ms\":[");
+    for (int i = 0; i < 4; i++) {
+        if (i > 0) pd_document_put(out, ",");
+        pd_document_json_number(out, server.loop_busy_ms[i]);
+    }
+    pd_document_put(out, "]");
+    put_bounds(out);
+    pd_document_put(out, "},\"jobs\":[");
+}
+
+/* ---- a job ---- */
+
+static void put_scalars(pd_document *out, const pd_job_stats *stats)
+{
+    pd_document_put(out, ",\"scalars\":[");
+    for (size_t i = 0; i < stats->n_scalars; i++) {
+        pd_document_put(out, "%s{\"name\":", i > 0 ? "," : "");
+        pd_document_json_text(out, stats->scalars[i].name);
+        put_number(out, "mean", stats->scalars[i].mean);
+        put_count(out, "step", stats->scalars[i].step);
+        pd_document_put(out, "}");
+    }
+    pd_document_put(out, "]");
+}
+
+static void put_times(pd_document *out, const pd_job_stats *stats)
+{
+    pd_document_put(out, ",\"phases\":{");
+    for (pd_step_phase phase = PD_PHASE_WAIT; phase < PD_PHASES; phase++)
+        put_histogram(out, phase == PD_PHASE_WAIT, pd_step_phase_name(phase), &stats->times.phase[phase]);
+    pd_document_put(out, "}");
+    put_histogram(out, false, "root_times", &stats->root_times);
+}
+
+static void put_workers(pd_document *out, const pd_job_stats *stats)
+{
+    pd_document_put(out, ",\"workers\":[");
+    for (size_t i = 0; i < stats->n_ranks; i++) {
+        const pd_rank_stats *rank = &stats->ranks[i];
+        pd_document_put(out, "%s{\"last\":%" PRIu64, i > 0 ? "," : "", rank->late.last);
+        put_number(out, "late_seconds", (double)rank->late.late_ns / 1e9);
+        put_entry(out, PD_INFO_WORKERS, &rank->info, "nonce");
+        pd_document_put(out, "}");
+    }
+    pd_document_put(out, "]");
+}
+
+static void put_states(pd_document *out, const pd_job_stats *stats)
+{
+    put_count(out, "workers_absent", stats->workers_in[PD_COUNT_ABSENT]);
+    put_count(out, "workers_connected", stats->workers_in[PD_COUNT_CONNECTED]);
+    put_count(out, "workers_lost", stats->workers_in[PD_COUNT_LOST]);
+    put_count(out, "workers_left", stats->workers_in[PD_COUNT_LEFT]);
+}
+
+static void put_counters(pd_document *out, const pd_job_stats *stats)
+{
+    put_count(out, "no_gradient", stats->no_gradient);
+    put_count(out, "rewinds", stats->rewinds);
+    put_count(out, "roots_out", stats->roots_out);
+    put_count(out, "root_age", stats->root_age);
+    put_count(out, "checkpoints", stats->checkpoints);
+    put_count(out, "checkpoints_failed", stats->checkpoints_failed);
+    put_count(out, "checkpoints_skipped", stats->checkpoints_skipped);
+    put_number(out, "checkpoint_seconds", (double)stats->checkpoint_ns / 1e9);
+}
+
+/* ---- points of a job's past: an array for each of the numbers of a point ---- */
+
+static double loss_of(const pd_history_point *point)
+{
+    return point->loss;
+}
+static double norm_of(const pd_history_point *point)
+{
+    return point->gradient_norm;
+}
+static double ms_of(const pd_history_point *point)
+{
+    return point->ms_per_step;
+}
+
+static void put_curve(pd_document *out, const char *name, const pd_history *history,
+                      double (*number)(const pd_history_point *point))
+{
+    pd_document_put(out, ",\"%s\":[", name);
+    for (size_t i = 0; i < history->n; i++) {
+        if (i > 0) pd_document_put(out, ",");
+        pd_document_json_number(out, number(&history->at[i]));
+    }
+    pd_document_put(out, "]");
+}
+
+static void put_history(pd_document *out, const pd_history *history)
+{
+    pd_document_put(out, ",\"history\":{\"step\":[");
+    for (size_t i = 0; i < history->n; i++) pd_document_put(out, "%s%" PRIu64, i > 0 ? "," : "", history->at[i].step);
+    pd_document_put(out, "]");
+    put_curve(out, "loss", history, loss_of);
+    put_curve(out, "gradient_norm", history, norm_of);
+    put_curve(out, "ms_per_step", history, ms_of);
+    pd_document_put(out, "}");
+}
+
+/* Returns the job's entry of the operators' list for the moment of the answer. */
+static pd_job_info present(const pd_daemon *daemon, const pd_figure *figure, uint64_t now_ns)
+{
+    pd_job_info info = figure->stats->info;
+
+    info.steps_per_second = pd_figure_speed(figure->stats, now_ns);
+    info.waits_ms = pd_figure_since(figure->stats->waits_ns, now_ns) / 1000000;
+    info.checkpoint_age_ms = pd_figure_since(figure->stats->durable_ns, now_ns) / 1000000;
+    pd_traffic_read(daemon->traffic, figure->job, &info.bytes_in, &info.bytes_out);
+    return info;
+}
+
+static void put_job(pd_document *out, const pd_daemon *daemon, const pd_figure *figure, bool first)
+{
+    uint64_t now_ns = pd_loop_clock_ns(daemon);
+    pd_job_info info = present(daemon, figure, now_ns);
+
+    pd_document_put(out, "%s{\"age_seconds\":", first ? "" : ",");
+    pd_document_json_number(out, (double)pd_figure_since(figure->stats->at_ns, now_ns) / 1e9);
+    put_entry(out, PD_INFO_JOBS, &info, "");
+    put_states(out, figure->stats);
+    put_counters(out, figure->stats);
+    put_scalars(out, figure->stats);
+    put_times(out, figure->stats);
+    put_workers(out, figure->stats);
+    put_history(out, &figure->history);
+    pd_document_put(out, "}");
+}
+
+bool pd_jobs_json_next(pd_jobs_json_cursor *cursor, const pd_daemon *daemon, pd_document *out)
+{
+    const pd_figure *figure;
+
+    if (cursor->ended) return false;
+    if (!cursor->begun) {
+        put_server(out, daemon);
+        cursor->begun = true;
+        return true;
+    }
+    figure = pd_figures_after(&daemon->figures, cursor->serial);
+    if (figure == NULL) {
+        pd_document_put(out, "]}\n");
+        cursor->ended = true;
+        return true;
+    }
+    put_job(out, daemon, figure, cursor->serial == 0);
+    cursor->serial = figure->serial;
+    return true;
+}

@@ -1,0 +1,92 @@
+/* publishing.c - copies the figures of jobs that have changed, once a second. */
+#include "publishing.h"
+
+#include "info.h"
+#include "listing.h"
+
+#include <stdlib.h>
+
+/* ---- the copy of one job ---- */
+
+static void count_workers(pd_job_stats *stats, const pd_job *job)
+{
+    _Static_assert((int)PD_COUNT_LEFT == (int)PD_RANK_LEFT, "states of ranks are counted in their order");
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) stats->workers_in[job->ranks[r].state]++;
+    for (uint32_t r = 0; r < stats->n_ranks; r++) pd_info_fill_worker(&stats->ranks[r].info, job, r);
+}
+
+static void copy_progress(pd_job_stats *stats, const pd_job *job)
+{
+    const pd_steps *steps = &job->steps;
+
+    stats->waits_ns = pd_job_sealed(job) && steps->waiting != NULL ? steps->waiting->round.started_ns : 0;
+    stats->step_ns = job->speed.n > 0 ? job->speed.last.ns : 0;
+    stats->no_gradient = steps->no_gradient;
+    stats->rewinds = job->restored;
+    stats->n_scalars = steps->n_scalars;
+    for (size_t i = 0; i < steps->n_scalars; i++) stats->scalars[i] = steps->scalars[i];
+    stats->roots_out = steps->tasks_out;
+    stats->root_times = steps->root_times;
+}
+
+static void copy_keeping(pd_job_stats *stats, const pd_keeping *keeping)
+{
+    stats->durable_ns = keeping->kept ? keeping->durable_ns : 0;
+    stats->checkpoints = keeping->written;
+    stats->checkpoints_failed = keeping->failed;
+    stats->checkpoints_skipped = keeping->skipped;
+    stats->checkpoint_ns = keeping->written_ns;
+}
+
+static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
+{
+    uint32_t ranks = job->steps.members.ranks;
+    pd_job_stats *stats = pd_job_stats_new(ranks < PD_STATS_RANKS ? ranks : PD_STATS_RANKS);
+
+    if (stats == NULL) return NULL;
+    stats->at_ns = now_ns;
+    pd_info_fill_job(&stats->info, job, now_ns);
+    stats->root_age = pd_job_count_totals(job)->root_age;
+    count_workers(stats, job);
+    copy_progress(stats, job);
+    copy_keeping(stats, &job->keeping);
+    return stats;
+}
+
+/* ---- when copies are made ---- */
+
+void pd_publishing_note(pd_publishing *publishing, pd_job *job)
+{
+    job->touched = publishing->wanted = true;
+}
+
+static bool publish(pd_job *job, pd_effects *outbox, uint64_t now_ns)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_STATS, (pd_ticket){ 0, 0 }, job->steps.number);
+
+    if (effect == NULL || (effect->u.stats = copy(job, now_ns)) == NULL) {
+        free(effect);
+        return false;
+    }
+    pd_effects_add(outbox, effect);
+    return true;
+}
+
+void pd_publishing_look(pd_publishing *publishing, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
+{
+    pd_job *job, *next;
+
+    if (now_ns < pd_publishing_next(publishing)) return;
+    publishing->next_ns = now_ns + publishing->every_ns;
+    publishing->wanted = false;
+    HASH_ITER(hh, jobs->names, job, next)
+    {
+        if (job->touched) job->touched = !publish(job, outbox, now_ns);
+        publishing->wanted |= job->touched;
+    }
+}
+
+uint64_t pd_publishing_next(const pd_publishing *publishing)
+{
+    return publishing->every_ns > 0 && publishing->wanted ? publishing->next_ns : UINT64_MAX;
+}
