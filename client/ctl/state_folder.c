@@ -9,9 +9,29 @@
 #include "checkpoint_files.h"
 #include "format.h"
 #include "job_dir.h"
+#include "log_files.h"
 #include "result.h"
 #include "state_dir.h"
 #include "text_table.h"
+
+/* ---- logs ---- */
+
+/* Finds, in a list of checkpoints, the one of each job that the next start loads: the job's log follows that one. */
+typedef struct log_search {
+    char job_dir[PD_KEEP_PATH]; /* directory of the last job of which one was found */
+} log_search;
+
+/* Tells whether a checkpoint is the one that the next start loads. Then s->job_dir is the directory of its job. */
+static bool is_newest(log_search *s, const pd_checkpoint_entry *entry)
+{
+    size_t n = (size_t)(strrchr(entry->dir, '/') - entry->dir);
+
+    if (entry->error.code != PD_OK || entry->aside || entry->ended || n >= sizeof s->job_dir) return false;
+    if (strncmp(s->job_dir, entry->dir, n) == 0 && s->job_dir[n] == '\0') return false;
+    memcpy(s->job_dir, entry->dir, n);
+    s->job_dir[n] = '\0';
+    return true;
+}
 
 /* ---- checkpoints ---- */
 
@@ -20,7 +40,44 @@ typedef struct listing {
     pd_table *table; /* NULL: it is made as JSON */
     json_t *json;
     uint64_t now_ms;
+    log_search newest;
 } listing;
+
+/* Looks at the log that follows a checkpoint. Returns false if there is none. An error is that of the log. */
+static bool look_at_log(listing *l, const pd_checkpoint_entry *entry, pd_log_about *about)
+{
+    pd_error err;
+
+    *about = (pd_log_about){ 0 };
+    if (!is_newest(&l->newest, entry)) return false;
+    if (pd_log_survey(&pd_disk_posix, l->newest.job_dir, entry->manifest->creator, entry->step, about, &err) != PD_OK)
+        about->damage = err;
+    return about->files > 0 || about->damage.code != PD_OK;
+}
+
+static void add_log_cell(listing *l, const pd_checkpoint_entry *entry)
+{
+    pd_log_about log;
+
+    if (!look_at_log(l, entry, &log)) {
+        pd_table_cell(l->table, "-");
+    } else if (log.damage.code != PD_OK) {
+        pd_table_alarm(l->table);
+        pd_table_cell(l->table, "damaged");
+    } else {
+        pd_table_cell(l->table, "to step %" PRIu64, log.last);
+    }
+}
+
+static json_t *log_object(listing *l, const pd_checkpoint_entry *entry)
+{
+    pd_log_about log;
+
+    if (!look_at_log(l, entry, &log)) return json_null();
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:s}", "entries", (json_int_t)log.entries, "last_step",
+                     (json_int_t)log.last, "bytes", (json_int_t)log.bytes, "files", (json_int_t)log.files, "file_bytes",
+                     (json_int_t)log.file_bytes, "error", log.damage.code != PD_OK ? log.damage.text : "");
+}
 
 /* Says in a word whether the next start of the daemon may load a checkpoint. */
 static const char *state_of(const pd_checkpoint_entry *entry)
@@ -49,20 +106,21 @@ static void add_row(listing *l, const pd_checkpoint_entry *entry)
     pd_table_cell(l->table, "%s", known ? pd_duration_text(text, age_ms(l, entry)) : "-");
     pd_table_cell(l->table, "%s", state_of(entry));
     if (entry->error.code != PD_OK) pd_table_alarm(l->table);
+    add_log_cell(l, entry);
     pd_table_cell(l->table, "%s", slash != NULL ? slash + 1 : entry->dir);
 }
 
-static json_t *object_of(const listing *l, const pd_checkpoint_entry *entry)
+static json_t *object_of(listing *l, const pd_checkpoint_entry *entry)
 {
     const pd_manifest *m = entry->manifest;
     char creator[17];
 
     snprintf(creator, sizeof creator, "%016" PRIx64, m->creator);
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:s, s:s, s:s, s:s, s:s}", "job", m->job, "creator",
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:s, s:s, s:s, s:s, s:s, s:o}", "job", m->job, "creator",
                      creator, "step", (json_int_t)entry->step, "bytes", (json_int_t)pd_manifest_bytes(m), "age_ms",
                      (json_int_t)age_ms(l, entry), "valid", entry->error.code == PD_OK, "ended", entry->ended, "aside",
                      entry->aside, "dir", entry->dir, "error", entry->error.text, "paramd", m->about.paramd, "blas",
-                     m->about.blas, "cpu", m->about.cpu);
+                     m->about.blas, "cpu", m->about.cpu, "log", log_object(l, entry));
 }
 
 static void add_entry(void *arg, const pd_checkpoint_entry *entry)
@@ -84,7 +142,7 @@ int pd_run_checkpoints(pd_line *line)
     if (line->json)
         l.json = json_array();
     else
-        l.table = pd_table_new("~JOB|>STEP|>SIZE|>AGE|STATE|~DIRECTORY");
+        l.table = pd_table_new("~JOB|>STEP|>SIZE|>AGE|STATE|LOG|~DIRECTORY");
     if (l.json == NULL && l.table == NULL)
         rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
     else
@@ -106,7 +164,8 @@ typedef struct verifying {
     const pd_line *line;
     json_t *json; /* list of all files; NULL: they are printed as text */
     const char *dir;
-    size_t checked, damaged; /* checkpoints */
+    size_t checked, logs, damaged; /* checkpoints; logs; how many of both are damaged */
+    log_search newest;
 } verifying;
 
 static void tell_file(void *arg, const char *file, const pd_error *why)
@@ -133,9 +192,31 @@ static void verify_one(verifying *v, const char *dir)
         pd_print_line(stdout, "whole: %s", dir);
 }
 
+/* Reads the log of a job that follows a checkpoint. */
+static void verify_log(verifying *v, const pd_checkpoint_entry *entry)
+{
+    pd_log_about log;
+    pd_error err;
+
+    if (pd_log_read(&pd_disk_posix, v->newest.job_dir, entry->manifest->creator, entry->step, NULL, NULL, &log, &err) !=
+        PD_OK)
+        log = (pd_log_about){ .files = 1, .damage = err };
+    if (log.files == 0) return;
+    v->logs++;
+    v->damaged += log.damage.code != PD_OK;
+    v->dir = v->newest.job_dir;
+    tell_file(v, PD_KEEP_LOG, &log.damage);
+    if (log.damage.code == PD_OK && v->json == NULL)
+        pd_print_line(stdout, "whole: %s/%s: %" PRIu64 " steps, to step %" PRIu64 ", %" PRIu64 " bytes", v->dir,
+                      PD_KEEP_LOG, log.entries, log.last, log.bytes);
+}
+
 static void verify_entry(void *arg, const pd_checkpoint_entry *entry)
 {
-    verify_one(arg, entry->dir);
+    verifying *v = arg;
+
+    verify_one(v, entry->dir);
+    if (is_newest(&v->newest, entry)) verify_log(v, entry);
 }
 
 /* Tells whether a path is that of one checkpoint. */
@@ -172,6 +253,8 @@ int pd_run_verify(pd_line *line)
     }
     if (line->json)
         (void)pd_result_json(json_pack("{s:o, s:I}", "files", v.json, "damaged", (json_int_t)v.damaged));
+    else if (v.logs > 0)
+        pd_print_line(stdout, "%zu checkpoints and %zu logs, %zu damaged", v.checked, v.logs, v.damaged);
     else
         pd_print_line(stdout, "%zu checkpoints, %zu damaged", v.checked, v.damaged);
     return v.damaged == 0 ? PD_EXIT_OK : PD_EXIT_FAILED;
@@ -194,13 +277,13 @@ static uint64_t creator_of(const pd_line *line)
     return value;
 }
 
-static int tell_restored(const pd_line *line, const char *job, uint64_t step, size_t n_aside)
+static int tell_restored(const pd_line *line, const char *job, uint64_t step, size_t n_aside, bool log_aside)
 {
     if (line->json)
-        return pd_result_json(
-            json_pack("{s:s, s:I, s:I}", "job", job, "step", (json_int_t)step, "aside", (json_int_t)n_aside));
-    pd_print_line(stdout, "the next start brings %s back at step %" PRIu64 "; %zu newer checkpoints are set aside", job,
-                  step, n_aside);
+        return pd_result_json(json_pack("{s:s, s:I, s:I, s:b}", "job", job, "step", (json_int_t)step, "aside",
+                                        (json_int_t)n_aside, "log_aside", log_aside));
+    pd_print_line(stdout, "the next start brings %s back at step %" PRIu64 "; %zu newer checkpoints%s are set aside",
+                  job, step, n_aside, log_aside ? " and the log" : "");
     return PD_EXIT_OK;
 }
 
@@ -211,16 +294,17 @@ int pd_run_restore(pd_line *line)
     pd_state_dir dir;
     pd_error err = { 0 };
     size_t n_aside = 0;
+    bool log_aside = false;
     int rc;
 
     if (job == NULL || !pd_line_has(line, "step")) pd_line_refuse(line, "expected --job JOB and --step STEP");
     step = (uint64_t)pd_line_number(line, "step");
     trim(line->args[0]);
     if ((rc = pd_state_dir_open(&dir, line->args[0], false, &err)) == PD_OK) {
-        rc = pd_checkpoint_restore(&pd_disk_posix, line->args[0], job, creator, step, &n_aside, &err);
+        rc = pd_checkpoint_restore(&pd_disk_posix, line->args[0], job, creator, step, &n_aside, &log_aside, &err);
         pd_state_dir_close(&dir);
     }
-    if (rc == PD_OK) return tell_restored(line, job, step, n_aside);
+    if (rc == PD_OK) return tell_restored(line, job, step, n_aside, log_aside);
     (void)pd_result_fail(line->json, &err);
     return PD_EXIT_FAILED; /* no daemon was asked, so none is unreachable */
 }

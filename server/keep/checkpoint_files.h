@@ -72,10 +72,11 @@ int pd_checkpoint_list(const pd_disk *disk, const char *root, void (*each)(void 
                        void *arg, pd_error *err);
 
 /* Makes the checkpoint of a step the one that the next start of the daemon loads: newer ones of the job are set aside
- * under another name (aside-STEP), and the mark that the job has ended is removed. *n_aside is the number of those that
- * were set aside. Fails if the checkpoint is damaged. PD_NOT_FOUND: there is no such job or step. PD_INVALID_ARGUMENT:
- * several jobs of that name have such a step; `creator` (0: any) chooses one. */
+ * under another name (aside-STEP), and so is the job's log, which would lead on from there. The mark that the job has
+ * ended is removed. *n_aside is the number of checkpoints that were set aside, *log_aside tells whether there was a
+ * log. Fails if the checkpoint is damaged. PD_NOT_FOUND: there is no such job or step. PD_INVALID_ARGUMENT: several
+ * jobs of that name have such a step; `creator` (0: any) chooses one. */
 int pd_checkpoint_restore(const pd_disk *disk, const char *root, const char *job, uint64_t creator, uint64_t step,
-                          size_t *n_aside, pd_error *err);
+                          size_t *n_aside, bool *log_aside, pd_error *err);
 
 #endif

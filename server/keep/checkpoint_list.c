@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "job_dir.h"
+#include "log_files.h"
 
 /* ---- listing ---- */
 
@@ -133,14 +134,16 @@ static void ignore_verdict(void *arg, const char *file, const pd_error *why)
 }
 
 int pd_checkpoint_restore(const pd_disk *disk, const char *root, const char *job, uint64_t creator, uint64_t step,
-                          size_t *n_aside, pd_error *err)
+                          size_t *n_aside, bool *log_aside, pd_error *err)
 {
     search s = { .job = job, .creator = creator, .step = step };
     int rc = find(&s, disk, root, err);
 
+    *log_aside = false;
     if (rc == PD_OK) rc = pd_checkpoint_verify(disk, s.dir, ignore_verdict, NULL, err);
     if (rc != PD_OK) return rc;
     *strrchr(s.dir, '/') = '\0'; /* from here on it is the job's directory */
     rc = set_newer_aside(disk, s.dir, step, n_aside, err);
+    if (rc == PD_OK) rc = pd_log_set_aside(disk, s.dir, log_aside, err);
     return rc == PD_OK ? revive(disk, s.dir, err) : rc;
 }

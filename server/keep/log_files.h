@@ -55,6 +55,9 @@ typedef struct pd_log_about {
 int pd_log_read(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t step,
                 int (*each)(void *arg, const pd_logged *logged, pd_error *err), void *arg, pd_log_about *about,
                 pd_error *err);
+/* Tells the same by the headers of the entries alone, without reading them: quick, and proves nothing. */
+int pd_log_survey(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t step, pd_log_about *about,
+                  pd_error *err);
 /* Makes the log of a job end with a step, to which the job has come back from the checkpoint of step `base`: nothing
  * else in the log counts any more. Otherwise entries of steps that the job takes another time could be read one day.
  * Waits until the disk has the entries up to the step, which a daemon that was killed may not have done. Nobody may be

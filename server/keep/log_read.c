@@ -170,22 +170,53 @@ static int read_all(reading *r, size_t spot, int (*each)(void *arg, const pd_log
     return PD_OK;
 }
 
+/* Opens a log: finds its entries. After an error there is nothing to close. */
+static int begin(reading *r, const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t step,
+                 pd_log_about *about, pd_error *err)
+{
+    int rc;
+
+    *r = (reading){ .file = PD_LOG_NOWHERE };
+    *about = (pd_log_about){ .last = step };
+    if ((rc = pd_log_index_read(&r->index, disk, job_dir, creator, true, err)) != PD_OK) return rc;
+    about->files = r->index.n_files;
+    for (size_t i = 0; i < r->index.n_files; i++) about->file_bytes += r->index.files[i].bytes;
+    if (r->index.unreadable.code != PD_UNIMPLEMENTED) return PD_OK;
+    rc = pd_fail(err, PD_UNIMPLEMENTED, "%s", r->index.unreadable.text);
+    pd_log_index_free(&r->index);
+    return rc;
+}
+
+int pd_log_survey(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t step, pd_log_about *about,
+                  pd_error *err)
+{
+    const pd_error nothing = { 0 };
+    const pd_log_spot *spot;
+    reading r;
+    int rc = begin(&r, disk, job_dir, creator, step, about, err);
+
+    if (rc != PD_OK) return rc;
+    for (size_t i = pd_log_index_find(&r.index, step + 1); i != PD_LOG_NOWHERE; i = spot->next) {
+        spot = &r.index.spots[i];
+        about->entries++;
+        about->bytes += pd_log_entry_bytes(&spot->header);
+        about->last = spot->header.step;
+    }
+    judge(&r, about, &nothing);
+    pd_log_index_free(&r.index);
+    return PD_OK;
+}
+
 int pd_log_read(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t step,
                 int (*each)(void *arg, const pd_logged *logged, pd_error *err), void *arg, pd_log_about *about,
                 pd_error *err)
 {
-    reading r = { .file = PD_LOG_NOWHERE };
+    reading r;
     pd_error why = { 0 };
-    int rc = pd_log_index_read(&r.index, disk, job_dir, creator, true, err);
+    int rc = begin(&r, disk, job_dir, creator, step, about, err);
 
-    *about = (pd_log_about){ .last = step };
     if (rc != PD_OK) return rc;
-    about->files = r.index.n_files;
-    for (size_t i = 0; i < r.index.n_files; i++) about->file_bytes += r.index.files[i].bytes;
-    if (r.index.unreadable.code == PD_UNIMPLEMENTED)
-        rc = pd_fail(err, PD_UNIMPLEMENTED, "%s", r.index.unreadable.text);
-    else
-        rc = read_all(&r, pd_log_index_find(&r.index, step + 1), each, arg, about, &why, err);
+    rc = read_all(&r, pd_log_index_find(&r.index, step + 1), each, arg, about, &why, err);
     if (rc == PD_OK) judge(&r, about, &why);
     close_file(&r);
     pd_log_index_free(&r.index);

@@ -13,6 +13,8 @@
 
 #include "await.h"
 #include "daemon_process.h"
+#include "kept_sample.h"
+#include "log_sample.h"
 #include "paramctl_run.h"
 #include "team.h"
 
@@ -150,6 +152,57 @@ static void verify_says_which_file_is_damaged(void **state)
     expect_back_at(15);
 }
 
+/* Writes a checkpoint of step 4 into a directory, and a log of the steps 5 to 7. */
+static void write_log(const char *dir)
+{
+    pd_kept *kept = sample_kept(4, 1);
+    pd_logs *logs;
+    pd_error err;
+
+    if (pd_checkpoint_write(&pd_disk_posix, dir, kept, &sample_about, &err) != PD_OK) fail_msg("%s", err.text);
+    pd_kept_free(kept);
+    assert_int_equal(pd_logs_new(&logs, &pd_disk_posix, dir, LOG_SEGMENT_BYTES, NULL), PD_OK);
+    for (uint64_t step = 5; step <= 7; step++) {
+        pd_logged *e = sample_logged(step, 4, 1);
+        pd_logs_write(logs, &e, 1);
+        if (e->error.code != PD_OK) fail_msg("%s", e->error.text);
+        pd_logged_free(e);
+    }
+    pd_logs_free(logs);
+}
+
+static void a_log_is_listed_verified_and_set_aside(void **state)
+{
+    char dir[] = "/tmp/state-folder-log-XXXXXX";
+    json_t *list, *log;
+    (void)state;
+
+    assert_non_null(mkdtemp(dir));
+    write_log(dir);
+    assert_int_equal(paramctl("checkpoints %s", dir), 0);
+    assert_says("to step 7");
+    assert_int_equal(paramctl("--output json checkpoints %s", dir), 0);
+    list = parsed();
+    log = json_object_get(json_array_get(json_object_get(list, "checkpoints"), 0), "log");
+    assert_int_equal(json_integer_value(json_object_get(log, "entries")), 3);
+    assert_int_equal(json_integer_value(json_object_get(log, "last_step")), 7);
+    json_decref(list);
+    assert_int_equal(paramctl("verify %s", dir), 0);
+    assert_says("3 steps, to step 7");
+    assert_says("1 checkpoints and 1 logs, 0 damaged");
+    assert_int_equal(paramctl_shell("printf X | dd of=$(echo %s/*/log/segment-*1) bs=1 seek=4200 conv=notrunc "
+                                    "2> /dev/null",
+                                    dir),
+                     0);
+    assert_int_equal(paramctl("verify %s", dir), 1);
+    assert_says("the entry of step 5");
+    assert_says("1 damaged");
+    assert_int_equal(paramctl("restore %s --job '" LOG_JOB "' --step 4", dir), 0);
+    assert_says("0 newer checkpoints and the log are set aside");
+    assert_int_equal(paramctl("verify %s", dir), 0);
+    assert_int_equal(paramctl_shell("test -d %s/*/log-aside && rm -r %s", dir, dir), 0);
+}
+
 static void others_may_not_write_into_the_directory(void **state)
 {
     char text[2000], dir[64];
@@ -171,6 +224,7 @@ int main(void)
         cmocka_unit_test(restore_refuses_while_a_daemon_runs),
         cmocka_unit_test(the_next_start_loads_the_checkpoint_that_was_restored),
         cmocka_unit_test(verify_says_which_file_is_damaged),
+        cmocka_unit_test(a_log_is_listed_verified_and_set_aside),
         cmocka_unit_test(others_may_not_write_into_the_directory),
     };
     return cmocka_run_group_tests(tests, make_checkpoints, remove_all);

@@ -364,22 +364,39 @@ static void restore_sets_newer_checkpoints_aside(void **state)
     fixture *f = *state;
     pd_kept *ended = sample_kept(0, 1);
     size_t n;
+    bool log;
 
     for (uint64_t step = 3; step <= 5; step++) write_step(f, step, 3);
     ended->ended = true;
     assert_int_equal(pd_checkpoint_write(&f->disk, ROOT, ended, &sample_about, NULL), PD_OK);
-    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 3, &n, NULL), PD_OK);
+    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 3, &n, &log, NULL), PD_OK);
     assert_int_equal(n, 2);
+    assert_false(log);
     assert_false(mem_disk_has(f->memory, JOB_DIR "/ended"));
     assert_int_equal(newest(f), 3);
     assert_true(mem_disk_has(f->memory, JOB_DIR "/aside-00000000000000000005"));
     write_step(f, 5, 1);
     write_step(f, 6, 2); /* what was set aside stays, whatever the job keeps */
     assert_true(mem_disk_has(f->memory, JOB_DIR "/aside-00000000000000000005"));
-    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 5, &n, NULL), PD_OK);
+    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 5, &n, &log, NULL), PD_OK);
     assert_int_equal(n, 1);
     assert_int_equal(newest(f), 5);
     pd_kept_free(ended);
+}
+
+static void restore_sets_the_log_aside(void **state)
+{
+    fixture *f = *state;
+    size_t n;
+    bool log;
+
+    write_step(f, 3, 3);
+    assert_int_equal(f->disk.make_dir(f->disk.arg, JOB_DIR "/log"), 0);
+    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 3, &n, &log, NULL), PD_OK);
+    assert_int_equal(n, 0);
+    assert_true(log);
+    assert_false(mem_disk_has(f->memory, JOB_DIR "/log"));
+    assert_true(mem_disk_has(f->memory, JOB_DIR "/log-aside"));
 }
 
 static void restore_refuses_what_is_not_there_or_damaged(void **state)
@@ -387,13 +404,14 @@ static void restore_refuses_what_is_not_there_or_damaged(void **state)
     fixture *f = *state;
     pd_error err = { 0 };
     size_t n, bytes;
+    bool log;
 
     write_step(f, 3, 2);
     write_step(f, 4, 2);
-    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 7, &n, &err), PD_NOT_FOUND);
-    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, "other", 0, 3, &n, &err), PD_NOT_FOUND);
+    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 7, &n, &log, &err), PD_NOT_FOUND);
+    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, "other", 0, 3, &n, &log, &err), PD_NOT_FOUND);
     mem_disk_file(f->memory, STEP(3) "/notes.bin", &bytes)[3] ^= 1;
-    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 3, &n, &err), PD_DATA_LOSS);
+    assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 3, &n, &log, &err), PD_DATA_LOSS);
     assert_non_null(strstr(err.text, "notes.bin"));
     assert_int_equal(newest(f), 4);
 }
@@ -454,6 +472,7 @@ int main(void)
         TEST(names_of_jobs_fit_into_directories),
         TEST(names_of_steps_are_read_as_they_are_written),
         TEST(restore_sets_newer_checkpoints_aside),
+        TEST(restore_sets_the_log_aside),
         TEST(restore_refuses_what_is_not_there_or_damaged),
         TEST(the_list_tells_which_checkpoints_are_complete),
         TEST(large_weights_are_written_in_pieces_wherever_they_lie),

@@ -127,18 +127,23 @@ static void a_call_that_fails_costs_no_durable_step(void **state)
     }
 }
 
-/* As fail_call, but the daemon is killed at once, so no checkpoint makes the entry obsolete. */
-static bool fail_and_kill(int64_t n)
+/* As fail_call, but the daemon is killed at once, so no checkpoint makes the entry obsolete. `dies`: the daemon is
+ * killed before call n; the disk has what was written so far, synced or not. The power is cut later. */
+static bool fail_and_kill(int64_t n, bool dies)
 {
     log_course c;
     size_t all;
 
     course_new(&c);
     mem_disk_forget_calls(c.memory);
-    mem_disk_fail_at(c.memory, n, EIO);
+    if (dies)
+        mem_disk_power_off_at(c.memory, n);
+    else
+        mem_disk_fail_at(c.memory, n, EIO);
     play(&c, true);
     mem_disk_calls(c.memory, &all);
     mem_disk_fail_at(c.memory, -1, 0);
+    mem_disk_power_off_at(c.memory, -1);
     course_stop(&c);
     assert_goes_on(&c);
     course_free(&c);
@@ -150,26 +155,7 @@ static void a_daemon_that_is_killed_after_an_error_does_not_trust_the_file(void 
     int64_t n = 0;
     (void)state;
 
-    while (!fail_and_kill(n)) assert_true(++n < MOST_CALLS);
-}
-
-/* Kills the daemon before call n of the script; the disk has what was written so far, synced or not. The power is cut
- * later. Returns true if there were fewer calls. */
-static bool kill_daemon(int64_t n)
-{
-    log_course c;
-    size_t all;
-
-    course_new(&c);
-    mem_disk_forget_calls(c.memory);
-    mem_disk_power_off_at(c.memory, n);
-    play(&c, true);
-    mem_disk_calls(c.memory, &all);
-    course_stop(&c);
-    mem_disk_power_off_at(c.memory, -1);
-    assert_goes_on(&c);
-    course_free(&c);
-    return (int64_t)all <= n;
+    while (!fail_and_kill(n, false)) assert_true(++n < MOST_CALLS);
 }
 
 static void entries_that_a_killed_daemon_has_not_synced_are_synced_before_others_follow(void **state)
@@ -177,7 +163,7 @@ static void entries_that_a_killed_daemon_has_not_synced_are_synced_before_others
     int64_t n = 0;
     (void)state;
 
-    while (!kill_daemon(n)) assert_true(++n < MOST_CALLS);
+    while (!fail_and_kill(n, true)) assert_true(++n < MOST_CALLS);
 }
 
 static void a_power_cut_while_the_log_is_read_changes_nothing(void **state)
