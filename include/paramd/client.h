@@ -74,8 +74,8 @@ PD_API const char *pd_version(void);
 /* Server and job that a client connects to, and the behaviour of the handle. A field that is 0 or NULL is taken from
  * the environment variable that its comment names. Without that variable its default holds. All text is copied. */
 typedef struct pd_client_options {
-    /* Addresses of the server: "host:port", "[IPv6]:port" or ":port" (this machine), each also with "tcp://" or "tls://"
-     * in front, or "unix:///path". Without a port: 7070. Several addresses are separated by commas and tried in turn.
+    /* Addresses of the server: "host:port", "[IPv6]:port" or ":port" (this machine), or these behind "tcp://" or
+     * "tls://", or "unix:///path". Without a port: 7070. Several addresses are separated by commas and tried in turn.
      * Default: the environment variable PARAMD_URL, else "tcp://127.0.0.1:7070". */
     const char *urls;
     /* Name of the job. Default: the environment variable PARAMD_JOB, else TORCHELASTIC_RUN_ID (set by torchrun)

@@ -19,6 +19,8 @@
 enum {
     MOST_COMPUTED = 2, /* handshakes on libuv's threads at a time: others of its threads prepare memory for payloads */
     MOST_ANSWERED = 512, /* handshakes that keep the state of TLS, which takes tens of KiB, while they wait */
+    MOST_ENDING = 512,   /* handshakes that have failed, and whose client gets a moment to read why */
+    LINGER_MS = 2000,    /* that moment */
     RECORD_HEAD = 5,
     MOST_RECORD = 16 * 1024,
     TYPE_HANDSHAKE = 22
@@ -82,12 +84,40 @@ static void drop(pd_handshake *h)
     forget(h);
 }
 
-/* Closes the connection, and logs why. */
+/* Tells the kernel to wake us when this many bytes are here. */
+static void wake_at(const pd_handshake *h, int bytes)
+{
+    setsockopt(h->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
+}
+
+/* Throws away what the client still sends, until it ends its side. */
+static void on_rest(uv_poll_t *poll, int status, int events)
+{
+    uint8_t bin[4096];
+    ssize_t n = 1;
+
+    (void)status, (void)events;
+    for (int i = 0; i < 4 && n > 0; i++) n = recv(((pd_handshake *)poll->data)->fd, bin, sizeof bin, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) drop(poll->data);
+}
+
+/* Ends our side, and logs why. Closing a socket with unread bytes would take away from the client what TLS has told it:
+ * the reason. */
 static void fail(pd_handshake *h, const char *why)
 {
+    pd_handshakes *all = all_of(h);
+
     pd_loop_log(h->loop->daemon, LOG_WARNING, (pd_log_facts){ .code = PD_UNAUTHENTICATED },
                 "%s: TLS handshake ended: %s", h->peer, why);
-    drop(h);
+    pd_tls_stream_free(h->stream);
+    h->stream = NULL;
+    shutdown(h->fd, SHUT_WR);
+    wake_at(h, 1);
+    h->begun_ms = pd_loop_now_ms(h->loop->daemon);
+    leave(h);
+    enter(h, PD_HANDSHAKE_ENDING);
+    if (all->n[PD_HANDSHAKE_ENDING] > MOST_ENDING) drop(all->list[PD_HANDSHAKE_ENDING]);
+    uv_poll_start(&h->poll, UV_READABLE, on_rest);
 }
 
 /* Gives the connection to the conversation. */
@@ -138,8 +168,6 @@ static void done(pd_background *work)
     } else if (h->step == PD_TLS_DONE) {
         succeed(h);
     } else if (h->step == PD_TLS_FAILED) {
-        leave(h);
-        enter(h, PD_HANDSHAKE_ANSWERED);
         fail(h, h->err.text);
     } else {
         await_answer(h, h->step == PD_TLS_READ ? UV_READABLE : UV_WRITABLE);
@@ -181,12 +209,6 @@ static void on_answer(uv_poll_t *poll, int status, int events)
 
 /* ---- the client's first message ---- */
 
-/* Tells the kernel to wake us when this many bytes are here. */
-static void wake_at(const pd_handshake *h, int bytes)
-{
-    setsockopt(h->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
-}
-
 /* Answers a client that sent something else than TLS: with an error in a frame, if it sent a frame. */
 static void refuse_plain(pd_handshake *h, const uint8_t *head)
 {
@@ -197,7 +219,6 @@ static void refuse_plain(pd_handshake *h, const uint8_t *head)
     if (memcmp(head, "PDF1", 4) == 0 && pd_frame_pack_error(&at, &bytes, 0, 0, 0, PD_UNAUTHENTICATED, text, 0) == PD_OK)
         send(h->fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     free(at);
-    shutdown(h->fd, SHUT_WR);
     fail(h, "the client does not speak TLS: it must connect to tls://host:port");
 }
 
@@ -276,6 +297,7 @@ void pd_handshakes_tick(pd_uvloop *loop)
     pd_handshake *h, *next;
 
     while ((h = loop->handshakes.list[PD_HANDSHAKE_SILENT]) != NULL && now - h->begun_ms > most) drop(h);
+    while ((h = loop->handshakes.list[PD_HANDSHAKE_ENDING]) != NULL && now - h->begun_ms > LINGER_MS) drop(h);
     DL_FOREACH_SAFE(loop->handshakes.list[PD_HANDSHAKE_ANSWERED], h, next)
     {
         if (now - h->begun_ms > most) fail(h, "it took longer than server.handshake_timeout");

@@ -17,6 +17,7 @@ enum {
     PD_HANDSHAKE_QUEUED,   /* a message is here, and waits for a thread */
     PD_HANDSHAKE_COMPUTED, /* a thread works on it */
     PD_HANDSHAKE_ANSWERED, /* waits for the client's next message */
+    PD_HANDSHAKE_ENDING,   /* has failed: the client gets a moment to read why */
     PD_HANDSHAKE_STATES
 };
 

@@ -1,5 +1,5 @@
 /* proxy.c - a proxy between worker and daemon that breaks connections. */
-#define _GNU_SOURCE /* for accept4 */
+#define _GNU_SOURCE /* for accept4, memmem */
 #include "proxy.h"
 
 #include <arpa/inet.h>
@@ -20,7 +20,7 @@
 #include "await.h"
 #include "daemon_process.h"
 
-enum { MAX_PAIRS = 16, SLICE = 16 * 1024 };
+enum { MAX_PAIRS = 16, SLICE = 16 * 1024, RECORD = 4 << 20 };
 
 typedef struct pair {
     int fd[2];        /* sockets to the client (0) and to the server (1); -1: none */
@@ -34,6 +34,8 @@ struct proxy {
     bool swallow, cut, stop;
     double delay;
     int made;
+    uint8_t *record[2]; /* bytes from the client (0) and from the server (1); NULL: they are not recorded */
+    size_t recorded[2];
     size_t swallowed; /* number of bytes thrown away since the last call of proxy_swallow */
     int listener, port, server_port;
     pair pairs[MAX_PAIRS];
@@ -83,6 +85,16 @@ static bool pass_all(int fd, const uint8_t *at, size_t n)
     return true;
 }
 
+/* Records bytes from one side, as far as there is room. The proxy's lock is held. */
+static void record(proxy *p, int from, const uint8_t *bytes, size_t n)
+{
+    size_t left = RECORD - p->recorded[from], part = n < left ? n : left;
+
+    if (p->record[from] == NULL) return;
+    memcpy(p->record[from] + p->recorded[from], bytes, part);
+    p->recorded[from] += part;
+}
+
 /* Forwards bytes from one side to the other, as far as the settings allow. */
 static void forward(proxy *p, pair *at, int from)
 {
@@ -97,6 +109,7 @@ static void forward(proxy *p, pair *at, int from)
     swallow = p->swallow && from == 1;
     if (swallow) p->swallowed += pass;
     delay = p->delay;
+    record(p, from, bytes, pass);
     pthread_mutex_unlock(&p->lock);
     cut = cut_after > 0 && at->passed[from] + pass >= cut_after;
     if (cut) pass = cut_after > at->passed[from] ? cut_after - at->passed[from] : 0;
@@ -163,6 +176,8 @@ void proxy_stop(proxy *p)
     pthread_join(p->thread, NULL);
     pthread_mutex_destroy(&p->lock);
     close(p->listener);
+    free(p->record[0]);
+    free(p->record[1]);
     free(p);
 }
 
@@ -220,6 +235,26 @@ static bool are_swallowed(void *arg)
 bool proxy_await_swallowed(proxy *p, size_t bytes, double seconds)
 {
     return await(are_swallowed, &(thrown_away){ p, bytes }, seconds);
+}
+
+void proxy_record(proxy *p)
+{
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < 2; i++) {
+        p->record[i] = malloc(RECORD);
+        assert_non_null(p->record[i]);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+bool proxy_recorded(proxy *p, const void *bytes, size_t n)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < 2; i++) found |= memmem(p->record[i], p->recorded[i], bytes, n) != NULL;
+    pthread_mutex_unlock(&p->lock);
+    return found;
 }
 
 int proxy_connections(proxy *p)

@@ -20,6 +20,10 @@ void proxy_swallow(proxy *p, bool answers); /* reads the server's answers and th
 void proxy_delay(proxy *p, double seconds); /* forwards bytes `seconds` after they were read */
 void proxy_cut_now(proxy *p);               /* cuts all connections */
 int proxy_connections(proxy *p);            /* returns the number of connections made so far */
+/* Records the bytes that are forwarded from now on, up to 4 MiB. Called once. */
+void proxy_record(proxy *p);
+/* Returns whether the recorded bytes of one direction have these bytes somewhere. */
+bool proxy_recorded(proxy *p, const void *bytes, size_t n);
 /* Waits until `bytes` bytes of answers have been thrown away since proxy_swallow(p, true). Returns false if this
  * takes longer than `seconds`. */
 bool proxy_await_swallowed(proxy *p, size_t bytes, double seconds);

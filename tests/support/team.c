@@ -120,6 +120,10 @@ bool worker_open(worker *w, const team *t, int rank)
         .rules = t->rules,
         .deadline = t->deadline > 0 ? t->deadline : patient(10),
         .checksum = t->checksum,
+        .token_file = t->token_file,
+        .ca_file = t->ca_file,
+        .cert_file = t->cert_file,
+        .key_file = t->key_file,
     };
 
     memset(w, 0, sizeof *w);

@@ -33,9 +33,10 @@ typedef struct team {
     int world;
     const char *const *options, *const *rules;
     const model *model;
-    double deadline;     /* deadline of client calls in seconds; 0: 10 s */
-    bool checksum, zero; /* zero: all weights begin as 0 */
-    bool ranks;          /* all weights begin as the worker's rank */
+    double deadline;                                         /* deadline of client calls in seconds; 0: 10 s */
+    const char *token_file, *ca_file, *cert_file, *key_file; /* of a tls:// url, as in pd_client_options */
+    bool checksum, zero;                                     /* zero: all weights begin as 0 */
+    bool ranks;                                              /* all weights begin as the worker's rank */
     /* The work of each worker, called between init and leave. Returns false if it has failed (worker_fail sets the
      * reason). */
     bool (*work)(worker *w);

@@ -1,0 +1,154 @@
+/* Tests that tokens and certificates are replaced while workers train: no worker sees an error. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "await.h"
+#include "proxy.h"
+#include "team.h"
+#include "tls_scene.h"
+
+enum { ROTATIONS = 20 };
+static const int64_t sizes[] = { 2500, 10 };
+static const char *const rules[] = { "* sgd lr=1", NULL };
+static atomic_int steps, finished;
+
+/* Steps until the rotations are over. Both ranks stop at the same step, which rank 0 chooses two steps ahead. */
+static atomic_int last;
+
+static bool train(worker *w)
+{
+    for (int step = 1; last == 0 || step <= last; step++) {
+        if (!worker_count(w)) return false;
+        if (!worker_counted(w, step)) return worker_fail(w, "a contribution was counted twice, or not at all", NULL);
+        if (w->rank == 0) steps = step;
+        if (w->rank == 0 && finished != 0 && last == 0) last = step + 2;
+    }
+    return true;
+}
+
+static void *live(void *arg)
+{
+    worker *w = arg;
+
+    if (worker_open(w, w->team, w->rank) && worker_declare(w) && train(w)) worker_leave(w);
+    return NULL;
+}
+
+static bool has_stepped(void *arg)
+{
+    return steps >= *(const int *)arg;
+}
+
+/* Waits until workers have taken two more steps: their connections of before are gone, and they go on. */
+static void await_steps(void)
+{
+    int wanted = steps + 3;
+
+    assert_true(await(has_stepped, &wanted, patient(20)));
+}
+
+typedef struct rotation {
+    tls_scene *scene;
+    proxy *between;
+    int reloads;
+} rotation;
+
+static void reload(rotation *r)
+{
+    tls_scene_reload(r->scene, ++r->reloads);
+}
+
+/* Replaces the token, the server's certificate and the client's, in the order that leaves no gap. */
+static void rotate(rotation *r)
+{
+    tls_scene *scene = r->scene;
+    char fresh[PD_TOKEN_LINE];
+
+    assert_int_equal(pd_token_new(fresh, "alice", NULL), PD_OK);
+    pki_write_tokens(scene->tokens, scene->line, fresh);
+    pki_issue(scene->authority, "IP:127.0.0.1", 2, scene->server_pem, scene->server_key);
+    reload(r);
+    pki_write_tokens(scene->token, fresh, NULL);
+    pki_issue(scene->authority, "DNS:worker-1", 2, scene->client_pem, scene->client_key);
+    proxy_cut_now(r->between);
+    await_steps();
+    pki_write_tokens(scene->tokens, fresh, NULL);
+    reload(r);
+    strcpy(scene->line, fresh);
+}
+
+static void keys_are_rotated_while_workers_train(void **state)
+{
+    rotation r = { .scene = tls_scene_new() };
+    model *m = model_new(sizes, 2);
+    team t[2];
+    worker w[2];
+    pthread_t thread[2];
+    char url[64];
+    (void)state;
+
+    tls_scene_start(r.scene, NULL);
+    r.between = proxy_start(r.scene->port);
+    snprintf(url, sizeof url, "tls://127.0.0.1:%d", proxy_port(r.between));
+    t[0] = (team){ .url = url, .job = "rotated", .world = 2, .rules = rules, .model = m, .zero = true };
+    t[1] = t[0];
+    t[0].token_file = r.scene->token;
+    t[1].ca_file = r.scene->ca;
+    t[1].cert_file = r.scene->client_pem;
+    t[1].key_file = r.scene->client_key;
+    for (int i = 0; i < 2; i++) {
+        w[i] = (worker){ .team = &t[i], .rank = i };
+        assert_int_equal(pthread_create(&thread[i], NULL, live, &w[i]), 0);
+    }
+    await_steps();
+    for (int i = 0; i < ROTATIONS; i++) rotate(&r);
+    finished = 1;
+    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < 2; i++) {
+        if (w[i].failure[0] != '\0') fail_msg("rank %d: %s", i, w[i].failure);
+        assert_true(w[i].stats.connects > 1);
+        worker_free(&w[i]);
+    }
+    print_message("rotation_errors: 0 in %d rotations and %d steps; connections of the ranks: %d\n", ROTATIONS, steps,
+                  proxy_connections(r.between));
+    proxy_stop(r.between);
+    model_free(m);
+    assert_int_equal(tls_scene_end(r.scene), 0);
+}
+
+static void a_reload_with_a_wrong_file_changes_nothing(void **state)
+{
+    tls_scene *scene = tls_scene_new();
+    pd_client_options options = { .job = "", .impatient = true, .token_file = scene->token };
+    pd_client *client = NULL;
+    (void)state;
+
+    tls_scene_start(scene, NULL);
+    pki_write(scene->tokens, scene->line, 0644);
+    kill(scene->daemon->pid, SIGHUP);
+    assert_true(daemon_says(scene->daemon, "the old values stay: tls.tokens: others can read or change", patient(10)));
+    options.urls = scene->url;
+    assert_int_equal(pd_client_open(&client, &options, NULL), PD_OK);
+    pd_client_close(client);
+    assert_int_equal(tls_scene_end(scene), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_are_rotated_while_workers_train),
+        cmocka_unit_test(a_reload_with_a_wrong_file_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,125 @@
+/* pki.c - a public key infrastructure for tests. */
+#include "pki.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <openssl/ec.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+
+enum { DAY = 24 * 60 * 60 };
+
+struct pki_authority {
+    X509 *certificate;
+    EVP_PKEY *key;
+    long serial;
+};
+
+static FILE *open_new(const char *path)
+{
+    FILE *file;
+
+    unlink(path);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(chmod(path, 0600), 0);
+    return file;
+}
+
+/* Makes a certificate that is not signed yet. */
+static X509 *blank(const char *name, EVP_PKEY *key, long serial, int days)
+{
+    X509 *new = X509_new();
+
+    assert_non_null(new);
+    X509_set_version(new, 2);
+    ASN1_INTEGER_set(X509_get_serialNumber(new), serial);
+    X509_gmtime_adj(X509_getm_notBefore(new), -3L * DAY);
+    X509_gmtime_adj(X509_getm_notAfter(new), (long)days * DAY);
+    X509_NAME_add_entry_by_txt(X509_get_subject_name(new), "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0);
+    X509_set_pubkey(new, key);
+    return new;
+}
+
+static void extend(X509 *certificate, int nid, const char *value)
+{
+    X509V3_CTX context;
+    X509_EXTENSION *extension;
+
+    X509V3_set_ctx(&context, certificate, certificate, NULL, NULL, 0);
+    extension = X509V3_EXT_conf_nid(NULL, &context, nid, value);
+    assert_non_null(extension);
+    X509_add_ext(certificate, extension, -1);
+    X509_EXTENSION_free(extension);
+}
+
+static void write_certificate(const char *path, X509 *certificate)
+{
+    FILE *file = open_new(path);
+
+    assert_int_equal(PEM_write_X509(file, certificate), 1);
+    fclose(file);
+}
+
+pki_authority *pki_new(const char *name, const char *path)
+{
+    pki_authority *new = calloc(1, sizeof *new);
+
+    new->key = EVP_EC_gen("P-256");
+    new->certificate = blank(name, new->key, 1, 30);
+    new->serial = 1;
+    extend(new->certificate, NID_basic_constraints, "critical,CA:TRUE");
+    X509_set_issuer_name(new->certificate, X509_get_subject_name(new->certificate));
+    assert_true(X509_sign(new->certificate, new->key, EVP_sha256()) > 0);
+    if (path != NULL) write_certificate(path, new->certificate);
+    return new;
+}
+
+void pki_free(pki_authority *authority)
+{
+    X509_free(authority->certificate);
+    EVP_PKEY_free(authority->key);
+    free(authority);
+}
+
+void pki_issue(const pki_authority *authority, const char *names, int days, const char *certificate, const char *key)
+{
+    EVP_PKEY *new_key = EVP_EC_gen("P-256");
+    X509 *new = blank("a certificate of a test", new_key, ++((pki_authority *)authority)->serial, days);
+    FILE *file = open_new(key);
+
+    X509_set_issuer_name(new, X509_get_subject_name(authority->certificate));
+    if (names != NULL) extend(new, NID_subject_alt_name, names);
+    assert_true(X509_sign(new, authority->key, EVP_sha256()) > 0);
+    write_certificate(certificate, new);
+    assert_int_equal(PEM_write_PrivateKey(file, new_key, NULL, NULL, 0, NULL, NULL), 1);
+    fclose(file);
+    X509_free(new);
+    EVP_PKEY_free(new_key);
+}
+
+void pki_write(const char *path, const char *text, unsigned mode)
+{
+    FILE *file = open_new(path);
+
+    fputs(text, file);
+    fclose(file);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+void pki_write_tokens(const char *path, const char *first, const char *second)
+{
+    char text[400];
+
+    snprintf(text, sizeof text, "# tokens of a test\n%s\n%s\n", first, second != NULL ? second : "");
+    pki_write(path, text, 0600);
+}

@@ -1,0 +1,145 @@
+/* Tests tokens: the lines of their file, and new ones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+#include "token.h"
+
+#define HEX "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1F"
+#define OTHER "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+
+static void expect_refusal(const char *text, const char *why)
+{
+    pd_tokens tokens = { 0 };
+    pd_error err;
+
+    if (pd_tokens_parse(&tokens, text, "file", &err) != PD_INVALID_ARGUMENT) fail_msg("\"%s\" was taken", text);
+    if (strstr(err.text, why) == NULL) fail_msg("\"%s\": expected \"%s\", got \"%s\"", text, why, err.text);
+    assert_null(strstr(err.text, "0102030405"));
+    assert_null(tokens.at);
+}
+
+static void reads_a_line_for_each_key(void **state)
+{
+    pd_tokens tokens;
+    const pd_token *found;
+    char id[PD_TOKEN_NAME];
+    (void)state;
+
+    assert_int_equal(pd_tokens_parse(&tokens,
+                                     "# workers\n\nbob:00000002:" OTHER "\r\nalice:00000001:" HEX "\nal:00000001:" HEX,
+                                     "file", NULL),
+                     PD_OK);
+    assert_int_equal(tokens.n, 3);
+    found = pd_tokens_find(&tokens, "alice:00000001", 14);
+    assert_non_null(found);
+    for (int i = 0; i < PD_TOKEN_BYTES; i++) assert_int_equal(found->secret[i], i);
+    pd_token_id(found, id);
+    assert_string_equal(id, "alice");
+    assert_string_equal(pd_tokens_first(&tokens)->name, "bob:00000002");
+    pd_tokens_free(&tokens);
+}
+
+static void finds_only_whole_names(void **state)
+{
+    char longest[200];
+    pd_tokens tokens;
+    (void)state;
+
+    memset(longest, 'a', sizeof longest);
+    assert_int_equal(pd_tokens_parse(&tokens, "alice:00000001:" HEX, "file", NULL), PD_OK);
+    assert_null(pd_tokens_find(&tokens, "alice:0000000", 13));
+    assert_null(pd_tokens_find(&tokens, "alice:00000002", 14));
+    assert_null(pd_tokens_find(&tokens, "alice:00000001\0", 15));
+    assert_null(pd_tokens_find(&tokens, "", 0));
+    assert_null(pd_tokens_find(&tokens, longest, sizeof longest));
+    pd_tokens_free(&tokens);
+}
+
+static void refuses_lines_that_are_no_tokens(void **state)
+{
+    (void)state;
+    expect_refusal("", "there is no token in it");
+    expect_refusal("# only a comment\n", "there is no token in it");
+    expect_refusal("\nalice:00000001", "file:2: expected ID:KEY-ID:SECRET");
+    expect_refusal("alice:0000001:" HEX "0", "file:1: expected");
+    expect_refusal("alice:00000001:" HEX " ", "file:1: expected");
+    expect_refusal("al ice:00000001:" HEX, "file:1: expected");
+    expect_refusal(":00000001:" HEX, "file:1: expected");
+    expect_refusal("alice:00000001:g" HEX, "file:1: expected");
+    expect_refusal("alice:0000000g:" HEX, "file:1: expected");
+}
+
+static void an_id_has_two_keys_at_most_and_each_name_once(void **state)
+{
+    pd_tokens tokens;
+    (void)state;
+
+    assert_int_equal(pd_tokens_parse(&tokens, "a:00000001:" HEX "\na:00000002:" OTHER, "file", NULL), PD_OK);
+    pd_tokens_free(&tokens);
+    expect_refusal("a:00000001:" HEX "\nb:00000001:" HEX "\na:00000001:" OTHER "\n", "file:3: the key a:00000001");
+    expect_refusal("a:00000001:" HEX "\na:00000003:" HEX "\na:00000002:" OTHER, "file: a has more than 2 keys");
+}
+
+static void a_new_token_can_be_read_and_is_not_like_another(void **state)
+{
+    char line[PD_TOKEN_LINE], other[PD_TOKEN_LINE];
+    pd_tokens tokens;
+    (void)state;
+
+    assert_int_equal(pd_token_new(line, "worker-3@example.org", NULL), PD_OK);
+    assert_int_equal(pd_token_new(other, "worker-3@example.org", NULL), PD_OK);
+    assert_string_not_equal(line, other);
+    assert_int_equal(pd_tokens_parse(&tokens, line, "file", NULL), PD_OK);
+    pd_tokens_free(&tokens);
+}
+
+static void an_id_is_short_and_plain(void **state)
+{
+    char line[PD_TOKEN_LINE], longest[PD_TOKEN_ID + 2];
+    (void)state;
+
+    memset(longest, 'x', sizeof longest);
+    longest[PD_TOKEN_ID + 1] = '\0';
+    assert_int_equal(pd_token_new(line, longest, NULL), PD_INVALID_ARGUMENT);
+    longest[PD_TOKEN_ID] = '\0';
+    assert_int_equal(pd_token_new(line, longest, NULL), PD_OK);
+    assert_int_equal(pd_token_new(line, "", NULL), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_token_new(line, "a:b", NULL), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_token_new(line, "a b", NULL), PD_INVALID_ARGUMENT);
+}
+
+static int parse_and_free(const void *text)
+{
+    pd_tokens tokens;
+    int rc = pd_tokens_parse(&tokens, text, "file", NULL);
+
+    if (rc == PD_OK) pd_tokens_free(&tokens);
+    return rc;
+}
+
+static void says_that_memory_is_out(void **state)
+{
+    (void)state;
+    assert_true(oom_each(parse_and_free, "a:00000001:" HEX) > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_a_line_for_each_key),
+        cmocka_unit_test(finds_only_whole_names),
+        cmocka_unit_test(refuses_lines_that_are_no_tokens),
+        cmocka_unit_test(an_id_has_two_keys_at_most_and_each_name_once),
+        cmocka_unit_test(a_new_token_can_be_read_and_is_not_like_another),
+        cmocka_unit_test(an_id_is_short_and_plain),
+        cmocka_unit_test(says_that_memory_is_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
