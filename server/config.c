@@ -127,7 +127,7 @@ enum { N_KEYS = sizeof keys / sizeof keys[0] };
 static const char *const section_help[][2] = {
     { "server", "Addresses, and how long the daemon waits for its peers." },
     { "tls", "Keys of tls:// addresses: tokens, or certificates, or both. SIGHUP reads the files again." },
-    { "http", "Metrics for Prometheus (/metrics), health (/healthz, /readyz) and the dashboard (/), over HTTP." },
+    { "http", "Over HTTP: metrics (/metrics), health (/healthz, /readyz), and the dashboard (/)." },
     { "limits", "Limits of memory. Sizes have binary units: 4096, 64k, 256MiB, 1G." },
     { "threads", "Threads, and the instructions that they use." },
     { "log", "The log on the standard error." },

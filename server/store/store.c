@@ -144,12 +144,18 @@ static int by_turn(const pd_job *a, const pd_job *b)
 
 /* Queues a job if it has work. The queue is sorted by when the jobs had their last turns, oldest first. So a job that
  * has just got work comes before a job that has just worked and has more to do. */
-static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
+static void queue_unchanged(pd_store *store, pd_job *job, uint64_t now_ns)
 {
-    pd_publishing_note(&store->publishing, job);
     if (job->queued || !(pd_job_has_work(job, now_ns) || pd_checkpoint_has_work(job))) return;
     DL_INSERT_INORDER2(store->due, job, by_turn, prev_due, next_due);
     job->queued = true;
+}
+
+/* Queues a job that a request or a batch of work may have changed, if it has work. */
+static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
+{
+    pd_publishing_note(&store->publishing, job);
+    queue_unchanged(store, job, now_ns);
 }
 
 /* Lets all jobs look again for ranks over quota (whose frames use up their share of memory), if reserves have grown
@@ -164,7 +170,7 @@ static void look_again(pd_store *store, uint64_t now_ns)
     HASH_ITER(hh, store->jobs.names, job, next)
     {
         job->steps.look = job->steps.look_loose = true;
-        queue(store, job, now_ns);
+        queue_unchanged(store, job, now_ns);
     }
 }
 
@@ -177,7 +183,7 @@ static void keep_last(pd_store *store, uint64_t now_ns)
     HASH_ITER(hh, store->jobs.names, job, next)
     {
         pd_checkpoint_look(job, now_ns);
-        queue(store, job, now_ns);
+        queue_unchanged(store, job, now_ns);
     }
 }
 
@@ -559,7 +565,7 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
     {
         if (pd_job_tick(job, now_ns, &err)) {
             pd_checkpoint_tick(job, now_ns);
-            queue(store, job, now_ns);
+            queue_unchanged(store, job, now_ns);
         } else
             drop_job(store, job, false, &err);
     }

@@ -75,7 +75,8 @@ static scene *make(uint32_t max_params, const pd_row *const *rows, uint64_t chun
                               .chunk_elements = chunk,
                               .frame_bytes = config.max_payload,
                               .threads = 1,
-                              .batch_ns = 5e7 };
+                              .batch_ns = 5e7,
+                              .stats_ns = PD_STATS_NS };
     scene *s = listening = calloc(1, sizeof *s);
 
     assert_int_equal(pd_daemon_new(&s->daemon, &config, NULL), PD_OK);

@@ -1,0 +1,147 @@
+/* Tests the points of a job's past: how many are kept, and what they say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "figures.h"
+
+#define SECOND 1000000000ull
+
+/* Publishes the figures of job 1 at a step, so many seconds after the start. */
+static void publish(pd_figures *figures, uint64_t step, double seconds)
+{
+    pd_job_stats *stats = pd_job_stats_new(0);
+
+    snprintf(stats->info.name, sizeof stats->info.name, "j");
+    stats->info.step_least = step;
+    stats->info.loss = 1.0 / (double)(step + 1);
+    stats->info.loss_step = step;
+    stats->info.steps_per_second = 2;
+    stats->step_ns = (uint64_t)(seconds * 1e9);
+    pd_figures_take(figures, 1, stats);
+}
+
+static void the_past_has_at_most_512_points_and_keeps_its_whole_length(void **state)
+{
+    pd_figures figures = { 0 };
+    const pd_history *history;
+
+    (void)state;
+    for (uint64_t step = 1; step <= 5000; step++) {
+        publish(&figures, step, (double)step);
+        assert_true(figures.first->history.n <= PD_HISTORY_POINTS);
+    }
+    history = &figures.first->history;
+    assert_true(history->n > PD_HISTORY_POINTS / 2);
+    assert_true(history->at[0].step <= 16);
+    assert_true(history->at[history->n - 1].step > 5000 - 16);
+    for (size_t i = 1; i < history->n; i++) assert_true(history->at[i].step > history->at[i - 1].step);
+    pd_figures_free(&figures);
+}
+
+static void a_point_has_the_mean_time_of_the_steps_since_the_one_before(void **state)
+{
+    pd_figures figures = { 0 };
+
+    (void)state;
+    publish(&figures, 1, 1);
+    publish(&figures, 5, 2);
+    assert_true(isnan(figures.first->history.at[0].ms_per_step));
+    assert_float_equal(figures.first->history.at[1].ms_per_step, 250, 1e-9);
+    assert_float_equal(figures.first->history.at[1].loss, 1.0 / 6, 0);
+    assert_true(isnan(figures.first->history.at[1].gradient_norm));
+    pd_figures_free(&figures);
+}
+
+static void a_copy_without_a_new_step_gives_no_point(void **state)
+{
+    pd_figures figures = { 0 };
+
+    (void)state;
+    publish(&figures, 1, 1);
+    publish(&figures, 1, 1);
+    assert_int_equal(figures.first->history.n, 1);
+    pd_figures_free(&figures);
+}
+
+static void steps_that_are_taken_again_replace_those_before(void **state)
+{
+    pd_figures figures = { 0 };
+
+    (void)state;
+    for (uint64_t step = 1; step <= 10; step++) publish(&figures, step, (double)step);
+    publish(&figures, 4, 11);
+    publish(&figures, 5, 12);
+    assert_int_equal(figures.first->history.n, 5);
+    assert_int_equal(figures.first->history.at[4].step, 5);
+    pd_figures_free(&figures);
+}
+
+static void jobs_are_found_one_after_another_although_they_come_and_go(void **state)
+{
+    pd_figures figures = { 0 };
+    const pd_figure *first;
+
+    (void)state;
+    for (uint32_t job = 1; job <= 3; job++) {
+        pd_job_stats *stats = pd_job_stats_new(0);
+        snprintf(stats->info.name, sizeof stats->info.name, "j%u", job);
+        pd_figures_take(&figures, job, stats);
+    }
+    first = pd_figures_after(&figures, 0);
+    assert_int_equal(first->job, 1);
+    pd_figures_remove(&figures, 2);
+    assert_int_equal(pd_figures_after(&figures, first->serial)->job, 3);
+    assert_null(pd_figures_after(&figures, pd_figures_after(&figures, first->serial)->serial));
+    pd_figures_free(&figures);
+}
+
+static void a_job_under_a_new_number_takes_the_place_of_its_namesake(void **state)
+{
+    pd_figures figures = { 0 };
+    pd_job_stats *stats = pd_job_stats_new(0);
+
+    (void)state;
+    publish(&figures, 1, 1);
+    snprintf(stats->info.name, sizeof stats->info.name, "j");
+    pd_figures_take(&figures, 7, stats);
+    assert_int_equal(figures.first->job, 7);
+    assert_null(figures.first->next);
+    pd_figures_free(&figures);
+}
+
+static void a_job_that_stands_still_becomes_slower(void **state)
+{
+    pd_figures figures = { 0 };
+    const pd_job_stats *stats;
+
+    (void)state;
+    publish(&figures, 1, 1);
+    stats = figures.first->stats;
+    assert_float_equal(pd_figure_speed(stats, SECOND + SECOND / 4), 2, 0);
+    assert_float_equal(pd_figure_speed(stats, 11 * SECOND), 0.1, 1e-12);
+    pd_figures_free(&figures);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_past_has_at_most_512_points_and_keeps_its_whole_length),
+        cmocka_unit_test(a_point_has_the_mean_time_of_the_steps_since_the_one_before),
+        cmocka_unit_test(a_copy_without_a_new_step_gives_no_point),
+        cmocka_unit_test(steps_that_are_taken_again_replace_those_before),
+        cmocka_unit_test(jobs_are_found_one_after_another_although_they_come_and_go),
+        cmocka_unit_test(a_job_under_a_new_number_takes_the_place_of_its_namesake),
+        cmocka_unit_test(a_job_that_stands_still_becomes_slower),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,345 @@
+/* Tests HTTP connections of the loop thread: what each path answers, and that peers that are slow, many or strangers
+ * harm nobody. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "http.h"
+#include "loop.h"
+#include "metrics.h"
+#include "scene.h"
+
+#define GET(path) "GET " path " HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+static char heard[1 << 20]; /* the last answer, with its head */
+
+static int set_up(void **state)
+{
+    *state = scene_new(16, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    scene_free(*state);
+    return 0;
+}
+
+static int connect_http(scene *s)
+{
+    int pair[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    fcntl(pair[0], F_SETFL, O_NONBLOCK);
+    assert_int_equal(pd_daemon_adopt_http(s->daemon, pair[1]), PD_OK);
+    return pair[0];
+}
+
+static void say(int fd, const char *text)
+{
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+/* Runs the loop until the daemon has ended its side, and keeps what it has sent. */
+static const char *hear(scene *s, int fd)
+{
+    size_t n = 0;
+    ssize_t got;
+
+    for (int turns = 0; turns < 2000; turns++) {
+        scene_turn(s);
+        got = recv(fd, heard + n, sizeof heard - 1 - n, 0);
+        if (got > 0) n += (size_t)got;
+        if (got == 0) break;
+    }
+    heard[n] = '\0';
+    close(fd);
+    scene_turn(s);
+    return heard;
+}
+
+static const char *ask(scene *s, const char *request)
+{
+    int fd = connect_http(s);
+
+    say(fd, request);
+    return hear(s, fd);
+}
+
+static void expect(scene *s, const char *request, const char *first_line, const char *part)
+{
+    const char *answer = ask(s, request);
+
+    if (strncmp(answer, first_line, strlen(first_line)) != 0 || strstr(answer, part) == NULL)
+        fail_msg("%s answers:\n%.2000s", request, answer);
+}
+
+/* Returns the body of the last answer, with its chunks put together. */
+static const char *body(void)
+{
+    static char text[sizeof heard];
+    char *at = strstr(heard, "\r\n\r\n") + 4;
+    size_t n = 0, size;
+
+    assert_non_null(strstr(heard, "Transfer-Encoding: chunked\r\n"));
+    while ((size = strtoul(at, &at, 16)) > 0) {
+        memcpy(text + n, at + 2, size);
+        n += size;
+        at += 2 + size + 2;
+    }
+    assert_string_equal(at, "\r\n\r\n");
+    text[n] = '\0';
+    return text;
+}
+
+/* Lets a worker of job "j" take a step, and its figures be published. */
+static void take_step(scene *s)
+{
+    int fd = scene_join(s, 0, 1, 2);
+
+    scene_initialise(s, fd, 2);
+    for (uint32_t i = 0; i < 2; i++) scene_data(s, fd, PD_PUSH, i, 1);
+    scene_settle(s);
+    scene_sleep(s, 1.1);
+}
+
+/* ---- */
+
+static void each_path_has_its_answer(void **state)
+{
+    scene *s = *state;
+
+    expect(s, GET("/healthz"), "HTTP/1.1 200 OK\r\n", "\r\n\r\nok\n");
+    expect(s, GET("/readyz"), "HTTP/1.1 200 OK\r\n", "\r\n\r\nready\n");
+    expect(s, GET("/metrics"), "HTTP/1.1 200 OK\r\n", "text/plain; version=0.0.4");
+    expect(s, GET("/jobs.json"), "HTTP/1.1 200 OK\r\n", "\"jobs\":[]}");
+    expect(s, GET("/"), "HTTP/1.1 200 OK\r\n", "<html");
+    expect(s, GET("/nothing"), "HTTP/1.1 404 Not Found\r\n", "expected one of /metrics");
+    expect(s, "PUT / HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 405 Method Not Allowed\r\n", "Allow: GET, HEAD");
+    expect(s, "hello\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n", "expected a first line such as");
+    expect(s, "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", "HTTP/1.1 413 Content Too Large\r\n",
+           "without a body");
+    assert_int_equal(s->daemon->http.n, 0);
+}
+
+static void a_request_that_comes_byte_by_byte_is_answered(void **state)
+{
+    scene *s = *state;
+    const char *request = GET("/healthz");
+    int fd = connect_http(s);
+
+    for (size_t i = 0; i < strlen(request); i++) {
+        assert_int_equal(send(fd, request + i, 1, MSG_NOSIGNAL), 1);
+        scene_turn(s);
+    }
+    assert_non_null(strstr(hear(s, fd), "\r\n\r\nok\n"));
+}
+
+static void head_gets_the_head_alone(void **state)
+{
+    const char *answer = ask(*state, "HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+
+    assert_non_null(strstr(answer, "200 OK"));
+    assert_string_equal(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
+}
+
+static void a_peer_of_http_1_0_gets_no_chunks(void **state)
+{
+    const char *answer = ask(*state, "GET /metrics HTTP/1.0\r\n\r\n");
+
+    assert_null(strstr(answer, "chunked"));
+    assert_non_null(strstr(answer, "\r\n\r\n# HELP paramd_build_info"));
+}
+
+static void jobs_json_has_the_figures_that_were_published(void **state)
+{
+    json_t *root, *job;
+
+    take_step(*state);
+    ask(*state, GET("/jobs.json"));
+    assert_non_null(root = json_loads(body(), 0, NULL));
+    job = json_array_get(json_object_get(root, "jobs"), 0);
+    assert_string_equal(json_string_value(json_object_get(job, "name")), "j");
+    assert_int_equal(json_integer_value(json_object_get(job, "step_least")), 1);
+    assert_int_equal(json_integer_value(json_object_get(job, "workers_connected")), 1);
+    assert_int_equal(json_array_size(json_object_get(job, "workers")), 1);
+    assert_int_equal(json_array_size(json_object_get(json_object_get(job, "history"), "step")), 1);
+    assert_null(json_object_get(json_array_get(json_object_get(job, "workers"), 0), "nonce"));
+    json_decref(root);
+}
+
+static void figures_are_published_once_a_second_and_only_if_the_job_has_changed(void **state)
+{
+    scene *s = *state;
+    const pd_job_stats *first;
+
+    take_step(s);
+    first = s->daemon->figures.first->stats;
+    assert_int_equal(first->info.step_least, 1);
+    scene_sleep(s, 10);
+    assert_ptr_equal(s->daemon->figures.first->stats, first);
+    scene_join(s, 0, 1, 2); /* the rank's new process, within a second of the last copy: none is due yet */
+    assert_true(pd_store_next_tick(s->store) <= s->now + PD_STATS_NS);
+    scene_sleep(s, 1.1);
+    assert_int_equal(s->daemon->figures.first->stats->at_ns, s->now);
+}
+
+static void a_job_that_has_ended_has_no_figures(void **state)
+{
+    scene *s = *state;
+    pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });
+
+    take_step(s);
+    drop->u.info.job_name = strdup("j");
+    pd_store_apply(s->store, drop, s->now);
+    scene_settle(s);
+    assert_null(s->daemon->figures.first);
+}
+
+static void every_metric_of_the_table_has_samples(void **state)
+{
+    char text[160];
+    const char *name, *all;
+
+    take_step(*state);
+    ask(*state, GET("/metrics"));
+    all = body();
+    for (size_t i = 0; (name = pd_metrics_name(i)) != NULL; i++) {
+        if (strcmp(name, "checkpoint_last_success_timestamp_seconds") == 0 || strcmp(name, "scalar") == 0)
+            continue; /* the job has none */
+        snprintf(text, sizeof text, "\nparamd_%s", name);
+        if (strstr(all, text) == NULL) fail_msg("no sample of %s", name);
+    }
+    assert_non_null(strstr(all, "\nparamd_job_step{job=\"j\"} 1\n"));
+    assert_non_null(strstr(all, "\nparamd_rounds_closed_total{job=\"j\",outcome=\"stepped\"} 2\n"));
+}
+
+static void names_from_peers_are_escaped(void **state)
+{
+    pd_document out = { 0 };
+
+    (void)state;
+    pd_document_label(&out, "a\"b\\c\nd\te\xff");
+    assert_string_equal(out.at, "\"a\\\"b\\\\c\\nd?e?\"");
+    pd_document_clear(&out);
+    pd_document_json_text(&out, "a\"b\\c\nd\xff");
+    assert_string_equal(out.at, "\"a\\\"b\\\\c\\u000ad?\"");
+    pd_document_free(&out);
+}
+
+static void with_a_token_only_health_is_told_without_it(void **state)
+{
+    scene *s = *state;
+
+    s->daemon->config.http_token = "0123456789abcdef";
+    expect(s, GET("/metrics"), "HTTP/1.1 401 Unauthorized\r\n", "WWW-Authenticate: Basic");
+    expect(s, GET("/nothing"), "HTTP/1.1 401 Unauthorized\r\n", "http.token");
+    expect(s, GET("/readyz"), "HTTP/1.1 200 OK\r\n", "ready");
+    expect(s, "GET /metrics HTTP/1.1\r\nHost: x.example\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n",
+           "HTTP/1.1 200 OK\r\n", "paramd_ready");
+    expect(s, "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer 0123456789abcdeX\r\n\r\n",
+           "HTTP/1.1 401 Unauthorized\r\n", "expected the token");
+}
+
+static void without_a_token_a_strange_host_name_is_refused(void **state)
+{
+    expect(*state, "GET /jobs.json HTTP/1.1\r\nHost: evil.example\r\n\r\n", "HTTP/1.1 421 Misdirected Request\r\n",
+           "http.token");
+    expect(*state, "GET /healthz HTTP/1.1\r\nHost: paramd\r\n\r\n", "HTTP/1.1 200 OK\r\n", "ok");
+}
+
+static void a_daemon_that_drains_is_not_ready(void **state)
+{
+    scene *s = *state;
+
+    s->daemon->drains = true;
+    expect(s, GET("/readyz"), "HTTP/1.1 503 Service Unavailable\r\n", "draining");
+}
+
+static uint64_t stuck(void *arg)
+{
+    (void)arg;
+    return PD_STUCK_NS;
+}
+
+static void a_stuck_step_thread_is_not_healthy(void **state)
+{
+    scene *s = *state;
+
+    s->daemon->config.busy_ns = stuck;
+    expect(s, GET("/healthz"), "HTTP/1.1 503 Service Unavailable\r\n", "over a minute");
+}
+
+static void a_connection_beyond_the_most_gets_an_error(void **state)
+{
+    scene *s = *state;
+    int fds[PD_HTTP_MOST];
+
+    for (int i = 0; i < PD_HTTP_MOST; i++) fds[i] = connect_http(s);
+    assert_non_null(strstr(hear(s, connect_http(s)), "503 Service Unavailable"));
+    for (int i = 0; i < PD_HTTP_MOST; i++) close(fds[i]);
+    scene_turn(s);
+    assert_int_equal(s->daemon->http.n, 0);
+}
+
+static void a_peer_that_sends_no_request_is_told_so_and_closed(void **state)
+{
+    scene *s = *state;
+    int fd = connect_http(s);
+
+    say(fd, "GET /met");
+    scene_turn(s);
+    pd_http_tick(s->daemon, pd_loop_now_ms(s->daemon) + PD_HTTP_MS + 1);
+    assert_non_null(strstr(hear(s, fd), "408 Request Timeout"));
+}
+
+static void a_peer_that_reads_nothing_is_closed_and_keeps_one_piece(void **state)
+{
+    scene *s = *state;
+    int fd = connect_http(s), small = 1;
+
+    take_step(s);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    say(fd, GET("/metrics"));
+    scene_turn(s);
+    pd_http_tick(s->daemon, pd_loop_now_ms(s->daemon) + PD_HTTP_WHOLE_MS + 1);
+    scene_turn(s);
+    assert_int_equal(s->daemon->http.n, 0);
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(each_path_has_its_answer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_request_that_comes_byte_by_byte_is_answered, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(head_gets_the_head_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_peer_of_http_1_0_gets_no_chunks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(jobs_json_has_the_figures_that_were_published, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(figures_are_published_once_a_second_and_only_if_the_job_has_changed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_job_that_has_ended_has_no_figures, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_metric_of_the_table_has_samples, set_up, tear_down),
+        cmocka_unit_test(names_from_peers_are_escaped),
+        cmocka_unit_test_setup_teardown(with_a_token_only_health_is_told_without_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_a_token_a_strange_host_name_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_daemon_that_drains_is_not_ready, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stuck_step_thread_is_not_healthy, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_connection_beyond_the_most_gets_an_error, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_peer_that_sends_no_request_is_told_so_and_closed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_peer_that_reads_nothing_is_closed_and_keeps_one_piece, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
