@@ -22,11 +22,12 @@ bool pd_host_read_text(const char *path, char *text, size_t size)
 
 /* Finds the path of this process's control group, from a line of /proc/self/cgroup such as "0::/path" (version 2 of
  * control groups) or "5:memory:/path" (version 1). */
-static bool group_path(const char *controller, char *path, size_t size)
+static bool group_path(const char *root, const char *controller, char *path, size_t size)
 {
-    char text[4096], *line, *state = NULL;
+    char name[1024], text[4096], *line, *state = NULL;
 
-    if (!pd_host_read_text("/proc/self/cgroup", text, sizeof text)) return false;
+    snprintf(name, sizeof name, "%s/proc/self/cgroup", root);
+    if (!pd_host_read_text(name, text, sizeof text)) return false;
     for (line = strtok_r(text, "\n", &state); line != NULL; line = strtok_r(NULL, "\n", &state)) {
         char *list = strchr(line, ':'), *at = list != NULL ? strchr(list + 1, ':') : NULL;
         if (at == NULL) continue;
@@ -38,16 +39,15 @@ static bool group_path(const char *controller, char *path, size_t size)
     return false;
 }
 
-/* Calls the function `see` with the text of one file (such as cpu.max) of this process's control group and of each
- * parent group, because the limits of parents apply too. */
-static void walk(const char *root, const char *controller, const char *file, void (*see)(const char *text, void *arg),
-                 void *arg)
+void pd_host_walk(const char *root, const char *controller, const char *file, void (*see)(const char *text, void *arg),
+                  void *arg)
 {
-    char path[2048], full[4096], text[128], *slash;
+    char path[2048], full[4096], text[1024], *slash;
 
-    if (!group_path(controller, path, sizeof path)) return;
+    if (!group_path(root, controller, path, sizeof path)) return;
     for (;;) {
-        snprintf(full, sizeof full, "%s%s/%s", root, strcmp(path, "/") == 0 ? "" : path, file);
+        snprintf(full, sizeof full, "%s/sys/fs/cgroup%s%s%s/%s", root, controller[0] != '\0' ? "/" : "", controller,
+                 strcmp(path, "/") == 0 ? "" : path, file);
         if (pd_host_read_text(full, text, sizeof text)) see(text, arg);
         if ((slash = strrchr(path, '/')) == NULL || path[1] == '\0') return;
         slash[slash == path ? 1 : 0] = '\0';
@@ -84,8 +84,8 @@ int pd_host_cores(void)
     int cores = 1;
 
     if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
-    walk("/sys/fs/cgroup", "", "cpu.max", see_quota, &cores);
-    walk("/sys/fs/cgroup/cpu", "cpu", "cpu.cfs_quota_us", see_cfs_quota, &cores);
+    pd_host_walk("", "", "cpu.max", see_quota, &cores);
+    pd_host_walk("", "cpu", "cpu.cfs_quota_us", see_cfs_quota, &cores);
     return cores > 0 ? cores : 1;
 }
 
@@ -96,13 +96,20 @@ static void see_bytes(const char *text, void *arg)
     if (bytes > 0 && bytes < *least) *least = bytes;
 }
 
+uint64_t pd_host_memory_limit(const char *root)
+{
+    uint64_t bytes = UINT64_MAX;
+
+    pd_host_walk(root, "", "memory.max", see_bytes, &bytes);
+    pd_host_walk(root, "memory", "memory.limit_in_bytes", see_bytes, &bytes);
+    return bytes;
+}
+
 uint64_t pd_host_memory(void)
 {
     struct sysinfo info;
-    uint64_t bytes = UINT64_MAX;
+    uint64_t limit = pd_host_memory_limit(""), bytes = UINT64_MAX;
 
     if (sysinfo(&info) == 0) bytes = (uint64_t)info.totalram * info.mem_unit;
-    walk("/sys/fs/cgroup", "", "memory.max", see_bytes, &bytes);
-    walk("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", see_bytes, &bytes);
-    return bytes;
+    return bytes < limit ? bytes : limit;
 }

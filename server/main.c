@@ -362,6 +362,7 @@ static void show_version(void)
     printf("paramd %s\nprotocol %d\nCPU %s (newest: %s)\nBLAS core %s (%s)\n", PD_VERSION, PD_PROTOCOL_VERSION,
            pd_cpu_names[pd_cpu_in_use], pd_cpu_names[pd_cpu_newest()], pd_blas_core(),
            pd_blas_uses_openmp() ? "OpenBLAS, OpenMP" : "not the OpenMP flavour of OpenBLAS");
+    if (pd_blas_poor_choice() != NULL) printf("BLAS warning: %s\n", pd_blas_poor_choice());
 }
 
 static pd_exit run(process *p, const pd_flags *flags)

@@ -45,6 +45,21 @@ static const pd_command_option bench_options[] = {
     { NULL }
 };
 
+static const pd_command_option doctor_options[] = {
+    { "config", 'c', PD_OPTION_TEXT, "FILE",
+      .help = "The daemon's configuration file (default: /etc/paramd/paramd.conf if it is there, else none)" },
+    { "state-dir", 0, PD_OPTION_TEXT, "DIR",
+      .help = "Directory for checkpoints whose disk is measured (default: the configuration's)" },
+    { "root", 0, PD_OPTION_TEXT, "DIR", .help = "Read DIR/proc and DIR/sys instead of /proc and /sys", .preset = "" },
+    { NULL }
+};
+
+#define DOCTOR_DETAILS                                                                                                 \
+    "Needs no daemon: it runs the program paramd beside paramctl, reads /proc and /sys, and measures the disk and "    \
+    "the "                                                                                                             \
+    "loopback interface for 0.2 s each. With --server or PARAMD_URL it asks that daemon, too. STATUS is ok, warn or "  \
+    "fail; the exit status is 1 if a check fails. Limits are those of this shell: run it as the daemon's user."
+
 const pd_command pd_programs[] = {
     [PD_PROGRAM_OPTIMIZERS] = { "optimizers", "[NAME]", "List optimizers, or the hyperparameters of one",
                                 "Lists the optimizers of this release, without a daemon. With --server it asks that "
@@ -61,5 +76,7 @@ const pd_command pd_programs[] = {
                             NULL, replay_options, 1, 1 << 20 },
     [PD_PROGRAM_BENCH] = { "bench", "net", "Measure throughput through a daemon beside bare TCP", NULL, bench_options,
                            1, 1 },
+    [PD_PROGRAM_DOCTOR] = { "doctor", "", "Check this machine and the installation, and say what to do", DOCTOR_DETAILS,
+                            doctor_options, 0, 0 },
     { 0 }
 };

@@ -45,7 +45,7 @@ wait $child || status=$?
 [ $status = 9 ] || fail "a signal gave status $status"
 
 # Each program is beside paramctl in the build, and lists the common options.
-for name in replay plan bench optimizers; do
+for name in replay plan bench optimizers doctor; do
     [[ $("$PARAMD_BIN/paramctl" $name --help) == *"--server ADDRESS"* ]] || fail "no help of $name"
     [[ $("$PARAMD_BIN/paramctl-$name" --help) == "Usage: paramctl $name [OPTION]..."* ]] ||
         fail "paramctl-$name calls itself something else"

@@ -1,0 +1,146 @@
+/* doctor.c - examines a machine with a table of checks, and prints a report. */
+#include "doctor.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "result.h"
+#include "run_program.h"
+#include "sibling.h"
+#include "text_table.h"
+
+#define PACKAGED_CONFIG "/etc/paramd/paramd.conf"
+
+enum { SETTINGS = 64 * 1024, PATH = 4096 };
+
+const pd_check pd_checks[] = { { "program", pd_check_program },
+                               { "blas", pd_check_blas },
+                               { "libraries", pd_check_libraries },
+                               { "configuration", pd_check_configuration },
+                               { "processors", pd_check_processors },
+                               { "numa", pd_check_numa },
+                               { "memory", pd_check_memory },
+                               { "huge pages", pd_check_huge_pages },
+                               { "descriptors", pd_check_descriptors },
+                               { "address space", pd_check_address_space },
+                               { "clock", pd_check_clock },
+                               { "disk", pd_check_disk },
+                               { "loopback", pd_check_loopback },
+                               { "daemon", pd_check_daemon },
+                               { NULL, NULL } };
+
+/* ---- the machine ---- */
+
+/* Finds a program on the PATH. Returns false if it is not there. */
+static bool find_on_path(char *path, size_t size, const char *name)
+{
+    const char *at = getenv("PATH");
+
+    while (at != NULL && *at != '\0') {
+        size_t n = strcspn(at, ":");
+        snprintf(path, size, "%.*s/%s", (int)n, at, name);
+        if (n > 0 && access(path, X_OK) == 0) return true;
+        at += n + (at[n] == ':');
+    }
+    return false;
+}
+
+/* Reads the settings that the daemon would have. A wrong configuration gives none: its own check reports it. */
+static char *read_settings(const pd_machine *machine)
+{
+    char file[PATH], *text = calloc(1, SETTINGS);
+    char *argv[] = { (char *)machine->program, "--print-config", file, NULL };
+
+    if (text == NULL || machine->program == NULL) return text;
+    snprintf(file, sizeof file, "--config=%s", machine->config != NULL ? machine->config : "");
+    if (machine->config == NULL) argv[2] = NULL;
+    if (pd_run_program(argv, NULL, text, SETTINGS) != 0) text[0] = '\0';
+    return text;
+}
+
+static bool describe(pd_machine *out, const pd_line *line, char program[PATH])
+{
+    bool found = pd_sibling_path(program, PATH, "paramd", NULL) == PD_OK || find_on_path(program, PATH, "paramd");
+
+    *out = (pd_machine){ .root = pd_line_text(line, "root"),
+                         .program = found ? program : NULL,
+                         .config = pd_line_text(line, "config"),
+                         .state = pd_line_text(line, "state-dir"),
+                         .server = line->server != NULL ? line->server : getenv("PARAMD_URL"),
+                         .timeout = line->timeout };
+    if (out->config == NULL && access(PACKAGED_CONFIG, R_OK) == 0) out->config = PACKAGED_CONFIG;
+    out->settings = read_settings(out);
+    return out->settings != NULL;
+}
+
+/* ---- the report ---- */
+
+/* The report, while it is made. */
+typedef struct report {
+    pd_table *table; /* NULL: it is made as JSON */
+    json_t *json;
+    int counts[3]; /* findings of each health */
+} report;
+
+static void add_json(report *r, const pd_check *check, const pd_finding *finding)
+{
+    json_array_append_new(r->json, json_pack("{s:s, s:s, s:s, s:s}", "name", check->name, "status",
+                                             pd_health_name(finding->health), "found", finding->found, "advice",
+                                             finding->advice));
+}
+
+static void add_row(report *r, const pd_check *check, const pd_finding *finding)
+{
+    pd_table_cell(r->table, "%s", check->name);
+    pd_table_cell(r->table, "%s", pd_health_name(finding->health));
+    if (finding->health != PD_HEALTH_OK) pd_table_alarm(r->table);
+    pd_table_cell(r->table, "%s%s%s", finding->found, finding->advice[0] != '\0' ? " -> " : "", finding->advice);
+}
+
+static void examine(report *r, const pd_machine *machine)
+{
+    for (const pd_check *check = pd_checks; check->name != NULL; check++) {
+        pd_finding finding = { 0 };
+        check->run(machine, &finding);
+        r->counts[finding.health]++;
+        if (r->table != NULL)
+            add_row(r, check, &finding);
+        else
+            add_json(r, check, &finding);
+    }
+}
+
+static int finish(report *r, bool json)
+{
+    int failed = r->counts[PD_HEALTH_FAIL], rc;
+
+    if (json)
+        rc = pd_result_json(json_pack("{s:o, s:i, s:i, s:i}", "checks", r->json, "ok", r->counts[PD_HEALTH_OK], "warn",
+                                      r->counts[PD_HEALTH_WARN], "fail", failed));
+    else {
+        pd_table_limit(r->table, pd_table_default_limit());
+        rc = pd_table_print(r->table, stdout, "no checks") == PD_OK ? PD_EXIT_OK : PD_EXIT_FAILED;
+        printf("%d ok, %d warn, %d fail\n", r->counts[PD_HEALTH_OK], r->counts[PD_HEALTH_WARN], failed);
+    }
+    return rc == PD_EXIT_OK && failed > 0 ? PD_EXIT_FAILED : rc;
+}
+
+int pd_run_doctor(pd_line *line)
+{
+    report r = { .json = line->json ? json_array() : NULL,
+                 .table = line->json ? NULL : pd_table_new("CHECK|STATUS|&FOUND, AND WHAT TO DO") };
+    char program[PATH];
+    pd_machine machine;
+    int status;
+
+    if ((r.json == NULL && r.table == NULL) || !describe(&machine, line, program)) {
+        json_decref(r.json);
+        pd_table_free(r.table);
+        return pd_result_fail(line->json, &(pd_error){ .code = PD_NO_MEMORY, .text = "out of memory" });
+    }
+    examine(&r, &machine);
+    status = finish(&r, line->json);
+    free(machine.settings);
+    return status;
+}

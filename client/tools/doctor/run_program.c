@@ -1,0 +1,79 @@
+/* run_program.c - runs a program and reads its output, within a deadline. */
+#include "run_program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LIMIT_MS = 10 * 1000, CANNOT_RUN = 127 };
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Replaces the forked process by the program. Never returns. */
+static void become(char *const *argv, const char *variable, int out)
+{
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+    dup2(out, STDOUT_FILENO);
+    dup2(out, STDERR_FILENO);
+    if (variable != NULL) putenv((char *)variable);
+    execv(argv[0], argv);
+    _exit(CANNOT_RUN);
+}
+
+/* Reads until the other end of the pipe is closed. Output that finds no room is dropped. Returns false if that takes
+ * longer than the deadline. */
+static bool read_all(int fd, int64_t deadline, char *text, size_t size)
+{
+    char dropped[4096];
+    size_t used = 0;
+
+    for (;;) {
+        struct pollfd wait = { .fd = fd, .events = POLLIN };
+        int64_t left = deadline - now_ms();
+        size_t room = size - 1 - used;
+        ssize_t n;
+
+        if (left <= 0 || (poll(&wait, 1, (int)left) < 0 && errno != EINTR)) return false;
+        if (wait.revents == 0) continue;
+        n = read(fd, room > 0 ? text + used : dropped, room > 0 ? room : sizeof dropped);
+        if (n <= 0) return n == 0;
+        if (room > 0) used += (size_t)n;
+        text[used] = '\0';
+    }
+}
+
+int pd_run_program(char *const *argv, const char *variable, char *text, size_t size)
+{
+    int ends[2], status = 0;
+    pid_t pid;
+    bool in_time;
+
+    text[0] = '\0';
+    if (pipe2(ends, O_CLOEXEC) != 0) return PD_RUN_FAILED;
+    if ((pid = fork()) == 0) become(argv, variable, ends[1]);
+    close(ends[1]);
+    if (pid < 0) {
+        close(ends[0]);
+        return PD_RUN_FAILED;
+    }
+    in_time = read_all(ends[0], now_ms() + LIMIT_MS, text, size);
+    close(ends[0]);
+    if (!in_time) kill(pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+    if (!in_time) return PD_RUN_LATE;
+    return WIFEXITED(status) && WEXITSTATUS(status) != CANNOT_RUN ? WEXITSTATUS(status) : PD_RUN_FAILED;
+}
