@@ -41,6 +41,9 @@ static const pd_key keys[] = {
     { "server", "insecure", PD_KEY_YES_NO, AT(insecure), "no",
       .help = "allow addresses that other machines can reach without credentials: set it only where the network keeps "
               "strangers out. tls:// addresses whose clients have tokens or certificates need no such consent" },
+    { "server", "roles", PD_KEY_TEXT, AT(roles), "",
+      .help = "file that says which identities may do what, and their quotas (deploy/README.md); it is read again on "
+              "SIGHUP. Without a file (empty) everybody who can connect may do everything" },
     { "server", "shared_memory", PD_KEY_YES_NO, AT(shared_memory), "yes",
       .help = "workers on Unix sockets may pass gradients and weights in memory that they share with the daemon" },
     { "server", "max_connections", PD_KEY_COUNT, AT(max_connections), "4096", 1, 1000000,
@@ -312,6 +315,7 @@ void pd_config_free(pd_config *config)
     free(config->tls_tokens);
     free(config->http_listen);
     free(config->http_token);
+    free(config->roles);
     free(config->job);
     free(config->keys);
     free(config->text);

@@ -33,7 +33,7 @@ typedef struct pd_key {
 
 typedef struct pd_config {
     /* [server] */
-    char *listen, *port_file, *state_dir, *http_listen, *http_token;
+    char *listen, *port_file, *state_dir, *roles, *http_listen, *http_token;
     bool insecure, shared_memory, input_exit;
     uint64_t max_connections;
     uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout;                  /* ms */

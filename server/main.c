@@ -213,7 +213,10 @@ static bool reloaded(void *arg, pd_daemon_limits *limits)
                                   .keep_ms = keep_ms(config),
                                   .max_jobs = (uint32_t)config->max_jobs,
                                   .max_total_bytes = config->max_total_bytes,
-                                  .tls = tls };
+                                  .tls = tls,
+                                  .roles = p->reload.roles,
+                                  .store_roles = p->reload.store_roles };
+    p->reload.roles = p->reload.store_roles = NULL;
     pd_notify("READY=1");
     return changed || tls != NULL;
 }
@@ -312,7 +315,8 @@ static int start(process *p, pd_error *err)
     if (token[0] != '\0' && (rc = pd_token_read(&p->http_token, token, "http.token", err)) != PD_OK) return rc;
     fill_daemon_config(p, &daemon);
     if ((rc = pd_config_tls(p->config, &daemon.tls, err)) != PD_OK) return rc;
-    rc = pd_daemon_new(&p->daemon, &daemon, err);
+    if ((rc = pd_reload_read_roles(p->config, &daemon.roles, &daemon.store_roles, err)) == PD_OK)
+        rc = pd_daemon_new(&p->daemon, &daemon, err);
     pd_tls_unref(daemon.tls); /* the daemon has its own reference */
     if (rc != PD_OK || (rc = pd_daemon_listen_http(p->daemon, err)) != PD_OK) return rc;
     pd_daemon_load(p->daemon, start_stepper, p);
@@ -357,6 +361,18 @@ static bool is_checked(pd_mode mode)
     return mode == PD_SERVE || mode == PD_CHECK_CONFIG;
 }
 
+/* Checks the configuration, and that the file of roles which it names can be read. */
+static int check(pd_config *config, pd_error *err)
+{
+    pd_roles *roles, *copy;
+    int rc = pd_config_check(config, err);
+
+    if (rc != PD_OK || (rc = pd_reload_read_roles(config, &roles, &copy, err)) != PD_OK) return rc;
+    pd_roles_free(roles);
+    pd_roles_free(copy);
+    return PD_OK;
+}
+
 static void show_version(void)
 {
     printf("paramd %s\nprotocol %d\nCPU %s (newest: %s)\nBLAS core %s (%s)\n", PD_VERSION, PD_PROTOCOL_VERSION,
@@ -387,7 +403,7 @@ int main(int argc, char **argv)
     (void)argc;
     if ((p.config = pd_config_new()) == NULL) pd_fail(&err, PD_NO_MEMORY, "out of memory");
     if (p.config == NULL || pd_flags_read(p.config, argv, environ, &flags, &err) != PD_OK ||
-        (is_checked(flags.mode) && pd_config_check(p.config, &err) != PD_OK)) {
+        (is_checked(flags.mode) && check(p.config, &err) != PD_OK)) {
         fprintf(stderr, "paramd: %s\n", err.text);
         pd_config_free(p.config);
         return PD_EXIT_USAGE;

@@ -3,6 +3,20 @@
 
 #include "flags.h"
 #include "log.h"
+#include "roles_file.h"
+
+int pd_reload_read_roles(const pd_config *config, pd_roles **roles, pd_roles **copy, pd_error *err)
+{
+    int rc;
+
+    *roles = *copy = NULL;
+    if (config->roles[0] == '\0') return PD_OK;
+    if ((rc = pd_roles_file_read(roles, config->roles, err)) != PD_OK) return rc;
+    if ((*copy = pd_roles_copy(*roles)) != NULL) return PD_OK;
+    pd_roles_free(*roles);
+    *roles = NULL;
+    return pd_fail(err, PD_NO_MEMORY, "out of memory for the roles");
+}
 
 void pd_reload_read(pd_reload *reload)
 {
@@ -14,9 +28,12 @@ void pd_reload_read(pd_reload *reload)
         pd_fail(&reload->error, PD_NO_MEMORY, "out of memory");
     else if (pd_flags_read(fresh, reload->argv, reload->environment, &flags, &reload->error) == PD_OK &&
              pd_config_check(fresh, &reload->error) == PD_OK &&
-             pd_config_tls(fresh, &reload->tls, &reload->error) == PD_OK)
+             pd_config_tls(fresh, &reload->tls, &reload->error) == PD_OK &&
+             pd_reload_read_roles(reload->config, &reload->roles, &reload->store_roles, &reload->error) == PD_OK)
         reload->fresh = fresh;
-    if (reload->fresh == NULL) pd_config_free(fresh);
+    if (reload->fresh != NULL) return;
+    pd_config_free(fresh);
+    pd_reload_end(reload); /* keys that were read before the error are not used either */
 }
 
 /* Applies the new value of one configuration key, if it may change while the daemon runs. Returns whether it has
@@ -54,15 +71,19 @@ bool pd_reload_take(pd_reload *reload)
         return false;
     }
     for (size_t i = 0; i < reload->config->n_keys; i++) n += take_key(reload, i);
-    pd_log(LOG_NOTICE, "reload: done, %zu keys have changed", n);
-    pd_reload_end(reload);
-    return n > 0;
+    pd_log(LOG_NOTICE, "reload: done, %zu keys have changed%s", n, reload->roles != NULL ? ", roles were read" : "");
+    pd_config_free(reload->fresh);
+    reload->fresh = NULL;
+    return n > 0 || reload->roles != NULL;
 }
 
 void pd_reload_end(pd_reload *reload)
 {
     pd_config_free(reload->fresh);
+    pd_roles_free(reload->roles);
+    pd_roles_free(reload->store_roles);
     reload->fresh = NULL;
     pd_tls_unref(reload->tls);
     reload->tls = NULL;
+    reload->roles = reload->store_roles = NULL;
 }

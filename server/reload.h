@@ -6,27 +6,33 @@
 #define PD_RELOAD_H
 
 #include "config.h"
+#include "roles.h"
 
 typedef struct pd_reload {
     pd_config *config; /* the configuration that the daemon uses now; used by the loop thread */
     char *const *argv, *const *environment;
     pd_config *fresh;    /* the new configuration; NULL: it could not be read, and `error` says why */
     pd_tls_context *tls; /* the new keys of tls:// addresses; NULL: there are none */
+    /* the roles, and a copy for the step thread; NULL: there are none, or they could not be read */
+    pd_roles *roles, *store_roles;
     pd_error error;
 } pd_reload;
 
-/* Reads and checks the configuration: the file, the environment, the flags of the command line, and the files of
- * [tls]. May block on
- * files and name servers. */
+/* Reads and checks the configuration: the file, the environment, the flags of the command line, the files of [tls], and
+ * the file of roles that the present configuration names. May block on files and name servers. */
 void pd_reload_read(pd_reload *reload);
 /* Returns the keys of tls:// addresses that were read, and gives them to the caller. NULL: there are none, or the new
  * configuration is wrong. Called before pd_reload_take. */
 pd_tls_context *pd_reload_take_tls(pd_reload *reload);
 /* Applies the new values of configuration keys that may change while the daemon runs (`reload` in the table of keys),
  * and logs each change. Warns about other keys that differ. If the new configuration is wrong, the old values stay, and
- * the log gives the reason. Returns whether a value has changed. */
+ * the log gives the reason. Returns whether something has changed: a value, or roles were read. The caller then takes
+ * `roles` and `store_roles` over. */
 bool pd_reload_take(pd_reload *reload);
-/* Frees a configuration, and keys, that were read and not applied. */
+/* Reads the file of roles that a configuration names, if it names one, and makes a copy of them. Errors are those of
+ * pd_roles_file_read. */
+int pd_reload_read_roles(const pd_config *config, pd_roles **roles, pd_roles **copy, pd_error *err);
+/* Frees a configuration, keys and roles that were read and not applied. */
 void pd_reload_end(pd_reload *reload);
 
 #endif

@@ -84,9 +84,9 @@ inward server/store/step  "$(echo server/store/{job,image}/*.h server/store/*.h)
 inward server/store/job   "$(echo server/store/image/*.h server/store/*.h)"
 inward server/store/image "$(echo server/store/*.h)"
 inward proto        "$(echo server/optim/*.h server/store/*.h server/store/*/*.h server/net/*.h server/*.h client/*.h)"
-# What a job needs is counted in one place, optimizers are described in one, and limits of the machine are read in one:
-# paramctl-plan, -optimizers and -doctor ask too.
-counting='footprint|job_keys|optimizers|host|numa'
+# What a job needs is counted in one place, optimizers are described in one, limits of the machine are read in one, and
+# roles in one: paramctl asks too.
+counting='footprint|job_keys|optimizers|host|numa|roles|roles_file'
 inward client/ctl   "$(echo server/optim/*.h client/tools/*/*.h)"      # paramctl links no arithmetic
 inward client       \
     "$(echo server/store/*.h server/store/*/*.h server/net/*.h server/*.h | tr ' ' '\n' | grep -vE "/($counting)\.h$")"

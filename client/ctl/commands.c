@@ -9,6 +9,7 @@
 #include "orders.h"
 #include "overrides.h"
 #include "params.h"
+#include "roles_command.h"
 #include "shutdown_command.h"
 #include "state_folder.h"
 #include "state_table.h"
@@ -105,6 +106,12 @@ static const pd_command_option restore_options[] = {
     "aside-STEP, and stay until somebody removes them. A job that has ended comes back, too. The checkpoint is "       \
     "verified first."
 
+#define ROLES_DETAILS                                                                                                  \
+    "FILE is what a daemon's server.roles names; no daemon is asked. IDENTITY is user:UID for the peers of Unix "      \
+    "sockets, token:ID, certificate:NAME, or anyone. Prints the role for JOB and for the whole server, and the "       \
+    "quota, "                                                                                                          \
+    "each with the line of FILE that decides."
+
 #define EXPORT_DETAILS                                                                                                 \
     "FILE is a safetensors file; - is standard output. It appears under its name when it is complete. Weights have "   \
     "the names of their parameters, float32. With --state a parameter NAME also has NAME.SLOT and "                    \
@@ -172,6 +179,8 @@ const pd_command pd_commands[] = {
       .run = pd_run_verify },
     { "restore", "DIR", "Choose the checkpoint that the daemon's next start loads", RESTORE_DETAILS, restore_options, 1,
       1, .run = pd_run_restore },
+    { "roles", "check FILE IDENTITY JOB", "Say what an identity may do, without a daemon", ROLES_DETAILS, NULL, 4, 4,
+      .run = pd_run_roles },
     { "import-state", "JOB FILE", "Put saved optimizer state into a job", IMPORT_DETAILS, import_options, 2, 2,
       .run = pd_run_import_state },
     { "set", "JOB PATTERN NAME=VALUE...", "Set hyperparameters while a job runs", SET_DETAILS, set_options, 3,

@@ -142,6 +142,7 @@ static const pd_column job_columns[] = { { "~JOB", "name", pd_cell_text },
 
 static const pd_column worker_columns[] = { { ">RANK", "rank", pd_cell_number },
                                             { "~LABEL", "label", pd_cell_text_or_dash },
+                                            { "~IDENTITY", "identity", pd_cell_text_or_dash },
                                             { "STATE", "state", worker_state_cell },
                                             { ">STEP", "step", pd_cell_number },
                                             { ">CONTRIBUTIONS", "contributions", pd_cell_count },

@@ -7,6 +7,15 @@
 #include "reflect.h"
 #include "result.h"
 
+/* Prints who is connected, which only an admin of the server is told. */
+static void print_identities(const Paramd__StatusReply *s)
+{
+    for (size_t i = 0; i < s->n_identities; i++)
+        pd_print_line(stdout, "%s  %s, connections %u, requests under way %u", i == 0 ? "identities " : "           ",
+                      s->identities[i]->identity, s->identities[i]->connections, s->identities[i]->requests);
+    if (s->identities_left_off > 0) printf("             and %llu more\n", (unsigned long long)s->identities_left_off);
+}
+
 static void print_daemon(const Paramd__StatusReply *s)
 {
     char a[PD_CELL], b[PD_CELL];
@@ -24,6 +33,7 @@ static void print_daemon(const Paramd__StatusReply *s)
         printf("loop         busy at a time: %.2f ms median, %.2f 99 %%, %.2f 99.9 %%, %.2f at most\n",
                s->loop_busy_ms[0], s->loop_busy_ms[1], s->loop_busy_ms[2], s->loop_busy_ms[3]);
     }
+    print_identities(s);
     printf("\n");
 }
 

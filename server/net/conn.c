@@ -124,6 +124,7 @@ void pd_conn_free(pd_conn *conn)
     pd_handles_free(&conn->handles);
     pd_pendings_free(&conn->pendings);
     pd_framer_free(conn->framer);
+    free(conn->job_name);
     free(conn);
 }
 
@@ -216,6 +217,8 @@ void pd_conn_close(pd_conn *conn, const char *reason)
     drop_output(conn);
     conn->state = PD_CLOSED;
     leave_lists(conn);
+    if (conn->usage != NULL) pd_usage_leave(&daemon->usages, conn->usage);
+    conn->usage = NULL;
     pd_loop_remove(daemon, conn->number);
     conn->transport->ops->close(conn->transport);
     conn->transport = NULL;
@@ -225,9 +228,9 @@ void pd_conn_close(pd_conn *conn, const char *reason)
 
 void pd_conn_log_command(const pd_conn *conn, const char *job, const char *command)
 {
-    char author[sizeof conn->label + sizeof conn->peer + 3];
+    char author[sizeof conn->identity.text + sizeof conn->label + sizeof conn->peer + 8];
 
-    snprintf(author, sizeof author, "%s (%s)", conn->label, conn->peer);
+    snprintf(author, sizeof author, "%s as %s (%s)", conn->identity.text, conn->label, conn->peer);
     pd_loop_log(conn->daemon, LOG_NOTICE, (pd_log_facts){ .job = job[0] != '\0' ? job : NULL, .author = author }, "%s",
                 command);
 }

@@ -48,6 +48,13 @@ typedef struct pd_overdue {
     pd_error error;
 } pd_overdue;
 
+/* What the roles say about a connection itself. */
+typedef struct pd_conn_access {
+    uint64_t roles_taken; /* value of pd_daemon.roles_taken when they were looked up; 0: they were not */
+    bool known;           /* the identity has a role for some job */
+    pd_role role;         /* of a worker: the identity's role for its job */
+} pd_conn_access;
+
 typedef struct pd_conn {
     pd_daemon *daemon;
     uint64_t number; /* connection number; no other connection of the daemon ever gets the same */
@@ -58,6 +65,9 @@ typedef struct pd_conn {
     pd_identity identity;    /* who the peer is, as far as the transport proves it; from the opening on */
     char peer[72];           /* the peer's address, for the log */
     char label[128];         /* the name that the peer gives itself in its Hello, for the log and for operators */
+    char *job_name;          /* name of the job in a worker's Hello; NULL: the connection is no worker's */
+    pd_usage *usage;         /* what the peer's identity uses, this connection included */
+    pd_conn_access access;
     pd_framer *framer;
     pd_incoming incoming;
     pd_error why;       /* error in the bytes that the peer sent, found while a frame was parsed */
@@ -108,8 +118,8 @@ static inline pd_ticket pd_conn_ticket(const pd_conn *conn, const pd_pending *pe
 pd_conn *pd_conn_new(pd_daemon *daemon, const pd_framer_user *frames, const char *peer);
 /* Frees a connection that is closed. Called at the end of a turn of the loop. */
 void pd_conn_free(pd_conn *conn);
-/* Logs an operator's command together with its author: the name and address of the connection's peer. `job` is "" if
- * the command concerns no job. */
+/* Logs an operator's command together with its author: the identity, name and address of the connection's peer. `job`
+ * is "" if the command concerns no job. */
 void pd_conn_log_command(const pd_conn *conn, const char *job, const char *command);
 /* Sends a last ERROR frame, then ends the connection. The frame answers the request whose prefix (the fixed first
  * bytes of its frame) is `asked`. If `asked` is NULL, the frame answers no request and has request id 0. */

@@ -2,6 +2,7 @@
  * frees the parts. */
 #include "conversation.h"
 
+#include "access.h"
 #include "conn_io.h"
 #include "effect_handlers.h"
 #include "http.h"
@@ -214,8 +215,10 @@ static int make_parts(pd_daemon *daemon)
     daemon->board = pd_board_new(&user);
     daemon->arena = pd_arena_new(PD_ARENA_BUDGET);
     daemon->drain_request = pd_request_new(PD_REQ_DRAIN, OWN_TICKET);
+    daemon->roles_request = pd_request_new(PD_REQ_ROLES, OWN_TICKET);
     if (daemon->conns == NULL || daemon->numbers == NULL || daemon->effects == NULL || daemon->pool == NULL ||
-        daemon->board == NULL || daemon->arena == NULL || daemon->drain_request == NULL)
+        daemon->board == NULL || daemon->arena == NULL || daemon->drain_request == NULL ||
+        daemon->roles_request == NULL)
         return PD_NO_MEMORY;
     daemon->admission.budget = daemon->config.ingest_bytes;
     return pd_reply_scratch_init(&daemon->scratch, daemon->config.max_pieces);
@@ -227,12 +230,19 @@ int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const 
 
     assert(config->ingest_bytes >= config->max_payload &&
            config->max_payload >= config->chunk_elements * sizeof(float));
-    if (daemon == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (daemon == NULL) {
+        pd_roles_free(config->roles);
+        pd_roles_free(config->store_roles);
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
     pd_methods_check();
     daemon->config = *config;
     if (config->tls != NULL) pd_tls_ref(config->tls);
+    daemon->roles = config->roles;
+    daemon->roles_taken = 1;
     daemon->platform = *platform;
     daemon->key = platform->random(platform->arg) | 1;
+    daemon->usages.hash_key[0] = daemon->usages.hash_key[1] = daemon->key;
     daemon->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     if (make_parts(daemon) != PD_OK) {
         pd_conversation_dispose(daemon);
@@ -264,19 +274,53 @@ void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests)
     daemon->requests = requests;
     daemon->started_ms = pd_loop_now_ms(daemon);
     pd_idle_reset(&daemon->idle, daemon->started_ms);
+    if (daemon->roles == NULL) return;
+    daemon->roles_request->u.roles = daemon->config.store_roles;
+    pd_loop_post(daemon, daemon->roles_request);
+    daemon->roles_request = NULL;
+    daemon->config.store_roles = NULL;
+}
+
+/* Counts a new connection for its peer's identity. Returns false if memory is out, or if the identity has so many
+ * connections beyond its quota that this one is not worth an error: a refusal costs bounded memory. */
+static bool enter(pd_daemon *daemon, const pd_transport *transport, pd_usage **usage)
+{
+    pd_identity identity;
+
+    pd_transport_identify(transport, &identity);
+    if ((*usage = pd_usage_join(&daemon->usages, daemon->roles, identity.text)) == NULL) return false;
+    if (!pd_usage_is_over(*usage, PD_USAGE_ENDING)) return true;
+    pd_usage_leave(&daemon->usages, *usage);
+    return false;
+}
+
+/* Checks that a new connection, which is counted already, is not one too many. */
+static int check_number(const pd_daemon *daemon, const pd_usage *usage, pd_error *err)
+{
+    if (daemon->n_conns > daemon->config.max_connections)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%u connections are open already (server.max_connections)",
+                       daemon->config.max_connections);
+    if (!pd_usage_is_over(usage, 0)) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "%llu connections of %.200s are open already (connections= of its quota in server.roles)",
+                   (unsigned long long)usage->quota.connections, usage->identity);
 }
 
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer)
 {
-    pd_conn *conn = pd_conn_new(daemon, &pd_incoming_frames, peer);
+    pd_conn *conn;
+    pd_usage *usage;
     pd_error err;
 
-    if (conn == NULL) return PD_NO_MEMORY;
+    if (!enter(daemon, transport, &usage)) return PD_RESOURCE_EXHAUSTED;
+    if ((conn = pd_conn_new(daemon, &pd_incoming_frames, peer)) == NULL) {
+        pd_usage_leave(&daemon->usages, usage);
+        return PD_NO_MEMORY;
+    }
+    conn->usage = usage;
+    conn->pendings.under_way = &usage->requests;
     pd_conn_attach(conn, transport);
-    if (daemon->n_conns <= daemon->config.max_connections) return PD_OK;
-    pd_fail(&err, PD_RESOURCE_EXHAUSTED, "%u connections are open already (server.max_connections)",
-            daemon->config.max_connections);
-    pd_conn_end(conn, NULL, &err);
+    if (check_number(daemon, usage, &err) != PD_OK) pd_conn_end(conn, NULL, &err);
     return PD_OK;
 }
 
@@ -349,6 +393,9 @@ void pd_conversation_dispose(pd_daemon *daemon)
     pd_arena_free(daemon->arena);
     pd_reply_scratch_free(&daemon->scratch);
     pd_request_free(daemon->drain_request);
+    pd_request_free(daemon->roles_request);
+    pd_roles_free(daemon->roles);
+    pd_roles_free(daemon->config.store_roles);
     while (daemon->notices != NULL) pd_request_free(pd_loop_take_notice(daemon, daemon->notices->ticket.conn));
     free(daemon->conns);
     free(daemon->numbers);

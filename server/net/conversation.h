@@ -15,14 +15,15 @@
 #include "transport.h"
 
 /* Makes the conversation, which serves nobody yet. Copies `config` and `platform`. The strings in them are borrowed for
- * the daemon's life. Fails with PD_NO_MEMORY. */
+ * the daemon's life, the roles are taken over, also when it fails with PD_NO_MEMORY. */
 int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const pd_platform *platform, pd_error *err);
 /* Starts the conversation. Borrows `requests`, the mailbox from which the step thread reads. */
 void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests);
 /* Returns the mailbox to which the step thread posts its effects (answers and reports). The caller only borrows it. */
 pd_mailbox *pd_conversation_effects(pd_daemon *daemon);
-/* Adds a connection whose bytes travel over this transport. If there are more than max_connections, the peer gets an
- * error and the connection ends. PD_NO_MEMORY: the transport is still the caller's. */
+/* Adds a connection whose bytes travel over this transport. If there are more than max_connections, or more than the
+ * quota of the peer's identity, the peer gets an error and the connection ends. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED
+ * (far more than the quota): the transport is still the caller's. */
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer);
 /* Adds an HTTP connection (http.h) whose bytes travel over this transport. PD_NO_MEMORY: the transport is still the
  * caller's. */

@@ -172,7 +172,11 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
                              .background = background };
     int rc;
 
-    if (loop == NULL) return pd_fail(err, PD_NO_MEMORY, "the event loop cannot be made");
+    if (loop == NULL) {
+        pd_roles_free(config->roles);
+        pd_roles_free(config->store_roles);
+        return pd_fail(err, PD_NO_MEMORY, "the event loop cannot be made");
+    }
     if ((rc = pd_conversation_make(&loop->daemon, config, &platform, err)) != PD_OK) {
         free_loop(loop);
         free(loop);

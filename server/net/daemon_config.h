@@ -3,6 +3,7 @@
 #define PD_DAEMON_CONFIG_H
 
 #include "log_entry.h"
+#include "roles.h"
 #include "tls_context.h"
 
 #include <stdbool.h>
@@ -27,6 +28,8 @@ typedef struct pd_daemon_limits {
     uint32_t max_jobs;        /* most jobs that may exist at a time */
     uint64_t max_total_bytes; /* most bytes of memory that all jobs together may take */
     pd_tls_context *tls; /* new keys for new connections, whose owner the daemon becomes; NULL: the old ones stay */
+    pd_roles *roles, *store_roles; /* new roles, and a copy of them for the step thread; the conversation takes both
+                                    * over. NULL: the roles stay */
 } pd_daemon_limits;
 
 /* The settings of a daemon. Strings are borrowed until pd_daemon_new returns. Times are in milliseconds. */
@@ -48,6 +51,8 @@ typedef struct pd_daemon_config {
     uint64_t ingest_bytes, chunk_elements, max_payload; /* max_payload: bytes of the largest payload of a frame; room
                                                          * for at least one chunk of float32 */
     uint32_t max_pieces, max_params, max_header, hello_bytes;
+    pd_roles *roles, *store_roles; /* who may do what, and a copy for the step thread. pd_daemon_new takes both over,
+                                    * also when it fails. NULL: everybody may do everything */
     const char *blas_core;   /* name of the set of BLAS kernels in use, for operators; borrowed for the daemon's life */
     const char *http_listen; /* addresses of the HTTP listener (metrics, health, dashboard), in the syntax of `listen`.
                               * NULL or "": there is none */

@@ -2,6 +2,8 @@
  * the answers. */
 #include "export_request.h"
 
+#include "access.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +58,8 @@ int pd_run_export(pd_conn *conn, const pd_prefix *prefix, void *message, pd_erro
     pd_request *request;
     int rc = check_export(conn, export, err);
 
+    if (rc == PD_OK && export->act == PD_EXPORT_BEGIN && export->state)
+        rc = pd_access_check_job(conn, "Export with optimizer state", PD_ROLE_ADMIN, export->job, err);
     if (rc != PD_OK) return rc;
     pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
     request = pending != NULL ? pd_request_new(PD_REQ_EXPORT, pd_conn_ticket(conn, pending)) : NULL;
@@ -68,6 +72,8 @@ int pd_run_export(pd_conn *conn, const pd_prefix *prefix, void *message, pd_erro
     pd_pendings_add(&conn->pendings, pending);
     conn->exports = true;
     pd_loop_post(conn->daemon, request);
+    if (export->act == PD_EXPORT_BEGIN)
+        pd_conn_log_command(conn, export->job, export->state ? "export with optimizer state" : "export");
     return PD_OK;
 }
 

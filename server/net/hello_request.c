@@ -50,7 +50,8 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.creator = hello->creator;
     request->u.hello.job_name = strdup(hello->job);
     request->u.hello.label = strdup(conn->label);
-    if (request->u.hello.job_name != NULL && request->u.hello.label != NULL &&
+    request->u.hello.identity = strdup(conn->identity.text);
+    if (request->u.hello.job_name != NULL && request->u.hello.label != NULL && request->u.hello.identity != NULL &&
         pd_options_copy(&request->u.hello.options, &request->u.hello.n_options, hello->options, hello->n_options) ==
             PD_OK &&
         copy_rules(request, hello->rules, hello->n_rules) == PD_OK)
@@ -64,10 +65,12 @@ static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloReque
     pd_pending *pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
     pd_request *request = pending != NULL ? hello_request(conn, pending, hello) : NULL;
 
-    if (request == NULL) {
+    if (request == NULL || (conn->job_name = strdup(hello->job)) == NULL) {
+        pd_request_free(request);
         pd_pending_free(pending);
         return pd_conn_no_memory(prefix, err);
     }
+    conn->access = (pd_conn_access){ 0 };
     conn->rank = hello->rank;
     conn->state = PD_WELCOMING;
     conn->joined = true;

@@ -2,6 +2,7 @@
  * handler of its method. */
 #include "incoming.h"
 
+#include "access.h"
 #include "conn.h"
 #include "methods.h"
 #include "plant.h"
@@ -35,7 +36,7 @@ static int check_stream(pd_conn *conn, const pd_prefix *prefix)
                        "request id %llu is still under way: an id may be used again "
                        "when it is answered",
                        (unsigned long long)prefix->request);
-    return PD_OK;
+    return conn->state != PD_GREETING ? pd_access_check_peer(conn, &conn->why) : PD_OK;
 }
 
 static int check_needs(const pd_conn *conn, unsigned needs, const char *name, pd_error *err)
@@ -96,7 +97,7 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
                        "%s: %d requests of this connection wait for other connections: "
                        "wait for answers",
                        m->name, PD_MAX_CONTROL);
-    return PD_OK;
+    return pd_access_check_quota(conn, m->name, err);
 }
 
 /* Returns whether the frame must wait, because too many requests of this connection have no answer of the step thread
@@ -116,6 +117,7 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
 {
     pd_incoming *incoming = &conn->incoming;
     pd_error *err = &incoming->refusal;
+    const pd_method_entry *m;
     void *message;
 
     incoming->begun = true;
@@ -124,7 +126,9 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     pd_arena_reset(conn->daemon->arena);
     if (pd_request_unpack(conn->daemon->arena, prefix->method, header, prefix->header_bytes, &message, err) != PD_OK)
         return;
-    pd_methods[prefix->method].prepare(conn, prefix, message, err);
+    m = &pd_methods[prefix->method];
+    if (pd_access_check(conn, m->name, &m->may, message, err) != PD_OK) return;
+    m->prepare(conn, prefix, message, err);
 }
 
 /* Tells the step thread that this connection waits for memory for a payload. The store then sums the rank's
@@ -241,14 +245,18 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     pd_error err;
     int rc;
 
-    conn->daemon->calls[prefix->method]++;
     if (m->finish != NULL) {
+        conn->daemon->calls[prefix->method]++;
         m->finish(conn);
         return;
     }
     pd_arena_reset(conn->daemon->arena);
     rc = pd_request_unpack(conn->daemon->arena, prefix->method, header, prefix->header_bytes, &message, &err);
-    if (rc == PD_OK) rc = m->run(conn, prefix, message, &err);
+    if (rc == PD_OK) rc = pd_access_check(conn, m->name, &m->may, message, &err);
+    if (rc == PD_OK) {
+        conn->daemon->calls[prefix->method]++;
+        rc = m->run(conn, prefix, message, &err);
+    }
     if (rc != PD_OK) refuse(conn, prefix, err);
 }
 

@@ -2,13 +2,15 @@
  * workers, ...) into messages. */
 #include "info_reply.h"
 
+#include "access.h"
+
 #include "cpu.h"
 #include "server_figures.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024 };
+enum { PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024, MOST_IDENTITIES = 64 };
 
 /* ---- entries: a table describes the fields of each list, and every field is copied by its description ---- */
 
@@ -142,18 +144,10 @@ static int list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, p
 
 /* ---- status ---- */
 
-static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__StatusReply *reply, double busy[4])
+/* Fills in what concerns all connections and jobs, which tells of jobs that the operator may not see. */
+static void fill_whole(const pd_daemon *daemon, Paramd__StatusReply *reply, double busy[4])
 {
-    reply->server = "paramd " PD_VERSION;
-    reply->protocol = PD_PROTOCOL_VERSION;
-    reply->cpu = (char *)pd_cpu_names[pd_cpu_in_use];
-    reply->blas_core = (char *)daemon->config.blas_core;
-    reply->uptime_ms = pd_loop_now_ms(daemon) - daemon->started_ms;
-    reply->drain_timeout_ms = daemon->config.drain_ms;
-    reply->keep_timeout_ms = daemon->config.keep_ms;
-    reply->draining = info->draining || daemon->shutdown.begun;
     reply->connections = (uint32_t)daemon->n_conns;
-    reply->ingest_bytes = daemon->admission.budget;
     reply->ingest_used = daemon->admission.used;
     reply->resident_bytes = pd_resident_bytes(daemon);
     reply->peak_resident_bytes = pd_peak_resident_bytes(reply->resident_bytes);
@@ -170,15 +164,58 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
     reply->n_loop_busy_ms = 4;
 }
 
+static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__StatusReply *reply)
+{
+    reply->server = "paramd " PD_VERSION;
+    reply->protocol = PD_PROTOCOL_VERSION;
+    reply->cpu = (char *)pd_cpu_names[pd_cpu_in_use];
+    reply->blas_core = (char *)daemon->config.blas_core;
+    reply->uptime_ms = pd_loop_now_ms(daemon) - daemon->started_ms;
+    reply->drain_timeout_ms = daemon->config.drain_ms;
+    reply->keep_timeout_ms = daemon->config.keep_ms;
+    reply->draining = info->draining || daemon->shutdown.begun;
+    reply->ingest_bytes = daemon->admission.budget;
+}
+
+/* The identities in an answer to Status. */
+typedef struct identity_list {
+    Paramd__IdentityInfo infos[MOST_IDENTITIES], *list[MOST_IDENTITIES];
+} identity_list;
+
+/* Lists the identities that have connections, as many as there is room for. Returns the bytes that they take. */
+static size_t fill_identities(const pd_daemon *daemon, Paramd__StatusReply *reply, identity_list *to)
+{
+    size_t bytes = 0;
+
+    reply->identities = to->list;
+    for (const pd_usage *usage = daemon->usages.table; usage != NULL; usage = usage->hh.next) {
+        Paramd__IdentityInfo *info = &to->infos[reply->n_identities];
+        if (reply->n_identities == MOST_IDENTITIES) {
+            reply->identities_left_off++;
+            continue;
+        }
+        paramd__identity_info__init(info);
+        info->identity = (char *)usage->identity;
+        info->connections = (uint32_t)usage->connections;
+        info->requests = (uint32_t)usage->requests;
+        bytes += protobuf_c_message_get_packed_size(&info->base) + 8;
+        to->list[reply->n_identities++] = info;
+    }
+    return bytes;
+}
+
 /* Answers Status: the state of the server, and the first page of the list of jobs. A List request gets the other
  * pages. */
 static int status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, page *p)
 {
     Paramd__StatusReply reply = PARAMD__STATUS_REPLY__INIT;
+    identity_list identities;
     double busy[4];
 
+    if (pd_access_has_server(conn, PD_ROLE_ADMIN)) p->bytes = fill_identities(conn->daemon, &reply, &identities);
     if (fill_page(p, info, &reply.base) != PD_OK) return PD_NO_MEMORY;
-    fill_status(conn->daemon, info, &reply, busy);
+    fill_status(conn->daemon, info, &reply);
+    if (pd_access_has_server(conn, PD_ROLE_READ)) fill_whole(conn->daemon, &reply, busy);
     pd_conn_answer(conn, pending, &reply.base);
     return PD_OK;
 }

@@ -15,6 +15,7 @@
 #include "output.h"
 #include "platform.h"
 #include "traffic.h"
+#include "usage.h"
 
 /* The shutdown of the daemon, which the first termination signal or an operator's Shutdown request begins. */
 typedef struct pd_shutdown {
@@ -67,8 +68,13 @@ struct pd_daemon {
     pd_shutdown shutdown;
     bool drains; /* an operator has asked the store to drain: no new rounds begin */
     pd_reloading reload;
+    pd_roles *roles;           /* who may do what; NULL: everybody may do everything */
+    uint64_t roles_taken;      /* number of times that roles were taken: by it a connection knows that they are new */
+    pd_usages usages;          /* what each identity uses */
     pd_request *drain_request; /* the request that asks the store to drain before a shutdown, allocated in advance; NULL
                                 * once it is posted */
+    pd_request *roles_request; /* the request with the step thread's copy of the roles that the daemon begins with,
+                                * allocated in advance; NULL once it is posted */
     pd_lag lag;
     pd_idle idle;
     int statm; /* descriptor of /proc/self/statm (the process's memory), opened at start */

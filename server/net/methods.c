@@ -20,6 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of a job's name from which on less of a command is logged. */
+enum { LONG_NAME = 100 };
+
 /* Makes an open request (one that is not answered yet) for a method without tensors. Returns NULL if memory is out. */
 static pd_pending *new_pending(pd_conn *conn, const pd_prefix *prefix)
 {
@@ -79,14 +82,17 @@ static int run_leave(pd_conn *conn, const pd_prefix *prefix, void *message, pd_e
 
 static int ask_info(pd_conn *conn, const pd_prefix *prefix, const Paramd__ListRequest *list, pd_error *err)
 {
-    char *name = strdup(list->job), *pattern = strdup(list->param);
-    pd_request *request = name != NULL && pattern != NULL ? ask(conn, PD_REQ_INFO, prefix, err) : NULL;
+    char *name = strdup(list->job), *pattern = strdup(list->param), *identity = strdup(conn->identity.text);
+    pd_request *request =
+        name != NULL && pattern != NULL && identity != NULL ? ask(conn, PD_REQ_INFO, prefix, err) : NULL;
 
     if (request == NULL) {
         free(name);
         free(pattern);
+        free(identity);
         return pd_fail(err, PD_NO_MEMORY, "out of memory, try again later");
     }
+    request->u.info.identity = identity;
     request->u.info.what = (int)list->what;
     request->u.info.job_name = name;
     request->u.info.pattern = pattern;
@@ -197,13 +203,13 @@ static int copy_set(pd_request *request, const pd_conn *conn, const Paramd__SetR
 static void log_set(const pd_conn *conn, const Paramd__SetRequest *set)
 {
     char text[240];
-    size_t used = (size_t)snprintf(text, sizeof text, "set %.100s", set->pattern);
+    size_t most = strlen(set->job) > LONG_NAME ? sizeof text / 2 : sizeof text; /* so that the author fits behind it */
+    size_t used = (size_t)snprintf(text, most, "set %.100s", set->pattern);
 
-    for (size_t i = 0; i < set->n_options && used < sizeof text; i++)
-        used +=
-            (size_t)snprintf(text + used, sizeof text - used, " %s=%s", set->options[i]->name, set->options[i]->value);
-    if (set->from_step > 0 && used < sizeof text)
-        snprintf(text + used, sizeof text - used, " from step %llu", (unsigned long long)set->from_step);
+    for (size_t i = 0; i < set->n_options && used < most; i++)
+        used += (size_t)snprintf(text + used, most - used, " %s=%s", set->options[i]->name, set->options[i]->value);
+    if (set->from_step > 0 && used < most)
+        snprintf(text + used, most - used, " from step %llu", (unsigned long long)set->from_step);
     pd_conn_log_command(conn, set->job, text);
 }
 
@@ -226,8 +232,14 @@ static int run_set(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
 
 /* ---- the table of methods ---- */
 
+/* The role that a request needs for the job that it names. */
+#define NAMED(role, request)                                                                                           \
+    {                                                                                                                  \
+        .named = PD_ROLE_##role, .job_at = offsetof(Paramd__##request##Request, job)                                   \
+    }
+
 const pd_method_entry pd_methods[PD_METHODS] = {
-    [PD_HELLO] = { "Hello", 0, .run = pd_run_hello },
+    [PD_HELLO] = { "Hello", 0, NAMED(PUSH, Hello), .may.joins = true, .run = pd_run_hello },
     [PD_DECLARE] = { "Declare", PD_NEEDS_WORKER, .run = pd_run_declare },
     [PD_INIT] = { "Initialise", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_init,
                   .finish = pd_finish_init },
@@ -235,24 +247,33 @@ const pd_method_entry pd_methods[PD_METHODS] = {
     [PD_PULL] = { "Pull", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .run = pd_run_pull },
     [PD_PUSH_PULL] = { "PushPull", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_push,
                        .finish = pd_finish_push },
-    [PD_BARRIER] = { "Barrier", PD_NEEDS_WORKER, PD_AWAITS_OTHERS, .run = run_barrier },
+    [PD_BARRIER] = { "Barrier", PD_NEEDS_WORKER, .kind = PD_AWAITS_OTHERS, .run = run_barrier },
     [PD_HEARTBEAT] = { "Heartbeat", 0, .run = run_heartbeat },
-    [PD_LEAVE] = { "Leave", PD_NEEDS_WORKER, PD_AWAITS_STORE, .run = run_leave },
-    [PD_STATUS] = { "Status", 0, PD_AWAITS_STORE, .run = run_status },
-    [PD_LIST] = { "List", 0, PD_AWAITS_STORE, .run = run_list },
+    [PD_LEAVE] = { "Leave", PD_NEEDS_WORKER, .kind = PD_AWAITS_STORE, .run = run_leave },
+    [PD_STATUS] = { "Status", 0, .kind = PD_AWAITS_STORE, .run = run_status },
+    [PD_LIST] = { "List", 0, NAMED(READ, List), .kind = PD_AWAITS_STORE, .run = run_list },
     [PD_OPTIMIZERS] = { "Optimizers", 0, .run = run_optimizers },
-    [PD_DROP] = { "Drop", PD_NEEDS_OPERATOR, PD_AWAITS_STORE, .run = run_drop },
-    [PD_DRAIN] = { "Drain", PD_NEEDS_OPERATOR, PD_AWAITS_OTHERS, .run = run_drain },
-    [PD_SHUTDOWN] = { "Shutdown", PD_NEEDS_OPERATOR, PD_AWAITS_OTHERS, .run = run_shutdown },
-    [PD_SET] = { "Set", PD_NEEDS_OPERATOR, PD_AWAITS_STORE, .run = run_set },
-    [PD_IMPORT] = { "Import", PD_NEEDS_OPERATOR, PD_AWAITS_STORE, .prepare = pd_prepare_import,
-                    .finish = pd_finish_import },
-    [PD_EXPORT] = { "Export", PD_NEEDS_OPERATOR, PD_AWAITS_OTHERS, .run = pd_run_export },
-    [PD_SHARE] = { "Share", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, PD_AWAITS_STORE, .run = pd_run_share },
+    [PD_DROP] = { "Drop", PD_NEEDS_OPERATOR, NAMED(ADMIN, Drop), .kind = PD_AWAITS_STORE, .run = run_drop },
+    [PD_DRAIN] = { "Drain",
+                   PD_NEEDS_OPERATOR,
+                   { .server = PD_ROLE_ADMIN },
+                   .kind = PD_AWAITS_OTHERS,
+                   .run = run_drain },
+    [PD_SHUTDOWN] = { "Shutdown",
+                      PD_NEEDS_OPERATOR,
+                      { .server = PD_ROLE_ADMIN },
+                      .kind = PD_AWAITS_OTHERS,
+                      .run = run_shutdown },
+    [PD_SET] = { "Set", PD_NEEDS_OPERATOR, NAMED(ADMIN, Set), .kind = PD_AWAITS_STORE, .run = run_set },
+    [PD_IMPORT] = { "Import", PD_NEEDS_OPERATOR, NAMED(ADMIN, Import), .kind = PD_AWAITS_STORE,
+                    .prepare = pd_prepare_import, .finish = pd_finish_import },
+    [PD_EXPORT] = { "Export", PD_NEEDS_OPERATOR, NAMED(READ, Export), .kind = PD_AWAITS_OTHERS, .run = pd_run_export },
+    [PD_SHARE] = { "Share", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .kind = PD_AWAITS_STORE, .run = pd_run_share },
     [PD_RELEASE] = { "Release", 0, .run = pd_run_release },
-    [PD_NOTE] = { "Note", PD_NEEDS_WORKER, PD_AWAITS_STORE, .prepare = pd_prepare_note, .finish = pd_finish_note },
-    [PD_RECALL] = { "Recall", PD_NEEDS_WORKER, PD_AWAITS_STORE, .run = pd_run_recall },
-    [PD_CHECKPOINT] = { "Checkpoint", 0, PD_AWAITS_OTHERS, .run = pd_run_checkpoint },
+    [PD_NOTE] = { "Note", PD_NEEDS_WORKER, .kind = PD_AWAITS_STORE, .prepare = pd_prepare_note,
+                  .finish = pd_finish_note },
+    [PD_RECALL] = { "Recall", PD_NEEDS_WORKER, .kind = PD_AWAITS_STORE, .run = pd_run_recall },
+    [PD_CHECKPOINT] = { "Checkpoint", 0, NAMED(ADMIN, Checkpoint), .kind = PD_AWAITS_OTHERS, .run = pd_run_checkpoint },
 };
 
 void pd_methods_check(void)

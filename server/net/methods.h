@@ -3,7 +3,7 @@
 #ifndef PD_METHODS_H
 #define PD_METHODS_H
 
-#include "conn.h"
+#include "access.h"
 
 /* How many requests of a connection may wait for an answer of the store; as many may wait for other connections. */
 #define PD_MAX_CONTROL 16
@@ -16,6 +16,7 @@ enum { PD_NEEDS_WORKER = 1, PD_NEEDS_DECLARED = 2, PD_NEEDS_OPERATOR = 4 };
 typedef struct pd_method_entry {
     const char *name;
     unsigned needs;
+    pd_may may;
     pd_pending_kind kind;
     int (*run)(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
     int (*prepare)(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);

@@ -134,6 +134,7 @@ void pd_pendings_add(pd_pendings *table, pd_pending *pending)
         table->oldest = pending;
     table->newest = pending;
     table->n++;
+    if (table->under_way != NULL) ++*table->under_way;
     table->pieces += pending->wait.n;
     table->of_kind[pending->kind]++;
     table->pulling += pulling(pending);
@@ -156,6 +157,7 @@ void pd_pendings_remove(pd_pendings *table, pd_pending *pending)
     else
         table->newest = pending->older;
     table->n--;
+    if (table->under_way != NULL) --*table->under_way;
     table->pieces -= pending->wait.n;
     table->of_kind[pending->kind]--;
     table->pulling -= pulling(pending);

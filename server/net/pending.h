@@ -41,8 +41,9 @@ typedef struct pd_pendings {
     uint64_t last_serial;
     size_t n, pieces; /* number of open requests, and of the pieces (tensors or chunks) in them */
     size_t of_kind[PD_PENDING_KINDS];
-    uint64_t pulling; /* bytes of memory that the open Pull requests take */
-    unsigned bits;    /* each hash table has 2 to the power of `bits` buckets; 0: no request has come yet, and there are
+    uint64_t pulling;  /* bytes of memory that the open Pull requests take */
+    size_t *under_way; /* number of open requests of all connections of the peer's identity; NULL: not counted */
+    unsigned bits; /* each hash table has 2 to the power of `bits` buckets; 0: no request has come yet, and there are
                        * no tables */
     pd_pending **by_id, **by_serial;
     pd_pending *oldest, *newest;

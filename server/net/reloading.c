@@ -1,6 +1,8 @@
 /* reloading.c - reloads the configuration: reads it on another thread, and applies its limits on the loop thread. */
 #include "reloading.h"
 
+#include "access.h"
+
 #include <stddef.h>
 #include <syslog.h>
 
@@ -37,6 +39,9 @@ static void take(pd_daemon *daemon, const pd_daemon_limits *limits)
     daemon->config.drain_ms = limits->drain_ms;
     daemon->config.keep_ms = limits->keep_ms;
     post(daemon, limits);
+    if (limits->roles == NULL || pd_access_take(daemon, limits->roles, limits->store_roles) == PD_OK) return;
+    pd_loop_log(daemon, LOG_ERR, (pd_log_facts){ .code = PD_NO_MEMORY },
+                "out of memory: the old roles stay, reload again");
 }
 
 /* Reads the configuration again, for a reload. Runs on another thread than the loop thread. */

@@ -35,9 +35,4 @@ void pd_rules_free(pd_rule *rules, size_t n); /* accepts NULL */
 /* Returns the first optimizer rule whose glob matches a parameter's name; NULL: no rule matches. */
 pd_rule *pd_rules_match(pd_rule *rules, size_t n, const char *name);
 
-/* Returns whether a name matches a glob, as in a shell. * stands for any bytes (slashes, too), ? for one byte, [a-z]
- * for one byte of a set, [!a-z] for one byte outside a set, \x for the byte x itself. Globs come from peers, so the
- * time is limited: it is at most the product of the lengths of glob and name. */
-bool pd_glob_match(const char *glob, const char *name);
-
 #endif

@@ -14,6 +14,7 @@
 #include "inbox.h"
 #include "info.h"
 #include "job_end.h"
+#include "job_owner.h"
 #include "job_turn.h"
 #include "keeping.h"
 #include "override_command.h"
@@ -22,12 +23,14 @@
 #include "push.h"
 #include "ranks.h"
 #include "restore.h"
+#include "share.h"
 #include "store_state.h"
 #include "work.h"
 #include "world_change.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 #include <utlist.h>
 
 /* ---- creating and freeing the store ---- */
@@ -67,11 +70,12 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     store->config = *config;
     if (config->rows == NULL) store->config.rows = pd_rows;
     store->presets = presets;
-    store->budget.limit = config->max_total_bytes;
+    store->budget = (pd_budget){ config->max_total_bytes, 0, "all jobs", "limits.max_total_bytes" };
     store->ingest.limit = config->ingest_bytes;
     store->publishing = (pd_publishing){ .every_ns = config->stats_ns, .wanted = true };
     store->jobs.hash_key[0] = config->hash_key[0];
     store->jobs.hash_key[1] = config->hash_key[1];
+    memcpy(store->owners.hash_key, config->hash_key, sizeof store->owners.hash_key);
     *out = store;
     return PD_OK;
 }
@@ -127,6 +131,7 @@ void pd_store_free(pd_store *store)
     free_effects(store);
     pd_sums_free(&store->sums);
     pd_collect_batch_free(&store->collecting);
+    pd_roles_free(store->roles);
     free(store);
 }
 
@@ -217,8 +222,12 @@ static int create_job(pd_store *store, const pd_request *request, pd_job **out, 
                        "job %.100s would be one more than the %u jobs allowed "
                        "(limits.max_jobs)",
                        request->u.hello.job_name, store->config.max_jobs);
+    if ((rc = pd_job_owner_check(&store->owners, store->roles, request, err)) != PD_OK) return rc;
     if ((rc = pd_job_new(&job, &env, store->jobs.last_number + 1, request, err)) != PD_OK) return rc;
-    if ((rc = pd_keeping_begin(job, err)) != PD_OK || (rc = pd_jobs_add(&store->jobs, job, err)) != PD_OK) {
+    if ((rc = pd_keeping_begin(job, err)) != PD_OK ||
+        (rc = pd_job_owner_set(job, &store->owners, store->roles, request, err)) != PD_OK ||
+        (rc = pd_jobs_add(&store->jobs, job, err)) != PD_OK) {
+        pd_owner_remove(job->owner);
         pd_job_free(job);
         return rc;
     }
@@ -242,6 +251,7 @@ static int change_world(pd_store *store, pd_job **job, const pd_request *request
     const pd_job_env env = env_of(store);
     int rc;
 
+    assert((*job)->owner == NULL); /* nobody has come back to it yet */
     unqueue(store, *job);
     rc = pd_world_change(job, &store->jobs, &env, request, now_ns, err);
     queue(store, *job, now_ns);
@@ -281,7 +291,8 @@ static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
                      "who rejoins a job does not create it",
                      request->u.hello.job_name);
     if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : agree(store, &job, request, now_ns, &err);
-    if (rc == PD_OK) rc = pd_rank_admits(job, request, &err);
+    if (rc == PD_OK) rc = pd_rank_admits(job, request, store->roles != NULL, &err);
+    if (rc == PD_OK) rc = pd_job_owner_set(job, &store->owners, store->roles, request, &err);
     if (rc != PD_OK) {
         pd_request_refuse(&store->outbox, request, &err);
         return;
@@ -354,31 +365,33 @@ static void kept(pd_store *store, pd_request *request, uint64_t now_ns)
     if (job != NULL) queue(store, job, now_ns);
 }
 
+/* Returns the job that an operator's request names. If there is none, refuses the request and returns NULL. */
+static pd_job *find_named(pd_store *store, pd_request *request, const char *name)
+{
+    pd_job *job = pd_jobs_find(&store->jobs, name);
+    pd_error err;
+
+    if (job != NULL) return job;
+    pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", name);
+    pd_request_refuse(&store->outbox, request, &err);
+    return NULL;
+}
+
 /* Takes a request for a checkpoint from an operator, who names the job. */
 static void checkpoint(pd_store *store, pd_request *request, uint64_t now_ns)
 {
-    pd_job *job = pd_jobs_find(&store->jobs, request->u.checkpoint.job_name);
-    pd_error err;
+    pd_job *job = find_named(store, request, request->u.checkpoint.job_name);
 
-    if (job == NULL) {
-        pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", request->u.checkpoint.job_name);
-        pd_request_refuse(&store->outbox, request, &err);
-        return;
-    }
+    if (job == NULL) return;
     pd_checkpoint_ask(job, request, now_ns);
     queue(store, job, now_ns);
 }
 
 static void import(pd_store *store, pd_request *request, uint64_t now_ns)
 {
-    pd_job *job = pd_jobs_find(&store->jobs, request->u.import.job_name);
-    pd_error err;
+    pd_job *job = find_named(store, request, request->u.import.job_name);
 
-    if (job == NULL) {
-        pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", request->u.import.job_name);
-        pd_request_refuse(&store->outbox, request, &err);
-        return;
-    }
+    if (job == NULL) return;
     pd_job_import(job, request, now_ns);
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
@@ -386,14 +399,9 @@ static void import(pd_store *store, pd_request *request, uint64_t now_ns)
 
 static void export(pd_store *store, pd_request *request, uint64_t now_ns)
 {
-    pd_job *job = pd_jobs_find(&store->jobs, request->u.export.job_name);
-    pd_error err;
+    pd_job *job = find_named(store, request, request->u.export.job_name);
 
-    if (job == NULL) {
-        pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", request->u.export.job_name);
-        pd_request_refuse(&store->outbox, request, &err);
-        return;
-    }
+    if (job == NULL) return;
     pd_job_export(job, request, now_ns);
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
@@ -424,21 +432,6 @@ static void operator_stalled(pd_store *store, pd_request *request)
 
 /* ---- requests from workers to their job ---- */
 
-/* Gives the worker a descriptor of the segment that has its job's weights, if there is one. */
-static void share(pd_job *job, pd_request *request)
-{
-    const pd_segment *segment = pd_shared_weights_segment(job->steps.memory.shared);
-    pd_effect *effect = pd_answer(request, PD_EFF_SHARE);
-
-    effect->u.share.fd = segment != NULL ? pd_segment_share(segment) : -1;
-    if (effect->u.share.fd >= 0) {
-        effect->u.share.at = segment->at;
-        effect->u.share.bytes = segment->bytes;
-    }
-    pd_effects_add(job->steps.outbox, effect);
-    pd_request_free(request);
-}
-
 static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
@@ -464,7 +457,7 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_BARRIER: pd_job_barrier(job, request); break;
     case PD_REQ_LEAVE: pd_rank_leave(job, request, now_ns); break;
     case PD_REQ_STALLED: pd_rank_stalled(job, request); break;
-    case PD_REQ_SHARE: share(job, request); break;
+    case PD_REQ_SHARE: pd_job_share(job, request); break;
     case PD_REQ_NOTE: pd_job_note(job, request); break;
     case PD_REQ_RECALL: pd_job_recall(job, request); break;
     case PD_REQ_CHECKPOINT: pd_checkpoint_ask(job, request, now_ns); break;
@@ -478,6 +471,16 @@ static void limit(pd_store *store, pd_request *request)
 {
     store->config.max_jobs = request->u.limits.max_jobs;
     store->config.max_total_bytes = store->budget.limit = request->u.limits.max_total_bytes;
+    pd_request_free(request);
+}
+
+/* Takes new roles. Jobs that exceed new quotas stay, but get no more memory. */
+static void take_roles(pd_store *store, pd_request *request)
+{
+    pd_roles_free(store->roles);
+    store->roles = request->u.roles;
+    request->u.roles = NULL;
+    pd_owners_limit(&store->owners, store->roles);
     pd_request_free(request);
 }
 
@@ -513,7 +516,9 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     switch (request->kind) {
     case PD_REQ_HELLO: hello(store, request, now_ns); break;
-    case PD_REQ_INFO: pd_info_answer(&store->jobs, &store->outbox, store->drain.draining, request, now_ns); break;
+    case PD_REQ_INFO:
+        pd_info_answer(&store->jobs, store->roles, &store->outbox, store->drain.draining, request, now_ns);
+        break;
     case PD_REQ_DROP: drop(store, request); break;
     case PD_REQ_SET:
         pd_job_set(pd_jobs_find(&store->jobs, request->u.set.job_name), &store->outbox, store->drain.draining, request);
@@ -523,6 +528,7 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_EXPORT: export(store, request, now_ns); break;
     case PD_REQ_RELEASED: released(request); break;
     case PD_REQ_LIMITS: limit(store, request); break;
+    case PD_REQ_ROLES: take_roles(store, request); break;
     case PD_REQ_TASK: task(store, request, now_ns); break;
     case PD_REQ_KEPT: kept(store, request, now_ns); break;
     case PD_REQ_CHECKPOINT:

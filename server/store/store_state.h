@@ -20,6 +20,8 @@ struct pd_store {
     pd_job *due;    /* queue of jobs that have work; the job whose last turn was longest ago is first */
     uint64_t turns; /* number of batches of work that all jobs together have had */
     pd_drain drain;
+    pd_roles *roles; /* NULL: the server has none */
+    pd_owners owners;
     pd_publishing publishing;
 };
 

@@ -395,6 +395,7 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     request->u.hello.label = must(strdup(label));
     request->u.hello.world_size = world;
     request->u.hello.nonce = nonce;
+    request->u.hello.identity = r->identity != NULL ? must(strdup(r->identity)) : NULL;
     request->u.hello.rejoins = r->rejoins;
     request->u.hello.creator = r->means;
     request->u.hello.window = r->window;

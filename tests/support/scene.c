@@ -11,10 +11,14 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "access.h"
 #include "descriptor.h"
+#include "listen.h"
+#include "socket.h"
 
 static scene *listening; /* the scene that receives the daemon's log, whose callback has no argument */
 
@@ -155,13 +159,50 @@ void scene_free(scene *s)
 
 /* ---- frames of the clients ---- */
 
+void scene_roles(scene *s, const char *text)
+{
+    pd_roles *roles, *copy;
+
+    assert_int_equal(pd_roles_parse(&roles, text, strlen(text), "roles", NULL), PD_OK);
+    copy = pd_roles_copy(roles);
+    assert_non_null(copy);
+    assert_int_equal(pd_access_take(s->daemon, roles, copy), PD_OK);
+    scene_settle(s);
+}
+
+static void tell_identity(const pd_transport *transport, pd_identity *identity)
+{
+    (void)transport;
+    snprintf(identity->text, sizeof identity->text, "%s", listening->identity);
+}
+
+/* Adds a connection whose transport tells the identity that the scene has now. */
+static int adopt_as(scene *s, int fd)
+{
+    static pd_transport_ops ops;
+    pd_transport *transport = pd_socket_new(pd_conversation_platform(s->daemon)->arg, fd);
+
+    assert_non_null(transport);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    ops = *transport->ops;
+    ops.identity = tell_identity;
+    transport->ops = &ops;
+    if (pd_conversation_accept(s->daemon, transport, "test") == PD_OK) return PD_OK;
+    pd_socket_release(transport);
+    close(fd);
+    return PD_RESOURCE_EXHAUSTED;
+}
+
 int scene_connect(scene *s)
 {
-    int pair[2];
+    int pair[2], rc;
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    assert_int_equal(pd_daemon_adopt(s->daemon, pair[1]), PD_OK);
-    return pair[0];
+    rc = s->identity != NULL ? adopt_as(s, pair[1]) : pd_daemon_adopt(s->daemon, pair[1]);
+    if (rc == PD_OK) return pair[0];
+    assert_non_null(s->identity);
+    close(pair[0]);
+    return -1;
 }
 
 void scene_send(scene *s, int fd, unsigned method, const ProtobufCMessage *message, size_t payload)

@@ -20,6 +20,7 @@ typedef struct scene {
     pd_arena *arena;
     const char *rule;           /* rule of the jobs that the scene's workers create */
     bool shares;                /* the scene's workers say in Hello that they share memory */
+    const char *identity;       /* identity of clients that connect from now on; NULL: the user of this process */
     int taken;                  /* descriptor that came last from the daemon; -1: none */
     const char *option, *value; /* a job option of the jobs that the workers create; NULL: none */
     uint8_t in[SCENE_HEARD];    /* header and payload of the last received frame */
@@ -42,7 +43,9 @@ void scene_settle(scene *s);
 /* Lets time pass for the store, and passes its effects to the loop. */
 void scene_sleep(scene *s, double seconds);
 
-/* Connects a client. Returns its end of the socket pair. */
+/* Gives the daemon and the store these roles (roles.h). */
+void scene_roles(scene *s, const char *text);
+/* Connects a client. Returns its end of the socket pair, or -1: the daemon has closed its end at once. */
 int scene_connect(scene *s);
 /* sends a request with `payload` bytes of zeros */
 void scene_send(scene *s, int fd, unsigned method, const ProtobufCMessage *message, size_t payload);

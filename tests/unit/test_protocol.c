@@ -7,6 +7,7 @@
 
 #include "incoming.h"
 #include "message.h"
+#include "methods.h"
 #include "pieces.h"
 #include "scalar_check.h"
 #include "paramd/tensor.h"
@@ -293,6 +294,32 @@ static void the_limits_of_requests_and_names_are_the_codes(void **state)
     assert_number("at most %s names from all", PD_PUSH_SCALARS);
 }
 
+/* Returns the row of a method in the table of roles in section 6. */
+static void role_row(char *row, size_t size, const pd_method_entry *m)
+{
+    const pd_may *may = &m->may;
+
+    if (may->server > PD_ROLE_NONE)
+        snprintf(row, size, "| %s | %s | the server |", m->name, pd_role_name(may->server));
+    else if (may->job_at > 0)
+        snprintf(row, size, "| %s | %s | the job that it names |", m->name, pd_role_name(may->named));
+    else if ((m->needs & PD_NEEDS_WORKER) != 0)
+        snprintf(row, size, "| %s | push | the worker's job |", m->name);
+    else
+        snprintf(row, size, "| %s | any | some job |", m->name);
+}
+
+static void every_method_stands_with_its_role(void **state)
+{
+    char row[128];
+
+    (void)state;
+    for (unsigned i = 0; i < PD_METHODS; i++) {
+        role_row(row, sizeof row, &pd_methods[i]);
+        assert_says(page, row);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +327,7 @@ int main(void)
         cmocka_unit_test(the_example_answer_is_what_the_code_packs),
         cmocka_unit_test(the_example_error_is_what_the_code_packs),
         cmocka_unit_test(every_method_stands_with_its_number_and_messages),
+        cmocka_unit_test(every_method_stands_with_its_role),
         cmocka_unit_test(every_message_stands_with_its_fields_numbers_and_types),
         cmocka_unit_test(every_error_code_stands_with_its_number),
         cmocka_unit_test(the_limits_are_the_codes),

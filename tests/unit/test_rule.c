@@ -1,4 +1,5 @@
 /* Tests rules: name patterns and the options that follow them. */
+#include "glob.h"
 #include "optimizer.h"
 #include "oom.h"
 #include "rule.h"

@@ -121,6 +121,8 @@ typedef struct pd_worker_info {
     uint32_t rank;
     char label[128];
     char state[16]; /* state of the rank: absent (no worker has come yet), connected, lost or left */
+    /* who the worker is, as its connection proves it; "": not known, or the operator is not an admin of the job */
+    char identity[256];
     /* nonce (random number) of the rank's process; the last step that the rank has contributed to */
     uint64_t nonce, step, contributions, held_bytes;
 } pd_worker_info;

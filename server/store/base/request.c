@@ -13,7 +13,7 @@ enum { MAIL_BYTES = sizeof(pd_request) > sizeof(pd_effect) ? sizeof(pd_request) 
 static bool wants_answer(pd_request_kind kind)
 {
     return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_TASK && kind != PD_REQ_LIMITS &&
-           kind != PD_REQ_STALLED && kind != PD_REQ_KEPT && kind != PD_REQ_LOGGED;
+           kind != PD_REQ_ROLES && kind != PD_REQ_STALLED && kind != PD_REQ_KEPT && kind != PD_REQ_LOGGED;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
@@ -43,6 +43,7 @@ static void free_hello(pd_request *request)
 {
     free(request->u.hello.job_name);
     free(request->u.hello.label);
+    free(request->u.hello.identity);
     free_options(request->u.hello.options, request->u.hello.n_options);
     for (size_t i = 0; request->u.hello.rules != NULL && i < request->u.hello.n_rules; i++)
         free(request->u.hello.rules[i]);
@@ -73,6 +74,7 @@ static void free_contents(pd_request *request)
     case PD_REQ_DROP:
         free(request->u.info.job_name);
         free(request->u.info.pattern);
+        free(request->u.info.identity);
         break;
     case PD_REQ_SET:
         free(request->u.set.job_name);
@@ -104,6 +106,7 @@ static void free_contents(pd_request *request)
     case PD_REQ_KEPT:
     case PD_REQ_LOGGED:
     case PD_REQ_DRAIN: break;
+    case PD_REQ_ROLES: pd_roles_free(request->u.roles); break;
     case PD_REQ_CHECKPOINT: free(request->u.checkpoint.job_name); break;
     }
 }

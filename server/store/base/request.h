@@ -13,6 +13,7 @@
 #include "logged.h"
 #include "stats.h"
 #include "paramd/tensor.h"
+#include "roles.h"
 
 #define PD_MAX_OPTIONS 64
 
@@ -99,8 +100,9 @@ typedef enum pd_request_kind {
     PD_REQ_SET,      /* an operator sets hyperparameters while the job runs */
     /* begin no new steps, because the server is to stop; answered when the steps under way have ended */
     PD_REQ_DRAIN,
-    PD_REQ_IMPORT,  /* an operator loads optimizer state into a job: import.h */
-    PD_REQ_LIMITS,  /* from the loop thread: the operator has changed limits for all jobs; no answer */
+    PD_REQ_IMPORT, /* an operator loads optimizer state into a job: import.h */
+    PD_REQ_LIMITS, /* from the loop thread: the operator has changed limits for all jobs; no answer */
+    PD_REQ_ROLES, /* from the loop thread: roles and quotas of identities, at the start and after a reload; no answer */
     PD_REQ_EXPORT,  /* an operator reads weights or optimizer state: export.h */
     PD_REQ_SHARE,   /* a worker asks for the segment of shared memory that has its job's weights */
     PD_REQ_STALLED, /* a connection is blocked because frames use too much memory (job 0: an operator's); no answer */
@@ -137,7 +139,8 @@ typedef struct pd_request {
     union {
         struct {
             char *job_name;
-            char *label; /* "host:pid" of the worker, for the log and for operators */
+            char *label;    /* "host:pid" of the worker, for the log and for operators */
+            char *identity; /* who the worker is, as its connection proves it (identity.h); NULL: not known */
             uint32_t world_size;
             uint64_t nonce;
             bool shares;       /* the worker can map shared memory: a job that it creates has shared weights */
@@ -159,7 +162,8 @@ typedef struct pd_request {
             uint32_t max_jobs;
             uint64_t max_total_bytes;
         } limits;
-        struct { /* the data of a PD_REQ_INIT (initial weights) or a PD_REQ_PUSH */
+        pd_roles *roles; /* a copy for the step thread, which owns it */
+        struct {         /* the data of a PD_REQ_INIT (initial weights) or a PD_REQ_PUSH */
             pd_piece *pieces;
             size_t n;
             pd_buffer *buffer; /* the frame's payload, with the elements of all pieces; NULL: there are no elements */
@@ -200,6 +204,7 @@ typedef struct pd_request {
             char *job_name; /* name of the job to list, or for DROP of the job to end; "" or NULL: all jobs */
             char *pattern;  /* ROOTS, SETTINGS, STATE: glob that names of parameters must match; NULL: all */
             uint64_t start; /* number of the first list entry that the answer should have */
+            char *identity; /* of the operator, by which jobs are left out that it may not see; NULL: not known */
         } info;
         struct {
             uint64_t deadline_ns;

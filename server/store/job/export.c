@@ -127,21 +127,21 @@ static uint64_t own_bytes(const pd_job *job)
 
 static int no_room(const pd_job *job, uint64_t bytes, pd_error *err)
 {
-    const pd_budget *budget = job->steps.account.budget;
+    const pd_budget *budget = pd_account_budget(&job->steps.account, bytes);
 
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
                    "job %.100s: no room for the %" PRIu64 " bytes that an export takes: of %" PRIu64
-                   " allowed for all jobs, %" PRIu64 " are in use (limits.max_total_bytes)",
-                   job->steps.name, bytes, budget->limit, budget->used);
+                   " allowed for %.100s, %" PRIu64 " are in use (%s)",
+                   job->steps.name, bytes, budget->limit, budget->whose, budget->used, budget->key);
 }
 
 static int make(pd_job *job, const pd_request *request, pd_error *err)
 {
     uint64_t bytes = own_bytes(job), older = pd_cut_bytes(&job->steps);
-    const pd_budget *budget = job->steps.account.budget;
-    bool rests = request->u.export.state || !pd_budget_fits(budget, bytes + older);
+    const pd_account *account = &job->steps.account;
+    bool rests = request->u.export.state || !pd_account_fits(account, bytes + older);
 
-    if (!pd_budget_fits(budget, bytes)) return no_room(job, bytes, err);
+    if (!pd_account_fits(account, bytes)) return no_room(job, bytes, err);
     if ((job->export = calloc(1, sizeof *job->export)) == NULL ||
         pd_cut_begin(&job->steps, pd_cut_least_step(&job->steps), rests) != PD_OK) {
         free(job->export);

@@ -163,7 +163,7 @@ static int find_part(const pd_param *param, const pd_request *request, pd_addres
 static int stage(pd_job *job, const pd_address *address, const pd_part *part, bool wide, pd_staged **out, pd_error *err)
 {
     pd_import *import = job->import;
-    const pd_budget *budget = job->steps.account.budget;
+    const pd_budget *budget;
     pd_staged *staged;
     uint64_t bytes;
     int64_t elements;
@@ -171,12 +171,13 @@ static int stage(pd_job *job, const pd_address *address, const pd_part *part, bo
 
     assert(rc == PD_OK);
     bytes = (uint64_t)elements * size_of(wide) + sizeof *staged;
+    budget = pd_account_budget(&job->steps.account, bytes);
     if (rc != PD_OK || !pd_budget_fits(budget, bytes))
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
                        "job %.100s: no room to stage %llu more bytes of state: of %llu "
-                       "allowed for all jobs, %llu are in use (limits.max_total_bytes)",
-                       job->steps.name, (unsigned long long)bytes, (unsigned long long)budget->limit,
-                       (unsigned long long)budget->used);
+                       "allowed for %.100s, %llu are in use (%s)",
+                       job->steps.name, (unsigned long long)bytes, (unsigned long long)budget->limit, budget->whose,
+                       (unsigned long long)budget->used, budget->key);
     if ((staged = calloc(1, sizeof *staged)) == NULL || (staged->at = pd_pages_new((size_t)bytes)) == NULL) {
         free(staged);
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory to stage state", job->steps.name);

@@ -144,6 +144,7 @@ void pd_info_fill_worker(pd_worker_info *info, const pd_job *job, uint32_t r)
     info->rank = r;
     snprintf(info->label, sizeof info->label, "%s", rank->label);
     snprintf(info->state, sizeof info->state, "%s", states[rank->state]);
+    snprintf(info->identity, sizeof info->identity, "%s", rank->identity != NULL ? rank->identity : "");
     info->nonce = rank->saved.nonce;
     info->step = rank->saved.step;
     info->contributions = rank->saved.contributions;
@@ -316,8 +317,9 @@ static const pd_info_field param_fields[] = { PARAM(name),
                                               { 0 } };
 
 #define WORKER(field) FIELD(pd_worker_info, field)
-static const pd_info_field worker_fields[] = { WORKER(rank), WORKER(label),         WORKER(state),      WORKER(nonce),
-                                               WORKER(step), WORKER(contributions), WORKER(held_bytes), { 0 } };
+static const pd_info_field worker_fields[] = { WORKER(rank),       WORKER(label),    WORKER(state),
+                                               WORKER(nonce),      WORKER(step),     WORKER(contributions),
+                                               WORKER(held_bytes), WORKER(identity), { 0 } };
 
 #define ROOT(field) FIELD(pd_root_info, field)
 static const pd_info_field root_fields[] = { ROOT(param),   ROOT(root),       ROOT(shape),   ROOT(condition),
@@ -379,16 +381,43 @@ static size_t page_of(const pd_info *info)
     return (size_t)(left < PD_INFO_PAGE ? left : PD_INFO_PAGE);
 }
 
-static int list_jobs(pd_info *info, const pd_jobs *jobs, uint64_t now_ns)
+/* Returns how many jobs the list of a view has: those that its identity may see. */
+static uint64_t count_jobs(const pd_jobs *jobs, const pd_roles_view *view)
+{
+    const pd_job *job, *next;
+    uint64_t n = 0;
+
+    HASH_ITER(hh, jobs->names, job, next) n += pd_roles_view_has(view, job->steps.name);
+    return n;
+}
+
+static int list_viewed_jobs(pd_info *info, const pd_jobs *jobs, const pd_roles_view *view, uint64_t now_ns)
 {
     pd_job *job, *next;
     uint64_t i = 0;
 
-    info->total = jobs->n;
+    info->total = view != NULL ? count_jobs(jobs, view) : jobs->n;
     if (new_entries(info, page_of(info)) != PD_OK) return PD_NO_MEMORY;
     HASH_ITER(hh, jobs->names, job, next)
-    if (i++ >= info->start && info->n < PD_INFO_PAGE) pd_info_fill_job(&info->jobs[info->n++], job, now_ns);
+    if (pd_roles_view_has(view, job->steps.name) && i++ >= info->start && info->n < PD_INFO_PAGE)
+        pd_info_fill_job(&info->jobs[info->n++], job, now_ns);
     return PD_OK;
+}
+
+static const char *asker(const pd_request *request)
+{
+    return request->u.info.identity != NULL ? request->u.info.identity : "anyone";
+}
+
+static int list_jobs(pd_info *info, const pd_jobs *jobs, const pd_roles *roles, const pd_request *request,
+                     uint64_t now_ns)
+{
+    pd_roles_view *view;
+    int rc = pd_roles_view_new(&view, roles, asker(request));
+
+    if (rc == PD_OK) rc = list_viewed_jobs(info, jobs, view, now_ns);
+    pd_roles_view_free(view);
+    return rc;
 }
 
 static int list_by_number(pd_info *info, const list *wanted, const pd_job *job)
@@ -407,7 +436,15 @@ static int list_of_params(pd_info *info, const list *wanted, pd_job *job, const 
     return rc == PD_OK ? pd_listing_page(info, job, &wanted->of_params, pattern) : rc;
 }
 
-static int fill(pd_info *info, const pd_jobs *jobs, const pd_request *request, uint64_t now_ns, pd_error *err)
+/* Removes the identities of workers from their list, unless the operator is an admin of the job. */
+static void hide_identities(pd_info *info, const pd_roles *roles, const pd_request *request)
+{
+    if (pd_roles_of(roles, asker(request), request->u.info.job_name, NULL) == PD_ROLE_ADMIN) return;
+    for (size_t i = 0; i < info->n; i++) info->workers[i].identity[0] = '\0';
+}
+
+static int fill(pd_info *info, const pd_jobs *jobs, const pd_roles *roles, const pd_request *request, uint64_t now_ns,
+                pd_error *err)
 {
     const list *wanted = &lists[request->u.info.what];
     const char *name = request->u.info.job_name != NULL ? request->u.info.job_name : "";
@@ -417,21 +454,23 @@ static int fill(pd_info *info, const pd_jobs *jobs, const pd_request *request, u
     if (job == NULL && !is_of_jobs(wanted)) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
     *info = (pd_info){ .list = &wanted->is, .start = request->u.info.start };
     if (job == NULL)
-        rc = list_jobs(info, jobs, now_ns);
+        rc = list_jobs(info, jobs, roles, request, now_ns);
     else if (wanted->count != NULL)
         rc = list_by_number(info, wanted, job);
     else
         rc = list_of_params(info, wanted, job, request->u.info.pattern);
+    if (rc == PD_OK && request->u.info.what == PD_INFO_WORKERS) hide_identities(info, roles, request);
     return rc == PD_OK ? PD_OK : pd_fail(err, rc, "out of memory for the list");
 }
 
-void pd_info_answer(const pd_jobs *jobs, pd_effects *outbox, bool draining, pd_request *request, uint64_t now_ns)
+void pd_info_answer(const pd_jobs *jobs, const pd_roles *roles, pd_effects *outbox, bool draining, pd_request *request,
+                    uint64_t now_ns)
 {
     pd_info *info = calloc(1, sizeof *info);
     pd_effect *effect;
     pd_error err;
     int rc = info == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory for the list")
-                          : fill(info, jobs, request, now_ns, &err);
+                          : fill(info, jobs, roles, request, now_ns, &err);
 
     if (rc != PD_OK) {
         pd_info_free(info);

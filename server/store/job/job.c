@@ -99,6 +99,8 @@ void pd_job_free(pd_job *job)
 {
     if (job == NULL) return;
     free_notes(job);
+    for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++) free(job->ranks[r].identity);
+    pd_owner_let_go(job->owner);
     for (uint32_t i = 0; i < job->keeping.n_spares; i++) free(job->keeping.spares[i]);
     free(job->keeping.spares);
     if (job->keeping.farewell != NULL) pd_kept_free(job->keeping.farewell->u.kept);

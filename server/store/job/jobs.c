@@ -46,6 +46,7 @@ void pd_jobs_drop(pd_jobs *jobs, pd_job *job)
 {
     HASH_DEL(jobs->names, job);
     jobs->n--;
+    pd_owner_remove(job->owner);
     job->gone = true;
 }
 

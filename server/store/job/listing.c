@@ -2,6 +2,8 @@
  * until the job changes. */
 #include "listing.h"
 
+#include "glob.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,6 +9,7 @@
 #include "fixed_hyper.h"
 #include "override.h"
 
+#include "glob.h"
 #include "printable.h"
 #include "schedule.h"
 

@@ -38,15 +38,15 @@ pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t
 
 int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
 {
-    const pd_budget *budget = job->steps.account.budget;
+    const pd_budget *budget = pd_account_budget(&job->steps.account, more);
 
     if (pd_budget_fits(budget, more)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
                    "job %.100s: weights, sums, contributions collected, optimizer state, "
-                   "roots and snapshots need %llu bytes more; of %llu allowed for all jobs, %llu are in use "
-                   "(limits.max_total_bytes)",
-                   job->steps.name, (unsigned long long)more, (unsigned long long)budget->limit,
-                   (unsigned long long)budget->used);
+                   "roots and snapshots need %llu bytes more; of %llu allowed for %.100s, %llu are in use "
+                   "(%s)",
+                   job->steps.name, (unsigned long long)more, (unsigned long long)budget->limit, budget->whose,
+                   (unsigned long long)budget->used, budget->key);
 }
 
 /* Frees the memory that the parameter owns. Its struct is not freed, because it is an element of the job's array. The

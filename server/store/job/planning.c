@@ -87,9 +87,9 @@ static pd_sizing sizing_of(const pd_job *job)
 
 static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_survey *survey, pd_error *err)
 {
-    const pd_budget *budget = job->steps.account.budget;
     const pd_footprint *n = &survey->least;
     uint64_t sum = pd_footprint_sum(n);
+    const pd_budget *budget = pd_account_budget(&job->steps.account, sum);
 
     if (survey->records > PD_MAX_RECORDS)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
@@ -101,10 +101,10 @@ static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_su
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
                    "job %.50s: parameters up to %.100s need more than %llu bytes (weights "
                    "and snapshots %llu, sums %llu, contributions collected %llu, records of the workers %llu, and what "
-                   "their optimizers need); of %llu allowed for all jobs, %llu are in use (limits.max_total_bytes)",
+                   "their optimizers need); of %llu allowed for %.50s, %llu are in use (%s)",
                    job->steps.name, decl->name, (unsigned long long)sum, (unsigned long long)n->weights,
                    (unsigned long long)n->sums, (unsigned long long)n->collected, (unsigned long long)n->records,
-                   (unsigned long long)budget->limit, (unsigned long long)budget->used);
+                   (unsigned long long)budget->limit, budget->whose, (unsigned long long)budget->used, budget->key);
 }
 
 static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_decl *decl, size_t i, pd_survey *survey,
@@ -249,20 +249,20 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
  * that were planned before it. */
 static int check_need(const pd_job *job, const pd_param *param, const pd_footprint *n, pd_error *err)
 {
-    const pd_budget *budget = job->steps.account.budget;
     uint64_t sum = pd_footprint_sum(n);
+    const pd_budget *budget = pd_account_budget(&job->steps.account, sum);
 
     if (pd_budget_fits(budget, sum)) return PD_OK;
     return pd_fail(
         err, PD_RESOURCE_EXHAUSTED,
         "job %.50s: parameter %.100s needs %llu bytes (weights and snapshots "
         "%llu, sum %llu, contributions collected %llu, optimizer state %llu, roots under way %llu, "
-        "temporaries %llu, a checkpoint %llu); of %llu allowed for all jobs, %llu are taken by other jobs and by the "
-        "parameters before it (limits.max_total_bytes)",
+        "temporaries %llu, a checkpoint %llu); of %llu allowed for %.50s, %llu are taken by other jobs and by the "
+        "parameters before it (%s)",
         job->steps.name, param->name, (unsigned long long)sum, (unsigned long long)n->weights,
         (unsigned long long)n->sums, (unsigned long long)n->collected, (unsigned long long)n->state,
         (unsigned long long)n->roots, (unsigned long long)n->step, (unsigned long long)n->kept,
-        (unsigned long long)budget->limit, (unsigned long long)budget->used);
+        (unsigned long long)budget->limit, budget->whose, (unsigned long long)budget->used, budget->key);
 }
 
 static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)

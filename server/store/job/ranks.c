@@ -8,6 +8,9 @@
 #include "plant.h"
 #include "printable.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 /* Notifies the connection that had the rank before that another one has taken the rank over. Takes ownership of the
  * Hello request that did so, whose memory becomes the notice. */
 static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char *old_label, bool same_process)
@@ -40,10 +43,32 @@ static void welcome(pd_job *job, pd_request *hello, bool created, uint32_t linge
     pd_effects_add(job->steps.outbox, effect);
 }
 
-int pd_rank_admits(const pd_job *job, const pd_request *hello, pd_error *err)
+static bool is_another(const char *identity, const char *other)
+{
+    return identity != NULL && other != NULL && strcmp(identity, other) != 0;
+}
+
+/* Checks that a Hello does not take the rank from another identity: neither as the process that has the rank, whose
+ * nonce somebody may have learned, nor from a worker that is connected. */
+static int check_identity(const pd_job *job, const pd_request *hello, bool guarded, pd_error *err)
+{
+    const pd_rank *rank = &job->ranks[hello->rank];
+    bool same = rank->state != PD_RANK_ABSENT && rank->saved.nonce == hello->u.hello.nonce;
+
+    if (!is_another(hello->u.hello.identity, rank->identity)) return PD_OK;
+    if (!same && !(guarded && rank->state == PD_RANK_CONNECTED)) return PD_OK;
+    return pd_fail(err, PD_PERMISSION_DENIED,
+                   same ? "rank %u of job %.100s belongs to a process of another identity, this Hello comes from %.200s"
+                        : "rank %u of job %.100s has a worker of another identity: %.200s may take it over when that "
+                          "worker is gone",
+                   hello->rank, job->steps.name, hello->u.hello.identity);
+}
+
+int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_error *err)
 {
     const pd_rank *rank = &job->ranks[hello->rank];
 
+    if (check_identity(job, hello, guarded, err) != PD_OK) return PD_PERMISSION_DENIED;
     for (uint32_t i = 0; i < rank->saved.n_superseded && i < PD_SUPERSEDED; i++)
         if (rank->saved.superseded[i] == hello->u.hello.nonce && rank->saved.nonce != hello->u.hello.nonce &&
             !PD_PLANTED(zombie_takes_rank))
@@ -66,6 +91,9 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     rank->conn = hello->ticket.conn;
     rank->saved.nonce = hello->u.hello.nonce;
     pd_text_print(rank->label, sizeof rank->label, hello->u.hello.label != NULL ? hello->u.hello.label : "");
+    free(rank->identity);
+    rank->identity = hello->u.hello.identity;
+    hello->u.hello.identity = NULL;
     pd_rank_quota(job, rank)->declared = false;
     if (!same && old.state != PD_RANK_ABSENT)
         rank->saved.superseded[rank->saved.n_superseded++ % PD_SUPERSEDED] = old.saved.nonce;

@@ -24,15 +24,15 @@ static uint64_t bytes_for(const pd_steps *steps)
 
 int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err)
 {
-    const pd_budget *budget = steps->account.budget;
     uint64_t bytes = bytes_for(steps);
+    const pd_budget *budget = pd_account_budget(&steps->account, bytes);
 
     if (!pd_budget_fits(budget, bytes))
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "%.160s: scalars need %llu bytes; of %llu allowed for all jobs, "
-                       "%llu are in use (limits.max_total_bytes)",
-                       param->name, (unsigned long long)bytes, (unsigned long long)budget->limit,
-                       (unsigned long long)budget->used);
+                       "%.160s: scalars need %llu bytes; of %llu allowed for %.100s, "
+                       "%llu are in use (%s)",
+                       param->name, (unsigned long long)bytes, (unsigned long long)budget->limit, budget->whose,
+                       (unsigned long long)budget->used, budget->key);
     param->scalars = calloc(1, sizeof(pd_scalars) + steps->members.ranks * sizeof(pd_scalar_row));
     if (param->scalars == NULL) return PD_NO_MEMORY;
     pd_account_take(&steps->account, bytes);

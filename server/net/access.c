@@ -1,0 +1,125 @@
+/* access.c - decides whether a connection may send a request, by the roles of its identity. */
+#include "access.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- new roles ---- */
+
+int pd_access_take(pd_daemon *daemon, pd_roles *roles, pd_roles *store_roles)
+{
+    pd_request *request = pd_request_new(PD_REQ_ROLES, (pd_ticket){ 0, 0 });
+
+    if (request == NULL) {
+        pd_roles_free(roles);
+        pd_roles_free(store_roles);
+        return PD_NO_MEMORY;
+    }
+    request->u.roles = store_roles;
+    pd_loop_post(daemon, request);
+    pd_roles_free(daemon->roles);
+    daemon->roles = roles;
+    daemon->roles_taken++;
+    pd_usages_limit(&daemon->usages, roles);
+    return PD_OK;
+}
+
+/* ---- what a connection may be ---- */
+
+/* Looks up what the roles say about the connection itself, once for each reload. */
+static void look_up(pd_conn *conn)
+{
+    const pd_daemon *daemon = conn->daemon;
+
+    if (conn->access.roles_taken == daemon->roles_taken) return;
+    conn->access = (pd_conn_access){ .roles_taken = daemon->roles_taken,
+                                     .known = pd_roles_know(daemon->roles, conn->identity.text) };
+    if (conn->job_name != NULL)
+        conn->access.role = pd_roles_of(daemon->roles, conn->identity.text, conn->job_name, NULL);
+}
+
+int pd_access_check_peer(pd_conn *conn, pd_error *err)
+{
+    if (conn->daemon->roles == NULL) return PD_OK;
+    look_up(conn);
+    if (!conn->access.known)
+        return pd_fail(err, PD_PERMISSION_DENIED, "%.200s has no role on this server any more (server.roles)",
+                       conn->identity.text);
+    if (conn->job_name != NULL && conn->access.role < PD_ROLE_PUSH)
+        return pd_fail(err, PD_PERMISSION_DENIED,
+                       "%.100s may not be a worker of job %.200s any more: that needs the role push (server.roles)",
+                       conn->identity.text, conn->job_name);
+    return PD_OK;
+}
+
+bool pd_access_has_server(const pd_conn *conn, pd_role role)
+{
+    return pd_roles_of_server(conn->daemon->roles, conn->identity.text, NULL) >= role;
+}
+
+/* ---- what it may ask for ---- */
+
+/* Notes in the log that a request was refused, with its author. */
+static int refuse(const pd_conn *conn, const char *job, const char *what, const pd_error *err)
+{
+    char command[64];
+
+    snprintf(command, sizeof command, "%.30s was refused", what);
+    pd_conn_log_command(conn, job, command);
+    return err->code;
+}
+
+static int check_hello(const pd_conn *conn, pd_role role, const char *job, pd_error *err)
+{
+    if (job[0] == '\0' && !pd_roles_know(conn->daemon->roles, conn->identity.text))
+        return pd_fail(err, PD_PERMISSION_DENIED, "%.200s has no role on this server (server.roles)",
+                       conn->identity.text);
+    if (job[0] == '\0' || pd_roles_of(conn->daemon->roles, conn->identity.text, job, NULL) >= role) return PD_OK;
+    return pd_fail(err, PD_PERMISSION_DENIED,
+                   "%.100s may neither join nor create job %.200s: that needs the role %s (server.roles)",
+                   conn->identity.text, job, pd_role_name(role));
+}
+
+int pd_access_check_job(const pd_conn *conn, const char *what, pd_role needed, const char *job, pd_error *err)
+{
+    pd_role role = pd_roles_of(conn->daemon->roles, conn->identity.text, job, NULL);
+
+    if (role >= needed) return PD_OK;
+    if (role == PD_ROLE_NONE)
+        pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", job); /* the text of the store for an unknown job */
+    else
+        pd_fail(err, PD_PERMISSION_DENIED, "%s of job %.100s needs the role %s, %.100s has %s (server.roles)", what,
+                job, pd_role_name(needed), conn->identity.text, pd_role_name(role));
+    return refuse(conn, job, what, err);
+}
+
+static int check_server(const pd_conn *conn, const char *what, pd_role needed, pd_error *err)
+{
+    if (pd_access_has_server(conn, needed)) return PD_OK;
+    pd_fail(err, PD_PERMISSION_DENIED,
+            "%s needs the role %s of all jobs (*), which %.100s does not have (server.roles)", what,
+            pd_role_name(needed), conn->identity.text);
+    return refuse(conn, "", what, err);
+}
+
+int pd_access_check(const pd_conn *conn, const char *what, const pd_may *may, const void *message, pd_error *err)
+{
+    const char *job = "";
+
+    if (conn->daemon->roles == NULL) return PD_OK;
+    if (may->job_at > 0) memcpy(&job, (const char *)message + may->job_at, sizeof job);
+    if (may->joins) return check_hello(conn, may->named, job, err);
+    if (may->server > PD_ROLE_NONE) return check_server(conn, what, may->server, err);
+    return job[0] != '\0' ? pd_access_check_job(conn, what, may->named, job, err) : PD_OK;
+}
+
+int pd_access_check_quota(const pd_conn *conn, const char *what, pd_error *err)
+{
+    const pd_usage *usage = conn->usage;
+
+    if (usage->requests < usage->quota.requests) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "%s: %zu requests of %.100s are under way on its connections, %llu are allowed (requests= of its "
+                   "quota in server.roles): wait for answers",
+                   what, usage->requests, usage->identity, (unsigned long long)usage->quota.requests);
+}

@@ -1,0 +1,39 @@
+/* access.h - decides whether a connection may send a request, by the roles of its identity (roles.h). Loop thread.
+ *
+ * The roles are asked before the store is. So a job for which an identity has no role gives it the same answer, in the
+ * same time, as a job that does not exist. A daemon without roles asks nothing here. */
+#ifndef PD_ACCESS_H
+#define PD_ACCESS_H
+
+#include "conn.h"
+
+/* The roles that the identity of a connection needs for a method. Two things need not be said here: a connection that
+ * has said Hello has some role, and a worker's identity has push for its job, or the connection ends. */
+typedef struct pd_may {
+    pd_role named;  /* role for the job that the request names, if it names one */
+    size_t job_at;  /* where the request's message has the job's name; 0: it names none */
+    bool joins;     /* the request is a Hello, which joins or creates the job that it names */
+    pd_role server; /* role for the whole server */
+} pd_may;
+
+/* Takes over new roles and the step thread's copy of them, which is posted to it. Open connections are checked against
+ * them at their next requests. PD_NO_MEMORY: the old roles stay, and the new ones are freed. */
+int pd_access_take(pd_daemon *daemon, pd_roles *roles, pd_roles *store_roles);
+
+/* Checks that the identity of a connection that has said Hello may still be connected: it has some role, and a worker's
+ * identity may push to its job. PD_PERMISSION_DENIED: it has lost its role, and the connection should end. */
+int pd_access_check_peer(pd_conn *conn, pd_error *err);
+/* Checks that the identity of a connection may send a request. `what` is the word for the request in the error,
+ * `message` its unpacked header.
+ *
+ *   PD_NOT_FOUND          it has no role for the job that the request names
+ *   PD_PERMISSION_DENIED  its role is too low, or it may not join or create the job that its Hello names */
+int pd_access_check(const pd_conn *conn, const char *what, const pd_may *may, const void *message, pd_error *err);
+/* Checks the role for one job. Errors are those of pd_access_check. */
+int pd_access_check_job(const pd_conn *conn, const char *what, pd_role needed, const char *job, pd_error *err);
+/* Checks that the identity's quota of requests has room for one more. PD_RESOURCE_EXHAUSTED: it has none. */
+int pd_access_check_quota(const pd_conn *conn, const char *what, pd_error *err);
+/* Returns whether the connection's identity has a role for the whole server, or a higher one. */
+bool pd_access_has_server(const pd_conn *conn, pd_role role);
+
+#endif

@@ -1,0 +1,333 @@
+/* roles.c - reads roles and quotas from their text, and decides which of them hold for an identity and a job. */
+#include "roles.h"
+
+#include "glob.h"
+#include "printable.h"
+#include "units.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A line of the text. Its texts lie in pd_roles.text. */
+typedef struct line {
+    unsigned number; /* of the line in the text, from 1 */
+    const char *identity;
+    const char *job; /* glob of the jobs for which the role holds; NULL: this is a line with a quota */
+    pd_role role;
+    pd_allowance allowance;
+} line;
+
+struct pd_roles {
+    char *text;
+    size_t bytes; /* of `text`, with its final '\0' */
+    line *lines;
+    size_t n;
+};
+
+static const char *const names[] = { "none", "read", "push", "admin" };
+static const pd_allowance unlimited = { PD_UNLIMITED, PD_UNLIMITED, PD_UNLIMITED, PD_UNLIMITED };
+
+const char *pd_role_name(pd_role role)
+{
+    return names[role];
+}
+
+/* ---- reading ---- */
+
+#define BLANKS " \t\r"
+enum { MOST_WORDS = 8 };
+
+typedef struct reading {
+    const char *name;
+    unsigned number;
+    pd_roles *roles;
+    pd_error *err;
+} reading;
+
+static int wrong(const reading *r, const char *what, const char *word)
+{
+    return pd_fail(r->err, PD_INVALID_ARGUMENT, "%.200s:%u: %s%.100s", r->name, r->number, what, word);
+}
+
+/* Cuts a line of the text into words, up to a comment. Returns the number of words, MOST_WORDS + 1 if there are more
+ * than MOST_WORDS. */
+static size_t cut(char *text, char *words[MOST_WORDS])
+{
+    char *rest = NULL;
+    size_t n = 0;
+
+    for (char *word = strtok_r(text, BLANKS, &rest); word != NULL && word[0] != '#';
+         word = strtok_r(NULL, BLANKS, &rest)) {
+        if (n == MOST_WORDS) return n + 1;
+        words[n++] = word;
+    }
+    return n;
+}
+
+static int read_role(const reading *r, line *to, char *const *words, size_t n)
+{
+    if (n != 3) return wrong(r, "expected IDENTITY-GLOB ROLE JOB-GLOB (a blank in a glob is written as ?)", "");
+    to->identity = words[0];
+    to->job = words[2];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(words[1], names[i]) != 0) continue;
+        to->role = (pd_role)i;
+        return PD_OK;
+    }
+    return wrong(r, "expected one of the roles none, read, push and admin, got ", words[1]);
+}
+
+/* The limits of a quota: their names, and where pd_allowance has them. */
+static const struct {
+    const char *name;
+    size_t at;
+    bool bytes; /* the value is a size such as 10G, not a count */
+} limits[] = { { "jobs", offsetof(pd_allowance, jobs), false },
+               { "bytes", offsetof(pd_allowance, bytes), true },
+               { "connections", offsetof(pd_allowance, connections), false },
+               { "requests", offsetof(pd_allowance, requests), false } };
+
+static bool read_number(const char *text, bool bytes, uint64_t *out)
+{
+    char *end;
+
+    if (bytes) return pd_bytes_read(text, out);
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0;
+}
+
+static int read_limit(const reading *r, pd_allowance *to, const char *word)
+{
+    const char *equals = strchr(word, '=');
+    size_t length = equals != NULL ? (size_t)(equals - word) : 0;
+
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        uint64_t *value = (uint64_t *)(void *)((char *)to + limits[i].at);
+        if (strlen(limits[i].name) != length || strncmp(word, limits[i].name, length) != 0) continue;
+        if (*value != PD_UNLIMITED) return wrong(r, "this limit is given twice: ", word);
+        if (!read_number(equals + 1, limits[i].bytes, value) || *value == PD_UNLIMITED)
+            return wrong(r, limits[i].bytes ? "expected a size like 512M or 10G, got " : "expected a number, got ",
+                         word);
+        return PD_OK;
+    }
+    return wrong(r, "expected jobs=, bytes=, connections= or requests=, got ", word);
+}
+
+static int read_quota(const reading *r, line *to, char *const *words, size_t n)
+{
+    int rc = PD_OK;
+
+    if (n < 3 || n > MOST_WORDS) return wrong(r, "expected quota IDENTITY-GLOB jobs=4 bytes=10G ...", "");
+    to->identity = words[1];
+    to->allowance = unlimited;
+    for (size_t i = 2; i < n && rc == PD_OK; i++) rc = read_limit(r, &to->allowance, words[i]);
+    return rc;
+}
+
+/* Returns whether all words of a line are printable. */
+static bool is_printable(const char *text)
+{
+    size_t n;
+
+    for (text += strspn(text, BLANKS); *text != '\0'; text += n + strspn(text + n, BLANKS)) {
+        n = strcspn(text, BLANKS);
+        if (pd_text_printable(text, n) < n) return false;
+    }
+    return true;
+}
+
+static int read_line(const reading *r, char *text)
+{
+    line to = { .number = r->number };
+    char *words[MOST_WORDS];
+    size_t n;
+    int rc;
+
+    if (!is_printable(text)) return wrong(r, "the line has a byte that is not printable UTF-8", "");
+    n = cut(text, words);
+    if (n == 0) return PD_OK;
+    if (r->roles->n == PD_ROLES_LINES)
+        return pd_fail(r->err, PD_RESOURCE_EXHAUSTED, "%.200s:%u: more than %d lines with roles and quotas", r->name,
+                       r->number, PD_ROLES_LINES);
+    rc = strcmp(words[0], "quota") == 0 ? read_quota(r, &to, words, n) : read_role(r, &to, words, n);
+    if (rc == PD_OK) r->roles->lines[r->roles->n++] = to;
+    return rc;
+}
+
+static int read_lines(reading *r, size_t bytes)
+{
+    char *at = r->roles->text, *end = at + bytes;
+    int rc = PD_OK;
+
+    for (; at < end && rc == PD_OK; r->number++) {
+        char *newline = memchr(at, '\n', (size_t)(end - at));
+        char *next = newline != NULL ? newline + 1 : end;
+        if (newline != NULL) *newline = '\0';
+        rc = read_line(r, at);
+        at = next;
+    }
+    return rc;
+}
+
+/* Counts the lines of a text, as many as a pd_roles may have at most. */
+static size_t count_lines(const char *text, size_t n)
+{
+    size_t lines = 1;
+
+    for (size_t i = 0; i < n && lines < PD_ROLES_LINES; i++) lines += text[i] == '\n';
+    return lines;
+}
+
+/* Makes roles with the memory for n bytes of text and as many lines, which have no lines yet. */
+static pd_roles *new_roles(const char *text, size_t n, size_t lines)
+{
+    pd_roles *roles = calloc(1, sizeof *roles);
+
+    if (roles == NULL) return NULL;
+    roles->bytes = n + 1;
+    roles->text = malloc(n + 1);
+    roles->lines = calloc(lines, sizeof *roles->lines);
+    if (roles->text == NULL || roles->lines == NULL) {
+        pd_roles_free(roles);
+        return NULL;
+    }
+    memcpy(roles->text, text, n);
+    roles->text[n] = '\0';
+    return roles;
+}
+
+int pd_roles_parse(pd_roles **out, const char *text, size_t n, const char *name, pd_error *err)
+{
+    reading r = { .name = name, .number = 1, .err = err };
+    int rc;
+
+    if (n > PD_ROLES_BYTES)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.200s: more than %u bytes of roles", name, PD_ROLES_BYTES);
+    if (memchr(text, '\0', n) != NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.200s: a byte 0, expected lines of text", name);
+    if ((r.roles = new_roles(text, n, count_lines(text, n))) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "%.200s: out of memory for the roles", name);
+    if ((rc = read_lines(&r, n)) != PD_OK) {
+        pd_roles_free(r.roles);
+        return rc;
+    }
+    *out = r.roles;
+    return PD_OK;
+}
+
+pd_roles *pd_roles_copy(const pd_roles *from)
+{
+    pd_roles *roles = new_roles(from->text, from->bytes - 1, from->n + 1);
+
+    if (roles == NULL) return NULL;
+    for (; roles->n < from->n; roles->n++) {
+        const line *l = &from->lines[roles->n];
+        line *to = &roles->lines[roles->n];
+        *to = *l;
+        to->identity = roles->text + (l->identity - from->text);
+        if (l->job != NULL) to->job = roles->text + (l->job - from->text);
+    }
+    return roles;
+}
+
+void pd_roles_free(pd_roles *roles)
+{
+    if (roles == NULL) return;
+    free(roles->text);
+    free(roles->lines);
+    free(roles);
+}
+
+/* ---- deciding ---- */
+
+static bool is_about(const line *l, const char *identity)
+{
+    return pd_glob_match(l->identity, identity);
+}
+
+static pd_role decide(const line *l, unsigned *line_number)
+{
+    if (line_number != NULL) *line_number = l != NULL ? l->number : 0;
+    return l != NULL ? l->role : PD_ROLE_NONE;
+}
+
+pd_role pd_roles_of(const pd_roles *roles, const char *identity, const char *job, unsigned *line_number)
+{
+    const line *found = NULL;
+
+    if (line_number != NULL) *line_number = 0;
+    if (roles == NULL) return PD_ROLE_ADMIN;
+    for (const line *l = roles->lines; l < roles->lines + roles->n && found == NULL; l++)
+        if (l->job != NULL && pd_glob_match(l->job, job) && is_about(l, identity)) found = l;
+    return decide(found, line_number);
+}
+
+pd_role pd_roles_of_server(const pd_roles *roles, const char *identity, unsigned *line_number)
+{
+    const line *found = NULL;
+
+    if (line_number != NULL) *line_number = 0;
+    if (roles == NULL) return PD_ROLE_ADMIN;
+    for (const line *l = roles->lines; l < roles->lines + roles->n && found == NULL; l++)
+        if (l->job != NULL && strcmp(l->job, "*") == 0 && is_about(l, identity)) found = l;
+    return decide(found, line_number);
+}
+
+bool pd_roles_know(const pd_roles *roles, const char *identity)
+{
+    if (roles == NULL) return true;
+    for (const line *l = roles->lines; l < roles->lines + roles->n; l++) {
+        if (l->job == NULL || !is_about(l, identity)) continue;
+        if (l->role > PD_ROLE_NONE) return true;
+        if (strcmp(l->job, "*") == 0) return false;
+    }
+    return false;
+}
+
+pd_allowance pd_roles_allowance(const pd_roles *roles, const char *identity, unsigned *line_number)
+{
+    if (line_number != NULL) *line_number = 0;
+    if (roles == NULL) return unlimited;
+    for (const line *l = roles->lines; l < roles->lines + roles->n; l++) {
+        if (l->job != NULL || !is_about(l, identity)) continue;
+        if (line_number != NULL) *line_number = l->number;
+        return l->allowance;
+    }
+    return unlimited;
+}
+
+/* ---- views ---- */
+
+struct pd_roles_view {
+    size_t n;
+    const line *lines[];
+};
+
+int pd_roles_view_new(pd_roles_view **out, const pd_roles *roles, const char *identity)
+{
+    pd_roles_view *view;
+
+    *out = NULL;
+    if (roles == NULL) return PD_OK;
+    if ((view = calloc(1, sizeof *view + roles->n * sizeof *view->lines)) == NULL) return PD_NO_MEMORY;
+    for (const line *l = roles->lines; l < roles->lines + roles->n; l++)
+        if (l->job != NULL && is_about(l, identity)) view->lines[view->n++] = l;
+    *out = view;
+    return PD_OK;
+}
+
+void pd_roles_view_free(pd_roles_view *view)
+{
+    free(view);
+}
+
+bool pd_roles_view_has(const pd_roles_view *view, const char *job)
+{
+    if (view == NULL) return true;
+    for (size_t i = 0; i < view->n; i++)
+        if (pd_glob_match(view->lines[i]->job, job)) return view->lines[i]->role > PD_ROLE_NONE;
+    return false;
+}

@@ -1,0 +1,285 @@
+/* Tests a daemon with a file of roles: users of a Unix socket and strangers on TCP, a reload of the file, files that
+ * are refused, and what paramctl tells of roles. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "await.h"
+#include "daemon_process.h"
+#include "paramd/client.h"
+
+static char output[64 * 1024]; /* of the last paramctl */
+
+/* A daemon that listens on TCP, where everybody is "anyone", and on a Unix socket, where we are "user:UID". */
+typedef struct fixture {
+    char roles[32], roles_flag[64], socket[40], listen_flag[96], me[32];
+    test_daemon *daemon;
+} fixture;
+
+static void write_roles(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    assert_int_equal(chmod(path, 0600), 0);
+}
+
+/* Writes the roles with which tests begin: we are admin of all over the Unix socket, TCP trains some jobs. */
+static void write_first_roles(const fixture *f)
+{
+    char text[256];
+
+    snprintf(text, sizeof text, "%s admin *\nanyone push vision-*\nquota anyone jobs=1\n", f->me);
+    write_roles(f->roles, text);
+}
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+
+    strcpy(f->roles, "/tmp/paramd-roles-XXXXXX");
+    close(mkstemp(f->roles));
+    snprintf(f->me, sizeof f->me, "user:%u", (unsigned)geteuid());
+    snprintf(f->socket, sizeof f->socket, "/tmp/paramd-roles-%ld", (long)getpid());
+    snprintf(f->roles_flag, sizeof f->roles_flag, "--roles=%s", f->roles);
+    snprintf(f->listen_flag, sizeof f->listen_flag, "--listen=127.0.0.1:0,unix://%s", f->socket);
+    write_first_roles(f);
+    f->daemon = daemon_start((const char *const[]){ f->listen_flag, f->roles_flag, NULL });
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(daemon_stop(f->daemon, patient(10)), 0);
+    unlink(f->roles);
+    free(f);
+    return 0;
+}
+
+/* Runs a command and keeps its output. Returns its exit status. */
+static int run(const char *command)
+{
+    FILE *from = popen(command, "r");
+    int status;
+
+    assert_non_null(from);
+    output[fread(output, 1, sizeof output - 1, from)] = '\0';
+    status = pclose(from);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int paramctl(const char *server, const char *arguments)
+{
+    char command[512];
+
+    snprintf(command, sizeof command, "%s/paramctl --server %s %s 2>&1", getenv("PARAMD_BIN"), server, arguments);
+    return run(command);
+}
+
+static int by_tcp(const fixture *f, const char *arguments)
+{
+    return paramctl(f->daemon->url, arguments);
+}
+
+static int by_unix(const fixture *f, const char *arguments)
+{
+    char server[64];
+
+    snprintf(server, sizeof server, "unix://%s", f->socket);
+    return paramctl(server, arguments);
+}
+
+static void expect_output(const char *part)
+{
+    if (strstr(output, part) == NULL) fail_msg("\"%s\" is not in:\n%s", part, output);
+}
+
+static void expect_log(const fixture *f, const char *text)
+{
+    if (!daemon_says(f->daemon, text, patient(5))) fail_msg("the log does not say \"%s\"", text);
+}
+
+static int open_worker(const fixture *f, const char *job, pd_client **client, pd_error *err)
+{
+    static const char *const rules[] = { "* sgd lr=1", NULL };
+
+    return pd_client_open(
+        client,
+        &(pd_client_options){
+            .urls = f->daemon->url, .job = job, .world_size = 1, .rules = rules, .deadline = patient(5) },
+        err);
+}
+
+static pd_client *must_join(const fixture *f, const char *job)
+{
+    pd_client_param param = { .name = "w", .shape = { .rank = 1, .dim = { 3 } } };
+    pd_client *client;
+    pd_error err;
+
+    if (open_worker(f, job, &client, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_client_declare(client, &param, 1, &err) != PD_OK) fail_msg("%s", err.text);
+    return client;
+}
+
+/* ---- */
+
+static void a_worker_joins_the_jobs_of_its_roles_within_its_quota(void **state)
+{
+    const fixture *f = *state;
+    pd_client *client = must_join(f, "vision-1"), *other;
+    pd_error err;
+
+    assert_int_equal(open_worker(f, "speech", &other, &err), PD_PERMISSION_DENIED);
+    assert_non_null(strstr(err.text, "anyone may neither join nor create job speech: that needs the role push"));
+    assert_int_equal(open_worker(f, "vision-2", &other, &err), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(err.text, "one more than the 1 jobs that anyone may have"));
+    pd_client_close(client);
+}
+
+static void paramctl_shows_each_identity_what_it_may_see(void **state)
+{
+    const fixture *f = *state;
+    pd_client *client = must_join(f, "vision-1");
+
+    assert_int_equal(by_tcp(f, "drop vision-1"), 1);
+    expect_output("Drop of job vision-1 needs the role admin, anyone has push");
+    assert_int_equal(by_tcp(f, "drop speech"), 1);
+    expect_output("there is no job speech");
+    assert_int_equal(by_tcp(f, "shutdown"), 1);
+    expect_output("Shutdown needs the role admin of all jobs");
+    assert_int_equal(by_tcp(f, "status"), 0);
+    expect_output("vision-1");
+    assert_null(strstr(output, "identities"));
+    assert_int_equal(by_unix(f, "status"), 0);
+    expect_output("identities");
+    expect_output("anyone, connections ");
+    assert_int_equal(by_unix(f, "workers vision-1"), 0);
+    expect_output("anyone");
+    assert_int_equal(by_unix(f, "drop vision-1"), 0);
+    expect_log(f, "job vision-1: Drop was refused, by anyone as ");
+    expect_log(f, f->me);
+    pd_client_close(client);
+}
+
+typedef struct signalled {
+    test_daemon *daemon;
+    const char *text;
+} signalled;
+
+/* Sends SIGHUP, and returns whether the log then has the expected text. */
+static bool is_reloaded(void *arg)
+{
+    const signalled *s = arg;
+
+    kill(s->daemon->pid, SIGHUP);
+    return daemon_says(s->daemon, s->text, 0.5);
+}
+
+static void expect_reload(const fixture *f, const char *text)
+{
+    if (!await(is_reloaded, &(signalled){ f->daemon, text }, patient(10)))
+        fail_msg("the log does not say \"%s\"", text);
+}
+
+static void sighup_reads_the_roles_again_whole_or_not_at_all(void **state)
+{
+    const fixture *f = *state;
+    pd_client *client = must_join(f, "vision-1");
+    float weights[3] = { 1, 2, 3 };
+    void *initial[] = { weights };
+    pd_error err;
+
+    write_roles(f->roles, "anyone none *\nanyone master vision-*\n");
+    expect_reload(f, ":2: expected one of the roles none, read, push and admin, got master");
+    assert_int_equal(pd_client_init(client, initial, &err), PD_OK); /* the old roles are there, all of them */
+    write_roles(f->roles, "anyone read vision-*\n");
+    expect_reload(f, "reload: done, 0 keys have changed, roles were read");
+    assert_int_equal(by_tcp(f, "workers vision-1"), 0);
+    assert_int_equal(pd_client_barrier(client, &err), PD_PERMISSION_DENIED);
+    pd_client_close(client);
+}
+
+/* ---- files that are refused ---- */
+
+static void expect_refusal(const char *flag, const char *mode, const char *part)
+{
+    char text[4096];
+
+    assert_int_equal(daemon_refuses((const char *const[]){ flag, mode, NULL }, text, sizeof text), 2);
+    if (strstr(text, part) == NULL) fail_msg("\"%s\" is not in:\n%s", part, text);
+}
+
+static void a_daemon_does_not_start_with_a_file_that_is_wrong_or_that_others_can_write(void **state)
+{
+    const fixture *f = *state;
+
+    write_roles(f->roles, "anyone read\n");
+    expect_refusal(f->roles_flag, NULL, ":1: expected IDENTITY-GLOB ROLE JOB-GLOB");
+    expect_refusal(f->roles_flag, "--check-config", ":1: expected IDENTITY-GLOB ROLE JOB-GLOB");
+    write_roles(f->roles, "anyone read *\n");
+    assert_int_equal(chmod(f->roles, 0666), 0);
+    expect_refusal(f->roles_flag, NULL, "others can write to this file");
+    expect_refusal("--roles=/nowhere/roles", NULL, "/nowhere/roles: the roles cannot be read");
+}
+
+/* ---- paramctl roles, without a daemon ---- */
+
+static int check_roles(const fixture *f, const char *arguments)
+{
+    char text[256];
+
+    snprintf(text, sizeof text, "roles check %s %s", f->roles, arguments);
+    return by_tcp(f, text);
+}
+
+static void paramctl_says_what_a_file_allows_and_by_which_line(void **state)
+{
+    const fixture *f = *state;
+    json_t *json;
+
+    write_roles(f->roles, "# roles\nuser:1001 push vision-*\n\nquota user:* bytes=10G jobs=4\nuser:0 admin *\n");
+    assert_int_equal(check_roles(f, "user:1001 vision-7"), 0);
+    expect_output("role    push (line 2)\nserver  none (no line matches)\n");
+    expect_output("quota   jobs=4 bytes=10.0 GiB connections=unlimited requests=unlimited (line 4)\n");
+    assert_int_equal(check_roles(f, "user:0 speech --json"), 0);
+    json = json_loads(output, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(json, "role")), "admin");
+    assert_string_equal(json_string_value(json_object_get(json, "server_role")), "admin");
+    assert_int_equal(json_integer_value(json_object_get(json, "line")), 5);
+    assert_true(json_is_null(json_object_get(json_object_get(json, "quota"), "connections")));
+    json_decref(json);
+    assert_int_equal(by_tcp(f, "roles show x y z"), 1);
+    expect_output("expected roles check FILE IDENTITY JOB");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(a_worker_joins_the_jobs_of_its_roles_within_its_quota),
+        TEST(paramctl_shows_each_identity_what_it_may_see),
+        TEST(sighup_reads_the_roles_again_whole_or_not_at_all),
+        TEST(a_daemon_does_not_start_with_a_file_that_is_wrong_or_that_others_can_write),
+        TEST(paramctl_says_what_a_file_allows_and_by_which_line),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
