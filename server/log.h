@@ -26,8 +26,8 @@ typedef enum pd_log_format { PD_LOG_TEXT, PD_LOG_LOGFMT, PD_LOG_JSON } pd_log_fo
  * Called before the first thread starts. */
 void pd_log_open(int level, pd_log_format format);
 /* Sends entries to the socket of the systemd journal as fields from now on, if the standard error is the journal, the
- * format is text, and something listens at `path` (PD_LOG_JOURNAL_SOCKET). Called after pd_log_open, before the first thread
- * starts. */
+ * format is text, and something listens at `path` (PD_LOG_JOURNAL_SOCKET). Called after pd_log_open, before the first
+ * thread starts. */
 void pd_log_to_journal(const char *path);
 /* Starts the thread that writes the log. Before this call, each line is written by the thread that logs it. Fails with
  * PD_RESOURCE_EXHAUSTED. */

@@ -23,7 +23,7 @@ typedef struct pd_trace_tracks {
 } pd_trace_tracks;
 
 /* Appends the event to the text: one line or more, each of which ends with a comma and a newline. A round of a
- * parameter is a span of that parameter's track with its parts inside. Returns PD_NO_MEMORY if the tracks need more memory. */
+ * parameter is a span of that parameter's track, with its parts inside. PD_NO_MEMORY: the tracks need more memory. */
 int pd_tracer_json(FILE *out, pd_trace_tracks *tracks, const pd_trace_entry *entry);
 
 #endif
