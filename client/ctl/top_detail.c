@@ -41,7 +41,7 @@ static void add_progress(pd_top_detail *out, const pd_top_job *job)
 
 static void add_times(pd_top_detail *out, const pd_top_job *job)
 {
-    static const char *const names[PD_TOP_PHASES] = { "waiting", "summing", "stepping", "publishing" };
+    static const char *const names[PD_TOP_PHASES] = { "wait", "sum", "step", "publish" };
     char line[PD_TOP_LINE], text[PD_CELL];
     size_t used = 0;
 
@@ -82,18 +82,24 @@ static void add_roots(pd_top_detail *out, const pd_top_job *job)
 {
     if (!job->has_roots) return;
     add(out, job->roots_failing > 0,
-        "roots       %" PRIu64 " at work, oldest %" PRIu64 " steps old, %" PRIu64 " failing, %" PRIu64 " of %" PRIu64
+        "roots       %" PRIu64 " at work, oldest %" PRIu64 " steps, %" PRIu64 " failing, %" PRIu64 " of %" PRIu64
         " failed, %" PRIu64 " waits",
         job->roots_behind, job->root_age, job->roots_failing, job->roots_failed, job->roots_due, job->root_waits);
 }
 
-static void add_bytes(pd_top_detail *out, const pd_top_job *job)
+static void add_memory(pd_top_detail *out, const pd_top_job *job)
 {
-    char all[PD_CELL], weights[PD_CELL], state[PD_CELL], held[PD_CELL], in[PD_CELL], sent[PD_CELL];
+    char all[PD_CELL], weights[PD_CELL], state[PD_CELL], held[PD_CELL];
 
-    add(out, false, "memory      %s: weights %s, state %s, in flight %s; in %s/s, out %s/s",
-        pd_bytes_text(all, job->memory), pd_bytes_text(weights, job->weights), pd_bytes_text(state, job->state_bytes),
-        pd_bytes_text(held, job->held), pd_bytes_text(in, (uint64_t)job->in_per_s),
+    add(out, false, "memory      %s: weights %s, state %s, in flight %s", pd_bytes_text(all, job->memory),
+        pd_bytes_text(weights, job->weights), pd_bytes_text(state, job->state_bytes), pd_bytes_text(held, job->held));
+}
+
+static void add_traffic(pd_top_detail *out, const pd_top_job *job)
+{
+    char in[PD_CELL], sent[PD_CELL];
+
+    add(out, false, "traffic     %s/s in, %s/s out", pd_bytes_text(in, (uint64_t)job->in_per_s),
         pd_bytes_text(sent, (uint64_t)job->out_per_s));
 }
 
@@ -119,6 +125,7 @@ void pd_top_describe(pd_top_detail *out, const pd_top_job *job, const pd_top_lat
     add_waits(out, job);
     add_late(out, late, n_late);
     add_roots(out, job);
-    add_bytes(out, job);
+    add_memory(out, job);
+    add_traffic(out, job);
     add_checkpoint(out, job);
 }

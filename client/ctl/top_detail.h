@@ -5,7 +5,7 @@
 
 #include "top_sample.h"
 
-enum { PD_TOP_LINES = 8, PD_TOP_LINE = 200 };
+enum { PD_TOP_LINES = 9, PD_TOP_LINE = 200 };
 
 typedef struct pd_top_detail {
     size_t n;

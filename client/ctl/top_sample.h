@@ -43,7 +43,7 @@ typedef struct pd_top_late {
     uint32_t rank;
     double share, by_s; /* share of the steps in which the rank was last; by how many seconds, on average */
 } pd_top_late;
-enum { PD_TOP_LATE = 3 };
+enum { PD_TOP_LATE = 2 };
 
 typedef struct pd_top_sample {
     double at_s; /* time of the sample in seconds, on a monotonic clock */

@@ -65,13 +65,11 @@ static void a_job_is_described_in_lines_of_one_subject(void **state)
     (void)state;
     assert_string_equal(d->line[0], "job lin: adam, running, 2 of 3 workers, step 41");
     assert_string_equal(line(d, "progress"), "progress    12.5 steps/s, loss 0.25, gradient norm 3.5, 2 steps clipped");
-    assert_string_equal(line(d, "a step"),
-                        "a step      waiting 100 ms, summing 0.50 ms, stepping 50.0 ms, publishing 1.50 s");
+    assert_string_equal(line(d, "a step"), "a step      wait 100 ms, sum 0.50 ms, step 50.0 ms, publish 1.50 s");
     assert_string_equal(line(d, "waits"), "waits for   1, 4.2 s after the first contribution");
     assert_string_equal(line(d, "last"), "last        rank 1 82 % by 12.3 ms, rank 0 18 % by 1.00 ms");
-    assert_string_equal(line(d, "memory"),
-                        "memory      4.0 KiB: weights 1.0 KiB, state 2.0 KiB, in flight 0 B; in 0 B/s, "
-                        "out 0 B/s");
+    assert_string_equal(line(d, "memory"), "memory      4.0 KiB: weights 1.0 KiB, state 2.0 KiB, in flight 0 B");
+    assert_string_equal(line(d, "traffic"), "traffic     0 B/s in, 0 B/s out");
     assert_string_equal(line(d, "checkpoint"), "checkpoint  none");
     assert_false(alarms(d));
 }
@@ -100,8 +98,7 @@ static void failing_roots_and_checkpoints_alarm(void **state)
     job.roots_failing = 1;
     d = describe(&job, NULL, 0);
     assert_true(alarms(d));
-    assert_string_equal(line(d, "roots"),
-                        "roots       0 at work, oldest 0 steps old, 1 failing, 0 of 9 failed, 0 waits");
+    assert_string_equal(line(d, "roots"), "roots       0 at work, oldest 0 steps, 1 failing, 0 of 9 failed, 0 waits");
     job.roots_failing = 0;
     job.keep_failing = true;
     strcpy(job.keep_error, "No space left on device");
