@@ -5,8 +5,8 @@
 #include "daemon.h"
 #include "flags.h"
 #include "frame.h"
-#include "journal.h"
 #include "log.h"
+#include "log_journal.h"
 #include "notify.h"
 #include "reload.h"
 #include "stepper.h"
@@ -429,7 +429,7 @@ int main(int argc, char **argv)
     choose_environment(argv);
     p.reload = (pd_reload){ .config = p.config, .argv = argv, .environment = environ };
     pd_log_open(levels[p.config->log_level], (pd_log_format)p.config->log_format);
-    pd_log_to_journal(PD_JOURNAL_SOCKET);
+    pd_log_to_journal(PD_LOG_JOURNAL_SOCKET);
     status = run(&p, &flags);
     pd_config_free(p.config);
     return status;
