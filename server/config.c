@@ -62,6 +62,12 @@ static const pd_key keys[] = {
       .help = "time that open rounds have to finish after SIGTERM" },
     { "server", "checkpoint_timeout", PD_KEY_TIME, AT(checkpoint_timeout), "5m", 1, DAY, .reload = true,
       .help = "time that the last checkpoints have to reach the disk when the daemon stops, beyond drain_timeout" },
+    { "server", "trace_file", PD_KEY_TEXT, AT(trace_file), "",
+      .help =
+          "file that gets the steps of one job, as a trace for ui.perfetto.dev: FILE or FILE:JOB. Without a name it "
+          "is the first job that has a step. An older file is replaced. Empty: nothing is traced" },
+    { "server", "trace_bytes", PD_KEY_BYTES, AT(trace_bytes), "64MiB", 4 * KIB, TIB,
+      .help = "largest size of trace_file; what comes later is not traced" },
     { "server", "idle_exit", PD_KEY_TIME, AT(idle_exit), "0s", 0, DAY,
       .help = "the daemon drains and ends when no worker has been connected for this time, as a daemon that serves one "
               "run should; 0s: it does not end by itself" },
@@ -309,6 +315,7 @@ void pd_config_free(pd_config *config)
     free(config->listen);
     free(config->port_file);
     free(config->state_dir);
+    free(config->trace_file);
     free(config->tls_certificate);
     free(config->tls_key);
     free(config->tls_client_ca);

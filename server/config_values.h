@@ -33,9 +33,9 @@ typedef struct pd_key {
 
 typedef struct pd_config {
     /* [server] */
-    char *listen, *port_file, *state_dir, *roles, *http_listen, *http_token;
+    char *listen, *port_file, *state_dir, *roles, *trace_file, *http_listen, *http_token;
     bool insecure, shared_memory, input_exit;
-    uint64_t max_connections;
+    uint64_t max_connections, trace_bytes;
     uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout;                  /* ms */
     uint64_t read_timeout, write_timeout, drain_timeout, checkpoint_timeout, idle_exit; /* ms */
     /* [tls] */

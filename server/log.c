@@ -1,6 +1,8 @@
 /* log.c - makes the lines of the log, limits the places in the code that log too often, and hands the lines to the
  * writer thread. */
 #include "log.h"
+
+#include "log_journal.h"
 #include "logring.h"
 
 #include "printable.h"
@@ -46,6 +48,12 @@ void pd_log_open(int level, pd_log_format format)
 
     threshold = level;
     chosen = (pd_log_style){ .format = format, .prefix = journal, .time = !journal };
+    pd_log_journal_close();
+}
+
+void pd_log_to_journal(const char *path)
+{
+    if (chosen.prefix && chosen.format == PD_LOG_TEXT) chosen.fields = pd_log_journal_open(path);
 }
 
 /* ---- one line ---- */
@@ -184,12 +192,45 @@ static void add_json(text *t, pd_log_style style, uint64_t ms, const pd_log_entr
     add(t, "}");
 }
 
+/* Adds a field of a datagram for the journal. Characters that cannot be printed become '?'. */
+static void add_field(text *t, const char *key, const char *value)
+{
+    add(t, "%c%s=", PD_LOG_JOURNAL_NEXT, key);
+    add_plain(t, value);
+}
+
+static void add_fields(text *t, const pd_log_entry *entry)
+{
+    char job[sizeof entry->text];
+
+    add(t, "PRIORITY=%d", entry->level);
+    add_field(t, "MESSAGE", entry->text);
+    add_field(t, "SYSLOG_IDENTIFIER", "paramd");
+    snprintf(job, sizeof job, "%.*s", entry->job_bytes, entry->text + PD_LOG_JOB_AT);
+    if (entry->job_bytes > 0) add_field(t, "JOB", job);
+    if (entry->has_rank) add(t, "%cRANK=%u", PD_LOG_JOURNAL_NEXT, entry->rank);
+    if (entry->has_step) add(t, "%cSTEP=%llu", PD_LOG_JOURNAL_NEXT, (unsigned long long)entry->step);
+    if (entry->code != PD_OK) add_field(t, "CODE_NAME", pd_code_name(entry->code));
+    if (entry->author > 0) add_field(t, "AUTHOR", entry->text + entry->author);
+}
+
+static size_t fields_line(char *out, size_t size, const pd_log_entry *entry)
+{
+    text t = { .at = out, .size = size - 1 }; /* one byte at the end is kept free for the newline */
+
+    add_fields(&t, entry);
+    t.size = size;
+    add(&t, "\n");
+    return t.used;
+}
+
 size_t pd_log_line(char *out, size_t size, pd_log_style style, uint64_t ms, const pd_log_entry *entry)
 {
     text t = { .at = out, .size = size - 4 }; /* 4 bytes at the end of the line are kept free, to close the quotes of a
                                                * text that is cut */
     bool cut;
 
+    if (style.fields) return fields_line(out, size, entry);
     if (style.prefix) add(&t, "<%d>", entry->level);
     switch (style.format) {
     case PD_LOG_TEXT: add_text(&t, style, ms, entry); break;

@@ -1,6 +1,8 @@
 /* logring.c - the ring of log lines, and the thread that writes them to the standard error. */
 #include "logring.h"
 
+#include "log_journal.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -10,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 2048, CRASH_MS = 200 };
+enum { LINE_BYTES = PD_LOG_JOURNAL_LINE, CRASH_MS = 200 };
 
 /* The ring of log lines: the bytes from position `taken` to position `put` wait to be written; both numbers only grow.
  * They change while the lock is held. Only on_abort reads and changes them without the lock. */
@@ -24,7 +26,7 @@ static pthread_cond_t more = PTHREAD_COND_INITIALIZER, empty;
 static pthread_t thread;
 static pd_log_report *report_lost; /* function that makes the report of lost lines; set before the thread starts */
 
-void pd_log_write(const char *line, size_t n)
+static void write_all(const char *line, size_t n)
 {
     while (n > 0) {
         ssize_t written = write(STDERR_FILENO, line, n);
@@ -36,6 +38,16 @@ void pd_log_write(const char *line, size_t n)
         line += written;
         n -= (size_t)written;
     }
+}
+
+void pd_log_write(const char *line, size_t n)
+{
+    char plain[PD_LOG_JOURNAL_LINE];
+
+    if (!pd_log_journal_is_open())
+        write_all(line, n);
+    else if (!pd_log_journal_send(line, n, true))
+        write_all(plain, pd_log_journal_plain(plain, line, n));
 }
 
 /* ---- the ring; these functions are called with the lock held ---- */
@@ -144,6 +156,10 @@ static void on_abort(int number)
     struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
 
     (void)number;
+    while (pd_log_journal_is_open() && taken < put) {
+        static char line[LINE_BYTES];
+        if (!pd_log_journal_send(line, copy_out(line), false)) return;
+    }
     while (taken < put && poll(&out, 1, CRASH_MS) == 1 && (out.revents & POLLOUT) != 0) {
         size_t at = taken % sizeof ring, n = put - taken;
         if (n > sizeof ring - at) n = sizeof ring - at;

@@ -6,10 +6,12 @@
 #include "flags.h"
 #include "frame.h"
 #include "log.h"
+#include "log_journal.h"
 #include "notify.h"
 #include "reload.h"
 #include "stepper.h"
 #include "token_file.h"
+#include "tracer.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -74,7 +76,8 @@ typedef struct process {
     pd_config *config;
     pd_daemon *daemon;
     pd_stepper *stepper;
-    pd_numa numa; /* node of the step threads and of the memory of jobs */
+    pd_tracer *tracer; /* NULL: no job is traced */
+    pd_numa numa;      /* node of the step threads and of the memory of jobs */
     uint64_t watchdog_ms, fed_ms;
     pd_reload reload;
     char *http_token; /* NULL: HTTP requests need none */
@@ -167,6 +170,10 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
         .keep_dir = config->state_dir[0] != '\0' ? config->state_dir : NULL,
         .effects = pd_conversation_effects(p->daemon),
     };
+    if (p->tracer != NULL) {
+        out->store.trace = pd_tracer_put;
+        out->store.trace_arg = p->tracer;
+    }
     if (getrandom(out->store.hash_key, sizeof out->store.hash_key, 0) != sizeof out->store.hash_key)
         out->store.hash_key[0] = now_ms() * 0x9e3779b97f4a7c15u;
     if (getrandom(&out->store.start, sizeof out->store.start, 0) != sizeof out->store.start)
@@ -306,6 +313,14 @@ static void start_stepper(void *arg)
     p->started = pd_stepper_start(&p->starting, &stepper, &p->error);
 }
 
+static int start_tracer(process *p, pd_error *err)
+{
+    const pd_config *config = p->config;
+
+    if (config->trace_file[0] == '\0') return PD_OK;
+    return pd_tracer_start(&p->tracer, config->trace_file, config->trace_bytes, err);
+}
+
 static int start(process *p, pd_error *err)
 {
     const char *token = p->config->http_token;
@@ -319,6 +334,7 @@ static int start(process *p, pd_error *err)
         rc = pd_daemon_new(&p->daemon, &daemon, err);
     pd_tls_unref(daemon.tls); /* the daemon has its own reference */
     if (rc != PD_OK || (rc = pd_daemon_listen_http(p->daemon, err)) != PD_OK) return rc;
+    if ((rc = start_tracer(p, err)) != PD_OK) return rc;
     pd_daemon_load(p->daemon, start_stepper, p);
     p->stepper = p->starting;
     if (p->started != PD_OK) return pd_fail(err, p->started, "%s", p->error.text);
@@ -348,6 +364,7 @@ static pd_exit serve(process *p)
         pd_log(LOG_ERR, "%s", err.text);
     }
     pd_stepper_stop(p->stepper);
+    pd_tracer_stop(p->tracer);
     pd_daemon_free(p->daemon);
     free(p->http_token);
     if (rc == PD_OK) pd_log(LOG_NOTICE, "stopped");
@@ -412,6 +429,7 @@ int main(int argc, char **argv)
     choose_environment(argv);
     p.reload = (pd_reload){ .config = p.config, .argv = argv, .environment = environ };
     pd_log_open(levels[p.config->log_level], (pd_log_format)p.config->log_format);
+    pd_log_to_journal(PD_LOG_JOURNAL_SOCKET);
     status = run(&p, &flags);
     pd_config_free(p.config);
     return status;

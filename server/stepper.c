@@ -45,9 +45,9 @@ static void busy(pd_stepper *stepper, uint64_t since)
     atomic_store_explicit(&stepper->busy_since, since, memory_order_relaxed);
 }
 
-/* ---- functions that a turn calls ---- */
+/* ---- functions that a turn and the store call ---- */
 
-static uint64_t turn_clock(void *arg)
+static uint64_t read_clock(void *arg)
 {
     (void)arg;
     return now_ns();
@@ -188,6 +188,7 @@ static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_e
     int rc;
 
     store.keeps = config->keep_dir != NULL;
+    store.clock_ns = read_clock;
     if ((rc = pd_store_new(&stepper->store, &store, err)) != PD_OK || !store.keeps) return rc;
     if ((rc = pd_keeper_start(&stepper->keeper, &keeper, err)) != PD_OK) return rc;
     user.arg = stepper->store;
@@ -212,7 +213,7 @@ int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error
     if ((rc = open_store(stepper, config, err)) != PD_OK) goto fail;
     stepper->turn.store = stepper->store;
     stepper->turn.user = (pd_turn_user){ .arg = stepper,
-                                         .now_ns = turn_clock,
+                                         .now_ns = read_clock,
                                          .effects = post_effects,
                                          .task = hand_to_pool,
                                          .forget = forget_tasks,

@@ -157,14 +157,22 @@ const pd_command pd_commands[] = {
       .run = pd_run_status },
     { "top", "", "Show speed, loss, waits, roots, memory and traffic of each job while they change",
       "Traffic is measured between two answers, so the first figures appear after half a second. ROOTS shows how many "
-      "root tasks are behind and how many roots fail. On a terminal the keys are: q quits; n, s, m and t sort by name, "
-      "speed, memory and traffic. Elsewhere it prints one table, or with --watch one after the other.",
+      "root tasks are behind and how many roots fail. On a terminal the selected job is described below the table: "
+      "what a "
+      "step spends its time on, who was last to contribute, roots, memory, traffic and the last checkpoint. The keys "
+      "are: "
+      "q quits; arrows (or j and k) select a job; n, s, m and t sort by name, speed, memory and traffic. Elsewhere it "
+      "prints one table, or with --watch one after the other.",
       top_options, 0, 0, .draws = true, .run = pd_run_top },
     { "jobs", "[JOB-GLOB]", "List jobs: optimizer, workers, step, steps per second, loss, state and memory", NULL,
       watch_options, 0, 1, .run = pd_run_jobs },
     { "params", "JOB [PARAM-GLOB]", "List a job's parameters and whom they wait for", NULL, params_options, 1, 2,
       .run = pd_run_params },
-    { "workers", "JOB", "List a job's workers", NULL, watch_options, 1, 1, .run = pd_run_list },
+    { "workers", "JOB", "List a job's workers, and which of them steps wait for",
+      "LAST is the share of the steps in which the worker was the last one to contribute, and LATE BY by how much it "
+      "was "
+      "then later than the worker before it, on average. Both count from the start of the daemon.",
+      watch_options, 1, 1, .run = pd_run_list },
     { "roots", "JOB [PARAM-GLOB]", "List the inverse roots of a job's blocks", NULL, watch_options, 1, 2,
       .run = pd_run_list },
     { "state", "JOB [PARAM-GLOB]", "List the tensors of a job's optimizer state", NULL, watch_options, 1, 2,

@@ -78,6 +78,42 @@ static void worker_state_cell(pd_table *table, const pd_column *column, const vo
     if (strcmp(worker->state, "lost") == 0) pd_table_alarm(table);
 }
 
+/* Shows in which share of the steps the rank was the last one to contribute. */
+static void last_cell(pd_table *table, const pd_column *column, const void *entry)
+{
+    const Paramd__WorkerInfo *worker = entry;
+
+    (void)column;
+    if (worker->timed_steps == 0)
+        pd_table_cell(table, "-");
+    else
+        pd_table_cell(table, "%.0f %%", 100.0 * (double)worker->times_last / (double)worker->timed_steps);
+}
+
+/* Shows by how much the rank was later than the one before it, on average over the steps in which it was last. */
+static void late_cell(pd_table *table, const pd_column *column, const void *entry)
+{
+    const Paramd__WorkerInfo *worker = entry;
+    char text[PD_CELL];
+
+    (void)column;
+    if (worker->times_last == 0)
+        pd_table_cell(table, "-");
+    else
+        pd_table_cell(table, "%s", pd_seconds_text(text, worker->late_seconds / (double)worker->times_last));
+}
+
+static void step_time_cell(pd_table *table, const pd_column *column, const void *entry)
+{
+    const Paramd__JobInfo *job = entry;
+    char text[PD_CELL];
+
+    if (job->timed_steps == 0)
+        pd_table_cell(table, "-");
+    else
+        pd_table_cell(table, "%s", pd_seconds_text(text, pd_column_number(column, entry) / (double)job->timed_steps));
+}
+
 static void adopted_cell(pd_table *table, const pd_column *column, const void *entry)
 {
     const Paramd__JobInfo *job = entry;
@@ -137,6 +173,10 @@ static const pd_column job_columns[] = { { "~JOB", "name", pd_cell_text },
                                          { "+>OUT", "bytes_out", pd_cell_bytes },
                                          { "+>CHECKPOINT", "checkpoint_bytes", pd_cell_bytes },
                                          { "+CHECKPOINT ERROR", "checkpoint_error", pd_cell_text_or_dash },
+                                         { "+>WAITING", "waiting_seconds", step_time_cell },
+                                         { "+>SUMMING", "summing_seconds", step_time_cell },
+                                         { "+>STEPPING", "stepping_seconds", step_time_cell },
+                                         { "+>PUBLISHING", "publishing_seconds", step_time_cell },
                                          { "+WAITS FOR", "waits_for", pd_cell_text_or_dash },
                                          { 0 } };
 
@@ -147,6 +187,8 @@ static const pd_column worker_columns[] = { { ">RANK", "rank", pd_cell_number },
                                             { ">STEP", "step", pd_cell_number },
                                             { ">CONTRIBUTIONS", "contributions", pd_cell_count },
                                             { ">HELD", "held_bytes", pd_cell_bytes },
+                                            { ">LAST", NULL, last_cell },
+                                            { ">LATE BY", NULL, late_cell },
                                             { 0 } };
 
 static const pd_column root_columns[] = {

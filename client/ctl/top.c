@@ -3,13 +3,14 @@
 #include "top.h"
 
 #include <locale.h>
+#include <math.h>
 #include <ncurses.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "result.h"
-#include "top_sample.h"
+#include "top_detail.h"
 #include "watch.h"
 
 enum { ALARM = 1 }; /* number of the colour pair for ncurses: red on the terminal's background */
@@ -28,22 +29,59 @@ static pd_top_order order_of(const pd_line *line)
 
 /* ---- output without a terminal ---- */
 
+static json_t *phases_json(const pd_top_job *job)
+{
+    return json_pack("{s:f, s:f, s:f, s:f}", "waiting", job->phase[0], "summing", job->phase[1], "stepping",
+                     job->phase[2], "publishing", job->phase[3]);
+}
+
+static json_t *roots_json(const pd_top_job *job)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "roots_behind", (json_int_t)job->roots_behind, "roots_failing",
+                     (json_int_t)job->roots_failing, "roots_failed", (json_int_t)job->roots_failed, "root_age",
+                     (json_int_t)job->root_age, "root_waits", (json_int_t)job->root_waits);
+}
+
+static json_t *bytes_json(const pd_top_job *job)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "committed_bytes", (json_int_t)job->memory, "weight_bytes",
+                     (json_int_t)job->weights, "state_bytes", (json_int_t)job->state_bytes, "held_bytes",
+                     (json_int_t)job->held, "bytes_in_per_second", job->in_per_s, "bytes_out_per_second",
+                     job->out_per_s);
+}
+
+static json_t *checkpoint_json(const pd_top_job *job)
+{
+    return json_pack("{s:I, s:I, s:I, s:s}", "durable_step", (json_int_t)job->durable_step, "checkpoint_age_ms",
+                     (json_int_t)job->checkpoint_age_ms, "checkpoint_bytes", (json_int_t)job->checkpoint_bytes,
+                     "checkpoint_error", job->keep_error);
+}
+
+/* JSON has no NaN and no infinity. */
+static json_t *real_json(bool known, double value)
+{
+    return known && isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *job_json(const pd_top_job *job)
+{
+    json_t *all =
+        json_pack("{s:s, s:I, s:f, s:o, s:o, s:I, s:s, s:o}", "name", job->name, "step", (json_int_t)job->step,
+                  "steps_per_second", job->speed, "loss", real_json(job->has_loss, job->loss), "gradient_norm",
+                  real_json(job->norm != 0, job->norm), "clipped_steps", (json_int_t)job->clipped, "waits_for",
+                  job->waits_for, "step_seconds", phases_json(job));
+
+    json_object_update_new(all, roots_json(job));
+    json_object_update_new(all, bytes_json(job));
+    json_object_update_new(all, checkpoint_json(job));
+    return all;
+}
+
 static json_t *as_json(const pd_top_sample *sample)
 {
     json_t *jobs = json_array();
 
-    for (size_t i = 0; i < sample->n; i++) {
-        const pd_top_job *job = &sample->jobs[i];
-        json_array_append_new(jobs,
-                              json_pack("{s:s, s:I, s:f, s:o, s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:s}", "name",
-                                        job->name, "step", (json_int_t)job->step, "steps_per_second", job->speed,
-                                        "loss", job->has_loss ? json_real(job->loss) : json_null(), "waits_for",
-                                        job->waits_for, "roots_behind", (json_int_t)job->roots_behind, "roots_failing",
-                                        (json_int_t)job->roots_failing, "committed_bytes", (json_int_t)job->memory,
-                                        "bytes_in_per_second", job->in_per_s, "bytes_out_per_second", job->out_per_s,
-                                        "durable_step", (json_int_t)job->durable_step, "checkpoint_age_ms",
-                                        (json_int_t)job->checkpoint_age_ms, "checkpoint_error", job->keep_error));
-    }
+    for (size_t i = 0; i < sample->n; i++) json_array_append_new(jobs, job_json(&sample->jobs[i]));
     return json_pack("{s:o}", "jobs", jobs);
 }
 
@@ -61,6 +99,20 @@ static int print_once(const pd_line *line, pd_top_sample *sample)
 
 /* ---- the screen ---- */
 
+/* Most lines of the screen that the description of a job takes, with the empty line before it. Lower screens show only
+ * the table. */
+enum { TABLE_Y = 3, DETAIL_LINES = PD_TOP_LINES + 1, LEAST_TABLE = 3 };
+
+/* What the screen shows. */
+typedef struct view {
+    pd_operator *op;
+    pd_top_sample *sample; /* the last sample, sorted by `order` */
+    pd_top_order order;
+    size_t selected; /* number of the job that is described below the table */
+    pd_top_late late[PD_TOP_LATE];
+    size_t n_late;
+} view;
+
 /* Draws the first line of a text, cut to the width of the screen. Returns the length of the line in bytes. */
 static int draw_line(int y, const char *text)
 {
@@ -74,89 +126,175 @@ static int draw_line(int y, const char *text)
     return n;
 }
 
-/* Returns the attributes of line `i` of the table: the titles (line 0) are bold, a job with failing matrix roots
- * or a failing checkpoint is red. */
-static attr_t look_of(const pd_top_sample *sample, size_t i)
+static void draw_with(attr_t look, int y, const char *text)
 {
-    if (i == 0) return A_BOLD;
-    if (i > sample->n) return A_NORMAL;
-    return sample->jobs[i - 1].roots_failing > 0 || sample->jobs[i - 1].keep_failing ? (attr_t)COLOR_PAIR(ALARM)
-                                                                                     : A_NORMAL;
+    attron(look);
+    draw_line(y, text);
+    attroff(look);
 }
 
-/* Draws the table of the sample's jobs from screen line `y` on. Lines beyond the screen are left out. */
-static void draw_table(int y, const char *text, const pd_top_sample *sample)
+/* Returns the attributes of the line of job `i` in the table: red if matrix roots or checkpoints fail, reversed if the
+ * job is selected. */
+static attr_t look_of(const view *s, size_t i)
 {
-    for (size_t i = 0; y < LINES && *text != '\0'; y++, i++) {
-        attr_t look = look_of(sample, i);
-        int n;
-        attron(look);
-        n = draw_line(y, text);
-        attroff(look);
-        text += n + (text[n] == '\n');
-    }
+    const pd_top_job *job = &s->sample->jobs[i];
+    attr_t look = job->roots_failing > 0 || job->keep_failing ? (attr_t)COLOR_PAIR(ALARM) : A_NORMAL;
+
+    return i == s->selected ? look | A_REVERSE : look;
 }
 
-static void draw(pd_top_sample *sample, pd_top_order order)
+static const char *next_line(const char *text)
+{
+    text += strcspn(text, "\n");
+    return text + (*text == '\n');
+}
+
+/* Draws the table of the sample's jobs, with at most `most` of them: those around the selected one. Returns the first
+ * line of the screen below it. */
+static int draw_table(const view *s, const char *text, size_t most)
+{
+    size_t first = s->selected >= most ? s->selected - most + 1 : 0, n = s->sample->n;
+    int y = TABLE_Y;
+
+    draw_with(A_BOLD, y++, text);
+    text = next_line(text);
+    if (n == 0) return y;
+    for (size_t i = 0; i < n && i < first + most; i++, text = next_line(text))
+        if (i >= first) draw_with(look_of(s, i), y++, text);
+    return y;
+}
+
+static void draw_detail(const view *s, int y)
+{
+    pd_top_detail detail;
+
+    pd_top_describe(&detail, &s->sample->jobs[s->selected], s->late, s->n_late);
+    for (size_t i = 0; i < detail.n && y < LINES; i++)
+        draw_with(i == 0 ? A_BOLD : detail.alarm[i] ? (attr_t)COLOR_PAIR(ALARM) : A_NORMAL, y++, detail.line[i]);
+}
+
+static void draw_jobs(const view *s, const char *table)
+{
+    bool describes = s->sample->n > 0 && LINES >= TABLE_Y + 1 + LEAST_TABLE + DETAIL_LINES;
+    int most = LINES - TABLE_Y - 1 - (describes ? DETAIL_LINES : 0);
+    int y = draw_table(s, table, most > 0 ? (size_t)most : 1);
+
+    if (describes) draw_detail(s, y + 1);
+}
+
+static void draw(const view *s)
 {
     char headline[256], *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
 
     if (out == NULL) return;
-    pd_top_sort(sample, order);
-    pd_table_print(pd_top_table(sample, COLS), out, "no jobs");
+    pd_table_print(pd_top_table(s->sample, COLS), out, "no jobs");
     fclose(out);
-    pd_top_headline(sample, headline, sizeof headline);
+    pd_top_headline(s->sample, headline, sizeof headline);
     erase();
     draw_line(0, headline);
-    snprintf(headline, sizeof headline, "sorted by %s; keys: q quits; n name, s speed, m memory, t traffic sort",
-             pd_top_orders[order]);
+    snprintf(headline, sizeof headline, "by %s; q quits, arrows select, sort: n name, s speed, m memory, t traffic",
+             pd_top_orders[s->order]);
     draw_line(1, headline);
-    draw_table(3, text, sample);
+    draw_jobs(s, text);
     refresh();
     free(text);
 }
 
+/* Asks which ranks the steps of the selected job waited for. */
+static void ask_late(view *s)
+{
+    s->n_late = s->sample->n > 0 ? pd_top_take_late(s->late, s->op, s->sample->jobs[s->selected].name) : 0;
+}
+
+/* Sorts the jobs, and keeps the job of this name selected. If it has ended, the first job is. */
+static void sort(view *s, const char *selected)
+{
+    pd_top_sort(s->sample, s->order);
+    s->selected = 0;
+    for (size_t i = 0; i < s->sample->n; i++)
+        if (strcmp(s->sample->jobs[i].name, selected) == 0) s->selected = i;
+}
+
+static void select_job(view *s, int by)
+{
+    if (by < 0 && s->selected > 0) s->selected--;
+    if (by > 0 && s->selected + 1 < s->sample->n) s->selected++;
+    ask_late(s);
+}
+
+static void selected_name(const view *s, char name[sizeof s->sample->jobs->name])
+{
+    snprintf(name, sizeof s->sample->jobs->name, "%s", s->sample->n > 0 ? s->sample->jobs[s->selected].name : "");
+}
+
+static void set_order(view *s, pd_top_order order)
+{
+    char selected[sizeof s->sample->jobs->name];
+
+    selected_name(s, selected);
+    s->order = order;
+    sort(s, selected);
+}
+
 /* Handles a key that the user pressed. Returns false if it ends the command. */
-static bool take_key(int key, pd_top_order *order)
+static bool take_key(view *s, int key)
 {
     switch (key) {
     case 'q':
     case 'Q': return false;
-    case 'n': *order = PD_TOP_NAME; break;
-    case 's': *order = PD_TOP_SPEED; break;
-    case 'm': *order = PD_TOP_MEMORY; break;
-    case 't': *order = PD_TOP_TRAFFIC; break;
+    case 'n': set_order(s, PD_TOP_NAME); break;
+    case 's': set_order(s, PD_TOP_SPEED); break;
+    case 'm': set_order(s, PD_TOP_MEMORY); break;
+    case 't': set_order(s, PD_TOP_TRAFFIC); break;
+    case KEY_UP:
+    case 'k': select_job(s, -1); break;
+    case KEY_DOWN:
+    case 'j': select_job(s, 1); break;
     default: break;
     }
     return true;
+}
+
+/* Takes the next sample in place of the last one. */
+static int take_next(view *s, pd_error *err)
+{
+    char selected[sizeof s->sample->jobs->name];
+    pd_top_sample next;
+    int rc = pd_top_take(&next, s->op, s->sample, err);
+
+    selected_name(s, selected);
+    pd_top_free(s->sample);
+    *s->sample = next;
+    sort(s, selected);
+    if (rc == PD_OK) ask_late(s);
+    return rc;
 }
 
 /* Shows the jobs until the user ends it with a key. Fails if the terminal is gone (a closed window): getch() then
  * returns at once instead of waiting. */
 static int follow(const pd_line *line, pd_operator *op, pd_top_sample *now, pd_error *err)
 {
-    pd_top_order order = order_of(line);
     double period = pd_line_has(line, "watch") ? pd_line_seconds(line, "watch") : period_s;
+    view s = { .op = op, .sample = now, .order = order_of(line) };
     int rc = PD_OK;
 
-    for (;;) {
-        pd_top_sample next;
+    sort(&s, "");
+    ask_late(&s);
+    while (rc == PD_OK) {
         int key;
-        draw(now, order);
+        draw(&s);
         timeout((int)(period * 1000));
         key = getch();
         if (key != ERR && key != KEY_RESIZE) {
-            if (!take_key(key, &order)) return PD_OK;
+            if (!take_key(&s, key)) return PD_OK;
             continue;
         }
         if (isatty(STDIN_FILENO) == 0) return pd_fail(err, PD_UNAVAILABLE, "the terminal is gone");
-        rc = pd_top_take(&next, op, now, err);
-        pd_top_free(now);
-        *now = next;
-        if (rc != PD_OK) return rc;
+        rc = take_next(&s, err);
     }
+    return rc;
 }
 
 static int show_screen(const pd_line *line, pd_operator *op, pd_top_sample *sample, pd_error *err)
@@ -169,6 +307,7 @@ static int show_screen(const pd_line *line, pd_operator *op, pd_top_sample *samp
                        "the terminal cannot show a screen (TERM); try `paramctl top | cat'");
     cbreak();
     noecho();
+    keypad(stdscr, TRUE);
     curs_set(0);
     if (pd_shows_colour(stdout) && start_color() == OK && use_default_colors() == OK) init_pair(ALARM, COLOR_RED, -1);
     rc = follow(line, op, sample, err);

@@ -29,6 +29,17 @@ static double rate(uint64_t now, uint64_t before, double seconds)
     return now > before && seconds > 0 ? (double)(now - before) / seconds : 0;
 }
 
+/* Fills the mean time of a step by phase from what was counted since `before`, an earlier reading. If no step was
+ * closed since then, the times that are there stay. */
+static void fill_phases(pd_top_job *job, const pd_top_times *before)
+{
+    if (job->total.steps <= before->steps) return;
+    for (int i = 0; i < PD_TOP_PHASES; i++) {
+        double spent = job->total.seconds[i] - before->seconds[i];
+        job->phase[i] = spent > 0 ? spent / (double)(job->total.steps - before->steps) : 0;
+    }
+}
+
 static void fill_job(pd_top_job *to, const Paramd__JobInfo *from)
 {
     uint64_t over = from->roots_adopted + from->roots_failed + from->roots_replaced;
@@ -47,7 +58,21 @@ static void fill_job(pd_top_job *to, const Paramd__JobInfo *from)
                         .speed = from->steps_per_second,
                         .loss = from->loss,
                         .durable_step = from->durable_step,
-                        .checkpoint_age_ms = from->checkpoint_age_ms };
+                        .checkpoint_age_ms = from->checkpoint_age_ms,
+                        .checkpoint_bytes = from->checkpoint_bytes,
+                        .norm = from->gradient_norm,
+                        .clipped = from->clipped_steps,
+                        .roots_due = from->roots_due,
+                        .roots_failed = from->roots_failed,
+                        .root_age = from->root_age,
+                        .root_waits = from->root_waits,
+                        .weights = from->weight_bytes,
+                        .state_bytes = from->state_bytes,
+                        .held = from->held_bytes,
+                        .total = { from->timed_steps,
+                                   { from->waiting_seconds, from->summing_seconds, from->stepping_seconds,
+                                     from->publishing_seconds } } };
+    fill_phases(to, &(pd_top_times){ 0 });
     snprintf(to->name, sizeof to->name, "%s", from->name);
     snprintf(to->optimizer, sizeof to->optimizer, "%s", from->optimizer);
     snprintf(to->state, sizeof to->state, "%s", from->state);
@@ -77,6 +102,7 @@ static void add_rates(pd_top_sample *out, const pd_top_sample *before)
             if (strcmp(out->jobs[i].name, before->jobs[k].name) != 0) continue;
             out->jobs[i].in_per_s = rate(out->jobs[i].bytes_in, before->jobs[k].bytes_in, seconds);
             out->jobs[i].out_per_s = rate(out->jobs[i].bytes_out, before->jobs[k].bytes_out, seconds);
+            fill_phases(&out->jobs[i], &before->jobs[k].total);
             break;
         }
 }
@@ -108,6 +134,43 @@ int pd_top_take(pd_top_sample *out, pd_operator *op, const pd_top_sample *before
     rc = pd_operator_list(op, &request, add_page, out, err);
     if (rc == PD_OK && before != NULL) add_rates(out, before);
     return rc;
+}
+
+/* Inserts a rank into the list of those that were last most often. */
+static void add_late(pd_top_late late[PD_TOP_LATE], size_t *n, const Paramd__WorkerInfo *worker)
+{
+    double share = worker->timed_steps > 0 ? (double)worker->times_last / (double)worker->timed_steps : 0;
+    size_t at = *n;
+
+    if (share == 0) return;
+    while (at > 0 && late[at - 1].share < share) at--;
+    if (at == PD_TOP_LATE) return;
+    if (*n < PD_TOP_LATE) ++*n;
+    memmove(late + at + 1, late + at, (*n - at - 1) * sizeof *late);
+    late[at] = (pd_top_late){ worker->rank, share, worker->late_seconds / (double)worker->times_last };
+}
+
+typedef struct late_list {
+    pd_top_late *at;
+    size_t n;
+} late_list;
+
+static void add_late_page(void *arg, const Paramd__ListReply *page)
+{
+    late_list *list = arg;
+
+    for (size_t i = 0; i < page->n_workers; i++) add_late(list->at, &list->n, page->workers[i]);
+}
+
+size_t pd_top_take_late(pd_top_late out[PD_TOP_LATE], pd_operator *op, const char *job)
+{
+    Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
+    late_list list = { out, 0 };
+    pd_error ignored;
+
+    request.what = PARAMD__LIST_KIND__LIST_WORKERS;
+    request.job = (char *)job;
+    return pd_operator_list(op, &request, add_late_page, &list, &ignored) == PD_OK ? list.n : 0;
 }
 
 void pd_top_free(pd_top_sample *sample)

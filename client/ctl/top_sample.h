@@ -12,6 +12,14 @@ typedef enum pd_top_order { PD_TOP_NAME, PD_TOP_SPEED, PD_TOP_MEMORY, PD_TOP_TRA
 /* The words that the option --sort accepts, one for each value of pd_top_order. */
 extern const char *const pd_top_orders[PD_TOP_ORDERS];
 
+enum { PD_TOP_PHASES = 4 };
+
+/* Number of steps, and what they took in total by phase: waiting, summing, stepping, publishing. */
+typedef struct pd_top_times {
+    uint64_t steps;
+    double seconds[PD_TOP_PHASES];
+} pd_top_times;
+
 typedef struct pd_top_job {
     char name[257], optimizer[64], state[16], waits_for[128];
     uint32_t connected, world_size;
@@ -20,9 +28,22 @@ typedef struct pd_top_job {
     char durable[PD_DURABLE_TEXT]; /* which step survives a restart of the daemon */
     bool keep_failing;             /* the last attempt at a checkpoint has failed, for the reason `keep_error` */
     char keep_error[160];
-    uint64_t durable_step, checkpoint_age_ms;
+    uint64_t durable_step, checkpoint_age_ms, checkpoint_bytes;
     double speed, loss, in_per_s, out_per_s;
+    double norm; /* norm of the last step's gradients; 0: unknown */
+    uint64_t clipped, roots_due, roots_failed, root_age, root_waits, weights, state_bytes, held;
+    pd_top_times total; /* since the daemon started */
+    /* Mean seconds of a step by phase, over the time between two samples if a step was closed then, otherwise since the
+     * daemon started. All 0: no step was measured. */
+    double phase[PD_TOP_PHASES];
 } pd_top_job;
+
+/* A rank for which steps waited. */
+typedef struct pd_top_late {
+    uint32_t rank;
+    double share, by_s; /* share of the steps in which the rank was last; by how many seconds, on average */
+} pd_top_late;
+enum { PD_TOP_LATE = 2 };
 
 typedef struct pd_top_sample {
     double at_s; /* time of the sample in seconds, on a monotonic clock */
@@ -38,6 +59,9 @@ typedef struct pd_top_sample {
 /* Takes a sample: asks the daemon for its status and for all jobs. Rates come from the changes since the sample
  * `before`; if `before` is NULL, all rates are 0. The caller frees *out, also after an error. */
 int pd_top_take(pd_top_sample *out, pd_operator *op, const pd_top_sample *before, pd_error *err);
+/* Asks the daemon which ranks of a job steps waited for most often. Returns their number, at most PD_TOP_LATE; 0: none
+ * is known, or the job has ended. */
+size_t pd_top_take_late(pd_top_late out[PD_TOP_LATE], pd_operator *op, const char *job);
 void pd_top_free(pd_top_sample *sample);
 void pd_top_sort(pd_top_sample *sample, pd_top_order order);
 /* Makes a table with a row for each job of a sample. Its lines have at most `limit` characters. NULL: out of memory. */

@@ -53,6 +53,18 @@ char *pd_duration_text(char text[PD_CELL], uint64_t ms)
     return text;
 }
 
+char *pd_seconds_text(char text[PD_CELL], double seconds)
+{
+    double value = seconds < 1 ? seconds * 1000 : seconds;
+
+    snprintf(text, PD_CELL,
+             value >= 100  ? "%.0f %s"
+             : value >= 10 ? "%.1f %s"
+                           : "%.2f %s",
+             value, seconds < 1 ? "ms" : "s");
+    return text;
+}
+
 char *pd_speed_text(char text[PD_CELL], double per_second)
 {
     snprintf(text, PD_CELL, per_second >= 100 ? "%.0f" : per_second >= 10 ? "%.1f" : "%.2f", per_second);

@@ -75,14 +75,19 @@ static void real_cell(pd_table *table, const char *format, double value)
     pd_table_cell(table, "%s", value == 0 ? "-" : text);
 }
 
+double pd_column_number(const pd_column *column, const void *entry)
+{
+    return *(const double *)field_at(column, entry);
+}
+
 void pd_cell_power(pd_table *table, const pd_column *column, const void *entry)
 {
-    real_cell(table, "%.2e", *(const double *)field_at(column, entry));
+    real_cell(table, "%.2e", pd_column_number(column, entry));
 }
 
 void pd_cell_decimal(pd_table *table, const pd_column *column, const void *entry)
 {
-    real_cell(table, "%.2f", *(const double *)field_at(column, entry));
+    real_cell(table, "%.2f", pd_column_number(column, entry));
 }
 
 /* ---- output ---- */

@@ -40,6 +40,9 @@ void pd_cell_power(pd_table *table, const pd_column *column, const void *entry);
 /* Writes a number such as "1.23"; "-" if the number is 0, which means that it is not known. */
 void pd_cell_decimal(pd_table *table, const pd_column *column, const void *entry);
 
+/* Returns the value of the column's field, which is a double. */
+double pd_column_number(const pd_column *column, const void *entry);
+
 /* Entries of a list (jobs, for example) that are collected for printing. */
 typedef struct pd_list_output {
     const pd_list *list;

@@ -149,8 +149,7 @@ static void put_workers(pd_document *out, const pd_job_stats *stats)
     pd_document_put(out, ",\"workers\":[");
     for (size_t i = 0; i < stats->n_ranks; i++) {
         const pd_rank_stats *rank = &stats->ranks[i];
-        pd_document_put(out, "%s{\"last\":%" PRIu64, i > 0 ? "," : "", rank->late.last);
-        put_number(out, "late_seconds", (double)rank->late.late_ns / 1e9);
+        pd_document_put(out, "%s{\"number\":%zu", i > 0 ? "," : "", i);
         put_entry(out, PD_INFO_WORKERS, &rank->info, "nonce");
         pd_document_put(out, "}");
     }
@@ -170,7 +169,6 @@ static void put_counters(pd_document *out, const pd_job_stats *stats)
     put_count(out, "no_gradient", stats->no_gradient);
     put_count(out, "rewinds", stats->rewinds);
     put_count(out, "roots_out", stats->roots_out);
-    put_count(out, "root_age", stats->root_age);
     put_count(out, "checkpoints", stats->checkpoints);
     put_count(out, "checkpoints_failed", stats->checkpoints_failed);
     put_count(out, "checkpoints_skipped", stats->checkpoints_skipped);

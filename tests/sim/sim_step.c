@@ -22,6 +22,14 @@ static uint64_t step_now(void *arg)
     return server->step_clock_ns;
 }
 
+/* The clock of the store, which only measures: reading it draws no random number and takes no time. */
+static uint64_t measure(void *arg)
+{
+    const sim_server *server = arg;
+
+    return server->step_clock_ns;
+}
+
 static void on_effects(void *arg, pd_mail *first, pd_mail *last)
 {
     sim_server *server = arg;
@@ -261,6 +269,8 @@ void sim_step_make(sim_server *server)
     pd_store_config config = store_config(server->s->plan, ++server->starts);
     pd_error err;
 
+    config.clock_ns = measure;
+    config.clock_arg = server;
     server->requests = pd_mailbox_new(on_mail, server);
     server->roots = pd_rootqueue_new();
     if (server->requests == NULL || server->roots == NULL || pd_store_new(&server->store, &config, &err) != PD_OK)

@@ -60,6 +60,11 @@ typedef struct pd_job_info {
     /* time since the newest checkpoint became durable; its bytes on the disk; both 0: there is none */
     uint64_t checkpoint_age_ms, checkpoint_bytes;
     char checkpoint_error[256]; /* why the last attempt to make or write a checkpoint failed; "": it did not */
+    /* Number of steps that were measured since the daemon started, and how long they took in total, by phase
+     * (stats.h). */
+    uint64_t timed_steps;
+    double waiting_seconds, summing_seconds, stepping_seconds, publishing_seconds;
+    uint64_t root_age; /* number of steps since the statistics of the oldest matrix root in use were taken */
 } pd_job_info;
 
 typedef struct pd_param_info {
@@ -125,6 +130,10 @@ typedef struct pd_worker_info {
     char identity[256];
     /* nonce (random number) of the rank's process; the last step that the rank has contributed to */
     uint64_t nonce, step, contributions, held_bytes;
+    /* number of steps in which the rank was the last one to contribute; number of steps that were measured; by how much
+     * it was later than the rank before it, in total */
+    uint64_t times_last, timed_steps;
+    double late_seconds;
 } pd_worker_info;
 
 /* An override: a hyperparameter of one parameter that an operator has set. */
@@ -157,7 +166,7 @@ typedef struct pd_info_field {
     size_t count_at;  /* FOLLOWS, SCALARS: offset in that struct of the number of values, a size_t */
 } pd_info_field;
 
-#define PD_MOST_FIELDS 40 /* most fields that an entry of any list has */
+#define PD_MOST_FIELDS 48 /* most fields that an entry of any list has */
 
 /* The description of a list that operators can ask for: where its entries go in the answer, and which fields they
  * have. */

@@ -3,6 +3,7 @@
 #define PD_STORE_CONFIG_H
 
 #include "request.h"
+#include "traced.h"
 
 #define PD_MAX_WORLD 4096 /* most workers of one job */
 /* most records of contributions of one job: its number of chunks times its number of workers */
@@ -27,8 +28,14 @@ typedef struct pd_store_config {
     int pool_threads;
     /* Time in ns between two copies of the figures of a job that changes (publishing.h); 0: there are no copies. */
     uint64_t stats_ns;
-    bool keeps;      /* there is a keeper thread with a directory, so jobs may have checkpoints */
-    double batch_ns; /* how long one batch of work should take, in ns (50 ms) */
+    /* Returns the time in nanoseconds, by a clock that never goes back, to measure what steps cost. No result depends
+     * on it. NULL: there is no clock, and everything but waiting seems to take no time. */
+    uint64_t (*clock_ns)(void *arg);
+    void *clock_arg;      /* passed to clock_ns; borrowed */
+    pd_trace_user *trace; /* takes the events of steps, for a trace file; NULL: nobody does */
+    void *trace_arg;      /* passed to trace; borrowed */
+    bool keeps;           /* there is a keeper thread with a directory, so jobs may have checkpoints */
+    double batch_ns;      /* how long one batch of work should take, in ns (50 ms) */
     /* Secret random key of the hash function for names. Peers choose the names, so they must not be able to predict
      * the hashes. */
     uint64_t hash_key[2];

@@ -35,6 +35,7 @@ static void fill_totals(pd_job_info *info, pd_job *job)
     info->roots_replaced = totals->roots_replaced;
     info->root_waits = totals->root_waits;
     info->roots_failing = totals->roots_failing;
+    info->root_age = totals->root_age;
     snprintf(info->optimizer, sizeof info->optimizer, "%s", totals->optimizers);
 }
 
@@ -73,6 +74,20 @@ static void fill_keeping(pd_job_info *info, const pd_keeping *keeping, uint64_t 
         info->checkpoint_age_ms = (now_ns - keeping->durable_ns) / 1000000;
 }
 
+static double seconds_of(const pd_job_times *times, pd_step_phase phase)
+{
+    return (double)times->phase[phase].sum_ns / 1e9;
+}
+
+static void fill_times(pd_job_info *info, const pd_job_times *times)
+{
+    info->timed_steps = pd_histogram_count(&times->phase[PD_PHASE_WAIT]);
+    info->waiting_seconds = seconds_of(times, PD_PHASE_WAIT);
+    info->summing_seconds = seconds_of(times, PD_PHASE_SUM);
+    info->stepping_seconds = seconds_of(times, PD_PHASE_STEP);
+    info->publishing_seconds = seconds_of(times, PD_PHASE_PUBLISH);
+}
+
 void pd_info_fill_job(pd_job_info *info, pd_job *job, uint64_t now_ns)
 {
     snprintf(info->name, sizeof info->name, "%s", job->steps.name);
@@ -97,6 +112,7 @@ void pd_info_fill_job(pd_job_info *info, pd_job *job, uint64_t now_ns)
     info->loss_step = job->steps.loss_step;
     fill_waits(info, job, now_ns);
     fill_keeping(info, &job->keeping, now_ns);
+    fill_times(info, &job->steps.times.total);
 }
 
 static uint32_t count_params(const pd_job *job)
@@ -140,6 +156,7 @@ void pd_info_fill_worker(pd_worker_info *info, const pd_job *job, uint32_t r)
         [PD_RANK_ABSENT] = "absent", [PD_RANK_CONNECTED] = "connected", [PD_RANK_LOST] = "lost", [PD_RANK_LEFT] = "left"
     };
     const pd_rank *rank = &job->ranks[r];
+    const pd_job_times *times = &job->steps.times.total;
 
     info->rank = r;
     snprintf(info->label, sizeof info->label, "%s", rank->label);
@@ -149,6 +166,9 @@ void pd_info_fill_worker(pd_worker_info *info, const pd_job *job, uint32_t r)
     info->step = rank->saved.step;
     info->contributions = rank->saved.contributions;
     info->held_bytes = job->steps.quotas[r].held;
+    info->timed_steps = pd_histogram_count(&times->phase[PD_PHASE_WAIT]);
+    info->times_last = times->rank[r].last;
+    info->late_seconds = (double)times->rank[r].late_ns / 1e9;
 }
 
 static void fill_worker(void *entry, const pd_job *job, uint32_t r)
@@ -289,6 +309,12 @@ static const pd_info_field job_fields[] = { JOB(name),
                                             JOB(checkpoint_age_ms),
                                             JOB(checkpoint_bytes),
                                             JOB(checkpoint_error),
+                                            JOB(timed_steps),
+                                            JOB(waiting_seconds),
+                                            JOB(summing_seconds),
+                                            JOB(stepping_seconds),
+                                            JOB(publishing_seconds),
+                                            JOB(root_age),
                                             { 0 } };
 
 #define PARAM(field) FIELD(pd_param_info, field)
@@ -317,9 +343,18 @@ static const pd_info_field param_fields[] = { PARAM(name),
                                               { 0 } };
 
 #define WORKER(field) FIELD(pd_worker_info, field)
-static const pd_info_field worker_fields[] = { WORKER(rank),       WORKER(label),    WORKER(state),
-                                               WORKER(nonce),      WORKER(step),     WORKER(contributions),
-                                               WORKER(held_bytes), WORKER(identity), { 0 } };
+static const pd_info_field worker_fields[] = { WORKER(rank),
+                                               WORKER(label),
+                                               WORKER(state),
+                                               WORKER(nonce),
+                                               WORKER(step),
+                                               WORKER(contributions),
+                                               WORKER(held_bytes),
+                                               WORKER(identity),
+                                               WORKER(times_last),
+                                               WORKER(timed_steps),
+                                               WORKER(late_seconds),
+                                               { 0 } };
 
 #define ROOT(field) FIELD(pd_root_info, field)
 static const pd_info_field root_fields[] = { ROOT(param),   ROOT(root),       ROOT(shape),   ROOT(condition),

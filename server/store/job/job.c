@@ -39,7 +39,8 @@ static int make_ranks(pd_job *job, uint32_t world)
     pd_membership_all(&job->steps.members, world);
     job->ranks = calloc(world, sizeof *job->ranks);
     job->steps.quotas = calloc(world, sizeof *job->steps.quotas);
-    return job->ranks != NULL && job->steps.quotas != NULL ? PD_OK : PD_NO_MEMORY;
+    if (job->ranks == NULL || job->steps.quotas == NULL) return PD_NO_MEMORY;
+    return pd_step_times_make(&job->steps.times, world);
 }
 
 /* Returns a number that no other job has. The nonce alone is not one: when a server is started without a job that it
@@ -108,6 +109,7 @@ void pd_job_free(pd_job *job)
     free(job->listing);
     free(job->ranks);
     free(job->steps.quotas);
+    pd_step_times_free(&job->steps.times);
     pd_rules_free(job->steps.rules, job->steps.n_rules);
     free(job->steps.name);
     pd_effect_free(job->gone_notice);

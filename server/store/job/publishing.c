@@ -29,6 +29,14 @@ static void copy_progress(pd_job_stats *stats, const pd_job *job)
     stats->root_times = steps->root_times;
 }
 
+static void copy_times(pd_job_stats *stats, const pd_job_times *times)
+{
+    stats->times = *times;
+    stats->times.rank = NULL;
+    stats->times.n_ranks = 0;
+    for (uint32_t r = 0; r < stats->n_ranks; r++) stats->ranks[r].late = times->rank[r];
+}
+
 static void copy_keeping(pd_job_stats *stats, const pd_keeping *keeping)
 {
     stats->durable_ns = keeping->kept ? keeping->durable_ns : 0;
@@ -49,6 +57,7 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
     stats->root_age = pd_job_count_totals(job)->root_age;
     count_workers(stats, job);
     copy_progress(stats, job);
+    copy_times(stats, &job->steps.times.total);
     copy_keeping(stats, &job->keeping);
     return stats;
 }

@@ -114,7 +114,7 @@ static void empty(pd_round *round)
     round->missing = round->unsummed = round->n_chunks;
     round->open = round->closing = round->weightless = false;
     round->finite = true;
-    round->started_ns = 0;
+    round->started_ns = round->last_ns = 0;
 }
 
 void pd_round_reset(pd_round *round)

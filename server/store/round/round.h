@@ -111,6 +111,7 @@ typedef struct pd_round {
      * or no rank has given a gradient */
     bool weightless;
     uint64_t started_ns; /* time at which the round's first contribution came */
+    uint64_t last_ns;    /* time at which the last contribution so far came */
 } pd_round;
 
 /* The memory that a round uses, and the sizes of its arrays. The arrays are borrowed and zeroed. `chunks` has one

@@ -6,6 +6,7 @@
 #include "override.h"
 #include "round_scalars.h"
 #include "step_group.h"
+#include "step_traces.h"
 #include "stretch.h"
 
 #include <string.h>
@@ -110,6 +111,8 @@ void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
     }
     param->saved.step++;
     param->saved.outcome = (uint32_t)param->outcome;
+    pd_step_times_closed(&steps->times, param->saved.step, steps->n_params);
+    pd_trace_closed(steps, param);
     count_outcome(steps, param, param->outcome);
     if (param->outcome == PD_NO_GRADIENT) count_gap(steps, param);
     publish_next(param, closed);

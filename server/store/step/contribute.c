@@ -45,6 +45,8 @@ void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_slot slot
         steps->n_open++;
         DL_APPEND2(steps->waiting, param, prev_waiting, next_waiting);
     }
+    round->last_ns = now_ns;
+    if (param->current != NULL) pd_step_times_arrived(&steps->times, param->saved.step + 1, rank, now_ns);
     complete = pd_round_add(round, chunk, rank, slot);
     if (pd_is_collected(pd_param_how(param)))
         pd_collect_file(steps, chunk);

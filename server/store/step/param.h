@@ -8,6 +8,7 @@
 #include "round.h"
 #include "rule.h"
 #include "snapshot.h"
+#include "traced.h"
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -123,6 +124,7 @@ typedef struct pd_param {
     /* The ranks whose contributions count in the round, decided after the stage has become PD_READY (the step can
      * begin). NULL: all expected ranks. */
     pd_counted *counted;
+    pd_traced_round traced; /* times of the open round, if the job's steps are traced (step_traces.h) */
     /* some root tasks (computations of matrix roots) of the step are not handed out to the root pool yet, because
      * memory was short */
     bool uncaptured;

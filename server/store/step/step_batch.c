@@ -8,6 +8,7 @@
 #include "override.h"
 #include "root_report.h"
 #include "step_group.h"
+#include "step_traces.h"
 
 #include <stdlib.h>
 #include <utlist.h>
@@ -39,6 +40,7 @@ static int begin(pd_steps *steps, pd_param *param)
         return rc;
     }
     param->stage = PD_STEPPING;
+    pd_trace_begun(steps, param);
     return PD_OK;
 }
 
@@ -182,11 +184,14 @@ static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_clos
         if (steps->batch[i]->stage == PD_STEPPING) pd_roots_watch(steps, steps->batch[i]);
     }
     done = keep_finished(steps, n, ran);
+    pd_steps_spend(steps, PD_PHASE_STEP);
     pd_step_groups_look(steps);
     note_refused(steps->batch, done);
     pd_params_convert(steps->batch, done, steps->config->threads);
     for (size_t i = 0; i < done; i++) pd_param_end_update(steps->batch[i]);
+    pd_trace_stepped(steps, steps->batch, done);
     publish(steps, done, effect, closed);
+    pd_steps_spend(steps, PD_PHASE_PUBLISH);
     return starved;
 }
 

@@ -3,6 +3,7 @@
 
 #include "cut.h"
 #include "global_clip.h"
+#include "step_traces.h"
 #include "stretch.h"
 
 #include <assert.h>
@@ -222,6 +223,7 @@ void pd_param_collected(pd_steps *steps, pd_param *param)
         return;
     }
     param->outcome = own_outcome(steps, param);
+    pd_trace_summed(steps, param);
     if (pd_steps_are_whole(steps))
         join_the_job(steps, param);
     else

@@ -17,6 +17,7 @@
 #include "effects.h"
 #include "ingest.h"
 #include "param.h"
+#include "step_times.h"
 
 /* The part of a job's rounds and steps that survives a restart of the server: store/image writes and reads it.
  * Parameters and their groups have such parts of their own. */
@@ -94,6 +95,7 @@ typedef struct pd_steps {
     /* the step that an export under way reads, and its weights: cut.h. NULL: there is no export */
     struct pd_cut *cut;
 
+    pd_step_times times; /* what steps have cost, and which ranks were last */
     /* members for the batch of steps that runs now */
     pd_param **batch;  /* array of n_params entries: the parameters of the batch */
     pd_optim **optims; /* array of n_params entries: the optimizers of the parameters in `batch` */
@@ -110,6 +112,12 @@ static inline bool pd_rank_is_over_quota(const pd_steps *steps, uint32_t rank)
 }
 /* Returns whether any rank of the job is over its quota of the ingest budget (memory for received frames). */
 bool pd_steps_are_over_quota(const pd_steps *steps);
+
+/* Returns the time of the store's clock, in ns; 0: it has none. */
+static inline uint64_t pd_steps_clock_ns(const pd_steps *steps)
+{
+    return steps->config->clock_ns != NULL ? steps->config->clock_ns(steps->config->clock_arg) : 0;
+}
 
 /* Sets the parameter's stage (how far it is in its step), and puts the parameter into the queue steps->ready. */
 void pd_steps_ready(pd_steps *steps, pd_param *param, pd_stage stage);

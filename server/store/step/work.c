@@ -11,6 +11,7 @@
 #include "plant.h"
 #include "step_batch.h"
 #include "step_group.h"
+#include "step_traces.h"
 
 #include <assert.h>
 
@@ -53,15 +54,19 @@ void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 {
     pd_param *starved;
 
+    pd_step_times_begin(&steps->times, pd_steps_clock_ns(steps));
     budget_ns -= pd_chunks_sum(steps, &starved);
     if (starved != NULL) pause(steps, starved, now_ns);
     budget_ns -= pd_collect_work(steps, budget_ns, &starved);
     if (starved != NULL) pause(steps, starved, now_ns);
+    pd_steps_spend(steps, PD_PHASE_SUM);
     budget_ns -= clip(steps, budget_ns);
     if (steps->ready != NULL) {
         pd_steps_run(steps, budget_ns, &starved);
         if (starved != NULL) pause(steps, starved, now_ns);
     }
+    pd_steps_spend(steps, PD_PHASE_STEP);
+    pd_step_times_end(&steps->times);
     if (steps->retry_ns == 0 && steps->notice == NULL)
         steps->notice = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, steps->number);
 }
@@ -78,6 +83,7 @@ void pd_steps_task(pd_steps *steps, pd_param *param, struct pd_task *task, bool 
     steps->tasks_out--;
     steps->changes++;
     if (pd_task_ms(task) > 0) pd_histogram_add(&steps->root_times, (uint64_t)(pd_task_ms(task) * 1e6));
+    pd_trace_root(steps, param, task);
     pd_optim_deliver(param->optim, task);
     if (gone) return;
     if (param->stage == PD_PARKED && !pd_optim_waits(param->optim) && !PD_PLANTED(parked_forever))
