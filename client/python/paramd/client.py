@@ -64,8 +64,8 @@ def default_job() -> str:
 class Client:
     """A connection to a parameter server, as one worker of a job.
 
-    url: address of the server, "tcp://host:port", "tls://host:port" or "unix:///path"; several are separated by commas. None: $PARAMD_URL,
-        else the local daemon of this run.
+    url: address of the server, "tcp://host:port", "tls://host:port" or "unix:///path"; several are separated by commas.
+        None: $PARAMD_URL, else the local daemon of this run.
     job: name of the job. None: $PARAMD_JOB, else torchrun's run id, else "default".
     rank, world_size: this worker's number and the number of workers. None: $RANK and $WORLD_SIZE, else 0 of 1.
     rules: optimizer rules "GLOB OPTIMIZER name=value ..."; the first whose glob matches a parameter's name wins.
