@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "descriptor.h"
-#include "transport.h"
 
 typedef struct sock {
     pd_transport transport; /* must be the first member: the address of a transport of this file is cast to a sock */
@@ -301,4 +300,11 @@ int pd_socket_adopt_http(pd_uvloop *loop, int fd)
 
     if (s == NULL) return PD_NO_MEMORY;
     return pd_conversation_accept_http(loop->daemon, &s->transport) == PD_OK ? PD_OK : give_back(s);
+}
+
+pd_transport *pd_socket_new(pd_uvloop *loop, int fd)
+{
+    sock *s = make(loop, fd, NULL);
+
+    return s != NULL ? &s->transport : NULL;
 }

@@ -4,6 +4,7 @@
 #define PD_SOCKET_H
 
 #include "tls_stream.h"
+#include "transport.h"
 #include "uvloop.h"
 
 /* Gives a connected non-blocking socket to the conversation, which makes a connection of it; over TLS unless `tls`, the
@@ -12,5 +13,8 @@
 int pd_socket_adopt(pd_uvloop *loop, int fd, pd_tls_stream *tls, const char *peer);
 /* The same for a connection that speaks HTTP. */
 int pd_socket_adopt_http(pd_uvloop *loop, int fd);
+/* For tests: makes the transport of a socket without TLS, which it then owns, and gives it to nobody. Returns NULL if
+ * memory is out or `fd` is no socket. */
+pd_transport *pd_socket_new(pd_uvloop *loop, int fd);
 
 #endif

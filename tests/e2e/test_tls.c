@@ -1,5 +1,5 @@
-/* Tests tls:// with the real daemon: training, refusals that name their reason on both sides, and what a stranger on the
- * wire sees. */
+/* Tests tls:// with the real daemon: training, refusals that name their reason on both sides, and what a stranger on
+ * the wire sees. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -188,8 +188,7 @@ static int adopt_as(scene *s, int fd)
     ops.identity = tell_identity;
     transport->ops = &ops;
     if (pd_conversation_accept(s->daemon, transport, "test") == PD_OK) return PD_OK;
-    pd_socket_release(transport);
-    close(fd);
+    transport->ops->close(transport);
     return PD_RESOURCE_EXHAUSTED;
 }
 

@@ -28,7 +28,8 @@ class Options(ctypes.Structure):
                 ("options", POINTER(c_char_p)), ("rules", POINTER(c_char_p)), ("label", c_char_p),
                 ("deadline", c_double), ("checksum", c_bool), ("impatient", c_bool), ("nonce", c_uint64),
                 ("notice", c_void_p), ("notice_arg", c_void_p), ("quiet", c_bool), ("no_shared_memory", c_bool),
-                ("join_later", c_bool), ("slice", c_double), ("window", c_uint32)]
+                ("join_later", c_bool), ("slice", c_double), ("window", c_uint32), ("token_file", c_char_p),
+                ("ca_file", c_char_p), ("cert_file", c_char_p), ("key_file", c_char_p)]
 
 
 class Welcome(ctypes.Structure):

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_size_t, c_ssize_t, c_uint64, c_void_p
 from types import TracebackType
-from typing import Any, Callable
+from typing import Any, Callable, Union
 
 from . import _structs as structs
 from . import state_file
@@ -30,6 +30,7 @@ _SHARED, _OWN = 0, 1                    # enum pd_stream
 _SCALARS = 16                           # most scalars of a push
 _UNCONNECTED = b"not connected now"      # part of the error of a call that waits without a connection
 _NOTE_BYTES = 1 << 20                   # of the longest note
+Path = Union[str, "os.PathLike[str]"]   # of a file with keys
 
 
 def default_url(world_size: int | None = None, rank: int | None = None) -> str:
@@ -49,6 +50,11 @@ def local_state_dir() -> str | None:
     return local_daemon.state_dir()
 
 
+def path_bytes(path: Path | None) -> bytes | None:
+    """Returns a path as the C library takes it."""
+    return os.fsencode(path) if path is not None else None
+
+
 def default_job() -> str:
     """Returns the name of the job where none is given, as the C library chooses it."""
     run = os.environ.get("TORCHELASTIC_RUN_ID", "none")
@@ -58,8 +64,8 @@ def default_job() -> str:
 class Client:
     """A connection to a parameter server, as one worker of a job.
 
-    url: address of the server, "tcp://host:port" or "unix:///path"; several are separated by commas. None: $PARAMD_URL,
-        else the local daemon of this run.
+    url: address of the server, "tcp://host:port", "tls://host:port" or "unix:///path"; several are separated by commas.
+        None: $PARAMD_URL, else the local daemon of this run.
     job: name of the job. None: $PARAMD_JOB, else torchrun's run id, else "default".
     rank, world_size: this worker's number and the number of workers. None: $RANK and $WORLD_SIZE, else 0 of 1.
     rules: optimizer rules "GLOB OPTIMIZER name=value ..."; the first whose glob matches a parameter's name wins.
@@ -73,6 +79,9 @@ class Client:
     window: number of steps whose pushes the client keeps, until they are durable. If the server goes back to a
         checkpoint that is not older, the client sends them again by itself, and the program does not notice. It takes
         memory for as many steps' gradients. 0: none, and every return to a checkpoint raises Rewind.
+    token_file, ca_file, cert_file, key_file: files of a tls:// address: this worker's token; the authorities that sign
+        the server's certificate; this worker's certificate and its key. They are read for each connection. None:
+        $PARAMD_TOKEN_FILE, $PARAMD_CA_FILE (else the system's authorities), $PARAMD_CERT_FILE, $PARAMD_KEY_FILE.
     notice: called with one sentence for the user. None: it is printed to standard error.
 
     Unavailable: no server answered in time. FailedPrecondition: the job has another configuration. InvalidArgument: an
@@ -83,7 +92,8 @@ class Client:
                  world_size: int | None = None, rules: str | Iterable[str] | None = None,
                  options: Settings = None, label: str | None = None, deadline: float = 120.0,
                  checksum: bool = False, impatient: bool = False, shared_memory: bool = True, window: int = 0,
-                 notice: Callable[[str], None] | None = None) -> None:
+                 token_file: Path | None = None, ca_file: Path | None = None, cert_file: Path | None = None,
+                 key_file: Path | None = None, notice: Callable[[str], None] | None = None) -> None:
         if (rank is None) != (world_size is None):
             raise invalid(f"expected both rank and world_size or neither, got rank {rank} and world_size {world_size}")
         if not 0 <= window < 1 << 32:
@@ -110,7 +120,8 @@ class Client:
             options=text_list(pairs(options)), rules=text_list(rule_texts) if rule_texts is not None else None,
             label=label.encode() if label else None, deadline=self.deadline, checksum=checksum, impatient=impatient,
             notice=ctypes.cast(self._callback, c_void_p), no_shared_memory=not shared_memory, join_later=True,
-            slice=SLICE, window=window))
+            slice=SLICE, window=window, token_file=path_bytes(token_file), ca_file=path_bytes(ca_file),
+            cert_file=path_bytes(cert_file), key_file=path_bytes(key_file)))
         self._finalizer = weakref.finalize(self, self.handle.close)
         try:
             # A local daemon may end, idle, between the look for it and this join: then another look starts a new one.

@@ -2,6 +2,7 @@
 #include "child.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "sibling.h"
+#include "token.h"
 
 enum { START_MS = 20 * 1000, STOP_MS = 10 * 1000, LOOK_MS = 10 };
 
@@ -23,17 +25,18 @@ static void pause_ms(long ms)
 }
 
 /* Replaces the forked process by the daemon. Never returns. */
-static void become_daemon(char *path, const char *local, int log, pid_t parent)
+static void become_daemon(char *path, pd_child *child, pid_t parent)
 {
-    char addresses[128];
-    char *argv[] = { path, "--listen", addresses, NULL };
+    char addresses[160];
+    bool secure = child->token[0] != '\0';
+    char *argv[] = { path, "--listen", addresses, secure ? "--tls-tokens" : NULL, child->token, NULL };
 
-    snprintf(addresses, sizeof addresses, "127.0.0.1:0,%s", local);
+    snprintf(addresses, sizeof addresses, "127.0.0.1:0,%s%s", child->local, secure ? ",tls://127.0.0.1:0" : "");
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
-    dup2(log, STDOUT_FILENO);
-    dup2(log, STDERR_FILENO);
+    dup2(child->log, STDOUT_FILENO);
+    dup2(child->log, STDERR_FILENO);
     execv(path, argv);
     _exit(127);
 }
@@ -46,23 +49,32 @@ static void read_log(const pd_child *child, char *text, size_t size)
     text[n > 0 ? n : 0] = '\0';
 }
 
-static bool find_url(pd_child *child)
+/* Returns the port behind a text of the daemon's output, in a line that is complete; 0: there is none. */
+static int port_behind(const char *log, const char *text)
+{
+    const char *at = strstr(log, text);
+
+    return at != NULL && strchr(at, '\n') != NULL ? atoi(at + strlen(text)) : 0;
+}
+
+static bool find_urls(pd_child *child)
 {
     char text[4096];
-    const char *at;
-    int port;
+    int port, secure;
 
     read_log(child, text, sizeof text);
-    at = strstr(text, "listening on 127.0.0.1:");
-    if (at == NULL || strchr(at, '\n') == NULL || sscanf(at, "listening on 127.0.0.1:%d", &port) != 1) return false;
+    port = port_behind(text, "listening on 127.0.0.1:");
+    secure = port_behind(text, "listening on tls://127.0.0.1:");
+    if (port == 0 || (child->token[0] != '\0' && secure == 0)) return false;
     snprintf(child->url, sizeof child->url, "tcp://127.0.0.1:%d", port);
+    if (secure != 0) snprintf(child->secure, sizeof child->secure, "tls://127.0.0.1:%d", secure);
     return true;
 }
 
 static int wait_until_it_listens(pd_child *child, pd_error *err)
 {
     for (int ms = 0; ms < START_MS; ms += LOOK_MS) {
-        if (find_url(child)) return PD_OK;
+        if (find_urls(child)) return PD_OK;
         if (waitpid(child->pid, NULL, WNOHANG) == child->pid) {
             char text[400];
             read_log(child, text, sizeof text);
@@ -75,7 +87,22 @@ static int wait_until_it_listens(pd_child *child, pd_error *err)
     return pd_fail(err, PD_DEADLINE_EXCEEDED, "paramd does not listen after %d seconds", START_MS / 1000);
 }
 
-int pd_child_start(pd_child *out, pd_error *err)
+/* Writes a file with a new token into the daemon's folder. */
+static int write_token(pd_child *child, pd_error *err)
+{
+    char line[PD_TOKEN_LINE];
+    int rc = pd_token_new(line, "bench", err), fd;
+
+    if (rc != PD_OK) return rc;
+    snprintf(child->token, sizeof child->token, "%s/token", child->folder);
+    fd = open(child->token, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, line, strlen(line)) != (ssize_t)strlen(line))
+        rc = pd_fail(err, PD_UNAVAILABLE, "%s: %s", child->token, strerror(errno));
+    if (fd >= 0) close(fd);
+    return rc;
+}
+
+static int start(pd_child *out, bool secure, pd_error *err)
 {
     char path[4096];
     pid_t parent = getpid();
@@ -93,12 +120,26 @@ int pd_child_start(pd_child *out, pd_error *err)
         return rc;
     }
     snprintf(out->local, sizeof out->local, "unix://%s/socket", out->folder);
+    if (secure && (rc = write_token(out, err)) != PD_OK) {
+        pd_child_stop(out);
+        return rc;
+    }
     out->pid = fork();
-    if (out->pid == 0) become_daemon(path, out->local, out->log, parent);
+    if (out->pid == 0) become_daemon(path, out, parent);
     rc = out->pid < 0 ? pd_fail(err, PD_UNAVAILABLE, "cannot start a process: %s", strerror(errno))
                       : wait_until_it_listens(out, err);
     if (rc != PD_OK) pd_child_stop(out);
     return rc;
+}
+
+int pd_child_start(pd_child *out, pd_error *err)
+{
+    return start(out, false, err);
+}
+
+int pd_child_start_secure(pd_child *out, pd_error *err)
+{
+    return start(out, true, err);
 }
 
 void pd_child_stop(pd_child *child)
@@ -114,6 +155,7 @@ void pd_child_stop(pd_child *child)
     if (child->log >= 0) close(child->log);
     if (child->folder[0] != '\0') {
         unlink(child->local + strlen("unix://")); /* a daemon that was killed leaves its socket */
+        if (child->token[0] != '\0') unlink(child->token);
         rmdir(child->folder);
     }
     *child = (pd_child){ .log = -1 };

@@ -131,6 +131,7 @@ static int join_lane(worker *w, int l)
                                   .world_size = (int)b->want->workers,
                                   .rules = rules,
                                   .label = "paramctl bench",
+                                  .token_file = b->daemon.token,
                                   .deadline = DEADLINE_S,
                                   .no_shared_memory = !shm };
     int rc = pd_client_open(&w->clients[l], &options, &w->err);
@@ -386,15 +387,19 @@ static int make_lane(bench *b, const char *transport, pd_error *err)
 {
     const char *server = b->want->server;
     lane *l = &b->lanes[b->n_lanes];
-    bool local = strcmp(transport, "tcp") != 0;
+    bool secure = strcmp(transport, "tls") == 0, local = !secure && strcmp(transport, "tcp") != 0;
     uint64_t nonce;
 
-    if (server != NULL && local != (strncmp(server, "unix://", 7) == 0))
+    if (server != NULL &&
+        (local != (strncmp(server, "unix://", 7) == 0) || secure != (strncmp(server, "tls://", 6) == 0)))
         return pd_fail(err, PD_INVALID_ARGUMENT, "--transport %s needs %s, and --server is %s", transport,
-                       local ? "a Unix socket (unix:///path)" : "a TCP address", server);
+                       local    ? "a Unix socket (unix:///path)"
+                       : secure ? "an address with TLS (tls://host:port)"
+                                : "a TCP address",
+                       server);
     if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) return pd_fail(err, PD_INTERNAL, "no random numbers");
     l->transport = transport;
-    l->url = server != NULL ? server : local ? b->daemon.local : b->daemon.url;
+    l->url = server != NULL ? server : local ? b->daemon.local : secure ? b->daemon.secure : b->daemon.url;
     snprintf(l->job, sizeof l->job, "bench/%016" PRIx64, nonce);
     if ((l->round_ms = calloc((size_t)b->want->rounds, sizeof *l->round_ms)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -414,7 +419,10 @@ static int start(bench *b, pd_error *err)
                        (long long)want->floats);
     }
     rc = pd_yardstick_start(&b->yardstick, (int)want->workers, b->bytes, CHUNK_BYTES, err);
-    if (rc == PD_OK && want->server == NULL) rc = pd_child_start(&b->daemon, err);
+    if (rc == PD_OK && want->server == NULL)
+        rc = strcmp(want->transport, "tls") == 0 || strcmp(want->beside, "tls") == 0
+                 ? pd_child_start_secure(&b->daemon, err)
+                 : pd_child_start(&b->daemon, err);
     if (rc == PD_OK && want->server != NULL) rc = pd_operator_probe(want->server, want->timeout, err);
     if (rc == PD_OK) rc = make_lane(b, want->transport, err);
     if (rc == PD_OK && strcmp(want->beside, "none") != 0) rc = make_lane(b, want->beside, err);

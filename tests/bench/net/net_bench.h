@@ -10,7 +10,7 @@ typedef struct pd_net_bench {
     double timeout;
     bool json;
     int64_t workers, tensors, floats, rounds;
-    const char *transport; /* "tcp", "unix" or "shm": how payloads travel */
+    const char *transport; /* "tcp", "tls", "unix" or "shm": how payloads travel */
     const char *beside;    /* another transport whose rounds take turns with those of the first; "none" */
     bool copy;             /* shm: gradients lie in memory of the worker, and the client copies them */
 } pd_net_bench;
