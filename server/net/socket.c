@@ -302,3 +302,15 @@ int pd_socket_adopt_http(pd_uvloop *loop, int fd)
     if (s == NULL) return PD_NO_MEMORY;
     return pd_conversation_accept_http(loop->daemon, &s->transport) == PD_OK ? PD_OK : give_back(s);
 }
+
+pd_transport *pd_socket_new(pd_uvloop *loop, int fd)
+{
+    sock *s = make(loop, fd, NULL);
+
+    return s != NULL ? &s->transport : NULL;
+}
+
+void pd_socket_release(pd_transport *transport)
+{
+    give_back((sock *)transport);
+}

@@ -13,4 +13,11 @@ int pd_socket_adopt(pd_uvloop *loop, int fd, pd_tls_stream *tls, const char *pee
 /* The same for a connection that speaks HTTP. */
 int pd_socket_adopt_http(pd_uvloop *loop, int fd);
 
+/* ---- for tests, which give the transport's peer another identity before a connection is made of it ---- */
+
+/* Makes a transport over a socket without TLS. Returns NULL if memory is out or `fd` is no socket. */
+pd_transport *pd_socket_new(pd_uvloop *loop, int fd);
+/* Frees a transport that no connection has used, and leaves its socket open. */
+void pd_socket_release(pd_transport *transport);
+
 #endif
