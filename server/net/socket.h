@@ -13,8 +13,11 @@
 int pd_socket_adopt(pd_uvloop *loop, int fd, pd_tls_stream *tls, const char *peer);
 /* The same for a connection that speaks HTTP. */
 int pd_socket_adopt_http(pd_uvloop *loop, int fd);
-/* For tests: makes the transport of a socket without TLS, which it then owns, and gives it to nobody. Returns NULL if
- * memory is out or `fd` is no socket. */
+
+/* ---- for tests, which give the transport's peer another identity before a connection is made of it ---- */
+
+/* Makes a transport over a socket without TLS, which it then owns. Returns NULL if memory is out or `fd` is no
+ * socket. */
 pd_transport *pd_socket_new(pd_uvloop *loop, int fd);
 
 #endif
