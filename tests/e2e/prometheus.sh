@@ -10,7 +10,7 @@ bin=${PARAMD_BIN:?the folder of paramd}
 for program in prometheus promtool curl; do
     command -v $program > /dev/null || { echo "skip: no $program (Debian package prometheus, curl)"; exit 77; }
 done
-[ -e /usr/share/datasets/fashion-mnist ] || { echo "skip: no Fashion-MNIST (Debian package dataset-fashion-mnist)"; exit 77; }
+[ -e /usr/share/datasets/fashion-mnist ] || { echo "skip: no Debian package dataset-fashion-mnist"; exit 77; }
 
 scratch=$(mktemp -d /tmp/paramd-prometheus.XXXXXX)
 pids=()
@@ -47,7 +47,8 @@ http=$(sed -n 's/.*listening for HTTP on //p' "$scratch/paramd.log")
 rule='* scalable_shampoo learning_rate=0.05 block_size=64 preconditioning_compute_steps=5'
 for rank in 0 1; do
     "$bin/fashion" --url "tcp://127.0.0.1:$(cat "$scratch/port")" --job 'a "quoted" job' --rank $rank --world-size 2 \
-        --batch 64 --epochs 1000 --out "$scratch/out" --rule "$rule start_preconditioning_step=5" > "$scratch/worker$rank.log" 2>&1 &
+        --batch 64 --epochs 1000 --out "$scratch/out" --rule "$rule start_preconditioning_step=5" \
+        > "$scratch/worker$rank.log" 2>&1 &
     pids+=($!)
 done
 cat > "$scratch/prometheus.yml" << END
