@@ -92,6 +92,14 @@ static double read_number(const row *of, const void *from)
     return NAN;
 }
 
+/* Writes a bound of a bucket as OpenMetrics asks for: "1.0" rather than "1". */
+static void write_bound(char text[32], double bound)
+{
+    snprintf(text, 32, "%g", bound);
+    if (isinf(bound)) strcpy(text, "+Inf");
+    if (strpbrk(text, ".eI") == NULL) strcat(text, ".0");
+}
+
 /* Writes a bucket of a histogram; `name` NULL: it has no label besides that of its job. */
 static void bucket(const scene *s, const char *name, const char *value, double bound, double count)
 {
@@ -99,8 +107,8 @@ static void bucket(const scene *s, const char *name, const char *value, double b
 
     begin(s, "_bucket");
     if (name != NULL) label(s, true, name, value);
-    snprintf(text, sizeof text, "%g", bound);
-    label(s, name == NULL, "le", isinf(bound) ? "+Inf" : strchr(text, '.') != NULL ? text : strcat(text, ".0"));
+    write_bound(text, bound);
+    label(s, name == NULL, "le", text);
     end(s, true, count);
 }
 

@@ -39,6 +39,7 @@ flood_memory_mib | MiB                       | <= 128   |      | figure_flood_me
 window_memory | MiB beyond the gradients of its steps | <= 32 |  | figure_window_memory
 sim_seeds    | seeds a second, one core     | >= 50    |      | pd_sim --seeds 1..2000
 idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000
+scrape_cost  | of the step time without scrapes | <= 1.02 |   | figure_scrape_cost
 checkpoint_rate | of one file written in sequence past the page cache, and synced | >= 0.8 | | figure_checkpoint_rate
 root_scratch | of ssyevd                    | <= 1.20  | kernel | figure_root_scratch
 root_tracked | of ssyevd and the product    | <= 0.50  | kernel | figure_root_tracked

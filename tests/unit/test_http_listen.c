@@ -1,0 +1,184 @@
+/* Tests the HTTP listener on real sockets: it answers while jobs are loaded, stays while the daemon drains, and is
+ * closed to other machines unless requests bring a token. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "daemon.h"
+#include "reach.h"
+
+static void drop_line(const pd_log_entry *entry)
+{
+    (void)entry;
+}
+
+static int events;
+
+static void count_event(void *arg, pd_daemon_event event)
+{
+    (void)arg;
+    if (event == PD_DAEMON_LOADS) events++;
+}
+
+static pd_daemon *make(void)
+{
+    pd_daemon_config config = {
+        .listen = "",
+        .http_listen = "127.0.0.1:0",
+        .max_connections = 4,
+        .handshake_ms = 60000,
+        .heartbeat_ms = 5000,
+        .silence_ms = 60000,
+        .read_ms = 60000,
+        .write_ms = 60000,
+        .drain_ms = 1000,
+        .ingest_bytes = 65536,
+        .chunk_elements = 1024,
+        .max_payload = 4096,
+        .max_pieces = 16,
+        .max_params = 16,
+        .max_header = 4096,
+        .hello_bytes = 1024,
+        .blas_core = "none",
+        .log = drop_line,
+        .event = count_event,
+    };
+    pd_daemon *daemon;
+
+    assert_int_equal(pd_daemon_new(&daemon, &config, NULL), PD_OK);
+    assert_int_equal(pd_daemon_listen_http(daemon, NULL), PD_OK);
+    assert_true(pd_daemon_http_port(daemon) > 0);
+    return daemon;
+}
+
+static int connect_to(const pd_daemon *daemon)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)pd_daemon_http_port(daemon)),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+/* A client that asks for readiness on the thread that loads, and what it gets. */
+typedef struct client {
+    const pd_daemon *daemon;
+    char answer[1024];
+} client;
+
+static void load(void *arg)
+{
+    static const char request[] = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    client *c = arg;
+    int fd = connect_to(c->daemon);
+    size_t n = 0;
+    ssize_t got;
+
+    if (send(fd, request, sizeof request - 1, 0) != (ssize_t)sizeof request - 1) abort();
+    while ((got = recv(fd, c->answer + n, sizeof c->answer - 1 - n, 0)) > 0) n += (size_t)got;
+    close(fd);
+}
+
+static void a_daemon_that_loads_jobs_says_so(void **state)
+{
+    pd_daemon *daemon = make();
+    client c = { .daemon = daemon };
+
+    (void)state;
+    pd_daemon_load(daemon, load, &c);
+    assert_non_null(strstr(c.answer, "503 Service Unavailable"));
+    assert_non_null(strstr(c.answer, "\r\n\r\nrecovering\n"));
+    pd_daemon_free(daemon);
+}
+
+static void wait_for_events(void *arg)
+{
+    (void)arg;
+    usleep(600000); /* the loop thread reports every 250 ms that it still loads */
+}
+
+static void loading_is_reported_several_times_a_second(void **state)
+{
+    pd_daemon *daemon = make();
+
+    (void)state;
+    events = 0;
+    pd_daemon_load(daemon, wait_for_events, NULL);
+    assert_true(events >= 1);
+    pd_daemon_free(daemon);
+}
+
+static void a_daemon_that_drains_still_answers(void **state)
+{
+    pd_daemon *daemon = make();
+    pd_mailbox *requests = pd_mailbox_new(NULL, NULL);
+    char answer[1024] = "";
+    int fd;
+
+    (void)state;
+    pd_daemon_begin(daemon, requests);
+    pd_conversation_end(daemon, "test");
+    fd = connect_to(daemon);
+    assert_int_equal(send(fd, "GET /readyz HTTP/1.0\r\n\r\n", 24, 0), 24);
+    for (int i = 0; i < 1000 && recv(fd, answer, sizeof answer - 1, MSG_DONTWAIT) <= 0; i++) pd_daemon_turn(daemon);
+    assert_non_null(strstr(answer, "\r\n\r\ndraining\n"));
+    close(fd);
+    pd_daemon_end(daemon);
+    for (pd_mail *mail = pd_mailbox_take(requests), *next; mail != NULL; mail = next) {
+        next = mail->next;
+        pd_request_free((pd_request *)(void *)mail);
+    }
+    pd_daemon_free(daemon);
+    pd_mailbox_free(requests);
+}
+
+static void other_machines_reach_the_listener_only_if_requests_bring_a_token(void **state)
+{
+    pd_error err;
+
+    (void)state;
+    assert_int_equal(pd_reach_check_http("", false, &err), PD_OK);
+    assert_int_equal(pd_reach_check_http("127.0.0.1:7072, [::1]:7072, unix:///run/x", false, &err), PD_OK);
+    assert_int_equal(pd_reach_check_http("*:7072", false, &err), PD_PERMISSION_DENIED);
+    assert_non_null(strstr(err.text, "http.token"));
+    assert_int_equal(pd_reach_check_http("*:7072", true, &err), PD_OK);
+    assert_int_equal(pd_reach_check_http("nonsense", false, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "http.listen"));
+}
+
+static void the_short_name_listen_is_that_of_the_server(void **state)
+{
+    pd_config *config = pd_config_new();
+
+    (void)state;
+    assert_string_equal(pd_config_find(config, "listen")->section, "server");
+    assert_string_equal(pd_config_find(config, "http_listen")->section, "http");
+    pd_config_free(config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_daemon_that_loads_jobs_says_so),
+        cmocka_unit_test(loading_is_reported_several_times_a_second),
+        cmocka_unit_test(a_daemon_that_drains_still_answers),
+        cmocka_unit_test(other_machines_reach_the_listener_only_if_requests_bring_a_token),
+        cmocka_unit_test(the_short_name_listen_is_that_of_the_server),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
