@@ -20,6 +20,11 @@ checked=$(sed -n 's/^ExecStartPre=//p' "$unit") started=$(sed -n 's/^ExecStart=/
     || { echo "checked: $checked; started: $started"; exit 1; }
 grep -qx 'ExecReload=/bin/kill -HUP $MAINPID' "$unit" || { echo "no ExecReload by SIGHUP"; exit 1; }
 
+# A secret that is not there does not stop the start: each credential has a text in its place.
+credentials() { sed -n "s/^$1=\([^:]*\):.*/\1/p" "$unit" | sort; }
+[ -n "$(credentials LoadCredential)" ] && [ "$(credentials LoadCredential)" = "$(credentials SetCredential)" ] \
+    || { echo "loaded: $(credentials LoadCredential); in their place: $(credentials SetCredential)"; exit 1; }
+
 # What ExecStartPre runs: a good file passes, a wrong one stops the start with status 2 and says where.
 conf=$scratch/paramd.conf
 "$PARAMD_BIN/paramd" --print-config > "$conf"
