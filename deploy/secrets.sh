@@ -4,6 +4,7 @@
 #   tokens         the daemon's file: a token for operators, and one for workers
 #   worker-token   the workers' file: their own token
 #   http-token     who reads metrics and the dashboard shows it
+#   roles          operators may do everything, workers may train (deploy/README.md, "Say who may do what")
 # Files that are there already stay. They belong to the user of the images (10001), who alone may read them, so this
 # needs root. paramctl makes the tokens: $PARAMCTL, else the one of the build tree, else the one on the PATH.
 set -euo pipefail
@@ -24,9 +25,10 @@ cd "$folder"
 [ -s tokens ] || { "$paramctl" token new operator; "$paramctl" token new worker; } > tokens
 [ -s worker-token ] || grep '^worker:' tokens > worker-token
 [ -s http-token ] || od -An -N 32 -tx1 /dev/urandom | tr -d ' \n' > http-token
-chmod 0400 tokens worker-token http-token
-chown "$user" . tokens worker-token http-token || {
+[ -s roles ] || printf 'token:operator  admin  *\ntoken:worker    push   *\n' > roles
+chmod 0400 tokens worker-token http-token roles
+chown "$user" . tokens worker-token http-token roles || {
     echo "secrets.sh: run it as root, so that the files can belong to $user" >&2
     exit 1
 }
-echo "$folder: tokens, worker-token, http-token"
+echo "$folder: tokens, worker-token, http-token, roles"

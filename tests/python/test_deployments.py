@@ -12,7 +12,7 @@ yaml = pytest.importorskip("yaml")
 
 BIN = os.environ["PARAMD_BIN"]
 DEPLOY = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "deploy")
-SECRETS = ("tokens", "http-token", "worker-token")
+SECRETS = ("tokens", "http-token", "worker-token", "roles")
 
 
 def documents(name):
@@ -55,7 +55,8 @@ def secrets(tmp_path):
 
 def here(text, secrets, tmp_path):
     """Returns a text in which paths of a container are paths of this test."""
-    return re.sub(r"/run/secrets(/paramd)?/", f"{secrets}/", text).replace("/var/lib/paramd", str(tmp_path))
+    text = re.sub(r"/run/secrets(/paramd)?/", f"{secrets}/", text)
+    return text.replace("/var/lib/paramd", str(tmp_path)).replace("/config/", f"{tmp_path}/")
 
 
 def expect_accepted(*arguments):
@@ -94,9 +95,20 @@ def test_manifests_follow_the_schemas_of_kubernetes():
 
 
 def test_the_daemon_accepts_the_configuration_in_the_manifest(secrets, tmp_path):
-    conf = tmp_path / "paramd.conf"
-    conf.write_text(here(find("ConfigMap")["data"]["paramd.conf"], secrets, tmp_path))
-    expect_accepted(f"--config={conf}")
+    for name, text in find("ConfigMap")["data"].items():
+        (tmp_path / name).write_text(here(text, secrets, tmp_path))
+        (tmp_path / name).chmod(0o644)
+    expect_accepted(f"--config={tmp_path}/paramd.conf")
+
+
+@pytest.mark.parametrize(("token", "role"), [("operator", "admin"), ("worker", "push")])
+def test_operators_command_and_workers_train(secrets, tmp_path, token, role):
+    (tmp_path / "roles").write_text(find("ConfigMap")["data"]["roles"])
+    for file in (secrets / "roles", tmp_path / "roles"):
+        file.chmod(0o400)
+        said = subprocess.run([BIN + "/paramctl", "roles", "check", file, f"token:{token}", "fashion", "-o", "json"],
+                              capture_output=True, text=True, check=True).stdout
+        assert f'"role": "{role}"' in said
 
 
 def test_the_daemon_accepts_the_flags_in_the_compose_file(secrets, tmp_path):
