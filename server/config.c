@@ -91,9 +91,10 @@ static const pd_key keys[] = {
               "127.0.0.1:7072; none: there is no HTTP listener. Other machines may reach it only with a token, or with "
               "server.insecure" },
     { "http", "token", PD_KEY_TEXT, AT(http_token), "",
-      .help = "file with the token that requests must bring (Authorization: Bearer TOKEN, or as the password of any "
-              "user); its first line counts, at least 16 characters. Only its owner may read it. none: no token is "
-              "needed. /healthz and /readyz need none" },
+      .help =
+          "file with the token that requests must bring (Authorization: Bearer TOKEN, or as the password of any "
+          "user); its first line counts, at least 16 characters. Only its owner and group may read it, and its "
+          "path may begin with ${CREDENTIALS_DIRECTORY}. none: no token is needed. /healthz and /readyz need none" },
     { "limits", "max_jobs", PD_KEY_COUNT, AT(max_jobs), "1024", 1, 1000000, .reload = true,
       .help = "most jobs at the same time" },
     { "limits", "max_params", PD_KEY_COUNT, AT(max_params), "65536", 1, 1000000, .help = "most parameters of one job" },

@@ -1,6 +1,8 @@
 /* token_file.c - reads a token from a file, and refuses files that others can read. */
 #include "token_file.h"
 
+#include "credential.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,11 +51,13 @@ static int read_line(char **out, FILE *file, const char *path, const char *key, 
     return rc;
 }
 
-int pd_token_read(char **out, const char *path, const char *key, pd_error *err)
+int pd_token_read(char **out, const char *setting, const char *key, pd_error *err)
 {
-    FILE *file = fopen(path, "re");
-    int rc;
+    char path[PATH_MAX];
+    int rc = pd_credential_path(path, key, setting, err);
+    FILE *file = rc == PD_OK ? fopen(path, "re") : NULL;
 
+    if (rc != PD_OK) return rc;
     if (file == NULL) return pd_fail(err, PD_NOT_FOUND, "%s: %.300s: %s", key, path, strerror(errno));
     rc = read_line(out, file, path, key, err);
     fclose(file);

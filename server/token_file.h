@@ -7,13 +7,13 @@
 #define PD_TOKEN_LEAST 16 /* fewest characters of a token */
 
 /* Reads the first line of a file into *out, which the caller frees. `key` names the setting that has the path, for
- * errors.
+ * errors. The path may begin with ${CREDENTIALS_DIRECTORY} (credential.h).
  *
  *   PD_NOT_FOUND          the file cannot be read
  *   PD_PERMISSION_DENIED  users besides its owner and its group may read it, or the group may write it
- *   PD_INVALID_ARGUMENT   the line has fewer than PD_TOKEN_LEAST characters, more than 256, or others than printable
+ *   PD_INVALID_ARGUMENT   ${CREDENTIALS_DIRECTORY} is not set; or the line has fewer than PD_TOKEN_LEAST characters, more than 256, or others than printable
  *                         ASCII without blanks
  *   PD_NO_MEMORY */
-int pd_token_read(char **out, const char *path, const char *key, pd_error *err);
+int pd_token_read(char **out, const char *setting, const char *key, pd_error *err);
 
 #endif

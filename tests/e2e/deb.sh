@@ -52,7 +52,8 @@ rm build/deb/*-dbgsym_*
 mv build/deb/*.deb "$scratch/second/"
 
 say "a fresh Debian"
-mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus bookworm "$root" > "$scratch/base.log" 2>&1 \
+mmdebstrap --quiet --variant=minbase --include=usr-is-merged,systemd,systemd-sysv,dbus bookworm "$root" \
+    > "$scratch/base.log" 2>&1 \
     || { tail -n 5 "$scratch/base.log"; echo "skip: no base can be made (no mirror?)"; exit 77; }
 cp -r "$scratch/first" "$scratch/second" "$root/"
 all=(paramd libparamd0 libparamd-optim0 libparamd-dev python3-paramd)
@@ -107,8 +108,10 @@ if is_active paramd.socket active; then die "the socket is active without being 
 main_pid() { inside systemctl show -P MainPID paramd.service; }
 [ "$(inside stat -c %U "/proc/$(main_pid)")" = paramd ] || die "the service does not run as the user paramd"
 [ "$(inside stat -c '%U %a' /var/lib/paramd)" = "paramd 700" ] || die "/var/lib/paramd is not the daemon's alone"
-inside paramctl doctor --server :7070 > "$scratch/doctor" || die "the doctor finds a failure:" "$(cat "$scratch/doctor")"
+inside paramctl doctor --server :7070 > "$scratch/doctor" \
+    || die "the doctor finds a failure:" "$(cat "$scratch/doctor")"
 inside systemctl reload paramd.service
+[ "$(inside systemctl show -P Result paramd.service)" = success ] || die "the reload failed"
 
 # Two workers with the Python package. A step takes 5 ms beside the daemon's work, as if a gradient was computed, so
 # that the upgrade falls into the training.
@@ -169,6 +172,17 @@ inside systemctl start paramd.socket
 inside paramctl --timeout 20 ping > /dev/null || die "a connection to the socket does not start the service"
 is_active paramd.service active || die "the socket did not start the service"
 inside systemctl stop paramd.socket paramd.service
+
+say "tokens as credentials"
+inside paramctl token new worker | (umask 077; tee "$root/token" > "$root/etc/paramd/tokens")
+# shellcheck disable=SC2016     # systemd sets this variable for the daemon
+sed -i -e 's|^listen = .*|listen = tls://*:7070|' -e 's|^tokens =.*|tokens = ${CREDENTIALS_DIRECTORY}/tokens|' \
+    "$root/etc/paramd/paramd.conf"
+inside systemctl start paramd.service || die "no start with tokens:" "$(inside journalctl -n 20 -u paramd.service)"
+inside env PARAMD_URL=tls://127.0.0.1:7070 PARAMD_TOKEN_FILE=/token paramctl ping > /dev/null \
+    || die "the token does not let its owner in"
+if inside paramctl --timeout 2 ping > /dev/null 2>&1; then die "the daemon answers without TLS"; fi
+rm "$root/etc/paramd/tokens"
 
 say "remove and purge"
 quietly inside apt-get remove -y -qq "${all[@]}"

@@ -84,6 +84,21 @@ static void a_file_that_is_missing_is_named(void **state)
     assert_non_null(strstr(err.text, "http.token: /nowhere/token"));
 }
 
+static void the_folder_of_credentials_is_found_in_the_environment(void **state)
+{
+    char *token;
+    pd_error err;
+
+    (void)state;
+    unsetenv("CREDENTIALS_DIRECTORY");
+    assert_int_equal(pd_token_read(&token, "${CREDENTIALS_DIRECTORY}/t", "http.token", &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "CREDENTIALS_DIRECTORY is not set"));
+    setenv("CREDENTIALS_DIRECTORY", "/nowhere", 1);
+    assert_int_equal(pd_token_read(&token, "${CREDENTIALS_DIRECTORY}/t", "http.token", &err), PD_NOT_FOUND);
+    assert_non_null(strstr(err.text, "http.token: /nowhere/t"));
+    unsetenv("CREDENTIALS_DIRECTORY");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -91,6 +106,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_file_that_others_can_read_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_token_that_is_short_or_has_blanks_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_that_is_missing_is_named, set_up, tear_down),
+        cmocka_unit_test(the_folder_of_credentials_is_found_in_the_environment),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
