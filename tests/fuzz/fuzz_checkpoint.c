@@ -1,8 +1,10 @@
-/* Loads any bytes as a file of a checkpoint. The manifest's sizes and hashes are made to fit, so that the bytes get
- * past them. The checkpoint is refused with a reason, or it was read and can be written again. */
+/* Loads any bytes as a file of a checkpoint, or as a segment of a log (log_segment.h). The manifest's sizes and hashes
+ * are made to fit, so that the bytes get past them. The checkpoint is refused with a reason, or it was read and can be
+ * written again. */
 #include <string.h>
 
 #include "kept_sample.h"
+#include "log_segment.h"
 #include "mem_disk.h"
 #include "seed.h"
 
@@ -10,8 +12,8 @@
 #define JOB_DIR ROOT "/runs%2Fgpt%20%231-0123456789abcdef"
 #define DIR JOB_DIR "/step-00000000000000000004"
 
-/* An input: which file it is (one byte; 3 is the manifest), and the bytes of the file. */
-enum { MANIFEST = PD_KEEP_FILES };
+/* An input: which file it is (one byte; 3 is the manifest, 4 a segment of a log), and the bytes of the file. */
+enum { MANIFEST = PD_KEEP_FILES, SEGMENT };
 
 static const char *const files[] = { DIR "/weights.safetensors", DIR "/state.bin", DIR "/notes.bin",
                                      DIR "/manifest.json" };
@@ -46,6 +48,7 @@ static void make_seeds(const char *folder)
         free(seed);
     }
     mem_disk_free(memory);
+    log_segment_seed(folder, SEGMENT);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -122,7 +125,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int which;
 
     if (size == 0) return 0;
-    which = data[0] % (MANIFEST + 1);
+    which = data[0] % (SEGMENT + 1);
+    if (which == SEGMENT) {
+        log_segment_fuzz(data + 1, size - 1);
+        return 0;
+    }
     if ((copy = malloc(size)) == NULL) return 0;
     memcpy(copy, data + 1, --size);
     memory = with_checkpoint();
