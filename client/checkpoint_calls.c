@@ -25,11 +25,21 @@ static uint32_t wait_ms(const pd_client *client)
     return ms < MOST_WAIT_MS ? (uint32_t)ms : MOST_WAIT_MS;
 }
 
+/* Forgets a call of pd_client_sync that timed out and waited for another step. */
+static void forget_other_step(pd_client *client, uint64_t step)
+{
+    if (client->sync == 0 || client->sync_step == step) return;
+    pd_core_give_up(client->core, client->sync);
+    client->sync = 0;
+}
+
 int pd_client_sync(pd_client *client, uint64_t step, pd_error *err)
 {
     int rc = PD_OK;
 
     pd_io_enter(&client->io);
+    forget_other_step(client, step);
+    client->sync_step = step;
     if (client->sync == 0) rc = pd_core_checkpoint(client->core, step, wait_ms(client), &client->sync, err);
     if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->sync, err);
     pd_io_leave(&client->io);

@@ -24,6 +24,8 @@
 #define FIRST_HEARTBEAT_NS (2500 * MS)
 #define BACKOFF_LEAST_NS (50 * MS)
 #define BACKOFF_MOST_NS (2000 * MS)
+#define BACKOFF_SHARE                                                                                                  \
+    8 /* pauses are this part of the time without a welcome: so much later a client finds its server */
 /* When the server has refused one frame of a call, the call waits this long for the answers to its other frames. */
 #define REST_NS (1000 * MS)
 
@@ -105,7 +107,7 @@ void pd_core_free(pd_core *core)
 
     if (core == NULL) return;
     pd_outgoing_clear(&core->out);
-    pd_window_clear(core);
+    pd_window_free(core);
     HASH_ITER(hh, core->ops, op, next) pd_op_free(core, op);
     pd_core_forget_params(core);
     pd_sharing_free(core);
@@ -163,12 +165,14 @@ static uint64_t draw(pd_core *core)
     return z ^ (z >> 31);
 }
 
-/* Returns how long to wait before the next attempt to connect: 50 ms, doubled with each failure up to 2 s. The
- * second half of this time is random. */
-static uint64_t backoff_ns(pd_core *core)
+/* Returns how long to wait before the next attempt to connect: an eighth of the time since the last welcome, but at
+ * least 50 ms and at most 2 s. The second half of this time is random. So a server that is back after a second is found
+ * a tenth of a second later, and one that is away for long is not asked often. */
+static uint64_t backoff_ns(pd_core *core, uint64_t now_ns)
 {
-    uint64_t most = core->attempts < 6 ? BACKOFF_LEAST_NS << core->attempts : BACKOFF_MOST_NS;
+    uint64_t most = (now_ns - core->alone_ns) / BACKOFF_SHARE;
 
+    if (most < BACKOFF_LEAST_NS) most = BACKOFF_LEAST_NS;
     if (most > BACKOFF_MOST_NS) most = BACKOFF_MOST_NS;
     return most / 2 + draw(core) % (most / 2 + 1);
 }
@@ -226,8 +230,8 @@ static int post_hello(pd_core *core)
     hello.rank = core->rank;
     hello.world_size = core->world_size;
     hello.nonce = core->nonce;
-    hello.rejoins = core->rejoins = core->restarting ? core->rank != 0 : pd_core_has_begun(core);
-    hello.creator = core->rejoins && !core->restarting ? core->creator : 0;
+    hello.rejoins = core->rejoins = pd_core_begins_anew(core) ? core->rank != 0 : pd_core_has_begun(core);
+    hello.creator = core->rejoins && !pd_core_begins_anew(core) ? core->creator : 0;
     hello.label = core->label;
     hello.shares = pd_sharing_wanted(core);
     hello.window = core->window.steps;
@@ -284,13 +288,10 @@ static void give_up(pd_core *core)
 void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 {
     if (core->stage != STAGE_DROP) snprintf(core->reason, sizeof core->reason, "%s", reason);
-    if (core->welcomed)
-        core->attempts = 0;
-    else
-        core->url = (core->url + 1) % core->urls;
+    if (!core->welcomed) core->url = (core->url + 1) % core->urls;
+    if (core->welcomed || core->alone_ns == 0) core->alone_ns = now_ns;
     if (core->impatient && (core->welcomed || core->url == 0)) give_up(core);
-    core->retry_ns = now_ns + backoff_ns(core);
-    core->attempts++;
+    core->retry_ns = now_ns + backoff_ns(core, now_ns);
     core->stage = STAGE_DOWN;
     core->welcomed = false;
     core->reply = NULL;

@@ -118,6 +118,8 @@ typedef struct pd_window {
     pd_spare spare;                         /* memory of payloads that have left the window */
     const pd_outgoing_frame *frame;         /* the frame whose answer is arriving; NULL: none */
     pd_past *coming;                        /* what is kept of that frame; NULL: nothing */
+    struct XXH3_state_s *hasher;            /* hashes the weights that its answer brings; NULL: not made yet */
+    bool hashing;                           /* they are being hashed */
     uint64_t hash;                          /* XXH3-64 of the weights that its answer has brought */
     bool hashed;                            /* `hash` is known */
 } pd_window;
@@ -141,13 +143,14 @@ typedef struct pd_core {
     pd_stage stage;
     bool welcomed; /* the server has accepted Hello on the present connection */
     uint64_t retry_ns, received_ns, sent_ns, timeout_ns, heartbeat_ns;
-    unsigned attempts; /* number of failed attempts to connect since the last welcome */
+    uint64_t alone_ns; /* when the last welcomed connection ended, or the first attempt to connect failed; 0: neither */
     size_t url;
     uint64_t random;
     char reason[PD_ERROR_TEXT];
     pd_error ended;  /* any code but PD_OK: the client handle (the user's pd_client) has ended with this error */
     bool lost;       /* the client handle (the user's pd_client) ended because the server no longer has the job */
     bool restarting; /* true from the call of pd_core_restart until the parameters are declared to the new job */
+    bool restarted;  /* pd_core_restart was called; see pd_core_begins_anew */
     /* resending: the server has gone back, and frames of the window are sent again. went_back: since the parameters
      * were last declared, the server has reported fewer steps of one than before. */
     bool resending, went_back;

@@ -11,6 +11,9 @@
 
 #include <stdlib.h>
 
+/* Bytes that are hashed and copied at a time. */
+enum { COPY_SLICE = 256 * 1024 };
+
 static bool has_weights(unsigned method)
 {
     return method == PD_PULL || method == PD_PUSH_PULL;
@@ -114,10 +117,22 @@ static int land_shared(pd_core *core, const pd_prefix *prefix, const pd_outgoing
     return PD_OK;
 }
 
-void pd_core_copy(const pd_core *core)
+/* Copies one tensor or chunk in slices, each of which is hashed while it is in the cache: the copy bypasses the cache,
+ * so a hash of the copy would read it from memory. */
+static void copy_and_hash(pd_core *core, const pd_copy *copy)
 {
-    for (size_t i = 0; i < core->n_copies; i++)
-        pd_copy_bytes(core->scratch->copy[i].to, core->scratch->copy[i].from, core->scratch->copy[i].bytes);
+    for (size_t at = 0, n; at < copy->bytes; at += n) {
+        const uint8_t *from = (const uint8_t *)copy->from + at;
+
+        n = copy->bytes - at < COPY_SLICE ? copy->bytes - at : COPY_SLICE;
+        pd_core_digest(core, from, n);
+        pd_copy_bytes((uint8_t *)copy->to + at, from, n);
+    }
+}
+
+void pd_core_copy(pd_core *core)
+{
+    for (size_t i = 0; i < core->n_copies; i++) copy_and_hash(core, &core->scratch->copy[i]);
 }
 
 static int has_length(pd_core *core, const pd_prefix *prefix, uint64_t expected)

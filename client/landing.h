@@ -10,7 +10,7 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
 
 /* Copies the weights that the answer has in shared memory to the caller's buffers. Called after pd_core_header and
  * before pd_core_frame, without a lock. The weights stay unchanged as long as the connection is open. */
-void pd_core_copy(const pd_core *core);
+void pd_core_copy(pd_core *core);
 
 /* Returns whether answers to this method carry the outcomes of rounds, for instance "step taken" or "skipped". */
 bool pd_landing_has_outcomes(unsigned method);

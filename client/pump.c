@@ -58,12 +58,19 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     return pump->transport->ops->is_open(pump->transport) || PD_PLANTED(end_unseen) ? PD_OK : PD_CANCELLED;
 }
 
+static void on_payload(void *arg, const void *at, size_t n)
+{
+    pd_pump *pump = arg;
+
+    pd_core_digest(pump->core, at, n);
+}
+
 static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
 {
     pd_pump *pump = arg;
     int rc;
 
-    pd_core_digest(pump->core);
+    pd_core_digest_end(pump->core);
     pump->enter(pump->arg);
     if (prefix->method == PD_SHARE && pump->transport->ops->take != NULL)
         pd_core_give_descriptor(pump->core, pump->transport->ops->take(pump->transport));
@@ -160,7 +167,7 @@ void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason)
 
 void pd_pump_open(pd_pump *pump, pd_transport *transport, uint64_t now_ns)
 {
-    const pd_framer_user user = { .arg = pump, .header = on_header, .frame = on_frame };
+    const pd_framer_user user = { .arg = pump, .header = on_header, .payload = on_payload, .frame = on_frame };
 
     pump->transport = transport;
     pump->blocked = false;

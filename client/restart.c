@@ -18,6 +18,11 @@ bool pd_core_has_begun(const pd_core *core)
     return false;
 }
 
+bool pd_core_begins_anew(const pd_core *core)
+{
+    return core->restarting || (core->restarted && !pd_core_has_begun(core));
+}
+
 void pd_core_lose_job(pd_core *core)
 {
     pd_error error;
@@ -81,8 +86,8 @@ static void begin_again(pd_core *core)
     core->nonce = core->nonce * 0xd1342543de82ef95u + 1;
     core->ended = (pd_error){ .code = PD_OK };
     core->lost = false;
-    core->restarting = core->declared = true;
-    core->attempts = 0;
+    core->restarting = core->restarted = core->declared = true;
+    core->alone_ns = 0;
     core->retry_ns = 0;
 }
 

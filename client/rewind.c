@@ -110,7 +110,7 @@ int pd_core_rewind(pd_core *core, pd_ticket_id *ticket, pd_error *err)
     core->ended = (pd_error){ .code = PD_OK };
     core->gone_back = false;
     core->rewinding = true;
-    core->attempts = 0;
+    core->alone_ns = 0;
     core->retry_ns = 0;
     return PD_OK;
 }

@@ -39,7 +39,7 @@ static void no_job(pd_core *core)
 
     snprintf(reason, sizeof reason, "the server has no job %.200s yet: rank 0 starts it anew with " PD_RESTART_CALL,
              core->job);
-    if (core->restarting)
+    if (pd_core_begins_anew(core))
         pd_core_drop(core, reason);
     else
         pd_core_lose_job(core);
@@ -112,7 +112,7 @@ static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__H
 /* Returns whether the server's job is another one of the same name than the one in which this process was. */
 static bool is_another_job(const pd_core *core, const Paramd__HelloReply *reply)
 {
-    return core->rejoins && !core->restarting && core->creator != 0 && reply->creator != core->creator;
+    return core->rejoins && !pd_core_begins_anew(core) && core->creator != 0 && reply->creator != core->creator;
 }
 
 int pd_welcome_taken(pd_core *core, const pd_prefix *prefix, const uint8_t *header)
@@ -130,7 +130,6 @@ int pd_welcome_taken(pd_core *core, const pd_prefix *prefix, const uint8_t *head
     if ((rc = check_welcome(core, prefix, reply)) != PD_OK) return rc;
     note_welcome(core, reply);
     core->welcomed = true;
-    core->attempts = 0;
     core->reason[0] = '\0';
     if (reply->heartbeat_ms > 0) core->heartbeat_ns = reply->heartbeat_ms * UINT64_C(1000000);
     if (reply->timeout_ms > 0) core->timeout_ns = reply->timeout_ms * UINT64_C(1000000);
@@ -210,7 +209,7 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
  * back and the window has what it lacks. */
 static void go_on(pd_core *core)
 {
-    bool anew = !core->declared || core->restarting || core->rewinding;
+    bool anew = !core->declared || pd_core_begins_anew(core) || core->rewinding;
 
     for (size_t i = 0; i < core->n_params; i++) {
         pd_known *known = &core->params[i];

@@ -6,6 +6,7 @@
 #include "parts.h"
 
 #include <stdlib.h>
+#include <xxhash.h>
 
 /* ---- keeping a frame ---- */
 
@@ -48,13 +49,11 @@ static bool make_room(pd_window *window, pd_past *past, uint64_t bytes)
     return (past->payload = malloc(bytes)) != NULL;
 }
 
-void pd_window_expect(pd_core *core, pd_outgoing_frame *frame)
+static void begin_to_keep(pd_core *core, const pd_outgoing_frame *frame)
 {
     size_t n = frame->method == PD_NOTE ? 1 : frame->n_parts;
     pd_past *past;
 
-    pd_window_forget(core);
-    core->window.frame = frame;
     if (!is_kept(core, frame)) return;
     if ((past = pd_past_new(n, frame->head, frame->head_bytes)) == NULL) return;
     if (!make_room(&core->window, past, frame->payload_bytes)) {
@@ -70,6 +69,26 @@ void pd_window_expect(pd_core *core, pd_outgoing_frame *frame)
     core->window.coming = past;
 }
 
+/* Begins the hash of the weights that an answer brings, if it is compared with that of another answer to the frame: the
+ * answer is kept, or the frame is sent again. Without memory for the hash the answers are not compared. */
+static void begin_hash(pd_core *core, const pd_outgoing_frame *frame)
+{
+    pd_window *window = &core->window;
+
+    if (frame->method != PD_PUSH_PULL || core->reply == NULL || (window->coming == NULL && frame->past == NULL)) return;
+    if (window->hasher == NULL && (window->hasher = XXH3_createState()) == NULL) return;
+    XXH3_64bits_reset(window->hasher);
+    window->hashing = true;
+}
+
+void pd_window_expect(pd_core *core, pd_outgoing_frame *frame)
+{
+    pd_window_forget(core);
+    core->window.frame = frame;
+    begin_to_keep(core, frame);
+    begin_hash(core, frame);
+}
+
 void pd_core_keep(const pd_core *core)
 {
     const pd_outgoing_frame *frame = core->window.frame;
@@ -80,23 +99,16 @@ void pd_core_keep(const pd_core *core)
         pd_copy_bytes(to, frame->iov[i].iov_base, frame->iov[i].iov_len);
 }
 
-void pd_core_digest(pd_core *core)
+void pd_core_digest(pd_core *core, const void *weights, size_t n)
 {
-    const pd_outgoing_frame *frame = core->window.frame;
-    struct iovec *spans = core->scratch->landing;
-    size_t n = 0, used = 0;
+    if (core->window.hashing) XXH3_64bits_update(core->window.hasher, weights, n);
+}
 
-    core->window.hashed = false;
-    if (frame == NULL || frame->method != PD_PUSH_PULL || core->reply == NULL) return;
-    if (core->window.coming == NULL && frame->past == NULL) return;
-    for (size_t i = 0; i < frame->n_parts; i++) {
-        size_t bytes = pd_part_bytes(core, frame, i);
-        bool buffered = pd_part_buffered(core, frame, i);
-
-        if (bytes > 0) spans[n++] = (struct iovec){ buffered ? core->updates + used : frame->parts[i].land, bytes };
-        if (buffered) used += bytes;
-    }
-    core->window.hashed = pd_frame_checksum(&core->window.hash, NULL, 0, spans, n) == PD_OK;
+void pd_core_digest_end(pd_core *core)
+{
+    core->window.hashed = core->window.hashing;
+    if (core->window.hashing) core->window.hash = XXH3_64bits_digest(core->window.hasher);
+    core->window.hashing = false;
 }
 
 void pd_window_forget(pd_core *core)
@@ -104,6 +116,7 @@ void pd_window_forget(pd_core *core)
     pd_past_drop(core->window.coming);
     core->window.coming = NULL;
     core->window.frame = NULL;
+    core->window.hashing = false;
 }
 
 /* ---- the list of steps ---- */
@@ -297,6 +310,12 @@ void pd_window_take(pd_core *core, const pd_outgoing_frame *frame)
     core->window.bytes += past->payload_bytes;
     if (core->window.bytes > core->window.most) core->window.most = core->window.bytes;
     pd_window_trim(core);
+}
+
+void pd_window_free(pd_core *core)
+{
+    pd_window_clear(core);
+    XXH3_freeState(core->window.hasher);
 }
 
 void pd_window_begin(pd_known *known)

@@ -21,8 +21,11 @@ void pd_window_expect(pd_core *core, pd_outgoing_frame *frame);
 /* Copies the payload of the frame whose answer is arriving. Called after pd_core_header, without a lock: the payload
  * belongs to the library until the ticket is done. */
 void pd_core_keep(const pd_core *core);
-/* Computes the hash of the weights that an answer has brought. Called before pd_core_frame, without a lock. */
-void pd_core_digest(pd_core *core);
+/* Adds a part of the weights that an answer brings to their hash. Called while the part is in the CPU's cache, without
+ * a lock. */
+void pd_core_digest(pd_core *core, const void *weights, size_t n);
+/* Ends the hash. Called before pd_core_frame, without a lock. */
+void pd_core_digest_end(pd_core *core);
 /* Forgets the frame whose answer was arriving: the answer is taken or refused, or the connection has ended. */
 void pd_window_forget(pd_core *core);
 
@@ -34,6 +37,8 @@ void pd_window_note_done(pd_core *core, const pd_op *op);
 void pd_window_trim(pd_core *core);
 /* Makes the window empty, as after a lost job. */
 void pd_window_clear(pd_core *core);
+/* Frees the window with its core, when no other thread uses it. */
+void pd_window_free(pd_core *core);
 /* Lets the window of a parameter begin after its present step. */
 void pd_window_begin(pd_known *known);
 

@@ -245,6 +245,7 @@ static void land(pd_framer *framer, const uint8_t *from, size_t n)
 
         if (from != NULL && to != NULL) memcpy(to, from, part);
         hash_bytes(framer, from != NULL ? from : to != NULL ? to : framer->stage, part);
+        if (to != NULL && framer->user.payload != NULL) framer->user.payload(framer->user.arg, to, part);
         if (from != NULL) from += part;
         n -= part;
         framer->span_at += part;

@@ -78,6 +78,9 @@ typedef struct pd_framer_user {
      * Returns PD_OK, or an error that ends the stream. Exception: after PD_UNAVAILABLE the framer stalls (takes no more
      * bytes) until pd_framer_resume calls `header` again. */
     int (*header)(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n);
+    /* Called with each part of the payload when it is stored in the user's memory, in the order of the stream, while it
+     * is in the CPU's cache. Not called for bytes that are thrown away. May be NULL. */
+    void (*payload)(void *arg, const void *at, size_t n);
     /* Called when a frame is complete and its checksum, if it has one, is right. `header` is valid during the call.
      * Returns PD_OK, or an error that ends the stream. */
     int (*frame)(void *arg, const pd_prefix *prefix, const uint8_t *header);

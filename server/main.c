@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -148,6 +150,21 @@ static void on_event(void *arg, pd_daemon_event event)
     pd_notify("WATCHDOG=1");
 }
 
+/* Returns whether workers may come through a Unix socket: one of server.listen, or of the service manager. */
+static bool has_unix_socket(const pd_config *config)
+{
+    struct sockaddr_storage address;
+    socklen_t length;
+    int first, n = pd_notify_sockets(&first);
+
+    for (int i = 0; i < n; i++) {
+        length = sizeof address;
+        if (getsockname(first + i, (struct sockaddr *)&address, &length) == 0 && address.ss_family == AF_UNIX)
+            return true;
+    }
+    return n == 0 && strstr(config->listen, "unix:") != NULL;
+}
+
 static void fill_stepper_config(const process *p, pd_stepper_config *out)
 {
     const pd_config *config = p->config;
@@ -161,6 +178,7 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
                    .frame_bytes = config->max_payload,
                    .threads = (int)config->step_threads,
                    .pool_threads = (int)config->pool_threads,
+                   .shares = config->shared_memory && has_unix_socket(config),
                    .batch_ns = BATCH_NS,
                    .stats_ns = config->http_listen[0] != '\0' ? PD_STATS_NS : 0,
                    .job_presets = config->job,

@@ -459,7 +459,7 @@ PD_API int pd_client_recall(pd_client *client, void *out, size_t room, size_t *b
 PD_API uint64_t pd_client_durable(const pd_client *client);
 /* Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which the
  * server makes at once. 0: the step at which the job is now. PD_FAILED_PRECONDITION: the job has no checkpoints
- * (durability = none). PD_UNAVAILABLE: the server's disk has failed; the error says how. This call waits. */
+ * (durability = none). PD_UNAVAILABLE: its disk has failed. This call waits; one for another step asks anew. */
 PD_API int pd_client_sync(pd_client *client, uint64_t step, pd_error *err);
 
 /* ---- random numbers, from the job's seed alone ---- */

@@ -14,6 +14,10 @@
 /* Files of at least so many bytes are written past the page cache, which takes half the time and leaves the cache to
  * others. */
 #define DIRECT_BYTES (1u << 20)
+/* A reader of large pieces is followed by reads of the kernel, which are so many bytes ahead: at least AHEAD_BYTES. */
+#define AHEAD_BYTES ((uint64_t)16 << 20)
+#define AHEAD_PIECE ((uint64_t)256 << 10)
+#define AHEAD_LEAST ((size_t)256 << 10)
 
 int pd_disk_fail(pd_error *err, int number, const char *action, const char *path)
 {
@@ -146,11 +150,24 @@ static int size_of_file(void *arg, int file, uint64_t *bytes)
     return 0;
 }
 
+/* Lets the kernel read what follows this read, while the caller works with what it has. At the beginning of a file asks
+ * for two times AHEAD_BYTES, and for one more whenever a read passes a multiple of it. The kernel takes only a piece of
+ * a large request, so each piece is asked for. */
+static void read_ahead(int file, uint64_t offset, size_t bytes)
+{
+    uint64_t passed = (offset + bytes) / AHEAD_BYTES * AHEAD_BYTES;
+    uint64_t from = offset == 0 ? 0 : passed + AHEAD_BYTES, to = passed + 2 * AHEAD_BYTES;
+
+    if (offset > 0 && passed <= offset) return;
+    for (; from < to; from += AHEAD_PIECE) (void)posix_fadvise(file, (off_t)from, AHEAD_PIECE, POSIX_FADV_WILLNEED);
+}
+
 static int read_file(void *arg, int file, uint64_t offset, void *at, size_t bytes)
 {
     uint8_t *to = at;
     (void)arg;
 
+    if (bytes >= AHEAD_LEAST) read_ahead(file, offset, bytes);
     while (bytes > 0) {
         ssize_t n = pread(file, to, bytes, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;

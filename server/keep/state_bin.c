@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cursor.h"
+#include "pages.h"
 
 static const char magic[8] = { 'p', 'd', 's', 't', 'a', 't', 'e', '\n' };
 
@@ -167,7 +168,7 @@ static int read_place(reading *r, uint8_t **out, size_t *bytes, uint64_t *xxh3, 
     if (r->cursor.ended || offset != r->end || n > most - r->end)
         return damaged(r, err, "its index has a block that is elsewhere");
     r->end += n;
-    if ((*out = malloc(n > 0 ? (size_t)n : 1)) == NULL) return no_memory(err);
+    if ((*out = pd_pages_new((size_t)n)) == NULL) return no_memory(err);
     *bytes = (size_t)n;
     return PD_OK;
 }

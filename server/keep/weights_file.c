@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pages.h"
 #include "safetensors.h"
 
 /* ALIGN: where data may begin in memory and in the file. SPARE: most bytes that the header takes for a parameter
@@ -129,7 +130,7 @@ static int place_weights(pd_kept *kept, pd_error *err)
 
     for (uint32_t i = 0; i < kept->n_params; i++)
         bytes += (sizeof(float) * (size_t)kept->params[i].elements + ALIGN - 1) / ALIGN * ALIGN;
-    if ((at = kept->memory = aligned_alloc(ALIGN, bytes > 0 ? bytes : ALIGN)) == NULL)
+    if ((at = kept->memory = pd_pages_new(bytes)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "the weights of a checkpoint, %zu bytes: out of memory", bytes);
     for (uint32_t i = 0; i < kept->n_params; i++) {
         kept->params[i].weights = (const float *)(void *)at;

@@ -61,17 +61,24 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     return p->has_closed ? PD_CANCELLED : PD_OK;
 }
 
+static void on_payload(void *arg, const void *at, size_t n)
+{
+    const peer *p = arg;
+
+    pd_core_digest(p->core, at, n);
+}
+
 static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
 {
     peer *p = arg;
 
-    pd_core_digest(p->core);
+    pd_core_digest_end(p->core);
     return pd_core_frame(p->core, prefix, header);
 }
 
 void peer_connect(peer *p)
 {
-    const pd_framer_user user = { .arg = p, .header = on_header, .frame = on_frame };
+    const pd_framer_user user = { .arg = p, .header = on_header, .payload = on_payload, .frame = on_frame };
 
     pd_framer_free(p->framer);
     p->framer = pd_framer_new(&user, UINT64_MAX / 2);

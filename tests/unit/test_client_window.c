@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "await.h"
 #include "daemon_process.h"
 #include "message.h"
 #include "paramd/client.h"
@@ -183,10 +184,12 @@ static void recall(server *s, int fd, const pd_prefix *to)
     answer(fd, to, &reply.base, s->note, s->bytes);
 }
 
-static void checkpoint(server *s, int fd, const pd_prefix *to)
+/* Answers a request for a checkpoint, unless it is of a step that the server has not taken. */
+static void checkpoint(server *s, int fd, const pd_prefix *to, const Paramd__CheckpointRequest *request)
 {
     Paramd__CheckpointReply reply = PARAMD__CHECKPOINT_REPLY__INIT;
 
+    if (request->step > s->step) return;
     s->durable = reply.step = s->step;
     answer(fd, to, &reply.base, NULL, 0);
 }
@@ -220,7 +223,7 @@ static void serve_life(server *s, int fd, const life *l, bool second_life)
         case PD_PULL: take_pull(s, fd, &prefix, message); break;
         case PD_NOTE: take_note(s, fd, &prefix, message); break;
         case PD_RECALL: recall(s, fd, &prefix); break;
-        case PD_CHECKPOINT: checkpoint(s, fd, &prefix); break;
+        case PD_CHECKPOINT: checkpoint(s, fd, &prefix, message); break;
         default: answer_ok(fd, &prefix);
         }
         pd_arena_reset(arena);
@@ -264,23 +267,35 @@ typedef struct worker {
     float *gradient, *weights;
 } worker;
 
-static worker begin(const server *s, uint32_t window)
+/* Begins a worker whose calls return after `slice` seconds; 0: after their deadline. */
+static worker begin_in_slices(const server *s, uint32_t window, double slice)
 {
     static const pd_client_param param = { .name = "w", .shape = { 1, { ELEMENTS } } };
     worker w = { .gradient = calloc(ELEMENTS, 4), .weights = calloc(ELEMENTS, 4) };
     pd_error err;
     char url[64];
+    int rc;
 
     snprintf(url, sizeof url, "tcp://127.0.0.1:%d", s->port);
-    if (pd_client_open(
-            &w.client,
-            &(pd_client_options){
-                .urls = url, .job = "j", .world_size = 1, .deadline = patient(20), .window = window, .quiet = true },
-            &err) != PD_OK ||
-        pd_client_declare(w.client, &param, 1, &err) != PD_OK)
-        fail_msg("%s", err.text);
+    rc = pd_client_open(&w.client,
+                        &(pd_client_options){ .urls = url,
+                                              .job = "j",
+                                              .world_size = 1,
+                                              .deadline = patient(20),
+                                              .slice = slice,
+                                              .window = window,
+                                              .quiet = true },
+                        &err);
+    if (rc == PD_OK)
+        while ((rc = pd_client_declare(w.client, &param, 1, &err)) == PD_DEADLINE_EXCEEDED) continue;
+    if (rc != PD_OK) fail_msg("%s", err.text);
     w.item = (pd_item){ .param = 0, .gradient = w.gradient, .weights = w.weights };
     return w;
+}
+
+static worker begin(const server *s, uint32_t window)
+{
+    return begin_in_slices(s, window, 0);
 }
 
 static void end(worker *w, server *s)
@@ -480,6 +495,29 @@ static void after_a_sync_the_step_is_durable(void **state)
     end(&w, &s);
 }
 
+static bool step_1_is_durable(void *arg)
+{
+    const worker *w = arg;
+
+    return pd_client_sync(w->client, 1, NULL) == PD_OK;
+}
+
+static void a_sync_of_another_step_does_not_wait_for_the_first_one(void **state)
+{
+    static const life lives[] = { { 0, 0 } };
+    server s = { 0 };
+    pd_error err;
+    worker w;
+    (void)state;
+
+    start(&s, lives, 1);
+    w = begin_in_slices(&s, 4, 0.2);
+    assert_int_equal(take_step(&w, &err), PD_OK);
+    assert_int_equal(pd_client_sync(w.client, 9, &err), PD_DEADLINE_EXCEEDED);
+    assert_true(await(step_1_is_durable, &w, patient(5)));
+    end(&w, &s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -490,6 +528,7 @@ int main(void)
         cmocka_unit_test(a_server_may_go_back_while_a_program_rewinds),
         cmocka_unit_test(a_note_is_read_back_as_far_as_there_is_room),
         cmocka_unit_test(after_a_sync_the_step_is_durable),
+        cmocka_unit_test(a_sync_of_another_step_does_not_wait_for_the_first_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,24 +106,30 @@ static void a_job_that_another_process_created_is_not_the_same(void **state)
     peer_free(p);
 }
 
-static void a_job_without_weights_is_not_the_same(void **state)
+/* Answers Declare: the server has no weights, and waits for those of another rank. */
+static void answer_without_weights(peer *p)
 {
     Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
     Paramd__Declared one = PARAMD__DECLARED__INIT, *all[] = { &one, &one };
-    peer *p = trained(&peer_four);
-    pd_ticket_id ticket = push(p);
-    peer_frame l;
-    (void)state;
+    peer_frame l = peer_expect(p, PD_DECLARE);
 
     one.step = STEP;
     message.parameters = all;
     message.n_parameters = PARAMS;
+    peer_reply(p, &l.prefix, &message.base, NULL, 0);
+    peer_frame_drop(&l);
+}
+
+static void a_job_without_weights_is_not_the_same(void **state)
+{
+    peer *p = trained(&peer_four);
+    pd_ticket_id ticket = push(p);
+    (void)state;
+
     peer_cut(p);
     peer_connect(p);
     peer_welcome(p);
-    l = peer_expect(p, PD_DECLARE);
-    peer_reply(p, &l.prefix, &message.base, NULL, 0);
-    peer_frame_drop(&l);
+    answer_without_weights(p);
     expect_lost(p, ticket);
     peer_free(p);
 }
@@ -338,6 +344,37 @@ static void the_other_ranks_wait_until_rank_0_has_created_it(void **state)
     peer_free(p);
 }
 
+/* The server is killed again before rank 0 has sent its weights. A rank that created the job then would create it at
+ * step 0. */
+static void the_other_ranks_wait_for_rank_0_again_if_the_server_is_lost_before_the_weights_came(void **state)
+{
+    peer *p = lost(&peer_four);
+    const Paramd__HelloRequest *hello;
+    peer_frame l;
+    (void)state;
+
+    restart(p);
+    p->creator = 2000;
+    peer_connect(p);
+    peer_welcome(p);
+    answer_without_weights(p);
+    peer_cut(p);
+    peer_connect(p);
+    hello = expect_hello(p, &l);
+    assert_true(hello->rejoins);
+    assert_int_equal(hello->creator, 0);
+    peer_refuse(p, &l.prefix, PD_NOT_FOUND, "there is no job job");
+    peer_frame_drop(&l);
+    assert_null(pd_core_ended(p->core));
+    peer_cut(p);
+    p->creator = 3000;
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, PARAMS, STEP);
+    assert_null(pd_core_ended(p->core));
+    peer_free(p);
+}
+
 static void the_next_push_and_barrier_are_those_of_the_new_job(void **state)
 {
     peer *p = lost(&peer_four);
@@ -427,6 +464,7 @@ int main(void)
         cmocka_unit_test(rank_0_creates_the_job_at_its_lowest_step),
         cmocka_unit_test(the_step_replaces_the_option_that_was_given),
         cmocka_unit_test(the_other_ranks_wait_until_rank_0_has_created_it),
+        cmocka_unit_test(the_other_ranks_wait_for_rank_0_again_if_the_server_is_lost_before_the_weights_came),
         cmocka_unit_test(the_next_push_and_barrier_are_those_of_the_new_job),
         cmocka_unit_test(a_job_may_be_lost_twice),
         cmocka_unit_test(a_job_that_the_server_has_is_not_started_anew),

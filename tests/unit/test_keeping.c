@@ -19,7 +19,7 @@ static int set_up(void **state)
     pd_store_config config = kept_config();
     rig *r = calloc(1, sizeof *r);
 
-    kept_job_start(r, &config, "checkpoint_every=100");
+    kept_job_start(r, &config, "checkpoint_every=0");
     *state = r;
     return 0;
 }
@@ -328,7 +328,7 @@ static void a_job_that_ends_with_the_server_or_never_had_a_checkpoint_is_not(voi
 {
     rig *r = *state;
 
-    rig_start(r, "other", 1, 50, kept_job_sizes, 1, NULL, NULL);
+    rig_start(r, "other", 1, 50, kept_job_sizes, 1, "checkpoint_every=0", NULL);
     drop(r, "other");
     assert_int_equal(r->ended, 0);
     assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
@@ -336,6 +336,36 @@ static void a_job_that_ends_with_the_server_or_never_had_a_checkpoint_is_not(voi
     assert_int_equal(r->kept, 1);
     drop(r, NULL);
     assert_int_equal(r->ended, 0);
+}
+
+static void leave(rig *r, uint32_t rank)
+{
+    pd_request *request = pd_request_new(PD_REQ_LEAVE, rig_ticket(r, KEPT_CONN + rank));
+
+    request->job = r->job;
+    request->rank = rank;
+    assert_int_equal(rig_apply(r, request), PD_OK);
+}
+
+static void a_job_that_all_have_left_lingers_anew_after_a_restart_and_then_ends(void **state)
+{
+    rig *r = *state, next;
+    pd_store_config config = kept_config();
+
+    kept_job_step(r, 1);
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
+    rig_work(r);
+    leave(r, 0);
+    leave(r, 1);
+    rig_sleep(r, 200);
+    rig_new(&next, &config);
+    assert_int_equal(rig_restore(&next, r), PD_OK);
+    rig_sleep(&next, 200);
+    assert_string_equal(rig_ask(&next, PD_INFO_JOBS, NULL)->jobs->state, "lingering");
+    rig_sleep(&next, 101);
+    assert_null(inside_find(next.store, "job"));
+    assert_int_equal(next.ended, 1);
+    rig_free(&next);
 }
 
 static void a_job_may_end_while_its_checkpoint_is_being_written(void **state)
@@ -512,6 +542,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_drain_waits_no_longer_than_a_minute_for_the_disk, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_is_dropped_is_reported_as_ended, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_ends_with_the_server_or_never_had_a_checkpoint_is_not, set_up,
+                                        rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_job_that_all_have_left_lingers_anew_after_a_restart_and_then_ends, set_up,
                                         rig_tear_down),
         cmocka_unit_test_setup_teardown(a_job_may_end_while_its_checkpoint_is_being_written, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(the_note_of_the_checkpoint_comes_back, set_up, rig_tear_down),

@@ -35,7 +35,10 @@ typedef struct pd_store_config {
     pd_trace_user *trace; /* takes the events of steps, for a trace file; NULL: nobody does */
     void *trace_arg;      /* passed to trace; borrowed */
     bool keeps;           /* there is a keeper thread with a directory, so jobs may have checkpoints */
-    double batch_ns;      /* how long one batch of work should take, in ns (50 ms) */
+    /* jobs that come back from a checkpoint have their weights in shared memory: workers on this machine may reach the
+     * server through a Unix socket, and it is not known yet whether they will */
+    bool shares;
+    double batch_ns; /* how long one batch of work should take, in ns (50 ms) */
     /* Secret random key of the hash function for names. Peers choose the names, so they must not be able to predict
      * the hashes. */
     uint64_t hash_key[2];

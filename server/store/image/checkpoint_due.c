@@ -69,12 +69,13 @@ static void skip(pd_job *job)
            keeping->skipped);
 }
 
-/* Returns whether the job needs a checkpoint of the weights that it begins with. A worker with a window sends its
- * pushes again to a server that was killed, which takes them only if it has the weights that they follow. Nor can a log
- * begin without them (pd_logging_wants_checkpoint). */
+/* Returns whether the job needs a checkpoint of the weights that it begins with: a server that is killed before the
+ * first multiple of checkpoint_every would otherwise lose the job. Workers then send their steps again from their
+ * windows, or compute them again. A job that makes checkpoints only on demand has none of its beginning, since workers
+ * would go back to it from any step; unless it has a log, which cannot begin without (pd_logging_wants_checkpoint). */
 static bool is_first(const pd_job *job)
 {
-    return !job->keeping.kept && !job->keeping.begun && has_state(job) && pd_keeping_window(job) > 0;
+    return !job->keeping.kept && !job->keeping.begun && has_state(job) && job->keeping.every > 0;
 }
 
 /* Returns whether the last checkpoint of a draining server has nothing to add to those on the disk. */

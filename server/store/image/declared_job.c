@@ -184,6 +184,7 @@ static int make_job(pd_job **out, const pd_declared_job *d, const pd_job_env *en
         pd_fail(err, rc, "out of memory for job %.100s", d->name);
     else
         rc = pd_hello_check(hello, err);
+    if (rc == PD_OK) hello->u.hello.shares = env->config->shares;
     if (rc == PD_OK && (rc = pd_job_new(out, env, number, hello, err)) == PD_OK &&
         (rc = set_values(*out, d, err)) != PD_OK) {
         pd_job_free(*out);
@@ -241,7 +242,7 @@ static int plan_params(pd_job *job, const pd_declared_job *d, pd_error *err)
     int rc = make_declare(&declare, d);
 
     if (rc != PD_OK) pd_fail(err, rc, "job %.100s: out of memory for its parameters", job->steps.name);
-    if (rc == PD_OK) rc = pd_planning_begin(job, declare, &budget_ns, err);
+    if (rc == PD_OK && (rc = pd_planning_begin(job, declare, &budget_ns, err)) == PD_OK) pd_planning_leave_state(job);
     if (rc == PD_OK) pd_planning_run(job, declare, &budget_ns, &rc, err);
     pd_planning_free(job);
     pd_request_free(declare);

@@ -52,8 +52,9 @@ int pd_declared_job_of(pd_declared_job *out, const pd_job *job, pd_error *err);
 /* Writes what workers have declared to an archive, or reads it from the archive, depending on the archive's
  * direction. */
 void pd_declared_job_visit(pd_archive *archive, pd_declared_job *declared);
-/* Makes a job from what its workers had declared. Its parameters are planned and have their initial state. The job is
- * not put into a table of jobs. The errors are those of Hello and Declare requests. */
+/* Makes a job from what its workers had declared. Its parameters are planned. The state of their optimizers is
+ * undefined: the caller reads all of it from an image, or frees the job. The job is not put into a table of jobs. The
+ * errors are those of Hello and Declare requests. */
 int pd_declared_job_make(pd_job **out, const pd_declared_job *declared, const pd_job_env *env, uint32_t number,
                          pd_error *err);
 void pd_declared_job_free(pd_declared_job *declared);

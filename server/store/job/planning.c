@@ -68,6 +68,7 @@ typedef struct pd_planning {
     uint64_t chunks, ranged;
     /* how much of the initial state is written of the optimizer that is being made */
     pd_fill fill;
+    bool bare; /* no initial state is written: pd_planning_leave_state */
 } pd_planning;
 
 /* ---- checks before any memory is allocated ---- */
@@ -360,7 +361,7 @@ static int make_state(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     int rc = param->optim != NULL ? PD_OK : make_optim(job, param, budget_ns, err);
 
     if (rc != PD_OK) return rc;
-    if (!pd_optim_fill(param->optim, &planning->fill, budget_ns, &rc))
+    if (!planning->bare && !pd_optim_fill(param->optim, &planning->fill, budget_ns, &rc))
         return rc == PD_OK ? PD_OK
                            : pd_fail(err, rc, "parameter %.160s: no memory for the optimizer's state", param->name);
     planning->fill = (pd_fill){ 0 };
@@ -465,6 +466,11 @@ int pd_planning_begin(pd_job *job, const pd_request *request, double *budget_ns,
         return PD_OK;
 no_memory:
     return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
+}
+
+void pd_planning_leave_state(pd_job *job)
+{
+    job->planning->bare = true;
 }
 
 bool pd_planning_run(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err)
