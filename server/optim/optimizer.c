@@ -238,6 +238,7 @@ int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
     optim->round = 0;
     optim->captured = optim->adopted = false;
     optim->parked = false;
+    optim->taken = NULL;
     optim->stage = PD_STAGE_OPEN;
     return PD_OK;
 }

@@ -18,6 +18,22 @@ typedef struct pd_fill {
     int64_t element;
 } pd_fill;
 
+/* How a root task (computation of a matrix root) ended that a step took from those whose results were pending. */
+typedef struct pd_taken_root {
+    uint32_t task; /* index of the task in the plan */
+    int64_t count; /* step in which the task's inputs were copied */
+    int32_t
+        status; /* PD_OK; PD_CANCELLED: it was never run, since a newer one had come; otherwise why it gave no root */
+} pd_taken_root;
+
+/* The root tasks (computations of matrix roots) that one step takes. With root_delay = ready these depend on timing, so
+ * a log of the job's steps has them. */
+typedef struct pd_taken_roots {
+    pd_taken_root *at;
+    size_t n, room; /* number of entries; most entries that `at` has room for */
+    bool missed;    /* something was left out: `at` had no room, or a replayed task was not there */
+} pd_taken_roots;
+
 /* An atomic group: steps of several parameters that succeed or fail together (pd_optim_bind). */
 typedef struct pd_atomic_group {
     size_t steps, arrived;

@@ -124,6 +124,10 @@ struct pd_optim {
      * room for all tasks of the plan */
     pd_task **work;
     size_t n_work;
+    /* where the step notes which root tasks (computations of matrix roots) it takes, or (`retakes`) which it must take;
+     * NULL: it takes those that are due, and notes nothing */
+    pd_taken_roots *taken;
+    bool retakes;
     /* the first root task (computation of a matrix root) whose inputs are copied and that pd_optim_capture has not
      * handed out yet */
     pd_pending_task *to_hand_out;

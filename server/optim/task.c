@@ -304,10 +304,22 @@ static bool adopts_when_ready(const pd_optim *optim)
     return optim->shared->plan.root_delay == PD_ROOT_READY;
 }
 
+/* Returns the entry of a pending root task (computation of a matrix root) in the list of those that a replayed step
+ * takes; NULL: the step does not take it. */
+static const pd_taken_root *find_taken(const pd_taken_roots *taken, const pd_pending_task *pending)
+{
+    for (size_t i = 0; i < taken->n; i++)
+        if (taken->at[i].count == pending->count && taken->at[i].task == (uint32_t)pd_task_index(pending->task))
+            return &taken->at[i];
+    return NULL;
+}
+
 /* Returns whether a pending root task (the computation of a matrix root; its result is not stored in the state yet) is
  * due: its result must be stored in this step. */
 static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
 {
+    if (adopts_when_ready(optim) && optim->taken != NULL && optim->retakes)
+        return pending->back && find_taken(optim->taken, pending) != NULL;
     if (adopts_when_ready(optim)) return pending->back;
     return pending->count <= optim->saved.count - optim->shared->plan.root_delay;
 }
@@ -356,6 +368,61 @@ static bool refuses(const pd_optim *optim, pd_task *task, pd_error *why)
     return true;
 }
 
+/* Adds a root task (computation of a matrix root) to the list of those that the step takes. */
+static void note_taken(pd_taken_roots *taken, const pd_pending_task *pending)
+{
+    if (taken->n == taken->room)
+        taken->missed = true;
+    else
+        taken->at[taken->n++] =
+            (pd_taken_root){ (uint32_t)pd_task_index(pending->task), pending->count, pending->task->status };
+}
+
+/* Lets a root task (computation of a matrix root) fail as it had failed in the step that is replayed. */
+static void retake(const pd_taken_roots *taken, const pd_pending_task *pending)
+{
+    const pd_taken_root *noted = find_taken(taken, pending);
+
+    if (noted != NULL && noted->status != PD_OK) pending->task->status = noted->status;
+}
+
+/* Notes the due root tasks (computations of matrix roots) of a step, or compares them with those of the step that is
+ * replayed. */
+static void settle_taken(pd_optim *optim)
+{
+    pd_taken_roots *taken = optim->taken;
+    size_t n = 0;
+
+    if (taken == NULL) return;
+    for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) {
+        if (!pending->due) continue;
+        n++;
+        if (optim->retakes)
+            retake(taken, pending);
+        else
+            note_taken(taken, pending);
+    }
+    if (optim->retakes && n != taken->n) taken->missed = true;
+}
+
+void pd_optim_note_taken(pd_optim *optim, pd_taken_roots *taken)
+{
+    optim->taken = taken;
+    optim->retakes = false;
+}
+
+void pd_optim_take_as_noted(pd_optim *optim, pd_taken_roots *taken)
+{
+    optim->taken = taken;
+    optim->retakes = true;
+}
+
+/* A root pool has at most one task of each root that runs and one that waits. Others of the same root are back. */
+size_t pd_optim_most_taken(const pd_optim *optim)
+{
+    return 4 * optim->shared->plan.n_tasks;
+}
+
 void pd_step_settle(pd_optim *optim)
 {
     pd_atomic_group *group = optim->group;
@@ -363,8 +430,10 @@ void pd_step_settle(pd_optim *optim)
 
     if (optim->settled || !tasks_are_back(optim)) return;
     optim->settled = true;
-    for (pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) {
+    for (pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next)
         pending->due = is_due(optim, pending);
+    settle_taken(optim);
+    for (pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) {
         if (pending->due && optim->last == NULL && optim->row->refusal != NULL && refuses(optim, pending->task, &why))
             optim->last = pending;
     }

@@ -39,6 +39,19 @@ bool pd_task_replaceable(const pd_task *task);
  * waits for a root task (computation of a matrix root) that is still at the root pool. */
 bool pd_optim_waits(const pd_optim *optim);
 
+/* ---- for a log of steps ---- */
+
+/* Lets the step that has just begun write into *taken which root tasks (computations of matrix roots) it takes: those
+ * whose results it stores or throws away. There must be room for pd_optim_most_taken(optim) entries. `taken` stays
+ * valid until the step is done. */
+void pd_optim_note_taken(pd_optim *optim, pd_taken_roots *taken);
+/* Lets the step that has just begun take the same root tasks (computations of matrix roots) as a step that was noted:
+ * with root_delay = ready those of the list and no others, and those tasks fail that had failed. For replays: all tasks
+ * of earlier steps must be back. The step sets taken->missed if a task of the list is not there. */
+void pd_optim_take_as_noted(pd_optim *optim, pd_taken_roots *taken);
+/* Returns the most root tasks (computations of matrix roots) that one step can take. */
+size_t pd_optim_most_taken(const pd_optim *optim);
+
 /* ---- for batch.c and optimizer.c: capture and adoption of tasks in a step, in this order ---- */
 
 /* Makes the root tasks (computations of matrix roots) that this step starts, in optim->work. Their inputs are not
