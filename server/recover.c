@@ -182,15 +182,29 @@ static bool is_foreign(const pd_kept_about *there)
 typedef struct replay {
     const recovery *r;
     const pd_kept *kept;
-    pd_error why; /* why an entry was refused; code PD_OK: none was */
+    uint64_t until; /* step of the last entry to repeat */
+    pd_error why;   /* why an entry was refused; code PD_OK: none was */
 } replay;
 
 static int replay_entry(void *arg, const pd_logged *logged, pd_error *err)
 {
     replay *p = arg;
 
+    if (logged->step > p->until) return pd_fail(err, PD_CANCELLED, "step %" PRIu64 " is the last", p->until);
     if (p->r->user->replay(p->r->user->arg, logged, &p->why) == PD_OK) return PD_OK;
     return pd_fail(err, PD_CANCELLED, "%s", p->why.text);
+}
+
+/* Brings a job back again that was spoiled in the midst of a step: from its checkpoint, and from the entries before
+ * that step. */
+static int try_again(const recovery *r, const candidate *c, const pd_kept *kept, uint64_t until, pd_error *err)
+{
+    replay p = { .r = r, .kept = kept, .until = until };
+    pd_log_about about;
+    int rc = r->user->restore(r->user->arg, kept, err);
+
+    if (rc == PD_OK) rc = pd_log_read(r->disk, c->dir, kept->creator, kept->step, replay_entry, &p, &about, err);
+    return rc == PD_CANCELLED && p.why.code == PD_OK ? PD_OK : rc;
 }
 
 /* Reports what came from the log, and what could not be used of it. */
@@ -214,13 +228,14 @@ static void report_log(const replay *p, const pd_log_about *about, uint64_t ms)
 /* Repeats the steps that the log of a job has after its checkpoint. Then lets the log end with the job's step. */
 static int replay_log(const recovery *r, const candidate *c, const pd_kept *kept, pd_error *err)
 {
-    replay p = { .r = r, .kept = kept };
+    replay p = { .r = r, .kept = kept, .until = UINT64_MAX };
     pd_log_about about;
     pd_error why = { 0 };
     uint64_t begun = now_ms();
     int rc = pd_log_read(r->disk, c->dir, kept->creator, kept->step, replay_entry, &p, &about, &why);
 
-    if (rc == PD_CANCELLED && p.why.code != PD_OK) rc = PD_OK;
+    if (rc == PD_CANCELLED && p.why.code != PD_OK && p.why.code != PD_NO_MEMORY) rc = PD_OK;
+    if (rc == PD_OK && p.why.code == PD_ABORTED) rc = try_again(r, c, kept, about.last, &why);
     if (rc != PD_OK) return pd_fail(err, rc, "%.300s; to start without this job, move %.150s away", why.text, c->dir);
     report_log(&p, &about, now_ms() - begun);
     return pd_log_cut(r->disk, c->dir, kept->creator, kept->step, about.last, err);

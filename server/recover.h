@@ -13,7 +13,9 @@ typedef struct pd_recover_user {
      * job must be exact, so it cannot go on here. */
     int (*restore)(void *arg, const pd_kept *kept, pd_error *err);
     /* Repeats a step of the job that was restored last: the first after its checkpoint, then one after the other. The
-     * entry is freed after the call. After an error the job must be at the step before. NULL: logs are not read. */
+     * entry is freed after the call. After an error the job must be at the step before, except for two codes.
+     * PD_ABORTED: the job was in the midst of the step and does not exist any more, so it is restored and replayed
+     * again up to the step before. PD_NO_MEMORY: the daemon must not start. NULL: logs are not read. */
     int (*replay)(void *arg, const pd_logged *logged, pd_error *err);
 } pd_recover_user;
 

@@ -177,6 +177,14 @@ static int restore(void *arg, const pd_kept *kept, pd_error *err)
     return pd_store_restore(arg, kept, now_ns(), err);
 }
 
+static int replay(void *arg, const pd_logged *logged, pd_error *err)
+{
+    bool unchanged;
+    int rc = pd_store_replay(arg, logged, now_ns(), &unchanged, err);
+
+    return rc == PD_OK || unchanged || rc == PD_NO_MEMORY ? rc : (err->code = PD_ABORTED);
+}
+
 /* Makes the store, and starts the keeper and journal threads if jobs have checkpoints. The jobs of the last run come
  * back. */
 static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
@@ -184,7 +192,7 @@ static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_e
     pd_keeper_config keeper = { .dir = config->keep_dir, .done = stepper->requests };
     pd_journal_config journal = { .dir = config->keep_dir, .done = stepper->requests };
     pd_store_config store = config->store;
-    pd_recover_user user = { .restore = restore };
+    pd_recover_user user = { .restore = restore, .replay = replay };
     int rc;
 
     store.keeps = config->keep_dir != NULL;

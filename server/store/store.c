@@ -9,7 +9,7 @@
 #include "export.h"
 #include "hello.h"
 #include "lingering.h"
-#include "image.h"
+#include "logging.h"
 #include "import.h"
 #include "inbox.h"
 #include "info.h"
@@ -22,7 +22,6 @@
 #include "plant.h"
 #include "push.h"
 #include "ranks.h"
-#include "restore.h"
 #include "share.h"
 #include "store_state.h"
 #include "work.h"
@@ -114,6 +113,7 @@ static void free_effects(pd_store *store)
             for (size_t i = 0; i < effect->u.closed.n; i++) pd_snapshot_unref(effect->u.closed.at[i].snapshot);
         if (effect->kind == PD_EFF_KEEP) pd_kept_drop_weights(effect->u.kept);
         if (effect->kind == PD_EFF_KEEP) pd_kept_free(effect->u.kept);
+        if (effect->kind == PD_EFF_LOGGED) pd_logging_drop(effect->u.logged);
         pd_effect_free(effect);
     }
 }
@@ -204,15 +204,9 @@ static void settle(pd_store *store, uint64_t now_ns)
 
 /* ---- requests that are not from a worker to its job ---- */
 
-static pd_job_env env_of(pd_store *store)
-{
-    return (pd_job_env){ &store->config, &store->presets, &store->outbox, &store->pools,
-                         &store->budget, &store->ingest,  &store->sums,   &store->collecting };
-}
-
 static int create_job(pd_store *store, const pd_request *request, pd_job **out, pd_error *err)
 {
-    const pd_job_env env = env_of(store);
+    const pd_job_env env = pd_store_env(store);
     pd_job *job;
     int rc;
 
@@ -248,7 +242,7 @@ static bool rejoins_nothing(const pd_request *hello, const pd_job *job)
 /* Replaces a restored job by one with the number of workers that this Hello brings. */
 static int change_world(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
-    const pd_job_env env = env_of(store);
+    const pd_job_env env = pd_store_env(store);
     int rc;
 
     assert((*job)->owner == NULL); /* nobody has come back to it yet */
@@ -377,6 +371,29 @@ static pd_job *find_named(pd_store *store, pd_request *request, const char *name
     return NULL;
 }
 
+/* Takes an entry of a job's log back from the journal thread. */
+static void logged(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    pd_job *job = pd_jobs_numbered(&store->jobs, request->u.logged->number);
+
+    if (job != NULL && job->gone) job = NULL;
+    pd_logging_returned(job, request);
+    if (job == NULL) return;
+    pd_checkpoint_look(job, now_ns);
+    queue(store, job, now_ns);
+}
+
+/* Takes an operator's command that sets hyperparameters. */
+static void set(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    pd_job *job = pd_jobs_find(&store->jobs, request->u.set.job_name);
+
+    pd_job_set(job, &store->outbox, store->drain.draining, request);
+    if (job == NULL) return;
+    pd_checkpoint_look(job, now_ns);
+    queue(store, job, now_ns);
+}
+
 /* Takes a request for a checkpoint from an operator, who names the job. */
 static void checkpoint(pd_store *store, pd_request *request, uint64_t now_ns)
 {
@@ -484,32 +501,6 @@ static void take_roles(pd_store *store, pd_request *request)
     pd_request_free(request);
 }
 
-/* ---- images of jobs ---- */
-
-int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t *n, pd_error *err)
-{
-    pd_job *job = pd_jobs_find(&store->jobs, name);
-
-    if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
-    if (!pd_image_is_possible(job))
-        return pd_fail(err, PD_UNAVAILABLE, "job %.200s cannot be saved now: a step or a root task is under way", name);
-    return pd_image_write(job, image, n, err);
-}
-
-int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err)
-{
-    const pd_job_env env = env_of(store);
-
-    return pd_image_read(&store->jobs, &env, image, n, now_ns, err);
-}
-
-int pd_store_restore(pd_store *store, const pd_kept *kept, uint64_t now_ns, pd_error *err)
-{
-    const pd_job_env env = env_of(store);
-
-    return pd_restore(&store->jobs, &env, kept, now_ns, err);
-}
-
 /* ---- apply, work, tick ---- */
 
 void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
@@ -520,9 +511,7 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
         pd_info_answer(&store->jobs, store->roles, &store->outbox, store->drain.draining, request, now_ns);
         break;
     case PD_REQ_DROP: drop(store, request); break;
-    case PD_REQ_SET:
-        pd_job_set(pd_jobs_find(&store->jobs, request->u.set.job_name), &store->outbox, store->drain.draining, request);
-        break;
+    case PD_REQ_SET: set(store, request, now_ns); break;
     case PD_REQ_DRAIN: pd_drain_take(&store->drain, &store->jobs, &store->outbox, request, now_ns); break;
     case PD_REQ_IMPORT: import(store, request, now_ns); break;
     case PD_REQ_EXPORT: export(store, request, now_ns); break;
@@ -531,6 +520,7 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_ROLES: take_roles(store, request); break;
     case PD_REQ_TASK: task(store, request, now_ns); break;
     case PD_REQ_KEPT: kept(store, request, now_ns); break;
+    case PD_REQ_LOGGED: logged(store, request, now_ns); break;
     case PD_REQ_CHECKPOINT:
         if (request->u.checkpoint.job_name != NULL)
             checkpoint(store, request, now_ns);
@@ -551,6 +541,7 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     job->turn = ++store->turns;
     if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
     if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);
+    pd_logging_look(job);
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
     settle(store, now_ns);

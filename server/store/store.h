@@ -43,6 +43,11 @@ int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t 
  * instructions have made the checkpoint, and the job says exact = yes. After an error nothing has changed. */
 int pd_store_restore(pd_store *store, const pd_kept *kept, uint64_t now_ns, pd_error *err);
 
+/* Repeats a step of a job that was just restored, from an entry of its log: the first step after the checkpoint, then
+ * one after the other (image/log_replay.h). The entry is borrowed for the call. After an error *kept says whether the
+ * job is at the step before. If it is false, the job is gone, and must be restored again. */
+int pd_store_replay(pd_store *store, const pd_logged *logged, uint64_t now_ns, bool *kept, pd_error *err);
+
 /* Takes and returns the effects (answers and notices) that were made so far, oldest first, linked by mail.next; NULL:
  * none. */
 pd_effect *pd_store_effects(pd_store *store);

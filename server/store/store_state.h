@@ -25,4 +25,11 @@ struct pd_store {
     pd_publishing publishing;
 };
 
+/* Returns the parts of the store that its jobs use. */
+static inline pd_job_env pd_store_env(pd_store *store)
+{
+    return (pd_job_env){ &store->config, &store->presets, &store->outbox, &store->pools,
+                         &store->budget, &store->ingest,  &store->sums,   &store->collecting };
+}
+
 #endif

@@ -2,7 +2,7 @@
 #include "rig.h"
 
 #include "convert.h"
-#include "kept_copy.h"
+#include "blascore.h"
 #include "optimizer.h"
 
 #include <setjmp.h>
@@ -134,10 +134,17 @@ static void bring_back(rig *r, struct pd_task *task, uint32_t job, uint32_t para
     pd_store_apply(r->store, request, r->now);
 }
 
+/* Runs a root task as the root pool does. */
+static void run_task(struct pd_task *task)
+{
+    pd_blas_one_thread();
+    pd_task_run(task);
+}
+
 static void on_task(rig *r, const pd_effect *effect)
 {
     if (!r->lazy_tasks) {
-        pd_task_run(effect->u.task.task);
+        run_task(effect->u.task.task);
         bring_back(r, effect->u.task.task, effect->job, effect->u.task.param);
         return;
     }
@@ -156,7 +163,7 @@ void rig_finish_task(rig *r, size_t i)
     memmove(&r->tasks[i], &r->tasks[i + 1], (r->n_tasks - i) * sizeof r->tasks[0]);
     memmove(&r->task_params[i], &r->task_params[i + 1], (r->n_tasks - i) * sizeof r->task_params[0]);
     memmove(&r->task_jobs[i], &r->task_jobs[i + 1], (r->n_tasks - i) * sizeof r->task_jobs[0]);
-    pd_task_run(task);
+    run_task(task);
     bring_back(r, task, job, param);
     rig_absorb(r);
 }
@@ -173,46 +180,6 @@ static void on_declared(rig *r, const pd_effect *effect)
             snprintf(r->notes[i], sizeof r->notes[i], "%s",
                      effect->u.declared.params[i].note != NULL ? effect->u.declared.params[i].note : "");
     }
-}
-
-/* Gives a checkpoint back to the store: it is written, or the disk has failed. */
-static void give_back(rig *r, pd_kept *kept)
-{
-    pd_request *request = must(pd_request_new(PD_REQ_KEPT, (pd_ticket){ 0, 0 }));
-
-    kept->ns = 5000000;
-    if (r->disk_error != NULL)
-        pd_fail(&kept->error, PD_UNAVAILABLE, "%s", r->disk_error);
-    else
-        kept->bytes = pd_kept_bytes(kept);
-    if (r->disk_error == NULL && kept->ended) r->ended++;
-    if (r->disk_error == NULL && !kept->ended) {
-        pd_kept_free(r->disk);
-        r->disk = must(kept_copy(kept));
-        r->kept++;
-    }
-    request->u.kept = kept;
-    pd_store_apply(r->store, request, r->now);
-}
-
-static void on_keep(rig *r, const pd_effect *effect)
-{
-    if (!r->lazy_disk || effect->u.kept->ended) {
-        give_back(r, effect->u.kept);
-        return;
-    }
-    assert_null(r->keeping);
-    r->keeping = effect->u.kept;
-}
-
-void rig_kept(rig *r)
-{
-    pd_kept *kept = r->keeping;
-
-    assert_non_null(kept);
-    r->keeping = NULL;
-    give_back(r, kept);
-    rig_absorb(r);
 }
 
 static void on_log(rig *r, const pd_effect *effect)
@@ -297,8 +264,8 @@ static void absorb(rig *r, pd_effect *effect)
         forget_board(r, effect->job);
         break;
     case PD_EFF_TASK: on_task(r, effect); break;
-    case PD_EFF_KEEP: on_keep(r, effect); break;
-    case PD_EFF_LOGGED: fail_msg("a store without logs has made an entry"); break;
+    case PD_EFF_KEEP: rig_on_kept(r, effect->u.kept); break;
+    case PD_EFF_LOGGED: rig_on_entry(r, effect->u.logged); break;
     case PD_EFF_DURABLE: r->durable = effect->u.durable_step; break;
     case PD_EFF_RECALL: on_recalled(r, effect); break;
     case PD_EFF_CHECKPOINT:
@@ -664,7 +631,9 @@ void rig_free(rig *r)
     rig_apply(r, must(pd_request_new(PD_REQ_DROP, rig_ticket(r, 1))));
     while (r->n_tasks > 0) rig_finish_task(r, 0);
     if (r->keeping != NULL) rig_kept(r);
+    while (r->n_logging > 0) rig_logged(r);
     pd_kept_free(r->disk);
+    rig_forget_entries(r, UINT64_MAX);
     for (uint32_t job = 0; job < RIG_JOBS; job++) forget_board(r, job);
     assert_int_equal(r->buffers_out, 0);
     assert_int_equal(pd_store_count_bytes(r->store).held, 0);

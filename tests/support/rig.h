@@ -7,7 +7,7 @@
 
 #include "store.h"
 
-enum { RIG_JOBS = 64, RIG_CONNS = 512 };
+enum { RIG_JOBS = 64, RIG_CONNS = 512, RIG_ENTRIES = 128 };
 
 /* The record of a parameter that the loop thread's board would keep. */
 typedef struct rig_entry {
@@ -75,8 +75,15 @@ typedef struct rig {
     char note[64];
     const char *disk_error; /* the disk fails with these words; NULL: it works */
     bool lazy_disk;         /* true: a checkpoint stays in `keeping` until rig_kept; false: it is written at once */
-    uint32_t window;        /* for the next Hellos */
-    uint64_t barriers;      /* for the next Hellos */
+    /* The log. The rig plays the journal thread, too. */
+    pd_logged *logging[RIG_ENTRIES]; /* entries that the store has handed over and that rig_logged has not returned */
+    pd_logged *entries[RIG_ENTRIES]; /* copies of the entries that were written since the checkpoint on the disk */
+    size_t n_logging, n_entries;
+    uint64_t logged;       /* number of entries written */
+    const char *log_error; /* the log's disk fails with these words; NULL: it works */
+    bool lazy_log;         /* true: entries stay in `logging` until rig_logged; false: each is written at once */
+    uint32_t window;       /* for the next Hellos */
+    uint64_t barriers;     /* for the next Hellos */
     bool lazy_tasks; /* true: tasks stay in `tasks` until rig_finish_task; false: each is run and returned at once */
 } rig;
 
@@ -100,7 +107,16 @@ void rig_work(rig *r);
 /* Lets time pass. */
 void rig_sleep(rig *r, double seconds);
 void rig_absorb(rig *r);
-void rig_kept(rig *r); /* writes the checkpoint that lazy_disk has kept to the disk of the rig, or fails to */
+void rig_kept(rig *r);   /* writes the checkpoint that lazy_disk has kept to the disk of the rig, or fails to */
+void rig_logged(rig *r); /* writes the oldest entry that lazy_log has kept to the log of the rig, or fails to */
+/* Take a checkpoint or an entry that the store hands over. Used by rig.c. */
+void rig_on_kept(rig *r, pd_kept *kept);
+void rig_on_entry(rig *r, pd_logged *entry);
+/* Drops the entries that a checkpoint of step `step` makes superfluous, and those that wait. Used by rig.c. */
+void rig_forget_entries(rig *r, uint64_t step);
+/* Repeats the entries that the log of the rig `from` has after its checkpoint. Returns the code of the error, which is
+ * in r->error. */
+int rig_replay(rig *r, const rig *from);
 /* Asks for a checkpoint of step `step` or a later one, as rank 0 of the job on connection `conn`; or as an operator, if
  * `job` is not NULL. */
 int rig_checkpoint(rig *r, const char *job, uint64_t conn, uint64_t step, double seconds);

@@ -1,4 +1,4 @@
-/* rig_keeping.c - asks the store of a rig for checkpoints and notes, and restores jobs. */
+/* rig_keeping.c - plays the keeper thread for the store of a rig, asks for checkpoints and notes, and restores jobs. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -8,10 +8,53 @@
 
 #include <cmocka.h>
 
+#include "kept_copy.h"
+
 static void *must(void *at)
 {
     assert_non_null(at);
     return at;
+}
+
+/* Gives a checkpoint back to the store: it is written, or the disk has failed. */
+static void give_back(rig *r, pd_kept *kept)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_KEPT, (pd_ticket){ 0, 0 }));
+
+    kept->ns = 5000000;
+    if (r->disk_error != NULL)
+        pd_fail(&kept->error, PD_UNAVAILABLE, "%s", r->disk_error);
+    else
+        kept->bytes = pd_kept_bytes(kept);
+    if (r->disk_error == NULL && kept->ended) r->ended++;
+    if (r->disk_error == NULL && !kept->ended) {
+        pd_kept_free(r->disk);
+        r->disk = must(kept_copy(kept));
+        r->kept++;
+        rig_forget_entries(r, kept->step);
+    }
+    request->u.kept = kept;
+    pd_store_apply(r->store, request, r->now);
+}
+
+void rig_on_kept(rig *r, pd_kept *kept)
+{
+    if (!r->lazy_disk || kept->ended) {
+        give_back(r, kept);
+        return;
+    }
+    assert_null(r->keeping);
+    r->keeping = kept;
+}
+
+void rig_kept(rig *r)
+{
+    pd_kept *kept = r->keeping;
+
+    assert_non_null(kept);
+    r->keeping = NULL;
+    give_back(r, kept);
+    rig_absorb(r);
 }
 
 int rig_checkpoint(rig *r, const char *job, uint64_t conn, uint64_t step, double seconds)

@@ -43,7 +43,8 @@ static int set_options(pd_sizing *job, const texts *options, pd_error *err)
                           : pd_job_values_set(&job->values, name, value, err);
         free(name);
     }
-    job->durable = job->values.at[PD_JOB_KEY_DURABILITY] == PD_DURABLE_CHECKPOINT;
+    job->logged = job->values.at[PD_JOB_KEY_DURABILITY] == PD_DURABLE_LOG;
+    job->durable = job->logged || job->values.at[PD_JOB_KEY_DURABILITY] == PD_DURABLE_CHECKPOINT;
     return rc;
 }
 

@@ -55,7 +55,7 @@ typedef struct pd_job_info {
     uint64_t roots_failing;       /* number of roots whose last task failed: the optimizer could not use its result, or
                               * memory was short */
     uint64_t bytes_in, bytes_out; /* bytes received and sent on the job's connections; filled in by the loop thread */
-    char durability[16];          /* "none" or "checkpoint" */
+    char durability[16];          /* "none", "checkpoint" or "log" */
     uint64_t durable_step;        /* steps up to this one survive a restart; 0: none does */
     /* time since the newest checkpoint became durable; its bytes on the disk; both 0: there is none */
     uint64_t checkpoint_age_ms, checkpoint_bytes;

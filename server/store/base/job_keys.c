@@ -73,9 +73,9 @@ const pd_job_key pd_job_keys[] = {
                             PD_JOB_CHOICE, POLICY_CHOICES, 0, 0 },
     [PD_JOB_KEY_DURABILITY] = { "durability", "auto",
                                 "what survives a restart of the daemon: none, nothing; checkpoint, the state of the "
-                                "last checkpoint; auto, checkpoint if the daemon has a directory for it "
-                                "(server.state_dir)",
-                                PD_JOB_CHOICE, "auto|none|checkpoint", 0, 0 },
+                                "last checkpoint; log, besides each step since then, for jobs with small gradients; "
+                                "auto, checkpoint if the daemon has a directory for it (server.state_dir)",
+                                PD_JOB_CHOICE, "auto|none|checkpoint|log", 0, 0 },
     [PD_JOB_KEY_CHECKPOINT_EVERY] = { "checkpoint_every", "100",
                                       "a checkpoint is made at each step that is a multiple of this; 0: only when "
                                       "somebody asks, and when the daemon stops",

@@ -54,7 +54,12 @@ typedef enum pd_nonfinite_scope { PD_SCOPE_PARAMETER, PD_SCOPE_JOB } pd_nonfinit
 /* values of the key `initial_weights` */
 typedef enum pd_initial_weights { PD_INIT_LOWEST, PD_INIT_MEAN } pd_initial_weights;
 /* values of the key `durability` */
-typedef enum pd_durability { PD_DURABLE_IF_POSSIBLE, PD_DURABLE_NONE, PD_DURABLE_CHECKPOINT } pd_durability;
+typedef enum pd_durability {
+    PD_DURABLE_IF_POSSIBLE,
+    PD_DURABLE_NONE,
+    PD_DURABLE_CHECKPOINT,
+    PD_DURABLE_LOG
+} pd_durability;
 
 /* The shortest step_timeout that a job may have, and the shortest time between two reports of overdue rounds (rounds
  * that are open longer than step_timeout). */

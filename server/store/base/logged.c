@@ -7,7 +7,7 @@
 void pd_logged_free(pd_logged *logged)
 {
     if (logged == NULL) return;
-    for (uint32_t i = 0; i < logged->n_parts; i++) assert(logged->parts[i].buffer == NULL);
+    for (uint32_t i = 0; i < logged->n_parts; i++) assert(logged->parts[i].pool == NULL);
     free(logged->parts);
     free(logged->head);
     free(logged->memory);

@@ -16,13 +16,14 @@
 
 #include "paramd/error.h"
 
-struct pd_buffer;
+struct pd_buffer_pool;
 
 /* The aggregate of one parameter: what its optimizer took for the gradient in this step. */
 typedef struct pd_logged_part {
-    const float *at;          /* NULL: the step of this parameter needs none */
-    int64_t elements;         /* 0 if `at` is NULL */
-    struct pd_buffer *buffer; /* the buffer that has the aggregate; NULL in an entry that was read from the disk */
+    const float *at;  /* NULL: the step of this parameter needs none */
+    int64_t elements; /* 0 if `at` is NULL */
+    struct pd_buffer_pool
+        *pool; /* the pool that the buffer goes back to; NULL in an entry that was read from the disk */
 } pd_logged_part;
 
 typedef struct pd_logged {

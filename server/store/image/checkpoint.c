@@ -9,6 +9,7 @@
 #include "head_image.h"
 #include "import.h"
 #include "keeping.h"
+#include "logging.h"
 #include "notes.h"
 #include "pages.h"
 #include "param_image.h"
@@ -130,6 +131,7 @@ static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
                "the checkpoint of step %" PRIu64 " is given up: %.300s", step, err->text);
     end_cut(job, now_ns);
     free_making(job);
+    pd_logging_not_kept(job, step);
     pd_checkpoint_failed(job, step, err);
 }
 
@@ -200,7 +202,10 @@ static void await_params(pd_job *job, uint64_t now_ns)
         return;
     }
     if (late) pd_cut_take_early(&job->steps);
-    if (write_head(job, &err) != PD_OK) give_up(job, &err, now_ns);
+    if (write_head(job, &err) != PD_OK)
+        give_up(job, &err, now_ns);
+    else if (!late)
+        pd_logging_begin(job, job->steps.cut->step);
 }
 
 /* ---- copying parameters ---- */
@@ -490,6 +495,7 @@ void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns)
         pd_say(job->steps.outbox, PD_SAY_WARNING,
                (pd_log_facts){ .job = job->steps.name, .step = &step, .code = PD_NO_MEMORY },
                "the checkpoint of step %" PRIu64 " is given up: %.300s", step, err.text);
+        pd_logging_not_kept(job, step);
         pd_checkpoint_failed(job, step, &err);
         return;
     }
@@ -502,6 +508,7 @@ void pd_checkpoint_release(pd_job *job, const pd_error *err)
 {
     pd_checkpoint *making = job->keeping.making;
 
+    pd_logging_release(job);
     if (making != NULL && !making->cut_ended) pd_cut_end(&job->steps);
     free_making(job);
     pd_request_queue_refuse(&job->keeping.asked, job->steps.outbox, err);

@@ -31,6 +31,20 @@ void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, u
     }
 }
 
+void pd_checkpoint_answer_workers(pd_job *job)
+{
+    pd_request_queue all = job->keeping.asked;
+
+    job->keeping.asked = (pd_request_queue){ 0 };
+    while (all.first != NULL) {
+        pd_request *request = pd_request_queue_take(&all);
+        if (request->u.checkpoint.job_name == NULL && request->u.checkpoint.step <= job->keeping.durable_step)
+            pd_checkpoint_answer(job, request, 0, 0);
+        else
+            pd_request_queue_add(&job->keeping.asked, request);
+    }
+}
+
 void pd_checkpoint_ended(pd_job *job)
 {
     if (job->keeping.last_begun && job->keeping.last == PD_LAST_WANTED) job->keeping.last = PD_LAST_DONE;

@@ -10,6 +10,8 @@ void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint
 /* Answers those who wait for a checkpoint of step `step` or an earlier one: with the error *err, or if it is NULL with
  * the checkpoint that was written. */
 void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, uint64_t bytes, uint64_t ns);
+/* Answers those workers who wait until a step is durable that the job's log has on the disk now. */
+void pd_checkpoint_answer_workers(pd_job *job);
 /* Notes that a checkpoint is on the disk or has failed. If it was the last one before the server stops, the drain need
  * not wait for it any more. */
 void pd_checkpoint_ended(pd_job *job);

@@ -10,8 +10,10 @@
 #include "import.h"
 #include "keeping.h"
 #include "listing.h"
+#include "logging.h"
 #include "plant.h"
 #include "ranks.h"
+#include "step_log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,10 +38,12 @@ static uint64_t present_step(const pd_job *job)
 static bool is_asked_for(const pd_job *job)
 {
     uint64_t step = job->keeping.asked.first != NULL ? present_step(job) : 0;
+    bool logs = pd_step_log_is_on(&job->steps);
 
     for (const pd_request *request = job->keeping.asked.first; request != NULL;
          request = (const pd_request *)(const void *)request->mail.next)
-        if (request->u.checkpoint.step <= step) return true;
+        /* A worker wants to know that a step is durable: with a log that needs no checkpoint. */
+        if (request->u.checkpoint.step <= step && !(logs && request->u.checkpoint.job_name == NULL)) return true;
     return false;
 }
 
@@ -66,7 +70,8 @@ static void skip(pd_job *job)
 }
 
 /* Returns whether the job needs a checkpoint of the weights that it begins with. A worker with a window sends its
- * pushes again to a server that was killed, which takes them only if it has the weights that they follow. */
+ * pushes again to a server that was killed, which takes them only if it has the weights that they follow. Nor can a log
+ * begin without them (pd_logging_wants_checkpoint). */
 static bool is_first(const pd_job *job)
 {
     return !job->keeping.kept && !job->keeping.begun && has_state(job) && pd_keeping_window(job) > 0;
@@ -77,7 +82,7 @@ static bool is_kept_already(const pd_job *job)
 {
     if (!has_state(job)) return true;
     for (uint32_t i = 0; job->keeping.kept && i < job->steps.n_params; i++)
-        if (job->steps.params[i].saved.step != job->keeping.durable_step) return false;
+        if (job->steps.params[i].saved.step != job->keeping.kept_step) return false;
     return job->keeping.kept;
 }
 
@@ -85,7 +90,8 @@ static void begin_due(pd_job *job, uint64_t now_ns)
 {
     pd_keeping *keeping = &job->keeping;
     bool multiple = job->steps.furthest >= keeping->next, last = keeping->last == PD_LAST_WANTED,
-         asked = is_asked_for(job) || is_first(job);
+         asked = is_asked_for(job) || is_first(job) || job->steps.furthest >= keeping->soon ||
+                 pd_logging_wants_checkpoint(job);
 
     if (!multiple && !last && !asked) return;
     if (keeping->writing || job->steps.cut != NULL || pd_import_writes(job) || !has_state(job)) {
@@ -100,6 +106,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
         return;
     }
     keeping->begun = true;
+    keeping->soon = UINT64_MAX;
     pd_checkpoint_begin(job, last || asked ? present_step(job) : job->steps.furthest, last, now_ns);
     pd_keeping_plan(job);
 }
@@ -132,6 +139,12 @@ static int check_ask(const pd_job *job, pd_error *err)
                    job->steps.name);
 }
 
+/* Returns the step that is enough for a request: an operator wants a checkpoint, a worker a durable step. */
+static uint64_t enough(const pd_job *job, const pd_request *request)
+{
+    return request->u.checkpoint.job_name != NULL ? job->keeping.kept_step : job->keeping.durable_step;
+}
+
 void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     uint64_t *deadline_ns = &request->u.checkpoint.wait_ns;
@@ -144,7 +157,7 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
         return;
     }
     if (request->u.checkpoint.step == 0) request->u.checkpoint.step = pd_job_count_totals(job)->step_least;
-    if (job->keeping.kept && job->keeping.durable_step >= request->u.checkpoint.step) {
+    if (job->keeping.kept && enough(job, request) >= request->u.checkpoint.step) {
         pd_checkpoint_answer(job, request, 0, 0);
         return;
     }
@@ -194,6 +207,7 @@ static void note_success(pd_job *job, const pd_kept *kept, uint64_t now_ns)
 
     keeping->kept = true;
     keeping->unwritten = 0;
+    keeping->kept_step = kept->step;
     if (kept->step > keeping->durable_step) keeping->durable_step = kept->step;
     keeping->durable_ns = now_ns;
     keeping->bytes = kept->bytes;
@@ -227,6 +241,10 @@ static void settle(pd_job *job, pd_kept *kept, pd_request *request, uint64_t now
         note_success(job, kept, now_ns);
     else
         note_failure(job, kept);
+    if (good)
+        pd_logging_kept(job);
+    else
+        pd_logging_not_kept(job, kept->step);
     if (good) tell(job, request);
     if (good) pd_checkpoint_answer_all(job, job->keeping.durable_step, NULL, kept->bytes, kept->ns);
     if (!good) pd_request_free(request);

@@ -6,10 +6,12 @@
 #include "cut.h"
 #include "declared_job.h"
 #include "global_clip.h"
+#include "override.h"
 #include "override_image.h"
 #include "plant.h"
 #include "printable.h"
 #include "step_group.h"
+#include "step_log.h"
 
 /* ---- one table of fields for each struct that is saved; writing and reading both use it ---- */
 
@@ -53,14 +55,22 @@ static const pd_table clip_table = { "clip", sizeof(pd_global_clip_saved), clip_
 
 /* ---- the head, in both directions ---- */
 
-/* Returns what a step group (parameters that count steps together) must have in the image. While a cut stops its
- * members (cut.h), the steps that they will take next do not count yet. */
+/* Returns the step after which parameters are stopped, by a cut (cut.h) or by the job's log (step_log.h);
+ * UINT64_MAX: nothing stops them. */
+static uint64_t stopped_at(const pd_steps *steps)
+{
+    uint64_t step = steps->cut != NULL && steps->cut->rests ? steps->cut->step : UINT64_MAX - 1;
+
+    return pd_step_log_is_on(steps) && steps->log->step < step ? steps->log->step : step;
+}
+
+/* Returns what a step group (parameters that count steps together) must have in the image. While its members are
+ * stopped, the steps that they will take next do not count yet. */
 static pd_step_group_saved group_at_cut(const pd_steps *steps, const pd_step_group *group)
 {
     pd_step_group_saved saved = group->saved;
 
-    if (steps->cut != NULL && steps->cut->rests && saved.unknown > steps->cut->step + 1)
-        saved.unknown = steps->cut->step + 1;
+    if (saved.unknown > stopped_at(steps) + 1) saved.unknown = stopped_at(steps) + 1;
     return saved;
 }
 
@@ -83,6 +93,13 @@ static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
     if (job->steps.clip != NULL) pd_archive_fields(archive, &clip_table, pd_global_clip_saved_of(&job->steps));
     pd_overrides_visit(archive, job);
     pd_archive_leave(archive);
+}
+
+void pd_head_image_visit_state(pd_archive *archive, pd_job *job)
+{
+    if (pd_archive_is_reading(archive))
+        for (uint32_t i = 0; i < job->steps.n_params; i++) pd_overrides_clear(&job->steps.params[i]);
+    visit(archive, job, job->steps.members.ranks);
 }
 
 void pd_head_image_visit_rankless(pd_archive *archive, pd_job *job)

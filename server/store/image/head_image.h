@@ -16,6 +16,9 @@ void pd_head_image_read(pd_archive *archive, const pd_jobs *jobs, const pd_job_e
 /* Writes the part of the head to an archive that does not depend on the job's number of ranks, or reads it into a job
  * that was made from the same declarations, depending on the archive's direction. */
 void pd_head_image_visit_rankless(pd_archive *archive, pd_job *job);
+/* Writes the head to an archive without the job's declarations, or reads it into a job that exists and was at the step
+ * before, depending on the archive's direction. */
+void pd_head_image_visit_state(pd_archive *archive, pd_job *job);
 /* Finishes a job after its head and all its parameters were read: its ranks are lost, and the time of job_linger
  * begins. PD_DATA_LOSS: the head and the parameters do not fit together. */
 int pd_head_image_settle(pd_job *job, uint64_t now_ns, pd_error *err);

@@ -26,7 +26,10 @@ static void visit_scalars(pd_archive *archive, pd_steps *steps, pd_param *param)
     pd_error err;
 
     pd_archive_count(archive, &n, PD_MAX_SCALARS, 1);
-    if (n == 0) return;
+    if (n == 0) {
+        if (param->scalars != NULL) param->scalars->n_last = 0;
+        return;
+    }
     if (param->scalars == NULL && pd_scalars_make(steps, param, &err) != PD_OK) {
         pd_archive_fail(archive, err.code, "%.160s: no memory for scalars", param->name);
         return;
@@ -48,6 +51,21 @@ static void make_next(pd_archive *archive, const pd_steps *steps, pd_param *para
     param->next->version = version;
 }
 
+static void visit_record(pd_archive *archive, pd_steps *steps, pd_param *param)
+{
+    pd_archive_agree(archive, "parameter", param->name);
+    pd_archive_fields(archive, &param_table, &param->saved);
+    if (PD_PLANTED(image_forgets_outcome)) param->saved.outcome = 0;
+    visit_scalars(archive, steps, param);
+}
+
+void pd_param_image_visit_record(pd_archive *archive, pd_steps *steps, pd_param *param)
+{
+    pd_archive_enter(archive, "parameter");
+    visit_record(archive, steps, param);
+    pd_archive_leave(archive);
+}
+
 /* Visits everything that stands before the optimizer's state. The optimizer comes last, because results of its root
  * tasks may be added later. */
 static void begin(pd_archive *archive, pd_steps *steps, pd_param *param)
@@ -55,10 +73,7 @@ static void begin(pd_archive *archive, pd_steps *steps, pd_param *param)
     uint64_t version = param->current != NULL ? param->current->version : 0;
 
     pd_archive_enter(archive, "parameter");
-    pd_archive_agree(archive, "parameter", param->name);
-    pd_archive_fields(archive, &param_table, &param->saved);
-    if (PD_PLANTED(image_forgets_outcome)) param->saved.outcome = 0;
-    visit_scalars(archive, steps, param);
+    visit_record(archive, steps, param);
     pd_archive_value(archive, &version);
     if (pd_archive_is_reading(archive)) make_next(archive, steps, param, version);
 }

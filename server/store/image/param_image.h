@@ -11,6 +11,9 @@
  * roots) are all back (pd_optim_may_be_saved). After reading, the caller writes the
  * weights into param->next->at[PD_F32] and calls pd_param_image_publish. */
 void pd_param_image_visit(pd_archive *archive, pd_steps *steps, pd_param *param);
+/* Writes what a parameter has besides its weights and the state of its optimizer (counters, and the scalars of the last
+ * round), or reads it into a parameter that exists. */
+void pd_param_image_visit_record(pd_archive *archive, pd_steps *steps, pd_param *param);
 /* Publishes the parameter's weights, which have just been read from an image: param->next becomes param->current. */
 void pd_param_image_publish(pd_steps *steps, pd_param *param);
 

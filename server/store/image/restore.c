@@ -2,6 +2,7 @@
 #include "restore.h"
 
 #include "head_image.h"
+#include "logging.h"
 #include "notes.h"
 #include "param_image.h"
 #include "param_set.h"
@@ -85,6 +86,14 @@ static int take_note(pd_job *job, const pd_kept_note *note, pd_error *err)
     return pd_notes_put(job, &job->ranks[note->rank], note->step, note->at, note->bytes, err);
 }
 
+/* Returns whether all parameters are at the step of the checkpoint. */
+static bool is_even(const pd_job *job, uint64_t step)
+{
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (job->steps.params[i].saved.step != step) return false;
+    return true;
+}
+
 static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, uint64_t now_ns, pd_job **out,
                     pd_error *err)
 {
@@ -95,9 +104,11 @@ static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *k
     for (uint32_t i = 0; rc == PD_OK && i < kept->n_notes; i++) rc = take_note(*out, &kept->notes[i], err);
     if (rc != PD_OK || (rc = pd_head_image_settle(*out, now_ns, err)) != PD_OK) return rc;
     (*out)->keeping.on_disk = (*out)->keeping.kept = true;
-    (*out)->keeping.durable_step = kept->step;
+    (*out)->keeping.durable_step = (*out)->keeping.kept_step = kept->step;
+    (*out)->keeping.log.retry = kept->step + 1;
     (*out)->keeping.durable_ns = now_ns;
     (*out)->keeping.bytes = kept->bytes;
+    if (is_even(*out, kept->step)) pd_logging_begin(*out, kept->step);
     return PD_OK;
 }
 

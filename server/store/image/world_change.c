@@ -149,6 +149,8 @@ static void copy_keeping(pd_keeping *to, const pd_keeping *from)
     to->kept = from->kept;
     to->durable_step = from->durable_step;
     to->durable_ns = from->durable_ns;
+    to->kept_step = from->kept_step;
+    to->log.retry = from->kept_step + 1;
     to->bytes = from->bytes;
     to->written = from->written;
     to->written_ns = from->written_ns;

@@ -4,6 +4,7 @@
 #include "global_clip.h"
 #include "keeping.h"
 #include "step_group.h"
+#include "step_log.h"
 
 /* how long a drain waits for the last checkpoints of jobs */
 static const uint64_t LAST_NS = 60 * 1000000000ull;
@@ -12,9 +13,10 @@ static const uint64_t LAST_NS = 60 * 1000000000ull;
 
 /* Returns whether the parameter's open round will close without any further request: all contributions to it have
  * come, and it waits for no other parameter. */
-static bool closes_by_itself(const pd_param *param)
+static bool closes_by_itself(const pd_steps *steps, const pd_param *param)
 {
-    return param->round.open && pd_round_is_complete(&param->round) && param->stage != PD_HELD;
+    return param->round.open && pd_round_is_complete(&param->round) && param->stage != PD_HELD &&
+           (param->stage != PD_LOGGING || pd_step_log_awaited(steps, param) == NULL);
 }
 
 /* Returns a parameter whose open round can still close; NULL: there is none. A round that waits for ranks can close
@@ -27,7 +29,7 @@ static const pd_param *find_open(const pd_job *job)
     if (job->steps.n_open == 0) return NULL;
     if (job->steps.waiting != NULL && (somebody || pd_global_clip_runs(&job->steps))) return job->steps.waiting;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (closes_by_itself(&job->steps.params[i])) return &job->steps.params[i];
+        if (closes_by_itself(&job->steps, &job->steps.params[i])) return &job->steps.params[i];
     return NULL;
 }
 

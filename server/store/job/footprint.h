@@ -15,6 +15,7 @@ typedef struct pd_sizing {
     int threads;             /* number of threads that run steps: the daemon's setting threads.step_threads */
     int pool_threads; /* number of threads that compute matrix roots: the daemon's setting threads.pool_threads */
     bool durable;     /* the job has checkpoints */
+    bool logged;      /* the job has a log besides */
 } pd_sizing;
 
 /* The bytes that one parameter takes, by purpose; or the sums over several parameters. UINT64_MAX: too many to
@@ -28,7 +29,8 @@ typedef struct pd_footprint {
     uint64_t collected;
     uint64_t state; /* optimizer state, in the element types in which it is stored */
     /* what a checkpoint takes, if the job has some: a copy of the optimizer state, and old weights until they are on
-     * the disk. Notes of workers are counted when they come. */
+     * the disk; with a log also the aggregates of the entries that are on their way to the disk. Notes of workers and
+     * heads of entries are counted when they come. */
     uint64_t kept;
     /* inputs and results of the root tasks (computations of matrix roots) that may run at the same time */
     uint64_t roots;

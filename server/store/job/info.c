@@ -66,7 +66,10 @@ static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
 
 static void fill_keeping(pd_job_info *info, const pd_keeping *keeping, uint64_t now_ns)
 {
-    snprintf(info->durability, sizeof info->durability, "%s", keeping->durable ? "checkpoint" : "none");
+    snprintf(info->durability, sizeof info->durability, "%s",
+             keeping->log.wanted ? "log"
+             : keeping->durable  ? "checkpoint"
+                                 : "none");
     snprintf(info->checkpoint_error, sizeof info->checkpoint_error, "%s", keeping->error);
     info->durable_step = keeping->durable_step;
     info->checkpoint_bytes = keeping->bytes;

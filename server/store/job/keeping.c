@@ -1,6 +1,8 @@
 /* keeping.c - decides whether a job has checkpoints, and at which steps. */
 #include "keeping.h"
 
+#include "step_log.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,13 +30,14 @@ int pd_keeping_begin(pd_job *job, pd_error *err)
     pd_durability wanted = (pd_durability)job->steps.values.at[PD_JOB_KEY_DURABILITY];
     bool keeps = job->steps.config->keeps;
 
-    if (wanted == PD_DURABLE_CHECKPOINT && !keeps)
+    if ((wanted == PD_DURABLE_CHECKPOINT || wanted == PD_DURABLE_LOG) && !keeps)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s asks for durability = checkpoint, but this server has no directory for checkpoints: "
-                       "set server.state_dir, or leave durability out",
-                       job->steps.name);
+                       "job %.100s asks for durability = %s, but this server has no directory for checkpoints: set "
+                       "server.state_dir, or leave durability out",
+                       job->steps.name, wanted == PD_DURABLE_LOG ? "log" : "checkpoint");
     job->keeping.durable = keeps && wanted != PD_DURABLE_NONE;
-    job->keeping.next = UINT64_MAX;
+    job->keeping.log.wanted = wanted == PD_DURABLE_LOG;
+    job->keeping.next = job->keeping.soon = UINT64_MAX;
     if (!job->keeping.durable) return PD_OK;
     if (make_farewell(job) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "out of memory for job %.100s", job->steps.name);
     pd_keeping_plan(job);
@@ -90,12 +93,20 @@ void pd_keeping_plan(pd_job *job)
     uint32_t window = pd_keeping_window(job);
 
     if (!job->keeping.durable) return;
+    /* With a log, windows end at its entries and not at checkpoints. */
+    if (pd_step_log_is_on(&job->steps)) window = 0;
     if (window > 0 && (every == 0 || window / 2 < every)) every = window > 1 ? window / 2 : 1;
     job->keeping.every = every;
     job->keeping.next = UINT64_MAX;
     if (every == 0) return;
     step = largest_step(job);
     if (step < UINT64_MAX - every) job->keeping.next = (step / every + 1) * every;
+}
+
+void pd_keeping_soon(pd_job *job)
+{
+    /* Each entry of a log has all overrides. */
+    if (job->keeping.durable && !pd_step_log_is_on(&job->steps)) job->keeping.soon = largest_step(job) + 1;
 }
 
 /* ---- a last checkpoint that has failed ---- */
@@ -105,7 +116,9 @@ void pd_keeping_say_lost(const pd_job *job, const pd_error *why)
     uint64_t durable = job->keeping.kept ? job->keeping.durable_step : 0, step = largest_step(job);
     char newest[64] = "it has no checkpoint";
 
-    if (job->keeping.kept) snprintf(newest, sizeof newest, "its newest checkpoint is of step %" PRIu64, durable);
+    if (job->keeping.kept)
+        snprintf(newest, sizeof newest, "its %s of step %" PRIu64,
+                 durable > job->keeping.kept_step ? "log has an entry" : "newest checkpoint is", durable);
     pd_say(job->steps.outbox, PD_SAY_ERROR, (pd_log_facts){ .job = job->steps.name, .step = &step, .code = why->code },
            "the last checkpoint before the server stops has failed, and steps %" PRIu64 " to %" PRIu64
            " will be lost, since %s: %.160s. Repair the disk or make room, and call `paramctl checkpoint %.60s` before "

@@ -8,10 +8,24 @@
 /* The last checkpoint of a job, made when the server drains. */
 typedef enum pd_last_checkpoint { PD_LAST_UNWANTED, PD_LAST_WANTED, PD_LAST_DONE } pd_last_checkpoint;
 
+/* The log of a job with durability = log, apart from what its steps read (step/step_log.h). */
+typedef struct pd_log_keeping {
+    bool wanted;       /* durability = log */
+    bool slow;         /* the log has told that the job waits for the disk */
+    const char *moved; /* why the state has changed otherwise than by a step, so that entries must stop; NULL: it has
+                        * not */
+    bool waits;        /* entries wait until the checkpoint that they follow (step_log.h: base) is durable */
+    struct pd_effect *first, *last; /* the entries that wait, oldest first, linked by mail.next */
+    /* after a checkpoint that failed, no checkpoint is begun for the log before this step; the distance that was last
+     * waited */
+    uint64_t retry, distance;
+    uint64_t broken; /* number of times that the entries had to stop */
+} pd_log_keeping;
+
 typedef struct pd_keeping {
     bool durable; /* the job has checkpoints */
     bool on_disk; /* the disk may have a checkpoint of the job, or something that remains of one */
-    bool kept;    /* a checkpoint of the job is durable: that of `durable_step` */
+    bool kept;    /* a checkpoint of the job is durable: that of `kept_step` */
     bool begun;   /* a checkpoint of the job was begun, whether or not it became durable */
     /* number of steps between two checkpoints, which are made at its multiples; 0: only if somebody asks */
     uint64_t every;
@@ -20,9 +34,12 @@ typedef struct pd_keeping {
     struct pd_checkpoint *making; /* the checkpoint that is being made; NULL: none */
     uint64_t cut_step;            /* step of the checkpoint that is being made */
     bool writing;                 /* the keeper thread has a checkpoint of this job */
-    /* steps up to this one are on disk; time at which the newest checkpoint became durable; its bytes on the disk */
-    uint64_t durable_step, durable_ns, bytes;
+    /* steps up to this one are on disk, by a checkpoint or by the log; time at which the newest checkpoint became
+     * durable; its bytes on the disk; its step */
+    uint64_t durable_step, durable_ns, bytes, kept_step;
     uint64_t written, written_ns; /* number of checkpoints that were written; time that writing the newest one took */
+    uint64_t soon;                /* step at which a checkpoint is due, besides those at multiples; UINT64_MAX: none */
+    pd_log_keeping log;
     /* For each parameter, memory for the copy of its state, which comes back with a checkpoint and serves the next one:
      * fresh memory would cost as much time as the copy. NULL: there is none. Its size follows from the optimizer's
      * plan. */

@@ -7,6 +7,7 @@
 #include "override_command.h"
 
 #include "fixed_hyper.h"
+#include "keeping.h"
 #include "override.h"
 
 #include "glob.h"
@@ -434,6 +435,7 @@ static void take(command *c)
     sweep_changes(c->result);
     for (size_t i = 0; i < c->result->n && i < SAID; i++) say(c, &c->result->at[i]);
     for (uint32_t i = 0; i < c->n; i++) take_param(c, c->params[i]);
+    pd_keeping_soon(c->job);
 }
 
 /* ---- the command ---- */

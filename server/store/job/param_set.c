@@ -5,6 +5,7 @@
 #include "override.h"
 #include "ranks.h"
 #include "round_scalars.h"
+#include "step_log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,7 @@ static void clear_param(pd_param *param)
 
 void pd_param_set_forget(pd_job *job)
 {
+    pd_step_log_free(&job->steps);
     pd_account_give(&job->steps.account, job->steps.account.used);
     pd_ranks_forget_reserves(job);
     job->steps.changes++;

@@ -81,8 +81,8 @@ static pd_sizing sizing_of(const pd_job *job)
 {
     const pd_store_config *config = job->steps.config;
 
-    return (pd_sizing){ job->steps.values, job->steps.members.ranks, config->chunk_elements,
-                        config->threads,   config->pool_threads,     job->keeping.durable };
+    return (pd_sizing){ job->steps.values,    job->steps.members.ranks, config->chunk_elements, config->threads,
+                        config->pool_threads, job->keeping.durable,     job->keeping.log.wanted };
 }
 
 static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_survey *survey, pd_error *err)
@@ -232,6 +232,7 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
                          .model_state = decl->model_state,
                          .rule = pd_declaration_rule(job, decl),
                          .durable = job->keeping.durable,
+                         .logged = job->keeping.log.wanted,
                          .saved.step = pd_job_start_step(job) };
     pd_shape_elements(&decl->shape, &param->elements);
     param->how = pd_aggregation_of(&job->steps.values, param->rule->hypers.row);

@@ -6,6 +6,7 @@
 #include "override.h"
 #include "round_scalars.h"
 #include "step_group.h"
+#include "step_log.h"
 #include "step_traces.h"
 #include "stretch.h"
 
@@ -91,11 +92,11 @@ static void reset_round(pd_steps *steps, pd_param *param)
     steps->n_open--;
 }
 
-/* Publishes the weights that the step has written, and gives the buffer of the aggregate (sum or mean of the gradients)
- * back to its pool. */
-static void publish_next(pd_param *param, pd_closed *closed)
+/* Publishes the weights that the step has written. The buffer of the aggregate (sum or mean of the gradients) goes back
+ * to its pool, unless the job's log has `taken` it. */
+static void publish_next(pd_param *param, bool taken, pd_closed *closed)
 {
-    pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
+    if (!taken) pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
     param->accumulator = NULL;
     pd_param_publish(param, param->next, param->outcome, closed);
     param->next = NULL;
@@ -104,7 +105,7 @@ static void publish_next(pd_param *param, pd_closed *closed)
 void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
 {
     if (param->current == NULL) {
-        publish_next(param, closed);
+        publish_next(param, false, closed);
         steps->n_begun++;
         reset_round(steps, param);
         return;
@@ -115,7 +116,7 @@ void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
     pd_trace_closed(steps, param);
     count_outcome(steps, param, param->outcome);
     if (param->outcome == PD_NO_GRADIENT) count_gap(steps, param);
-    publish_next(param, closed);
+    publish_next(param, pd_step_log_closed(steps, param), closed);
     closed->scalars = pd_scalars_close(param);
     note_progress(steps, param, closed->scalars);
     closed->counted = param->counted;

@@ -3,6 +3,7 @@
 #include "cut.h"
 
 #include "plant.h"
+#include "step_log.h"
 
 #include <stdlib.h>
 #include <utlist.h>
@@ -49,7 +50,7 @@ void pd_cut_pass(pd_steps *steps, pd_param *param)
     steps->cut->parts[param->index].passed = true;
     if (param->stage != PD_RESTING) return;
     DL_DELETE2(steps->cut->resting, param, prev_ready, next_ready);
-    pd_steps_ready(steps, param, PD_READY);
+    if (!pd_step_log_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
 }
 
 void pd_cut_take_early(pd_steps *steps)
@@ -69,7 +70,7 @@ void pd_cut_end(pd_steps *steps)
     DL_FOREACH_SAFE2(cut->resting, param, next, next_ready)
     {
         DL_DELETE2(cut->resting, param, prev_ready, next_ready);
-        pd_steps_ready(steps, param, PD_READY);
+        if (!pd_step_log_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
     }
     for (uint32_t i = 0; i < steps->n_params; i++) pd_snapshot_unref(cut->parts[i].weights);
     free(cut);

@@ -51,16 +51,25 @@ static pd_snapshot *copy_current(const pd_param *param)
     return copy;
 }
 
+/* Lets the pool keep idle buffers for old weights that a checkpoint has, and for aggregates that entries of the log
+ * have (`more`), or not any longer. */
+static void keep_idle(const pd_param *param, int type, bool more)
+{
+    if (param->durable) pd_buffer_pool_keep_more(param->pool[type], more);
+    for (int i = 0; param->logged && type == PD_F32 && i < PD_LOGGED_MOST; i++)
+        pd_buffer_pool_keep_more(param->pool[type], more);
+}
+
 int pd_param_join_pool(pd_param *param, const pd_memory *memory, int type, size_t bytes)
 {
     if ((param->pool[type] = pd_memory_pool(memory, bytes)) == NULL) return PD_NO_MEMORY;
-    if (param->durable) pd_buffer_pool_keep_more(param->pool[type], true);
+    keep_idle(param, type, true);
     return PD_OK;
 }
 
 static void leave_pool(pd_param *param, int type)
 {
-    if (param->pool[type] != NULL && param->durable) pd_buffer_pool_keep_more(param->pool[type], false);
+    if (param->pool[type] != NULL) keep_idle(param, type, false);
     pd_buffer_pool_leave(param->pool[type]);
     param->pool[type] = NULL;
 }

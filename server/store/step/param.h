@@ -13,6 +13,8 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+enum { PD_LOGGED_MOST = 4 }; /* most entries of a job that are on their way to the disk */
+
 /* Hyperparameters that workers have sent with pushes of the open round. */
 typedef struct pd_pushed {
     uint64_t mask;                /* bit h: hyperparameter h was sent */
@@ -28,6 +30,8 @@ typedef enum pd_stage {
     /* the aggregate (sum or mean of the gradients) is complete, and the step waits for other parameters of the job:
      * step_group.h */
     PD_HELD,
+    /* the step could begin, but the entry of the step before for the job's log must be complete first: step_log.h */
+    PD_LOGGING,
     /* the step could begin, but an export must end first, which reads the state at a certain step (the cut): cut.h */
     PD_RESTING,
     /* the aggregate (sum or mean of the gradients) is complete, and the step has not begun; the parameter is in
@@ -73,6 +77,7 @@ typedef struct pd_param {
     bool model_state;
     pd_rule *rule;
     bool durable;       /* the job has checkpoints, which keep old weights until they are on the disk */
+    bool logged;        /* the job has a log, which keeps aggregates until they are on the disk */
     pd_aggregation how; /* how contributions of gradients are aggregated; pd_param_how says it for the open round */
     /* element type in which workers pull updates (changes of the weights); 0: none pulls updates */
     pd_dtype update_dtype;
@@ -133,7 +138,7 @@ typedef struct pd_param {
     struct pd_step_group *group;
     struct pd_param *next_member; /* next parameter of the same step group (parameters that count steps together) */
     struct pd_param *prev_waiting, *next_waiting; /* links in the queue steps->waiting */
-    /* links in one of the lists of parameters steps->ready, steps->merging, cut->resting and group->held */
+    /* links in one of the lists of parameters steps->ready, steps->merging, cut->resting, log->held and group->held */
     struct pd_param *prev_ready, *next_ready;
 } pd_param;
 

@@ -8,6 +8,7 @@
 #include "override.h"
 #include "root_report.h"
 #include "step_group.h"
+#include "step_log.h"
 #include "step_traces.h"
 
 #include <stdlib.h>
@@ -20,6 +21,7 @@ static int begin(pd_steps *steps, pd_param *param)
 {
     double hypers[PD_MAX_HYPERS];
     pd_step_io io = { .gradient = param->accumulator, .before = param->current->at[PD_F32], .hypers = hypers };
+    int64_t count;
     int rc;
 
     if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
@@ -31,6 +33,7 @@ static int begin(pd_steps *steps, pd_param *param)
     /* pd_overrides_begin must be called after pd_optim_set_count, because the schedules of hyperparameters read the
      * step count. */
     io.hypers_mask = pd_overrides_begin(steps->outbox, steps->name, param, hypers);
+    count = pd_optim_count(param->optim);
     rc = pd_param_begin_update(param, &io.update);
     if (rc == PD_OK) rc = pd_optim_begin(param->optim, &io);
     if (rc != PD_OK) {
@@ -39,6 +42,7 @@ static int begin(pd_steps *steps, pd_param *param)
         param->next = NULL;
         return rc;
     }
+    pd_step_log_begun(steps, param, &io, count);
     param->stage = PD_STEPPING;
     pd_trace_begun(steps, param);
     return PD_OK;

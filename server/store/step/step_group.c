@@ -3,6 +3,7 @@
 
 #include "cut.h"
 #include "global_clip.h"
+#include "step_log.h"
 #include "step_traces.h"
 #include "stretch.h"
 
@@ -128,7 +129,7 @@ static void go_on(pd_steps *steps, pd_param *param)
     if (param->group != NULL && param->outcome == PD_STEPPED && param->saved.step + 1 == param->group->saved.unknown)
         param->group->saved.unknown++;
     if (param->outcome == PD_STEPPED && pd_param_is_bound(steps, param)) param->group->to_begin++;
-    if (!pd_cut_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
+    if (!pd_cut_keeps(steps, param) && !pd_step_log_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
 }
 
 /* Lets those members of a step group (parameters that count steps together) go on that were held and need not wait

@@ -44,7 +44,7 @@ typedef struct pd_steps {
     uint32_t n_params; /* number of parameters; 0 until those of the first Declare are planned */
     uint64_t furthest; /* highest step that any parameter has closed; 0: no round has closed since the server started */
     double loss;       /* mean of the scalar "loss" in the last round to which workers have sent one */
-    uint64_t loss_step; /* step of the round that `loss` is from; 0: no round has had one */
+    uint64_t loss_step;                      /* step of the round that `loss` is from; 0: no round has had one */
     pd_scalar_stats scalars[PD_MAX_SCALARS]; /* the last means of all scalars that workers have sent, for operators */
     size_t n_scalars;
     uint64_t no_gradient;    /* number of rounds that closed because no rank had a gradient, since the server started */
@@ -94,6 +94,8 @@ typedef struct pd_steps {
     uint32_t n_held;
     /* the step that an export under way reads, and its weights: cut.h. NULL: there is no export */
     struct pd_cut *cut;
+    /* what the present step has read, for the job's log: step_log.h. NULL: the job has no log, or none yet */
+    struct pd_step_log *log;
 
     pd_step_times times; /* what steps have cost, and which ranks were last */
     /* members for the batch of steps that runs now */

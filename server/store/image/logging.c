@@ -1,0 +1,333 @@
+/* logging.c - makes the entries of a job's log, hands them to the journal thread, and takes them back. */
+#include "logging.h"
+
+#include "archive.h"
+#include "checkpoint_asked.h"
+#include "cut.h"
+#include "keeping.h"
+#include "logged_image.h"
+#include "param_set.h"
+#include "plant.h"
+#include "step_log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DISTANCE_MOST = 1024 }; /* most steps between two attempts to begin entries anew */
+
+/* ---- an entry in memory ---- */
+
+void pd_logging_drop(pd_logged *logged)
+{
+    if (logged == NULL) return;
+    for (uint32_t i = 0; i < logged->n_parts; i++) {
+        if (logged->parts[i].pool != NULL)
+            pd_buffer_pool_give(logged->parts[i].pool, (void *)(uintptr_t)logged->parts[i].at);
+        logged->parts[i].pool = NULL;
+    }
+    pd_logged_free(logged);
+}
+
+static void drop_effect(pd_effect *effect)
+{
+    pd_logging_drop(effect->u.logged);
+    pd_effect_free(effect);
+}
+
+static int write_head(pd_job *job, pd_logged *logged, pd_error *err)
+{
+    pd_archive archive;
+
+    pd_archive_begin_write(&archive);
+    pd_logged_image_visit_inputs(&archive, job, logged->step);
+    pd_logged_image_visit_rest(&archive, job, logged->step);
+    return pd_archive_end(&archive, &logged->head, &logged->head_bytes, err);
+}
+
+static void take_aggregates(const pd_steps *steps, pd_logged *logged)
+{
+    for (uint32_t i = 0; i < steps->n_params; i++) {
+        pd_step_input *input = &steps->log->inputs[i];
+        if (input->aggregate == NULL) continue;
+        logged->parts[i] =
+            (pd_logged_part){ input->aggregate, steps->params[i].elements, steps->params[i].pool[PD_F32] };
+        input->aggregate = NULL;
+    }
+}
+
+static int check_roots(const pd_steps *steps, pd_error *err)
+{
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (steps->log->inputs[i].taken.missed)
+            return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.160s has taken more roots in one step than an entry can name",
+                           steps->params[i].name);
+    return PD_OK;
+}
+
+static int make_records(pd_job *job, pd_effect **out, pd_error *err)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_LOGGED, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_logged *logged = calloc(1, sizeof *logged);
+
+    if (effect != NULL && logged != NULL && (logged->job = strdup(job->steps.name)) != NULL &&
+        (logged->parts = calloc(job->steps.n_params, sizeof *logged->parts)) != NULL) {
+        logged->number = job->steps.number;
+        logged->creator = job->saved.creator;
+        logged->step = job->steps.log->step;
+        logged->n_parts = job->steps.n_params;
+        effect->u.logged = logged;
+        *out = effect;
+        return PD_OK;
+    }
+    pd_logged_free(logged);
+    pd_effect_free(effect);
+    return pd_fail(err, PD_NO_MEMORY, "out of memory for its records");
+}
+
+/* Makes the entry of the present step, which all parameters have closed. After an error nothing has changed. */
+static int make_entry(pd_job *job, pd_effect **out, pd_error *err)
+{
+    pd_effect *effect = NULL;
+    int rc = check_roots(&job->steps, err);
+
+    if (rc != PD_OK || (rc = make_records(job, &effect, err)) != PD_OK) return rc;
+    rc = write_head(job, effect->u.logged, err);
+    if (rc == PD_OK) rc = pd_job_check_total(job, effect->u.logged->head_bytes, err);
+    if (rc != PD_OK) {
+        drop_effect(effect);
+        return rc;
+    }
+    take_aggregates(&job->steps, effect->u.logged);
+    pd_account_take(&job->steps.account, effect->u.logged->head_bytes);
+    *out = effect;
+    return PD_OK;
+}
+
+/* ---- letting parameters go on ---- */
+
+static void release(pd_steps *steps)
+{
+    pd_param *param;
+
+    while ((param = pd_step_log_release(steps)) != NULL)
+        if (!pd_cut_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
+}
+
+/* Logs once that the job waits for the disk, with the figures of an entry. */
+static void say_slow(pd_job *job, const pd_logged *last)
+{
+    if (job->keeping.log.slow || last->error.code != PD_OK) return;
+    job->keeping.log.slow = true;
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &last->step },
+           "the log is as fast as the disk, and the job waits for it: %d entries are under way, and the last one of "
+           "%" PRIu64 " bytes took %" PRIu64 " ms. durability = checkpoint does not wait",
+           PD_LOGGED_MOST, last->bytes, last->ns / 1000000);
+}
+
+/* ---- stopping the entries ---- */
+
+static void drop_waiting(pd_job *job)
+{
+    pd_effect *next;
+
+    for (pd_effect *effect = job->keeping.log.first; effect != NULL; effect = next) {
+        next = (pd_effect *)(void *)effect->mail.next;
+        pd_account_give(&job->steps.account, effect->u.logged->head_bytes);
+        drop_effect(effect);
+        job->steps.log->under_way--;
+    }
+    job->keeping.log.first = job->keeping.log.last = NULL;
+}
+
+static void stop(pd_job *job)
+{
+    drop_waiting(job);
+    pd_step_log_end(&job->steps);
+    job->keeping.log.broken++;
+    job->keeping.log.moved = NULL;
+    job->keeping.log.waits = false;
+    release(&job->steps);
+    pd_keeping_plan(job);
+}
+
+/* Stops the entries because of an error, and logs it. */
+static void fail(pd_job *job, uint64_t step, const pd_error *err)
+{
+    pd_log_facts facts = { .job = job->steps.name, .step = &step, .code = err->code };
+
+    pd_say(job->steps.outbox, PD_SAY_WARNING, facts,
+           "the entry of step %" PRIu64 " could not be written to the log: %.300s; a checkpoint is begun, and entries "
+           "go on after it",
+           step, err->text);
+    snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", err->text);
+    stop(job);
+}
+
+static void note_moved(pd_job *job)
+{
+    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.log->step },
+           "%s, which no entry of the log can say: a checkpoint is begun, and entries go on after it",
+           job->keeping.log.moved);
+    stop(job);
+}
+
+void pd_logging_not_kept(pd_job *job, uint64_t step)
+{
+    pd_log_keeping *log = &job->keeping.log;
+
+    if (!log->wanted) return;
+    log->distance = log->distance == 0 ? 1 : log->distance < DISTANCE_MOST ? 2 * log->distance : DISTANCE_MOST;
+    log->retry = job->steps.furthest + log->distance;
+    if (pd_step_log_is_on(&job->steps) && log->waits && job->steps.log->base == step) stop(job);
+}
+
+/* ---- handing entries over ---- */
+
+static void hand_over(pd_job *job, pd_effect *effect)
+{
+    effect->mail.next = NULL;
+    effect->u.logged->base = job->keeping.kept_step;
+    if (effect->u.logged->step <= job->keeping.kept_step) {
+        /* The checkpoint was cut while the entry waited, and makes it superfluous. */
+        pd_account_give(&job->steps.account, effect->u.logged->head_bytes);
+        drop_effect(effect);
+        job->steps.log->under_way--;
+        return;
+    }
+    pd_effects_add(job->steps.outbox, effect);
+}
+
+static void wait_for_checkpoint(pd_job *job, pd_effect *effect)
+{
+    pd_log_keeping *log = &job->keeping.log;
+
+    effect->mail.next = NULL;
+    if (log->first == NULL)
+        log->first = effect;
+    else
+        log->last->mail.next = &effect->mail;
+    log->last = effect;
+}
+
+void pd_logging_kept(pd_job *job)
+{
+    pd_log_keeping *log = &job->keeping.log;
+    pd_effect *next;
+
+    log->distance = 0;
+    if (!log->waits || job->keeping.kept_step < job->steps.log->base) return;
+    log->waits = false;
+    for (pd_effect *effect = log->first; effect != NULL; effect = next) {
+        next = (pd_effect *)(void *)effect->mail.next;
+        hand_over(job, effect);
+    }
+    log->first = log->last = NULL;
+    release(&job->steps);
+    pd_keeping_plan(job);
+}
+
+/* ---- making entries ---- */
+
+void pd_logging_begin(pd_job *job, uint64_t base)
+{
+    if (!job->keeping.log.wanted || pd_step_log_is_on(&job->steps)) return;
+    if (pd_step_log_make(&job->steps) != PD_OK) return; /* it is tried again at the next checkpoint */
+    job->keeping.log.moved = NULL;
+    job->keeping.log.waits = !job->keeping.kept || job->keeping.kept_step < base;
+    pd_step_log_begin(&job->steps, base, base);
+}
+
+void pd_logging_resume(pd_job *job, uint64_t step)
+{
+    job->keeping.durable_step = step;
+    if (job->keeping.log.wanted) pd_step_log_begin(&job->steps, job->keeping.kept_step, step);
+}
+
+static void log_step(pd_job *job)
+{
+    uint64_t step = job->steps.log->step;
+    pd_effect *effect;
+    pd_error err;
+
+    if (make_entry(job, &effect, &err) != PD_OK) {
+        fail(job, step, &err);
+        return;
+    }
+    job->steps.log->under_way++;
+    pd_step_log_next(&job->steps);
+    if (job->keeping.log.waits)
+        wait_for_checkpoint(job, effect);
+    else
+        hand_over(job, effect);
+    release(&job->steps);
+}
+
+void pd_logging_look(pd_job *job)
+{
+    if (!pd_step_log_is_on(&job->steps) || job->gone) return;
+    if (job->keeping.log.moved != NULL)
+        note_moved(job);
+    else if (job->steps.log->missing == 0)
+        log_step(job);
+}
+
+bool pd_logging_wants_checkpoint(const pd_job *job)
+{
+    const pd_log_keeping *log = &job->keeping.log;
+
+    if (!log->wanted || pd_step_log_is_on(&job->steps)) return false;
+    return job->steps.furthest >= log->retry;
+}
+
+/* ---- entries that come back ---- */
+
+/* Notes that the step of an entry is durable, and tells the loop thread. Takes ownership of the request, whose memory
+ * becomes the notice. */
+static void note_durable(pd_job *job, uint64_t step, pd_request *request)
+{
+    pd_effect *effect;
+
+    if (step <= job->keeping.durable_step) {
+        pd_request_free(request);
+        return;
+    }
+    job->keeping.durable_step = step;
+    effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
+    effect->u.durable_step = step;
+    pd_effects_add(job->steps.outbox, effect);
+    pd_checkpoint_answer_workers(job);
+}
+
+static void settle(pd_job *job, const pd_logged *logged, pd_request *request)
+{
+    if (job->steps.log->under_way == PD_LOGGED_MOST && job->steps.log->held != NULL) say_slow(job, logged);
+    pd_account_give(&job->steps.account, logged->head_bytes);
+    job->steps.log->under_way--;
+    if (logged->error.code == PD_OK) {
+        note_durable(job, logged->step, request);
+    } else {
+        /* The error of an entry before the base has stopped the entries already. */
+        if (pd_step_log_is_on(&job->steps) && logged->step > job->steps.log->base)
+            fail(job, logged->step, &logged->error);
+        pd_request_free(request);
+    }
+    release(&job->steps);
+}
+
+void pd_logging_returned(pd_job *job, pd_request *request)
+{
+    pd_logged *logged = request->u.logged;
+
+    if (job != NULL)
+        settle(job, logged, request);
+    else
+        pd_request_free(request);
+    pd_logging_drop(logged);
+}
+
+void pd_logging_release(pd_job *job)
+{
+    if (job->steps.log != NULL) drop_waiting(job);
+}

@@ -1,0 +1,37 @@
+/* store_image.c - the functions of the store that write a job as bytes, and make jobs of bytes: images, checkpoints,
+ * entries of logs. */
+#include "store.h"
+
+#include "image.h"
+#include "log_replay.h"
+#include "restore.h"
+#include "store_state.h"
+
+int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t *n, pd_error *err)
+{
+    pd_job *job = pd_jobs_find(&store->jobs, name);
+
+    if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
+    if (!pd_image_is_possible(job))
+        return pd_fail(err, PD_UNAVAILABLE, "job %.200s cannot be saved now: a step or a root task is under way", name);
+    return pd_image_write(job, image, n, err);
+}
+
+int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err)
+{
+    const pd_job_env env = pd_store_env(store);
+
+    return pd_image_read(&store->jobs, &env, image, n, now_ns, err);
+}
+
+int pd_store_restore(pd_store *store, const pd_kept *kept, uint64_t now_ns, pd_error *err)
+{
+    const pd_job_env env = pd_store_env(store);
+
+    return pd_restore(&store->jobs, &env, kept, now_ns, err);
+}
+
+int pd_store_replay(pd_store *store, const pd_logged *logged, uint64_t now_ns, bool *kept, pd_error *err)
+{
+    return pd_replay(&store->jobs, logged, now_ns, kept, err);
+}

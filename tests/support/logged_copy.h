@@ -1,0 +1,10 @@
+/* logged_copy.h - copies of entries of a log, as a disk would return them. */
+#ifndef LOGGED_COPY_H
+#define LOGGED_COPY_H
+
+#include "logged.h"
+
+/* Returns a copy of an entry, whose aggregates lie in memory of its own. NULL: out of memory. */
+pd_logged *logged_copy(const pd_logged *logged);
+
+#endif
