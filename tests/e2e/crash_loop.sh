@@ -1,10 +1,11 @@
 #!/bin/bash
 # Trains with a real daemon and four real workers (crash_worker), kills the daemon, a worker, or both at once again and
 # again, and starts them anew. At the end the weights must have the bytes of a run that nobody disturbed.
-#   tests/e2e/crash_loop.sh [--mode window|rewind] [--kills N] [--seed S] [--keep]
+#   tests/e2e/crash_loop.sh [--mode window|rewind|log] [--kills N] [--seed S] [--keep]
 # --mode window: workers keep their last pushes and do not see that the daemon was killed, but for a process that began
-# after the step to which the daemon goes back; rewind: they go back with it. --seed chooses victims, moments and
-# optimizers. --keep: the folder with all logs stays.
+# after the step to which the daemon goes back; rewind: they go back with it; log: the job has a log, so they go back by
+# the steps only that the disk did not have yet. --seed chooses victims, moments and optimizers. --keep: the folder with
+# all logs stays.
 # Prints a line for each kill, and at the end one JSON object.
 set -euo pipefail
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin
@@ -47,6 +48,8 @@ else
 fi
 job=(--rule 'embedding adamw lr=0.01' --rule "${roots//$'\n'/ }" --rule 'head kron learning_rate=0.01 root_delay=0'
     --rule '* sgd lr=0.02 momentum=0.9' --option "seed=$seed" --option checkpoint_every=20 --option checkpoint_keep=2)
+
+if [ "$mode" = log ]; then job+=(--option durability=log); fi
 
 # ---- processes ----
 

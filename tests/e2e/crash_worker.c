@@ -361,7 +361,7 @@ static const struct argp_option options[] = {
     { "rank", 'r', "N", 0, "Rank of this worker", 0 },
     { "world", OPT_WORLD, "N", 0, "Number of workers", 0 },
     { "seed", 's', "N", 0, "Seed from which all gradients follow", 0 },
-    { "mode", 'm', "window|rewind", 0, "Keep a window, or handle PD_REWIND", 0 },
+    { "mode", 'm', "window|rewind|log", 0, "Keep a window, or handle PD_REWIND", 0 },
     { "steps", 'n', "N", 0, "Steps to take", 0 },
     { "until", OPT_UNTIL, "FILE", 0, "Take as many steps as the number in the file says, once the file is there", 0 },
     { "rule", 'R', "RULE", 0, "A rule of the job; may be given several times", 0 },
