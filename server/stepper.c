@@ -2,6 +2,7 @@
  * in an orderly way. */
 #include "stepper.h"
 
+#include "diskspeed.h"
 #include "journal.h"
 #include "keeper.h"
 #include "log.h"
@@ -185,6 +186,17 @@ static int replay(void *arg, const pd_logged *logged, pd_error *err)
     return rc == PD_OK || unchanged || rc == PD_NO_MEMORY ? rc : (err->code = PD_ABORTED);
 }
 
+/* Returns how many bytes per second the disk of the state directory writes; 0: it cannot be measured. */
+static uint64_t measure_disk(const char *dir)
+{
+    uint64_t speed;
+    pd_error why;
+
+    if (pd_disk_speed(&pd_disk_posix, dir, &speed, &why) != PD_OK)
+        pd_log(LOG_WARNING, "the speed of the disk is not known: %s", why.text);
+    return speed;
+}
+
 /* Makes the store, and starts the keeper and journal threads if jobs have checkpoints. The jobs of the last run come
  * back. */
 static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
@@ -197,8 +209,9 @@ static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_e
 
     store.keeps = config->keep_dir != NULL;
     store.clock_ns = read_clock;
+    if (store.keeps && (rc = pd_keeper_start(&stepper->keeper, &keeper, err)) != PD_OK) return rc;
+    if (store.keeps) store.disk_speed = measure_disk(config->keep_dir);
     if ((rc = pd_store_new(&stepper->store, &store, err)) != PD_OK || !store.keeps) return rc;
-    if ((rc = pd_keeper_start(&stepper->keeper, &keeper, err)) != PD_OK) return rc;
     user.arg = stepper->store;
     if ((rc = pd_recover(&pd_disk_posix, config->keep_dir, &user, err)) != PD_OK) return rc;
     return pd_journal_start(&stepper->journal, &journal, err);

@@ -1,6 +1,7 @@
 /* keep_names.h - the names of directories and files in a state directory:
  *
  *     STATE_DIR/lock
+ *     STATE_DIR/speed                          only for the moment in which the disk is measured
  *     STATE_DIR/JOB-CREATOR/                   a job: its name, and the nonce of the process that created it
  *     STATE_DIR/JOB-CREATOR/ended              the job has ended: a restart does not bring it back
  *     STATE_DIR/JOB-CREATOR/step-STEP/         a checkpoint: weights.safetensors, state.bin, notes.bin, manifest.json
@@ -30,6 +31,7 @@ extern const char *const pd_keep_files[PD_KEEP_FILES];
 #define PD_KEEP_MANIFEST "manifest.json"
 #define PD_KEEP_ENDED "ended"
 #define PD_KEEP_LOCK "lock"
+#define PD_KEEP_SPEED "speed"
 #define PD_KEEP_LOG "log"
 #define PD_KEEP_LOG_ASIDE "log-aside"
 

@@ -38,7 +38,8 @@ typedef struct pd_store_config {
     /* jobs that come back from a checkpoint have their weights in shared memory: workers on this machine may reach the
      * server through a Unix socket, and it is not known yet whether they will */
     bool shares;
-    double batch_ns; /* how long one batch of work should take, in ns (50 ms) */
+    uint64_t disk_speed; /* bytes that this directory's disk writes per second; 0: not known */
+    double batch_ns;     /* how long one batch of work should take, in ns (50 ms) */
     /* Secret random key of the hash function for names. Peers choose the names, so they must not be able to predict
      * the hashes. */
     uint64_t hash_key[2];

@@ -11,6 +11,7 @@
 #include "keeping.h"
 #include "listing.h"
 #include "logging.h"
+#include "outrun.h"
 #include "plant.h"
 #include "ranks.h"
 #include "step_log.h"
@@ -108,6 +109,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
     }
     keeping->begun = true;
     keeping->soon = UINT64_MAX;
+    pd_outrun_look(job, now_ns);
     pd_checkpoint_begin(job, last || asked ? present_step(job) : job->steps.furthest, last, now_ns);
     pd_keeping_plan(job);
 }

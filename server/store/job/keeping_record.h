@@ -37,6 +37,10 @@ typedef struct pd_keeping {
     /* steps up to this one are on disk, by a checkpoint or by the log; time at which the newest checkpoint became
      * durable; its bytes on the disk; its step */
     uint64_t durable_step, durable_ns, bytes, kept_step;
+    /* Bytes of a checkpoint and of an entry of the log, computed when the job was planned; 0: the disk's speed is not
+     * known, or the job has no log. */
+    uint64_t size, entry_size;
+    bool outrun;                  /* it was logged that the job outruns the disk */
     uint64_t written, written_ns; /* number of checkpoints that were written; time that writing the newest one took */
     uint64_t soon;                /* step at which a checkpoint is due, besides those at multiples; UINT64_MAX: none */
     pd_log_keeping log;

@@ -13,6 +13,7 @@
 #include "footprint.h"
 #include "global_clip.h"
 #include "name_hash.h"
+#include "outrun.h"
 #include "param_set.h"
 #include "plan.h"
 #include "policies.h"
@@ -63,6 +64,8 @@ typedef struct pd_planning {
     bool *surveyed; /* for each optimizer rule: whether its facts (numbers about parameters) include a parameter yet */
     pd_sizing sizing;
     pd_footprint all;
+    /* what the parameters that were planned so far have in a checkpoint, and in an entry of the log */
+    uint64_t checkpoint_bytes, entry_bytes;
     /* number of chunks (sections of parameters), and of ranged parameters (those with declared ranges), whose records
      * are made so far */
     uint64_t chunks, ranged;
@@ -283,6 +286,8 @@ static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     n.records = pd_footprint_plus(n.records, pd_footprint_name(&planning->sizing, param->name, param->axes));
     if ((rc = check_need(job, param, &n, err)) != PD_OK) return rc;
     pd_footprint_add(&planning->all, &n, 1);
+    planning->checkpoint_bytes += pd_outrun_bytes(plan);
+    planning->entry_bytes += (uint64_t)plan->elements * sizeof(float);
     pd_account_take(&job->steps.account, pd_footprint_sum(&n));
     return PD_OK;
 }
@@ -392,7 +397,9 @@ static int finish(pd_job *job, const pd_request *request, pd_error *err)
     if (pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
-    return pd_ranges_check_memory(job, request->rank, err);
+    if ((rc = pd_ranges_check_memory(job, request->rank, err)) == PD_OK)
+        pd_outrun_begin(job, job->planning->checkpoint_bytes, job->planning->entry_bytes);
+    return rc;
 }
 
 /* ---- stages and slices of the planning ---- */
