@@ -29,16 +29,17 @@ def await_that(holds, seconds=20.0):
 class Daemon:
     """paramd as a process of its own."""
 
-    def __init__(self, *flags: str) -> None:
+    def __init__(self, *flags: str, also: str = "") -> None:
         self.folder = tempfile.mkdtemp(prefix="paramd-python.")
         self.url = f"unix://{self.folder}/socket"
+        self.listen = ",".join(filter(None, ("127.0.0.1:0", self.url, also)))
         self.flags = flags
         self.start()
 
     def start(self) -> None:
         port, log = (os.path.join(self.folder, name) for name in ("port", "log"))
         with open(log, "a", encoding="utf-8") as file:
-            self.process = subprocess.Popen([BIN + "/paramd", f"--listen=127.0.0.1:0,{self.url}",
+            self.process = subprocess.Popen([BIN + "/paramd", f"--listen={self.listen}",
                                              f"--server-port-file={port}", *self.flags], stdout=file, stderr=file)
         await_that(lambda: self.process.poll() is not None or (os.path.exists(port) and os.path.getsize(port) > 0))
         with open(log, encoding="utf-8") as file:
