@@ -26,7 +26,7 @@ typedef struct pd_http_answer {
 void pd_http_answer_begin(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request,
                           pd_document *out);
 /* Writes the answer to a request that pd_http_parse has refused, or that the connection refuses for another reason. */
-void pd_http_answer_refuse(pd_http_answer *answer, int status, const char *why, bool head, pd_document *out);
+void pd_http_answer_refuse(pd_http_answer *answer, int code, const char *why, bool head, pd_document *out);
 /* Appends the next piece of the body, about PD_HTTP_PIECE bytes. Returns false if everything was written before. */
 bool pd_http_answer_next(pd_http_answer *answer, const pd_daemon *daemon, pd_document *out);
 

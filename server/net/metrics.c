@@ -384,9 +384,9 @@ static const row rows[] = {
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
-const char *pd_metrics_name(size_t number)
+const char *pd_metrics_name(size_t i)
 {
-    return number < N_ROWS ? rows[number].name : NULL;
+    return i < N_ROWS ? rows[i].name : NULL;
 }
 
 /* ---- writing ---- */

@@ -19,7 +19,7 @@ typedef struct pd_metrics_cursor {
 /* Appends the next piece: all samples of the daemon, or those of one job, of one metric. Returns false when everything
  * was written before. Jobs that come or go between two pieces do not disturb the others. */
 bool pd_metrics_next(pd_metrics_cursor *cursor, const pd_daemon *daemon, pd_document *out);
-/* Returns the name of metric number `row` of the table, as queries have it; NULL: there is no such row. */
-const char *pd_metrics_name(size_t row);
+/* Returns the name of metric number i of the table, as queries have it; NULL: there is no such row. */
+const char *pd_metrics_name(size_t i);
 
 #endif
