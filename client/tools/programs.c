@@ -50,7 +50,7 @@ static const pd_command_option doctor_options[] = {
       .help = "The daemon's configuration file (default: /etc/paramd/paramd.conf if it is there, else none)" },
     { "state-dir", 0, PD_OPTION_TEXT, "DIR",
       .help = "Directory for checkpoints whose disk is measured (default: the configuration's)" },
-    { "root", 0, PD_OPTION_TEXT, "DIR", .help = "Read DIR/proc and DIR/sys instead of /proc and /sys", .preset = "" },
+    { "root", 0, PD_OPTION_TEXT, "DIR", .help = "Read DIR/proc and DIR/sys instead of /proc and /sys" },
     { NULL }
 };
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -194,3 +195,19 @@ def test_the_health_check_of_the_compose_file_asks_whether_the_daemon_is_ready()
     assert check[:3] == ["CMD", "bash", "-c"]
     assert f"GET {container['readinessProbe']['httpGet']['path']} HTTP/1.1" in check[3]
     assert subprocess.run(["bash", "-n", "-c", check[3].replace("$$", "$")], check=False).returncode == 0
+
+
+def test_prometheus_reads_its_configuration(secrets, tmp_path):
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed (Debian's package prometheus)")
+    for volume in compose()["services"]["prometheus"]["volumes"]:
+        source, target, mode = volume.split(":")
+        assert mode == "ro"
+        with open(os.path.join(DEPLOY, source), encoding="utf-8") as file:
+            (tmp_path / os.path.basename(target)).write_text(here(file.read(), secrets, tmp_path))
+    done = subprocess.run(["promtool", "check", "config", tmp_path / "prometheus.yml"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    targets = compose()["services"]["paramd"]["command"]
+    port = dict(flag[2:].split("=", 1) for flag in targets)["http-listen"].rsplit(":", 1)[1]
+    assert f'"paramd:{port}"' in (tmp_path / "prometheus.yml").read_text()

@@ -62,8 +62,9 @@ static char *read_settings(const pd_machine *machine)
 static bool describe(pd_machine *out, const pd_line *line, char program[PATH])
 {
     bool found = pd_sibling_path(program, PATH, "paramd", NULL) == PD_OK || find_on_path(program, PATH, "paramd");
+    const char *root = pd_line_text(line, "root");
 
-    *out = (pd_machine){ .root = pd_line_text(line, "root"),
+    *out = (pd_machine){ .root = root != NULL ? root : "",
                          .program = found ? program : NULL,
                          .config = pd_line_text(line, "config"),
                          .state = pd_line_text(line, "state-dir"),
