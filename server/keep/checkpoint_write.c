@@ -267,7 +267,7 @@ static int mark_ended(const pd_disk *disk, const char *root, const pd_kept *kept
         if ((number = disk->sync_file(disk->arg, file)) != 0) rc = pd_disk_fail(err, number, "sync", path);
         disk->close(disk->arg, file);
     }
-    return rc == PD_OK ? sync_dir(disk, dir, err) : rc;
+    return rc == PD_OK && !PD_PLANTED(end_unsynced) ? sync_dir(disk, dir, err) : rc;
 }
 
 int pd_checkpoint_put(const pd_disk *disk, const char *root, pd_kept *kept, const pd_kept_about *about, pd_error *err)

@@ -67,6 +67,11 @@
     X(counted_in_cut_and_again, "a restored job counts the contributions of the checkpoint's last step once more")     \
     X(window_forgets, "the client does not send the last push of a step in its window again")                          \
     X(barriers_forgotten, "a client that comes back does not say how many barriers it has passed")                     \
+    X(entry_durable_unwritten, "an entry of a log counts as durable before it is written")                             \
+    X(logged_aggregates_reused, "the buffers of an entry are used for the next step before they are written")          \
+    X(log_forgets_roots, "an entry leaves out which roots the step has taken")                                         \
+    X(entries_before_checkpoint, "entries are written before the checkpoint that they follow is durable")              \
+    X(end_unsynced, "the mark that a job has ended counts as written before its directory is synced")                  \
     X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends "        \
                                  "another request that uses the id again")
 

@@ -43,6 +43,8 @@ scrape_cost  | of the step time without scrapes | <= 1.02 |   | figure_scrape_co
 checkpoint_rate | of one file written in sequence past the page cache, and synced | >= 0.8 | | figure_checkpoint_rate
 log_rate_4mb | of one file written in sequence past the page cache, and synced | >= 0.7 | | figure_log_rate 4
 log_rate_100mb | of one file written in sequence past the page cache, and synced | >= 0.7 | | figure_log_rate 100
+log_cost_adamw | of the step time with durability = none | >= 0 | | figure_log_cost adamw
+log_cost_sgd | of the step time with durability = none | >= 0 | | figure_log_cost sgd
 root_scratch | of ssyevd                    | <= 1.20  | kernel | figure_root_scratch
 root_tracked | of ssyevd and the product    | <= 0.50  | kernel | figure_root_tracked
 root_tracked_fast | of ssyevd and the product | <= 1.10 | kernel | figure_root_tracked 1024 0.95 4 0 1 1024

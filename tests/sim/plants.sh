@@ -14,10 +14,11 @@ for plant in roots_largest_first leave_incoming request_zero close_counts_refuse
         status=1
     fi
 done
-# Those of checkpoints, in plans with crashes.
+# Those of checkpoints and logs, in plans with crashes.
 for plant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced retention_takes_newest \
     old_removed_first failed_counts cut_without_rest note_of_another_step counted_in_cut_and_again window_forgets \
-    barriers_forgotten image_forgets_roots; do
+    barriers_forgotten image_forgets_roots entry_durable_unwritten logged_aggregates_reused log_forgets_roots \
+    entries_before_checkpoint end_unsynced; do
     if "$1" --seeds 1..300 --crashes --plant $plant > /dev/null 2>&1; then
         echo "$plant was not found within 300 seeds with crashes"
         status=1

@@ -10,7 +10,7 @@
 #include "turn.h"
 
 #define SIM_STATE_DIR "/state" /* directory of checkpoints on the simulated disk */
-enum { SIM_ENDS = 512, SIM_POOL = 8, SIM_ERRANDS = 256, SIM_KEPT = 16 };
+enum { SIM_ENDS = 512, SIM_POOL = 8, SIM_ERRANDS = 256, SIM_KEPT = 16, SIM_LOGGED = 64 };
 
 struct sim_server {
     sim *s;
@@ -39,6 +39,10 @@ struct sim_server {
     bool keeper_due;
     char tidy_dir[128]; /* directory of the job of which the keeper thread removes older checkpoints next; "": none */
     uint64_t tidy_left; /* how many it leaves */
+    pd_logged *logging[SIM_LOGGED]; /* entries that wait for the journal thread, the oldest first */
+    size_t n_logging;
+    bool journal_due;
+    struct pd_logs *logs; /* the logs of this process; NULL: it has written no entry yet */
 };
 
 /* ---- sim_loop.c ---- */

@@ -30,6 +30,7 @@ typedef struct sim_history {
     uint64_t durable; /* largest step that the server has reported as durable */
     bool goes_back;   /* the server was killed, and has this job again: from now on it may be at an older step */
     bool ended;       /* the server has ended the job, so it need not come back after a crash */
+    bool end_kept;    /* the end of the job is on the disk, so it must not come back */
     published params[SIM_PARAMS];
     struct sim_history *next;
 } sim_history;
@@ -265,6 +266,7 @@ void sim_judge_restored(sim *s, pd_store *store)
     {
         if ((h = history_before(s, job)) == NULL)
             sim_fail("durability", "%s comes back, but the killed server had no such job", job->steps.name);
+        if (h->end_kept) sim_fail("durability", "%s comes back, though its end was on the disk", job->steps.name);
         h->goes_back = true;
         h->ended = false;
         renumber(h, job->steps.number);
@@ -291,6 +293,13 @@ static void note_end(sim *s, const pd_effect *effect)
     sim_history *h = history_of(s, effect->job);
 
     if (h != NULL) h->ended = true;
+}
+
+void sim_judge_end_kept(sim *s, uint32_t number)
+{
+    sim_history *h = history_of(s, number);
+
+    if (h != NULL) h->end_kept = true;
 }
 
 void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
@@ -438,8 +447,10 @@ static void join_options(const sim_job *job, char *text, size_t size)
     size_t used = 0;
 
     text[0] = '\0';
+    /* The twin has no disk. */
     for (uint32_t o = 0; o < job->n_options; o++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", o > 0 ? " " : "", job->options[o]);
+        if (strncmp(job->options[o], "durability", 10) != 0)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", o > 0 ? " " : "", job->options[o]);
 }
 
 static void declare_twin(rig *r, const sim_job *job, uint32_t rank)

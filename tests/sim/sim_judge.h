@@ -15,6 +15,8 @@ void sim_judge_renumber(sim *s, uint32_t before, uint32_t now);
  * older steps, but not older than what was reported as durable. From there on each step must have the weights and the
  * outcome that it had before. */
 void sim_judge_restored(sim *s, pd_store *store);
+/* Notes that the end of a job is on the disk: from now on it must not come back. */
+void sim_judge_end_kept(sim *s, uint32_t number);
 /* Checks an effect of the store: published weights enter the job's history. */
 void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect);
 /* Checks elements [first, first + n) of a parameter's weights that a worker got at this version. They must equal one

@@ -4,6 +4,7 @@
 
 #include "checkpoint_files.h"
 #include "job_dir.h"
+#include "sim_journal.h"
 #include "sim_judge.h"
 
 #include <stdlib.h>
@@ -54,6 +55,7 @@ static void keep(sim_server *server, pd_kept *kept)
 
     sim_note(server->s, kept->job, kept->step, kept->ended ? "is marked as ended" : "is written",
              sim_disk_calls(server->disk) - before, (uint64_t)-kept->error.code);
+    if (kept->ended && kept->error.code == PD_OK) sim_judge_end_kept(server->s, kept->number);
     if (tidy) {
         pd_checkpoint_job_dir(job_dir, root, kept);
         if (strlen(job_dir) >= sizeof server->tidy_dir) sim_fail("harness", "%s is too long", job_dir);
@@ -136,6 +138,7 @@ static void load_job(sim_server *server, const char *dir)
     sim_note(server->s, kept->job, kept->step, "is loaded", 0, 0);
     if (pd_store_restore(server->store, kept, server->s->now_ns, &err) != PD_OK)
         sim_fail("durability", "%s cannot be restored: %s", dir, err.text);
+    sim_journal_load(server, dir, kept);
     pd_kept_free(kept);
 }
 

@@ -35,6 +35,14 @@ static void draw_checkpoints(sim_job *job, uint64_t *r)
     sim_plan_add_option(job, text);
 }
 
+/* Lets two jobs of five have a log. That is drawn apart, so that the other jobs are as they would be without logs. */
+static void draw_log(const sim_plan *plan, sim_job *job)
+{
+    uint64_t r = sim_mix(plan->seed, 17, 3, job->number);
+
+    if (sim_below(&r, 5) < 2) sim_plan_add_option(job, "durability=log");
+}
+
 static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64_t *r)
 {
     bool plain = sim_once_in(r, 3);
@@ -51,6 +59,7 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
     while (job->plain != plain);
     sim_plan_draw_options(job, r);
     draw_checkpoints(job, r);
+    draw_log(plan, job);
     draw_windows(job, r);
     job->absent_of_16 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
     job->infinite_of_64 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;

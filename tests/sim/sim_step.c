@@ -2,6 +2,7 @@
  * taken, and when a root is done. */
 #include "server_state.h"
 
+#include "sim_journal.h"
 #include "sim_judge.h"
 #include "sim_keeper.h"
 #include "optimizer.h"
@@ -228,7 +229,7 @@ void sim_step_check(const sim_server *server)
     const pd_store *store = server->store;
     uint64_t more, live = (uint64_t)sim_live_bytes(SIM_SERVER);
 
-    if (!server->step_due && server->n_keeping == 0 && sim_loop_rests(server, &more) &&
+    if (!server->step_due && server->n_keeping + server->n_logging == 0 && sim_loop_rests(server, &more) &&
         live > store->budget.used + more)
         sim_fail("accounting", "at rest %llu bytes are held; jobs have committed %llu, and %llu are for all else",
                  (unsigned long long)live, (unsigned long long)store->budget.used, (unsigned long long)more);
@@ -281,7 +282,8 @@ void sim_step_make(sim_server *server)
                                         .effects = on_effects,
                                         .task = on_task,
                                         .forget = on_forget,
-                                        .keep = server->disk != NULL ? sim_keeper_keep : NULL } };
+                                        .keep = server->disk != NULL ? sim_keeper_keep : NULL,
+                                        .log = server->disk != NULL ? sim_journal_take : NULL } };
 }
 
 /* Returns snapshots to the store whose publication the loop thread has not taken from its mailbox. */
@@ -312,11 +314,13 @@ static void drop_jobs(sim_server *server)
     }
     server->busy[0] = server->busy[1] = 0;
     sim_keeper_end(server);
+    sim_journal_end(server);
     pd_turn_add(&server->turn, pd_mailbox_take(server->requests));
     pd_turn_finish(&server->turn);
     pd_store_apply(server->store, pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 }), server->s->now_ns);
     pd_turn_finish(&server->turn);
     sim_keeper_end(server);
+    sim_journal_end(server);
     pd_turn_add(&server->turn, pd_mailbox_take(server->requests));
     pd_turn_finish(&server->turn);
 }

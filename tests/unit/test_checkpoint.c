@@ -464,6 +464,29 @@ static void a_disk_that_fails_is_reported_and_tried_again(void **state)
     rig_free(&r);
 }
 
+static void what_an_operator_sets_is_in_a_checkpoint_of_the_next_step(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r, next;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=0");
+    for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
+    assert_int_equal(r.kept, 0);
+    assert_int_equal(rig_set(&r, "job", "*", "lr=0.125", 0), PD_OK);
+    assert_int_equal(r.kept, 0);
+    kept_job_step(&r, 4);
+    assert_int_equal(r.kept, 1);
+    assert_int_equal(r.durable, 4);
+    kept_job_step(&r, 5);
+    assert_int_equal(r.kept, 1);
+    rig_new(&next, &config);
+    assert_int_equal(rig_restore(&next, &r), PD_OK);
+    assert_int_equal(inside_find(next.store, "job")->steps.params[1].n_overrides, 1);
+    rig_free(&next);
+    rig_free(&r);
+}
+
 static void a_window_makes_checkpoints_more_frequent(void **state)
 {
     pd_store_config config = kept_config();
@@ -520,6 +543,7 @@ int main(void)
         cmocka_unit_test(a_slow_disk_skips_multiples_and_says_so),
         cmocka_unit_test(a_disk_that_fails_is_reported_and_tried_again),
         cmocka_unit_test(a_disk_that_fails_for_long_is_logged_ever_less_often),
+        cmocka_unit_test(what_an_operator_sets_is_in_a_checkpoint_of_the_next_step),
         cmocka_unit_test(a_window_makes_checkpoints_more_frequent),
         cmocka_unit_test(a_job_with_regular_checkpoints_or_a_window_keeps_the_weights_that_it_begins_with),
     };

@@ -330,6 +330,35 @@ static void an_import_stops_the_entries_until_the_next_checkpoint(void **state)
     rig_free(&r);
 }
 
+static void a_change_of_the_world_stops_the_entries_until_the_next_checkpoint(void **state)
+{
+    static const char *const names[] = { "p0", "p1" };
+    const pd_shape shapes[] = { { 1, { kept_job_sizes[0] } }, { 1, { kept_job_sizes[1] } } };
+    pd_store_config config = kept_config();
+    float values[256] = { 1 };
+    rig r, next;
+
+    (void)state;
+    start(&r);
+    for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
+    rig_new(&next, &config);
+    assert_int_equal(rig_restore(&next, &r), PD_OK);
+    assert_int_equal(rig_replay(&next, &r), PD_OK);
+    assert_int_equal(rig_hello(&next, "job", 0, 1, 70, 70, OPTIONS, "* adam"), PD_OK);
+    assert_int_equal(rig_declare(&next, next.job, 0, 70, names, shapes, NULL, 2, PD_F32), PD_OK);
+    for (uint64_t step = 4; step <= 6; step++) {
+        for (uint32_t p = 0; p < 2; p++)
+            assert_int_equal(rig_push(&next, next.job, 0, 70, step, p, values, kept_job_sizes[p]), PD_OK);
+        rig_work(&next);
+        assert_int_equal(next.durable, step);
+    }
+    assert_int_equal(next.kept, 1);
+    assert_int_equal(next.disk->step, 4);
+    assert_int_equal(next.n_entries, 2);
+    rig_free(&next);
+    rig_free(&r);
+}
+
 /* ---- requests for durable steps ---- */
 
 static void a_worker_waits_for_the_log_and_an_operator_for_a_checkpoint(void **state)
@@ -458,6 +487,7 @@ int main(void)
         cmocka_unit_test(entries_that_wait_go_when_their_checkpoint_fails),
         cmocka_unit_test(steps_are_durable_again_after_memory_was_out),
         cmocka_unit_test(an_import_stops_the_entries_until_the_next_checkpoint),
+        cmocka_unit_test(a_change_of_the_world_stops_the_entries_until_the_next_checkpoint),
         cmocka_unit_test(a_worker_waits_for_the_log_and_an_operator_for_a_checkpoint),
         cmocka_unit_test(a_drain_makes_a_last_checkpoint_although_the_log_has_all_steps),
         cmocka_unit_test(an_entry_that_is_damaged_is_refused),

@@ -6,7 +6,6 @@
 #include "logged_image.h"
 #include "logging.h"
 #include "optimizer.h"
-#include "plant.h"
 #include "step_group.h"
 
 #include <inttypes.h>

@@ -31,6 +31,7 @@ static void visit_input(pd_archive *archive, const pd_param *param, pd_step_inpu
 {
     pd_archive_agree(archive, "parameter", param->name);
     pd_archive_fields(archive, &input_table, input);
+    if (PD_PLANTED(log_forgets_roots) && !pd_archive_is_reading(archive)) input->taken.n = 0;
     pd_archive_count(archive, &input->taken.n, input->taken.room, 1);
     pd_archive_records(archive, &root_table, input->taken.at, input->taken.n);
 }

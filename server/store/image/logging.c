@@ -53,6 +53,10 @@ static void take_aggregates(const pd_steps *steps, pd_logged *logged)
         if (input->aggregate == NULL) continue;
         logged->parts[i] =
             (pd_logged_part){ input->aggregate, steps->params[i].elements, steps->params[i].pool[PD_F32] };
+        if (PD_PLANTED(logged_aggregates_reused)) {
+            pd_buffer_pool_give(steps->params[i].pool[PD_F32], input->aggregate);
+            logged->parts[i].pool = NULL;
+        }
         input->aggregate = NULL;
     }
 }
@@ -196,6 +200,10 @@ static void hand_over(pd_job *job, pd_effect *effect)
         job->steps.log->under_way--;
         return;
     }
+    if (PD_PLANTED(entry_durable_unwritten)) {
+        job->keeping.durable_step = effect->u.logged->step;
+        pd_keeping_tell(job);
+    }
     pd_effects_add(job->steps.outbox, effect);
 }
 
@@ -235,7 +243,8 @@ void pd_logging_begin(pd_job *job, uint64_t base)
     if (!job->keeping.log.wanted || pd_step_log_is_on(&job->steps)) return;
     if (pd_step_log_make(&job->steps) != PD_OK) return; /* it is tried again at the next checkpoint */
     job->keeping.log.moved = NULL;
-    job->keeping.log.waits = !job->keeping.kept || job->keeping.kept_step < base;
+    job->keeping.log.waits =
+        (!job->keeping.kept || job->keeping.kept_step < base) && !PD_PLANTED(entries_before_checkpoint);
     pd_step_log_begin(&job->steps, base, base);
 }
 

@@ -3,7 +3,6 @@
 #include "step_log.h"
 
 #include "optimizer.h"
-#include "plant.h"
 
 #include <assert.h>
 #include <stdlib.h>
