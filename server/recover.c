@@ -243,27 +243,42 @@ static int replay_log(const recovery *r, const candidate *c, const pd_kept *kept
 
 /* ---- one job ---- */
 
+/* What came of the newest whole checkpoint of a job. */
+typedef struct outcome {
+    const recovery *r;
+    int rc;
+    pd_error why; /* why the job is not restored */
+} outcome;
+
+static void use(void *arg, pd_kept *kept, const pd_manifest *manifest)
+{
+    outcome *o = arg;
+
+    kept->foreign = is_foreign(&manifest->about);
+    o->why = (pd_error){ 0 };
+    o->rc = o->r->user->restore(o->r->user->arg, kept, &o->why);
+}
+
 static int bring_back(recovery *r, const candidate *c, pd_error *err)
 {
+    outcome o = { .r = r };
     pd_manifest manifest;
-    pd_error why = { 0 };
     pd_kept *kept = NULL;
     uint64_t begun = now_ms();
     int rc;
 
     announce(c);
-    rc = pd_checkpoint_newest(r->disk, c->dir, &kept, &manifest, log_damage, NULL, err);
+    rc = pd_checkpoint_use_newest(r->disk, c->dir, &(pd_checkpoint_user){ &o, use, log_damage }, &kept, &manifest, err);
     if (rc == PD_NOT_FOUND) {
         pd_log(LOG_ERR, "%.300s: none of its checkpoints is whole, so the job is lost", c->dir);
         return PD_OK;
     }
     if (rc != PD_OK) return rc;
-    kept->foreign = is_foreign(&manifest.about);
-    if (r->user->restore(r->user->arg, kept, &why) == PD_OK) {
+    if (o.rc == PD_OK) {
         report(kept, &manifest, now_ms() - begun);
         if (r->user->replay != NULL) rc = replay_log(r, c, kept, err);
     } else {
-        rc = refuse(c, kept, &manifest.about, &why, err);
+        rc = refuse(c, kept, &manifest.about, &o.why, err);
     }
     pd_kept_free(kept);
     return rc;

@@ -166,18 +166,13 @@ static int check_home(const char *job_dir, const char *dir, const pd_manifest *m
     return pd_fail(err, PD_DATA_LOSS, "%.300s: it belongs to another job, whose directory is %.200s", dir, name);
 }
 
-static int try_load(const pd_disk *disk, const char *job_dir, const char *dir, pd_kept **out, pd_manifest *manifest,
-                    pd_error *err)
-{
-    int rc = pd_checkpoint_load(disk, dir, out, manifest, err);
+/* The kinds of things that are done with the newest checkpoint. */
+typedef int attempt(const pd_disk *disk, const char *job_dir, const char *dir, const pd_checkpoint_user *user,
+                    pd_kept **out, pd_manifest *manifest, pd_error *err);
 
-    if (rc != PD_OK || (rc = check_home(job_dir, dir, manifest, err)) == PD_OK) return rc;
-    pd_kept_free(*out);
-    return rc;
-}
-
-int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_kept **out, pd_manifest *manifest,
-                         pd_damage_report *report, void *arg, pd_error *err)
+/* Tries the checkpoints of a job, the newest first, until one is whole. */
+static int try_all(const pd_disk *disk, const char *job_dir, attempt *try, const pd_checkpoint_user *user,
+                   pd_kept **out, pd_manifest *manifest, pd_error *err)
 {
     char dir[PD_KEEP_PATH];
     pd_step_list list;
@@ -189,11 +184,99 @@ int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_kept **out
     for (size_t i = 0; i < list.n && rc != PD_OK && rc != PD_NO_MEMORY; i++) {
         if (list.at[i].kind != PD_STEP_CURRENT && list.at[i].kind != PD_STEP_OLD) continue;
         pd_keep_join(dir, job_dir, list.at[i].name);
-        rc = try_load(disk, job_dir, dir, out, manifest, &why);
-        if (rc != PD_OK && rc != PD_NO_MEMORY) report(arg, dir, &why);
+        rc = try(disk, job_dir, dir, user, out, manifest, &why);
+        if (rc != PD_OK && rc != PD_NO_MEMORY) user->report(user->arg, dir, &why);
     }
     pd_step_list_free(&list);
     if (rc == PD_OK) return rc;
     if (rc == PD_NO_MEMORY) return pd_fail(err, rc, "%s", why.text);
     return pd_fail(err, PD_NOT_FOUND, "%.300s: it has no checkpoint that is whole", job_dir);
+}
+
+static int try_load(const pd_disk *disk, const char *job_dir, const char *dir, const pd_checkpoint_user *user,
+                    pd_kept **out, pd_manifest *manifest, pd_error *err)
+{
+    int rc = pd_checkpoint_load(disk, dir, out, manifest, err);
+
+    (void)user;
+    if (rc != PD_OK || (rc = check_home(job_dir, dir, manifest, err)) == PD_OK) return rc;
+    pd_kept_free(*out);
+    return rc;
+}
+
+int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_kept **out, pd_manifest *manifest,
+                         pd_damage_report *report, void *arg, pd_error *err)
+{
+    const pd_checkpoint_user user = { .arg = arg, .report = report };
+
+    return try_all(disk, job_dir, try_load, &user, out, manifest, err);
+}
+
+/* ---- using the newest while it is read ---- */
+
+/* A checkpoint whose states are still on the disk. */
+typedef struct using
+{
+    pd_state_bin *state;
+    pd_kept *kept;
+    pd_error error; /* why a state could not be read; code PD_OK: all were, so far */
+}
+using;
+
+static int read_state(void *arg, uint32_t i, pd_error *err)
+{
+    using *u = arg;
+    int rc;
+
+    if (i < u->kept->n_params) {
+        rc = pd_state_bin_next(u->state, i, err);
+    } else {
+        rc = pd_state_bin_close(u->state, PD_OK, err);
+        u->state = NULL;
+    }
+    if (rc != PD_OK) u->error = *err;
+    return rc;
+}
+
+/* Reads all of a checkpoint but the states of parameters. */
+static int open_files(using *u, const pd_disk *disk, const char *job_dir, const char *dir, pd_manifest *manifest,
+                      pd_error *err)
+{
+    const pd_file_sum *sum = manifest->file;
+    int rc = read_manifest(disk, dir, manifest, err);
+
+    if (rc == PD_OK) rc = check_home(job_dir, dir, manifest, err);
+    if (rc == PD_OK) rc = pd_state_bin_open(&u->state, disk, dir, &sum[PD_KEEP_STATE], u->kept, err);
+    if (rc == PD_OK) rc = agree(dir, manifest, u->kept, err);
+    if (rc == PD_OK) rc = pd_weights_file_read(disk, dir, &sum[PD_KEEP_WEIGHTS], u->kept, err);
+    return rc == PD_OK ? pd_notes_bin_read(disk, dir, &sum[PD_KEEP_NOTES], u->kept, err) : rc;
+}
+
+static int try_use(const pd_disk *disk, const char *job_dir, const char *dir, const pd_checkpoint_user *user,
+                   pd_kept **out, pd_manifest *manifest, pd_error *err)
+{
+    using u = { .kept = calloc(1, sizeof *u.kept) };
+    int rc = pd_keep_check_root(dir, err);
+
+    if (u.kept == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    if (rc == PD_OK && (rc = open_files(&u, disk, job_dir, dir, manifest, err)) == PD_OK) {
+        u.kept->bytes = pd_manifest_bytes(manifest);
+        u.kept->read_state = read_state;
+        u.kept->read_arg = &u;
+        user->use(user->arg, u.kept, manifest);
+        u.kept->read_state = NULL;
+        if ((rc = u.error.code) != PD_OK) *err = u.error;
+    }
+    (void)pd_state_bin_close(u.state, PD_CANCELLED, NULL);
+    if (rc == PD_OK)
+        *out = u.kept;
+    else
+        pd_kept_free(u.kept);
+    return rc;
+}
+
+int pd_checkpoint_use_newest(const pd_disk *disk, const char *job_dir, const pd_checkpoint_user *user, pd_kept **out,
+                             pd_manifest *manifest, pd_error *err)
+{
+    return try_all(disk, job_dir, try_use, user, out, manifest, err);
 }

@@ -125,9 +125,12 @@ int pd_state_bin_write(pd_file_writer *writer, const char *dir, const pd_kept *k
 /* ---- reading ---- */
 
 /* What is needed while state.bin is read. */
-typedef struct reading {
+typedef struct pd_state_bin {
     pd_file_reader file;
     pd_kept *kept;
+    bool one_by_one; /* states are read one after the other, into the same memory */
+    uint8_t *buffer; /* that memory */
+    size_t largest;  /* bytes of the largest state */
     uint8_t *index;
     size_t index_bytes;
     pd_cursor cursor; /* where the index is read */
@@ -158,7 +161,7 @@ static int read_name(reading *r, char **out, uint32_t n, pd_error *err)
     return PD_OK;
 }
 
-/* Reads the place of a block from the index, and allocates its memory: no more bytes than the file has. */
+/* Reads the place of a block from the index. `out` not NULL: allocates its memory, no more bytes than the file has. */
 static int read_place(reading *r, uint8_t **out, size_t *bytes, uint64_t *xxh3, pd_error *err)
 {
     uint64_t offset = pd_cursor_u64(&r->cursor), n = pd_cursor_u64(&r->cursor);
@@ -168,9 +171,9 @@ static int read_place(reading *r, uint8_t **out, size_t *bytes, uint64_t *xxh3, 
     if (r->cursor.ended || offset != r->end || n > most - r->end)
         return damaged(r, err, "its index has a block that is elsewhere");
     r->end += n;
-    if ((*out = pd_pages_new((size_t)n)) == NULL) return no_memory(err);
     *bytes = (size_t)n;
-    return PD_OK;
+    if (r->largest < *bytes) r->largest = *bytes;
+    return out == NULL || (*out = pd_pages_new(*bytes)) != NULL ? PD_OK : no_memory(err);
 }
 
 static int read_shape(reading *r, pd_kept_param *param, uint32_t rank, pd_error *err)
@@ -189,7 +192,7 @@ static int read_record(reading *r, uint32_t i, pd_error *err)
     int rc = read_shape(r, param, rank, err);
 
     param->step = pd_cursor_u64(&r->cursor);
-    if (rc == PD_OK) rc = read_place(r, &param->state, &param->state_bytes, &r->xxh3[i], err);
+    if (rc == PD_OK) rc = read_place(r, r->one_by_one ? NULL : &param->state, &param->state_bytes, &r->xxh3[i], err);
     return rc == PD_OK ? read_name(r, &param->name, n, err) : rc;
 }
 
@@ -265,28 +268,53 @@ static int read_prefix(reading *r, pd_error *err)
                    version, VERSION);
 }
 
-static int read_blocks(reading *r, pd_error *err)
+/* Reads all that stands before the states of parameters, and where these are. */
+static int read_head(reading *r, pd_error *err)
+{
+    int rc = read_index(r, err);
+
+    if (rc == PD_OK) rc = read_prefix(r, err);
+    return rc == PD_OK ? pd_file_reader_take(&r->file, r->kept->head, r->kept->head_bytes, err) : rc;
+}
+
+static int read_states(reading *r, pd_error *err)
 {
     pd_kept *kept = r->kept;
-    int rc = read_prefix(r, err);
+    int rc = PD_OK;
 
-    if (rc == PD_OK) rc = pd_file_reader_take(&r->file, kept->head, kept->head_bytes, err);
     for (uint32_t i = 0; i < kept->n_params && rc == PD_OK; i++)
         rc = pd_file_reader_take(&r->file, kept->params[i].state, kept->params[i].state_bytes, err);
     return rc == PD_OK ? pd_file_reader_skip(&r->file, err) : rc;
 }
 
+static int check_head(const reading *r, pd_error *err)
+{
+    if (XXH3_64bits(r->kept->head, r->kept->head_bytes) == r->head_xxh3) return PD_OK;
+    return damaged(r, err, "its head is damaged");
+}
+
+static int check_state(const reading *r, uint32_t i, pd_error *err)
+{
+    const pd_kept_param *param = &r->kept->params[i];
+
+    if (XXH3_64bits(param->state, param->state_bytes) == r->xxh3[i]) return PD_OK;
+    return pd_fail(err, PD_DATA_LOSS, "%.300s: the state of parameter %.200s is damaged", r->file.path, param->name);
+}
+
 /* Says which block is damaged, if the file as a whole is. */
 static int name_damage(const reading *r, pd_error *err)
 {
-    const pd_kept *kept = r->kept;
+    int rc = check_head(r, err);
 
-    if (XXH3_64bits(kept->head, kept->head_bytes) != r->head_xxh3) return damaged(r, err, "its head is damaged");
-    for (uint32_t i = 0; i < kept->n_params; i++)
-        if (XXH3_64bits(kept->params[i].state, kept->params[i].state_bytes) != r->xxh3[i])
-            return pd_fail(err, PD_DATA_LOSS, "%.300s: the state of parameter %.200s is damaged", r->file.path,
-                           kept->params[i].name);
+    for (uint32_t i = 0; i < r->kept->n_params && rc == PD_OK; i++) rc = check_state(r, i, err);
     return PD_DATA_LOSS;
+}
+
+static void free_lists(reading *r)
+{
+    free(r->index);
+    free(r->xxh3);
+    free(r->buffer);
 }
 
 int pd_state_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept, pd_error *err)
@@ -295,11 +323,60 @@ int pd_state_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *s
     int rc = pd_file_reader_open(&r.file, disk, dir, pd_keep_files[PD_KEEP_STATE], sum, err), proved;
 
     if (rc != PD_OK) return rc;
-    rc = read_index(&r, err);
-    if (rc == PD_OK) rc = read_blocks(&r, err);
+    rc = read_head(&r, err);
+    if (rc == PD_OK) rc = read_states(&r, err);
     proved = pd_file_reader_close(&r.file, rc, err);
     if (rc == PD_OK && proved == PD_DATA_LOSS) proved = name_damage(&r, err);
-    free(r.index);
-    free(r.xxh3);
+    free_lists(&r);
     return proved;
+}
+
+/* ---- reading one state after the other ---- */
+
+/* Reads the head, which must be whole before anybody uses it. */
+static int begin_states(reading *r, pd_error *err)
+{
+    int rc = read_head(r, err);
+
+    if (rc != PD_OK || (rc = check_head(r, err)) != PD_OK) return rc;
+    return (r->buffer = pd_pages_new(r->largest)) != NULL ? PD_OK : no_memory(err);
+}
+
+int pd_state_bin_open(pd_state_bin **out, const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept,
+                      pd_error *err)
+{
+    reading *r = calloc(1, sizeof *r);
+    int rc;
+
+    if (r == NULL) return no_memory(err);
+    *r = (reading){ .kept = kept, .one_by_one = true };
+    if ((rc = pd_file_reader_open(&r->file, disk, dir, pd_keep_files[PD_KEEP_STATE], sum, err)) != PD_OK) {
+        free(r);
+        return rc;
+    }
+    if ((rc = begin_states(r, err)) != PD_OK) return pd_state_bin_close(r, rc, err);
+    *out = r;
+    return PD_OK;
+}
+
+int pd_state_bin_next(pd_state_bin *r, uint32_t i, pd_error *err)
+{
+    pd_kept_param *param = &r->kept->params[i];
+    int rc = pd_file_reader_take(&r->file, r->buffer, param->state_bytes, err);
+
+    if (i > 0) r->kept->params[i - 1].state = NULL;
+    if (rc != PD_OK) return rc;
+    param->state = r->buffer;
+    return check_state(r, i, err);
+}
+
+int pd_state_bin_close(pd_state_bin *r, int rc, pd_error *err)
+{
+    if (r == NULL) return rc;
+    if (rc == PD_OK) rc = pd_file_reader_skip(&r->file, err);
+    rc = pd_file_reader_close(&r->file, rc, err);
+    for (uint32_t i = 0; i < r->kept->n_params; i++) r->kept->params[i].state = NULL;
+    free_lists(r);
+    free(r);
+    return rc;
 }

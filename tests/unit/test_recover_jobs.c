@@ -56,16 +56,24 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Trains a job with one parameter for `steps` steps, and writes a checkpoint of it to the disk, as a daemon on the
- * hardware `about` does (NULL: this one). */
+/* Writes the last checkpoint of the rig to the disk, as a daemon on the hardware `about` does (NULL: this one). */
+static void write_checkpoint(fixture *f, const rig *r, const pd_kept_about *about)
+{
+    pd_kept_about same = pd_keeper_about();
+    pd_error err;
+
+    if (pd_checkpoint_write(&f->disk, "/state", r->disk, about != NULL ? about : &same, &err) != PD_OK)
+        fail_msg("%s", err.text);
+}
+
+/* Trains a job with one parameter for `steps` steps, and writes its checkpoints and that of its last step to the
+ * disk. */
 static void write_job(fixture *f, const char *job, const char *options, uint64_t steps, const pd_kept_about *about)
 {
     static const char *const names[] = { "w" };
     static const pd_shape shape = { 1, { 5 } };
     static const float values[] = { 1, 2, 3, 4, 5 };
     pd_store_config config = keeping_config();
-    pd_kept_about same = pd_keeper_about();
-    pd_error err;
     rig r;
 
     rig_new(&r, &config);
@@ -77,12 +85,12 @@ static void write_job(fixture *f, const char *job, const char *options, uint64_t
         rig_piece(frame, 0, PD_F32, 0, 5, values);
         assert_int_equal(rig_send(&r, frame), PD_OK);
         rig_work(&r);
+        if (step > 0 && r.disk != NULL && r.disk->step == step) write_checkpoint(f, &r, about);
     }
     assert_int_equal(rig_checkpoint(&r, NULL, 1, 0, 10), PD_OK);
     rig_work(&r);
     assert_non_null(r.disk);
-    if (pd_checkpoint_write(&f->disk, "/state", r.disk, about != NULL ? about : &same, &err) != PD_OK)
-        fail_msg("%s", err.text);
+    write_checkpoint(f, &r, about);
     rig_free(&r);
 }
 
@@ -140,6 +148,38 @@ static void several_jobs_come_back(void **state)
     assert_int_equal(count_jobs(f), 2);
 }
 
+/* Flips a byte in the middle of a file of the job's checkpoint of step 3. */
+static void damage(fixture *f, const char *name)
+{
+    char path[160];
+    size_t bytes;
+    uint8_t *file;
+
+    snprintf(path, sizeof path, "%s/step-00000000000000000003/%s", f->dir, name);
+    file = mem_disk_file(f->memory, path, &bytes);
+    assert_non_null(file);
+    file[bytes / 2] ^= 1;
+}
+
+/* Writes checkpoints of steps 2 and 3 of a job, and damages the state of its parameter, or the weights, of step 3. */
+static void expect_step_2_without(fixture *f, const char *name)
+{
+    write_job(f, "j", "checkpoint_every=2 checkpoint_keep=2", 3, NULL);
+    damage(f, name);
+    recover(f);
+    assert_int_equal(only_job(f)->step_least, 2);
+}
+
+static void a_job_goes_on_from_the_checkpoint_before_one_whose_state_is_damaged(void **state)
+{
+    expect_step_2_without(*state, "state.bin");
+}
+
+static void a_job_goes_on_from_the_checkpoint_before_one_whose_weights_are_damaged(void **state)
+{
+    expect_step_2_without(*state, "weights.safetensors");
+}
+
 static void a_foreign_checkpoint_is_refused_only_to_a_job_that_must_be_exact(void **state)
 {
     fixture *f = *state;
@@ -184,6 +224,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ON_A_DISK(a_job_comes_back_with_its_step_which_is_durable),
         ON_A_DISK(several_jobs_come_back),
+        ON_A_DISK(a_job_goes_on_from_the_checkpoint_before_one_whose_state_is_damaged),
+        ON_A_DISK(a_job_goes_on_from_the_checkpoint_before_one_whose_weights_are_damaged),
         ON_A_DISK(a_foreign_checkpoint_is_refused_only_to_a_job_that_must_be_exact),
         ON_A_DISK(a_job_that_must_be_exact_comes_back_on_the_same_instructions),
         ON_A_DISK(a_job_that_does_not_fit_the_limits_ends_the_start),

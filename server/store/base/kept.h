@@ -56,6 +56,11 @@ typedef struct pd_kept {
     pd_kept_note *notes; /* at most one for each rank, in the order of the ranks */
     uint32_t n_notes;
     void *memory; /* a checkpoint from the disk: one block with the weights of all parameters; else NULL */
+    /* A checkpoint of which states of parameters are still on the disk; NULL: they are in memory. Reads the state of
+     * parameter i, which must be the next one, into params[i].state, where it stays until the next call. So a restored
+     * job and its checkpoint do not both take memory for all states. i = n_params: checks that the file was whole. */
+    int (*read_state)(void *arg, uint32_t i, pd_error *err);
+    void *read_arg; /* passed to read_state; borrowed */
     /* a checkpoint from the disk: other BLAS kernels or instructions than this daemon's have made it, so later steps
      * may differ in their last bits. A job with exact = yes is not restored from it. */
     bool foreign;

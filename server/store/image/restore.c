@@ -99,8 +99,11 @@ static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *k
 {
     int rc = read_head(jobs, env, kept, out, err);
 
-    for (uint32_t i = 0; rc == PD_OK && i < kept->n_params; i++)
+    for (uint32_t i = 0; rc == PD_OK && i < kept->n_params; i++) {
+        if (kept->read_state != NULL && (rc = kept->read_state(kept->read_arg, i, err)) != PD_OK) return rc;
         rc = read_param(&(*out)->steps, &(*out)->steps.params[i], &kept->params[i], i, err);
+    }
+    if (rc == PD_OK && kept->read_state != NULL) rc = kept->read_state(kept->read_arg, kept->n_params, err);
     for (uint32_t i = 0; rc == PD_OK && i < kept->n_notes; i++) rc = take_note(*out, &kept->notes[i], err);
     if (rc != PD_OK || (rc = pd_head_image_settle(*out, now_ns, err)) != PD_OK) return rc;
     (*out)->keeping.on_disk = (*out)->keeping.kept = true;
