@@ -48,7 +48,7 @@
     X(SSL_do_handshake)                                                                                                \
     X(SSL_read)                                                                                                        \
     X(SSL_write)                                                                                                       \
-    X(SSL_has_pending)                                                                                                 \
+    X(SSL_pending)                                                                                                     \
     X(SSL_get_error)                                                                                                   \
     X(SSL_shutdown)                                                                                                    \
     X(SSL_session_reused)                                                                                              \
