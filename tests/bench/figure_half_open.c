@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CONNECTIONS = 10000, PAIRS = 5, STEPS = 300, TENSORS = 20, A_SECOND = 2000, ROUND_MS = 20 };
+enum { CONNECTIONS = 10000, PAIRS = 5, STEPS = 200, TENSORS = 20, A_SECOND = 2000, ROUND_MS = 20 };
 
 typedef struct flood {
     int port, fd[CONNECTIONS];
