@@ -21,8 +21,8 @@ static int check(int fd, const char *path, const char *what, size_t *bytes, pd_e
     if (!S_ISREG(found.st_mode)) return pd_fail(err, PD_INVALID_ARGUMENT, "%s: %s is no regular file", what, path);
     if ((found.st_mode & (S_IRWXO | S_IWGRP)) != 0)
         return pd_fail(err, PD_PERMISSION_DENIED,
-                       "%s: others can read or change %.200s, which has a secret: it has mode %03o, expected 600 or 640: "
-                       "chmod 600 %.200s",
+                       "%s: others can read or change %.200s, which has a secret: it has mode %03o, expected 600 or "
+                       "640: chmod 600 %.200s",
                        what, path, (unsigned)found.st_mode & 0777, path);
     if (found.st_size > MOST_BYTES)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s: %s has %lld bytes, at most %d are possible", what, path,

@@ -167,7 +167,8 @@ static int read_ca(const pd_tls_context *context, const char *path, const char *
 static int set_up(pd_tls_context *context, pd_error *err)
 {
     pd_tls_library *lib = &context->library;
-    int rc = pd_tls_library_open(lib, err);
+    /* The daemon is alone in its process, and other threads compute its handshakes. */
+    int rc = pd_tls_library_open(lib, !context->serves, err);
 
     if (rc != PD_OK) return rc;
     context->ssl =

@@ -29,7 +29,7 @@ static int look_up(pd_tls_library *library, pd_error *err)
     return PD_OK;
 }
 
-int pd_tls_library_open(pd_tls_library *out, pd_error *err)
+int pd_tls_library_open(pd_tls_library *out, bool own, pd_error *err)
 {
     int rc;
 
@@ -37,7 +37,8 @@ int pd_tls_library_open(pd_tls_library *out, pd_error *err)
     if ((out->handle = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) == NULL)
         return pd_fail(err, PD_UNIMPLEMENTED, "tls:// needs OpenSSL 3, in Debian the package libssl3: %s", dlerror());
     rc = look_up(out, err);
-    if (rc == PD_OK && (out->own = out->OSSL_LIB_CTX_new()) == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (rc == PD_OK && own && (out->own = out->OSSL_LIB_CTX_new()) == NULL)
+        rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (rc != PD_OK) pd_tls_library_close(out);
     return rc;
 }

@@ -1,14 +1,17 @@
 /* tls_library.h - OpenSSL's functions, loaded when the first tls:// address needs them.
  *
  * A program without a tls:// address does not load OpenSSL at all. The functions are looked up in a table of our own
- * (RTLD_LOCAL), and have an OSSL_LIB_CTX of their own: a Python process whose own ssl module uses another OpenSSL, or
- * the same one with other settings, is not disturbed. Each table belongs to one tls context (tls_context.h). */
+ * (RTLD_LOCAL), and a client's have an OSSL_LIB_CTX of their own: a Python process whose own ssl module uses another
+ * OpenSSL, or the same one with other settings, is not disturbed. Each table belongs to one tls context
+ * (tls_context.h). */
 #ifndef PD_TLS_LIBRARY_H
 #define PD_TLS_LIBRARY_H
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+
+#include <stdbool.h>
 
 #include "paramd/error.h"
 
@@ -48,7 +51,7 @@
     X(SSL_do_handshake)                                                                                                \
     X(SSL_read)                                                                                                        \
     X(SSL_write)                                                                                                       \
-    X(SSL_has_pending)                                                                                                 \
+    X(SSL_pending)                                                                                                     \
     X(SSL_get_error)                                                                                                   \
     X(SSL_shutdown)                                                                                                    \
     X(SSL_session_reused)                                                                                              \
@@ -70,16 +73,17 @@
     X(ASN1_STRING_length)
 
 typedef struct pd_tls_library {
-    void *handle; /* of dlopen() */
-    OSSL_LIB_CTX *own;
+    void *handle;      /* of dlopen() */
+    OSSL_LIB_CTX *own; /* NULL: the default of the process */
 #define PD_TLS_MEMBER(name) __typeof__(name) *name;
     PD_TLS_FUNCTIONS(PD_TLS_MEMBER)
 #undef PD_TLS_MEMBER
 } pd_tls_library;
 
-/* Loads OpenSSL 3. `out` is zeroed memory. PD_UNIMPLEMENTED: libssl.so.3 is not installed, or lacks a function; the
+/* Loads OpenSSL 3. `out` is zeroed memory. `own`: with an OSSL_LIB_CTX of its own, which one thread alone may use:
+ * what other threads have there would stay when it is freed. PD_UNIMPLEMENTED: libssl.so.3 is not installed, or lacks a function; the
  * error names it. PD_NO_MEMORY. */
-int pd_tls_library_open(pd_tls_library *out, pd_error *err);
+int pd_tls_library_open(pd_tls_library *out, bool own, pd_error *err);
 /* Gives back what pd_tls_library_open has taken. All objects of the library must be freed before. Does nothing for
  * zeroed memory. */
 void pd_tls_library_close(pd_tls_library *library);

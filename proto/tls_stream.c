@@ -216,9 +216,11 @@ ssize_t pd_tls_receive(pd_tls_stream *stream, const struct iovec *iov, int n, pd
     return pd_fail(err, PD_UNAVAILABLE, "%s", stream->broken.text);
 }
 
+/* A part of a record does not count: its rest makes the socket readable. Without read-ahead, OpenSSL never has a whole
+ * record that it has not decrypted. */
 bool pd_tls_has_more(const pd_tls_stream *stream)
 {
-    return stream->broken.code != PD_OK || stream->context->library.SSL_has_pending(stream->ssl) == 1;
+    return stream->broken.code != PD_OK || stream->context->library.SSL_pending(stream->ssl) > 0;
 }
 
 /* ---- sending ---- */

@@ -35,7 +35,7 @@ typedef struct pd_handshake {
     bool told_size; /* the kernel was told how long the first message is */
     uint64_t begun_ms;
     char peer[72];
-    pd_tls_stream *stream; /* NULL while the handshake is silent */
+    pd_tls_stream *stream; /* NULL until a thread shall work on the first message */
     pd_background work;
     pd_tls_step step;
     pd_error err;
@@ -175,22 +175,29 @@ static void done(pd_background *work)
     compute_next(loop);
 }
 
+/* Gives a queued handshake to a thread. It gets the state of TLS only now: many may be queued. */
+static void compute(pd_handshake *h)
+{
+    const pd_platform *platform = pd_conversation_platform(h->loop->daemon);
+    pd_tls_context *keys = pd_conversation_settings(h->loop->daemon)->tls;
+
+    h->work = (pd_background){ .run = run, .done = done };
+    if ((h->stream == NULL && pd_tls_stream_new(&h->stream, keys, h->fd, NULL, &h->err) != PD_OK) ||
+        !platform->background(platform->arg, &h->work)) {
+        fail(h, "out of memory");
+        return;
+    }
+    leave(h);
+    enter(h, PD_HANDSHAKE_COMPUTED);
+}
+
 /* Gives the oldest queued handshakes to threads. */
 static void compute_next(pd_uvloop *loop)
 {
     pd_handshakes *all = &loop->handshakes;
-    const pd_platform *platform = pd_conversation_platform(loop->daemon);
 
-    while (!all->ended && all->list[PD_HANDSHAKE_QUEUED] != NULL && all->n[PD_HANDSHAKE_COMPUTED] < MOST_COMPUTED) {
-        pd_handshake *h = all->list[PD_HANDSHAKE_QUEUED];
-        h->work = (pd_background){ .run = run, .done = done };
-        if (!platform->background(platform->arg, &h->work)) {
-            fail(h, "out of memory");
-            continue;
-        }
-        leave(h);
-        enter(h, PD_HANDSHAKE_COMPUTED);
-    }
+    while (!all->ended && all->list[PD_HANDSHAKE_QUEUED] != NULL && all->n[PD_HANDSHAKE_COMPUTED] < MOST_COMPUTED)
+        compute(all->list[PD_HANDSHAKE_QUEUED]);
 }
 
 static void queue(pd_handshake *h)
@@ -222,17 +229,6 @@ static void refuse_plain(pd_handshake *h, const uint8_t *head)
     fail(h, "the client does not speak TLS: it must connect to tls://host:port");
 }
 
-static void start_stream(pd_handshake *h)
-{
-    pd_error err;
-
-    wake_at(h, 1);
-    if (pd_tls_stream_new(&h->stream, pd_conversation_settings(h->loop->daemon)->tls, h->fd, NULL, &err) == PD_OK)
-        queue(h);
-    else
-        fail(h, err.text);
-}
-
 /* Looks at the bytes of a silent handshake, and leaves them in the socket. They are a record of TLS: its type, two
  * bytes of a version, two of its length, and then its contents. */
 static void on_first(uv_poll_t *poll, int status, int events)
@@ -251,7 +247,8 @@ static void on_first(uv_poll_t *poll, int status, int events)
     } else if (n < RECORD_HEAD || length > MOST_RECORD) {
         fail(h, "its first message is not whole");
     } else if (ioctl(h->fd, FIONREAD, &here) == 0 && here >= RECORD_HEAD + length) {
-        start_stream(h);
+        wake_at(h, 1);
+        queue(h);
     } else if (h->told_size) {
         fail(h, "its first message is not whole"); /* woken all the same: the peer has ended its side */
     } else {
@@ -268,7 +265,8 @@ static void give_way(pd_uvloop *loop)
     pd_handshakes *all = &loop->handshakes;
     const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
 
-    if (all->n[PD_HANDSHAKE_SILENT] >= config->max_connections) drop(all->list[PD_HANDSHAKE_SILENT]);
+    if (all->n[PD_HANDSHAKE_SILENT] + all->n[PD_HANDSHAKE_QUEUED] < config->max_connections) return;
+    drop(all->list[all->n[PD_HANDSHAKE_SILENT] > 0 ? PD_HANDSHAKE_SILENT : PD_HANDSHAKE_QUEUED]);
 }
 
 void pd_handshake_begin(pd_uvloop *loop, int fd, const char *peer)

@@ -36,6 +36,10 @@ memory       | of weights, accumulators, optimizer state and snapshots | <= 1.10
 fairness_ms  | ms, 99th percentile          | <= 100   |      | figure_fairness_ms
 flood_hello_ms | ms, 99th percentile         | <= 100   |      | figure_flood_hello_ms
 flood_memory_mib | MiB                       | <= 128   |      | figure_flood_memory_mib
+tls_throughput | of TCP                  | >= 0.5   |      | \
+    paramctl bench net --json --transport tls --beside tcp
+half_open_kib | KiB for each of 10,000 TLS handshakes | <= 8 |  | figure_half_open kib
+half_open_p99 | of the step time alone       | <= 1.2   |      | figure_half_open p99
 window_memory | MiB beyond the gradients of its steps | <= 32 |  | figure_window_memory
 sim_seeds    | seeds a second, one core     | >= 50    |      | pd_sim --seeds 1..2000
 idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000

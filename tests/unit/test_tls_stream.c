@@ -220,6 +220,26 @@ static void bytes_of_a_record_that_were_not_received_are_announced(void **state)
     assert_false(pd_tls_has_more(all.stream[SERVER]));
 }
 
+static void a_part_of_a_record_is_not_announced(void **state)
+{
+    struct iovec in = { all.got, BYTES };
+    uint8_t record[300];
+    pd_error err;
+    ssize_t n;
+    (void)state;
+
+    with_token();
+    assert_int_equal(pd_tls_send(all.stream[CLIENT], &(struct iovec){ all.sent, 200 }, 1, &err), 200);
+    n = recv(all.fd[SERVER], record, sizeof record, 0);
+    assert_true(n > 200);
+    for (ssize_t i = 0; i < n; i++) {
+        assert_int_equal(pd_tls_receive(all.stream[SERVER], &in, 1, &err), 0);
+        assert_false(pd_tls_has_more(all.stream[SERVER]));
+        assert_int_equal(send(all.fd[CLIENT], record + i, 1, 0), 1);
+    }
+    assert_int_equal(pd_tls_receive(all.stream[SERVER], &in, 1, &err), 200);
+}
+
 /* Fills the socket from the client's side. Returns the number of bytes that were taken. */
 static size_t fill_socket(void)
 {
@@ -638,6 +658,7 @@ int main(void)
         CASE(small_slices_of_any_length_are_whole),
         CASE(spans_without_bytes_do_no_harm),
         CASE(bytes_of_a_record_that_were_not_received_are_announced),
+        CASE(a_part_of_a_record_is_not_announced),
         CASE(a_full_socket_takes_nothing_more_and_loses_nothing),
         CASE(the_end_comes_behind_all_bytes_that_were_sent),
         CASE(an_end_without_farewell_is_an_end),
