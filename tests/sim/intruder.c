@@ -188,6 +188,46 @@ static void add_drop(sim_intruder *i)
     sim_worker_note_drop(i->s, i->fault->job);
 }
 
+/* Adds everything that operators can ask for about one job. */
+static void add_all_about(sim_intruder *i, char *job)
+{
+    Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
+    Paramd__DropRequest drop = PARAMD__DROP_REQUEST__INIT;
+    Paramd__Option option = PARAMD__OPTION__INIT, *options[] = { &option };
+    Paramd__SetRequest set = PARAMD__SET_REQUEST__INIT;
+    Paramd__ImportRequest import = PARAMD__IMPORT_REQUEST__INIT;
+    Paramd__ExportRequest export = PARAMD__EXPORT_REQUEST__INIT;
+    Paramd__CheckpointRequest checkpoint = PARAMD__CHECKPOINT_REQUEST__INIT;
+
+    list.job = drop.job = set.job = import.job = export.job = checkpoint.job = job;
+    list.what = 3;
+    set.pattern = "*";
+    option.name = "lr";
+    option.value = "1000000";
+    set.options = options;
+    set.n_options = 1;
+    import.act = export.act = 1;
+    export.state = true;
+    add_frame(i, PD_LIST, ++i->last_id, &list.base, 0);
+    add_frame(i, PD_SET, ++i->last_id, &set.base, 0);
+    add_frame(i, PD_IMPORT, ++i->last_id, &import.base, 0);
+    add_frame(i, PD_EXPORT, ++i->last_id, &export.base, 0);
+    add_frame(i, PD_CHECKPOINT, ++i->last_id, &checkpoint.base, 0);
+    add_frame(i, PD_DROP, ++i->last_id, &drop.base, 0);
+}
+
+/* Adds what an identity without a role for the plan's jobs must not get. Were one of these requests run, the workers
+ * would find another learning rate, no job, or a server that stops. */
+static void add_trespass(sim_intruder *i)
+{
+    Paramd__DrainRequest drain = PARAMD__DRAIN_REQUEST__INIT;
+
+    add_hello(i, "");
+    for (uint32_t j = 0; j < i->s->plan->n_jobs; j++) add_all_about(i, (char *)i->s->plan->jobs[j].name);
+    add_frame(i, PD_DRAIN, ++i->last_id, &drain.base, 0);
+    add_plain(i, PD_SHUTDOWN, ++i->last_id);
+}
+
 static void add_noise(sim_intruder *i)
 {
     uint8_t bytes[300];
@@ -308,6 +348,7 @@ static void prepare(sim_intruder *i)
     case SIM_NOISE: add_noise(i); break;
     case SIM_ID_ZERO: add_id_zero(i); break;
     case SIM_UNLIKE: add_unlike(i); break;
+    case SIM_TRESPASS: add_trespass(i); break;
     case SIM_LEAVER:
         add_job(i, "own", 1);
         add_plain(i, PD_LEAVE, ++i->last_id);
@@ -335,7 +376,10 @@ void sim_intruder_start(sim *s, const sim_fault *fault)
     i->next = s->intruders;
     s->intruders = i;
     prepare(i);
-    if ((i->transport = sim_server_connect(s->server, false, &link)) == NULL) return;
+    s->identity = fault->kind == SIM_TRESPASS ? "trespasser" : NULL;
+    i->transport = sim_server_connect(s->server, false, &link);
+    s->identity = NULL;
+    if (i->transport == NULL) return;
     i->transport->ready = on_ready;
     i->transport->arg = i;
     i->transport->ops->watch(i->transport, PD_ON_WRITE | (i->reads ? PD_ON_READ : 0));

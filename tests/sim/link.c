@@ -33,6 +33,7 @@ struct sim_link {
     end end[2];
     uint64_t left; /* number of bytes that still arrive before the link breaks */
     bool broken, swallows, local;
+    const char *identity; /* of the client; NULL: it proves none */
     struct sim_link *next;
 };
 
@@ -337,9 +338,19 @@ static bool link_is_open(pd_transport *transport)
     return !e->ended && !e->link->broken;
 }
 
-static const pd_transport_ops plain = {
-    .receive = link_receive, .send = link_send, .watch = link_watch, .shut = link_shut, .close = link_close
-};
+static void link_identity(const pd_transport *transport, pd_identity *identity)
+{
+    const sim_link *link = ((const end *)transport)->link;
+
+    pd_identity_set(identity, link->identity != NULL ? PD_IDENTITY_TOKEN : PD_IDENTITY_NONE, link->identity);
+}
+
+static const pd_transport_ops plain = { .receive = link_receive,
+                                        .send = link_send,
+                                        .watch = link_watch,
+                                        .shut = link_shut,
+                                        .close = link_close,
+                                        .identity = link_identity };
 static const pd_transport_ops local = { .receive = link_receive,
                                         .send = link_send,
                                         .watch = link_watch,
@@ -347,7 +358,8 @@ static const pd_transport_ops local = { .receive = link_receive,
                                         .close = link_close,
                                         .attach = link_attach,
                                         .take = link_take,
-                                        .is_open = link_is_open };
+                                        .is_open = link_is_open,
+                                        .identity = link_identity };
 
 /* ---- life ---- */
 
@@ -359,6 +371,7 @@ sim_link *sim_link_new(sim *s, bool is_local, pd_transport **server, pd_transpor
     link->s = s;
     link->left = UINT64_MAX;
     link->local = is_local;
+    link->identity = s->identity;
     for (int i = 0; i < 2; i++) {
         link->end[i].link = link;
         link->end[i].transport.ops = is_local ? &local : &plain;

@@ -29,6 +29,7 @@ struct sim {
     uint64_t hash; /* hash of the trace so far */
     bool tracing, calm, ended;
     struct sim_server *server;
+    const char *identity;       /* of the peers that connect now; NULL: they are "anyone" */
     struct sim_worker *workers; /* all processes so far, newest first */
     struct sim_intruder *intruders;
     struct sim_exporter *exporters;

@@ -391,6 +391,21 @@ void sim_loop_finish_background(sim_server *server)
     while (server->n_background > 0) finish(server, 0);
 }
 
+/* Gives the server roles: workers and operators may do everything, a trespasser nothing with the plan's jobs. */
+static void add_roles(pd_daemon_config *daemon)
+{
+    static const char text[] = "token:trespasser admin trespass-*\n"
+                               "token:trespasser none *\n"
+                               "* admin *\n"
+                               "quota anyone jobs=1000 bytes=1T\n";
+    bool held = sim_hold_failures(true);
+
+    if (pd_roles_parse(&daemon->roles, text, sizeof text - 1, "roles", NULL) != PD_OK ||
+        (daemon->store_roles = pd_roles_copy(daemon->roles)) == NULL)
+        sim_fail("harness", "the server's roles cannot be made");
+    sim_hold_failures(held);
+}
+
 void sim_loop_make(sim_server *server)
 {
     pd_platform platform = { .arg = server,
@@ -404,6 +419,7 @@ void sim_loop_make(sim_server *server)
     pd_daemon_config daemon = daemon_config(server->s->plan);
     pd_error err;
 
+    if (server->s->plan->roles) add_roles(&daemon);
     if (pd_conversation_make(&server->daemon, &daemon, &platform, &err) != PD_OK)
         sim_fail("harness", "the server cannot be made: %s", err.text);
     pd_conversation_start(server->daemon, server->requests);

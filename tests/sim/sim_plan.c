@@ -179,7 +179,7 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
 static const char *const fault_names[] = {
     "break",      "hole",       "crash",  "gone",    "leave",  "drop",      "import",    "set",       "flood",
     "deaf",       "half_hello", "noise",  "id_zero", "leaver", "puller",    "unlike",    "no_memory", "stall_step",
-    "stall_loop", "restart",    "export", "sharer",  "kill",   "disk_full", "disk_fail",
+    "stall_loop", "restart",    "export", "sharer",  "kill",   "disk_full", "disk_fail", "trespass",
 };
 _Static_assert(sizeof fault_names / sizeof fault_names[0] == SIM_FAULT_KINDS, "every fault has a name");
 
@@ -203,6 +203,13 @@ uint64_t sim_plan_draw_amount(sim_fault_kind kind, uint64_t room_ns, uint64_t *r
     case SIM_STALL_LOOP: return 1 + sim_below(r, most_ns < SIM_S ? most_ns : SIM_S);
     default: return 1 + sim_below(r, most_ns);
     }
+}
+
+void sim_plan_add_trespassers(sim_plan *plan)
+{
+    plan->roles = true;
+    for (uint64_t k = 1; k <= 3 && plan->n_faults < SIM_FAULTS; k++)
+        plan->faults[plan->n_faults++] = (sim_fault){ .kind = SIM_TRESPASS, .at_ns = plan->calm_ns / 4 * k };
 }
 
 static void draw_fault(sim_plan *plan, sim_fault *fault, uint64_t *r)

@@ -80,6 +80,8 @@ typedef enum sim_fault_kind {
     SIM_KILL,
     SIM_DISK_FULL, /* for `amount` ns every write to the disk fails with ENOSPC */
     SIM_DISK_FAIL, /* for `amount` ns one of 3 to 32 calls of the disk fails with EIO */
+    /* only with --roles: an identity that has no role for the plan's jobs asks for all that operators can do to them */
+    SIM_TRESPASS,
     SIM_FAULT_KINDS
 } sim_fault_kind;
 
@@ -92,6 +94,7 @@ typedef struct sim_fault {
 typedef struct sim_plan {
     uint64_t seed;
     enum pd_plant plant;
+    bool roles; /* the server has roles: --roles */
     uint32_t n_jobs, n_faults;
     sim_job jobs[SIM_JOBS];
     sim_fault faults[SIM_FAULTS];
@@ -114,6 +117,8 @@ typedef struct sim_plan {
 void sim_plan_draw(sim_plan *plan, uint64_t seed);
 /* Draws a plan whose server has a disk and is killed at least once: sim_plan_crash.c. */
 void sim_plan_draw_crashes(sim_plan *plan, uint64_t seed);
+/* Gives the plan's server roles, and adds faults in which an identity without a role asks for everything. */
+void sim_plan_add_trespassers(sim_plan *plan);
 /* Prints the plan for readers of a trace. */
 void sim_plan_print(const sim_plan *plan);
 const char *sim_fault_name(sim_fault_kind kind);

@@ -170,13 +170,18 @@ static void lists_and_status_leave_out_the_jobs_of_others(void **state)
 static void only_an_admin_of_the_job_sees_its_workers_identities(void **state)
 {
     scene *s = *state;
+    const Paramd__WorkerInfo *worker;
     int fd;
 
     scene_roles(s, "token:alice push j\ntoken:root admin j\n");
     fd = join(s, "token:alice", "j", 1);
-    assert_string_equal(scene_list(s, PD_INFO_WORKERS, "j")->workers[0]->identity, "");
+    worker = scene_list(s, PD_INFO_WORKERS, "j")->workers[0];
+    assert_string_equal(worker->identity, "");
+    assert_true(worker->nonce == 0);
     s->identity = "token:root";
-    assert_string_equal(scene_list(s, PD_INFO_WORKERS, "j")->workers[0]->identity, "token:alice");
+    worker = scene_list(s, PD_INFO_WORKERS, "j")->workers[0];
+    assert_string_equal(worker->identity, "token:alice");
+    assert_true(worker->nonce == 1);
     close(fd);
 }
 

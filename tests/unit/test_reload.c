@@ -25,13 +25,18 @@ typedef struct fixture {
 
 static char *const nothing[] = { NULL };
 
-static void write_file(const fixture *f, const char *text)
+static void write_text(const char *path, const char *text)
 {
-    FILE *file = fopen(f->path, "w");
+    FILE *file = fopen(path, "w");
 
     assert_non_null(file);
     fputs(text, file);
     fclose(file);
+}
+
+static void write_file(const fixture *f, const char *text)
+{
+    write_text(f->path, text);
 }
 
 static int set_up(void **state)
@@ -168,6 +173,27 @@ static void another_spelling_of_a_value_is_no_change(void **state)
     assert_null(strstr(f->log, "needs a restart"));
 }
 
+static void roles_are_read_with_the_keys_or_neither(void **state)
+{
+    fixture *f = *state;
+    char path[] = "/tmp/reload_roles_XXXXXX";
+
+    close(mkstemp(path));
+    assert_int_equal(pd_config_set(f->reload.config, "server", "roles", path, NULL), PD_OK);
+    write_file(f, "[limits]\nmax_jobs = 9\n[server]\nlisten = :7070\n");
+    write_text(path, "anyone master *\n");
+    assert_false(reload(f));
+    assert_int_equal(f->reload.config->max_jobs, 5);
+    assert_null(f->reload.roles);
+    expect(f, ":1: expected one of the roles none, read, push and admin, got master");
+    write_text(path, "anyone read *\n");
+    assert_true(reload(f));
+    assert_int_equal(f->reload.config->max_jobs, 9);
+    assert_true(f->reload.roles != NULL && f->reload.store_roles != NULL);
+    expect(f, "roles were read");
+    unlink(path);
+}
+
 /* Each reloadable key is a number, a choice or the path of a file, which nobody borrows. */
 static void every_marked_key_can_be_taken(void **state)
 {
@@ -195,6 +221,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_good_file_after_a_wrong_one_is_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(flags_still_win_over_the_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_spelling_of_a_value_is_no_change, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(roles_are_read_with_the_keys_or_neither, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_marked_key_can_be_taken, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

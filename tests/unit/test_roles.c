@@ -21,7 +21,7 @@ static const char *const sample = "# who may do what\n"
                                   "user:0        admin  *       # root\n"
                                   "\n"
                                   "quota token:* jobs=2 bytes=10M connections=3 requests=4\r\n"
-                                  "*\tread  public/*\n"
+                                  "*  read\tpublic/*\n"
                                   "token:eve     read   *\n";
 
 static pd_roles *parsed(const char *text)
@@ -143,7 +143,7 @@ static void a_wrong_line_is_named(void **state)
     expect_wrong("quota a bytes=many", "expected a size like 512M or 10G, got bytes=many");
     expect_wrong("quota a jobs=1 jobs=2", "this limit is given twice: jobs=2");
     expect_wrong("a read j\x01", "f:1: the line has a byte that is not printable");
-    expect_wrong("\ta\tread\tj\x01", "f:1: the line has a byte that is not printable");
+    expect_wrong("\ta read\tj\x01", "f:1: the line has a byte that is not printable");
     expect_wrong("a read j\xff", "f:1: the line has a byte that is not printable");
 }
 

@@ -49,7 +49,7 @@ typedef struct pd_roles pd_roles;
  * PD_INVALID_ARGUMENT: the text is wrong; PD_RESOURCE_EXHAUSTED: it has too many lines or bytes; PD_NO_MEMORY. */
 int pd_roles_parse(pd_roles **out, const char *text, size_t n, const char *name, pd_error *err);
 /* Returns a copy of roles. NULL: out of memory. */
-pd_roles *pd_roles_copy(const pd_roles *roles);
+pd_roles *pd_roles_copy(const pd_roles *from);
 void pd_roles_free(pd_roles *roles); /* accepts NULL */
 
 /* Returns the role of an identity for a job. Stores the number of the line that decides in *line, unless `line` is

@@ -346,18 +346,10 @@ static const pd_info_field param_fields[] = { PARAM(name),
                                               { 0 } };
 
 #define WORKER(field) FIELD(pd_worker_info, field)
-static const pd_info_field worker_fields[] = { WORKER(rank),
-                                               WORKER(label),
-                                               WORKER(state),
-                                               WORKER(nonce),
-                                               WORKER(step),
-                                               WORKER(contributions),
-                                               WORKER(held_bytes),
-                                               WORKER(identity),
-                                               WORKER(times_last),
-                                               WORKER(timed_steps),
-                                               WORKER(late_seconds),
-                                               { 0 } };
+static const pd_info_field worker_fields[] = { WORKER(rank),        WORKER(label),        WORKER(state),
+                                               WORKER(nonce),       WORKER(step),         WORKER(contributions),
+                                               WORKER(held_bytes),  WORKER(identity),     WORKER(times_last),
+                                               WORKER(timed_steps), WORKER(late_seconds), { 0 } };
 
 #define ROOT(field) FIELD(pd_root_info, field)
 static const pd_info_field root_fields[] = { ROOT(param),   ROOT(root),       ROOT(shape),   ROOT(condition),
@@ -474,11 +466,15 @@ static int list_of_params(pd_info *info, const list *wanted, pd_job *job, const 
     return rc == PD_OK ? pd_listing_page(info, job, &wanted->of_params, pattern) : rc;
 }
 
-/* Removes the identities of workers from their list, unless the operator is an admin of the job. */
+/* Removes the identities and nonces of workers from their list, unless the operator is an admin of the job. Whoever
+ * knows the nonce of a process could ask for its rank. */
 static void hide_identities(pd_info *info, const pd_roles *roles, const pd_request *request)
 {
     if (pd_roles_of(roles, asker(request), request->u.info.job_name, NULL) == PD_ROLE_ADMIN) return;
-    for (size_t i = 0; i < info->n; i++) info->workers[i].identity[0] = '\0';
+    for (size_t i = 0; i < info->n; i++) {
+        info->workers[i].identity[0] = '\0';
+        info->workers[i].nonce = 0;
+    }
 }
 
 static int fill(pd_info *info, const pd_jobs *jobs, const pd_roles *roles, const pd_request *request, uint64_t now_ns,

@@ -15,8 +15,8 @@ struct pd_job;
  * that the Status request gets. NULL: no list has this number. */
 const pd_info_list *pd_info_list_of(uint32_t what);
 /* Answers a PD_REQ_INFO, an operator's request for one page of a list. The list of jobs leaves out those for which the
- * operator has no role, and only an admin of a job sees the identities of its workers. `roles` NULL: the server has
- * none. Takes ownership of the request. */
+ * operator has no role, and only an admin of a job sees identities and nonces of its workers. `roles` NULL: the server
+ * has none. Takes ownership of the request. */
 void pd_info_answer(const struct pd_jobs *jobs, const pd_roles *roles, pd_effects *outbox, bool draining,
                     pd_request *request, uint64_t now_ns);
 /* Fill the entry of a job in the list of jobs, and that of a rank in the list of workers. */
