@@ -142,6 +142,7 @@ static void put_times(pd_document *out, const pd_job_stats *stats)
         put_histogram(out, phase == PD_PHASE_WAIT, pd_step_phase_name(phase), &stats->times.phase[phase]);
     pd_document_put(out, "}");
     put_histogram(out, false, "root_times", &stats->root_times);
+    put_histogram(out, false, "log_times", &stats->log_times);
 }
 
 static void put_workers(pd_document *out, const pd_job_stats *stats)
@@ -173,6 +174,9 @@ static void put_counters(pd_document *out, const pd_job_stats *stats)
     put_count(out, "checkpoints_failed", stats->checkpoints_failed);
     put_count(out, "checkpoints_skipped", stats->checkpoints_skipped);
     put_number(out, "checkpoint_seconds", (double)stats->checkpoint_ns / 1e9);
+    put_count(out, "log_bytes", stats->log_bytes);
+    put_count(out, "log_breaks", stats->log_breaks);
+    put_count(out, "repeated_steps", stats->repeated_steps);
 }
 
 /* ---- points of a job's past: an array for each of the numbers of a point ---- */

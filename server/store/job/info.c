@@ -346,18 +346,10 @@ static const pd_info_field param_fields[] = { PARAM(name),
                                               { 0 } };
 
 #define WORKER(field) FIELD(pd_worker_info, field)
-static const pd_info_field worker_fields[] = { WORKER(rank),
-                                               WORKER(label),
-                                               WORKER(state),
-                                               WORKER(nonce),
-                                               WORKER(step),
-                                               WORKER(contributions),
-                                               WORKER(held_bytes),
-                                               WORKER(identity),
-                                               WORKER(times_last),
-                                               WORKER(timed_steps),
-                                               WORKER(late_seconds),
-                                               { 0 } };
+static const pd_info_field worker_fields[] = { WORKER(rank),        WORKER(label),        WORKER(state),
+                                               WORKER(nonce),       WORKER(step),         WORKER(contributions),
+                                               WORKER(held_bytes),  WORKER(identity),     WORKER(times_last),
+                                               WORKER(timed_steps), WORKER(late_seconds), { 0 } };
 
 #define ROOT(field) FIELD(pd_root_info, field)
 static const pd_info_field root_fields[] = { ROOT(param),   ROOT(root),       ROOT(shape),   ROOT(condition),
