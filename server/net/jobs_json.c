@@ -222,7 +222,7 @@ static pd_job_info present(const pd_daemon *daemon, const pd_figure *figure, uin
     pd_job_info info = figure->stats->info;
 
     info.steps_per_second = pd_figure_speed(figure->stats, now_ns);
-    info.waits_ms = pd_figure_since(figure->stats->waits_ns, now_ns) / 1000000;
+    info.waits_ms = pd_figure_wait(figure->stats, now_ns) / 1000000;
     info.checkpoint_age_ms = pd_figure_since(figure->stats->durable_ns, now_ns) / 1000000;
     pd_traffic_read(daemon->traffic, figure->job, &info.bytes_in, &info.bytes_out);
     return info;

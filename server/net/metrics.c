@@ -196,7 +196,7 @@ static void write_phases(const scene *s)
 
 static void write_waiting(const scene *s)
 {
-    sample(s, NULL, NULL, (double)pd_figure_since(s->figure->stats->waits_ns, s->now_ns) / 1e9);
+    sample(s, NULL, NULL, (double)pd_figure_wait(s->figure->stats, s->now_ns) / 1e9);
 }
 
 static void write_speed(const scene *s)
