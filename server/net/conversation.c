@@ -329,6 +329,11 @@ int pd_conversation_accept_http(pd_daemon *daemon, pd_transport *transport)
     return pd_http_accept(daemon, transport);
 }
 
+void pd_conversation_close_http(pd_daemon *daemon)
+{
+    pd_http_close_all(daemon);
+}
+
 void pd_conversation_tick_http(pd_daemon *daemon)
 {
     pd_http_tick(daemon, pd_loop_now_ms(daemon));

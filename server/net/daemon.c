@@ -265,6 +265,7 @@ void pd_daemon_free(pd_daemon *daemon)
 
     if (daemon == NULL) return;
     loop = loop_of(daemon);
+    pd_conversation_close_http(daemon); /* a start that has failed may leave some open */
     free_loop(loop);
     pd_conversation_dispose(daemon);
     free(loop);

@@ -141,9 +141,20 @@ uint64_t pd_figure_since(uint64_t then_ns, uint64_t now_ns)
     return then_ns > 0 && now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
+uint64_t pd_figure_time(const pd_job_stats *stats, uint64_t now_ns)
+{
+    return pd_figure_since(stats->at_ns, now_ns) > 2 * PD_STATS_NS ? now_ns : stats->at_ns;
+}
+
+uint64_t pd_figure_wait(const pd_job_stats *stats, uint64_t now_ns)
+{
+    return pd_figure_since(stats->waits_ns, pd_figure_time(stats, now_ns));
+}
+
 double pd_figure_speed(const pd_job_stats *stats, uint64_t now_ns)
 {
-    double idle = (double)pd_figure_since(stats->step_ns, now_ns) / 1e9, speed = stats->info.steps_per_second;
+    double idle = (double)pd_figure_since(stats->step_ns, pd_figure_time(stats, now_ns)) / 1e9,
+           speed = stats->info.steps_per_second;
 
     return speed > 0 && idle * speed > 1 ? 1 / idle : speed;
 }

@@ -49,9 +49,14 @@ void pd_figures_free(pd_figures *figures);
  * through the jobs in pieces neither misses nor repeats one, although jobs come and go meanwhile. */
 const pd_figure *pd_figures_after(const pd_figures *figures, uint64_t serial);
 
-/* Returns the steps per second of a job at the time now_ns: the rate that was published, or less if the step under way
- * is slower already. */
+/* Returns the time of the store's clock for which a job's figures hold at the time now_ns: that of the copy while a
+ * newer copy may be on its way, and now_ns if none has come for two seconds, since then nothing has changed. */
+uint64_t pd_figure_time(const pd_job_stats *stats, uint64_t now_ns);
+/* Returns the steps per second of a job at that time: the rate that was published, or less if the step under way is
+ * slower already. */
 double pd_figure_speed(const pd_job_stats *stats, uint64_t now_ns);
+/* Returns for how many ns the oldest open round of a job has waited at that time; 0: none is open. */
+uint64_t pd_figure_wait(const pd_job_stats *stats, uint64_t now_ns);
 /* Returns the ns since a time of the store's clock; 0: it is not known (0) or lies ahead. */
 uint64_t pd_figure_since(uint64_t then_ns, uint64_t now_ns);
 

@@ -142,6 +142,7 @@ static void put_times(pd_document *out, const pd_job_stats *stats)
         put_histogram(out, phase == PD_PHASE_WAIT, pd_step_phase_name(phase), &stats->times.phase[phase]);
     pd_document_put(out, "}");
     put_histogram(out, false, "root_times", &stats->root_times);
+    put_histogram(out, false, "log_times", &stats->log_times);
 }
 
 static void put_workers(pd_document *out, const pd_job_stats *stats)
@@ -173,6 +174,9 @@ static void put_counters(pd_document *out, const pd_job_stats *stats)
     put_count(out, "checkpoints_failed", stats->checkpoints_failed);
     put_count(out, "checkpoints_skipped", stats->checkpoints_skipped);
     put_number(out, "checkpoint_seconds", (double)stats->checkpoint_ns / 1e9);
+    put_count(out, "log_bytes", stats->log_bytes);
+    put_count(out, "log_breaks", stats->log_breaks);
+    put_count(out, "repeated_steps", stats->repeated_steps);
 }
 
 /* ---- points of a job's past: an array for each of the numbers of a point ---- */
@@ -218,7 +222,7 @@ static pd_job_info present(const pd_daemon *daemon, const pd_figure *figure, uin
     pd_job_info info = figure->stats->info;
 
     info.steps_per_second = pd_figure_speed(figure->stats, now_ns);
-    info.waits_ms = pd_figure_since(figure->stats->waits_ns, now_ns) / 1000000;
+    info.waits_ms = pd_figure_wait(figure->stats, now_ns) / 1000000;
     info.checkpoint_age_ms = pd_figure_since(figure->stats->durable_ns, now_ns) / 1000000;
     pd_traffic_read(daemon->traffic, figure->job, &info.bytes_in, &info.bytes_out);
     return info;

@@ -196,7 +196,7 @@ static void write_phases(const scene *s)
 
 static void write_waiting(const scene *s)
 {
-    sample(s, NULL, NULL, (double)pd_figure_since(s->figure->stats->waits_ns, s->now_ns) / 1e9);
+    sample(s, NULL, NULL, (double)pd_figure_wait(s->figure->stats, s->now_ns) / 1e9);
 }
 
 static void write_speed(const scene *s)
@@ -249,6 +249,11 @@ static void write_roots(const scene *s)
 static void write_root_times(const scene *s)
 {
     histogram(s, NULL, NULL, &s->figure->stats->root_times);
+}
+
+static void write_log_times(const scene *s)
+{
+    histogram(s, NULL, NULL, &s->figure->stats->log_times);
 }
 
 /* Writes the last mean of each scalar (such as the loss). Names come from workers. */
@@ -381,6 +386,10 @@ static const row rows[] = {
     JOB("checkpoint_bytes", GAUGE, info.checkpoint_bytes, "Bytes of the newest checkpoint."),
     JOB_SCALED("checkpoint_seconds", GAUGE, checkpoint_ns, 1e-9, "Time that writing the newest checkpoint took."),
     JOB_BY("checkpoints", COUNTER, write_checkpoints, "Checkpoints, by result."),
+    JOB_BY("log_sync_seconds", HISTOGRAM, write_log_times, "Time until an entry of the job's log is durable."),
+    JOB("log_bytes", COUNTER, log_bytes, "Bytes of entries of the job's log that became durable."),
+    JOB("log_breaks", COUNTER, log_breaks, "How often the log's entries stopped until the next checkpoint."),
+    JOB("repeated_steps", COUNTER, repeated_steps, "Steps that were repeated from the log at the start."),
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 

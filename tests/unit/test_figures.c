@@ -25,7 +25,7 @@ static void publish(pd_figures *figures, uint64_t step, double seconds)
     stats->info.loss = 1.0 / (double)(step + 1);
     stats->info.loss_step = step;
     stats->info.steps_per_second = 2;
-    stats->step_ns = (uint64_t)(seconds * 1e9);
+    stats->at_ns = stats->step_ns = stats->waits_ns = (uint64_t)(seconds * 1e9);
     pd_figures_take(figures, 1, stats);
 }
 
@@ -118,6 +118,19 @@ static void a_job_under_a_new_number_takes_the_place_of_its_namesake(void **stat
     pd_figures_free(&figures);
 }
 
+static void figures_hold_for_the_time_of_their_copy_while_a_newer_one_may_come(void **state)
+{
+    pd_figures figures = { 0 };
+    const pd_job_stats *stats;
+
+    (void)state;
+    publish(&figures, 1, 1);
+    stats = figures.first->stats;
+    assert_float_equal(pd_figure_speed(stats, 2 * SECOND + SECOND / 2), 2, 0);
+    assert_int_equal(pd_figure_wait(stats, 2 * SECOND + SECOND / 2), 0);
+    pd_figures_free(&figures);
+}
+
 static void a_job_that_stands_still_becomes_slower(void **state)
 {
     pd_figures figures = { 0 };
@@ -126,8 +139,8 @@ static void a_job_that_stands_still_becomes_slower(void **state)
     (void)state;
     publish(&figures, 1, 1);
     stats = figures.first->stats;
-    assert_float_equal(pd_figure_speed(stats, SECOND + SECOND / 4), 2, 0);
     assert_float_equal(pd_figure_speed(stats, 11 * SECOND), 0.1, 1e-12);
+    assert_int_equal(pd_figure_wait(stats, 11 * SECOND), 10 * SECOND);
     pd_figures_free(&figures);
 }
 
@@ -140,6 +153,7 @@ int main(void)
         cmocka_unit_test(steps_that_are_taken_again_replace_those_before),
         cmocka_unit_test(jobs_are_found_one_after_another_although_they_come_and_go),
         cmocka_unit_test(a_job_under_a_new_number_takes_the_place_of_its_namesake),
+        cmocka_unit_test(figures_hold_for_the_time_of_their_copy_while_a_newer_one_may_come),
         cmocka_unit_test(a_job_that_stands_still_becomes_slower),
     };
 

@@ -12,11 +12,14 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "await.h"
 #include "config.h"
 #include "daemon.h"
+#include "daemon_process.h"
 #include "reach.h"
 
 static void drop_line(const pd_log_entry *entry)
@@ -24,12 +27,12 @@ static void drop_line(const pd_log_entry *entry)
     (void)entry;
 }
 
-static int events;
+static atomic_int events;
 
 static void count_event(void *arg, pd_daemon_event event)
 {
     (void)arg;
-    if (event == PD_DAEMON_LOADS) events++;
+    if (event == PD_DAEMON_LOADS) atomic_fetch_add(&events, 1);
 }
 
 static pd_daemon *make(void)
@@ -78,6 +81,7 @@ static int connect_to(const pd_daemon *daemon)
 typedef struct client {
     const pd_daemon *daemon;
     char answer[1024];
+    int idle; /* a connection that says nothing */
 } client;
 
 static void load(void *arg)
@@ -105,21 +109,46 @@ static void a_daemon_that_loads_jobs_says_so(void **state)
     pd_daemon_free(daemon);
 }
 
-static void wait_for_events(void *arg)
+static bool is_reported(void *arg)
 {
     (void)arg;
-    usleep(600000); /* the loop thread reports every 250 ms that it still loads */
+    return atomic_load(&events) > 1;
 }
 
-static void loading_is_reported_several_times_a_second(void **state)
+static void wait_for_events(void *arg)
+{
+    *(bool *)arg = await(is_reported, NULL, patient(10));
+}
+
+static void loading_is_reported_again_and_again(void **state)
 {
     pd_daemon *daemon = make();
+    bool reported = false;
 
     (void)state;
-    events = 0;
-    pd_daemon_load(daemon, wait_for_events, NULL);
-    assert_true(events >= 1);
+    pd_daemon_load(daemon, wait_for_events, &reported);
+    assert_true(reported);
     pd_daemon_free(daemon);
+}
+
+/* Connects and says nothing. The connection is accepted before the next one, which gets an answer. */
+static void connect_and_wait(void *arg)
+{
+    client *c = arg;
+
+    c->idle = connect_to(c->daemon);
+    load(c);
+}
+
+static void a_daemon_whose_start_fails_does_not_wait_for_idle_connections(void **state)
+{
+    pd_daemon *daemon = make();
+    client c = { .daemon = daemon };
+
+    (void)state;
+    pd_daemon_load(daemon, connect_and_wait, &c);
+    pd_daemon_free(daemon);
+    close(c.idle);
 }
 
 static void a_daemon_that_drains_still_answers(void **state)
@@ -174,7 +203,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_daemon_that_loads_jobs_says_so),
-        cmocka_unit_test(loading_is_reported_several_times_a_second),
+        cmocka_unit_test(loading_is_reported_again_and_again),
+        cmocka_unit_test(a_daemon_whose_start_fails_does_not_wait_for_idle_connections),
         cmocka_unit_test(a_daemon_that_drains_still_answers),
         cmocka_unit_test(other_machines_reach_the_listener_only_if_requests_bring_a_token),
         cmocka_unit_test(the_short_name_listen_is_that_of_the_server),

@@ -93,6 +93,9 @@ typedef struct pd_job_stats {
     uint64_t checkpoints_failed, checkpoints_skipped; /* that could not be made or written; that were not begun because
                                                        * something else was under way */
     uint64_t checkpoint_ns; /* time that writing the newest checkpoint took; 0: it was written before the start */
+    pd_histogram log_times; /* times that entries of the job's log took to become durable (durability = log) */
+    uint64_t log_bytes, log_breaks; /* bytes of these entries; number of times that the entries had to stop */
+    uint64_t repeated_steps;        /* number of steps that were repeated from the log at the start */
 
     size_t n_scalars;
     pd_scalar_stats scalars[PD_MAX_SCALARS]; /* in the order of their first coming */

@@ -245,6 +245,9 @@ int pd_replay(pd_jobs *jobs, const pd_logged *logged, uint64_t now_ns, bool *kep
     if ((rc = read_inputs(&archive, job, logged, err)) != PD_OK) return rc;
     if ((rc = repeat_step(&r, err)) == PD_OK) rc = read_rest(&archive, job, logged, now_ns, err);
     *kept = rc == PD_OK;
-    if (rc != PD_OK) drop(jobs, job);
+    if (rc != PD_OK)
+        drop(jobs, job);
+    else
+        job->keeping.log.repeated++;
     return rc;
 }

@@ -315,6 +315,8 @@ static void settle(pd_job *job, const pd_logged *logged, pd_request *request)
     pd_account_give(&job->steps.account, logged->head_bytes);
     job->steps.log->under_way--;
     if (logged->error.code == PD_OK) {
+        job->keeping.log.bytes += logged->bytes;
+        pd_histogram_add(&job->keeping.log.times, logged->ns);
         note_durable(job, logged->step, request);
     } else {
         /* The error of an entry before the base has stopped the entries already. */

@@ -20,6 +20,10 @@ typedef struct pd_log_keeping {
      * waited */
     uint64_t retry, distance;
     uint64_t broken; /* number of times that the entries had to stop */
+    /* for operators, since the server started: times that entries took to become durable, and their bytes; number of
+     * steps that were repeated from the log at the start */
+    pd_histogram times;
+    uint64_t bytes, repeated;
 } pd_log_keeping;
 
 typedef struct pd_keeping {

@@ -44,6 +44,10 @@ static void copy_keeping(pd_job_stats *stats, const pd_keeping *keeping)
     stats->checkpoints_failed = keeping->failed;
     stats->checkpoints_skipped = keeping->skipped;
     stats->checkpoint_ns = keeping->written_ns;
+    stats->log_times = keeping->log.times;
+    stats->log_bytes = keeping->log.bytes;
+    stats->log_breaks = keeping->log.broken;
+    stats->repeated_steps = keeping->log.repeated;
 }
 
 static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
