@@ -1,7 +1,8 @@
-/* log_journal.h - sends entries of the log to the systemd journal as fields (JOB=, RANK=, STEP= ...), by which journalctl
- * can filter: `journalctl -u paramd JOB=lin RANK=3`. One datagram is one entry.
+/* log_journal.h - sends entries of the log to the systemd journal as fields (JOB=, RANK=, STEP= ...), by which
+ * journalctl can filter: `journalctl -u paramd JOB=lin RANK=3`. One datagram is one entry.
  *
- * An entry comes as a line of fields, separated by PD_LOG_JOURNAL_NEXT: "PRIORITY=5", then "MESSAGE=...", then others. */
+ * An entry comes as a line of fields, separated by PD_LOG_JOURNAL_NEXT: "PRIORITY=5", then "MESSAGE=...", then
+ * others. */
 #ifndef PD_LOG_JOURNAL_H
 #define PD_LOG_JOURNAL_H
 

@@ -67,9 +67,16 @@ static void put_field_number(pd_document *out, const ProtobufCFieldDescriptor *t
         put_count(out, field->name, *(const uint64_t *)(const void *)at);
 }
 
-/* Writes the fields of an entry of a list, in the order of its table, except one. Shapes and lists in an entry are left
- * out: jobs and workers have none. */
-static void put_entry(pd_document *out, uint32_t what, const void *entry, const char *except)
+/* Returns whether a field of a list is left out: what tells a worker's process from others, and who the worker is. The
+ * listener does not know which identity reads the document. */
+static bool is_private(const char *field)
+{
+    return strcmp(field, "nonce") == 0 || strcmp(field, "identity") == 0;
+}
+
+/* Writes the fields of an entry of a list, in the order of its table. Shapes and lists in an entry are left out: jobs
+ * and workers have none. */
+static void put_entry(pd_document *out, uint32_t what, const void *entry)
 {
     const pd_info_list *list = pd_info_list_of(what);
     const ProtobufCMessageDescriptor *type =
@@ -77,7 +84,7 @@ static void put_entry(pd_document *out, uint32_t what, const void *entry, const 
 
     for (const pd_info_field *field = list->fields; field->name != NULL; field++) {
         const char *at = (const char *)entry + field->at;
-        if (strcmp(field->name, except) == 0) continue;
+        if (is_private(field->name)) continue;
         if (field->kind == PD_INFO_NUMBER)
             put_field_number(out, protobuf_c_message_descriptor_get_field_by_name(type, field->name), field, at);
         else if (field->kind == PD_INFO_FLAG)
@@ -151,7 +158,7 @@ static void put_workers(pd_document *out, const pd_job_stats *stats)
     for (size_t i = 0; i < stats->n_ranks; i++) {
         const pd_rank_stats *rank = &stats->ranks[i];
         pd_document_put(out, "%s{\"number\":%zu", i > 0 ? "," : "", i);
-        put_entry(out, PD_INFO_WORKERS, &rank->info, "nonce");
+        put_entry(out, PD_INFO_WORKERS, &rank->info);
         pd_document_put(out, "}");
     }
     pd_document_put(out, "]");
@@ -235,7 +242,7 @@ static void put_job(pd_document *out, const pd_daemon *daemon, const pd_figure *
 
     pd_document_put(out, "%s{\"age_seconds\":", first ? "" : ",");
     pd_document_json_number(out, (double)pd_figure_since(figure->stats->at_ns, now_ns) / 1e9);
-    put_entry(out, PD_INFO_JOBS, &info, "");
+    put_entry(out, PD_INFO_JOBS, &info);
     put_states(out, figure->stats);
     put_counters(out, figure->stats);
     put_scalars(out, figure->stats);
