@@ -81,8 +81,8 @@ typedef struct pd_tls_library {
 } pd_tls_library;
 
 /* Loads OpenSSL 3. `out` is zeroed memory. `own`: with an OSSL_LIB_CTX of its own, which one thread alone may use:
- * what other threads have there would stay when it is freed. PD_UNIMPLEMENTED: libssl.so.3 is not installed, or lacks a function; the
- * error names it. PD_NO_MEMORY. */
+ * what other threads have there would stay when it is freed. PD_UNIMPLEMENTED: libssl.so.3 is not installed, or lacks
+ * a function; the error names it. PD_NO_MEMORY. */
 int pd_tls_library_open(pd_tls_library *out, bool own, pd_error *err);
 /* Gives back what pd_tls_library_open has taken. All objects of the library must be freed before. Does nothing for
  * zeroed memory. */

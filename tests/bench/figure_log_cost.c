@@ -1,9 +1,9 @@
 /* log_cost adamw|sgd: how much a log slows down the steps of a small job.
  *
- * The job has 1 M parameters in 4 matrices, and 2 workers on the daemon's machine. It has durability = log, so each step
- * is an entry of 4 MB on the disk. A second job in the same daemon is the same, but has durability = none. Blocks of 50
- * steps of the two jobs alternate. The figure is the median, over pairs of blocks, of the ratio of their median step
- * times. */
+ * The job has 1 M parameters in 4 matrices, and 2 workers on the daemon's machine. It has durability = log, so each
+ * step is an entry of 4 MB on the disk. A second job in the same daemon is the same, but has durability = none. Blocks
+ * of 50 steps of the two jobs alternate. The figure is the median, over pairs of blocks, of the ratio of their median
+ * step times. */
 #include "figure.h"
 #include "bench_team.h"
 
