@@ -138,7 +138,8 @@ static int walk(visit *v)
 static int look_for_claims(const visit *v)
 {
     const pd_log_file *file = &v->index->files[v->file];
-    uint8_t *slice = malloc(SLICE);
+    uint64_t left = file->bytes - v->offset;
+    uint8_t *slice = malloc(left < SLICE ? (size_t)left + 1 : SLICE);
     pd_log_entry_header header;
     int number = slice != NULL ? 0 : ENOMEM;
 

@@ -2,6 +2,7 @@
 #include "figure.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -83,6 +84,31 @@ static int remove_one(const char *path, const struct stat *about, int kind, stru
 void figure_remove(const char *path)
 {
     if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0) figure_stop("cannot remove %s", path);
+}
+
+void figure_fill(void *at, size_t bytes)
+{
+    uint64_t x = 1, *to = at;
+
+    for (size_t i = 0; i < bytes / sizeof x; i++) to[i] = x = x * 6364136223846793005u + 1442695040888963407u;
+}
+
+double figure_file_ms(const char *folder, const void *piece, uint64_t bytes, bool direct)
+{
+    char path[4096];
+    double begin, end;
+    int fd;
+
+    snprintf(path, sizeof path, "%s/plain", folder);
+    begin = figure_ms();
+    if ((fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | (direct ? O_DIRECT : 0), 0600)) < 0)
+        figure_stop("%s cannot be written", path);
+    for (uint64_t done = 0; done < bytes; done += FIGURE_PIECE)
+        if (write(fd, piece, FIGURE_PIECE) != FIGURE_PIECE) figure_stop("%s cannot be written", path);
+    if (fsync(fd) != 0 || close(fd) != 0) figure_stop("%s cannot be synced", path);
+    end = figure_ms();
+    unlink(path);
+    return end - begin;
 }
 
 void figure_daemon(pd_child *child)

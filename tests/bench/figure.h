@@ -29,6 +29,13 @@ void figure_folder(char *path);
 /* Removes a folder with all that is in it. */
 void figure_remove(const char *path);
 
+#define FIGURE_PIECE (4 << 20)
+/* Fills memory with numbers that no disk can compress. */
+void figure_fill(void *at, size_t bytes);
+/* Returns how many ms the disk takes for a new file in a folder, of at least so many bytes, until it is synced. It is
+ * written in pieces of FIGURE_PIECE bytes, with `direct` past the page cache, and removed after that. */
+double figure_file_ms(const char *folder, const void *piece, uint64_t bytes, bool direct);
+
 /* Starts a daemon with its default configuration. */
 void figure_daemon(pd_child *child);
 /* Asks the daemon for its status. The reply stays valid until the caller closes `op`. */

@@ -1,8 +1,7 @@
 /* checkpoint_rate: the bytes of a checkpoint per second, divided by what the disk does when a program writes as many
  * bytes to one file in large pieces and syncs it: past the page cache, which is the fastest way here. Each checkpoint
  * is compared with such a file before and after it, and the median of the ratios counts. */
-#define _GNU_SOURCE /* O_DIRECT, mkdtemp */
-#include <fcntl.h>
+#define _GNU_SOURCE /* mkdtemp */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +14,7 @@
 #include "writebehind.h"
 
 /* A checkpoint of AdamW: two numbers of state for each weight, in parameters of PARAM_BYTES. */
-enum { ROUNDS = 5, PARAM_BYTES = 16 << 20, PARAMS = 32, PIECE = 4 << 20 };
-
-static void fill(void *at, size_t bytes)
-{
-    uint64_t x = 1, *to = at;
-
-    for (size_t i = 0; i < bytes / sizeof x; i++) to[i] = x = x * 6364136223846793005u + 1442695040888963407u;
-}
+enum { ROUNDS = 5, PARAM_BYTES = 16 << 20, PARAMS = 32 };
 
 static pd_kept *make_checkpoint(void)
 {
@@ -33,7 +25,7 @@ static pd_kept *make_checkpoint(void)
     kept->params = figure_alloc(PARAMS * sizeof *kept->params);
     kept->head = figure_alloc(1);
     if (weights == NULL) figure_stop("out of memory");
-    fill(weights, (size_t)PARAMS * PARAM_BYTES);
+    figure_fill(weights, (size_t)PARAMS * PARAM_BYTES);
     for (int i = 0; i < PARAMS; i++) {
         pd_kept_param *p = &kept->params[i];
         char name[16];
@@ -44,7 +36,7 @@ static pd_kept *make_checkpoint(void)
         p->weights = weights + (size_t)i * (size_t)p->elements;
         p->state_bytes = 2 * PARAM_BYTES + 123; /* the image of a state has a head, so it is not aligned */
         p->state = figure_alloc(p->state_bytes);
-        fill(p->state, p->state_bytes);
+        figure_fill(p->state, p->state_bytes);
     }
     return kept;
 }
@@ -62,24 +54,6 @@ static double checkpoint_ms(const pd_disk *disk, const char *root, pd_kept *kept
     end = figure_ms();
     pd_checkpoint_job_dir(job_dir, root, kept);
     pd_checkpoint_tidy(disk, job_dir, 1);
-    return end - begin;
-}
-
-/* Returns how many ms the disk takes for a file of as many bytes. `direct`: O_DIRECT or 0. */
-static double file_ms(const char *root, const void *piece, uint64_t bytes, int direct)
-{
-    char path[PD_KEEP_PATH];
-    double begin, end;
-    int fd;
-
-    pd_keep_join(path, root, "plain");
-    begin = figure_ms();
-    if ((fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | direct, 0600)) < 0) figure_stop("%s cannot be written", path);
-    for (uint64_t done = 0; done < bytes; done += PIECE)
-        if (write(fd, piece, PIECE) != PIECE) figure_stop("%s cannot be written", path);
-    if (fsync(fd) != 0 || close(fd) != 0) figure_stop("%s cannot be synced", path);
-    end = figure_ms();
-    unlink(path);
     return end - begin;
 }
 
@@ -108,7 +82,7 @@ int main(int argc, char **argv)
 {
     char root[512];
     double share[ROUNDS], rate[ROUNDS], plain[ROUNDS], cached[ROUNDS];
-    void *piece = pd_pages_new(PIECE);
+    void *piece = pd_pages_new(FIGURE_PIECE);
     pd_kept *kept = make_checkpoint();
 
     pd_write_behind *behind;
@@ -116,14 +90,14 @@ int main(int argc, char **argv)
 
     if (piece == NULL || pd_write_behind_start(&behind, &pd_disk_posix, NULL) != PD_OK) figure_stop("out of memory");
     disk = pd_write_behind_disk(behind);
-    fill(piece, PIECE);
+    figure_fill(piece, FIGURE_PIECE);
     snprintf(root, sizeof root, "%s/checkpoint-rate-XXXXXX", argc > 1 ? argv[1] : "build");
     if (mkdtemp(root) == NULL) figure_stop("%s cannot be made: name a directory on the disk to measure", root);
     (void)checkpoint_ms(disk, root, kept);
     for (int i = 0; i < ROUNDS; i++) {
-        double before = file_ms(root, piece, kept->bytes, O_DIRECT), own = checkpoint_ms(disk, root, kept),
-               after = file_ms(root, piece, kept->bytes, O_DIRECT), mb = (double)kept->bytes / 1e3;
-        cached[i] = mb / file_ms(root, piece, kept->bytes, 0);
+        double before = figure_file_ms(root, piece, kept->bytes, true), own = checkpoint_ms(disk, root, kept),
+               after = figure_file_ms(root, piece, kept->bytes, true), mb = (double)kept->bytes / 1e3;
+        cached[i] = mb / figure_file_ms(root, piece, kept->bytes, false);
         rate[i] = mb / own;
         plain[i] = mb / ((before + after) / 2);
         share[i] = rate[i] / plain[i];

@@ -3,8 +3,7 @@
  * as a job may have under way, and each that comes back is followed by another, so it writes as fast as it can. The log
  * is compared with such a file before and after it, and the median of the ratios counts.
  * Usage: figure_log_rate [MB of an entry: 4] [DIRECTORY on the disk to measure: build] */
-#define _GNU_SOURCE /* O_DIRECT, mkdtemp */
-#include <fcntl.h>
+#define _GNU_SOURCE /* mkdtemp */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,7 @@
 #include "log_files.h"
 #include "pages.h"
 
-enum { ROUNDS = 5, UNDER_WAY = 4, PIECE = 4 << 20, PARAMS = 10 };
+enum { ROUNDS = 5, UNDER_WAY = 4, PARAMS = 10 };
 
 /* A job whose entries are written: its aggregates are the same in each step. */
 typedef struct job {
@@ -26,13 +25,6 @@ typedef struct job {
     size_t elements; /* of each parameter */
     uint64_t step, every;
 } job;
-
-static void fill(void *at, size_t bytes)
-{
-    uint64_t x = 1, *to = at;
-
-    for (size_t i = 0; i < bytes / sizeof x; i++) to[i] = x = x * 6364136223846793005u + 1442695040888963407u;
-}
 
 /* Hands the entry of the next step to the journal thread. Each checkpoint makes those before it obsolete. */
 static void submit(job *j)
@@ -85,24 +77,6 @@ static double log_ms(job *j, uint64_t most, uint64_t *bytes)
     return figure_ms() - begin;
 }
 
-/* Returns how many ms the disk takes for a file of as many bytes. */
-static double file_ms(const char *root, const void *piece, uint64_t bytes)
-{
-    char path[PD_KEEP_PATH];
-    double begin, end;
-    int fd;
-
-    pd_keep_join(path, root, "plain");
-    begin = figure_ms();
-    if ((fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT, 0600)) < 0) figure_stop("%s cannot be written", path);
-    for (uint64_t done = 0; done < bytes; done += PIECE)
-        if (write(fd, piece, PIECE) != PIECE) figure_stop("%s cannot be written", path);
-    if (fsync(fd) != 0 || close(fd) != 0) figure_stop("%s cannot be synced", path);
-    end = figure_ms();
-    unlink(path);
-    return end - begin;
-}
-
 /* Makes the directory of the job in a new state directory. */
 static void make_dirs(char *root, char job_dir[PD_KEEP_PATH])
 {
@@ -121,19 +95,20 @@ int main(int argc, char **argv)
     job j = { .elements = (size_t)(mb * 1e6 / sizeof(float) / PARAMS), .every = mb >= 50 ? 5 : 50 };
     char root[512], job_dir[PD_KEEP_PATH];
     pd_journal_config config = { .dir = root };
-    void *piece = pd_pages_new(PIECE);
+    void *piece = pd_pages_new(FIGURE_PIECE);
 
     j.aggregates = pd_pages_new(PARAMS * j.elements * sizeof(float));
     config.done = j.done = pd_mailbox_new(NULL, NULL);
     if (piece == NULL || j.aggregates == NULL || j.done == NULL) figure_stop("out of memory");
-    fill(piece, PIECE);
-    fill(j.aggregates, PARAMS * j.elements * sizeof(float));
+    figure_fill(piece, FIGURE_PIECE);
+    figure_fill(j.aggregates, PARAMS * j.elements * sizeof(float));
     snprintf(root, sizeof root, "%s/log-rate-XXXXXX", argc > 2 ? argv[2] : "build");
     make_dirs(root, job_dir);
     if (pd_journal_start(&j.journal, &config, NULL) != PD_OK) figure_stop("out of memory");
     (void)log_ms(&j, 2 * most, &bytes); /* later ones write their segments anew */
     for (int i = 0; i < ROUNDS; i++) {
-        double before = file_ms(root, piece, most), own = log_ms(&j, most, &bytes), after = file_ms(root, piece, most);
+        double before = figure_file_ms(root, piece, most, true), own = log_ms(&j, most, &bytes),
+               after = figure_file_ms(root, piece, most, true);
         rate[i] = (double)bytes / 1e3 / own;
         plain[i] = (double)most / 1e3 / ((before + after) / 2);
         share[i] = rate[i] / plain[i];
