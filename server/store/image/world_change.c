@@ -85,33 +85,61 @@ static void visit_part(pd_archive *archive, pd_job *job, uint32_t i)
         pd_head_image_visit_rankless(archive, job);
 }
 
-/* Copies part i of a job's state. One part at a time is copied, so that the copy takes little memory. */
-static int copy_part(pd_job *to, pd_job *from, uint32_t i, pd_error *err)
+/* Memory for the copy of a part, used again for the next one: clearing new pages would take longer than the copy. */
+typedef struct scratch {
+    uint8_t *at;
+    size_t bytes;
+} scratch;
+
+/* Writes part i of a job's state into the scratch memory. */
+static int write_part(pd_job *from, uint32_t i, scratch *memory, size_t *n, pd_error *err)
 {
     pd_archive archive;
-    uint8_t *bytes;
-    size_t n;
     int rc;
 
     pd_archive_begin_write(&archive);
+    if (memory->at != NULL) pd_archive_use(&archive, memory->at, memory->bytes);
+    memory->at = NULL; /* the archive owns it, and returns it, or larger memory, at its end */
     visit_part(&archive, from, i);
-    if ((rc = pd_archive_end(&archive, &bytes, &n, err)) != PD_OK) return rc;
-    pd_archive_begin_read(&archive, bytes, n);
-    visit_part(&archive, to, i);
-    rc = pd_archive_end(&archive, NULL, NULL, err);
-    free(bytes);
+    rc = pd_archive_end(&archive, &memory->at, n, err);
+    if (memory->bytes < *n) memory->bytes = *n;
     return rc;
 }
 
-static int copy_param(pd_job *to, pd_job *from, uint32_t i, pd_error *err)
+/* Copies part i of a job's state. One part at a time is copied, so that the copy takes little memory. */
+static int copy_part(pd_job *to, pd_job *from, uint32_t i, scratch *memory, pd_error *err)
+{
+    pd_archive archive;
+    size_t n;
+    int rc = write_part(from, i, memory, &n, err);
+
+    if (rc != PD_OK) return rc;
+    pd_archive_begin_read(&archive, memory->at, n);
+    visit_part(&archive, to, i);
+    return pd_archive_end(&archive, NULL, NULL, err);
+}
+
+static int copy_param(pd_job *to, pd_job *from, uint32_t i, scratch *memory, pd_error *err)
 {
     pd_param *param = &to->steps.params[i];
-    int rc = copy_part(to, from, i, err);
+    int rc = copy_part(to, from, i, memory, err);
 
     if (rc != PD_OK) return rc;
     memcpy(param->next->at[PD_F32], from->steps.params[i].current->at[PD_F32], (size_t)param->elements * sizeof(float));
     pd_param_image_publish(&to->steps, param);
     return PD_OK;
+}
+
+/* Copies the state of all parameters, and the head. */
+static int copy_state(pd_job *to, pd_job *from, pd_error *err)
+{
+    scratch memory = { NULL, 0 };
+    int rc = PD_OK;
+
+    for (uint32_t i = 0; rc == PD_OK && i < from->steps.n_params; i++) rc = copy_param(to, from, i, &memory, err);
+    if (rc == PD_OK) rc = copy_part(to, from, from->steps.n_params, &memory, err);
+    free(memory.at);
+    return rc;
 }
 
 static int copy_notes(pd_job *job, uint32_t r, const pd_rank *from, pd_error *err)
@@ -163,10 +191,8 @@ static void copy_keeping(pd_keeping *to, const pd_keeping *from)
 
 static int copy_all(pd_job *to, pd_job *from, uint64_t now_ns, pd_error *err)
 {
-    int rc = PD_OK;
+    int rc = copy_state(to, from, err);
 
-    for (uint32_t i = 0; rc == PD_OK && i < from->steps.n_params; i++) rc = copy_param(to, from, i, err);
-    if (rc == PD_OK) rc = copy_part(to, from, from->steps.n_params, err);
     if (rc == PD_OK) rc = copy_ranks(to, from, err);
     if (rc != PD_OK || (rc = pd_head_image_settle(to, now_ns, err)) != PD_OK) return rc;
     copy_keeping(&to->keeping, &from->keeping);
