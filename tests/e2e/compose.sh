@@ -66,8 +66,8 @@ say() { printf '== %s (%d s)\n' "$*" "$SECONDS"; }
 
 say "base images"
 PARAMCTL=${PARAMD_BIN:-build/release/bin}/paramctl deploy/secrets.sh "$SECRETS"
-# As the official images are made: the slim one has no documents and no locales.
-slim=()
+# As the official images are made: the slim one has neither documents nor locales, and no Perl but the least.
+slim=(--customize-hook='chroot "$1" apt-get purge -y -qq --auto-remove usrmerge perl perl-modules-5.36 libperl5.36')
 for folder in doc info locale man; do slim+=(--dpkgopt="path-exclude=/usr/share/$folder/*"); done
 base() {
     mmdebstrap --quiet --variant=minbase --include=usr-is-merged "${@:2}" bookworm "$scratch/$1.tar" \
