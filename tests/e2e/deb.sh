@@ -113,6 +113,9 @@ inside paramctl doctor --server :7070 > "$scratch/doctor" \
 inside systemctl reload paramd.service
 [ "$(inside systemctl show -P Result paramd.service)" = success ] || die "the reload failed"
 
+cp deploy/debian/tests/train "$root/"
+quietly inside sh /train
+
 # Two workers with the Python package. A step takes 5 ms beside the daemon's work, as if a gradient was computed, so
 # that the upgrade falls into the training.
 cat > "$root/worker.py" << 'END'
@@ -189,6 +192,6 @@ quietly inside apt-get remove -y -qq "${all[@]}"
 if [ -e "$root/usr/bin/paramd" ]; then die "removed, but /usr/bin/paramd is there"; fi
 [ -s "$root/etc/paramd/paramd.conf" ] || die "removing took the configuration"
 [ -n "$(ls -A "$root/var/lib/paramd")" ] || die "removing took the checkpoints"
-quietly inside apt-get purge -y -qq "${all[@]}"
+quietly inside dpkg --purge "${all[@]}"
 nothing_is_left
 say "the packages of $version install, upgrade a running job to the same bits, and leave nothing"
