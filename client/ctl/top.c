@@ -194,7 +194,7 @@ static void draw(const view *s)
     pd_top_headline(s->sample, headline, sizeof headline);
     erase();
     draw_line(0, headline);
-    snprintf(headline, sizeof headline, "by %s; q quits, arrows select, sort: n name, s speed, m memory, t traffic",
+    snprintf(headline, sizeof headline, "sorted by %s; q quits, arrows select; n name, s speed, m memory, t traffic",
              pd_top_orders[s->order]);
     draw_line(1, headline);
     draw_jobs(s, text);
