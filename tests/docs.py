@@ -43,7 +43,7 @@ ELSEWHERE = {
     "export PYTHONPATH": "(tests/python/run.sh sets these variables)",
     "clang-format-14": "tests/lint.sh",
     "cc -o minimal": "tests/e2e/install.sh",
-    "sudo deploy/secrets.sh": "tests/python/test_deployments.py",
+    "deploy/secrets.sh": "tests/python/test_deployments.py",
     "docker-compose": "tests/e2e/compose.sh",
     "docker": "(needs root and a mirror; tests/e2e/compose.sh builds the same image)",
     "systemctl": "(needs root; tests/e2e/unit_file.sh verifies the unit)",

@@ -24,10 +24,10 @@ int pd_state_bin_open(pd_state_bin **out, const pd_disk *disk, const char *dir, 
                       pd_error *err);
 /* Reads the state of parameter i into memory that the next call uses again. Parameters are read in their order.
  * PD_DATA_LOSS: the state is damaged. */
-int pd_state_bin_next(pd_state_bin *file, uint32_t i, pd_error *err);
+int pd_state_bin_next(pd_state_bin *r, uint32_t i, pd_error *err);
 /* Closes the file. If rc is PD_OK, checks that all of it is as the manifest tells. Returns rc or the error of that
  * check. Accepts NULL. */
-int pd_state_bin_close(pd_state_bin *file, int rc, pd_error *err);
+int pd_state_bin_close(pd_state_bin *r, int rc, pd_error *err);
 /* Returns the bytes that state.bin of a checkpoint takes. */
 uint64_t pd_state_bin_bytes(const pd_kept *kept);
 

@@ -237,6 +237,7 @@ static void on_first(uv_poll_t *poll, int status, int events)
     uint8_t head[RECORD_HEAD] = { 0 };
     ssize_t n = recv(h->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
     int length = head[3] << 8 | head[4], here = 0;
+    bool fits = n == RECORD_HEAD && length <= MOST_RECORD;
 
     (void)status, (void)events;
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -244,13 +245,11 @@ static void on_first(uv_poll_t *poll, int status, int events)
         drop(h); /* the peer has gone */
     } else if (head[0] != TYPE_HANDSHAKE) {
         refuse_plain(h, head);
-    } else if (n < RECORD_HEAD || length > MOST_RECORD) {
-        fail(h, "its first message is not whole");
-    } else if (ioctl(h->fd, FIONREAD, &here) == 0 && here >= RECORD_HEAD + length) {
+    } else if (fits && ioctl(h->fd, FIONREAD, &here) == 0 && here >= RECORD_HEAD + length) {
         wake_at(h, 1);
         queue(h);
-    } else if (h->told_size) {
-        fail(h, "its first message is not whole"); /* woken all the same: the peer has ended its side */
+    } else if (!fits || h->told_size) {
+        fail(h, "its first message is not whole"); /* told_size: woken all the same, as the peer has ended its side */
     } else {
         h->told_size = true;
         wake_at(h, RECORD_HEAD + length);

@@ -23,8 +23,8 @@ struct row;
 typedef struct scene {
     pd_document *out;
     const pd_daemon *daemon;
-    const pd_server_figures *server; /* set while a metric of the daemon is written */
-    const pd_figure *figure;         /* set while a metric of a job is written */
+    pd_server_figures server; /* filled in while a metric of the daemon is written */
+    const pd_figure *figure;  /* set while a metric of a job is written */
     const struct row *row;
     uint64_t now_ns;
     bool open; /* OpenMetrics */
@@ -411,7 +411,7 @@ static void write_head(const scene *s)
 
 static void write_samples(const scene *s)
 {
-    const void *from = s->figure != NULL ? (const void *)s->figure->stats : (const void *)s->server;
+    const void *from = s->figure != NULL ? (const void *)s->figure->stats : (const void *)&s->server;
 
     if (s->row->write != NULL)
         s->row->write(s);
@@ -421,10 +421,7 @@ static void write_samples(const scene *s)
 
 static void write_server(scene *s)
 {
-    pd_server_figures server;
-
-    pd_server_figures_read(&server, s->daemon);
-    s->server = &server;
+    pd_server_figures_read(&s->server, s->daemon);
     write_head(s);
     write_samples(s);
 }

@@ -248,16 +248,11 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(the_newest_checkpoint_of_a_job_comes_back),
-        TEST(a_damaged_checkpoint_is_passed_over),
-        TEST(the_steps_in_the_log_follow_the_checkpoint),
-        TEST(of_jobs_of_the_same_name_the_later_one_comes_back),
-        TEST(a_step_that_cannot_be_repeated_ends_the_log),
-        TEST(a_damaged_log_ends_before_its_damage),
-        TEST(a_log_of_a_newer_version_stops_the_start),
-        TEST(a_job_that_has_ended_does_not_come_back),
-        TEST(a_checkpoint_that_does_not_fit_ends_the_start),
-        TEST(checkpoints_of_other_hardware_are_foreign),
+        TEST(the_newest_checkpoint_of_a_job_comes_back),     TEST(a_damaged_checkpoint_is_passed_over),
+        TEST(the_steps_in_the_log_follow_the_checkpoint),    TEST(of_jobs_of_the_same_name_the_later_one_comes_back),
+        TEST(a_step_that_cannot_be_repeated_ends_the_log),   TEST(a_damaged_log_ends_before_its_damage),
+        TEST(a_log_of_a_newer_version_stops_the_start),      TEST(a_job_that_has_ended_does_not_come_back),
+        TEST(a_checkpoint_that_does_not_fit_ends_the_start), TEST(checkpoints_of_other_hardware_are_foreign),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
