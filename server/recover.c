@@ -176,6 +176,32 @@ static bool is_foreign(const pd_kept_about *there)
     return strcmp(here.blas, there->blas) != 0 || strcmp(here.cpu, there->cpu) != 0;
 }
 
+/* ---- the checkpoint ---- */
+
+/* What came of the newest whole checkpoint of a job. */
+typedef struct outcome {
+    const recovery *r;
+    int rc;
+    pd_error why; /* why the job is not restored */
+} outcome;
+
+static void use(void *arg, pd_kept *kept, const pd_manifest *manifest)
+{
+    outcome *o = arg;
+
+    kept->foreign = is_foreign(&manifest->about);
+    o->why = (pd_error){ 0 };
+    o->rc = o->r->user->restore(o->r->user->arg, kept, &o->why);
+}
+
+/* Restores a job from its newest whole checkpoint. Tells in *o what came of it. */
+static int load(outcome *o, const candidate *c, pd_kept **out, pd_manifest *manifest, pd_error *err)
+{
+    const pd_checkpoint_user user = { o, use, log_damage };
+
+    return pd_checkpoint_use_newest(o->r->disk, c->dir, &user, out, manifest, err);
+}
+
 /* ---- the log ---- */
 
 /* A job that has come back from a checkpoint, and whose log is replayed. */
@@ -195,15 +221,27 @@ static int replay_entry(void *arg, const pd_logged *logged, pd_error *err)
     return pd_fail(err, PD_CANCELLED, "%s", p->why.text);
 }
 
-/* Brings a job back again that was spoiled in the midst of a step: from its checkpoint, and from the entries before
- * that step. */
-static int try_again(const recovery *r, const candidate *c, const pd_kept *kept, uint64_t until, pd_error *err)
+/* Brings a job back again that was spoiled in the midst of a step: from its checkpoint, which is of step `step`, and
+ * from the entries before that step. */
+static int try_again(const recovery *r, const candidate *c, uint64_t step, uint64_t until, pd_error *err)
 {
-    replay p = { .r = r, .kept = kept, .until = until };
+    outcome o = { .r = r };
     pd_log_about about;
-    int rc = r->user->restore(r->user->arg, kept, err);
+    pd_manifest manifest;
+    pd_kept *kept = NULL;
+    int rc = load(&o, c, &kept, &manifest, err);
+    replay p = { .r = r, .kept = kept, .until = until };
 
-    if (rc == PD_OK) rc = pd_log_read(r->disk, c->dir, kept->creator, kept->step, replay_entry, &p, &about, err);
+    if (rc != PD_OK) return rc;
+    if (o.rc != PD_OK)
+        rc = pd_fail(err, o.rc, "%.400s", o.why.text);
+    else if (kept->step != step)
+        rc = pd_fail(err, PD_DATA_LOSS,
+                     "the disk gives the checkpoint of step %" PRIu64 " now, and gave that of step %" PRIu64 " before",
+                     kept->step, step);
+    else
+        rc = pd_log_read(r->disk, c->dir, kept->creator, step, replay_entry, &p, &about, err);
+    pd_kept_free(kept);
     return rc == PD_CANCELLED && p.why.code == PD_OK ? PD_OK : rc;
 }
 
@@ -235,29 +273,13 @@ static int replay_log(const recovery *r, const candidate *c, const pd_kept *kept
     int rc = pd_log_read(r->disk, c->dir, kept->creator, kept->step, replay_entry, &p, &about, &why);
 
     if (rc == PD_CANCELLED && p.why.code != PD_OK && p.why.code != PD_NO_MEMORY) rc = PD_OK;
-    if (rc == PD_OK && p.why.code == PD_ABORTED) rc = try_again(r, c, kept, about.last, &why);
+    if (rc == PD_OK && p.why.code == PD_ABORTED) rc = try_again(r, c, kept->step, about.last, &why);
     if (rc != PD_OK) return pd_fail(err, rc, "%.300s; to start without this job, move %.150s away", why.text, c->dir);
     report_log(&p, &about, now_ms() - begun);
     return pd_log_cut(r->disk, c->dir, kept->creator, kept->step, about.last, err);
 }
 
 /* ---- one job ---- */
-
-/* What came of the newest whole checkpoint of a job. */
-typedef struct outcome {
-    const recovery *r;
-    int rc;
-    pd_error why; /* why the job is not restored */
-} outcome;
-
-static void use(void *arg, pd_kept *kept, const pd_manifest *manifest)
-{
-    outcome *o = arg;
-
-    kept->foreign = is_foreign(&manifest->about);
-    o->why = (pd_error){ 0 };
-    o->rc = o->r->user->restore(o->r->user->arg, kept, &o->why);
-}
 
 static int bring_back(recovery *r, const candidate *c, pd_error *err)
 {
@@ -268,7 +290,7 @@ static int bring_back(recovery *r, const candidate *c, pd_error *err)
     int rc;
 
     announce(c);
-    rc = pd_checkpoint_use_newest(r->disk, c->dir, &(pd_checkpoint_user){ &o, use, log_damage }, &kept, &manifest, err);
+    rc = load(&o, c, &kept, &manifest, err);
     if (rc == PD_NOT_FOUND) {
         pd_log(LOG_ERR, "%.300s: none of its checkpoints is whole, so the job is lost", c->dir);
         return PD_OK;

@@ -77,7 +77,8 @@ static int find_parts(const reading *r, const pd_log_spot *spot, pd_logged *logg
 
     for (uint32_t i = 0; i < spot->header.n_parts; i++) {
         uint64_t elements = pd_cursor_u64(&table);
-        if (elements > (end - offset) / sizeof(float)) return damaged(r, spot, err, "an aggregate is longer than it");
+        if (offset > end || elements > (end - offset) / sizeof(float))
+            return damaged(r, spot, err, "an aggregate is longer than it");
         if (elements > 0) logged->parts[i].at = (const float *)(const void *)(at + offset);
         logged->parts[i].elements = (int64_t)elements;
         offset += pd_log_part_bytes(elements);

@@ -23,6 +23,7 @@ typedef struct fixture {
     uint64_t step, creator;
     bool foreign;
     uint64_t refused_step; /* the step of the log that is refused; 0: none is */
+    uint64_t spoiled_step; /* the step of the log that is refused in its midst, so the job is gone; 0: none is */
 } fixture;
 
 static int set_up(void **state)
@@ -62,6 +63,8 @@ static int restore(void *arg, const pd_kept *kept, pd_error *err)
     fixture *f = arg;
 
     if (f->refusal != PD_OK) return pd_fail(err, f->refusal, "it does not fit");
+    for (uint32_t i = 0; i <= kept->n_params; i++)
+        if (kept->read_state(kept->read_arg, i, err) != PD_OK) return err->code;
     f->restored++;
     f->step = kept->step;
     f->creator = kept->creator;
@@ -75,6 +78,7 @@ static int replay(void *arg, const pd_logged *logged, pd_error *err)
     fixture *f = arg;
 
     if (logged->step == f->refused_step) return pd_fail(err, PD_DATA_LOSS, "it does not fit");
+    if (logged->step == f->spoiled_step) return pd_fail(err, PD_ABORTED, "it takes another course");
     assert_int_equal(logged->step, f->step + 1);
     assert_int_equal(logged->creator, f->creator);
     f->step = logged->step;
@@ -166,6 +170,18 @@ static void a_step_that_cannot_be_repeated_ends_the_log(void **state)
     assert_int_equal(f->step, 5); /* the job has gone on from there, so the old step 6 is not its past */
 }
 
+static void a_job_that_a_step_of_the_log_spoils_comes_back_up_to_the_step_before(void **state)
+{
+    fixture *f = *state;
+
+    write_one(f, 7, 2, 1, false);
+    log_steps(f, 7, 2, 3, 9);
+    f->spoiled_step = 6;
+    assert_int_equal(recover(f, NULL), PD_OK);
+    assert_int_equal(f->restored, 2);
+    assert_int_equal(f->step, 5);
+}
+
 static void a_damaged_log_ends_before_its_damage(void **state)
 {
     fixture *f = *state;
@@ -248,11 +264,17 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(the_newest_checkpoint_of_a_job_comes_back),     TEST(a_damaged_checkpoint_is_passed_over),
-        TEST(the_steps_in_the_log_follow_the_checkpoint),    TEST(of_jobs_of_the_same_name_the_later_one_comes_back),
-        TEST(a_step_that_cannot_be_repeated_ends_the_log),   TEST(a_damaged_log_ends_before_its_damage),
-        TEST(a_log_of_a_newer_version_stops_the_start),      TEST(a_job_that_has_ended_does_not_come_back),
-        TEST(a_checkpoint_that_does_not_fit_ends_the_start), TEST(checkpoints_of_other_hardware_are_foreign),
+        TEST(the_newest_checkpoint_of_a_job_comes_back),
+        TEST(a_damaged_checkpoint_is_passed_over),
+        TEST(the_steps_in_the_log_follow_the_checkpoint),
+        TEST(of_jobs_of_the_same_name_the_later_one_comes_back),
+        TEST(a_step_that_cannot_be_repeated_ends_the_log),
+        TEST(a_job_that_a_step_of_the_log_spoils_comes_back_up_to_the_step_before),
+        TEST(a_damaged_log_ends_before_its_damage),
+        TEST(a_log_of_a_newer_version_stops_the_start),
+        TEST(a_job_that_has_ended_does_not_come_back),
+        TEST(a_checkpoint_that_does_not_fit_ends_the_start),
+        TEST(checkpoints_of_other_hardware_are_foreign),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
