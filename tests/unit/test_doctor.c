@@ -139,7 +139,7 @@ static void put_nodes(fake *f, const char *first, const char *second)
 static void numa_off_on_a_machine_of_two_nodes_is_warned_of(void **state)
 {
     fake f = fake_begin();
-    char first[16], rest[16];
+    char first[16], rest[32];
     cpu_set_t set;
     int cpu = 0;
     (void)state;
