@@ -6,7 +6,9 @@ import re
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
+import urllib.request
 
 from stranger import PUSH, Client, init, nested, push, varint
 from stranger import INIT
@@ -109,6 +111,19 @@ class Dashboard(unittest.TestCase):
         if waits:
             header, payload = push(steps + 1, (0, 0, [0.1] * 35))
             workers[0].send(PUSH, header, payload)
+        self.await_published(name, world * steps + (waits and world > 1))
+
+    def await_published(self, name, contributions):
+        """Waits until the page can have the job as it is now: the daemon publishes figures once a second, and the time
+        of the page passes faster than ours."""
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with urllib.request.urlopen(self.url + "/jobs.json", timeout=10) as answer:
+                jobs = {job["name"]: job for job in json.load(answer)["jobs"]}
+            if name in jobs and jobs[name]["contributions"] >= contributions:
+                return
+            time.sleep(0.05)
+        self.fail(f"/jobs.json does not have the {contributions} contributions to {name}")
 
     def test_the_page_is_small(self):
         size = os.path.getsize(PAGE)
