@@ -9,9 +9,9 @@ import subprocess
 import threading
 
 import pytest
-from conftest import BIN, Daemon, await_that
 
 import paramd
+from conftest import BIN, Daemon, await_that
 
 np = pytest.importorskip("numpy")
 

@@ -1,6 +1,7 @@
 """How an optimizer joins a job, waits for others, and leaves."""
 from __future__ import annotations
 
+import json
 import sys
 import threading
 
@@ -30,7 +31,7 @@ def step(model, opt, number=0):
 
 
 def states(daemon, job):
-    return [line.split()[2] for line in daemon.control("workers", job).splitlines()[1:]]
+    return [worker["state"] for worker in json.loads(daemon.control("workers", job, "-o", "json"))["workers"]]
 
 
 def test_the_environment_of_torchrun_names_job_and_rank(daemon, job, monkeypatch):
