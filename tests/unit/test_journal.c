@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "effects.h"
+#include "gate.h"
 #include "journal.h"
 #include "log_sample.h"
 
@@ -24,10 +25,7 @@ typedef struct fixture {
     pd_disk real, disk;
     pd_mailbox *done;
     pd_journal *journal;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool shut, stands;
-    unsigned syncs;
+    gate gate;
 } fixture;
 
 /* Takes the place of a function of the disk, and of the first argument of all. */
@@ -37,12 +35,7 @@ static int sync_at_gate(void *arg, int file)
 {
     fixture *f = only;
 
-    pthread_mutex_lock(&f->lock);
-    f->stands = f->shut;
-    f->syncs++;
-    pthread_cond_broadcast(&f->changed);
-    while (f->shut) pthread_cond_wait(&f->changed, &f->lock);
-    pthread_mutex_unlock(&f->lock);
+    gate_pass(&f->gate);
     return f->real.sync_data(arg, file);
 }
 
@@ -57,8 +50,7 @@ static int set_up(void **state)
     f->disk.sync_data = sync_at_gate;
     assert_int_equal(f->real.make_dir(f->real.arg, LOG_ROOT), 0);
     assert_int_equal(f->real.make_dir(f->real.arg, LOG_JOB_DIR), 0);
-    pthread_mutex_init(&f->lock, NULL);
-    pthread_cond_init(&f->changed, NULL);
+    gate_init(&f->gate);
     config.disk = &f->disk;
     config.done = f->done = pd_mailbox_new(NULL, NULL);
     assert_int_equal(pd_journal_start(&f->journal, &config, NULL), PD_OK);
@@ -73,26 +65,10 @@ static int tear_down(void **state)
     pd_journal_stop(f->journal);
     assert_null(pd_mailbox_take(f->done));
     pd_mailbox_free(f->done);
-    pthread_cond_destroy(&f->changed);
-    pthread_mutex_destroy(&f->lock);
+    gate_free(&f->gate);
     mem_disk_free(f->memory);
     free(f);
     return 0;
-}
-
-static void shut(fixture *f, bool is_shut)
-{
-    pthread_mutex_lock(&f->lock);
-    f->shut = is_shut;
-    pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->lock);
-}
-
-static void await_standing(fixture *f)
-{
-    pthread_mutex_lock(&f->lock);
-    while (!f->stands) pthread_cond_wait(&f->changed, &f->lock);
-    pthread_mutex_unlock(&f->lock);
 }
 
 static pd_effect *entry_of(uint64_t step)
@@ -129,15 +105,13 @@ static void entries_that_wait_are_written_together_and_come_back_in_order(void *
     fixture *f = *state;
     pd_mail *mail = NULL;
 
-    shut(f, true);
+    gate_shut(&f->gate, true);
     pd_journal_submit(f->journal, entry_of(1));
-    await_standing(f);
+    gate_await(&f->gate);
     for (uint64_t step = 2; step <= 4; step++) pd_journal_submit(f->journal, entry_of(step));
-    shut(f, false);
+    gate_shut(&f->gate, false);
     for (uint64_t step = 1; step <= 4; step++) expect(f, &mail, step, PD_OK);
-    pthread_mutex_lock(&f->lock);
-    assert_int_equal(f->syncs, 2);
-    pthread_mutex_unlock(&f->lock);
+    assert_int_equal(gate_passes(&f->gate), 2);
 }
 
 static void an_error_of_the_disk_comes_back_with_all_entries_after_it(void **state)
@@ -169,13 +143,13 @@ static void at_the_end_all_entries_are_written(void **state)
     pd_log_about about;
     pthread_t stopper;
 
-    shut(f, true);
+    gate_shut(&f->gate, true);
     pd_journal_submit(f->journal, entry_of(1));
-    await_standing(f);
+    gate_await(&f->gate);
     pd_journal_submit(f->journal, entry_of(2));
     pd_journal_submit(f->journal, entry_of(3));
     assert_int_equal(pthread_create(&stopper, NULL, stop, f), 0);
-    shut(f, false);
+    gate_shut(&f->gate, false);
     pthread_join(stopper, NULL);
     f->journal = NULL;
     for (uint64_t step = 1; step <= 3; step++) expect(f, &mail, step, PD_OK);

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "effects.h"
+#include "gate.h"
 #include "keeper.h"
 #include "kept_sample.h"
 #include "mem_disk.h"
@@ -28,20 +29,14 @@ typedef struct fixture {
     pd_disk real, disk;
     pd_mailbox *done;
     pd_keeper *keeper;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool shut, stands;
+    gate gate;
 } fixture;
 
 static int make_dir_at_gate(void *arg, const char *path)
 {
     fixture *f = arg;
 
-    pthread_mutex_lock(&f->lock);
-    f->stands = f->shut;
-    pthread_cond_broadcast(&f->changed);
-    while (f->shut) pthread_cond_wait(&f->changed, &f->lock);
-    pthread_mutex_unlock(&f->lock);
+    gate_pass(&f->gate);
     return f->real.make_dir(f->real.arg, path);
 }
 
@@ -84,8 +79,7 @@ static int set_up(void **state)
                          .remove = pass_remove,
                          .list = pass_list,
                          .space = pass_space };
-    pthread_mutex_init(&f->lock, NULL);
-    pthread_cond_init(&f->changed, NULL);
+    gate_init(&f->gate);
     config.disk = &f->disk;
     config.done = f->done = pd_mailbox_new(NULL, NULL);
     assert_int_equal(pd_keeper_start(&f->keeper, &config, NULL), PD_OK);
@@ -100,26 +94,10 @@ static int tear_down(void **state)
     pd_keeper_stop(f->keeper);
     assert_null(pd_mailbox_take(f->done));
     pd_mailbox_free(f->done);
-    pthread_cond_destroy(&f->changed);
-    pthread_mutex_destroy(&f->lock);
+    gate_free(&f->gate);
     mem_disk_free(f->memory);
     free(f);
     return 0;
-}
-
-static void shut(fixture *f, bool is_shut)
-{
-    pthread_mutex_lock(&f->lock);
-    f->shut = is_shut;
-    pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->lock);
-}
-
-static void await_standing(fixture *f)
-{
-    pthread_mutex_lock(&f->lock);
-    while (!f->stands) pthread_cond_wait(&f->changed, &f->lock);
-    pthread_mutex_unlock(&f->lock);
 }
 
 static void submit(fixture *f, uint64_t step, bool ended)
@@ -198,14 +176,14 @@ static void at_the_end_all_checkpoints_come_back(void **state)
     pthread_t stopper;
     pd_mail *mail;
 
-    shut(f, true);
+    gate_shut(&f->gate, true);
     submit(f, 1, false);
-    await_standing(f);
+    gate_await(&f->gate);
     submit(f, 2, false);
     submit(f, 3, true);
     submit(f, 4, false);
     assert_int_equal(pthread_create(&stopper, NULL, stop, f), 0);
-    shut(f, false);
+    gate_shut(&f->gate, false);
     pthread_join(stopper, NULL);
     f->keeper = NULL;
     mail = pd_mailbox_take(f->done);
