@@ -13,7 +13,7 @@
 typedef struct pd_history_point {
     uint64_t step;
     double loss, gradient_norm; /* of the last step that had one; NaN: no step had */
-    double ms_per_step;         /* mean over the steps since the point before */
+    double ms_per_step;         /* mean time of a step, over the steps since the previous point of the curve */
 } pd_history_point;
 
 /* Points of a job's past, at most PD_HISTORY_POINTS. When there is no room, every second point goes, and from then on

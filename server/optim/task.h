@@ -45,9 +45,10 @@ bool pd_optim_waits(const pd_optim *optim);
  * whose results it stores or throws away. There must be room for pd_optim_most_taken(optim) entries. `taken` stays
  * valid until the step is done. */
 void pd_optim_note_taken(pd_optim *optim, pd_taken_roots *taken);
-/* Lets the step that has just begun take the same root tasks (computations of matrix roots) as a step that was noted:
- * with root_delay = ready those of the list and no others, and those tasks fail that had failed. For replays: all tasks
- * of earlier steps must be back. The step sets taken->missed if a task of the list is not there. */
+/* Makes the step that has just begun repeat an earlier one: it takes the root tasks (computations of matrix roots) in
+ * the list `taken`, which pd_optim_note_taken wrote in the earlier step. A task that failed then counts as failed now.
+ * With root_delay = ready the step takes no other tasks. All tasks of the steps before must have come back. If a task
+ * of the list is not there, the step sets taken->missed. */
 void pd_optim_take_as_noted(pd_optim *optim, pd_taken_roots *taken);
 /* Returns the most root tasks (computations of matrix roots) that one step can take. */
 size_t pd_optim_most_taken(const pd_optim *optim);

@@ -77,7 +77,7 @@ typedef struct rig {
     bool lazy_disk;         /* true: a checkpoint stays in `keeping` until rig_kept; false: it is written at once */
     /* The log. The rig plays the journal thread, too. */
     pd_logged *logging[RIG_ENTRIES]; /* entries that the store has handed over and that rig_logged has not returned */
-    pd_logged *entries[RIG_ENTRIES]; /* copies of the entries that were written since the checkpoint on the disk */
+    pd_logged *entries[RIG_ENTRIES]; /* copies of the entries that the log has after the last durable checkpoint */
     size_t n_logging, n_entries;
     uint64_t logged;       /* number of entries written */
     const char *log_error; /* the log's disk fails with these words; NULL: it works */

@@ -17,7 +17,8 @@ enum { PIECE = 1 << 20, LIMIT_S = 2 };
 #define SECONDS 0.2
 #define SLOW_RATE 500e6 /* bytes a second */
 
-/* A TCP connection of this process with itself. */
+/* The two ends of a TCP connection over loopback, both of which this process has: what is written to `writes` is read
+ * from `reads`. */
 typedef struct pair {
     int reads, writes;
 } pair;

@@ -10,10 +10,10 @@
 /* Times of a round of one parameter, in ns. A time is 0 if the round has not come so far: without a gradient there is
  * no step. */
 typedef struct pd_traced_round {
-    uint64_t first, last;     /* the first and the last contribution came */
-    uint64_t summing, summed; /* the last sum or other aggregate began; it was complete */
-    uint64_t begun, stepped;  /* the optimizer's step began; it ended, after waiting for roots that were due */
-    uint64_t published;       /* the round was closed */
+    uint64_t first, last;     /* when the first contribution to the round came, and when the last one did */
+    uint64_t summing, summed; /* when its last sum (or other aggregate) began, and when it was complete */
+    uint64_t begun, stepped;  /* when the optimizer began the step, and when it had ended it: waits for roots count */
+    uint64_t published;       /* when the new weights were published, which closes the round */
 } pd_traced_round;
 
 typedef enum pd_traced_kind {
