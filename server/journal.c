@@ -1,10 +1,9 @@
 /* journal.c - the journal thread: takes all entries that wait from its mailbox, and writes them together. */
 #include "journal.h"
 
+#include "diskthread.h"
 #include "log_files.h"
-#include "writebehind.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -12,11 +11,8 @@
 enum { GROUP = 64 };
 
 struct pd_journal {
-    pd_write_behind *behind; /* the real disk; NULL: another one */
+    pd_disk_thread thread;
     pd_logs *logs;
-    pd_mailbox *queue; /* effects that wait for the journal thread */
-    pd_mailbox *done;
-    pthread_t thread;
 };
 
 static uint64_t now_ns(void)
@@ -38,13 +34,6 @@ pd_request *pd_journal_refuse(pd_effect *effect)
     return pd_effect_become_logged(effect);
 }
 
-/* Posts a request to the step thread. Its mailbox is closed only when the journal thread has ended. */
-static void hand_back(pd_journal *journal, pd_request *request)
-{
-    request->mail.next = NULL;
-    pd_mailbox_post(journal->done, &request->mail, &request->mail);
-}
-
 /* Writes entries together, and hands them back with the result. */
 static void write_group(pd_journal *journal, pd_effect *const *effects, size_t n)
 {
@@ -56,60 +45,44 @@ static void write_group(pd_journal *journal, pd_effect *const *effects, size_t n
     ns = now_ns() - begun;
     for (size_t i = 0; i < n; i++) {
         entries[i]->ns = ns;
-        hand_back(journal, pd_effect_become_logged(effects[i]));
+        pd_disk_thread_hand_back(&journal->thread, pd_effect_become_logged(effects[i]));
     }
 }
 
 /* Writes a chain of entries, in groups. */
-static void write_chain(pd_journal *journal, pd_mail *mail)
+static void write_chain(void *arg, pd_mail *mail)
 {
     pd_effect *effects[GROUP];
     size_t n;
 
     while (mail != NULL) {
         for (n = 0; mail != NULL && n < GROUP; mail = mail->next) effects[n++] = (pd_effect *)(void *)mail;
-        write_group(journal, effects, n);
+        write_group(arg, effects, n);
     }
-}
-
-static void *run(void *arg)
-{
-    pd_journal *journal = arg;
-    bool closed = false;
-    pd_mail *mail;
-
-    while ((mail = pd_mailbox_wait(journal->queue, UINT64_MAX, &closed)) != NULL || !closed) write_chain(journal, mail);
-    return NULL;
 }
 
 /* ---- functions for the step thread, and for the thread that starts it ---- */
 
 void pd_journal_submit(pd_journal *journal, pd_effect *effect)
 {
-    effect->mail.next = NULL;
-    if (pd_mailbox_post(journal->queue, &effect->mail, &effect->mail) != PD_OK)
-        hand_back(journal, pd_journal_refuse(effect));
+    pd_disk_thread_submit(&journal->thread, effect);
 }
 
 static void free_journal(pd_journal *journal)
 {
     pd_logs_free(journal->logs);
-    pd_write_behind_stop(journal->behind);
-    pd_mailbox_free(journal->queue);
+    pd_disk_thread_close(&journal->thread);
     free(journal);
 }
 
 static int open_journal(pd_journal *journal, const pd_journal_config *config, pd_error *err)
 {
-    const pd_disk *disk = config->disk;
+    pd_disk_work work = { .name = "journal thread", .chain = write_chain, .refuse = pd_journal_refuse, .arg = journal };
     int rc = pd_keep_check_root(config->dir, err);
 
-    if (rc != PD_OK) return rc;
-    journal->done = config->done;
-    if ((journal->queue = pd_mailbox_new(NULL, NULL)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    if (disk == NULL && (rc = pd_write_behind_start(&journal->behind, &pd_disk_posix, err)) != PD_OK) return rc;
-    if (disk == NULL) disk = pd_write_behind_disk(journal->behind);
-    return pd_logs_new(&journal->logs, disk, config->dir, PD_LOG_SEGMENT, err);
+    if (rc == PD_OK) rc = pd_disk_thread_open(&journal->thread, config->disk, config->done, err);
+    if (rc == PD_OK) rc = pd_logs_new(&journal->logs, journal->thread.disk, config->dir, PD_LOG_SEGMENT, err);
+    return rc == PD_OK ? pd_disk_thread_start(&journal->thread, &work, err) : rc;
 }
 
 int pd_journal_start(pd_journal **out, const pd_journal_config *config, pd_error *err)
@@ -119,8 +92,6 @@ int pd_journal_start(pd_journal **out, const pd_journal_config *config, pd_error
 
     if (journal == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     rc = open_journal(journal, config, err);
-    if (rc == PD_OK && pthread_create(&journal->thread, NULL, run, journal) != 0)
-        rc = pd_fail(err, PD_RESOURCE_EXHAUSTED, "the journal thread cannot be started");
     if (rc == PD_OK)
         *out = journal;
     else
@@ -131,7 +102,6 @@ int pd_journal_start(pd_journal **out, const pd_journal_config *config, pd_error
 void pd_journal_stop(pd_journal *journal)
 {
     if (journal == NULL) return;
-    pd_mailbox_close(journal->queue);
-    pthread_join(journal->thread, NULL);
+    pd_disk_thread_end(&journal->thread);
     free_journal(journal);
 }

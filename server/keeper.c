@@ -4,32 +4,24 @@
 #include "blascore.h"
 #include "checkpoint_files.h"
 #include "cpu.h"
+#include "diskthread.h"
 #include "state_dir.h"
-#include "writebehind.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 /* Added to the daemon's nice value in the keeper thread: hashing and copying give way to steps. */
 enum { NICER = 5 };
 
 struct pd_keeper {
-    const pd_disk *disk;
-    pd_write_behind *behind; /* the real disk; NULL: another one */
+    pd_disk_thread thread;
     char *root;
     pd_state_dir lock;
-    pd_mailbox *queue; /* effects that wait for the keeper thread */
-    pd_mailbox *done;
     pd_kept_about about;
-    atomic_bool stop; /* checkpoints that wait are not written any more; set before the queue is closed */
-    pthread_t thread;
+    atomic_bool stop; /* checkpoints that wait are not written any more; set before the thread ends */
 };
 
 static uint64_t clock_ns(clockid_t clock)
@@ -61,13 +53,6 @@ pd_request *pd_keeper_refuse(pd_effect *effect)
     return pd_effect_become_kept(effect);
 }
 
-/* Posts a request to the step thread. Its mailbox is closed only when the keeper thread has ended. */
-static void hand_back(pd_keeper *keeper, pd_request *request)
-{
-    request->mail.next = NULL;
-    pd_mailbox_post(keeper->done, &request->mail, &request->mail);
-}
-
 /* Writes a checkpoint, or the mark that a job has ended, and hands it back with the result. Older checkpoints are
  * removed after that, because nobody needs to wait for it. */
 static void keep(pd_keeper *keeper, pd_effect *effect)
@@ -81,70 +66,55 @@ static void keep(pd_keeper *keeper, pd_effect *effect)
 
     about.written_ms = clock_ns(CLOCK_REALTIME) / 1000000;
     kept->error = (pd_error){ 0 };
-    tidy = pd_checkpoint_put(keeper->disk, keeper->root, kept, &about, &kept->error) == PD_OK && !kept->ended;
+    tidy = pd_checkpoint_put(keeper->thread.disk, keeper->root, kept, &about, &kept->error) == PD_OK && !kept->ended;
     kept->ns = clock_ns(CLOCK_MONOTONIC) - begun;
     if (tidy) pd_checkpoint_job_dir(job_dir, keeper->root, kept);
-    hand_back(keeper, pd_effect_become_kept(effect));
-    if (tidy) pd_checkpoint_tidy(keeper->disk, job_dir, left);
+    pd_disk_thread_hand_back(&keeper->thread, pd_effect_become_kept(effect));
+    if (tidy) pd_checkpoint_tidy(keeper->thread.disk, job_dir, left);
 }
 
-static void *run(void *arg)
+static void keep_chain(void *arg, pd_mail *mail)
 {
     pd_keeper *keeper = arg;
-    id_t self = (id_t)syscall(SYS_gettid);
-    bool closed = false;
-    pd_mail *mail, *next;
 
-    setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + NICER);
-    while ((mail = pd_mailbox_wait(keeper->queue, UINT64_MAX, &closed)) != NULL || !closed)
-        for (; mail != NULL; mail = next) {
-            pd_effect *effect = (pd_effect *)(void *)mail;
-            next = mail->next;
-            if (atomic_load(&keeper->stop) && !effect->u.kept->ended)
-                hand_back(keeper, pd_keeper_refuse(effect));
-            else
-                keep(keeper, effect);
-        }
-    return NULL;
+    for (pd_mail *next; mail != NULL; mail = next) {
+        pd_effect *effect = (pd_effect *)(void *)mail;
+        next = mail->next;
+        if (atomic_load(&keeper->stop) && !effect->u.kept->ended)
+            pd_disk_thread_hand_back(&keeper->thread, pd_keeper_refuse(effect));
+        else
+            keep(keeper, effect);
+    }
 }
 
 /* ---- functions for the step thread, and for the thread that starts it ---- */
 
 void pd_keeper_submit(pd_keeper *keeper, pd_effect *effect)
 {
-    effect->mail.next = NULL;
-    if (pd_mailbox_post(keeper->queue, &effect->mail, &effect->mail) != PD_OK)
-        hand_back(keeper, pd_keeper_refuse(effect));
+    pd_disk_thread_submit(&keeper->thread, effect);
 }
 
 static void free_keeper(pd_keeper *keeper)
 {
-    pd_write_behind_stop(keeper->behind);
+    pd_disk_thread_close(&keeper->thread);
     pd_state_dir_close(&keeper->lock);
-    pd_mailbox_free(keeper->queue);
     free(keeper->root);
     free(keeper);
 }
 
-static int open_real_disk(pd_keeper *keeper, pd_error *err)
-{
-    int rc = pd_state_dir_open(&keeper->lock, keeper->root, true, err);
-
-    if (rc == PD_OK) rc = pd_write_behind_start(&keeper->behind, &pd_disk_posix, err);
-    if (rc == PD_OK) keeper->disk = pd_write_behind_disk(keeper->behind);
-    return rc;
-}
-
 static int open_keeper(pd_keeper *keeper, const pd_keeper_config *config, pd_error *err)
 {
+    pd_disk_work work = {
+        .name = "keeper thread", .nicer = NICER, .chain = keep_chain, .refuse = pd_keeper_refuse, .arg = keeper
+    };
+    int rc = PD_OK;
+
     keeper->lock.lock = -1;
-    keeper->done = config->done;
-    keeper->disk = config->disk;
     keeper->about = pd_keeper_about();
-    keeper->root = strdup(config->dir);
-    keeper->queue = pd_mailbox_new(NULL, NULL);
-    if (keeper->root == NULL || keeper->queue == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    return config->disk == NULL ? open_real_disk(keeper, err) : PD_OK;
+    if ((keeper->root = strdup(config->dir)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (config->disk == NULL) rc = pd_state_dir_open(&keeper->lock, keeper->root, true, err);
+    if (rc == PD_OK) rc = pd_disk_thread_open(&keeper->thread, config->disk, config->done, err);
+    return rc == PD_OK ? pd_disk_thread_start(&keeper->thread, &work, err) : rc;
 }
 
 int pd_keeper_start(pd_keeper **out, const pd_keeper_config *config, pd_error *err)
@@ -154,8 +124,6 @@ int pd_keeper_start(pd_keeper **out, const pd_keeper_config *config, pd_error *e
 
     if (keeper == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     rc = open_keeper(keeper, config, err);
-    if (rc == PD_OK && pthread_create(&keeper->thread, NULL, run, keeper) != 0)
-        rc = pd_fail(err, PD_RESOURCE_EXHAUSTED, "the keeper thread cannot be started");
     if (rc == PD_OK)
         *out = keeper;
     else
@@ -167,7 +135,6 @@ void pd_keeper_stop(pd_keeper *keeper)
 {
     if (keeper == NULL) return;
     atomic_store(&keeper->stop, true);
-    pd_mailbox_close(keeper->queue);
-    pthread_join(keeper->thread, NULL);
+    pd_disk_thread_end(&keeper->thread);
     free_keeper(keeper);
 }

@@ -70,7 +70,6 @@ static void name_paths(attempt *a)
     pd_checkpoint_job_dir(a->job_dir, a->root, a->kept);
     step_path(a->tmp, a->job_dir, PD_STEP_TEMPORARY, a->kept->step);
     step_path(a->final, a->job_dir, PD_STEP_CURRENT, a->kept->step);
-    step_path(a->old, a->job_dir, PD_STEP_OLD, a->kept->step);
 }
 
 /* Makes the job's directory. It is synced even if it was there: an earlier attempt may have failed before it was. */
@@ -172,16 +171,48 @@ static int fill(attempt *a, pd_error *err)
 
 /* ---- giving it its name ---- */
 
-/* Makes room for the name: an earlier checkpoint of the same step, which is whole, stays under another one. */
+/* Chooses the name that the earlier checkpoint of the same step gets: one that is free, and tells that it is newer than
+ * those that have such names already. These stay, because nobody knows yet which of them are whole: the job may have
+ * come back from any of them. */
+static int choose_old_name(attempt *a, pd_error *err)
+{
+    char name[PD_KEEP_NAME];
+    int number = 0;
+
+    for (size_t i = 0; i < a->before.n; i++)
+        for (int n = 1; a->before.at[i].kind == PD_STEP_OLD && n <= PD_KEEP_OLDS; n++) {
+            pd_keep_old_name(name, a->kept->step, n);
+            if (strcmp(name, a->before.at[i].name) == 0 && n > number) number = n;
+        }
+    pd_keep_old_name(name, a->kept->step, number + 1);
+    pd_keep_join(a->old, a->job_dir, name);
+    if (number < PD_KEEP_OLDS) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "%.300s: step %" PRIu64 " has %d old checkpoints already: remove those that `paramctl verify` calls "
+                   "damaged",
+                   a->job_dir, a->kept->step, number);
+}
+
+/* Makes room for the name: an earlier checkpoint of the same step stays under another one. */
 static int step_aside(attempt *a, pd_error *err)
 {
-    int rc = PD_OK;
+    int rc;
 
     if (!pd_step_list_has(&a->before, PD_STEP_CURRENT, a->kept->step)) return PD_OK;
-    if (pd_step_list_has(&a->before, PD_STEP_OLD, a->kept->step)) rc = pd_keep_remove_dir(a->disk, a->old, err);
+    rc = choose_old_name(a, err);
     if (rc == PD_OK) rc = rename_dir(a->disk, a->final, a->old, err);
     a->replaced = rc == PD_OK;
     return rc;
+}
+
+/* Returns whether entry i is an old checkpoint of a step that also has a newer one. */
+static bool is_replaced(const pd_step_list *list, size_t i)
+{
+    const pd_step_entry *entry = &list->at[i];
+
+    if (entry->kind != PD_STEP_OLD) return false;
+    return pd_step_list_has(list, PD_STEP_CURRENT, entry->step) ||
+           (i > 0 && list->at[i - 1].kind == PD_STEP_OLD && list->at[i - 1].step == entry->step);
 }
 
 /* Takes their names from checkpoints of later steps. The job has gone back behind them, because they were damaged: if
@@ -194,7 +225,7 @@ static int withdraw_later(attempt *a, bool *any, pd_error *err)
     *any = false;
     for (size_t i = 0; i < a->before.n && rc == PD_OK && a->before.at[i].step > a->kept->step; i++) {
         const pd_step_entry *entry = &a->before.at[i];
-        if (entry->kind == PD_STEP_OLD && pd_step_list_has(&a->before, PD_STEP_CURRENT, entry->step)) {
+        if (is_replaced(&a->before, i)) {
             pd_keep_join(path, a->job_dir, entry->name);
             rc = pd_keep_remove_dir(a->disk, path, err);
         } else if (entry->kind == PD_STEP_CURRENT || entry->kind == PD_STEP_OLD) {

@@ -34,7 +34,8 @@ static int compare_steps(const void *left, const void *right)
 
     if (a->step != b->step) return a->step > b->step ? -1 : 1;
     if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
-    return strcmp(a->name, b->name);
+    /* of several old ones of a step, the name of the newest is the last */
+    return a->kind == PD_STEP_OLD ? strcmp(b->name, a->name) : strcmp(a->name, b->name);
 }
 
 int pd_step_list_read(pd_step_list *list, const pd_disk *disk, const char *job_dir, pd_error *err)

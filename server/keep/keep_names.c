@@ -76,6 +76,21 @@ static bool parse_digits(const char *at, uint64_t *step)
     return value <= INT64_MAX;
 }
 
+void pd_keep_old_name(char out[PD_KEEP_NAME], uint64_t step, int number)
+{
+    pd_keep_step_name(out, PD_STEP_OLD, step);
+    if (number > 1) snprintf(out + strlen(out), PD_KEEP_NAME - strlen(out), ".%d", number);
+}
+
+/* Returns whether this is ".old.N", with N from 2 to PD_KEEP_OLDS. */
+static bool is_another_old(const char *suffix)
+{
+    size_t n = strlen(kinds[PD_STEP_OLD].suffix);
+
+    return strncmp(suffix, kinds[PD_STEP_OLD].suffix, n) == 0 && suffix[n] == '.' && suffix[n + 1] >= '2' &&
+           suffix[n + 1] <= '0' + PD_KEEP_OLDS && suffix[n + 2] == '\0';
+}
+
 pd_step_kind pd_keep_step_parse(const char *name, uint64_t *step)
 {
     for (pd_step_kind kind = 0; kind < PD_STEP_NONE; kind++) {
@@ -84,6 +99,7 @@ pd_step_kind pd_keep_step_parse(const char *name, uint64_t *step)
         if (!parse_digits(name + n, step)) continue;
         if (strcmp(name + n + DIGITS, kinds[kind].suffix) == 0) return kind;
         if (kind == PD_STEP_ASIDE && name[n + DIGITS] == '.') return kind;
+        if (kind == PD_STEP_OLD && is_another_old(name + n + DIGITS)) return kind;
     }
     return PD_STEP_NONE;
 }

@@ -5,7 +5,8 @@
  *     STATE_DIR/JOB-CREATOR/                   a job: its name, and the nonce of the process that created it
  *     STATE_DIR/JOB-CREATOR/ended              the job has ended: a restart does not bring it back
  *     STATE_DIR/JOB-CREATOR/step-STEP/         a checkpoint: weights.safetensors, state.bin, notes.bin, manifest.json
- *     STATE_DIR/JOB-CREATOR/step-STEP.old/     one of the same step, until the new one has its name
+ *     STATE_DIR/JOB-CREATOR/step-STEP.old[.N]/ one of the same step, until the new one has its name; .2 is newer than
+ *                                              none, .3 newer than .2 ...
  *     STATE_DIR/JOB-CREATOR/tmp-STEP/          a checkpoint that is being written or removed
  *     STATE_DIR/JOB-CREATOR/aside-STEP[.N]/    a checkpoint that paramctl restore has set aside
  *     STATE_DIR/JOB-CREATOR/log/               the log: steps that follow a checkpoint (log_files.h)
@@ -48,6 +49,10 @@ typedef enum pd_step_kind {
 void pd_keep_job_name(char out[PD_KEEP_NAME], const char *job, uint64_t creator);
 /* Writes the name of a checkpoint's directory. */
 void pd_keep_step_name(char out[PD_KEEP_NAME], pd_step_kind kind, uint64_t step);
+/* Writes the name of a checkpoint that has given its name to one of the same step: "step-STEP.old", or with the number
+ * 2 to PD_KEEP_OLDS "step-STEP.old.NUMBER". A larger number is a newer checkpoint. */
+enum { PD_KEEP_OLDS = 9 };
+void pd_keep_old_name(char out[PD_KEEP_NAME], uint64_t step, int number);
 /* Reads the name of a checkpoint's directory. Returns its kind, and sets *step unless that is PD_STEP_NONE. */
 pd_step_kind pd_keep_step_parse(const char *name, uint64_t *step);
 

@@ -352,6 +352,11 @@ void pd_archive_leave(pd_archive *archive)
     archive->depth--;
 }
 
+bool pd_archive_has_more(const pd_archive *archive)
+{
+    return archive->reading && is_ok(archive) && bytes_left(archive) > 0;
+}
+
 /* ---- the image ---- */
 
 /* Writes or reads the first bytes of an image: magic number, version and length. A writer does not know the length yet

@@ -147,6 +147,9 @@ int pd_archive_fail(pd_archive *archive, int code, const char *format, ...) __at
  * section is open. */
 void pd_archive_enter(pd_archive *archive, const char *name);
 void pd_archive_leave(pd_archive *archive);
+/* Returns whether a reader has not reached the end of the open section yet. Images of earlier versions lack what was
+ * added since at the end of a section: a visitor leaves it out when this is false. */
+bool pd_archive_has_more(const pd_archive *archive);
 
 /* ---- visits ---- */
 

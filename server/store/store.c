@@ -245,9 +245,10 @@ static int change_world(pd_store *store, pd_job **job, const pd_request *request
     const pd_job_env env = pd_store_env(store);
     int rc;
 
-    assert((*job)->owner == NULL); /* nobody has come back to it yet */
+    if ((rc = pd_job_owner_admits(*job, store->roles, request, err)) != PD_OK) return rc;
     unqueue(store, *job);
     rc = pd_world_change(job, &store->jobs, &env, request, now_ns, err);
+    pd_job_owner_resume(*job, &store->owners, store->roles);
     queue(store, *job, now_ns);
     return rc;
 }
@@ -498,6 +499,7 @@ static void take_roles(pd_store *store, pd_request *request)
     store->roles = request->u.roles;
     request->u.roles = NULL;
     pd_owners_limit(&store->owners, store->roles);
+    pd_job_owners_resume(&store->jobs, &store->owners, store->roles);
     pd_request_free(request);
 }
 

@@ -27,6 +27,9 @@ typedef struct scenario {
     uint64_t keep, step;
     bool first; /* there is none before */
     bool later; /* that of step 3 is damaged, and the job has gone back to step 2 */
+    /* there is an old one of step 3, too, since the power was cut before it was removed; then this one was damaged, and
+     * the job has come back from the other one */
+    const char *damaged;
 } scenario;
 
 static const scenario scenarios[] = {
@@ -36,6 +39,9 @@ static const scenario scenarios[] = {
     { .keep = 1, .step = 3 },
     { .keep = 2, .step = 4, .first = true },
     { .keep = 3, .step = 2, .later = true },
+    { .keep = 1, .step = 3, .damaged = JOB_DIR "/step-00000000000000000003/state.bin" },
+    { .keep = 1, .step = 3, .damaged = JOB_DIR "/step-00000000000000000003.old/state.bin" },
+    { .keep = 3, .step = 2, .later = true, .damaged = JOB_DIR "/step-00000000000000000003/state.bin" },
 };
 enum { SCENARIOS = sizeof scenarios / sizeof scenarios[0] };
 
@@ -48,17 +54,34 @@ static int write_step(const pd_disk *disk, uint64_t step, uint64_t keep, pd_erro
     return rc;
 }
 
+/* Writes a second checkpoint of step 3, as if the power was cut before the first one was removed. */
+static void write_second(const pd_disk *disk)
+{
+    pd_kept *kept = sample_kept(3, 1);
+
+    assert_int_equal(pd_checkpoint_put(disk, ROOT, kept, &sample_about, NULL), PD_OK);
+    pd_kept_free(kept);
+}
+
+static void damage(mem_disk *memory, const char *path)
+{
+    size_t bytes;
+
+    mem_disk_file(memory, path, &bytes)[0] ^= 1;
+}
+
 static mem_disk *before(const scenario *s)
 {
     mem_disk *memory = mem_disk_new();
     pd_disk disk = mem_disk_table(memory);
-    size_t bytes;
 
     assert_int_equal(disk.make_dir(disk.arg, ROOT), 0);
     assert_int_equal(disk.sync_dir(disk.arg, "/"), 0);
     if (s->first) return memory;
     for (uint64_t step = 2; step <= 3; step++) assert_int_equal(write_step(&disk, step, s->keep, NULL), PD_OK);
-    if (s->later) mem_disk_file(memory, JOB_DIR "/step-00000000000000000003/state.bin", &bytes)[0] ^= 1;
+    if (s->later) damage(memory, JOB_DIR "/step-00000000000000000003/state.bin");
+    if (s->damaged != NULL) write_second(&disk);
+    if (s->damaged != NULL) damage(memory, s->damaged);
     return memory;
 }
 
@@ -138,7 +161,8 @@ static void a_power_cut_leaves_the_old_checkpoint_or_the_new_one(void **state)
         int64_t n = 0;
         while (!cut_power(&scenarios[i], n, MEM_DISK_LOSE, 0)) {
             cut_power(&scenarios[i], n, MEM_DISK_KEEP, 0);
-            for (uint64_t seed = 1; seed <= SEEDS; seed++) cut_power(&scenarios[i], n, MEM_DISK_TEAR, seed);
+            for (uint64_t seed = 1; seed <= (scenarios[i].damaged != NULL ? SEEDS / 4 : SEEDS); seed++)
+                cut_power(&scenarios[i], n, MEM_DISK_TEAR, seed);
             assert_true(++n < MOST_CALLS);
         }
         assert_true(n > 20);

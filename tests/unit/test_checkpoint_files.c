@@ -355,6 +355,11 @@ static void names_of_steps_are_read_as_they_are_written(void **state)
         assert_int_equal(step, INT64_MAX);
     }
     assert_int_equal(pd_keep_step_parse("aside-00000000000000000007.2", &step), PD_STEP_ASIDE);
+    for (int number = 1; number <= PD_KEEP_OLDS; number++) {
+        pd_keep_old_name(name, 8, number);
+        assert_int_equal(pd_keep_step_parse(name, &step), PD_STEP_OLD);
+        assert_int_equal(step, 8);
+    }
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         assert_int_equal(pd_keep_step_parse(none[i], &step), PD_STEP_NONE);
 }

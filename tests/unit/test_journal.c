@@ -11,48 +11,28 @@
 #include <cmocka.h>
 
 #include <errno.h>
-#include <pthread.h>
-#include <time.h>
 
 #include "effects.h"
-#include "gate.h"
+#include "gated_disk.h"
 #include "journal.h"
 #include "log_sample.h"
 
-/* A disk in memory whose sync can be made to wait: the journal thread then stands at the end of a group. */
+/* A journal whose thread can be made to wait when it syncs, at the end of a group. */
 typedef struct fixture {
-    mem_disk *memory;
-    pd_disk real, disk;
-    pd_mailbox *done;
+    gated_disk *at;
     pd_journal *journal;
-    gate gate;
 } fixture;
-
-/* Takes the place of a function of the disk, and of the first argument of all. */
-static fixture *only;
-
-static int sync_at_gate(void *arg, int file)
-{
-    fixture *f = only;
-
-    gate_pass(&f->gate);
-    return f->real.sync_data(arg, file);
-}
 
 static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
     pd_journal_config config = { .dir = LOG_ROOT };
 
-    only = f;
-    f->memory = mem_disk_new();
-    f->disk = f->real = mem_disk_table(f->memory);
-    f->disk.sync_data = sync_at_gate;
-    assert_int_equal(f->real.make_dir(f->real.arg, LOG_ROOT), 0);
-    assert_int_equal(f->real.make_dir(f->real.arg, LOG_JOB_DIR), 0);
-    gate_init(&f->gate);
-    config.disk = &f->disk;
-    config.done = f->done = pd_mailbox_new(NULL, NULL);
+    f->at = gated_disk_new(GATE_AT_SYNC_DATA);
+    assert_int_equal(f->at->real.make_dir(f->at->real.arg, LOG_ROOT), 0);
+    assert_int_equal(f->at->real.make_dir(f->at->real.arg, LOG_JOB_DIR), 0);
+    config.disk = &f->at->disk;
+    config.done = f->at->done;
     assert_int_equal(pd_journal_start(&f->journal, &config, NULL), PD_OK);
     *state = f;
     return 0;
@@ -63,10 +43,7 @@ static int tear_down(void **state)
     fixture *f = *state;
 
     pd_journal_stop(f->journal);
-    assert_null(pd_mailbox_take(f->done));
-    pd_mailbox_free(f->done);
-    gate_free(&f->gate);
-    mem_disk_free(f->memory);
+    gated_disk_free(f->at);
     free(f);
     return 0;
 }
@@ -80,19 +57,10 @@ static pd_effect *entry_of(uint64_t step)
 }
 
 /* Takes the next entry that comes back, and checks its step and result. */
-static void expect(fixture *f, pd_mail **mail, uint64_t step, int code)
+static void expect(fixture *f, uint64_t step, int code)
 {
-    struct timespec now;
-    pd_request *request;
-    bool closed;
+    pd_request *request = gated_disk_take(f->at, PD_REQ_LOGGED);
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (*mail == NULL) *mail = pd_mailbox_wait(f->done, ((uint64_t)now.tv_sec + 60) * 1000000000u, &closed);
-    assert_non_null(*mail);
-    request = (pd_request *)(void *)*mail;
-    *mail = request->mail.next;
-    assert_int_equal(request->kind, PD_REQ_LOGGED);
-    assert_int_equal(request->job, 9);
     assert_int_equal(request->u.logged->step, step);
     if (request->u.logged->error.code != code) fail_msg("step %d: %s", (int)step, request->u.logged->error.text);
     if (code == PD_OK) assert_true(request->u.logged->bytes > 0 && request->u.logged->ns > 0);
@@ -103,67 +71,59 @@ static void expect(fixture *f, pd_mail **mail, uint64_t step, int code)
 static void entries_that_wait_are_written_together_and_come_back_in_order(void **state)
 {
     fixture *f = *state;
-    pd_mail *mail = NULL;
 
-    gate_shut(&f->gate, true);
+    gate_shut(&f->at->gate, true);
     pd_journal_submit(f->journal, entry_of(1));
-    gate_await(&f->gate);
+    gate_await(&f->at->gate);
     for (uint64_t step = 2; step <= 4; step++) pd_journal_submit(f->journal, entry_of(step));
-    gate_shut(&f->gate, false);
-    for (uint64_t step = 1; step <= 4; step++) expect(f, &mail, step, PD_OK);
-    assert_int_equal(gate_passes(&f->gate), 2);
+    gate_shut(&f->at->gate, false);
+    for (uint64_t step = 1; step <= 4; step++) expect(f, step, PD_OK);
+    assert_int_equal(gate_passes(&f->at->gate), 2);
 }
 
 static void an_error_of_the_disk_comes_back_with_all_entries_after_it(void **state)
 {
     fixture *f = *state;
-    pd_mail *mail = NULL;
 
     pd_journal_submit(f->journal, entry_of(1));
-    expect(f, &mail, 1, PD_OK);
-    mem_disk_fail_at(f->memory, 0, EIO);
+    expect(f, 1, PD_OK);
+    mem_disk_fail_at(f->at->memory, 0, EIO);
     pd_journal_submit(f->journal, entry_of(2));
-    expect(f, &mail, 2, PD_UNAVAILABLE);
+    expect(f, 2, PD_UNAVAILABLE);
     pd_journal_submit(f->journal, entry_of(3));
-    expect(f, &mail, 3, PD_FAILED_PRECONDITION);
+    expect(f, 3, PD_FAILED_PRECONDITION);
 }
 
-static void *stop(void *arg)
+static void stop(void *arg)
 {
     fixture *f = arg;
 
     pd_journal_stop(f->journal);
-    return NULL;
+    f->journal = NULL;
 }
 
 static void at_the_end_all_entries_are_written(void **state)
 {
     fixture *f = *state;
-    pd_mail *mail = NULL;
     pd_log_about about;
-    pthread_t stopper;
 
-    gate_shut(&f->gate, true);
+    gate_shut(&f->at->gate, true);
     pd_journal_submit(f->journal, entry_of(1));
-    gate_await(&f->gate);
+    gate_await(&f->at->gate);
     pd_journal_submit(f->journal, entry_of(2));
     pd_journal_submit(f->journal, entry_of(3));
-    assert_int_equal(pthread_create(&stopper, NULL, stop, f), 0);
-    gate_shut(&f->gate, false);
-    pthread_join(stopper, NULL);
-    f->journal = NULL;
-    for (uint64_t step = 1; step <= 3; step++) expect(f, &mail, step, PD_OK);
-    assert_null(mail);
-    assert_int_equal(pd_log_read(&f->real, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
+    gated_disk_stop(f->at, stop, f);
+    for (uint64_t step = 1; step <= 3; step++) expect(f, step, PD_OK);
+    assert_int_equal(pd_log_read(&f->at->real, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
     assert_int_equal(about.entries, 3);
 }
 
 static void without_a_journal_an_entry_comes_back_as_cancelled(void **state)
 {
     fixture *f = *state;
-    pd_mail *mail = &pd_journal_refuse(entry_of(5))->mail;
 
-    expect(f, &mail, 5, PD_CANCELLED);
+    f->at->mail = &pd_journal_refuse(entry_of(5))->mail;
+    expect(f, 5, PD_CANCELLED);
 }
 
 int main(void)

@@ -1,4 +1,5 @@
 /* Tests the owners of jobs: which identity a job counts for, when it counts no more, and what is too much. */
+#define _GNU_SOURCE /* memmem */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -98,57 +99,203 @@ static void new_roles_change_the_limits_of_jobs_that_exist(void **state)
 
 static const course plain = { .options = "checkpoint_every=2", .rules = "* sgd lr=0.1" };
 
-/* Trains a job until the rig's disk has a checkpoint of it. */
-static void train(rig *r)
+/* Trains a job, whose workers have this identity, until the rig's disk has a checkpoint of it. The server has roles, or
+ * none if `roles` is NULL. */
+static void train(rig *r, const char *roles, const char *identity)
 {
     pd_store_config config = kept_config();
 
     rig_new(r, &config);
+    if (roles != NULL) take_roles(r, roles);
+    r->identity = identity;
     course_join(r, &plain);
     course_initialise(r, &plain);
     for (uint64_t step = 1; step <= 2; step++) course_step_to(r, &plain, step, COURSE_WORLD * COURSE_PARAMS);
     assert_int_equal(r->durable, 2);
 }
 
-static void a_restored_job_counts_for_the_identity_that_comes_back_first(void **state)
+/* Restores the job from the disk of another rig, in a store with these roles; NULL: none. */
+static void restore(rig *r, const rig *from, const char *roles)
 {
     pd_store_config config = kept_config();
+
+    rig_new(r, &config);
+    if (roles != NULL) take_roles(r, roles);
+    if (rig_restore(r, from) != PD_OK) fail_msg("%s", r->error.text);
+}
+
+/* Rank 0 of a job of `world` ranks says Hello, as a process with this nonce. */
+static int come_as(rig *r, const char *identity, uint32_t world, uint64_t nonce)
+{
+    r->identity = identity;
+    return rig_hello(r, "job", 0, world, nonce, nonce, plain.options, plain.rules);
+}
+
+static const char one_job[] = "* push *\nquota * jobs=1\n";
+
+static void a_restored_job_counts_for_its_creator_before_anybody_comes_back(void **state)
+{
     rig before, after;
-    const char *name;
 
     (void)state;
-    train(&before);
-    name = before.disk->job;
-    rig_new(&after, &config);
-    take_roles(&after, "* push *\nquota * jobs=1\n");
-    assert_int_equal(rig_restore(&after, &before), PD_OK);
-    after.identity = "token:a";
-    assert_int_equal(rig_hello(&after, name, 0, COURSE_WORLD, 70, 70, plain.options, plain.rules), PD_OK);
+    train(&before, one_job, "token:a");
+    restore(&after, &before, one_job);
+    assert_int_equal(hello_as(&after, "token:a", "new", 72), PD_RESOURCE_EXHAUSTED);
+    assert_int_equal(hello_as(&after, "token:b", "new", 73), PD_OK);
+    assert_int_equal(come_as(&after, "token:c", COURSE_WORLD, 74), PD_OK);
+    assert_int_equal(hello_as(&after, "token:c", "other", 75), PD_OK);
+    assert_int_equal(drop(&after, "job"), PD_OK);
+    assert_int_equal(hello_as(&after, "token:a", "another", 76), PD_OK);
+    rig_free(&after);
+    rig_free(&before);
+}
+
+static void roles_that_come_after_the_restore_count_restored_jobs(void **state)
+{
+    rig before, after;
+
+    (void)state;
+    train(&before, one_job, "token:a");
+    restore(&after, &before, NULL);
+    take_roles(&after, one_job);
+    assert_int_equal(hello_as(&after, "token:a", "new", 72), PD_RESOURCE_EXHAUSTED);
+    rig_free(&after);
+    rig_free(&before);
+}
+
+static void a_server_without_roles_passes_the_owner_on(void **state)
+{
+    rig before, between, after;
+
+    (void)state;
+    train(&before, one_job, "token:a");
+    restore(&between, &before, NULL);
+    between.identity = "token:a";
+    course_join(&between, &plain);
+    for (uint64_t step = 3; step <= 4; step++) course_step_to(&between, &plain, step, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(between.durable, 4);
+    restore(&after, &between, one_job);
+    assert_int_equal(hello_as(&after, "token:a", "new", 72), PD_RESOURCE_EXHAUSTED);
+    rig_free(&after);
+    rig_free(&between);
+    rig_free(&before);
+}
+
+static void the_bytes_of_a_restored_job_count_for_its_creator(void **state)
+{
+    rig before, after;
+
+    (void)state;
+    train(&before, one_job, "token:a");
+    restore(&after, &before, "* push *\nquota token:a bytes=1k\n");
+    assert_int_equal(hello_as(&after, "token:a", "new", 72), PD_OK);
+    assert_int_equal(declare(&after, 72, 10), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(after.error.text, "(bytes= of its quota in server.roles)"));
+    rig_free(&after);
+    rig_free(&before);
+}
+
+static void a_restored_rank_keeps_its_process_for_the_identity_that_had_it(void **state)
+{
+    rig before, after;
+
+    (void)state;
+    train(&before, one_job, "token:a");
+    restore(&after, &before, one_job);
+    assert_int_equal(come_as(&after, "token:b", COURSE_WORLD, COURSE_CONN), PD_PERMISSION_DENIED);
+    assert_non_null(strstr(after.error.text, "belongs to a process of another identity"));
+    assert_int_equal(come_as(&after, "token:a", COURSE_WORLD, COURSE_CONN), PD_OK);
+    rig_free(&after);
+    rig_free(&before);
+}
+
+static void entries_of_the_log_know_identities_that_the_checkpoint_does_not(void **state)
+{
+    static const course logged = { .options = "durability=log checkpoint_every=100", .rules = "* sgd lr=0.1" };
+    pd_store_config config = kept_config();
+    rig before, after;
+
+    (void)state;
+    rig_new(&before, &config);
+    course_join(&before, &logged);
+    course_initialise(&before, &logged);
+    course_step_to(&before, &logged, 1, COURSE_WORLD * COURSE_PARAMS);
+    before.identity = "token:a";
+    course_join(&before, &logged);
+    course_step_to(&before, &logged, 2, COURSE_WORLD * COURSE_PARAMS);
+    assert_int_equal(before.durable, 2);
+    assert_int_equal(before.disk->step, 0);
+    restore(&after, &before, one_job);
+    assert_int_equal(rig_replay(&after, &before), PD_OK);
     after.identity = "token:b";
-    assert_int_equal(rig_hello(&after, name, 1, COURSE_WORLD, 71, 71, plain.options, plain.rules), PD_OK);
+    assert_int_equal(rig_hello(&after, "job", 0, COURSE_WORLD, COURSE_CONN, 80, logged.options, logged.rules),
+                     PD_PERMISSION_DENIED);
+    after.identity = "token:a";
+    assert_int_equal(rig_hello(&after, "job", 0, COURSE_WORLD, COURSE_CONN, 81, logged.options, logged.rules), PD_OK);
+    rig_free(&after);
+    rig_free(&before);
+}
+
+static void a_restored_job_without_an_owner_counts_for_the_identity_that_comes_first(void **state)
+{
+    rig before, after;
+
+    (void)state;
+    train(&before, NULL, NULL);
+    restore(&after, &before, one_job);
+    assert_int_equal(come_as(&after, "token:a", COURSE_WORLD, 70), PD_OK);
+    after.identity = "token:b";
+    assert_int_equal(rig_hello(&after, "job", 1, COURSE_WORLD, 71, 71, plain.options, plain.rules), PD_OK);
     assert_int_equal(hello_as(&after, "token:a", "new", 72), PD_RESOURCE_EXHAUSTED);
     assert_int_equal(hello_as(&after, "token:b", "new", 73), PD_OK);
     rig_free(&after);
     rig_free(&before);
 }
 
-static void a_restored_job_that_changes_its_world_has_an_owner_too(void **state)
+static void only_its_owner_gives_a_restored_job_another_number_of_workers(void **state)
+{
+    rig before, after;
+
+    (void)state;
+    train(&before, one_job, "token:a");
+    restore(&after, &before, one_job);
+    assert_int_equal(come_as(&after, "token:b", 1, 70), PD_PERMISSION_DENIED);
+    assert_non_null(strstr(after.error.text, "may join it, but not change their number"));
+    assert_int_equal(come_as(&after, "token:a", 1, 71), PD_OK);
+    assert_int_equal(hello_as(&after, "token:a", "new", 72), PD_RESOURCE_EXHAUSTED);
+    assert_int_equal(drop(&after, "job"), PD_OK);
+    assert_int_equal(hello_as(&after, "token:a", "new", 73), PD_OK);
+    rig_free(&after);
+    rig_free(&before);
+}
+
+static void a_job_without_an_owner_has_one_after_it_has_changed_its_world(void **state)
+{
+    rig before, after;
+
+    (void)state;
+    train(&before, NULL, NULL);
+    restore(&after, &before, one_job);
+    assert_int_equal(come_as(&after, "token:a", 1, 70), PD_OK);
+    assert_int_equal(hello_as(&after, "token:a", "new", 72), PD_RESOURCE_EXHAUSTED);
+    rig_free(&after);
+    rig_free(&before);
+}
+
+static void an_identity_that_is_no_text_is_refused(void **state)
 {
     pd_store_config config = kept_config();
     rig before, after;
-    const char *name;
+    uint8_t *at;
 
     (void)state;
-    train(&before);
-    name = before.disk->job;
+    train(&before, one_job, "token:a");
+    at = memmem(before.disk->head, before.disk->head_bytes, "token:a", 7);
+    assert_non_null(at);
+    at[3] = '\n';
     rig_new(&after, &config);
-    take_roles(&after, "* push *\nquota * jobs=1\n");
-    assert_int_equal(rig_restore(&after, &before), PD_OK);
-    after.identity = "token:a";
-    assert_int_equal(rig_hello(&after, name, 0, 1, 70, 70, plain.options, plain.rules), PD_OK);
-    assert_int_equal(hello_as(&after, "token:a", "new", 72), PD_RESOURCE_EXHAUSTED);
-    assert_int_equal(drop(&after, name), PD_OK);
-    assert_int_equal(hello_as(&after, "token:a", "new", 73), PD_OK);
+    assert_int_equal(rig_restore(&after, &before), PD_DATA_LOSS);
+    assert_non_null(strstr(after.error.text, "no printable text"));
     rig_free(&after);
     rig_free(&before);
 }
@@ -201,8 +348,16 @@ int main(void)
         TEST(bytes_of_all_jobs_of_an_identity_are_counted_together_and_given_back),
         TEST(new_roles_change_the_limits_of_jobs_that_exist),
         TEST(without_memory_a_job_has_an_owner_or_is_not_created),
-        cmocka_unit_test(a_restored_job_counts_for_the_identity_that_comes_back_first),
-        cmocka_unit_test(a_restored_job_that_changes_its_world_has_an_owner_too),
+        cmocka_unit_test(a_restored_job_counts_for_its_creator_before_anybody_comes_back),
+        cmocka_unit_test(roles_that_come_after_the_restore_count_restored_jobs),
+        cmocka_unit_test(a_server_without_roles_passes_the_owner_on),
+        cmocka_unit_test(the_bytes_of_a_restored_job_count_for_its_creator),
+        cmocka_unit_test(a_restored_rank_keeps_its_process_for_the_identity_that_had_it),
+        cmocka_unit_test(entries_of_the_log_know_identities_that_the_checkpoint_does_not),
+        cmocka_unit_test(a_restored_job_without_an_owner_counts_for_the_identity_that_comes_first),
+        cmocka_unit_test(only_its_owner_gives_a_restored_job_another_number_of_workers),
+        cmocka_unit_test(a_job_without_an_owner_has_one_after_it_has_changed_its_world),
+        cmocka_unit_test(an_identity_that_is_no_text_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* owners.h - the identities that have created jobs: how many jobs and bytes each has, and how many its quota allows.
  * Step thread.
  *
- * Only a server with roles has owners. A job that a restart has brought back belongs to the identity of the first
- * worker that comes back to it. */
+ * Only a server with roles has owners. A job that a restart has brought back belongs to the same identity as before; if
+ * its image knows none, to that of the first worker that comes back to it. */
 #ifndef PD_OWNERS_H
 #define PD_OWNERS_H
 

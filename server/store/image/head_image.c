@@ -13,6 +13,10 @@
 #include "step_group.h"
 #include "step_log.h"
 
+#include <string.h>
+
+enum { IDENTITY_MOST = 255 }; /* most bytes of an identity */
+
 /* ---- one table of fields for each struct that is saved; writing and reading both use it ---- */
 
 static const pd_field job_fields[] = { PD_FIELD(pd_job_saved, creator),
@@ -53,6 +57,12 @@ static const pd_field clip_fields[] = { PD_FIELD(pd_global_clip_saved, last),
                                         { 0 } };
 static const pd_table clip_table = { "clip", sizeof(pd_global_clip_saved), clip_fields };
 
+static const pd_field owner_fields[] = { PD_FIELD_IN(pd_job, owner_identity, 0, IDENTITY_MOST), { 0 } };
+static const pd_table owner_table = { "owner", sizeof(pd_job), owner_fields };
+
+static const pd_field identity_fields[] = { PD_FIELD_IN(pd_rank, identity, 0, IDENTITY_MOST), { 0 } };
+static const pd_table identity_table = { "identity", sizeof(pd_rank), identity_fields };
+
 /* ---- the head, in both directions ---- */
 
 /* Returns the step after which parameters are stopped, by a cut (cut.h) or by the job's log (step_log.h);
@@ -82,6 +92,25 @@ static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_grou
     if (pd_archive_is_reading(archive)) group->saved = saved;
 }
 
+static bool knows_identities(const pd_job *job, uint32_t ranks)
+{
+    bool knows = job->owner_identity != NULL;
+
+    for (uint32_t r = 0; r < ranks; r++) knows |= job->ranks[r].identity != NULL;
+    return knows;
+}
+
+/* Visits the identities of the job's owner and of its first `ranks` ranks. Images without them, and those of version
+ * 0.1.0, lack the section: the job then has no owner until a worker comes, and any identity may take its ranks. */
+static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
+{
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !knows_identities(job, ranks)) return;
+    pd_archive_enter(archive, "identities");
+    pd_archive_fields(archive, &owner_table, job);
+    pd_archive_records(archive, &identity_table, job->ranks, ranks);
+    pd_archive_leave(archive);
+}
+
 /* Visits the state of the job, with the records of its first `ranks` ranks. */
 static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
@@ -92,6 +121,7 @@ static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
     for (size_t r = 0; r < job->steps.n_rules; r++) visit_group(archive, &job->steps, &job->steps.groups[r]);
     if (job->steps.clip != NULL) pd_archive_fields(archive, &clip_table, pd_global_clip_saved_of(&job->steps));
     pd_overrides_visit(archive, job);
+    visit_identities(archive, job, ranks);
     pd_archive_leave(archive);
 }
 
@@ -185,10 +215,26 @@ static void lose(pd_rank *rank, uint64_t most_step, uint64_t now_ns)
     pd_text_print(rank->reason, sizeof rank->reason, "the server has started anew");
 }
 
+static int check_identity(const char *text, const pd_job *job, pd_error *err)
+{
+    if (text == NULL || (text[0] != '\0' && text[pd_text_printable(text, strlen(text))] == '\0')) return PD_OK;
+    return pd_fail(err, PD_DATA_LOSS, "job %.100s: an identity is no printable text", job->steps.name);
+}
+
+static int check_identities(const pd_job *job, pd_error *err)
+{
+    int rc = check_identity(job->owner_identity, job, err);
+
+    for (uint32_t r = 0; rc == PD_OK && r < job->steps.members.ranks; r++)
+        rc = check_identity(job->ranks[r].identity, job, err);
+    return rc;
+}
+
 int pd_head_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
 {
     uint64_t most_step = largest_step(job);
 
+    if (check_identities(job, err) != PD_OK) return PD_DATA_LOSS;
     for (size_t r = 0; r < job->steps.n_rules; r++) {
         if (!group_fits(&job->steps.groups[r]))
             return pd_fail(err, PD_DATA_LOSS,

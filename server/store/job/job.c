@@ -102,6 +102,7 @@ void pd_job_free(pd_job *job)
     free_notes(job);
     for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++) free(job->ranks[r].identity);
     pd_owner_let_go(job->owner);
+    free(job->owner_identity);
     for (uint32_t i = 0; i < job->keeping.n_spares; i++) free(job->keeping.spares[i]);
     free(job->keeping.spares);
     if (job->keeping.farewell != NULL) pd_kept_free(job->keeping.farewell->u.kept);

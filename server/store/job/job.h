@@ -52,8 +52,10 @@ typedef struct pd_rank {
     pd_rank_state state;
     uint64_t conn; /* number of the connection of the process that has the rank, or of the last one that had it */
     char label[128], reason[96]; /* "host:pid" of the worker; why the rank was lost */
-    char *identity;              /* who has the rank, or had it last, as its connection proved it; NULL: not known */
-    uint64_t since_ns;           /* time at which the rank's `state` became LOST or LEFT */
+    /* who has the rank, or had it last, as its connection proved it; NULL: not known. Survives a restart of the
+     * server */
+    char *identity;
+    uint64_t since_ns; /* time at which the rank's `state` became LOST or LEFT */
     /* number of Declare requests (lists of parameters) of this rank's process that were refused */
     uint64_t refused_sets;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
@@ -131,7 +133,8 @@ typedef struct pd_job {
     struct pd_import *import; /* an operator's import of optimizer state that is under way; NULL: none */
     struct pd_export *export; /* an operator's export of weights or state that is under way; NULL: none */
     pd_keeping keeping;       /* the job's checkpoints */
-    pd_owner *owner;          /* the identity whose quota counts the job; NULL: none */
+    pd_owner *owner;          /* counts the job against its owner's quota; NULL: nobody counts it */
+    char *owner_identity;     /* whose job it is; NULL: nobody's. Survives a restart of the server */
     bool restored;            /* the job was read from an image or a checkpoint */
     bool joined;              /* a worker has joined since the job was created or restored */
     bool touched;             /* its figures may have changed since they were copied last: publishing.h */

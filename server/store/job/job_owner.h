@@ -3,13 +3,20 @@
 #ifndef PD_JOB_OWNER_H
 #define PD_JOB_OWNER_H
 
-#include "job.h"
+#include "jobs.h"
 
 /* Checks that the quota of the identity that sends a Hello has room for the job that the Hello creates.
  * PD_RESOURCE_EXHAUSTED: it has none. */
 int pd_job_owner_check(const pd_owners *owners, const pd_roles *roles, const pd_request *hello, pd_error *err);
-/* Gives a job that has no owner to the identity of a Hello, whose quota counts it from now on. PD_NO_MEMORY: the job
- * still has no owner. */
+/* Lets the quota of the job's owner count the job from now on. A job without an owner gets the identity of the Hello as
+ * its owner. PD_NO_MEMORY: nobody counts the job yet. */
 int pd_job_owner_set(pd_job *job, pd_owners *owners, const pd_roles *roles, const pd_request *hello, pd_error *err);
+/* Lets the quota of its owner count a job that was read from an image. Without memory the next Hello does it. */
+void pd_job_owner_resume(pd_job *job, pd_owners *owners, const pd_roles *roles);
+/* Does it for all jobs. */
+void pd_job_owners_resume(pd_jobs *jobs, pd_owners *owners, const pd_roles *roles);
+/* Checks that the identity of a Hello may change the number of workers of a restored job: that of its owner may.
+ * PD_PERMISSION_DENIED: another one must not. */
+int pd_job_owner_admits(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err);
 
 #endif
