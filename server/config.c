@@ -5,6 +5,7 @@
 #include "config_values.h"
 #include "cpu.h"
 #include "host.h"
+#include "notify.h"
 #include "numa.h"
 #include "reach.h"
 #include "store.h"
@@ -90,11 +91,11 @@ static const pd_key keys[] = {
       .help = "addresses of the HTTP listener, separated by commas, written as in [server], for example "
               "127.0.0.1:7072; none: there is no HTTP listener. Other machines may reach it only with a token, or with "
               "server.insecure" },
-    { "http", "token", PD_KEY_TEXT, AT(http_token), "",
-      .help =
-          "file with the token that requests must bring (Authorization: Bearer TOKEN, or as the password of any "
-          "user); its first line counts, at least 16 characters. Only its owner and group may read it, and its "
-          "path may begin with ${CREDENTIALS_DIRECTORY}. none: no token is needed. /healthz and /readyz need none" },
+    { "http", "token", PD_KEY_TEXT, AT(http_token), "", .reload = true,
+      .help = "file with the token that requests must bring (Authorization: Bearer TOKEN, or as the password of any "
+              "user); its first line counts, at least 16 characters. Only its owner and group may read it, and its "
+              "path may begin with ${CREDENTIALS_DIRECTORY}. none: no token is needed, and going back to that needs "
+              "a restart. /healthz and /readyz need none" },
     { "limits", "max_jobs", PD_KEY_COUNT, AT(max_jobs), "1024", 1, 1000000, .reload = true,
       .help = "most jobs at the same time" },
     { "limits", "max_params", PD_KEY_COUNT, AT(max_params), "65536", 1, 1000000, .help = "most parameters of one job" },
@@ -380,15 +381,19 @@ int pd_config_tls(const pd_config *config, pd_tls_context **out, pd_error *err)
                                  .ca = config->tls_client_ca,
                                  .tokens = config->tls_tokens };
 
-    return pd_tls_setup(out, config->listen, &files, err);
+    return pd_tls_setup(out, config->listen, pd_notify_has_socket(PD_SOCKET_TLS), &files, err);
+}
+
+bool pd_config_identifies(const pd_config *config)
+{
+    return config->tls_tokens[0] != '\0' || config->tls_client_ca[0] != '\0';
 }
 
 /* Checks the addresses to listen on, and reads the files of tls:// addresses once to see that they can be used. */
 static int check_listen(const pd_config *config, pd_error *err)
 {
-    bool identifies = config->tls_tokens[0] != '\0' || config->tls_client_ca[0] != '\0';
     pd_tls_context *tls;
-    int rc = pd_reach_check_listen(config->listen, config->insecure, identifies, err);
+    int rc = pd_reach_check_listen(config->listen, config->insecure, pd_config_identifies(config), err);
 
     if (rc != PD_OK || (rc = pd_config_tls(config, &tls, err)) != PD_OK) return rc;
     pd_tls_unref(tls);

@@ -9,8 +9,8 @@
 #include "log_journal.h"
 #include "notify.h"
 #include "reload.h"
+#include "secret_file.h"
 #include "stepper.h"
-#include "token_file.h"
 #include "tracer.h"
 
 #include <errno.h>
@@ -82,7 +82,9 @@ typedef struct process {
     pd_numa numa;      /* node of the step threads and of the memory of jobs */
     uint64_t watchdog_ms, fed_ms;
     pd_reload reload;
-    char *http_token; /* NULL: HTTP requests need none */
+    char *http_token;                           /* NULL: HTTP requests need none */
+    pd_given_socket sockets[PD_NOTIFY_SOCKETS]; /* listening sockets that the service manager has opened */
+    size_t n_sockets;
     /* the step thread as it is being started on another thread: the result, and why the start has failed */
     pd_stepper *starting;
     int started;
@@ -151,18 +153,25 @@ static void on_event(void *arg, pd_daemon_event event)
 }
 
 /* Returns whether workers may come through a Unix socket: one of server.listen, or of the service manager. */
-static bool has_unix_socket(const pd_config *config)
+static bool has_unix_socket(const process *p)
 {
     struct sockaddr_storage address;
     socklen_t length;
-    int first, n = pd_notify_sockets(&first);
+    size_t workers = 0;
 
-    for (int i = 0; i < n; i++) {
+    for (size_t i = 0; i < p->n_sockets; i++) {
+        if (p->sockets[i].use == PD_SOCKET_HTTP) continue;
+        workers++;
         length = sizeof address;
-        if (getsockname(first + i, (struct sockaddr *)&address, &length) == 0 && address.ss_family == AF_UNIX)
+        if (getsockname(p->sockets[i].fd, (struct sockaddr *)&address, &length) == 0 && address.ss_family == AF_UNIX)
             return true;
     }
-    return n == 0 && strstr(config->listen, "unix:") != NULL;
+    return workers == 0 && strstr(p->config->listen, "unix:") != NULL;
+}
+
+static bool has_http(const process *p)
+{
+    return p->config->http_listen[0] != '\0' || pd_notify_has_socket(PD_SOCKET_HTTP);
 }
 
 static void fill_stepper_config(const process *p, pd_stepper_config *out)
@@ -178,9 +187,9 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
                    .frame_bytes = config->max_payload,
                    .threads = (int)config->step_threads,
                    .pool_threads = (int)config->pool_threads,
-                   .shares = config->shared_memory && has_unix_socket(config),
+                   .shares = config->shared_memory && has_unix_socket(p),
                    .batch_ns = BATCH_NS,
-                   .stats_ns = config->http_listen[0] != '\0' ? PD_STATS_NS : 0,
+                   .stats_ns = has_http(p) ? PD_STATS_NS : 0,
                    .job_presets = config->job,
                    .n_job_presets = config->n_job },
         .pool_threads = (int)config->pool_threads,
@@ -228,7 +237,7 @@ static bool reloaded(void *arg, pd_daemon_limits *limits)
     process *p = arg;
     const pd_config *config = p->config;
     pd_tls_context *tls = pd_reload_take_tls(&p->reload);
-    bool changed = pd_reload_take(&p->reload);
+    bool token = pd_reload_take_token(&p->reload, &p->http_token), changed = pd_reload_take(&p->reload);
 
     pd_log_set_level(levels[config->log_level]);
     *limits = (pd_daemon_limits){ .handshake_ms = (uint32_t)config->handshake_timeout,
@@ -240,10 +249,11 @@ static bool reloaded(void *arg, pd_daemon_limits *limits)
                                   .max_total_bytes = config->max_total_bytes,
                                   .tls = tls,
                                   .roles = p->reload.roles,
-                                  .store_roles = p->reload.store_roles };
+                                  .store_roles = p->reload.store_roles,
+                                  .http_token = p->http_token };
     p->reload.roles = p->reload.store_roles = NULL;
     pd_notify("READY=1");
-    return changed || tls != NULL;
+    return changed || token || tls != NULL;
 }
 
 /* ---- start and end ---- */
@@ -254,6 +264,8 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
 
     *out = (pd_daemon_config){
         .listen = config->listen,
+        .sockets = p->sockets,
+        .n_sockets = p->n_sockets,
         .insecure = config->insecure,
         .signals = true,
         .ends_with_input = config->input_exit,
@@ -284,7 +296,6 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .reloaded = reloaded,
         .arg = p,
     };
-    out->n_sockets = pd_notify_sockets(&out->first_socket);
 }
 
 /* Chooses the node of the step threads and of the memory of jobs. Logs the choice. */
@@ -341,11 +352,10 @@ static int start_tracer(process *p, pd_error *err)
 
 static int start(process *p, pd_error *err)
 {
-    const char *token = p->config->http_token;
     pd_daemon_config daemon;
-    int rc;
+    int rc = pd_reload_read_token(p->config, &p->http_token, err);
 
-    if (token[0] != '\0' && (rc = pd_token_read(&p->http_token, token, "http.token", err)) != PD_OK) return rc;
+    if (rc != PD_OK) return rc;
     fill_daemon_config(p, &daemon);
     if ((rc = pd_config_tls(p->config, &daemon.tls, err)) != PD_OK) return rc;
     if ((rc = pd_reload_read_roles(p->config, &daemon.roles, &daemon.store_roles, err)) == PD_OK)
@@ -372,6 +382,7 @@ static pd_exit serve(process *p)
     report_blas();
     choose_node(p);
     p->watchdog_ms = pd_notify_watchdog_ms();
+    p->n_sockets = pd_notify_sockets(p->sockets);
     rc = start(p, &err);
     if (rc == PD_OK) rc = pd_log_start(&err);
     if (rc == PD_OK) {
@@ -384,7 +395,7 @@ static pd_exit serve(process *p)
     pd_stepper_stop(p->stepper);
     pd_tracer_stop(p->tracer);
     pd_daemon_free(p->daemon);
-    free(p->http_token);
+    pd_secret_free(p->http_token);
     if (rc == PD_OK) pd_log(LOG_NOTICE, "stopped");
     pd_log_stop();
     pd_reload_end(&p->reload);
@@ -396,16 +407,18 @@ static bool is_checked(pd_mode mode)
     return mode == PD_SERVE || mode == PD_CHECK_CONFIG;
 }
 
-/* Checks the configuration, and that the file of roles which it names can be read. */
+/* Checks the configuration, and that the files of roles and of the HTTP token which it names can be read. */
 static int check(pd_config *config, pd_error *err)
 {
     pd_roles *roles, *copy;
+    char *token;
     int rc = pd_config_check(config, err);
 
     if (rc != PD_OK || (rc = pd_reload_read_roles(config, &roles, &copy, err)) != PD_OK) return rc;
     pd_roles_free(roles);
     pd_roles_free(copy);
-    return PD_OK;
+    if ((rc = pd_reload_read_token(config, &token, err)) == PD_OK) pd_secret_free(token);
+    return rc;
 }
 
 static void show_version(void)

@@ -8,7 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { FIRST_SOCKET = 3, MOST_SOCKETS = 16 };
+enum { FIRST_SOCKET = 3 };
 
 bool pd_notify(const char *state)
 {
@@ -49,11 +49,41 @@ uint64_t pd_notify_watchdog_ms(void)
     return is_ours("WATCHDOG_PID") ? number("WATCHDOG_USEC") / 2000 : 0;
 }
 
-int pd_notify_sockets(int *first)
+static bool is_word(const char *text, size_t n, const char *word)
+{
+    return n == strlen(word) && memcmp(text, word, n) == 0;
+}
+
+/* Returns the use of the socket whose name is the first of *names, and drops that name. */
+static pd_socket_use take_use(const char **names)
+{
+    const char *name = *names;
+    size_t n = strcspn(name, ":");
+
+    *names += n + (name[n] == ':');
+    if (is_word(name, n, "tls")) return PD_SOCKET_TLS;
+    return is_word(name, n, "http") ? PD_SOCKET_HTTP : PD_SOCKET_PLAIN;
+}
+
+size_t pd_notify_sockets(pd_given_socket sockets[PD_NOTIFY_SOCKETS])
 {
     uint64_t n = number("LISTEN_FDS");
+    const char *names = getenv("LISTEN_FDNAMES");
 
-    *first = FIRST_SOCKET;
     if (getenv("LISTEN_PID") == NULL || !is_ours("LISTEN_PID")) return 0;
-    return n <= MOST_SOCKETS ? (int)n : MOST_SOCKETS;
+    if (n > PD_NOTIFY_SOCKETS) n = PD_NOTIFY_SOCKETS;
+    if (names == NULL) names = "";
+    for (size_t i = 0; i < n; i++)
+        sockets[i] = (pd_given_socket){ .fd = FIRST_SOCKET + (int)i, .use = take_use(&names) };
+    return (size_t)n;
+}
+
+bool pd_notify_has_socket(pd_socket_use use)
+{
+    pd_given_socket sockets[PD_NOTIFY_SOCKETS];
+    size_t n = pd_notify_sockets(sockets);
+
+    for (size_t i = 0; i < n; i++)
+        if (sockets[i].use == use) return true;
+    return false;
 }

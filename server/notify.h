@@ -1,10 +1,16 @@
-/* notify.h - reports the state of the daemon to the service manager, in the datagrams that systemd defines. Main
- * thread. */
+/* notify.h - reports the state of the daemon to the service manager, in the datagrams that systemd defines, and finds
+ * the sockets that the service manager has opened. Reads environment variables, which nothing changes while threads
+ * run. */
 #ifndef PD_NOTIFY_H
 #define PD_NOTIFY_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "daemon_config.h"
+
+/* Most listening sockets that are taken from the service manager. */
+#define PD_NOTIFY_SOCKETS 16
 
 /* Sends a message such as "READY=1", "STOPPING=1" or "WATCHDOG=1" to the socket $NOTIFY_SOCKET, if that is set. A
  * path that begins with "@" is an abstract address. Returns false if the message could not be sent. */
@@ -12,8 +18,11 @@ bool pd_notify(const char *state);
 /* Returns the interval in ms at which to tell the service manager's watchdog that the daemon lives: half of
  * $WATCHDOG_USEC. Returns 0 if there is no watchdog. */
 uint64_t pd_notify_watchdog_ms(void);
-/* Returns how many listening sockets the service manager has passed to this process ($LISTEN_FDS, $LISTEN_PID). Sets
- * *first to the first file descriptor. */
-int pd_notify_sockets(int *first);
+/* Writes the listening sockets that the service manager has passed to this process ($LISTEN_FDS, $LISTEN_PID). Returns
+ * their number. Their names ($LISTEN_FDNAMES, which systemd sets from FileDescriptorName= of the socket's unit) say
+ * what peers speak there: "tls", "http", or frames for any other name. */
+size_t pd_notify_sockets(pd_given_socket sockets[PD_NOTIFY_SOCKETS]);
+/* Returns whether one of these sockets has that use. */
+bool pd_notify_has_socket(pd_socket_use use);
 
 #endif

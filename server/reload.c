@@ -4,6 +4,10 @@
 #include "flags.h"
 #include "log.h"
 #include "roles_file.h"
+#include "secret_file.h"
+#include "token_file.h"
+
+#include <string.h>
 
 int pd_reload_read_roles(const pd_config *config, pd_roles **roles, pd_roles **copy, pd_error *err)
 {
@@ -18,6 +22,35 @@ int pd_reload_read_roles(const pd_config *config, pd_roles **roles, pd_roles **c
     return pd_fail(err, PD_NO_MEMORY, "out of memory for the roles");
 }
 
+int pd_reload_read_token(const pd_config *config, char **token, pd_error *err)
+{
+    *token = NULL;
+    return config->http_token[0] != '\0' ? pd_token_read(token, config->http_token, "http.token", err) : PD_OK;
+}
+
+/* Checks that clients of the open listeners need credentials of the same kind as before: other machines may reach these
+ * listeners because of that. */
+static int check_credentials(const pd_config *now, const pd_config *fresh, pd_error *err)
+{
+    if (now->insecure) return PD_OK;
+    if (pd_config_identifies(now) && !pd_config_identifies(fresh))
+        return pd_fail(err, PD_PERMISSION_DENIED,
+                       "tls.tokens and tls.client_ca are gone, so everybody could connect: that needs a restart");
+    if (now->http_token[0] != '\0' && fresh->http_token[0] == '\0')
+        return pd_fail(err, PD_PERMISSION_DENIED,
+                       "http.token is gone, so everybody could read what jobs do: that needs a restart");
+    return PD_OK;
+}
+
+/* Reads the files that the new configuration names. */
+static int read_files(pd_reload *reload, const pd_config *fresh, pd_error *err)
+{
+    int rc = pd_config_tls(fresh, &reload->tls, err);
+
+    if (rc == PD_OK) rc = pd_reload_read_roles(reload->config, &reload->roles, &reload->store_roles, err);
+    return rc == PD_OK ? pd_reload_read_token(fresh, &reload->http_token, err) : rc;
+}
+
 void pd_reload_read(pd_reload *reload)
 {
     pd_config *fresh = pd_config_new();
@@ -28,8 +61,8 @@ void pd_reload_read(pd_reload *reload)
         pd_fail(&reload->error, PD_NO_MEMORY, "out of memory");
     else if (pd_flags_read(fresh, reload->argv, reload->environment, &flags, &reload->error) == PD_OK &&
              pd_config_check(fresh, &reload->error) == PD_OK &&
-             pd_config_tls(fresh, &reload->tls, &reload->error) == PD_OK &&
-             pd_reload_read_roles(reload->config, &reload->roles, &reload->store_roles, &reload->error) == PD_OK)
+             check_credentials(reload->config, fresh, &reload->error) == PD_OK &&
+             read_files(reload, fresh, &reload->error) == PD_OK)
         reload->fresh = fresh;
     if (reload->fresh != NULL) return;
     pd_config_free(fresh);
@@ -62,6 +95,22 @@ pd_tls_context *pd_reload_take_tls(pd_reload *reload)
     return tls;
 }
 
+static bool is_same(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+bool pd_reload_take_token(pd_reload *reload, char **token)
+{
+    if (reload->fresh == NULL || is_same(*token, reload->http_token)) return false;
+    pd_secret_free(*token);
+    *token = reload->http_token;
+    reload->http_token = NULL;
+    pd_log(LOG_NOTICE, *token != NULL ? "reload: HTTP requests must bring the new token of http.token"
+                                      : "reload: HTTP requests need no token any more");
+    return true;
+}
+
 bool pd_reload_take(pd_reload *reload)
 {
     size_t n = 0;
@@ -80,6 +129,8 @@ bool pd_reload_take(pd_reload *reload)
 void pd_reload_end(pd_reload *reload)
 {
     pd_config_free(reload->fresh);
+    pd_secret_free(reload->http_token);
+    reload->http_token = NULL;
     pd_roles_free(reload->roles);
     pd_roles_free(reload->store_roles);
     reload->fresh = NULL;

@@ -18,17 +18,31 @@ static int read_files(pd_tls_context **out, const pd_tls_files *files, pd_error 
     return rc == PD_OK ? pd_tls_server(out, &all, err) : rc;
 }
 
-int pd_tls_setup(pd_tls_context **out, const char *listen, const pd_tls_files *files, pd_error *err)
+/* Finds out whether a list of addresses has one with tls://. */
+static int has_secure(bool *secure, const char *listen, pd_error *err)
 {
     pd_address *addresses;
-    bool secure = false;
     size_t n;
     int rc;
 
-    *out = NULL;
+    *secure = false;
     if (listen[0] == '\0') return PD_OK;
     if ((rc = pd_addresses_parse(&addresses, &n, listen, PD_TO_LISTEN, err)) != PD_OK) return rc;
-    for (size_t i = 0; i < n; i++) secure |= addresses[i].secure;
+    for (size_t i = 0; i < n; i++) *secure |= addresses[i].secure;
     free(addresses);
-    return secure ? read_files(out, files, err) : PD_OK;
+    return PD_OK;
+}
+
+int pd_tls_setup(pd_tls_context **out, const char *listen, bool given, const pd_tls_files *files, pd_error *err)
+{
+    bool secure;
+    int rc = has_secure(&secure, listen, err);
+
+    *out = NULL;
+    if (rc != PD_OK || (!secure && !given)) return rc;
+    if (given && files->certificate[0] == '\0' && files->key[0] == '\0' && files->tokens[0] == '\0')
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "the service manager has passed a socket named tls (LISTEN_FDNAMES), which needs tls.tokens, or "
+                       "tls.certificate and tls.key: set them, or remove FileDescriptorName=tls");
+    return read_files(out, files, err);
 }

@@ -5,9 +5,10 @@
 
 #include "tls_context.h"
 
-/* Makes the context of the tls:// addresses in `listen`, the setting server.listen. *out is NULL if there is none. A
- * path may begin with ${CREDENTIALS_DIRECTORY}, the folder that systemd's LoadCredential= fills. Errors are those of
- * pd_tls_server; PD_INVALID_ARGUMENT also: `listen` is no list of addresses, or ${CREDENTIALS_DIRECTORY} is not set. */
-int pd_tls_setup(pd_tls_context **out, const char *listen, const pd_tls_files *files, pd_error *err);
+/* Makes the context of the tls:// addresses in `listen`, the setting server.listen, and of the socket named tls that
+ * the service manager has opened, if `given` says that there is one. *out is NULL if there is neither. A path may begin
+ * with ${CREDENTIALS_DIRECTORY}, the folder that systemd's LoadCredential= fills. Errors are those of pd_tls_server;
+ * PD_INVALID_ARGUMENT also: `listen` is no list of addresses, or ${CREDENTIALS_DIRECTORY} is not set. */
+int pd_tls_setup(pd_tls_context **out, const char *listen, bool given, const pd_tls_files *files, pd_error *err);
 
 #endif

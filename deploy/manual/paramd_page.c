@@ -68,6 +68,12 @@ void pd_paramd_page(FILE *out)
     pd_scdoc_sentence(out, "\t",
                       "are set by the daemon itself where they are not set, so that the kernels suit the processor and "
                       "waiting threads sleep");
+    fprintf(out, "\n*LISTEN_FDS*, *LISTEN_PID*, *LISTEN_FDNAMES*\n");
+    pd_scdoc_sentence(
+        out, "\t",
+        "pass on sockets that systemd has opened, in place of the addresses of listen. Peers speak TLS at "
+        "a socket with FileDescriptorName=tls, and HTTP at one with FileDescriptorName=http, which takes "
+        "the place of the listen of section [http]");
     fprintf(out, "\n# SIGNALS\n\n*SIGTERM*, *SIGINT*\n");
     pd_scdoc_sentence(out, "\t",
                       "finish the rounds under way, for at most drain_timeout, and stop. A second one stops at once");

@@ -22,6 +22,19 @@ typedef enum pd_daemon_event {
     PD_DAEMON_STOPS, /* the daemon has begun to drain: rounds under way may finish, then it exits */
 } pd_daemon_event;
 
+/* What peers speak on a listening socket. */
+typedef enum pd_socket_use {
+    PD_SOCKET_PLAIN, /* frames */
+    PD_SOCKET_TLS,   /* frames over TLS */
+    PD_SOCKET_HTTP,
+} pd_socket_use;
+
+/* A listening socket that the service manager (systemd) has opened for the daemon. */
+typedef struct pd_given_socket {
+    int fd;
+    pd_socket_use use;
+} pd_given_socket;
+
 /* Limits of the configuration that a reload may change while the daemon runs. */
 typedef struct pd_daemon_limits {
     uint32_t handshake_ms, read_ms, write_ms, drain_ms, keep_ms;
@@ -30,20 +43,24 @@ typedef struct pd_daemon_limits {
     pd_tls_context *tls; /* new keys for new connections, whose owner the daemon becomes; NULL: the old ones stay */
     pd_roles *roles, *store_roles; /* new roles, and a copy of them for the step thread; the conversation takes both
                                     * over. NULL: the roles stay */
+    const char *http_token;        /* token that HTTP requests must bring from now on, as in pd_daemon_config */
 } pd_daemon_limits;
 
 /* The settings of a daemon. Strings are borrowed until pd_daemon_new returns. Times are in milliseconds. */
 typedef struct pd_daemon_config {
-    const char *listen;  /* addresses to listen on, separated by commas, in the syntax of address.h; "": none */
-    bool insecure;       /* listening on addresses that other machines can reach is allowed */
-    pd_tls_context *tls; /* the keys of tls:// addresses, which the daemon shares; NULL: there is no such address */
-    int first_socket, n_sockets; /* number of the first listening socket that the service manager (systemd) has opened,
-                                  * and how many there are. If there are any, `listen` is ignored */
-    bool signals;                /* the daemon handles signals: SIGTERM and SIGINT drain and stop it, a second one stops
+    const char *listen; /* addresses to listen on, separated by commas, in the syntax of address.h; "": none */
+    bool insecure;      /* listening on addresses that other machines can reach is allowed */
+    pd_tls_context
+        *tls; /* the keys of tls:// addresses, which the daemon shares; NULL: there is no such address, and no
+                          * such socket among `sockets` */
+    const pd_given_socket *sockets; /* sockets that the service manager has opened; borrowed until the daemon listens.
+                                     * Those for HTTP take the place of `http_listen`, others that of `listen` */
+    size_t n_sockets;
+    bool signals;          /* the daemon handles signals: SIGTERM and SIGINT drain and stop it, a second one stops
                                   * it at once; SIGHUP reloads the configuration */
-    bool ends_with_input;        /* the daemon drains and stops when its standard input ends */
-    bool shared_memory;          /* workers on Unix sockets may share memory with the daemon */
-    uint64_t least_shared;       /* payload bytes from which on an answer is in shared memory; 0: PD_LEAST_SHARED */
+    bool ends_with_input;  /* the daemon drains and stops when its standard input ends */
+    bool shared_memory;    /* workers on Unix sockets may share memory with the daemon */
+    uint64_t least_shared; /* payload bytes from which on an answer is in shared memory; 0: PD_LEAST_SHARED */
     uint32_t max_connections;
     uint32_t handshake_ms, heartbeat_ms, silence_ms, read_ms, write_ms, drain_ms;
     uint32_t keep_ms; /* time that last checkpoints have after the drain of a stopping daemon; 0: it makes none */
@@ -56,8 +73,8 @@ typedef struct pd_daemon_config {
     const char *blas_core;   /* name of the set of BLAS kernels in use, for operators; borrowed for the daemon's life */
     const char *http_listen; /* addresses of the HTTP listener (metrics, health, dashboard), in the syntax of `listen`.
                               * NULL or "": there is none */
-    const char *http_token;  /* token that HTTP requests must bring; borrowed for the daemon's life. NULL: none is
-                              * needed */
+    const char *http_token;  /* token that HTTP requests must bring; borrowed until a reload brings another, or for the
+                              * daemon's life. NULL: none is needed */
     uint64_t (*busy_ns)(void *arg); /* returns how long the step thread has been at its present turn. NULL: it is not
                                      * known */
     void (*log)(const pd_log_entry *entry);

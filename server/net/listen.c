@@ -179,21 +179,54 @@ static int listen_addresses(pd_uvloop *loop, const char *text, pd_error *err)
 
 /* ---- listening sockets that the service manager has opened ---- */
 
-static int take_socket(pd_uvloop *loop, int fd, pd_error *err)
+/* Checks that the daemon may serve a socket: other machines can reach it only if its peers must prove who they are. */
+static int check_given(const pd_daemon_config *config, const pd_given_socket *given, const struct sockaddr *address,
+                       socklen_t length, pd_error *err)
+{
+    bool secure = given->use == PD_SOCKET_TLS;
+
+    if (given->use == PD_SOCKET_HTTP)
+        return pd_reach_check_http_socket(address, length, config->insecure || config->http_token != NULL, err);
+    if (secure && address->sa_family == AF_UNIX)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "descriptor %d of LISTEN_FDS is a Unix socket named tls: there is no TLS on Unix sockets, give "
+                       "it another FileDescriptorName=",
+                       given->fd);
+    assert(!secure || config->tls != NULL);
+    return pd_reach_check(address, length, config->insecure || (secure && pd_tls_identifies(config->tls)), err);
+}
+
+static int take_socket(pd_uvloop *loop, const pd_given_socket *given, pd_error *err)
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
-    int listens = 0, rc;
+    int listens = 0, fd = given->fd, rc;
     socklen_t size = sizeof listens;
+    bool secure = given->use == PD_SOCKET_TLS;
 
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens ||
         getsockname(fd, (struct sockaddr *)&address, &length) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "descriptor %d of LISTEN_FDS is not a listening socket", fd);
-    rc = pd_reach_check((struct sockaddr *)&address, length, pd_conversation_settings(loop->daemon)->insecure, err);
+    rc = check_given(pd_conversation_settings(loop->daemon), given, (struct sockaddr *)&address, length, err);
     if (rc != PD_OK) return rc;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    if ((rc = add(loop, fd, "", false, err)) == PD_OK) report(loop, fd, "", false);
+    if ((rc = add(loop, fd, "", secure, err)) == PD_OK) report(loop, fd, "", secure);
+    return rc;
+}
+
+/* Takes the sockets for HTTP, or all others. Sets *any if there are such sockets. */
+static int take_sockets(pd_uvloop *loop, bool http, bool *any, pd_error *err)
+{
+    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
+    int rc = PD_OK;
+
+    *any = false;
+    for (size_t i = 0; i < config->n_sockets && rc == PD_OK; i++) {
+        if ((config->sockets[i].use == PD_SOCKET_HTTP) != http) continue;
+        *any = true;
+        rc = take_socket(loop, &config->sockets[i], err);
+    }
     return rc;
 }
 
@@ -205,11 +238,13 @@ static void open_spare(pd_uvloop *loop)
 int pd_listen_http(pd_uvloop *loop, pd_error *err)
 {
     const char *addresses = pd_conversation_settings(loop->daemon)->http_listen;
-    int rc = PD_OK;
+    bool given;
+    int rc;
 
     open_spare(loop);
     loop->opens_http = true;
-    if (addresses != NULL && addresses[0] != '\0') rc = listen_addresses(loop, addresses, err);
+    rc = take_sockets(loop, true, &given, err);
+    if (rc == PD_OK && !given && addresses != NULL && addresses[0] != '\0') rc = listen_addresses(loop, addresses, err);
     loop->opens_http = false;
     return rc;
 }
@@ -217,12 +252,12 @@ int pd_listen_http(pd_uvloop *loop, pd_error *err)
 int pd_listen(pd_uvloop *loop, pd_error *err)
 {
     const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
-    int rc = PD_OK;
+    bool given;
+    int rc;
 
     open_spare(loop);
-    for (int i = 0; i < config->n_sockets && rc == PD_OK; i++) rc = take_socket(loop, config->first_socket + i, err);
-    if (config->n_sockets > 0 || rc != PD_OK) return rc;
-    if (config->listen[0] != '\0') rc = listen_addresses(loop, config->listen, err);
+    rc = take_sockets(loop, false, &given, err);
+    if (rc == PD_OK && !given && config->listen[0] != '\0') rc = listen_addresses(loop, config->listen, err);
     return rc;
 }
 

@@ -4,9 +4,11 @@
 
 #include "uvloop.h"
 
-/* Opens the listening sockets that the settings name. Errors are those of pd_daemon_new. */
+/* Opens the listening sockets that the settings name, or takes those that the service manager has opened. Errors are
+ * those of pd_daemon_listen. */
 int pd_listen(pd_uvloop *loop, pd_error *err);
-/* Opens the HTTP listener that the settings name, if any. Errors are those of pd_daemon_new. */
+/* Opens the HTTP listener that the settings name, if any, or takes the service manager's sockets for it. Errors are
+ * those of pd_daemon_listen. */
 int pd_listen_http(pd_uvloop *loop, pd_error *err);
 /* Starts to accept connections. Call it again after more listening sockets were opened. */
 void pd_listen_begin(pd_uvloop *loop);

@@ -62,18 +62,32 @@ int pd_reach_resolve(const pd_address *address, bool insecure, bool identifies, 
     return rc;
 }
 
+/* Fails because other machines can reach an address of the HTTP listener. */
+static int refuse_http(const char *address, pd_error *err)
+{
+    return pd_fail(err, PD_PERMISSION_DENIED,
+                   "http.listen: refusing to listen on %.200s: anybody who reaches it could read what jobs do. Listen "
+                   "on 127.0.0.1, or set http.token to a file with a token that requests must bring",
+                   address);
+}
+
+int pd_reach_check_http_socket(const struct sockaddr *address, socklen_t length, bool guarded, pd_error *err)
+{
+    char text[80];
+
+    if (pd_reach_check(address, length, guarded, NULL) == PD_OK) return PD_OK;
+    pd_reach_text(address, length, text, sizeof text);
+    return refuse_http(text, err);
+}
+
 int pd_reach_resolve_http(const pd_address *address, bool guarded, struct addrinfo **list, pd_error *err)
 {
     int rc = pd_reach_resolve(address, guarded, false, list, err);
+    char text[160];
 
-    if (rc == PD_PERMISSION_DENIED)
-        return pd_fail(
-            err, rc,
-            "http.listen: refusing to listen on %s:%s: anybody who reaches it could read what jobs do. Listen "
-            "on 127.0.0.1, or set http.token to a file with a token that requests must bring",
-            address->host[0] != '\0' ? address->host : "*", address->port);
-    if (rc == PD_UNAVAILABLE)
-        return pd_fail(err, rc, "http.listen: the host of %s:%s is not known", address->host, address->port);
+    snprintf(text, sizeof text, "%.100s:%.50s", address->host[0] != '\0' ? address->host : "*", address->port);
+    if (rc == PD_PERMISSION_DENIED) return refuse_http(text, err);
+    if (rc == PD_UNAVAILABLE) return pd_fail(err, rc, "http.listen: the host of %s is not known", text);
     return rc;
 }
 

@@ -14,6 +14,8 @@
 void pd_reach_text(const struct sockaddr *address, socklen_t length, char *text, size_t size);
 /* Checks whether other machines can reach an address. PD_PERMISSION_DENIED: they can, and `insecure` is not set. */
 int pd_reach_check(const struct sockaddr *address, socklen_t length, bool insecure, pd_error *err);
+/* The same for an address of the HTTP listener. `guarded` says whether other machines may reach it. */
+int pd_reach_check_http_socket(const struct sockaddr *address, socklen_t length, bool guarded, pd_error *err);
 /* Looks up the addresses of a host name. *list gets them; the caller frees it with freeaddrinfo(). For a Unix socket,
  * *list is NULL. `identifies`: clients of tls:// addresses prove who they are, so other machines may reach such an
  * address without `insecure`. Errors:

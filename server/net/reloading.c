@@ -38,6 +38,7 @@ static void take(pd_daemon *daemon, const pd_daemon_limits *limits)
     daemon->config.write_ms = limits->write_ms;
     daemon->config.drain_ms = limits->drain_ms;
     daemon->config.keep_ms = limits->keep_ms;
+    daemon->config.http_token = limits->http_token;
     post(daemon, limits);
     if (limits->roles == NULL || pd_access_take(daemon, limits->roles, limits->store_roles) == PD_OK) return;
     pd_loop_log(daemon, LOG_ERR, (pd_log_facts){ .code = PD_NO_MEMORY },

@@ -72,7 +72,8 @@ quietly chroot "$root" env DEBIAN_FRONTEND=noninteractive sh -c \
     'apt-get update -qq && apt-get install -y -qq --no-install-recommends /first/*.deb'
 uid=$(chroot "$root" id -u paramd) || die "the package makes no user paramd"
 [ "$uid" -lt 1000 ] || die "the user paramd is no system user: $uid"
-for path in /lib/systemd/system/paramd.service /lib/systemd/system/paramd.socket /usr/share/man/man8/paramd.8.gz \
+for path in /lib/systemd/system/paramd.service /lib/systemd/system/paramd.socket \
+    /lib/systemd/system/paramd-tls.socket /usr/share/man/man8/paramd.8.gz \
     /usr/share/man/man1/paramctl-doctor.1.gz /usr/share/bash-completion/completions/paramctl \
     /usr/share/zsh/vendor-completions/_paramctl /usr/share/doc/paramd/README.md /usr/include/paramd/client.h; do
     [ -s "$root$path" ] || die "not installed: $path"
@@ -185,6 +186,14 @@ inside systemctl start paramd.service || die "no start with tokens:" "$(inside j
 inside env PARAMD_URL=tls://127.0.0.1:7070 PARAMD_TOKEN_FILE=/token paramctl ping > /dev/null \
     || die "the token does not let its owner in"
 if inside paramctl --timeout 2 ping > /dev/null 2>&1; then die "the daemon answers without TLS"; fi
+
+say "systemd holds the port of TLS"
+inside systemctl stop paramd.service
+inside systemctl start paramd-tls.socket
+inside env PARAMD_URL=tls://127.0.0.1:7071 PARAMD_TOKEN_FILE=/token paramctl --timeout 20 ping > /dev/null \
+    || die "a connection to the socket for TLS is not answered:" "$(inside journalctl -n 20 -u paramd.service)"
+is_active paramd.service active || die "the socket for TLS did not start the service"
+inside systemctl stop paramd-tls.socket paramd.service
 rm "$root/etc/paramd/tokens"
 
 say "remove and purge"

@@ -1,4 +1,4 @@
-/* Tests the daemon as a service: its service manager, its sockets, its descriptors, and how it stops. */
+/* Tests the daemon as a service: its service manager, its addresses, its descriptors, and how it stops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -85,55 +84,6 @@ static void tells_its_manager_that_it_is_ready_alive_and_stopping(void **state)
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
     close(fd);
     unlink(address.sun_path);
-}
-
-/* Writes a script into a new folder that the test runs in the daemon's place. Like systemd, it tells the daemon with
- * LISTEN_PID and LISTEN_FDS that a socket is open for it. Returns the folder of the real programs. */
-static char *stand_in(char *folder)
-{
-    char path[256];
-    const char *bin = getenv("PARAMD_BIN");
-    FILE *script;
-
-    assert_non_null(bin);
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/paramd", folder);
-    script = fopen(path, "w");
-    fprintf(script, "#!/bin/sh\nLISTEN_PID=$$ LISTEN_FDS=1 exec %s/paramd \"$@\"\n", bin);
-    fclose(script);
-    chmod(path, 0700);
-    return strdup(bin);
-}
-
-static void serves_on_a_socket_that_it_is_given(void **state)
-{
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    char folder[] = "/tmp/paramd-given-XXXXXX", path[256], *bin = stand_in(folder);
-    int fd = socket(AF_INET, SOCK_STREAM, 0), third = dup(3);
-    socklen_t length = sizeof address;
-    test_daemon *daemon;
-    (void)state;
-
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(listen(fd, 8), 0);
-    getsockname(fd, (struct sockaddr *)&address, &length);
-    if (fd != 3) dup2(fd, 3);
-    setenv("PARAMD_BIN", folder, 1);
-    daemon = daemon_start(NULL);
-    setenv("PARAMD_BIN", bin, 1);
-    assert_int_equal(daemon->port, ntohs(address.sin_port));
-    expect_welcome(daemon->url);
-    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
-    close(fd);
-    if (third >= 0) dup2(third, 3);
-    if (third >= 0)
-        close(third);
-    else
-        close(3);
-    snprintf(path, sizeof path, "%s/paramd", folder);
-    unlink(path);
-    rmdir(folder);
-    free(bin);
 }
 
 /* ---- addresses ---- */
@@ -336,7 +286,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tells_its_manager_that_it_is_ready_alive_and_stopping),
-        cmocka_unit_test(serves_on_a_socket_that_it_is_given),
         cmocka_unit_test(serves_names_and_ipv6),
         cmocka_unit_test(replaces_a_socket_file_that_nobody_serves),
         cmocka_unit_test(a_file_that_is_no_socket_is_left_alone),

@@ -14,6 +14,7 @@
 #include <signal.h>
 
 #include "await.h"
+#include "http_ask.h"
 #include "proxy.h"
 #include "team.h"
 #include "tls_scene.h"
@@ -144,11 +145,45 @@ static void a_reload_with_a_wrong_file_changes_nothing(void **state)
     assert_int_equal(tls_scene_end(scene), 0);
 }
 
+/* Asks for metrics with a token. Returns whether the first line of the answer has the text. */
+static bool asks(int port, const char *token, const char *expected)
+{
+    char request[128];
+
+    snprintf(request, sizeof request, "GET /metrics HTTP/1.0\r\nAuthorization: Bearer %s\r\n\r\n", token);
+    return http_answers(port, request, expected);
+}
+
+static void the_token_of_http_is_replaced_with_all_other_files_or_not_at_all(void **state)
+{
+    tls_scene *scene = tls_scene_new();
+    char file[96];
+    int port;
+    (void)state;
+
+    snprintf(file, sizeof file, "%s/http-token", scene->folder);
+    pki_write(file, "first-token-of-http\n", 0600);
+    tls_scene_start(scene, (const char *const[]){ "--http-listen=127.0.0.1:0", "--http-token", file, NULL });
+    port = daemon_port_of(scene->daemon, "listening for HTTP on 127.0.0.1:");
+    assert_true(asks(port, "first-token-of-http", "200 OK"));
+    pki_write(file, "second-token-of-http\n", 0600);
+    tls_scene_reload(scene, 1);
+    assert_true(asks(port, "first-token-of-http", "401 Unauthorized"));
+    assert_true(asks(port, "second-token-of-http", "200 OK"));
+    pki_write(file, "third-token-of-http\n", 0600);
+    pki_write(scene->tokens, "nonsense\n", 0600);
+    kill(scene->daemon->pid, SIGHUP);
+    assert_true(daemon_says(scene->daemon, "the old values stay", patient(10)));
+    assert_true(asks(port, "second-token-of-http", "200 OK"));
+    assert_int_equal(tls_scene_end(scene), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_rotated_while_workers_train),
         cmocka_unit_test(a_reload_with_a_wrong_file_changes_nothing),
+        cmocka_unit_test(the_token_of_http_is_replaced_with_all_other_files_or_not_at_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

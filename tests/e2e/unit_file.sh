@@ -36,9 +36,13 @@ status=0
 said=$(${started/\/etc\/paramd\/paramd.conf/$conf} 2>&1) || status=$?
 [ $status = 2 ] && [[ $said == *"larger than 65535"* ]] || { echo "a wrong port: status $status: $said"; exit 1; }
 
-cp deploy/paramd.socket "$scratch/"
+cp deploy/paramd.socket deploy/paramd-tls.socket "$scratch/"
 
-said=$(systemd-analyze verify --man=no "$unit" "$scratch/paramd.socket" 2>&1) \
+# The daemon knows the socket for TLS by its name, and systemd passes it to the daemon's service.
+grep -qx 'FileDescriptorName=tls' "$scratch/paramd-tls.socket" && grep -qx 'Service=paramd.service' \
+    "$scratch/paramd-tls.socket" || { echo "paramd-tls.socket does not pass a socket named tls"; exit 1; }
+
+said=$(systemd-analyze verify --man=no "$unit" "$scratch/paramd.socket" "$scratch/paramd-tls.socket" 2>&1) \
     || { echo "$said"; echo "systemd-analyze verify refuses the unit file"; exit 1; }
 [ -z "$said" ] || { echo "$said"; echo "systemd-analyze verify has something to say"; exit 1; }
 

@@ -92,21 +92,61 @@ static void feeds_the_watchdog_twice_as_often_as_it_asks(void **state)
     assert_int_equal(pd_notify_watchdog_ms(), 15000);
 }
 
-static void takes_sockets_meant_for_this_process_only(void **state)
+/* Says that the sockets are meant for this process. */
+static void claim_sockets(void)
 {
     char pid[32];
-    int first;
+
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    setenv("LISTEN_PID", pid, 1);
+}
+
+static void takes_sockets_meant_for_this_process_only(void **state)
+{
+    pd_given_socket sockets[PD_NOTIFY_SOCKETS];
     (void)state;
 
     setenv("LISTEN_FDS", "2", 1);
+    setenv("LISTEN_FDNAMES", "tls:http", 1);
     unsetenv("LISTEN_PID");
-    assert_int_equal(pd_notify_sockets(&first), 0);
+    assert_int_equal(pd_notify_sockets(sockets), 0);
     setenv("LISTEN_PID", "1", 1);
-    assert_int_equal(pd_notify_sockets(&first), 0);
-    snprintf(pid, sizeof pid, "%d", (int)getpid());
-    setenv("LISTEN_PID", pid, 1);
-    assert_int_equal(pd_notify_sockets(&first), 2);
-    assert_int_equal(first, 3);
+    assert_int_equal(pd_notify_sockets(sockets), 0);
+    assert_false(pd_notify_has_socket(PD_SOCKET_TLS));
+    claim_sockets();
+    assert_int_equal(pd_notify_sockets(sockets), 2);
+    assert_int_equal(sockets[0].fd, 3);
+    assert_int_equal(sockets[1].fd, 4);
+}
+
+static void the_names_of_sockets_say_what_is_spoken_there(void **state)
+{
+    /* what LISTEN_FDNAMES says, and the uses of three sockets: "p" plain, "t" TLS, "h" HTTP */
+    static const char *const cases[][2] = {
+        { "tls:http:paramd.socket", "thp" },
+        { "paramd.socket:tls:tls", "ptt" },
+        { "http", "hpp" },
+        { "", "ppp" },
+        { "TLS:tlsx:https", "ppp" },
+        { ":tls:", "ptp" },
+        { "tl:s:htt", "ppp" },
+        { "tls:tls:tls:http:unknown", "ttt" },
+    };
+    pd_given_socket sockets[PD_NOTIFY_SOCKETS];
+    (void)state;
+
+    claim_sockets();
+    setenv("LISTEN_FDS", "3", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv("LISTEN_FDNAMES", cases[i][0], 1);
+        assert_int_equal(pd_notify_sockets(sockets), 3);
+        for (int j = 0; j < 3; j++)
+            if ("pth"[sockets[j].use] != cases[i][1][j]) fail_msg("%s: socket %d", cases[i][0], j);
+        assert_int_equal(pd_notify_has_socket(PD_SOCKET_HTTP), strchr(cases[i][1], 'h') != NULL);
+    }
+    unsetenv("LISTEN_FDNAMES");
+    assert_int_equal(pd_notify_sockets(sockets), 3);
+    assert_int_equal(sockets[0].use, PD_SOCKET_PLAIN);
 }
 
 int main(void)
@@ -117,6 +157,7 @@ int main(void)
         cmocka_unit_test(says_nothing_without_a_manager),
         cmocka_unit_test(feeds_the_watchdog_twice_as_often_as_it_asks),
         cmocka_unit_test(takes_sockets_meant_for_this_process_only),
+        cmocka_unit_test(the_names_of_sockets_say_what_is_spoken_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

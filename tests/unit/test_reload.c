@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ typedef struct fixture {
     char path[32], flag[64];
     char *argv[4];
     pd_reload reload;
+    char *token;    /* the token of HTTP requests; NULL: they need none */
     char log[4096]; /* log output of the last reload */
 } fixture;
 
@@ -65,11 +67,12 @@ static int tear_down(void **state)
     pd_reload_end(&f->reload);
     pd_config_free(f->reload.config);
     unlink(f->path);
+    free(f->token);
     free(f);
     return 0;
 }
 
-/* Reloads the configuration and keeps the log output in `log`. Returns whether the configuration changed. */
+/* Reloads the configuration and the token, and keeps the log output in `log`. Returns whether one of them changed. */
 static bool reload(fixture *f)
 {
     FILE *file = tmpfile();
@@ -79,7 +82,8 @@ static bool reload(fixture *f)
     dup2(fileno(file), STDERR_FILENO);
     pd_log_open(LOG_DEBUG, PD_LOG_TEXT);
     pd_reload_read(&f->reload);
-    changed = pd_reload_take(&f->reload);
+    changed = pd_reload_take_token(&f->reload, &f->token);
+    changed = pd_reload_take(&f->reload) || changed;
     dup2(saved, STDERR_FILENO);
     close(saved);
     rewind(file);
@@ -194,6 +198,56 @@ static void roles_are_read_with_the_keys_or_neither(void **state)
     unlink(path);
 }
 
+/* Writes a token as http.token wants it. */
+static void write_token(const char *path, const char *token)
+{
+    write_text(path, token);
+    assert_int_equal(chmod(path, 0600), 0);
+}
+
+static void the_http_token_is_taken_with_the_keys_or_neither(void **state)
+{
+    fixture *f = *state;
+    char path[] = "/tmp/reload_token_XXXXXX", text[128];
+
+    close(mkstemp(path));
+    snprintf(text, sizeof text, "[limits]\nmax_jobs = 9\n[http]\ntoken = %s\n", path);
+    write_file(f, text);
+    write_token(path, "short\n");
+    assert_false(reload(f));
+    assert_null(f->token);
+    assert_int_equal(f->reload.config->max_jobs, 5);
+    expect(f, "expected 16 to 256");
+    write_token(path, "0123456789abcdef\n");
+    assert_true(reload(f));
+    assert_string_equal(f->token, "0123456789abcdef");
+    assert_int_equal(f->reload.config->max_jobs, 9);
+    write_token(path, "fedcba9876543210\n");
+    assert_true(reload(f));
+    assert_string_equal(f->token, "fedcba9876543210");
+    expect(f, "the new token of http.token");
+    assert_false(reload(f)); /* the same once more */
+    assert_null(strstr(f->log, "the new token"));
+    unlink(path);
+}
+
+static void credentials_are_not_taken_away_while_listeners_are_open(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(pd_config_set(f->reload.config, "tls", "tokens", "/nowhere", NULL), PD_OK);
+    assert_false(reload(f));
+    expect(f, "tls.tokens and tls.client_ca are gone");
+    assert_int_equal(pd_config_set(f->reload.config, "tls", "tokens", "", NULL), PD_OK);
+    assert_int_equal(pd_config_set(f->reload.config, "http", "token", "/nowhere", NULL), PD_OK);
+    assert_false(reload(f));
+    expect(f, "http.token is gone");
+    assert_int_equal(pd_config_set(f->reload.config, "server", "insecure", "yes", NULL), PD_OK);
+    f->token = strdup("0123456789abcdef");
+    assert_true(reload(f)); /* insecure: whoever comes without credentials may come */
+    assert_null(f->token);
+}
+
 /* Each reloadable key is a number, a choice or the path of a file, which nobody borrows. */
 static void every_marked_key_can_be_taken(void **state)
 {
@@ -207,7 +261,7 @@ static void every_marked_key_can_be_taken(void **state)
         assert_false(pd_config_differs(f->reload.config, fresh, &f->reload.config->keys[i]));
         marked++;
     }
-    assert_int_equal(marked, 12);
+    assert_int_equal(marked, 13);
     pd_config_free(fresh);
 }
 
@@ -222,6 +276,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(flags_still_win_over_the_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_spelling_of_a_value_is_no_change, set_up, tear_down),
         cmocka_unit_test_setup_teardown(roles_are_read_with_the_keys_or_neither, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_http_token_is_taken_with_the_keys_or_neither, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(credentials_are_not_taken_away_while_listeners_are_open, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_marked_key_can_be_taken, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,11 @@
+/* http_ask.h - asks the HTTP listener of a daemon on this machine. */
+#ifndef HTTP_ASK_H
+#define HTTP_ASK_H
+
+#include <stdbool.h>
+
+/* Sends a request to a port of 127.0.0.1, and reads to the end of the answer. Returns whether the first 511 bytes of
+ * the answer have the expected text. */
+bool http_answers(int port, const char *request, const char *expected);
+
+#endif
