@@ -158,7 +158,7 @@ static const pd_st_tensor *companion(const state_import *im, const pd_st_tensor 
 static bool has_companions(const state_import *im, const pd_st_tensor *codes)
 {
     const pd_st_tensor *buckets = companion(im, codes, "bucket_size"), *diagonal = companion(im, codes, "diagonal");
-    int64_t rows = codes->shape.rank > 0 ? codes->shape.dim[0] : 0, n = elements_of(codes);
+    int64_t rows = codes->shape.rank > 0 ? codes->shape.dim[0] : 1, n = elements_of(codes);
 
     if (n == 0 || buckets == NULL || buckets->dtype != PD_ST_F32 || elements_of(buckets) != n / rows) return false;
     return diagonal == NULL || elements_of(diagonal) == 0 ||

@@ -565,6 +565,8 @@ static void what_is_not_as_upstream_has_it_is_unknown(void **state)
                    NULL); /* the file has codes without their bucket sizes */
     assert_unknown(&r, PD_ST_I8, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized",
                    "stats/layers.0.weight/momentum/bucket_size");
+    assert_unknown(&r, PD_ST_I8, (pd_shape){ 0 }, "stats/layers.0.weight/momentum/quantized",
+                   "stats/layers.0.weight/momentum/bucket_size");
     assert_unknown(&r, PD_ST_I32, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized", NULL);
     assert_unknown(&r, PD_ST_F32, (pd_shape){ 1, { 2 } },
                    "stats/layers.0.weight/training_metrics/inverse_pth_root_errors", NULL);
