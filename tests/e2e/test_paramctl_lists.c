@@ -251,6 +251,17 @@ static void on_a_terminal(const char *environment, const char *command)
                      0);
 }
 
+static void an_error_stays_on_the_terminal_when_watch_ends(void **state)
+{
+    (void)state;
+    if (paramctl_shell("command -v script > /dev/null") != 0) skip();
+    assert_int_equal(paramctl_shell("SHELL=/bin/sh TERM=xterm script -qec \"$paramctl jobs --watch "
+                                    "--server tcp://127.0.0.1:1 --timeout 0.2\" /dev/null < /dev/null"),
+                     3);
+    assert_says("127.0.0.1:1: Connection refused");
+    assert_null(strchr(paramctl_output, '\033')); /* the terminal was not cleared */
+}
+
 static void colours_are_for_terminals_that_want_them(void **state)
 {
     pair both = train(JOB, 1, -1);
@@ -385,6 +396,7 @@ int main(void)
         cmocka_unit_test(whom_a_job_waits_for_is_shown),
         cmocka_unit_test(watch_prints_block_after_block_in_a_pipe),
         cmocka_unit_test(watch_ends_with_status_3_when_the_daemon_is_gone),
+        cmocka_unit_test(an_error_stays_on_the_terminal_when_watch_ends),
         cmocka_unit_test(colours_are_for_terminals_that_want_them),
         cmocka_unit_test(top_prints_one_table_in_a_pipe),
         cmocka_unit_test(top_fills_a_terminal_until_q),
