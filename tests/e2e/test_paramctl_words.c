@@ -58,6 +58,11 @@ static void exit_status_is_2_for_what_cannot_be_meant(void **state)
                                          "set x y",
                                          "set x y lr",
                                          "set x y =1",
+                                         "token",
+                                         "token old x",
+                                         "roles show x y z",
+                                         "restore x",
+                                         "restore x --job y --step 1 --creator z",
                                          "checkpoint",
                                          "checkpoint x y",
                                          "checkpoint x --step 0",
@@ -137,10 +142,11 @@ static void options_stand_before_and_behind_names_and_arguments(void **state)
 
 /* ---- help ---- */
 
-static const char *const names[] = { "ping",    "status",   "top",          "jobs",       "params",
-                                     "workers", "roots",    "state",        "set",        "drop",
-                                     "drain",   "shutdown", "plan",         "optimizers", "settings",
-                                     "bench",   "replay",   "import-state", "checkpoint" };
+static const char *const names[] = { "ping",    "status", "top",          "jobs",       "params",      "workers",
+                                     "roots",   "state",  "export",       "checkpoint", "checkpoints", "verify",
+                                     "restore", "roles",  "import-state", "set",        "settings",    "token",
+                                     "drop",    "drain",  "shutdown",     "plan",       "optimizers",  "bench",
+                                     "replay",  "doctor" };
 
 static void help_lists_every_command(void **state)
 {
