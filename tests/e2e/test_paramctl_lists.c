@@ -192,6 +192,22 @@ static void every_list_fits_a_hundred_columns(void **state)
     assert_int_equal(paramctl("drop " JOB), 0);
 }
 
+static void lists_fit_a_narrow_terminal(void **state)
+{
+    pair both = train(JOB, 1, -1);
+
+    (void)state;
+    if (paramctl_shell("command -v script > /dev/null") != 0) skip();
+    assert_int_equal(paramctl_shell("SHELL=/bin/sh TERM=dumb script -qec \"stty cols 80; $paramctl jobs; "
+                                    "$paramctl params " JOB "\" /dev/null < /dev/null | tr -d '\\r'"),
+                     0);
+    assert_says("DURABLE\n");
+    assert_says("WAITS FOR\n");
+    assert_lines_fit(80);
+    leave(&both);
+    assert_int_equal(paramctl("drop " JOB), 0);
+}
+
 static void a_pattern_that_matches_nothing_is_a_failure(void **state)
 {
     static const char *const lists[] = { "roots", "params", "state", "settings" };
@@ -392,6 +408,7 @@ int main(void)
         cmocka_unit_test(a_job_without_a_loss_shows_a_dash),
         cmocka_unit_test(a_job_counts_its_traffic_and_its_speed),
         cmocka_unit_test(every_list_fits_a_hundred_columns),
+        cmocka_unit_test(lists_fit_a_narrow_terminal),
         cmocka_unit_test(a_pattern_that_matches_nothing_is_a_failure),
         cmocka_unit_test(whom_a_job_waits_for_is_shown),
         cmocka_unit_test(watch_prints_block_after_block_in_a_pipe),
