@@ -247,7 +247,7 @@ static void watch_prints_block_after_block_in_a_pipe(void **state)
     (void)state;
     assert_int_equal(paramctl_shell("timeout %g $paramctl jobs --watch=100ms", patient(1)), 124);
     assert_true(strncmp(paramctl_output, "no jobs\n\nno jobs\n\nno jobs\n", 25) == 0);
-    assert_int_equal(paramctl_shell("timeout %g $paramctl status -w | head -n 1", patient(5)), 0);
+    assert_int_equal(paramctl_shell("timeout %g $paramctl status --watch=100ms | head -n 1", patient(5)), 0);
     assert_says("server ");
 }
 
@@ -319,7 +319,7 @@ static void top_fills_a_terminal_until_q(void **state)
     if (paramctl_shell("command -v script > /dev/null") != 0) skip();
     /* --foreground: otherwise `timeout` may put paramctl into the background, where reading the terminal stops it */
     assert_int_equal(paramctl_shell("echo q | SHELL=/bin/sh TERM=xterm script -qec \"stty cols 100 rows 20; "
-                                    "timeout --foreground %g $paramctl top\" /dev/null",
+                                    "timeout --foreground %g $paramctl top --watch=200ms\" /dev/null",
                                     patient(20)),
                      0);
     assert_says("sorted by name");
@@ -337,7 +337,7 @@ static void top_shows_a_job_with_failing_roots_in_red(void **state)
     first_element = 1;
     for (int colours = 0; colours < 2; colours++) {
         assert_int_equal(paramctl_shell("echo q | SHELL=/bin/sh TERM=xterm %s script -qec \"stty cols 120 rows 20; "
-                                        "timeout --foreground %g $paramctl top\" /dev/null",
+                                        "timeout --foreground %g $paramctl top --watch=200ms\" /dev/null",
                                         colours ? "" : "NO_COLOR=1", patient(20)),
                          0);
         assert_says(JOB);
