@@ -79,7 +79,7 @@ typedef enum pd_stage {
     STAGE_WELCOMED, /* the server has answered Hello; no parameters are declared on this connection yet */
     STAGE_DECLARING,
     STAGE_RUNNING,
-    STAGE_DROP, /* the core (the client's protocol state machine) has asked for the connection to be closed */
+    STAGE_DROP, /* the core has asked for the connection to be closed */
 } pd_stage;
 
 /* Weights that an answer leaves in shared memory, to be copied to the caller's buffer. */
@@ -134,7 +134,7 @@ typedef struct pd_core {
     char **options, **rules;
     uint32_t rank, world_size;
     uint64_t nonce;
-    /* frame flags (PD_FLAG_...) for all frames that the core (the client's protocol state machine) sends */
+    /* frame flags (PD_FLAG_...) for all frames that the core sends */
     uint8_t flags;
     /* after a lost connection the client handle (the user's pd_client) ends instead of connecting again */
     bool impatient;

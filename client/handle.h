@@ -29,20 +29,19 @@ struct pd_client {
 /* Fails with PD_DEADLINE_EXCEEDED: a call has waited for `seconds`. The error text says why it is not done. The
  * core (protocol state machine) must be locked. */
 int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err);
-/* Waits until the call with this ticket is done, frees the ticket and returns the result of the call. The core (the
- * client's protocol state machine) must be locked. */
+/* Waits until the call with this ticket is done, frees the ticket and returns the result of the call. The core must be
+ * locked. */
 int pd_handle_finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
 /* Waits for the end of a call that blocks, such as pd_client_declare. If the time runs out, the ticket is kept, so that
- * the user can repeat the call and go on waiting. The core (the client's protocol state machine) must be locked. */
+ * the user can repeat the call and go on waiting. The core must be locked. */
 int pd_handle_finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err);
 /* Works as pd_handle_finish_call, for a call whose answer the caller reads: *reply is its header, `bytes` long, with
  * the payload behind it. The caller frees it. */
 int pd_handle_finish_asked(pd_client *client, pd_ticket_id *ticket, uint8_t **reply, size_t *bytes, pd_error *err);
-/* Sends the initial weights that this rank has to send, then pulls all weights. The core (the client's protocol state
- * machine) must be locked. */
+/* Sends the initial weights that this rank has to send, then pulls all weights. The core must be locked. */
 int pd_handle_init(pd_client *client, void *const *weights, pd_error *err);
-/* Locks the core (the client's protocol state machine) of a handle for a function that only reads it. The cast removes
- * the const, since taking the lock changes the handle. */
+/* Locks the core of a handle for a function that only reads it. The cast removes the const, since taking the lock
+ * changes the handle. */
 pd_client *pd_handle_enter(const pd_client *client);
 
 #endif

@@ -46,8 +46,8 @@ static bool has_waited(const pd_io *io)
     return waiter != NULL;
 }
 
-/* Unlocks the core (the client's protocol state machine), and tells the user of tickets that are done: by waking the
- * threads that wait for them, and by the event descriptor, if the user has asked for it. */
+/* Unlocks the core, and tells the user of tickets that are done: by waking the threads that wait for them, and by the
+ * event descriptor, if the user has asked for it. */
 static void unlock(pd_io *io)
 {
     bool wake = has_waited(io), news = io->done_fd >= 0 && pd_core_ended_ops(io->core) != io->told;
@@ -97,7 +97,7 @@ bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds)
     return pd_core_done(io->core, ticket);
 }
 
-/* Unlocks the core (the client's protocol state machine). Called by the I/O thread. */
+/* Unlocks the core. Called by the I/O thread. */
 static void leave_thread(void *arg)
 {
     unlock(arg);

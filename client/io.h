@@ -44,15 +44,15 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, const pd_secur
 /* Closes the connection, and stops the I/O thread. */
 void pd_io_stop(pd_io *io);
 
-/* Lock and unlock the core (the client's protocol state machine). Any thread may call them. pd_io_leave wakes the
- * I/O thread if there are bytes to send, or if the core has something to do earlier than planned. */
+/* Lock and unlock the core. Any thread may call them. pd_io_leave wakes the I/O thread if there are bytes to send, or
+ * if the core has something to do earlier than planned. */
 void pd_io_enter(pd_io *io);
 void pd_io_leave(pd_io *io);
 /* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. Called by a thread of
- * the user while the core (the client's protocol state machine) is locked; several threads may wait at once. */
+ * the user while the core is locked; several threads may wait at once. */
 bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds);
 /* Returns the event descriptor that becomes readable when a ticket is done. The first call makes it, readable. -1: the
- * system gives none. Called while the core (the client's protocol state machine) is locked. */
+ * system gives none. Called while the core is locked. */
 int pd_io_done_fd(pd_io *io);
 
 #endif

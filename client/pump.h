@@ -18,8 +18,7 @@
 #include "transport.h"
 
 typedef struct pd_pump {
-    /* Fields that the owner of the pump sets before it calls pd_pump_open. enter and leave lock and unlock the core
-     * (the client's protocol state machine). */
+    /* Fields that the owner of the pump sets before it calls pd_pump_open. enter and leave lock and unlock the core. */
     pd_core *core; /* borrowed */
     void (*enter)(void *arg), (*leave)(void *arg);
     void *arg;
@@ -27,24 +26,22 @@ typedef struct pd_pump {
     pd_transport *transport; /* the present connection; NULL: not connected */
     pd_framer *framer;
     bool blocked; /* the transport takes no more bytes at present */
-    /* number of bytes received since they were last reported to the core (the client's protocol state machine) */
+    /* number of bytes received since they were last reported to the core */
     size_t received;
 } pd_pump;
 
-/* Begins to work on a new connection: takes ownership of the transport, watches it for reading, and tells the core (the
- * client's protocol state machine) that it is connected. If memory is missing, closes the transport and reports the
- * connection as lost. */
+/* Begins to work on a new connection: takes ownership of the transport, watches it for reading, and tells the core that
+ * it is connected. If memory is missing, closes the transport and reports the connection as lost. */
 void pd_pump_open(pd_pump *pump, pd_transport *transport, uint64_t now_ns);
-/* Tells the core (the client's protocol state machine) the time, then sends one batch of its bytes (about 1 MiB).
- * Returns true if the caller may send another batch at once. Returns false if there is nothing to send, if the
- * transport is full (an event PD_ON_WRITE will follow), or if the connection is lost (pump->transport is NULL). */
+/* Tells the core the time, then sends one batch of its bytes (about 1 MiB). Returns true if the caller may send another
+ * batch at once. Returns false if there is nothing to send, if the transport is full (an event PD_ON_WRITE will
+ * follow), or if the connection is lost (pump->transport is NULL). */
 bool pd_pump_send(pd_pump *pump, uint64_t now_ns);
 /* Handles events of the transport: receives at most about 512 KiB (PD_ON_READ, PD_ON_GONE), allows sending again
  * (PD_ON_WRITE). Returns true if it stopped before the transport was empty. If the transport is edge-triggered
  * (reports only new bytes), the caller must then call it again without waiting for an event. */
 bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns);
-/* Closes the transport, if there is one, and tells the core (the client's protocol state machine) that the connection
- * is lost. */
+/* Closes the transport, if there is one, and tells the core that the connection is lost. */
 void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason);
 
 #endif

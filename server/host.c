@@ -20,6 +20,17 @@ bool pd_host_read_text(const char *path, char *text, size_t size)
     return n > 0;
 }
 
+/* Returns whether a list such as "cpu,cpuacct" has a controller. A name that contains another, such as cpuset, is not
+ * it. */
+static bool has_controller(const char *list, const char *controller)
+{
+    size_t n = strlen(controller);
+
+    for (; *list != '\0'; list += strcspn(list, ","), list += *list == ',')
+        if (strcspn(list, ",") == n && strncmp(list, controller, n) == 0) return true;
+    return false;
+}
+
 /* Finds the path of this process's control group, from a line of /proc/self/cgroup such as "0::/path" (version 2 of
  * control groups) or "5:memory:/path" (version 1). */
 static bool group_path(const char *root, const char *controller, char *path, size_t size)
@@ -32,7 +43,7 @@ static bool group_path(const char *root, const char *controller, char *path, siz
         char *list = strchr(line, ':'), *at = list != NULL ? strchr(list + 1, ':') : NULL;
         if (at == NULL) continue;
         *at = '\0';
-        if (controller[0] == '\0' ? list[1] != '\0' : strstr(list + 1, controller) == NULL) continue;
+        if (controller[0] == '\0' ? list[1] != '\0' : !has_controller(list + 1, controller)) continue;
         snprintf(path, size, "%s", at + 1);
         return true;
     }

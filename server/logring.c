@@ -190,7 +190,9 @@ int pd_log_ring_start(pd_log_report *report, pd_error *err)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the thread that writes the log cannot be started: %s",
                        strerror(rc));
     sigaction(SIGABRT, &action, NULL);
+    pthread_mutex_lock(&lock);
     runs = true;
+    pthread_mutex_unlock(&lock);
     return PD_OK;
 }
 

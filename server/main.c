@@ -438,7 +438,9 @@ static pd_exit run(process *p, const pd_flags *flags)
     case PD_CHECK_CONFIG: printf("the configuration is fine\n"); break;
     case PD_SERVE: return serve(p);
     }
-    return PD_EXIT_FINE;
+    if (fflush(stdout) == 0) return PD_EXIT_FINE;
+    fprintf(stderr, "paramd: the output cannot be written: %s\n", strerror(errno));
+    return PD_EXIT_FAILED;
 }
 
 int main(int argc, char **argv)

@@ -15,9 +15,8 @@
 #include <uthash.h>
 #include <utlist.h>
 
-/* The largest cost with which a job is charged for one root task (computation of a matrix root). The queue adds up a
- * job's costs in float64. In a sum that is much larger than this, the smallest cost of a task (PD_ROOTQUEUE_HANDOVER)
- * would be lost by rounding. */
+/* The largest cost with which a job is charged for one root task. The queue adds up a job's costs in float64. In a sum
+ * that is much larger than this, the smallest cost of a task (PD_ROOTQUEUE_HANDOVER) would be lost by rounding. */
 #define LARGEST_COST 1e15
 
 /* Identifies a matrix root of an optimizer: the job, its parameter, and the root's index in that. Numbers are used
@@ -29,37 +28,33 @@ typedef struct root_key {
 
 struct flow;
 
-/* A root task (the computation of a matrix root) that waits in the queue, and the request that later returns it to the
- * store. */
+/* A root task that waits in the queue, and the request that later returns it to the store. */
 typedef struct entry {
     UT_hash_handle hh; /* this root task's place in the hash table of tasks that a newer one replaces */
-    /* neighbours of this root task (computation of a matrix root) in the list task_lane.oldest */
+    /* neighbours of this root task in the list task_lane.oldest */
     struct entry *prev, *next;
     root_key key;
     struct flow *owner;
-    size_t at;    /* index of this root task (computation of a matrix root) in the heap of its job's waiting tasks */
-    pd_load load; /* cost of the root task (computation of a matrix root), and its number in the order of submission */
+    size_t at;    /* index of this root task in the heap of its job's waiting tasks */
+    pd_load load; /* cost of the root task, and its number in the order of submission */
     bool light, awaited;
     pd_request *home;
 } entry;
 
-/* The waiting root tasks (computations of matrix roots) of one job, either its light ones (those of low cost) or its
- * other ones. */
+/* The waiting root tasks of one job: either its light ones, whose cost is low (PD_TASK_LIGHT), or its other ones. */
 typedef struct task_lane {
-    entry **heap; /* binary heap of the waiting root tasks (computations of matrix roots); the first one runs next */
+    entry **heap; /* binary heap of the waiting root tasks; the first one runs next */
     size_t n, capacity;
-    entry *oldest; /* list of the same root tasks (computations of matrix roots) in the order of submission */
+    entry *oldest; /* list of the same root tasks in the order of submission */
 } task_lane;
 
-/* The waiting root tasks (computations of matrix roots) of one job, and the job's place in the fair order between
- * jobs. */
+/* The waiting root tasks of one job, and the job's place in the fair order between jobs. */
 typedef struct flow {
     UT_hash_handle hh;        /* this job's place in the hash table of jobs */
     struct flow *prev, *next; /* neighbours in the list of jobs with waiting root tasks (queue->active), while the job
                                * is in it */
     uint32_t job;
-    /* root tasks (computations of matrix roots) of the job: [false] heavy ones, [true] light ones (those of low
-     * cost) */
+    /* root tasks of the job: [false] heavy ones, [true] light ones */
     task_lane lane[2];
     double tag;        /* virtual time (in costs of root tasks) at which the job's next task may start */
     uint64_t turn;     /* when the thread for light tasks last took a task of this job: the number of that turn; 0:
@@ -69,24 +64,21 @@ typedef struct flow {
 } flow;
 
 struct pd_rootqueue {
-    /* hash table of jobs, by number: from a job's first root task (computation of a matrix root) until
-     * pd_rootqueue_forget */
+    /* hash table of jobs, by number: from a job's first root task until pd_rootqueue_forget */
     flow *flows;
-    /* list of jobs with waiting root tasks (computations of matrix roots), beginning with the job that joined the list
-     * first */
+    /* list of jobs with waiting root tasks, beginning with the job that joined the list first */
     flow *active;
-    /* hash table, by root, of waiting root tasks (computations of matrix roots) that a newer task of the same root
-     * replaces */
+    /* hash table, by root, of waiting root tasks that a newer task of the same root replaces */
     entry *replaceable;
-    /* virtual time of the queue, counted in costs of root tasks (computations of matrix roots): not later than the time
-     * at which any waiting job may start its next task; it never goes back */
+    /* virtual time of the queue, counted in costs of root tasks: not later than the time at which any waiting job may
+     * start its next task; it never goes back */
     double now;
     uint64_t submitted, turns;
 };
 
 /* ---- the tasks of one job ---- */
 
-/* Returns whether root task (computation of a matrix root) a runs before root task b of the same job. */
+/* Returns whether root task a runs before root task b of the same job. */
 static bool leads(const entry *a, const entry *b)
 {
     return a->awaited != b->awaited ? a->awaited : pd_load_leads(a->load, b->load);
@@ -98,16 +90,16 @@ static void put(task_lane *lane, size_t at, entry *e)
     e->at = at;
 }
 
-/* Puts a root task (computation of a matrix root) into the heap of its job at index `at`, or nearer to the top, so that
- * the task that runs next stays at the top. */
+/* Puts a root task into the heap of its job at index `at`, or nearer to the top, so that the task that runs next stays
+ * at the top. */
 static void rise(task_lane *lane, size_t at, entry *e)
 {
     for (; at > 0 && leads(e, lane->heap[(at - 1) / 2]); at = (at - 1) / 2) put(lane, at, lane->heap[(at - 1) / 2]);
     put(lane, at, e);
 }
 
-/* Puts a root task (computation of a matrix root) into the heap of its job at index `at`, or farther from the top, so
- * that the task that runs next stays at the top. */
+/* Puts a root task into the heap of its job at index `at`, or farther from the top, so that the task that runs next
+ * stays at the top. */
 static void sink(task_lane *lane, size_t at, entry *e)
 {
     for (size_t child; (child = 2 * at + 1) < lane->n; at = child) {
@@ -141,8 +133,8 @@ static void lane_remove(task_lane *lane, entry *e)
         sink(lane, e->at, last);
 }
 
-/* Returns the root task (computation of a matrix root) of a job that runs next: the first one in the job's order, or in
- * every PD_ROOTQUEUE_AGED-th call the oldest one. */
+/* Returns the root task of a job that runs next: the first one in the job's order, or in every PD_ROOTQUEUE_AGED-th
+ * call the oldest one. */
 static entry *next_of(flow *f, pd_rootqueue_choice choice)
 {
     const task_lane *light = &f->lane[true], *heavy = &f->lane[false];
@@ -178,9 +170,9 @@ static bool is_active(const flow *f)
     return f->lane[false].n + f->lane[true].n > 0;
 }
 
-/* Returns the job whose root task (computation of a matrix root) runs next: the one that may start a task first in
- * virtual time (counted in costs of tasks). The queue's time is set to this start. For the thread of light tasks, it is
- * the job whose turn it is. Returns NULL if no task waits that a thread of this kind takes. */
+/* Returns the job whose root task runs next: the one that may start a task first in virtual time. The queue's time is
+ * set to this start. For the thread of light tasks, it is the job whose turn it is. Returns NULL if no task waits that
+ * a thread of this kind takes. */
 static flow *next_flow(pd_rootqueue *queue, pd_rootqueue_choice choice)
 {
     flow *least = queue->active, *in_turn = NULL, *f;
@@ -194,8 +186,7 @@ static flow *next_flow(pd_rootqueue *queue, pd_rootqueue_choice choice)
     return choice == PD_ROOTQUEUE_LIGHT ? in_turn : least;
 }
 
-/* Charges a job with the cost of a root task (computation of a matrix root) that a thread takes now, so that other jobs
- * come first for a while. */
+/* Charges a job with the cost of a root task that a thread takes now, so that other jobs come first for a while. */
 static void charge(flow *f, double cost)
 {
     f->tag += PD_ROOTQUEUE_HANDOVER + fmin(fmax(cost, 0), LARGEST_COST);
@@ -221,8 +212,7 @@ static entry *entry_new(pd_rootqueue *queue, struct pd_task *task, uint32_t job,
     return e;
 }
 
-/* Adds a root task (computation of a matrix root) to the waiting ones of its job. PD_NO_MEMORY: the entry is still the
- * caller's. */
+/* Adds a root task to the waiting ones of its job. PD_NO_MEMORY: the entry is still the caller's. */
 static int insert(pd_rootqueue *queue, entry *e)
 {
     task_lane *lane;
@@ -243,8 +233,8 @@ static int insert(pd_rootqueue *queue, entry *e)
     return PD_OK;
 }
 
-/* Removes a root task (computation of a matrix root) from the waiting ones, and frees its entry in the queue. Returns
- * the request that contains the task. */
+/* Removes a root task from the waiting ones, and frees its entry in the queue. Returns the request that contains the
+ * task. */
 static pd_request *extract(pd_rootqueue *queue, entry *e)
 {
     pd_request *home = e->home;
@@ -256,9 +246,9 @@ static pd_request *extract(pd_rootqueue *queue, entry *e)
     return home;
 }
 
-/* Puts a newer root task (computation of a matrix root) in the place of one of the same root that waits, by exchanging
- * the requests of the two entries. Returns false if none of the same root waits. The place in the order stays right,
- * because all tasks of a root cost the same. */
+/* Puts a newer root task in the place of one of the same root that waits, by exchanging the requests of the two
+ * entries. Returns false if none of the same root waits. The place in the order stays right, because all tasks of a
+ * root cost the same. */
 static bool replace(pd_rootqueue *queue, entry *newer)
 {
     pd_request *home = newer->home;
@@ -271,8 +261,8 @@ static bool replace(pd_rootqueue *queue, entry *newer)
     return true;
 }
 
-/* Returns the waiting root task (computation of a matrix root) with the largest cost of all jobs. Used only when a test
- * plants the bug that ignores the fair order. */
+/* Returns the waiting root task with the largest cost of all jobs. Used only when a test plants the bug that ignores
+ * the fair order. */
 static entry *largest(const pd_rootqueue *queue)
 {
     entry *best = NULL, *e;

@@ -30,35 +30,32 @@
 
 #include "request.h"
 
-/* Operations that handing a root task (computation of a matrix root) to another thread costs, by estimate, in addition
- * to the operations of the task itself. */
+/* Operations that handing a root task to another thread costs, by estimate, in addition to the operations of the task
+ * itself. */
 #define PD_ROOTQUEUE_HANDOVER 1e5
 enum { PD_ROOTQUEUE_AGED = 4 };
 
 typedef enum pd_rootqueue_choice { PD_ROOTQUEUE_ALL, PD_ROOTQUEUE_LIGHT } pd_rootqueue_choice;
 typedef struct pd_rootqueue pd_rootqueue;
 
-/* Makes a queue of root tasks (computations of matrix roots), which is empty. Returns NULL if memory is out. */
+/* Makes a queue of root tasks, which is empty. Returns NULL if memory is out. */
 pd_rootqueue *pd_rootqueue_new(void);
-/* Frees a queue of root tasks (computations of matrix roots), which must be empty: call pd_rootqueue_take until it
- * returns NULL. Accepts NULL. */
+/* Frees a queue of root tasks, which must be empty: call pd_rootqueue_take until it returns NULL. Accepts NULL. */
 void pd_rootqueue_free(pd_rootqueue *queue);
 
-/* Takes over a root task (computation of a matrix root), and makes the request that will return it to the store.
- * PD_NO_MEMORY: the task is still the caller's.
+/* Takes over a root task, and makes the request that will return it to the store. PD_NO_MEMORY: the task is still the
+ * caller's.
  *
  * If the optimizer uses the root when it is ready, this task replaces an older waiting task of the same root. Then
  * *unrun is the request of the older task, otherwise NULL. */
 int pd_rootqueue_add(pd_rootqueue *queue, struct pd_task *task, uint32_t job, uint32_t param, pd_request **unrun);
-/* Removes the root task (computation of a matrix root) that runs next from the queue, and returns the PD_REQ_TASK
- * request that contains it. Returns NULL if no task waits. With PD_ROOTQUEUE_LIGHT, it is the next light task (one of
- * low cost), for the thread that takes no others. */
+/* Removes the root task that runs next from the queue, and returns the PD_REQ_TASK request that contains it. Returns
+ * NULL if no task waits. With PD_ROOTQUEUE_LIGHT, it is the next light task, for the thread that takes no others. */
 pd_request *pd_rootqueue_take(pd_rootqueue *queue, pd_rootqueue_choice choice);
-/* Forgets a job that has ended. Returns its waiting root tasks (computations of matrix roots), which have not run, as a
- * chain of requests linked by mail.next, or NULL if none waits. */
+/* Forgets a job that has ended. Returns its waiting root tasks, which have not run, as a chain of requests linked by
+ * mail.next, or NULL if none waits. */
 pd_request *pd_rootqueue_forget(pd_rootqueue *queue, uint32_t job);
-/* Returns whether a root task (computation of a matrix root) is light: its cost is so low that the thread for light
- * tasks takes it. */
+/* Returns whether a root task is light: its cost is so low that the thread for light tasks takes it. */
 bool pd_rootqueue_is_light(const struct pd_task *task);
 
 #endif

@@ -60,9 +60,9 @@ static void post_effects(void *arg, pd_mail *first, pd_mail *last)
     pd_mailbox_post(stepper->effects, first, last);
 }
 
-/* Hands a root task (the computation of a matrix root), which came in an effect, to the root pool. Frees the effect (an
- * answer or report of the step thread) first, because the pool may need its memory. The task must not be lost, so the
- * step thread waits until there is enough memory. */
+/* Hands a root task, which came in an effect, to the root pool. Frees the effect (an answer or report of the step
+ * thread) first, because the pool may need its memory. The task must not be lost, so the step thread waits until there
+ * is enough memory. */
 static void hand_to_pool(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;

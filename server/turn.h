@@ -13,7 +13,7 @@
 
 /* Time limits of a turn of the step thread. The time for requests is as long as the last batch of work took, but at
  * least PD_TURN_SLICE_NS and at most PD_TURN_MOST_NS. So neither requests nor work wait long for each other. Effects
- * (answers and reports) are forwarded every PD_TURN_SLICE_NS. */
+ * are forwarded every PD_TURN_SLICE_NS. */
 #define PD_TURN_SLICE_NS 4000000u
 #define PD_TURN_MOST_NS 50000000u
 
@@ -44,18 +44,18 @@ typedef struct pd_turn {
     pd_store *store;       /* borrowed */
     pd_mail *first, *last; /* requests that wait to be applied to the store, from the oldest to the newest */
     uint64_t work_ns;      /* nanoseconds that the last batch of work (sums and optimizer steps) took */
-    uint64_t effects;      /* number of effects (answers and reports) forwarded to the loop thread so far */
+    uint64_t effects;      /* number of effects forwarded to the loop thread so far */
 } pd_turn;
 
 /* Adds a chain of new requests to the store behind the waiting ones, and takes them over. NULL: there are no new
  * requests. */
 void pd_turn_add(pd_turn *turn, pd_mail *mail);
 /* Runs one turn of the step thread: applies requests in the order of their arrival for a limited time, does one batch
- * of work (sums and optimizer steps), and handles deadlines that have passed. Forwards effects (answers and reports)
- * about every PD_TURN_SLICE_NS. Returns true if requests or work are left. */
+ * of work (sums and optimizer steps), and handles deadlines that have passed. Forwards effects about every
+ * PD_TURN_SLICE_NS. Returns true if requests or work are left. */
 bool pd_turn_run(pd_turn *turn);
-/* Applies all waiting requests to the store, however long that takes, and forwards the effects (answers and reports).
- * Called when the step thread ends. */
+/* Applies all waiting requests to the store, however long that takes, and forwards the effects. Called when the step
+ * thread ends. */
 void pd_turn_finish(pd_turn *turn);
 /* Forwards the effects of the store (its answers, reports and tasks): root tasks (computations of matrix roots) to the
  * root pool, checkpoints to the keeper thread, entries of logs to the journal thread, all other effects to the loop

@@ -33,15 +33,14 @@ int pd_run_checkpoint_command(pd_line *line)
     pd_operator op = { 0 };
     pd_error err = { 0 };
     int rc = pd_operator_probe(line->server, line->timeout, &err), status;
-    bool reached = rc == PD_OK;
 
     request.job = line->args[0];
     request.step = pd_line_has(line, "step") ? (uint64_t)pd_line_number(line, "step") : 0;
     request.wait_ms = wait < 0.001 ? 1 : (uint32_t)(wait * 1000);
-    if (rc == PD_OK) rc = pd_operator_open(&op, line->server, line->timeout + wait, &err);
+    if (rc != PD_OK) return pd_result_fail(line->json, &err);
+    rc = pd_operator_open(&op, line->server, line->timeout + wait, &err);
     if (rc == PD_OK) rc = pd_client_call(op.client, PD_CHECKPOINT, &request.base, op.arena, &reply, &err);
-    status = rc == PD_OK ? tell(line, reply) : pd_result_fail(line->json, &err);
+    status = rc == PD_OK ? tell(line, reply) : pd_result_fail_reached(line->json, &err);
     pd_operator_close(&op);
-    /* The daemon was reached, so an error of its disk or a timeout must not say "no daemon". */
-    return reached && rc != PD_OK ? PD_EXIT_FAILED : status;
+    return status;
 }

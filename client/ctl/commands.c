@@ -89,17 +89,15 @@ static const pd_command_option restore_options[] = {
 
 #define CHECKPOINTS_DETAILS                                                                                            \
     "DIR is a daemon's server.state_dir, or a copy of it; no daemon is asked, and one may be running. STATE is: "      \
-    "valid, "                                                                                                          \
-    "if the manifest is whole and all files have their sizes (`paramctl verify' reads all bytes); damaged; set aside " \
-    "by `paramctl restore'; job ended, so that a restart does not bring it back. Each checkpoint is a directory, "     \
-    "whose weights.safetensors any reader of safetensors opens: a copy of this file is an export of the weights."
+    "valid, if the manifest is whole and all files have their sizes (`paramctl verify' reads all bytes); damaged; "    \
+    "set aside by `paramctl restore'; job ended, so that a restart does not bring it back. Each checkpoint is a "      \
+    "directory, whose weights.safetensors any reader of safetensors opens: a copy of this file is an export of the "   \
+    "weights."
 
 #define VERIFY_DETAILS                                                                                                 \
     "DIR is a daemon's server.state_dir, or the directory of one checkpoint. Reads every byte and compares it with "   \
-    "the "                                                                                                             \
-    "manifest's sizes and checksums (XXH3). Prints which file is damaged and what differs; the exit status is then "   \
-    "1. "                                                                                                              \
-    "A checkpoint that a running daemon removes meanwhile counts as damaged."
+    "the manifest's sizes and checksums (XXH3). Prints which file is damaged and what differs; the exit status is "    \
+    "then 1. A checkpoint that a running daemon removes meanwhile counts as damaged."
 
 #define RESTORE_DETAILS                                                                                                \
     "DIR is the server.state_dir of a daemon that does not run. Newer checkpoints of the job are renamed to "          \
@@ -109,8 +107,7 @@ static const pd_command_option restore_options[] = {
 #define ROLES_DETAILS                                                                                                  \
     "FILE is what a daemon's server.roles names; no daemon is asked. IDENTITY is user:UID for the peers of Unix "      \
     "sockets, token:ID, certificate:NAME, or anyone. Prints the role for JOB and for the whole server, and the "       \
-    "quota, "                                                                                                          \
-    "each with the line of FILE that decides."
+    "quota, each with the line of FILE that decides."
 
 #define EXPORT_DETAILS                                                                                                 \
     "FILE is a safetensors file; - is standard output. It appears under its name when it is complete. Weights have "   \
@@ -141,8 +138,7 @@ static const pd_command_option restore_options[] = {
 #define TOKEN_DETAILS                                                                                                  \
     "`paramctl token new ID' prints a line with a new random key for ID, a worker or a person: letters, digits and "   \
     ". _ @ -. The line goes into the daemon's file of tokens (tls.tokens), and into the worker's "                     \
-    "(PARAMD_TOKEN_FILE). "                                                                                            \
-    "Both prove to the other by it who they are, without certificates. No daemon is asked.\n"                          \
+    "(PARAMD_TOKEN_FILE). With it each proves to the other who it is, without certificates. No daemon is asked.\n"     \
     "An ID may have two keys, so a key is replaced while workers train: add the new line to the daemon's file and "    \
     "reload it, put the new line into the worker's file, then remove the old line."
 
@@ -158,11 +154,9 @@ const pd_command pd_commands[] = {
     { "top", "", "Show speed, loss, waits, roots, memory and traffic of each job while they change",
       "Traffic is measured between two answers, so the first figures appear after half a second. ROOTS shows how many "
       "root tasks are behind and how many roots fail. On a terminal the selected job is described below the table: "
-      "what a "
-      "step spends its time on, who was last to contribute, roots, memory, traffic and the last checkpoint. The keys "
-      "are: "
-      "q quits; arrows (or j and k) select a job; n, s, m and t sort by name, speed, memory and traffic. Elsewhere it "
-      "prints one table, or with --watch one after the other.",
+      "what a step spends its time on, who was last to contribute, roots, memory, traffic and the last checkpoint. "
+      "The keys are: q quits; arrows (or j and k) select a job; n, s, m and t sort by name, speed, memory and "
+      "traffic. Elsewhere it prints one table, or with --watch one after the other.",
       top_options, 0, 0, .draws = true, .run = pd_run_top },
     { "jobs", "[JOB-GLOB]", "List jobs: optimizer, workers, step, steps per second, loss, state and memory", NULL,
       watch_options, 0, 1, .run = pd_run_jobs },
@@ -170,8 +164,7 @@ const pd_command pd_commands[] = {
       .run = pd_run_params },
     { "workers", "JOB", "List a job's workers, and which of them steps wait for",
       "LAST is the share of the steps in which the worker was the last one to contribute, and LATE BY by how much it "
-      "was "
-      "then later than the worker before it, on average. Both count from the start of the daemon.",
+      "was then later than the worker before it, on average. Both count from the start of the daemon.",
       watch_options, 1, 1, .run = pd_run_list },
     { "roots", "JOB [PARAM-GLOB]", "List the inverse roots of a job's blocks", NULL, watch_options, 1, 2,
       .run = pd_run_list },

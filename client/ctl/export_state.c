@@ -26,13 +26,11 @@ enum { PIECE_BYTES = 1 << 20, MOST_WAIT = 600 };
 typedef struct source {
     char *name;        /* name of the tensor in the file; freed with the export */
     const char *param; /* name of the parameter to which the tensor belongs; owned by `params` or `list` */
-    /* The slot (tensor of optimizer state) with the values. NULL: the values are weights, a counter or a pending root
-     * (a matrix root that is computed but not used yet). */
+    /* The slot with the values. NULL: the values are weights, a counter or a pending root. */
     const pd_state_tensor *slot;
-    /* counter: the value is the number of steps that the parameter has taken. root: the values are a matrix root
-     * that is computed but not used yet (a pending root). */
+    /* counter: the value is the number of steps that the parameter has taken. root: the values are a pending root. */
     bool counter, root;
-    int64_t value; /* value of the step counter, or number of the pending root (a matrix root not used yet) */
+    int64_t value; /* value of the step counter, or number of the pending root */
     pd_st_tensor tensor;
 } source;
 
@@ -195,8 +193,7 @@ static int begin(export *ex, pd_error *err)
     return PD_OK;
 }
 
-/* Adds a parameter's pending root number k (a matrix root that is computed but not used yet) to the tensors to
- * write. Asks the daemon for its size. */
+/* Adds a parameter's pending root number k to the tensors to write. Asks the daemon for its size. */
 static int add_root(export *ex, const char *param, uint64_t k, pd_error *err)
 {
     Paramd__ExportRequest request = request_of(ex, 2);
@@ -214,8 +211,7 @@ static int add_root(export *ex, const char *param, uint64_t k, pd_error *err)
     return add(ex, join(param, name), &from, err);
 }
 
-/* Adds a parameter's step counter and its pending roots (matrix roots that are computed but not used yet) to the
- * tensors to write. */
+/* Adds a parameter's step counter and its pending roots to the tensors to write. */
 static int add_counted(export *ex, const char *param, pd_error *err)
 {
     Paramd__ExportRequest request = request_of(ex, 3);
@@ -233,8 +229,8 @@ static int add_counted(export *ex, const char *param, pd_error *err)
     return rc;
 }
 
-/* Adds the step counters and pending roots (matrix roots not used yet) of all parameters to the tensors to write. The
- * daemon can only list them after the export has begun, since they change with every step. */
+/* Adds the step counters and pending roots of all parameters to the tensors to write. The daemon can only list them
+ * after the export has begun, since they change with every step. */
 static int list_counted(export *ex, pd_error *err)
 {
     int rc = PD_OK;

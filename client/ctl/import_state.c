@@ -2,7 +2,8 @@
  * all of it or nothing.
  *
  * The command first compares the names in the file with the job's slots (tensors of optimizer state). If they do not
- * match, nothing is sent, unless the user gives --partial. */
+ * match, nothing is sent, unless the user gives --partial. A file may also have pending roots: matrix roots that are
+ * computed, but not used yet. */
 #include "import_state.h"
 
 #include <errno.h>
@@ -28,8 +29,8 @@ typedef struct entry {
     const pd_st_tensor *tensor;
     pd_state_key key;
     const char *param;
-    /* The job's slot (tensor of optimizer state). The file's tensor fills all of it, or one block of it. NULL: the
-     * tensor is a pending root (a matrix root computed but not used yet), which needs no slot. */
+    /* The job's slot. The file's tensor fills all of it, or one block of it. NULL: the tensor is a pending root, which
+     * needs no slot. */
     const pd_state_tensor *slot;
     int64_t count; /* the number of steps taken, if the tensor is a step counter (PD_KEY_COUNT) */
 } entry;
@@ -111,8 +112,8 @@ static bool read_count(const state_import *im, const pd_st_tensor *tensor, int64
     return *count >= 0;
 }
 
-/* Returns the job's slot (tensor of optimizer state) for a name in the file. If the job has no slot for the block
- * in the name, returns the slot of the whole parameter. NULL: the job has neither. */
+/* Returns the job's slot for a name in the file. If the job has no slot for the block in the name, returns the slot of
+ * the whole parameter. NULL: the job has neither. */
 static pd_state_tensor *slot_of(const state_import *im, const pd_state_key *key, const char *param)
 {
     pd_state_tensor *slot = pd_state_list_find(&im->list, param, key->slot, key->number, key->block);
@@ -158,7 +159,7 @@ static const pd_st_tensor *companion(const state_import *im, const pd_st_tensor 
 static bool has_companions(const state_import *im, const pd_st_tensor *codes)
 {
     const pd_st_tensor *buckets = companion(im, codes, "bucket_size"), *diagonal = companion(im, codes, "diagonal");
-    int64_t rows = codes->shape.rank > 0 ? codes->shape.dim[0] : 0, n = elements_of(codes);
+    int64_t rows = codes->shape.rank > 0 ? codes->shape.dim[0] : 1, n = elements_of(codes);
 
     if (n == 0 || buckets == NULL || buckets->dtype != PD_ST_F32 || elements_of(buckets) != n / rows) return false;
     return diagonal == NULL || elements_of(diagonal) == 0 ||
@@ -196,8 +197,8 @@ static bool is_pending_root(const pd_state_key *key)
     return strcmp(key->slot, "pending_root") == 0 && key->number >= 0 && key->block < 0;
 }
 
-/* Adds a tensor of the file that belongs to one parameter to the entries to send. PD_NOT_FOUND: the job has no slot
- * (tensor of optimizer state) for it, or its element type cannot be read. */
+/* Adds a tensor of the file that belongs to one parameter to the entries to send. PD_NOT_FOUND: the job has no slot for
+ * it, or its element type cannot be read. */
 static int place_part(state_import *im, const entry *from, const char *param)
 {
     pd_state_tensor *slot = slot_of(im, &from->key, param);
@@ -215,8 +216,8 @@ static int place_part(state_import *im, const entry *from, const char *param)
     return add_entry(im, &e);
 }
 
-/* Adds a value that the file has once for all parameters: one entry to send for each parameter that has a slot
- * (tensor of optimizer state) for it. */
+/* Adds a value that the file has once for all parameters: one entry to send for each parameter that has a slot for
+ * it. */
 static int place_parts(state_import *im, const entry *from)
 {
     int rc = PD_NOT_FOUND;
@@ -248,8 +249,8 @@ static int place_count(state_import *im, entry *e)
     return PD_OK;
 }
 
-/* Finds the slots (tensors of optimizer state) into which one tensor of the file goes, and adds the entries to
- * send. PD_NOT_FOUND: the job has no such slot; *why may be set to the reason. */
+/* Finds the slots into which one tensor of the file goes, and adds the entries to send. PD_NOT_FOUND: the job has no
+ * such slot; *why may be set to the reason. */
 static int place(state_import *im, const pd_st_tensor *tensor, const char **why)
 {
     entry e = { .tensor = tensor };
@@ -395,9 +396,8 @@ static bool is_stacked_alike(const pd_shape *a, const pd_shape *b)
     return i <= 1 || k <= 1;
 }
 
-/* Returns the shape to send with a tensor of the file. A tensor with a single element gets the shape of its slot
- * (tensor of optimizer state), since some programs save a scalar with shape (1,), for example
- * numpy.ascontiguousarray. */
+/* Returns the shape to send with a tensor of the file. A tensor with a single element gets the shape of its slot, since
+ * some programs save a scalar with shape (1,), for example numpy.ascontiguousarray. */
 static const pd_shape *shape_of(const entry *e)
 {
     bool whole = e->slot != NULL && e->key.block == e->slot->block && elements_of(e->tensor) == e->slot->elements;

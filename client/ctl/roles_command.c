@@ -74,21 +74,15 @@ static json_t *answer_json(const pd_line *line, const answer *a)
                      (int)a->quota_line);
 }
 
-static int check(const pd_line *line, pd_error *err)
-{
-    if (strcmp(line->args[0], "check") == 0) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "roles %.60s: expected roles check FILE IDENTITY JOB", line->args[0]);
-}
-
 int pd_run_roles(pd_line *line)
 {
     answer a = { .role = PD_ROLE_NONE };
     pd_roles *roles = NULL;
     pd_error err = { 0 };
-    int rc = check(line, &err);
 
-    if (rc == PD_OK) rc = pd_roles_file_read(&roles, line->args[1], &err);
-    if (rc != PD_OK) return pd_result_fail(line->json, &err);
+    if (strcmp(line->args[0], "check") != 0)
+        pd_line_refuse(line, "%.60s: expected roles check FILE IDENTITY JOB", line->args[0]);
+    if (pd_roles_file_read(&roles, line->args[1], &err) != PD_OK) return pd_result_fail_reached(line->json, &err);
     a.role = pd_roles_of(roles, line->args[2], line->args[3], &a.line);
     a.server = pd_roles_of_server(roles, line->args[2], &a.server_line);
     a.quota = pd_roles_allowance(roles, line->args[2], &a.quota_line);

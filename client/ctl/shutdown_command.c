@@ -45,11 +45,13 @@ static int drain(const pd_line *line, pd_operator *second, double within_s, pd_e
 
 /* ---- shutdown ---- */
 
-/* Waits until the daemon has ended: requests then fail, because it closes the connection. */
+/* Waits until the daemon has ended: requests then fail, because it closes the connection. A daemon that does not answer
+ * in time has not ended. */
 static int await_end(pd_operator *op, pd_error *err)
 {
     for (double waited = 0; waited < gone_s; waited += look_s) {
-        if (pd_client_call(op->client, PD_HEARTBEAT, NULL, op->arena, NULL, NULL) != PD_OK) return PD_OK;
+        int rc = pd_client_call(op->client, PD_HEARTBEAT, NULL, op->arena, NULL, err);
+        if (rc != PD_OK) return rc == PD_DEADLINE_EXCEEDED ? rc : PD_OK;
         pd_watch_pause(look_s);
     }
     return pd_fail(err, PD_DEADLINE_EXCEEDED, "the daemon has drained and is still there after %.0f s", gone_s);
@@ -91,11 +93,9 @@ int pd_run_drain(pd_line *line)
     if (rc != PD_OK) {
         status = pd_result_fail(line->json, &err);
     } else if ((rc = drain(line, &second, pd_line_seconds(line, "within"), &err)) != PD_OK) {
-        status = pd_result_fail(line->json, &err);
-        if (rc == PD_DEADLINE_EXCEEDED)
-            /* The daemon could be reached, so the exit status is not "no daemon": its rounds were not closed in
-             * time. */
-            status = PD_EXIT_FAILED;
+        status = rc == PD_DEADLINE_EXCEEDED
+                     ? pd_result_fail_reached(line->json, &err) /* rounds did not close in time */
+                     : pd_result_fail(line->json, &err);
     } else {
         status = tell(line, "drained: no step is under way and none will begin");
     }

@@ -150,7 +150,7 @@ int pd_run_checkpoints(pd_line *line)
     if (rc != PD_OK) {
         json_decref(l.json);
         pd_table_free(l.table);
-        return pd_result_fail(line->json, &err);
+        return pd_result_fail_reached(line->json, &err);
     }
     if (line->json) return pd_result_json(json_pack("{s:o}", "checkpoints", l.json));
     pd_table_limit(l.table, line->wide ? 0 : pd_table_default_limit());
@@ -249,7 +249,7 @@ int pd_run_verify(pd_line *line)
         rc = pd_checkpoint_list(&pd_disk_posix, line->args[0], verify_entry, &v, &err);
     if (rc != PD_OK) {
         json_decref(v.json);
-        return pd_result_fail(line->json, &err);
+        return pd_result_fail_reached(line->json, &err);
     }
     if (line->json)
         (void)pd_result_json(json_pack("{s:o, s:I}", "files", v.json, "damaged", (json_int_t)v.damaged));
@@ -304,7 +304,5 @@ int pd_run_restore(pd_line *line)
         rc = pd_checkpoint_restore(&pd_disk_posix, line->args[0], job, creator, step, &n_aside, &log_aside, &err);
         pd_state_dir_close(&dir);
     }
-    if (rc == PD_OK) return tell_restored(line, job, step, n_aside, log_aside);
-    (void)pd_result_fail(line->json, &err);
-    return PD_EXIT_FAILED; /* no daemon was asked, so none is unreachable */
+    return rc == PD_OK ? tell_restored(line, job, step, n_aside, log_aside) : pd_result_fail_reached(line->json, &err);
 }

@@ -21,8 +21,8 @@ int pd_run_token(pd_line *line)
     char text[PD_TOKEN_LINE];
     pd_error err;
 
-    if (strcmp(line->args[0], "new") != 0) pd_line_refuse(line, "token %s: expected token new ID", line->args[0]);
-    if (pd_token_new(text, line->args[1], &err) != PD_OK) return pd_result_fail(line->json, &err);
+    if (strcmp(line->args[0], "new") != 0) pd_line_refuse(line, "%.60s: expected token new ID", line->args[0]);
+    if (pd_token_new(text, line->args[1], &err) != PD_OK) return pd_result_fail_reached(line->json, &err);
     if (line->json) return pd_result_json(json_pack("{s:s}", "token", text));
     explain();
     printf("%s\n", text);

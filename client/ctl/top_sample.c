@@ -261,8 +261,9 @@ void pd_top_headline(const pd_top_sample *sample, char *text, size_t size)
 {
     char up[PD_CELL], resident[PD_CELL], in[PD_CELL], out[PD_CELL];
 
-    snprintf(text, size, "%s%s, up %s, %zu job%s, %u connections, %s resident, %s/s in, %s/s out", sample->server,
+    snprintf(text, size, "%s%s, up %s, %zu job%s, %u connection%s, %s resident, %s/s in, %s/s out", sample->server,
              sample->draining ? " (draining)" : "", pd_duration_text(up, sample->uptime_ms), sample->n,
-             sample->n == 1 ? "" : "s", sample->connections, pd_bytes_text(resident, sample->resident_bytes),
-             pd_bytes_text(in, (uint64_t)sample->in_per_s), pd_bytes_text(out, (uint64_t)sample->out_per_s));
+             sample->n == 1 ? "" : "s", sample->connections, sample->connections == 1 ? "" : "s",
+             pd_bytes_text(resident, sample->resident_bytes), pd_bytes_text(in, (uint64_t)sample->in_per_s),
+             pd_bytes_text(out, (uint64_t)sample->out_per_s));
 }

@@ -38,7 +38,7 @@ static size_t fitting(const char *text, size_t n)
 }
 
 /* Runs the command with its output going to memory, then clears the terminal and shows as much of the output as
- * fits. */
+ * fits. After an error the terminal keeps the last answer, with the error below it. */
 static int show(pd_line *line)
 {
     FILE *terminal = stdout, *answer;
@@ -51,8 +51,11 @@ static int show(pd_line *line)
     status = line->command->run(line);
     stdout = terminal;
     fclose(answer);
-    fputs(CLEAR, stdout);
-    fwrite(text, 1, fitting(text, n), stdout);
+    if (status == PD_EXIT_OK) {
+        fputs(CLEAR, stdout);
+        n = fitting(text, n);
+    }
+    fwrite(text, 1, n, stdout);
     free(text);
     return status;
 }

@@ -3,6 +3,7 @@
 
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "command_line.h"
@@ -21,18 +22,29 @@ static const char *operator_label(char *text, size_t size)
     return text;
 }
 
+/* Returns whether nobody has given an address, so that the default one is used. */
+static bool is_default(const char *url)
+{
+    const char *variable = getenv("PARAMD_URL");
+
+    return url == NULL && (variable == NULL || variable[0] == '\0');
+}
+
 int pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err)
 {
     char label[128];
     pd_client_options options = {
         .urls = url, .job = "", .deadline = timeout, .impatient = true, .label = operator_label(label, sizeof label)
     };
+    pd_error why = { 0 };
     int rc;
 
     *out = (pd_operator){ .arena = pd_arena_new(PD_ARENA_BUDGET) };
     if (out->arena == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    if ((rc = pd_client_open(&out->client, &options, err)) != PD_OK) pd_operator_close(out);
-    return rc;
+    if ((rc = pd_client_open(&out->client, &options, &why)) == PD_OK) return PD_OK;
+    pd_operator_close(out);
+    return pd_fail(err, rc, "%s%s", why.text,
+                   rc == PD_UNAVAILABLE && is_default(url) ? " (--server or PARAMD_URL names another daemon)" : "");
 }
 
 void pd_operator_close(pd_operator *op)

@@ -56,9 +56,9 @@ static const pd_command_option doctor_options[] = {
 
 #define DOCTOR_DETAILS                                                                                                 \
     "Needs no daemon: it runs the program paramd beside paramctl, reads /proc and /sys, and measures the disk and "    \
-    "the "                                                                                                             \
-    "loopback interface for 0.2 s each. With --server or PARAMD_URL it asks that daemon, too. STATUS is ok, warn or "  \
-    "fail; the exit status is 1 if a check fails. Limits are those of this shell: run it as the daemon's user."
+    "the loopback interface for 0.2 s each. With --server or PARAMD_URL it asks that daemon, too. STATUS is ok, "      \
+    "warn or fail; the exit status is 1 if a check fails. Limits are those of this shell: run it as the daemon's "     \
+    "user."
 
 const pd_command pd_programs[] = {
     [PD_PROGRAM_OPTIMIZERS] = { "optimizers", "[NAME]", "List optimizers, or the hyperparameters of one",

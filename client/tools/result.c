@@ -23,6 +23,12 @@ int pd_result_fail(bool json, const pd_error *err)
     return pd_result_fail_quietly(json, err);
 }
 
+int pd_result_fail_reached(bool json, const pd_error *err)
+{
+    (void)pd_result_fail(json, err);
+    return PD_EXIT_FAILED;
+}
+
 int pd_result_json(json_t *value)
 {
     char *text = value != NULL ? json_dumps(value, JSON_INDENT(2)) : NULL;

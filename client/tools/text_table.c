@@ -11,7 +11,7 @@
 
 #include "format.h"
 
-enum { LINE = 100, MAX_COLUMNS = 32, NARROWEST = 12 };
+enum { LINE = 100, MAX_COLUMNS = 32, NARROWEST = 10 };
 
 typedef struct table_column {
     bool right, cut, wrap; /* layout of the column, as the sign before its title says (pd_table_new) */
@@ -96,7 +96,7 @@ int pd_table_default_limit(void)
 {
     struct winsize size;
 
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > LINE ? size.ws_col : LINE;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : LINE;
 }
 
 void pd_table_cell(pd_table *table, const char *format, ...)

@@ -18,7 +18,7 @@ typedef struct pd_table pd_table;
 pd_table *pd_table_new(const char *titles);
 /* Sets how many characters a line of the table may have; 0: any number. Accepts NULL. */
 void pd_table_limit(pd_table *table, int limit);
-/* Returns the default limit for the lines of a list: 100 characters, or more on a wider terminal. */
+/* Returns the default limit for the lines of a list: the width of the terminal; 100 characters elsewhere. */
 int pd_table_default_limit(void);
 /* Adds the next cell of the row. Unprintable characters show as '?'. If memory is missing, pd_table_print reports
  * it later. */

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "daemon_process.h"
+#include "paramctl_run.h"
 #include "team.h"
 
 enum { KERNEL, MEAN, TRACKED, PARAMS };
@@ -71,40 +72,19 @@ static void statistics_of_two_workers_are_averaged_beside_what_is_trained(void *
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-/* Runs a paramctl command and returns its output in `text`. */
-static void operate(const test_daemon *daemon, const char *words, char *text, size_t size)
-{
-    char line[400];
-    FILE *out;
-    size_t n;
-
-    snprintf(line, sizeof line, "%s/paramctl --server %s %s", getenv("PARAMD_BIN"), daemon->url, words);
-    out = popen(line, "r");
-    assert_non_null(out);
-    n = fread(text, 1, size - 1, out);
-    text[n] = '\0';
-    assert_int_equal(pclose(out), 0);
-}
-
-static void assert_says(const char *text, const char *part)
-{
-    if (strstr(text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", text, part);
-}
-
 static bool look(worker *w)
 {
-    char text[8000];
-
-    operate(w->team->arg, "params --verbose norm", text, sizeof text);
-    assert_says(text, "p0: axes embed,mlp\n");
-    assert_says(text, "model_state");
-    operate(w->team->arg, "params --json norm", text, sizeof text);
-    assert_says(text, "\"axes\": \"embed,mlp\"");
-    operate(w->team->arg, "state norm", text, sizeof text);
-    assert_says(text, "FOLLOWS");
-    assert_says(text, "0,1");
-    operate(w->team->arg, "state --json norm", text, sizeof text);
-    assert_says(text, "\"follows\": [\n        0,\n        1\n      ]");
+    paramctl_ask(w->team->url);
+    assert_int_equal(paramctl("params --verbose norm"), 0);
+    assert_says("p0: axes embed,mlp\n");
+    assert_says("model_state");
+    assert_int_equal(paramctl("params --json norm"), 0);
+    assert_says("\"axes\": \"embed,mlp\"");
+    assert_int_equal(paramctl("state norm"), 0);
+    assert_says("FOLLOWS");
+    assert_says("0,1");
+    assert_int_equal(paramctl("state --json norm"), 0);
+    assert_says("\"follows\": [\n        0,\n        1\n      ]");
     return true;
 }
 
@@ -114,7 +94,7 @@ static void an_operator_sees_axes_and_what_slots_follow(void **state)
     test_daemon *daemon = daemon_start(NULL);
     worker workers[TEAM_MOST];
     model *m = statistics_model();
-    team t = { .url = daemon->url, .job = "norm", .world = 1, .rules = rules, .model = m, .work = look, .arg = daemon };
+    team t = { .url = daemon->url, .job = "norm", .world = 1, .rules = rules, .model = m, .work = look };
     (void)state;
     team_run(&t, workers);
     team_free(&t, workers);

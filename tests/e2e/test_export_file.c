@@ -18,6 +18,7 @@
 #include "await.h"
 #include "daemon_process.h"
 #include "operator.h"
+#include "paramctl_run.h"
 #include "safetensors.h"
 #include "team.h"
 
@@ -26,36 +27,14 @@ static const int64_t elements[PARAMS] = { 20 * 12, 12, 4 * 3 * 5 };
 static const pd_shape shapes[PARAMS] = { { 2, { 20, 12 } }, { 1, { 12 } }, { 3, { 4, 3, 5 } } };
 static const char *const names[PARAMS] = { "layers.0.weight", "layers.0.bias", "conv.weight" };
 
-/* ---- paramctl ---- */
-
 typedef struct fixture {
     test_daemon *daemon;
     char folder[64], file[128];
-    char output[8192]; /* output of the last paramctl command: stdout and stderr */
 } fixture;
 
-static int paramctl(fixture *f, const char *format, ...)
+static void must(int status)
 {
-    char arguments[512], command[1024];
-    va_list args;
-    FILE *pipe;
-    int status;
-
-    va_start(args, format);
-    vsnprintf(arguments, sizeof arguments, format, args);
-    va_end(args);
-    snprintf(command, sizeof command, "PARAMD_URL=%s %s/paramctl %s 2>&1", f->daemon->url, getenv("PARAMD_BIN"),
-             arguments);
-    assert_non_null(pipe = popen(command, "r"));
-    f->output[fread(f->output, 1, sizeof f->output - 1, pipe)] = '\0';
-    status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-static void must(fixture *f, int status)
-{
-    if (status != 0) fail_msg("exit %d: %s", status, f->output);
+    if (status != 0) fail_msg("exit %d: %s", status, paramctl_output);
 }
 
 static int set_up(void **state)
@@ -66,6 +45,7 @@ static int set_up(void **state)
     assert_non_null(mkdtemp(f->folder));
     snprintf(f->file, sizeof f->file, "%s/job.safetensors", f->folder);
     f->daemon = daemon_start(NULL);
+    paramctl_ask(f->daemon->url);
     *state = f;
     return 0;
 }
@@ -208,13 +188,13 @@ static void goes_on_from_a_file(fixture *f, const char *rule)
     contents c;
 
     train(&j, f, rule);
-    must(f, paramctl(f, "export j %s --state --force", f->file));
+    must(paramctl("export j %s --state --force", f->file));
     read_file(&c, f->file);
     assert_string_equal(pd_safetensors_meta(c.file, "step"), "7");
     take_weights(&again, &c);
     job_new(&again, f, "again", rule, "start_step=7");
-    must(f, paramctl(f, "import-state again %s", f->file));
-    assert_non_null(strstr(f->output, "passed over the weights of 3 parameters"));
+    must(paramctl("import-state again %s", f->file));
+    assert_says("passed over the weights of 3 parameters");
     for (uint64_t step = BEFORE + 1; step <= BEFORE + AFTER; step++) {
         job_step(&j, step);
         job_step(&again, step);
@@ -225,8 +205,8 @@ static void goes_on_from_a_file(fixture *f, const char *rule)
     free_file(&c);
     job_free(&j);
     job_free(&again);
-    must(f, paramctl(f, "drop j"));
-    must(f, paramctl(f, "drop again"));
+    must(paramctl("drop j"));
+    must(paramctl("drop again"));
 }
 
 static void training_goes_on_bit_for_bit_from_a_file(void **state)
@@ -270,8 +250,8 @@ static void numpy_reads_the_weights(void **state)
     char *text = calloc(1, 16384);
 
     train(&j, f, "* sgd lr=0.05 momentum=0.9");
-    must(f, paramctl(f, "export j %s", f->file));
-    assert_non_null(strstr(f->output, "exported step 7 of job j: 3 tensors"));
+    must(paramctl("export j %s", f->file));
+    assert_says("exported step 7 of job j: 3 tensors");
     snprintf(path, sizeof path, "%s/read.py", f->folder);
     assert_non_null(to = fopen(path, "w"));
     fputs(script, to);
@@ -316,7 +296,7 @@ static bool has_weights(void *arg)
 {
     fixture *f = arg;
 
-    return paramctl(f, "export team %s --force", f->file) == 0;
+    return paramctl("export team %s --force", f->file) == 0;
 }
 
 /* Checks that the file is a snapshot of one step: all weights equal minus the number of steps. Returns that number. */
@@ -358,10 +338,10 @@ static void every_weight_is_of_the_same_step_while_workers_train(void **state)
     assert_int_equal(pthread_create(&thread, NULL, run_team, &t), 0);
     assert_true(await(has_weights, f, patient(10)));
     for (int i = 0; i < 8; i++) {
-        int status = paramctl(f, "export team %s --force%s", f->file, i % 2 == 0 ? "" : " --state");
+        int status = paramctl("export team %s --force%s", f->file, i % 2 == 0 ? "" : " --state");
         double step;
-        if (status != 0 && strstr(f->output, "no job") != NULL) break; /* all workers have left the job */
-        must(f, status);
+        if (status != 0 && strstr(paramctl_output, "no job") != NULL) break; /* all workers have left the job */
+        must(status);
         step = assert_of_one_step(f);
         assert_true(step >= last);
         last = step;
@@ -379,12 +359,12 @@ static void a_file_that_exists_is_replaced_by_force_alone(void **state)
 
     train(&j, f, "* sgd lr=0.05");
     close(open(f->file, O_WRONLY | O_CREAT, 0600));
-    assert_int_equal(paramctl(f, "export j %s", f->file), 1);
-    assert_non_null(strstr(f->output, "the file exists"));
-    must(f, paramctl(f, "export j %s --force", f->file));
-    assert_int_equal(paramctl(f, "export j %s/no/such/folder", f->folder), 1);
-    assert_int_equal(paramctl(f, "export none %s --force", f->file), 1);
-    assert_non_null(strstr(f->output, "there is no job none"));
+    assert_int_equal(paramctl("export j %s", f->file), 1);
+    assert_says("the file exists");
+    must(paramctl("export j %s --force", f->file));
+    assert_int_equal(paramctl("export j %s/no/such/folder", f->folder), 1);
+    assert_int_equal(paramctl("export none %s --force", f->file), 1);
+    assert_says("there is no job none");
     job_free(&j);
 }
 
@@ -394,8 +374,8 @@ static void a_pipe_gets_the_same_bytes_as_a_file(void **state)
     job j;
 
     train(&j, f, "* adam lr=0.05");
-    must(f, paramctl(f, "export j %s --state", f->file));
-    must(f, paramctl(f, "export j - --state 2>/dev/null | cmp - %s", f->file));
+    must(paramctl("export j %s --state", f->file));
+    must(paramctl("export j - --state 2>/dev/null | cmp - %s", f->file));
     job_free(&j);
 }
 
@@ -405,7 +385,7 @@ static void a_full_disk_leaves_no_file_and_the_job_goes_on(void **state)
     job j;
 
     train(&j, f, "* adam lr=0.05");
-    assert_int_not_equal(paramctl(f, "export j - --state > /dev/full"), 0);
+    assert_int_not_equal(paramctl("export j - --state > /dev/full"), 0);
     job_step(&j, BEFORE + 1);
     assert_int_equal(access(f->file, F_OK), -1);
     job_free(&j);
@@ -465,13 +445,13 @@ static void an_operator_who_is_gone_holds_nobody_up(void **state)
     train(&j, f, "* adam lr=0.05");
     open_operator(f, &operator);
     assert_int_equal(begin_export(operator, true, &err), PD_OK);
-    assert_int_equal(paramctl(f, "export j %s", f->file), 1);
-    assert_non_null(strstr(f->output, "is being exported already"));
+    assert_int_equal(paramctl("export j %s", f->file), 1);
+    assert_says("is being exported already");
     gradient = push_step(&j, BEFORE + 1, items, &ticket);
     pd_client_close(operator);
     if (pd_client_wait(j.client, ticket, patient(10), &err) != PD_OK) fail_msg("%s", err.text);
     assert_true(daemon_says(f->daemon, "its connection is gone", patient(5)));
-    must(f, paramctl(f, "export j %s", f->file));
+    must(paramctl("export j %s", f->file));
     free_gradients(gradient);
     job_free(&j);
 }

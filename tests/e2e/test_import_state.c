@@ -13,6 +13,7 @@
 
 #include "daemon_process.h"
 #include "optimizer.h"
+#include "paramctl_run.h"
 #include "quantize.h"
 #include "rule.h"
 #include "statefile.h"
@@ -315,22 +316,23 @@ static void save_counters(saved *s, const local *l, spelling how)
     if (how == KEYSTR && !t5x) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &narrow, "[1].count", "");
 }
 
-/* ---- training on a daemon ---- */
-
-static int paramctl(const test_daemon *daemon, const char *arguments, char *output, size_t size)
+/* Writes the state to a file, imports the file into the job "moved", and frees the state. Returns the exit status of
+ * paramctl. */
+static int import(saved *s, const char *options)
 {
-    char command[1024];
-    FILE *pipe;
-    size_t n;
-    int status;
+    char path[] = "/tmp/paramd_import_XXXXXX";
+    int fd = mkstemp(path), status;
 
-    snprintf(command, sizeof command, "%s/paramctl %s --server %s 2>&1", getenv("PARAMD_BIN"), arguments, daemon->url);
-    assert_non_null(pipe = popen(command, "r"));
-    n = fread(output, 1, size - 1, pipe);
-    output[n] = '\0';
-    status = pclose(pipe);
-    return WEXITSTATUS(status);
+    assert_true(fd >= 0);
+    write_saved(s, path);
+    status = paramctl("import-state %s moved %s", options, path);
+    free(s);
+    close(fd);
+    unlink(path);
+    return status;
 }
+
+/* ---- training on a daemon ---- */
 
 typedef struct remote {
     test_daemon *daemon;
@@ -346,6 +348,7 @@ static void remote_new(remote *r, const char *rule, float *const *weights)
     pd_error err = { 0 };
 
     r->daemon = daemon_start(NULL);
+    paramctl_ask(r->daemon->url);
     if (pd_client_open(&r->client,
                        &(pd_client_options){ .urls = r->daemon->url, .job = "moved", .world_size = 1, .rules = rules },
                        &err) != PD_OK)
@@ -388,23 +391,18 @@ static void remote_free(remote *r)
 
 static void moves(const char *rule, spelling how)
 {
-    char path[] = "/tmp/paramd_import_XXXXXX", arguments[256], output[4096];
-    int fd = mkstemp(path);
     saved *s = calloc(1, sizeof *s);
     local l = { 0 };
     remote r = { 0 };
 
-    assert_true(fd >= 0);
     local_new(&l, rule);
     for (uint64_t step = 1; step <= BEFORE; step++) local_step(&l, step);
     save_state(s, &l, how == DICTS ? PATHS : how);
     save_counters(s, &l, how == DICTS ? PATHS : how);
     if (how == DICTS) respell(s);
-    write_saved(s, path);
     remote_new(&r, rule, l.weights);
-    snprintf(arguments, sizeof arguments, "import-state moved %s", path);
-    if (paramctl(r.daemon, arguments, output, sizeof output) != 0) fail_msg("%s: %s", rule, output);
-    assert_non_null(strstr(output, "imported"));
+    if (import(s, "") != 0) fail_msg("%s: %s", rule, paramctl_output);
+    assert_says("imported");
     assert_true(daemon_says(r.daemon, "job moved: import-state, by ", patient(5)));
     for (uint64_t step = BEFORE + 1; step <= BEFORE + AFTER; step++) {
         local_step(&l, step);
@@ -414,9 +412,6 @@ static void moves(const char *rule, spelling how)
         assert_memory_equal(l.weights[i], r.weights[i], (size_t)elements[i] * sizeof(float));
     remote_free(&r);
     local_free(&l);
-    free(s);
-    close(fd);
-    unlink(path);
 }
 
 static void training_goes_on_bit_for_bit_on_a_daemon_that_gets_the_state(void **state)
@@ -482,15 +477,12 @@ static void krons_state_moves_with_its_factors_stacked_as_upstream_has_them(void
 static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **state)
 {
     static const char rule[] = "* sgd lr=0.05 momentum=0.9";
-    char path[] = "/tmp/paramd_import_XXXXXX", arguments[256], output[4096];
-    int fd = mkstemp(path);
     saved *s = calloc(1, sizeof *s);
     local l = { 0 }, fresh = { 0 };
     remote r = { 0 };
     double *data = calloc(12, sizeof *data);
 
     (void)state;
-    assert_true(fd >= 0);
     local_new(&l, rule);
     local_new(&fresh, rule);
     local_step(&l, 1);
@@ -498,13 +490,11 @@ static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **st
     free(s->data[s->n - 1]);
     s->n--; /* removes the momentum of conv.weight from the saved state */
     save_tensor(s, PD_ST_F64, &shapes[1], data, "layers.1.bias.momentum_buffer");
-    write_saved(s, path);
     remote_new(&r, rule, fresh.weights);
-    snprintf(arguments, sizeof arguments, "import-state moved %s", path);
-    assert_int_equal(paramctl(r.daemon, arguments, output, sizeof output), 1);
-    assert_non_null(strstr(output, "unknown  layers.1.bias.momentum_buffer\n"));
-    assert_non_null(strstr(output, "missing  conv.weight.momentum"));
-    assert_non_null(strstr(output, "nothing was imported"));
+    assert_int_equal(import(s, ""), 1);
+    assert_says("unknown  layers.1.bias.momentum_buffer\n");
+    assert_says("missing  conv.weight.momentum");
+    assert_says("nothing was imported");
     for (uint64_t step = 1; step <= 2; step++) {
         local_step(&fresh, step);
         remote_step(&r, step);
@@ -514,40 +504,27 @@ static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **st
     remote_free(&r);
     local_free(&l);
     local_free(&fresh);
-    free(s);
-    close(fd);
-    unlink(path);
 }
 
 /* Imports with --partial a file that has only the tensor `name`, and a second tensor `beside` unless that is NULL.
  * Returns the exit status of paramctl. */
-static int import_one(const remote *r, pd_st_dtype dtype, pd_shape shape, const char *name, const void *beside,
-                      char *output, size_t size)
+static int import_one(pd_st_dtype dtype, pd_shape shape, const char *name, const void *beside)
 {
     static const uint8_t zeros[4096];
-    char path[] = "/tmp/paramd_import_XXXXXX", arguments[256];
-    int fd = mkstemp(path), status;
     saved *s = calloc(1, sizeof *s);
 
-    assert_true(fd >= 0);
     save_as(s, dtype, &shape, zeros, name, "");
     if (beside != NULL) save_as(s, PD_ST_F32, &(pd_shape){ 1, { 5 } }, zeros, beside, "");
-    write_saved(s, path);
-    snprintf(arguments, sizeof arguments, "import-state --partial moved %s", path);
-    status = paramctl(r->daemon, arguments, output, size);
-    free(s);
-    close(fd);
-    unlink(path);
-    return status;
+    return import(s, "--partial");
 }
 
-static void assert_unknown(const remote *r, pd_st_dtype dtype, pd_shape shape, const char *name, const char *beside)
+static void assert_unknown(pd_st_dtype dtype, pd_shape shape, const char *name, const char *beside)
 {
-    char output[4096], says[256];
+    char says[256];
 
-    assert_int_equal(import_one(r, dtype, shape, name, beside, output, sizeof output), 1);
+    assert_int_equal(import_one(dtype, shape, name, beside), 1);
     snprintf(says, sizeof says, "unknown  %s", name);
-    if (strstr(output, says) == NULL) fail_msg("%s: %s", name, output);
+    assert_says(says);
 }
 
 static void what_is_not_as_upstream_has_it_is_unknown(void **state)
@@ -556,24 +533,22 @@ static void what_is_not_as_upstream_has_it_is_unknown(void **state)
                                "best_effort_memory_usage_reduction=yes skip_preconditioning_dim_size_gt=11";
     local l = { 0 };
     remote r = { 0 };
-    char output[4096];
 
     (void)state;
     local_new(&l, rule);
     remote_new(&r, rule, l.weights);
-    assert_unknown(&r, PD_ST_I8, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized",
+    assert_unknown(PD_ST_I8, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized",
                    NULL); /* the file has codes without their bucket sizes */
-    assert_unknown(&r, PD_ST_I8, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized",
+    assert_unknown(PD_ST_I8, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized",
                    "stats/layers.0.weight/momentum/bucket_size");
-    assert_unknown(&r, PD_ST_I32, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized", NULL);
-    assert_unknown(&r, PD_ST_F32, (pd_shape){ 1, { 2 } },
-                   "stats/layers.0.weight/training_metrics/inverse_pth_root_errors", NULL);
-    assert_unknown(&r, PD_ST_I32, (pd_shape){ 1, { 2 } }, "count", NULL);
-    assert_int_equal(import_one(&r, PD_ST_F32, (pd_shape){ 3, { 2, 8, 8 } }, "stats/global_stats/statistics", NULL,
-                                output, sizeof output),
-                     1);
-    assert_non_null(
-        strstr(output, "unknown  stats/global_stats/statistics: the stacked matrices of upstream's sharded mode"));
+    assert_unknown(PD_ST_I8, (pd_shape){ 0 }, "stats/layers.0.weight/momentum/quantized",
+                   "stats/layers.0.weight/momentum/bucket_size");
+    assert_unknown(PD_ST_I32, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized", NULL);
+    assert_unknown(PD_ST_F32, (pd_shape){ 1, { 2 } }, "stats/layers.0.weight/training_metrics/inverse_pth_root_errors",
+                   NULL);
+    assert_unknown(PD_ST_I32, (pd_shape){ 1, { 2 } }, "count", NULL);
+    assert_int_equal(import_one(PD_ST_F32, (pd_shape){ 3, { 2, 8, 8 } }, "stats/global_stats/statistics", NULL), 1);
+    assert_says("unknown  stats/global_stats/statistics: the stacked matrices of upstream's sharded mode");
     remote_free(&r);
     local_free(&l);
 }
@@ -581,29 +556,21 @@ static void what_is_not_as_upstream_has_it_is_unknown(void **state)
 static void counters_that_differ_are_not_loaded(void **state)
 {
     static const char rule[] = "* sgd lr=0.05 momentum=0.9";
-    char path[] = "/tmp/paramd_import_XXXXXX", arguments[256], output[4096];
-    int fd = mkstemp(path);
     saved *s = calloc(1, sizeof *s);
     const int32_t counts[] = { 7, 8 };
     local l = { 0 };
     remote r = { 0 };
 
     (void)state;
-    assert_true(fd >= 0);
     local_new(&l, rule);
     save_state(s, &l, OURS);
     for (int i = 0; i < 2; i++) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &counts[i], i == 0 ? "0/count" : "1/count", "");
-    write_saved(s, path);
     remote_new(&r, rule, l.weights);
-    snprintf(arguments, sizeof arguments, "import-state moved %s", path);
-    assert_int_equal(paramctl(r.daemon, arguments, output, sizeof output), 1);
-    assert_non_null(strstr(output, "/count"));
-    assert_non_null(strstr(output, "nothing was imported"));
+    assert_int_equal(import(s, ""), 1);
+    assert_says("/count");
+    assert_says("nothing was imported");
     remote_free(&r);
     local_free(&l);
-    free(s);
-    close(fd);
-    unlink(path);
 }
 
 static void factors_that_are_stacked_otherwise_are_refused(void **state)
@@ -611,15 +578,14 @@ static void factors_that_are_stacked_otherwise_are_refused(void **state)
     static const char rule[] = "* kron learning_rate=0.01 block_size=8 merge_small_dims=no";
     local l = { 0 };
     remote r = { 0 };
-    char output[4096];
 
     (void)state;
     local_new(&l, rule);
     remote_new(&r, rule, l.weights);
-    assert_int_equal(import_one(&r, PD_ST_F32, (pd_shape){ 3, { 8, 6, 8 } }, "Qs_preconditioners/layers.0.weight/0",
-                                NULL, output, sizeof output),
+    assert_int_equal(import_one(PD_ST_F32, (pd_shape){ 3, { 8, 6, 8 } }, "Qs_preconditioners/layers.0.weight/0", NULL),
                      1);
-    if (strstr(output, "Q") == NULL || strstr(output, "imported 1") != NULL) fail_msg("%s", output);
+    if (strstr(paramctl_output, "Q") == NULL || strstr(paramctl_output, "imported 1") != NULL)
+        fail_msg("%s", paramctl_output);
     remote_free(&r);
     local_free(&l);
 }
@@ -629,15 +595,13 @@ static void one_number_comes_as_a_scalar_or_as_a_list_of_one(void **state)
     static const char rule[] = "* nadam lr=0.01";
     local l = { 0 };
     remote r = { 0 };
-    char output[4096];
 
     (void)state;
     local_new(&l, rule);
     remote_new(&r, rule, l.weights);
     for (int rank = 0; rank < 2; rank++)
-        if (import_one(&r, PD_ST_F32, (pd_shape){ rank, { rank } }, "layers.0.bias.mu_product", NULL, output,
-                       sizeof output) != 0)
-            fail_msg("%s", output);
+        if (import_one(PD_ST_F32, (pd_shape){ rank, { rank } }, "layers.0.bias.mu_product", NULL) != 0)
+            fail_msg("%s", paramctl_output);
     remote_free(&r);
     local_free(&l);
 }

@@ -77,6 +77,16 @@ static pid_t fork_rank_2(const team *t, int ends)
     return pid;
 }
 
+/* Checks that the daemon reports the loss of a worker whose process is `pid`, and why. */
+static void expect_report(const test_daemon *daemon, const char *job, int rank, pid_t pid, const char *why)
+{
+    char host[128] = "", text[400];
+
+    gethostname(host, sizeof host - 1);
+    snprintf(text, sizeof text, "job %s: rank %d: %s:%ld is lost: %s", job, rank, host, (long)pid, why);
+    if (!daemon_says(daemon, text, patient(4))) fail_msg("the log does not say \"%s\"", text);
+}
+
 /* ---- the test's own ranks: one thread drives all their clients ---- */
 
 /* Pushes the parameters whose round of this step is still open. After a failed step, the round of the first
@@ -180,7 +190,7 @@ static void a_worker_that_is_killed_is_named_and_a_new_process_takes_its_place(v
 
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status));
-    assert_true(daemon_says(daemon, "rank 2", 1));
+    expect_report(daemon, "killed", 2, pid, "");
     replace_rank_2(&t, w);
     expect_same_as_undisturbed(daemon, m, "killed-not", w);
     leave(w, 3);
@@ -224,7 +234,7 @@ static void a_frozen_worker_is_lost_when_its_heartbeats_stop(void **state)
     }
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     assert_true(WIFSTOPPED(status));
-    assert_true(daemon_says(daemon, "connection closed: nothing", patient(4)) || daemon_says(daemon, "silent", 1));
+    expect_report(daemon, "silent", 0, pid, "nothing was heard from it within 2.0 s");
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
     model_free(m);

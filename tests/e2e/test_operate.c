@@ -18,7 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "await.h"
 #include "daemon_process.h"
 #include "paramd/client.h"
 
@@ -172,26 +171,6 @@ static void write_file(const char *path, const char *text)
     fclose(file);
 }
 
-typedef struct signalled {
-    test_daemon *daemon;
-    const char *text;
-} signalled;
-
-/* Sends SIGHUP, and returns whether the log then has the expected text. If not, the caller tries again: the daemon
- * ignores a signal that comes before its event loop runs. */
-static bool is_reloaded(void *arg)
-{
-    const signalled *s = arg;
-
-    kill(s->daemon->pid, SIGHUP);
-    return daemon_says(s->daemon, s->text, 0.5);
-}
-
-static void expect_reload(test_daemon *daemon, const char *text)
-{
-    if (!await(is_reloaded, &(signalled){ daemon, text }, patient(10))) fail_msg("the log does not say \"%s\"", text);
-}
-
 static test_daemon *start_with_file(char *path, const char *text)
 {
     static char flag[64];
@@ -213,7 +192,7 @@ static void sighup_changes_limits_while_jobs_run(void **state)
     assert_null(join(daemon, "second", &err));
     assert_non_null(strstr(err.text, "limits.max_jobs"));
     write_file(path, "[limits]\nmax_jobs = 2 # one more\n");
-    expect_reload(daemon, "reload: limits.max_jobs = 2 (it was 1)");
+    daemon_reload(daemon, "reload: limits.max_jobs = 2 (it was 1)");
     second = must_join(daemon, "second");
     pd_client_close(first);
     pd_client_close(second);
@@ -228,7 +207,7 @@ static void sighup_changes_the_log_level(void **state)
     (void)state;
 
     write_file(path, "[log]\nlevel = debug\n");
-    expect_reload(daemon, "reload: log.level = debug (it was notice)");
+    daemon_reload(daemon, "reload: log.level = debug (it was notice)");
     pd_client_close(must_join(daemon, "lin"));
     expect_log(daemon, "is rank 0 of job"); /* this text is logged at level debug only */
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
@@ -242,7 +221,7 @@ static void a_wrong_file_leaves_a_daemon_that_serves(void **state)
     (void)state;
 
     write_file(path, "[limits]\nmax_jobs = many\n");
-    expect_reload(daemon, ":2: limits.max_jobs = many: expected a whole number");
+    daemon_reload(daemon, ":2: limits.max_jobs = many: expected a whole number");
     pd_client_close(must_join(daemon, "lin"));
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
     unlink(path);
@@ -277,7 +256,7 @@ static void a_reload_is_reported_to_the_service_manager(void **state)
     daemon = daemon_start(NULL);
     unsetenv("NOTIFY_SOCKET");
     await_datagram(fd, "READY=1");
-    expect_reload(daemon, "reload: done, 0 keys have changed");
+    daemon_reload(daemon, "reload: done, 0 keys have changed");
     await_datagram(fd, "RELOADING=1\nMONOTONIC_USEC=");
     await_datagram(fd, "READY=1");
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);

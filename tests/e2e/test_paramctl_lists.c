@@ -192,6 +192,22 @@ static void every_list_fits_a_hundred_columns(void **state)
     assert_int_equal(paramctl("drop " JOB), 0);
 }
 
+static void lists_fit_a_narrow_terminal(void **state)
+{
+    pair both = train(JOB, 1, -1);
+
+    (void)state;
+    if (paramctl_shell("command -v script > /dev/null") != 0) skip();
+    assert_int_equal(paramctl_shell("SHELL=/bin/sh TERM=dumb script -qec \"stty cols 80; $paramctl jobs; "
+                                    "$paramctl params " JOB "\" /dev/null < /dev/null | tr -d '\\r'"),
+                     0);
+    assert_says("DURABLE\n");
+    assert_says("WAITS FOR\n");
+    assert_lines_fit(80);
+    leave(&both);
+    assert_int_equal(paramctl("drop " JOB), 0);
+}
+
 static void a_pattern_that_matches_nothing_is_a_failure(void **state)
 {
     static const char *const lists[] = { "roots", "params", "state", "settings" };
@@ -231,7 +247,7 @@ static void watch_prints_block_after_block_in_a_pipe(void **state)
     (void)state;
     assert_int_equal(paramctl_shell("timeout %g $paramctl jobs --watch=100ms", patient(1)), 124);
     assert_true(strncmp(paramctl_output, "no jobs\n\nno jobs\n\nno jobs\n", 25) == 0);
-    assert_int_equal(paramctl_shell("timeout %g $paramctl status -w | head -n 1", patient(5)), 0);
+    assert_int_equal(paramctl_shell("timeout %g $paramctl status --watch=100ms | head -n 1", patient(5)), 0);
     assert_says("server ");
 }
 
@@ -249,6 +265,17 @@ static void on_a_terminal(const char *environment, const char *command)
     assert_int_equal(paramctl_shell("SHELL=/bin/sh TERM=xterm %s script -qec \"$paramctl %s\" /dev/null < /dev/null",
                                     environment, command),
                      0);
+}
+
+static void an_error_stays_on_the_terminal_when_watch_ends(void **state)
+{
+    (void)state;
+    if (paramctl_shell("command -v script > /dev/null") != 0) skip();
+    assert_int_equal(paramctl_shell("SHELL=/bin/sh TERM=xterm script -qec \"$paramctl jobs --watch "
+                                    "--server tcp://127.0.0.1:1 --timeout 0.2\" /dev/null < /dev/null"),
+                     3);
+    assert_says("127.0.0.1:1: Connection refused");
+    assert_null(strchr(paramctl_output, '\033')); /* the terminal was not cleared */
 }
 
 static void colours_are_for_terminals_that_want_them(void **state)
@@ -292,7 +319,7 @@ static void top_fills_a_terminal_until_q(void **state)
     if (paramctl_shell("command -v script > /dev/null") != 0) skip();
     /* --foreground: otherwise `timeout` may put paramctl into the background, where reading the terminal stops it */
     assert_int_equal(paramctl_shell("echo q | SHELL=/bin/sh TERM=xterm script -qec \"stty cols 100 rows 20; "
-                                    "timeout --foreground %g $paramctl top\" /dev/null",
+                                    "timeout --foreground %g $paramctl top --watch=200ms\" /dev/null",
                                     patient(20)),
                      0);
     assert_says("sorted by name");
@@ -310,7 +337,7 @@ static void top_shows_a_job_with_failing_roots_in_red(void **state)
     first_element = 1;
     for (int colours = 0; colours < 2; colours++) {
         assert_int_equal(paramctl_shell("echo q | SHELL=/bin/sh TERM=xterm %s script -qec \"stty cols 120 rows 20; "
-                                        "timeout --foreground %g $paramctl top\" /dev/null",
+                                        "timeout --foreground %g $paramctl top --watch=200ms\" /dev/null",
                                         colours ? "" : "NO_COLOR=1", patient(20)),
                          0);
         assert_says(JOB);
@@ -381,10 +408,12 @@ int main(void)
         cmocka_unit_test(a_job_without_a_loss_shows_a_dash),
         cmocka_unit_test(a_job_counts_its_traffic_and_its_speed),
         cmocka_unit_test(every_list_fits_a_hundred_columns),
+        cmocka_unit_test(lists_fit_a_narrow_terminal),
         cmocka_unit_test(a_pattern_that_matches_nothing_is_a_failure),
         cmocka_unit_test(whom_a_job_waits_for_is_shown),
         cmocka_unit_test(watch_prints_block_after_block_in_a_pipe),
         cmocka_unit_test(watch_ends_with_status_3_when_the_daemon_is_gone),
+        cmocka_unit_test(an_error_stays_on_the_terminal_when_watch_ends),
         cmocka_unit_test(colours_are_for_terminals_that_want_them),
         cmocka_unit_test(top_prints_one_table_in_a_pipe),
         cmocka_unit_test(top_fills_a_terminal_until_q),

@@ -45,7 +45,7 @@ static void a_replay_through_the_daemon_is_ok_where_weights_are_alike(void **sta
     assert_int_equal(replay(&file, "--verbose"), 0);
     assert_says(" ok");
     assert_int_equal(paramctl("jobs"), 0);
-    assert_says("no jobs"); /* bench has dropped the job that it created */
+    assert_says("no jobs"); /* the command has dropped the job that it created */
 }
 
 static void a_replay_through_the_daemon_fails_where_a_weight_differs(void **state)

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include <cmocka.h>
 
 #include "daemon_process.h"
+#include "paramctl_run.h"
 #include "paramd/client.h"
 
 static test_daemon *daemon;
@@ -44,20 +44,11 @@ static void push(pd_client *client)
     if (pd_client_push(client, item, 1, NULL, &ticket, &err) != PD_OK) fail_msg("%s", err.text);
 }
 
-static char said[4096];
-
-static int says(const char *command)
+/* Runs a command with a timeout of one second. */
+static int run(const char *command)
 {
-    char line[512];
-    FILE *pipe;
-    int status;
-
-    snprintf(line, sizeof line, "%s/paramctl %s --server %s --timeout 1 2>&1", getenv("PARAMD_BIN"), command,
-             daemon->url);
-    assert_non_null(pipe = popen(line, "r"));
-    said[fread(said, 1, sizeof said - 1, pipe)] = '\0';
-    status = pclose(pipe);
-    return WEXITSTATUS(status);
+    paramctl_ask(daemon->url);
+    return paramctl("%s --timeout 1", command);
 }
 
 /* The daemon's drain timeout is longer than --timeout. The command waits for the drain timeout. */
@@ -73,11 +64,11 @@ static void shutdown_waits_for_the_drain_and_says_for_whom(void **state)
     push(clients[0]);
     daemon_await_contributions(daemon, "open", 1);
     began = seconds_now();
-    assert_int_equal(says("shutdown"), 0);
+    assert_int_equal(run("shutdown"), 0);
     assert_true(seconds_now() - began >= 3.5);
-    assert_non_null(strstr(said, "job open: step 1 waits for rank 1, "));
-    assert_non_null(strstr(said, " of at most 4 s\n"));
-    assert_non_null(strstr(said, "the daemon has stopped\n"));
+    assert_says("job open: step 1 waits for rank 1, ");
+    assert_says(" of at most 4 s\n");
+    assert_says("the daemon has stopped\n");
     for (int r = 0; r < 2; r++) pd_client_close(clients[r]);
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
 }
@@ -92,12 +83,12 @@ static void drain_says_for_whom_it_waits_and_fails_when_its_time_is_over(void **
     clients[1] = join(1);
     push(clients[0]);
     daemon_await_contributions(daemon, "open", 1);
-    assert_int_equal(says("drain --within 2.5s"), 1);
-    assert_non_null(strstr(said, "job open: step 1 waits for rank 1, "));
-    assert_non_null(strstr(said, "not drained: job open: "));
+    assert_int_equal(run("drain --within 2.5s"), 1);
+    assert_says("job open: step 1 waits for rank 1, ");
+    assert_says("not drained: job open: ");
     push(clients[1]);
-    assert_int_equal(says("drain"), 0);
-    assert_string_equal(said, "drained: no step is under way and none will begin\n");
+    assert_int_equal(run("drain"), 0);
+    assert_string_equal(paramctl_output, "drained: no step is under way and none will begin\n");
     for (int r = 0; r < 2; r++) pd_client_close(clients[r]);
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
 }
@@ -106,8 +97,8 @@ static void shutdown_of_an_idle_daemon_says_only_that_it_has_stopped(void **stat
 {
     (void)state;
     daemon = daemon_start(NULL);
-    assert_int_equal(says("shutdown"), 0);
-    assert_string_equal(said, "the daemon has stopped\n");
+    assert_int_equal(run("shutdown"), 0);
+    assert_string_equal(paramctl_output, "the daemon has stopped\n");
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
 }
 

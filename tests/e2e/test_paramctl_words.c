@@ -23,6 +23,15 @@ static void exit_status_is_3_where_nobody_listens(void **state)
     }
 }
 
+static void who_has_named_no_daemon_is_told_how(void **state)
+{
+    (void)state;
+    if (paramctl_shell("unset PARAMD_URL; $paramctl ping --timeout 2") == 0) skip(); /* a daemon at the default port */
+    assert_says("--server or PARAMD_URL names another daemon");
+    assert_int_equal(paramctl("ping --server tcp://127.0.0.1:1 --timeout 0.2"), 3);
+    assert_null(strstr(paramctl_output, "PARAMD_URL"));
+}
+
 static void exit_status_is_2_for_what_cannot_be_meant(void **state)
 {
     static const char *const lines[] = { "",
@@ -58,6 +67,11 @@ static void exit_status_is_2_for_what_cannot_be_meant(void **state)
                                          "set x y",
                                          "set x y lr",
                                          "set x y =1",
+                                         "token",
+                                         "token old x",
+                                         "roles show x y z",
+                                         "restore x",
+                                         "restore x --job y --step 1 --creator z",
                                          "checkpoint",
                                          "checkpoint x y",
                                          "checkpoint x --step 0",
@@ -137,10 +151,11 @@ static void options_stand_before_and_behind_names_and_arguments(void **state)
 
 /* ---- help ---- */
 
-static const char *const names[] = { "ping",    "status",   "top",          "jobs",       "params",
-                                     "workers", "roots",    "state",        "set",        "drop",
-                                     "drain",   "shutdown", "plan",         "optimizers", "settings",
-                                     "bench",   "replay",   "import-state", "checkpoint" };
+static const char *const names[] = { "ping",    "status", "top",          "jobs",       "params",      "workers",
+                                     "roots",   "state",  "export",       "checkpoint", "checkpoints", "verify",
+                                     "restore", "roles",  "import-state", "set",        "settings",    "token",
+                                     "drop",    "drain",  "shutdown",     "plan",       "optimizers",  "bench",
+                                     "replay",  "doctor" };
 
 static void help_lists_every_command(void **state)
 {
@@ -257,6 +272,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exit_status_is_3_where_nobody_listens),
+        cmocka_unit_test(who_has_named_no_daemon_is_told_how),
         cmocka_unit_test(exit_status_is_2_for_what_cannot_be_meant),
         cmocka_unit_test(plan_takes_a_wrong_rule_for_wrong_usage_and_a_wrong_file_for_a_failure),
         cmocka_unit_test(exit_status_is_1_when_the_server_says_no),

@@ -170,6 +170,19 @@ static void says_what_it_is(void **state)
     expect(text, "BLAS core ");
 }
 
+static void output_that_cannot_be_written_is_a_failure(void **state)
+{
+    static const char *const modes[] = { "--print-config", "--help", "--version", "--check-config" };
+    static char text[MOST];
+    char arguments[64];
+    (void)state;
+
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        snprintf(arguments, sizeof arguments, "%s > /dev/full", modes[i]);
+        assert_int_equal(run(arguments, text), 1);
+    }
+}
+
 static void help_lists_every_section(void **state)
 {
     static char text[MOST];
@@ -210,6 +223,7 @@ int main(void)
         cmocka_unit_test(a_faulty_file_ends_the_program_with_its_line),
         cmocka_unit_test(refuses_to_listen_where_strangers_are),
         cmocka_unit_test(says_what_it_is),
+        cmocka_unit_test(output_that_cannot_be_written_is_a_failure),
         cmocka_unit_test(help_lists_every_section),
         cmocka_unit_test(chooses_good_blas_kernels_where_nobody_else_has_chosen),
     };

@@ -9,18 +9,14 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <jansson.h>
 
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "await.h"
 #include "daemon_process.h"
+#include "paramctl_run.h"
 #include "paramd/client.h"
-
-static char output[64 * 1024]; /* of the last paramctl */
 
 /* A daemon that listens on TCP, where everybody is "anyone", and on a Unix socket, where we are "user:UID". */
 typedef struct fixture {
@@ -73,43 +69,15 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Runs a command and keeps its output. Returns its exit status. */
-static int run(const char *command)
-{
-    FILE *from = popen(command, "r");
-    int status;
-
-    assert_non_null(from);
-    output[fread(output, 1, sizeof output - 1, from)] = '\0';
-    status = pclose(from);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-static int paramctl(const char *server, const char *arguments)
-{
-    char command[512];
-
-    snprintf(command, sizeof command, "%s/paramctl --server %s %s 2>&1", getenv("PARAMD_BIN"), server, arguments);
-    return run(command);
-}
-
 static int by_tcp(const fixture *f, const char *arguments)
 {
-    return paramctl(f->daemon->url, arguments);
+    paramctl_ask(f->daemon->url);
+    return paramctl("%s", arguments);
 }
 
 static int by_unix(const fixture *f, const char *arguments)
 {
-    char server[64];
-
-    snprintf(server, sizeof server, "unix://%s", f->socket);
-    return paramctl(server, arguments);
-}
-
-static void expect_output(const char *part)
-{
-    if (strstr(output, part) == NULL) fail_msg("\"%s\" is not in:\n%s", part, output);
+    return paramctl("--server unix://%s %s", f->socket, arguments);
 }
 
 static void expect_log(const fixture *f, const char *text)
@@ -160,43 +128,23 @@ static void paramctl_shows_each_identity_what_it_may_see(void **state)
     pd_client *client = must_join(f, "vision-1");
 
     assert_int_equal(by_tcp(f, "drop vision-1"), 1);
-    expect_output("Drop of job vision-1 needs the role admin, anyone has push");
+    assert_says("Drop of job vision-1 needs the role admin, anyone has push");
     assert_int_equal(by_tcp(f, "drop speech"), 1);
-    expect_output("there is no job speech");
+    assert_says("there is no job speech");
     assert_int_equal(by_tcp(f, "shutdown"), 1);
-    expect_output("Shutdown needs the role admin of all jobs");
+    assert_says("Shutdown needs the role admin of all jobs");
     assert_int_equal(by_tcp(f, "status"), 0);
-    expect_output("vision-1");
-    assert_null(strstr(output, "identities"));
+    assert_says("vision-1");
+    assert_null(strstr(paramctl_output, "identities"));
     assert_int_equal(by_unix(f, "status"), 0);
-    expect_output("identities");
-    expect_output("anyone, connections ");
+    assert_says("identities");
+    assert_says("anyone, connections ");
     assert_int_equal(by_unix(f, "workers vision-1"), 0);
-    expect_output("anyone");
+    assert_says("anyone");
     assert_int_equal(by_unix(f, "drop vision-1"), 0);
     expect_log(f, "job vision-1: Drop was refused, by anyone as ");
     expect_log(f, f->me);
     pd_client_close(client);
-}
-
-typedef struct signalled {
-    test_daemon *daemon;
-    const char *text;
-} signalled;
-
-/* Sends SIGHUP, and returns whether the log then has the expected text. */
-static bool is_reloaded(void *arg)
-{
-    const signalled *s = arg;
-
-    kill(s->daemon->pid, SIGHUP);
-    return daemon_says(s->daemon, s->text, 0.5);
-}
-
-static void expect_reload(const fixture *f, const char *text)
-{
-    if (!await(is_reloaded, &(signalled){ f->daemon, text }, patient(10)))
-        fail_msg("the log does not say \"%s\"", text);
 }
 
 static void sighup_reads_the_roles_again_whole_or_not_at_all(void **state)
@@ -208,10 +156,10 @@ static void sighup_reads_the_roles_again_whole_or_not_at_all(void **state)
     pd_error err;
 
     write_roles(f->roles, "anyone none *\nanyone master vision-*\n");
-    expect_reload(f, ":2: expected one of the roles none, read, push and admin, got master");
+    daemon_reload(f->daemon, ":2: expected one of the roles none, read, push and admin, got master");
     assert_int_equal(pd_client_init(client, initial, &err), PD_OK); /* the old roles are there, all of them */
     write_roles(f->roles, "anyone read vision-*\n");
-    expect_reload(f, "reload: done, 0 keys have changed, roles were read");
+    daemon_reload(f->daemon, "reload: done, 0 keys have changed, roles were read");
     assert_int_equal(by_tcp(f, "workers vision-1"), 0);
     assert_int_equal(pd_client_barrier(client, &err), PD_PERMISSION_DENIED);
     pd_client_close(client);
@@ -257,17 +205,17 @@ static void paramctl_says_what_a_file_allows_and_by_which_line(void **state)
 
     write_roles(f->roles, "# roles\nuser:1001 push vision-*\n\nquota user:* bytes=10G jobs=4\nuser:0 admin *\n");
     assert_int_equal(check_roles(f, "user:1001 vision-7"), 0);
-    expect_output("role    push (line 2)\nserver  none (no line matches)\n");
-    expect_output("quota   jobs=4 bytes=10.0 GiB connections=unlimited requests=unlimited (line 4)\n");
+    assert_says("role    push (line 2)\nserver  none (no line matches)\n");
+    assert_says("quota   jobs=4 bytes=10.0 GiB connections=unlimited requests=unlimited (line 4)\n");
     assert_int_equal(check_roles(f, "user:0 speech --json"), 0);
-    json = json_loads(output, 0, NULL);
+    json = parsed();
     assert_string_equal(json_string_value(json_object_get(json, "role")), "admin");
     assert_string_equal(json_string_value(json_object_get(json, "server_role")), "admin");
     assert_int_equal(json_integer_value(json_object_get(json, "line")), 5);
     assert_true(json_is_null(json_object_get(json_object_get(json, "quota"), "connections")));
     json_decref(json);
-    assert_int_equal(by_tcp(f, "roles show x y z"), 1);
-    expect_output("expected roles check FILE IDENTITY JOB");
+    assert_int_equal(by_tcp(f, "roles show x y z"), 2);
+    assert_says("expected roles check FILE IDENTITY JOB");
 }
 
 int main(void)

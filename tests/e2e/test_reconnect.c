@@ -235,12 +235,17 @@ static void a_slow_connection_is_only_slow(void **state)
 
 /* ---- initial weights ---- */
 
+static bool has_connected_again(void *arg)
+{
+    return proxy_connections(arg) >= 2;
+}
+
 /* Removes the proxy's byte limit as soon as a second connection is there, so that only the first one is cut. */
 static void *mend_after_the_first(void *arg)
 {
     proxy *p = arg;
 
-    while (proxy_connections(p) < 2) sleep_for(0.002);
+    await(has_connected_again, p, patient(20));
     proxy_cut_after(p, 0, 0);
     return NULL;
 }

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "await.h"
 #include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"
@@ -53,7 +54,15 @@ typedef struct course {
     atomic_int restarts;    /* number of restarts, of all ranks together */
     double loss[3 * STEPS]; /* losses of rank 0, in the order in which it computed them */
     int n;
+    int awaited; /* number of steps of rank 0 that the test waits for */
 } course;
+
+static bool is_reached(void *arg)
+{
+    course *c = arg;
+
+    return atomic_load(&c->step) >= c->awaited;
+}
 
 /* Computes gradients. The loss of each rank is least where all weights equal its rank number, so the loss of all
  * ranks is least at (WORLD - 1) / 2. Returns the squared distance of the weights from that minimum. */
@@ -156,7 +165,8 @@ static void training_goes_on_from_the_weights_held(void **state)
     s.team = &t;
     assert_int_equal(pthread_create(&thread, NULL, run_team, &s), 0);
     for (int kills = 1; kills <= 2; kills++) {
-        while (atomic_load(&c.step) < kills * KILLED_AT) sleep_for(0.001);
+        c.awaited = kills * KILLED_AT;
+        assert_true(await(is_reached, &c, patient(30)));
         s.daemon = killed_and_started(s.daemon);
     }
     pthread_join(thread, NULL);

@@ -88,21 +88,6 @@ static void tells_its_manager_that_it_is_ready_alive_and_stopping(void **state)
 
 /* ---- addresses ---- */
 
-static void serves_names_and_ipv6(void **state)
-{
-    test_daemon *daemon = daemon_start((const char *const[]){ "--listen=[::1]:0", NULL });
-    char url[64];
-    (void)state;
-
-    snprintf(url, sizeof url, "tcp://[::1]:%d", daemon_port_of(daemon, "listening on [::1]:"));
-    expect_welcome(url);
-    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
-    daemon = daemon_start((const char *const[]){ "--listen=localhost:0", NULL });
-    snprintf(url, sizeof url, "tcp://localhost:%d", daemon->port);
-    expect_welcome(url);
-    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
-}
-
 static void replaces_a_socket_file_that_nobody_serves(void **state)
 {
     char path[64], flag[96], url[96], text[4096];
@@ -205,63 +190,6 @@ static void open_round(const team *t, worker workers[2], pd_ticket_id *ticket)
     assert_int_equal(pd_client_push_pull(workers[0].client, workers[0].items, 1, NULL, ticket, &err), PD_OK);
 }
 
-static void close_round(const team *t, worker workers[2])
-{
-    pd_ticket_id ticket;
-    pd_error err;
-    (void)t;
-
-    fill_gradient(workers[1].gradients[0], sizes[0], 1, 1, 0);
-    assert_int_equal(pd_client_push_pull(workers[1].client, workers[1].items, 1, NULL, &ticket, &err), PD_OK);
-    if (pd_client_wait(workers[1].client, ticket, patient(5), &err) != PD_OK) fail_msg("%s", err.text);
-}
-
-static void a_round_under_way_finishes_before_it_stops(void **state)
-{
-    test_daemon *daemon = daemon_start(NULL);
-    model *m = model_new(sizes, 1);
-    team t = {
-        .url = daemon->url, .job = "stop", .world = 2, .rules = (const char *const[]){ "* sgd lr=1", NULL }, .model = m
-    };
-    worker workers[2];
-    pd_ticket_id ticket;
-    pd_error err;
-    (void)state;
-
-    open_round(&t, workers, &ticket);
-    daemon_await_contributions(daemon, "stop", 1);
-    kill(daemon->pid, SIGTERM);
-    assert_true(daemon_says(daemon, "stopping", patient(5)));
-    assert_true(daemon_lives(daemon));
-    close_round(&t, workers);
-    if (pd_client_wait(workers[0].client, ticket, patient(5), &err) != PD_OK) fail_msg("%s", err.text);
-    assert_int_equal(workers[0].items[0].outcome, 1);
-    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
-    for (int r = 0; r < 2; r++) worker_free(&workers[r]);
-    model_free(m);
-}
-
-static void a_round_that_does_not_finish_holds_it_no_longer_than_the_timeout(void **state)
-{
-    test_daemon *daemon = daemon_start((const char *const[]){ "--drain-timeout=300ms", NULL });
-    model *m = model_new(sizes, 1);
-    team t = {
-        .url = daemon->url, .job = "stop", .world = 2, .rules = (const char *const[]){ "* sgd lr=1", NULL }, .model = m
-    };
-    worker workers[2];
-    pd_ticket_id ticket;
-    double begun;
-    (void)state;
-
-    open_round(&t, workers, &ticket);
-    daemon_await_contributions(daemon, "stop", 1);
-    begun = seconds_now();
-    assert_int_equal(daemon_stop(daemon, patient(5)), 0); /* sends SIGTERM to the daemon, and waits for its end */
-    assert_true(seconds_now() - begun < patient(3));
-    for (int r = 0; r < 2; r++) worker_free(&workers[r]);
-    model_free(m);
-}
-
 static void a_second_signal_stops_it_at_once(void **state)
 {
     test_daemon *daemon = daemon_start(NULL); /* the default drain timeout is 30 s */
@@ -286,12 +214,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tells_its_manager_that_it_is_ready_alive_and_stopping),
-        cmocka_unit_test(serves_names_and_ipv6),
         cmocka_unit_test(replaces_a_socket_file_that_nobody_serves),
         cmocka_unit_test(a_file_that_is_no_socket_is_left_alone),
         cmocka_unit_test(survives_running_out_of_descriptors),
-        cmocka_unit_test(a_round_under_way_finishes_before_it_stops),
-        cmocka_unit_test(a_round_that_does_not_finish_holds_it_no_longer_than_the_timeout),
         cmocka_unit_test(a_second_signal_stops_it_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

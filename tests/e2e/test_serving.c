@@ -11,11 +11,9 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "daemon_process.h"
@@ -229,48 +227,6 @@ static void a_daemon_that_came_back_empty_refuses_to_go_on(void **state)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-/* ---- the service manager ---- */
-
-static bool receives(int fd, const char *word, double seconds)
-{
-    double until = seconds_now() + seconds;
-    char text[512];
-
-    while (seconds_now() < until) {
-        struct pollfd wait = { .fd = fd, .events = POLLIN };
-        ssize_t n;
-
-        if (poll(&wait, 1, 50) <= 0) continue;
-        n = recv(fd, text, sizeof text - 1, 0);
-        text[n > 0 ? n : 0] = '\0';
-        if (strstr(text, word) != NULL) return true;
-    }
-    return false;
-}
-
-static void the_service_manager_hears_of_readiness_the_watchdog_and_the_end(void **state)
-{
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    test_daemon *daemon;
-    (void)state;
-
-    snprintf(address.sun_path, sizeof address.sun_path, "/tmp/paramd-notify-%d", (int)getpid());
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    setenv("NOTIFY_SOCKET", address.sun_path, 1);
-    setenv("WATCHDOG_USEC", "1000000", 1);
-    daemon = daemon_start(NULL);
-    unsetenv("NOTIFY_SOCKET");
-    unsetenv("WATCHDOG_USEC");
-    assert_true(receives(fd, "READY=1", patient(2)));
-    assert_true(receives(fd, "WATCHDOG=1", patient(2)));
-    kill(daemon->pid, SIGTERM);
-    assert_true(receives(fd, "STOPPING=1", patient(2)));
-    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
-    close(fd);
-    unlink(address.sun_path);
-}
-
 /* ---- budgets ---- */
 
 /* Takes five steps. Every rank pushes in another order, and each may have only one frame in flight. The daemon must
@@ -395,7 +351,6 @@ int main(void)
         cmocka_unit_test(sigterm_lets_the_round_under_way_finish_and_takes_no_new_one),
         cmocka_unit_test(sigterm_waits_no_longer_than_the_drain_timeout_for_a_rank_that_does_not_come),
         cmocka_unit_test(a_daemon_that_came_back_empty_refuses_to_go_on),
-        cmocka_unit_test(the_service_manager_hears_of_readiness_the_watchdog_and_the_end),
         cmocka_unit_test(four_orders_at_the_smallest_ingest_budget_finish_with_the_same_bits),
         cmocka_unit_test(a_rank_whose_share_is_used_up_keeps_its_connection),
         cmocka_unit_test(many_jobs_at_once_do_not_mix),

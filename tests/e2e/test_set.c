@@ -7,12 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include <cmocka.h>
-#include <jansson.h>
 
 #include "daemon_process.h"
+#include "paramctl_run.h"
 #include "team.h"
 
 static const int64_t elements[] = { 300, 2000, 7 }; /* sizes of the parameters p0, p1 and p2; p1 has several chunks */
@@ -20,31 +19,11 @@ enum { PARAMS = sizeof elements / sizeof elements[0], STEPS = 8, WORLD = 2, CHAN
 static const char *const flags[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB", NULL };
 
 static test_daemon *server;
-static char output[64 * 1024];
-
-static int paramctl(const char *format, ...)
-{
-    char arguments[512], line[1024];
-    va_list args;
-    FILE *pipe;
-    int status;
-
-    va_start(args, format);
-    vsnprintf(arguments, sizeof arguments, format, args);
-    va_end(args);
-    snprintf(line, sizeof line, "PARAMD_URL=%s %s/paramctl %s 2>&1", server->url, getenv("PARAMD_BIN"), arguments);
-    pipe = popen(line, "r");
-    assert_non_null(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
 
 static void expect(int status, const char *command, const char *says)
 {
-    if (paramctl("%s", command) != status || strstr(output, says) == NULL)
-        fail_msg("paramctl %s: expected status %d and \"%s\", got:\n%s", command, status, says, output);
+    if (paramctl("%s", command) != status || strstr(paramctl_output, says) == NULL)
+        fail_msg("paramctl %s: expected status %d and \"%s\", got:\n%s", command, status, says, paramctl_output);
 }
 
 /* ---- the same weights as with a schedule ---- */
@@ -70,7 +49,7 @@ static bool work(worker *w)
     for (int step = 1; step <= STEPS; step++) {
         if (pd_client_barrier(w->client, &err) != PD_OK) return worker_fail(w, "barrier", &err);
         if (w->rank == 0 && r->plan->at[step] != NULL && paramctl("%s", r->plan->at[step]) != 0) {
-            snprintf(err.text, sizeof err.text, "%.400s", output);
+            snprintf(err.text, sizeof err.text, "%.400s", paramctl_output);
             return worker_fail(w, "paramctl", &err);
         }
         if (pd_client_barrier(w->client, &err) != PD_OK) return worker_fail(w, "barrier", &err);
@@ -221,7 +200,7 @@ static bool ask_in_json(worker *w)
 
     (void)w;
     assert_int_equal(paramctl("set job p1 lr=0.05 --json"), 0);
-    assert_non_null(value = json_loads(output, 0, NULL));
+    value = parsed();
     assert_int_equal(json_integer_value(json_object_get(value, "params")), 1);
     first = json_array_get(json_object_get(value, "changes"), 0);
     assert_string_equal(json_string_value(json_object_get(first, "name")), "lr");
@@ -230,7 +209,7 @@ static bool ask_in_json(worker *w)
     assert_int_equal(json_integer_value(json_object_get(first, "from_least")), 1);
     json_decref(value);
     assert_int_equal(paramctl("settings job --json"), 0);
-    assert_non_null(value = json_loads(output, 0, NULL));
+    value = parsed();
     assert_int_equal(json_array_size(json_object_get(value, "settings")), 1);
     first = json_array_get(json_object_get(value, "settings"), 0);
     assert_string_equal(json_string_value(json_object_get(first, "param")), "p1");
@@ -264,6 +243,7 @@ static int begin(void **state)
 {
     (void)state;
     server = daemon_start(flags);
+    paramctl_ask(server->url);
     return 0;
 }
 

@@ -111,6 +111,8 @@ static void checkpoints_lists_what_is_there(void **state)
         json_integer_value(json_object_get(json_array_get(json_object_get(list, "checkpoints"), 0), "step")), 21);
     json_decref(list);
     assert_int_equal(paramctl("checkpoints %s/nothing", root), 1);
+    assert_int_equal(paramctl("checkpoints /proc/self/mem"), 1);
+    assert_int_equal(paramctl("verify /proc/self/mem"), 1);
 }
 
 static void restore_refuses_while_a_daemon_runs(void **state)

@@ -48,7 +48,7 @@ static void start(fixture *f, int port, const char *flag)
     snprintf(listen, sizeof listen, "--listen=127.0.0.1:%d", port);
     snprintf(keep, sizeof keep, "--state-dir=%s", f->state);
     f->daemon = daemon_start(flags);
-    snprintf(paramctl_server.url, sizeof paramctl_server.url, "%s", f->daemon->url);
+    paramctl_ask(f->daemon->url);
     f->team.url = f->daemon->url;
 }
 
@@ -335,7 +335,7 @@ static void without_a_directory_there_are_no_checkpoints(void **state)
     fixture *f = *state;
 
     f->daemon = daemon_start((const char *const[]){ "--chunk-bytes=4KiB", NULL });
-    snprintf(paramctl_server.url, sizeof paramctl_server.url, "%s", f->daemon->url);
+    paramctl_ask(f->daemon->url);
     f->team.url = f->daemon->url;
     join(f, "j", NULL);
     train(f, 2);
@@ -469,7 +469,7 @@ static void systemd_names_the_directory_and_is_asked_for_time(void **state)
     expect_notice(fd, loading);
     expect_notice(fd, "STATUS=");
     expect_notice(fd, "READY=1");
-    snprintf(paramctl_server.url, sizeof paramctl_server.url, "%s", f->daemon->url);
+    paramctl_ask(f->daemon->url);
     assert_job("j", 2, 2);
     kill(f->daemon->pid, SIGTERM);
     expect_notice(fd, "STOPPING=1");

@@ -51,7 +51,7 @@ static bool has_stepped(void *arg)
     return steps >= *(const int *)arg;
 }
 
-/* Waits until workers have taken two more steps: their connections of before are gone, and they go on. */
+/* Waits until the workers have taken three more steps: their earlier connections are gone, and they go on. */
 static void await_steps(void)
 {
     int wanted = steps + 3;

@@ -196,13 +196,20 @@ static void discard(test_daemon *daemon)
     free(daemon);
 }
 
+static bool listens_or_ended(void *arg)
+{
+    test_daemon *daemon = arg;
+
+    return is_in_log(&(in_log){ daemon, "listening on " }) || !daemon_lives(daemon);
+}
+
 test_daemon *daemon_start(const char *const *flags)
 {
     test_daemon *daemon = new_daemon(flags);
 
-    while (!daemon_says(daemon, "listening on ", 0.2) && daemon_lives(daemon)) continue;
-    if (!daemon_lives(daemon)) {
+    if (!await(listens_or_ended, daemon, patient(60)) || !daemon_lives(daemon)) {
         show_log(daemon);
+        daemon_kill(daemon);
         fail_msg("the daemon did not start");
     }
     if ((daemon->port = daemon_port_of(daemon, "listening on 127.0.0.1:")) == 0)
@@ -274,6 +281,20 @@ int daemon_refuses(const char *const *flags, char *text, size_t size)
     free(log);
     discard(daemon);
     return status;
+}
+
+/* Sends SIGHUP, and returns whether the log has the text soon. */
+static bool is_reloaded(void *arg)
+{
+    const in_log *wanted = arg;
+
+    kill(wanted->daemon->pid, SIGHUP);
+    return daemon_says(wanted->daemon, wanted->text, 0.5);
+}
+
+void daemon_reload(const test_daemon *daemon, const char *text)
+{
+    if (!await(is_reloaded, &(in_log){ daemon, text }, patient(10))) fail_msg("the log does not say \"%s\"", text);
 }
 
 void daemon_freeze(const test_daemon *daemon)

@@ -1,6 +1,16 @@
 /* gate.c - stops a thread of the code under test at a known place. */
 #include "gate.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "await.h"
+#include "daemon_process.h"
+
 void gate_init(gate *g)
 {
     *g = (gate){ .shut = false };
@@ -21,6 +31,7 @@ void gate_pass(gate *g)
     g->passes++;
     pthread_cond_broadcast(&g->changed);
     while (g->shut) pthread_cond_wait(&g->changed, &g->lock);
+    g->stands = false;
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -32,11 +43,20 @@ void gate_shut(gate *g, bool is_shut)
     pthread_mutex_unlock(&g->lock);
 }
 
+static bool has_one_before_it(void *arg)
+{
+    gate *g = arg;
+    bool stands;
+
+    pthread_mutex_lock(&g->lock);
+    stands = g->stands;
+    pthread_mutex_unlock(&g->lock);
+    return stands;
+}
+
 void gate_await(gate *g)
 {
-    pthread_mutex_lock(&g->lock);
-    while (!g->stands) pthread_cond_wait(&g->changed, &g->lock);
-    pthread_mutex_unlock(&g->lock);
+    assert_true(await(has_one_before_it, g, patient(20)));
 }
 
 unsigned gate_passes(gate *g)

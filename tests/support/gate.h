@@ -19,7 +19,7 @@ void gate_free(gate *g);
 void gate_pass(gate *g);
 /* Shuts the gate, or opens it. */
 void gate_shut(gate *g, bool is_shut);
-/* Waits until a thread stands before the gate. */
+/* Waits until a thread stands before the gate. Fails the test if none comes. */
 void gate_await(gate *g);
 /* Returns how often a thread has come to the gate. */
 unsigned gate_passes(gate *g);

@@ -31,6 +31,11 @@ int paramctl_stop_server(void **state)
     return 0;
 }
 
+void paramctl_ask(const char *url)
+{
+    snprintf(paramctl_server.url, sizeof paramctl_server.url, "%s", url);
+}
+
 static int run(const char *line)
 {
     FILE *pipe = popen(line, "r");

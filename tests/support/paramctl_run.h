@@ -13,6 +13,8 @@ extern char paramctl_output[256 * 1024]; /* output of the last command: stdout a
 int paramctl_start_server(void **state);
 int paramctl_stop_server(void **state);
 
+/* Lets the functions below ask the daemon at this address. */
+void paramctl_ask(const char *url);
 /* Runs `paramctl ARGUMENTS` with the test's daemon in the environment. Returns its exit status. */
 int paramctl(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Runs a command line of a shell in which $paramctl is the program. Returns its exit status. */

@@ -121,7 +121,7 @@ static void a_group_that_was_stopped_is_warned_of(void **state)
     fake f = fake_begin();
     (void)state;
 
-    put(&f, "/proc/self/cgroup", "3:cpu,cpuacct:/box\n");
+    put(&f, "/proc/self/cgroup", "5:cpuset:/\n3:cpu,cpuacct:/box\n");
     put(&f, "/sys/fs/cgroup/cpu/box/cpu.cfs_quota_us", "400000\n");
     put(&f, "/sys/fs/cgroup/cpu/box/cpu.stat", "nr_periods 90\nnr_throttled 7\nthrottled_time 1\n");
     check(&f, pd_check_processors, PD_HEALTH_WARN, "grants 4.00, stopped in 7 periods", "CPUQuota=");

@@ -97,18 +97,18 @@ int64_t pd_kind_interval(const pd_kind *kind);
 
 /* ---- similar slots and tasks of a plan ---- */
 
-/* The slots (tensors of optimizer state) or the tasks of a plan, in groups. Members of a group differ only in their
- * numbers. The members of group g are item[first[g]] up to, but not including, item[first[g + 1]]. */
+/* The slots or the tasks of a plan, in groups. Members of a group differ only in their numbers. The members of group g
+ * are item[first[g]] up to, but not including, item[first[g + 1]]. */
 typedef struct pd_groups {
-    int *item; /* indices into the plan's list of slots (tensors of optimizer state) or tasks */
+    int *item; /* indices into the plan's list of slots or tasks */
     size_t *first;
-    /* Number of groups of slots (tensors of optimizer state) or tasks. The groups are in the order of their first
-     * members. `first` has n + 1 entries. */
+    /* Number of groups of slots or tasks. The groups are in the order of their first members. `first` has n + 1
+     * entries. */
     size_t n;
 } pd_groups;
 
-/* Group the slots (tensors of optimizer state) or the tasks of a plan. The caller frees *out. If `apart` is set,
- * each slot or task is a group of its own. PD_NO_MEMORY: out of memory. */
+/* Group the slots or the tasks of a plan. The caller frees *out. If `apart` is set, each slot or task is a group of its
+ * own. PD_NO_MEMORY: out of memory. */
 int pd_group_slots(pd_groups *out, const pd_plan *plan, bool apart);
 int pd_group_tasks(pd_groups *out, const pd_plan *plan, bool apart);
 void pd_groups_free(pd_groups *groups);

@@ -160,8 +160,8 @@ static size_t listed(char text[NAMES], size_t used, int *number, size_t n)
     return used;
 }
 
-/* Writes the names of n slots (tensors of optimizer state) that differ only in their numbers, such as "statistics.0
- * … 215", "momentum" or "block_0 … 11.factor_matrices.0, 1". `number` is scratch memory for n numbers. */
+/* Writes the names of n slots that differ only in their numbers, such as "statistics.0 … 215", "momentum" or "block_0 …
+ * 11.factor_matrices.0, 1". `number` is scratch memory for n numbers. */
 static void numbered(char text[NAMES], const pd_plan *plan, const int *slot, size_t n, int *number)
 {
     const pd_slot_spec *spec = &plan->slots[slot[0]];
@@ -189,7 +189,7 @@ static int64_t memory_of(const pd_slot_spec *spec)
     return spec->temporary ? pd_slot_seen_bytes(spec) : pd_slot_bytes(spec);
 }
 
-/* Adds one row to the table for n slots (tensors of optimizer state) that differ only in their numbers. */
+/* Adds one row to the table for n slots that differ only in their numbers. */
 static void slot_row(pd_table *table, const pd_slot_spec *spec, const char *names, int64_t n)
 {
     char text[PD_CELL], shape[192];
@@ -203,7 +203,7 @@ static void slot_row(pd_table *table, const pd_slot_spec *spec, const char *name
         pd_table_cell(table, "x%" PRId64, n);
     else
         pd_table_cell(table, "%s", "");
-    /* A slot (tensor of optimizer state) that lies in the memory of the new weights takes no bytes of its own. */
+    /* A slot that lies in the memory of the new weights takes no bytes of its own. */
     pd_table_cell(table, "%s", spec->in_after ? "-" : pd_bytes_text(text, (uint64_t)bytes));
 }
 
@@ -227,8 +227,7 @@ static const int *slots_of(const pd_task_spec *spec, bool outputs, int *n)
     return outputs ? spec->output : spec->input;
 }
 
-/* Finds the slots (tensors of optimizer state) with this name among the inputs or the outputs of n tasks. Returns
- * their number. */
+/* Finds the slots with this name among the inputs or the outputs of n tasks. Returns their number. */
 static size_t slots_named(int *found, const pd_plan *plan, const int *task, size_t n, bool outputs, const char *name)
 {
     size_t many = 0;
@@ -281,16 +280,15 @@ static void task_line(pd_table *table, const pd_plan *plan, const int *task, siz
     }
 }
 
-/* Adds lines about all tasks (computations beside the steps) of a plan to the table. `room` is scratch memory for
- * twice as many numbers as all tasks have inputs, or twice as many as they have outputs, whichever is more. */
+/* Adds lines about all tasks of a plan to the table. `room` is scratch memory for twice as many numbers as all tasks
+ * have inputs, or twice as many as they have outputs, whichever is more. */
 static void task_lines(pd_table *table, const pd_plan *plan, const pd_groups *tasks, int *room)
 {
     for (size_t g = 0; g < tasks->n; g++)
         task_line(table, plan, tasks->item + tasks->first[g], tasks->first[g + 1] - tasks->first[g], room);
 }
 
-/* Writes when a step uses the results of tasks (computations beside the steps), such as "in the same step" or "from
- * 20 steps later on". */
+/* Writes when a step uses the results of tasks, such as "in the same step" or "from 20 steps later on". */
 static void when_used(char text[64], const pd_plan *plan)
 {
     if (plan->root_delay == PD_ROOT_READY)
@@ -398,8 +396,8 @@ static size_t heading(pd_table *table, const pd_forecast *f, const line *at, siz
     return params;
 }
 
-/* Adds lines about the slots (tensors of optimizer state) and tasks of one parameter. `room` is scratch memory for
- * numbers: at least one for each slot, and as many as task_lines needs. */
+/* Adds lines about the slots and tasks of one parameter. `room` is scratch memory for numbers: at least one for each
+ * slot, and as many as task_lines needs. */
 static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, const pd_groups *tasks, int *room)
 {
     const pd_slot_spec weights = { .name = "weights", .number = -1, .shape = kind->shape };

@@ -10,7 +10,7 @@
 
 #include "paramd/tensor.h"
 
-/* most steps of a trace (the file of a recorded run), since names of tensors have four digits for the step */
+/* most steps of a trace, since names of tensors have four digits for the step */
 #define PD_TRACE_MAX_STEPS 9999
 #define PD_TRACE_MAX_REPLICAS 64
 #define PD_TRACE_MAX_BYTES (4ll << 30) /* largest trace file that is read, in bytes */
@@ -18,23 +18,22 @@
 typedef struct pd_trace pd_trace;
 
 typedef struct pd_trace_param {
-    /* name of the parameter in the trace (the file of a recorded run); in a trace of averages "TTTT/NAME" */
+    /* name of the parameter in the trace; in a trace of averages "TTTT/NAME" */
     char *name;
     int64_t step; /* in a trace of averages the step of the parameter; in other traces 0 */
     pd_shape shape;
     int64_t elements;
 } pd_trace_param;
 
-/* Opens a trace (file of a recorded run): reads the file and its metadata. PD_NOT_FOUND: there is no such file.
- * PD_INVALID_ARGUMENT: the file is not a trace; the error says what is wrong. PD_RESOURCE_EXHAUSTED: the file is
- * larger than PD_TRACE_MAX_BYTES. PD_NO_MEMORY: out of memory. */
+/* Opens a trace: reads the file and its metadata. PD_NOT_FOUND: there is no such file. PD_INVALID_ARGUMENT: the file is
+ * not a trace; the error says what is wrong. PD_RESOURCE_EXHAUSTED: the file is larger than PD_TRACE_MAX_BYTES.
+ * PD_NO_MEMORY: out of memory. */
 int pd_trace_open(pd_trace **out, const char *path, pd_error *err);
 void pd_trace_close(pd_trace *trace); /* accepts NULL */
 
-/* Returns the path with which the trace (file of a recorded run) was opened. */
+/* Returns the path with which the trace was opened. */
 const char *pd_trace_path(const pd_trace *trace);
-/* Return metadata of the trace (the file of a recorded run): the system that was recorded, the case, the number of
- * steps. */
+/* Return metadata of the trace: the system that was recorded, the case, the number of steps. */
 const char *pd_trace_system(const pd_trace *trace);
 const char *pd_trace_case(const pd_trace *trace);
 int64_t pd_trace_steps(const pd_trace *trace);
@@ -52,31 +51,31 @@ double pd_trace_way_tolerance(const pd_trace *trace);
  * is not JSON, or of another type. */
 const char *pd_trace_meta(const pd_trace *trace, const char *name);
 int pd_trace_json(const pd_trace *trace, const char *name, json_type type, json_t **out, pd_error *err);
-/* Finds the configuration of the reference optimizer in the trace (the file of a recorded run): a JSON object with its
- * hyperparameters. *out is borrowed. PD_INVALID_ARGUMENT: the configuration is missing, or not JSON. */
+/* Finds the configuration of the reference optimizer in the trace: a JSON object with its hyperparameters. *out is
+ * borrowed. PD_INVALID_ARGUMENT: the configuration is missing, or not JSON. */
 int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err);
 
-/* Finds the parameters of a trace (file of a recorded run), and checks every tensor that a replay reads.
+/* Finds the parameters of a trace, and checks every tensor that a replay reads.
  *
- * Each gradient must belong to a parameter and to a step of the run, and have the parameter's shape. Weights must
- * be recorded after every step, or after those in the metadata `param_steps`. In a trace with a `loss`, weights may
- * be missing after any step but the last. After one step they must be there for all parameters or for none.
+ * Each gradient must belong to a parameter and to a step of the run, and have the parameter's shape. Weights must be
+ * recorded after every step, or after those in the metadata `param_steps`. In a trace with a `loss`, weights may be
+ * missing after any step but the last. After one step they must be there for all parameters or for none.
  *
- * A trace of averages (`average/TTTT/rRR/NAME`) has independent steps with different shapes. Each pair of step and
- * NAME counts as a parameter of its own.
+ * A trace of averages (`average/TTTT/rRR/NAME`) has independent steps with different shapes. Each pair of step and NAME
+ * counts as a parameter of its own.
  *
  * The functions that follow in trace.h may be called only after pd_trace_check has succeeded.
  *
  * PD_INVALID_ARGUMENT: a check failed; the error names the tensor. PD_UNIMPLEMENTED: the file has no parameters and
  * steps. */
 int pd_trace_check(pd_trace *trace, pd_error *err);
-/* Returns true if the trace (the file of a recorded run) records averages of gradients instead of weights. */
+/* Returns true if the trace records averages of gradients instead of weights. */
 bool pd_trace_averages(const pd_trace *trace);
 int pd_trace_replicas(const pd_trace *trace); /* at least 1 */
 const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n);
 /* Returns the number of elements of the trace's largest parameter. */
 int64_t pd_trace_elements(const pd_trace *trace);
-/* Returns true if a gradient in the trace (the file of a recorded run) has an element that is NaN or infinite. */
+/* Returns true if a gradient in the trace has an element that is NaN or infinite. */
 bool pd_trace_nonfinite(const pd_trace *trace);
 /* Returns the message of the error that the reference optimizer raised in this step; "" if the message was not
  * recorded. NULL: the step raised no error. */
@@ -85,7 +84,7 @@ const char *pd_trace_error(const pd_trace *trace, int64_t step);
 bool pd_trace_has_errors(const pd_trace *trace);
 
 /* Copy one recorded tensor of a parameter to `at`, which must have room for the parameter's elements. Return false if
- * the trace (the file of a recorded run) lacks the tensor. Steps count from 1. */
+ * the trace lacks the tensor. Steps count from 1. */
 bool pd_trace_initial(const pd_trace *trace, size_t param, float *at);
 bool pd_trace_gradient(const pd_trace *trace, int64_t step, int replica, size_t param, float *at);
 bool pd_trace_weights(const pd_trace *trace, int64_t step, size_t param, double *at);
@@ -100,13 +99,12 @@ bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate);
 /* Returns the name of the trace's tensor number i, from 0 on, in the order of the file. The name is borrowed. NULL:
  * the file has no tensor number i. */
 const char *pd_trace_tensor_name(const pd_trace *trace, size_t i);
-/* Returns true if the trace (the file of a recorded run) has a tensor whose name begins with `prefix`. */
+/* Returns true if the trace has a tensor whose name begins with `prefix`. */
 bool pd_trace_has(const pd_trace *trace, const char *prefix);
 /* Finds the shape of a tensor of the trace. Returns false if the file has no such tensor, or its elements are not
  * numbers. */
 bool pd_trace_tensor(const pd_trace *trace, const char *name, pd_shape *shape);
-/* Copies all elements of a tensor of the trace (the file of a recorded run) to `at`. pd_trace_tensor must have found
- * the tensor. */
+/* Copies all elements of a tensor of the trace to `at`. pd_trace_tensor must have found the tensor. */
 void pd_trace_values(const pd_trace *trace, const char *name, double *at);
 
 #endif
