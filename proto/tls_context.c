@@ -7,7 +7,7 @@
 #include <sys/random.h>
 
 #include "secret_file.h"
-#include "tls_inside.h"
+#include "tls_wire.h"
 
 /* Both have SHA-256, the hash that a token's key is bound to. */
 #define SUITES "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
@@ -183,7 +183,7 @@ static int set_up(pd_tls_context *context, pd_error *err)
     if (lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) != 1 ||
         lib->SSL_CTX_set_ciphersuites(context->ssl, SUITES) != 1 || lib->SSL_CTX_set_num_tickets(context->ssl, 0) != 1)
         return pd_fail(err, PD_UNIMPLEMENTED, "this OpenSSL does not speak TLS 1.3");
-    return PD_OK;
+    return pd_tls_wire_open(context, err);
 }
 
 static int read_files(pd_tls_context *context, const pd_tls_files *files, const setting_names *names, pd_error *err)
@@ -261,6 +261,7 @@ pd_tls_context *pd_tls_ref(pd_tls_context *context)
 void pd_tls_unref(pd_tls_context *context)
 {
     if (context == NULL || --context->refs > 0) return;
+    pd_tls_wire_close(context);
     if (context->ssl != NULL) context->library.SSL_CTX_free(context->ssl);
     pd_tokens_free(&context->tokens);
     pd_tls_library_close(&context->library);

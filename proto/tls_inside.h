@@ -10,9 +10,14 @@
 
 typedef struct pd_tls_context pd_tls_context;
 
+typedef struct pd_tls_buffer pd_tls_buffer;
+
 struct pd_tls_context {
     pd_tls_library library;
     SSL_CTX *ssl;
+    BIO_METHOD *method;   /* of the wires (tls_wire.h) */
+    pd_tls_buffer *spare; /* buffers that no wire uses now */
+    unsigned n_spare;
     pd_tokens tokens; /* of a server: of all workers; of a client: its own */
     bool serves;
     bool wants_identity; /* a server's: clients must prove who they are */

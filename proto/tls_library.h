@@ -22,6 +22,18 @@
     X(ERR_clear_error)                                                                                                 \
     X(ERR_peek_error)                                                                                                  \
     X(ERR_reason_error_string)                                                                                         \
+    X(BIO_new_ex)                                                                                                      \
+    X(BIO_free)                                                                                                        \
+    X(BIO_up_ref)                                                                                                      \
+    X(BIO_ctrl)                                                                                                        \
+    X(BIO_set_init)                                                                                                    \
+    X(BIO_set_flags)                                                                                                   \
+    X(BIO_clear_flags)                                                                                                 \
+    X(BIO_meth_new)                                                                                                    \
+    X(BIO_meth_free)                                                                                                   \
+    X(BIO_meth_set_read)                                                                                               \
+    X(BIO_meth_set_write)                                                                                              \
+    X(BIO_meth_set_ctrl)                                                                                               \
     X(TLS_client_method)                                                                                               \
     X(TLS_server_method)                                                                                               \
     X(SSL_CTX_new_ex)                                                                                                  \
@@ -44,6 +56,10 @@
     X(SSL_free)                                                                                                        \
     X(SSL_ctrl)                                                                                                        \
     X(SSL_set_fd)                                                                                                      \
+    X(SSL_get_rbio)                                                                                                    \
+    X(SSL_get_wbio)                                                                                                    \
+    X(SSL_set0_rbio)                                                                                                   \
+    X(SSL_set0_wbio)                                                                                                   \
     X(SSL_set_accept_state)                                                                                            \
     X(SSL_set_connect_state)                                                                                           \
     X(SSL_set1_host)                                                                                                   \

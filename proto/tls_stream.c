@@ -7,18 +7,19 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "tls_inside.h"
 #include "tls_why.h"
+#include "tls_wire.h"
 
 enum { RECORD = 16 * 1024 }; /* most bytes of one record of TLS */
 
 struct pd_tls_stream {
     pd_tls_context *context;
     SSL *ssl;
+    pd_tls_wire *wire; /* NULL: the handshake is not complete */
     int fd;
     pd_tls_seen seen;
-    bool shutting, shut; /* shutting: our side is to end as soon as nothing is owed */
-    uint8_t *owed;       /* bytes of a record that OpenSSL could not write yet, and must be offered again; NULL: none */
+    bool shutting, said, shut; /* shutting: our side is to end as soon as nothing is owed; said: the peer was told */
+    uint8_t *owed; /* bytes of a record that OpenSSL could not write yet, and must be offered again; NULL: none */
     size_t owes;
     pd_error broken; /* why the connection is broken; code PD_OK: it is not */
 };
@@ -72,6 +73,7 @@ void pd_tls_stream_free(pd_tls_stream *stream)
 {
     if (stream == NULL) return;
     if (stream->ssl != NULL) stream->context->library.SSL_free(stream->ssl);
+    pd_tls_wire_free(stream->wire);
     pd_tls_unref(stream->context);
     free(stream->owed);
     free(stream);
@@ -98,6 +100,7 @@ static pd_tls_step finish(pd_tls_stream *stream, pd_error *err)
                 "URI or email");
         return PD_TLS_FAILED;
     }
+    if (pd_tls_wire_new(&stream->wire, stream->context, stream->ssl, stream->fd, err) != PD_OK) return PD_TLS_FAILED;
     return PD_TLS_DONE;
 }
 
@@ -177,6 +180,7 @@ static ssize_t read_some(pd_tls_stream *stream, void *to, size_t size)
     const pd_tls_library *lib = &stream->context->library;
     int n;
 
+    pd_tls_wire_use(stream->wire);
     lib->ERR_clear_error();
     errno = 0;
     n = lib->SSL_read(stream->ssl, to, size < RECORD ? (int)size : RECORD);
@@ -209,18 +213,20 @@ ssize_t pd_tls_receive(pd_tls_stream *stream, const struct iovec *iov, int n, pd
     size_t got = 0;
     ssize_t rc = stream->broken.code == PD_OK ? 1 : PD_UNAVAILABLE;
 
+    pd_tls_wire_ask(stream->wire);
     for (int i = 0; i < n && rc > 0; i++) rc = fill(stream, &iov[i], &got);
+    pd_tls_wire_rest(stream->wire);
     if (got > 0) return (ssize_t)got; /* an error is told by the next call */
     if (rc >= 0) return 0;
     if (rc == PD_CANCELLED) return pd_fail(err, PD_CANCELLED, "the peer closed the connection");
     return pd_fail(err, PD_UNAVAILABLE, "%s", stream->broken.text);
 }
 
-/* A part of a record does not count: its rest makes the socket readable. Without read-ahead, OpenSSL never has a whole
- * record that it has not decrypted. */
+/* A part of a record does not count: its rest makes the socket readable. */
 bool pd_tls_has_more(const pd_tls_stream *stream)
 {
-    return stream->broken.code != PD_OK || stream->context->library.SSL_pending(stream->ssl) > 0;
+    return stream->broken.code != PD_OK || stream->context->library.SSL_pending(stream->ssl) > 0 ||
+           pd_tls_wire_has_record(stream->wire);
 }
 
 /* ---- sending ---- */
@@ -231,6 +237,7 @@ static ssize_t write_record(pd_tls_stream *stream, const void *at, size_t n)
     const pd_tls_library *lib = &stream->context->library;
     int written;
 
+    pd_tls_wire_use(stream->wire);
     lib->ERR_clear_error();
     errno = 0;
     written = lib->SSL_write(stream->ssl, at, (int)n);
@@ -253,21 +260,37 @@ static int owe(pd_tls_stream *stream, const void *at, size_t n)
     return PD_OK;
 }
 
-/* Ends our side, when nothing is owed. */
+/* Sends the records that wait in the wire. */
+static void flush_wire(pd_tls_stream *stream)
+{
+    int error = stream->broken.code == PD_OK ? pd_tls_wire_flush(stream->wire) : 0;
+
+    if (error != 0) pd_fail(&stream->broken, PD_UNAVAILABLE, "%s", strerror(error));
+}
+
+/* Says farewell, when no bytes are owed, and ends our side of the socket, when no records wait for it. */
 static void end_side(pd_tls_stream *stream)
 {
     const pd_tls_library *lib = &stream->context->library;
 
     if (!stream->shutting || stream->shut || stream->owed != NULL) return;
+    if (!stream->said) {
+        stream->said = true;
+        pd_tls_wire_use(stream->wire);
+        lib->ERR_clear_error();
+        if (stream->broken.code == PD_OK) lib->SSL_shutdown(stream->ssl);
+        flush_wire(stream);
+    }
+    if (stream->broken.code == PD_OK && pd_tls_wire_owes(stream->wire)) return;
     stream->shut = true;
-    lib->ERR_clear_error();
-    if (stream->broken.code == PD_OK) lib->SSL_shutdown(stream->ssl);
     shutdown(stream->fd, SHUT_WR);
 }
 
 void pd_tls_flush(pd_tls_stream *stream)
 {
     ssize_t written;
+
+    flush_wire(stream);
 
     if (stream->owed != NULL && stream->broken.code == PD_OK) {
         if ((written = write_record(stream, stream->owed, stream->owes)) == 0) return;
@@ -285,7 +308,7 @@ void pd_tls_flush(pd_tls_stream *stream)
 
 bool pd_tls_owes(const pd_tls_stream *stream)
 {
-    return stream->owed != NULL;
+    return stream->owed != NULL || pd_tls_wire_owes(stream->wire);
 }
 
 void pd_tls_shut(pd_tls_stream *stream)
@@ -343,8 +366,11 @@ ssize_t pd_tls_send(pd_tls_stream *stream, const struct iovec *iov, int n, pd_er
     ssize_t now = 1;
 
     pd_tls_flush(stream);
-    while (now > 0 && stream->owed == NULL && stream->broken.code == PD_OK && p.at < p.end)
+    if (pd_tls_owes(stream)) now = 0;
+    while (now > 0 && stream->owed == NULL && stream->broken.code == PD_OK && p.at < p.end &&
+           pd_tls_wire_has_room(stream->wire))
         if ((now = send_record(stream, &p)) > 0) sent += (size_t)now;
+    flush_wire(stream);
     if (stream->broken.code != PD_OK) return pd_fail(err, PD_UNAVAILABLE, "%s", stream->broken.text);
     return (ssize_t)sent;
 }

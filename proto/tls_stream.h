@@ -41,7 +41,7 @@ pd_tls_step pd_tls_handshake(pd_tls_stream *stream, pd_error *err);
 void pd_tls_identify(const pd_tls_stream *stream, pd_identity *identity);
 
 /* Receives and sends bytes, with the results of pd_transport_ops. Bytes that were sent may still wait for the socket:
- * up to one record of 16 KiB (pd_tls_owes). */
+ * up to 256 KiB (pd_tls_owes). While they wait, no more bytes are sent. */
 ssize_t pd_tls_receive(pd_tls_stream *stream, const struct iovec *iov, int n, pd_error *err);
 ssize_t pd_tls_send(pd_tls_stream *stream, const struct iovec *iov, int n, pd_error *err);
 /* Returns whether bytes are here already that pd_tls_receive has not returned yet, so that the socket need not become

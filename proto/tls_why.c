@@ -67,7 +67,7 @@ int pd_tls_why(const pd_tls_library *library, const SSL *ssl, int rc, pd_error *
     switch (library->SSL_get_error(ssl, rc)) {
     case SSL_ERROR_ZERO_RETURN: break;
     case SSL_ERROR_SYSCALL:
-        if (error != 0) return pd_fail(err, PD_UNAVAILABLE, "%s", strerror(error));
+        if (error != 0) return pd_fail(err, PD_UNAVAILABLE, "%s", error == ENOMEM ? "out of memory" : strerror(error));
         break;
     default: return explain(library, ssl, err);
     }

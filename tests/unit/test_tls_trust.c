@@ -1,0 +1,310 @@
+/* Tests who trusts whom in a handshake of TLS: by tokens, by certificates, and which files are refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "pki.h"
+#include "tls_ends.h"
+
+/* ---- tokens ---- */
+
+static void both_sides_of_a_token_know_the_other(void **state)
+{
+    (void)state;
+    tls_ends_with_token();
+    tls_ends_expect_identity(TLS_SERVER, "token:alice");
+    tls_ends_expect_identity(TLS_CLIENT, "token:alice");
+}
+
+static void both_keys_of_an_id_are_taken(void **state)
+{
+    char second[PD_TOKEN_LINE];
+    pd_tls_files server = { .tokens = tls_ends_path("both") }, client = { .tokens = tls_ends_path("second") };
+    (void)state;
+
+    assert_int_equal(pd_token_new(second, "alice", NULL), PD_OK);
+    pki_write_tokens(server.tokens, tls_ends.token, second);
+    pki_write_tokens(client.tokens, second, NULL);
+    tls_ends_make(&server, &client, "localhost");
+    tls_ends_shake_hands();
+    assert_int_equal(tls_ends.step[TLS_SERVER], PD_TLS_DONE);
+    tls_ends_expect_identity(TLS_SERVER, "token:alice");
+}
+
+/* Returns how a server of tokens ends the handshake of a client with this token. */
+static void shake_with(const char *line)
+{
+    pd_tls_files server = { .tokens = tls_ends.tokens }, client = { .tokens = tls_ends_path("other") };
+
+    pki_write_tokens(client.tokens, line, NULL);
+    tls_ends_make(&server, &client, "localhost");
+    tls_ends_shake_hands();
+}
+
+static void a_wrong_key_and_an_unknown_name_are_refused_alike(void **state)
+{
+    char line[PD_TOKEN_LINE], first[PD_ERROR_TEXT];
+    (void)state;
+
+    strcpy(line, tls_ends.token);
+    line[strlen(line) - 1] = line[strlen(line) - 1] == '0' ? '1' : '0';
+    shake_with(line);
+    tls_ends_expect_failure(TLS_SERVER, "the client's token is not one of those in tls.tokens, or its key differs");
+    tls_ends_expect_failure(TLS_CLIENT, "the peer refused the token");
+    strcpy(first, tls_ends.err[TLS_CLIENT].text);
+    tls_ends_drop();
+    close(tls_ends.fd[0]);
+    close(tls_ends.fd[1]);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, tls_ends.fd), 0);
+    assert_int_equal(pd_token_new(line, "nobody", NULL), PD_OK);
+    shake_with(line);
+    tls_ends_expect_failure(TLS_SERVER, "the client's token is not one of those in tls.tokens, or its key differs");
+    assert_string_equal(tls_ends.err[TLS_CLIENT].text, first);
+}
+
+static void a_client_without_token_is_refused(void **state)
+{
+    pd_tls_files server = { .tokens = tls_ends.tokens }, client = { .ca = NULL };
+    (void)state;
+
+    tls_ends_make(&server, &client, "localhost");
+    tls_ends_shake_hands();
+    tls_ends_expect_failure(TLS_SERVER, "the client has no token");
+    tls_ends_expect_failure(TLS_CLIENT, "it knows its clients by tokens");
+}
+
+/* ---- certificates ---- */
+
+typedef struct papers {
+    pki_authority *authority;
+    pd_tls_files server, client;
+} papers;
+
+/* Writes certificates of one authority for both sides. */
+static papers issue(const char *server_names, int server_days, const char *client_names, int client_days)
+{
+    papers p = { .authority = pki_new("authority", tls_ends_path("ca")) };
+
+    p.server = (pd_tls_files){ tls_ends_path("server.pem"), tls_ends_path("server.key"), tls_ends_path("ca"), NULL };
+    p.client = (pd_tls_files){ tls_ends_path("client.pem"), tls_ends_path("client.key"), tls_ends_path("ca"), NULL };
+    pki_issue(p.authority, server_names, server_days, p.server.certificate, p.server.key);
+    pki_issue(p.authority, client_names, client_days, p.client.certificate, p.client.key);
+    return p;
+}
+
+static void shake_papers(papers *p, const char *host)
+{
+    tls_ends_make(&p->server, &p->client, host);
+    tls_ends_shake_hands();
+    pki_free(p->authority);
+}
+
+static void certificates_name_both_sides(void **state)
+{
+    papers p = issue("DNS:localhost,IP:127.0.0.1", 2, "email:a@b.org,URI:spiffe://x/worker,DNS:worker-1,DNS:other", 2);
+    (void)state;
+
+    shake_papers(&p, "localhost");
+    assert_int_equal(tls_ends.step[TLS_CLIENT], PD_TLS_DONE);
+    assert_int_equal(tls_ends.step[TLS_SERVER], PD_TLS_DONE);
+    tls_ends_expect_identity(TLS_SERVER, "certificate:worker-1");
+    tls_ends_expect_identity(TLS_CLIENT, "certificate:localhost");
+}
+
+static void a_number_is_a_name_too_and_a_uri_names_a_client(void **state)
+{
+    papers p = issue("IP:127.0.0.1", 2, "email:a@b.org,URI:spiffe://x/worker", 2);
+    (void)state;
+
+    shake_papers(&p, "127.0.0.1");
+    assert_int_equal(tls_ends.step[TLS_SERVER], PD_TLS_DONE);
+    tls_ends_expect_identity(TLS_SERVER, "certificate:spiffe://x/worker");
+}
+
+static void a_server_of_another_name_is_refused(void **state)
+{
+    papers p = issue("DNS:other.example", 2, "DNS:worker", 2);
+    (void)state;
+
+    shake_papers(&p, "localhost");
+    tls_ends_expect_failure(TLS_CLIENT, "not trusted: hostname mismatch");
+    tls_ends_expect_failure(TLS_SERVER, "refused our certificate");
+}
+
+static void an_expired_server_is_refused(void **state)
+{
+    papers p = issue("DNS:localhost", -1, "DNS:worker", 2);
+    (void)state;
+
+    shake_papers(&p, "localhost");
+    tls_ends_expect_failure(TLS_CLIENT, "certificate has expired");
+    tls_ends_expect_failure(TLS_SERVER, "it has expired");
+}
+
+static void an_expired_client_is_refused(void **state)
+{
+    papers p = issue("DNS:localhost", 2, "DNS:worker", -1);
+    (void)state;
+
+    shake_papers(&p, "localhost");
+    tls_ends_expect_failure(TLS_SERVER, "certificate has expired");
+    assert_int_equal(tls_ends.step[TLS_CLIENT], PD_TLS_DONE); /* in TLS 1.3 a client hears it with its first answer */
+    tls_ends_expect_receive_failure(TLS_CLIENT, "it has expired");
+}
+
+static void a_client_without_a_name_is_refused(void **state)
+{
+    papers p = issue("DNS:localhost", 2, NULL, 2);
+    (void)state;
+
+    shake_papers(&p, "localhost");
+    tls_ends_expect_failure(TLS_SERVER, "has no name");
+}
+
+static void a_client_of_a_foreign_authority_is_refused(void **state)
+{
+    papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
+    pki_authority *foreign = pki_new("foreign", NULL);
+    (void)state;
+
+    pki_issue(foreign, "DNS:worker", 2, p.client.certificate, p.client.key);
+    pki_free(foreign);
+    shake_papers(&p, "localhost");
+    tls_ends_expect_failure(TLS_SERVER, "not trusted: unable to get local issuer certificate");
+    tls_ends_expect_receive_failure(TLS_CLIENT, "does not know the authority");
+}
+
+static void a_client_without_certificate_is_refused(void **state)
+{
+    papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
+    (void)state;
+
+    p.client.certificate = p.client.key = NULL;
+    shake_papers(&p, "localhost");
+    tls_ends_expect_failure(TLS_SERVER, "neither token nor certificate");
+    tls_ends_expect_receive_failure(TLS_CLIENT, "the server wants to know its clients");
+}
+
+static void a_client_needs_no_certificate_where_none_is_asked_for(void **state)
+{
+    papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
+    (void)state;
+
+    p.client.certificate = p.client.key = p.server.ca = NULL;
+    shake_papers(&p, "localhost");
+    assert_int_equal(tls_ends.step[TLS_SERVER], PD_TLS_DONE);
+    assert_false(pd_tls_identifies(tls_ends.context[TLS_SERVER]));
+    tls_ends_expect_identity(TLS_SERVER, "anyone");
+}
+
+static void a_token_is_not_given_up_for_a_certificate(void **state)
+{
+    papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
+    (void)state;
+
+    p.client = (pd_tls_files){ .tokens = tls_ends.tokens };
+    p.server.ca = NULL;
+    shake_papers(&p, "localhost");
+    tls_ends_expect_failure(TLS_CLIENT, "the server takes no tokens");
+}
+
+static void a_server_with_both_takes_both(void **state)
+{
+    papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
+    (void)state;
+
+    p.server.tokens = tls_ends.tokens;
+    p.client = (pd_tls_files){ .tokens = tls_ends.tokens };
+    shake_papers(&p, "localhost");
+    assert_int_equal(tls_ends.step[TLS_SERVER], PD_TLS_DONE);
+    tls_ends_expect_identity(TLS_SERVER, "token:alice");
+}
+
+/* ---- files ---- */
+
+static void expect_server_refusal(const pd_tls_files *files, int code, const char *why)
+{
+    pd_tls_context *context = NULL;
+    pd_error err;
+
+    assert_int_equal(pd_tls_server(&context, files, &err), code);
+    if (strstr(err.text, why) == NULL) fail_msg("expected \"%s\", got \"%s\"", why, err.text);
+}
+
+static void files_that_are_of_no_use_are_refused_by_name(void **state)
+{
+    papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
+    pd_tls_files files = p.server;
+    (void)state;
+
+    expect_server_refusal(&(pd_tls_files){ .ca = tls_ends_path("ca") }, PD_INVALID_ARGUMENT, "needs tls.tokens, or");
+    expect_server_refusal(&(pd_tls_files){ .certificate = p.server.certificate }, PD_INVALID_ARGUMENT,
+                          "tls.certificate is set without tls.key");
+    expect_server_refusal(&(pd_tls_files){ .tokens = tls_ends_path("none") }, PD_NOT_FOUND, "tls.tokens: ");
+    files.key = p.client.key;
+    expect_server_refusal(&files, PD_INVALID_ARGUMENT, "tls.key: ");
+    files = p.server;
+    files.ca = tls_ends.tokens;
+    expect_server_refusal(&files, PD_INVALID_ARGUMENT, "tls.client_ca: ");
+    files = p.server;
+    files.certificate = tls_ends.tokens;
+    expect_server_refusal(&files, PD_INVALID_ARGUMENT, "tls.certificate: ");
+    pki_free(p.authority);
+}
+
+static void secrets_that_others_can_read_are_refused(void **state)
+{
+    papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
+    const pd_tls_files files = { .tokens = tls_ends.tokens };
+    char command[160];
+    pd_tls_context *context;
+    (void)state;
+
+    pki_write(tls_ends.tokens, tls_ends.token, 0604);
+    snprintf(command, sizeof command, "chmod 600 %s", tls_ends.tokens);
+    expect_server_refusal(&files, PD_PERMISSION_DENIED, command);
+    pki_write(tls_ends.tokens, tls_ends.token, 0620);
+    expect_server_refusal(&files, PD_PERMISSION_DENIED, command);
+    pki_write(tls_ends.tokens, tls_ends.token, 0440); /* as systemd makes credentials */
+    assert_int_equal(pd_tls_server(&context, &files, NULL), PD_OK);
+    pd_tls_unref(context);
+    snprintf(command, sizeof command, "chmod 644 %s", p.server.key);
+    assert_int_equal(system(command), 0);
+    expect_server_refusal(&p.server, PD_PERMISSION_DENIED, "tls.key: others can read or change");
+    pki_free(p.authority);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, tls_ends_set_up, tls_ends_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(both_sides_of_a_token_know_the_other),
+        CASE(both_keys_of_an_id_are_taken),
+        CASE(a_wrong_key_and_an_unknown_name_are_refused_alike),
+        CASE(a_client_without_token_is_refused),
+        CASE(certificates_name_both_sides),
+        CASE(a_number_is_a_name_too_and_a_uri_names_a_client),
+        CASE(a_server_of_another_name_is_refused),
+        CASE(an_expired_server_is_refused),
+        CASE(an_expired_client_is_refused),
+        CASE(a_client_without_a_name_is_refused),
+        CASE(a_client_of_a_foreign_authority_is_refused),
+        CASE(a_client_without_certificate_is_refused),
+        CASE(a_client_needs_no_certificate_where_none_is_asked_for),
+        CASE(a_token_is_not_given_up_for_a_certificate),
+        CASE(a_server_with_both_takes_both),
+        CASE(files_that_are_of_no_use_are_refused_by_name),
+        CASE(secrets_that_others_can_read_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
