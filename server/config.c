@@ -62,7 +62,9 @@ static const pd_key keys[] = {
     { "server", "drain_timeout", PD_KEY_TIME, AT(drain_timeout), "30s", 1, DAY, .reload = true,
       .help = "time that open rounds have to finish after SIGTERM" },
     { "server", "checkpoint_timeout", PD_KEY_TIME, AT(checkpoint_timeout), "5m", 1, DAY, .reload = true,
-      .help = "time that the last checkpoints have to reach the disk when the daemon stops, beyond drain_timeout" },
+      .help =
+          "time that the last checkpoints have to reach the disk when the daemon stops, beyond drain_timeout; then it "
+          "ends without them" },
     { "server", "trace_file", PD_KEY_TEXT, AT(trace_file), "",
       .help =
           "file that gets the steps of one job, as a trace for ui.perfetto.dev: FILE or FILE:JOB. Without a name it "

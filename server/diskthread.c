@@ -17,6 +17,7 @@ static void *run(void *arg)
     if (t->work.nicer != 0) setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + t->work.nicer);
     while ((mail = pd_mailbox_wait(t->queue, UINT64_MAX, &closed)) != NULL || !closed)
         if (mail != NULL) t->work.chain(t->work.arg, mail);
+    pd_mailbox_close(t->ended);
     return NULL;
 }
 
@@ -34,7 +35,9 @@ int pd_disk_thread_open(pd_disk_thread *t, const pd_disk *disk, pd_mailbox *done
 
     t->done = done;
     t->disk = disk;
-    if ((t->queue = pd_mailbox_new(NULL, NULL)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    t->queue = pd_mailbox_new(NULL, NULL);
+    t->ended = pd_mailbox_new(NULL, NULL);
+    if (t->queue == NULL || t->ended == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (disk != NULL) return PD_OK;
     if ((rc = pd_write_behind_start(&t->behind, &pd_disk_posix, err)) != PD_OK) return rc;
     t->disk = pd_write_behind_disk(t->behind);
@@ -55,14 +58,19 @@ void pd_disk_thread_submit(pd_disk_thread *t, pd_effect *effect)
         pd_disk_thread_hand_back(t, t->work.refuse(effect));
 }
 
-void pd_disk_thread_end(pd_disk_thread *t)
+bool pd_disk_thread_end(pd_disk_thread *t, uint64_t until_ns)
 {
+    bool ended;
+
     pd_mailbox_close(t->queue);
-    pthread_join(t->thread, NULL);
+    (void)pd_mailbox_wait(t->ended, until_ns, &ended);
+    if (ended) pthread_join(t->thread, NULL);
+    return ended;
 }
 
 void pd_disk_thread_close(pd_disk_thread *t)
 {
     pd_write_behind_stop(t->behind);
     pd_mailbox_free(t->queue);
+    pd_mailbox_free(t->ended);
 }

@@ -26,6 +26,7 @@ typedef struct pd_disk_thread {
     pd_write_behind *behind; /* the real disk; NULL: another one */
     pd_mailbox *queue;       /* effects that wait for the thread */
     pd_mailbox *done;
+    pd_mailbox *ended; /* is closed when the thread has nothing more to do */
     pthread_t thread;
 } pd_disk_thread;
 
@@ -40,8 +41,9 @@ int pd_disk_thread_start(pd_disk_thread *t, const pd_disk_work *work, pd_error *
 void pd_disk_thread_submit(pd_disk_thread *t, pd_effect *effect);
 /* Posts a request to the step thread, whose mailbox is closed only when the disk thread has ended. Disk thread. */
 void pd_disk_thread_hand_back(pd_disk_thread *t, pd_request *request);
-/* Ends the thread when it has worked on all effects that wait. */
-void pd_disk_thread_end(pd_disk_thread *t);
+/* Ends the thread when it has worked on all effects that wait. Returns false if it has not done so at the monotonic
+ * time until_ns, because the disk does not answer: then the thread exists, and all that it uses must. */
+bool pd_disk_thread_end(pd_disk_thread *t, uint64_t until_ns);
 /* Frees what pd_disk_thread_open has made. The thread was not started, or has ended. */
 void pd_disk_thread_close(pd_disk_thread *t);
 

@@ -99,9 +99,12 @@ int pd_journal_start(pd_journal **out, const pd_journal_config *config, pd_error
     return rc;
 }
 
-void pd_journal_stop(pd_journal *journal)
+int pd_journal_stop(pd_journal *journal, uint64_t until_ns, pd_error *err)
 {
-    if (journal == NULL) return;
-    pd_disk_thread_end(&journal->thread);
+    if (journal == NULL) return PD_OK;
+    if (!pd_disk_thread_end(&journal->thread, until_ns))
+        return pd_fail(err, PD_DEADLINE_EXCEEDED,
+                       "the disk does not answer: the last entries of the logs of jobs are not written");
     free_journal(journal);
+    return PD_OK;
 }

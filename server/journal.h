@@ -26,8 +26,9 @@ int pd_journal_start(pd_journal **out, const pd_journal_config *config, pd_error
  * becomes that of the request, so this cannot fail. Never waits. Step thread. */
 void pd_journal_submit(pd_journal *journal, pd_effect *effect);
 /* Ends the journal thread when all entries that wait are written, and have been posted to the mailbox `done`. Accepts
- * NULL. */
-void pd_journal_stop(pd_journal *journal);
+ * NULL. PD_DEADLINE_EXCEEDED: at the monotonic time until_ns the disk has not answered. Then the journal is not freed,
+ * its thread may still write, and the mailbox `done` must stay. */
+int pd_journal_stop(pd_journal *journal, uint64_t until_ns, pd_error *err);
 
 /* Makes a request PD_REQ_LOGGED of an effect PD_EFF_LOGGED, in the same memory: the entry was not written, because
  * there is no journal thread any more. */

@@ -21,7 +21,8 @@ struct pd_keeper {
     char *root;
     pd_state_dir lock;
     pd_kept_about about;
-    atomic_bool stop; /* checkpoints that wait are not written any more; set before the thread ends */
+    atomic_bool stop;            /* checkpoints that wait are not written any more; set before the thread ends */
+    _Atomic(const pd_kept *) at; /* the checkpoint that is being written; NULL: none */
 };
 
 static uint64_t clock_ns(clockid_t clock)
@@ -66,9 +67,11 @@ static void keep(pd_keeper *keeper, pd_effect *effect)
 
     about.written_ms = clock_ns(CLOCK_REALTIME) / 1000000;
     kept->error = (pd_error){ 0 };
+    atomic_store(&keeper->at, kept);
     tidy = pd_checkpoint_put(keeper->thread.disk, keeper->root, kept, &about, &kept->error) == PD_OK && !kept->ended;
     kept->ns = clock_ns(CLOCK_MONOTONIC) - begun;
     if (tidy) pd_checkpoint_job_dir(job_dir, keeper->root, kept);
+    atomic_store(&keeper->at, NULL);
     pd_disk_thread_hand_back(&keeper->thread, pd_effect_become_kept(effect));
     if (tidy) pd_checkpoint_tidy(keeper->thread.disk, job_dir, left);
 }
@@ -131,10 +134,23 @@ int pd_keeper_start(pd_keeper **out, const pd_keeper_config *config, pd_error *e
     return rc;
 }
 
-void pd_keeper_stop(pd_keeper *keeper)
+/* Says what the keeper thread is at, which has not ended in time. */
+static int say_late(pd_keeper *keeper, pd_error *err)
 {
-    if (keeper == NULL) return;
+    const pd_kept *kept = atomic_load(&keeper->at);
+
+    if (kept == NULL)
+        return pd_fail(err, PD_DEADLINE_EXCEEDED, "%.300s: the disk does not answer: old checkpoints are not removed",
+                       keeper->root);
+    return pd_fail(err, PD_DEADLINE_EXCEEDED, "%.300s: the disk does not answer: %s of job %.100s is not written",
+                   keeper->root, kept->ended ? "the end" : "the last checkpoint", kept->job);
+}
+
+int pd_keeper_stop(pd_keeper *keeper, uint64_t until_ns, pd_error *err)
+{
+    if (keeper == NULL) return PD_OK;
     atomic_store(&keeper->stop, true);
-    pd_disk_thread_end(&keeper->thread);
+    if (!pd_disk_thread_end(&keeper->thread, until_ns)) return say_late(keeper, err);
     free_keeper(keeper);
+    return PD_OK;
 }

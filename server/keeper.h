@@ -27,8 +27,10 @@ int pd_keeper_start(pd_keeper **out, const pd_keeper_config *config, pd_error *e
  * becomes that of the request, so this cannot fail. Never waits. Step thread. */
 void pd_keeper_submit(pd_keeper *keeper, pd_effect *effect);
 /* Ends the keeper thread: the checkpoint that is being written is finished, and so are marks of jobs that have ended;
- * those that wait come back with PD_CANCELLED. Then all have been posted to the mailbox `done`. Accepts NULL. */
-void pd_keeper_stop(pd_keeper *keeper);
+ * those that wait come back with PD_CANCELLED. Then all have been posted to the mailbox `done`. Accepts NULL.
+ * PD_DEADLINE_EXCEEDED: at the monotonic time until_ns the disk has not answered. Then the keeper is not freed, its
+ * thread may still write, and the mailbox `done` must stay; the error names the checkpoint. */
+int pd_keeper_stop(pd_keeper *keeper, uint64_t until_ns, pd_error *err);
 
 /* Makes a request PD_REQ_KEPT of an effect PD_EFF_KEEP, in the same memory: the checkpoint was not written, because
  * there is no keeper thread any more. */

@@ -31,6 +31,8 @@ extern char **environ;
 /* Nanoseconds that one batch of the step thread's work (sums and optimizer steps done in one go) may take, by
  * estimate. */
 #define BATCH_NS 50e6
+/* Time that a stopping daemon has beyond drain_timeout and checkpoint_timeout. */
+enum { STOP_GRACE_MS = 5000 };
 
 /* ---- the environment variables that BLAS and OpenMP read when they are loaded ---- */
 
@@ -81,6 +83,7 @@ typedef struct process {
     pd_tracer *tracer; /* NULL: no job is traced */
     pd_numa numa;      /* node of the step threads and of the memory of jobs */
     uint64_t watchdog_ms, fed_ms;
+    uint64_t stop_by_ms; /* time by which a stopping daemon has ended, whatever the disk does; 0: it does not stop */
     pd_reload reload;
     char *http_token;                           /* NULL: HTTP requests need none */
     pd_given_socket sockets[PD_NOTIFY_SOCKETS]; /* listening sockets that the service manager has opened */
@@ -108,16 +111,32 @@ static uint32_t keep_ms(const pd_config *config)
     return config->state_dir[0] != '\0' ? (uint32_t)config->checkpoint_timeout : 0;
 }
 
-/* Tells the service manager that the daemon stops, and how long it may take to write last checkpoints. */
-static void notify_stopping(const pd_config *config)
+/* Returns how long the daemon may take to stop. */
+static uint64_t most_stop_ms(const pd_config *config)
 {
-    uint64_t most_ms = config->drain_timeout + keep_ms(config) + 10000;
+    return config->drain_timeout + keep_ms(config) + STOP_GRACE_MS;
+}
+
+/* Notes by when the daemon has stopped. Tells the service manager how long that may take. */
+static void begin_stop(process *p)
+{
     char text[64];
 
+    p->stop_by_ms = now_ms() + most_stop_ms(p->config);
     pd_notify("STOPPING=1");
-    if (keep_ms(config) == 0) return;
-    snprintf(text, sizeof text, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)most_ms * 1000);
+    if (keep_ms(p->config) == 0) return;
+    snprintf(text, sizeof text, "EXTEND_TIMEOUT_USEC=%llu",
+             (unsigned long long)(most_stop_ms(p->config) + STOP_GRACE_MS) * 1000);
     pd_notify(text);
+}
+
+/* Stops the step thread. A disk that does not answer is waited for until the time by which the daemon has stopped.
+ * Returns false if it has not answered by then. */
+static bool stop_stepper(const process *p)
+{
+    uint64_t by_ms = p->stop_by_ms > 0 ? p->stop_by_ms : now_ms() + keep_ms(p->config) + STOP_GRACE_MS;
+
+    return pd_stepper_stop(p->stepper, by_ms * 1000000);
 }
 
 /* Tells the service manager that jobs are still being loaded, so that it waits longer for READY=1. Loop thread. */
@@ -141,7 +160,7 @@ static void on_event(void *arg, pd_daemon_event event)
     process *p = arg;
     uint64_t now = now_ms();
 
-    if (event == PD_DAEMON_STOPS) notify_stopping(p->config);
+    if (event == PD_DAEMON_STOPS) begin_stop(p);
     if (event == PD_DAEMON_LOADS) notify_loading();
     if (event != PD_DAEMON_TURNS || p->watchdog_ms == 0 || now - p->fed_ms < p->watchdog_ms) return;
     if (pd_stepper_busy_ns(p->stepper) > PD_STUCK_NS) {
@@ -374,6 +393,7 @@ static int start(process *p, pd_error *err)
 static pd_exit serve(process *p)
 {
     pd_error err;
+    bool ended;
     int rc;
 
     signal(SIGPIPE, SIG_IGN);
@@ -392,12 +412,14 @@ static pd_exit serve(process *p)
     } else {
         pd_log(LOG_ERR, "%s", err.text);
     }
-    pd_stepper_stop(p->stepper);
+    ended = stop_stepper(p);
     pd_tracer_stop(p->tracer);
     pd_daemon_free(p->daemon);
     pd_secret_free(p->http_token);
-    if (rc == PD_OK) pd_log(LOG_NOTICE, "stopped");
+    if (!ended) pd_log(LOG_ERR, "the daemon ends although its disk does not answer");
+    if (rc == PD_OK && ended) pd_log(LOG_NOTICE, "stopped");
     pd_log_stop();
+    if (!ended) _exit(PD_EXIT_FAILED); /* a thread that waits for the disk still uses memory of this process */
     pd_reload_end(&p->reload);
     return rc == PD_OK ? PD_EXIT_FINE : PD_EXIT_FAILED;
 }

@@ -28,6 +28,8 @@ struct pd_stepper {
     pd_request *last_call; /* an empty request, allocated in advance, that wakes the step thread when it must stop */
     pd_numa numa;          /* node of the step thread and its OpenMP team */
     pthread_t thread;
+    uint64_t until_ns;           /* time until which the end waits for the disk; set before `stop` */
+    bool left;                   /* the keeper thread or the journal thread had not ended by then */
     atomic_bool stop;            /* the step thread has to stop; set before the request that wakes it is posted */
     _Atomic uint64_t busy_since; /* monotonic time in ns at which the step thread's present turn began; 0: the thread is
                                   * idle */
@@ -121,6 +123,25 @@ static void finish(pd_stepper *stepper)
     }
 }
 
+/* Ends the keeper thread and the journal thread. A thread whose disk does not answer in time is left behind. */
+static void stop_disk_threads(pd_stepper *stepper)
+{
+    pd_error err;
+
+    if (pd_keeper_stop(stepper->keeper, stepper->until_ns, &err) == PD_OK) {
+        stepper->keeper = NULL;
+    } else {
+        pd_log(LOG_ERR, "%s", err.text);
+        stepper->left = true;
+    }
+    if (pd_journal_stop(stepper->journal, stepper->until_ns, &err) == PD_OK) {
+        stepper->journal = NULL;
+    } else {
+        pd_log(LOG_ERR, "%s", err.text);
+        stepper->left = true;
+    }
+}
+
 /* Ends all jobs, and takes the tasks of the root pool, the checkpoints of the keeper thread and the entries of the
  * journal thread back, so that all buffers, snapshots (published weights) and tasks are returned before the store is
  * freed. */
@@ -134,10 +155,7 @@ static void wind_up(pd_stepper *stepper)
     pd_rootpool_stop(stepper->pool);
     stepper->pool = NULL;
     finish(stepper);
-    pd_keeper_stop(stepper->keeper);
-    stepper->keeper = NULL;
-    pd_journal_stop(stepper->journal);
-    stepper->journal = NULL;
+    stop_disk_threads(stepper);
     finish(stepper);
 }
 
@@ -249,8 +267,8 @@ int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error
     return PD_OK;
 
 fail:
-    pd_journal_stop(stepper->journal);
-    pd_keeper_stop(stepper->keeper);
+    (void)pd_journal_stop(stepper->journal, UINT64_MAX, NULL);
+    (void)pd_keeper_stop(stepper->keeper, UINT64_MAX, NULL);
     pd_rootpool_stop(stepper->pool);
     pd_store_free(stepper->store);
     pd_request_free(stepper->last_call);
@@ -299,15 +317,18 @@ static void take_back_snapshots(pd_stepper *stepper)
     if (first != NULL) pd_mailbox_post(stepper->effects, first, last);
 }
 
-void pd_stepper_stop(pd_stepper *stepper)
+bool pd_stepper_stop(pd_stepper *stepper, uint64_t until_ns)
 {
-    if (stepper == NULL) return;
+    if (stepper == NULL) return true;
+    stepper->until_ns = until_ns;
     ask_to_stop(stepper);
     pthread_join(stepper->thread, NULL);
+    if (stepper->left) return false;
     pd_mailbox_close(stepper->requests);
     take_back_snapshots(stepper);
     pd_turn_finish(&stepper->turn);
     pd_store_free(stepper->store);
     pd_mailbox_free(stepper->requests);
     free(stepper);
+    return true;
 }

@@ -31,7 +31,9 @@ pd_mailbox *pd_stepper_requests(pd_stepper *stepper);
  * it is stuck; 0 while the thread is idle. Any thread. */
 uint64_t pd_stepper_busy_ns(const pd_stepper *stepper);
 /* Stops the step thread, the root pool, the keeper thread and the journal thread when their work under way is done, and
- * frees the stepper. Accepts NULL. */
-void pd_stepper_stop(pd_stepper *stepper);
+ * frees the stepper. Accepts NULL. Returns false if the disk has not answered at the monotonic time until_ns: then the
+ * log says what is not written, nothing is freed, and the process must end without freeing what the threads use
+ * (_exit). */
+bool pd_stepper_stop(pd_stepper *stepper, uint64_t until_ns);
 
 #endif

@@ -169,6 +169,7 @@ static int run_drain(pd_conn *conn, const pd_prefix *prefix, void *message, pd_e
 
     if (request == NULL) return PD_NO_MEMORY;
     request->u.drain.deadline_ns = ms * (uint64_t)1000000;
+    request->u.drain.keep_ns = conn->daemon->config.keep_ms * (uint64_t)1000000;
     conn->daemon->drains = true;
     pd_conn_log_command(conn, "", "drain");
     return PD_OK;

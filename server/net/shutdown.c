@@ -27,6 +27,7 @@ void pd_shutdown_begin(pd_daemon *daemon)
     daemon->platform.end_listening(daemon->platform.arg);
     daemon->drain_request = NULL;
     request->u.drain.deadline_ns = within_ms * 1000000u;
+    request->u.drain.keep_ns = daemon->config.keep_ms * (uint64_t)1000000;
     pd_loop_post(daemon, request);
 }
 

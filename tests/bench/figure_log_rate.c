@@ -114,7 +114,7 @@ int main(int argc, char **argv)
         share[i] = rate[i] / plain[i];
         fprintf(stderr, "log %.0f MB/s, file %.0f MB/s: %.3f\n", rate[i], plain[i], share[i]);
     }
-    pd_journal_stop(j.journal);
+    (void)pd_journal_stop(j.journal, UINT64_MAX, NULL);
     (void)pd_log_remove(&pd_disk_posix, job_dir, NULL);
     (void)rmdir(job_dir);
     (void)rmdir(root);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <syslog.h>
 
-enum { TICK_MS = 250, HANDSHAKE_MS = 2000, SILENCE_MS = 3000, HEARTBEAT_MS = 1000, DRAIN_MS = 2000 };
+enum { TICK_MS = 250, HANDSHAKE_MS = 2000, SILENCE_MS = 3000, HEARTBEAT_MS = 1000, DRAIN_MS = 2000, KEEP_MS = 1500 };
 /* Limits of the memory that an idle server may use besides the memory committed to jobs: a constant, and bytes for
  * each connection and for each parameter of the plan. An idle server keeps tables, and memory for the next batch of
  * work. */
@@ -367,6 +367,7 @@ static pd_daemon_config daemon_config(const sim_plan *plan)
         .read_ms = SILENCE_MS,
         .write_ms = SILENCE_MS,
         .drain_ms = DRAIN_MS,
+        .keep_ms = plan->crashes ? KEEP_MS : 0,
         .ingest_bytes = plan->ingest,
         .chunk_elements = plan->chunk,
         .max_payload = plan->payload,

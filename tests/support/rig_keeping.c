@@ -102,6 +102,7 @@ bool rig_drain(rig *r, uint64_t conn, double seconds)
     uint64_t before = r->answered;
 
     request->u.drain.deadline_ns = (uint64_t)(seconds * 1e9);
+    request->u.drain.keep_ns = 60 * 1000000000ull;
     rig_apply(r, request);
     rig_work(r);
     return r->answered > before;

@@ -42,7 +42,7 @@ static int tear_down(void **state)
 {
     fixture *f = *state;
 
-    pd_journal_stop(f->journal);
+    assert_int_equal(pd_journal_stop(f->journal, UINT64_MAX, NULL), PD_OK);
     gated_disk_free(f->at);
     free(f);
     return 0;
@@ -98,7 +98,7 @@ static void stop(void *arg)
 {
     fixture *f = arg;
 
-    pd_journal_stop(f->journal);
+    assert_int_equal(pd_journal_stop(f->journal, UINT64_MAX, NULL), PD_OK);
     f->journal = NULL;
 }
 
@@ -118,6 +118,20 @@ static void at_the_end_all_entries_are_written(void **state)
     assert_int_equal(about.entries, 3);
 }
 
+static void a_disk_that_does_not_answer_is_left_at_the_deadline(void **state)
+{
+    fixture *f = *state;
+    pd_error err = { 0 };
+
+    gate_shut(&f->at->gate, true);
+    pd_journal_submit(f->journal, entry_of(1));
+    gate_await(&f->at->gate);
+    assert_int_equal(pd_journal_stop(f->journal, 1, &err), PD_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(err.text, "the last entries of the logs of jobs are not written"));
+    gate_shut(&f->at->gate, false); /* the disk answers: the same journal can be ended */
+    expect(f, 1, PD_OK);
+}
+
 static void without_a_journal_an_entry_comes_back_as_cancelled(void **state)
 {
     fixture *f = *state;
@@ -133,6 +147,7 @@ int main(void)
         TEST(entries_that_wait_are_written_together_and_come_back_in_order),
         TEST(an_error_of_the_disk_comes_back_with_all_entries_after_it),
         TEST(at_the_end_all_entries_are_written),
+        TEST(a_disk_that_does_not_answer_is_left_at_the_deadline),
         TEST(without_a_journal_an_entry_comes_back_as_cancelled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,7 +43,7 @@ static int tear_down(void **state)
 {
     fixture *f = *state;
 
-    pd_keeper_stop(f->keeper);
+    assert_int_equal(pd_keeper_stop(f->keeper, UINT64_MAX, NULL), PD_OK);
     gated_disk_free(f->at);
     free(f);
     return 0;
@@ -102,7 +102,7 @@ static void stop(void *arg)
 {
     fixture *f = arg;
 
-    pd_keeper_stop(f->keeper);
+    assert_int_equal(pd_keeper_stop(f->keeper, UINT64_MAX, NULL), PD_OK);
     f->keeper = NULL;
 }
 
@@ -128,6 +128,20 @@ static void at_the_end_all_checkpoints_come_back(void **state)
     assert_true(mem_disk_has(f->at->memory, ROOT "/runs%2Fgpt%20%231-0123456789abcdef/ended"));
 }
 
+static void a_disk_that_does_not_answer_is_left_at_the_deadline_and_named(void **state)
+{
+    fixture *f = *state;
+    pd_error err = { 0 };
+
+    gate_shut(&f->at->gate, true);
+    submit(f, 7, false);
+    gate_await(&f->at->gate);
+    assert_int_equal(pd_keeper_stop(f->keeper, 1, &err), PD_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(err.text, "the disk does not answer: the last checkpoint of job " SAMPLE_JOB));
+    gate_shut(&f->at->gate, false); /* the disk answers: the same keeper can be ended */
+    assert_int_equal(take(f, 7), PD_OK);
+}
+
 static void without_a_keeper_a_checkpoint_comes_back_as_cancelled(void **state)
 {
     fixture *f = *state;
@@ -149,9 +163,9 @@ static void two_keepers_do_not_share_a_directory(void **state)
     assert_int_equal(pd_keeper_start(&first, &config, NULL), PD_OK);
     assert_int_equal(pd_keeper_start(&second, &config, &err), PD_UNAVAILABLE);
     assert_non_null(strstr(err.text, "in use by another process"));
-    pd_keeper_stop(first);
+    assert_int_equal(pd_keeper_stop(first, UINT64_MAX, NULL), PD_OK);
     assert_int_equal(pd_keeper_start(&second, &config, NULL), PD_OK);
-    pd_keeper_stop(second);
+    assert_int_equal(pd_keeper_stop(second, UINT64_MAX, NULL), PD_OK);
     pd_mailbox_free(done);
     snprintf(path, sizeof path, "%s/lock", dir);
     assert_int_equal(pd_disk_posix.remove(NULL, path), 0);
@@ -165,6 +179,7 @@ int main(void)
         TEST(checkpoints_come_back_in_order_when_they_are_written),
         TEST(an_error_of_the_disk_comes_back_and_the_next_checkpoint_is_written),
         TEST(at_the_end_all_checkpoints_come_back),
+        TEST(a_disk_that_does_not_answer_is_left_at_the_deadline_and_named),
         TEST(without_a_keeper_a_checkpoint_comes_back_as_cancelled),
         cmocka_unit_test(two_keepers_do_not_share_a_directory),
     };

@@ -207,8 +207,10 @@ typedef struct pd_request {
             char *identity; /* of the operator, by which jobs are left out that it may not see; NULL: not known */
         } info;
         struct {
+            /* how long after its arrival the drain may take: if rounds are still open then, the drain fails */
             uint64_t deadline_ns;
-        } drain; /* how long after its arrival the drain may take: if rounds are still open then, the drain fails */
+            uint64_t keep_ns; /* how long after that the answer waits for the last checkpoints of jobs */
+        } drain;
         struct {
             char *job_name;
             char *pattern; /* glob: the command applies to parameters whose names match */

@@ -6,9 +6,6 @@
 #include "step_group.h"
 #include "step_log.h"
 
-/* how long a drain waits for the last checkpoints of jobs */
-static const uint64_t LAST_NS = 60 * 1000000000ull;
-
 /* ---- rounds that a drain waits for ---- */
 
 /* Returns whether the parameter's open round will close without any further request: all contributions to it have
@@ -101,13 +98,24 @@ static bool is_late(const pd_drain *drain, uint64_t now_ns)
     return false;
 }
 
+static uint64_t longest_wait(const pd_drain *drain)
+{
+    uint64_t most = 0;
+
+    for (const pd_request *request = drain->waiting; request != NULL;
+         request = (const pd_request *)(const void *)request->mail.next)
+        if (request->u.drain.keep_ns > most) most = request->u.drain.keep_ns;
+    return most;
+}
+
 void pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
 {
     pd_job *job, *next;
 
     if (drain->waiting == NULL || drain->last_until_ns > 0) return;
     if (find_open_job(jobs) != NULL && !is_late(drain, now_ns)) return;
-    drain->last_until_ns = now_ns + LAST_NS;
+    drain->last_ns = longest_wait(drain);
+    drain->last_until_ns = now_ns + drain->last_ns;
     HASH_ITER(hh, jobs->names, job, next)
     if (job->keeping.durable) job->keeping.last = PD_LAST_WANTED;
 }
@@ -119,12 +127,12 @@ static bool keeps(const pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
 }
 
 /* Logs which jobs' last checkpoints have not come to the disk in time. */
-static void say_unkept(const pd_jobs *jobs)
+static void say_unkept(const pd_drain *drain, const pd_jobs *jobs)
 {
     const pd_job *job, *next;
     pd_error why;
 
-    pd_fail(&why, PD_DEADLINE_EXCEEDED, "it was not on the disk within %d s", (int)(LAST_NS / 1000000000));
+    pd_fail(&why, PD_DEADLINE_EXCEEDED, "it was not on the disk within %.3g s", (double)drain->last_ns / 1e9);
     HASH_ITER(hh, jobs->names, job, next)
     if (job->keeping.durable && job->keeping.last == PD_LAST_WANTED) pd_keeping_say_lost(job, &why);
 }
@@ -135,7 +143,7 @@ void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, u
     pd_request **link = &drain->waiting;
 
     if (drain->waiting == NULL || keeps(drain, jobs, now_ns)) return;
-    if (drain->last_until_ns > 0) say_unkept(jobs);
+    if (drain->last_until_ns > 0) say_unkept(drain, jobs);
     drain->last_until_ns = 0;
     while (*link != NULL) {
         pd_request *request = *link;

@@ -11,7 +11,7 @@ typedef struct pd_drain {
     pd_request *waiting; /* drain requests that are not answered yet, linked by mail.next */
     /* time until which answers wait for the last checkpoints of jobs, once the rounds have ended; 0: they do not
      * wait */
-    uint64_t last_until_ns;
+    uint64_t last_until_ns, last_ns; /* last_ns: how long they wait */
 } pd_drain;
 
 /* Takes a PD_REQ_DRAIN. From now on no job begins a round beyond the highest step that any of its parameters has
@@ -22,8 +22,8 @@ void pd_drain_take(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, pd_
 void pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns);
 /* Answers the waiting drain requests. A request succeeds once every round that can close has closed. It fails with
  * PD_DEADLINE_EXCEEDED, which names an open round, once its deadline has passed. Before either answer, each job that
- * has checkpoints gets a last one (pd_keeping.last), and the answer waits until it is on the disk or has failed, at
- * most a minute. */
+ * has checkpoints gets a last one (pd_keeping.last), and the answer waits until it is on the disk or has failed, for
+ * as long as the request says. */
 void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns);
 /* Returns the earliest deadline of the waiting drain requests; UINT64_MAX: no request waits. */
 uint64_t pd_drain_next_tick(const pd_drain *drain);
