@@ -3,10 +3,10 @@
 
 #include "copy.h"
 #include "frame.h"
+#include "hash.h"
 #include "parts.h"
 
 #include <stdlib.h>
-#include <xxhash.h>
 
 /* ---- keeping a frame ---- */
 

@@ -1,11 +1,12 @@
 /* frame.c - cuts the bytes of a stream into frames, and checks their prefixes (fixed first bytes) and checksums. */
 #include "frame.h"
 
+#include "hash.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 enum { STAGE_BYTES = 4096, FIRST_HEADER_BYTES = 512 };
 enum { KNOWN_FLAGS = PD_FLAG_REPLY | PD_FLAG_ERROR | PD_FLAG_CHECKSUM | PD_FLAG_SHARED };

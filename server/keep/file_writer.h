@@ -2,9 +2,8 @@
 #ifndef PD_FILE_WRITER_H
 #define PD_FILE_WRITER_H
 
-#include <xxhash.h>
-
 #include "disk.h"
+#include "hash.h"
 #include "keep_names.h"
 
 /* Size and hash of a file, as the manifest has them. */

@@ -5,7 +5,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <xxhash.h>
+
+#include "hash.h"
 
 enum { MOST_OF_NAME = 180, DIGITS = 20 };
 

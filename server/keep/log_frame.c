@@ -2,10 +2,10 @@
 #include "log_frame.h"
 
 #include "cursor.h"
+#include "hash.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <xxhash.h>
 
 static const char segment_magic[16] = "paramd log\n";
 static const uint32_t entry_magic = 0x454c4450; /* "PDLE" */

@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "cursor.h"
+#include "hash.h"
 #include "log_index.h"
 
 /* Bytes that are read and hashed at a time: they are in the processor's cache when they are hashed. */
