@@ -212,6 +212,16 @@ static int split_options(char *const *texts, Paramd__Option **out, size_t *n)
     return PD_OK;
 }
 
+/* Returns how many steps this process has seen closed for all parameters of which it has elements. */
+static uint64_t steps_seen(const pd_core *core)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < core->n_params; i++)
+        if (core->params[i].start < core->params[i].end && core->params[i].step < least) least = core->params[i].step;
+    return least == UINT64_MAX ? 0 : least;
+}
+
 static int post_hello(pd_core *core)
 {
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
@@ -236,6 +246,7 @@ static int post_hello(pd_core *core)
     hello.shares = pd_sharing_wanted(core);
     hello.window = core->window.steps;
     hello.barriers = PD_PLANTED(barriers_forgotten) ? 0 : core->passed;
+    hello.steps = steps_seen(core);
     hello.options = pointers;
     hello.n_options = n;
     hello.rules = core->rules;

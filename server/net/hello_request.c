@@ -46,6 +46,7 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.shares = hello->shares && conn->daemon->config.shared_memory && conn->transport->ops->take != NULL;
     request->u.hello.window = hello->window;
     request->u.hello.barriers = hello->barriers;
+    request->u.hello.steps = hello->steps;
     request->u.hello.rejoins = hello->rejoins;
     request->u.hello.creator = hello->creator;
     request->u.hello.job_name = strdup(hello->job);

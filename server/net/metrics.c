@@ -358,6 +358,7 @@ static const row rows[] = {
     JOB("job_parameters", GAUGE, info.params, "Number of parameters."),
     JOB("contributions", COUNTER, info.contributions, "Contributions, one for each chunk, rank and step."),
     JOB("duplicates", COUNTER, info.duplicates, "Chunks that came a second time."),
+    JOB("replayed_contributions", COUNTER, info.replayed, "Contributions again to steps that a restart has lost."),
     JOB("job_frames_refused", COUNTER, info.refused, "Data frames of the job that were refused."),
     JOB_BY("rounds_closed", COUNTER, write_rounds, "Rounds that have closed, by how they ended."),
     JOB_BY("round_wait_seconds", HISTOGRAM, write_wait, "Time from the first contribution to a step to the last one."),

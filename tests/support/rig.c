@@ -367,6 +367,7 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     request->u.hello.creator = r->means;
     request->u.hello.window = r->window;
     request->u.hello.barriers = r->barriers;
+    request->u.hello.steps = r->seen;
     request->u.hello.options = read_options(options, &request->u.hello.n_options);
     add_rules(request, rules);
     return rig_apply(r, request);

@@ -84,6 +84,7 @@ typedef struct rig {
     bool lazy_log;         /* true: entries stay in `logging` until rig_logged; false: each is written at once */
     uint32_t window;       /* for the next Hellos */
     uint64_t barriers;     /* for the next Hellos */
+    uint64_t seen;         /* for the next Hellos: steps that the processes have seen closed */
     bool lazy_tasks; /* true: tasks stay in `tasks` until rig_finish_task; false: each is run and returned at once */
 } rig;
 

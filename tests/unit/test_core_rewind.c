@@ -229,7 +229,7 @@ static void a_server_that_has_not_gone_back_is_not_followed(void **state)
     peer_free(p);
 }
 
-/* ---- barriers ---- */
+/* ---- what Hello tells ---- */
 
 static uint64_t barriers_of_hello(peer *p)
 {
@@ -238,6 +238,30 @@ static uint64_t barriers_of_hello(peer *p)
 
     peer_frame_drop(&l);
     return barriers;
+}
+
+static uint64_t steps_of_hello(peer *p)
+{
+    peer_frame l = peer_expect(p, PD_HELLO);
+    uint64_t steps = ((const Paramd__HelloRequest *)l.message)->steps;
+
+    peer_frame_drop(&l);
+    return steps;
+}
+
+static void hello_tells_how_many_steps_this_process_has_seen_closed(void **state)
+{
+    peer *p = peer_new(&peer_four);
+    (void)state;
+
+    peer_connect(p);
+    assert_int_equal(steps_of_hello(p), 0); /* nothing is declared yet */
+    peer_free(p);
+    p = trained();
+    peer_cut(p);
+    peer_connect(p);
+    assert_int_equal(steps_of_hello(p), STEP);
+    peer_free(p);
 }
 
 static uint64_t barrier(peer *p, bool answers)
@@ -373,6 +397,7 @@ int main(void)
         cmocka_unit_test(a_server_may_go_back_twice),
         cmocka_unit_test(a_checkpoint_that_is_gone_too_leaves_the_job_lost_at_the_workers_step),
         cmocka_unit_test(a_server_that_has_not_gone_back_is_not_followed),
+        cmocka_unit_test(hello_tells_how_many_steps_this_process_has_seen_closed),
         cmocka_unit_test(hello_tells_how_many_barriers_this_process_has_passed),
         cmocka_unit_test(a_barrier_that_was_cut_off_is_counted_again),
         cmocka_unit_test(without_memory_the_handle_stays_as_it_was),

@@ -65,6 +65,8 @@ typedef struct pd_job_info {
     uint64_t timed_steps;
     double waiting_seconds, summing_seconds, stepping_seconds, publishing_seconds;
     uint64_t root_age; /* number of steps since the statistics of the oldest matrix root in use were taken */
+    /* number of contributions since the daemon started to steps that their workers had seen closed before */
+    uint64_t replayed;
 } pd_job_info;
 
 typedef struct pd_param_info {

@@ -146,6 +146,7 @@ typedef struct pd_request {
             bool shares;       /* the worker can map shared memory: a job that it creates has shared weights */
             uint32_t window;   /* number of its last steps whose pushes the worker can send again; 0: none */
             uint64_t barriers; /* number of barriers that this process has passed */
+            uint64_t steps;    /* number of steps that this process has seen closed for all its parameters */
             bool rejoins;      /* the worker rejoins a job that must exist, and accepts that job's start_step */
             uint64_t creator;  /* if it rejoins: the job that is meant (pd_job_saved.creator); 0: any of this name */
             pd_option *options;

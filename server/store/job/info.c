@@ -107,6 +107,7 @@ void pd_info_fill_job(pd_job_info *info, pd_job *job, uint64_t now_ns)
     info->refused_steps = job->steps.saved.refused_steps;
     info->refused = job->saved.refused;
     info->duplicates = job->saved.duplicates;
+    info->replayed = job->replayed;
     info->gradient_norm = pd_global_clip_last(&job->steps);
     info->clipped_steps = pd_global_clip_clipped(&job->steps);
     info->number = job->steps.number;
@@ -318,6 +319,7 @@ static const pd_info_field job_fields[] = { JOB(name),
                                             JOB(stepping_seconds),
                                             JOB(publishing_seconds),
                                             JOB(root_age),
+                                            JOB(replayed),
                                             { 0 } };
 
 #define PARAM(field) FIELD(pd_param_info, field)

@@ -60,6 +60,7 @@ typedef struct pd_rank {
     uint64_t refused_sets;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
     uint32_t window;     /* number of its last steps whose pushes the process can send again; 0: none */
+    uint64_t seen;       /* number of steps that the process had seen closed when it joined */
     /* The process has passed barriers, but joined after the checkpoint from which the job was restored: so
      * saved.barrier_base is not certain (barrier.h). */
     bool barrier_guessed;
@@ -98,7 +99,8 @@ typedef struct pd_job {
     const pd_job_values *presets; /* the store's default values of job keys */
     pd_rank *ranks;               /* array with all ranks of the job; its length is steps.members.ranks */
     uint32_t connected;           /* number of ranks that are connected now */
-    bool shares;                  /* its weights lie in a segment that workers can map (shared_weights.h) */
+    uint64_t replayed; /* number of contributions to steps that their workers had seen closed before they joined */
+    bool shares;       /* its weights lie in a segment that workers can map (shared_weights.h) */
     /* the job is dropped (ended), and exists only until its root tasks (computations of matrix roots) have come back */
     bool gone;
 

@@ -101,6 +101,7 @@ static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, p
     param->saved.contributions++;
     job->steps.saved.contributions++;
     job->ranks[frame->rank].saved.contributions++;
+    job->replayed += frame->u.data.step <= job->ranks[frame->rank].seen;
     pd_contribute(&job->steps, chunk, frame->rank,
                   (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype },
                   now_ns);

@@ -105,6 +105,8 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
         rank->refused_sets = 0;
     }
     rank->window = hello->u.hello.window;
+    /* A process that goes back itself tells a lower number when it joins the next time. */
+    if (!same || hello->u.hello.steps > rank->seen) rank->seen = hello->u.hello.steps;
     pd_keeping_plan(job);
     job->linger_ns = 0;
     welcome(job, hello, created, linger_ms);
