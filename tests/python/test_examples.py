@@ -90,6 +90,21 @@ def test_the_character_model_learns_with(example, optimizer, tmp_path):
     assert points[1]["validation"] < points[0]["validation"] and points[1]["seconds"] > points[0]["seconds"] > 0
 
 
+def test_torchs_own_adamw_is_refused_on_several_ranks(example, monkeypatch):
+    importlib.import_module("char_lm")
+    monkeypatch.setattr("char_lm.WORLD", 2)
+    with pytest.raises(SystemExit, match="does not average gradients"):
+        example("char_lm", "--optimizer", "adamw", "--steps", "1")
+
+
+@pytest.mark.parametrize("module, folder", [("char_lm", "FOLDERS"), ("fashion_data", "FOLDER")])
+def test_an_example_without_its_data_says_what_it_expects(example, monkeypatch, tmp_path, module, folder):
+    found = importlib.import_module(module)
+    monkeypatch.setattr(found, folder, tmp_path / "none" if folder == "FOLDER" else (str(tmp_path),))
+    with pytest.raises(SystemExit, match=re.escape(str(tmp_path))):
+        found.read_text() if module == "char_lm" else found.read("train")
+
+
 def test_the_trainer_of_hugging_face_learns():
     pytest.importorskip("transformers", reason="transformers is not installed")
     pytest.importorskip("accelerate", reason="accelerate is not installed")

@@ -95,6 +95,14 @@ def test_the_environment_names_the_files_too(secure_daemon, token, job, monkeypa
         assert (train(client) == -2).all()
 
 
+def test_state_is_saved_and_loaded_with_the_files_of_the_client(secure_daemon, token, job, tmp_path):
+    path = tmp_path / "state.safetensors"
+    with paramd.Client(secure_daemon.secure, job, token_file=token, rules="* sgd lr=1 momentum=0.5") as client:
+        train(client)
+        assert client.export_state(path) == 3
+        client.import_state(path)
+
+
 def test_a_client_without_token_is_refused_with_the_reason(secure_daemon, job):
     with pytest.raises(paramd.Unavailable, match="PARAMD_TOKEN_FILE"):
         paramd.Client(secure_daemon.secure, job, impatient=True)

@@ -75,6 +75,8 @@ def read_text(most: int = 4_000_000) -> torch.Tensor:
         if len(text) < most and path.is_file() and not path.is_symlink():
             content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
             text += content.decode("ascii", "ignore").encode()
+    if len(text) < 2 * KEPT:
+        raise SystemExit(f"expected at least {2 * KEPT} characters of text in {' and '.join(FOLDERS)}, got {len(text)}")
     return torch.frombuffer(text[:most], dtype=torch.uint8)
 
 
@@ -143,6 +145,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Trains as the command line says."""
     args = arguments()
+    if args.optimizer == "adamw" and WORLD > 1:
+        raise SystemExit("--optimizer adamw is torch's own, which does not average gradients: start one process")
     if args.threads:
         torch.set_num_threads(args.threads)
     curve = train(args) if args.lr is None else train(args, lr=args.lr)

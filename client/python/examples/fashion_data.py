@@ -11,6 +11,9 @@ FOLDER = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 def read(name: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns images (float32 [n, 1, 28, 28]) and their classes (int64 [n]). name: train or t10k."""
+    if not FOLDER.is_dir():
+        raise SystemExit(f"expected the images in {FOLDER}: apt-get install dataset-fashion-mnist")
+
     def content(kind: str, header: int) -> torch.Tensor:
         data = gzip.decompress((FOLDER / f"{name}-{kind}-ubyte.gz").read_bytes())
         return torch.frombuffer(bytearray(data[header:]), dtype=torch.uint8)

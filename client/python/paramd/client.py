@@ -55,6 +55,11 @@ def path_bytes(path: Path | None) -> bytes | None:
     return os.fsencode(path) if path is not None else None
 
 
+def _file_variables(**files: Path | None) -> dict[str, str]:
+    """Returns the variables of the environment that name files with keys, such as PARAMD_CA_FILE. None: not given."""
+    return {f"PARAMD_{kind}_FILE": os.fsdecode(path) for kind, path in files.items() if path is not None}
+
+
 def default_job() -> str:
     """Returns the name of the job where none is given, as the C library chooses it."""
     run = os.environ.get("TORCHELASTIC_RUN_ID", "none")
@@ -101,6 +106,8 @@ class Client:
         self.url = url or default_url(world_size, rank)
         self.job = default_job() if job is None else job
         self.deadline = float(deadline)
+        self._variables = {"PARAMD_URL": self.url, **_file_variables(  # of paramctl, for this server and these keys
+            TOKEN=token_file, CA=ca_file, CERT=cert_file, KEY=key_file)}
         self.requests: set[Request] = set()     # those that the library may still work on
         self.watchers: dict[Any, Any] = {}      # of event loops
         self._orphans: deque[Request] = deque() # requests whose tickets nobody holds
@@ -524,13 +531,14 @@ class Client:
         """Writes the job's weights and full optimizer state to a safetensors file, by paramctl. An old file of that
         name is replaced. Returns the step of the state. One rank calls it, after the step's tickets are done."""
         self.handle.check()
-        return state_file.export_state(self.url, self.job, os.fspath(path))
+        return state_file.export_state(self._variables, self.job, os.fspath(path))
 
     def import_state(self, path: str | os.PathLike[str]) -> None:
-        """Puts the optimizer state of a safetensors file into the job, by paramctl. One rank calls it, after `init` and
-        before the first push. The weights of the file are given to `init`, and the option start_step is its step."""
+        """Puts the optimizer state of a safetensors file into the job, by paramctl. One rank calls it, between two
+        steps of the job. For a new job that is after `init`, which was given the weights of the file, and with the
+        option start_step, which is the file's step."""
         self.handle.check()
-        state_file.import_state(self.url, self.job, os.fspath(path))
+        state_file.import_state(self._variables, self.job, os.fspath(path))
 
 
 def _scalars(given: Mapping[str, float]) -> Any:

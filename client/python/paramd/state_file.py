@@ -4,16 +4,20 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from typing import Any
 
 from . import errors
 from ._library import program
 
 
-def _run(command: str, url: str, *arguments: str) -> dict[str, Any]:
-    """Runs a command of paramctl and returns its answer. Raises the error that it prints."""
+def _run(command: str, variables: Mapping[str, str], *arguments: str) -> dict[str, Any]:
+    """Runs a command of paramctl and returns its answer. Raises the error that it prints.
+
+    variables: of the environment, which name the server and the files with keys.
+    """
     result = subprocess.run([program("paramctl"), command, "--json", *arguments], capture_output=True, text=True,
-                            check=False, env=dict(os.environ, PARAMD_URL=url))
+                            check=False, env={**os.environ, **variables})
     try:
         answer: dict[str, Any] = json.loads(result.stdout) if result.stdout else {}
     except ValueError:
@@ -26,11 +30,11 @@ def _run(command: str, url: str, *arguments: str) -> dict[str, Any]:
     raise kind(kind.code, error["text"])
 
 
-def export_state(url: str, job: str, path: str) -> int:
+def export_state(variables: Mapping[str, str], job: str, path: str) -> int:
     """Writes weights and optimizer state of a job to a file. Returns their step."""
-    return int(_run("export", url, "--state", "--force", "--", job, path)["step"])
+    return int(_run("export", variables, "--state", "--force", "--", job, path)["step"])
 
 
-def import_state(url: str, job: str, path: str) -> None:
+def import_state(variables: Mapping[str, str], job: str, path: str) -> None:
     """Puts the optimizer state of a file into a job."""
-    _run("import-state", url, "--", job, path)
+    _run("import-state", variables, "--", job, path)

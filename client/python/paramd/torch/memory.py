@@ -26,9 +26,22 @@ def touch(param: torch.Tensor) -> None:
 class Direct:
     """Lends the memory of gradients and weights to the client: nothing is copied here."""
 
+    def follow(self, place: Place) -> None:
+        """Does nothing: a gradient in the CPU's memory is complete when autograd has accumulated it."""
+
+    def begin(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> None:
+        """Does nothing: there is no copy to begin."""
+
+    def is_ready(self, names: Iterable[str]) -> bool:
+        """Returns whether `lend` would return at once."""
+        return True
+
     def lend(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> Tensors:
         """Returns gradients in the CPU's memory. They stay unchanged until the push is done."""
         return {name: places[name].local(gradient) for name, gradient in gradients.items()}
+
+    def forget(self) -> None:
+        """Does nothing: there are no copies that were begun."""
 
     def weights(self, places: Iterable[Place]) -> Tensors:
         """Returns where the client writes new weights."""
@@ -44,18 +57,30 @@ def _on_cpu(place: Place) -> bool:
     return place.param.device.type == "cpu"
 
 
+def _event_on(stream: Any) -> Any:
+    """Returns an event behind everything that is queued on a stream. Waiting for it leaves the core to others, such as
+    a daemon on this machine."""
+    event = torch.cuda.Event(blocking=True)
+    event.record(stream)
+    return event
+
+
 class Staged:
     """Copies gradients and weights through memory of its own: pinned for a CUDA device, else the client's, which the
     server reads without another copy.
 
-    Copies from a CUDA device run on a stream of their own, behind the kernels that are queued so far. `lend` waits for
-    one event per call, so the copies of several buckets overlap with the rest of the backward pass.
+    Gradients leave a CUDA device on a stream of their own, behind the kernels that compute them. `begin` queues their
+    copies and does not wait, so that the backward pass goes on meanwhile; `lend` waits for the event behind the copies
+    before the client reads. Weights go to the device on the current stream, in front of later kernels. `weights` waits
+    for the event behind those copies before the client writes the same memory again.
     """
 
     def __init__(self, client: Client, places: Iterable[Place]) -> None:
         self._gradients: Tensors = {}
         self._weights: Tensors = {}
         self._streams: dict[torch.device, Any] = {}
+        self._begun: dict[str, Any] = {}        # the event behind the copy of a gradient; None: the copy is done
+        self._landing: dict[torch.device, Any] = {}     # the event behind the last copies of weights to a device
         for place in places:
             local = place.local(place.param)
             pinned = not _on_cpu(place)
@@ -78,17 +103,25 @@ class Staged:
             self._streams[device] = torch.cuda.Stream(device)
         return self._streams[device]
 
-    def lend(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> Tensors:
-        """Returns copies of gradients in the CPU's memory, complete when this returns."""
-        by_device: dict[torch.device, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+    # ---- gradients ----
+
+    def follow(self, place: Place) -> None:
+        """Lets the copies from a device wait for the kernels on the current stream. A gradient hook calls it for each
+        parameter: autograd may compute the gradients of a bucket on several streams."""
+        device = place.local(place.param).device
+        if device.type == "cuda":
+            self._stream(device).wait_stream(torch.cuda.current_stream(device))
+
+    def begin(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> None:
+        """Queues copies of gradients to the CPU's memory. The pushes of earlier gradients of these parameters are
+        done."""
+        by_device: dict[torch.device, list[tuple[str, torch.Tensor]]] = {}
         for name, gradient in gradients.items():
             local = places[name].local(gradient)
-            by_device.setdefault(local.device, []).append((self._gradients[name], local))
-        events = [self._copy(device, pairs) for device, pairs in by_device.items()]
-        for event in events:
-            if event is not None:
-                event.synchronize()
-        return {name: self._gradients[name] for name in gradients}
+            by_device.setdefault(local.device, []).append((name, local))
+        for device, pairs in by_device.items():
+            event = self._copy(device, [(self._gradients[name], local) for name, local in pairs])
+            self._begun.update((name, event) for name, _ in pairs)
 
     def _copy(self, device: torch.device, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> Any:
         """Queues copies from one device. Returns the event behind them; None: they are done."""
@@ -102,26 +135,59 @@ class Staged:
             for to, source in pairs:
                 to.copy_(source, non_blocking=True)
                 source.record_stream(stream)    # its memory is not used again before the copy is done
-            event = torch.cuda.Event()
-            event.record(stream)
-        return event
+        return _event_on(stream)
+
+    def is_ready(self, names: Iterable[str]) -> bool:
+        """Returns whether the copies that were begun of these gradients are done, so that `lend` returns at once."""
+        return all(event.query() for event in self._events(names))
+
+    def _events(self, names: Iterable[str]) -> list[Any]:
+        return [self._begun[name] for name in names if self._begun.get(name) is not None]
+
+    def lend(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> Tensors:
+        """Returns copies of gradients in the CPU's memory, complete when this returns. Begins those that are not
+        begun."""
+        self.begin({name: gradient for name, gradient in gradients.items() if name not in self._begun}, places)
+        for event in self._events(gradients):
+            event.synchronize()
+        for name in gradients:
+            del self._begun[name]
+        return {name: self._gradients[name] for name in gradients}
+
+    def forget(self) -> None:
+        """Forgets copies that were begun and not lent: the next step copies anew."""
+        self._begun.clear()
+
+    # ---- weights ----
 
     def weights(self, places: Iterable[Place]) -> Tensors:
-        """Returns where the client writes new weights."""
+        """Returns where the client writes new weights, once the last ones have been copied from there."""
+        self._wait_for_landing()
         return {place.name: self._weights[place.name] for place in places}
+
+    def _wait_for_landing(self) -> None:
+        while self._landing:
+            self._landing.popitem()[1].synchronize()
 
     def fill(self, places: Iterable[Place]) -> None:
         """Copies the model's weights into the staging memory, for Client.init."""
+        self._wait_for_landing()
         for place in places:
             self._weights[place.name].copy_(place.local(place.param))
 
     def land(self, places: Iterable[Place]) -> None:
-        """Copies new weights into the model. On a CUDA device the copies are queued in front of later kernels; the
-        next `lend` waits for them before the client writes the staging memory again."""
+        """Copies new weights into the model. On a CUDA device the copies are queued in front of later kernels."""
+        devices = set()
         with torch.no_grad():
             for place in places:
-                place.local(place.param).copy_(self._weights[place.name], non_blocking=True)
+                local = place.local(place.param)
+                queued = local.device.type == "cuda"
+                local.copy_(self._weights[place.name], non_blocking=queued)
                 touch(place.param)
+                if queued:
+                    devices.add(local.device)
+        for device in devices:
+            self._landing[device] = _event_on(torch.cuda.current_stream(device))
 
 
 def memory_of(client: Client, places: Iterable[Place], delay: int) -> Direct | Staged:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Callable
@@ -44,7 +45,9 @@ def _failed(text: str) -> FailedPrecondition:
 class Overlap:
     """The gradient hooks of an optimizer with overlap=True.
 
-    They run on autograd's threads, so a lock guards what they share with step().
+    They run on autograd's threads, so a lock guards what they share with step(). They never wait for a device: autograd
+    queues the kernels of the remaining backward pass from the same thread. A bucket is pushed by the first hook that
+    finds its copy done, or by step().
 
     unscale: unscales a gradient, in place, before it travels; None: gradients have no scale.
     """
@@ -64,6 +67,7 @@ class Overlap:
         self._terms: Terms | None = None            # of the gradients that are pushed
         self._sent: dict[str, tuple[torch.Tensor, int]] = {}    # gradients that are pushed, and their versions
         self._arrived: set[str] = set()
+        self._copied: deque[list[str]] = deque()    # buckets whose copies are begun, and that are not pushed yet
         # The gradient that carries numbers for means is pushed by step(), when all of them are known.
         self._buckets = _buckets([place for place in places if place.name != run.carrier])
         for bucket in self._buckets:
@@ -86,14 +90,24 @@ class Overlap:
                           "has travelled: put all backward passes but the last into `with opt.no_sync():`")
         self._arrived.add(place.name)
         self._unscale_one(place)
+        self._run.memory.follow(place)
         bucket.waiting.discard(place.name)
-        if bucket.waiting:
-            return
+        if not bucket.waiting:
+            self._copy(bucket)
+        self._push_copied()
+
+    def _copy(self, bucket: _Bucket) -> None:
         self._terms = self._terms or self._terms_of()
-        for sent in bucket.places:
-            if sent.param.grad is not None:
-                self._sent[sent.name] = sent.param.grad, sent.param.grad._version
-        self._run.push([sent.name for sent in bucket.places], self._terms)
+        for place in bucket.places:
+            if place.param.grad is not None:
+                self._sent[place.name] = place.param.grad, place.param.grad._version
+        self._copied.append([place.name for place in bucket.places])
+        self._run.copy(self._copied[-1])
+
+    def _push_copied(self) -> None:
+        """Pushes the buckets whose copies are done, in their order."""
+        while self._terms is not None and self._copied and self._run.memory.is_ready(self._copied[0]):
+            self._run.push(self._copied.popleft(), self._terms)
 
     def _unscale_one(self, place: Place) -> None:
         if self._unscale is not None and place.param.grad is not None:
@@ -141,5 +155,6 @@ class Overlap:
         self._terms = None
         self._sent.clear()
         self._arrived.clear()
+        self._copied.clear()
         for bucket in self._buckets:
             bucket.waiting = {place.name for place in bucket.places if not place.is_empty}

@@ -67,6 +67,10 @@ class Run:
 
     # ---- a step ----
 
+    def copy(self, names: Iterable[str]) -> None:
+        """Begins to copy the gradients of some parameters to the CPU's memory, for a later `push` in this step."""
+        self.memory.begin(self._gradients(names), self.places)
+
     def push(self, names: Iterable[str], terms: Terms) -> None:
         """Pushes the gradients of some parameters. Several calls make a step."""
         batches: dict[tuple[Any, ...], list[str]] = {}
@@ -87,15 +91,16 @@ class Run:
             self._ship([name], terms.changes[self.places[name].group], terms.weight, scalars)
         self.push(self.places, terms)
 
-    def _gradient(self, place: Place) -> torch.Tensor | None:
-        counts = self.contributes and place.replica == 0
-        return place.param.grad if counts else None
+    def _gradients(self, names: Iterable[str]) -> dict[str, torch.Tensor]:
+        """Returns the gradients of those parameters to which this rank contributes one."""
+        places = [self.places[name] for name in names] if self.contributes else []
+        found = {place.name: place.param.grad for place in places if place.replica == 0}
+        return {name: gradient for name, gradient in found.items() if gradient is not None}
 
     def _ship(self, names: list[str], changes: Mapping[str, Any], weight: float | None,
               scalars: Mapping[str, float]) -> None:
         """Pushes parameters whose hyperparameters are the same."""
-        found = {name: self._gradient(self.places[name]) for name in names}
-        lent = self.memory.lend({name: g for name, g in found.items() if g is not None}, self.places)
+        lent = self.memory.lend(self._gradients(names), self.places)
         note, self._note = self._note, None
         self._shipments.append(Shipment(
             self.client, {name: lent.get(name) for name in names},
@@ -134,6 +139,7 @@ class Run:
     def _end(self, closed: bool) -> None:
         """Counts the step if all of its rounds are closed. Else the next push completes it."""
         self.means.arrive({})
+        self.memory.forget()
         self._shipments, self._pushed = [], set()
         if closed:
             self._ahead = set()
@@ -181,6 +187,7 @@ class Run:
         """Forgets the step that is under way. Its tickets have ended."""
         for shipment in self._shipments:
             shipment.drop()
+        self.memory.forget()
         self._shipments, self._pushed, self._note = [], set(), None
         self.means.drop()
         self.outcomes = Counter()
