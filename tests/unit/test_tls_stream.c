@@ -279,7 +279,8 @@ static void a_full_socket_takes_nothing_more_and_loses_nothing(void **state)
     with_token();
     taken = fill_socket();
     assert_int_equal(pd_tls_send(all.stream[CLIENT], &out, 1, &err), 0);
-    memset(all.sent, 0xee, sizeof all.sent); /* what is owed is a copy: the caller's memory is its own again */
+    memset(all.sent, 0xee,
+           sizeof all.sent); /* the bytes still to be sent are a copy, so the caller may change its own */
     assert_int_equal(receive_all(), taken);
     assert_false(pd_tls_owes(all.stream[CLIENT]));
 }
