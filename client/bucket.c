@@ -96,7 +96,7 @@ static void append(pd_bucket *bucket, const void *at, size_t bytes)
 
 /* ---- pieces ---- */
 
-/* What a frame gets for one chunk of one item (one parameter of the user's call), and what comes back. */
+/* The request for one chunk of one item (a parameter of the user's call) in a frame, and the place of its answer. */
 typedef struct pd_cut {
     size_t item;
     uint32_t handle;

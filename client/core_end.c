@@ -5,9 +5,8 @@
 
 #include <stdio.h>
 
-/* Counts for every operation (a call of the user) only those of its frames that are still in the queue; the
- * operation waits for these. The other frames are gone. Those in the queue stay because their bytes, which are the
- * caller's memory, are being sent. */
+/* Counts the frames of each operation (a call of the user) that are still in the queue: the operation waits for these
+ * alone. They stay because their bytes, which are the caller's memory, are being sent. All other frames are gone. */
 static void count_lent(pd_core *core)
 {
     for (pd_op *op = core->ops; op != NULL; op = op->hh.next) op->waits = 0;

@@ -50,8 +50,8 @@ static bool all_refused(const pd_outgoing_frame *frame)
     return frame->n_parts > 0;
 }
 
-/* Retires (takes out of the queue) the unanswered frames of an operation in which the server has refused every
- * item. Such a frame has other chunks of a tensor of which the server refused a chunk. Its answer would come only
+/* Retires (takes out of the queue) the unanswered frames of an operation in which the server has refused every item.
+ * The server refused one chunk of a tensor, and such a frame has the tensor's other chunks. Its answer would come only
  * after the user has pushed the tensor again. */
 static void abandon_refused(pd_core *core, pd_op *op)
 {

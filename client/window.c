@@ -26,8 +26,8 @@ static uint32_t param_of(const pd_outgoing_frame *frame, size_t i)
     return (uint32_t)frame->op->items[item].param;
 }
 
-/* Bytes of spare memory beyond those that the window needed once. So a full window has spare memory, too: that of the
- * last frames that have left it, which may be of several sizes. */
+/* Bytes of spare memory beyond the most that the window has needed. So a full window has spare memory, too: the memory
+ * of the last frames that have left it, which may be of several sizes. */
 #define EXTRA (UINT64_C(8) << 20)
 
 /* Lets the window, with `coming` more bytes, and the spare memory together have no more bytes than the window needed
@@ -69,8 +69,8 @@ static void begin_to_keep(pd_core *core, const pd_outgoing_frame *frame)
     core->window.coming = past;
 }
 
-/* Begins the hash of the weights that an answer brings, if it is compared with that of another answer to the frame: the
- * answer is kept, or the frame is sent again. Without memory for the hash the answers are not compared. */
+/* Begins the hash of the weights that an answer brings. A frame that is kept, or sent again, may be answered twice, and
+ * the hashes of both answers are compared. Without memory for the hash the answers are not compared. */
 static void begin_hash(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_window *window = &core->window;

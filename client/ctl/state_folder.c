@@ -16,9 +16,9 @@
 
 /* ---- logs ---- */
 
-/* Finds, in a list of checkpoints, the one of each job that the next start loads: the job's log follows that one. */
+/* A search for each job's newest whole checkpoint in a list: the next start loads it, and the job's log follows it. */
 typedef struct log_search {
-    char job_dir[PD_KEEP_PATH]; /* directory of the last job of which one was found */
+    char job_dir[PD_KEEP_PATH]; /* directory of the last job whose checkpoint was found */
 } log_search;
 
 /* Tells whether a checkpoint is the one that the next start loads. Then s->job_dir is the directory of its job. */
@@ -43,7 +43,7 @@ typedef struct listing {
     log_search newest;
 } listing;
 
-/* Looks at the log that follows a checkpoint. Returns false if there is none. An error is that of the log. */
+/* Reads what the log after a checkpoint has. Returns false if there is no log. about->damage tells of a damaged log. */
 static bool look_at_log(listing *l, const pd_checkpoint_entry *entry, pd_log_about *about)
 {
     pd_error err;

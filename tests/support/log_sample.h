@@ -28,14 +28,14 @@ typedef struct log_course {
     pd_disk disk;
     pd_logs *logs;
     unsigned life;
-    uint64_t step, base;              /* the last step that is closed, and that of the newest durable checkpoint */
+    uint64_t step, base;              /* the last closed step; the step of the newest durable checkpoint */
     uint64_t durable;                 /* the last step that was reported as durable */
     uint64_t refused;                 /* entries that came back with an error */
     unsigned life_of[LOG_MOST_STEPS]; /* the life in which a step was closed */
-    pd_error error;                   /* that of the last entry that came back with one */
+    pd_error error;                   /* the error of the last entry that came back with an error */
 } log_course;
 
-/* Begins with an empty disk and a job of step 0, of which there is a checkpoint. */
+/* Begins with an empty disk, and a job at step 0 whose checkpoint of step 0 is durable. */
 void course_new(log_course *c);
 void course_free(log_course *c);
 /* Closes n steps, whose entries are written as one group. */

@@ -33,7 +33,7 @@ struct node {
     uint8_t *data;
     size_t bytes, room, synced;
     uint8_t *before; /* the first `synced` bytes as the disk has them; NULL: as in `data` */
-    bool lost;       /* a sync has failed: what was not synced then never reaches the disk */
+    bool lost;       /* a sync has failed: the bytes that were not synced then never reach the disk */
     /* a directory: its names, those on the disk, and the changes between them */
     names now, durable;
     change *changes;
@@ -193,7 +193,7 @@ static void reach(node *at)
         if (at->changes[i].to != NULL) reach(at->changes[i].to);
 }
 
-/* Frees what no path and no open file leads to. */
+/* Frees files and directories that have neither a name nor an open file. */
 static void collect(mem_disk *disk)
 {
     disk->root.is_reached = false;
@@ -639,7 +639,7 @@ void mem_disk_crash(mem_disk *disk, mem_disk_crash_kind kind, uint64_t seed)
     collect(disk);
 }
 
-/* ---- what has happened ---- */
+/* ---- the record of calls ---- */
 
 const mem_disk_call *mem_disk_calls(const mem_disk *disk, size_t *n)
 {

@@ -34,22 +34,22 @@ void mem_disk_power_off_at(mem_disk *disk, int64_t n);
 void mem_disk_limit(mem_disk *disk, uint64_t bytes);
 
 typedef enum mem_disk_crash_kind {
-    MEM_DISK_LOSE, /* all that was not synced is lost */
+    MEM_DISK_LOSE, /* all changes since the last sync are lost */
     MEM_DISK_KEEP, /* nothing is lost */
-    /* of what was not synced in a directory, some changes are kept and some are lost; files end somewhere, or have
-     * other bytes where data is lost */
+    /* Some changes of directories since the last sync are kept, and some are lost. Files end somewhere, or have other
+     * bytes where data is lost. */
     MEM_DISK_TEAR
 } mem_disk_crash_kind;
 /* Crashes the machine, and starts it anew: open files are closed, and faults are over. `seed` chooses what is kept. */
 void mem_disk_crash(mem_disk *disk, mem_disk_crash_kind kind, uint64_t seed);
 
-/* ---- what has happened ---- */
+/* ---- the record of calls ---- */
 
 typedef struct mem_disk_call {
     const char *what; /* name of the function, as in pd_disk */
-    char path[200];   /* its path, or that of its file */
-    uint64_t bytes;   /* of a write or read */
-    int number;       /* what it returned */
+    char path[200];   /* the path that was given, or the path of the open file */
+    uint64_t bytes;   /* number of bytes that were written or read */
+    int number;       /* the returned error number; 0: none */
 } mem_disk_call;
 
 /* Returns the calls so far, in their order. */

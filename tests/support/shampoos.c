@@ -92,6 +92,25 @@ pd_model *shampoo_model(const pd_declaration *params, size_t n, int threads)
     return model;
 }
 
+void shampoo_step_one(pd_model *model, const float *gradient, float *weights)
+{
+    pd_error err;
+
+    if (pd_model_step(model, &(pd_step_io){ .gradient = gradient, .before = weights, .after = weights }, &err) != PD_OK)
+        fail_msg("%s", err.text);
+}
+
+double shampoo_difference(const float *a, const double *b, int64_t n)
+{
+    double sum = 0, norm = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        sum += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        norm += b[i] * b[i];
+    }
+    return sqrt(sum / fmax(norm, 1));
+}
+
 /* ---- runs ---- */
 
 int64_t shampoo_elements(const pd_declaration *param)
@@ -162,6 +181,20 @@ void shampoo_run_end(shampoo_run *r)
         free(r->gradient[p]);
         free(r->update[p]);
     }
+}
+
+void shampoo_run_moves(shampoo_run *r, int steps)
+{
+    float first;
+
+    shampoo_run_begin(r);
+    first = r->weights[0][0];
+    for (int step = 0; step < steps; step++) {
+        shampoo_run_draw(r);
+        shampoo_run_step(r);
+    }
+    assert_true(shampoo_all_finite(r->weights[0], shampoo_elements(&r->param[0])) && r->weights[0][0] != first);
+    shampoo_run_end(r);
 }
 
 bool shampoo_same_bits(const shampoo_run *a, const shampoo_run *b)

@@ -21,6 +21,11 @@ pd_model *shampoo_model(const pd_declaration *params, size_t n, int threads);
 /* Makes and frees a model of one parameter; `param` is its pd_declaration. For use as an attempt of oom_each. */
 int shampoo_try_model(const void *param);
 
+/* Takes a step of a model of one parameter, in place. Fails the test if the step is refused. */
+void shampoo_step_one(pd_model *model, const float *gradient, float *weights);
+/* Returns the norm of a - b, divided by the norm of b if that is above 1. */
+double shampoo_difference(const float *a, const double *b, int64_t n);
+
 /* ---- a run of a few steps on one parameter, or more if the caller adds them before it begins ---- */
 
 typedef struct shampoo_run {
@@ -45,6 +50,9 @@ void shampoo_run_step(shampoo_run *r);
 int shampoo_run_try(shampoo_run *r, pd_error *err);
 /* Begins the run. Then draws gradients and takes a step, r->steps times. */
 void shampoo_run_all(shampoo_run *r);
+/* Begins the run, takes steps with random gradients, and ends the run. Checks that the weights have moved and are
+ * finite. */
+void shampoo_run_moves(shampoo_run *r, int steps);
 void shampoo_run_end(shampoo_run *r);
 
 int64_t shampoo_elements(const pd_declaration *param);

@@ -5,12 +5,25 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 static const double no_fact[PD_MAX_FACTS];
 static const char *const names[STERN_PARAMS] = { "a", "b", "c" };
+
+int stern_set_up(void **state)
+{
+    *state = calloc(1, sizeof(stern_steps));
+    return *state == NULL;
+}
+
+int stern_tear_down(void **state)
+{
+    free(*state);
+    return 0;
+}
 
 pd_declaration stern_declare(int p, const char *const *options)
 {

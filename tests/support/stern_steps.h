@@ -23,6 +23,10 @@ typedef struct stern_steps {
         __VA_ARGS__, NULL                                                                                              \
     }
 
+/* Set up and tear down a test whose state is a stern_steps. */
+int stern_set_up(void **state);
+int stern_tear_down(void **state);
+
 pd_declaration stern_declare(int p, const char *const *options);
 void stern_make(stern_steps *f, const char *const *options);
 void stern_finish(stern_steps *f);

@@ -268,19 +268,7 @@ static void bits_do_not_depend_on_the_order_of_members_or_on_threads(void **stat
         }
 }
 
-static int set_up(void **state)
-{
-    *state = calloc(1, sizeof(stern_steps));
-    return *state == NULL;
-}
-
-static int tear_down(void **state)
-{
-    free(*state);
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, stern_set_up, stern_tear_down)
 
 int main(void)
 {

@@ -209,8 +209,8 @@ static void send_own_checkpoint(scene *s, int fd)
 
 typedef enum peer_kind { STRANGER, WORKER, BARE_WORKER, OPERATOR } peer_kind;
 
-/* A request, from a peer of a kind, and what comes of it in each column: + it is run; ? there is no such job, in the
- * words for a job that does not exist; - permission denied. */
+/* A request of one kind of peer, and its result for each role (column): "+" it is carried out; "?" the answer for a job
+ * that does not exist; "-" permission denied. */
 typedef struct row {
     unsigned method;
     const char *what;
@@ -357,7 +357,7 @@ static void every_method_has_a_row(void **state)
     }
 }
 
-/* Before its Hello a peer has no other request, whatever its roles. */
+/* No role lets a peer send another request before its Hello. */
 static void without_hello_nothing_is_run(void **state)
 {
     (void)state;

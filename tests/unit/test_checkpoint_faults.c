@@ -21,12 +21,12 @@
 
 enum { SEEDS = 12, MOST_CALLS = 400 };
 
-/* What is on the disk before: checkpoints of the steps 2 and 3, of which `keep` are kept; then one of `step` is
- * written. */
+/* The disk has checkpoints of the steps 2 and 3 at first. Then a checkpoint of `step` is written, and the last `keep`
+ * checkpoints stay. */
 typedef struct scenario {
     uint64_t keep, step;
-    bool first; /* there is none before */
-    bool later; /* that of step 3 is damaged, and the job has gone back to step 2 */
+    bool first; /* the disk has no checkpoint before */
+    bool later; /* the checkpoint of step 3 is damaged, and the job has gone back to step 2 */
     /* there is an old one of step 3, too, since the power was cut before it was removed; then this one was damaged, and
      * the job has come back from the other one */
     const char *damaged;

@@ -21,8 +21,8 @@
 typedef struct fixture {
     mem_disk *memory;
     pd_disk disk;
-    int damaged;  /* checkpoints that were passed over, */
-    pd_error why; /* and what was wrong with the last one */
+    int damaged;  /* number of checkpoints that were passed over */
+    pd_error why; /* damage of the last one that was passed over */
 } fixture;
 
 static int set_up(void **state)

@@ -185,7 +185,7 @@ static void a_push_goes_on_without_a_note_that_was_refused(void **state)
     (void)state;
 
     peer_refuse(p, &note, PD_RESOURCE_EXHAUSTED, "no room for notes");
-    p->now += 3 * SECOND; /* longer than a push waits that has lost one of its gradients */
+    p->now += 3 * SECOND; /* a push with a refused part ends after less time */
     pd_core_tick(p->core, p->now);
     assert_false(pd_core_done(p->core, ticket));
     peer_reply_data(p, &pushed, PARAMS, 1, STEP + 1, NULL, 0);

@@ -118,7 +118,7 @@ static void the_handle_frees_the_window(void **state)
     int64_t before;
     (void)state;
 
-    windowed_free(&w); /* so that all that is allocated once is allocated */
+    windowed_free(&w); /* a first run makes the allocations that are made only once */
     before = oom_live();
     w = windowed_new(8);
     windowed_train(&w, 12);

@@ -126,8 +126,9 @@ static void a_call_that_fails_costs_no_durable_step(void **state)
     }
 }
 
-/* As fail_call, but the daemon is killed at once, so no checkpoint makes the entry obsolete. `dies`: the daemon is
- * killed before call n; the disk has what was written so far, synced or not. The power is cut later. */
+/* Lets call n fail as fail_call does, but kills the daemon at once, so no checkpoint makes the entry obsolete. `dies`:
+ * the daemon is killed before call n. The disk then has all bytes written so far, synced or not, and the power is cut
+ * later. */
 static bool fail_and_kill(int64_t n, bool dies)
 {
     log_course c;
@@ -260,7 +261,7 @@ static void no_memory_while_reading_is_no_damage(void **state)
 
 /* ---- damage ---- */
 
-/* An entry of the log that is damaged: what is read is counted and compared. */
+/* Counts an entry that is read from the damaged log, and compares it with the entry that was written. */
 static int see(void *arg, const pd_logged *logged, pd_error *err)
 {
     uint64_t *step = arg;

@@ -23,7 +23,7 @@ typedef struct fixture {
     uint64_t step, creator;
     bool foreign;
     uint64_t refused_step; /* the step of the log that is refused; 0: none is */
-    uint64_t spoiled_step; /* the step of the log that is refused in its midst, so the job is gone; 0: none is */
+    uint64_t spoiled_step; /* the step of the log that fails when it is half replayed, so the job is lost; 0: none */
 } fixture;
 
 static int set_up(void **state)

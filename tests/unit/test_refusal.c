@@ -276,19 +276,7 @@ static void a_task_without_memory_is_no_refusal(void **state)
     assert_true(failed >= STERN_BLOCKS);
 }
 
-static int set_up(void **state)
-{
-    *state = calloc(1, sizeof(stern_steps));
-    return *state == NULL;
-}
-
-static int tear_down(void **state)
-{
-    free(*state);
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, stern_set_up, stern_tear_down)
 
 int main(void)
 {

@@ -254,8 +254,8 @@ static void memory_that_fails_while_restoring_leaves_nothing(void **state)
 
 /* ---- memory is short while a checkpoint is made ---- */
 
-/* Takes two steps, the second of which makes a checkpoint, with one allocation failing. Returns whether there was
- * one. Counts in *lost if the checkpoint was given up. */
+/* Takes two steps while allocation number `fail` fails; the second step makes a checkpoint. Returns whether an
+ * allocation failed. Adds 1 to *lost if the checkpoint was given up. */
 static bool train_short_of_memory(int64_t fail, float *out, int *lost)
 {
     pd_store_config config = kept_config();

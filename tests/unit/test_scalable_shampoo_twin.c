@@ -257,25 +257,6 @@ static pd_hypers random_hypers(int trial)
     return h;
 }
 
-static double difference(const float *a, const double *b, int64_t n)
-{
-    double sum = 0, norm = 0;
-
-    for (int64_t i = 0; i < n; i++) {
-        sum += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-        norm += b[i] * b[i];
-    }
-    return sqrt(sum / fmax(norm, 1));
-}
-
-static void step_one(pd_model *model, const float *gradient, float *weights)
-{
-    pd_error err;
-
-    if (pd_model_step(model, &(pd_step_io){ .gradient = gradient, .before = weights, .after = weights }, &err) != PD_OK)
-        fail_msg("%s", err.text);
-}
-
 static void compare_with_twin(int trial)
 {
     static twin t;
@@ -288,12 +269,12 @@ static void compare_with_twin(int trial)
     twin_init(&t, &param.hypers, &param.shape, weights);
     for (int step = 1; step <= STEPS; step++) {
         shampoo_fill(gradient, t.n, 1);
-        step_one(model, gradient, weights);
+        shampoo_step_one(model, gradient, weights);
         twin_step(&t, gradient, step);
-        if (!(difference(weights, t.W, t.n) < 2e-5))
+        if (!(shampoo_difference(weights, t.W, t.n) < 2e-5))
             fail_msg("trial %d, shape %s, graft %g, step %d: off by %g", trial,
                      pd_shape_text(&param.shape, shape, sizeof shape), param.hypers.value[GRAFT_TYPE], step,
-                     difference(weights, t.W, t.n));
+                     shampoo_difference(weights, t.W, t.n));
     }
     pd_model_free(model);
 }

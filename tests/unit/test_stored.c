@@ -410,8 +410,7 @@ static int64_t unused_bytes(int64_t n, int64_t *own)
     return unused;
 }
 
-/* 4 MiB is the size from which a slot counts as large. The gaps are far larger than what else differs between the
- * plans. */
+/* A slot of 4 MiB or more counts as large. The gaps are far larger than all other differences between the plans. */
 static void gaps_between_large_slots_are_counted(void **state)
 {
     int64_t small_own, large_own, small = unused_bytes((1 << 20) - 16, &small_own),

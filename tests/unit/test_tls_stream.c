@@ -202,8 +202,8 @@ static void a_full_socket_takes_nothing_more_and_loses_nothing(void **state)
     tls_ends_with_token();
     taken = fill_socket();
     assert_int_equal(pd_tls_send(tls_ends.stream[TLS_CLIENT], &out, 1, &err), 0);
-    memset(tls_ends.sent, 0xee,
-           sizeof tls_ends.sent); /* what is owed is a copy: the caller's memory is its own again */
+    /* the bytes still to be sent are a copy, so the caller may change its own */
+    memset(tls_ends.sent, 0xee, sizeof tls_ends.sent);
     assert_int_equal(receive_all(), taken);
     assert_false(pd_tls_owes(tls_ends.stream[TLS_CLIENT]));
 }

@@ -18,7 +18,7 @@ enum { STRIDE = 61 }; /* few cases, since sanitizers are slow */
 enum { STRIDE = 3 };
 #endif
 
-/* Ranks of the old world have the connections and nonces OLD, OLD + 1 ..., those of the new world NEW, NEW + 1 ... */
+/* OLD, OLD + 1 ...: connections and nonces of the ranks before the change of world_size. NEW, NEW + 1 ...: after it. */
 enum { OLD = 20, NEW = 40, OPERATOR = 90, PARAMS = 3, SAVED = 4, MOST = 480 };
 
 static const char *const names[PARAMS] = { "layer.weight", "layer.bias", "head.bias" };

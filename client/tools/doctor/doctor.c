@@ -62,13 +62,14 @@ static char *read_settings(const pd_machine *machine)
 static bool describe(pd_machine *out, const pd_line *line, char program[PATH])
 {
     bool found = pd_sibling_path(program, PATH, "paramd", NULL) == PD_OK || find_on_path(program, PATH, "paramd");
-    const char *root = pd_line_text(line, "root");
+    const char *root = pd_line_text(line, "root"), *url = getenv("PARAMD_URL");
 
+    if (url != NULL && url[0] == '\0') url = NULL;
     *out = (pd_machine){ .root = root != NULL ? root : "",
                          .program = found ? program : NULL,
                          .config = pd_line_text(line, "config"),
                          .state = pd_line_text(line, "state-dir"),
-                         .server = line->server != NULL ? line->server : getenv("PARAMD_URL"),
+                         .server = line->server != NULL ? line->server : url,
                          .timeout = line->timeout };
     if (out->config == NULL && access(PACKAGED_CONFIG, R_OK) == 0) out->config = PACKAGED_CONFIG;
     out->settings = read_settings(out);

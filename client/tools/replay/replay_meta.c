@@ -26,7 +26,7 @@ static const double least_tolerance = 1e-7;
 
 /* ---- arguments ---- */
 
-/* Reads of which order a recorded matrix root is: a whole number p, or a text "p/q". */
+/* Reads the order of a recorded matrix root: a whole number p, or a text "p/q". */
 static bool read_root(const json_t *root, int *p, int *q)
 {
     const char *text = json_string_value(root);
