@@ -279,6 +279,42 @@ static int replay_log(const recovery *r, const candidate *c, const pd_kept *kept
     return pd_log_cut(r->disk, c->dir, kept->creator, kept->step, about.last, err);
 }
 
+/* ---- the control log ---- */
+
+static int take_control(void *arg, const pd_logged *logged, pd_error *err)
+{
+    replay *p = arg;
+
+    if (p->r->user->control(p->r->user->arg, logged, &p->why) == PD_OK) return PD_OK;
+    return pd_fail(err, PD_CANCELLED, "%s", p->why.text);
+}
+
+/* Reports what could not be used of the control log of a job. */
+static void report_control(const replay *p, const pd_log_about *about)
+{
+    const pd_error *why = p->why.code != PD_OK ? &p->why : &about->damage;
+
+    if (why->code == PD_OK) return;
+    say(LOG_WARNING, p->kept,
+        "%s of its control log is not used, so steps that are repeated may take other roots or values than they took: "
+        "%.500s",
+        p->why.code != PD_OK ? "nothing" : "the end", why->text);
+}
+
+/* Reads the control log of a job. Then lets it end with the last entry that was used. */
+static int read_control(const recovery *r, const candidate *c, const pd_kept *kept, pd_error *err)
+{
+    replay p = { .r = r, .kept = kept };
+    pd_log_about about;
+    pd_error why = { 0 };
+    int rc = pd_control_read(r->disk, c->dir, kept->creator, take_control, &p, &about, &why);
+
+    if (rc == PD_CANCELLED && p.why.code != PD_NO_MEMORY) rc = PD_OK;
+    if (rc != PD_OK) return pd_fail(err, rc, "%.300s; to start without this job, move %.150s away", why.text, c->dir);
+    report_control(&p, &about);
+    return pd_control_cut(r->disk, c->dir, kept->creator, p.why.code == PD_OK ? about.last : 0, err);
+}
+
 /* ---- one job ---- */
 
 static int bring_back(recovery *r, const candidate *c, pd_error *err)
@@ -299,6 +335,7 @@ static int bring_back(recovery *r, const candidate *c, pd_error *err)
     if (o.rc == PD_OK) {
         report(kept, &manifest, now_ms() - begun);
         if (r->user->replay != NULL) rc = replay_log(r, c, kept, err);
+        if (rc == PD_OK && r->user->control != NULL) rc = read_control(r, c, kept, err);
     } else {
         rc = refuse(c, kept, &manifest.about, &o.why, err);
     }

@@ -17,6 +17,10 @@ typedef struct pd_recover_user {
      * PD_ABORTED: the job was in the midst of the step and does not exist any more, so it is restored and replayed
      * again up to the step before. PD_NO_MEMORY: the daemon must not start. NULL: logs are not read. */
     int (*replay)(void *arg, const pd_logged *logged, pd_error *err);
+    /* Takes an entry of the control log of the job that was restored and replayed last: the first one, then one after
+     * the other. The entry is freed after the call. After an error no entry may count. PD_NO_MEMORY: the daemon must not
+     * start. NULL: control logs are not read. */
+    int (*control)(void *arg, const pd_logged *logged, pd_error *err);
 } pd_recover_user;
 
 /* Loads the newest whole checkpoint of each job that has not ended, one after the other, and calls `restore` with it;
@@ -29,6 +33,9 @@ typedef struct pd_recover_user {
  * Then calls `replay` with each entry of the job's log that follows the checkpoint without a gap, and logs how many
  * steps came from the log. If the log is damaged, or `replay` fails, the job stays at the step before, and an error is
  * logged. What the log has beyond the job's step is removed.
+ *
+ * Then calls `control` with each entry of the job's control log. If it is damaged it counts up to the damage, and if
+ * `control` fails it does not count; both are logged.
  *
  * If `restore` refuses a foreign checkpoint (PD_FAILED_PRECONDITION: the job says exact = yes), an error is logged, and
  * the job stays on the disk. Any other error of `restore` ends the call and is returned: the daemon must not start

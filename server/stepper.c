@@ -204,6 +204,11 @@ static int replay(void *arg, const pd_logged *logged, pd_error *err)
     return rc == PD_OK || unchanged || rc == PD_NO_MEMORY ? rc : (err->code = PD_ABORTED);
 }
 
+static int control(void *arg, const pd_logged *logged, pd_error *err)
+{
+    return pd_store_control(arg, logged, err);
+}
+
 /* Returns how many bytes per second the disk of the state directory writes; 0: it cannot be measured. */
 static uint64_t measure_disk(const char *dir)
 {
@@ -222,7 +227,7 @@ static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_e
     pd_keeper_config keeper = { .dir = config->keep_dir, .done = stepper->requests };
     pd_journal_config journal = { .dir = config->keep_dir, .done = stepper->requests };
     pd_store_config store = config->store;
-    pd_recover_user user = { .restore = restore, .replay = replay };
+    pd_recover_user user = { .restore = restore, .replay = replay, .control = control };
     int rc;
 
     store.keeps = config->keep_dir != NULL;

@@ -13,6 +13,9 @@
  *     STATE_DIR/JOB-CREATOR/log/segment-NUMBER             entries, one after the other
  *     STATE_DIR/JOB-CREATOR/log/segment-NUMBER.to-STEP     entries up to a step; what else it has does not count
  *     STATE_DIR/JOB-CREATOR/log-aside[.N]/     a log that paramctl restore has set aside
+ *     STATE_DIR/JOB-CREATOR/control/           the control log: the course of steps that follow a checkpoint; its files
+ *                                              have the names of a log's
+ *     STATE_DIR/JOB-CREATOR/control-aside[.N]/ a control log that paramctl restore has set aside
  */
 #ifndef PD_KEEP_NAMES_H
 #define PD_KEEP_NAMES_H
@@ -35,6 +38,8 @@ extern const char *const pd_keep_files[PD_KEEP_FILES];
 #define PD_KEEP_SPEED "speed"
 #define PD_KEEP_LOG "log"
 #define PD_KEEP_LOG_ASIDE "log-aside"
+#define PD_KEEP_CONTROL "control"
+#define PD_KEEP_CONTROL_ASIDE "control-aside"
 
 typedef enum pd_step_kind {
     PD_STEP_CURRENT, /* step-STEP */

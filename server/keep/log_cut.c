@@ -64,34 +64,60 @@ static int cut_file(const pd_log_index *index, size_t i, uint64_t base, uint64_t
     return rc == PD_OK && file->last > step ? limit(index, i, step, err) : rc;
 }
 
+/* Makes the log that was read end with a step. Frees the index. */
+static int cut(pd_log_index *index, uint64_t base, uint64_t step, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (size_t i = 0; i < index->n_files && rc == PD_OK; i++) rc = cut_file(index, i, base, step, err);
+    if (rc == PD_OK && index->n_files > 0) rc = sync_dir(index->disk, index->dir, err);
+    pd_log_index_free(index);
+    return rc;
+}
+
 int pd_log_cut(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t base, uint64_t step, pd_error *err)
 {
     pd_log_index index;
-    int rc = pd_log_index_read(&index, disk, job_dir, creator, false, err);
+    int rc = pd_log_index_read(&index, disk, job_dir, PD_KEEP_LOG, creator, false, err);
 
-    if (rc != PD_OK) return rc;
-    for (size_t i = 0; i < index.n_files && rc == PD_OK; i++) rc = cut_file(&index, i, base, step, err);
-    if (rc == PD_OK && index.n_files > 0) rc = sync_dir(disk, index.dir, err);
-    pd_log_index_free(&index);
-    return rc;
+    return rc == PD_OK ? cut(&index, base, step, err) : rc;
+}
+
+int pd_control_cut(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t number, pd_error *err)
+{
+    pd_log_index index;
+    int rc = pd_log_index_read(&index, disk, job_dir, PD_KEEP_CONTROL, creator, false, err);
+
+    return rc == PD_OK ? cut(&index, pd_log_index_base(&index), number, err) : rc;
 }
 
 /* ---- setting aside, removing ---- */
 
-int pd_log_set_aside(const pd_disk *disk, const char *job_dir, bool *was_there, pd_error *err)
+/* Gives the directory `old` of a job the name `new`, or the first free one of new.2, new.3 ... */
+static int set_aside(const pd_disk *disk, const char *job_dir, const char *old, const char *new, bool *was_there,
+                     pd_error *err)
 {
-    char from[PD_KEEP_PATH], to[PD_KEEP_PATH], name[PD_KEEP_NAME] = PD_KEEP_LOG_ASIDE;
+    char from[PD_KEEP_PATH], to[PD_KEEP_PATH], name[PD_KEEP_NAME];
     int number = EEXIST;
 
-    pd_keep_join(from, job_dir, PD_KEEP_LOG);
+    snprintf(name, sizeof name, "%s", new);
+    pd_keep_join(from, job_dir, old);
     for (int i = 2; i < 1000 && (number == EEXIST || number == ENOTEMPTY); i++) {
         pd_keep_join(to, job_dir, name);
         number = disk->rename(disk->arg, from, to);
-        snprintf(name, sizeof name, PD_KEEP_LOG_ASIDE ".%d", i);
+        snprintf(name, sizeof name, "%s.%d", new, i);
     }
     *was_there = number == 0;
     if (number == ENOENT) return PD_OK;
     return number == 0 ? sync_dir(disk, job_dir, err) : pd_disk_fail(err, number, "rename", from);
+}
+
+int pd_log_set_aside(const pd_disk *disk, const char *job_dir, bool *was_there, pd_error *err)
+{
+    bool control;
+    int rc = set_aside(disk, job_dir, PD_KEEP_LOG, PD_KEEP_LOG_ASIDE, was_there, err);
+
+    return rc == PD_OK ? set_aside(disk, job_dir, PD_KEEP_CONTROL, PD_KEEP_CONTROL_ASIDE, &control, err) : rc;
 }
 
 int pd_log_remove(const pd_disk *disk, const char *job_dir, pd_error *err)
@@ -99,5 +125,13 @@ int pd_log_remove(const pd_disk *disk, const char *job_dir, pd_error *err)
     char dir[PD_KEEP_PATH];
 
     pd_keep_join(dir, job_dir, PD_KEEP_LOG);
+    return pd_keep_remove_dir(disk, dir, err);
+}
+
+int pd_control_remove(const pd_disk *disk, const char *job_dir, pd_error *err)
+{
+    char dir[PD_KEEP_PATH];
+
+    pd_keep_join(dir, job_dir, PD_KEEP_CONTROL);
     return pd_keep_remove_dir(disk, dir, err);
 }

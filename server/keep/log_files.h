@@ -1,4 +1,4 @@
-/* log_files.h - the logs of jobs on a disk: writes entries, and reads them when the daemon starts.
+/* log_files.h - the logs and control logs of jobs on a disk: writes entries, and reads them when the daemon starts.
  *
  * The log of a job is in STATE_DIR/JOB-CREATOR/log/ (keep_names.h), in files named segments. Entries are written one
  * after the other, and the segments whose entries a checkpoint has made obsolete are written anew: that takes half the
@@ -67,5 +67,21 @@ int pd_log_cut(const pd_disk *disk, const char *job_dir, uint64_t creator, uint6
 int pd_log_set_aside(const pd_disk *disk, const char *job_dir, bool *was_there, pd_error *err);
 /* Removes the log of a job. */
 int pd_log_remove(const pd_disk *disk, const char *job_dir, pd_error *err);
+
+/* ---- control logs ---- */
+
+/* The control log of a job (logged.h: control) is another log of the same format, in another directory. Its entries
+ * have numbers in place of steps: each has the number of the one before and 1. The base of an entry is the number up to
+ * which entries are not needed any more; an entry of number base + 1 begins a chain. pd_log_set_aside sets the control
+ * log aside, too. */
+
+/* Reads the entries that are needed, in their order, as pd_log_read does. about->last is the number of the last one. */
+int pd_control_read(const pd_disk *disk, const char *job_dir, uint64_t creator,
+                    int (*each)(void *arg, const pd_logged *logged, pd_error *err), void *arg, pd_log_about *about,
+                    pd_error *err);
+/* Makes the control log end with the entry of a number, and waits until the disk has it; 0: no entry counts. */
+int pd_control_cut(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t number, pd_error *err);
+/* Removes the control log of a job. */
+int pd_control_remove(const pd_disk *disk, const char *job_dir, pd_error *err);
 
 #endif

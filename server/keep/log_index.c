@@ -206,13 +206,18 @@ static void read_file(pd_log_index *index, size_t i, bool claims)
     if (number != 0 && index->unreadable.code == PD_OK) pd_disk_fail(&index->unreadable, number, "read", path);
 }
 
-int pd_log_index_read(pd_log_index *index, const pd_disk *disk, const char *job_dir, uint64_t creator, bool claims,
-                      pd_error *err)
+uint64_t pd_log_index_base(const pd_log_index *index)
+{
+    return index->n_spots > 0 ? index->spots[index->n_spots - 1].header.base : 0;
+}
+
+int pd_log_index_read(pd_log_index *index, const pd_disk *disk, const char *job_dir, const char *name, uint64_t creator,
+                      bool claims, pd_error *err)
 {
     int number, rc = PD_OK;
 
     *index = (pd_log_index){ .disk = disk, .creator = creator };
-    pd_keep_join(index->dir, job_dir, PD_KEEP_LOG);
+    pd_keep_join(index->dir, job_dir, name);
     number = disk->list(disk->arg, index->dir, add_file, index);
     if (number != 0 && number != ENOENT) rc = pd_disk_fail(err, number, "list", index->dir);
     if (index->n_files > 0) qsort(index->files, index->n_files, sizeof *index->files, compare_files);

@@ -41,15 +41,18 @@ typedef struct pd_log_index {
         unreadable; /* the first file that a newer version has written, or the disk cannot read; code PD_OK: none */
 } pd_log_index;
 
-/* Reads the headers of all segments and entries in a job's log. A log that is not there is empty. With `claims` looks
+/* Reads the headers of all segments and entries in a job's log, in the directory `name` of the job's. A log that is not there is empty. With `claims` looks
  * for headers behind an entry that cannot be read, too, so that index->durable tells of all. Errors are those of the
  * disk when it lists the directory, and PD_NO_MEMORY. After an error there is nothing to free. */
-int pd_log_index_read(pd_log_index *index, const pd_disk *disk, const char *job_dir, uint64_t creator, bool claims,
-                      pd_error *err);
+int pd_log_index_read(pd_log_index *index, const pd_disk *disk, const char *job_dir, const char *name, uint64_t creator,
+                      bool claims, pd_error *err);
 void pd_log_index_free(pd_log_index *index);
 
 /* Returns the entry of a step that was written last; PD_LOG_NOWHERE: there is none. */
 size_t pd_log_index_find(const pd_log_index *index, uint64_t step);
+/* Returns the number up to which the entries of a control log are not needed any more, as the last entry says; 0: there
+ * is no entry. */
+uint64_t pd_log_index_base(const pd_log_index *index);
 /* Writes the path of a file. */
 void pd_log_index_path(char out[PD_KEEP_PATH], const pd_log_index *index, size_t file);
 

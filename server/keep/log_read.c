@@ -172,14 +172,14 @@ static int read_all(reading *r, size_t spot, int (*each)(void *arg, const pd_log
 }
 
 /* Opens a log: finds its entries. After an error there is nothing to close. */
-static int begin(reading *r, const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t step,
+static int begin(reading *r, const pd_disk *disk, const char *job_dir, const char *name, uint64_t creator,
                  pd_log_about *about, pd_error *err)
 {
     int rc;
 
     *r = (reading){ .file = PD_LOG_NOWHERE };
-    *about = (pd_log_about){ .last = step };
-    if ((rc = pd_log_index_read(&r->index, disk, job_dir, creator, true, err)) != PD_OK) return rc;
+    *about = (pd_log_about){ 0 };
+    if ((rc = pd_log_index_read(&r->index, disk, job_dir, name, creator, true, err)) != PD_OK) return rc;
     about->files = r->index.n_files;
     for (size_t i = 0; i < r->index.n_files; i++) about->file_bytes += r->index.files[i].bytes;
     if (r->index.unreadable.code != PD_UNIMPLEMENTED) return PD_OK;
@@ -194,9 +194,10 @@ int pd_log_survey(const pd_disk *disk, const char *job_dir, uint64_t creator, ui
     const pd_error nothing = { 0 };
     const pd_log_spot *spot;
     reading r;
-    int rc = begin(&r, disk, job_dir, creator, step, about, err);
+    int rc = begin(&r, disk, job_dir, PD_KEEP_LOG, creator, about, err);
 
     if (rc != PD_OK) return rc;
+    about->last = step;
     for (size_t i = pd_log_index_find(&r.index, step + 1); i != PD_LOG_NOWHERE; i = spot->next) {
         spot = &r.index.spots[i];
         about->entries++;
@@ -208,18 +209,37 @@ int pd_log_survey(const pd_disk *disk, const char *job_dir, uint64_t creator, ui
     return PD_OK;
 }
 
+/* Reads the entries after that of a step, and closes the log. */
+static int read_after(reading *r, uint64_t step, int (*each)(void *arg, const pd_logged *logged, pd_error *err),
+                      void *arg, pd_log_about *about, pd_error *err)
+{
+    pd_error why = { 0 };
+    int rc;
+
+    about->last = step;
+    rc = read_all(r, pd_log_index_find(&r->index, step + 1), each, arg, about, &why, err);
+    if (rc == PD_OK) judge(r, about, &why);
+    close_file(r);
+    pd_log_index_free(&r->index);
+    return rc;
+}
+
 int pd_log_read(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t step,
                 int (*each)(void *arg, const pd_logged *logged, pd_error *err), void *arg, pd_log_about *about,
                 pd_error *err)
 {
     reading r;
-    pd_error why = { 0 };
-    int rc = begin(&r, disk, job_dir, creator, step, about, err);
+    int rc = begin(&r, disk, job_dir, PD_KEEP_LOG, creator, about, err);
 
-    if (rc != PD_OK) return rc;
-    rc = read_all(&r, pd_log_index_find(&r.index, step + 1), each, arg, about, &why, err);
-    if (rc == PD_OK) judge(&r, about, &why);
-    close_file(&r);
-    pd_log_index_free(&r.index);
-    return rc;
+    return rc == PD_OK ? read_after(&r, step, each, arg, about, err) : rc;
+}
+
+int pd_control_read(const pd_disk *disk, const char *job_dir, uint64_t creator,
+                    int (*each)(void *arg, const pd_logged *logged, pd_error *err), void *arg, pd_log_about *about,
+                    pd_error *err)
+{
+    reading r;
+    int rc = begin(&r, disk, job_dir, PD_KEEP_CONTROL, creator, about, err);
+
+    return rc == PD_OK ? read_after(&r, pd_log_index_base(&r.index), each, arg, about, err) : rc;
 }

@@ -54,6 +54,7 @@ static bool has_ended(const pd_log_writer *log)
 static void sweep(pd_logs *logs)
 {
     char job_dir[PD_KEEP_PATH];
+    bool control;
     size_t n = 0;
 
     for (size_t i = 0; i < logs->n; i++) {
@@ -62,15 +63,17 @@ static void sweep(pd_logs *logs)
             continue;
         }
         memcpy(job_dir, logs->at[i]->job_dir, sizeof job_dir);
+        control = logs->at[i]->control;
         close_log(logs->at[i]);
-        (void)pd_log_remove(logs->disk, job_dir, NULL);
+        (void)(control ? pd_control_remove : pd_log_remove)(logs->disk, job_dir, NULL);
     }
     logs->n = n;
 }
 
 static bool is_of(const pd_log_writer *log, const pd_logged *entry)
 {
-    return log->segment.creator == entry->creator && strcmp(log->segment.job, entry->job) == 0;
+    return log->control == entry->control && log->segment.creator == entry->creator &&
+           strcmp(log->segment.job, entry->job) == 0;
 }
 
 static int open_log(pd_logs *logs, const pd_logged *entry, pd_log_writer **out, pd_error *err)
@@ -124,10 +127,15 @@ static void write_job(pd_log_writer *log, pd_logged *const *entries, size_t n)
             entries[i]->error = why;
 }
 
+static bool are_of_one_log(const pd_logged *a, const pd_logged *b)
+{
+    return a->control == b->control && a->creator == b->creator && strcmp(a->job, b->job) == 0;
+}
+
 static bool is_later(pd_logged *const *entries, size_t i)
 {
     for (size_t k = 0; k < i; k++)
-        if (entries[k]->creator == entries[i]->creator && strcmp(entries[k]->job, entries[i]->job) == 0) return true;
+        if (are_of_one_log(entries[k], entries[i])) return true;
     return false;
 }
 
@@ -142,8 +150,7 @@ void pd_logs_write(pd_logs *logs, pd_logged *const *entries, size_t n)
             write_job(log, entries, n);
         else
             for (size_t k = i; k < n; k++)
-                if (entries[k]->creator == entries[i]->creator && strcmp(entries[k]->job, entries[i]->job) == 0)
-                    entries[k]->error = why;
+                if (are_of_one_log(entries[k], entries[i])) entries[k]->error = why;
     }
 }
 

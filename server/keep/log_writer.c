@@ -14,6 +14,9 @@
 /* Most files that wait to be written anew; the others are removed. */
 enum { SPARES = 16 };
 
+/* Least bytes of a segment of a control log in a daemon: its entries are small and few. */
+enum { CONTROL_SEGMENT = 1 << 20 };
+
 static const uint8_t zeros[PD_DISK_BLOCK];
 
 static int sync_dir(const pd_log_writer *log, const char *path, pd_error *err)
@@ -64,7 +67,7 @@ static void forget(pd_log_writer *log, uint64_t step)
 static bool take_spare(pd_log_writer *log, pd_log_file *file)
 {
     for (size_t i = 0; i < log->n_files; i++) {
-        if (log->files[i].last > log->base || log->files[i].kind != PD_SEGMENT_WHOLE) continue;
+        if (log->files[i].last > log->given_up || log->files[i].kind != PD_SEGMENT_WHOLE) continue;
         *file = log->files[i];
         log->files[i] = log->files[--log->n_files];
         return true;
@@ -116,6 +119,7 @@ int pd_log_writer_sync(pd_log_writer *log, pd_error *err)
     }
     log->resumed = log->new_name = false;
     log->durable = log->last;
+    log->given_up = log->base;
     return PD_OK;
 }
 
@@ -240,7 +244,7 @@ static int begin_chain(pd_log_writer *log, const pd_logged *entry, pd_error *err
 
     if (rc != PD_OK) return rc;
     close_segment(log);
-    for (size_t i = 0; i < log->n_files; i++) log->files[i].last = 0;
+    for (size_t i = 0; i < log->n_files && !log->control; i++) log->files[i].last = 0;
     log->link = 0;
     log->last = log->durable = entry->base;
     return PD_OK;
@@ -255,7 +259,8 @@ static int make_room(pd_log_writer *log, const pd_logged *entry, pd_error *err)
     int rc = begins ? begin_chain(log, entry, err) : PD_OK;
 
     if (rc != PD_OK) return rc;
-    if (begins || entry->base > log->base) forget(log, entry->base);
+    if (!log->control) log->given_up = entry->base;
+    if (begins || entry->base > log->base) forget(log, log->given_up);
     log->base = entry->base;
     if (!log->open || log->offset + bytes > log->most) return begin_segment(log, entry, bytes, err);
     if (!log->resumed) pd_file_writer_resume(log->writer, log->file, log->path, log->offset);
@@ -293,7 +298,8 @@ static int take_over(pd_log_writer *log, const pd_logged *first, pd_error *err)
 {
     pd_log_index index;
     size_t spot;
-    int rc = pd_log_index_read(&index, log->disk, log->job_dir, first->creator, false, err);
+    const char *name = log->control ? PD_KEEP_CONTROL : PD_KEEP_LOG;
+    int rc = pd_log_index_read(&index, log->disk, log->job_dir, name, first->creator, false, err);
 
     if (rc != PD_OK) return rc;
     if (index.n_files > 0) log->segment.number = index.files[index.n_files - 1].number;
@@ -324,12 +330,13 @@ int pd_log_writer_open(pd_log_writer *log, const pd_disk *disk, const char *root
     char name[PD_KEEP_NAME];
     int rc;
 
-    *log = (pd_log_writer){ .disk = disk, .writer = writer, .segment_bytes = segment_bytes };
+    *log = (pd_log_writer){ .disk = disk, .writer = writer, .segment_bytes = segment_bytes, .control = first->control };
+    if (log->control && segment_bytes > CONTROL_SEGMENT) log->segment_bytes = CONTROL_SEGMENT;
     log->segment.creator = first->creator;
     snprintf(log->segment.job, sizeof log->segment.job, "%s", first->job);
     pd_keep_job_name(name, first->job, first->creator);
     pd_keep_join(log->job_dir, root, name);
-    pd_keep_join(log->dir, log->job_dir, PD_KEEP_LOG);
+    pd_keep_join(log->dir, log->job_dir, log->control ? PD_KEEP_CONTROL : PD_KEEP_LOG);
     rc = make_dir(log, err);
     return rc == PD_OK ? take_over(log, first, err) : rc;
 }

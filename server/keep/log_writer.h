@@ -10,6 +10,7 @@ typedef struct pd_log_writer {
     const pd_disk *disk;
     pd_file_writer *writer; /* borrowed; between the first entry and the sync it belongs to this log alone */
     char job_dir[PD_KEEP_PATH], dir[PD_KEEP_PATH];
+    bool control;           /* it is a control log */
     pd_log_segment segment; /* header of the segment that is written, or was written last */
     uint64_t segment_bytes; /* least bytes of a segment */
     pd_log_file *files;     /* the other files of the log */
@@ -23,7 +24,10 @@ typedef struct pd_log_writer {
     bool new_name;         /* the directory was not synced since the segment has its name */
     uint64_t last, link;   /* step and link of the last entry; link 0: there is none, a chain has to begin */
     uint64_t base;         /* of the last entry */
-    uint64_t durable;      /* the last step that is on the disk */
+    /* Files whose last entry is not above this one may be written anew. That is the base; of a control log, which says
+     * itself which of its entries are needed, the base that an entry on the disk has. */
+    uint64_t given_up;
+    uint64_t durable; /* the last step that is on the disk */
 } pd_log_writer;
 
 /* Opens the log of the job that an entry belongs to, so that the entry can be appended. The directory of the job must

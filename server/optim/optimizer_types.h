@@ -31,6 +31,7 @@ typedef struct pd_taken_root {
 typedef struct pd_taken_roots {
     pd_taken_root *at;
     size_t n, room; /* number of entries; most entries that `at` has room for */
+    size_t left;    /* number of pending tasks that the step could have taken, had they been back; only noted */
     bool missed;    /* something was left out: `at` had no room, or a replayed task was not there */
 } pd_taken_roots;
 

@@ -128,6 +128,8 @@ struct pd_optim {
      * NULL: it takes those that are due, and notes nothing */
     pd_taken_roots *taken;
     bool retakes;
+    /* later steps will repeat earlier ones, so no root task (computation of a matrix root) may be left out */
+    bool keeps_tasks;
     /* the first root task (computation of a matrix root) whose inputs are copied and that pd_optim_capture has not
      * handed out yet */
     pd_pending_task *to_hand_out;
@@ -137,8 +139,9 @@ struct pd_optim {
  * is not stored in the state yet. */
 struct pd_pending_task {
     pd_pending_task *next;
-    int64_t count; /* number of the step in which the task's inputs were copied */
-    pd_task *task; /* the task; NULL while the task is at the root pool */
+    int64_t count;  /* number of the step in which the task's inputs were copied */
+    uint32_t index; /* index of the task in the plan */
+    pd_task *task;  /* the task; NULL while the task is at the root pool */
     bool back;
     bool due; /* whether the task's result is to be stored in this step; set by pd_step_settle */
     /* whether an image (saved state as bytes) that is being written waits for the task's result: save.h */
@@ -151,6 +154,7 @@ struct pd_task {
     pd_shared_plan *shared;
     pd_task_view view;
     int status; /* PD_CANCELLED until the root task has run; then PD_OK, or why it gave no root */
+    bool kept;  /* the root task must run, even if a newer one of the same root comes */
     double ms;
     double hyper[PD_MAX_HYPERS];
     /* The task's copies of its inputs, and memory for its results. `view`, which the optimizer's task function gets,

@@ -85,6 +85,7 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, int64_
     if (task == NULL) return NULL;
     task->row = optim->row;
     task->status = PD_CANCELLED;
+    task->kept = optim->keeps_tasks;
     memcpy(task->hyper, optim->hyper, sizeof task->hyper);
     task->shared = optim->shared;
     task->shared->refs++;
@@ -166,7 +167,7 @@ static pd_pending_task *append(pd_optim *optim, pd_task *task)
 {
     pd_pending_task *pending = task->pending;
 
-    *pending = (pd_pending_task){ .count = task->view.count, .task = task };
+    *pending = (pd_pending_task){ .count = task->view.count, .index = (uint32_t)pd_task_index(task), .task = task };
     if (optim->saved.oldest == NULL)
         optim->saved.oldest = pending;
     else
@@ -189,7 +190,7 @@ pd_task *pd_tasks_add_back(pd_optim *optim, size_t index, int64_t count)
     pd_task *task = task_new(optim, &optim->shared->plan.tasks[index], count, NULL);
 
     if (task == NULL) return NULL;
-    *task->pending = (pd_pending_task){ .count = count, .task = task, .back = true };
+    *task->pending = (pd_pending_task){ .count = count, .index = (uint32_t)index, .task = task, .back = true };
     insert(optim, task->pending);
     return task;
 }
@@ -286,7 +287,7 @@ int pd_task_index(const pd_task *task)
 }
 bool pd_task_replaceable(const pd_task *task)
 {
-    return task->shared->plan.root_delay == PD_ROOT_READY;
+    return task->shared->plan.root_delay == PD_ROOT_READY && !task->kept;
 }
 
 /* ---- delivery ---- */
@@ -309,8 +310,7 @@ static bool adopts_when_ready(const pd_optim *optim)
 static const pd_taken_root *find_taken(const pd_taken_roots *taken, const pd_pending_task *pending)
 {
     for (size_t i = 0; i < taken->n; i++)
-        if (taken->at[i].count == pending->count && taken->at[i].task == (uint32_t)pd_task_index(pending->task))
-            return &taken->at[i];
+        if (taken->at[i].count == pending->count && taken->at[i].task == pending->index) return &taken->at[i];
     return NULL;
 }
 
@@ -324,9 +324,17 @@ static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
     return pending->count <= optim->saved.count - optim->shared->plan.root_delay;
 }
 
+/* Returns whether the root tasks (computations of matrix roots) have come back that a repeated step takes. */
+static bool noted_are_back(const pd_optim *optim)
+{
+    for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next)
+        if (!pending->back && find_taken(optim->taken, pending) != NULL) return false;
+    return true;
+}
+
 static bool tasks_are_back(const pd_optim *optim)
 {
-    if (adopts_when_ready(optim)) return true;
+    if (adopts_when_ready(optim)) return optim->taken == NULL || !optim->retakes || noted_are_back(optim);
     for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL && is_due(optim, pending);
          pending = pending->next)
         if (!pending->back) return false;
@@ -374,8 +382,7 @@ static void note_taken(pd_taken_roots *taken, const pd_pending_task *pending)
     if (taken->n == taken->room)
         taken->missed = true;
     else
-        taken->at[taken->n++] =
-            (pd_taken_root){ (uint32_t)pd_task_index(pending->task), pending->count, pending->task->status };
+        taken->at[taken->n++] = (pd_taken_root){ pending->index, pending->count, pending->task->status };
 }
 
 /* Lets a root task (computation of a matrix root) fail as it had failed in the step that is replayed. */
@@ -394,8 +401,12 @@ static void settle_taken(pd_optim *optim)
     size_t n = 0;
 
     if (taken == NULL) return;
+    if (!optim->retakes) taken->left = 0;
     for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) {
-        if (!pending->due) continue;
+        if (!pending->due) {
+            taken->left += !optim->retakes;
+            continue;
+        }
         n++;
         if (optim->retakes)
             retake(taken, pending);
@@ -415,6 +426,11 @@ void pd_optim_take_as_noted(pd_optim *optim, pd_taken_roots *taken)
 {
     optim->taken = taken;
     optim->retakes = true;
+}
+
+void pd_optim_keep_tasks(pd_optim *optim, bool keep)
+{
+    optim->keeps_tasks = keep;
 }
 
 /* A root pool has at most one task of each root that runs and one that waits. Others of the same root are back. */

@@ -33,7 +33,7 @@ double pd_task_cost(const pd_task *task);
 int pd_task_index(const pd_task *task); /* returns the index of the task in plan->tasks */
 /* Returns whether a root task (computation of a matrix root) may be given back without a run, once a newer task with
  * the same index exists. This is so if steps use roots as soon as they are ready (PD_ROOT_READY). Every other task must
- * be run, since a step waits for it. */
+ * be run, since a step waits for it, and so must tasks that were captured under pd_optim_keep_tasks. */
 bool pd_task_replaceable(const pd_task *task);
 /* Returns whether a step is parked: the step, or another one of its atomic group (steps that succeed or fail together),
  * waits for a root task (computation of a matrix root) that is still at the root pool. */
@@ -47,9 +47,12 @@ bool pd_optim_waits(const pd_optim *optim);
 void pd_optim_note_taken(pd_optim *optim, pd_taken_roots *taken);
 /* Makes the step that has just begun repeat an earlier one: it takes the root tasks (computations of matrix roots) in
  * the list `taken`, which pd_optim_note_taken wrote in the earlier step. A task that failed then counts as failed now.
- * With root_delay = ready the step takes no other tasks. All tasks of the steps before must have come back. If a task
+ * With root_delay = ready the step takes no other tasks, and waits for those that are still at the root pool. If a task
  * of the list is not there, the step sets taken->missed. */
 void pd_optim_take_as_noted(pd_optim *optim, pd_taken_roots *taken);
+/* Says whether root tasks (computations of matrix roots) that steps make from now on must all be run: true while later
+ * steps will repeat earlier ones (pd_optim_take_as_noted), which may take tasks that a newer one would replace now. */
+void pd_optim_keep_tasks(pd_optim *optim, bool keep);
 /* Returns the most root tasks (computations of matrix roots) that one step can take. */
 size_t pd_optim_most_taken(const pd_optim *optim);
 

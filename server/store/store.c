@@ -5,6 +5,7 @@
 #include "barrier.h"
 #include "checkpoint.h"
 #include "checkpoint_due.h"
+#include "control_log.h"
 #include "declare.h"
 #include "export.h"
 #include "hello.h"
@@ -389,8 +390,9 @@ static void set(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_find(&store->jobs, request->u.set.job_name);
 
-    pd_job_set(job, &store->outbox, store->drain.draining, request);
+    pd_job_set(job, &store->outbox, store->drain.draining, request, now_ns);
     if (job == NULL) return;
+    pd_control_look(job);
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
@@ -544,6 +546,7 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
     if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);
     pd_logging_look(job);
+    pd_control_look(job);
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
     settle(store, now_ns);

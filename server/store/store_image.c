@@ -2,6 +2,7 @@
  * entries of logs. */
 #include "store.h"
 
+#include "control_log.h"
 #include "image.h"
 #include "job_owner.h"
 #include "log_replay.h"
@@ -39,4 +40,9 @@ int pd_store_restore(pd_store *store, const pd_kept *kept, uint64_t now_ns, pd_e
 int pd_store_replay(pd_store *store, const pd_logged *logged, uint64_t now_ns, bool *kept, pd_error *err)
 {
     return pd_replay(&store->jobs, logged, now_ns, kept, err);
+}
+
+int pd_store_control(pd_store *store, const pd_logged *logged, pd_error *err)
+{
+    return pd_control_load(&store->jobs, logged, err);
 }

@@ -112,6 +112,29 @@ static int repeat(void *arg, const pd_logged *entry, pd_error *err)
     return PD_OK;
 }
 
+static int take_control(void *arg, const pd_logged *entry, pd_error *err)
+{
+    sim_server *server = arg;
+
+    if (pd_store_control(server->store, entry, err) != PD_OK)
+        sim_fail("durability", "entry %llu of the control log of %s cannot be used: %s",
+                 (unsigned long long)entry->step, entry->job, err->text);
+    sim_note(server->s, entry->job, entry->step, "controls", 0, 0);
+    return PD_OK;
+}
+
+static void load_control(sim_server *server, const char *job_dir, const pd_kept *kept)
+{
+    const pd_disk *disk = sim_disk_functions(server->disk);
+    pd_log_about about;
+    pd_error err;
+
+    if (pd_control_read(disk, job_dir, kept->creator, take_control, server, &about, &err) != PD_OK)
+        sim_fail("durability", "the control log of %s cannot be read: %s", kept->job, err.text);
+    if (pd_control_cut(disk, job_dir, kept->creator, about.last, &err) != PD_OK)
+        sim_note(server->s, kept->job, about.last, "keeps the end of its control log", 0, (uint64_t)-err.code);
+}
+
 void sim_journal_load(sim_server *server, const char *job_dir, const pd_kept *kept)
 {
     const pd_disk *disk = sim_disk_functions(server->disk);
@@ -122,4 +145,5 @@ void sim_journal_load(sim_server *server, const char *job_dir, const pd_kept *ke
         sim_fail("durability", "the log of %s cannot be read: %s", kept->job, err.text);
     if (pd_log_cut(disk, job_dir, kept->creator, kept->step, about.last, &err) != PD_OK)
         sim_note(server->s, kept->job, about.last, "keeps the end of its log", 0, (uint64_t)-err.code);
+    load_control(server, job_dir, kept);
 }

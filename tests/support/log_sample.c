@@ -148,6 +148,7 @@ void course_steps(log_course *c, unsigned n)
         c->life_of[++c->step] = c->life;
         entries[i] = sample_logged(c->step, c->base, c->life);
         assert_non_null(entries[i]);
+        entries[i]->control = c->control;
     }
     pd_logs_write(c->logs, entries, n);
     for (unsigned i = 0; i < n; i++) take_back(c, entries[i]);
@@ -171,14 +172,29 @@ static int see(void *arg, const pd_logged *logged, pd_error *err)
     log_course *c = arg;
 
     (void)err;
+    if (c->control && c->step == 0) c->step = logged->step - 1; /* the log says where it begins */
     assert_logged(logged, ++c->step, c->life_of[logged->step < LOG_MOST_STEPS ? logged->step : 0]);
     return PD_OK;
+}
+
+/* As course_recover, of a control log. Entries up to the base are not needed, so they need not be there. */
+static int recover_control(log_course *c, pd_log_about *about, pd_error *err)
+{
+    int rc;
+
+    c->step = 0;
+    rc = pd_control_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, see, c, about, err);
+    if (rc != PD_OK) return rc;
+    assert_true(about->entries == 0 || about->last == c->step);
+    if (c->step < c->base) c->step = c->base;
+    return pd_control_cut(&c->disk, LOG_JOB_DIR, LOG_CREATOR, about->last, err);
 }
 
 int course_recover(log_course *c, pd_log_about *about, pd_error *err)
 {
     int rc;
 
+    if (c->control) return recover_control(c, about, err);
     c->step = c->base;
     rc = pd_log_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, c->base, see, c, about, err);
     if (rc != PD_OK) return rc;

@@ -635,6 +635,7 @@ void rig_free(rig *r)
     while (r->n_logging > 0) rig_logged(r);
     pd_kept_free(r->disk);
     rig_forget_entries(r, UINT64_MAX);
+    for (size_t i = 0; i < r->n_controls; i++) pd_logged_free(r->controls[i]);
     for (uint32_t job = 0; job < RIG_JOBS; job++) forget_board(r, job);
     assert_int_equal(r->buffers_out, 0);
     assert_int_equal(pd_store_count_bytes(r->store).held, 0);

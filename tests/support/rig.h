@@ -79,7 +79,12 @@ typedef struct rig {
     pd_logged *logging[RIG_ENTRIES]; /* entries that the store has handed over and that rig_logged has not returned */
     pd_logged *entries[RIG_ENTRIES]; /* copies of the entries that the log has after the last durable checkpoint */
     size_t n_logging, n_entries;
-    uint64_t logged;       /* number of entries written */
+    uint64_t logged; /* number of entries written */
+    /* The control log: copies of the entries that it has after the number up to which they are not needed. It fails and
+     * is lazy as the log is. */
+    pd_logged *controls[RIG_ENTRIES];
+    size_t n_controls;
+    uint64_t controlled;   /* number of its entries written */
     const char *log_error; /* the log's disk fails with these words; NULL: it works */
     bool lazy_log;         /* true: entries stay in `logging` until rig_logged; false: each is written at once */
     uint32_t window;       /* for the next Hellos */
@@ -118,6 +123,8 @@ void rig_forget_entries(rig *r, uint64_t step);
 /* Repeats the entries that the log of the rig `from` has after its checkpoint. Returns the code of the error, which is
  * in r->error. */
 int rig_replay(rig *r, const rig *from);
+/* Reads the entries that the control log of the rig `from` has. Returns the code of the error, which is in r->error. */
+int rig_control(rig *r, const rig *from);
 /* Asks for a checkpoint of step `step` or a later one, as rank 0 of the job on connection `conn`; or as an operator, if
  * `job` is not NULL. */
 int rig_checkpoint(rig *r, const char *job, uint64_t conn, uint64_t step, double seconds);

@@ -24,6 +24,26 @@ static int put(rig *r, const pd_logged *entry, pd_error *err)
     return PD_OK;
 }
 
+/* Writes an entry of the control log: it begins a chain, or follows the entry before. */
+static int put_control(rig *r, const pd_logged *entry, pd_error *err)
+{
+    const pd_logged *last = r->n_controls > 0 ? r->controls[r->n_controls - 1] : NULL;
+    size_t gone = 0;
+
+    if (r->log_error != NULL) return pd_fail(err, PD_UNAVAILABLE, "%s", r->log_error);
+    if (entry->step != entry->base + 1 && (last == NULL || last->step + 1 != entry->step))
+        return pd_fail(err, PD_FAILED_PRECONDITION, "the control log has no entry %llu",
+                       (unsigned long long)entry->step - 1);
+    while (gone < r->n_controls && (entry->step == entry->base + 1 || r->controls[gone]->step <= entry->base))
+        pd_logged_free(r->controls[gone++]);
+    r->n_controls -= gone;
+    memmove(&r->controls[0], &r->controls[gone], r->n_controls * sizeof r->controls[0]);
+    assert_true(r->disk != NULL && r->n_controls < RIG_ENTRIES);
+    r->controls[r->n_controls++] = logged_copy(entry);
+    r->controlled++;
+    return PD_OK;
+}
+
 static void give_back(rig *r, pd_logged *entry)
 {
     pd_request *request = pd_request_new(PD_REQ_LOGGED, (pd_ticket){ 0, 0 });
@@ -31,7 +51,7 @@ static void give_back(rig *r, pd_logged *entry)
     assert_non_null(request);
     entry->bytes = entry->head_bytes;
     entry->ns = 1000000;
-    (void)put(r, entry, &entry->error);
+    (void)(entry->control ? put_control : put)(r, entry, &entry->error);
     request->u.logged = entry;
     pd_store_apply(r->store, request, r->now);
 }
@@ -73,5 +93,15 @@ int rig_replay(rig *r, const rig *from)
     r->error.code = PD_OK;
     for (size_t i = 0; i < from->n_entries && rc == PD_OK; i++)
         rc = pd_store_replay(r->store, from->entries[i], r->now, &kept, &r->error);
+    return rc;
+}
+
+int rig_control(rig *r, const rig *from)
+{
+    int rc = PD_OK;
+
+    r->error.code = PD_OK;
+    for (size_t i = 0; i < from->n_controls && rc == PD_OK; i++)
+        rc = pd_store_control(r->store, from->controls[i], &r->error);
     return rc;
 }

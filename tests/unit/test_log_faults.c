@@ -26,6 +26,22 @@ static const struct {
 };
 enum { GROUPS = sizeof script / sizeof script[0] };
 
+/* The tests below the script are run with a log, and again with a control log. */
+static bool control;
+
+static void begin(log_course *c)
+{
+    course_new(c);
+    c->control = control;
+}
+
+static int use_control(void **state)
+{
+    (void)state;
+    control = true;
+    return 0;
+}
+
 /* Plays the script. After an entry came back with an error, it ends, or a checkpoint of the last step is made, after
  * which entries begin again. */
 static void play(log_course *c, bool ends)
@@ -61,7 +77,7 @@ static bool cut_power(int64_t n, mem_disk_crash_kind kind, uint64_t seed)
     log_course c;
     size_t all;
 
-    course_new(&c);
+    begin(&c);
     mem_disk_forget_calls(c.memory);
     mem_disk_power_off_at(c.memory, n);
     play(&c, true);
@@ -93,7 +109,7 @@ static bool fail_call(int64_t n, int number, bool crashes, mem_disk_crash_kind k
     log_course c;
     size_t all;
 
-    course_new(&c);
+    begin(&c);
     mem_disk_forget_calls(c.memory);
     mem_disk_fail_at(c.memory, n, number);
     play(&c, false);
@@ -134,7 +150,7 @@ static bool fail_and_kill(int64_t n, bool dies)
     log_course c;
     size_t all;
 
-    course_new(&c);
+    begin(&c);
     mem_disk_forget_calls(c.memory);
     if (dies)
         mem_disk_power_off_at(c.memory, n);
@@ -176,7 +192,7 @@ static void a_power_cut_while_the_log_is_read_changes_nothing(void **state)
         pd_log_about about;
         pd_error err;
         assert_true(n < MOST_CALLS);
-        course_new(&c);
+        begin(&c);
         play(&c, false);
         course_stop(&c);
         mem_disk_power_off_at(c.memory, n);
@@ -194,7 +210,7 @@ static void a_full_disk_costs_only_entries(void **state)
 
     for (uint64_t limit = 4000; limit < 200000; limit += 4000) {
         log_course c;
-        course_new(&c);
+        begin(&c);
         mem_disk_limit(c.memory, limit);
         play(&c, false);
         mem_disk_limit(c.memory, UINT64_MAX / 2);
@@ -407,5 +423,14 @@ int main(void)
         cmocka_unit_test(an_entry_that_the_disk_cannot_read_is_reported),
         cmocka_unit_test(files_that_are_cut_short_end_the_log),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest of_control[] = {
+        cmocka_unit_test(a_power_cut_costs_no_durable_step),
+        cmocka_unit_test(a_call_that_fails_costs_no_durable_step),
+        cmocka_unit_test(a_daemon_that_is_killed_after_an_error_does_not_trust_the_file),
+        cmocka_unit_test(entries_that_a_killed_daemon_has_not_synced_are_synced_before_others_follow),
+        cmocka_unit_test(a_power_cut_while_the_log_is_read_changes_nothing),
+        cmocka_unit_test(a_full_disk_costs_only_entries),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL) + cmocka_run_group_tests(of_control, use_control, NULL);
 }

@@ -11,6 +11,7 @@
 #ifndef PD_LOGGED_H
 #define PD_LOGGED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,7 +28,10 @@ typedef struct pd_logged_part {
 } pd_logged_part;
 
 typedef struct pd_logged {
-    char *job;        /* name of the job */
+    char *job; /* name of the job */
+    /* An entry of the job's control log (image/control_log.h), which has no aggregates: `step` is a number that is 1
+     * more than that of the entry before, and `base` the number up to which entries are not needed any more. */
+    bool control;
     uint32_t number;  /* number of the job in this daemon; 0 in an entry that was read from the disk */
     uint64_t creator; /* tells the job from other jobs of the same name: pd_job_saved.creator */
     uint64_t step;    /* the step that all parameters have closed */

@@ -80,6 +80,7 @@ static void free_contents(pd_request *request)
         free(request->u.set.job_name);
         free(request->u.set.pattern);
         free(request->u.set.by);
+        pd_set_result_free(request->u.set.result);
         free_options(request->u.set.options, request->u.set.n);
         break;
     case PD_REQ_EXPORT:

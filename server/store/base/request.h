@@ -219,6 +219,10 @@ typedef struct pd_request {
             pd_option *options;
             size_t n;           /* number of hyperparameters with new values; value "": withdraw the override */
             uint64_t from_step; /* first step with the new values; 0: the next step of each parameter */
+            /* the members below belong to the step thread, while the command waits for the disk: control_keeping.h */
+            struct pd_set_result *result;
+            uint64_t entry, until_ns;
+            bool in_head;
         } set;
         struct {
             pd_import_act act;

@@ -3,6 +3,8 @@
 
 #include "checkpoint_asked.h"
 #include "checkpoint_state.h"
+#include "control_keeping.h"
+#include "control_log.h"
 #include "cut.h"
 #include "export.h"
 #include "global_clip.h"
@@ -132,6 +134,7 @@ static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
     end_cut(job, now_ns);
     free_making(job);
     pd_logging_not_kept(job, step);
+    pd_control_kept(job, false);
     pd_checkpoint_failed(job, step, err);
 }
 
@@ -202,10 +205,12 @@ static void await_params(pd_job *job, uint64_t now_ns)
         return;
     }
     if (late) pd_cut_take_early(&job->steps);
-    if (write_head(job, &err) != PD_OK)
+    if (write_head(job, &err) != PD_OK) {
         give_up(job, &err, now_ns);
-    else if (!late)
-        pd_logging_begin(job, job->steps.cut->step);
+        return;
+    }
+    pd_control_headed(job);
+    if (!late) pd_logging_begin(job, job->steps.cut->step);
 }
 
 /* ---- copying parameters ---- */
@@ -496,6 +501,7 @@ void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns)
                (pd_log_facts){ .job = job->steps.name, .step = &step, .code = PD_NO_MEMORY },
                "the checkpoint of step %" PRIu64 " is given up: %.300s", step, err.text);
         pd_logging_not_kept(job, step);
+        pd_control_kept(job, false);
         pd_checkpoint_failed(job, step, &err);
         return;
     }
@@ -509,6 +515,7 @@ void pd_checkpoint_release(pd_job *job, const pd_error *err)
     pd_checkpoint *making = job->keeping.making;
 
     pd_logging_release(job);
+    pd_control_refuse_all(job, err);
     if (making != NULL && !making->cut_ended) pd_cut_end(&job->steps);
     free_making(job);
     pd_request_queue_refuse(&job->keeping.asked, job->steps.outbox, err);

@@ -5,6 +5,8 @@
 #include "checkpoint.h"
 #include "checkpoint_asked.h"
 #include "checkpoint_state.h"
+#include "control_keeping.h"
+#include "control_log.h"
 #include "cut.h"
 #include "global_clip.h"
 #include "import.h"
@@ -248,6 +250,7 @@ static void settle(pd_job *job, pd_kept *kept, pd_request *request, uint64_t now
         pd_logging_kept(job);
     else
         pd_logging_not_kept(job, kept->step);
+    pd_control_kept(job, good);
     if (good) tell(job, request);
     if (good) pd_checkpoint_answer_all(job, job->keeping.durable_step, NULL, kept->bytes, kept->ns);
     if (!good) pd_request_free(request);
@@ -278,6 +281,7 @@ uint64_t pd_checkpoint_next_tick(const pd_job *job)
     const pd_checkpoint *making = job->keeping.making;
     uint64_t at = making != NULL && !making->headed ? making->until_ns : UINT64_MAX;
 
+    if (pd_control_next_tick(job) < at) at = pd_control_next_tick(job);
     for (const pd_request *request = job->keeping.asked.first; request != NULL;
          request = (const pd_request *)(const void *)request->mail.next)
         if (request->u.checkpoint.wait_ns < at) at = request->u.checkpoint.wait_ns;
@@ -321,6 +325,7 @@ static void refuse_late(pd_job *job, uint64_t now_ns)
 void pd_checkpoint_tick(pd_job *job, uint64_t now_ns)
 {
     if (!job->keeping.durable) return;
+    pd_control_tick(job, now_ns);
     if (now_ns >= pd_checkpoint_next_tick(job)) refuse_late(job, now_ns);
     pd_checkpoint_look(job, now_ns);
 }

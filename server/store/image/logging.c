@@ -3,6 +3,7 @@
 
 #include "archive.h"
 #include "checkpoint_asked.h"
+#include "control_log.h"
 #include "cut.h"
 #include "keeping.h"
 #include "logged_image.h"
@@ -250,7 +251,7 @@ void pd_logging_begin(pd_job *job, uint64_t base)
 
 void pd_logging_resume(pd_job *job, uint64_t step)
 {
-    job->keeping.durable_step = step;
+    job->keeping.durable_step = job->keeping.control.copied = step;
     if (job->keeping.log.wanted) pd_step_log_begin(&job->steps, job->keeping.kept_step, step);
 }
 
@@ -265,6 +266,7 @@ static void log_step(pd_job *job)
         return;
     }
     job->steps.log->under_way++;
+    job->keeping.control.copied = step;
     pd_step_log_next(&job->steps);
     if (job->keeping.log.waits)
         wait_for_checkpoint(job, effect);
@@ -331,10 +333,12 @@ void pd_logging_returned(pd_job *job, pd_request *request)
 {
     pd_logged *logged = request->u.logged;
 
-    if (job != NULL)
+    if (job != NULL && !logged->control) {
         settle(job, logged, request);
-    else
+    } else {
+        if (job != NULL) pd_control_returned(job, logged);
         pd_request_free(request);
+    }
     pd_logging_drop(logged);
 }
 

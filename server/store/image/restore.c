@@ -1,6 +1,7 @@
 /* restore.c - makes a job from the parts of a checkpoint: its head, each parameter's state, and the weights. */
 #include "restore.h"
 
+#include "control_log.h"
 #include "head_image.h"
 #include "logging.h"
 #include "notes.h"
@@ -111,6 +112,7 @@ static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *k
     (*out)->keeping.log.retry = kept->step + 1;
     (*out)->keeping.durable_ns = now_ns;
     (*out)->keeping.bytes = kept->bytes;
+    pd_control_restored(*out);
     if (is_even(*out, kept->step)) pd_logging_begin(*out, kept->step);
     return PD_OK;
 }

@@ -2,10 +2,12 @@
  * declarations, and copies the state through the functions that write and read images. */
 #include "world_change.h"
 
+#include "control.h"
 #include "declared_job.h"
 #include "declared_ranges.h"
 #include "head_image.h"
 #include "image.h"
+#include "keeping.h"
 #include "listing.h"
 #include "notes.h"
 #include "param_image.h"
@@ -179,6 +181,7 @@ static void copy_keeping(pd_keeping *to, const pd_keeping *from)
     to->durable_ns = from->durable_ns;
     to->kept_step = from->kept_step;
     to->log.retry = from->kept_step + 1;
+    to->control = (pd_control_keeping){ .number = from->control.number, .fresh = true };
     to->bytes = from->bytes;
     to->written = from->written;
     to->written_ns = from->written_ns;
@@ -261,6 +264,7 @@ int pd_world_change(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd
     pd_error why;
     int rc = check(old, hello, &why);
 
+    if (rc == PD_OK) pd_control_hurry(&old->steps);
     if (rc == PD_OK) rc = make_in_place(&made, jobs, env, old, world, now_ns, &why);
     if (rc != PD_OK)
         return pd_fail(err, rc, "restored job %.60s has %u workers and cannot go on with %u: %.360s", old->steps.name,
@@ -268,6 +272,7 @@ int pd_world_change(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd
     made->keeping.asked = old->keeping.asked;
     old->keeping.asked = (pd_request_queue){ 0 };
     say(made, old);
+    pd_keeping_soon(made);
     pd_jobs_drop(jobs, old);
     pd_jobs_free_gone(jobs, old);
     *job = made;

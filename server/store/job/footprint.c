@@ -4,6 +4,7 @@
 
 #include "aggregate_fit.h"
 #include "archive.h"
+#include "control.h"
 #include "global_clip.h"
 #include "job.h"
 #include "plant.h"
@@ -138,7 +139,7 @@ int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how,
     if (rc != PD_OK) return rc;
     pd_footprint_least(out, job, how, plan->elements, ranged, pulled);
     out->state = known(pd_plan_state_bytes(plan));
-    if (job->durable) out->kept = kept_bytes(plan, pulled);
+    if (job->durable) out->kept = pd_footprint_plus(kept_bytes(plan, pulled), pd_control_param_bytes(plan));
     if (job->logged) out->kept = pd_footprint_plus(out->kept, logged_bytes(plan));
     out->roots = root_bytes(plan);
     out->step = known(pd_plan_step_bytes(plan));
@@ -183,7 +184,8 @@ void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rul
 
     all->job = pd_footprint_plus(threads, pd_global_clip_bytes(&job->values, rules, n_rules));
     all->records = pd_footprint_plus(all->records, own_bytes(job, rules, n_rules));
-    if (job->durable) all->kept = pd_footprint_plus(all->kept, KEPT_HEAD + job->world * (uint64_t)KEPT_RANK);
+    if (job->durable)
+        all->kept = pd_footprint_plus(all->kept, KEPT_HEAD + job->world * (uint64_t)KEPT_RANK + pd_control_own_bytes());
     if (job->logged) all->kept = pd_footprint_plus(all->kept, LOGGED_OWN);
 }
 

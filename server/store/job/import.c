@@ -479,7 +479,7 @@ static int commit(pd_job *job, pd_request *request, pd_error *err)
     /* The step counts are set first: an optimizer accepts a lower count only while it has no pending roots (roots
      * that no step has used yet), and the tensors may be such roots. */
     set_counts(job);
-    job->keeping.log.moved = "optimizer state is imported";
+    job->keeping.log.moved = job->keeping.control.moved = "optimizer state is imported";
     import->commit = request;
     import->next = import->first;
     return PD_OK;

@@ -105,8 +105,7 @@ void pd_keeping_plan(pd_job *job)
 
 void pd_keeping_soon(pd_job *job)
 {
-    /* Each entry of a log has all overrides. */
-    if (job->keeping.durable && !pd_step_log_is_on(&job->steps)) job->keeping.soon = largest_step(job) + 1;
+    if (job->keeping.durable) job->keeping.soon = largest_step(job) + 1;
 }
 
 /* ---- a last checkpoint that has failed ---- */

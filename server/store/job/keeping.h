@@ -12,8 +12,7 @@ int pd_keeping_begin(pd_job *job, pd_error *err);
 /* Computes at which step the next checkpoint is due. Call it after a checkpoint has begun or was skipped, and when
  * ranks have come or gone: at least every half of the smallest window of connected ranks there is a checkpoint. */
 void pd_keeping_plan(pd_job *job);
-/* Lets a checkpoint begin at the next step, so that the changes of an operator survive. Does nothing if the job's log
- * has them. */
+/* Lets a checkpoint begin at the next step, because no log can tell what has changed. */
 void pd_keeping_soon(pd_job *job);
 /* Returns the smallest window of the connected ranks: the number of steps that each of them can send again. 0: no rank
  * has a window. */

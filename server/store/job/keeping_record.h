@@ -26,6 +26,23 @@ typedef struct pd_log_keeping {
     uint64_t bytes, repeated;
 } pd_log_keeping;
 
+/* The control log of a job with checkpoints, apart from the records that wait for an entry (step/control.h). */
+typedef struct pd_control_keeping {
+    bool on;           /* entries are handed over */
+    bool fresh;        /* the next entry begins a chain: nothing that the log has counts any more */
+    bool headed;       /* entries are not handed over, but records are made: since the head of the present checkpoint */
+    const char *moved; /* why the state has changed otherwise than by steps, so that records end; NULL: it has not */
+    uint64_t number, base; /* of the last entry that was handed over */
+    uint64_t mark;         /* number up to which entries are not needed once the present checkpoint is durable */
+    /* Step of the last state of the job that was copied, for a checkpoint or an entry of the job's log. Values that were
+     * set before are in it. */
+    uint64_t copied;
+    uint64_t since;        /* entries up to this number do not matter any more, even if they fail */
+    uint32_t under_way;    /* number of entries that are on their way to the disk */
+    pd_request_queue sets; /* commands that wait until the disk has their values */
+    uint64_t read;         /* number of records that were read at the start */
+} pd_control_keeping;
+
 typedef struct pd_keeping {
     bool durable; /* the job has checkpoints */
     bool on_disk; /* the disk may have a checkpoint of the job, or something that remains of one */
@@ -48,6 +65,7 @@ typedef struct pd_keeping {
     uint64_t written, written_ns; /* number of checkpoints that were written; time that writing the newest one took */
     uint64_t soon;                /* step at which a checkpoint is due, besides those at multiples; UINT64_MAX: none */
     pd_log_keeping log;
+    pd_control_keeping control;
     /* For each parameter, memory for the copy of its state, which comes back with a checkpoint and serves the next one:
      * fresh memory would cost as much time as the copy. NULL: there is none. Its size follows from the optimizer's
      * plan. */

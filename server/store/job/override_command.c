@@ -6,9 +6,12 @@
  * have at any later step. Only if all checks pass, the override is added to all parameters. */
 #include "override_command.h"
 
+#include "control.h"
+#include "control_keeping.h"
 #include "fixed_hyper.h"
 #include "keeping.h"
 #include "override.h"
+#include "set_record.h"
 
 #include "glob.h"
 #include "printable.h"
@@ -430,12 +433,32 @@ static void sweep_changes(pd_set_result *result)
     result->n = kept;
 }
 
+/* Makes a record of the command for the job's control log. Returns false if there is none. */
+static bool note(const command *c)
+{
+    const pd_request *request = c->request;
+    pd_set_record record = { .pattern = request->u.set.pattern,
+                             .by = request->u.set.by,
+                             .options = request->u.set.options,
+                             .n_options = request->u.set.n,
+                             .from_step = request->u.set.from_step,
+                             .next = calloc(c->n, sizeof *record.next),
+                             .n_next = c->n };
+    uint8_t *bytes = NULL;
+    size_t n = 0;
+    int rc = PD_NO_MEMORY;
+
+    for (uint32_t i = 0; record.next != NULL && i < c->n; i++) record.next[i] = next_step(c->params[i]);
+    if (record.next != NULL) rc = pd_set_record_write(&record, &bytes, &n, NULL);
+    free(record.next);
+    return rc == PD_OK && pd_control_note_command(&c->job->steps, bytes, n, c->job->keeping.control.copied);
+}
+
 static void take(command *c)
 {
     sweep_changes(c->result);
     for (size_t i = 0; i < c->result->n && i < SAID; i++) say(c, &c->result->at[i]);
     for (uint32_t i = 0; i < c->n; i++) take_param(c, c->params[i]);
-    pd_keeping_soon(c->job);
 }
 
 /* ---- the command ---- */
@@ -471,7 +494,12 @@ static int find_job(command *c, pd_job *job, pd_error *err)
 {
     if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", c->request->u.set.job_name);
     c->job = job;
-    return PD_OK;
+    if (!pd_control_has_overrides(&job->steps)) return PD_OK;
+    return pd_fail(
+        err, PD_UNAVAILABLE,
+        "job %.200s repeats steps after a restart, and values that were set before it hold from one of these "
+        "steps on: set others when the job has reached that step",
+        job->steps.name);
 }
 
 static int make_room(command *c, pd_error *err)
@@ -496,11 +524,11 @@ static void end_command(command *c)
     pd_set_result_free(c->result);
 }
 
-void pd_job_set(pd_job *job, pd_effects *outbox, bool draining, pd_request *request)
+void pd_job_set(pd_job *job, pd_effects *outbox, bool draining, pd_request *request, uint64_t now_ns)
 {
     command c = { .request = request };
-    pd_effect *effect;
     pd_error err;
+    bool noted;
     int rc = check_request(request, draining, &err);
 
     if (rc == PD_OK) rc = find_job(&c, job, &err);
@@ -514,11 +542,51 @@ void pd_job_set(pd_job *job, pd_effects *outbox, bool draining, pd_request *requ
         pd_request_refuse(outbox, request, &err);
         return;
     }
+    noted = pd_control_is_on(job) && note(&c);
     take(&c);
-    effect = pd_answer(request, PD_EFF_SET);
-    effect->u.set = c.result;
+    request->u.set.result = c.result;
     c.result = NULL;
-    pd_effects_add(outbox, effect);
     end_command(&c);
-    pd_request_free(request);
+    pd_control_answer(job, request, noted, now_ns);
+}
+
+/* ---- a command that came before a restart ---- */
+
+/* Adds a record for each parameter that the command matches. */
+static int add_records(command *c, const pd_set_record *set, pd_error *err)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        pd_control_record *record = pd_control_record_new(PD_CONTROL_SET, c->params[i]->index, set->next[i], 0);
+        if (record == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
+        record->override = reading_of(c, c->params[i])->override;
+        record->override->refs++;
+        record->from = set->from_step > 0 ? set->from_step : set->next[i];
+        pd_control_add(&c->job->steps, record);
+    }
+    return PD_OK;
+}
+
+int pd_job_set_again(pd_job *job, const uint8_t *bytes, size_t n, pd_error *err)
+{
+    pd_set_record set;
+    pd_request request = { .kind = PD_REQ_SET };
+    command c = { .job = job, .request = &request };
+    int rc = pd_set_record_read(&set, bytes, n, err);
+
+    request.u.set.pattern = set.pattern;
+    request.u.set.by = set.by;
+    request.u.set.options = set.options;
+    request.u.set.n = set.n_options;
+    request.u.set.from_step = set.from_step;
+    if (rc == PD_OK) rc = check_request(&request, false, err);
+    if (rc == PD_OK) rc = make_room(&c, err);
+    if (rc == PD_OK) rc = find_params(&c, err);
+    if (rc == PD_OK) rc = read_options(&c, err);
+    if (rc == PD_OK && c.n != set.n_next)
+        rc = pd_fail(err, PD_DATA_LOSS, "\"%.100s\" matches %u parameters, but matched %zu", set.pattern, c.n,
+                     set.n_next);
+    if (rc == PD_OK) rc = add_records(&c, &set, err);
+    end_command(&c);
+    pd_set_record_free(&set);
+    return rc;
 }

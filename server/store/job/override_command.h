@@ -5,8 +5,12 @@
 
 #include "job.h"
 
-/* Handles and answers a PD_REQ_SET (an operator sets hyperparameters). `job` is the job that it names; NULL: no job
- * has this name. Takes ownership of the request. */
-void pd_job_set(pd_job *job, pd_effects *outbox, bool draining, pd_request *request);
+/* Handles a PD_REQ_SET (an operator sets hyperparameters). It is answered when the values are durable, if the job has
+ * checkpoints (control_keeping.h). `job` is the job that it names; NULL: no job has this name. Takes ownership of the
+ * request. */
+void pd_job_set(pd_job *job, pd_effects *outbox, bool draining, pd_request *request, uint64_t now_ns);
+/* Reads a command that came before a restart, from its record in the control log. Its values hold from the steps on
+ * from which they held then. After an error some parameters may have them. */
+int pd_job_set_again(pd_job *job, const uint8_t *bytes, size_t n, pd_error *err);
 
 #endif

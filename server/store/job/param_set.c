@@ -1,6 +1,7 @@
 /* param_set.c - finds a job's parameters by name, counts their bytes, and frees them. */
 #include "param_set.h"
 
+#include "control.h"
 #include "name_hash.h"
 #include "override.h"
 #include "ranks.h"
@@ -73,6 +74,7 @@ static void clear_param(pd_param *param)
 void pd_param_set_forget(pd_job *job)
 {
     pd_step_log_free(&job->steps);
+    pd_control_free(&job->steps);
     pd_account_give(&job->steps.account, job->steps.account.used);
     pd_ranks_forget_reserves(job);
     job->steps.changes++;

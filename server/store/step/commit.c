@@ -2,6 +2,7 @@
  * ready for the next step. */
 #include "commit.h"
 
+#include "control.h"
 #include "cut.h"
 #include "override.h"
 #include "round_scalars.h"
@@ -119,6 +120,7 @@ void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
     publish_next(param, pd_step_log_closed(steps, param), closed);
     closed->scalars = pd_scalars_close(param);
     note_progress(steps, param, closed->scalars);
+    pd_control_closed(steps, param);
     closed->counted = param->counted;
     param->counted = NULL;
     if (param->outcome == PD_REFUSED) tell_refusal(steps, param, closed);

@@ -129,6 +129,9 @@ typedef struct pd_param {
     /* The ranks whose contributions count in the round, decided after the stage has become PD_READY (the step can
      * begin). NULL: all expected ranks. */
     pd_counted *counted;
+    /* The ranks that the open round counted before a restart, which it counts again (control.h); borrowed. NULL: that
+     * is not known. */
+    const pd_counted *noted_ranks;
     pd_traced_round traced; /* times of the open round, if the job's steps are traced (step_traces.h) */
     /* some root tasks (computations of matrix roots) of the step are not handed out to the root pool yet, because
      * memory was short */
@@ -150,9 +153,10 @@ static inline pd_aggregation pd_param_how(const pd_param *param)
 }
 
 /* Asks the round's policy (which says when a round is complete) whether the rank may contribute to step `step` of the
- * parameter. */
+ * parameter. A round that is repeated after a restart takes no rank that came too late before. */
 static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint64_t step)
 {
+    if (step == param->saved.step + 1 && !pd_counted_has(param->noted_ranks, rank)) return PD_ADMIT_LATE;
     return param->round.policy->admit(&param->round, rank, param->saved.step, step);
 }
 

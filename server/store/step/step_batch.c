@@ -4,6 +4,7 @@
 
 #include "batch.h"
 #include "commit.h"
+#include "control.h"
 #include "initial_mean.h"
 #include "override.h"
 #include "root_report.h"
@@ -24,6 +25,7 @@ static int begin(pd_steps *steps, pd_param *param)
     int64_t count;
     int rc;
 
+    if (pd_control_before(steps, param) != PD_OK) return PD_NO_MEMORY;
     if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
     param->next->job = steps->number;
     param->next->param = param->index;
@@ -43,6 +45,7 @@ static int begin(pd_steps *steps, pd_param *param)
         return rc;
     }
     pd_step_log_begun(steps, param, &io, count);
+    pd_control_begun(steps, param);
     param->stage = PD_STEPPING;
     pd_trace_begun(steps, param);
     return PD_OK;

@@ -96,6 +96,8 @@ typedef struct pd_steps {
     struct pd_cut *cut;
     /* what the present step has read, for the job's log: step_log.h. NULL: the job has no log, or none yet */
     struct pd_step_log *log;
+    /* records of the course of steps, for the job's control log: control.h. NULL: the job has no checkpoints */
+    struct pd_control *control;
 
     pd_step_times times; /* what steps have cost, and which ranks were last */
     /* members for the batch of steps that runs now */

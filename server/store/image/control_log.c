@@ -1,0 +1,347 @@
+/* control_log.c - hands the records of a job's control log to the journal thread, takes entries back, and reads them at
+ * the start. */
+#include "control_log.h"
+
+#include "archive.h"
+#include "control.h"
+#include "control_keeping.h"
+#include "keeping.h"
+#include "override_command.h"
+#include "plant.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_RECORDS = 1 << 24, MOST_COMMAND = 1 << 28 };
+
+/* ---- an entry as bytes ---- */
+
+static const pd_field record_fields[] = { PD_FIELD_IN(pd_control_record, kind, 0, PD_CONTROL_SET),
+                                          PD_FIELD(pd_control_record, param),
+                                          PD_FIELD(pd_control_record, step),
+                                          { 0 } };
+static const pd_table record_table = { "record", sizeof(pd_control_record), record_fields };
+
+static const pd_field root_fields[] = {
+    PD_FIELD(pd_taken_root, task), PD_FIELD(pd_taken_root, count), PD_FIELD(pd_taken_root, status), { 0 }
+};
+static const pd_table root_table = { "taken root", sizeof(pd_taken_root), root_fields };
+
+static void write_record(pd_archive *archive, pd_control_record *record, uint32_t ranks)
+{
+    size_t n_ranks = record->counted != NULL ? ranks : 0;
+
+    pd_archive_fields(archive, &record_table, record);
+    pd_archive_count(archive, &record->taken.n, MOST_RECORDS, 1);
+    pd_archive_records(archive, &root_table, record->taken.at, record->taken.n);
+    pd_archive_count(archive, &n_ranks, PD_MAX_WORLD, 1);
+    for (uint32_t r = 0; r < n_ranks; r++) {
+        bool counts = pd_counted_has(record->counted, r);
+        pd_archive_value(archive, &counts);
+    }
+    pd_archive_count(archive, &record->command_bytes, MOST_COMMAND, 1);
+    pd_archive_bytes(archive, record->command, record->command_bytes);
+}
+
+static int write_entry(pd_job *job, pd_logged *logged, pd_error *err)
+{
+    uint64_t floor = job->keeping.kept_step;
+    pd_archive archive;
+    size_t n = 0;
+
+    for (const pd_control_record *r = job->steps.control->made.first; r != NULL; r = r->next) n++;
+    pd_archive_begin_write(&archive);
+    pd_archive_enter(&archive, "control");
+    pd_archive_value(&archive, &floor);
+    pd_archive_count(&archive, &n, MOST_RECORDS, 1);
+    for (pd_control_record *r = job->steps.control->made.first; r != NULL; r = r->next)
+        write_record(&archive, r, job->steps.members.ranks);
+    pd_archive_leave(&archive);
+    return pd_archive_end(&archive, &logged->head, &logged->head_bytes, err);
+}
+
+/* ---- handing entries over ---- */
+
+/* Makes an entry of the records that wait. PD_NO_MEMORY: they still wait. */
+static int make_entry(pd_job *job, pd_effect **out, pd_error *err)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_LOGGED, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_logged *logged = calloc(1, sizeof *logged);
+
+    if (effect == NULL || logged == NULL || (logged->job = strdup(job->steps.name)) == NULL)
+        pd_fail(err, PD_NO_MEMORY, "out of memory for its entry");
+    else if (write_entry(job, logged, err) == PD_OK) {
+        logged->control = true;
+        logged->number = job->steps.number;
+        logged->creator = job->saved.creator;
+        effect->u.logged = logged;
+        *out = effect;
+        return PD_OK;
+    }
+    pd_logged_free(logged);
+    pd_effect_free(effect);
+    return err->code;
+}
+
+static int hand_over(pd_job *job, pd_error *err)
+{
+    pd_control_keeping *keeping = &job->keeping.control;
+    pd_effect *effect = NULL;
+
+    if (make_entry(job, &effect, err) != PD_OK) return err->code;
+    if (keeping->fresh) keeping->base = keeping->number;
+    keeping->fresh = false;
+    effect->u.logged->base = keeping->base;
+    effect->u.logged->step = ++keeping->number;
+    keeping->under_way++;
+    pd_control_drop_made(job->steps.control);
+    pd_effects_add(job->steps.outbox, effect);
+    return PD_OK;
+}
+
+/* Ends the records until the next checkpoint. Commands whose records are in entries after `number` wait for it. */
+static void stop(pd_job *job, uint64_t number)
+{
+    pd_control_keeping *keeping = &job->keeping.control;
+
+    keeping->on = keeping->headed = false;
+    keeping->moved = NULL;
+    keeping->since = keeping->number;
+    job->steps.control->on = job->steps.control->differs = false;
+    pd_control_drop_made(job->steps.control);
+    pd_control_lost(job, number);
+}
+
+static void fail(pd_job *job, uint64_t number, const pd_error *err)
+{
+    pd_say(
+        job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .code = err->code },
+        "the control log could not be written: %.300s; until the next checkpoint is durable, a restart may take other "
+        "roots or values than these steps took",
+        err->text);
+    snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", err->text);
+    stop(job, number);
+    pd_keeping_soon(job);
+}
+
+/* Ends the records because of a change that no record can tell. What came before it is still written. */
+static void end_before_change(pd_job *job)
+{
+    pd_error err;
+
+    if (job->keeping.control.on && job->steps.control->made.first != NULL) (void)hand_over(job, &err);
+    stop(job, job->keeping.control.number);
+    pd_keeping_soon(job);
+}
+
+void pd_control_look(pd_job *job)
+{
+    pd_control *control = job->steps.control;
+    pd_error err = { 0 };
+
+    if (control == NULL || job->gone || !control->on) return;
+    if (job->keeping.control.moved != NULL || control->differs) {
+        end_before_change(job);
+        return;
+    }
+    if (control->overflow)
+        pd_fail(&err, PD_RESOURCE_EXHAUSTED, "more than %" PRIu64 " bytes of records wait for the disk", control->most);
+    else if (job->keeping.control.on && job->keeping.control.under_way == 0 && control->made.first != NULL)
+        (void)hand_over(job, &err);
+    if (err.code != PD_OK) fail(job, job->keeping.control.number, &err);
+}
+
+void pd_control_returned(pd_job *job, const pd_logged *logged)
+{
+    job->keeping.control.under_way--;
+    if (logged->error.code == PD_OK) {
+        pd_control_written(job, logged->step);
+        pd_control_look(job);
+    } else if (logged->step > job->keeping.control.since) {
+        fail(job, logged->step - 1, &logged->error);
+    } else {
+        pd_control_lost(job, logged->step - 1);
+    }
+}
+
+/* ---- checkpoints ---- */
+
+void pd_control_headed(pd_job *job)
+{
+    pd_control_keeping *keeping = &job->keeping.control;
+
+    if (job->steps.control == NULL) return;
+    keeping->mark = keeping->number;
+    keeping->copied = job->keeping.cut_step;
+    if (PD_PLANTED(control_base_early)) keeping->base = keeping->mark;
+    pd_control_in_head(job);
+    if (keeping->on) return;
+    keeping->headed = true;
+    keeping->moved = NULL;
+    pd_control_drop_made(job->steps.control);
+    job->steps.control->differs = false;
+    job->steps.control->on = true;
+}
+
+/* Lets entries follow the checkpoint that is durable now. */
+static void begin(pd_job *job)
+{
+    pd_control_keeping *keeping = &job->keeping.control;
+
+    keeping->on = keeping->fresh = true;
+    keeping->headed = false;
+    keeping->since = keeping->number;
+    pd_control_number(job, keeping->number + 1);
+}
+
+void pd_control_kept(pd_job *job, bool good)
+{
+    pd_control_keeping *keeping = &job->keeping.control;
+
+    if (job->steps.control == NULL) return;
+    pd_control_settle(job, good);
+    if (!keeping->on && !good && keeping->headed) {
+        stop(job, 0);
+        if (keeping->sets.first != NULL) pd_keeping_soon(job);
+    } else if (!keeping->on && good && keeping->headed) {
+        begin(job);
+    } else if (keeping->on && good && job->steps.control->n_noted == 0) {
+        /* While the job repeats steps it needs the entries that tell their course. */
+        keeping->base = keeping->mark;
+    }
+    pd_control_look(job);
+}
+
+/* ---- the start ---- */
+
+void pd_control_restored(pd_job *job)
+{
+    if (job->steps.control == NULL) return;
+    job->keeping.control = (pd_control_keeping){ .on = true, .fresh = true, .copied = job->keeping.kept_step };
+    job->steps.control->on = true;
+}
+
+static int read_ranks(pd_archive *archive, pd_control_record *record, size_t n, uint32_t ranks)
+{
+    if (n == 0) return PD_OK;
+    if (n != ranks) return pd_archive_fail(archive, PD_DATA_LOSS, "a round of %zu ranks, but the job has %u", n, ranks);
+    if ((record->counted = pd_counted_new(ranks)) == NULL)
+        return pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for the ranks of a round");
+    for (uint32_t r = 0; r < ranks; r++) {
+        bool counts = false;
+        pd_archive_value(archive, &counts);
+        if (counts) pd_counted_add(record->counted, r);
+    }
+    return pd_archive_status(archive);
+}
+
+static int read_command(pd_archive *archive, pd_control_record *record, size_t n)
+{
+    if (n == 0) return PD_OK;
+    if ((record->command = malloc(n)) == NULL)
+        return pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for a command");
+    record->command_bytes = n;
+    pd_archive_bytes(archive, record->command, n);
+    return pd_archive_status(archive);
+}
+
+/* Reads what follows the roots of a record, and checks that the record fits the job. */
+static int read_rest(pd_archive *archive, pd_control_record *record, const pd_steps *steps)
+{
+    size_t n = 0;
+
+    pd_archive_count(archive, &n, PD_MAX_WORLD, 1);
+    if (pd_archive_status(archive) != PD_OK || read_ranks(archive, record, n, steps->members.ranks) != PD_OK)
+        return pd_archive_status(archive);
+    pd_archive_count(archive, &n, MOST_COMMAND, 1);
+    if (pd_archive_status(archive) != PD_OK || read_command(archive, record, n) != PD_OK)
+        return pd_archive_status(archive);
+    if ((record->kind == PD_CONTROL_SET) == (record->command != NULL) &&
+        (record->kind == PD_CONTROL_ROUND) == (record->counted != NULL) &&
+        (record->kind == PD_CONTROL_ROOTS || record->taken.n == 0))
+        return PD_OK;
+    return pd_archive_fail(archive, PD_DATA_LOSS, "a record of kind %d has parts of another kind", (int)record->kind);
+}
+
+static int read_roots(pd_archive *archive, pd_control_record **out, const pd_control_record *head,
+                      const pd_steps *steps)
+{
+    size_t n = 0;
+
+    pd_archive_count(archive, &n, MOST_RECORDS, 1);
+    if (pd_archive_status(archive) == PD_OK &&
+        (head->param >= steps->n_params || n > pd_optim_most_taken(steps->params[head->param].optim)))
+        pd_archive_fail(archive, PD_DATA_LOSS, "%zu roots of parameter %u of %u", n, head->param, steps->n_params);
+    if (pd_archive_status(archive) != PD_OK) return pd_archive_status(archive);
+    if ((*out = pd_control_record_new(head->kind, head->param, head->step, n)) == NULL)
+        return pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for a record");
+    pd_archive_records(archive, &root_table, (*out)->taken.at, n);
+    return pd_archive_status(archive);
+}
+
+/* Gives a record that was read to the job: a command becomes a record for each of its parameters. */
+static int take_record(pd_archive *archive, pd_job *job, pd_control_record *record)
+{
+    pd_error err;
+    int rc;
+
+    if (record->kind != PD_CONTROL_SET) {
+        pd_control_add(&job->steps, record);
+        return PD_OK;
+    }
+    /* A command from before the last copy is part of the state with which the job has come back. */
+    rc = record->step < job->keeping.durable_step ? PD_OK
+                                                  : pd_job_set_again(job, record->command, record->command_bytes, &err);
+    pd_control_record_free(record);
+    return rc == PD_OK ? rc : pd_archive_fail(archive, rc, "%s", err.text);
+}
+
+static int read_record(pd_archive *archive, pd_job *job)
+{
+    pd_control_record head = { 0 }, *record = NULL;
+
+    pd_archive_fields(archive, &record_table, &head);
+    if (pd_archive_status(archive) == PD_OK && read_roots(archive, &record, &head, &job->steps) == PD_OK &&
+        read_rest(archive, record, &job->steps) == PD_OK)
+        return take_record(archive, job, record);
+    pd_control_record_free(record);
+    return pd_archive_status(archive);
+}
+
+static int read_entry(pd_job *job, const pd_logged *logged, pd_error *err)
+{
+    uint64_t floor = 0;
+    pd_archive archive;
+    size_t n = 0;
+
+    pd_archive_begin_read(&archive, logged->head, logged->head_bytes);
+    pd_archive_enter(&archive, "control");
+    pd_archive_value(&archive, &floor);
+    pd_archive_count(&archive, &n, MOST_RECORDS, 1);
+    if (pd_archive_status(&archive) == PD_OK && floor > job->keeping.kept_step)
+        pd_archive_fail(&archive, PD_FAILED_PRECONDITION,
+                        "it follows the checkpoint of step %" PRIu64 ", but the job has come back from that of step "
+                        "%" PRIu64,
+                        floor, job->keeping.kept_step);
+    for (size_t i = 0; i < n && pd_archive_status(&archive) == PD_OK; i++) (void)read_record(&archive, job);
+    job->keeping.control.read += n;
+    pd_archive_leave(&archive);
+    return pd_archive_end(&archive, NULL, NULL, err);
+}
+
+int pd_control_load(pd_jobs *jobs, const pd_logged *logged, pd_error *err)
+{
+    pd_job *job = pd_jobs_find(jobs, logged->job);
+    int rc;
+
+    if (job == NULL || job->saved.creator != logged->creator || job->steps.control == NULL)
+        return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s for an entry of a control log", logged->job);
+    rc = PD_PLANTED(control_unread) ? PD_OK : read_entry(job, logged, err);
+    job->keeping.control.number = job->keeping.control.since = logged->step;
+    job->keeping.control.base = logged->base;
+    job->keeping.control.fresh = rc != PD_OK;
+    if (rc != PD_OK) pd_control_drop_noted(&job->steps, true);
+    return rc;
+}

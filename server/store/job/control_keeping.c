@@ -1,0 +1,157 @@
+/* control_keeping.c - answers commands that set values when the disk has these. */
+#include "control_keeping.h"
+
+#include "control.h"
+#include "keeping.h"
+#include "plant.h"
+
+#include <inttypes.h>
+
+/* Longest time that a command waits for the disk. */
+static const uint64_t WAIT_NS = 10 * 1000000000ull;
+
+/* Values of request->u.set.entry beside numbers of entries. */
+#define ONLY_CHECKPOINT 0   /* there is no record of the command, so that only a checkpoint can have its values */
+#define NO_ENTRY UINT64_MAX /* the record waits for the first entry after the checkpoint that is being made */
+
+bool pd_control_is_on(const pd_job *job)
+{
+    return job->steps.control != NULL && job->steps.control->on;
+}
+
+static void answer(pd_job *job, pd_request *request)
+{
+    pd_effect *effect = pd_answer(request, PD_EFF_SET);
+
+    effect->u.set = request->u.set.result;
+    request->u.set.result = NULL;
+    pd_effects_add(job->steps.outbox, effect);
+    pd_request_free(request);
+}
+
+void pd_control_answer(pd_job *job, pd_request *request, bool noted, uint64_t now_ns)
+{
+    if (!noted) pd_keeping_soon(job);
+    if (!job->keeping.kept || PD_PLANTED(set_answered_early)) {
+        answer(job, request);
+        return;
+    }
+    request->u.set.entry = !noted                    ? ONLY_CHECKPOINT
+                           : job->keeping.control.on ? job->keeping.control.number + 1
+                                                     : NO_ENTRY;
+    request->u.set.in_head = false;
+    request->u.set.until_ns = now_ns < UINT64_MAX - WAIT_NS ? now_ns + WAIT_NS : UINT64_MAX;
+    pd_request_queue_add(&job->keeping.control.sets, request);
+}
+
+/* Visits the commands that wait, the oldest first. `act` returns whether the command waits on; otherwise it has
+ * answered the request. */
+static void visit(pd_job *job, bool (*act)(pd_job *job, pd_request *request, uint64_t arg), uint64_t arg)
+{
+    pd_request_queue all = job->keeping.control.sets;
+
+    job->keeping.control.sets = (pd_request_queue){ 0 };
+    while (all.first != NULL) {
+        pd_request *request = pd_request_queue_take(&all);
+        if (act(job, request, arg)) pd_request_queue_add(&job->keeping.control.sets, request);
+    }
+}
+
+static bool answer_written(pd_job *job, pd_request *request, uint64_t number)
+{
+    if (request->u.set.entry == ONLY_CHECKPOINT || request->u.set.entry > number) return true;
+    answer(job, request);
+    return false;
+}
+
+void pd_control_written(pd_job *job, uint64_t number)
+{
+    visit(job, answer_written, number);
+}
+
+static bool note_head(pd_job *job, pd_request *request, uint64_t unused)
+{
+    (void)job, (void)unused;
+    request->u.set.in_head = true;
+    return true;
+}
+
+void pd_control_in_head(pd_job *job)
+{
+    visit(job, note_head, 0);
+}
+
+static bool answer_kept(pd_job *job, pd_request *request, uint64_t good)
+{
+    if (request->u.set.in_head && good != 0) {
+        answer(job, request);
+        return false;
+    }
+    request->u.set.in_head = false;
+    return true;
+}
+
+void pd_control_settle(pd_job *job, bool good)
+{
+    visit(job, answer_kept, good);
+}
+
+static bool give_number(pd_job *job, pd_request *request, uint64_t number)
+{
+    (void)job;
+    if (request->u.set.entry == NO_ENTRY) request->u.set.entry = number;
+    return true;
+}
+
+void pd_control_number(pd_job *job, uint64_t number)
+{
+    visit(job, give_number, number);
+}
+
+static bool lose_record(pd_job *job, pd_request *request, uint64_t number)
+{
+    (void)job;
+    if (request->u.set.entry > number) request->u.set.entry = ONLY_CHECKPOINT;
+    return true;
+}
+
+void pd_control_lost(pd_job *job, uint64_t number)
+{
+    visit(job, lose_record, number);
+}
+
+void pd_control_refuse_all(pd_job *job, const pd_error *err)
+{
+    pd_request_queue_refuse(&job->keeping.control.sets, job->steps.outbox, err);
+}
+
+/* ---- deadlines ---- */
+
+uint64_t pd_control_next_tick(const pd_job *job)
+{
+    const pd_request *oldest = job->keeping.control.sets.first;
+
+    return oldest != NULL ? oldest->u.set.until_ns : UINT64_MAX;
+}
+
+static bool refuse_late(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    const pd_set_change *change = request->u.set.result->n > 0 ? &request->u.set.result->at[0] : NULL;
+    pd_error err;
+
+    if (now_ns < request->u.set.until_ns) return true;
+    pd_fail(&err, PD_DEADLINE_EXCEEDED,
+            "job %.100s: the values hold from step %" PRIu64
+            " on, but the disk has not taken them for 10 s, so they are "
+            "lost if the server stops before the next checkpoint: look at the disk, then call `paramctl "
+            "checkpoint`%s%.200s",
+            job->steps.name, change != NULL ? change->from_least : 0,
+            job->keeping.error[0] != '\0' ? ". It said: " : "", job->keeping.error);
+    pd_request_refuse(job->steps.outbox, request, &err);
+    return false;
+}
+
+void pd_control_tick(pd_job *job, uint64_t now_ns)
+{
+    if (now_ns >= pd_control_next_tick(job)) visit(job, refuse_late, now_ns);
+}

@@ -1,0 +1,117 @@
+/* control.h - records of the course that a job's steps have taken, as far as it does not follow from the contributions.
+ * Step thread.
+ *
+ * After a restart workers send the contributions again that came after the last checkpoint, and the steps are taken
+ * once more. They get the same bits only if they take the same course. Three things do not follow from contributions:
+ *
+ *   - which root tasks (computations of matrix roots) a step took with root_delay = ready;
+ *   - which ranks counted in a round that its policy (round/policy.h) closed without all expected ranks;
+ *   - values that operators set, with the step from which they hold.
+ *
+ * For each of these a record is made. Steps and rounds without such a choice make none. image/control_log.h writes the
+ * records to the disk, in entries of the job's control log, and reads them back at the start: a step with a record then
+ * takes the roots of the record, a round counts its ranks, an override is put in force before its step.
+ *
+ * A job with a log of steps (step_log.h) has roots in that log, so its control log has overrides alone. */
+#ifndef PD_CONTROL_H
+#define PD_CONTROL_H
+
+#include "override.h"
+#include "steps.h"
+#include "task.h"
+
+typedef enum pd_control_kind {
+    PD_CONTROL_ROOTS, /* `taken`: the root tasks that the step took; it may be none, though some could have been back */
+    PD_CONTROL_ROUND, /* `counted`: the ranks that counted in the round of the step */
+    /* a command that sets values (job/set_record.h). Made: the command is `command`, as bytes; `step` is the step of the
+     * last state of the job that was copied when it came. Read back: one record for each parameter that the command
+     * matches, with `override`, which holds from step `from` on; `step` is the first step that the parameter had not
+     * begun when the command came. */
+    PD_CONTROL_SET,
+} pd_control_kind;
+
+typedef struct pd_control_record {
+    struct pd_control_record *next;
+    pd_control_kind kind;
+    uint32_t param; /* index of the parameter; not used by a command that was made */
+    uint64_t step;
+    pd_taken_roots taken;  /* the entries lie behind the record */
+    pd_counted *counted;   /* NULL: none */
+    pd_override *override; /* NULL: none */
+    uint64_t from;
+    uint8_t *command; /* NULL: none */
+    size_t command_bytes;
+} pd_control_record;
+
+/* Records in the order in which they were made, linked by `next`. */
+typedef struct pd_control_list {
+    pd_control_record *first, *last;
+} pd_control_list;
+
+/* What is known of one parameter. */
+typedef struct pd_control_param {
+    /* records that were read back, of steps that the parameter has not closed, the oldest first */
+    pd_control_list noted;
+    /* the root tasks that the present step takes; room 0: steps of this parameter have no choice of roots */
+    pd_taken_roots taken;
+    bool repeats; /* the present step takes the roots of a record that was read back */
+} pd_control_param;
+
+typedef struct pd_control {
+    bool on;              /* records are made */
+    bool overflow;        /* a record was not made, since there was no room or memory for it */
+    bool differs;         /* a step has taken another course than the record that was read back */
+    pd_control_list made; /* records for the next entry */
+    uint64_t bytes, most; /* bytes of `made`, and the most that it may have */
+    uint64_t n_noted;     /* number of records that were read back, of all parameters */
+    uint64_t noted_bytes; /* bytes of these, which the job's account counts */
+    pd_taken_root *roots; /* memory of the lists params[].taken */
+    pd_control_param params[];
+} pd_control;
+
+/* Returns the bytes that records of a job take: for each parameter with this plan, and for the job itself. */
+uint64_t pd_control_param_bytes(const pd_plan *plan);
+uint64_t pd_control_own_bytes(void);
+
+/* Makes the control records of a job, whose parameters are known. No record is made before the member `on` is true.
+ * PD_NO_MEMORY. */
+int pd_control_make(pd_steps *steps);
+void pd_control_free(pd_steps *steps);
+
+/* ---- making records ---- */
+
+/* Makes a record of a command that sets values, which came after the state of step `copied` was copied. Takes ownership
+ * of the bytes. Returns false if no record was made. */
+bool pd_control_note_command(pd_steps *steps, uint8_t *command, size_t bytes, uint64_t copied);
+/* Drops all records that were made. */
+void pd_control_drop_made(pd_control *control);
+
+/* ---- records that were read back ---- */
+
+/* Makes a record with room for n root tasks. NULL: out of memory. */
+pd_control_record *pd_control_record_new(pd_control_kind kind, uint32_t param, uint64_t step, size_t n);
+void pd_control_record_free(pd_control_record *record); /* accepts NULL */
+/* Adds a record that was read back behind those of its parameter; its step is not less than theirs unless it is
+ * superfluous. Takes ownership of it. A record of a step that the parameter has closed is dropped. */
+void pd_control_add(pd_steps *steps, pd_control_record *record);
+/* Drops the records that were read back of all parameters; with `overrides` false only those of roots, and of rounds
+ * that are not open yet. */
+void pd_control_drop_noted(pd_steps *steps, bool overrides);
+/* Puts all overrides that were read back in force now, each from its step on: the job will not repeat its steps. */
+void pd_control_hurry(pd_steps *steps);
+/* Returns whether values that an operator has set wait for their step, which was taken before the restart. */
+bool pd_control_has_overrides(const pd_steps *steps);
+
+/* ---- for the files that run rounds and steps ---- */
+
+/* Puts overrides in force that hold from the parameter's next step on. PD_NO_MEMORY: try again. */
+int pd_control_before(pd_steps *steps, pd_param *param);
+/* Lets the step that has just begun note which roots it takes, or take those of its record. */
+void pd_control_begun(pd_steps *steps, pd_param *param);
+/* Makes the records of a round that has just closed, and drops those that were read back. Call it before the round is
+ * reset, when param->saved.step is its step. */
+void pd_control_closed(pd_steps *steps, pd_param *param);
+/* Returns whether all contributions have come to the parameter's open round that its record counts. */
+bool pd_control_round_is_full(const pd_param *param);
+
+#endif

@@ -1,0 +1,372 @@
+/* Tests the control log of a job in the store: after a crash, steps that are repeated take the course that they took,
+ * whatever the order in which roots come back now. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "control.h"
+#include "course.h"
+#include "kept_copy.h"
+#include "kept_job.h"
+#include "rig.h"
+#include "store_inside.h"
+
+/* ---- training, a crash, and the way back ---- */
+
+/* The published weights of each step. */
+typedef struct history {
+    float weights[COURSE_STEPS + 1][COURSE_PARAMS][COURSE_MOST];
+} history;
+
+static void finish_tasks(rig *r)
+{
+    while (r->n_tasks > 0) rig_finish_task(r, 0);
+}
+
+static void start(rig *r, const course *p)
+{
+    pd_store_config config = kept_config();
+
+    rig_new(r, &config);
+    course_join(r, p);
+    course_initialise(r, p);
+}
+
+static const pd_param *param_of(const rig *r, uint32_t i)
+{
+    return &inside_job(r->store, r->job)->steps.params[i];
+}
+
+static void note_weights(const rig *r, history *h, uint64_t step)
+{
+    for (uint32_t i = 0; i < COURSE_PARAMS; i++)
+        memcpy(h->weights[step][i], param_of(r, i)->current->at[PD_F32],
+               (size_t)param_of(r, i)->elements * sizeof(float));
+}
+
+/* Takes a step. Root tasks come back at random, but for some; if the step waits for one, all come back. */
+static void take_step(rig *r, const course *p, uint64_t step, uint64_t *seed)
+{
+    size_t left = rig_random(seed) % 12;
+
+    course_step_to(r, p, step, COURSE_WORLD * COURSE_PARAMS);
+    while (r->n_tasks > left) rig_finish_task(r, rig_random(seed) % r->n_tasks);
+    rig_work(r);
+    for (uint32_t i = 0; i < COURSE_PARAMS; i++)
+        if (kept_job_step_of(r, i) < step) finish_tasks(r);
+    rig_work(r);
+    for (uint32_t i = 0; i < COURSE_PARAMS; i++) assert_int_equal(kept_job_step_of(r, i), step);
+}
+
+static void train(rig *r, const course *p, uint64_t first, uint64_t last, uint64_t *seed, history *h)
+{
+    for (uint64_t step = first; step <= last; step++) {
+        take_step(r, p, step, seed);
+        if (h != NULL) note_weights(r, h, step);
+    }
+}
+
+/* Makes a new store from the last checkpoint and the control log of the rig `r`, which is freed. */
+static void crash(rig *r, const course *p)
+{
+    pd_store_config config = kept_config();
+    rig next;
+
+    rig_new(&next, &config);
+    next.lazy_tasks = r->lazy_tasks;
+    if (rig_restore(&next, r) != PD_OK) fail_msg("%s", next.error.text);
+    if (rig_control(&next, r) != PD_OK) fail_msg("%s", next.error.text);
+    memcpy(next.controls, r->controls, sizeof next.controls);
+    next.n_controls = r->n_controls;
+    r->n_controls = 0;
+    next.disk = r->disk;
+    r->disk = NULL;
+    rig_free(r);
+    *r = next;
+    course_join(r, p);
+}
+
+/* Returns whether all parameters have the weights that they had after the step. */
+static bool same_weights(const rig *r, const history *h, uint64_t step)
+{
+    for (uint32_t i = 0; i < COURSE_PARAMS; i++)
+        if (memcmp(h->weights[step][i], param_of(r, i)->current->at[PD_F32],
+                   (size_t)param_of(r, i)->elements * sizeof(float)) != 0)
+            return false;
+    return true;
+}
+
+static void repeat(rig *r, const course *p, uint64_t first, uint64_t last, uint64_t *seed, const history *h)
+{
+    for (uint64_t step = first; step <= last; step++) {
+        take_step(r, p, step, seed);
+        if (!same_weights(r, h, step)) fail_msg("step %d has other weights than before the crash", (int)step);
+    }
+}
+
+/* ---- roots that are used when they are ready ---- */
+
+static const course ready = { .options = "checkpoint_every=8",
+                              .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "
+                                       "start_preconditioning_step=2 root_delay=ready" };
+
+static void check_ready(const course *p, uint64_t seed, history *h)
+{
+    uint64_t last = 17 + rig_random(&seed) % 6, from;
+    rig r;
+
+    start(&r, p);
+    r.lazy_tasks = true;
+    train(&r, p, 1, last, &seed, h);
+    assert_true(r.disk->step < last);
+    for (int times = 0; times < 2; times++) {
+        from = r.disk->step;
+        crash(&r, p);
+        assert_int_equal(kept_job_step_of(&r, 0), from);
+        repeat(&r, p, from + 1, last, &seed, h);
+        assert_int_equal(inside_job(r.store, r.job)->steps.control->n_noted, 0);
+    }
+    train(&r, p, last + 1, COURSE_STEPS, &seed, NULL);
+    finish_tasks(&r);
+    rig_free(&r);
+}
+
+static void steps_take_the_roots_again_that_they_took(void **state)
+{
+    const course other = { .options = "checkpoint_every=8 nonfinite_scope=job",
+                           .rules = "* scalable_shampoo block_size=16 learning_rate=0.01 "
+                                    "preconditioning_compute_steps=1 start_preconditioning_step=1 root_delay=ready" };
+    history *h = malloc(sizeof *h);
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        check_ready(&ready, seed, h);
+        check_ready(&other, 100 + seed, h);
+    }
+    free(h);
+}
+
+static void without_the_records_steps_would_take_other_roots(void **state)
+{
+    history *h = malloc(sizeof *h);
+    uint64_t seed = 2;
+    bool same = true;
+    rig r;
+
+    (void)state;
+    start(&r, &ready);
+    r.lazy_tasks = true;
+    train(&r, &ready, 1, 20, &seed, h);
+    for (size_t i = 0; i < r.n_controls; i++) pd_logged_free(r.controls[i]);
+    r.n_controls = 0;
+    crash(&r, &ready);
+    for (uint64_t step = r.disk->step + 1; step <= 20; step++) {
+        take_step(&r, &ready, step, &seed);
+        same = same && same_weights(&r, h, step);
+    }
+    assert_false(same);
+    finish_tasks(&r);
+    rig_free(&r);
+    free(h);
+}
+
+static void a_job_whose_steps_have_no_choice_writes_nothing(void **state)
+{
+    const course p = { .options = "checkpoint_every=4",
+                       .rules = "* shampoo max_preconditioner_dim=16 root_delay=2 "
+                                "precondition_frequency=2 start_preconditioning_step=2" };
+    uint64_t seed = 1;
+    rig r;
+
+    (void)state;
+    start(&r, &p);
+    train(&r, &p, 1, COURSE_STEPS, &seed, NULL);
+    assert_int_equal(r.controlled, 0);
+    rig_free(&r);
+}
+
+static void entries_that_a_checkpoint_has_are_given_up(void **state)
+{
+    uint64_t seed = 3;
+    rig r;
+
+    (void)state;
+    start(&r, &ready);
+    r.lazy_tasks = true;
+    train(&r, &ready, 1, COURSE_STEPS, &seed, NULL);
+    finish_tasks(&r);
+    rig_work(&r);
+    assert_true(r.controlled > 10);
+    assert_true(r.n_controls < r.controlled / 2);
+    rig_free(&r);
+}
+
+static void a_failing_disk_stops_the_records_until_the_next_checkpoint(void **state)
+{
+    history *h = malloc(sizeof *h);
+    uint64_t seed = 5, before;
+    rig r;
+
+    (void)state;
+    start(&r, &ready);
+    r.lazy_tasks = true;
+    train(&r, &ready, 1, 4, &seed, h);
+    r.log_error = "the disk is full";
+    train(&r, &ready, 5, 7, &seed, h);
+    assert_non_null(strstr(r.warning, "the control log could not be written: the disk is full"));
+    r.log_error = NULL;
+    before = r.controlled;
+    train(&r, &ready, 8, 19, &seed, h);
+    assert_true(r.controlled > before);
+    crash(&r, &ready);
+    repeat(&r, &ready, r.disk->step + 1, 19, &seed, h);
+    finish_tasks(&r);
+    rig_free(&r);
+    free(h);
+}
+
+static void a_job_that_comes_back_from_an_older_checkpoint_uses_no_record(void **state)
+{
+    uint64_t seed = 9;
+    pd_store_config config = kept_config();
+    pd_kept *older;
+    rig r, next;
+
+    (void)state;
+    start(&r, &ready);
+    r.lazy_tasks = true;
+    train(&r, &ready, 1, 10, &seed, NULL);
+    older = kept_copy(r.disk);
+    assert_non_null(older);
+    train(&r, &ready, 11, 20, &seed, NULL);
+    finish_tasks(&r);
+    rig_work(&r);
+    assert_true(r.disk != NULL && older->step < r.disk->step && r.n_controls > 0);
+    pd_kept_free(r.disk);
+    r.disk = older;
+    rig_new(&next, &config);
+    assert_int_equal(rig_restore(&next, &r), PD_OK);
+    assert_int_equal(rig_control(&next, &r), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(next.error.text, "follows the checkpoint of step"));
+    assert_int_equal(inside_find(next.store, "job")->steps.control->n_noted, 0);
+    rig_free(&next);
+    rig_free(&r);
+}
+
+/* ---- overrides ---- */
+
+static void an_override_holds_again_from_the_step_from_which_it_held(void **state)
+{
+    const course p = { .options = "checkpoint_every=8", .rules = "* adam" };
+    history *h = malloc(sizeof *h);
+    uint64_t seed = 1;
+    rig r;
+
+    (void)state;
+    start(&r, &p);
+    train(&r, &p, 1, 9, &seed, h);
+    assert_int_equal(rig_set(&r, "job", "*", "lr=0.03", 0), PD_OK);
+    train(&r, &p, 10, 11, &seed, h);
+    assert_int_equal(rig_set(&r, "job", "layer*", "lr=0.5", 14), PD_OK);
+    assert_int_equal(rig_set(&r, "job", "head*", "lr=", 0), PD_OK);
+    train(&r, &p, 12, 15, &seed, h);
+    assert_int_equal(r.disk->step, 8);
+    for (int times = 0; times < 2; times++) {
+        crash(&r, &p);
+        repeat(&r, &p, 9, 15, &seed, h);
+    }
+    assert_int_equal(rig_set(&r, "job", "*", "lr=0.01", 0), PD_OK);
+    train(&r, &p, 16, COURSE_STEPS, &seed, NULL);
+    rig_free(&r);
+    free(h);
+}
+
+static uint64_t answers_of(rig *r, const char *options)
+{
+    uint64_t before = r->answered;
+
+    (void)rig_apply(r, rig_set_request(r, "job", "*", options, 0));
+    return r->answered - before;
+}
+
+static void a_command_is_answered_when_the_disk_has_its_record(void **state)
+{
+    pd_store_config config = kept_config();
+    uint64_t kept, answered;
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=100");
+    kept_job_step(&r, 1);
+    kept = r.kept;
+    r.lazy_log = true;
+    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
+    assert_int_equal(r.n_logging, 1);
+    kept_job_step(&r, 2); /* no step waits for the disk */
+    assert_int_equal(kept_job_step_of(&r, 0), 2);
+    assert_int_equal(answers_of(&r, "lr=0.2"), 0);
+    assert_int_equal(r.n_logging, 1);
+    answered = r.answered;
+    rig_logged(&r);
+    assert_int_equal(r.answered, answered + 1);
+    assert_int_equal(r.n_logging, 1); /* both records would have come in one entry, had the first one waited */
+    rig_logged(&r);
+    assert_int_equal(r.answered, answered + 2);
+    assert_int_equal(r.kept, kept); /* no checkpoint was needed */
+    rig_free(&r);
+}
+
+static void a_command_whose_record_fails_is_answered_with_the_next_checkpoint(void **state)
+{
+    pd_store_config config = kept_config();
+    uint64_t answered;
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=100");
+    kept_job_step(&r, 1);
+    r.log_error = "an error of the disk";
+    answered = r.answered;
+    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
+    kept_job_step(&r, 2);
+    assert_int_equal(r.disk->step, 2);
+    assert_true(r.answered > answered);
+    assert_non_null(r.set);
+    rig_free(&r);
+}
+
+static void a_command_that_waits_too_long_is_told_so(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=100");
+    kept_job_step(&r, 1);
+    r.lazy_log = true;
+    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
+    rig_sleep(&r, 11);
+    assert_int_equal(r.error.code, PD_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(r.error.text, "the values hold from step 2 on, but the disk has not taken them"));
+    rig_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_take_the_roots_again_that_they_took),
+        cmocka_unit_test(without_the_records_steps_would_take_other_roots),
+        cmocka_unit_test(a_job_whose_steps_have_no_choice_writes_nothing),
+        cmocka_unit_test(entries_that_a_checkpoint_has_are_given_up),
+        cmocka_unit_test(a_failing_disk_stops_the_records_until_the_next_checkpoint),
+        cmocka_unit_test(a_job_that_comes_back_from_an_older_checkpoint_uses_no_record),
+        cmocka_unit_test(an_override_holds_again_from_the_step_from_which_it_held),
+        cmocka_unit_test(a_command_is_answered_when_the_disk_has_its_record),
+        cmocka_unit_test(a_command_whose_record_fails_is_answered_with_the_next_checkpoint),
+        cmocka_unit_test(a_command_that_waits_too_long_is_told_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
