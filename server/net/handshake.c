@@ -102,11 +102,14 @@ static void on_rest(uv_poll_t *poll, int status, int events)
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) drop(poll->data);
 }
 
-/* Ends our side. Closing a socket with unread bytes would take away from the client what TLS has told it: the reason. */
-static void end_side(pd_handshake *h)
+/* Ends our side, and logs why. Closing a socket with unread bytes would take away from the client what TLS has told it:
+ * the reason. */
+static void fail(pd_handshake *h, const char *why)
 {
     pd_handshakes *all = all_of(h);
 
+    pd_loop_log(h->loop->daemon, LOG_WARNING, (pd_log_facts){ .code = PD_UNAUTHENTICATED },
+                "%s: TLS handshake ended: %s", h->peer, why);
     pd_tls_stream_free(h->stream);
     h->stream = NULL;
     shutdown(h->fd, SHUT_WR);
@@ -116,14 +119,6 @@ static void end_side(pd_handshake *h)
     enter(h, PD_HANDSHAKE_ENDING);
     if (all->n[PD_HANDSHAKE_ENDING] > MOST_ENDING) drop(all->list[PD_HANDSHAKE_ENDING]);
     uv_poll_start(&h->poll, UV_READABLE, on_rest);
-}
-
-/* Ends our side, and logs why. */
-static void fail(pd_handshake *h, const char *why)
-{
-    pd_loop_log(h->loop->daemon, LOG_WARNING, (pd_log_facts){ .code = PD_UNAUTHENTICATED },
-                "%s: TLS handshake ended: %s", h->peer, why);
-    end_side(h);
 }
 
 /* Gives the connection to the conversation. */
@@ -160,7 +155,7 @@ static void await_answer(pd_handshake *h, int events)
     uv_poll_start(&h->poll, events, on_answer);
     if (all->n[PD_HANDSHAKE_ANSWERED] <= MOST_ANSWERED) return;
     all->gave_way++;
-    end_side(all->list[PD_HANDSHAKE_ANSWERED]);
+    drop(all->list[PD_HANDSHAKE_ANSWERED]);
 }
 
 static void done(pd_background *work)
@@ -182,7 +177,7 @@ static void done(pd_background *work)
     compute_next(loop);
 }
 
-/* Gives a queued handshake to the thread. It gets the state of TLS only now: many may be queued. */
+/* Gives a queued handshake to the thread, which makes the state of TLS: many may be queued. */
 static void compute(pd_handshake *h)
 {
     pd_handshakes *all = all_of(h);
