@@ -14,7 +14,8 @@ enum { RECORD = 16 * 1024 }; /* most bytes of one record of TLS */
 
 struct pd_tls_stream {
     pd_tls_context *context;
-    SSL *ssl;
+    SSL *ssl;          /* made by the first step of the handshake, as it takes time and tens of KiB */
+    char *host;        /* the name that the server's certificate must have; NULL: a server's side */
     pd_tls_wire *wire; /* NULL: the handshake is not complete */
     int fd;
     pd_tls_seen seen;
@@ -39,7 +40,7 @@ static bool expect_host(const pd_tls_stream *stream, const char *host)
            lib->SSL_ctrl(stream->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, (void *)host) == 1;
 }
 
-static bool set_up(pd_tls_stream *stream, const char *host)
+static bool set_up(pd_tls_stream *stream)
 {
     const pd_tls_library *lib = &stream->context->library;
 
@@ -50,7 +51,7 @@ static bool set_up(pd_tls_stream *stream, const char *host)
         return true;
     }
     lib->SSL_set_connect_state(stream->ssl);
-    return expect_host(stream, host);
+    return expect_host(stream, stream->host);
 }
 
 int pd_tls_stream_new(pd_tls_stream **out, pd_tls_context *context, int fd, const char *host, pd_error *err)
@@ -58,13 +59,13 @@ int pd_tls_stream_new(pd_tls_stream **out, pd_tls_context *context, int fd, cons
     pd_tls_stream *stream = calloc(1, sizeof *stream);
 
     if (stream == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (host != NULL && (stream->host = strdup(host)) == NULL) {
+        free(stream);
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
     stream->context = pd_tls_ref(context);
     stream->seen.context = context;
     stream->fd = fd;
-    if (!set_up(stream, host)) {
-        pd_tls_stream_free(stream);
-        return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    }
     *out = stream;
     return PD_OK;
 }
@@ -75,6 +76,7 @@ void pd_tls_stream_free(pd_tls_stream *stream)
     if (stream->ssl != NULL) stream->context->library.SSL_free(stream->ssl);
     pd_tls_wire_free(stream->wire);
     pd_tls_unref(stream->context);
+    free(stream->host);
     free(stream->owed);
     free(stream);
 }
@@ -109,6 +111,10 @@ pd_tls_step pd_tls_handshake(pd_tls_stream *stream, pd_error *err)
     const pd_tls_library *lib = &stream->context->library;
     int rc;
 
+    if (stream->ssl == NULL && !set_up(stream)) {
+        pd_fail(err, PD_NO_MEMORY, "out of memory");
+        return PD_TLS_FAILED;
+    }
     lib->ERR_clear_error();
     errno = 0;
     if ((rc = pd_tls_do_handshake(&stream->seen, stream->ssl)) == 1) return finish(stream, err);

@@ -12,15 +12,16 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "socket.h"
+#include "handshake_thread.h"
 #include "loop.h"
+#include "socket.h"
 #include "tls_stream.h"
 
 enum {
-    MOST_COMPUTED = 2, /* handshakes on libuv's threads at a time: others of its threads prepare memory for payloads */
     MOST_ANSWERED = 512, /* handshakes that keep the state of TLS, which takes tens of KiB, while they wait */
     MOST_ENDING = 512,   /* handshakes that have failed, and whose client gets a moment to read why */
     LINGER_MS = 2000,    /* that moment */
+    TELL_MS = 1000,      /* the log tells at most once in this time how many handshakes gave way */
     RECORD_HEAD = 5,
     MOST_RECORD = 16 * 1024,
     TYPE_HANDSHAKE = 22
@@ -133,7 +134,7 @@ static void succeed(pd_handshake *h)
     close(fd);
 }
 
-/* ---- arithmetic on other threads ---- */
+/* ---- arithmetic on another thread ---- */
 
 static void compute_next(pd_uvloop *loop);
 static void on_answer(uv_poll_t *poll, int status, int events);
@@ -152,8 +153,9 @@ static void await_answer(pd_handshake *h, int events)
     leave(h);
     enter(h, PD_HANDSHAKE_ANSWERED);
     uv_poll_start(&h->poll, events, on_answer);
-    if (all->n[PD_HANDSHAKE_ANSWERED] > MOST_ANSWERED)
-        fail(all->list[PD_HANDSHAKE_ANSWERED], "too many handshakes are under way");
+    if (all->n[PD_HANDSHAKE_ANSWERED] <= MOST_ANSWERED) return;
+    all->gave_way++;
+    drop(all->list[PD_HANDSHAKE_ANSWERED]);
 }
 
 static void done(pd_background *work)
@@ -175,28 +177,30 @@ static void done(pd_background *work)
     compute_next(loop);
 }
 
-/* Gives a queued handshake to a thread. It gets the state of TLS only now: many may be queued. */
+/* Gives a queued handshake to the thread, which makes the state of TLS: many may be queued. */
 static void compute(pd_handshake *h)
 {
-    const pd_platform *platform = pd_conversation_platform(h->loop->daemon);
+    pd_handshakes *all = all_of(h);
     pd_tls_context *keys = pd_conversation_settings(h->loop->daemon)->tls;
 
-    h->work = (pd_background){ .run = run, .done = done };
-    if ((h->stream == NULL && pd_tls_stream_new(&h->stream, keys, h->fd, NULL, &h->err) != PD_OK) ||
-        !platform->background(platform->arg, &h->work)) {
+    if (all->thread == NULL) all->thread = pd_handshake_thread_new(h->loop);
+    if (all->thread == NULL ||
+        (h->stream == NULL && pd_tls_stream_new(&h->stream, keys, h->fd, NULL, &h->err) != PD_OK)) {
         fail(h, "out of memory");
         return;
     }
     leave(h);
     enter(h, PD_HANDSHAKE_COMPUTED);
+    h->work = (pd_background){ .run = run, .done = done };
+    pd_handshake_thread_post(all->thread, &h->work);
 }
 
-/* Gives the oldest queued handshakes to threads. */
+/* Gives the first queued handshakes to the thread. */
 static void compute_next(pd_uvloop *loop)
 {
     pd_handshakes *all = &loop->handshakes;
 
-    while (!all->ended && all->list[PD_HANDSHAKE_QUEUED] != NULL && all->n[PD_HANDSHAKE_COMPUTED] < MOST_COMPUTED)
+    while (!all->ended && all->list[PD_HANDSHAKE_QUEUED] != NULL && all->n[PD_HANDSHAKE_COMPUTED] < PD_MOST_COMPUTED)
         compute(all->list[PD_HANDSHAKE_QUEUED]);
 }
 
@@ -208,10 +212,19 @@ static void queue(pd_handshake *h)
     compute_next(h->loop);
 }
 
+/* Queues a handshake whose peer has answered before all others: an honest peer does not wait behind a flood of first
+ * messages that nobody goes on with. */
 static void on_answer(uv_poll_t *poll, int status, int events)
 {
+    pd_handshake *h = poll->data;
+
     (void)status, (void)events; /* a broken connection is found by the handshake */
-    queue(poll->data);
+    uv_poll_stop(&h->poll);
+    leave(h);
+    enter(h, PD_HANDSHAKE_QUEUED);
+    DL_DELETE(all_of(h)->list[PD_HANDSHAKE_QUEUED], h);
+    DL_PREPEND(all_of(h)->list[PD_HANDSHAKE_QUEUED], h);
+    compute_next(h->loop);
 }
 
 /* ---- the client's first message ---- */
@@ -265,6 +278,7 @@ static void give_way(pd_uvloop *loop)
     const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
 
     if (all->n[PD_HANDSHAKE_SILENT] + all->n[PD_HANDSHAKE_QUEUED] < config->max_connections) return;
+    all->gave_way++;
     drop(all->list[all->n[PD_HANDSHAKE_SILENT] > 0 ? PD_HANDSHAKE_SILENT : PD_HANDSHAKE_QUEUED]);
 }
 
@@ -288,12 +302,29 @@ void pd_handshake_begin(pd_uvloop *loop, int fd, const char *peer)
     uv_poll_start(&h->poll, UV_READABLE, on_first);
 }
 
+/* Logs how many handshakes gave way to newer ones: one line for all of a flood. */
+static void tell(pd_uvloop *loop, uint64_t now)
+{
+    pd_handshakes *all = &loop->handshakes;
+
+    if (all->gave_way == 0 || now - all->told_ms < TELL_MS) return;
+    pd_loop_log(loop->daemon, LOG_WARNING, (pd_log_facts){ .code = PD_RESOURCE_EXHAUSTED },
+                "%u TLS handshakes gave way to others: too many are under way", all->gave_way);
+    all->gave_way = 0;
+    all->told_ms = now;
+}
+
 void pd_handshakes_tick(pd_uvloop *loop)
 {
     uint64_t now = pd_loop_now_ms(loop->daemon), most = pd_conversation_settings(loop->daemon)->handshake_ms;
     pd_handshake *h, *next;
 
+    tell(loop, now);
     while ((h = loop->handshakes.list[PD_HANDSHAKE_SILENT]) != NULL && now - h->begun_ms > most) drop(h);
+    while ((h = loop->handshakes.list[PD_HANDSHAKE_QUEUED]) != NULL && now - h->begun_ms > most) {
+        loop->handshakes.gave_way++;
+        drop(h);
+    }
     while ((h = loop->handshakes.list[PD_HANDSHAKE_ENDING]) != NULL && now - h->begun_ms > LINGER_MS) drop(h);
     DL_FOREACH_SAFE(loop->handshakes.list[PD_HANDSHAKE_ANSWERED], h, next)
     {
@@ -308,4 +339,6 @@ void pd_handshakes_end(pd_uvloop *loop)
     loop->handshakes.ended = true;
     for (int state = 0; state < PD_HANDSHAKE_STATES; state++)
         DL_FOREACH_SAFE(loop->handshakes.list[state], h, next) drop(h);
+    pd_handshake_thread_free(loop->handshakes.thread);
+    loop->handshakes.thread = NULL;
 }

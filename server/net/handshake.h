@@ -2,10 +2,11 @@
  * Loop thread.
  *
  * A peer that has sent nothing, or only a part of its first message, costs a small struct: the kernel wakes the loop
- * when the message is whole. The arithmetic of handshakes runs on libuv's threads, a few at a time, so the loop never
- * computes one. A connection that is not through after server.handshake_timeout is closed. There are at most
- * server.max_connections of them, and few of those may have the state that TLS keeps between two messages; beyond these
- * limits the oldest one gives way, because an honest peer takes milliseconds.
+ * when the message is whole. The arithmetic of handshakes runs on a thread of lower priority (handshake_thread.h), so
+ * the loop never computes one, and a flood of them takes little from steps. A connection that is not through after
+ * server.handshake_timeout is closed. There are at most server.max_connections of them, and few of those may have the
+ * state that TLS keeps between two messages; beyond these limits the oldest one gives way, because an honest peer takes
+ * milliseconds.
  *
  * When the handshake is complete, the conversation gets a connection whose peer is known. */
 #ifndef PD_HANDSHAKE_H

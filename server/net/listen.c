@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,23 +262,11 @@ int pd_listen(pd_uvloop *loop, pd_error *err)
 
 /* ---- accepting ---- */
 
-static void tune(int fd, int family, const pd_daemon_config *config)
-{
-    int on = 1, idle = (int)(config->silence_ms / 1000) + 1, unsent = (int)config->write_ms;
-
-    if (family == AF_UNIX) return;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent, sizeof unsent);
-}
-
 static void welcome(const pd_listener *listener, int fd, const struct sockaddr *address, socklen_t length)
 {
     pd_uvloop *loop = listener->loop;
     char text[80];
 
-    tune(fd, address->sa_family, pd_conversation_settings(loop->daemon));
     if (listener->http) {
         if (pd_socket_adopt_http(loop, fd) != PD_OK) close(fd);
         return;

@@ -1,7 +1,7 @@
 /* uvloop.h - the objects of the daemon's libuv loop (timer, wake-up, signals) and its listening sockets. Loop thread.
  *
- * Only this header and signals.h include uv.h. Only daemon.c, handshake.c, input.c, listen.c and
- * socket.c use this header. */
+ * Only this header and signals.h include uv.h. Only daemon.c, handshake.c,
+ * handshake_thread.c, input.c, listen.c and socket.c use this header. */
 #ifndef PD_UVLOOP_H
 #define PD_UVLOOP_H
 
@@ -24,6 +24,9 @@ enum {
 typedef struct pd_handshakes {
     struct pd_handshake *list[PD_HANDSHAKE_STATES]; /* oldest first */
     unsigned n[PD_HANDSHAKE_STATES];
+    struct pd_handshake_thread *thread; /* started by the first handshake */
+    unsigned gave_way;                  /* handshakes that were ended since the log last told of them */
+    uint64_t told_ms;                   /* when that was */
     bool ended;
 } pd_handshakes;
 

@@ -4,9 +4,11 @@
  *
  * figure_half_open kib   the daemon's resident memory for each of them, in KiB
  * figure_half_open p99   the 99th percentile of a healthy job's step (2 workers over TLS, 20 tensors of 65,536) beside
- *                        them, over that without them; blocks of steps with and without them alternate */
-#include "figure.h"
+ *                        them, over that without them; blocks of steps with and without them alternate, and with the
+ *                        same flood at a process that does nothing but accept */
+#include "acceptor.h"
 #include "bench_team.h"
+#include "figure.h"
 #include "tls_stream.h"
 
 #include <arpa/inet.h>
@@ -180,10 +182,11 @@ static double block(team *workers, double part)
     return figure_quantile(ms, STEPS, part);
 }
 
-static double block_beside(flood *f, team *workers)
+static double block_beside(flood *f, int port, team *workers)
 {
     double ms;
 
+    f->port = port;
     open_all(f);
     atomic_store(&f->stop, false);
     if (pthread_create(&f->thread, NULL, keep_open, f) != 0) figure_stop("no thread");
@@ -194,21 +197,26 @@ static double block_beside(flood *f, team *workers)
     return ms;
 }
 
-static void measure_steps(flood *f, const pd_child *daemon)
+/* Blocks of three kinds take turns: without the flood, with the flood at the daemon, and with the flood at a process
+ * that accepts connections and does nothing for them. The last tells what the flood costs by itself. */
+static void measure_steps(flood *f, const pd_child *daemon, int bare_port)
 {
+    int port = f->port;
     team *workers = start_team(daemon);
-    double ratio[PAIRS], alone[PAIRS], beside[PAIRS];
+    double ratio[PAIRS], bare[PAIRS], alone[PAIRS], beside[PAIRS];
 
     block(workers, 0.5);
     for (int i = 0; i < PAIRS; i++) {
         alone[i] = block(workers, 0.99);
-        beside[i] = block_beside(f, workers);
+        beside[i] = block_beside(f, port, workers);
+        bare[i] = block_beside(f, bare_port, workers) / alone[i];
         ratio[i] = beside[i] / alone[i];
     }
     double value = figure_quantile(ratio, PAIRS, 0.5);
-    printf("%.3f\tratios %.3f to %.3f of %d pairs; 99th percentile alone %.2f ms, beside %.2f ms; %llu opened\n", value,
-           ratio[0], ratio[PAIRS - 1], PAIRS, figure_quantile(alone, PAIRS, 0.5), figure_quantile(beside, PAIRS, 0.5),
-           (unsigned long long)f->opened);
+    printf("%.3f\tratios %.3f to %.3f of %d pairs; 99th percentile alone %.2f ms, beside %.2f ms; the flood at a bare "
+           "acceptor %.3f; %llu opened\n",
+           value, ratio[0], ratio[PAIRS - 1], PAIRS, figure_quantile(alone, PAIRS, 0.5),
+           figure_quantile(beside, PAIRS, 0.5), figure_quantile(bare, PAIRS, 0.5), (unsigned long long)f->opened);
     team_end(workers);
 }
 
@@ -216,15 +224,19 @@ int main(int argc, char **argv)
 {
     flood *f = figure_alloc(sizeof *f);
     pd_child daemon;
+    pid_t bare;
+    int bare_port;
 
     if (argc != 2 || (strcmp(argv[1], "kib") != 0 && strcmp(argv[1], "p99") != 0)) figure_stop("expected kib or p99");
     start_daemon(&daemon);
     f->port = atoi(strrchr(daemon.secure, ':') + 1);
     make_hello(f, daemon.token);
+    bare = acceptor_start(&bare_port, f->hello_bytes);
     if (strcmp(argv[1], "kib") == 0)
         measure_memory(f, &daemon);
     else
-        measure_steps(f, &daemon);
+        measure_steps(f, &daemon, bare_port);
+    acceptor_stop(bare);
     pd_child_stop(&daemon);
     free(f);
     return 0;

@@ -276,12 +276,15 @@ static int try_connection(const void *unused)
     pd_tls_files files = { .tokens = tls_ends.tokens };
     pd_tls_context *context;
     pd_tls_stream *stream;
+    pd_error err;
     int rc = pd_tls_server(&context, &files, NULL);
     (void)unused;
 
     if (rc != PD_OK) return rc;
-    if ((rc = pd_tls_stream_new(&stream, context, tls_ends.fd[TLS_SERVER], NULL, NULL)) == PD_OK)
+    if ((rc = pd_tls_stream_new(&stream, context, tls_ends.fd[TLS_SERVER], NULL, NULL)) == PD_OK) {
+        if (pd_tls_handshake(stream, &err) == PD_TLS_FAILED) rc = err.code;
         pd_tls_stream_free(stream);
+    }
     pd_tls_unref(context);
     return rc;
 }
