@@ -99,8 +99,8 @@ void pd_control_add(pd_steps *steps, pd_control_record *record);
 void pd_control_drop_noted(pd_steps *steps, bool overrides);
 /* Puts all overrides that were read back in force now, each from its step on: the job will not repeat its steps. */
 void pd_control_hurry(pd_steps *steps);
-/* Returns whether values that an operator has set wait for their step, which was taken before the restart. */
-bool pd_control_has_overrides(const pd_steps *steps);
+/* Returns whether the job repeats steps of which there are records. */
+bool pd_control_repeats(const pd_steps *steps);
 
 /* ---- for the files that run rounds and steps ---- */
 
