@@ -326,9 +326,9 @@ static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
     return pending->count <= optim->saved.count - optim->shared->plan.root_delay;
 }
 
-/* Returns whether a step that uses roots when they are ready waits for a root task (computation of a matrix root) at the
- * root pool: a repeated step for those that it takes; the first step that repeats none for those that had to be kept,
- * so that there are never more of them than a job has counted memory for. */
+/* Returns whether a step that uses roots when they are ready waits for a root task (computation of a matrix root) at
+ * the root pool: a repeated step for those that it takes; the first step that repeats none for those that had to be
+ * kept, so that there are never more of them than a job has counted memory for. */
 static bool is_awaited(const pd_optim *optim, const pd_pending_task *pending)
 {
     if (optim->taken != NULL && optim->retakes) return find_taken(optim->taken, pending) != NULL;

@@ -131,7 +131,8 @@ static void listen_again(sim *s, void *who, uint64_t what)
     ((sim_server *)who)->listens = true;
 }
 
-/* Returns whether the disk has all that tells which course the job's steps have taken: entries of its log, or records. */
+/* Returns whether the disk has all that tells which course the job's steps have taken: entries of its log, or records
+ * of its control log. */
 static bool is_course_kept(const pd_job *job)
 {
     const pd_control *control = job->steps.control;
