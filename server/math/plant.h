@@ -72,7 +72,6 @@
     X(log_forgets_roots, "an entry leaves out which roots the step has taken")                                         \
     X(control_unread, "a restart does not read the control log")                                                       \
     X(control_base_early, "entries of the control log are given up before the checkpoint that has them is durable")    \
-    X(set_answered_early, "an operator who sets values is answered before the disk has them")                          \
     X(entries_before_checkpoint, "entries are written before the checkpoint that they follow is durable")              \
     X(end_unsynced, "the mark that a job has ended counts as written before its directory is synced")                  \
     X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends "        \

@@ -142,6 +142,7 @@ struct pd_pending_task {
     int64_t count;  /* number of the step in which the task's inputs were copied */
     uint32_t index; /* index of the task in the plan */
     pd_task *task;  /* the task; NULL while the task is at the root pool */
+    bool kept;      /* as in pd_task */
     bool back;
     bool due; /* whether the task's result is to be stored in this step; set by pd_step_settle */
     /* whether an image (saved state as bytes) that is being written waits for the task's result: save.h */

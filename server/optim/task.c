@@ -167,7 +167,9 @@ static pd_pending_task *append(pd_optim *optim, pd_task *task)
 {
     pd_pending_task *pending = task->pending;
 
-    *pending = (pd_pending_task){ .count = task->view.count, .index = (uint32_t)pd_task_index(task), .task = task };
+    *pending = (pd_pending_task){
+        .count = task->view.count, .index = (uint32_t)pd_task_index(task), .task = task, .kept = task->kept
+    };
     if (optim->saved.oldest == NULL)
         optim->saved.oldest = pending;
     else
@@ -324,17 +326,25 @@ static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
     return pending->count <= optim->saved.count - optim->shared->plan.root_delay;
 }
 
-/* Returns whether the root tasks (computations of matrix roots) have come back that a repeated step takes. */
-static bool noted_are_back(const pd_optim *optim)
+/* Returns whether a step that uses roots when they are ready waits for a root task (computation of a matrix root) at
+ * the root pool: a repeated step for those that it takes; the first step that repeats none for those that had to be
+ * kept, so that there are never more of them than a job has counted memory for. */
+static bool is_awaited(const pd_optim *optim, const pd_pending_task *pending)
+{
+    if (optim->taken != NULL && optim->retakes) return find_taken(optim->taken, pending) != NULL;
+    return pending->kept;
+}
+
+static bool awaited_are_back(const pd_optim *optim)
 {
     for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next)
-        if (!pending->back && find_taken(optim->taken, pending) != NULL) return false;
+        if (!pending->back && is_awaited(optim, pending)) return false;
     return true;
 }
 
 static bool tasks_are_back(const pd_optim *optim)
 {
-    if (adopts_when_ready(optim)) return optim->taken == NULL || !optim->retakes || noted_are_back(optim);
+    if (adopts_when_ready(optim)) return awaited_are_back(optim);
     for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL && is_due(optim, pending);
          pending = pending->next)
         if (!pending->back) return false;

@@ -51,7 +51,8 @@ void pd_optim_note_taken(pd_optim *optim, pd_taken_roots *taken);
  * of the list is not there, the step sets taken->missed. */
 void pd_optim_take_as_noted(pd_optim *optim, pd_taken_roots *taken);
 /* Says whether root tasks (computations of matrix roots) that steps make from now on must all be run: true while later
- * steps will repeat earlier ones (pd_optim_take_as_noted), which may take tasks that a newer one would replace now. */
+ * steps will repeat earlier ones (pd_optim_take_as_noted), which may take tasks that a newer one would replace now. The
+ * first step that repeats none waits for them. */
 void pd_optim_keep_tasks(pd_optim *optim, bool keep);
 /* Returns the most root tasks (computations of matrix roots) that one step can take. */
 size_t pd_optim_most_taken(const pd_optim *optim);

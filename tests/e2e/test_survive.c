@@ -230,6 +230,39 @@ static void sigterm_loses_no_step_and_no_bit(void **state)
     model_free_buffers(f->m, interrupted);
 }
 
+/* An operator sets a value after the last checkpoint, and the daemon is killed as soon as paramctl has returned. The
+ * steps that are taken again get the value from the step on from which it held, and end with the weights of a job that
+ * was not killed. */
+static void a_value_that_was_set_survives_kill_9_at_once(void **state)
+{
+    fixture *f = *state;
+    float **interrupted;
+
+    start(f, 0, NULL);
+    join(f, "j", NULL);
+    train(f, 4);
+    assert_int_equal(paramctl("checkpoint j"), 0);
+    train(f, 2);
+    assert_int_equal(paramctl("set j '*' lr=0.01"), 0);
+    kill_and_start(f, NULL);
+    lose(f);
+    assert_job("j", 4, 4);
+    join(f, "j", NULL);
+    train(f, 1);
+    assert_true(paramctl("set j '*' lr=0.5") != 0);
+    assert_says("repeats steps after a restart");
+    train(f, 4);
+    interrupted = copy_weights(f);
+    leave(f);
+    join(f, "whole", NULL);
+    train(f, 6);
+    assert_int_equal(paramctl("set whole '*' lr=0.01"), 0);
+    train(f, 3);
+    assert_true(model_same(f->m, interrupted, f->workers[0].weights));
+    leave(f);
+    model_free_buffers(f->m, interrupted);
+}
+
 /* Two workers train 4 steps, then kill -9 and a restart, after which three workers take 5 steps. They come to the same
  * weights as three others whom the same daemon lost in the same way, from the same checkpoint. */
 static void three_workers_go_on_after_kill_9_of_a_daemon_with_two(void **state)
@@ -483,6 +516,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_A_FOLDER(a_job_survives_kill_9_as_of_its_last_checkpoint),
         WITH_A_FOLDER(sigterm_loses_no_step_and_no_bit),
+        WITH_A_FOLDER(a_value_that_was_set_survives_kill_9_at_once),
         WITH_A_FOLDER(three_workers_go_on_after_kill_9_of_a_daemon_with_two),
         WITH_A_FOLDER(checkpoints_come_by_themselves),
         WITH_A_FOLDER(a_job_that_has_ended_does_not_come_back),

@@ -88,6 +88,36 @@ static inline int read_entry(void *arg, const pd_logged *logged, pd_error *err)
     return PD_OK;
 }
 
+/* Reads what an entry of a control log has. It begins with any number. */
+static inline int read_record(void *arg, const pd_logged *logged, pd_error *err)
+{
+    uint64_t *number = arg;
+
+    if (*number == 0) *number = logged->step - 1;
+    return read_entry(arg, logged, err);
+}
+
+/* Takes the same bytes for a segment of a control log. */
+static inline void control_segment_fuzz(log_course *c, const uint8_t *at, size_t bytes)
+{
+    static const char path[] = LOG_JOB_DIR "/control/segment-00000000000000000001";
+    pd_log_about about;
+    pd_error err = { 0 };
+    uint64_t number = 0;
+    uint8_t *to;
+    int file;
+
+    MUST(c->disk.make_dir(c->disk.arg, LOG_JOB_DIR "/control") == 0 &&
+         c->disk.create(c->disk.arg, path, 0, &file) == 0);
+    MUST(c->disk.close(c->disk.arg, file) == 0);
+    mem_disk_resize(c->memory, path, bytes);
+    to = mem_disk_file(c->memory, path, &bytes);
+    memcpy(to, at, bytes);
+    MUST(pd_control_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, read_record, &number, &about, &err) == PD_OK);
+    MUST(about.entries == 0 || about.last == number);
+    MUST(pd_control_cut(&c->disk, LOG_JOB_DIR, LOG_CREATOR, about.last, &err) == PD_OK);
+}
+
 /* Reads an input of the fuzzer: the bytes of a segment. */
 static inline void log_segment_fuzz(const uint8_t *data, size_t size)
 {
@@ -107,6 +137,7 @@ static inline void log_segment_fuzz(const uint8_t *data, size_t size)
     at = mem_disk_file(c.memory, LOG_SEGMENT_PATH, &bytes);
     memcpy(at, data, size);
     mend_log(at, bytes);
+    control_segment_fuzz(&c, at, bytes);
     MUST(pd_log_read(&c.disk, LOG_JOB_DIR, LOG_CREATOR, 0, read_entry, &step, &about, &err) == PD_OK);
     MUST(about.last == step && about.entries == step);
     MUST(pd_log_cut(&c.disk, LOG_JOB_DIR, LOG_CREATOR, 0, step, &err) == PD_OK);

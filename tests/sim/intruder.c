@@ -170,7 +170,7 @@ static void add_set(sim_intruder *i)
 
     add_hello(i, "");
     option.name = "weight_decay";
-    option.value = "0";
+    option.value = i->s->plan->jobs[i->fault->job].ready ? "0.25" : "0";
     set.job = (char *)i->s->plan->jobs[i->fault->job].name;
     set.pattern = "*";
     set.options = options;

@@ -41,6 +41,7 @@ typedef struct sim_job {
     uint64_t steps, start_ns;
     int how;    /* aggregate of the job: an enum pd_aggregation_choice */
     bool plain; /* the rule is sgd with lr=1, so the expected weights follow by simple arithmetic */
+    bool ready; /* roots are used when they are ready, and operators set values: the weights depend on timing */
     bool rejects, clips, mean_init, barriers, weighted;
     uint32_t absent_of_16, infinite_of_64; /* of 16 gradients, so many are left out; of 64, so many have an infinity */
     uint32_t missing;                      /* rank that leaves for good; `world`: no rank does */
@@ -59,7 +60,7 @@ typedef enum sim_fault_kind {
     SIM_LEAVE,      /* a worker leaves in the middle and comes back as another process */
     SIM_DROP,       /* an operator drops a job */
     SIM_IMPORT,     /* an operator begins an import and stops in the middle for `amount` ns */
-    SIM_SET,        /* an operator sets a hyperparameter to the value that it has already */
+    SIM_SET,        /* an operator sets a hyperparameter, to the value that it has already unless the job is `ready` */
     SIM_FLOOD,      /* an operator sends `amount` control requests at once */
     SIM_DEAF,       /* an operator sends `amount` control requests at once, and reads no answer */
     SIM_HALF_HELLO, /* a peer begins a Hello and does not finish it */

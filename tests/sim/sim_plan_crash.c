@@ -43,6 +43,18 @@ static void draw_log(const sim_plan *plan, sim_job *job)
     if (sim_below(&r, 5) < 2) sim_plan_add_option(job, "durability=log");
 }
 
+/* Lets half of the jobs with roots use these when they are ready. That is drawn apart, too. */
+static void draw_ready(const sim_plan *plan, sim_job *job)
+{
+    uint64_t r = sim_mix(plan->seed, 17, 4, job->number);
+
+    if (job->plain || sim_below(&r, 2) != 0) return;
+    job->ready = true;
+    snprintf(job->rule, sizeof job->rule, "%s",
+             "* scalable_shampoo learning_rate=0.1 block_size=8 preconditioning_compute_steps=1 root_delay=ready "
+             "start_preconditioning_step=1");
+}
+
 static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64_t *r)
 {
     bool plain = sim_once_in(r, 3);
@@ -60,6 +72,7 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
     sim_plan_draw_options(job, r);
     draw_checkpoints(job, r);
     draw_log(plan, job);
+    draw_ready(plan, job);
     draw_windows(job, r);
     job->absent_of_16 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
     job->infinite_of_64 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
@@ -92,6 +105,19 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
     sim_plan_mark_missing(plan);
 }
 
+/* Adds operators who set values in jobs whose weights depend on timing. */
+static void draw_sets(sim_plan *plan)
+{
+    for (uint32_t j = 0; j < plan->n_jobs; j++) {
+        uint64_t r = sim_mix(plan->seed, 17, 5, j);
+        if (!plan->jobs[j].ready) continue;
+        for (uint64_t n = sim_below(&r, 3); n > 0; n--) {
+            add_fault(plan, SIM_SET, &r);
+            plan->faults[plan->n_faults - 1].job = j;
+        }
+    }
+}
+
 void sim_plan_draw_crashes(sim_plan *plan, uint64_t seed)
 {
     uint64_t r = sim_mix(seed, 17, 2, 6);
@@ -104,6 +130,7 @@ void sim_plan_draw_crashes(sim_plan *plan, uint64_t seed)
     for (uint32_t j = 0; j < plan->n_jobs; j++) draw_job(plan, &plan->jobs[j], j, &r);
     sim_plan_draw_limits(plan, &r);
     draw_faults(plan, &r);
+    draw_sets(plan);
     plan->latency_ns = sim_once_in(&r, 4) ? 20 * SIM_MS : 2 * SIM_MS;
     plan->window = plan->latency_ns < SIM_MS * 10 && sim_once_in(&r, 4) ? 200 + sim_below(&r, 2000) : 65536;
     plan->shares = plan->server_shares = sim_once_in(&r, 4);

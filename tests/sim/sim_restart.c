@@ -2,6 +2,7 @@
  * what the disk has. */
 #include "server_state.h"
 
+#include "control.h"
 #include "conversation.h"
 #include "image.h"
 #include "sim_judge.h"
@@ -130,6 +131,40 @@ static void listen_again(sim *s, void *who, uint64_t what)
     ((sim_server *)who)->listens = true;
 }
 
+/* Returns whether the disk has all that tells which course the job's steps have taken: entries of its log, or records
+ * of its control log. */
+static bool is_course_kept(const pd_job *job)
+{
+    const pd_control *control = job->steps.control;
+
+    for (uint32_t i = 0; i < job->steps.n_params && job->keeping.log.wanted; i++)
+        if (job->steps.params[i].saved.step > job->keeping.durable_step) return false;
+    if (control == NULL) return true;
+    return job->keeping.control.on && job->keeping.control.under_way == 0 && control->made.first == NULL;
+}
+
+/* Returns whether an operator may set a value of the job while it repeats steps, which had other values before. */
+static bool may_set(const sim_server *server, const char *job)
+{
+    const sim_plan *plan = server->s->plan;
+
+    for (uint32_t i = 0; i < plan->n_faults; i++)
+        if (plan->faults[i].kind == SIM_SET && strcmp(plan->jobs[plan->faults[i].job].name, job) == 0 &&
+            plan->faults[i].at_ns + 500 * SIM_MS > server->s->now_ns)
+            return true;
+    return false;
+}
+
+static void loosen_jobs(const sim_server *server)
+{
+    const pd_job *job, *next;
+
+    HASH_ITER(hh, server->store->jobs.names, job, next)
+    {
+        if (!is_course_kept(job) || may_set(server, job->steps.name)) sim_judge_loosen(server->s, job->steps.number);
+    }
+}
+
 void sim_server_kill(sim_server *server)
 {
     sim_side before = sim_enter(SIM_SERVER);
@@ -137,6 +172,7 @@ void sim_server_kill(sim_server *server)
     sim_note(server->s, "server", server->life, "is killed", 0, 0);
     sim_hold_failures(true);
     server->life++;
+    loosen_jobs(server);
     sim_judge_forget_numbers(server->s);
     end_process(server);
     sim_disk_lose(server->disk);

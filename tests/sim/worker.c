@@ -98,6 +98,11 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
             w); /* the job ended while all its workers were away, or the server read the Hello of a dead process late */
         return;
     }
+    if (code == PD_FAILED_PRECONDITION && strstr(text, "than the first time") != NULL &&
+        sim_judge_is_loose(w->s, w->job)) {
+        sim_worker_end_dropped(w); /* the server was killed before the disk had the record of a root or a value */
+        return;
+    }
     if (strstr(text, "in the mean already") != NULL) { /* an operator must drop the job to resolve this */
         sim_drop_job(w->s, w->job->number);
         sim_program_rest(w, INIT, "asks the operator to drop the job");

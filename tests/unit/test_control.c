@@ -11,6 +11,7 @@
 #include "course.h"
 #include "kept_copy.h"
 #include "kept_job.h"
+#include "partial_policy.h"
 #include "rig.h"
 #include "store_inside.h"
 
@@ -256,6 +257,77 @@ static void a_job_that_comes_back_from_an_older_checkpoint_uses_no_record(void *
     rig_free(&r);
 }
 
+/* ---- rounds that close without some ranks ---- */
+
+static const course partial = { .options = "checkpoint_every=8 step_timeout=1s", .rules = "* adam" };
+
+static void close_early(const rig *r)
+{
+    for (uint32_t i = 0; i < COURSE_PARAMS; i++)
+        inside_job(r->store, r->job)->steps.params[i].round.policy = &partial_policy;
+}
+
+/* Takes a step in which parameter 1 gets no contribution of a rank before the deadline, or in which all ranks push,
+ * the late rank first. */
+static void take_late_step(rig *r, uint64_t step, uint32_t late, bool all)
+{
+    if (all) course_push(r, &partial, late, 1, step);
+    for (uint32_t i = 0; i < COURSE_PARAMS; i++)
+        for (uint32_t rank = 0; rank < COURSE_WORLD; rank++)
+            if (rank != late || i != 1) course_push(r, &partial, rank, i, step);
+    rig_work(r);
+    if (!all) rig_sleep(r, 2);
+    rig_work(r);
+    assert_int_equal(kept_job_step_of(r, 1), step);
+}
+
+static void a_round_counts_the_ranks_again_that_it_counted(void **state)
+{
+    history *h = malloc(sizeof *h);
+    rig r;
+
+    (void)state;
+    start(&r, &partial);
+    close_early(&r);
+    for (uint64_t step = 1; step <= 14; step++) {
+        take_late_step(&r, step, step == 11 ? 0 : 2, step != 11 && step != 13);
+        note_weights(&r, h, step);
+    }
+    assert_int_equal(r.controlled, 2);
+    for (int times = 0; times < 2; times++) {
+        crash(&r, &partial);
+        close_early(&r);
+        for (uint64_t step = 9; step <= 14; step++) {
+            take_late_step(&r, step, step == 11 ? 0 : 2, true);
+            if (!same_weights(&r, h, step)) fail_msg("step %d has other weights than before the crash", (int)step);
+        }
+        assert_int_equal(r.controlled, 0); /* the records of repeated rounds are on the disk already */
+    }
+    rig_free(&r);
+    free(h);
+}
+
+static void a_recorded_rank_is_waited_for(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r, &partial);
+    close_early(&r);
+    for (uint64_t step = 1; step <= 12; step++) take_late_step(&r, step, 0, step != 12);
+    crash(&r, &partial);
+    close_early(&r);
+    for (uint64_t step = 9; step <= 11; step++) take_late_step(&r, step, 0, true);
+    for (uint32_t rank = 0; rank < 2; rank++) course_push(&r, &partial, rank, 1, 12);
+    rig_work(&r);
+    assert_int_equal(kept_job_step_of(&r, 1), 11);
+    course_push(&r, &partial, 2, 1, 12);
+    rig_work(&r);
+    assert_int_equal(kept_job_step_of(&r, 1), 12);
+    assert_null(strstr(r.warning, "takes another course"));
+    rig_free(&r);
+}
+
 /* ---- overrides ---- */
 
 static void an_override_holds_again_from_the_step_from_which_it_held(void **state)
@@ -363,6 +435,8 @@ int main(void)
         cmocka_unit_test(entries_that_a_checkpoint_has_are_given_up),
         cmocka_unit_test(a_failing_disk_stops_the_records_until_the_next_checkpoint),
         cmocka_unit_test(a_job_that_comes_back_from_an_older_checkpoint_uses_no_record),
+        cmocka_unit_test(a_round_counts_the_ranks_again_that_it_counted),
+        cmocka_unit_test(a_recorded_rank_is_waited_for),
         cmocka_unit_test(an_override_holds_again_from_the_step_from_which_it_held),
         cmocka_unit_test(a_command_is_answered_when_the_disk_has_its_record),
         cmocka_unit_test(a_command_whose_record_fails_is_answered_with_the_next_checkpoint),

@@ -6,42 +6,12 @@
 
 #include <cmocka.h>
 
-#include "policies.h"
+#include "partial_policy.h"
 #include "rig.h"
 #include "round.h"
 #include "store_inside.h"
 
-enum { WORLD = 3, CONN = 10, N = 100, LEAST = 2 };
-
-/* ---- the policy under test ---- */
-
-static pd_admit admit(const pd_round *round, uint32_t rank, uint64_t closed, uint64_t step)
-{
-    (void)round, (void)rank;
-    if (step <= closed) return PD_ADMIT_LATE;
-    return step == closed + 1 ? PD_ADMIT_NEW : PD_ADMIT_EARLY;
-}
-
-static bool chunk_is_complete(const pd_round *round, const pd_chunk *chunk)
-{
-    return chunk->came == round->members->expected || (round->closing && chunk->came >= LEAST);
-}
-
-static bool round_is_complete(const pd_round *round)
-{
-    for (uint32_t c = 0; c < round->n_chunks; c++)
-        if (!chunk_is_complete(round, &round->chunks[c])) return false;
-    return true;
-}
-
-static pd_overdue overdue(const pd_round *round)
-{
-    for (uint32_t c = 0; c < round->n_chunks; c++)
-        if (round->chunks[c].came < LEAST) return PD_OVERDUE_REPORT;
-    return PD_OVERDUE_CLOSE;
-}
-
-static const pd_policy two_of_three = { "two_of_three", admit, chunk_is_complete, round_is_complete, overdue };
+enum { WORLD = 3, CONN = 10, N = 100 };
 
 /* ---- the tests ---- */
 
@@ -53,7 +23,7 @@ static void start(rig *r, const char *options)
     rig_new(r, &config);
     r->job = rig_start(r, "job", WORLD, CONN, sizes, 1, options, "* sgd lr=1");
     rig_work(r);
-    inside_job(r->store, r->job)->steps.params[0].round.policy = &two_of_three;
+    inside_job(r->store, r->job)->steps.params[0].round.policy = &partial_policy;
 }
 
 static int push(rig *r, uint32_t rank, uint64_t step)

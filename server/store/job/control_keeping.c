@@ -3,7 +3,6 @@
 
 #include "control.h"
 #include "keeping.h"
-#include "plant.h"
 
 #include <inttypes.h>
 
@@ -32,7 +31,7 @@ static void answer(pd_job *job, pd_request *request)
 void pd_control_answer(pd_job *job, pd_request *request, bool noted, uint64_t now_ns)
 {
     if (!noted) pd_keeping_soon(job);
-    if (!job->keeping.kept || PD_PLANTED(set_answered_early)) {
+    if (!job->keeping.kept) {
         answer(job, request);
         return;
     }

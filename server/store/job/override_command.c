@@ -494,11 +494,11 @@ static int find_job(command *c, pd_job *job, pd_error *err)
 {
     if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", c->request->u.set.job_name);
     c->job = job;
-    if (!pd_control_has_overrides(&job->steps)) return PD_OK;
+    if (!pd_control_repeats(&job->steps)) return PD_OK;
     return pd_fail(
         err, PD_UNAVAILABLE,
-        "job %.200s repeats steps after a restart, and values that were set before it hold from one of these "
-        "steps on: set others when the job has reached that step",
+        "job %.200s repeats steps after a restart, with the values that they had: set others when it has come "
+        "to the step at which the server ended",
         job->steps.name);
 }
 

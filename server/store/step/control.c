@@ -265,13 +265,9 @@ void pd_control_drop_noted(pd_steps *steps, bool overrides)
     for (uint32_t i = 0; i < steps->n_params; i++) drop_noted_of(steps, i, overrides);
 }
 
-bool pd_control_has_overrides(const pd_steps *steps)
+bool pd_control_repeats(const pd_steps *steps)
 {
-    if (steps->control == NULL || steps->control->n_noted == 0) return false;
-    for (uint32_t i = 0; i < steps->n_params; i++)
-        for (const pd_control_record *r = steps->control->params[i].noted.first; r != NULL; r = r->next)
-            if (r->kind == PD_CONTROL_SET) return true;
-    return false;
+    return steps->control != NULL && steps->control->n_noted > 0;
 }
 
 /* ---- overrides ---- */

@@ -23,7 +23,7 @@
 typedef enum pd_control_kind {
     PD_CONTROL_ROOTS, /* `taken`: the root tasks that the step took; it may be none, though some could have been back */
     PD_CONTROL_ROUND, /* `counted`: the ranks that counted in the round of the step */
-    /* a command that sets values (job/set_record.h). Made: the command is `command`, as bytes; `step` is the step of the
+    /* A command that sets values (job/set_record.h). Made: the command is `command`, as bytes; `step` is that of the
      * last state of the job that was copied when it came. Read back: one record for each parameter that the command
      * matches, with `override`, which holds from step `from` on; `step` is the first step that the parameter had not
      * begun when the command came. */
@@ -99,8 +99,8 @@ void pd_control_add(pd_steps *steps, pd_control_record *record);
 void pd_control_drop_noted(pd_steps *steps, bool overrides);
 /* Puts all overrides that were read back in force now, each from its step on: the job will not repeat its steps. */
 void pd_control_hurry(pd_steps *steps);
-/* Returns whether values that an operator has set wait for their step, which was taken before the restart. */
-bool pd_control_has_overrides(const pd_steps *steps);
+/* Returns whether the job repeats steps of which there are records. */
+bool pd_control_repeats(const pd_steps *steps);
 
 /* ---- for the files that run rounds and steps ---- */
 
