@@ -1,6 +1,6 @@
 #!/bin/bash
-# A disk that fails under a real daemon (failing_disk.c): the job goes on, `paramctl jobs` shows the error, and
-# checkpoints come again when the disk is well. Also on a full file system, where root may mount one.
+# A disk that fails or hangs under a real daemon (failing_disk.c): the job goes on or pauses, `paramctl jobs` shows the
+# error, and checkpoints come again when the disk is well. Also on a full file system, where root may mount one.
 set -euo pipefail
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin
 bin=${PARAMD_BIN:?the folder of paramd, paramctl and crash_worker}
@@ -44,7 +44,7 @@ field() {
 import json, sys
 jobs = json.load(sys.stdin)
 jobs = jobs["jobs"] if isinstance(jobs, dict) else jobs
-print(jobs[0].get(sys.argv[1]) or "")' "$1"
+print((jobs[0].get(sys.argv[1]) if jobs else "") or "")' "$1"
 }
 
 step() { tail -n 1 "$scratch/worker.log" 2> /dev/null | awk '{ print $3 + 0 }'; }
@@ -54,16 +54,19 @@ is_durable_beyond() { [ "$(durable)" -gt "$1" ]; }
 shows_error() { [[ "$(field checkpoint_error)" == *"$1"* ]]; }
 shows_none() { [ -z "$(field checkpoint_error)" ]; }
 
-# start FOLDER : a daemon that keeps its checkpoints there, and a worker that trains
+# start FOLDER [OPTION...] : a daemon that keeps its checkpoints there, and a worker that trains with these options
 start() {
+    local options=() option
+    for option in checkpoint_every=5 "${@:2}"; do options+=(--option "$option"); done
     rm -f "$scratch/port" "$scratch/worker.log"
     FAILING_DISK="$scratch/trouble" FAILING_DISK_FOLDER="$1" LD_PRELOAD="$bin/../lib/libfailing_disk.so" \
-        "$bin/paramd" --listen 127.0.0.1:0 --port-file "$scratch/port" --state-dir "$1" >> "$scratch/daemon.log" 2>&1 &
+        "$bin/paramd" --listen 127.0.0.1:0 --port-file "$scratch/port" --state-dir "$1" --drain-timeout 1s \
+        --checkpoint-timeout 1s >> "$scratch/daemon.log" 2>&1 &
     daemon=$!
     worker=$daemon
     await 'the daemon to listen' test -s "$scratch/port"
     "$bin/crash_worker" --url "tcp://127.0.0.1:$(cat "$scratch/port")" --mode window --rule '* adamw lr=0.01' \
-        --option checkpoint_every=5 --delay 0.002 --steps 1000000000 --out "$scratch/result" \
+        "${options[@]}" --delay 0.002 --steps 1000000000 --out "$scratch/result" \
         > "$scratch/worker.log" 2> "$scratch/worker.errors" &
     worker=$!
     await 'a first durable step' is_durable_beyond 0
@@ -109,6 +112,61 @@ start "$scratch/state"
 [ "$(awk '$2 == "begins" { print $3 }' "$scratch/worker.log")" = "$before" ] \
     || complain "a new worker began at another step than the durable step $before"
 stop
+
+# hangs FOLDER [OPTION...] : fsync does not return any more, and `paramctl jobs` shows it
+hangs() {
+    start "$scratch/$1" disk_timeout=200ms "${@:2}"
+    trouble 'fsync HANG 0'
+    await 'paramctl jobs to show that the disk hangs' shows_error 'does not answer'
+}
+
+# heals TEXT : fsync returns, and steps become durable again
+heals() {
+    local before
+    before=$(durable)
+    rm "$scratch/trouble"
+    await "a durable step after $1" is_durable_beyond "$before"
+    await "the error of $1 to go" shows_none
+}
+
+waits_for_checkpoint() { [ "$(field waits_for)" = 'a checkpoint' ]; }
+logged() { grep -q "$1" "$scratch/daemon.log"; }
+
+hangs hung
+before=$(step)
+await 'a step while the disk hangs' has_stepped_beyond $((before + 20))
+logged 'has been with the disk for' || complain 'the log does not say that the disk hangs'
+heals 'a disk that hung'
+stop
+echo 'a disk that hangs: the job went on, it was told, and it healed'
+
+hangs paused on_disk_error=pause
+await 'the job to pause' waits_for_checkpoint
+before=$(step)
+heals 'a pause'
+await 'a step after a pause' has_stepped_beyond $((before + 20))
+stop
+echo 'a disk that hangs: a job that is to pause paused until it was well'
+
+hangs log durability=log
+await 'the log to be left' logged 'entries of the log have been with the disk for'
+before=$(step)
+await 'a step while the log hangs' has_stepped_beyond $((before + 20))
+heals 'a log that hung'
+stop
+echo 'a log that hangs: the job went on without, and logged again later'
+
+# A daemon that is told to stop ends although its disk hangs, and says what is lost.
+hangs stopped
+kill -TERM "$daemon"
+kill -9 "$worker"
+timeout 60 tail --pid="$daemon" -f /dev/null || complain 'the daemon has not ended within a minute'
+if wait "$daemon"; then complain 'a daemon that has lost steps ended as if all was well'; fi
+worker='' daemon=''
+rm "$scratch/trouble"
+logged 'will be lost' || complain 'the log does not say which steps are lost'
+logged 'the disk does not answer: the last checkpoint of job' || complain 'the log does not say what is not written'
+echo 'a disk that hangs: the daemon stopped, and said what it had not written'
 
 # A file system that is full, and is not any more.
 mkdir "$scratch/small"

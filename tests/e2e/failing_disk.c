@@ -1,9 +1,10 @@
 /* failing_disk.c - a library for LD_PRELOAD that makes a program's disk fail: writes, fsyncs and renames below one
  * folder.
  *
- * FAILING_DISK_FOLDER is the folder. FAILING_DISK is a file with one line, "write|fsync|rename ENOSPC|EIO COUNT": the
- * first COUNT calls of this kind succeed, all later ones fail with that error. The file is read at each call, so a test
- * changes the disk while the program runs. No file, or an empty one: the disk is well. */
+ * FAILING_DISK_FOLDER is the folder. FAILING_DISK is a file with one line, "write|fsync|rename ENOSPC|EIO|HANG COUNT":
+ * the first COUNT calls of this kind succeed, all later ones fail with that error, or do not return as long as the file
+ * says so. The file is read at each call, so a test changes the disk while the program runs. No file, or an empty one:
+ * the disk is well. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct trouble {
@@ -26,6 +28,13 @@ typedef struct trouble {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char last_text[64]; /* the line that was read last; a new line counts calls from 0 */
 static unsigned long calls;
+
+enum { HANGS = -1 };
+
+static int code_of(const char *name)
+{
+    return strcmp(name, "HANG") == 0 ? HANGS : strcmp(name, "ENOSPC") == 0 ? ENOSPC : EIO;
+}
 
 /* Reads the line that says what fails. Uses no call that this library replaces. Returns false if the disk is well. */
 static bool read_trouble(char *text, size_t size)
@@ -39,8 +48,8 @@ static bool read_trouble(char *text, size_t size)
     return n > 0;
 }
 
-/* Returns the error that this call shall have; 0: none. */
-static int error_of(const char *call)
+/* Returns the error that this call shall have; 0: none, HANGS: it shall not return. */
+static int next_error(const char *call)
 {
     char text[sizeof last_text];
     trouble t;
@@ -50,11 +59,20 @@ static int error_of(const char *call)
     if (read_trouble(text, sizeof text) && sscanf(text, "%15s %15s %lu", t.call, t.code, &t.after) == 3) {
         if (strcmp(text, last_text) != 0) calls = 0;
         strcpy(last_text, text);
-        if (strcmp(t.call, call) == 0 && ++calls > t.after) code = strcmp(t.code, "ENOSPC") == 0 ? ENOSPC : EIO;
+        if (strcmp(t.call, call) == 0 && ++calls > t.after) code = code_of(t.code);
     } else {
         last_text[0] = '\0';
     }
     pthread_mutex_unlock(&lock);
+    return code;
+}
+
+/* Returns the error that this call shall have; 0: none. Does not return while the disk hangs. */
+static int error_of(const char *call)
+{
+    int code;
+
+    while ((code = next_error(call)) == HANGS) nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
     return code;
 }
 

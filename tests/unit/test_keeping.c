@@ -285,7 +285,7 @@ static void a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written(void
     assert_int_equal(r->durable, 2);
 }
 
-static void a_drain_waits_no_longer_than_a_minute_for_the_disk(void **state)
+static void a_drain_waits_no_longer_for_the_disk_than_it_says(void **state)
 {
     rig *r = *state;
 
@@ -539,7 +539,7 @@ int main(void)
                                         rig_tear_down),
         cmocka_unit_test_setup_teardown(a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written, set_up,
                                         rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_drain_waits_no_longer_than_a_minute_for_the_disk, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_drain_waits_no_longer_for_the_disk_than_it_says, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_is_dropped_is_reported_as_ended, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_ends_with_the_server_or_never_had_a_checkpoint_is_not, set_up,
                                         rig_tear_down),

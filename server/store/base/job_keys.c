@@ -83,6 +83,14 @@ const pd_job_key pd_job_keys[] = {
     [PD_JOB_KEY_CHECKPOINT_KEEP] = { "checkpoint_keep", "3",
                                      "how many checkpoints of the job stay on the disk, at least 1", PD_JOB_NUMBER,
                                      NULL, 1, 1000000 },
+    [PD_JOB_KEY_DISK_TIMEOUT] = { "disk_timeout", "30s",
+                                  "a disk that has had a checkpoint or an entry of the log for so long, at least 10ms, "
+                                  "does not answer: that is reported, and the job does what on_disk_error says",
+                                  PD_JOB_SECONDS, NULL, SECOND / 100, 1000000000 * SECOND },
+    [PD_JOB_KEY_ON_DISK_ERROR] = { "on_disk_error", "go_on",
+                                   "what the job does when the disk fails or does not answer: go_on with steps that "
+                                   "are not durable, or pause until a checkpoint is on the disk",
+                                   PD_JOB_CHOICE, "go_on|pause", 0, 0 },
     [PD_JOB_KEY_EXACT] = { "exact", "no",
                            "after a restart with other BLAS kernels, whose last bits differ: go on with a warning, or "
                            "(yes) refuse the checkpoint",

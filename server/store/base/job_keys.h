@@ -36,6 +36,8 @@ enum pd_job_key_index {
     PD_JOB_KEY_DURABILITY,
     PD_JOB_KEY_CHECKPOINT_EVERY,
     PD_JOB_KEY_CHECKPOINT_KEEP,
+    PD_JOB_KEY_DISK_TIMEOUT,
+    PD_JOB_KEY_ON_DISK_ERROR,
     PD_JOB_KEY_EXACT,
     PD_JOB_KEYS
 };
@@ -60,6 +62,9 @@ typedef enum pd_durability {
     PD_DURABLE_CHECKPOINT,
     PD_DURABLE_LOG
 } pd_durability;
+
+/* values of the key `on_disk_error` */
+typedef enum pd_on_disk_error { PD_DISK_GO_ON, PD_DISK_PAUSE } pd_on_disk_error;
 
 /* The shortest step_timeout that a job may have, and the shortest time between two reports of overdue rounds (rounds
  * that are open longer than step_timeout). */

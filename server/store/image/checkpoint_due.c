@@ -8,12 +8,14 @@
 #include "control_keeping.h"
 #include "control_log.h"
 #include "cut.h"
+#include "disk_watch.h"
 #include "global_clip.h"
 #include "import.h"
 #include "keeping.h"
 #include "listing.h"
 #include "logging.h"
 #include "outrun.h"
+#include "pause.h"
 #include "plant.h"
 #include "ranks.h"
 #include "step_log.h"
@@ -95,7 +97,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
     pd_keeping *keeping = &job->keeping;
     bool multiple = job->steps.furthest >= keeping->next, last = keeping->last == PD_LAST_WANTED,
          asked = is_asked_for(job) || is_first(job) || job->steps.furthest >= keeping->soon ||
-                 pd_logging_wants_checkpoint(job);
+                 pd_logging_wants_checkpoint(job) || pd_pause_wants_checkpoint(job, now_ns);
 
     if (!multiple && !last && !asked) return;
     if (keeping->writing || job->steps.cut != NULL || pd_import_writes(job) || !has_state(job)) {
@@ -111,6 +113,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
     }
     keeping->begun = true;
     keeping->soon = UINT64_MAX;
+    pd_pause_tried(job, now_ns);
     pd_outrun_look(job, now_ns);
     pd_checkpoint_begin(job, last || asked ? present_step(job) : job->steps.furthest, last, now_ns);
     pd_keeping_plan(job);
@@ -129,6 +132,7 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
         }
     }
     if (job->keeping.making == NULL) begin_due(job, now_ns);
+    pd_disk_watch_look(job, now_ns);
 }
 
 /* ---- requests for a checkpoint ---- */
@@ -239,6 +243,7 @@ static void settle(pd_job *job, pd_kept *kept, pd_request *request, uint64_t now
     bool good = kept->error.code == PD_OK || PD_PLANTED(failed_counts);
 
     job->keeping.writing = false;
+    job->keeping.results++;
     pd_checkpoint_spare(job, kept);
     pd_account_give(&job->steps.account, job->keeping.counted);
     job->keeping.counted = 0;
@@ -251,6 +256,10 @@ static void settle(pd_job *job, pd_kept *kept, pd_request *request, uint64_t now
     else
         pd_logging_not_kept(job, kept->step);
     pd_control_kept(job, good);
+    if (good)
+        pd_pause_end(job);
+    else
+        pd_pause_begin(job);
     if (good) tell(job, request);
     if (good) pd_checkpoint_answer_all(job, job->keeping.durable_step, NULL, kept->bytes, kept->ns);
     if (!good) pd_request_free(request);
@@ -282,6 +291,8 @@ uint64_t pd_checkpoint_next_tick(const pd_job *job)
     uint64_t at = making != NULL && !making->headed ? making->until_ns : UINT64_MAX;
 
     if (pd_control_next_tick(job) < at) at = pd_control_next_tick(job);
+    if (pd_pause_next_tick(job) < at) at = pd_pause_next_tick(job);
+    if (pd_disk_watch_next_tick(job) < at) at = pd_disk_watch_next_tick(job);
     for (const pd_request *request = job->keeping.asked.first; request != NULL;
          request = (const pd_request *)(const void *)request->mail.next)
         if (request->u.checkpoint.wait_ns < at) at = request->u.checkpoint.wait_ns;
@@ -327,5 +338,6 @@ void pd_checkpoint_tick(pd_job *job, uint64_t now_ns)
     if (!job->keeping.durable) return;
     pd_control_tick(job, now_ns);
     if (now_ns >= pd_checkpoint_next_tick(job)) refuse_late(job, now_ns);
+    pd_disk_watch_tick(job, now_ns);
     pd_checkpoint_look(job, now_ns);
 }

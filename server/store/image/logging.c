@@ -4,10 +4,10 @@
 #include "archive.h"
 #include "checkpoint_asked.h"
 #include "control_log.h"
-#include "cut.h"
 #include "keeping.h"
 #include "logged_image.h"
 #include "param_set.h"
+#include "pause.h"
 #include "plant.h"
 #include "step_log.h"
 
@@ -110,16 +110,6 @@ static int make_entry(pd_job *job, pd_effect **out, pd_error *err)
     return PD_OK;
 }
 
-/* ---- letting parameters go on ---- */
-
-static void release(pd_steps *steps)
-{
-    pd_param *param;
-
-    while ((param = pd_step_log_release(steps)) != NULL)
-        if (!pd_cut_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
-}
-
 /* Logs once that the job waits for the disk, with the figures of an entry. */
 static void say_slow(pd_job *job, const pd_logged *last)
 {
@@ -153,7 +143,7 @@ static void stop(pd_job *job)
     job->keeping.log.broken++;
     job->keeping.log.moved = NULL;
     job->keeping.log.waits = false;
-    release(&job->steps);
+    pd_pause_release(&job->steps);
     pd_keeping_plan(job);
 }
 
@@ -168,6 +158,22 @@ static void fail(pd_job *job, uint64_t step, const pd_error *err)
            step, err->text);
     snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", err->text);
     stop(job);
+    pd_pause_begin(job);
+}
+
+void pd_logging_leave(pd_job *job)
+{
+    if (!pd_step_log_is_on(&job->steps)) return;
+    stop(job);
+    job->keeping.log.left = true;
+    pd_keeping_soon(job);
+}
+
+/* Notes that the disk has answered at last: entries can begin again after another checkpoint. */
+static void rejoin(pd_job *job)
+{
+    job->keeping.log.left = false;
+    job->keeping.log.retry = job->steps.furthest;
 }
 
 static void note_moved(pd_job *job)
@@ -233,7 +239,7 @@ void pd_logging_kept(pd_job *job)
         hand_over(job, effect);
     }
     log->first = log->last = NULL;
-    release(&job->steps);
+    pd_pause_release(&job->steps);
     pd_keeping_plan(job);
 }
 
@@ -241,7 +247,7 @@ void pd_logging_kept(pd_job *job)
 
 void pd_logging_begin(pd_job *job, uint64_t base)
 {
-    if (!job->keeping.log.wanted || pd_step_log_is_on(&job->steps)) return;
+    if (!job->keeping.log.wanted || job->keeping.log.left || pd_step_log_is_on(&job->steps)) return;
     if (pd_step_log_make(&job->steps) != PD_OK) return; /* it is tried again at the next checkpoint */
     job->keeping.log.moved = NULL;
     job->keeping.log.waits =
@@ -272,7 +278,7 @@ static void log_step(pd_job *job)
         wait_for_checkpoint(job, effect);
     else
         hand_over(job, effect);
-    release(&job->steps);
+    pd_pause_release(&job->steps);
 }
 
 void pd_logging_look(pd_job *job)
@@ -288,7 +294,7 @@ bool pd_logging_wants_checkpoint(const pd_job *job)
 {
     const pd_log_keeping *log = &job->keeping.log;
 
-    if (!log->wanted || pd_step_log_is_on(&job->steps)) return false;
+    if (!log->wanted || log->left || pd_step_log_is_on(&job->steps)) return false;
     return job->steps.furthest >= log->retry;
 }
 
@@ -316,6 +322,8 @@ static void settle(pd_job *job, const pd_logged *logged, pd_request *request)
     if (job->steps.log->under_way == PD_LOGGED_MOST && job->steps.log->held != NULL) say_slow(job, logged);
     pd_account_give(&job->steps.account, logged->head_bytes);
     job->steps.log->under_way--;
+    job->keeping.log.results++;
+    if (job->keeping.log.left && job->steps.log->under_way == 0) rejoin(job);
     if (logged->error.code == PD_OK) {
         job->keeping.log.bytes += logged->bytes;
         pd_histogram_add(&job->keeping.log.times, logged->ns);
@@ -326,7 +334,7 @@ static void settle(pd_job *job, const pd_logged *logged, pd_request *request)
             fail(job, logged->step, &logged->error);
         pd_request_free(request);
     }
-    release(&job->steps);
+    pd_pause_release(&job->steps);
 }
 
 void pd_logging_returned(pd_job *job, pd_request *request)

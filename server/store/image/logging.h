@@ -27,6 +27,9 @@ void pd_logging_not_kept(pd_job *job, uint64_t step);
 /* Takes an entry back from the journal thread (PD_REQ_LOGGED). `job` is the job that it is of; NULL: this job has
  * ended. Takes ownership of the request. */
 void pd_logging_returned(pd_job *job, pd_request *request);
+/* Stops the entries because the disk does not answer, and lets the job go on. Entries begin anew after a checkpoint,
+ * when the disk has given those back that it has. Does nothing if no entries are made. */
+void pd_logging_leave(pd_job *job);
 /* Gives up entries that wait, because the job ends. */
 void pd_logging_release(pd_job *job);
 /* Returns the aggregates of an entry to their pools, and frees the entry. Accepts NULL. */

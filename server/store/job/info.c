@@ -61,7 +61,27 @@ static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
         if (now_ns > oldest->round.started_ns) info->waits_ms = (now_ns - oldest->round.started_ns) / 1000000;
     } else if (job->steps.n_begun < job->steps.n_params) {
         snprintf(info->waits_for, sizeof info->waits_for, "initial weights");
+    } else if (job->keeping.paused) {
+        snprintf(info->waits_for, sizeof info->waits_for, "a checkpoint");
     }
+}
+
+/* Stores in an entry of the list of jobs what is wrong with the disk. */
+static void describe_trouble(pd_job_info *info, const pd_keeping *keeping, uint64_t now_ns)
+{
+    const pd_disk_watch *entries = &keeping->log.watch, *checkpoint = &keeping->watch;
+    const pd_disk_watch *late = checkpoint->late ? checkpoint : entries->late ? entries : NULL;
+    uint64_t seconds = late != NULL && now_ns > late->since_ns ? (now_ns - late->since_ns) / 1000000000 : 0;
+
+    if (late == NULL)
+        snprintf(info->checkpoint_error, sizeof info->checkpoint_error, "%s", keeping->error);
+    else if (late == checkpoint)
+        snprintf(info->checkpoint_error, sizeof info->checkpoint_error,
+                 "the disk has had the checkpoint of step %llu for %llu s and does not answer",
+                 (unsigned long long)keeping->cut_step, (unsigned long long)seconds);
+    else
+        snprintf(info->checkpoint_error, sizeof info->checkpoint_error,
+                 "the disk has had entries of the log for %llu s and does not answer", (unsigned long long)seconds);
 }
 
 static void fill_keeping(pd_job_info *info, const pd_keeping *keeping, uint64_t now_ns)
@@ -70,7 +90,7 @@ static void fill_keeping(pd_job_info *info, const pd_keeping *keeping, uint64_t 
              keeping->log.wanted ? "log"
              : keeping->durable  ? "checkpoint"
                                  : "none");
-    snprintf(info->checkpoint_error, sizeof info->checkpoint_error, "%s", keeping->error);
+    describe_trouble(info, keeping, now_ns);
     info->durable_step = keeping->durable_step;
     info->checkpoint_bytes = keeping->bytes;
     if (keeping->kept && now_ns > keeping->durable_ns)

@@ -8,6 +8,13 @@
 /* The last checkpoint of a job, made when the server drains. */
 typedef enum pd_last_checkpoint { PD_LAST_UNWANTED, PD_LAST_WANTED, PD_LAST_DONE } pd_last_checkpoint;
 
+/* Since when the disk has something of the job: disk_watch.h. */
+typedef struct pd_disk_watch {
+    bool runs, late;            /* the disk has something; it was logged that it does not answer */
+    uint64_t results;           /* number of results that had come back from it before */
+    uint64_t since_ns, next_ns; /* since when; when it is logged that the disk does not answer */
+} pd_disk_watch;
+
 /* The log of a job with durability = log, apart from what its steps read (step/step_log.h). */
 typedef struct pd_log_keeping {
     bool wanted;       /* durability = log */
@@ -24,6 +31,9 @@ typedef struct pd_log_keeping {
      * steps that were repeated from the log at the start */
     pd_histogram times;
     uint64_t bytes, repeated;
+    uint64_t results; /* number of entries that have come back from the journal thread */
+    pd_disk_watch watch;
+    bool left; /* the disk does not answer, and the job has gone on without waiting for the entries that it has */
 } pd_log_keeping;
 
 /* The control log of a job with checkpoints, apart from the records that wait for an entry (step/control.h). */
@@ -55,6 +65,11 @@ typedef struct pd_keeping {
     struct pd_checkpoint *making; /* the checkpoint that is being made; NULL: none */
     uint64_t cut_step;            /* step of the checkpoint that is being made */
     bool writing;                 /* the keeper thread has a checkpoint of this job */
+    uint64_t results;             /* number of checkpoints that have come back from the keeper thread */
+    pd_disk_watch watch;
+    bool paused; /* the job begins no step until a checkpoint is on the disk: pause.h */
+    /* of a paused job: time from which the next checkpoint is tried, and the time until the one after that */
+    uint64_t retry_ns, retry_wait_ns;
     /* steps up to this one are on disk, by a checkpoint or by the log; time at which the newest checkpoint became
      * durable; its bytes on the disk; its step */
     uint64_t durable_step, durable_ns, bytes, kept_step;

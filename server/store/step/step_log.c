@@ -46,6 +46,7 @@ int pd_step_log_make(pd_steps *steps)
         return PD_NO_MEMORY;
     }
     lay_out_roots(log, steps);
+    log->limit = UINT64_MAX;
     steps->log = log;
     return PD_OK;
 }
@@ -104,6 +105,7 @@ void pd_step_log_free(pd_steps *steps)
 
 static bool may_begin(const pd_step_log *log, const pd_param *param)
 {
+    if (param->saved.step >= log->limit) return false;
     if (!log->on) return true;
     return param->saved.step < log->step && log->under_way < PD_LOGGED_MOST;
 }

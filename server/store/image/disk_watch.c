@@ -1,0 +1,95 @@
+/* disk_watch.c - notices that the disk does not answer. */
+#include "disk_watch.h"
+
+#include "logging.h"
+#include "pause.h"
+#include "step_log.h"
+
+#include <inttypes.h>
+
+/* ---- what the disk has ---- */
+
+/* Returns how long a checkpoint may be with the disk: disk_timeout, and twice the time that its bytes should take. */
+static uint64_t checkpoint_limit(const pd_job *job)
+{
+    uint64_t speed = job->steps.config->disk_speed, ns = job->keeping.written_ns;
+    double expected = speed > 0 ? (double)job->keeping.size / (double)speed * 1e9 : 0;
+
+    return job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT] + 2 * ((double)ns > expected ? ns : (uint64_t)expected);
+}
+
+static bool has_entries(const pd_job *job)
+{
+    return job->steps.log != NULL && job->steps.log->under_way > 0 && !job->keeping.log.waits;
+}
+
+static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now_ns, uint64_t limit_ns)
+{
+    if (!busy)
+        *watch = (pd_disk_watch){ 0 };
+    else if (!watch->runs || watch->results != results)
+        *watch = (pd_disk_watch){ .runs = true, .results = results, .since_ns = now_ns, .next_ns = now_ns + limit_ns };
+}
+
+void pd_disk_watch_look(pd_job *job, uint64_t now_ns)
+{
+    pd_keeping *keeping = &job->keeping;
+
+    note(&keeping->watch, keeping->writing, keeping->results, now_ns, checkpoint_limit(job));
+    note(&keeping->log.watch, has_entries(job), keeping->log.results, now_ns,
+         job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT]);
+}
+
+uint64_t pd_disk_watch_next_tick(const pd_job *job)
+{
+    const pd_keeping *keeping = &job->keeping;
+    uint64_t at = keeping->watch.runs && keeping->writing ? keeping->watch.next_ns : UINT64_MAX;
+
+    if (keeping->log.watch.runs && has_entries(job) && keeping->log.watch.next_ns < at) at = keeping->log.watch.next_ns;
+    return at;
+}
+
+/* ---- a disk that does not answer ---- */
+
+/* Returns whether it is time to say that the disk does not answer. */
+static bool is_late(pd_disk_watch *watch, uint64_t now_ns)
+{
+    if (!watch->runs || now_ns < watch->next_ns) return false;
+    watch->late = true;
+    watch->next_ns = now_ns + (now_ns - watch->since_ns);
+    return true;
+}
+
+static double seconds(const pd_disk_watch *watch, uint64_t now_ns)
+{
+    return (double)(now_ns - watch->since_ns) / 1e9;
+}
+
+static void tell_checkpoint(pd_job *job, uint64_t now_ns)
+{
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &job->keeping.cut_step },
+           "the checkpoint of step %" PRIu64 " has been with the disk for %.3g s, which does not answer; steps up to "
+           "%" PRIu64 " are durable",
+           job->keeping.cut_step, seconds(&job->keeping.watch, now_ns), job->keeping.durable_step);
+    pd_pause_begin(job);
+}
+
+static void tell_entries(pd_job *job, uint64_t now_ns)
+{
+    bool goes_on = job->steps.values.at[PD_JOB_KEY_ON_DISK_ERROR] == PD_DISK_GO_ON;
+
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
+           "%u entries of the log have been with the disk for %.3g s, which does not answer; steps up to %" PRIu64
+           " are durable; %s (on_disk_error)",
+           job->steps.log->under_way, seconds(&job->keeping.log.watch, now_ns), job->keeping.durable_step,
+           goes_on ? "the job goes on, and entries go on when the disk has answered and a checkpoint is durable"
+                   : "the job waits for the disk");
+    if (goes_on) pd_logging_leave(job);
+}
+
+void pd_disk_watch_tick(pd_job *job, uint64_t now_ns)
+{
+    pd_disk_watch_look(job, now_ns);
+    if (is_late(&job->keeping.watch, now_ns)) tell_checkpoint(job, now_ns);
+    if (is_late(&job->keeping.log.watch, now_ns)) tell_entries(job, now_ns);
+}

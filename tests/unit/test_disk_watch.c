@@ -1,0 +1,255 @@
+/* Tests what a job does while its disk does not answer or fails: it goes on, or pauses, and operators see it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kept_job.h"
+#include "rig.h"
+#include "step_log.h"
+#include "store_inside.h"
+
+enum { OPERATOR = 99 };
+
+static void start(rig *r, const char *options)
+{
+    pd_store_config config = kept_config();
+
+    kept_job_start(r, &config, options);
+}
+
+/* Takes a step that closes, or does not. */
+static void expect_step(rig *r, uint64_t step, bool closes)
+{
+    kept_job_step(r, step);
+    assert_int_equal(kept_job_step_of(r, 0), closes ? step : step - 1);
+    assert_int_equal(kept_job_step_of(r, 1), closes ? step : step - 1);
+}
+
+static const pd_job_info *listed(rig *r)
+{
+    return rig_ask(r, PD_INFO_JOBS, NULL)->jobs;
+}
+
+static void assert_trouble(rig *r, const char *text)
+{
+    if (strstr(listed(r)->checkpoint_error, text) == NULL)
+        fail_msg("expected \"%s\", got \"%s\"", text, listed(r)->checkpoint_error);
+}
+
+/* ---- checkpoints ---- */
+
+static void a_checkpoint_that_does_not_come_back_is_told_and_the_job_goes_on(void **state)
+{
+    uint64_t warnings;
+    rig r;
+
+    (void)state;
+    start(&r, "checkpoint_every=2");
+    r.lazy_disk = true;
+    for (uint64_t step = 1; step <= 3; step++) expect_step(&r, step, true);
+    warnings = r.warnings;
+    rig_sleep(&r, 29);
+    assert_int_equal(r.warnings, warnings);
+    rig_sleep(&r, 2);
+    assert_int_equal(r.warnings, warnings + 1);
+    assert_non_null(strstr(r.warning, "the checkpoint of step 2 has been with the disk for 31 s, which does not"));
+    assert_non_null(strstr(r.warning, "steps up to 0 are durable"));
+    assert_trouble(&r, "the disk has had the checkpoint of step 2 for 31 s and does not answer");
+    rig_sleep(&r, 9);
+    assert_trouble(&r, "for 40 s");
+    expect_step(&r, 4, true);
+    expect_step(&r, 5, true);
+    rig_kept(&r);
+    rig_work(&r);
+    assert_int_equal(r.durable, 2);
+    assert_string_equal(listed(&r)->checkpoint_error, "");
+    rig_free(&r);
+}
+
+static void a_disk_that_does_not_answer_is_told_again_after_twice_as_long(void **state)
+{
+    uint64_t warnings;
+    rig r;
+
+    (void)state;
+    start(&r, "checkpoint_every=2");
+    r.lazy_disk = true;
+    for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
+    warnings = r.warnings;
+    for (int second = 1; second <= 250; second++) rig_sleep(&r, 1);
+    assert_int_equal(r.warnings, warnings + 4); /* after 30, 60, 120 and 240 s */
+    rig_free(&r);
+}
+
+static void a_job_that_pauses_waits_for_a_disk_that_does_not_answer(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r, "checkpoint_every=2 on_disk_error=pause disk_timeout=5s");
+    r.lazy_disk = true;
+    for (uint64_t step = 1; step <= 3; step++) expect_step(&r, step, true);
+    rig_sleep(&r, 6);
+    assert_non_null(strstr(r.warning, "the job pauses after step 3 until a checkpoint is on the disk"));
+    expect_step(&r, 4, false);
+    assert_string_equal(listed(&r)->waits_for, "a checkpoint");
+    rig_kept(&r);
+    rig_work(&r);
+    assert_int_equal(kept_job_step_of(&r, 0), 4);
+    expect_step(&r, 5, true);
+    rig_free(&r);
+}
+
+static void a_parameter_behind_the_others_reaches_the_step_at_which_the_job_pauses(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r, "checkpoint_every=2 on_disk_error=pause disk_timeout=5s");
+    r.lazy_disk = true;
+    for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
+    kept_job_step_one(&r, 0, 3);
+    rig_sleep(&r, 6);
+    kept_job_step_one(&r, 0, 4);
+    assert_int_equal(kept_job_step_of(&r, 0), 3);
+    kept_job_step_one(&r, 1, 3);
+    kept_job_step_one(&r, 1, 4);
+    assert_int_equal(kept_job_step_of(&r, 1), 3);
+    rig_kept(&r);
+    rig_work(&r);
+    assert_int_equal(kept_job_step_of(&r, 0), 4);
+    assert_int_equal(kept_job_step_of(&r, 1), 4);
+    rig_free(&r);
+}
+
+static void a_job_that_pauses_tries_checkpoints_until_one_is_written(void **state)
+{
+    uint64_t failed, tried;
+    rig r;
+
+    (void)state;
+    start(&r, "checkpoint_every=2 on_disk_error=pause");
+    r.disk_error = "Input/output error";
+    for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
+    expect_step(&r, 3, false);
+    assert_trouble(&r, "Input/output error");
+    failed = inside_job(r.store, r.job)->keeping.failed;
+    for (int second = 1; second <= 300; second++) {
+        rig_sleep(&r, 1);
+        rig_work(&r);
+    }
+    tried = inside_job(r.store, r.job)->keeping.failed - failed;
+    if (tried < 8 || tried > 12) fail_msg("%d checkpoints were tried in 300 s", (int)tried);
+    assert_int_equal(kept_job_step_of(&r, 0), 2);
+    r.disk_error = NULL;
+    rig_sleep(&r, 61);
+    rig_work(&r);
+    assert_int_equal(r.durable, 2);
+    assert_int_equal(kept_job_step_of(&r, 0), 3);
+    assert_string_equal(listed(&r)->checkpoint_error, "");
+    expect_step(&r, 4, true);
+    rig_free(&r);
+}
+
+static void a_paused_job_does_not_keep_a_drain_waiting(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r, "checkpoint_every=2 on_disk_error=pause");
+    r.disk_error = "Input/output error";
+    for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
+    expect_step(&r, 3, false);
+    assert_true(rig_drain(&r, OPERATOR, 30));
+    rig_free(&r);
+}
+
+/* ---- entries of a log ---- */
+
+#define LOG "durability=log checkpoint_every=100"
+
+static void a_job_whose_log_does_not_answer_goes_on_and_logs_again_later(void **state)
+{
+    uint64_t step = 1;
+    rig r;
+
+    (void)state;
+    start(&r, LOG);
+    r.lazy_log = true;
+    for (; step <= PD_LOGGED_MOST; step++) expect_step(&r, step, true);
+    expect_step(&r, step, false);
+    rig_sleep(&r, 31);
+    assert_non_null(strstr(r.warning, "4 entries of the log have been with the disk for 31 s, which does not answer"));
+    assert_trouble(&r, "the disk has had entries of the log for 31 s and does not answer");
+    rig_work(&r);
+    assert_int_equal(kept_job_step_of(&r, 0), step); /* it goes on */
+    for (step++; step <= 10; step++) expect_step(&r, step, true);
+    assert_true(r.durable >= 5); /* by a checkpoint */
+    assert_int_equal(r.n_logging, PD_LOGGED_MOST);
+    r.lazy_log = false; /* the disk answers */
+    while (r.n_logging > 0) rig_logged(&r);
+    for (; step <= 14; step++) expect_step(&r, step, true);
+    assert_int_equal(r.durable, 14);
+    assert_true(pd_step_log_is_on(&inside_job(r.store, r.job)->steps));
+    assert_string_equal(listed(&r)->checkpoint_error, "");
+    rig_free(&r);
+}
+
+static void a_job_whose_log_does_not_answer_waits_if_it_is_to_pause(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r, LOG " on_disk_error=pause disk_timeout=1s");
+    r.lazy_log = true;
+    for (uint64_t step = 1; step <= PD_LOGGED_MOST; step++) expect_step(&r, step, true);
+    rig_sleep(&r, 2);
+    assert_non_null(strstr(r.warning, "the job waits for the disk (on_disk_error)"));
+    expect_step(&r, PD_LOGGED_MOST + 1, false);
+    rig_sleep(&r, 1000);
+    assert_int_equal(kept_job_step_of(&r, 0), PD_LOGGED_MOST);
+    r.lazy_log = false;
+    while (r.n_logging > 0) rig_logged(&r);
+    rig_work(&r);
+    assert_int_equal(kept_job_step_of(&r, 0), PD_LOGGED_MOST + 1);
+    assert_int_equal(r.durable, PD_LOGGED_MOST + 1);
+    rig_free(&r);
+}
+
+static void a_job_whose_log_fails_pauses_until_the_next_checkpoint(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r, LOG " on_disk_error=pause");
+    expect_step(&r, 1, true);
+    r.log_error = r.disk_error = "Input/output error";
+    expect_step(&r, 2, true);
+    expect_step(&r, 3, false);
+    assert_int_equal(r.durable, 1);
+    r.log_error = r.disk_error = NULL;
+    rig_sleep(&r, 61);
+    rig_work(&r);
+    assert_int_equal(kept_job_step_of(&r, 0), 3);
+    assert_int_equal(r.durable, 3);
+    rig_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_checkpoint_that_does_not_come_back_is_told_and_the_job_goes_on),
+        cmocka_unit_test(a_disk_that_does_not_answer_is_told_again_after_twice_as_long),
+        cmocka_unit_test(a_job_that_pauses_waits_for_a_disk_that_does_not_answer),
+        cmocka_unit_test(a_parameter_behind_the_others_reaches_the_step_at_which_the_job_pauses),
+        cmocka_unit_test(a_job_that_pauses_tries_checkpoints_until_one_is_written),
+        cmocka_unit_test(a_paused_job_does_not_keep_a_drain_waiting),
+        cmocka_unit_test(a_job_whose_log_does_not_answer_goes_on_and_logs_again_later),
+        cmocka_unit_test(a_job_whose_log_does_not_answer_waits_if_it_is_to_pause),
+        cmocka_unit_test(a_job_whose_log_fails_pauses_until_the_next_checkpoint),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
