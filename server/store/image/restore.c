@@ -120,11 +120,24 @@ static bool is_even(const pd_job *job, uint64_t step)
     return true;
 }
 
+/* Reports the memory of the segment that the job's weights will take, and those of its next step. */
+static void warm(const pd_store_config *config, const pd_job *job)
+{
+    const pd_segment *segment = pd_shared_weights_segment(job->steps.memory.shared);
+    uint64_t bytes = 0;
+
+    if (segment == NULL || config->warm == NULL) return;
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        bytes += 2 * sizeof(float) * (uint64_t)job->steps.params[i].elements;
+    config->warm(config->warm_arg, segment->at, bytes < segment->bytes ? bytes : segment->bytes);
+}
+
 static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, uint64_t now_ns, pd_job **out,
                     pd_error *err)
 {
     int rc = read_head(jobs, env, kept, out, err);
 
+    if (rc == PD_OK) warm(env->config, *out);
     for (uint32_t i = 0; rc == PD_OK && i < kept->n_params; i++) {
         if (kept->read_state != NULL && (rc = kept->read_state(kept->read_arg, i, err)) != PD_OK) return rc;
         rc = read_param(&(*out)->steps, &(*out)->steps.params[i], &kept->params[i], i, err);
@@ -150,6 +163,7 @@ int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, uint64
 
     if (rc == PD_OK) rc = pd_jobs_add(jobs, job, err);
     if (rc == PD_OK || job == NULL) return rc;
+    if (env->config->warm != NULL) env->config->warm(env->config->warm_arg, NULL, 0);
     pd_param_set_forget(job);
     pd_job_free(job);
     return rc;
