@@ -6,9 +6,11 @@
 #include "journal.h"
 #include "keeper.h"
 #include "log.h"
+#include "readahead.h"
 #include "recover.h"
 #include "rootpool.h"
 #include "turn.h"
+#include "warm.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -22,6 +24,7 @@ struct pd_stepper {
     pd_turn turn;    /* what the step thread keeps from one of its turns to the next */
     pd_rootpool *pool;
     pd_keeper *keeper;    /* NULL: jobs have no checkpoints, or the keeper thread has ended */
+    pd_warmer *warmer;    /* while jobs are restored */
     pd_journal *journal;  /* NULL: jobs have no logs, or the journal thread has ended */
     pd_mailbox *requests; /* requests to the step thread: the mailbox that it reads */
     pd_mailbox *effects;  /* effects of the step thread (answers and reports): the mailbox that the loop thread reads */
@@ -220,6 +223,28 @@ static uint64_t measure_disk(const char *dir)
     return speed;
 }
 
+static void warm(void *arg, void *at, size_t bytes)
+{
+    const pd_stepper *stepper = arg;
+    pd_warmer_put(stepper->warmer, at, bytes);
+}
+
+/* Brings the jobs of the last run back. Meanwhile the disk is read ahead, and memory for weights is touched. */
+static int recover(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
+{
+    const pd_recover_user user = { .arg = stepper->store, .restore = restore, .replay = replay, .control = control };
+    pd_read_ahead *ahead;
+    int rc = pd_read_ahead_start(&ahead, &pd_disk_posix, err);
+
+    if (rc != PD_OK) return rc;
+    if ((rc = pd_warmer_start(&stepper->warmer, &config->numa, err)) == PD_OK)
+        rc = pd_recover(pd_read_ahead_disk(ahead), config->keep_dir, &user, err);
+    pd_warmer_stop(stepper->warmer);
+    stepper->warmer = NULL;
+    pd_read_ahead_stop(ahead);
+    return rc;
+}
+
 /* Makes the store, and starts the keeper and journal threads if jobs have checkpoints. The jobs of the last run come
  * back. */
 static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
@@ -227,16 +252,16 @@ static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_e
     pd_keeper_config keeper = { .dir = config->keep_dir, .done = stepper->requests };
     pd_journal_config journal = { .dir = config->keep_dir, .done = stepper->requests };
     pd_store_config store = config->store;
-    pd_recover_user user = { .restore = restore, .replay = replay, .control = control };
     int rc;
 
     store.keeps = config->keep_dir != NULL;
     store.clock_ns = read_clock;
+    store.warm = warm;
+    store.warm_arg = stepper;
     if (store.keeps && (rc = pd_keeper_start(&stepper->keeper, &keeper, err)) != PD_OK) return rc;
     if (store.keeps) store.disk_speed = measure_disk(config->keep_dir);
     if ((rc = pd_store_new(&stepper->store, &store, err)) != PD_OK || !store.keeps) return rc;
-    user.arg = stepper->store;
-    if ((rc = pd_recover(&pd_disk_posix, config->keep_dir, &user, err)) != PD_OK) return rc;
+    if ((rc = recover(stepper, config, err)) != PD_OK) return rc;
     return pd_journal_start(&stepper->journal, &journal, err);
 }
 

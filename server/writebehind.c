@@ -1,6 +1,8 @@
 /* writebehind.c - a disk whose writes are made by a thread of its own. */
 #include "writebehind.h"
 
+#include "disk_pass.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +19,7 @@ typedef struct piece {
 } piece;
 
 struct pd_write_behind {
-    pd_disk functions;
-    const pd_disk *below;
+    pd_disk_pass base; /* must be the first member */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a piece was added or written, or the thread has to stop */
@@ -65,7 +66,7 @@ static void *run(void *arg)
     const piece *p;
     bool skip;
 
-    while ((p = next_piece(disk, &skip)) != NULL) end_piece(disk, skip ? 0 : write_piece(disk->below, p));
+    while ((p = next_piece(disk, &skip)) != NULL) end_piece(disk, skip ? 0 : write_piece(disk->base.below, p));
     return NULL;
 }
 
@@ -135,7 +136,7 @@ static int sync_file(void *arg, int file)
     pd_write_behind *disk = arg;
     int number = settle(disk, false);
 
-    return number != 0 ? number : disk->below->sync_file(disk->below->arg, file);
+    return number != 0 ? number : disk->base.below->sync_file(disk->base.below->arg, file);
 }
 
 static int sync_data(void *arg, int file)
@@ -143,35 +144,16 @@ static int sync_data(void *arg, int file)
     pd_write_behind *disk = arg;
     int number = settle(disk, false);
 
-    return number != 0 ? number : disk->below->sync_data(disk->below->arg, file);
+    return number != 0 ? number : disk->base.below->sync_data(disk->base.below->arg, file);
 }
 
 static int close_file(void *arg, int file)
 {
     pd_write_behind *disk = arg;
-    int number = settle(disk, true), closed = disk->below->close(disk->below->arg, file);
+    int number = settle(disk, true), closed = disk->base.below->close(disk->base.below->arg, file);
 
     return number != 0 ? number : closed;
 }
-
-/* The other functions only pass a call on. */
-#define PASS(function, parameters, ...)                                                                                \
-    static int pass_##function parameters                                                                              \
-    {                                                                                                                  \
-        const pd_write_behind *disk = arg;                                                                             \
-        return disk->below->function(disk->below->arg, __VA_ARGS__);                                                   \
-    }
-PASS(make_dir, (void *arg, const char *path), path)
-PASS(create, (void *arg, const char *path, uint64_t bytes, int *file), path, bytes, file)
-PASS(reopen, (void *arg, const char *path, uint64_t bytes, int *file), path, bytes, file)
-PASS(open, (void *arg, const char *path, int *file), path, file)
-PASS(size, (void *arg, int file, uint64_t *bytes), file, bytes)
-PASS(read, (void *arg, int file, uint64_t offset, void *at, size_t bytes), file, offset, at, bytes)
-PASS(sync_dir, (void *arg, const char *path), path)
-PASS(rename, (void *arg, const char *from, const char *to), from, to)
-PASS(remove, (void *arg, const char *path), path)
-PASS(list, (void *arg, const char *path, void (*each)(void *what, const char *name), void *what), path, each, what)
-PASS(space, (void *arg, const char *path, uint64_t *bytes), path, bytes)
 
 /* ---- life of the disk ---- */
 
@@ -190,25 +172,13 @@ static pd_write_behind *new_disk(const pd_disk *below)
     if (disk == NULL) return NULL;
     pthread_mutex_init(&disk->lock, NULL);
     pthread_cond_init(&disk->changed, NULL);
-    disk->below = below;
-    disk->functions = (pd_disk){ .arg = disk,
-                                 .any_memory = true,
-                                 .make_dir = pass_make_dir,
-                                 .create = pass_create,
-                                 .write = write_file,
-                                 .reopen = pass_reopen,
-                                 .write_at = write_file_at,
-                                 .sync_file = sync_file,
-                                 .sync_data = sync_data,
-                                 .open = pass_open,
-                                 .size = pass_size,
-                                 .read = pass_read,
-                                 .close = close_file,
-                                 .sync_dir = pass_sync_dir,
-                                 .rename = pass_rename,
-                                 .remove = pass_remove,
-                                 .list = pass_list,
-                                 .space = pass_space };
+    pd_disk_pass_init(&disk->base, below);
+    disk->base.functions.any_memory = true;
+    disk->base.functions.write = write_file;
+    disk->base.functions.write_at = write_file_at;
+    disk->base.functions.sync_file = sync_file;
+    disk->base.functions.sync_data = sync_data;
+    disk->base.functions.close = close_file;
     for (int i = 0; i < PIECES; i++) {
         if ((disk->pieces[i].at = aligned_alloc(PD_DISK_BLOCK, ROOM)) != NULL) continue;
         free_disk(disk);
@@ -232,7 +202,7 @@ int pd_write_behind_start(pd_write_behind **out, const pd_disk *below, pd_error 
 
 const pd_disk *pd_write_behind_disk(const pd_write_behind *disk)
 {
-    return &disk->functions;
+    return &disk->base.functions;
 }
 
 void pd_write_behind_stop(pd_write_behind *disk)

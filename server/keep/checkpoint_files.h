@@ -58,13 +58,13 @@ int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_kept **out
 /* What becomes of the newest checkpoint. */
 typedef struct pd_checkpoint_user {
     void *arg;
-    /* Uses a checkpoint, whose states of parameters are still on the disk (pd_kept.read_state). If one of them cannot
-     * be read, it leaves everything as it was, and is called with an older checkpoint. */
+    /* Uses a checkpoint, whose states of parameters and weights are still on the disk (pd_kept.read_state and
+     * read_weights). If they cannot be read, it leaves everything as it was, and is called with an older checkpoint. */
     void (*use)(void *arg, pd_kept *kept, const pd_manifest *manifest);
     pd_damage_report *report;
 } pd_checkpoint_user;
 /* Uses the newest checkpoint of a job that is whole, as pd_checkpoint_newest loads it. *out is the checkpoint without
- * the states of its parameters. */
+ * the states of its parameters and without weights. */
 int pd_checkpoint_use_newest(const pd_disk *disk, const char *job_dir, const pd_checkpoint_user *user, pd_kept **out,
                              pd_manifest *manifest, pd_error *err);
 

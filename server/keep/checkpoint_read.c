@@ -214,12 +214,15 @@ int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_kept **out
 
 /* ---- using the newest while it is read ---- */
 
-/* A checkpoint whose states are still on the disk. */
+/* A checkpoint whose states and weights are still on the disk. */
 typedef struct using
 {
+    const pd_disk *disk;
+    const char *dir;
+    const pd_manifest *manifest;
     pd_state_bin *state;
     pd_kept *kept;
-    pd_error error; /* why a state could not be read; code PD_OK: all were, so far */
+    pd_error error; /* why a state or the weights could not be read; code PD_OK: all were, so far */
 }
 using;
 
@@ -238,35 +241,49 @@ static int read_state(void *arg, uint32_t i, pd_error *err)
     return rc;
 }
 
-/* Reads all of a checkpoint but the states of parameters. */
-static int open_files(using *u, const pd_disk *disk, const char *job_dir, const char *dir, pd_manifest *manifest,
-                      pd_error *err)
+static int read_weights(void *arg, float *const *to, pd_error *err)
+{
+    using *u = arg;
+    int rc = pd_weights_file_read_to(u->disk, u->dir, &u->manifest->file[PD_KEEP_WEIGHTS], u->kept, to, err);
+
+    if (rc != PD_OK) u->error = *err;
+    return rc;
+}
+
+/* Reads all of a checkpoint but the states of parameters and the weights. */
+static int open_files(using *u, const char *job_dir, pd_manifest *manifest, pd_error *err)
 {
     const pd_file_sum *sum = manifest->file;
-    int rc = read_manifest(disk, dir, manifest, err);
+    int rc = read_manifest(u->disk, u->dir, manifest, err);
 
-    if (rc == PD_OK) rc = check_home(job_dir, dir, manifest, err);
-    if (rc == PD_OK) rc = pd_state_bin_open(&u->state, disk, dir, &sum[PD_KEEP_STATE], u->kept, err);
-    if (rc == PD_OK) rc = agree(dir, manifest, u->kept, err);
-    if (rc == PD_OK) rc = pd_weights_file_read(disk, dir, &sum[PD_KEEP_WEIGHTS], u->kept, err);
-    return rc == PD_OK ? pd_notes_bin_read(disk, dir, &sum[PD_KEEP_NOTES], u->kept, err) : rc;
+    if (rc == PD_OK) rc = check_home(job_dir, u->dir, manifest, err);
+    if (rc == PD_OK) rc = pd_state_bin_open(&u->state, u->disk, u->dir, &sum[PD_KEEP_STATE], u->kept, err);
+    if (rc == PD_OK) rc = agree(u->dir, manifest, u->kept, err);
+    return rc == PD_OK ? pd_notes_bin_read(u->disk, u->dir, &sum[PD_KEEP_NOTES], u->kept, err) : rc;
+}
+
+/* Lets the user have the checkpoint, which reads the rest. */
+static int use(using *u, const pd_checkpoint_user *user, pd_error *err)
+{
+    u->kept->bytes = pd_manifest_bytes(u->manifest);
+    u->kept->read_state = read_state;
+    u->kept->read_weights = read_weights;
+    u->kept->read_arg = u;
+    user->use(user->arg, u->kept, u->manifest);
+    u->kept->read_state = NULL;
+    u->kept->read_weights = NULL;
+    if (u->error.code != PD_OK && err != NULL) *err = u->error;
+    return u->error.code;
 }
 
 static int try_use(const pd_disk *disk, const char *job_dir, const char *dir, const pd_checkpoint_user *user,
                    pd_kept **out, pd_manifest *manifest, pd_error *err)
 {
-    using u = { .kept = calloc(1, sizeof *u.kept) };
+    using u = { .disk = disk, .dir = dir, .manifest = manifest, .kept = calloc(1, sizeof *u.kept) };
     int rc = pd_keep_check_root(dir, err);
 
     if (u.kept == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
-    if (rc == PD_OK && (rc = open_files(&u, disk, job_dir, dir, manifest, err)) == PD_OK) {
-        u.kept->bytes = pd_manifest_bytes(manifest);
-        u.kept->read_state = read_state;
-        u.kept->read_arg = &u;
-        user->use(user->arg, u.kept, manifest);
-        u.kept->read_state = NULL;
-        if ((rc = u.error.code) != PD_OK) *err = u.error;
-    }
+    if (rc == PD_OK && (rc = open_files(&u, job_dir, manifest, err)) == PD_OK) rc = use(&u, user, err);
     (void)pd_state_bin_close(u.state, PD_CANCELLED, NULL);
     if (rc == PD_OK)
         *out = u.kept;

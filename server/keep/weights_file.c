@@ -95,10 +95,11 @@ int pd_weights_file_write(pd_file_writer *writer, const char *dir, const pd_kept
 /* What is needed while weights are read. */
 typedef struct reading {
     pd_file_reader file;
-    pd_kept *kept;
+    const pd_kept *kept;
     pd_kept_param **order; /* the parameters by name */
     uint8_t *header;
     pd_safetensors *tensors;
+    bool open;
 } reading;
 
 /* Reads the header. Its length is bounded by the size of the file and by PD_ST_MAX_HEADER. */
@@ -121,9 +122,9 @@ static int read_header(reading *r, pd_error *err)
     return pd_file_reader_damaged(&r->file, err, why.text);
 }
 
-/* Gives each parameter its place in one block of memory. The shapes were compared with those of the file, so there are
- * not many more bytes than the file has. */
-static int place_weights(pd_kept *kept, pd_error *err)
+/* Gives each parameter its place in one block of memory; of parameter i it is to[i], too. The shapes were compared with
+ * those of the file, so there are not many more bytes than the file has. */
+static int place_weights(pd_kept *kept, float **to, pd_error *err)
 {
     size_t bytes = 0;
     uint8_t *at;
@@ -133,7 +134,7 @@ static int place_weights(pd_kept *kept, pd_error *err)
     if ((at = kept->memory = pd_pages_new(bytes)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "the weights of a checkpoint, %zu bytes: out of memory", bytes);
     for (uint32_t i = 0; i < kept->n_params; i++) {
-        kept->params[i].weights = (const float *)(void *)at;
+        kept->params[i].weights = to[i] = (float *)(void *)at;
         at += (sizeof(float) * (size_t)kept->params[i].elements + ALIGN - 1) / ALIGN * ALIGN;
     }
     return PD_OK;
@@ -155,8 +156,8 @@ static int compare(reading *r, pd_error *err)
     return PD_OK;
 }
 
-/* Reads all weights in the order in which the file has them. */
-static int read_weights(reading *r, pd_error *err)
+/* Reads all weights in the order in which the file has them; those of each parameter i to `to[i]`. */
+static int read_weights(reading *r, float *const *to, pd_error *err)
 {
     size_t n;
     const pd_st_tensor *tensors = pd_safetensors_tensors(r->tensors, &n);
@@ -165,25 +166,54 @@ static int read_weights(reading *r, pd_error *err)
     for (size_t i = 0; i < n && rc == PD_OK; i++) {
         pd_kept_param wanted = { .name = (char *)(uintptr_t)tensors[i].name }, *key = &wanted;
         pd_kept_param *const *found = bsearch(&key, r->order, n, sizeof *r->order, compare_names);
-        rc = pd_file_reader_take(&r->file, (void *)(uintptr_t)(*found)->weights, (size_t)tensors[i].bytes, err);
+        rc = pd_file_reader_take(&r->file, to[*found - r->kept->params], (size_t)tensors[i].bytes, err);
     }
+    return rc;
+}
+
+/* Opens the file, and checks that it has the parameters of the checkpoint. */
+static int begin(reading *r, const pd_disk *disk, const char *dir, const pd_file_sum *sum, const pd_kept *kept,
+                 pd_error *err)
+{
+    int rc;
+
+    *r = (reading){ .kept = kept };
+    if ((rc = pd_file_reader_open(&r->file, disk, dir, pd_keep_files[PD_KEEP_WEIGHTS], sum, err)) != PD_OK) return rc;
+    r->open = true;
+    if ((r->order = by_name(kept)) == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    rc = read_header(r, err);
+    return rc == PD_OK ? compare(r, err) : rc;
+}
+
+static int end(reading *r, int rc, pd_error *err)
+{
+    if (r->open) rc = pd_file_reader_close(&r->file, rc, err);
+    pd_safetensors_free(r->tensors);
+    free(r->header);
+    free(r->order);
     return rc;
 }
 
 int pd_weights_file_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept, pd_error *err)
 {
-    reading r = { .kept = kept };
-    int rc = pd_file_reader_open(&r.file, disk, dir, pd_keep_files[PD_KEEP_WEIGHTS], sum, err);
+    float **to = calloc(kept->n_params + 1u, sizeof *to);
+    reading r;
+    int rc;
 
-    if (rc != PD_OK) return rc;
-    if ((r.order = by_name(kept)) == NULL) rc = pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
-    if (rc == PD_OK) rc = read_header(&r, err);
-    if (rc == PD_OK) rc = compare(&r, err);
-    if (rc == PD_OK) rc = place_weights(kept, err);
-    if (rc == PD_OK) rc = read_weights(&r, err);
-    rc = pd_file_reader_close(&r.file, rc, err);
-    pd_safetensors_free(r.tensors);
-    free(r.header);
-    free(r.order);
-    return rc;
+    if (to == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    rc = begin(&r, disk, dir, sum, kept, err);
+    if (rc == PD_OK) rc = place_weights(kept, to, err);
+    if (rc == PD_OK) rc = read_weights(&r, to, err);
+    free(to);
+    return end(&r, rc, err);
+}
+
+int pd_weights_file_read_to(const pd_disk *disk, const char *dir, const pd_file_sum *sum, const pd_kept *kept,
+                            float *const *to, pd_error *err)
+{
+    reading r;
+    int rc = begin(&r, disk, dir, sum, kept, err);
+
+    if (rc == PD_OK) rc = read_weights(&r, to, err);
+    return end(&r, rc, err);
 }

@@ -12,6 +12,9 @@ int pd_weights_file_write(pd_file_writer *writer, const char *dir, const pd_kept
 /* Reads the weights of all parameters of `kept`, which has their names and shapes, into memory that `kept` owns.
  * PD_DATA_LOSS: the file is damaged, or has other parameters. */
 int pd_weights_file_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept, pd_error *err);
+/* Does the same, but reads the weights of each parameter i to `to[i]`. */
+int pd_weights_file_read_to(const pd_disk *disk, const char *dir, const pd_file_sum *sum, const pd_kept *kept,
+                            float *const *to, pd_error *err);
 /* Returns the bytes that weights.safetensors of a checkpoint takes at most. */
 uint64_t pd_weights_file_bytes(const pd_kept *kept);
 

@@ -58,6 +58,19 @@ static void write_one(fixture *f, uint64_t creator, uint64_t step, uint64_t writ
     pd_kept_free(kept);
 }
 
+/* Reads all weights one after the other to the same place. */
+static int read_weights(const pd_kept *kept, pd_error *err)
+{
+    static float weights[1024];
+    float *to[16];
+
+    for (uint32_t i = 0; i < kept->n_params; i++) {
+        assert_in_range(kept->params[i].elements, 0, 1024);
+        to[i] = weights;
+    }
+    return kept->read_weights(kept->read_arg, to, err);
+}
+
 static int restore(void *arg, const pd_kept *kept, pd_error *err)
 {
     fixture *f = arg;
@@ -65,6 +78,7 @@ static int restore(void *arg, const pd_kept *kept, pd_error *err)
     if (f->refusal != PD_OK) return pd_fail(err, f->refusal, "it does not fit");
     for (uint32_t i = 0; i <= kept->n_params; i++)
         if (kept->read_state(kept->read_arg, i, err) != PD_OK) return err->code;
+    if (read_weights(kept, err) != PD_OK) return err->code;
     f->restored++;
     f->step = kept->step;
     f->creator = kept->creator;
@@ -120,6 +134,28 @@ static void the_newest_checkpoint_of_a_job_comes_back(void **state)
     assert_int_equal(f->restored, 1);
     assert_int_equal(f->step, 3);
     assert_false(f->foreign);
+}
+
+static void a_checkpoint_with_damaged_weights_is_passed_over(void **state)
+{
+    fixture *f = *state;
+    uint8_t *file;
+    size_t bytes;
+
+    write_one(f, 7, 1, 1, false);
+    write_one(f, 7, 2, 2, false);
+    file = mem_disk_file(
+        f->memory, ROOT "/runs%2Fgpt%20%231-0000000000000007/step-00000000000000000002/weights.safetensors", &bytes);
+    file[bytes - 1] ^= 4;
+    assert_int_equal(recover(f, NULL), PD_OK);
+    assert_int_equal(f->step, 1);
+    file[bytes - 1] ^= 4;
+    file[9] ^= 4;
+    assert_int_equal(recover(f, NULL), PD_OK);
+    assert_int_equal(f->step, 1);
+    file[9] ^= 4;
+    assert_int_equal(recover(f, NULL), PD_OK);
+    assert_int_equal(f->step, 2);
 }
 
 static void a_damaged_checkpoint_is_passed_over(void **state)
@@ -266,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_newest_checkpoint_of_a_job_comes_back),
         TEST(a_damaged_checkpoint_is_passed_over),
+        TEST(a_checkpoint_with_damaged_weights_is_passed_over),
         TEST(the_steps_in_the_log_follow_the_checkpoint),
         TEST(of_jobs_of_the_same_name_the_later_one_comes_back),
         TEST(a_step_that_cannot_be_repeated_ends_the_log),

@@ -6,8 +6,8 @@
  * weights), which nobody changes, and the step thread drops these references when the checkpoint has come back. All
  * other state is a copy.
  *
- * The same struct is what a daemon reads from the disk when it starts. Then weights lie in memory that the pd_kept
- * owns, and there are no snapshots. */
+ * The same struct is what is read from the disk. Then there are no snapshots. Weights lie in memory that the pd_kept
+ * owns; when the daemon starts, they and the states are read where the job keeps them (read_state, read_weights). */
 #ifndef PD_KEPT_H
 #define PD_KEPT_H
 
@@ -28,7 +28,7 @@ typedef struct pd_kept_param {
     pd_shape shape;
     int64_t elements;
     uint64_t step;                /* number of rounds that the parameter had closed */
-    const float *weights;         /* `elements` numbers, aligned to 64 bytes */
+    const float *weights;         /* `elements` numbers, aligned to 64 bytes; NULL: pd_kept.read_weights reads them */
     struct pd_snapshot *snapshot; /* the snapshot that has the weights; NULL: they lie in pd_kept.memory */
     uint8_t *state;               /* everything else that belongs to the parameter, as an image (image.h) */
     size_t state_bytes;
@@ -60,7 +60,10 @@ typedef struct pd_kept {
      * parameter i, which must be the next one, into params[i].state, where it stays until the next call. So a restored
      * job and its checkpoint do not both take memory for all states. i = n_params: checks that the file was whole. */
     int (*read_state)(void *arg, uint32_t i, pd_error *err);
-    void *read_arg; /* passed to read_state; borrowed */
+    /* The same for weights: reads those of each parameter i to `to[i]`, where the job keeps them, and checks that their
+     * file was whole. NULL: they are in memory. */
+    int (*read_weights)(void *arg, float *const *to, pd_error *err);
+    void *read_arg; /* passed to read_state and read_weights; borrowed */
     /* a checkpoint from the disk: other BLAS kernels or instructions than this daemon's have made it, so later steps
      * may differ in their last bits. A job with exact = yes is not restored from it. */
     bool foreign;

@@ -38,6 +38,10 @@ typedef struct pd_store_config {
     /* jobs that come back from a checkpoint have their weights in shared memory: workers on this machine may reach the
      * server through a Unix socket, and it is not known yet whether they will */
     bool shares;
+    /* Called while a job is restored with memory that is soon written for the first time, so that it can be touched
+     * before (warm.h). 0 bytes: the memory of the last call is given up now. NULL: nobody does. */
+    void (*warm)(void *arg, void *at, size_t bytes);
+    void *warm_arg;      /* passed to warm; borrowed */
     uint64_t disk_speed; /* bytes that this directory's disk writes per second; 0: not known */
     double batch_ns;     /* how long one batch of work should take, in ns (50 ms) */
     /* Secret random key of the hash function for names. Peers choose the names, so they must not be able to predict

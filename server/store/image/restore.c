@@ -10,6 +10,7 @@
 #include "plant.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- do the parts belong together? ---- */
@@ -40,7 +41,7 @@ static int check_param(const pd_param *param, const pd_kept_param *kept, uint32_
     if (kept->name == NULL || strcmp(param->name, kept->name) != 0)
         return pd_fail(err, PD_DATA_LOSS, "parameter %u of the checkpoint is %.160s, but %.160s in its head", i,
                        kept->name != NULL ? kept->name : "without a name", param->name);
-    if (!pd_shape_equal(&param->shape, &kept->shape) || param->elements != kept->elements || kept->weights == NULL)
+    if (!pd_shape_equal(&param->shape, &kept->shape) || param->elements != kept->elements)
         return pd_fail(err, PD_DATA_LOSS,
                        "%.160s has the shape %s and %lld elements in the checkpoint, but %s and %lld in its head",
                        param->name, pd_shape_text(&kept->shape, theirs, sizeof theirs), (long long)kept->elements,
@@ -74,9 +75,33 @@ static int read_param(pd_steps *steps, pd_param *param, const pd_kept_param *kep
         return pd_fail(err, PD_DATA_LOSS, "%.160s is at step %" PRIu64 " in the checkpoint, but its state at %" PRIu64,
                        param->name, kept->step, param->saved.step);
     if (PD_PLANTED(counted_in_cut_and_again) && param->saved.step > 0) param->saved.step--;
-    memcpy(param->next->at[PD_F32], kept->weights, (size_t)param->elements * sizeof(float));
-    pd_param_image_publish(steps, param);
     return PD_OK;
+}
+
+/* Copies the weights of a checkpoint in memory; those of each parameter i to `to[i]`. */
+static int copy_weights(const pd_kept *kept, float *const *to, pd_error *err)
+{
+    for (uint32_t i = 0; i < kept->n_params; i++) {
+        const pd_kept_param *param = &kept->params[i];
+        if (param->weights == NULL)
+            return pd_fail(err, PD_DATA_LOSS, "the checkpoint has no weights of %.160s", param->name);
+        memcpy(to[i], param->weights, (size_t)param->elements * sizeof(float));
+    }
+    return PD_OK;
+}
+
+/* Reads the weights of all parameters into the snapshots that were made for them, and publishes these. */
+static int read_weights(pd_steps *steps, const pd_kept *kept, pd_error *err)
+{
+    float **to = calloc(kept->n_params + 1u, sizeof *to);
+    int rc;
+
+    if (to == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its weights", steps->name);
+    for (uint32_t i = 0; i < kept->n_params; i++) to[i] = steps->params[i].next->at[PD_F32];
+    rc = kept->read_weights != NULL ? kept->read_weights(kept->read_arg, to, err) : copy_weights(kept, to, err);
+    free(to);
+    for (uint32_t i = 0; rc == PD_OK && i < kept->n_params; i++) pd_param_image_publish(steps, &steps->params[i]);
+    return rc;
 }
 
 static int take_note(pd_job *job, const pd_kept_note *note, pd_error *err)
@@ -95,16 +120,30 @@ static bool is_even(const pd_job *job, uint64_t step)
     return true;
 }
 
+/* Reports the memory of the segment that the job's weights will take, and those of its next step. */
+static void warm(const pd_store_config *config, const pd_job *job)
+{
+    const pd_segment *segment = pd_shared_weights_segment(job->steps.memory.shared);
+    uint64_t bytes = 0;
+
+    if (segment == NULL || config->warm == NULL) return;
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        bytes += 2 * sizeof(float) * (uint64_t)job->steps.params[i].elements;
+    config->warm(config->warm_arg, segment->at, bytes < segment->bytes ? bytes : segment->bytes);
+}
+
 static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, uint64_t now_ns, pd_job **out,
                     pd_error *err)
 {
     int rc = read_head(jobs, env, kept, out, err);
 
+    if (rc == PD_OK) warm(env->config, *out);
     for (uint32_t i = 0; rc == PD_OK && i < kept->n_params; i++) {
         if (kept->read_state != NULL && (rc = kept->read_state(kept->read_arg, i, err)) != PD_OK) return rc;
         rc = read_param(&(*out)->steps, &(*out)->steps.params[i], &kept->params[i], i, err);
     }
     if (rc == PD_OK && kept->read_state != NULL) rc = kept->read_state(kept->read_arg, kept->n_params, err);
+    if (rc == PD_OK) rc = read_weights(&(*out)->steps, kept, err);
     for (uint32_t i = 0; rc == PD_OK && i < kept->n_notes; i++) rc = take_note(*out, &kept->notes[i], err);
     if (rc != PD_OK || (rc = pd_head_image_settle(*out, now_ns, err)) != PD_OK) return rc;
     (*out)->keeping.on_disk = (*out)->keeping.kept = true;
@@ -124,6 +163,7 @@ int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, uint64
 
     if (rc == PD_OK) rc = pd_jobs_add(jobs, job, err);
     if (rc == PD_OK || job == NULL) return rc;
+    if (env->config->warm != NULL) env->config->warm(env->config->warm_arg, NULL, 0);
     pd_param_set_forget(job);
     pd_job_free(job);
     return rc;

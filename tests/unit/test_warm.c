@@ -1,0 +1,86 @@
+/* Tests the thread that touches memory ahead of its user. */
+#define _GNU_SOURCE /* mincore */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "warm.h"
+
+enum { BYTES = 9 << 20, PATIENCE_S = 30 };
+
+static const pd_numa no_node = { 0 };
+
+static uint8_t *map(void)
+{
+    uint8_t *at = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(at != MAP_FAILED);
+    return at;
+}
+
+static size_t touched_pages(void *at)
+{
+    static unsigned char in_core[BYTES / 4096];
+    size_t n = 0, page = (size_t)sysconf(_SC_PAGESIZE);
+
+    assert_int_equal(mincore(at, BYTES, in_core), 0);
+    for (size_t i = 0; i < BYTES / page; i++) n += in_core[i] & 1;
+    return n;
+}
+
+static void memory_is_touched_and_its_content_stays(void **state)
+{
+    uint8_t *at = map(), *other = map();
+    pd_warmer *warmer;
+    size_t all = BYTES / (size_t)sysconf(_SC_PAGESIZE);
+    (void)state;
+
+#ifdef MADV_POPULATE_WRITE
+    if (madvise(other, 1, MADV_POPULATE_WRITE) != 0) skip();
+#else
+    skip();
+#endif
+    memset(at + 5000, 7, 100);
+    assert_int_equal(pd_warmer_start(&warmer, &no_node, NULL), PD_OK);
+    pd_warmer_put(warmer, at, BYTES);
+    for (time_t begun = time(NULL); touched_pages(at) < all && time(NULL) < begun + PATIENCE_S;) sched_yield();
+    assert_int_equal(touched_pages(at), all);
+    assert_int_equal(at[4999] + at[5000] + at[5099] + at[5100], 14);
+    pd_warmer_stop(warmer);
+    munmap(at, BYTES);
+    munmap(other, BYTES);
+}
+
+static void memory_that_was_given_up_may_be_unmapped(void **state)
+{
+    pd_warmer *warmer;
+    (void)state;
+
+    assert_int_equal(pd_warmer_start(&warmer, &no_node, NULL), PD_OK);
+    for (int i = 0; i < 20; i++) {
+        uint8_t *at = map();
+        pd_warmer_put(warmer, at, BYTES);
+        pd_warmer_put(warmer, NULL, 0);
+        memset(at, 1, BYTES);
+        assert_int_equal(munmap(at, BYTES), 0);
+    }
+    pd_warmer_stop(warmer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_touched_and_its_content_stays),
+        cmocka_unit_test(memory_that_was_given_up_may_be_unmapped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
