@@ -167,9 +167,10 @@ static void on_ready(void *arg, unsigned events)
 
 int pd_http_accept(pd_daemon *daemon, pd_transport *transport)
 {
-    pd_http_conn *conn = calloc(1, sizeof *conn);
+    pd_http_conn *conn;
 
-    if (conn == NULL) return PD_NO_MEMORY;
+    if (daemon->http.n >= 2 * PD_HTTP_MOST) return PD_RESOURCE_EXHAUSTED;
+    if ((conn = calloc(1, sizeof *conn)) == NULL) return PD_NO_MEMORY;
     conn->daemon = daemon;
     conn->transport = transport;
     transport->ready = on_ready;

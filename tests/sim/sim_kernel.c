@@ -1,5 +1,5 @@
 /* sim_kernel.c - lets calls of the kernel fail with which the server and its workers make, map and pass shared memory,
- * and counts what a run must not leave behind: descriptors and mapped segments.
+ * hides the memory of the process, and counts what a run must not leave behind: descriptors and mapped segments.
  *
  * The linker redirects the calls to this file (--wrap), as it does with those of sim_memory.c. */
 #define _GNU_SOURCE /* memfd_create */
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static uint64_t failing_of, failing_random;
@@ -20,6 +21,21 @@ void sim_fail_sharing(uint64_t n, uint64_t random)
 {
     failing_of = n;
     failing_random = random;
+}
+
+static bool memory_is_hidden;
+
+void sim_hide_memory(bool hides)
+{
+    memory_is_hidden = hides;
+}
+
+int __real_getrusage(int who, struct rusage *usage);
+int __wrap_getrusage(int who, struct rusage *usage);
+
+int __wrap_getrusage(int who, struct rusage *usage)
+{
+    return memory_is_hidden ? -1 : __real_getrusage(who, usage);
 }
 
 static bool fails(int error)
