@@ -3,6 +3,7 @@
 
 #include "cpu.h"
 #include "info.h"
+#include "plant.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -84,7 +85,7 @@ static double read_number(const row *of, const void *from)
 
     switch (of->kind) {
     case COUNT32: return (double)*(const uint32_t *)(const void *)at * of->scale;
-    case COUNT64: return (double)*(const uint64_t *)(const void *)at * of->scale;
+    case COUNT64: return ((double)*(const uint64_t *)(const void *)at + PD_PLANTED(metric_one_more)) * of->scale;
     case REAL: return *(const double *)(const void *)at * of->scale;
     case FLAG: return *(const bool *)(const void *)at;
     case NO_NUMBER: break;

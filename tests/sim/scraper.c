@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONG_PATH = 9000, PUBLISHED = 4096 };
+/* FLOOD: connections that one of the peers opens at once. LATEST_MS: longest time of a connection; the loop thread may
+ * stand still for a second. */
+enum { LONG_PATH = 9000, PUBLISHED = 4096, FLOOD = 2 * PD_HTTP_MOST + 20, LATEST_MS = PD_HTTP_MS + 3000 };
 
 /* A request, and the status that it gets. */
 typedef struct ask {
@@ -46,6 +48,7 @@ typedef struct sim_scraper {
     char request[LONG_PATH + 1];
     size_t n, sent;   /* bytes of the request */
     bool reads;       /* false: it never reads, and is closed by the server */
+    bool once;        /* it opens one connection */
     uint64_t failed;  /* allocations that had failed when the connection began */
     char *answer;     /* with a final zero */
     size_t got, room; /* bytes of the answer */
@@ -162,7 +165,7 @@ static void on_ready(void *arg, unsigned events)
     if ((events & PD_ON_WRITE) != 0) say_more(p);
     if (!p->reads || hear(p)) return;
     leave(p);
-    sim_after(p->s, sim_draw(p->s, 300 * SIM_MS), open_one, p, 0);
+    if (!p->once) sim_after(p->s, sim_draw(p->s, 300 * SIM_MS), open_one, p, 0);
 }
 
 static void write_request(sim_scraper *p)
@@ -189,7 +192,7 @@ static void open_one(sim *s, void *who, uint64_t what)
     p->failed = sim_failed_allocations();
     p->transport = sim_server_connect_http(s->server);
     if (p->transport == NULL) {
-        sim_after(s, 100 * SIM_MS, open_one, p, 0);
+        if (!p->once) sim_after(s, 100 * SIM_MS, open_one, p, 0);
         return;
     }
     p->transport->ready = on_ready;
@@ -199,15 +202,22 @@ static void open_one(sim *s, void *who, uint64_t what)
 
 /* ---- calls of the other files ---- */
 
-void sim_scraper_start(sim *s, const sim_fault *fault)
+static void start(sim *s, const sim_fault *fault, bool once)
 {
     sim_scraper *p = sim_must(calloc(1, sizeof *p));
 
     p->s = s;
     p->fault = fault;
+    p->once = once;
     p->next = s->scrapers;
     s->scrapers = p;
     open_one(s, p, 0);
+}
+
+void sim_scraper_start(sim *s, const sim_fault *fault)
+{
+    for (int i = 0; fault->rank == SIM_SCRAPE_FLOOD && i < FLOOD; i++) start(s, fault, true);
+    start(s, fault, false);
 }
 
 void sim_scrapers_published(sim *s, const pd_job_stats *stats)
@@ -224,8 +234,7 @@ void sim_scrapers_published(sim *s, const pd_job_stats *stats)
 void sim_scrapers_check(sim *s)
 {
     for (sim_scraper *p = s->scrapers; p != NULL; p = p->next) {
-        uint64_t since = p->begun_ns > s->plan->calm_ns ? p->begun_ns : s->plan->calm_ns;
-        if (p->transport == NULL || !p->reads || s->now_ns < since + 2 * PD_HTTP_MS * SIM_MS) continue;
+        if (p->transport == NULL || !p->reads || s->now_ns < p->begun_ns + LATEST_MS * SIM_MS) continue;
         sim_fail("liveness", "an HTTP request is neither answered nor refused: %.60s", p->ask->text);
     }
 }

@@ -6,7 +6,8 @@
 #include "sim.h"
 #include "stats.h"
 
-/* Starts a peer of the HTTP listener. It opens one connection after the other until plan->calm_ns. */
+/* Starts a peer of the HTTP listener. It opens one connection after the other until plan->calm_ns. The peer of rank
+ * SIM_SCRAPE_FLOOD begins with more connections at once than the listener takes. */
 void sim_scraper_start(sim *s, const sim_fault *fault);
 /* Notes the figures of a job that the store hands to the loop thread. */
 void sim_scrapers_published(sim *s, const pd_job_stats *stats);

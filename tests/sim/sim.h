@@ -77,8 +77,9 @@ void *sim_must(void *at); /* fails the run if `at` is NULL, because the harness 
 /* Lets one of n kernel calls that make, map or pass shared memory fail, on both sides. n = 0: none fails. */
 void sim_fail_sharing(uint64_t n, uint64_t random);
 unsigned sim_count_descriptors(void); /* returns how many descriptors this process has open */
-/* Hides from the server how much memory this process has: it is another number in each run, and /metrics has it. */
-void sim_hide_memory(bool hides);
+/* Hides from the server how much memory and processor time this process uses: these numbers differ in each run, and
+ * /metrics has them. */
+void sim_hide_costs(bool hides);
 unsigned sim_count_segments(void); /* returns how many mappings of segments this process has */
 
 /* ---- link.c: connections ---- */

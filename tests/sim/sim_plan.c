@@ -215,7 +215,7 @@ void sim_plan_add_trespassers(sim_plan *plan)
 void sim_plan_add_scrapers(sim_plan *plan)
 {
     plan->scrapes = true;
-    for (uint32_t k = 0; k < 4 && plan->n_faults < SIM_FAULTS; k++)
+    for (uint32_t k = 0; k <= SIM_SCRAPE_FLOOD && plan->n_faults < SIM_FAULTS; k++)
         plan->faults[plan->n_faults++] = (sim_fault){ .kind = SIM_SCRAPE, .at_ns = plan->calm_ns / 8 * k, .rank = k };
 }
 

@@ -18,8 +18,9 @@ enum {
     SIM_PARAMS = 40,
     SIM_FAULTS = 24,
     SIM_OPTIONS = 12,
-    SIM_STEPS = 6,       /* most steps of a job in an ordinary plan */
-    SIM_MOST_STEPS = 16, /* most steps of a job in a plan with crashes */
+    SIM_STEPS = 6,        /* most steps of a job in an ordinary plan */
+    SIM_SCRAPE_FLOOD = 3, /* rank of the peer of the HTTP listener that floods it */
+    SIM_MOST_STEPS = 16,  /* most steps of a job in a plan with crashes */
     SIM_ELEMENTS = 4096
 };
 

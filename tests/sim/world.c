@@ -199,8 +199,8 @@ static void look(sim *s, void *who, uint64_t what)
         sim_workers_check(s);
         sim_intruders_check(s);
         sim_sharers_check(s);
-        sim_scrapers_check(s);
     }
+    sim_scrapers_check(s);
     if (!s->ended) sim_after(s, 500 * SIM_MS, look, s, 0);
 }
 
@@ -282,7 +282,7 @@ uint64_t sim_run(const sim_plan *plan, bool tracing, sim_digest *digest)
     running = &s;
     sim_memory_reset();
     sim_fail_sharing(plan->share_fails, plan->seed);
-    sim_hide_memory(plan->scrapes);
+    sim_hide_costs(plan->scrapes);
     sim_enter(SIM_HARNESS);
     s.server = sim_server_new(&s);
     begin(&s);
