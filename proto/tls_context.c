@@ -20,12 +20,13 @@
 
 /* Names of the settings, for errors. */
 typedef struct setting_names {
-    const char *certificate, *key, *ca, *tokens;
+    const char *certificate, *key, *ca, *tokens, *crl;
 } setting_names;
 
-static const setting_names server_names = { "tls.certificate", "tls.key", "tls.client_ca", "tls.tokens" };
-static const setting_names client_names = { "PARAMD_CERT_FILE", "PARAMD_KEY_FILE", "PARAMD_CA_FILE",
-                                            "PARAMD_TOKEN_FILE" };
+static const setting_names server_names = { "tls.certificate", "tls.key", "tls.client_ca", "tls.tokens", "tls.crl" };
+static const setting_names client_names = {
+    .certificate = "PARAMD_CERT_FILE", .key = "PARAMD_KEY_FILE", .ca = "PARAMD_CA_FILE", .tokens = "PARAMD_TOKEN_FILE"
+};
 
 static bool given(const char *path)
 {
@@ -162,6 +163,28 @@ static int read_ca(const pd_tls_context *context, const char *path, const char *
     return PD_OK;
 }
 
+/* Reads lists of revoked certificates. From then on each client's certificate needs a list of its authority that is
+ * valid now, and must not be in it. */
+static int read_crl(const pd_tls_context *context, const pd_tls_files *files, const setting_names *names, pd_error *err)
+{
+    const pd_tls_library *lib = &context->library;
+    X509_STORE *store = lib->SSL_CTX_get_cert_store(context->ssl);
+    X509_LOOKUP *lookup;
+
+    if (!given(files->crl)) return PD_OK;
+    if (!given(files->ca))
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%s is set without %s: it lists certificates that the authorities there have revoked",
+                       names->crl, names->ca);
+    lib->ERR_clear_error();
+    if ((lookup = lib->X509_STORE_add_lookup(store, lib->X509_LOOKUP_file())) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (lib->X509_load_crl_file(lookup, files->crl, X509_FILETYPE_PEM) <= 0)
+        return bad_file(context, names->crl, files->crl, "lists of revoked certificates (PEM)", err);
+    lib->X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+    return PD_OK;
+}
+
 /* ---- the two sides ---- */
 
 static int set_up(pd_tls_context *context, pd_error *err)
@@ -192,7 +215,8 @@ static int read_files(pd_tls_context *context, const pd_tls_files *files, const 
 
     if (rc == PD_OK) rc = read_tokens(context, files->tokens, names->tokens, err);
     if (rc == PD_OK) rc = read_certificate(context, files, names, err);
-    return rc == PD_OK ? read_ca(context, files->ca, names->ca, err) : rc;
+    if (rc == PD_OK) rc = read_ca(context, files->ca, names->ca, err);
+    return rc == PD_OK ? read_crl(context, files, names, err) : rc;
 }
 
 static pd_tls_context *new_context(bool serves)

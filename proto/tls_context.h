@@ -18,6 +18,7 @@ typedef struct pd_tls_files {
     const char *key;         /* private key of the certificate, PEM */
     const char *ca;          /* certificates of the authorities that sign the peers' certificates, PEM */
     const char *tokens;      /* tokens (token.h) */
+    const char *crl;         /* of a server: lists of the certificates that those authorities have revoked, PEM */
 } pd_tls_files;
 
 typedef struct pd_tls_context pd_tls_context;
@@ -27,8 +28,8 @@ typedef struct pd_tls_context pd_tls_context;
  *
  *   PD_NOT_FOUND            a file cannot be read
  *   PD_PERMISSION_DENIED    others can read a file with a secret
- *   PD_INVALID_ARGUMENT     a file is not what it should be; neither certificate nor tokens are given, or a certificate
- *                           without its key
+ *   PD_INVALID_ARGUMENT     a file is not what it should be; neither certificate nor tokens are given, a certificate
+ *                           without its key, or lists of revoked certificates without their authorities
  *   PD_UNIMPLEMENTED        OpenSSL is not installed
  *   PD_NO_MEMORY */
 int pd_tls_server(pd_tls_context **out, const pd_tls_files *files, pd_error *err);

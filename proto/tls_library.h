@@ -45,6 +45,11 @@
     X(SSL_CTX_set_num_tickets)                                                                                         \
     X(SSL_CTX_set_verify)                                                                                              \
     X(SSL_CTX_load_verify_file)                                                                                        \
+    X(SSL_CTX_get_cert_store)                                                                                          \
+    X(X509_STORE_add_lookup)                                                                                           \
+    X(X509_STORE_set_flags)                                                                                            \
+    X(X509_LOOKUP_file)                                                                                                \
+    X(X509_load_crl_file)                                                                                              \
     X(SSL_CTX_set_default_verify_paths)                                                                                \
     X(SSL_CTX_use_certificate_chain_file)                                                                              \
     X(SSL_CTX_use_PrivateKey_file)                                                                                     \

@@ -86,6 +86,9 @@ static const pd_key keys[] = {
     { "tls", "client_ca", PD_KEY_TEXT, AT(tls_client_ca), "", .reload = true,
       .help = "file with certificates of authorities, PEM: clients must have a certificate that one of them signed, or "
               "a token" },
+    { "tls", "crl", PD_KEY_TEXT, AT(tls_crl), "", .reload = true,
+      .help = "file with the lists of certificates that the authorities of client_ca have revoked, PEM: each authority "
+              "needs one, and a list that has expired lets nobody with a certificate of its authority in" },
     { "tls", "tokens", PD_KEY_TEXT, AT(tls_tokens), "", .reload = true,
       .help = "file with the tokens of clients, a line for each as paramctl token new prints it, which only its owner "
               "and group may read" },
@@ -323,6 +326,7 @@ void pd_config_free(pd_config *config)
     free(config->tls_certificate);
     free(config->tls_key);
     free(config->tls_client_ca);
+    free(config->tls_crl);
     free(config->tls_tokens);
     free(config->http_listen);
     free(config->http_token);
@@ -381,7 +385,8 @@ int pd_config_tls(const pd_config *config, pd_tls_context **out, pd_error *err)
     const pd_tls_files files = { .certificate = config->tls_certificate,
                                  .key = config->tls_key,
                                  .ca = config->tls_client_ca,
-                                 .tokens = config->tls_tokens };
+                                 .tokens = config->tls_tokens,
+                                 .crl = config->tls_crl };
 
     return pd_tls_setup(out, config->listen, pd_notify_has_socket(PD_SOCKET_TLS), &files, err);
 }

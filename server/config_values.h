@@ -39,7 +39,7 @@ typedef struct pd_config {
     uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout;                  /* ms */
     uint64_t read_timeout, write_timeout, drain_timeout, checkpoint_timeout, idle_exit; /* ms */
     /* [tls] */
-    char *tls_certificate, *tls_key, *tls_client_ca, *tls_tokens;
+    char *tls_certificate, *tls_key, *tls_client_ca, *tls_crl, *tls_tokens;
     /* [limits] */
     uint64_t max_jobs, max_params, max_total_bytes, ingest_bytes, chunk_bytes, max_payload, max_pieces, max_header,
         hello_bytes;

@@ -8,13 +8,14 @@
 
 static int read_files(pd_tls_context **out, const pd_tls_files *files, pd_error *err)
 {
-    char certificate[PATH_MAX], key[PATH_MAX], ca[PATH_MAX], tokens[PATH_MAX];
-    const pd_tls_files all = { certificate, key, ca, tokens };
+    char certificate[PATH_MAX], key[PATH_MAX], ca[PATH_MAX], tokens[PATH_MAX], crl[PATH_MAX];
+    const pd_tls_files all = { certificate, key, ca, tokens, crl };
     int rc = pd_credential_path(certificate, "tls.certificate", files->certificate, err);
 
     if (rc == PD_OK) rc = pd_credential_path(key, "tls.key", files->key, err);
     if (rc == PD_OK) rc = pd_credential_path(ca, "tls.client_ca", files->ca, err);
     if (rc == PD_OK) rc = pd_credential_path(tokens, "tls.tokens", files->tokens, err);
+    if (rc == PD_OK) rc = pd_credential_path(crl, "tls.crl", files->crl, err);
     return rc == PD_OK ? pd_tls_server(out, &all, err) : rc;
 }
 

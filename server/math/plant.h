@@ -74,6 +74,9 @@
     X(control_base_early, "entries of the control log are given up before the checkpoint that has them is durable")    \
     X(entries_before_checkpoint, "entries are written before the checkpoint that they follow is durable")              \
     X(end_unsynced, "the mark that a job has ended counts as written before its directory is synced")                  \
+    X(metric_one_more, "counts of jobs in the metrics are one more than the store has published")                      \
+    X(http_never_late, "an HTTP request that does not come whole is not refused in time")                              \
+    X(http_without_limit, "the number of HTTP connections has no limit")                                               \
     X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends "        \
                                  "another request that uses the id again")
 

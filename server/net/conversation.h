@@ -25,8 +25,8 @@ pd_mailbox *pd_conversation_effects(pd_daemon *daemon);
  * quota of the peer's identity, the peer gets an error and the connection ends. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED
  * (far more than the quota): the transport is still the caller's. */
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer);
-/* Adds an HTTP connection (http.h) whose bytes travel over this transport. PD_NO_MEMORY: the transport is still the
- * caller's. */
+/* Adds an HTTP connection (http.h) whose bytes travel over this transport. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED: the
+ * transport is still the caller's. */
 int pd_conversation_accept_http(pd_daemon *daemon, pd_transport *transport);
 /* Does what HTTP connections need while nothing else runs yet: closes slow ones, and frees closed ones. */
 void pd_conversation_tick_http(pd_daemon *daemon);

@@ -68,6 +68,7 @@ static pd_figure *find(const pd_figures *figures, uint32_t job)
 static void drop(pd_figures *figures, pd_figure *figure)
 {
     DL_DELETE(figures->first, figure);
+    figures->removals++;
     free(figure->stats);
     free(figure->history.at);
     free(figure);
@@ -126,11 +127,15 @@ void pd_figures_free(pd_figures *figures)
     while (figures->first != NULL) drop(figures, figures->first);
 }
 
-const pd_figure *pd_figures_after(const pd_figures *figures, uint64_t serial)
+const pd_figure *pd_figures_next(const pd_figures *figures, pd_figures_place *place)
 {
     const pd_figure *figure = figures->first;
 
-    while (figure != NULL && figure->serial <= serial) figure = figure->next;
+    if (place->figure != NULL && place->removals == figures->removals)
+        figure = place->figure->next;
+    else
+        while (figure != NULL && figure->serial <= place->serial) figure = figure->next;
+    if (figure != NULL) *place = (pd_figures_place){ figure->serial, figure, figures->removals };
     return figure;
 }
 

@@ -37,17 +37,25 @@ struct pd_figure {
 
 typedef struct pd_figures {
     pd_figure *first;
-    uint64_t serial; /* serial number of the job that came last */
+    uint64_t serial;   /* serial number of the job that came last */
+    uint64_t removals; /* number of jobs that were forgotten so far */
 } pd_figures;
+
+/* How far somebody is who goes through the jobs. Begins zeroed. */
+typedef struct pd_figures_place {
+    uint64_t serial;         /* serial number of the last job; 0: none yet */
+    const pd_figure *figure; /* the last job, as long as none is forgotten */
+    uint64_t removals;       /* pd_figures.removals at that time */
+} pd_figures_place;
 
 /* Takes over a copy of a job's figures in place of the last one. Without memory the copy is dropped. */
 void pd_figures_take(pd_figures *figures, uint32_t job, pd_job_stats *stats);
 /* Forgets a job, which has ended. */
 void pd_figures_remove(pd_figures *figures, uint32_t job);
 void pd_figures_free(pd_figures *figures);
-/* Returns the first job's figures with a larger serial number; NULL: there is none. Begin with 0. So whoever goes
- * through the jobs in pieces neither misses nor repeats one, although jobs come and go meanwhile. */
-const pd_figure *pd_figures_after(const pd_figures *figures, uint64_t serial);
+/* Returns the figures of the next job, in the order of serial numbers, and moves on to it. NULL: there is none. Whoever
+ * goes through the jobs in pieces neither misses nor repeats one, although jobs come and go meanwhile. */
+const pd_figure *pd_figures_next(const pd_figures *figures, pd_figures_place *place);
 
 /* Returns the time of the store's clock for which a job's figures hold at the time now_ns: that of the copy while a
  * newer copy may be on its way, and now_ns if none has come for two seconds, since then nothing has changed. */

@@ -91,7 +91,7 @@ static void wake_at(const pd_handshake *h, int bytes)
     setsockopt(h->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
 }
 
-/* Throws away what the client still sends, until it ends its side. */
+/* Reads the bytes that the client still sends, and drops them, until it ends its side. */
 static void on_rest(uv_poll_t *poll, int status, int events)
 {
     uint8_t bin[4096];
@@ -102,8 +102,8 @@ static void on_rest(uv_poll_t *poll, int status, int events)
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) drop(poll->data);
 }
 
-/* Ends our side, and logs why. Closing a socket with unread bytes would take away from the client what TLS has told it:
- * the reason. */
+/* Ends our side, and logs the reason. The socket stays open for a moment: closing a socket with unread bytes would
+ * destroy the alert with which TLS has told the client the reason. */
 static void fail(pd_handshake *h, const char *why)
 {
     pd_handshakes *all = all_of(h);

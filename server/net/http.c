@@ -3,6 +3,7 @@
 
 #include "http_answer.h"
 #include "loop.h"
+#include "plant.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +138,7 @@ static void receive(pd_http_conn *conn)
     if (got > 0) look_at_request(conn);
 }
 
-/* Reads and drops what the peer still sends, until it ends its side. */
+/* Reads the bytes that the peer still sends, and drops them, until it ends its side. */
 static void drain(pd_http_conn *conn)
 {
     struct iovec iov = { conn->request, sizeof conn->request };
@@ -167,9 +168,10 @@ static void on_ready(void *arg, unsigned events)
 
 int pd_http_accept(pd_daemon *daemon, pd_transport *transport)
 {
-    pd_http_conn *conn = calloc(1, sizeof *conn);
+    pd_http_conn *conn;
 
-    if (conn == NULL) return PD_NO_MEMORY;
+    if (daemon->http.n >= 2 * PD_HTTP_MOST && !PD_PLANTED(http_without_limit)) return PD_RESOURCE_EXHAUSTED;
+    if ((conn = calloc(1, sizeof *conn)) == NULL) return PD_NO_MEMORY;
     conn->daemon = daemon;
     conn->transport = transport;
     transport->ready = on_ready;
@@ -188,7 +190,7 @@ static void tick(pd_http_conn *conn, uint64_t now_ms)
 {
     uint64_t waited = now_ms - conn->moved_ms;
 
-    if (conn->state == READING && waited > PD_HTTP_MS)
+    if (conn->state == READING && waited > PD_HTTP_MS && !PD_PLANTED(http_never_late))
         refuse(conn, 408, "expected a whole request within 5 s", false);
     else if ((conn->state == ANSWERING && waited > PD_HTTP_MS) || (conn->state == ENDING && waited > END_MS) ||
              now_ms - conn->opened_ms > PD_HTTP_WHOLE_MS)

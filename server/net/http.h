@@ -14,7 +14,7 @@
 #define PD_HTTP_WHOLE_MS 60000u
 
 /* Adds a connection whose bytes travel over this transport. If there are PD_HTTP_MOST already, the peer gets an error
- * and the connection ends. PD_NO_MEMORY: the transport is still the caller's. */
+ * and the connection ends. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED (twice as many): the transport is still the caller's. */
 int pd_http_accept(pd_daemon *daemon, pd_transport *transport);
 /* Closes connections that are too slow. */
 void pd_http_tick(pd_daemon *daemon, uint64_t now_ms);

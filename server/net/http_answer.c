@@ -67,7 +67,7 @@ static void begin_pieces(pd_http_answer *answer, const pd_http_request *request,
     answer->ended = request->head;
 }
 
-/* ---- what stands at each path ---- */
+/* ---- the paths and their answers ---- */
 
 static void answer_metrics(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request,
                            pd_document *out)

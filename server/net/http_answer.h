@@ -14,7 +14,7 @@
 #include "jobs_json.h"
 #include "metrics.h"
 
-/* What is still to be written of an answer. */
+/* The part of an answer that is still to be written. */
 typedef struct pd_http_answer {
     bool chunked; /* each piece is sent as a chunk of HTTP/1.1 */
     bool metrics, jobs, ended;

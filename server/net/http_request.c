@@ -210,9 +210,9 @@ static bool is_numeric_host(span host)
     return host.n > 0;
 }
 
-/* What the fields of a request have said so far. */
+/* Facts about the fields of a request that were read so far: how often two fields came, and whether a body follows. */
 typedef struct fields {
-    size_t hosts;
+    size_t hosts, secrets;
     bool body;
 } fields;
 
@@ -224,6 +224,7 @@ static void read_field(pd_http_request *out, fields *seen, span name, span value
     } else if (is_alike(name, "Accept")) {
         out->open_metrics = prefers_open_metrics(value);
     } else if (is_alike(name, "Authorization")) {
+        seen->secrets++;
         read_secret(out, value);
     } else if (is_alike(name, "Transfer-Encoding") || (is_alike(name, "Content-Length") && !is(value, "0"))) {
         seen->body = true;
@@ -245,6 +246,8 @@ static pd_http_parsed read_fields(pd_http_request *out, span head, const char **
     *why = "expected exactly one field Host";
     if (seen.hosts > 1 || (seen.hosts == 0 && !out->old)) return PD_HTTP_BAD;
     if (seen.hosts == 0) out->numeric_host = true;
+    *why = "expected at most one field Authorization";
+    if (seen.secrets > 1) return PD_HTTP_BAD;
     *why = "expected a request without a body";
     return seen.body ? PD_HTTP_BODY : PD_HTTP_COMPLETE;
 }

@@ -20,7 +20,7 @@ typedef struct pd_http_request {
     char secret[512];  /* Authorization: what follows "Bearer ", or the password of "Basic "; "": none came */
 } pd_http_request;
 
-/* What is known after some bytes of a request. */
+/* The result of reading some bytes of a request. Its numbers are statuses of HTTP. */
 typedef enum pd_http_parsed {
     PD_HTTP_MORE = 0, /* the head is not complete */
     PD_HTTP_COMPLETE = 200,

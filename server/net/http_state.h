@@ -1,4 +1,4 @@
-/* http_state.h - what the loop thread keeps of its HTTP connections (http.h). */
+/* http_state.h - the list of HTTP connections that the loop thread has (http.h). */
 #ifndef PD_HTTP_STATE_H
 #define PD_HTTP_STATE_H
 

@@ -67,8 +67,9 @@ static void put_field_number(pd_document *out, const ProtobufCFieldDescriptor *t
         put_count(out, field->name, *(const uint64_t *)(const void *)at);
 }
 
-/* Returns whether a field of a list is left out: what tells a worker's process from others, and who the worker is. The
- * listener does not know which identity reads the document. */
+/* Returns whether a field of a list is left out: the nonce of a worker's process and the worker's identity. The
+ * listener does not know which identity reads the document, and whoever knows a nonce could ask for the worker's
+ * rank. */
 static bool is_private(const char *field)
 {
     return strcmp(field, "nonce") == 0 || strcmp(field, "identity") == 0;
@@ -255,6 +256,7 @@ static void put_job(pd_document *out, const pd_daemon *daemon, const pd_figure *
 bool pd_jobs_json_next(pd_jobs_json_cursor *cursor, const pd_daemon *daemon, pd_document *out)
 {
     const pd_figure *figure;
+    bool first = cursor->place.serial == 0;
 
     if (cursor->ended) return false;
     if (!cursor->begun) {
@@ -262,13 +264,12 @@ bool pd_jobs_json_next(pd_jobs_json_cursor *cursor, const pd_daemon *daemon, pd_
         cursor->begun = true;
         return true;
     }
-    figure = pd_figures_after(&daemon->figures, cursor->serial);
+    figure = pd_figures_next(&daemon->figures, &cursor->place);
     if (figure == NULL) {
         pd_document_put(out, "]}\n");
         cursor->ended = true;
         return true;
     }
-    put_job(out, daemon, figure, cursor->serial == 0);
-    cursor->serial = figure->serial;
+    put_job(out, daemon, figure, first);
     return true;
 }

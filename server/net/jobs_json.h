@@ -8,7 +8,7 @@
 /* How far the writing of the document is. Begins zeroed. */
 typedef struct pd_jobs_json_cursor {
     bool begun, ended;
-    uint64_t serial; /* serial number of the last job that was written (figures.h); 0: none was */
+    pd_figures_place place; /* the last job that was written */
 } pd_jobs_json_cursor;
 
 /* Appends the next piece: the daemon's figures, those of one job, or the end. Returns false when everything was written

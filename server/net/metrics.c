@@ -3,6 +3,7 @@
 
 #include "cpu.h"
 #include "info.h"
+#include "plant.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,12 +15,12 @@
 
 typedef enum type { GAUGE, COUNTER, HISTOGRAM } type;
 
-/* Where a row finds its number: a member of a struct, and what it is multiplied with. */
+/* Type of the member of a struct in which a row finds its number. */
 typedef enum number_kind { NO_NUMBER, COUNT32, COUNT64, REAL, FLAG } number_kind;
 
 struct row;
 
-/* What a row's functions write from and to. */
+/* Input and output of a row's function. */
 typedef struct scene {
     pd_document *out;
     const pd_daemon *daemon;
@@ -84,7 +85,7 @@ static double read_number(const row *of, const void *from)
 
     switch (of->kind) {
     case COUNT32: return (double)*(const uint32_t *)(const void *)at * of->scale;
-    case COUNT64: return (double)*(const uint64_t *)(const void *)at * of->scale;
+    case COUNT64: return ((double)*(const uint64_t *)(const void *)at + PD_PLANTED(metric_one_more)) * of->scale;
     case REAL: return *(const double *)(const void *)at * of->scale;
     case FLAG: return *(const bool *)(const void *)at;
     case NO_NUMBER: break;
@@ -430,14 +431,15 @@ static void write_server(scene *s)
 /* Writes the samples of the next job, or goes on to the next row if there is none. */
 static void write_job(scene *s, pd_metrics_cursor *cursor)
 {
-    s->figure = pd_figures_after(&s->daemon->figures, cursor->serial);
+    bool first = cursor->place.serial == 0;
+
+    s->figure = pd_figures_next(&s->daemon->figures, &cursor->place);
     if (s->figure == NULL) {
         cursor->row++;
-        cursor->serial = 0;
+        cursor->place = (pd_figures_place){ 0 };
         return;
     }
-    if (cursor->serial == 0) write_head(s);
-    cursor->serial = s->figure->serial;
+    if (first) write_head(s);
     write_samples(s);
 }
 

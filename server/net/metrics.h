@@ -11,9 +11,9 @@
 
 /* How far the writing of the metrics is. Begins zeroed, except `open`. */
 typedef struct pd_metrics_cursor {
-    bool open;       /* OpenMetrics 1.0; false: text 0.0.4 */
-    size_t row;      /* index of the metric that is written next */
-    uint64_t serial; /* serial number of the last job whose samples of this metric are written (figures.h) */
+    bool open;              /* OpenMetrics 1.0; false: text 0.0.4 */
+    size_t row;             /* index of the metric that is written next */
+    pd_figures_place place; /* the last job whose samples of this metric are written */
 } pd_metrics_cursor;
 
 /* Appends the next piece: all samples of the daemon, or those of one job, of one metric. Returns false when everything

@@ -145,6 +145,51 @@ static void a_reload_with_a_wrong_file_changes_nothing(void **state)
     assert_int_equal(tls_scene_end(scene), 0);
 }
 
+/* Returns whether the daemon lets the client with the certificate in. */
+static bool lets_in(const tls_scene *scene)
+{
+    pd_client_options options = { .urls = scene->url,
+                                  .job = "",
+                                  .impatient = true,
+                                  .ca_file = scene->ca,
+                                  .cert_file = scene->client_pem,
+                                  .key_file = scene->client_key };
+    pd_client *client = NULL;
+    int rc;
+
+    options.deadline = patient(10);
+    rc = pd_client_open(&client, &options, NULL);
+    if (rc == PD_OK) pd_client_close(client);
+    return rc == PD_OK;
+}
+
+static void a_revoked_certificate_is_refused_from_the_reload_on(void **state)
+{
+    tls_scene *scene = tls_scene_new();
+    char list[96];
+    (void)state;
+
+    snprintf(list, sizeof list, "%s/crl.pem", scene->folder);
+    pki_revoke(scene->authority, NULL, 2, list);
+    tls_scene_start(scene, (const char *const[]){ "--tls-crl", list, NULL });
+    assert_true(lets_in(scene));
+    pki_revoke(scene->authority, scene->client_pem, 2, list);
+    tls_scene_reload(scene, 1);
+    assert_false(lets_in(scene));
+    assert_true(daemon_says(scene->daemon, "certificate revoked", patient(10)));
+    pki_issue(scene->authority, "DNS:worker-1", 2, scene->client_pem, scene->client_key);
+    assert_true(lets_in(scene)); /* a new one is not in the list */
+    pki_write(list, "nonsense\n", 0600);
+    kill(scene->daemon->pid, SIGHUP);
+    assert_true(daemon_says(scene->daemon, "the old values stay: tls.crl: ", patient(10)));
+    assert_true(lets_in(scene));
+    pki_revoke(scene->authority, NULL, -1, list);
+    tls_scene_reload(scene, 2);
+    assert_false(lets_in(scene));
+    assert_true(daemon_says(scene->daemon, "CRL has expired", patient(10)));
+    assert_int_equal(tls_scene_end(scene), 0);
+}
+
 /* Asks for metrics with a token. Returns whether the first line of the answer has the text. */
 static bool asks(int port, const char *token, const char *expected)
 {
@@ -183,6 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_rotated_while_workers_train),
         cmocka_unit_test(a_reload_with_a_wrong_file_changes_nothing),
+        cmocka_unit_test(a_revoked_certificate_is_refused_from_the_reload_on),
         cmocka_unit_test(the_token_of_http_is_replaced_with_all_other_files_or_not_at_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

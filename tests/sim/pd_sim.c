@@ -15,13 +15,13 @@
 #include <unistd.h>
 
 enum { SEED_SECONDS = 60 }; /* longest time of a run; a longer one is reported as an endless loop */
-enum { OPT_LIST = 256, OPT_TWICE, OPT_UNSHARED, OPT_KEEP, OPT_CRASHES, OPT_ROLES };
+enum { OPT_LIST = 256, OPT_TWICE, OPT_UNSHARED, OPT_KEEP, OPT_CRASHES, OPT_ROLES, OPT_SCRAPES };
 
 enum pd_plant pd_planted; /* declared in plant.h */
 
 typedef struct settings {
     uint64_t first, last;
-    bool trace, shrink, twice, unshared, keep_going, list, crashes, roles;
+    bool trace, shrink, twice, unshared, keep_going, list, crashes, roles, scrapes;
     enum pd_plant plant;
 } settings;
 
@@ -52,6 +52,7 @@ static void draw_plan(sim_plan *plan, uint64_t seed, const settings *set)
     else
         sim_plan_draw(plan, seed);
     if (set->roles) sim_plan_add_trespassers(plan);
+    if (set->scrapes) sim_plan_add_scrapers(plan);
 }
 
 /* Runs a plan with and without shared memory, and compares the weights. */
@@ -247,6 +248,7 @@ static const struct argp_option options[] = {
     { "unshared", OPT_UNSHARED, 0, 0, "Run each seed with and without shared memory, and compare the weights", 0 },
     { "crashes", OPT_CRASHES, 0, 0, "Give the server a disk, and kill it in every run", 0 },
     { "roles", OPT_ROLES, 0, 0, "Give the server roles, and let a peer without a role ask for everything", 0 },
+    { "scrapes", OPT_SCRAPES, 0, 0, "Let peers ask the HTTP listener, whole, in part or with nonsense", 0 },
     { "keep-going", OPT_KEEP, 0, 0, "Do not stop at the first seed that fails", 0 },
     { 0 }
 };
@@ -269,6 +271,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case OPT_UNSHARED: set->unshared = true; return 0;
     case OPT_KEEP: set->keep_going = true; return 0;
     case OPT_ROLES: set->roles = true; return 0;
+    case OPT_SCRAPES: set->scrapes = true; return 0;
     case OPT_CRASHES: set->crashes = true; return 0;
     case 'p':
         for (n = 0; n < PLANTS && strcmp(plants[n].name, value) != 0; n++) continue;

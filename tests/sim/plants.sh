@@ -24,4 +24,11 @@ for plant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced re
         status=1
     fi
 done
+# Those of the HTTP listener.
+for plant in metric_one_more http_never_late http_without_limit; do
+    if "$1" --seeds 1..300 --scrapes --plant $plant > /dev/null 2>&1; then
+        echo "$plant was not found within 300 seeds with scrapes"
+        status=1
+    fi
+done
 exit $status

@@ -16,6 +16,8 @@ pd_store *sim_server_store(sim_server *server);
 /* Opens a connection to the server. `is_local`: it can pass descriptors. Returns the client's end; NULL: the server has
  * stopped, or accepts no connections. */
 pd_transport *sim_server_connect(sim_server *server, bool is_local, sim_link **link);
+/* Opens a connection to the HTTP listener. Returns the client's end; NULL: the server has stopped, or accepts none. */
+pd_transport *sim_server_connect_http(sim_server *server);
 /* Schedules a turn of the loop thread. */
 void sim_server_wake_loop(sim_server *server);
 /* Keeps the loop thread (`loop` true) or the step thread from running for `ns` nanoseconds. */

@@ -34,6 +34,7 @@ struct sim {
     struct sim_intruder *intruders;
     struct sim_exporter *exporters;
     struct sim_sharer *sharers;
+    struct sim_scraper *scrapers;
     struct sim_history *histories; /* histories of the jobs, which sim_judge.c keeps */
 };
 
@@ -76,7 +77,10 @@ void *sim_must(void *at); /* fails the run if `at` is NULL, because the harness 
 /* Lets one of n kernel calls that make, map or pass shared memory fail, on both sides. n = 0: none fails. */
 void sim_fail_sharing(uint64_t n, uint64_t random);
 unsigned sim_count_descriptors(void); /* returns how many descriptors this process has open */
-unsigned sim_count_segments(void);    /* returns how many mappings of segments this process has */
+/* Hides from the server how much memory and processor time this process uses: these numbers differ in each run, and
+ * /metrics has them. */
+void sim_hide_costs(bool hides);
+unsigned sim_count_segments(void); /* returns how many mappings of segments this process has */
 
 /* ---- link.c: connections ---- */
 typedef struct sim_link sim_link;

@@ -1,5 +1,6 @@
-/* sim_kernel.c - lets calls of the kernel fail with which the server and its workers make, map and pass shared memory,
- * and counts what a run must not leave behind: descriptors and mapped segments.
+/* sim_kernel.c - lets calls of the kernel fail with which the server and its workers make, map and pass shared memory.
+ * Hides the memory and processor time of the process. Counts what a run must not leave behind: descriptors and mapped
+ * segments.
  *
  * The linker redirects the calls to this file (--wrap), as it does with those of sim_memory.c. */
 #define _GNU_SOURCE /* memfd_create */
@@ -12,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 static uint64_t failing_of, failing_random;
@@ -20,6 +23,30 @@ void sim_fail_sharing(uint64_t n, uint64_t random)
 {
     failing_of = n;
     failing_random = random;
+}
+
+static bool costs_are_hidden;
+
+void sim_hide_costs(bool hides)
+{
+    costs_are_hidden = hides;
+}
+
+int __real_getrusage(int who, struct rusage *usage);
+int __wrap_getrusage(int who, struct rusage *usage);
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+int __wrap_getrusage(int who, struct rusage *usage)
+{
+    return costs_are_hidden ? -1 : __real_getrusage(who, usage);
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    if (!costs_are_hidden || clock != CLOCK_THREAD_CPUTIME_ID) return __real_clock_gettime(clock, now);
+    *now = (struct timespec){ .tv_nsec = 1 };
+    return 0;
 }
 
 static bool fails(int error)

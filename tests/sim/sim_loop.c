@@ -3,6 +3,7 @@
 #include "server_state.h"
 
 #include "conn.h"
+#include "http.h"
 #include "sim_disk.h"
 
 #include <stdarg.h>
@@ -10,12 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
+#include <unistd.h>
 
 enum { TICK_MS = 250, HANDSHAKE_MS = 2000, SILENCE_MS = 3000, HEARTBEAT_MS = 1000, DRAIN_MS = 2000, KEEP_MS = 1500 };
 /* Limits of the memory that an idle server may use besides the memory committed to jobs: a constant, and bytes for
  * each connection and for each parameter of the plan. An idle server keeps tables, and memory for the next batch of
  * work. */
 enum { LOOP_BYTES = 128 * 1024, CONN_BYTES = 8 * 1024, PARAM_BYTES = 1024 };
+/* Bytes of the figures of one job, with points of its past. */
+enum { FIGURE_BYTES = 40 * 1024 };
 /* Payloads in shared memory take no quota, so all of them may wait for the last rank at once. This is the limit of what
  * the server keeps of each beside it: the request and its pieces. */
 enum { SHARED_BYTES = 640 };
@@ -201,16 +205,16 @@ static void loop_tick(sim *s, void *who, uint64_t what)
 
 /* ---- calls of the other files ---- */
 
-pd_transport *sim_server_connect(sim_server *server, bool is_local, sim_link **link)
+static pd_transport *connect_to(sim_server *server, bool http, bool is_local, sim_link **link)
 {
     pd_transport *ours, *theirs;
     sim_side before;
     int rc;
 
-    if (!server->listens || server->stopped || server->n_ends == SIM_ENDS) return NULL;
+    if (server->stopped || server->n_ends == SIM_ENDS) return NULL;
     *link = sim_link_new(server->s, is_local, &ours, &theirs);
     before = sim_enter(SIM_SERVER);
-    rc = pd_conversation_accept(server->daemon, ours, "sim");
+    rc = http ? pd_conversation_accept_http(server->daemon, ours) : pd_conversation_accept(server->daemon, ours, "sim");
     sim_enter(before);
     if (rc != PD_OK) {
         ours->ops->close(ours);
@@ -219,6 +223,18 @@ pd_transport *sim_server_connect(sim_server *server, bool is_local, sim_link **l
     server->ends[server->n_ends++] = ours;
     sim_server_wake_loop(server);
     return theirs;
+}
+
+pd_transport *sim_server_connect(sim_server *server, bool is_local, sim_link **link)
+{
+    return server->listens ? connect_to(server, false, is_local, link) : NULL;
+}
+
+pd_transport *sim_server_connect_http(sim_server *server)
+{
+    sim_link *link;
+
+    return connect_to(server, true, false, &link);
 }
 
 void sim_server_stall(sim_server *server, bool loop, uint64_t ns)
@@ -283,7 +299,8 @@ bool sim_loop_rests(const sim_server *server, uint64_t *bytes)
     for (uint32_t j = 0; j < server->s->plan->n_jobs; j++)
         *bytes += server->s->plan->jobs[j].n_params * (uint64_t)PARAM_BYTES +
                   (server->s->plan->shares ? SHARED_BYTES * chunks_of(server->s->plan, &server->s->plan->jobs[j]) : 0);
-    if (server->loop_due || server->mail_due || daemon->admission.used > 0) return false;
+    for (const pd_figure *figure = daemon->figures.first; figure != NULL; figure = figure->next) *bytes += FIGURE_BYTES;
+    if (server->loop_due || server->mail_due || daemon->admission.used > 0 || daemon->http.n > 0) return false;
     for (size_t i = 0; i < daemon->capacity; i++) {
         if (daemon->conns[i] == NULL) continue;
         if (!rests(daemon->conns[i])) return false;
@@ -334,6 +351,8 @@ void sim_server_check(sim_server *server)
     const pd_admission *admission = &server->daemon->admission;
     uint64_t deadline = server->stop_asked_ns + (DRAIN_MS + 4000) * SIM_MS;
 
+    if (server->daemon->http.n > 2 * PD_HTTP_MOST)
+        sim_fail("accounting", "%u HTTP connections are open", server->daemon->http.n);
     if (admission->used > admission->budget + server->s->plan->payload * most_ranks(server->s->plan))
         sim_fail("accounting", "%llu bytes are in flight, the budget is %llu", (unsigned long long)admission->used,
                  (unsigned long long)admission->budget);
@@ -352,6 +371,7 @@ void sim_server_check_rest(sim_server *server)
     sim_check_zero("ingest reserved by connections", server->daemon->admission.reserved);
     sim_check_zero("ranks with a share", server->daemon->admission.ranks);
     sim_check_zero("bytes of payload buffers", pd_pool_used(server->daemon->pool));
+    sim_check_zero("HTTP connections", server->daemon->http.n);
 }
 
 /* ---- life ---- */
@@ -424,6 +444,9 @@ void sim_loop_make(sim_server *server)
     if (pd_conversation_make(&server->daemon, &daemon, &platform, &err) != PD_OK)
         sim_fail("harness", "the server cannot be made: %s", err.text);
     pd_conversation_start(server->daemon, server->requests);
+    if (!server->s->plan->scrapes) return;
+    close(server->daemon->statm); /* the memory of the process is another number in each run */
+    server->daemon->statm = -1;
 }
 
 sim_server *sim_server_new(sim *s)

@@ -179,7 +179,7 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
 static const char *const fault_names[] = {
     "break",      "hole",       "crash",  "gone",    "leave",  "drop",      "import",    "set",       "flood",
     "deaf",       "half_hello", "noise",  "id_zero", "leaver", "puller",    "unlike",    "no_memory", "stall_step",
-    "stall_loop", "restart",    "export", "sharer",  "kill",   "disk_full", "disk_fail", "trespass",
+    "stall_loop", "restart",    "export", "sharer",  "kill",   "disk_full", "disk_fail", "trespass",  "scrape",
 };
 _Static_assert(sizeof fault_names / sizeof fault_names[0] == SIM_FAULT_KINDS, "every fault has a name");
 
@@ -210,6 +210,13 @@ void sim_plan_add_trespassers(sim_plan *plan)
     plan->roles = true;
     for (uint64_t k = 1; k <= 3 && plan->n_faults < SIM_FAULTS; k++)
         plan->faults[plan->n_faults++] = (sim_fault){ .kind = SIM_TRESPASS, .at_ns = plan->calm_ns / 4 * k };
+}
+
+void sim_plan_add_scrapers(sim_plan *plan)
+{
+    plan->scrapes = true;
+    for (uint32_t k = 0; k <= SIM_SCRAPE_FLOOD && plan->n_faults < SIM_FAULTS; k++)
+        plan->faults[plan->n_faults++] = (sim_fault){ .kind = SIM_SCRAPE, .at_ns = plan->calm_ns / 8 * k, .rank = k };
 }
 
 static void draw_fault(sim_plan *plan, sim_fault *fault, uint64_t *r)

@@ -18,8 +18,9 @@ enum {
     SIM_PARAMS = 40,
     SIM_FAULTS = 24,
     SIM_OPTIONS = 12,
-    SIM_STEPS = 6,       /* most steps of a job in an ordinary plan */
-    SIM_MOST_STEPS = 16, /* most steps of a job in a plan with crashes */
+    SIM_STEPS = 6,        /* most steps of a job in an ordinary plan */
+    SIM_SCRAPE_FLOOD = 3, /* rank of the peer of the HTTP listener that floods it */
+    SIM_MOST_STEPS = 16,  /* most steps of a job in a plan with crashes */
     SIM_ELEMENTS = 4096
 };
 
@@ -83,6 +84,8 @@ typedef enum sim_fault_kind {
     SIM_DISK_FAIL, /* for `amount` ns one of 3 to 32 calls of the disk fails with EIO */
     /* only with --roles: an identity that has no role for the plan's jobs asks for all that operators can do to them */
     SIM_TRESPASS,
+    /* only with --scrapes: a peer of the HTTP listener opens connections until the world is calm */
+    SIM_SCRAPE,
     SIM_FAULT_KINDS
 } sim_fault_kind;
 
@@ -95,7 +98,8 @@ typedef struct sim_fault {
 typedef struct sim_plan {
     uint64_t seed;
     enum pd_plant plant;
-    bool roles; /* the server has roles: --roles */
+    bool roles;   /* the server has roles: --roles */
+    bool scrapes; /* peers ask the HTTP listener: --scrapes */
     uint32_t n_jobs, n_faults;
     sim_job jobs[SIM_JOBS];
     sim_fault faults[SIM_FAULTS];
@@ -120,6 +124,8 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed);
 void sim_plan_draw_crashes(sim_plan *plan, uint64_t seed);
 /* Gives the plan's server roles, and adds faults in which an identity without a role asks for everything. */
 void sim_plan_add_trespassers(sim_plan *plan);
+/* Adds faults in which peers ask the HTTP listener. */
+void sim_plan_add_scrapers(sim_plan *plan);
 /* Prints the plan for readers of a trace. */
 void sim_plan_print(const sim_plan *plan);
 const char *sim_fault_name(sim_fault_kind kind);

@@ -5,6 +5,7 @@
 #include "sim_journal.h"
 #include "sim_judge.h"
 #include "sim_keeper.h"
+#include "scraper.h"
 #include "optimizer.h"
 #include "store_inside.h"
 
@@ -36,8 +37,11 @@ static void on_effects(void *arg, pd_mail *first, pd_mail *last)
     sim_server *server = arg;
     sim_side before = sim_enter(SIM_HARNESS);
 
-    for (pd_mail *mail = first; mail != NULL && !server->dying; mail = mail->next)
-        sim_judge_effect(server->s, server->store, (const pd_effect *)(const void *)mail);
+    for (pd_mail *mail = first; mail != NULL && !server->dying; mail = mail->next) {
+        const pd_effect *effect = (const pd_effect *)(const void *)mail;
+        sim_judge_effect(server->s, server->store, effect);
+        if (effect->kind == PD_EFF_STATS) sim_scrapers_published(server->s, effect->u.stats);
+    }
     sim_enter(before);
     pd_mailbox_post(pd_conversation_effects(server->daemon), first, last);
 }
@@ -261,6 +265,7 @@ static pd_store_config store_config(const sim_plan *plan, uint64_t start)
                               .pool_threads = (int)plan->pool_threads,
                               .keeps = plan->crashes,
                               .batch_ns = plan->batch_ns,
+                              .stats_ns = plan->scrapes ? PD_STATS_NS : 0,
                               .hash_key = { 1, 2 },
                               .start = start };
 }

@@ -3,6 +3,7 @@
 
 #include "exporter.h"
 #include "intruder.h"
+#include "scraper.h"
 #include "sim_judge.h"
 #include "server.h"
 #include "sharer.h"
@@ -174,6 +175,7 @@ static void begin_fault(sim *s, void *who, uint64_t what)
     case SIM_DISK_FAIL: hurt_disk(s, fault); break;
     case SIM_EXPORT: sim_exporter_start(s, fault); break;
     case SIM_SHARER: sim_sharer_start(s, fault); break;
+    case SIM_SCRAPE: sim_scraper_start(s, fault); break;
     default: sim_intruder_start(s, fault); break;
     }
 }
@@ -198,6 +200,7 @@ static void look(sim *s, void *who, uint64_t what)
         sim_intruders_check(s);
         sim_sharers_check(s);
     }
+    sim_scrapers_check(s);
     if (!s->ended) sim_after(s, 500 * SIM_MS, look, s, 0);
 }
 
@@ -249,6 +252,7 @@ static void come_to_rest(sim *s)
     sim_intruders_leave(s);
     sim_exporters_leave(s);
     sim_sharers_leave(s);
+    sim_scrapers_leave(s);
     rest_ns = s->now_ns + 12 * SIM_S + 200 * s->plan->root_ns;
     sim_after(s, rest_ns - s->now_ns, wake_later, s, 0);
     run_until(s, has_rested, UINT64_MAX, "the server does not come to rest");
@@ -278,6 +282,7 @@ uint64_t sim_run(const sim_plan *plan, bool tracing, sim_digest *digest)
     running = &s;
     sim_memory_reset();
     sim_fail_sharing(plan->share_fails, plan->seed);
+    sim_hide_costs(plan->scrapes);
     sim_enter(SIM_HARNESS);
     s.server = sim_server_new(&s);
     begin(&s);
@@ -293,6 +298,7 @@ uint64_t sim_run(const sim_plan *plan, bool tracing, sim_digest *digest)
     sim_intruders_free(&s);
     sim_exporters_free(&s);
     sim_sharers_free(&s);
+    sim_scrapers_free(&s);
     sim_judge_all(&s);
     if (digest != NULL) sim_judge_digest(&s, digest);
     sim_server_free(s.server);

@@ -107,6 +107,45 @@ void pki_issue(const pki_authority *authority, const char *names, int days, cons
     EVP_PKEY_free(new_key);
 }
 
+/* Adds the certificate in a file to a list. */
+static void add_revoked(X509_CRL *list, const char *path)
+{
+    FILE *file = fopen(path, "r");
+    X509 *certificate;
+    X509_REVOKED *entry = X509_REVOKED_new();
+    ASN1_TIME *now = X509_gmtime_adj(NULL, 0);
+
+    assert_non_null(file);
+    certificate = PEM_read_X509(file, NULL, NULL, NULL);
+    assert_true(certificate != NULL && entry != NULL);
+    fclose(file);
+    X509_REVOKED_set_serialNumber(entry, X509_get_serialNumber(certificate));
+    X509_REVOKED_set_revocationDate(entry, now);
+    assert_int_equal(X509_CRL_add0_revoked(list, entry), 1);
+    ASN1_TIME_free(now);
+    X509_free(certificate);
+}
+
+void pki_revoke(const pki_authority *authority, const char *revoked, int days, const char *path)
+{
+    X509_CRL *list = X509_CRL_new();
+    ASN1_TIME *from = X509_gmtime_adj(NULL, -3L * DAY), *to = X509_gmtime_adj(NULL, (long)days * DAY);
+    FILE *file = open_new(path);
+
+    assert_non_null(list);
+    X509_CRL_set_version(list, 1);
+    X509_CRL_set_issuer_name(list, X509_get_subject_name(authority->certificate));
+    X509_CRL_set1_lastUpdate(list, from);
+    X509_CRL_set1_nextUpdate(list, to);
+    if (revoked != NULL) add_revoked(list, revoked);
+    assert_true(X509_CRL_sign(list, authority->key, EVP_sha256()) > 0);
+    assert_int_equal(PEM_write_X509_CRL(file, list), 1);
+    fclose(file);
+    ASN1_TIME_free(from);
+    ASN1_TIME_free(to);
+    X509_CRL_free(list);
+}
+
 void pki_write(const char *path, const char *text, unsigned mode)
 {
     FILE *file = open_new(path);

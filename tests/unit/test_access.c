@@ -76,14 +76,17 @@ static void ask_about(scene *s, int fd, unsigned method, const char *job)
     }
 }
 
-/* Sends a request about a job, and returns the error that comes before the store has had a turn. */
+/* Sends a request about a job, and returns the error that comes before the store has had a turn. Nothing is posted to
+ * the store, whose work could take another time for a job that exists. */
 static pd_error refusal_of(scene *s, unsigned method, const char *job)
 {
     int fd = method == PD_HELLO ? scene_connect(s) : scene_operator(s);
     pd_error err = { 0 };
 
+    scene_settle(s);
     ask_about(s, fd, method, job);
     scene_turn(s);
+    if (pd_mailbox_take(s->requests) != NULL) fail_msg("%s about %s asks the store", pd_method_name(method), job);
     if (!scene_receive(s, fd)) fail_msg("%s about %s is not answered at once", pd_method_name(method), job);
     assert_true((s->prefix.flags & PD_FLAG_ERROR) != 0);
     pd_message_error(s->arena, s->in, s->prefix.header_bytes, &err);

@@ -85,22 +85,43 @@ static void steps_that_are_taken_again_replace_those_before(void **state)
     pd_figures_free(&figures);
 }
 
+static void add_job(pd_figures *figures, uint32_t job)
+{
+    pd_job_stats *stats = pd_job_stats_new(0);
+
+    snprintf(stats->info.name, sizeof stats->info.name, "j%u", job);
+    pd_figures_take(figures, job, stats);
+}
+
+static void expect_next(const pd_figures *figures, pd_figures_place *place, uint32_t job)
+{
+    const pd_figure *next = pd_figures_next(figures, place);
+
+    assert_non_null(next);
+    assert_int_equal(next->job, job);
+}
+
 static void jobs_are_found_one_after_another_although_they_come_and_go(void **state)
 {
     pd_figures figures = { 0 };
-    const pd_figure *first;
+    pd_figures_place place = { 0 }, other;
 
     (void)state;
-    for (uint32_t job = 1; job <= 3; job++) {
-        pd_job_stats *stats = pd_job_stats_new(0);
-        snprintf(stats->info.name, sizeof stats->info.name, "j%u", job);
-        pd_figures_take(&figures, job, stats);
-    }
-    first = pd_figures_after(&figures, 0);
-    assert_int_equal(first->job, 1);
-    pd_figures_remove(&figures, 2);
-    assert_int_equal(pd_figures_after(&figures, first->serial)->job, 3);
-    assert_null(pd_figures_after(&figures, pd_figures_after(&figures, first->serial)->serial));
+    for (uint32_t job = 1; job <= 5; job++) add_job(&figures, job);
+    expect_next(&figures, &place, 1);
+    pd_figures_remove(&figures, 2); /* the next one */
+    expect_next(&figures, &place, 3);
+    pd_figures_remove(&figures, 3); /* the one at which we are */
+    other = place;
+    expect_next(&figures, &place, 4);
+    expect_next(&figures, &other, 4);
+    add_job(&figures, 6);
+    expect_next(&figures, &place, 5);
+    pd_figures_remove(&figures, 1); /* one behind us */
+    expect_next(&figures, &place, 6);
+    assert_null(pd_figures_next(&figures, &place));
+    pd_figures_remove(&figures, 6);
+    assert_null(pd_figures_next(&figures, &place));
     pd_figures_free(&figures);
 }
 

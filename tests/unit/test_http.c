@@ -293,6 +293,23 @@ static void a_connection_beyond_the_most_gets_an_error(void **state)
     assert_int_equal(s->daemon->http.n, 0);
 }
 
+/* Those that read the error are counted, too, so that a flood finds a limit. */
+static void far_more_connections_are_not_taken(void **state)
+{
+    scene *s = *state;
+    int fds[2 * PD_HTTP_MOST], pair[2];
+
+    for (int i = 0; i < 2 * PD_HTTP_MOST; i++) fds[i] = connect_http(s);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_int_not_equal(pd_daemon_adopt_http(s->daemon, pair[0]), PD_OK);
+    assert_int_equal(s->daemon->http.n, 2 * PD_HTTP_MOST);
+    close(pair[0]);
+    close(pair[1]);
+    for (int i = 0; i < 2 * PD_HTTP_MOST; i++) close(fds[i]);
+    scene_turn(s);
+    assert_int_equal(s->daemon->http.n, 0);
+}
+
 static void a_peer_that_sends_no_request_is_told_so_and_closed(void **state)
 {
     scene *s = *state;
@@ -337,6 +354,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_daemon_that_drains_is_not_ready, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stuck_step_thread_is_not_healthy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_connection_beyond_the_most_gets_an_error, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(far_more_connections_are_not_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_peer_that_sends_no_request_is_told_so_and_closed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_peer_that_reads_nothing_is_closed_and_keeps_one_piece, set_up, tear_down),
     };

@@ -24,8 +24,9 @@ static const test_case cases[] = {
     { "HEAD /metrics?x=1 HTTP/1.1\r\n" HOST "Accept: */*\r\n\r\n", PD_HTTP_COMPLETE },
     { "GET /metrics HTTP/1.0\r\n\r\n", PD_HTTP_COMPLETE },
     { "GET / HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", PD_HTTP_COMPLETE },
-    { "GET / HTTP/1.1\r\n\r\n", PD_HTTP_BAD },                    /* no Host */
-    { "GET / HTTP/1.1\r\n" HOST HOST "\r\n", PD_HTTP_BAD },       /* two of them */
+    { "GET / HTTP/1.1\r\n\r\n", PD_HTTP_BAD },              /* no Host */
+    { "GET / HTTP/1.1\r\n" HOST HOST "\r\n", PD_HTTP_BAD }, /* two of them */
+    { "GET / HTTP/1.1\r\n" HOST "Authorization: Bearer a\r\nauthorization: Bearer b\r\n\r\n", PD_HTTP_BAD },
     { "GET / HTTP/1.1\n" HOST "\r\n", PD_HTTP_BAD },              /* a line feed alone */
     { "GET / HTTP/1.1\r\n" HOST "A: b\rc\r\n\r\n", PD_HTTP_BAD }, /* a carriage return alone */
     { "GET / HTTP/1.1\r\n" HOST " folded\r\n\r\n", PD_HTTP_BAD },

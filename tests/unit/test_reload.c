@@ -261,7 +261,7 @@ static void every_marked_key_can_be_taken(void **state)
         assert_false(pd_config_differs(f->reload.config, fresh, &f->reload.config->keys[i]));
         marked++;
     }
-    assert_int_equal(marked, 13);
+    assert_int_equal(marked, 14);
     pd_config_free(fresh);
 }
 

@@ -94,8 +94,12 @@ static papers issue(const char *server_names, int server_days, const char *clien
 {
     papers p = { .authority = pki_new("authority", tls_ends_path("ca")) };
 
-    p.server = (pd_tls_files){ tls_ends_path("server.pem"), tls_ends_path("server.key"), tls_ends_path("ca"), NULL };
-    p.client = (pd_tls_files){ tls_ends_path("client.pem"), tls_ends_path("client.key"), tls_ends_path("ca"), NULL };
+    p.server = (pd_tls_files){ .certificate = tls_ends_path("server.pem"),
+                               .key = tls_ends_path("server.key"),
+                               .ca = tls_ends_path("ca") };
+    p.client = (pd_tls_files){ .certificate = tls_ends_path("client.pem"),
+                               .key = tls_ends_path("client.key"),
+                               .ca = tls_ends_path("ca") };
     pki_issue(p.authority, server_names, server_days, p.server.certificate, p.server.key);
     pki_issue(p.authority, client_names, client_days, p.client.certificate, p.client.key);
     return p;
