@@ -179,6 +179,17 @@ static void spans_of_a_track_nest(void **state)
     end(s);
 }
 
+/* Fails the test if an asynchronous span has a number that is not the process's own: viewers show it elsewhere. */
+static void assert_numbers_of_the_process(const json_t *events)
+{
+    for (size_t i = 0; i < json_array_size(events); i++) {
+        const json_t *event = json_array_get(events, i);
+        if (strcmp(text_of(event, "ph"), "b") != 0) continue;
+        assert_null(json_object_get(event, "id"));
+        assert_true(strlen(text_of(json_object_get(event, "id2"), "local")) > 0);
+    }
+}
+
 static void roots_are_spans_of_their_own(void **state)
 {
     scene *s = begin("", 1 << 20);
@@ -191,6 +202,7 @@ static void roots_are_spans_of_their_own(void **state)
     events = read_trace(s);
     assert_true(count(events, "b", "roots of p0", 0) > 0);
     assert_int_equal(count(events, "b", "roots of p0", 0), count(events, "e", "roots of p0", 0));
+    assert_numbers_of_the_process(events);
     json_decref(events);
     end(s);
 }
