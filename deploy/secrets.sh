@@ -22,7 +22,10 @@ paramctl=${PARAMCTL:-$here/../build/release/bin/paramctl}
 umask 077
 mkdir -p "$folder"
 cd "$folder"
-[ -s tokens ] || { "$paramctl" token new operator; "$paramctl" token new worker; } > tokens
+if [ ! -s tokens ]; then
+    { "$paramctl" token new operator; "$paramctl" token new worker; } > tokens.new
+    mv tokens.new tokens
+fi
 [ -s worker-token ] || grep '^worker:' tokens > worker-token
 [ -s http-token ] || od -An -N 32 -tx1 /dev/urandom | tr -d ' \n' > http-token
 [ -s roles ] || printf 'token:operator  admin  *\ntoken:worker    push   *\n' > roles

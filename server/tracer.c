@@ -11,6 +11,8 @@
 #include <string.h>
 
 enum { RING = 16384, TAKE = 256, NOTICE_BYTES = 256 };
+#define PROCESS_NAME "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"paramd\"}}"
+#define BEGIN "[\n" PROCESS_NAME ",\n" /* the file of a daemon that was killed has the name, too */
 
 struct pd_tracer {
     FILE *file;
@@ -204,7 +206,7 @@ int pd_tracer_start(pd_tracer **out, const char *to, uint64_t most_bytes, pd_err
     t->most_bytes = most_bytes;
     t->ring = calloc(RING, sizeof *t->ring);
     rc = t->ring != NULL ? open_file(t, to, err) : pd_fail(err, PD_NO_MEMORY, "out of memory for the trace");
-    if (rc == PD_OK) append(t, "[\n", 2);
+    if (rc == PD_OK) append(t, BEGIN, strlen(BEGIN));
     if (rc == PD_OK) rc = start_thread(t, err);
     if (rc == PD_OK)
         *out = t;
@@ -221,7 +223,7 @@ void pd_tracer_stop(pd_tracer *t)
     pthread_cond_signal(&t->more);
     pthread_mutex_unlock(&t->lock);
     pthread_join(t->thread, NULL);
-    /* Every event ends with a comma, so the array ends with an event that says nothing. */
-    fputs("{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"paramd\"}}\n]\n", t->file);
+    /* Every event ends with a comma, so the array ends with an event that says nothing new. */
+    fputs(PROCESS_NAME "\n]\n", t->file);
     free_tracer(t);
 }

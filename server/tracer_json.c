@@ -1,7 +1,8 @@
 /* tracer_json.c - writes events of a job's steps as trace events in JSON.
  *
  * Each parameter has a track of its own ("tid"), and the step thread has one for its batches of work. Root tasks of a
- * parameter overlap, so they are asynchronous spans with a number each. */
+ * parameter overlap, so they are asynchronous spans. Each has a number of this process ("id2"): viewers show spans
+ * whose numbers belong to no process ("id") in another place. */
 #include "tracer_json.h"
 
 #include <stdlib.h>
@@ -15,14 +16,19 @@ enum { WORK_TRACK = 1, FIRST_PARAM_TRACK = 100 };
 
 /* ---- parts of a line ---- */
 
-/* Writes a text in quotes. Its characters are printable; only quotes and backslashes need an escape. */
-static void write_text(FILE *out, const char *text)
+/* Writes characters of a text in quotes. They are printable; only quotes and backslashes need an escape. */
+static void write_characters(FILE *out, const char *text)
 {
-    fputc('"', out);
     for (; *text != '\0'; text++) {
         if (*text == '"' || *text == '\\') fputc('\\', out);
         fputc((unsigned char)*text < 0x20 ? '?' : *text, out);
     }
+}
+
+static void write_text(FILE *out, const char *text)
+{
+    fputc('"', out);
+    write_characters(out, text);
     fputc('"', out);
 }
 
@@ -102,7 +108,7 @@ static int write_round(FILE *out, pd_trace_tracks *tracks, const pd_trace_entry 
     if (grow_tracks(tracks, entry->event.index) != PD_OK) return PD_NO_MEMORY;
     if (!tracks->params[entry->event.index]) name_track(out, track, entry->param);
     tracks->params[entry->event.index] = true;
-    snprintf(name, sizeof name, "step %llu", (unsigned long long)entry->event.step);
+    snprintf(name, sizeof name, "round %llu", (unsigned long long)entry->event.step);
     begin_span(out, tracks, track, name, round->first, round->published);
     fprintf(out, ",\"args\":{\"outcome\":\"%s\"}},\n", outcome_text(entry->event.outcome));
     span(out, tracks, track, "receive", round->first, round->last);
@@ -114,9 +120,11 @@ static int write_round(FILE *out, pd_trace_tracks *tracks, const pd_trace_entry 
 
 static void write_root_end(FILE *out, const pd_trace_tracks *tracks, const char *phase, const char *param, uint64_t ns)
 {
-    fprintf(out, "{\"ph\":\"%s\",\"cat\":\"roots\",\"pid\":1,\"tid\":%d,\"id\":%llu,\"name\":", phase, WORK_TRACK,
-            (unsigned long long)tracks->roots);
-    write_text(out, param);
+    fprintf(out,
+            "{\"ph\":\"%s\",\"cat\":\"roots\",\"pid\":1,\"tid\":%d,\"id2\":{\"local\":\"%llu\"},\"name\":\"roots of ",
+            phase, WORK_TRACK, (unsigned long long)tracks->roots);
+    write_characters(out, param);
+    fputc('"', out);
     write_us(out, "ts", since(tracks, ns));
     fputs("},\n", out);
 }

@@ -14,4 +14,4 @@ said=$(tshark -i lo -a duration:0 -w /dev/null 2>&1) \
     || { echo "skip: tshark cannot capture on lo: $(grep -m 1 '^tshark: ' <<< "$said")"; exit 77; }
 unset PARAMD_URL PARAMD_JOB PARAMD_TOKEN_FILE RANK WORLD_SIZE
 export PARAMD_LIBRARY=$library PYTHONPATH=$PWD/../../client/python
-exec timeout 120 python3 -B capture.py
+exec timeout 240 python3 -B capture.py

@@ -81,10 +81,11 @@ say "engine"
 dockerd --data-root "$scratch/data" --exec-root "$scratch/run" --pidfile "$scratch/dockerd.pid" -H "$DOCKER_HOST" \
     --default-ulimit nofile=8192:8192 > "$scratch/dockerd.log" 2>&1 &
 engine=$!
-for _ in {1..200}; do
-    if docker version > /dev/null 2>&1; then break; fi
+deadline=$((SECONDS + 60))
+until docker version > /dev/null 2>&1; do
     kill -0 "$engine" 2> /dev/null \
         || { tail -n 5 "$scratch/dockerd.log"; echo "skip: the engine does not start here"; engine=''; exit 77; }
+    [ $SECONDS -lt $deadline ] || { echo "the engine does not answer after 60 s"; exit 1; }
     sleep 0.1
 done
 docker import "$scratch/base.tar" "$PARAMD_BASE" > /dev/null
@@ -130,8 +131,11 @@ say "training, and the daemon is killed"
 up
 id=$(container paramd)
 pid=$(docker inspect -f '{{.State.Pid}}' "$id")
-for _ in {1..1200}; do
-    if docker logs "$id" 2>&1 | grep -q "step [0-9]* is durable"; then break; fi
+# Reads all of the log: a grep that ends early would break the pipe.
+is_durable() { [ "$(docker logs "$id" 2>&1 | grep -c "step [0-9]* is durable")" -gt 0 ]; }
+deadline=$((SECONDS + 120))
+until is_durable; do
+    [ $SECONDS -lt $deadline ] || { docker logs "$id"; echo "no step is durable after 120 s"; exit 1; }
     sleep 0.05
 done
 kill -KILL "$pid"                           # `docker kill` would keep the container from starting again

@@ -154,12 +154,14 @@ class Dashboard(unittest.TestCase):
         return str(value)
 
     def test_stragglers_are_those_of_paramctl(self):
-        self.train("team", 3, 10)
+        self.train("team", 6, 10)
         out = subprocess.run([os.path.join(BIN, "paramctl"), "--server", f"tcp://127.0.0.1:{self.port}", "-o", "json",
                 "workers", "team"], capture_output=True, text=True, timeout=20, check=True).stdout
         told = [str(worker["times_last"]) for worker in json.loads(out)["workers"]]
-        self.assertEqual([value for field, value in self.look().values if field == "times_last"], told)
+        seen = self.look()
+        self.assertEqual([value for field, value in seen.values if field == "times_last"], told)
         self.assertEqual(sum(map(int, told)), 10)
+        self.assertIn("ranks 1–5", seen.text)           # not a list of numbers, which is long in large jobs
 
     def test_names_of_peers_are_text(self):
         self.train(NAME, 1, 3)
@@ -172,7 +174,9 @@ class Dashboard(unittest.TestCase):
         shots = os.environ.get("DASHBOARD_SHOTS")
         if not shots:
             self.skipTest("DASHBOARD_SHOTS is not set")
-        self.train("gpt", 4, 40)
+        self.train("a job of many ranks, and of a long name", 64, 40)
+        self.train("gpt", 4, 20)
+        self.train("alone", 1, 10, waits=False)
         for scheme in 0, 1:
             for width in 400, 1300:
                 name = f"{['dark', 'light'][scheme]}-{width}.png"

@@ -94,9 +94,12 @@ unshare -m --propagation private sh -c 'umount /sys/fs/cgroup/unified 2> /dev/nu
 machine=$!
 has_leader() { leader=$(pgrep -P "$machine"); }
 inside() { nsenter --target "$leader" --mount --pid --uts --ipc --net --root --wd "$@"; }
-for _ in {1..300}; do
-    if has_leader && inside systemctl is-system-running > /dev/null 2>&1; then break; fi
+# Returns whether the system has come up. "degraded" will do: some units of a real machine fail here.
+is_up() { [[ "$(inside systemctl is-system-running 2> /dev/null)" =~ ^(running|degraded)$ ]]; }
+deadline=$((SECONDS + 60))
+until has_leader && is_up; do
     kill -0 "$machine" || { cat "$scratch/machine.log"; machine=''; echo "skip: systemd does not start here"; exit 77; }
+    [ $SECONDS -lt $deadline ] || die "systemd is not up after 60 s:" "$(cat "$scratch/machine.log")"
     sleep 0.1
 done
 

@@ -9,7 +9,7 @@ bin=${PARAMD_BIN:?}
 scratch=$(mktemp -d /tmp/paramd-doctor.XXXXXX)
 daemon=
 trap 'if [ -n "$daemon" ]; then kill "$daemon" || true; fi; rm -rf "$scratch"' EXIT
-fail() { printf '%s\n' "$@"; cat "$scratch/said"; exit 1; }
+fail() { printf '%s\n' "$@"; cat "$scratch/said" 2> /dev/null || true; exit 1; }
 
 # expect STATUS ARGUMENT... : runs the doctor, whose output goes to the file `said`.
 expect() {
@@ -48,7 +48,12 @@ grep -q "^[0-9]* ok, [0-9]* warn, 1 fail$" "$scratch/said" || fail "no sum:"
 
 "$bin/paramd" --listen "unix://$scratch/socket" > "$scratch/log" 2>&1 &
 daemon=$!
-until grep -q "listening on" "$scratch/log"; do kill -0 "$daemon" || fail "$(cat "$scratch/log")"; done
+deadline=$((SECONDS + 20))
+until grep -q "listening on" "$scratch/log"; do
+    kill -0 "$daemon" || fail "the daemon has ended:" "$(cat "$scratch/log")"
+    [ $SECONDS -lt $deadline ] || fail "the daemon does not listen after 20 s:" "$(cat "$scratch/log")"
+    sleep 0.05
+done
 expect 0 --server "unix://$scratch/socket" --json
 finds daemon ok,warn "up "               # a busy machine lets its loop wait
 kill "$daemon" && wait "$daemon"

@@ -20,8 +20,7 @@ prefix=$scratch/opt
 quietly cmake --install "$build" --prefix "$prefix"
 if grep -v "^$prefix/" "$build/install_manifest.txt"; then die "these files were installed outside of $prefix"; fi
 for path in bin/paramd bin/paramctl bin/paramctl-replay bin/paramctl-plan bin/paramctl-bench bin/paramctl-optimizers \
-    bin/paramctl-doctor \
-    etc/paramd/paramd.conf \
+    bin/paramctl-doctor etc/paramd/paramd.conf \
     include/paramd/{client,error,optim,tensor,version}.h lib/libparamd.so lib/libparamd_optim.so \
     lib/pkgconfig/paramd.pc lib/cmake/paramd/paramdConfig{,Version}.cmake lib/systemd/system/paramd.{service,socket} \
     lib/systemd/system/paramd-tls.socket lib/sysusers.d/paramd.conf \
@@ -75,15 +74,16 @@ quietly cmake --build "$scratch/user"
 sed -i 's/paramd 0.1 REQUIRED/paramd 0.2 REQUIRED/' "$scratch/CMakeLists.txt"
 if cmake -S "$scratch" -B "$scratch/newer" > "$scratch/output" 2>&1; then die "version 0.1 is taken for 0.2"; fi
 
-"$prefix/bin/paramd" --listen 127.0.0.1:0 > "$scratch/log" 2>&1 &
+"$prefix/bin/paramd" --listen 127.0.0.1:0 --port-file "$scratch/port" > "$scratch/log" 2>&1 &
 daemon=$!
-port=
-for _ in {1..100}; do
-    port=$(sed -n 's/.*listening on 127\.0\.0\.1:\([0-9]*\).*/\1/p' "$scratch/log")
-    if [ -n "$port" ]; then break; fi
+deadline=$((SECONDS + 20))
+until [ -s "$scratch/port" ]; do
+    kill -0 "$daemon" || die "the installed daemon has ended:" "$(cat "$scratch/log")"
+    [ $SECONDS -lt $deadline ] || die "the installed daemon does not listen after 20 s:" "$(cat "$scratch/log")"
     sleep 0.1
 done
-export PARAMD_URL=tcp://127.0.0.1:$port
+PARAMD_URL=tcp://127.0.0.1:$(cat "$scratch/port")
+export PARAMD_URL
 workers=("$scratch"/by-pkg-config-{c,cxx} "$scratch"/user/by-cmake-{c,cxx})
 pids=()
 for rank in "${!workers[@]}"; do

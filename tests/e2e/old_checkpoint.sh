@@ -10,6 +10,11 @@ cd "$(dirname "$0")/../.."
 bin=${PARAMD_BIN:?the folder of paramd and crash_worker}
 [ -x "$bin/crash_worker" ] || { echo "skip: no crash_worker in $bin"; exit 77; }
 
+case ${1:-} in
+    '' | --make) ;;
+    *) sed -n '3,4s/^# *//p' "$0" >&2; exit 2 ;;
+esac
+
 all=tests/golden/checkpoints
 scratch=$(mktemp -d /tmp/paramd-old.XXXXXX)
 daemon=

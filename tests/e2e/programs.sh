@@ -38,7 +38,12 @@ expect 7 "alone " plan
 printf '#!/bin/bash\ntrap "exit 9" TERM; echo ready; while :; do sleep 0.1; done\n' > "$scratch/alone/paramctl-plan"
 "$scratch/alone/paramctl" plan > "$scratch/said" &
 child=$!
-until grep -q ready "$scratch/said"; do kill -0 $child || fail "the program ended by itself"; done
+deadline=$((SECONDS + 20))
+until grep -q ready "$scratch/said"; do
+    kill -0 $child || fail "the program ended by itself"
+    [ $SECONDS -lt $deadline ] || { kill -KILL $child; fail "the program does not run after 20 s"; }
+    sleep 0.05
+done
 kill -TERM $child
 status=0
 wait $child || status=$?

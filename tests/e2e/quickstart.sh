@@ -78,7 +78,10 @@ grep -q nonsense "$TMPDIR/said" || complain "does not say what is wrong with the
 
 start --epochs 1000
 tries=300
-until grep -q "^epoch 1/" "$TMPDIR/said" || [ $((tries--)) = 0 ]; do sleep 0.1; done
+until grep -q "^epoch 1/" "$TMPDIR/said"; do
+    [ $((tries--)) -gt 0 ] || complain "does not end the first epoch within 30 s"
+    sleep 0.1
+done
 kill -TERM "$session"
 ended 143
 echo "test accuracy of 4 workers after 2 epochs: $accuracy"

@@ -11,7 +11,10 @@ trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/bin"
 fail() { printf '%s\n' "$@"; cat "$scratch/run/paramd.log" 2> /dev/null || true; exit 1; }
 
-printf '#!/bin/bash\n[ "$*" = "show hostnames node[1-3]" ] && echo localhost && echo node2\n' > "$scratch/bin/scontrol"
+cat > "$scratch/bin/scontrol" << 'END'
+#!/bin/bash
+[ "$*" = "show hostnames node[1-3]" ] && echo "${FIRST_NODE:-localhost}" && echo node2
+END
 cat > "$scratch/bin/srun" << 'END'
 #!/bin/bash
 # Runs the command behind the options as often as --ntasks says, with SLURM_PROCID, and fails if one fails.
@@ -42,3 +45,7 @@ grep -q "stopped$" "$scratch/run/paramd.log" || fail "the daemon did not stop we
 
 if submit false; then fail "a worker that fails does not fail the job"; fi
 if submit; then fail "a job without a worker is accepted"; fi
+
+# 192.0.2.1 is nobody's address: the daemon runs, but this node does not reach it.
+if FIRST_NODE=192.0.2.1 DAEMON_TIMEOUT=1 submit "$PARAMD_BIN/minimal"; then fail "workers reach nobody's address"; fi
+grep -q "tls://192.0.2.1:[0-9]* does not answer" "$scratch/said" || fail "does not say why:" "$(cat "$scratch/said")"
