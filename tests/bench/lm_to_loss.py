@@ -2,12 +2,12 @@
 client/python/examples/char_lm.py. Usage: lm_to_loss.py steps|time [OPTIMIZER...]
 
 AdamW (torch's own) trains for STEPS steps of BATCH sequences with each of LRS, then with each of BETAS, then with each
-of LRS again, on the first of three seeds. The goal is the median of the final validation losses of three seeds with the
-best of these settings. Each other optimizer trains through paramd, with the settings in the example. The figure looks
-for the smallest of SHARES of STEPS after which the median of its final losses reaches the goal. It halves the list
-until one share is left, since more steps give lower losses. Every training has the example's schedule, which ends at
-zero in its last step: so each number of steps is used as well as it can be. The figure is that share (steps), or the
-ratio of the median durations (time), of the first optimizer; the note has all of them.
+of LRS again, then with each of DECAYS, on the first of three seeds. The goal is the median of the final validation
+losses of three seeds with the best of these settings. Each other optimizer trains through paramd, with the settings in
+the example. The figure looks for the smallest of SHARES of STEPS after which the median of its final losses reaches the
+goal. It halves the list until one share is left, since more steps give lower losses. Every training has the example's
+schedule, which ends at zero in its last step: so each number of steps is used as well as it can be. The figure is that
+share (steps), or the ratio of the median durations (time), of the first optimizer; the note has all of them.
 
 Trainings are appended to $LOG (build/lm.jsonl, anew), and those that are in a LOG that was given are not repeated.
 """
@@ -33,6 +33,7 @@ import paramd
 
 LRS = (0.016, 0.032, 0.064)
 BETAS = ((0.9, 0.999), (0.9, 0.99), (0.9, 0.95), (0.8, 0.99), (0.7, 0.99), (0.6, 0.99))
+DECAYS = (0.01, 0.1, 0.3)
 STEPS, BATCH, SEEDS = 400, 64, (0, 1, 2)
 SHARES = (0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0, 1.1, 1.25)
 Record = dict[str, Any]
@@ -75,14 +76,14 @@ class Trainings:
 
 
 def tune(trainings: Trainings) -> Record:
-    """Returns the best learning rate and betas of AdamW on the first seed: the rate with torch's betas, then the betas
-    at that rate, then the rate with those betas."""
-    best: Record = {"lr": LRS[0], "betas": BETAS[0]}
+    """Returns the best settings of AdamW on the first seed: the learning rate with torch's betas and weight decay, then
+    the betas at that rate, then the rate with those betas, then the decay with both."""
+    best: Record = {"lr": LRS[0], "betas": BETAS[0], "weight_decay": DECAYS[0]}
 
     def loss(name: str, value: Any) -> float:
         return float(trainings.end("adamw", STEPS, SEEDS[0], **{**best, name: value})["validation"])
 
-    for name, values in (("lr", LRS), ("betas", BETAS), ("lr", LRS)):
+    for name, values in (("lr", LRS), ("betas", BETAS), ("lr", LRS), ("weight_decay", DECAYS)):
         best[name] = min(values, key=partial(loss, name))
     return best
 
@@ -129,7 +130,8 @@ def main() -> None:
     notes = ", ".join(f"{name} {ratios[name]:.2f} (loss {loss:.3f})" for name, (_, _, loss) in reached.items())
     value = ratios[optimizers[0]]
     print(f"{min(value, 99):.3f}\t{notes}; AdamW {goal:.3f} in {STEPS} steps of {BATCH} sequences, "
-          f"{1e3 * seconds / STEPS:.0f} ms each, lr {best['lr']:g}, betas {best['betas']}")
+          f"{1e3 * seconds / STEPS:.0f} ms each, lr {best['lr']:g}, betas {best['betas']}, "
+          f"decay {best['weight_decay']:g}")
 
 
 if __name__ == "__main__":

@@ -76,11 +76,11 @@ class Cuda:
         """Queues a computation on the current stream."""
         self.current.queue.append(function)
 
-    def copy(self, to: Any, source: Any, non_blocking: bool = False) -> Any:
-        """Does copy_: only pinned memory is copied without waiting."""
+    def copy(self, to: Any, source: Any, non_blocking: bool = False, on_device: bool = False) -> Any:
+        """Does copy_: between host and device, only pinned memory is copied without waiting."""
         host = source if isinstance(to, OnDevice) else to
         self.kernel(lambda: torch.Tensor.copy_(plain(to), plain(source)))
-        if not non_blocking or host.data_ptr() not in self.pinned:
+        if not on_device and not (non_blocking and host.data_ptr() in self.pinned):
             self.current.synchronize()
         return to
 
@@ -104,6 +104,10 @@ class OnDevice(torch.Tensor):
             return DEVICE
         if func is torch.Tensor.copy_:
             return cuda.copy(*args, **kwargs)
+        if func is torch.Tensor.clone:
+            return cuda.copy(tensor(torch.full(args[0].shape, float("nan"))), args[0], on_device=True)
+        if func is torch.Tensor.__float__:
+            cuda.current.synchronize()
         if func is torch.empty_like:
             return cls._host_memory(args[0], **kwargs)
         return super().__torch_function__(func, types, args, kwargs)

@@ -127,6 +127,15 @@ def test_a_model_on_a_late_device_trains_like_one_on_the_cpu(daemon, job, cuda, 
     assert all(torch.equal(a, lazy_cuda.plain(param)) for a, (_, param) in zip(weights(model), pairs))
 
 
+def test_a_mean_of_a_number_on_the_device_does_not_wait_for_it(cuda, daemon, job):
+    opt = optimizer(mlp(), daemon, job)
+    opt.join()
+    mean = opt.mean("loss", computed(cuda, [3.0]))
+    assert cuda.current.queue                   # the kernels that compute it did not run
+    opt.step()
+    assert float(mean) == 3.0
+
+
 class FakeRun:
     """Notes what Overlap does. ready: names of the parameters whose copies are done."""
 

@@ -184,6 +184,18 @@ def test_two_ranks_with_uneven_tokens_are_one_with_all(daemon, job):
     assert same_bits(first, second) and farthest(first, weights(alone)) < 2e-6
 
 
+def test_a_number_on_a_device_is_read_by_the_step_that_takes_it(daemon, job):
+    model, loss = mlp(), torch.tensor([2.0], requires_grad=True)
+    opt = optimizer(model, daemon, job)
+    row_loss(model, rows(0)).backward()
+    mean = opt.mean("loss", loss)
+    loss.data.fill_(5.0)                        # the program goes on with its tensor
+    opt.step()
+    assert float(mean) == 2.0
+    with pytest.raises(paramd.InvalidArgument, match=r"mean loss: expected one number, got a tensor of shape \(2,\)"):
+        opt.mean("loss", torch.ones(2))
+
+
 def test_a_rank_without_tokens_does_not_count(daemon, job):
     def work(rank):
         model = mlp()

@@ -341,9 +341,16 @@ class Optimizer(torch.optim.Optimizer):
         self._weight = None if value is None else float(value)
 
     def mean(self, name: str, value: Any) -> Mean:
-        """Gives a number to the coming step. float() of the result is its mean over the ranks, after step()."""
-        number = float(value.detach() if isinstance(value, torch.Tensor) else value)
-        return self._means.add(name, number, self.synchronize)
+        """Gives a number to the coming step. float() of the result is its mean over the ranks, after step().
+
+        value: a number, or a tensor of one element. step() reads it, so nothing waits here for a tensor on a device.
+        InvalidArgument: a tensor of more elements, or this step has a number of that name already.
+        """
+        if not isinstance(value, torch.Tensor):
+            return self._means.add(name, float(value), self.synchronize)
+        if value.numel() != 1:
+            raise invalid(f"mean {name}: expected one number, got a tensor of shape {tuple(value.shape)}")
+        return self._means.add(name, value.detach().clone(), self.synchronize)
 
     @property
     def was_skipped(self) -> bool:
