@@ -18,8 +18,8 @@ typedef struct pd_recover_user {
      * again up to the step before. PD_NO_MEMORY: the daemon must not start. NULL: logs are not read. */
     int (*replay)(void *arg, const pd_logged *logged, pd_error *err);
     /* Takes an entry of the control log of the job that was restored and replayed last: the first one, then one after
-     * the other. The entry is freed after the call. After an error no entry may count. PD_NO_MEMORY: the daemon must not
-     * start. NULL: control logs are not read. */
+     * the other. The entry is freed after the call. After an error no entry may count. PD_NO_MEMORY: the daemon must
+     * not start. NULL: control logs are not read. */
     int (*control)(void *arg, const pd_logged *logged, pd_error *err);
 } pd_recover_user;
 

@@ -48,8 +48,8 @@ int pd_store_restore(pd_store *store, const pd_kept *kept, uint64_t now_ns, pd_e
  * job is at the step before. If it is false, the job is gone, and must be restored again. */
 int pd_store_replay(pd_store *store, const pd_logged *logged, uint64_t now_ns, bool *kept, pd_error *err);
 
-/* Reads an entry of the control log of a job that was just restored, and whose log was repeated: the first one, then one
- * after the other (image/control_log.h). The entry is borrowed for the call. After an error no entry counts. */
+/* Reads an entry of the control log of a job that was just restored, and whose log was repeated: the first one, then
+ * one after the other (image/control_log.h). The entry is borrowed for the call. After an error no entry counts. */
 int pd_store_control(pd_store *store, const pd_logged *logged, pd_error *err);
 
 /* Takes and returns the effects (answers and notices) that were made so far, oldest first, linked by mail.next; NULL:

@@ -34,8 +34,8 @@ void pd_control_kept(pd_job *job, bool good);
 /* Lets records follow the checkpoint from which the job has just come back. */
 void pd_control_restored(pd_job *job);
 /* Reads an entry: its records are for steps that the job will repeat. After an error the job has no records, and the
- * log does not count. PD_FAILED_PRECONDITION: the entry follows a later checkpoint than that from which the job has come
- * back. PD_NOT_FOUND: there is no such job. PD_DATA_LOSS, PD_NO_MEMORY. */
+ * log does not count. PD_FAILED_PRECONDITION: the entry follows a later checkpoint than that from which the job has
+ * come back. PD_NOT_FOUND: there is no such job. PD_DATA_LOSS, PD_NO_MEMORY. */
 int pd_control_load(pd_jobs *jobs, const pd_logged *logged, pd_error *err);
 
 #endif

@@ -34,8 +34,8 @@ typedef struct pd_control_keeping {
     const char *moved; /* why the state has changed otherwise than by steps, so that records end; NULL: it has not */
     uint64_t number, base; /* of the last entry that was handed over */
     uint64_t mark;         /* number up to which entries are not needed once the present checkpoint is durable */
-    /* Step of the last state of the job that was copied, for a checkpoint or an entry of the job's log. Values that were
-     * set before are in it. */
+    /* Step of the last state of the job that was copied, for a checkpoint or an entry of the job's log. Values that
+     * were set before are in it. */
     uint64_t copied;
     uint64_t since;        /* entries up to this number do not matter any more, even if they fail */
     uint32_t under_way;    /* number of entries that are on their way to the disk */

@@ -23,10 +23,10 @@
 typedef enum pd_control_kind {
     PD_CONTROL_ROOTS, /* `taken`: the root tasks that the step took; it may be none, though some could have been back */
     PD_CONTROL_ROUND, /* `counted`: the ranks that counted in the round of the step */
-    /* a command that sets values (job/set_record.h). Made: the command is `command`, as bytes; `step` is the step of the
-     * last state of the job that was copied when it came. Read back: one record for each parameter that the command
-     * matches, with `override`, which holds from step `from` on; `step` is the first step that the parameter had not
-     * begun when the command came. */
+    /* a command that sets values (job/set_record.h). In a record that is made for the log, `command` has the bytes of
+     * the command, and `step` is the step of the last state of the job that was copied when it came. When it is read
+     * back, there is one record for each parameter that the command matches, with `override`, which holds from step
+     * `from` on; `step` is the first step that the parameter had not begun when the command came. */
     PD_CONTROL_SET,
 } pd_control_kind;
 
