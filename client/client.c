@@ -31,6 +31,7 @@ int pd_client_join(pd_client *client, pd_error *err)
 static int wait_for_welcome(pd_client *client, pd_error *err)
 {
     double slice = client->slice;
+    char text[PD_ERROR_TEXT];
     int rc;
 
     client->slice = client->deadline;
@@ -38,7 +39,7 @@ static int wait_for_welcome(pd_client *client, pd_error *err)
     client->slice = slice;
     if (client->join == 0) return rc;
     pd_io_enter(&client->io);
-    rc = pd_fail(err, PD_UNAVAILABLE, "no server within %g s: %s", client->deadline, pd_core_reason(client->core));
+    rc = pd_fail(err, PD_UNAVAILABLE, "no server within %g s: %s", client->deadline, pd_handle_reason(client, text));
     pd_io_leave(&client->io);
     return rc;
 }

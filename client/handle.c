@@ -26,14 +26,21 @@ static double now_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+const char *pd_handle_reason(const pd_client *client, char text[PD_ERROR_TEXT])
+{
+    char address[PD_ADDRESS_TEXT];
+
+    if (pd_core_reason(client->core)[0] != '\0') return pd_core_reason(client->core);
+    snprintf(text, PD_ERROR_TEXT, "%s: no answer yet",
+             pd_address_text(&client->urls[pd_core_url(client->core)], address));
+    return text;
+}
+
 static void give_notice(pd_client *client, double seconds_left)
 {
-    char reason[PD_ERROR_TEXT], address[PD_ADDRESS_TEXT];
+    char reason[PD_ERROR_TEXT], text[PD_ERROR_TEXT];
 
-    snprintf(reason, sizeof reason, "%s", pd_core_reason(client->core));
-    if (reason[0] == '\0')
-        snprintf(reason, sizeof reason, "%s: no answer yet",
-                 pd_address_text(&client->urls[pd_core_url(client->core)], address));
+    snprintf(reason, sizeof reason, "%s", pd_handle_reason(client, text)); /* the core's text may change */
     pd_io_leave(&client->io);
     pd_notice_waiting(&client->notices, reason, seconds_left);
     pd_io_enter(&client->io);

@@ -29,6 +29,9 @@ struct pd_client {
 /* Fails with PD_DEADLINE_EXCEEDED: a call has waited for `seconds`. The error text says why it is not done. The
  * core (protocol state machine) must be locked. */
 int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err);
+/* Returns why there is no connection, as a part of error texts: the error of the last attempt, or that the server at
+ * this address has not answered yet. It may be written to `text`. The core must be locked. */
+const char *pd_handle_reason(const pd_client *client, char text[PD_ERROR_TEXT]);
 /* Waits until the call with this ticket is done, frees the ticket and returns the result of the call. The core must be
  * locked. */
 int pd_handle_finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);

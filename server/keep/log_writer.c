@@ -33,8 +33,8 @@ static void file_path(char out[PD_KEEP_PATH], const pd_log_writer *log, const pd
     pd_keep_join(out, log->dir, file->name);
 }
 
-/* Notes the segment that was written, whose last entry is of the step `last`. Without memory it is only never removed.
- * PD_SEGMENT_UP_TO: it is not written anew. */
+/* Notes the segment that was written, whose last entry is of the step `last`, so that it is removed one day. If there
+ * is no memory for the note, it never is. A segment of the kind PD_SEGMENT_UP_TO is not written anew, only removed. */
 static void note_file(pd_log_writer *log, const char *path, pd_segment_kind kind, uint64_t last)
 {
     pd_log_file file = { .kind = kind, .number = log->segment.number, .last = last, .bytes = log->bytes };

@@ -74,17 +74,15 @@ pd_root_state pd_optim_root(const pd_optim *optim, size_t task);
  * result not stored yet). */
 void pd_optim_set_count(pd_optim *optim, int64_t count);
 /* Starts a step. io->gradient must not be NULL. The pointers in `io` must stay valid until the step is done. io->draws
- * must stay valid longer: until all root tasks (computations of matrix roots) of the step have run, even if the
- * optimizer is freed before. PD_NO_MEMORY: there is no memory for the tensors that live for one step; nothing has
- * changed. */
+ * must stay valid longer: until all root tasks of the step have run, even if the optimizer is freed before.
+ * PD_NO_MEMORY: there is no memory for the tensors that live for one step; nothing has changed. */
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io);
 /* Returns whether no step is under way: the last step has run all its phases, or it failed. */
 bool pd_optim_done(const pd_optim *optim);
-/* Returns whether no step is under way and no result of a root task (computation of a matrix root) is still to be
- * stored in the optimizer state. */
+/* Returns whether no step is under way and no result of a root task is still to be stored in the optimizer state. */
 bool pd_optim_rests(const pd_optim *optim);
-/* Returns the number of root tasks (computations of matrix roots) whose inputs were copied and whose results are not
- * stored in the state yet. Some may be at the root pool, others back from it. */
+/* Returns the number of root tasks whose inputs were copied and whose results are not stored in the state yet. Some may
+ * be at the root pool, others back from it. */
 size_t pd_optim_tasks_left(const pd_optim *optim);
 /* Returns why the last step failed: the optimizer's error text, with the parameter's name in front. Valid until the
  * next step begins. NULL: the step did not fail.
@@ -92,9 +90,9 @@ size_t pd_optim_tasks_left(const pd_optim *optim);
  * A failed step counts as a step. The optimizer state keeps the changes of the phases before adopt_phase (the phase
  * that begins by storing new roots). The other phases did not run, so the new weights `after` were not written.
  *
- * The result of the root task (computation of a matrix root) that made the step fail is not stored, and the task counts
- * as failed. Results of tasks before it are stored as in any other step. Tasks after it that are due in this step are
- * thrown away (pd_root_stats.dropped). Tasks that are due in a later step stay. */
+ * The result of the root task that made the step fail is not stored, and the task counts as failed. Results of tasks
+ * before it are stored as in any other step. Tasks after it that are due in this step are thrown away
+ * (pd_root_stats.dropped). Tasks that are due in a later step stay. */
 const pd_error *pd_optim_refused(const pd_optim *optim);
 
 /* Makes the steps of n parameters an atomic group: if the optimizer of one of them refuses its step, all fail, with the

@@ -1,6 +1,6 @@
 /* plan.h - the plan of one parameter's optimizer: the blocks that the parameter is cut into, the tensors of its state
- * (slots) and the root tasks, and the functions by which the optimizer fills it. Called by the step thread, or by the
- * thread that plans.
+ * (slots) and the root tasks (computations of matrix roots), and the functions by which the optimizer fills it. Called
+ * by the step thread, or by the thread that plans.
  *
  * A step runs in phases (row.h). A unit is the part of a phase that one thread computes, for instance a block. */
 #ifndef PD_PLAN_H
@@ -9,21 +9,20 @@
 #include "partition.h"
 #include "quantize.h"
 
-/* most input tensors of a root task (computation of a matrix root), and also most output tensors */
+/* most input tensors of a root task, and also most output tensors */
 #define PD_MAX_TASK_TENSORS (2 * PD_MAX_RANK)
 /* usual number of elements in a unit (the part of a phase that one thread computes) of a PD_RANGES phase (a pass of a
  * step over ranges of elements) */
 #define PD_RANGE_ELEMENTS 65536
 
-/* Which elements of a slot (tensor of optimizer state) a root task of block number b gets. If the slot is an input, the
- * task gets a copy of these elements. If the slot is an output, the task computes them. */
+/* Which elements of a slot a root task of block number b gets. If the slot is an input, the task gets a copy of these
+ * elements. If the slot is an output, the task computes them. */
 typedef enum pd_share {
-    PD_SHARE_WHOLE, /* the whole slot (tensor of optimizer state) */
-    /* The slot (tensor of optimizer state) has the shape of the parameter: the task gets the elements in its block
-     * plan->blocks[b], without gaps. */
+    PD_SHARE_WHOLE, /* the whole slot */
+    /* The slot has the shape of the parameter: the task gets the elements in its block plan->blocks[b], without
+     * gaps. */
     PD_SHARE_BOX,
-    /* The slot (tensor of optimizer state) has one item for each of the plan's blocks, along its first dimension: the
-     * task gets item b. */
+    /* The slot has one item for each of the plan's blocks, along its first dimension: the task gets item b. */
     PD_SHARE_ITEM,
 } pd_share;
 
@@ -80,8 +79,8 @@ typedef struct pd_slot_spec {
 /* A root task: computes the root of one block's matrix from the statistics that the optimizer has gathered. It runs on
  * the root pool, on copies of slots (tensors of optimizer state). */
 typedef struct pd_task_spec {
-    /* Index in plan->blocks of the block that the task works for, if the task gets a block's share of a slot (tensor of
-     * optimizer state). Otherwise any number, whose meaning the optimizer defines. */
+    /* Index in plan->blocks of the block that the task works for, if the task gets a block's share of a slot. Otherwise
+     * any number, whose meaning the optimizer defines. */
     int block;
     int n_inputs, n_outputs;
     /* indices of the state tensors whose values the task gets: a copy of each, or of the task's share of it */
@@ -90,13 +89,13 @@ typedef struct pd_task_spec {
     int output[PD_MAX_TASK_TENSORS];
     /* estimated floating-point operations of the task; the most expensive tasks run first */
     double cost;
-    int64_t scratch; /* most bytes that the root task (computation of a matrix root) allocates while it runs */
+    int64_t scratch; /* most bytes that the root task allocates while it runs */
     /* p of the inverse p-th root that the task computes, shown to operators; 0: the task computes something else */
     double exponent;
 } pd_task_spec;
 
-/* Largest cost (floating-point operations) of a light root task (computation of a matrix root), which takes a
- * millisecond or less. The root pool keeps a thread for light tasks. */
+/* Largest cost (floating-point operations) of a light root task, which takes a millisecond or less. The root pool keeps
+ * a thread for light tasks. */
 #define PD_TASK_LIGHT 1e6
 
 /* Value of the option root_delay with which steps use a matrix root as soon as it is ready. In which step that happens
@@ -127,7 +126,7 @@ typedef struct pd_plan {
      * operators; -1: there is none */
     int errors_slot;
     /* The optimizer's own struct, zeroed at first. The optimizer's function `plan` writes it; its phases (passes of a
-     * step) and root tasks (computations of matrix roots) only read it. */
+     * step) and root tasks only read it. */
     void *own;
     size_t own_bytes;
     /* number of units (each computed by one thread) that a PD_STRIPES phase (a pass of a step over groups of matrix
@@ -145,8 +144,7 @@ typedef struct pd_plan {
 
 /* ---- for the optimizers that fill a plan ---- */
 
-/* These functions append a slot (tensor of optimizer state) or a root task (computation of a matrix root) to the plan.
- * They return its index, or PD_NO_MEMORY. */
+/* These functions append a slot or a root task to the plan. They return its index, or PD_NO_MEMORY. */
 int pd_plan_slot(pd_plan *plan, const pd_slot_spec *spec);
 int pd_plan_task(pd_plan *plan, const pd_task_spec *spec);
 /* Cuts the shape of the plan into blocks of at most block_size along every dimension. With a block_size of at most 0
@@ -160,27 +158,26 @@ void pd_plan_free(pd_plan *plan); /* frees the plan's arrays, but not the struct
  * has. */
 int64_t pd_plan_most_units(const pd_plan *plan);
 
-/* Returns whether a slot (tensor of optimizer state) is coded: it is stored in fewer bits than float32, so the phases
- * of a step see a float32 form of it. Temporary slots are not coded. */
+/* Returns whether a slot is coded: it is stored in fewer bits than float32, so the phases of a step see a float32 form
+ * of it. Temporary slots are not coded. */
 bool pd_slot_is_coded(const pd_slot_spec *spec);
-/* Returns the bytes of a slot (tensor of optimizer state) in the form that the phases of a step see: float64 if it is
- * stored so, else float32. INT64_MAX: the number does not fit. */
+/* Returns the bytes of a slot in the form that the phases of a step see: float64 if it is stored so, else float32.
+ * INT64_MAX: the number does not fit. */
 int64_t pd_slot_seen_bytes(const pd_slot_spec *spec);
-/* Writes the name of a slot (tensor of optimizer state) into `text`, for which 128 bytes suffice: for instance
- * "momentum_buffer", "statistics.3" or "block_3.factor_matrices.1". Returns `text`. */
+/* Writes the name of a slot into `text`, for which 128 bytes suffice: for instance "momentum_buffer", "statistics.3" or
+ * "block_3.factor_matrices.1". Returns `text`. */
 char *pd_slot_name(const pd_slot_spec *spec, char *text, size_t size);
-/* Computes the rows and columns of a slot (tensor of optimizer state) seen as a matrix, for quantize.h: rows are its
- * first dimension, columns the product of the others. */
+/* Computes the rows and columns of a slot seen as a matrix, for quantize.h: rows are its first dimension, columns the
+ * product of the others. */
 void pd_slot_sides(const pd_slot_spec *spec, int64_t *rows, int64_t *cols);
-/* Returns the number of elements of a slot (tensor of optimizer state). */
+/* Returns the number of elements of a slot. */
 int64_t pd_slot_elements(const pd_slot_spec *spec);
-/* Returns how many elements each block has in a slot (tensor of optimizer state) with PD_SHARE_ITEM. Such a slot has
- * one item for each block: all elements with one index in the first dimension. The items follow each other in
- * memory. */
+/* Returns how many elements each block has in a slot with PD_SHARE_ITEM. Such a slot has one item for each block: all
+ * elements with one index in the first dimension. The items follow each other in memory. */
 int64_t pd_slot_item_elements(const pd_slot_spec *spec);
-/* Return the size of what a root task (computation of a matrix root) gets of a state tensor (slot): the whole tensor, a
- * block's elements, or a block's item. pd_task_elements counts elements; pd_task_share_bytes counts bytes in the form
- * that the task sees (float64 or float32). */
+/* Return the size of what a root task gets of a state tensor (slot): the whole tensor, a block's elements, or a block's
+ * item. pd_task_elements counts elements; pd_task_share_bytes counts bytes in the form that the task sees (float64 or
+ * float32). */
 int64_t pd_task_elements(const pd_plan *plan, const pd_task_spec *task, int slot);
 int64_t pd_task_share_bytes(const pd_plan *plan, const pd_task_spec *task, int slot);
 

@@ -27,15 +27,14 @@ int64_t pd_slot_gap(const pd_slot_spec *spec);
 /* Returns the bytes of a parameter's optimizer state as it is stored, without the tensors that live for one step only.
  * INT64_MAX: the number does not fit. */
 int64_t pd_plan_state_bytes(const pd_plan *plan);
-/* Returns the bytes that are needed when each root task (computation of a matrix root) of the plan is at the root pool
- * once: copies of the inputs, and memory for the results. INT64_MAX: the number does not fit. */
+/* Returns the bytes that are needed when each root task of the plan is at the root pool once: copies of the inputs, and
+ * memory for the results. INT64_MAX: the number does not fit. */
 int64_t pd_plan_task_bytes(const pd_plan *plan);
 /* Returns the most bytes that an optimizer with this plan takes in an image (saved state as bytes: save.h), with the
- * results of root tasks (computations of matrix roots) that no step has used yet. INT64_MAX: the number does not
- * fit. */
+ * results of root tasks that no step has used yet. INT64_MAX: the number does not fit. */
 int64_t pd_plan_image_bytes(const pd_plan *plan);
-/* Returns the bytes of scratch memory that a thread needs to run any root task (computation of a matrix root) of the
- * plan that costs at most `most_cost`. */
+/* Returns the bytes of scratch memory that a thread needs to run any root task of the plan that costs at most
+ * `most_cost`. */
 int64_t pd_plan_task_scratch(const pd_plan *plan, double most_cost);
 /* Returns the bytes that one step needs beside the state: tensors that live for one step, and float32 copies of state
  * tensors that are stored in fewer bits. Not counted are copies that a thread makes block by block
@@ -46,9 +45,8 @@ int64_t pd_plan_step_bytes(const pd_plan *plan);
  * state tensors that are stored in fewer bits. PD_NO_MEMORY: *bytes is not written. */
 int pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes);
 /* Returns the bytes that the plan and its optimizer take beside the state: records of the optimizer, of each state
- * tensor and of each root task (computation of a matrix root), the allocator's overhead, and memory that is used while
- * a step is under way. If roots are used in a later step, each task counts twice, since it may be at the root pool
- * twice at the same time. */
+ * tensor and of each root task, the allocator's overhead, and memory that is used while a step is under way. If roots
+ * are used in a later step, each task counts twice, since it may be at the root pool twice at the same time. */
 int64_t pd_plan_own_bytes(const pd_plan *plan);
 
 #endif

@@ -1,10 +1,10 @@
 /* row.h - the row contract: the data and functions that define an optimizer, as one row of the table of optimizers.
  *
  * A row is pure data and pure functions. `plan` defines the state that a parameter needs. `phases` are the work of one
- * step. A phase is divided into units, which threads compute in parallel, and ends with a barrier. `task` is the
- * expensive part, the roots of matrices, which runs on the root pool. `adopt` stores a task's result. The callers of a
- * row do all the rest: threads, memory, files and the network. They treat all rows alike and never compare a row's
- * name.
+ * step. A phase is divided into units, which threads compute in parallel, and ends with a barrier. `task` computes a
+ * root task, which is the expensive part: the root of a matrix. It runs on the root pool. `adopt` stores a task's
+ * result. The callers of a row do all the rest: threads, memory, files and the network. They treat all rows alike and
+ * never compare a row's name.
  *
  * One step of one parameter, with root delay d:
  *
@@ -70,7 +70,7 @@ typedef enum pd_unit_kind {
     /* Each block is cut into plan->stripes units (groups of its rows), which threads compute in parallel. The plan must
      * then have no state tensor that is blockwise (in float32 only while its block is computed: plan.h). */
     PD_STRIPES,
-    PD_WHOLE, /* the phase (pass of a step) is a single unit, which one thread computes */
+    PD_WHOLE, /* the phase is a single unit, which one thread computes */
 } pd_unit_kind;
 
 /* The arguments of one call of a phase (a pass of a step), for one unit: the part of its work that one thread computes.
@@ -89,8 +89,7 @@ typedef struct pd_unit {
     const pd_block *block;
     /* for PD_STRIPES: number of the stripe (group of rows of the block) that this call computes, from 0 */
     int64_t stripe;
-    /* For a phase (pass of a step) that is repeated in each step (pd_phase.rounds): how often it has run before in this
-     * step. */
+    /* For a phase that is repeated in each step (pd_phase.rounds): how often it has run before in this step. */
     int64_t round;
     const float *gradient; /* the whole parameter's aggregated gradient, in the declared shape */
     const float *before;   /* the whole parameter's weights before the step */
@@ -137,8 +136,8 @@ static inline int64_t pd_stripe_row(const pd_unit *unit, int64_t n, int end)
 
 /* ---- tasks ---- */
 
-/* Why no root can be computed from the inputs of a root task (computation of a matrix root): PD_UNFIT_NAN: they have a
- * NaN. PD_UNFIT_INF: they have infinities but no NaN. */
+/* Why no root can be computed from the inputs of a root task: PD_UNFIT_NAN: they have a NaN. PD_UNFIT_INF: they have
+ * infinities but no NaN. */
 typedef enum pd_unfit { PD_FIT, PD_UNFIT_NAN, PD_UNFIT_INF } pd_unfit;
 
 typedef struct pd_task_view {
@@ -148,7 +147,7 @@ typedef struct pd_task_view {
     const double *fact;
     pd_random random, random_of_all; /* the random streams of the parameter and of the job */
     const pd_draws *draws;
-    /* number of the step in which the inputs of the root task (computation of a matrix root) were copied */
+    /* number of the step in which the inputs of the root task were copied */
     int64_t count;
     float *const *input;  /* the task's own copies of the state tensors spec->input; it may use them as workspace */
     float *const *output; /* memory for the results, which belong to the state tensors spec->output */
@@ -185,33 +184,31 @@ struct pd_row {
     /* Computes what this parameter contributes to each fact (number about all parameters of a job). Works for any
      * shape, even one that the function `plan` will refuse. NULL if `facts` is NULL. */
     void (*survey)(const pd_declaration *declaration, double *fact);
-    /* Fills *plan for a declared parameter: lists its state and its root tasks (computations of matrix roots). The
-     * caller frees the plan, also after an error. `fact` has the numbers about all parameters of the job. */
+    /* Fills *plan for a declared parameter: lists its state and its root tasks. The caller frees the plan, also after
+     * an error. `fact` has the numbers about all parameters of the job. */
     int (*plan)(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 
     pd_phase phases[PD_MAX_PHASES]; /* the phases of a step, in order; the entry after the last one has no `run` */
-    /* Index of the phase (pass of a step) before which root tasks (computations of matrix roots) are captured (their
-     * inputs are copied), and of the phase before which results are adopted (stored in the state). An index equal to
-     * the number of phases means: after the last phase. */
+    /* Index of the phase before which root tasks are captured (their inputs are copied), and of the phase before which
+     * results are adopted (stored in the state). An index equal to the number of phases means: after the last phase. */
     int capture_phase, adopt_phase;
     size_t own_bytes; /* size of the optimizer's own struct, to which plan->own points; 0: it has none */
 
-    /* Returns whether root tasks (computations of matrix roots) are captured (their inputs copied) in this step. `slot`
-     * has the tensors of the state, with the values that the phases before capture_phase left.
+    /* Returns whether root tasks are captured in this step. `slot` has the tensors of the state, with the values that
+     * the phases before capture_phase left.
      *
      * `slot` is NULL if the answer is needed before these phases have run. Callers do so only if the optimizer has a
      * `refusal`: its answer must then not depend on the state.
      *
      * An optimizer without root tasks has NULL here and in the functions below, up to `refusal`. */
     bool (*due)(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot);
-    /* Computes the result of a root task (computation of a matrix root). A pure function: it reads the inputs, which
-     * are all finite, and writes the outputs. It may allocate work memory. If it returns an error, or an output is not
-     * finite, the result is thrown away and counted as failed, and the last good root stays in use. */
+    /* Computes the result of a root task. A pure function: it reads the inputs, which are all finite, and writes the
+     * outputs. It may allocate work memory. If it returns an error, or an output is not finite, the result is thrown
+     * away and counted as failed, and the last good root stays in use. */
     int (*task)(pd_task_view *task);
-    /* Stores the result of a root task (computation of a matrix root) in the state. The results of one step are stored
-     * in parallel, so no two tasks may write the same element. They may write the same slot (tensor of state) only if
-     * each has its own share of it (pd_slot_spec.share). If several roots change the same data, one task must compute
-     * them all.
+    /* Stores the result of a root task in the state. The results of one step are stored in parallel, so no two tasks
+     * may write the same element. They may write the same slot (tensor of state) only if each has its own share of it
+     * (pd_slot_spec.share). If several roots change the same data, one task must compute them all.
      *
      * slot[i] is the whole slot. If its share is an item for each block, item b begins at slot[i] + b *
      * pd_slot_item_elements(&plan->slots[i]). If its share is the elements of a block, pd_block_scatter with
@@ -220,13 +217,12 @@ struct pd_row {
      * NULL: each output is stored in the slot that it belongs to, or in the task's share of it. An optimizer with a
      * blockwise slot (in float32 only while its block is computed: plan.h) must have NULL here. */
     void (*adopt)(const pd_task_view *task, float *const *slot);
-    /* Records numbers about a root task (computation of a matrix root) that has run, for instance its error, in float32
-     * tensors of the state. Called after the task's result was stored or thrown away. It must not write an element that
-     * another task of the same step writes. NULL: nothing is recorded. */
+    /* Records numbers about a root task that has run, for instance its error, in float32 tensors of the state. Called
+     * after the task's result was stored or thrown away. It must not write an element that another task of the same
+     * step writes. NULL: nothing is recorded. */
     void (*note)(const pd_task_view *task, float *const *slot);
-    /* Decides whether the step fails because this root task (computation of a matrix root) failed (its status is not
-     * PD_OK). Called when the result would be stored in the state, in the order of the plan, on the thread that owns
-     * the optimizer.
+    /* Decides whether the step fails because this root task failed (its status is not PD_OK). Called when the result
+     * would be stored in the state, in the order of the plan, on the thread that owns the optimizer.
      *
      * If it returns PD_OK, the step goes on with the last good root.
      *

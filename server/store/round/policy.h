@@ -54,8 +54,7 @@ typedef struct pd_policy {
     /* Decides whether the rank may contribute to step `step` of a parameter. `closed` is the parameter's last closed
      * step, so its open round is that of step `closed` + 1. */
     pd_admit (*admit)(const struct pd_round *round, uint32_t rank, uint64_t closed, uint64_t step);
-    /* Return whether all contributions have come that a chunk (section of a parameter) needs, or that all chunks of the
-     * round need. */
+    /* Return whether all contributions have come that a chunk needs, or that all chunks of the round need. */
     bool (*chunk_is_complete)(const struct pd_round *round, const struct pd_chunk *chunk);
     bool (*round_is_complete)(const struct pd_round *round);
     /* Decides what happens to a round that is not complete at its deadline. */

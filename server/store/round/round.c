@@ -23,7 +23,7 @@ pd_run pd_round_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank)
     return (pd_run){ first, end > first ? end - first : 0 };
 }
 
-/* The chunks (sections of parameters) that a rank's range has elements of: numbers `first` to `end` - 1. */
+/* The chunks that a rank's range has elements of: numbers `first` to `end` - 1. */
 typedef struct pd_span {
     uint32_t first, end;
 } pd_span;
@@ -58,9 +58,8 @@ static void move_prefix(pd_chunk *chunk)
     while (chunk->prefix < chunk->came && chunk->slots[chunk->prefix].state != PD_SLOT_EMPTY) chunk->prefix++;
 }
 
-/* Marks the rank's slot (record of a rank's contribution) of a chunk (section of a parameter) as outside if the rank's
- * range has no element of the chunk. Returns whether this made the chunk complete, because it does not wait for the
- * rank any more. */
+/* Marks the rank's slot of a chunk as outside if the rank's range has no element of the chunk. Returns whether this
+ * made the chunk complete, because it does not wait for the rank any more. */
 static bool leave_out(const pd_round *round, pd_chunk *chunk, uint32_t rank)
 {
     if (pd_round_run(round, chunk, rank).n > 0) return false;
@@ -79,8 +78,7 @@ void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t e
     }
 }
 
-/* Empties the rank's slot (record of a rank's contribution) of a chunk (section of a parameter), so that the chunk
- * waits for the rank's contribution again. */
+/* Empties the rank's slot of a chunk, so that the chunk waits for the rank's contribution again. */
 static void wait_again(pd_round *round, pd_chunk *chunk, uint32_t rank)
 {
     if (pd_chunk_is_complete(round, chunk)) round->missing++;

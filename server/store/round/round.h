@@ -17,22 +17,20 @@
 #include "request.h"
 
 typedef enum pd_slot_state {
-    PD_SLOT_EMPTY, /* the rank has sent nothing for this chunk (section of a parameter) in this round */
+    PD_SLOT_EMPTY, /* the rank has sent nothing for this chunk in this round */
     PD_SLOT_HELD,  /* the rank's gradient lies in the buffer of the frame that brought it */
     /* the gradient was copied from its frame to separate memory, so that the frame could be released: step/collect.h */
     PD_SLOT_SPILLED,
     /* the gradient is in the aggregate, or was left out because its weight is 0; its memory is released */
     PD_SLOT_SUMMED,
     PD_SLOT_ABSENT, /* the rank has reported that it has no gradient of this parameter in this round */
-    /* the rank contributes no element of this chunk (section of a parameter), because its range has none */
+    /* the rank contributes no element of this chunk, because its range has none */
     PD_SLOT_OUTSIDE,
 } pd_slot_state;
 
-/* A slot: the record of one rank's contribution to one chunk (section of a parameter). */
 typedef struct pd_slot {
     union {
-        /* in state HELD: the rank's elements of this chunk (section of a parameter), in the buffer of the frame that
-         * brought them */
+        /* in state HELD: the rank's elements of this chunk, in the buffer of the frame that brought them */
         const void *at;
         float *spill;  /* in state SPILLED: copy of the rank's elements, in memory of the pool pd_param.spills */
         double weight; /* in state SUMMED: the contribution's weight in the sum */
@@ -40,17 +38,15 @@ typedef struct pd_slot {
     /* in state HELD: the push that brought the gradient; it has the gradient's weight and owns the buffer */
     pd_request *frame;
     uint8_t state, dtype; /* pd_slot_state, pd_dtype */
-    /* in state EMPTY: a push of this chunk (section of a parameter) came and was refused, and the rank has not sent it
-     * again */
+    /* in state EMPTY: a push of this chunk came and was refused, and the rank has not sent it again */
     bool refused : 1;
     bool counted : 1;   /* in state SUMMED: the sum contains the contribution */
     bool presummed : 1; /* in state SUMMED: the contribution was a sum over examples, not a mean */
-    /* the initial weights that the rank sends of this chunk (section of a parameter) have come:
-     * job/initial_weights.h */
+    /* the initial weights that the rank sends of this chunk have come: job/initial_weights.h */
     bool landed : 1;
-    /* The next four members belong to the rank, not to the chunk (section of a parameter): the weight of all its
-     * contributions to this parameter in this round. They are stored in the rank's slot (record of a rank's
-     * contribution) of the first chunk that it contributes to, whatever that slot's state. */
+    /* The next four members belong to the rank, not to the chunk: the weight of all its contributions to this parameter
+     * in this round. They are stored in the rank's slot of the first chunk that it contributes to, whatever that slot's
+     * state. */
     bool weighed : 1; /* the rank's weight is known: the next three members are set */
     bool as_sum : 1;  /* the rank's contributions are sums over examples, not means */
     uint16_t process; /* number of the process at the rank that gave this weight: pd_rank_saved.process */
@@ -62,7 +58,7 @@ typedef struct pd_run {
     int64_t first, n;
 } pd_run;
 
-/* In which queue of pd_steps a chunk (section of a parameter) is. */
+/* In which queue of pd_steps a chunk is. */
 typedef enum pd_chunk_list {
     PD_CHUNK_NOWHERE,
     PD_CHUNK_PARTIAL,
@@ -74,34 +70,31 @@ typedef enum pd_chunk_list {
 typedef struct pd_chunk {
     struct pd_chunk *prev, *next;
     struct pd_param *param;
-    pd_slot *slots;   /* one slot (record of a rank's contribution) for each rank */
-    int64_t first, n; /* first element of the chunk (section of a parameter), and its number of elements */
-    /* number of ranks that have contributed to the chunk (section of a parameter), have reported no gradient, or have
-     * no element of the chunk */
+    pd_slot *slots;   /* one slot for each rank */
+    int64_t first, n; /* first element of the chunk, and its number of elements */
+    /* number of ranks that have contributed to the chunk, have reported no gradient, or have no element of the chunk */
     uint32_t came;
     /* `prefix` is the number of the first ranks that have given what they have to: the ranks 0 to prefix - 1 all have
-     * contributed, have reported no gradient, or have no element of the chunk (section of a parameter). So their
-     * contributions can be summed, which is done in rank order. */
+     * contributed, have reported no gradient, or have no element of the chunk. So their contributions can be summed,
+     * which is done in rank order. */
     uint32_t prefix;
     uint32_t summed; /* the contributions of the ranks 0 to summed - 1, as far as there are any, are in the sum */
-    /* number of elements of the chunk (section of a parameter), from its first one on, whose median or trimmed mean is
-     * computed */
+    /* number of elements of the chunk, from its first one on, whose median or trimmed mean is computed */
     int64_t collected;
-    uint64_t seen; /* number of the last frame that brought elements of this chunk (section of a parameter) */
-    uint8_t list;  /* queue that the chunk (section of a parameter) is in (pd_chunk_list) */
+    uint64_t seen; /* number of the last frame that brought elements of this chunk */
+    uint8_t list;  /* queue that the chunk is in (pd_chunk_list) */
 } pd_chunk;
 
 typedef struct pd_round {
     const pd_policy *policy;
     const pd_membership *members; /* the ranks of the job, and which of them are expected to contribute */
-    /* the chunks (sections) of the parameter, in order; their slots (records of contributions) are one
-     * array, too */
+    /* the chunks of the parameter, in order; their slots are one array, too */
     pd_chunk *chunks;
     pd_ranges ranges;
     int64_t elements, chunk_elements;
     uint32_t n_chunks;
-    uint32_t missing;  /* number of chunks (sections of parameters) that wait for some rank */
-    uint32_t unsummed; /* number of chunks (sections of parameters) whose sum (or other aggregate) is not finished */
+    uint32_t missing;  /* number of chunks that wait for some rank */
+    uint32_t unsummed; /* number of chunks whose sum (or other aggregate) is not finished */
     bool open;         /* the round is open: its first contribution has come */
     /* The deadline has passed, and the policy has decided that the round closes with the contributions that have
      * come. */
@@ -127,43 +120,39 @@ typedef struct pd_round_layout {
     pd_range *ranges;
 } pd_round_layout;
 
-/* Makes an empty round. Does not touch the slots (records of contributions), which the caller has zeroed: a job may
- * have many millions of slots. */
+/* Makes an empty round. Does not touch the slots, which the caller has zeroed: a job may have many millions of
+ * slots. */
 void pd_round_init(pd_round *round, const pd_round_layout *layout);
-/* Empties the round for the next step. No slot (record of a rank's contribution) may hold a frame (state HELD). */
+/* Empties the round for the next step. No slot may hold a frame (state HELD). */
 void pd_round_reset(pd_round *round);
 
-/* Returns the number of ranks that have a slot (record of a rank's contribution) in each chunk (section of a
- * parameter). */
+/* Returns the number of ranks that have a slot in each chunk. */
 static inline uint32_t pd_round_ranks(const pd_round *round)
 {
     return round->members->ranks;
 }
 
 /* Set or forget the range of elements that a rank contributes of a ranged parameter. Call them only before the rank's
- * first contribution. If the round is open, setting a range may complete chunks (sections of parameters) that need not
- * wait for the rank any more. */
+ * first contribution. If the round is open, setting a range may complete chunks that need not wait for the rank any
+ * more. */
 void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t end);
 void pd_round_unset_range(pd_round *round, uint32_t rank);
 /* Returns the elements [start, end) of the parameter that the rank contributes: all, as long as its range is not
  * known. */
 pd_range pd_round_range(const pd_round *round, uint32_t rank);
-/* Returns the elements of the chunk (section of a parameter) that the rank contributes; the result's `n` is 0 if there
- * are none. */
+/* Returns the elements of the chunk that the rank contributes; the result's `n` is 0 if there are none. */
 pd_run pd_round_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank);
-/* Returns the number of chunks (sections of parameters) into which a parameter of `elements` elements is cut. */
+/* Returns the number of chunks into which a parameter of `elements` elements is cut. */
 static inline uint64_t pd_count_chunks(int64_t elements, uint64_t chunk_elements)
 {
     return ((uint64_t)elements + chunk_elements - 1) / chunk_elements;
 }
-/* Returns the number of chunks (sections of parameters) of which the rank contributes elements. */
+/* Returns the number of chunks of which the rank contributes elements. */
 uint32_t pd_round_count_chunks(const pd_round *round, uint32_t rank);
-/* Returns the number of ranks that have declared their range and contribute elements of the chunk (section of a
- * parameter). */
+/* Returns the number of ranks that have declared their range and contribute elements of the chunk. */
 uint32_t pd_round_count_ranks(const pd_round *round, const pd_chunk *chunk);
 
-/* Returns the state of the rank's slot (record of a rank's contribution) in the chunk (section of a parameter).
- * PD_SLOT_EMPTY: the rank may contribute this chunk. */
+/* Returns the state of the rank's slot in the chunk. PD_SLOT_EMPTY: the rank may contribute this chunk. */
 static inline pd_slot_state pd_chunk_state(const pd_chunk *chunk, uint32_t rank)
 {
     return (pd_slot_state)chunk->slots[rank].state;
@@ -173,15 +162,14 @@ static inline pd_slot_state pd_chunk_state(const pd_chunk *chunk, uint32_t rank)
 bool pd_round_is_absent(const pd_round *round, uint32_t rank);
 bool pd_round_has_given(const pd_round *round, uint32_t rank);
 
-/* Files a contribution into the rank's empty slot (record of a rank's contribution). `slot` becomes its content: state
- * HELD, or ABSENT with `frame` NULL. Returns whether the chunk (section of a parameter) became complete. */
+/* Files a contribution into the rank's empty slot. `slot` becomes its content: state HELD, or ABSENT with `frame` NULL.
+ * Returns whether the chunk became complete. */
 bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot);
-/* Empties the rank's slot (record of a rank's contribution) again, whose state is HELD: the contribution is discarded.
- * The caller has released the frame. */
+/* Empties the rank's slot again, whose state is HELD: the contribution is discarded. The caller has released the
+ * frame. */
 void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank);
 
-/* Return whether all contributions that the chunk (section of a parameter) needs, or that the whole round needs, have
- * come. */
+/* Return whether all contributions that the chunk needs, or that the whole round needs, have come. */
 static inline bool pd_chunk_is_complete(const pd_round *round, const pd_chunk *chunk)
 {
     return round->policy->chunk_is_complete(round, chunk);
@@ -190,8 +178,7 @@ static inline bool pd_round_is_complete(const pd_round *round)
 {
     return round->policy->round_is_complete(round);
 }
-/* Returns whether the sum over the ranks 0 to upto - 1 is the whole sum of a chunk (section of a parameter), so that it
- * can be divided. */
+/* Returns whether the sum over the ranks 0 to upto - 1 is the whole sum of a chunk, so that it can be divided. */
 static inline bool pd_chunk_ends_at(const pd_round *round, uint32_t upto)
 {
     return upto == pd_round_ranks(round);
@@ -201,8 +188,8 @@ static inline bool pd_chunk_ends_at(const pd_round *round, uint32_t upto)
  * becomes NULL if every expected rank counts. PD_NO_MEMORY. */
 int pd_round_counted(const pd_round *round, pd_counted **out);
 
-/* Returns the rank's slot (record of a rank's contribution) in the first chunk (section of a parameter) that it
- * contributes to. NULL: it contributes no element of the parameter. */
+/* Returns the rank's slot in the first chunk that it contributes to. NULL: it contributes no element of the
+ * parameter. */
 pd_slot *pd_round_first_slot(pd_round *round, uint32_t rank);
 
 /* Writes the numbers of the ranks that the open round still waits for, as "1,3". The text is empty if the round waits
@@ -214,8 +201,7 @@ char *pd_round_missing(const pd_round *round, char *text, size_t size);
  * pd_round_was_refused returns whether a push of the rank to this round was refused and not sent again. */
 bool pd_round_is_silent(const pd_round *round, uint32_t rank);
 bool pd_round_was_refused(const pd_round *round, uint32_t rank);
-/* Returns whether the round waits for the rank: the rank is expected, and has not sent some chunk (section of a
- * parameter) of its elements. */
+/* Returns whether the round waits for the rank: the rank is expected, and has not sent some chunk of its elements. */
 bool pd_round_misses(const pd_round *round, uint32_t rank);
 
 #endif

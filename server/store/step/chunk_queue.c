@@ -36,9 +36,9 @@ bool pd_chunks_have_work(const pd_steps *steps)
 
 /* ---- sums ---- */
 
-/* Returns how many ranks, from rank 0 on, must be in the sum of a chunk (section of a parameter) now, though other
- * contributions are missing: up to the highest rank that is over quota (its frames use too much memory) and can be
- * summed. Returns chunk->summed if there is no such rank. */
+/* Returns how many ranks, from rank 0 on, must be in the sum of a chunk now, though other contributions are missing: up
+ * to the highest rank that is over quota (its frames use too much memory) and can be summed. Returns chunk->summed if
+ * there is no such rank. */
 static uint32_t exceeded_prefix(const pd_steps *steps, const pd_chunk *chunk)
 {
     for (uint32_t rank = chunk->prefix; rank > chunk->summed; rank--)
@@ -54,9 +54,8 @@ static int plan(pd_steps *steps, pd_chunk *chunk, uint32_t upto)
                         param->pool[PD_F32]);
 }
 
-/* Plans sums for about budget_ns nanoseconds: first those of complete chunks (sections of parameters), then those of
- * incomplete chunks with frames of ranks that are over quota. Returns the parameter for which memory was short; NULL:
- * none. */
+/* Plans sums for about budget_ns nanoseconds: first those of complete chunks, then those of incomplete chunks with
+ * frames of ranks that are over quota. Returns the parameter for which memory was short; NULL: none. */
 static pd_param *plan_sums(pd_steps *steps, double budget_ns)
 {
     pd_sums *sums = steps->sums;

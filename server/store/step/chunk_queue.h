@@ -10,18 +10,16 @@
 
 #include "steps.h"
 
-/* Queues a chunk (section of a parameter) to be summed. A complete chunk goes into the queue of complete chunks.
- * Another one goes into the queue of partial chunks, if contributions of its lowest ranks have come that are not summed
- * yet. */
+/* Queues a chunk to be summed. A complete chunk goes into the queue of complete chunks. Another one goes into the queue
+ * of partial chunks, if contributions of its lowest ranks have come that are not summed yet. */
 void pd_chunk_list_to_sum(pd_steps *steps, pd_chunk *chunk, bool complete);
-/* Removes a chunk (section of a parameter) from the queue of chunks to be summed that it is in; does nothing if it is
- * in none. */
+/* Removes a chunk from the queue of chunks to be summed that it is in; does nothing if it is in none. */
 void pd_chunk_unlist(pd_steps *steps, pd_chunk *chunk);
-/* Returns whether some chunk (section of a parameter) can be summed now. */
+/* Returns whether some chunk can be summed now. */
 bool pd_chunks_have_work(const pd_steps *steps);
-/* Sums chunks (sections of parameters) for about one batch of work. Returns the estimated time that it took, in
- * nanoseconds of one core. *starved becomes the parameter for which memory was short; NULL: none. Calls
- * pd_param_collected for each parameter whose sums are complete. */
+/* Sums chunks for about one batch of work. Returns the estimated time that it took, in nanoseconds of one core.
+ * *starved becomes the parameter for which memory was short; NULL: none. Calls pd_param_collected for each parameter
+ * whose sums are complete. */
 double pd_chunks_sum(pd_steps *steps, pd_param **starved);
 
 #endif

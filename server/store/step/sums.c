@@ -91,8 +91,7 @@ static int make_room(pd_sums *sums, size_t ranges, size_t k)
     return PD_OK;
 }
 
-/* A pass over one chunk (section of a parameter) while it is being planned: which contributions are added to its
- * sum. */
+/* A pass over one chunk while it is being planned: which contributions are added to its sum. */
 typedef struct planning {
     pd_sums *sums;
     pd_sweep sweep;
@@ -123,7 +122,7 @@ static void add_slots(const planning *p, int64_t first, bool scaled)
 
 /* Plans the sum of elements [first, first + n), which the same ranks contribute. The caller has made room for it.
  * `before` and `after` are the totals over the contributions that are in the sum before and after this pass over the
- * chunk (section of a parameter).
+ * chunk.
  *
  * A single contribution is put into the accumulator unscaled. When a second one comes, the first is read from the
  * accumulator and scaled. */
@@ -203,8 +202,8 @@ static bool all_finite(const pd_sums *sums, const pd_pass *pass)
     return true;
 }
 
-/* Returns whether some element of the chunk (section of a parameter) has no contribution that takes part in the sum,
- * because all weights are 0 or no rank has given a gradient. */
+/* Returns whether some element of the chunk has no contribution that takes part in the sum, because all weights are 0
+ * or no rank has given a gradient. */
 static bool lacks_weight(pd_round *round, const pd_chunk *chunk, pd_aggregation how)
 {
     pd_sweep sweep = pd_sweep_begin(round, chunk->first, chunk->first + chunk->n);

@@ -25,18 +25,17 @@ typedef struct pd_sum {
     bool finite; /* result: whether all elements of the sum are finite */
 } pd_sum;
 
-/* A pass over one chunk (section of a parameter): adds contributions to the chunk's sum. It has no units of work
- * (`sums`) if none is to be added. */
+/* A pass over one chunk: adds contributions to the chunk's sum. It has no units of work (`sums`) if none is to be
+ * added. */
 typedef struct pd_pass {
     pd_round *round;
     pd_chunk *chunk;
-    /* after the pass over a chunk (section of a parameter) the sum has the contributions of the ranks 0 to upto - 1 */
+    /* after the pass over a chunk the sum has the contributions of the ranks 0 to upto - 1 */
     uint32_t upto;
     size_t first_sum, n_sums;
 } pd_pass;
 
-/* The work of one batch: passes over chunks (sections of parameters), with their sums. The next batch uses the same
- * arrays. Begins zeroed. */
+/* The work of one batch: passes over chunks, with their sums. The next batch uses the same arrays. Begins zeroed. */
 typedef struct pd_sums {
     pd_pass *passes;
     size_t n_passes, passes_room;
@@ -49,9 +48,9 @@ typedef struct pd_sums {
 void pd_sums_free(pd_sums *sums); /* frees the arrays, not the struct */
 void pd_sums_clear(pd_sums *sums);
 
-/* Plans a pass over one chunk (section of a parameter), which adds those contributions of the ranks chunk->summed to
- * upto - 1 whose state is HELD to the chunk's sum, in *accumulator. If `upto` is the number of all ranks, the sum is
- * also divided. The chunk's records do not change yet.
+/* Plans a pass over one chunk, which adds those contributions of the ranks chunk->summed to upto - 1 whose state is
+ * HELD to the chunk's sum, in *accumulator. If `upto` is the number of all ranks, the sum is also divided. The chunk's
+ * records do not change yet.
  *
  * *accumulator is a buffer of the whole parameter's size. If it is NULL and a contribution is to be added, a buffer is
  * taken from `pool` and stored there. PD_NO_MEMORY: nothing was planned. */
@@ -59,9 +58,8 @@ int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto,
                  float **accumulator, pd_buffer_pool *pool);
 /* Computes all sums that are planned. */
 void pd_sums_run(pd_sums *sums, int threads);
-/* Notes the result of a pass over a chunk (section of a parameter) after pd_sums_run: the state of its slots (records
- * of contributions) becomes SUMMED, and the round's members `finite`, `weightless` and `unsummed` are updated. The
- * caller releases the frames. */
+/* Notes the result of a pass over a chunk after pd_sums_run: the state of its slots (records of contributions) becomes
+ * SUMMED, and the round's members `finite`, `weightless` and `unsummed` are updated. The caller releases the frames. */
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how);
 
 /* Returns whether a contribution takes part in the sum. It must be HELD (in its frame). If the job takes the weighted
