@@ -2,6 +2,7 @@
 #include "writebehind.h"
 
 #include "disk_pass.h"
+#include "pages.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@ enum { PIECES = 3, ROOM = 4 << 20 };
 
 /* Bytes that wait to be written. */
 typedef struct piece {
-    uint8_t *at;
+    uint8_t *at; /* on huge pages, which the disk takes in few requests */
     size_t bytes;
     int file;
     bool placed; /* the bytes belong at `offset` of the file; false: behind those of the piece before */
@@ -180,7 +181,7 @@ static pd_write_behind *new_disk(const pd_disk *below)
     disk->base.functions.sync_data = sync_data;
     disk->base.functions.close = close_file;
     for (int i = 0; i < PIECES; i++) {
-        if ((disk->pieces[i].at = aligned_alloc(PD_DISK_BLOCK, ROOM)) != NULL) continue;
+        if ((disk->pieces[i].at = pd_pages_new(ROOM)) != NULL) continue;
         free_disk(disk);
         return NULL;
     }

@@ -1,19 +1,21 @@
 /* file_writer.c - writes one file of a checkpoint or log in large aligned pieces, and computes its XXH3 on the way. */
 #include "file_writer.h"
 
+#include "pages.h"
 #include "plant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the buffer, and of the largest piece that is written at once. */
+/* Bytes of the buffer, and of the largest piece that is written at once. It lies on huge pages, as pieces of
+ * writebehind.c do: the disk takes them in few requests. */
 enum { ROOM = 4 << 20 };
 
 int pd_file_writer_init(pd_file_writer *writer, const pd_disk *disk, pd_error *err)
 {
     *writer = (pd_file_writer){ .disk = disk };
-    writer->buffer = aligned_alloc(PD_DISK_BLOCK, ROOM);
+    writer->buffer = pd_pages_new(ROOM);
     writer->whole = XXH3_createState();
     writer->block = XXH3_createState();
     if (writer->buffer != NULL && writer->whole != NULL && writer->block != NULL) return PD_OK;
