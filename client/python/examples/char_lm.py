@@ -35,8 +35,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     # weights in a step as one of 0.2 does in AdamW's.
     "shampoo": {"lr": 0.064, "betas": (0.8, 0.95), "grafting_config": "Adam", "epsilon": 1e-6, "inv_root_override": 2,
                 "precondition_frequency": 5, "weight_decay": 0.1, "exponent_multiplier": 1.25},
-    # kron scales gradients of 0.001 to updates of 1: it begins there, and learns the rest in every step.
-    "kron": {"lr": 0.008, "b1": 0.8, "preconditioner_init_scale": 1000, "preconditioner_lr": 0.3,
+    # The factors begin near the size that they get, and must learn quickly: in every step, with the largest rate.
+    "kron": {"lr": 0.016, "b1": 0.8, "preconditioner_init_scale": 10, "preconditioner_lr": 1.0,
              "merge_small_dims": False, "partition_grads_into_blocks": False, "preconditioner_update_probability": 1.0},
     # The learning rate is not relative to the weights: biases begin at 0, and would hardly move.
     "adafactor": {"lr": 0.02, "beta1": 0.8, "multiply_by_parameter_scale": False},
