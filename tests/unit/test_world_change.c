@@ -13,9 +13,9 @@
 #include "store_inside.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-enum { STRIDE = 61 }; /* few cases, since sanitizers are slow */
+enum { STRIDE = 61, SEEDS = 2 }; /* few cases, since sanitizers are slow */
 #else
-enum { STRIDE = 3 };
+enum { STRIDE = 3, SEEDS = 12 };
 #endif
 
 /* OLD, OLD + 1 ...: connections and nonces of the ranks before the change of world_size. NEW, NEW + 1 ...: after it. */
@@ -25,7 +25,8 @@ static const char *const names[PARAMS] = { "layer.weight", "layer.bias", "head.b
 static const pd_shape shapes[PARAMS] = { { 2, { 24, 20 } }, { 1, { 150 } }, { 1, { 96 } } };
 static const int64_t sizes[PARAMS] = { 480, 150, 96 };
 static const char rules[] = "layer* shampoo lr=0.1 max_preconditioner_dim=8 root_delay=1;* adam";
-static const char options[] = "checkpoint_every=4 clip_global_norm=2.5";
+static const char plain[] = "checkpoint_every=4 clip_global_norm=2.5";
+static const char *options = plain;
 
 /* The ranges of worlds of 1, 2 and 3 ranks: no element has two ranks, and in a world of 3 one rank has none. */
 #define WHOLE                                                                                                          \
@@ -64,13 +65,15 @@ static void join(rig *r, uint32_t world, uint64_t conn)
             fail_msg("rank %u: %s", rank, r->error.text);
 }
 
-/* Fills the gradient of a step. Up to step SAVED it is the same on each rank, and so small a number that its mean over
- * any number of ranks is exact. After it, it depends on the rank. */
+static uint64_t same_until = SAVED; /* the last step whose gradient is the same on each rank */
+
+/* Fills the gradient of a step. Up to step same_until it is the same on each rank, and so small a number that its mean
+ * over any number of ranks is exact. After it, it depends on the rank. */
 static void gradient(float *out, uint32_t rank, uint32_t param, uint64_t step)
 {
     uint64_t seed = step * 100 + param;
 
-    if (step > SAVED)
+    if (step > same_until)
         rig_noise(step * 100 + rank * 10 + param, out, sizes[param]);
     else
         for (int64_t i = 0; i < sizes[param]; i++) out[i] = (float)((int)(rig_random(&seed) % 9) - 4) / 4;
@@ -212,6 +215,77 @@ static void one_worker_becomes_two(void **state)
 {
     (void)state;
     change(1, 2);
+}
+
+/* ---- crashes ---- */
+
+/* Kills the server. The job comes back from the disk and its logs, and goes on with the disk in *r. */
+static void crash(rig *r)
+{
+    rig next;
+
+    restore(&next, r);
+    if (rig_control(&next, r) != PD_OK || rig_replay(&next, r) != PD_OK) fail_msg("%s", next.error.text);
+    next.durable = r->durable;
+    next.disk = r->disk;
+    r->disk = NULL;
+    memcpy(next.entries, r->entries, sizeof next.entries);
+    next.n_entries = r->n_entries;
+    memcpy(next.controls, r->controls, sizeof next.controls);
+    next.n_controls = r->n_controls;
+    r->n_entries = r->n_controls = 0;
+    rig_free(r);
+    *r = next;
+}
+
+enum { CRASHED_STEPS = 18, LIFE = 10 };
+
+/* A job whose steps do not depend on the number of workers is killed at any step, and goes on with any number of them,
+ * again and again. It must get from the disk what was durable, and end with the bits of a job of one worker that was
+ * not killed. */
+static void crash_and_change(uint64_t seed)
+{
+    uint64_t step = 1, last, conn = 100;
+    rig r, whole;
+
+    start(&whole, 1, NEW);
+    train(&whole, 1, NEW, 1, CRASHED_STEPS);
+    start(&r, 1 + (uint32_t)(rig_random(&seed) % 3), conn);
+    for (uint32_t world = inside_job(r.store, r.job)->steps.members.ranks;; world = 1 + rig_random(&seed) % 3) {
+        if (conn > 100) join(&r, world, conn);
+        for (uint32_t i = 0; i < PARAMS; i++)
+            assert_int_equal(inside_job(r.store, r.job)->steps.params[i].saved.step, step - 1);
+        last = step + rig_random(&seed) % 6;
+        train(&r, world, conn, step, last < CRASHED_STEPS ? last : CRASHED_STEPS);
+        if (last >= CRASHED_STEPS) break;
+        crash(&r);
+        step = r.durable + 1;
+        conn += LIFE;
+    }
+    compare(&r, &whole);
+    rig_free(&r);
+    rig_free(&whole);
+}
+
+static void change_with(const char *how)
+{
+    options = how;
+    same_until = CRASHED_STEPS;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) crash_and_change(seed);
+    options = plain;
+    same_until = SAVED;
+}
+
+static void jobs_with_checkpoints_go_on_in_any_world_after_any_crash(void **state)
+{
+    (void)state;
+    change_with(plain);
+}
+
+static void jobs_with_logs_go_on_in_any_world_after_any_crash(void **state)
+{
+    (void)state;
+    change_with("durability=log checkpoint_every=4 clip_global_norm=2.5");
 }
 
 static void memory_is_counted_as_for_the_new_world(void **state)
@@ -506,6 +580,8 @@ int main(void)
         cmocka_unit_test(two_workers_become_three),
         cmocka_unit_test(three_workers_become_one),
         cmocka_unit_test(one_worker_becomes_two),
+        cmocka_unit_test(jobs_with_checkpoints_go_on_in_any_world_after_any_crash),
+        cmocka_unit_test(jobs_with_logs_go_on_in_any_world_after_any_crash),
         cmocka_unit_test(memory_is_counted_as_for_the_new_world),
         cmocka_unit_test(a_round_waits_until_the_ranges_of_all_ranks_are_known),
         cmocka_unit_test(ranges_that_leave_elements_out_are_refused),
