@@ -131,8 +131,9 @@ say "training, and the daemon is killed"
 up
 id=$(container paramd)
 pid=$(docker inspect -f '{{.State.Pid}}' "$id")
-# Reads all of the log: a grep that ends early would break the pipe.
-is_durable() { [ "$(docker logs "$id" 2>&1 | grep -c "step [0-9]* is durable")" -gt 0 ]; }
+# Returns whether a step beyond the initial weights (step 0) is durable. Reads all of the log: a grep that ends early
+# would break the pipe.
+is_durable() { [ "$(docker logs "$id" 2>&1 | grep -c "step [1-9][0-9]* is durable")" -gt 0 ]; }
 deadline=$((SECONDS + 120))
 until is_durable; do
     [ $SECONDS -lt $deadline ] || { docker logs "$id"; echo "no step is durable after 120 s"; exit 1; }
