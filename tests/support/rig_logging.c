@@ -38,7 +38,7 @@ static int put_control(rig *r, const pd_logged *entry, pd_error *err)
         pd_logged_free(r->controls[gone++]);
     r->n_controls -= gone;
     memmove(&r->controls[0], &r->controls[gone], r->n_controls * sizeof r->controls[0]);
-    assert_true(r->disk != NULL && r->n_controls < RIG_ENTRIES);
+    assert_true(r->n_controls < RIG_ENTRIES);
     r->controls[r->n_controls++] = logged_copy(entry);
     r->controlled++;
     return PD_OK;

@@ -11,6 +11,7 @@
 #include "course.h"
 #include "kept_copy.h"
 #include "kept_job.h"
+#include "oom.h"
 #include "partial_policy.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -257,6 +258,42 @@ static void a_job_that_comes_back_from_an_older_checkpoint_uses_no_record(void *
     rig_free(&r);
 }
 
+/* Reads the control log with allocation n failing. Returns whether it failed. */
+static bool read_without_memory(const rig *r, int64_t n)
+{
+    pd_store_config config = kept_config();
+    bool failed;
+    rig next;
+    int rc;
+
+    rig_new(&next, &config);
+    assert_int_equal(rig_restore(&next, r), PD_OK);
+    oom_arm(n);
+    rc = rig_control(&next, r);
+    failed = oom_disarm();
+    assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
+    assert_true((inside_find(next.store, "job")->steps.control->n_noted > 0) == !failed);
+    rig_free(&next);
+    return failed;
+}
+
+static void without_memory_a_control_log_is_not_read_by_halves(void **state)
+{
+    uint64_t seed = 4;
+    int64_t n = 0;
+    rig r;
+
+    (void)state;
+    start(&r, &ready);
+    r.lazy_tasks = true;
+    train(&r, &ready, 1, 12, &seed, NULL);
+    assert_int_equal(rig_set(&r, "job", "layer*", "lr=0.03", 14), PD_OK);
+    while (read_without_memory(&r, n)) n++;
+    assert_true(n > 20);
+    finish_tasks(&r);
+    rig_free(&r);
+}
+
 /* ---- rounds that close without some ranks ---- */
 
 static const course partial = { .options = "checkpoint_every=8 step_timeout=1s", .rules = "* adam" };
@@ -435,6 +472,7 @@ int main(void)
         cmocka_unit_test(entries_that_a_checkpoint_has_are_given_up),
         cmocka_unit_test(a_failing_disk_stops_the_records_until_the_next_checkpoint),
         cmocka_unit_test(a_job_that_comes_back_from_an_older_checkpoint_uses_no_record),
+        cmocka_unit_test(without_memory_a_control_log_is_not_read_by_halves),
         cmocka_unit_test(a_round_counts_the_ranks_again_that_it_counted),
         cmocka_unit_test(a_recorded_rank_is_waited_for),
         cmocka_unit_test(an_override_holds_again_from_the_step_from_which_it_held),
