@@ -18,7 +18,8 @@ struct pd_tls_context {
     BIO_METHOD *method;   /* of the wires (tls_wire.h) */
     pd_tls_buffer *spare; /* buffers that no wire uses now */
     unsigned n_spare;
-    pd_tokens tokens; /* of a server: of all workers; of a client: its own */
+    pd_tokens tokens;     /* of a server: of all workers; of a client: its own */
+    uint64_t key_records; /* most records that a connection sends with one key */
     bool serves;
     bool wants_identity; /* a server's: clients must prove who they are */
     uint32_t refs;

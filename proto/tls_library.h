@@ -74,6 +74,7 @@
     X(SSL_write)                                                                                                       \
     X(SSL_pending)                                                                                                     \
     X(SSL_get_error)                                                                                                   \
+    X(SSL_key_update)                                                                                                  \
     X(SSL_shutdown)                                                                                                    \
     X(SSL_session_reused)                                                                                              \
     X(SSL_get_verify_result)                                                                                           \

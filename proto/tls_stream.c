@@ -22,7 +22,8 @@ struct pd_tls_stream {
     bool shutting, said, shut; /* shutting: our side is to end as soon as nothing is owed; said: the peer was told */
     uint8_t *owed; /* bytes of a record that OpenSSL could not write yet, and must be offered again; NULL: none */
     size_t owes;
-    pd_error broken; /* why the connection is broken; code PD_OK: it is not */
+    uint64_t records; /* number of records that were sent with the present key */
+    pd_error broken;  /* why the connection is broken; code PD_OK: it is not */
 };
 
 /* ---- life ---- */
@@ -237,6 +238,16 @@ bool pd_tls_has_more(const pd_tls_stream *stream)
 
 /* ---- sending ---- */
 
+/* Changes the key, ahead of the next record, when enough records were sent with the present one. */
+static void renew_key(pd_tls_stream *stream)
+{
+    const pd_tls_library *lib = &stream->context->library;
+
+    if (stream->records < stream->context->key_records || !pd_tls_wire_sends(stream->wire)) return;
+    /* A record that the wire has not taken yet stands before the change: then the next record tries again. */
+    if (lib->SSL_key_update(stream->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) stream->records = 0;
+}
+
 /* Writes one record. Returns the number of bytes that OpenSSL has taken: all, or 0 if the socket takes none now. */
 static ssize_t write_record(pd_tls_stream *stream, const void *at, size_t n)
 {
@@ -244,9 +255,11 @@ static ssize_t write_record(pd_tls_stream *stream, const void *at, size_t n)
     int written;
 
     pd_tls_wire_use(stream->wire);
+    renew_key(stream);
     lib->ERR_clear_error();
     errno = 0;
     written = lib->SSL_write(stream->ssl, at, (int)n);
+    stream->records += written > 0;
     if (written > 0) return written;
     switch (lib->SSL_get_error(stream->ssl, written)) {
     case SSL_ERROR_WANT_READ:

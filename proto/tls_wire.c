@@ -22,6 +22,7 @@ struct pd_tls_wire {
     int fd;
     bool emptied;            /* the socket had no more bytes when it was last read */
     bool ended;              /* the peer has ended its side */
+    bool sends;              /* the kernel does not encrypt, so OpenSSL writes into the wire */
     pd_tls_buffer *in, *out; /* NULL: empty */
 };
 
@@ -161,6 +162,11 @@ bool pd_tls_wire_has_room(pd_tls_wire *wire)
     return wire->out == NULL || SPACE - wire->out->to >= RECORD;
 }
 
+bool pd_tls_wire_sends(const pd_tls_wire *wire)
+{
+    return wire->sends;
+}
+
 bool pd_tls_wire_owes(const pd_tls_wire *wire)
 {
     return wire->out != NULL;
@@ -224,6 +230,7 @@ static void replace_socket(pd_tls_wire *wire, SSL *ssl, BIO *bio)
         lib->SSL_set0_rbio(ssl, bio);
     }
     if (lib->BIO_ctrl(lib->SSL_get_wbio(ssl), BIO_CTRL_GET_KTLS_SEND, 0, NULL) <= 0) {
+        wire->sends = true;
         lib->BIO_up_ref(bio);
         lib->SSL_set0_wbio(ssl, bio);
     }

@@ -15,6 +15,7 @@
 
 #include "oom.h"
 #include "tls_ends.h"
+#include "tls_inside.h"
 
 /* ---- bytes ---- */
 
@@ -192,6 +193,45 @@ static size_t receive_all(void)
     return got;
 }
 
+/* Sends 200 bytes in a record, receives them, and returns how many bytes that took on the socket. */
+static int bytes_of_a_record(void)
+{
+    int n = -1;
+    pd_error err;
+
+    assert_int_equal(pd_tls_send(tls_ends.stream[TLS_CLIENT], &(struct iovec){ tls_ends.sent, 200 }, 1, &err), 200);
+    assert_int_equal(ioctl(tls_ends.fd[TLS_SERVER], FIONREAD, &n), 0);
+    assert_int_equal(pd_tls_receive(tls_ends.stream[TLS_SERVER], &(struct iovec){ tls_ends.got, 200 }, 1, &err), 200);
+    return n;
+}
+
+static void the_key_is_changed_when_enough_records_were_sent_with_it(void **state)
+{
+    enum { RECORDS = 5, KEY_UPDATE = 27 }; /* bytes of the record that announces another key */
+    int plain;
+    (void)state;
+
+    tls_ends_with_token();
+    tls_ends.context[TLS_CLIENT]->key_records = RECORDS;
+    plain = bytes_of_a_record();
+    for (int sent = 1; sent < 4 * RECORDS; sent++)
+        assert_int_equal(bytes_of_a_record(), plain + (sent % RECORDS == 0 ? KEY_UPDATE : 0));
+}
+
+static void bytes_are_whole_whenever_the_key_changes(void **state)
+{
+    size_t taken;
+    (void)state;
+
+    tls_ends_with_token();
+    for (int records = 1; records < 4; records++) {
+        tls_ends.context[TLS_CLIENT]->key_records = (uint64_t)records;
+        pass(TLS_BYTES, 50000, 70000);
+        taken = fill_socket();
+        assert_int_equal(receive_all(), taken);
+    }
+}
+
 static void a_full_socket_takes_nothing_more_and_loses_nothing(void **state)
 {
     struct iovec out = { tls_ends.sent, TLS_BYTES };
@@ -322,6 +362,8 @@ int main(void)
         CASE(a_part_of_a_record_is_not_announced),
         CASE(records_that_came_with_others_are_announced),
         CASE(a_record_that_came_in_part_with_others_is_not_announced),
+        CASE(the_key_is_changed_when_enough_records_were_sent_with_it),
+        CASE(bytes_are_whole_whenever_the_key_changes),
         CASE(a_full_socket_takes_nothing_more_and_loses_nothing),
         CASE(the_end_comes_behind_all_bytes_that_were_sent),
         CASE(an_end_without_farewell_is_an_end),
