@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "checks.h"
@@ -301,10 +302,23 @@ static void output_that_finds_no_room_is_cut(void **state)
     char *nothing[] = { (char *)"/nothing", NULL };
     (void)state;
 
-    assert_int_equal(pd_run_program(argv, NULL, text, sizeof text), 5);
+    assert_int_equal(pd_run_program(argv, NULL, PD_RUN_MS, text, sizeof text), 5);
     assert_string_equal(text, "y\ny\ny\ny\ny\n");
-    assert_int_equal(pd_run_program(nothing, NULL, text, sizeof text), PD_RUN_FAILED);
+    assert_int_equal(pd_run_program(nothing, NULL, PD_RUN_MS, text, sizeof text), PD_RUN_FAILED);
     assert_string_equal(text, "");
+}
+
+static void a_program_that_does_not_end_is_killed(void **state)
+{
+    static const char *const scripts[] = { "exec sleep 1000", "exec > /dev/null 2>&1; exec sleep 1000" };
+    char text[16];
+    (void)state;
+
+    for (int i = 0; i < 2; i++) {
+        char *argv[] = { (char *)"/bin/sh", (char *)"-c", (char *)scripts[i], NULL };
+        assert_int_equal(pd_run_program(argv, NULL, 50, text, sizeof text), PD_RUN_LATE);
+        assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nothing of it is left */
+    }
 }
 
 /* ---- measurements ---- */
@@ -381,6 +395,7 @@ int main(void)
         cmocka_unit_test(a_library_that_is_missing_is_a_failure),
         cmocka_unit_test(a_wrong_configuration_is_a_failure_that_names_the_line),
         cmocka_unit_test(output_that_finds_no_room_is_cut),
+        cmocka_unit_test(a_program_that_does_not_end_is_killed),
         cmocka_unit_test(the_disk_of_the_directory_is_measured),
         cmocka_unit_test(the_loopback_interface_is_measured),
         cmocka_unit_test(a_slow_clock_source_is_warned_of),

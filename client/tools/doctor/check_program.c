@@ -22,7 +22,7 @@ static bool ask_program(const pd_machine *machine, const char *argument, const c
         pd_advise(out, PD_HEALTH_FAIL, "Install the package paramd, or put paramd beside paramctl.");
         return false;
     }
-    status = pd_run_program(argv, variable, text, TEXT);
+    status = pd_run_program(argv, variable, PD_RUN_MS, text, TEXT);
     if (status == 0) return true;
     pd_found(out, "%s %s %s: %.*s", machine->program, argument,
              status == PD_RUN_LATE ? "does not end within 10 s" : "fails", (int)strcspn(text, "\n"), text);
@@ -122,7 +122,7 @@ void pd_check_configuration(const pd_machine *machine, pd_finding *out)
     }
     snprintf(file, sizeof file, "--config=%s", machine->config != NULL ? machine->config : "");
     if (machine->config == NULL) argv[2] = NULL;
-    status = pd_run_program(argv, NULL, text, sizeof text);
+    status = pd_run_program(argv, NULL, PD_RUN_MS, text, sizeof text);
     pd_found(out, "%s", machine->config != NULL ? machine->config : "no file: the defaults hold");
     if (status == 0) return;
     text[strcspn(text, "\n")] = '\0';

@@ -55,7 +55,7 @@ static char *read_settings(const pd_machine *machine)
     if (text == NULL || machine->program == NULL) return text;
     snprintf(file, sizeof file, "--config=%s", machine->config != NULL ? machine->config : "");
     if (machine->config == NULL) argv[2] = NULL;
-    if (pd_run_program(argv, NULL, text, SETTINGS) != 0) text[0] = '\0';
+    if (pd_run_program(argv, NULL, PD_RUN_MS, text, SETTINGS) != 0) text[0] = '\0';
     return text;
 }
 

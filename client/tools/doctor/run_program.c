@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LIMIT_MS = 10 * 1000, CANNOT_RUN = 127 };
+enum { CANNOT_RUN = 127, POLL_MS = 5 };
 
 static int64_t now_ms(void)
 {
@@ -50,15 +50,33 @@ static bool read_all(int fd, int64_t deadline, char *text, size_t size)
         if (left <= 0 || (poll(&wait, 1, (int)left) < 0 && errno != EINTR)) return false;
         if (wait.revents == 0) continue;
         n = read(fd, room > 0 ? text + used : dropped, room > 0 ? room : sizeof dropped);
+        if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return n == 0;
         if (room > 0) used += (size_t)n;
         text[used] = '\0';
     }
 }
 
-int pd_run_program(char *const *argv, const char *variable, char *text, size_t size)
+/* Waits until the process has ended. Kills it at the deadline, and returns false. */
+static bool await_end(pid_t pid, int64_t deadline, int *status)
+{
+    pid_t ended;
+
+    while ((ended = waitpid(pid, status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+        if (now_ms() >= deadline) {
+            kill(pid, SIGKILL);
+            while (waitpid(pid, status, 0) < 0 && errno == EINTR) continue;
+            return false;
+        }
+        poll(NULL, 0, POLL_MS);
+    }
+    return true;
+}
+
+int pd_run_program(char *const *argv, const char *variable, int limit_ms, char *text, size_t size)
 {
     int ends[2], status = 0;
+    int64_t deadline = now_ms() + limit_ms;
     pid_t pid;
     bool in_time;
 
@@ -70,10 +88,8 @@ int pd_run_program(char *const *argv, const char *variable, char *text, size_t s
         close(ends[0]);
         return PD_RUN_FAILED;
     }
-    in_time = read_all(ends[0], now_ms() + LIMIT_MS, text, size);
+    in_time = read_all(ends[0], deadline, text, size);
     close(ends[0]);
-    if (!in_time) kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-    if (!in_time) return PD_RUN_LATE;
+    if (!await_end(pid, in_time ? deadline : 0, &status)) return PD_RUN_LATE;
     return WIFEXITED(status) && WEXITSTATUS(status) != CANNOT_RUN ? WEXITSTATUS(status) : PD_RUN_FAILED;
 }
