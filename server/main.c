@@ -380,13 +380,14 @@ static int start(process *p, pd_error *err)
     if ((rc = pd_reload_read_roles(p->config, &daemon.roles, &daemon.store_roles, err)) == PD_OK)
         rc = pd_daemon_new(&p->daemon, &daemon, err);
     pd_tls_unref(daemon.tls); /* the daemon has its own reference */
-    if (rc != PD_OK || (rc = pd_daemon_listen_http(p->daemon, err)) != PD_OK) return rc;
-    if ((rc = start_tracer(p, err)) != PD_OK) return rc;
+    if (rc == PD_OK) rc = pd_daemon_listen(p->daemon, err);
+    if (rc == PD_OK) rc = pd_daemon_listen_http(p->daemon, err);
+    if (rc == PD_OK) rc = start_tracer(p, err);
+    if (rc != PD_OK) return rc;
     pd_daemon_load(p->daemon, start_stepper, p);
     p->stepper = p->starting;
     if (p->started != PD_OK) return pd_fail(err, p->started, "%s", p->error.text);
     prefer_node(p);
-    if ((rc = pd_daemon_listen(p->daemon, err)) != PD_OK) return rc;
     return write_port(p, err);
 }
 

@@ -246,6 +246,7 @@ void pd_daemon_load(pd_daemon *daemon, void (*run)(void *arg), void *arg)
 
     uv_async_init(&loop->uv, &task.finished, on_finished);
     task.finished.data = &task;
+    loop->loads = true;
     pd_listen_begin(loop);
     uv_timer_start(&loop->timer, on_loading_tick, TICK_MS, TICK_MS);
     if (uv_thread_create(&task.thread, run_loading, &task) == 0) {
@@ -254,6 +255,7 @@ void pd_daemon_load(pd_daemon *daemon, void (*run)(void *arg), void *arg)
     } else {
         run(arg);
     }
+    loop->loads = false;
     uv_timer_stop(&loop->timer);
     uv_close((uv_handle_t *)&task.finished, NULL);
     uv_run(&loop->uv, UV_RUN_NOWAIT); /* one more turn, in which libuv closes the handle */

@@ -4,10 +4,10 @@
  * training state, through two mailboxes.
  *
  *     pd_daemon_new(&daemon, &config, &err);
- *     pd_daemon_listen_http(daemon, &err);                    health is reported from now on
- *     pd_daemon_load(daemon, start_stepper, ...);             runs, on another thread:
- *     pd_stepper_start(...effects = pd_conversation_effects(daemon)...)
  *     pd_daemon_listen(daemon, &err);                         binds and listens; no connection is answered yet
+ *     pd_daemon_listen_http(daemon, &err);
+ *     pd_daemon_load(daemon, start_stepper, ...);             answers HTTP, and runs, on another thread:
+ *     pd_stepper_start(...effects = pd_conversation_effects(daemon)...)
  *     pd_daemon_run(daemon, pd_stepper_requests(stepper));    returns once drained, or after the second stop signal
  *     pd_stepper_stop(stepper);
  *     pd_daemon_free(daemon);                                 frees what was still in the mailbox */
@@ -19,8 +19,9 @@
 /* Makes the daemon, which listens nowhere yet. PD_INVALID_ARGUMENT: the end of the standard input cannot be watched.
  * PD_NO_MEMORY. */
 int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err);
-/* Opens the daemon's listening sockets, and logs "listening on ADDRESS:PORT" for each. Called when the jobs of
- * checkpoints are loaded, so that no worker comes before its job is there. Errors:
+/* Opens the daemon's listening sockets, and logs "listening on ADDRESS:PORT" for each. Called before the jobs of
+ * checkpoints are loaded: workers that connect meanwhile wait in the kernel, and need not look for the daemon again and
+ * again. Errors:
  *
  *   PD_INVALID_ARGUMENT   the text is not an address
  *   PD_PERMISSION_DENIED  other machines can reach an address (it is not loopback), and `insecure` is not set

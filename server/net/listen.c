@@ -327,7 +327,8 @@ void pd_listen_begin(pd_uvloop *loop)
 {
     loop->paused = false;
     for (int i = 0; i < loop->n_listeners; i++)
-        if (loop->listener[i].fd >= 0) uv_poll_start(&loop->listener[i].poll, UV_READABLE, on_ready);
+        if (loop->listener[i].fd >= 0 && (loop->listener[i].http || !loop->loads))
+            uv_poll_start(&loop->listener[i].poll, UV_READABLE, on_ready);
 }
 
 static void end_listener(pd_listener *listener)

@@ -54,6 +54,7 @@ typedef struct pd_uvloop {
                                 * connection when no other one is free */
     bool paused;               /* no file descriptor is free, so no connections are accepted until the next tick of the
                                 * timer */
+    bool loads;                /* jobs are being loaded: only connections for HTTP are accepted */
     bool opens_http;           /* the listeners that are being opened are for HTTP */
     unsigned port, http_port;  /* ports of the first TCP listeners; 0: there is none */
 } pd_uvloop;

@@ -10,7 +10,7 @@
 void sim_keeper_keep(void *arg, pd_effect *effect);
 /* Hands all checkpoints that wait back to the step thread, unwritten. */
 void sim_keeper_end(sim_server *server);
-/* Loads the jobs that the disk has, as the daemon does before it listens. */
+/* Loads the jobs that the disk has, as the daemon does before it accepts connections. */
 void sim_keeper_load(sim_server *server);
 
 #endif

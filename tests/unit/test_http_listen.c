@@ -38,7 +38,7 @@ static void count_event(void *arg, pd_daemon_event event)
 static pd_daemon *make(void)
 {
     pd_daemon_config config = {
-        .listen = "",
+        .listen = "127.0.0.1:0",
         .http_listen = "127.0.0.1:0",
         .max_connections = 4,
         .handshake_ms = 60000,
@@ -61,15 +61,16 @@ static pd_daemon *make(void)
     pd_daemon *daemon;
 
     assert_int_equal(pd_daemon_new(&daemon, &config, NULL), PD_OK);
+    assert_int_equal(pd_daemon_listen(daemon, NULL), PD_OK);
     assert_int_equal(pd_daemon_listen_http(daemon, NULL), PD_OK);
     assert_true(pd_daemon_http_port(daemon) > 0);
     return daemon;
 }
 
-static int connect_to(const pd_daemon *daemon)
+static int connect_to(unsigned port)
 {
     struct sockaddr_in address = { .sin_family = AF_INET,
-                                   .sin_port = htons((uint16_t)pd_daemon_http_port(daemon)),
+                                   .sin_port = htons((uint16_t)port),
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     int fd = socket(AF_INET, SOCK_STREAM, 0);
 
@@ -88,7 +89,7 @@ static void load(void *arg)
 {
     static const char request[] = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     client *c = arg;
-    int fd = connect_to(c->daemon);
+    int fd = connect_to(pd_daemon_http_port(c->daemon));
     size_t n = 0;
     ssize_t got;
 
@@ -136,7 +137,7 @@ static void connect_and_wait(void *arg)
 {
     client *c = arg;
 
-    c->idle = connect_to(c->daemon);
+    c->idle = connect_to(pd_daemon_http_port(c->daemon));
     load(c);
 }
 
@@ -151,6 +152,43 @@ static void a_daemon_whose_start_fails_does_not_wait_for_idle_connections(void *
     close(c.idle);
 }
 
+/* Connects as a worker does, and asks for an answer after that. */
+static void connect_worker(void *arg)
+{
+    client *c = arg;
+
+    c->idle = connect_to(pd_daemon_port(c->daemon));
+    load(c);
+}
+
+static void free_all(pd_mailbox *requests)
+{
+    for (pd_mail *mail = pd_mailbox_take(requests), *next; mail != NULL; mail = next) {
+        next = mail->next;
+        pd_request_free((pd_request *)(void *)mail);
+    }
+    pd_mailbox_free(requests);
+}
+
+static void a_worker_that_connects_while_jobs_are_loaded_waits(void **state)
+{
+    pd_daemon *daemon = make();
+    pd_mailbox *requests = pd_mailbox_new(NULL, NULL);
+    client c = { .daemon = daemon };
+    bool accepted = false;
+
+    (void)state;
+    pd_daemon_load(daemon, connect_worker, &c);
+    assert_false(pd_conversation_has_conns(daemon));
+    pd_daemon_begin(daemon, requests);
+    for (int i = 0; i < 1000 && !accepted; i++) accepted = pd_daemon_turn(daemon);
+    assert_true(accepted);
+    close(c.idle);
+    pd_daemon_end(daemon);
+    pd_daemon_free(daemon);
+    free_all(requests);
+}
+
 static void a_daemon_that_drains_still_answers(void **state)
 {
     pd_daemon *daemon = make();
@@ -161,18 +199,14 @@ static void a_daemon_that_drains_still_answers(void **state)
     (void)state;
     pd_daemon_begin(daemon, requests);
     pd_conversation_end(daemon, "test");
-    fd = connect_to(daemon);
+    fd = connect_to(pd_daemon_http_port(daemon));
     assert_int_equal(send(fd, "GET /readyz HTTP/1.0\r\n\r\n", 24, 0), 24);
     for (int i = 0; i < 1000 && recv(fd, answer, sizeof answer - 1, MSG_DONTWAIT) <= 0; i++) pd_daemon_turn(daemon);
     assert_non_null(strstr(answer, "\r\n\r\ndraining\n"));
     close(fd);
     pd_daemon_end(daemon);
-    for (pd_mail *mail = pd_mailbox_take(requests), *next; mail != NULL; mail = next) {
-        next = mail->next;
-        pd_request_free((pd_request *)(void *)mail);
-    }
     pd_daemon_free(daemon);
-    pd_mailbox_free(requests);
+    free_all(requests);
 }
 
 static void other_machines_reach_the_listener_only_if_requests_bring_a_token(void **state)
@@ -205,6 +239,7 @@ int main(void)
         cmocka_unit_test(a_daemon_that_loads_jobs_says_so),
         cmocka_unit_test(loading_is_reported_again_and_again),
         cmocka_unit_test(a_daemon_whose_start_fails_does_not_wait_for_idle_connections),
+        cmocka_unit_test(a_worker_that_connects_while_jobs_are_loaded_waits),
         cmocka_unit_test(a_daemon_that_drains_still_answers),
         cmocka_unit_test(other_machines_reach_the_listener_only_if_requests_bring_a_token),
         cmocka_unit_test(the_short_name_listen_is_that_of_the_server),
