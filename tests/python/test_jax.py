@@ -1,6 +1,7 @@
 """paramd.jax: a server's optimizer steps pytrees of JAX arrays as optax steps them."""
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 import re
@@ -497,5 +498,7 @@ def test_the_example_learns(daemon):
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
                              env={**os.environ, "PARAMD_URL": daemon.url, "XLA_FLAGS": ""})
     assert program.returncode == 0, program.stdout
-    losses = [float(found) for found in re.findall(r"loss (\d+\.\d+)", program.stdout)]
-    assert len(losses) >= 3 and losses[-1] < losses[0] - 0.3, program.stdout
+    kinds = int(re.findall(r"of (\d+) kinds", program.stdout)[0])
+    losses = [float(found) for found in re.findall(r"held out (\d+\.\d+)", program.stdout)]
+    # The text is what this machine has. A model that has learned nothing loses log(kinds).
+    assert losses == sorted(losses, reverse=True) and losses[-1] < math.log(kinds) - 0.7, program.stdout
