@@ -16,6 +16,8 @@
 #include "rig.h"
 #include "store_inside.h"
 
+enum { OPERATOR = 90 };
+
 /* ---- training, a crash, and the way back ---- */
 
 /* The published weights of each step. */
@@ -393,6 +395,29 @@ static void an_override_holds_again_from_the_step_from_which_it_held(void **stat
     free(h);
 }
 
+static void an_override_survives_a_checkpoint_of_a_repeated_step_before_it(void **state)
+{
+    const course p = { .options = "checkpoint_every=8", .rules = "* adam" };
+    history *h = malloc(sizeof *h);
+    uint64_t seed = 1;
+    rig r;
+
+    (void)state;
+    start(&r, &p);
+    train(&r, &p, 1, 13, &seed, h);
+    assert_int_equal(rig_set(&r, "job", "*", "lr=0.5", 0), PD_OK);
+    train(&r, &p, 14, 15, &seed, h);
+    crash(&r, &p);
+    repeat(&r, &p, 9, 11, &seed, h);
+    assert_int_equal(rig_checkpoint(&r, "job", OPERATOR, 11, 60), PD_OK);
+    rig_work(&r);
+    assert_int_equal(r.disk->step, 11);
+    crash(&r, &p);
+    repeat(&r, &p, 12, 15, &seed, h);
+    rig_free(&r);
+    free(h);
+}
+
 static uint64_t answers_of(rig *r, const char *options)
 {
     uint64_t before = r->answered;
@@ -476,6 +501,7 @@ int main(void)
         cmocka_unit_test(a_round_counts_the_ranks_again_that_it_counted),
         cmocka_unit_test(a_recorded_rank_is_waited_for),
         cmocka_unit_test(an_override_holds_again_from_the_step_from_which_it_held),
+        cmocka_unit_test(an_override_survives_a_checkpoint_of_a_repeated_step_before_it),
         cmocka_unit_test(a_command_is_answered_when_the_disk_has_its_record),
         cmocka_unit_test(a_command_whose_record_fails_is_answered_with_the_next_checkpoint),
         cmocka_unit_test(a_command_that_waits_too_long_is_told_so),
