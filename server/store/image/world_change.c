@@ -3,6 +3,7 @@
 #include "world_change.h"
 
 #include "control.h"
+#include "control_keeping.h"
 #include "declared_job.h"
 #include "declared_ranges.h"
 #include "head_image.h"
@@ -271,6 +272,7 @@ int pd_world_change(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd
                        old->steps.members.ranks, world, why.text);
     made->keeping.asked = old->keeping.asked;
     old->keeping.asked = (pd_request_queue){ 0 };
+    pd_control_move(made, old);
     say(made, old);
     pd_keeping_soon(made);
     pd_jobs_drop(jobs, old);
