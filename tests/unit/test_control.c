@@ -16,6 +16,8 @@
 #include "rig.h"
 #include "store_inside.h"
 
+enum { OPERATOR = 90 };
+
 /* ---- training, a crash, and the way back ---- */
 
 /* The published weights of each step. */
@@ -393,6 +395,80 @@ static void an_override_holds_again_from_the_step_from_which_it_held(void **stat
     free(h);
 }
 
+static void import(rig *r, pd_import_act act, const char *param, int64_t value)
+{
+    pd_request *request = pd_request_new(PD_REQ_IMPORT, rig_ticket(r, OPERATOR));
+
+    request->u.import.act = act;
+    request->u.import.job_name = strdup("job");
+    request->u.import.param = strdup(param);
+    request->u.import.slot = strdup("");
+    request->u.import.number = request->u.import.block = -1;
+    request->u.import.value = value;
+    request->u.import.partial = true;
+    if (rig_apply(r, request) != PD_OK) fail_msg("%s", r->error.text);
+}
+
+/* Takes steps, after each of which all root tasks come back. */
+static void train_promptly(rig *r, const course *p, uint64_t first, uint64_t last, uint64_t *seed)
+{
+    for (uint64_t step = first; step <= last; step++) {
+        take_step(r, p, step, seed);
+        finish_tasks(r);
+    }
+}
+
+static void an_import_ends_the_repeating_of_roots_but_not_the_overrides(void **state)
+{
+    const course p = { .options = "checkpoint_every=8",
+                       .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=3 "
+                                "start_preconditioning_step=3 root_delay=ready" };
+    uint64_t seed = 1, warnings;
+    rig r;
+
+    (void)state;
+    start(&r, &p);
+    r.lazy_tasks = true;
+    train_promptly(&r, &p, 1, 12, &seed);
+    assert_int_equal(rig_set(&r, "job", "layer*", "lr=0.5", 20), PD_OK);
+    train_promptly(&r, &p, 13, 14, &seed);
+    crash(&r, &p);
+    assert_true(pd_control_repeats(&inside_job(r.store, r.job)->steps));
+    import(&r, PD_IMPORT_BEGIN, "", 0);
+    import(&r, PD_IMPORT_COUNT, param_of(&r, 0)->name, 100);
+    import(&r, PD_IMPORT_COMMIT, "", 0);
+    rig_work(&r);
+    assert_false(pd_control_repeats(&inside_job(r.store, r.job)->steps));
+    assert_int_equal(param_of(&r, 0)->n_overrides, 1);
+    warnings = r.warnings;
+    train_promptly(&r, &p, 9, 14, &seed);
+    assert_int_equal(r.warnings, warnings); /* no step is compared with the past of another state */
+    rig_free(&r);
+}
+
+static void an_override_survives_a_checkpoint_of_a_repeated_step_before_it(void **state)
+{
+    const course p = { .options = "checkpoint_every=8", .rules = "* adam" };
+    history *h = malloc(sizeof *h);
+    uint64_t seed = 1;
+    rig r;
+
+    (void)state;
+    start(&r, &p);
+    train(&r, &p, 1, 13, &seed, h);
+    assert_int_equal(rig_set(&r, "job", "*", "lr=0.5", 0), PD_OK);
+    train(&r, &p, 14, 15, &seed, h);
+    crash(&r, &p);
+    repeat(&r, &p, 9, 11, &seed, h);
+    assert_int_equal(rig_checkpoint(&r, "job", OPERATOR, 11, 60), PD_OK);
+    rig_work(&r);
+    assert_int_equal(r.disk->step, 11);
+    crash(&r, &p);
+    repeat(&r, &p, 12, 15, &seed, h);
+    rig_free(&r);
+    free(h);
+}
+
 static uint64_t answers_of(rig *r, const char *options)
 {
     uint64_t before = r->answered;
@@ -476,6 +552,8 @@ int main(void)
         cmocka_unit_test(a_round_counts_the_ranks_again_that_it_counted),
         cmocka_unit_test(a_recorded_rank_is_waited_for),
         cmocka_unit_test(an_override_holds_again_from_the_step_from_which_it_held),
+        cmocka_unit_test(an_import_ends_the_repeating_of_roots_but_not_the_overrides),
+        cmocka_unit_test(an_override_survives_a_checkpoint_of_a_repeated_step_before_it),
         cmocka_unit_test(a_command_is_answered_when_the_disk_has_its_record),
         cmocka_unit_test(a_command_whose_record_fails_is_answered_with_the_next_checkpoint),
         cmocka_unit_test(a_command_that_waits_too_long_is_told_so),

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "exporting.h"
 #include "kept_job.h"
 #include "rig.h"
 #include "step_log.h"
@@ -154,6 +155,27 @@ static void a_job_that_pauses_tries_checkpoints_until_one_is_written(void **stat
     rig_free(&r);
 }
 
+static void a_paused_job_that_is_exported_sleeps_until_the_export_has_ended(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r, "checkpoint_every=2 on_disk_error=pause");
+    r.disk_error = "Input/output error";
+    for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
+    r.disk_error = NULL;
+    assert_int_equal(export_begin(&r, "job", OPERATOR, true, 30), PD_OK);
+    rig_sleep(&r, 5);
+    rig_work(&r);
+    assert_true(pd_store_next_tick(r.store) > r.now); /* the step thread would not sleep otherwise */
+    assert_int_equal(r.durable, 0);
+    assert_int_equal(export_end(&r, "job", OPERATOR), PD_OK);
+    rig_work(&r);
+    assert_int_equal(r.durable, 2);
+    expect_step(&r, 3, true);
+    rig_free(&r);
+}
+
 static void a_paused_job_does_not_keep_a_drain_waiting(void **state)
 {
     rig r;
@@ -246,6 +268,7 @@ int main(void)
         cmocka_unit_test(a_job_that_pauses_waits_for_a_disk_that_does_not_answer),
         cmocka_unit_test(a_parameter_behind_the_others_reaches_the_step_at_which_the_job_pauses),
         cmocka_unit_test(a_job_that_pauses_tries_checkpoints_until_one_is_written),
+        cmocka_unit_test(a_paused_job_that_is_exported_sleeps_until_the_export_has_ended),
         cmocka_unit_test(a_paused_job_does_not_keep_a_drain_waiting),
         cmocka_unit_test(a_job_whose_log_does_not_answer_goes_on_and_logs_again_later),
         cmocka_unit_test(a_job_whose_log_does_not_answer_waits_if_it_is_to_pause),

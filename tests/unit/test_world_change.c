@@ -418,6 +418,24 @@ static void who_waits_for_a_checkpoint_goes_on_waiting(void **state)
     rig_free(&next);
 }
 
+static void an_operator_whose_values_wait_for_the_disk_is_answered_by_the_next_checkpoint(void **state)
+{
+    rig next;
+
+    (void)state;
+    save_and_restore(&next, 2);
+    next.lazy_log = true;
+    (void)rig_apply(&next, rig_set_request(&next, "job", "*", "lr=0.05", 0));
+    assert_int_equal(next.n_logging, 1);
+    assert_null(next.set);
+    join(&next, 3, NEW);
+    train(&next, 3, NEW, SAVED + 1, SAVED + 1);
+    assert_true(next.durable > SAVED);
+    assert_non_null(next.set);
+    rig_logged(&next); /* the entry of the job that was: nobody waits for it */
+    rig_free(&next);
+}
+
 /* ---- refusals ---- */
 
 static void expect(rig *r, int code, const char *text)
@@ -588,6 +606,7 @@ int main(void)
         cmocka_unit_test(notes_of_ranks_that_still_exist_are_recalled),
         cmocka_unit_test(barriers_count_from_the_new_processes),
         cmocka_unit_test(who_waits_for_a_checkpoint_goes_on_waiting),
+        cmocka_unit_test(an_operator_whose_values_wait_for_the_disk_is_answered_by_the_next_checkpoint),
         cmocka_unit_test(a_worker_of_the_old_world_keeps_its_size),
         cmocka_unit_test(a_worker_of_the_old_world_comes_too_late),
         cmocka_unit_test(the_size_changes_once_and_only_of_a_restored_job),

@@ -3,6 +3,7 @@
 
 #include "checkpoint_asked.h"
 #include "checkpoint_state.h"
+#include "control.h"
 #include "control_keeping.h"
 #include "control_log.h"
 #include "cut.h"
@@ -178,9 +179,10 @@ static int write_head(pd_job *job, pd_error *err)
     pd_checkpoint *making = job->keeping.making;
     pd_archive archive;
 
+    making->headed = true;
+    if (pd_control_hurry(&job->steps, err) != PD_OK) return err->code;
     pd_archive_begin_write(&archive);
     pd_head_image_write(&archive, job);
-    making->headed = true;
     return pd_archive_end(&archive, &making->kept->head, &making->kept->head_bytes, err);
 }
 

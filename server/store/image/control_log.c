@@ -136,12 +136,25 @@ static void end_before_change(pd_job *job)
     pd_keeping_soon(job);
 }
 
+/* Ends the repeating of steps, because they go on from another state than before the restart: roots and rounds of
+ * records are not theirs. Values that operators have set stay. */
+static void leave_past(pd_job *job)
+{
+    pd_error err;
+
+    if (job->steps.control->n_noted == 0) return;
+    (void)pd_control_hurry(&job->steps, &err); /* overrides that are left come before the next step */
+    pd_control_drop_noted(&job->steps, false);
+}
+
 void pd_control_look(pd_job *job)
 {
     pd_control *control = job->steps.control;
     pd_error err = { 0 };
 
-    if (control == NULL || job->gone || !control->on) return;
+    if (control == NULL || job->gone) return;
+    if (job->keeping.control.moved != NULL) leave_past(job);
+    if (!control->on) return;
     if (job->keeping.control.moved != NULL || control->differs) {
         end_before_change(job);
         return;

@@ -3,6 +3,7 @@
 
 #include "archive.h"
 #include "checkpoint_asked.h"
+#include "control.h"
 #include "control_log.h"
 #include "keeping.h"
 #include "logged_image.h"
@@ -267,7 +268,7 @@ static void log_step(pd_job *job)
     pd_effect *effect;
     pd_error err;
 
-    if (make_entry(job, &effect, &err) != PD_OK) {
+    if (pd_control_hurry(&job->steps, &err) != PD_OK || make_entry(job, &effect, &err) != PD_OK) {
         fail(job, step, &err);
         return;
     }

@@ -2,6 +2,7 @@
 #include "pause.h"
 
 #include "cut.h"
+#include "import.h"
 #include "step_log.h"
 
 #include <inttypes.h>
@@ -61,9 +62,14 @@ void pd_pause_tried(pd_job *job, uint64_t now_ns)
     keeping->retry_wait_ns = keeping->retry_wait_ns < MOST_NS / 2 ? 2 * keeping->retry_wait_ns : MOST_NS;
 }
 
+/* Returns whether a checkpoint could begin now. When it can again, the job is looked at in any case. */
+static bool may_try(const pd_job *job)
+{
+    return !job->keeping.writing && job->keeping.making == NULL && job->steps.cut == NULL && !pd_import_writes(job) &&
+           !job->gone;
+}
+
 uint64_t pd_pause_next_tick(const pd_job *job)
 {
-    bool tries = job->keeping.paused && !job->keeping.writing && job->keeping.making == NULL && !job->gone;
-
-    return tries ? job->keeping.retry_ns : UINT64_MAX;
+    return job->keeping.paused && may_try(job) ? job->keeping.retry_ns : UINT64_MAX;
 }

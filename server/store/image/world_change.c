@@ -3,6 +3,7 @@
 #include "world_change.h"
 
 #include "control.h"
+#include "control_keeping.h"
 #include "declared_job.h"
 #include "declared_ranges.h"
 #include "head_image.h"
@@ -264,13 +265,14 @@ int pd_world_change(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd
     pd_error why;
     int rc = check(old, hello, &why);
 
-    if (rc == PD_OK) pd_control_hurry(&old->steps);
+    if (rc == PD_OK) rc = pd_control_hurry(&old->steps, &why);
     if (rc == PD_OK) rc = make_in_place(&made, jobs, env, old, world, now_ns, &why);
     if (rc != PD_OK)
         return pd_fail(err, rc, "restored job %.60s has %u workers and cannot go on with %u: %.360s", old->steps.name,
                        old->steps.members.ranks, world, why.text);
     made->keeping.asked = old->keeping.asked;
     old->keeping.asked = (pd_request_queue){ 0 };
+    pd_control_move(made, old);
     say(made, old);
     pd_keeping_soon(made);
     pd_jobs_drop(jobs, old);

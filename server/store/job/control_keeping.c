@@ -119,6 +119,13 @@ void pd_control_lost(pd_job *job, uint64_t number)
     visit(job, lose_record, number);
 }
 
+void pd_control_move(pd_job *to, pd_job *from)
+{
+    to->keeping.control.sets = from->keeping.control.sets;
+    from->keeping.control.sets = (pd_request_queue){ 0 };
+    pd_control_lost(to, ONLY_CHECKPOINT);
+}
+
 void pd_control_refuse_all(pd_job *job, const pd_error *err)
 {
     pd_request_queue_refuse(&job->keeping.control.sets, job->steps.outbox, err);

@@ -308,14 +308,30 @@ int pd_control_before(pd_steps *steps, pd_param *param)
     return PD_OK;
 }
 
-void pd_control_hurry(pd_steps *steps)
+static int hurry_param(pd_steps *steps, pd_param *param, pd_error *err)
 {
-    for (uint32_t i = 0; steps->control != NULL && i < steps->n_params; i++) {
-        pd_param *param = &steps->params[i];
-        for (pd_control_record *r = steps->control->params[i].noted.first; r != NULL; r = r->next)
-            if (r->kind == PD_CONTROL_SET) r->step = 0;
-        (void)pd_control_before(steps, param);
-    }
+    const pd_control_list *list = &steps->control->params[param->index].noted;
+
+    for (pd_control_record *r = list->first; r != NULL; r = r->next)
+        if (r->kind == PD_CONTROL_SET) r->step = 0;
+    if (pd_control_before(steps, param) != PD_OK)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory for values that operators have set");
+    for (const pd_control_record *r = list->first; r != NULL; r = r->next)
+        if (r->kind == PD_CONTROL_SET)
+            return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                           "operators have set more values of %.160s for the steps that are repeated than it may have "
+                           "at once: it can be done when more of these steps are taken",
+                           param->name);
+    return PD_OK;
+}
+
+int pd_control_hurry(pd_steps *steps, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (uint32_t i = 0; rc == PD_OK && steps->control != NULL && i < steps->n_params; i++)
+        rc = hurry_param(steps, &steps->params[i], err);
+    return rc;
 }
 
 /* ---- steps and rounds ---- */
