@@ -13,8 +13,16 @@
 
 enum { VERSIONS = SIM_MOST_STEPS + 1 };
 
+/* Weights of a step that a job has taken, and after a crash again with another course. Workers may have them. */
+typedef struct lost_weights {
+    struct lost_weights *next;
+    uint64_t version;
+    float at[];
+} lost_weights;
+
 typedef struct published {
-    float *weights[VERSIONS];     /* weights by version; NULL: no step has made this version */
+    float *weights[VERSIONS]; /* weights by version; NULL: no step has made this version */
+    lost_weights *lost;
     pd_outcome outcome[VERSIONS]; /* outcome of the round that closed with this step */
     uint64_t step, version;
     uint64_t most; /* last step that was ever closed: larger than `step` once the server has gone back */
@@ -130,6 +138,16 @@ static void check_mark(const sim_job *job, const sim_param *param, const float *
                      job->name, param->name, (double)weights[0], (long long)i, (double)weights[i]);
 }
 
+/* Keeps the weights of a version that are about to be replaced. */
+static void lose(published *pub, uint64_t version, size_t bytes)
+{
+    lost_weights *lost = sim_must(malloc(sizeof *lost + bytes));
+
+    *lost = (lost_weights){ .next = pub->lost, .version = version };
+    memcpy(lost->at, pub->weights[version], bytes);
+    pub->lost = lost;
+}
+
 /* Checks weights that a server publishes for the second time, because it has gone back. */
 static void check_repeated(sim_history *h, uint32_t p, const pd_snapshot *snapshot)
 {
@@ -137,11 +155,12 @@ static void check_repeated(sim_history *h, uint32_t p, const pd_snapshot *snapsh
     float *before = h->params[p].weights[snapshot->version];
     size_t bytes = (size_t)param->n * sizeof(float);
 
-    if (h->loose)
-        memcpy(before, snapshot->at[PD_F32], bytes);
-    else if (memcmp(before, snapshot->at[PD_F32], bytes) != 0)
+    if (memcmp(before, snapshot->at[PD_F32], bytes) == 0) return;
+    if (!h->loose)
         sim_fail("durability", "%s %s: version %llu has other weights than before the server went back", h->job->name,
                  param->name, (unsigned long long)snapshot->version);
+    lose(&h->params[p], snapshot->version, bytes);
+    memcpy(before, snapshot->at[PD_F32], bytes);
 }
 
 static void keep(sim_history *h, uint32_t p, const pd_snapshot *snapshot)
@@ -345,13 +364,15 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
 void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t version, const float *weights,
                        int64_t first, int64_t n)
 {
-    bool known = sim_judge_is_loose(s, job);
+    bool known = false;
 
     for (const sim_history *h = s->histories; h != NULL; h = h->next) {
         const float *was = h->job == job && version < VERSIONS ? h->params[param].weights[version] : NULL;
         if (was == NULL) continue;
         known = true;
         if (memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
+        for (const lost_weights *lost = h->params[param].lost; lost != NULL; lost = lost->next)
+            if (lost->version == version && memcmp(lost->at + first, weights, (size_t)n * sizeof *weights) == 0) return;
     }
     if (!known)
         sim_fail("consistency", "%s %s: a worker got version %llu, which was never published", job->name,
@@ -674,13 +695,22 @@ uint64_t sim_judge_compare(const sim_plan *plan, const sim_digest *a, const sim_
     return compared;
 }
 
+static void free_weights(published *pub)
+{
+    for (int v = 0; v < VERSIONS; v++) free(pub->weights[v]);
+    while (pub->lost != NULL) {
+        lost_weights *next = pub->lost->next;
+        free(pub->lost);
+        pub->lost = next;
+    }
+}
+
 void sim_judge_free(sim *s)
 {
     while (s->histories != NULL) {
         sim_history *h = s->histories;
         s->histories = h->next;
-        for (uint32_t p = 0; p < SIM_PARAMS; p++)
-            for (int v = 0; v < VERSIONS; v++) free(h->params[p].weights[v]);
+        for (uint32_t p = 0; p < SIM_PARAMS; p++) free_weights(&h->params[p]);
         free(h);
     }
 }
