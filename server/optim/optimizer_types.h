@@ -46,7 +46,8 @@ typedef struct pd_root_stats {
     /* Numbers of root tasks (computations of matrix roots) that became due, whose roots were adopted (stored in the
      * state), and that failed. `waits` is the number of steps that waited for a task. */
     int64_t due, adopted, failed, waits;
-    /* number of tasks whose result was out of date, because a newer matrix root was in use (PD_ROOT_READY only) */
+    /* with PD_ROOT_READY, number of tasks whose result was out of date because a newer matrix root was in use, or that
+     * were not made because four earlier ones of the same root were still pending */
     int64_t replaced;
     /* number of tasks that were thrown away, because an earlier task made the step fail */
     int64_t dropped;

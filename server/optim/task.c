@@ -115,6 +115,17 @@ void pd_task_free(pd_task *task)
     free(task);
 }
 
+/* Returns whether the optimizer has room for one more root task (computation of a matrix root) of each root. With
+ * root_delay = ready a root may be computed by several threads of the root pool at a time, each time from newer
+ * statistics. The limit does not depend on time when a step is repeated: the same tasks are pending then. */
+static bool has_room(const pd_optim *optim)
+{
+    size_t pending = 0;
+
+    for (const pd_pending_task *at = optim->saved.oldest; at != NULL; at = at->next) pending++;
+    return pending + optim->shared->plan.n_tasks <= pd_optim_most_taken(optim);
+}
+
 void pd_tasks_prepare(pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
@@ -122,8 +133,12 @@ void pd_tasks_prepare(pd_optim *optim)
 
     optim->n_work = 0;
     if (plan->n_tasks == 0 || !optim->row->due(plan, optim->hyper, optim->saved.count, optim->slot)) return;
-    arena = arena_new(plan);
     optim->saved.stats.due += (int64_t)plan->n_tasks;
+    if (!has_room(optim)) {
+        optim->saved.stats.replaced += (int64_t)plan->n_tasks;
+        return;
+    }
+    arena = arena_new(plan);
     for (size_t i = 0; i < plan->n_tasks; i++) {
         pd_task *task = task_new(optim, &plan->tasks[i], optim->saved.count, arena);
         if (task != NULL) {
@@ -443,7 +458,7 @@ void pd_optim_keep_tasks(pd_optim *optim, bool keep)
     optim->keeps_tasks = keep;
 }
 
-/* A root pool has at most one task of each root that runs and one that waits. Others of the same root are back. */
+/* For each root so many tasks may be pending: running, waiting for a thread, or on their way back. */
 size_t pd_optim_most_taken(const pd_optim *optim)
 {
     return 4 * optim->shared->plan.n_tasks;

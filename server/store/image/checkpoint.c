@@ -325,16 +325,14 @@ static void add_copy(pd_job *job, pd_param *param)
 
 static int copy_slice(pd_job *job, const pd_slice *slice, pd_error *err)
 {
-    int rc[SLICE];
+    pd_error own[SLICE] = { 0 };
 
 #pragma omp parallel for num_threads(job->steps.config->threads) schedule(dynamic) if (slice->n > 1)
-    for (size_t i = 0; i < slice->n; i++) {
-        pd_error own;
-        rc[i] = copy_state(job, slice->param[i], &own);
-    }
+    for (size_t i = 0; i < slice->n; i++) (void)copy_state(job, slice->param[i], &own[i]);
     for (size_t i = 0; i < slice->n; i++)
-        if (rc[i] != PD_OK)
-            return pd_fail(err, rc[i], "the state of %.160s could not be copied: out of memory", slice->param[i]->name);
+        if (own[i].code != PD_OK)
+            return pd_fail(err, own[i].code, "the state of %.160s could not be copied: %.200s", slice->param[i]->name,
+                           own[i].text);
     for (size_t i = 0; i < slice->n; i++) add_copy(job, slice->param[i]);
     return PD_OK;
 }
