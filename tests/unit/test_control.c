@@ -381,10 +381,10 @@ static void a_disk_that_is_too_slow_for_records_costs_few_checkpoints(void **sta
     r.lazy_log = true;
     kept = r.kept;
     warnings = r.warnings;
-    train(&r, &p, 4, 200, &seed, NULL);
+    train(&r, &p, 4, 100, &seed, NULL);
     assert_non_null(strstr(r.warning, "bytes of records wait for the disk"));
-    if (r.kept - kept > 8) fail_msg("%d checkpoints in 200 steps", (int)(r.kept - kept));
-    assert_true(r.warnings - warnings <= 8);
+    if (r.kept - kept > 6) fail_msg("%d checkpoints in 100 steps", (int)(r.kept - kept));
+    assert_true(r.warnings - warnings <= 6);
     finish_tasks(&r);
     rig_free(&r);
 }
