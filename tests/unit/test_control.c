@@ -367,6 +367,28 @@ static void a_recorded_rank_is_waited_for(void **state)
     rig_free(&r);
 }
 
+static void a_disk_that_is_too_slow_for_records_costs_few_checkpoints(void **state)
+{
+    course p = ready;
+    uint64_t seed = 1, kept, warnings;
+    rig r;
+
+    (void)state;
+    p.options = "checkpoint_every=1000";
+    start(&r, &p);
+    r.lazy_tasks = true;
+    train(&r, &p, 1, 3, &seed, NULL);
+    r.lazy_log = true;
+    kept = r.kept;
+    warnings = r.warnings;
+    train(&r, &p, 4, 100, &seed, NULL);
+    assert_non_null(strstr(r.warning, "bytes of records wait for the disk"));
+    if (r.kept - kept > 6) fail_msg("%d checkpoints in 100 steps", (int)(r.kept - kept));
+    assert_true(r.warnings - warnings <= 6);
+    finish_tasks(&r);
+    rig_free(&r);
+}
+
 /* ---- overrides ---- */
 
 static void an_override_holds_again_from_the_step_from_which_it_held(void **state)
@@ -552,6 +574,7 @@ int main(void)
         cmocka_unit_test(a_round_counts_the_ranks_again_that_it_counted),
         cmocka_unit_test(a_recorded_rank_is_waited_for),
         cmocka_unit_test(an_override_holds_again_from_the_step_from_which_it_held),
+        cmocka_unit_test(a_disk_that_is_too_slow_for_records_costs_few_checkpoints),
         cmocka_unit_test(an_import_ends_the_repeating_of_roots_but_not_the_overrides),
         cmocka_unit_test(an_override_survives_a_checkpoint_of_a_repeated_step_before_it),
         cmocka_unit_test(a_command_is_answered_when_the_disk_has_its_record),

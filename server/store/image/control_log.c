@@ -15,6 +15,7 @@
 #include <string.h>
 
 enum { MOST_RECORDS = 1 << 24, MOST_COMMAND = 1 << 28 };
+enum { DISTANCE_MOST = 1024 }; /* most steps between an error and the checkpoint with which records begin anew */
 
 /* ---- an entry as bytes ---- */
 
@@ -114,6 +115,23 @@ static void stop(pd_job *job, uint64_t number)
     pd_control_lost(job, number);
 }
 
+/* Lets a checkpoint begin with which records begin anew: at the next step if a command waits for it. Otherwise the
+ * distance doubles with each error that follows soon after the one before. A disk that is too slow for the records
+ * would otherwise cause one checkpoint after the other. */
+static void begin_again_later(pd_job *job)
+{
+    pd_control_keeping *keeping = &job->keeping.control;
+    uint64_t due = job->keeping.soon;
+    bool lasted = job->steps.furthest - keeping->begun_step > DISTANCE_MOST;
+
+    keeping->distance = keeping->distance == 0 || lasted    ? 1
+                        : keeping->distance < DISTANCE_MOST ? 2 * keeping->distance
+                                                            : DISTANCE_MOST;
+    pd_keeping_soon(job);
+    if (keeping->sets.first == NULL) job->keeping.soon += keeping->distance - 1;
+    if (due < job->keeping.soon) job->keeping.soon = due;
+}
+
 static void fail(pd_job *job, uint64_t number, const pd_error *err)
 {
     pd_say(
@@ -123,7 +141,7 @@ static void fail(pd_job *job, uint64_t number, const pd_error *err)
         err->text);
     snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", err->text);
     stop(job, number);
-    pd_keeping_soon(job);
+    begin_again_later(job);
 }
 
 /* Ends the records because of a change that no record can tell. What came before it is still written. */
@@ -205,6 +223,7 @@ static void begin(pd_job *job)
 
     keeping->on = keeping->fresh = true;
     keeping->headed = false;
+    keeping->begun_step = job->steps.furthest;
     keeping->since = keeping->number;
     pd_control_number(job, keeping->number + 1);
 }

@@ -47,7 +47,9 @@ typedef struct pd_control_keeping {
     /* Step of the last state of the job that was copied, for a checkpoint or an entry of the job's log. Values that
      * were set before are in it. */
     uint64_t copied;
-    uint64_t since;        /* entries up to this number do not matter any more, even if they fail */
+    uint64_t since; /* entries up to this number do not matter any more, even if they fail */
+    /* step at which records began; number of steps that were waited after the last error before a checkpoint */
+    uint64_t begun_step, distance;
     uint32_t under_way;    /* number of entries that are on their way to the disk */
     pd_request_queue sets; /* commands that wait until the disk has their values */
     uint64_t read;         /* number of records that were read at the start */
