@@ -74,6 +74,10 @@
     X(control_base_early, "entries of the control log are given up before the checkpoint that has them is durable")    \
     X(entries_before_checkpoint, "entries are written before the checkpoint that they follow is durable")              \
     X(end_unsynced, "the mark that a job has ended counts as written before its directory is synced")                  \
+    X(world_change_forgets_last,                                                                                       \
+      "a job that goes on with another number of workers loses the weights of its last parameter")                     \
+    X(world_change_forgets_notes, "a job that goes on with another number of workers forgets the notes of its ranks")  \
+    X(world_change_undurable, "a job that goes on with another number of workers forgets which step is durable")       \
     X(metric_one_more, "counts of jobs in the metrics are one more than the store has published")                      \
     X(http_never_late, "an HTTP request that does not come whole is not refused in time")                              \
     X(http_without_limit, "the number of HTTP connections has no limit")                                               \

@@ -143,6 +143,7 @@ static void forget_job(sim_plan *plan, uint32_t job)
         if (plan->faults[f].job != job) plan->faults[kept++] = plan->faults[f];
     plan->n_faults = kept;
     plan->jobs[job].world = 0;
+    memset(plan->jobs[job].later, 0, sizeof plan->jobs[job].later);
     plan->jobs[job].missing = 0;
 }
 

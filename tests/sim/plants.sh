@@ -18,7 +18,8 @@ done
 for plant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced retention_takes_newest \
     old_removed_first failed_counts cut_without_rest note_of_another_step counted_in_cut_and_again window_forgets \
     barriers_forgotten image_forgets_roots entry_durable_unwritten logged_aggregates_reused log_forgets_roots \
-    entries_before_checkpoint end_unsynced control_unread; do
+    entries_before_checkpoint end_unsynced control_unread world_change_forgets_last world_change_forgets_notes \
+    world_change_undurable; do
     if "$1" --seeds 1..300 --crashes --plant $plant > /dev/null 2>&1; then
         echo "$plant was not found within 300 seeds with crashes"
         status=1

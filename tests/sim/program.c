@@ -18,7 +18,7 @@ const char *const sim_phase_names[] = { "welcome", "declare", "init",      "fetc
 static bool is_over(const sim_worker *w)
 {
     for (const sim_worker *other = w->s->workers; other != NULL; other = other->next)
-        if (other->job == w->job && other->finished) return true;
+        if (other->job->number == w->job->number && other->finished) return true;
     return false;
 }
 

@@ -2,6 +2,7 @@
  * server, and waits for a durable last step before it leaves. */
 #include "program.h"
 
+#include "relaunch.h"
 #include "rewind.h"
 #include "sim_judge.h"
 
@@ -80,6 +81,13 @@ static uint64_t noted_step(const sim_worker *w, uint64_t step)
     return 0;
 }
 
+/* Returns whether the rank may have lost its note of this step, and all before: the job has gone on without the rank,
+ * or with it as a new rank, since. */
+static bool may_lack_note(const sim_worker *w, uint64_t step)
+{
+    return w->rank >= sim_least_world(w->s, w->job) && step <= sim_judge_changed(w->s, w->job);
+}
+
 /* Checks that the note is that of the step with which this process goes on. Returns false if it is newer: a round has
  * closed since this process got weights, with what an earlier process of the rank had pushed. */
 static bool check_note(const sim_worker *w, const uint8_t *reply, size_t header)
@@ -97,6 +105,10 @@ static bool check_note(const sim_worker *w, const uint8_t *reply, size_t header)
     if (note->step > least) {
         pd_arena_free(arena);
         return false;
+    }
+    if (note->step == 0 && may_lack_note(w, least)) {
+        pd_arena_free(arena);
+        return true;
     }
     if (note->step != least || (least > 0 && memcmp(&got, &expected, sizeof got) != 0))
         sim_fail(

@@ -35,6 +35,7 @@ struct sim {
     struct sim_exporter *exporters;
     struct sim_sharer *sharers;
     struct sim_scraper *scrapers;
+    struct sim_launch *launches;   /* the workers with which each job was launched last: relaunch.c */
     struct sim_history *histories; /* histories of the jobs, which sim_judge.c keeps */
 };
 

@@ -1,9 +1,7 @@
-/* sim_judge.c - keeps the published weights, and compares the weights that workers get with them. At the end of a run
- * it checks the published weights against the contributions. */
+/* sim_judge.c - keeps the published weights, and compares the weights that workers and operators get with them. */
 #include "sim_judge.h"
 
-#include "../support/rig.h"
-#include "optimizer.h"
+#include "sim_history.h"
 #include "store_inside.h"
 
 #include <math.h>
@@ -11,49 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSIONS = SIM_MOST_STEPS + 1 };
-
-/* Weights of a step that a job has taken, and after a crash again with another course. Workers may have them. */
-typedef struct lost_weights {
-    struct lost_weights *next;
-    uint64_t version;
-    float at[];
-} lost_weights;
-
-typedef struct published {
-    float *weights[VERSIONS]; /* weights by version; NULL: no step has made this version */
-    lost_weights *lost;
-    pd_outcome outcome[VERSIONS]; /* outcome of the round that closed with this step */
-    uint64_t step, version;
-    uint64_t most; /* last step that was ever closed: larger than `step` once the server has gone back */
-    bool begun;    /* the initial weights were published */
-    bool again;    /* the server was restarted, and has not reported this parameter since */
-} published;
-
-/* The history of one job, from its creation to its end. A job that is begun anew has another history. */
-typedef struct sim_history {
-    const sim_job *job;
-    uint32_t number;
-    uint64_t creator; /* the process that began the job: tells it from other jobs of the same name */
-    uint64_t durable; /* largest step that the server has reported as durable */
-    bool goes_back;   /* the server was killed, and has this job again: from now on it may be at an older step */
-    bool ended;       /* the server has ended the job, so it need not come back after a crash */
-    bool loose;       /* repeated steps may have other weights than before: sim_judge_loosen */
-    bool end_kept;    /* the end of the job is on the disk, so it must not come back */
-    published params[SIM_PARAMS];
-    struct sim_history *next;
-} sim_history;
-
 /* ---- what workers contribute ---- */
+
+/* Returns the rank that the contributions of a rank depend on. */
+static uint32_t source_of(const sim_job *job, uint32_t rank)
+{
+    return job->later[0] > 0 ? 0 : rank;
+}
 
 bool sim_has_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param)
 {
-    return sim_mix(job->number + 1, rank, step, param) % 16 >= job->absent_of_16;
+    return sim_mix(job->number + 1, source_of(job, rank), step, param) % 16 >= job->absent_of_16;
 }
 
 bool sim_gradient_is_infinite(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param)
 {
-    return sim_mix(job->number + 101, rank, step, param) % 64 < job->infinite_of_64 &&
+    return sim_mix(job->number + 101, source_of(job, rank), step, param) % 64 < job->infinite_of_64 &&
            sim_has_gradient(job, rank, step, param);
 }
 
@@ -65,9 +36,9 @@ void sim_range(const sim_job *job, const sim_param *param, uint32_t rank, int64_
     *end = param->ranged && rank + 1 < job->world ? *start + each : param->n;
 }
 
-static float gradient_at(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, int64_t i)
+float sim_gradient_at(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, int64_t i)
 {
-    return (float)(int)(sim_mix(job->number, rank << 16 | param, step, (uint64_t)i) % 9) - 4;
+    return (float)(int)(sim_mix(job->number, source_of(job, rank) << 16 | param, step, (uint64_t)i) % 9) - 4;
 }
 
 void sim_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, bool finite, float *out)
@@ -75,7 +46,7 @@ void sim_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t par
     int64_t start, end;
 
     sim_range(job, &job->params[param], rank, &start, &end);
-    for (int64_t i = start; i < end; i++) out[i - start] = gradient_at(job, rank, step, param, i);
+    for (int64_t i = start; i < end; i++) out[i - start] = sim_gradient_at(job, rank, step, param, i);
     if (!finite && sim_gradient_is_infinite(job, rank, step, param)) out[(end - start) / 2] = INFINITY;
 }
 
@@ -106,6 +77,12 @@ static sim_history *history_of(sim *s, uint32_t number)
 
     while (h != NULL && h->number != number) h = h->next;
     return h;
+}
+
+/* Returns whether this is the history of a job of the plan, whatever the number of its workers. */
+static bool is_of(const sim_history *h, const sim_job *job)
+{
+    return h->job != NULL && h->job->number == job->number;
 }
 
 static sim_history *begin_history(sim *s, const pd_job *job)
@@ -270,6 +247,42 @@ void sim_judge_renumber(sim *s, uint32_t before, uint32_t now)
     if (h != NULL) renumber(h, now);
 }
 
+/* Returns whether the server still has to report a parameter that it has restored. */
+static bool is_awaited(const sim_history *h)
+{
+    bool awaited = false;
+
+    for (uint32_t p = 0; p < h->job->n_params; p++) awaited = awaited || h->params[p].again;
+    return awaited;
+}
+
+/* Finds the history of a restored job that has taken over another number of workers, and with it another number of its
+ * own. The server reports each of its parameters once more: as it was before. */
+static sim_history *take_over(sim *s, const pd_job *job)
+{
+    sim_history *h = s->histories;
+
+    while (h != NULL && (h->job == NULL || h->job->later[0] == 0 || (h->number & FORGOTTEN) != 0 ||
+                         h->creator != job->saved.creator || strcmp(h->job->name, job->steps.name) != 0))
+        h = h->next;
+    if (h == NULL) return NULL;
+    h->goes_back = h->goes_back && is_awaited(h);
+    for (uint32_t p = 0; p < h->job->n_params; p++)
+        if (job->steps.params[p].saved.step > h->changed) h->changed = job->steps.params[p].saved.step;
+    renumber(h, job->steps.number);
+    sim_note(s, h->job->name, job->steps.members.ranks, "has another number of workers", h->changed, 0);
+    return h;
+}
+
+uint64_t sim_judge_changed(const sim *s, const sim_job *job)
+{
+    uint64_t changed = 0;
+
+    for (const sim_history *h = s->histories; h != NULL; h = h->next)
+        if (is_of(h, job) && h->changed > changed) changed = h->changed;
+    return changed;
+}
+
 /* Finds the history of a job that a killed server had. */
 static sim_history *history_before(sim *s, const pd_job *job)
 {
@@ -293,7 +306,7 @@ void sim_judge_loosen(sim *s, uint32_t number)
 bool sim_judge_is_loose(const sim *s, const sim_job *job)
 {
     for (const sim_history *h = s->histories; h != NULL; h = h->next)
-        if (h->job == job && h->loose) return true;
+        if (is_of(h, job) && h->loose) return true;
     return false;
 }
 
@@ -350,7 +363,7 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
     if (effect->kind == PD_EFF_DURABLE) note_durable(s, effect);
     if (effect->kind == PD_EFF_JOB_GONE) note_end(s, effect);
     if (effect->kind != PD_EFF_CLOSED || (job = inside_job(store, effect->job)) == NULL) return;
-    if ((h = history_of(s, effect->job)) == NULL) h = begin_history(s, job);
+    if ((h = history_of(s, effect->job)) == NULL && (h = take_over(s, job)) == NULL) h = begin_history(s, job);
     if (strncmp(job->steps.name, "unlike", 6) == 0 && effect->u.closed.n > 0 && effect->u.closed.at[0].outcome != 0)
         sim_fail("exactly once", "%s steps, though its worker weighs the chunks of a parameter unlike",
                  job->steps.name);
@@ -367,7 +380,7 @@ void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t vers
     bool known = false;
 
     for (const sim_history *h = s->histories; h != NULL; h = h->next) {
-        const float *was = h->job == job && version < VERSIONS ? h->params[param].weights[version] : NULL;
+        const float *was = is_of(h, job) && version < VERSIONS ? h->params[param].weights[version] : NULL;
         if (was == NULL) continue;
         known = true;
         if (memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
@@ -395,247 +408,11 @@ void sim_judge_exported(sim *s, const sim_job *job, uint32_t param, uint64_t ste
                         int64_t n)
 {
     for (const sim_history *h = s->histories; h != NULL; h = h->next) {
-        const float *was = h->job == job ? weights_after(h, param, step) : NULL;
+        const float *was = is_of(h, job) ? weights_after(h, param, step) : NULL;
         if (was != NULL && memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
     }
     sim_fail("consistency", "%s %s: an export of step %llu has weights that are not those of this step", job->name,
              job->params[param].name, (unsigned long long)step);
-}
-
-/* ---- expected weights, by arithmetic ---- */
-
-/* Collects the values and weights that the ranks contribute to one element of a parameter. Returns their number. */
-static int values_of(const sim_job *job, uint32_t p, uint64_t step, int64_t i, double *value, double *weight)
-{
-    int n = 0;
-
-    for (uint32_t rank = 0; rank < job->world; rank++) {
-        int64_t start, end;
-        sim_range(job, &job->params[p], rank, &start, &end);
-        if (i < start || i >= end || !sim_has_gradient(job, rank, step, p)) continue;
-        value[n] = gradient_at(job, rank, step, p, i);
-        if (!job->rejects && i == start + (end - start) / 2 && sim_gradient_is_infinite(job, rank, step, p))
-            value[n] = INFINITY;
-        weight[n++] = sim_weight(job, rank, step);
-    }
-    return n;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    return *(const double *)a < *(const double *)b ? -1 : *(const double *)a > *(const double *)b;
-}
-
-static double middle(double *value, int n, int trim)
-{
-    double sum = 0;
-
-    qsort(value, (size_t)n, sizeof *value, by_value);
-    for (int k = trim; k < n - trim; k++) sum += value[k];
-    return sum / (n - 2 * trim);
-}
-
-static double aggregate(const sim_job *job, bool values, double *value, const double *weight, int n)
-{
-    double sum = 0, weights = 0;
-    int most = (n - 1) / 2;
-
-    for (int k = 0; k < n; k++) {
-        double w = job->how == PD_WEIGHTED_MEAN ? weight[k] : 1;
-        sum += w * value[k];
-        weights += w;
-    }
-    if (!values && job->how == PD_SUM) return sum;
-    if (!values && job->how == PD_MEDIAN) return middle(value, n, most);
-    if (!values && job->how == PD_TRIMMED_MEAN) return middle(value, n, most < 1 ? most : 1);
-    return sum / weights;
-}
-
-/* Checks a step of sgd with lr=1, which subtracts the aggregate. Model state becomes the aggregate. */
-static void check_arithmetic(const sim_history *h, uint32_t p, uint64_t step, const float *before, const float *after)
-{
-    const sim_job *job = h->job;
-    double value[SIM_WORLD], weight[SIM_WORLD];
-    int64_t stride = job->params[p].n > 32 ? 7 : 1;
-
-    for (int64_t i = 0; i < job->params[p].n; i += stride) {
-        int n = values_of(job, p, step, i, value, weight);
-        bool state = job->params[p].model_state;
-        double moved = aggregate(job, state, value, weight, n), expected = state ? moved : before[i] - moved;
-        if (n == 0 || fabs(after[i] - expected) > 1e-3)
-            sim_fail("exactly once", "%s %s: step %llu takes element %lld from %g to %g, expected %g", job->name,
-                     job->params[p].name, (unsigned long long)step, (long long)i, (double)before[i], (double)after[i],
-                     expected);
-    }
-}
-
-static void check_plain(const sim_history *h)
-{
-    for (uint32_t p = 0; p < h->job->n_params; p++) {
-        const float *before = h->params[p].weights[0];
-        for (uint64_t step = 1; before != NULL && step <= h->params[p].step; step++) {
-            const float *after = h->params[p].weights[step];
-            if (after == NULL) continue;
-            check_arithmetic(h, p, step, before, after);
-            before = after;
-        }
-    }
-}
-
-/* ---- expected weights, from an undisturbed twin: a store that gets the same contributions one by one ---- */
-
-static void join_options(const sim_job *job, char *text, size_t size)
-{
-    size_t used = 0;
-
-    text[0] = '\0';
-    /* The twin has no disk. */
-    for (uint32_t o = 0; o < job->n_options; o++)
-        if (strncmp(job->options[o], "durability", 10) != 0)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", o > 0 ? " " : "", job->options[o]);
-}
-
-static void declare_twin(rig *r, const sim_job *job, uint32_t rank)
-{
-    const char *names[SIM_PARAMS];
-    pd_shape shapes[SIM_PARAMS];
-    rig_range ranges[SIM_PARAMS];
-    bool states[SIM_PARAMS];
-
-    for (uint32_t p = 0; p < job->n_params; p++) {
-        const sim_param *param = &job->params[p];
-        names[p] = param->name;
-        shapes[p] = param->shape;
-        states[p] = param->model_state;
-        ranges[p] = (rig_range){ -1, 0 };
-        if (param->ranged) sim_range(job, param, rank, &ranges[p].start, &ranges[p].end);
-    }
-    r->ranges = ranges;
-    r->states = states;
-    if (rig_declare(r, r->job, rank, 1 + rank, names, shapes, NULL, job->n_params, PD_F32) != PD_OK)
-        sim_fail("harness", "the twin refuses Declare: %s", r->error.text);
-    r->ranges = NULL;
-    r->states = NULL;
-}
-
-/* Sends the twin store one frame with all chunks that the rank has of a parameter. */
-static void send_twin(rig *r, pd_request_kind kind, const sim_job *job, uint32_t rank, uint64_t step, uint32_t p,
-                      const float *values)
-{
-    rig_frame *frame = rig_frame_new(r, kind, r->job, rank, 1 + rank, step);
-    int64_t start, end;
-
-    sim_range(job, &job->params[p], rank, &start, &end);
-    rig_weight(frame, sim_weight(job, rank, step), false);
-    for (int64_t at = start, stop; at < end; at = stop) {
-        stop = (at / r->chunk + 1) * r->chunk;
-        if (stop > end) stop = end;
-        rig_piece(frame, p, PD_F32, at, stop - at, values + (at - start));
-    }
-    if (rig_send(r, frame) != PD_OK) sim_fail("harness", "the twin refuses a frame: %s", r->error.text);
-    rig_work(r);
-}
-
-static void init_twin(rig *r, const sim_history *h)
-{
-    for (uint32_t p = 0; p < h->job->n_params; p++)
-        for (uint32_t rank = 0; rank < h->job->world; rank++) {
-            float initial[SIM_ELEMENTS];
-            int64_t start, end;
-            const float *weights = h->params[p].weights[0];
-            if (weights == NULL || (rank > 0 && !h->job->params[p].ranged && !h->job->mean_init)) continue;
-            sim_range(h->job, &h->job->params[p], rank, &start, &end);
-            sim_initial(h->job, rank, 0, p, initial);
-            send_twin(r, PD_REQ_INIT, h->job, rank, 0, p, h->job->mean_init ? initial : weights + start);
-        }
-}
-
-static void step_twin(rig *r, const sim_history *h, uint64_t step)
-{
-    float gradient[SIM_ELEMENTS];
-
-    for (uint32_t rank = 0; rank < h->job->world; rank++)
-        for (uint32_t p = 0; p < h->job->n_params; p++) {
-            if (h->params[p].weights[0] == NULL) continue;
-            if (sim_has_gradient(h->job, rank, step, p)) {
-                sim_gradient(h->job, rank, step, p, h->job->rejects, gradient);
-                send_twin(r, PD_REQ_PUSH, h->job, rank, step, p, gradient);
-            } else {
-                rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, 1 + rank, step);
-                rig_absent(frame, p);
-                rig_send(r, frame);
-                rig_work(r);
-            }
-        }
-    rig_work(r);
-}
-
-static void compare_twin(rig *r, const sim_history *h, uint64_t step)
-{
-    for (uint32_t p = 0; p < h->job->n_params; p++) {
-        const published *pub = &h->params[p];
-        const rig_entry *twin = rig_board(r, r->job, p);
-        if (pub->weights[0] == NULL || pub->step < step) continue;
-        if (twin->step != step || (step > 0 && twin->outcome != pub->outcome[step]))
-            sim_fail("exactly once", "%s %s: step %llu has outcome %d, the undisturbed twin %d (at step %llu)",
-                     h->job->name, h->job->params[p].name, (unsigned long long)step, (int)pub->outcome[step],
-                     (int)twin->outcome, (unsigned long long)twin->step);
-        if (pub->weights[step] == NULL) continue;
-        if (memcmp(pub->weights[step], rig_weights(r, r->job, p), (size_t)h->job->params[p].n * sizeof(float)) != 0)
-            sim_fail("exactly once",
-                     "%s %s: the weights of step %llu have other bits than those of the undisturbed twin", h->job->name,
-                     h->job->params[p].name, (unsigned long long)step);
-    }
-}
-
-static void check_twin(const sim *s, const sim_history *h, uint64_t last)
-{
-    static rig r;
-    pd_store_config config = rig_config();
-    char options[SIM_OPTIONS * 48];
-
-    config.chunk_elements = s->plan->chunk;
-    rig_new(&r, &config);
-    join_options(h->job, options, sizeof options);
-    for (uint32_t rank = 0; rank < h->job->world; rank++) {
-        if (rig_hello(&r, h->job->name, rank, h->job->world, 1 + rank, 1 + rank, options, h->job->rule) != PD_OK)
-            sim_fail("harness", "the twin refuses Hello: %s", r.error.text);
-        declare_twin(&r, h->job, rank);
-    }
-    init_twin(&r, h);
-    compare_twin(&r, h, 0);
-    for (uint64_t step = 1; step <= last; step++) {
-        step_twin(&r, h, step);
-        compare_twin(&r, h, step);
-    }
-    rig_free(&r);
-}
-
-static bool all_begun(const sim_history *h, uint64_t *last)
-{
-    bool all = true;
-
-    *last = 0;
-    for (uint32_t p = 0; p < h->job->n_params; p++) {
-        all = all && h->params[p].begun;
-        if (h->params[p].step > *last) *last = h->params[p].step;
-    }
-    return all;
-}
-
-void sim_judge_all(sim *s)
-{
-    uint64_t last;
-
-    for (const sim_history *h = s->histories; h != NULL; h = h->next) {
-        if (h->job == NULL || !all_begun(h, &last) || last == 0) continue;
-        if (h->job->plain && !h->job->clips && h->job->how != PD_ADASUM && h->job->how != PD_VDOT_ADASUM)
-            check_plain(h);
-        if (!h->job->ready && (h->job->plain || sim_failed_allocations() == 0))
-            /* A root that fails for lack of memory changes the weights. So a job with roots is compared with its
-             * undisturbed twin only if no allocation has failed. */
-            check_twin(s, h, last);
-    }
 }
 
 /* ---- the same run once more ---- */

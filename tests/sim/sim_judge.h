@@ -19,6 +19,8 @@ void sim_judge_restored(sim *s, pd_store *store);
  * repeated steps may have other weights. */
 void sim_judge_loosen(sim *s, uint32_t number);
 bool sim_judge_is_loose(const sim *s, const sim_job *job);
+/* Returns the last step at which the job went on with another number of workers; 0: it never did. */
+uint64_t sim_judge_changed(const sim *s, const sim_job *job);
 /* Notes that the end of a job is on the disk: from now on it must not come back. */
 void sim_judge_end_kept(sim *s, uint32_t number);
 /* Checks an effect of the store: published weights enter the job's history. */
@@ -48,11 +50,14 @@ void sim_judge_digest(const sim *s, sim_digest *out);
  * more than once, or with weights of other processes. Returns how many versions were compared. */
 uint64_t sim_judge_compare(const sim_plan *plan, const sim_digest *a, const sim_digest *b);
 
-/* ---- what workers contribute: functions of job, rank, step and parameter alone ---- */
+/* ---- what workers contribute: functions of job, rank, step and parameter alone. If the job's world changes, each rank
+ * contributes the same. ---- */
 /* Returns whether this rank has a gradient of the parameter in this step. */
 bool sim_has_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param);
 /* Writes a gradient of small integers. Unless `finite` is true, one element is infinite if sim_gradient_is_infinite. */
 void sim_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, bool finite, float *out);
+/* Returns element i of the gradient, which is finite. */
+float sim_gradient_at(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, int64_t i);
 bool sim_gradient_is_infinite(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param);
 double sim_weight(const sim_job *job, uint32_t rank, uint64_t step);
 /* Writes the initial weights that a process sends. Elements carry a mark of the process, so that weights of

@@ -342,7 +342,7 @@ static uint64_t most_ranks(const sim_plan *plan)
 {
     uint64_t ranks = plan->n_faults;
 
-    for (uint32_t j = 0; j < plan->n_jobs; j++) ranks += plan->jobs[j].world;
+    for (uint32_t j = 0; j < plan->n_jobs; j++) ranks += sim_most_world(&plan->jobs[j]);
     return ranks;
 }
 

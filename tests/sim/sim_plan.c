@@ -320,6 +320,15 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
 
 /* ---- the server ---- */
 
+uint32_t sim_most_world(const sim_job *job)
+{
+    uint32_t most = job->world;
+
+    for (int i = 0; i < SIM_CHANGES; i++)
+        if (job->later[i] > most) most = job->later[i];
+    return most;
+}
+
 /* Returns roughly how many roots all jobs compute in all their steps. */
 static uint64_t count_roots(const sim_plan *plan)
 {
@@ -338,7 +347,7 @@ void sim_plan_draw_limits(sim_plan *plan, uint64_t *r)
 
     plan->payload = plan->chunk * sizeof(float) * payloads[sim_below(r, 4)];
     if (plan->crowded) plan->payload = 256 << sim_below(r, 3);
-    for (uint32_t j = 0; j < plan->n_jobs; j++) ranks += plan->jobs[j].world;
+    for (uint32_t j = 0; j < plan->n_jobs; j++) ranks += sim_most_world(&plan->jobs[j]);
     plan->ingest = ranks * ((plan->payload + RESERVE - 1) / RESERVE *
                             RESERVE); /* the smallest legal ingest budget: one frame for each rank */
     if (!plan->crowded && !sim_once_in(r, 3)) plan->ingest += sim_below(r, 4 * plan->ingest);
@@ -385,7 +394,8 @@ void sim_plan_print(const sim_plan *plan)
         printf("  %s: %u workers, %llu steps from %.3f s on, \"%s\"", job->name, job->world,
                (unsigned long long)job->steps, (double)job->start_ns / 1e9, job->rule);
         for (uint32_t o = 0; o < job->n_options; o++) printf(" %s", job->options[o]);
-        for (uint32_t rank = 0; plan->crashes && rank < job->world; rank++)
+        for (int i = 0; i < SIM_CHANGES && job->later[i] > 0; i++) printf(", later %u workers", job->later[i]);
+        for (uint32_t rank = 0; plan->crashes && rank < sim_most_world(job); rank++)
             printf("%s %u", rank == 0 ? "\n    windows:" : "", job->window[rank]);
         printf("\n    parameters:");
         for (uint32_t p = 0; p < job->n_params; p++)

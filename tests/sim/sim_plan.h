@@ -21,6 +21,7 @@ enum {
     SIM_STEPS = 6,        /* most steps of a job in an ordinary plan */
     SIM_SCRAPE_FLOOD = 3, /* rank of the peer of the HTTP listener that floods it */
     SIM_MOST_STEPS = 16,  /* most steps of a job in a plan with crashes */
+    SIM_CHANGES = 2,      /* how often the number of a job's workers may change */
     SIM_ELEMENTS = 4096
 };
 
@@ -51,6 +52,10 @@ typedef struct sim_job {
      * between two checkpoints */
     uint32_t window[SIM_WORLD];
     uint64_t checkpoint_every;
+    /* The numbers of workers with which the job goes on after crashes, in a plan with crashes; 0: it does not change
+     * again. All ranks of a job whose world changes contribute the same, so that the number of ranks does not change
+     * the weights. */
+    uint32_t later[SIM_CHANGES];
 } sim_job;
 
 typedef enum sim_fault_kind {
@@ -138,6 +143,8 @@ void sim_plan_draw_limits(sim_plan *plan, uint64_t *r);
 void sim_plan_add_option(sim_job *job, const char *text);
 /* Draws the amount of a fault that begins `room_ns` before the world is calm. */
 uint64_t sim_plan_draw_amount(sim_fault_kind kind, uint64_t room_ns, uint64_t *r);
+/* Returns the largest number of workers that the job has in the plan. */
+uint32_t sim_most_world(const sim_job *job);
 /* Notes which ranks leave for good, and switches barriers off where they would wait for ever. */
 void sim_plan_mark_missing(sim_plan *plan);
 

@@ -1,5 +1,6 @@
 /* sim_plan_crash.c - draws a plan in which the server has a disk and is killed: its jobs have checkpoints, its workers
  * keep windows or go back with the server. */
+#include "job_keys.h"
 #include "sim_plan.h"
 
 #include <stdio.h>
@@ -55,6 +56,63 @@ static void draw_ready(const sim_plan *plan, sim_job *job)
              "start_preconditioning_step=1");
 }
 
+/* ---- jobs that go on with another number of workers ---- */
+
+static void forget_option(sim_job *job, const char *name)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t o = 0; o < job->n_options; o++)
+        if (strncmp(job->options[o], name, strlen(name)) != 0 && kept++ != o)
+            memcpy(job->options[kept - 1], job->options[o], sizeof job->options[o]);
+    job->n_options = kept;
+}
+
+/* Gives the job options with which equal contributions of all ranks have the same aggregate in each world. */
+static void equalize(sim_job *job, uint64_t *r)
+{
+    bool median = sim_once_in(r, 3);
+
+    forget_option(job, "aggregate=");
+    forget_option(job, "adasum_fold=");
+    forget_option(job, "initial_weights=");
+    sim_plan_add_option(job, median ? "aggregate=median" : "aggregate=mean");
+    job->how = median ? PD_MEDIAN : PD_MEAN;
+    job->weighted = job->mean_init = false;
+}
+
+/* Returns whether each of so many ranks has at least one element of each ranged parameter. */
+static bool suits_ranges(const sim_job *job, uint32_t world)
+{
+    for (uint32_t p = 0; p < job->n_params; p++)
+        if (job->params[p].ranged && job->params[p].n < world) return false;
+    return true;
+}
+
+/* Draws another number of workers than the one before, from 1 to 4. Returns 0 if the draws do not suit the job. */
+static uint32_t draw_world(const sim_job *job, uint32_t before, uint64_t *r)
+{
+    uint32_t world = 1 + (uint32_t)sim_below(r, 3);
+
+    if (world >= before) world++;
+    return suits_ranges(job, world) ? world : 0;
+}
+
+/* Lets half of the jobs whose weights do not depend on timing change their number of workers once or twice. Jobs with
+ * barriers do not, since a new process counts them from 0. These draws have a random state of their own, so
+ * that the other jobs stay the same. */
+static void draw_worlds(const sim_plan *plan, sim_job *job)
+{
+    uint64_t r = sim_mix(plan->seed, 17, 6, job->number);
+
+    if (job->ready || job->barriers || sim_below(&r, 2) != 0 || (job->later[0] = draw_world(job, job->world, &r)) == 0)
+        return;
+    if (sim_once_in(&r, 2)) job->later[1] = draw_world(job, job->later[0], &r);
+    equalize(job, &r);
+    for (uint32_t rank = job->world; rank < sim_most_world(job); rank++)
+        job->window[rank] = sim_once_in(&r, 2) ? 1 + (uint32_t)sim_below(&r, 20) : 0;
+}
+
 static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64_t *r)
 {
     bool plain = sim_once_in(r, 3);
@@ -78,6 +136,7 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
     job->infinite_of_64 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
     /* A program that goes back meets its barriers again, so only jobs in which none does have barriers. */
     job->barriers = sim_once_in(r, 2) && has_long_windows(job);
+    draw_worlds(plan, job);
 }
 
 /* ---- faults ---- */

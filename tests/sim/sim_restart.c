@@ -5,6 +5,7 @@
 #include "control.h"
 #include "conversation.h"
 #include "image.h"
+#include "relaunch.h"
 #include "sim_judge.h"
 #include "sim_keeper.h"
 #include "store_inside.h"
@@ -182,6 +183,7 @@ void sim_server_kill(sim_server *server)
     sim_hold_failures(false);
     sim_enter(SIM_HARNESS);
     sim_judge_restored(server->s, server->store);
+    sim_relaunch_after_crash(server->s, server->life);
     sim_enter(before);
     server->listens = false;
     sim_after(server->s, sim_draw(server->s, 50 * SIM_MS), listen_again, server, 0);

@@ -2,6 +2,7 @@
 #include "intruder.h"
 #include "sim_judge.h"
 #include "program.h"
+#include "relaunch.h"
 #include "server.h"
 
 #include <stdio.h>
@@ -58,7 +59,7 @@ void sim_worker_end_dropped(sim_worker *w)
 static bool is_superseded(const sim_worker *w)
 {
     for (const sim_worker *other = w->s->workers; other != w; other = other->next)
-        if (other->job == w->job && other->rank == w->rank) return true;
+        if (other->job->number == w->job->number && other->rank == w->rank) return true;
     return false;
 }
 
@@ -71,7 +72,7 @@ static bool came_after_the_dead(const sim_worker *w)
     bool any = false;
 
     for (const sim_worker *other = w->next; other != NULL; other = other->next) {
-        if (other->job != w->job || other->rank != w->rank) continue;
+        if (other->job->number != w->job->number || other->rank != w->rank) continue;
         if (other->phase == ENDED && other->welcomed_ns == 0) return true; /* a dead process's Hello may still arrive */
         if (other->phase != ENDED && !other->dropped && other->welcomed_ns != 0 && other->welcomed_ns < w->welcomed_ns)
             return false;
@@ -110,6 +111,11 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
     }
     if ((sim_failed_allocations() > 0)) { /* after failed allocations, a refused worker starts as a new process */
         sim_worker_end_dropped(w);
+        return;
+    }
+    if (code == PD_FAILED_PRECONDITION && strstr(text, " has world_size = ") != NULL &&
+        sim_relaunch_again(w->s, w->job)) {
+        sim_worker_end(w); /* the server was killed before the disk had a checkpoint with the new number of workers */
         return;
     }
     sim_fail("liveness", "%s rank %u, step %llu, %s: %s: %s", w->job->name, w->rank, (unsigned long long)w->step,
@@ -263,7 +269,7 @@ static bool is_manned(sim *s, const sim_job *job, uint32_t rank)
 
 static void begin_process(sim *s, void *who, uint64_t what)
 {
-    const sim_job *job = who;
+    const sim_job *job = sim_job_now(s, who);
     sim_side before = sim_enter(SIM_WORKER);
     sim_worker *w = sim_must(calloc(1, sizeof *w));
 
@@ -288,7 +294,7 @@ static uint64_t coming; /* number of processes that are about to start */
 static void begin_coming(sim *s, void *who, uint64_t what)
 {
     coming--;
-    if (!is_manned(s, who, (uint32_t)what)) begin_process(s, who, what);
+    if ((uint32_t)what < sim_job_now(s, who)->world && !is_manned(s, who, (uint32_t)what)) begin_process(s, who, what);
 }
 
 void sim_worker_start(sim *s, const sim_job *job, uint32_t rank, uint64_t delay_ns)

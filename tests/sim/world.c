@@ -3,6 +3,7 @@
 
 #include "exporter.h"
 #include "intruder.h"
+#include "relaunch.h"
 #include "scraper.h"
 #include "sim_judge.h"
 #include "server.h"
@@ -285,6 +286,7 @@ uint64_t sim_run(const sim_plan *plan, bool tracing, sim_digest *digest)
     sim_hide_costs(plan->scrapes);
     sim_enter(SIM_HARNESS);
     s.server = sim_server_new(&s);
+    sim_relaunch_begin(&s);
     begin(&s);
     run_until(&s, all_worked, plan->calm_ns + 600 * SIM_S, "workers have not finished");
     if (!sim_server_draining(s.server)) {
@@ -295,6 +297,7 @@ uint64_t sim_run(const sim_plan *plan, bool tracing, sim_digest *digest)
     s.ended = true;
     running = NULL;
     sim_workers_free(&s);
+    sim_relaunch_free(&s);
     sim_intruders_free(&s);
     sim_exporters_free(&s);
     sim_sharers_free(&s);

@@ -331,6 +331,41 @@ static void a_round_waits_until_the_ranges_of_all_ranks_are_known(void **state)
     rig_free(&next);
 }
 
+/* Two of three new workers push a step before the third one declares its ranges. The step has the bits of one that all
+ * workers push after that. */
+static void push_before_the_last_declares(const char *how)
+{
+    rig next, whole;
+
+    options = how;
+    save_and_restore(&whole, 2);
+    join(&whole, 3, NEW);
+    train(&whole, 3, NEW, SAVED + 1, SAVED + 2);
+    save_and_restore(&next, 2);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(hello(&next, rank, 3, NEW), PD_OK);
+        assert_int_equal(declare(&next, rank, 3, NEW), PD_OK);
+        push(&next, rank, 3, NEW, SAVED + 1);
+    }
+    assert_int_equal(hello(&next, 2, 3, NEW), PD_OK);
+    assert_int_equal(declare(&next, 2, 3, NEW), PD_OK);
+    push(&next, 2, 3, NEW, SAVED + 1);
+    rig_work(&next);
+    train(&next, 3, NEW, SAVED + 2, SAVED + 2);
+    compare(&next, &whole);
+    rig_free(&whole);
+    rig_free(&next);
+    options = plain;
+}
+
+static void contributions_may_come_before_all_ranges_are_known(void **state)
+{
+    (void)state;
+    push_before_the_last_declares("checkpoint_every=4");
+    push_before_the_last_declares("checkpoint_every=4 aggregate=median");
+    push_before_the_last_declares("checkpoint_every=4 aggregate=adasum_vdot");
+}
+
 static void ranges_that_leave_elements_out_are_refused(void **state)
 {
     rig next;
@@ -602,6 +637,7 @@ int main(void)
         cmocka_unit_test(jobs_with_logs_go_on_in_any_world_after_any_crash),
         cmocka_unit_test(memory_is_counted_as_for_the_new_world),
         cmocka_unit_test(a_round_waits_until_the_ranges_of_all_ranks_are_known),
+        cmocka_unit_test(contributions_may_come_before_all_ranges_are_known),
         cmocka_unit_test(ranges_that_leave_elements_out_are_refused),
         cmocka_unit_test(notes_of_ranks_that_still_exist_are_recalled),
         cmocka_unit_test(barriers_count_from_the_new_processes),

@@ -13,6 +13,7 @@
 #include "notes.h"
 #include "param_image.h"
 #include "param_set.h"
+#include "plant.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -128,7 +129,9 @@ static int copy_param(pd_job *to, pd_job *from, uint32_t i, scratch *memory, pd_
     int rc = copy_part(to, from, i, memory, err);
 
     if (rc != PD_OK) return rc;
-    memcpy(param->next->at[PD_F32], from->steps.params[i].current->at[PD_F32], (size_t)param->elements * sizeof(float));
+    if (!PD_PLANTED(world_change_forgets_last) || i + 1 < from->steps.n_params)
+        memcpy(param->next->at[PD_F32], from->steps.params[i].current->at[PD_F32],
+               (size_t)param->elements * sizeof(float));
     pd_param_image_publish(&to->steps, param);
     return PD_OK;
 }
@@ -168,7 +171,7 @@ static int copy_ranks(pd_job *to, const pd_job *from, pd_error *err)
 
     for (uint32_t r = 0; rc == PD_OK && r < to->steps.members.ranks && r < from->steps.members.ranks; r++) {
         keep_out(&to->ranks[r].saved, &from->ranks[r].saved);
-        rc = copy_notes(to, r, &from->ranks[r], err);
+        if (!PD_PLANTED(world_change_forgets_notes)) rc = copy_notes(to, r, &from->ranks[r], err);
     }
     return rc;
 }
@@ -178,7 +181,7 @@ static void copy_keeping(pd_keeping *to, const pd_keeping *from)
 {
     to->on_disk = from->on_disk;
     to->kept = from->kept;
-    to->durable_step = from->durable_step;
+    to->durable_step = PD_PLANTED(world_change_undurable) ? 0 : from->durable_step;
     to->durable_ns = from->durable_ns;
     to->kept_step = from->kept_step;
     to->log.retry = from->kept_step + 1;

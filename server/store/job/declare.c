@@ -256,7 +256,7 @@ static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_e
 }
 
 /* Queues chunks (sections) of ranged parameters (each rank contributes a range) again whose rounds are open. Now that
- * this rank's ranges are known, initial weights that other ranks have sent may not have to wait for it any more. */
+ * this rank's ranges are known, contributions that other ranks have sent may not have to wait for it any more. */
 static void look_at_open(pd_job *job)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++)

@@ -59,11 +59,32 @@ void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_slot slot
     if (pd_control_round_is_full(param)) pd_contribute_no_more(steps, param);
 }
 
+/* Queues the chunks of an aggregate that needs all contributions at once, after a rank's range has become known. The
+ * round waited for this rank before: so an Adasum was not queued, and a chunk that is in the queue `full`, or whose
+ * aggregate is computed, stays as it is. If the round closes, all its chunks have been queued. */
+static void collect_anew(pd_steps *steps, pd_param *param)
+{
+    pd_round *round = &param->round;
+
+    if (round->closing) return;
+    for (uint32_t c = 0; c < round->n_chunks && pd_is_robust(param->how); c++) {
+        pd_chunk *chunk = &round->chunks[c];
+        if (chunk->list == PD_CHUNK_FULL || pd_chunk_ends_at(round, chunk->summed)) continue;
+        if (pd_chunk_is_complete(round, chunk)) pd_collect_file(steps, chunk);
+    }
+    if (pd_is_adasum(param->how) && pd_round_is_complete(round)) pd_collect_file(steps, &round->chunks[0]);
+    look_at_waiting(steps, param);
+}
+
 void pd_chunks_list_anew(pd_steps *steps, pd_param *param)
 {
     pd_round *round = &param->round;
     bool was_complete = true;
 
+    if (pd_is_collected(pd_param_how(param))) {
+        collect_anew(steps, param);
+        return;
+    }
     for (uint32_t c = 0; c < round->n_chunks; c++) {
         pd_chunk *chunk = &round->chunks[c];
         if (chunk->list == PD_CHUNK_COMPLETE || pd_chunk_ends_at(round, chunk->summed)) continue;

@@ -1,0 +1,22 @@
+/* relaunch.h - launches the workers of a job in another number after a crash of the server and of all its workers. */
+#ifndef SIM_RELAUNCH_H
+#define SIM_RELAUNCH_H
+
+#include "sim.h"
+
+void sim_relaunch_begin(sim *s);
+/* Frees the jobs as they were launched. Workers of the run must be gone. */
+void sim_relaunch_free(sim *s);
+/* Returns the job as it was launched last: with its number of workers now. */
+const sim_job *sim_job_now(const sim *s, const sim_job *job);
+/* Returns the smallest number of workers that the job has had so far. */
+uint32_t sim_least_world(const sim *s, const sim_job *job);
+/* Kills, after a crash of the server, the workers of some jobs whose plan has another number of workers, and launches
+ * the job with that number. `life`: how often the server was killed. */
+void sim_relaunch_after_crash(sim *s, uint64_t life);
+/* Kills all workers of a job and launches the job again with as many workers as now. Needed if the server was killed
+ * before the change was on the disk: it then expects the workers of before the change. Returns false if the number of
+ * the job's workers has never changed, so that nothing explains that they are refused. */
+bool sim_relaunch_again(sim *s, const sim_job *job);
+
+#endif

@@ -1,0 +1,42 @@
+/* sim_history.h - what a job has published in a run, from its creation to its end. */
+#ifndef SIM_HISTORY_H
+#define SIM_HISTORY_H
+
+#include "sim.h"
+#include "store.h"
+
+enum { VERSIONS = SIM_MOST_STEPS + 1 };
+
+/* Weights of a step that a job has taken, and after a crash again with another course. Workers may have them. */
+typedef struct lost_weights {
+    struct lost_weights *next;
+    uint64_t version;
+    float at[];
+} lost_weights;
+
+typedef struct published {
+    float *weights[VERSIONS]; /* weights by version; NULL: no step has made this version */
+    lost_weights *lost;
+    pd_outcome outcome[VERSIONS]; /* outcome of the round that closed with this step */
+    uint64_t step, version;
+    uint64_t most; /* last step that was ever closed: larger than `step` once the server has gone back */
+    bool begun;    /* the initial weights were published */
+    bool again;    /* the server was restarted, and has not reported this parameter since */
+} published;
+
+/* The history of one job, from its creation to its end. A job that is begun anew has another history. */
+typedef struct sim_history {
+    const sim_job *job;
+    uint32_t number;
+    uint64_t creator; /* the process that began the job: tells it from other jobs of the same name */
+    uint64_t durable; /* largest step that the server has reported as durable */
+    bool goes_back;   /* the server was killed, and has this job again: from now on it may be at an older step */
+    bool ended;       /* the server has ended the job, so it need not come back after a crash */
+    bool loose;       /* repeated steps may have other weights than before: sim_judge_loosen */
+    bool end_kept;    /* the end of the job is on the disk, so it must not come back */
+    uint64_t changed; /* step at which the job last took over another number of workers; 0: it never did */
+    published params[SIM_PARAMS];
+    struct sim_history *next;
+} sim_history;
+
+#endif
