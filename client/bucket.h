@@ -32,12 +32,12 @@ void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method
  * this rank has none. */
 int pd_bucket_item(pd_bucket *bucket, size_t i);
 /* Completes the last frame and moves all frames of the bucket to the queue. If pd_bucket_post or pd_bucket_item fails,
- * the bucket is empty afterwards, and none of its frames is in the queue. PD_OUT_OF_RANGE: scalars (numbers such as the
- * loss) or hyperparameters make a frame's header too long. PD_NO_MEMORY: out of memory. */
+ * the bucket is empty afterwards, and none of its frames is in the queue. PD_OUT_OF_RANGE: scalars or hyperparameters
+ * make a frame's header too long. PD_NO_MEMORY: out of memory. */
 int pd_bucket_post(pd_bucket *bucket);
 /* Frees the bucket's complete frames that pd_bucket_post has not queued. */
 void pd_bucket_drop(pd_bucket *bucket);
-/* Removes all frames of an operation (a call of the user) from the queue of frames to send. */
+/* Removes all frames of an operation from the queue of frames to send. */
 void pd_bucket_unpost(pd_core *core, pd_op *op);
 
 #endif

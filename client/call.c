@@ -298,8 +298,8 @@ int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_
     return PD_OK;
 }
 
-/* Begins an operation (a call of the user that waits for answers) with one item for each parameter of the model.
- * The operation owns the array of items and frees it. */
+/* Begins an operation with one item for each parameter of the model. The operation owns the array of items and frees
+ * it. */
 static int begin_model(pd_core *core, unsigned method, void *const *weights, pd_op **op, pd_error *err)
 {
     pd_item *items = calloc(core->n_params > 0 ? core->n_params : 1, sizeof *items);

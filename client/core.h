@@ -45,12 +45,11 @@ typedef enum pd_link {
 pd_link pd_core_link(const pd_core *core, uint64_t now_ns);
 /* Returns the index of the server address to connect to, in the handle's list of addresses. */
 size_t pd_core_url(const pd_core *core);
-/* Tells the core (the client's protocol state machine) that a connection has been made. `passes_descriptors`: its
- * transport has the functions for shared memory. */
+/* Tells the core that a connection has been made. `passes_descriptors`: its transport has the functions for shared
+ * memory. */
 void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns);
-/* Tells the core (the client's protocol state machine) that a connection could not be made, broke, or was dropped.
- * `reason` becomes part of the error texts of calls that time out. On the next connection, requests without an answer
- * are sent again. */
+/* Tells the core that a connection could not be made, broke, or was dropped. `reason` becomes part of the error texts
+ * of calls that time out. On the next connection, requests without an answer are sent again. */
 void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason);
 /* Does what is due at this time: queues heartbeats, and drops a connection whose server has gone silent. */
 void pd_core_tick(pd_core *core, uint64_t now_ns);
@@ -67,9 +66,8 @@ int pd_core_output(pd_core *core, struct iovec *iov, int max, size_t bytes);
 void pd_core_fill(const pd_core *core);
 void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns);
 bool pd_core_has_output(const pd_core *core);
-/* Tells the core (the client's protocol state machine) that n bytes were received. The bytes themselves go to a
- * pd_framer (the splitter of received bytes into frames), whose callbacks are pd_core_header (landing.h) and
- * pd_core_frame (answer.h). */
+/* Tells the core that n bytes were received. The bytes themselves go to a pd_framer (the splitter of received bytes
+ * into frames), whose callbacks are pd_core_header (landing.h) and pd_core_frame (answer.h). */
 void pd_core_received(pd_core *core, size_t n, uint64_t now_ns);
 
 /* Returns the descriptor that must go with the next bytes to send, and passes it to the caller; -1: none. */
@@ -111,10 +109,9 @@ pd_client_stats pd_core_stats(const pd_core *core);
 bool pd_core_running(const pd_core *core);
 /* Returns the error that ended the client handle (the user's pd_client); NULL if it has not ended. */
 const pd_error *pd_core_ended(const pd_core *core);
-/* Returns whether the client handle (the user's pd_client) has ended because the server no longer has its job. */
+/* Returns whether the client handle has ended because the server no longer has its job. */
 bool pd_core_lost(const pd_core *core);
-/* Returns whether the client handle (the user's pd_client) has ended because the server has gone back to an earlier
- * step. */
+/* Returns whether the client handle has ended because the server has gone back to an earlier step. */
 bool pd_core_gone_back(const pd_core *core);
 /* Returns why the last connection failed, or what the server is waiting for; "" if nothing is wrong. */
 const char *pd_core_reason(const pd_core *core);

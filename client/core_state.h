@@ -136,7 +136,7 @@ typedef struct pd_core {
     uint64_t nonce;
     /* frame flags (PD_FLAG_...) for all frames that the core sends */
     uint8_t flags;
-    /* after a lost connection the client handle (the user's pd_client) ends instead of connecting again */
+    /* after a lost connection the client handle ends instead of connecting again */
     bool impatient;
     size_t urls;
 
@@ -147,8 +147,8 @@ typedef struct pd_core {
     size_t url;
     uint64_t random;
     char reason[PD_ERROR_TEXT];
-    pd_error ended;  /* any code but PD_OK: the client handle (the user's pd_client) has ended with this error */
-    bool lost;       /* the client handle (the user's pd_client) ended because the server no longer has the job */
+    pd_error ended;  /* any code but PD_OK: the client handle has ended with this error */
+    bool lost;       /* the client handle ended because the server no longer has the job */
     bool restarting; /* true from the call of pd_core_restart until the parameters are declared to the new job */
     bool restarted;  /* pd_core_restart was called; see pd_core_begins_anew */
     /* resending: the server has gone back, and frames of the window are sent again. went_back: since the parameters
@@ -186,8 +186,8 @@ typedef struct pd_core {
     pd_frame_scratch *scratch;
     pd_arena *arena; /* memory for the fields of the answer that is being received */
     Paramd__DataReply *reply;
-    /* Buffer for updates (changes of weights) in the answer that is being received, or for the payload of an answer
-     * to paramctl. Kept for later answers. */
+    /* Buffer for updates in the answer that is being received, or for the payload of an answer to paramctl. Kept for
+     * later answers. */
     uint8_t *updates;
     size_t updates_room;
     pd_client_stats stats;

@@ -68,9 +68,9 @@ static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoin
     return make_room(core, room);
 }
 
-/* Lists the memory that receives the answer's payload. Weights go to the caller's buffers, updates (changes of
- * weights) and weights that nobody waits for to the core's buffer. In the payload each tensor or chunk begins at a
- * multiple of 64 bytes; the padding between them is thrown away. Returns the number of list entries. */
+/* Lists the memory that receives the answer's payload. Weights go to the caller's buffers, updates and weights that
+ * nobody waits for to the core's buffer. In the payload each tensor or chunk begins at a multiple of 64 bytes; the
+ * padding between them is thrown away. Returns the number of list entries. */
 static size_t land(pd_core *core, const pd_outgoing_frame *frame, uint64_t payload_bytes)
 {
     struct iovec *iov = core->scratch->landing;

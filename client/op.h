@@ -13,13 +13,12 @@ int pd_op_begin(pd_core *core, unsigned method, pd_op **op, pd_error *err);
 /* Returns the operation (call of the user) that has this ticket; NULL: there is none. */
 pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket);
 void pd_op_free(pd_core *core, pd_op *op);
-/* Sets the error with which the operation (call of the user) ends, unless an earlier error is set. */
+/* Sets the error with which the operation ends, unless an earlier error is set. */
 void pd_op_fail(pd_op *op, const pd_error *error);
-/* Marks an operation (a call of the user) as done. Its parameters may be pushed again. If it closed a step, another
- * step may be closed now. */
+/* Marks an operation as done. Its parameters may be pushed again. If it closed a step, another step may be closed
+ * now. */
 void pd_op_done(pd_core *core, pd_op *op);
-/* Counts one answered frame of the operation (a call of the user). The operation is done when the last of its
- * frames is answered. */
+/* Counts one answered frame of the operation. The operation is done when the last of its frames is answered. */
 void pd_op_answered(pd_core *core, pd_op *op);
 /* Removes a frame that needs no further answer from the queue, and counts it as answered in its operation. If the
  * frame's bytes are being sent, both happen only after that, since the bytes are the caller's memory. */

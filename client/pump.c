@@ -34,7 +34,7 @@ static void set_blocked(pd_pump *pump, bool blocked)
     watch(pump);
 }
 
-/* Tells the core (protocol state machine) how many bytes came since it was last told. The core must be locked. */
+/* Tells the core how many bytes came since it was last told. The core must be locked. */
 static void report_received(pd_pump *pump, uint64_t now_ns)
 {
     if (pump->received > 0) pd_core_received(pump->core, pump->received, now_ns);
@@ -112,8 +112,8 @@ bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns)
 
 /* ---- sending ---- */
 
-/* Tells the core (the client's protocol state machine) the time and how many bytes were received, and lists bytes to
- * send in `iov`. Returns the number of its entries. */
+/* Tells the core the time and how many bytes were received, and lists bytes to send in `iov`. Returns the number of its
+ * entries. */
 static int prepare(pd_pump *pump, struct iovec *iov, uint64_t now_ns)
 {
     int n = 0, fd = -1;

@@ -24,8 +24,7 @@ static void forget_calls(pd_client *client)
     }
 }
 
-/* Begins to start the lost job anew, unless a call that timed out has begun it already. The core (protocol state
- * machine) must be locked. */
+/* Begins to start the lost job anew, unless a call that timed out has begun it already. The core must be locked. */
 static int begin_restart(pd_client *client, pd_error *err)
 {
     int rc;
@@ -38,8 +37,8 @@ static int begin_restart(pd_client *client, pd_error *err)
     return rc;
 }
 
-/* Begins to go back to the server's step, unless a call that timed out has begun that already. The core (protocol state
- * machine) must be locked. */
+/* Begins to go back to the server's step, unless a call that timed out has begun that already. The core must be
+ * locked. */
 static int begin_rewind(pd_client *client, pd_error *err)
 {
     int rc;

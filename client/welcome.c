@@ -146,7 +146,7 @@ int pd_welcome_taken(pd_core *core, const pd_prefix *prefix, const uint8_t *head
 /* ---- Declare ---- */
 
 /* Handles a refused Declare. If the server has never accepted the parameters, the user's call ends, and the user may
- * declare again on a new connection. A refusal after a reconnect ends the client handle (the user's pd_client). */
+ * declare again on a new connection. A refusal after a reconnect ends the client handle. */
 int pd_declare_refused(pd_core *core, const pd_error *error)
 {
     if (core->declared) return pd_welcome_refused(core, error);

@@ -21,7 +21,7 @@ struct pd_framer {
     pd_framer_user user;
     uint64_t max_payload;
     state state;
-    pd_prefix prefix; /* prefix (fixed first bytes) of the frame that is being read, from state AT_HEADER on */
+    pd_prefix prefix; /* prefix of the frame that is being read, from state AT_HEADER on */
     uint8_t *header;
     size_t header_at, header_capacity; /* header_at: bytes of the header that are read. header_capacity: memory for
                                         * them, which grows with the bytes read, not with the length that the peer

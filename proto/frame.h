@@ -102,14 +102,12 @@ void pd_framer_free(pd_framer *framer);
 int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice);
 /* Tells the framer that one read has stored n bytes in the memory that the last pd_framer_space offered. Calls the
  * user's functions `header` and `frame` as headers and frames become complete. Must not be called while the framer is
- * stalled (its user was not ready for a frame). An error (a bad prefix or checksum, or an error of the user's function)
- * is final for the stream; pd_framer_error has its text. PD_DATA_LOSS: the checksum differs. PD_NO_MEMORY: no memory
- * for the header. */
+ * stalled. An error (a bad prefix or checksum, or an error of the user's function) is final for the stream;
+ * pd_framer_error has its text. PD_DATA_LOSS: the checksum differs. PD_NO_MEMORY: no memory for the header. */
 int pd_framer_fed(pd_framer *framer, size_t n);
 bool pd_framer_stalled(const pd_framer *framer);
-/* Lets a framer (the splitter of bytes into frames) that has stalled (its user was not ready for a frame) go on: calls
- * the user's function `header` again. Returns the same codes as pd_framer_fed. Does nothing if the framer is not
- * stalled. */
+/* Lets a framer (the splitter of bytes into frames) that has stalled go on: calls the user's function `header` again.
+ * Returns the same codes as pd_framer_fed. Does nothing if the framer is not stalled. */
 int pd_framer_resume(pd_framer *framer);
 /* Returns whether the stream is between two frames, and no bytes are read ahead. If a stream ends anywhere else, its
  * last frame was cut. */

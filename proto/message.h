@@ -84,8 +84,8 @@ int pd_reply_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t 
 int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request,
                   const ProtobufCMessage *message, const struct iovec *payload, size_t n_payload,
                   uint64_t payload_bytes);
-/* Packs prefix (fixed first bytes) and header of a frame and a copy of its payload into one block of memory. Otherwise
- * it works as pd_frame_pack. */
+/* Packs prefix and header of a frame and a copy of its payload into one block of memory. Otherwise it works as
+ * pd_frame_pack. */
 int pd_frame_pack_whole(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request,
                         const ProtobufCMessage *message, const struct iovec *payload);
 /* Packs an ERROR frame that answers the request with the id `request`. flags: PD_FLAG_CHECKSUM or 0. The code

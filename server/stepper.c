@@ -65,9 +65,8 @@ static void post_effects(void *arg, pd_mail *first, pd_mail *last)
     pd_mailbox_post(stepper->effects, first, last);
 }
 
-/* Hands a root task, which came in an effect, to the root pool. Frees the effect (an answer or report of the step
- * thread) first, because the pool may need its memory. The task must not be lost, so the step thread waits until there
- * is enough memory. */
+/* Hands a root task, which came in an effect, to the root pool. Frees the effect first, because the pool may need its
+ * memory. The task must not be lost, so the step thread waits until there is enough memory. */
 static void hand_to_pool(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
@@ -326,8 +325,8 @@ static void ask_to_stop(pd_stepper *stepper)
     pd_mailbox_post(stepper->requests, &stepper->last_call->mail, &stepper->last_call->mail);
 }
 
-/* Gives the store back the snapshots (published weights) in effects (answers and reports of the step thread) that the
- * loop thread has not read. The effects stay in the loop thread's mailbox. */
+/* Gives the store back the snapshots in effects that the loop thread has not read. The effects stay in the loop
+ * thread's mailbox. */
 static void take_back_snapshots(pd_stepper *stepper)
 {
     pd_mail *mail = pd_mailbox_take(stepper->effects), *first = mail, *last = NULL;

@@ -28,8 +28,8 @@ typedef struct pd_turn_user {
     /* Hands a root task (the computation of a matrix root), which comes in an effect, to the root pool. The task comes
      * back as a PD_REQ_TASK request. */
     void (*task)(void *arg, pd_effect *effect);
-    /* Takes back from the root pool the waiting root tasks (computations of matrix roots) of a job that has ended. They
-     * come as PD_REQ_TASK requests. */
+    /* Takes back from the root pool the waiting root tasks of a job that has ended. They come as PD_REQ_TASK
+     * requests. */
     void (*forget)(void *arg, uint32_t job);
     /* Hands a checkpoint, which comes in an effect, to the keeper thread. It comes back as a PD_REQ_KEPT request. NULL:
      * there is no keeper thread (pd_store_config.keeps is false). */
@@ -43,7 +43,7 @@ typedef struct pd_turn {
     pd_turn_user user;
     pd_store *store;       /* borrowed */
     pd_mail *first, *last; /* requests that wait to be applied to the store, from the oldest to the newest */
-    uint64_t work_ns;      /* nanoseconds that the last batch of work (sums and optimizer steps) took */
+    uint64_t work_ns;      /* nanoseconds that the last batch of work took */
     uint64_t effects;      /* number of effects forwarded to the loop thread so far */
 } pd_turn;
 
@@ -51,15 +51,14 @@ typedef struct pd_turn {
  * requests. */
 void pd_turn_add(pd_turn *turn, pd_mail *mail);
 /* Runs one turn of the step thread: applies requests in the order of their arrival for a limited time, does one batch
- * of work (sums and optimizer steps), and handles deadlines that have passed. Forwards effects about every
- * PD_TURN_SLICE_NS. Returns true if requests or work are left. */
+ * of work, and handles deadlines that have passed. Forwards effects about every PD_TURN_SLICE_NS. Returns true if
+ * requests or work are left. */
 bool pd_turn_run(pd_turn *turn);
 /* Applies all waiting requests to the store, however long that takes, and forwards the effects. Called when the step
  * thread ends. */
 void pd_turn_finish(pd_turn *turn);
-/* Forwards the effects of the store (its answers, reports and tasks): root tasks (computations of matrix roots) to the
- * root pool, checkpoints to the keeper thread, entries of logs to the journal thread, all other effects to the loop
- * thread as one chain.
+/* Forwards the effects of the store (its answers, reports and tasks): root tasks to the root pool, checkpoints to the
+ * keeper thread, entries of logs to the journal thread, all other effects to the loop thread as one chain.
  *
  * Effects for the loop thread are numbered 1, 2, 3 ... for the life of the process; the loop thread asserts that order.
  *

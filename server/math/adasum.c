@@ -47,8 +47,8 @@ struct pd_adasum {
     int n_dots;
     /* the dot products, indexed by group (vectors that are merged together), range and number of the dot product */
     double *dots;
-    /* The factor of each vector, indexed by group (vectors that are merged together) and member of the group. It is 1
-     * until it is computed. Shares the allocation of `dots`. */
+    /* The factor of each vector, indexed by group and member of the group. It is 1 until it is computed. Shares the
+     * allocation of `dots`. */
     double *scale;
     bool *finite; /* whether all elements of the result in a range are finite; shares the allocation of `dots` */
     float *scratch[];
@@ -83,8 +83,8 @@ int64_t pd_adasum_scratch_vectors(pd_adasum_form form, int k)
 
 /* ---- members of a group ---- */
 
-/* Writes the numbers of the vectors that group g merges: first its leaves, then the surplus vectors (those beyond a
- * power of two) that are merged into the leaves. Returns how many vectors these are. */
+/* Writes the numbers of the vectors that group g merges: first its leaves, then the surplus vectors that are merged
+ * into the leaves. Returns how many vectors these are. */
 static int members(const pd_adasum *a, int g, int *member)
 {
     const stage *s = &a->stage;
@@ -306,8 +306,8 @@ static void vdot_scales(int k, const double *dots, double *scale)
     }
 }
 
-/* Adds up the dot products of group g (vectors that are merged together) over all ranges of elements, in order, and
- * stores the sums in place of those of the first range. Returns them. */
+/* Adds up the dot products of group g over all ranges of elements, in order, and stores the sums in place of those of
+ * the first range. Returns them. */
 static double *fold_ranges(const pd_adasum *a, int g)
 {
     double *sum = a->dots + (size_t)g * (size_t)a->ranges * (size_t)a->n_dots;
@@ -359,8 +359,8 @@ static void plan_stage(pd_adasum *a)
     memset(a->dots, 0, (size_t)a->stage.groups * (size_t)a->ranges * (size_t)a->n_dots * sizeof *a->dots);
 }
 
-/* Returns the number of elements of a unit (the part that one thread computes at a time). A unit that reads more than
- * MANY vectors has fewer elements, so that it reads about as much memory as any other. */
+/* Returns the number of elements of a unit. A unit that reads more than MANY vectors has fewer elements, so that it
+ * reads about as much memory as any other. */
 static int64_t range_of(pd_adasum_form form, int k)
 {
     int64_t range = form == PD_ADASUM_VDOT && k > MANY ? (int64_t)RANGE * MANY / k / BLOCK * BLOCK : RANGE;

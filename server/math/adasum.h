@@ -67,7 +67,7 @@ void pd_adasum_end(pd_adasum *a); /* accepts NULL */
 /* Returns the number of units (parts that one thread computes) of this pass over the vectors. 0: the result is
  * complete. */
 int64_t pd_adasum_units(const pd_adasum *a);
-/* Returns the estimated time in ns of one unit (the part that one thread computes) of this pass on one core. */
+/* Returns the estimated time in ns of one unit of this pass on one core. */
 double pd_adasum_unit_ns(const pd_adasum *a);
 void pd_adasum_unit(pd_adasum *a, int64_t i);
 /* Begins the next pass over the vectors. Call it on one thread, after all units of the pass. */

@@ -19,7 +19,7 @@ typedef struct pd_admission {
     uint32_t ranks;
 } pd_admission;
 
-/* What one connection uses of the ingest budget (the memory that received payloads may take together). */
+/* What one connection uses of the ingest budget. */
 typedef struct pd_quota {
     uint64_t reserve; /* bytes of the rank's largest frame, which no other rank may use; 0: the connection is an
                        * operator's, or the rank has not declared its parameters */

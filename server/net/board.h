@@ -32,8 +32,7 @@ typedef struct pd_waiter {
     int outcome;            /* answer: outcome of the round (enum pd_outcome); 0: the piece did not wait for a round */
     uint64_t step, version; /* answer: number of rounds that the parameter has closed; step that produced the weights */
     pd_snapshot *snapshot;  /* answer to a pull: a reference to the snapshot (the published weights) to send */
-    bool updates;           /* answer to a pull: what is sent is the step's update (new minus old weights), not the
-                               * weights */
+    bool updates;           /* answer to a pull: what is sent is the step's update, not the weights */
     pd_reason *why; /* answer to a push whose step was refused: a reference to the text that says why, or NULL */
     pd_scalar_means *scalars; /* answer: a reference to the averages of the scalars (such as the loss) that workers sent
                                * for the last round; NULL: they sent none */
@@ -59,14 +58,13 @@ typedef struct pd_board_user {
     void (*resolved)(void *arg, pd_wait *wait);
     /* Called when a waiting request ends with an error. The request is in no list any more and may be freed. */
     void (*failed)(void *arg, pd_wait *wait, const pd_error *err);
-    /* Gets a snapshot (published weights) that the board no longer uses. It goes back to the store, which reuses its
-     * memory. */
+    /* Gets a snapshot that the board no longer uses. It goes back to the store, which reuses its memory. */
     void (*released)(void *arg, pd_snapshot *snapshot);
 } pd_board_user;
 
 /* Makes a board (it answers pushes and pulls), which has no entries yet. Returns NULL if memory is out. */
 pd_board *pd_board_new(const pd_board_user *user);
-/* Releases all snapshots (published weights) and frees the board. No request may be waiting. Accepts NULL. */
+/* Releases all snapshots and frees the board. No request may be waiting. Accepts NULL. */
 void pd_board_free(pd_board *board);
 
 /* Makes entries on the board (for their published state) for parameters 0 to n - 1 of a job, unless it has them.

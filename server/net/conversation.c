@@ -80,8 +80,7 @@ static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
     return effect;
 }
 
-/* Handles one effect (a message of the step thread). Returns false if the turn's time is used up or no effect is
- * left. */
+/* Handles one effect. Returns false if the turn's time is used up or no effect is left. */
 static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
 {
     pd_mail *next;
@@ -94,8 +93,8 @@ static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
     return pd_loop_clock_ns(daemon) <= until_ns;
 }
 
-/* Handles effects (messages of the step thread) until the turn's time is used up. If effects may be left, the loop
- * wakes itself for its next turn: the mailbox wakes it only when mail arrives in an empty mailbox. */
+/* Handles effects until the turn's time is used up. If effects may be left, the loop wakes itself for its next turn:
+ * the mailbox wakes it only when mail arrives in an empty mailbox. */
 void pd_conversation_take_effects(pd_daemon *daemon)
 {
     uint64_t until_ns = pd_loop_clock_ns(daemon) + EFFECTS_NS;
@@ -340,9 +339,8 @@ void pd_conversation_tick_http(pd_daemon *daemon)
     pd_http_free_closed(daemon);
 }
 
-/* Gives back the snapshots (published weights) in effects (answers and reports of the step thread) that were taken from
- * the mailbox but not handled, since the board does not know them. The step thread itself takes back effects that are
- * still in the mailbox. */
+/* Gives back the snapshots (published weights) in effects that were taken from the mailbox but not handled, since the
+ * board does not know them. The step thread itself takes back effects that are still in the mailbox. */
 static void release_backlog(pd_daemon *daemon)
 {
     size_t i = daemon->backlog_at;
@@ -369,8 +367,8 @@ void pd_conversation_close_all(pd_daemon *daemon)
     free_closed(daemon);
 }
 
-/* Frees effects (messages of the step thread) that came too late to be handled. Payload buffers in them go back to the
- * pool, and log lines in them are logged. */
+/* Frees effects that came too late to be handled. Payload buffers in them go back to the pool, and log lines in them
+ * are logged. */
 static void free_effects(pd_daemon *daemon, pd_mail *mail)
 {
     while (mail != NULL) {

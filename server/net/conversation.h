@@ -32,7 +32,7 @@ int pd_conversation_accept_http(pd_daemon *daemon, pd_transport *transport);
 void pd_conversation_tick_http(pd_daemon *daemon);
 /* Closes all HTTP connections. */
 void pd_conversation_close_http(pd_daemon *daemon);
-/* Handles the effects (answers and reports) that the step thread has posted, for about a millisecond. */
+/* Handles the effects that the step thread has posted, for about a millisecond. */
 void pd_conversation_take_effects(pd_daemon *daemon);
 /* Ends a turn of the loop, before the loop waits for events: tries held-back frames again, writes answers, posts
  * requests to the step thread. */

@@ -16,8 +16,8 @@
 
 #include <syslog.h>
 
-/* Finds the connection and the request that an effect (a message of the step thread) answers. Returns NULL if the
- * connection is closed or the request has ended. */
+/* Finds the connection and the request that an effect answers. Returns NULL if the connection is closed or the request
+ * has ended. */
 static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending **pending)
 {
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
@@ -263,8 +263,8 @@ static void on_stats(pd_daemon *daemon, pd_effect *effect)
     effect->u.stats = NULL;
 }
 
-/* Enters on the board the closed rounds that an effect (a message of the step thread) reports, as many as the turn's
- * time allows. `backlog_at` counts the rounds that are entered. Returns false if some are left. */
+/* Enters on the board the closed rounds that an effect reports, as many as the turn's time allows. `backlog_at` counts
+ * the rounds that are entered. Returns false if some are left. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
 {
     while (daemon->backlog_at < effect->u.closed.n) {

@@ -5,8 +5,8 @@
 
 #include "loop.h"
 
-/* Handles an effect (a message of the step thread) and frees it. Returns false if the turn's time ended before that was
- * finished. Then the caller keeps the effect and calls again in a later turn. */
+/* Handles an effect and frees it. Returns false if the turn's time ended before that was finished. Then the caller
+ * keeps the effect and calls again in a later turn. */
 bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns);
 
 #endif

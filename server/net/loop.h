@@ -38,9 +38,9 @@ struct pd_daemon {
     pd_mailbox *effects, *requests;
     pd_mail *backlog;                /* effects (messages of the step thread) that were taken from the mailbox and
                                       * are not handled yet */
-    size_t backlog_at;               /* of the first effect that waits (a message of the step thread): number of its
-                                      * closed rounds that are on the board already */
-    uint64_t effects_handled;        /* number of the last effect (message of the step thread) that was handled */
+    size_t backlog_at;               /* of the first effect that waits: number of its closed rounds that are on the
+                                      * board already */
+    uint64_t effects_handled;        /* number of the last effect that was handled */
     pd_mail *post_first, *post_last; /* requests to the store that were queued in this turn of the loop */
     pd_request *notices;             /* messages that tell the store of the end of connections which closed before the
                                       * store answered their Hello */
@@ -112,8 +112,8 @@ size_t pd_loop_quota(const pd_daemon *daemon);
 
 /* Takes over a request to the store. It is posted at the end of this turn of the loop. */
 void pd_loop_post(pd_daemon *daemon, pd_request *request);
-/* Posts the requests to the store that this turn of the loop has queued, and returns the snapshots (published weights)
- * that the board has released. */
+/* Posts the requests to the store that this turn of the loop has queued, and returns the snapshots that the board has
+ * released. */
 void pd_loop_flush(pd_daemon *daemon);
 /* Keeps the message that tells the store of a connection's end, until the store has answered the connection's Hello. */
 void pd_loop_keep_notice(pd_daemon *daemon, pd_request *notice);

@@ -336,7 +336,7 @@ static const row rows[] = {
     SERVER_BY("build_info", GAUGE, write_build, "Version, instruction set and BLAS kernels in use; always 1."),
     SERVER("ready", GAUGE, ready, "1: workers are served; 0: the daemon is recovering jobs or draining."),
     SERVER("healthy", GAUGE, healthy, "1: the step thread makes progress; 0: it is stuck."),
-    SERVER("uptime_seconds", GAUGE, uptime_seconds, "Time since the daemon listens."),
+    SERVER("uptime_seconds", GAUGE, uptime_seconds, "Time since the daemon serves workers."),
     SERVER("connections", GAUGE, connections, "Open connections of workers and operators."),
     SERVER("jobs", GAUGE, jobs, "Number of jobs."),
     SERVER("bytes_received", COUNTER, bytes_in, "Bytes received on all connections."),

@@ -13,12 +13,10 @@
 #define LEAST 4096u
 #define CLASSES 96
 #define ALIGNMENT 64u
-/* Slabs (blocks of memory for one payload) of this size or more come from mmap, so that freeing returns them to the
- * kernel. */
+/* Slabs of this size or more come from mmap, so that freeing returns them to the kernel. */
 #define MAPPED (1024u * 1024u)
 #define HUGE_PAGE (2u * 1024u * 1024u)
-/* New slabs (blocks of memory for one payload) of this size or more are allocated on another thread, because that takes
- * time. */
+/* New slabs of this size or more are allocated on another thread, because that takes time. */
 #define PREPARED (64u * 1024u)
 
 typedef struct slab {
@@ -32,7 +30,7 @@ typedef struct slab {
 struct pd_pool {
     uint64_t limit, used, kept;
     slab *unused[CLASSES];
-    unsigned coming[CLASSES]; /* number of slabs (blocks of memory) of each size class that threads are allocating */
+    unsigned coming[CLASSES]; /* number of slabs of each size class that threads are allocating */
     uint64_t making;          /* bytes of all slabs that other threads are allocating */
     bool failed;              /* another thread could not allocate a slab, and no frame has been refused for it yet */
     pd_platform platform;     /* the threads that allocate memory; if its `background` is NULL, there are none, and the
@@ -70,7 +68,7 @@ static uint8_t *map(size_t size)
     return at + before;
 }
 
-/* Allocates the memory of a slab (a block for one payload). May run on any thread. Returns NULL if memory is out. */
+/* Allocates the memory of a slab. May run on any thread. Returns NULL if memory is out. */
 static uint8_t *make(size_t size)
 {
     return size >= MAPPED ? map(size) : aligned_alloc(ALIGNMENT, size);
@@ -107,7 +105,7 @@ static slab *take_unused(pd_pool *pool, unsigned class)
     return s;
 }
 
-/* Frees unused slabs (blocks of memory), the largest first, until `size` more bytes fit into the pool's limit. */
+/* Frees unused slabs, the largest first, until `size` more bytes fit into the pool's limit. */
 static void make_room(pd_pool *pool, size_t size)
 {
     for (unsigned class = CLASSES; class -- > 0 && pool->kept > 0;) {
@@ -130,8 +128,7 @@ static slab *slab_of(pd_background *work)
     return (slab *)(void *)((char *)work - offsetof(slab, work));
 }
 
-/* Allocates the memory of a slab (a block for one payload) and touches every page, which is what takes time. Runs on
- * another thread. */
+/* Allocates the memory of a slab and touches every page, which is what takes time. Runs on another thread. */
 static void prepare(pd_background *work)
 {
     slab *s = slab_of(work);

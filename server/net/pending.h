@@ -32,14 +32,13 @@ typedef struct pd_pending {
     bool checksum;         /* the request's frame had a checksum, so the answer gets one, too */
     uint32_t start, count; /* of a Declare: index of the first parameter that it declares on this connection, and number
                             * of its parameters */
-    pd_wait wait;          /* of Push, Pull and PushPull: the pieces (tensors or chunks) that wait on the board; must be
-                            * the last member */
+    pd_wait wait;          /* of Push, Pull and PushPull: the pieces that wait on the board; must be the last member */
 } pd_pending;
 
 typedef struct pd_pendings {
     uint64_t key; /* secret factor of the hash of request ids, because peers choose the ids; odd */
     uint64_t last_serial;
-    size_t n, pieces; /* number of open requests, and of the pieces (tensors or chunks) in them */
+    size_t n, pieces; /* number of open requests, and of the pieces in them */
     size_t of_kind[PD_PENDING_KINDS];
     uint64_t pulling;  /* bytes of memory that the open Pull requests take */
     size_t *under_way; /* number of open requests of all connections of the peer's identity; NULL: not counted */
@@ -49,15 +48,14 @@ typedef struct pd_pendings {
     pd_pending *oldest, *newest;
 } pd_pendings;
 
-/* Makes an open request with n pieces (tensors or chunks) for the frame with the prefix (fixed first bytes) `request`.
- * The request gets the next serial number of `table`. The caller adds it to the table later. Returns NULL if memory is
- * out. */
+/* Makes an open request with n pieces for the frame with the prefix (fixed first bytes) `request`. The request gets the
+ * next serial number of `table`. The caller adds it to the table later. Returns NULL if memory is out. */
 pd_pending *pd_pending_new(pd_pendings *table, struct pd_conn *conn, const pd_prefix *request, size_t n_pieces);
 /* Returns a frame's prefix (its fixed first bytes) with the fields of the request that the answer needs: the method,
  * the request id, and whether it had a checksum. */
 pd_prefix pd_pending_asked(const pd_pending *pending);
 void pd_pending_free(pd_pending *pending); /* accepts NULL */
-/* Returns how many bytes of memory a request with n pieces (tensors or chunks) takes. */
+/* Returns how many bytes of memory a request with n pieces takes. */
 size_t pd_pending_bytes(size_t n_pieces);
 /* Find the open request with an id, or the one with a serial number. Return NULL if there is none. */
 pd_pending *pd_pendings_find(const pd_pendings *table, uint64_t id);

@@ -11,7 +11,7 @@ void pd_adafactor_lengths(const pd_unit *unit);
 /* called once per step: computes learning rate and clip factor of each group (one of the independent tensors that a
  * parameter may stack) */
 void pd_adafactor_limits(const pd_unit *unit);
-/* called once per block (part of the parameter): computes the new weights and the new momentum of the block */
+/* called once per block: computes the new weights and the new momentum of the block */
 void pd_adafactor_move(const pd_unit *unit);
 
 #endif

@@ -256,10 +256,10 @@ static int make_blocks(pd_plan *plan)
     return PD_OK;
 }
 
-/* ---- slots ---- */
+/* ---- slots (tensors of optimizer state) ---- */
 
-/* Returns the description of a slot (a tensor of optimizer state) for a moment that has all dimensions of the parameter
- * except those with the factor rule `rule` (ROW, COLUMN, BATCH or NONE). */
+/* Returns the description of a slot for a moment that has all dimensions of the parameter except those with the factor
+ * rule `rule` (ROW, COLUMN, BATCH or NONE). */
 static pd_slot_spec moment(const char *name, const pd_shape *shape, const pd_factoring *factoring, pd_dim_rule rule)
 {
     pd_slot_spec spec = { .name = name, .number = -1, .follows_known = true };
@@ -272,8 +272,7 @@ static pd_slot_spec moment(const char *name, const pd_shape *shape, const pd_fac
     return spec;
 }
 
-/* Adds a slot (a tensor of optimizer state) to the plan, and writes its index to *slot. Returns PD_OK or
- * PD_NO_MEMORY. */
+/* Adds a slot to the plan, and writes its index to *slot. Returns PD_OK or PD_NO_MEMORY. */
 static int add(pd_plan *plan, const pd_slot_spec *spec, int *slot)
 {
     int index = pd_plan_slot(plan, spec);

@@ -53,7 +53,7 @@ typedef struct pd_adafactor_own {
     bool factored, by_scale;
     int cut;        /* the dimension along which the parameter is cut into blocks */
     int64_t chunks; /* number of chunks (ranges of indices) into which dimension `cut` is cut */
-    /* slots (tensors of optimizer state): full second moment, momentum, row moment and column moment */
+    /* slots: full second moment, momentum, row moment and column moment */
     int v, m, v_row, v_col;
     /* temporary tensors (slots): sums of this step's squared gradients for the moments v_row and v_col */
     int row_sums, col_sums;
@@ -67,15 +67,13 @@ typedef struct pd_adafactor_own {
     /* temporary tensor (slot): for each block and each group (one of the independent tensors that a parameter may
      * stack), the sum of squares of the weights and that of the updates */
     int squares;
-    /* temporary tensor (slot): learning rate and clip factor of each group (one of the independent tensors that a
-     * parameter may stack) */
+    /* temporary tensor (slot): learning rate and clip factor of each group */
     int limits;
     /* whether the sums in the slot `shared` are for the moment v_row; false: for v_col */
     bool shared_is_row;
     /* number of sums of squared gradients that each block (part of the parameter) has in the slot `shared` */
     int64_t shared_size;
-    /* number of groups (independent tensors that a parameter may stack) for which each block has room in the slot
-     * `squares` */
+    /* number of groups for which each block has room in the slot `squares` */
     int64_t groups;
     pd_dim_rule rule[PD_MAX_RANK]; /* factor rule of each dimension of plan->shape: ROW, COLUMN, BATCH or NONE */
 } pd_adafactor_own;

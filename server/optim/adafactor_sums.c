@@ -97,9 +97,8 @@ PD_CLONES(void, add_squares_four, (const float *const *x, int64_t n, double *sum
     }
 }
 
-/* Adds the squares of the weights of several runs (rows of contiguous elements) to the sums in `squares`, one for each
- * group (one of the independent tensors that a parameter may stack) of the block. All weights of a run belong to one
- * group. The first sum belongs to the group `first`. */
+/* Adds the squares of the weights of several runs to the sums in `squares`, one for each group of the block. All
+ * weights of a run belong to one group. The first sum belongs to the group `first`. */
 static void add_weights_of(const pd_unit *unit, const pd_runs *r, double *squares, int64_t first)
 {
     const float *x[TOGETHER];

@@ -54,9 +54,9 @@ bool pd_walk_on(pd_walk *w)
     return false;
 }
 
-/* Collects the next runs (rows of contiguous elements) of a walk, at most TOGETHER, that use the same elements of one
- * moment. This moment must have an element for each element of a run, and the other moment a single element for the
- * whole run. Returns false if no run is left after these. */
+/* Collects the next runs of a walk, at most TOGETHER, that use the same elements of one moment. This moment must have
+ * an element for each element of a run, and the other moment a single element for the whole run. Returns false if no
+ * run is left after these. */
 bool pd_walk_gather(pd_walk *w, pd_runs *r)
 {
     bool more;
@@ -75,8 +75,8 @@ bool pd_walk_gather(pd_walk *w, pd_runs *r)
     return more;
 }
 
-/* Returns n elements of a run (a row of contiguous elements), from its element i on, as a stretch: pointers to their
- * gradients, weights and moments. */
+/* Returns n elements of a run, from its element i on, as a stretch: pointers to their gradients, weights and
+ * moments. */
 pd_stretch pd_stretch_of(const pd_unit *unit, const pd_walk *w, int64_t i, int64_t n)
 {
     const pd_adafactor_own *own = unit->plan->own;

@@ -47,9 +47,8 @@ static inline bool pd_adafactor_is_scaled(const pd_unit *unit)
     return pd_adafactor_own_of(unit)->by_scale;
 }
 
-/* Returns the sums of squares of the block that this call processes: an array with one sum for each group (one of the
- * independent tensors that a parameter may stack). `which`: OF_WEIGHTS for the squares of the weights, OF_UPDATE for
- * those of the updates. */
+/* Returns the sums of squares of the block that this call processes: an array with one sum for each group. `which`:
+ * OF_WEIGHTS for the squares of the weights, OF_UPDATE for those of the updates. */
 static inline double *pd_squares_of(const pd_unit *unit, int which)
 {
     const pd_adafactor_own *own = unit->plan->own;
@@ -65,14 +64,13 @@ typedef struct pd_walk {
     /* index of the current run (a row of contiguous elements) in each dimension of the block, from 0; always 0 in the
      * last dimension */
     int64_t index[PD_MAX_RANK];
-    /* where the first element of the current run (a row of contiguous elements) lies: `element` is its offset in the
-     * parameter, at[i] its offset in tensor number i (ROW, COL, GROUP or BOTH) */
+    /* where the first element of the current run lies: `element` is its offset in the parameter, at[i] its offset in
+     * tensor number i (ROW, COL, GROUP or BOTH) */
     int64_t element, at[TENSORS];
-    /* n: number of elements in a run (a row of contiguous elements). tile: how many of them to process at once; they
-     * all belong to one group (one of the independent tensors that a parameter may stack) */
+    /* n: number of elements in a run. tile: how many of them to process at once; they all belong to one group */
     int64_t n, tile;
-    /* distance in each tensor from one element of a run (a row of contiguous elements) to the next: 0 if the tensor has
-     * a single element for the whole run, else 1 */
+    /* distance in each tensor from one element of a run to the next: 0 if the tensor has a single element for the whole
+     * run, else 1 */
     int64_t step[TENSORS];
     /* whether this step's squared gradients have the weight 0 in the second moments */
     bool still;
@@ -82,13 +80,13 @@ typedef struct pd_walk {
  * squared gradient plus epsilon1. */
 float pd_adafactor_keep(const pd_unit *unit);
 
-/* Begins a walk over a block: returns a position at the block's first run (a row of contiguous elements). */
+/* Begins a walk over a block: returns a position at the block's first run. */
 pd_walk pd_walk_of(const pd_plan *plan, const pd_block *block);
-/* Moves a walk to the next run of its block (a row of contiguous elements). Returns false after the last run. */
+/* Moves a walk to the next run of its block. Returns false after the last run. */
 bool pd_walk_on(pd_walk *w);
 
-/* Returns whether both moments (v_row and v_col) have one element for each element of a run (a row of contiguous
- * elements). They do if both have the last dimension. */
+/* Returns whether both moments (v_row and v_col) have one element for each element of a run. They do if both have the
+ * last dimension. */
 static inline bool pd_walk_is_single(const pd_walk *w)
 {
     return w->step[ROW] != 0 && w->step[COL] != 0;
@@ -96,23 +94,22 @@ static inline bool pd_walk_is_single(const pd_walk *w)
 
 /* ---- several runs at once, so that more memory accesses are under way ---- */
 
-/* Up to TOGETHER neighbouring runs (rows of contiguous elements) that are processed together. The moment `across_is`
- * has one element for each element of a run, and all these runs use the same ones. The moment `along_is` has a single
- * element for each run. */
+/* Up to TOGETHER neighbouring runs that are processed together. The moment `across_is` has one element for each element
+ * of a run, and all these runs use the same ones. The moment `along_is` has a single element for each run. */
 typedef struct pd_runs {
     int k;
     int64_t n;
     int64_t element[TOGETHER], group[TOGETHER];
-    /* for each run (a row of contiguous elements), the index of its single element in the moment `along_is` */
+    /* for each run, the index of its single element in the moment `along_is` */
     int64_t along[TOGETHER];
-    /* index in the moment `across_is` of the first element that all the runs (rows of contiguous elements) use */
+    /* index in the moment `across_is` of the first element that all the runs use */
     int64_t across;
     /* `along_is`, `across_is`: one is the row moment (ROW), the other the column moment (COL) */
     int along_is, across_is;
 } pd_runs;
 
-/* Collects the next neighbouring runs (rows of contiguous elements) from the position of a walk on, into *r. Returns
- * false if no run is left after these. */
+/* Collects the next neighbouring runs from the position of a walk on, into *r. Returns false if no run is left after
+ * these. */
 bool pd_walk_gather(pd_walk *w, pd_runs *r);
 
 static inline void pd_runs_of(const float **to, const pd_runs *r, const float *base)
@@ -122,8 +119,8 @@ static inline void pd_runs_of(const float **to, const pd_runs *r, const float *b
 
 /* ---- a part of a run ---- */
 
-/* Which of a parameter's second moments have one element for each element of a run (a row of contiguous elements); the
- * others have a single element for the whole run:
+/* Which of a parameter's second moments have one element for each element of a run; the others have a single element
+ * for the whole run:
  *
  * - ACROSS: only the column moment v_col has one for each element.
  * - ALONG: only the row moment v_row has.
@@ -141,14 +138,14 @@ typedef struct pd_stretch {
     float *after, *m; /* `after`: new weights; m: momentum, or NULL if there is none */
 } pd_stretch;
 
-/* Returns n elements of a run (a row of contiguous elements), from its element i on, as a stretch: pointers to their
- * gradients, weights and moments. */
+/* Returns n elements of a run, from its element i on, as a stretch: pointers to their gradients, weights and
+ * moments. */
 pd_stretch pd_stretch_of(const pd_unit *unit, const pd_walk *w, int64_t i, int64_t n);
 /* Returns the sum of the squared updates of a stretch (part of a row of contiguous elements), before clipping. The
  * stretch must have at most TILE elements and the layout SINGLE, WHOLE or STILL. */
 double pd_stretch_squares(const pd_stretch *s);
 
-/* Returns the update of element i of a stretch (part of a row of contiguous elements), before clipping.
+/* Returns the update of element i of a stretch, before clipping.
  *
  * In the layout STILL the squared gradient has the weight 0 in the moment, but is multiplied by 0 and added here. So an
  * infinite square makes the update NaN, as in T5X, even if skip_nan_updates has kept the old moment in the state. */

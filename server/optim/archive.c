@@ -49,8 +49,8 @@ static bool is_ok(const pd_archive *archive)
     return archive->err.code == PD_OK;
 }
 
-/* Returns the error code for a value that is out of its bounds. If an image (saved state as bytes) is being read, it is
- * damaged; if one is being written, the writing program has a bug. */
+/* Returns the error code for a value that is out of its bounds. If an image is being read, it is damaged; if one is
+ * being written, the writing program has a bug. */
 static int code_of_misfit(const pd_archive *archive)
 {
     return archive->reading ? PD_DATA_LOSS : PD_INTERNAL;
@@ -238,7 +238,7 @@ void pd_archive_agree(pd_archive *archive, const char *what, const char *mine)
 /* ---- records ---- */
 
 /* Returns a hash (FNV-1a) of the names, types and sizes of a table's fields. Images contain it, so that a reader can
- * refuse an image (saved state as bytes) with other fields. */
+ * refuse an image with other fields. */
 static uint64_t fingerprint(const pd_table *table)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -298,8 +298,7 @@ void *pd_archive_list(pd_archive *archive, const pd_table *table, void *records,
 
 /* ---- sections ---- */
 
-/* Writes the name of a section (a named part of the image). When an image is read, checks that the section which begins
- * here has this name. */
+/* Writes the name of a section. When an image is read, checks that the section which begins here has this name. */
 static void visit_name(pd_archive *archive, const char *name)
 {
     size_t length = strlen(name);

@@ -100,17 +100,16 @@ typedef struct pd_table {
 
 typedef struct pd_section {
     const char *name; /* name of the section, borrowed while the section is open */
-    /* an offset in the image (saved state as bytes). When writing: where the length of the section stands. When
-     * reading: where the section ends */
+    /* an offset in the image. When writing: where the length of the section stands. When reading: where the section
+     * ends */
     size_t at;
 } pd_section;
 
-/* An archive: the state of one writer or reader of an image (a byte buffer with the state of objects). Only archive.c
- * uses the members. */
+/* An archive: the state of one writer or reader of an image. Only archive.c uses the members. */
 typedef struct pd_archive {
     bool reading;
     uint8_t *own;        /* when writing: the buffer with the image, which grows */
-    const uint8_t *from; /* when reading: the image (saved state as bytes), borrowed from the caller */
+    const uint8_t *from; /* when reading: the image, borrowed from the caller */
     size_t at;           /* number of bytes of the image that were written or read so far */
     size_t size;         /* when writing: capacity of the buffer in bytes. When reading: length of the image */
     pd_section open[PD_ARCHIVE_DEPTH];
@@ -119,16 +118,15 @@ typedef struct pd_archive {
     pd_error err;
 } pd_archive;
 
-/* Begins to write an image (a byte buffer with the state of objects). The caller must end it with pd_archive_end, also
- * after an error. */
+/* Begins to write an image. The caller must end it with pd_archive_end, also after an error. */
 void pd_archive_begin_write(pd_archive *archive);
 /* Lets the image be written into this memory of `bytes` bytes, which the archive owns from now on. If the image needs
  * more, it gets other memory. Call it right after pd_archive_begin_write. */
 void pd_archive_use(pd_archive *archive, void *memory, size_t bytes);
-/* Begins to read an image (a byte buffer with the state of objects). The image is borrowed until pd_archive_end. */
+/* Begins to read an image. The image is borrowed until pd_archive_end. */
 void pd_archive_begin_read(pd_archive *archive, const void *image, size_t n);
-/* Ends the writing or reading of an image. All sections (named parts of the image) must be closed, unless there was an
- * error. Returns PD_OK or the code of the first error, and fills *err with that error.
+/* Ends the writing or reading of an image. All sections must be closed, unless there was an error. Returns PD_OK or the
+ * code of the first error, and fills *err with that error.
  *
  * A writer gets the image in *image (free() it) and its size in *n; after an error *image is NULL and *n is 0. A reader
  * may pass NULL for `image` and `n`. For a reader it is an error if bytes of the image are left. */
@@ -137,9 +135,8 @@ int pd_archive_end(pd_archive *archive, uint8_t **image, size_t *n, pd_error *er
 bool pd_archive_is_reading(const pd_archive *archive);
 /* Returns PD_OK, or the code of the first error of the archive (the writer or reader of an image). */
 int pd_archive_status(const pd_archive *archive);
-/* Records an error that the caller has found while it writes or reads an image (saved state as bytes). The error text
- * begins with the names of the open sections (named parts of the image). Only the first error counts. Returns the code
- * of the first error. */
+/* Records an error that the caller has found while it writes or reads an image. The error text begins with the names of
+ * the open sections. Only the first error counts. Returns the code of the first error. */
 int pd_archive_fail(pd_archive *archive, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* pd_archive_enter begins a section (a named part of an image), pd_archive_leave ends it. A reader checks the section's
@@ -154,11 +151,11 @@ bool pd_archive_has_more(const pd_archive *archive);
 /* ---- visits ---- */
 
 /* Write or read one struct (pd_archive_fields) or an array of n structs (pd_archive_records), with the members that the
- * table lists. The image (saved state as bytes) does not contain n: the reader must know it. */
+ * table lists. The image does not contain n: the reader must know it. */
 void pd_archive_fields(pd_archive *archive, const pd_table *table, void *record);
 void pd_archive_records(pd_archive *archive, const pd_table *table, void *records, size_t n);
-/* Writes or reads an array of structs whose length the image (saved state as bytes) contains: first the length, then
- * the structs. Returns the array:
+/* Writes or reads an array of structs whose length the image contains: first the length, then the structs. Returns the
+ * array:
  *
  *     job->ranges = pd_archive_list(archive, &range_table, job->ranges, &job->n_ranges, MOST);
  *

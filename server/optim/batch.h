@@ -20,7 +20,7 @@ int pd_batch_threads(const pd_batch *batch);
 /* Runs n optimizer steps like pd_batch_run, but in the memory of an existing batch, so it cannot fail for want of
  * memory. */
 void pd_batch_run_steps(pd_batch *batch, pd_optim *const *steps, size_t n);
-/* Runs n root tasks (computations of matrix roots) that optimizers have handed out, each on one thread. */
+/* Runs n root tasks that optimizers have handed out, each on one thread. */
 void pd_batch_run_tasks(const pd_batch *batch, pd_task *const *tasks, size_t n);
 
 #endif

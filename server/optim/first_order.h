@@ -50,10 +50,10 @@
         "maximize", PD_FLAG, 0, 0, 1, NULL, "add the gradient instead of subtracting it", true, false                  \
     }
 
-/* Adds a slot (a tensor of optimizer state) to the plan for each name; the list of names ends with NULL. The slots have
- * the parameter's shape and begin with zeros. Returns PD_OK or PD_NO_MEMORY. */
+/* Adds a slot to the plan for each name; the list of names ends with NULL. The slots have the parameter's shape and
+ * begin with zeros. Returns PD_OK or PD_NO_MEMORY. */
 int pd_plan_slots(pd_plan *plan, const char *const *names);
-/* Adds a slot (a tensor of optimizer state) that holds one number, `fill` at first. Returns PD_OK or PD_NO_MEMORY. */
+/* Adds a slot that holds one number, `fill` at first. Returns PD_OK or PD_NO_MEMORY. */
 int pd_plan_number(pd_plan *plan, const char *name, float fill);
 
 /* The range of elements that one thread processes in one call: n elements, with pointers to their weights before the

@@ -50,11 +50,10 @@ typedef struct pd_kron_own {
     /* number of a temporary slot (a tensor that lives for one step) of shape plan->shape: first the momentum corrected
      * for its bias, later the update of the weights */
     int x;
-    /* number of a temporary slot (a tensor that lives for one step) of the same shape: work memory for products that
-     * threads share; -1: no block needs it */
+    /* number of a temporary slot of the same shape: work memory for products that threads share; -1: no block needs
+     * it */
     int other;
-    /* number of a temporary slot (a tensor that lives for one step): what the step decides about factors, indexed by
-     * DECIDED_... */
+    /* number of a temporary slot: what the step decides about factors, indexed by DECIDED_... */
     int decision;
     int scanned; /* number of scanned dimensions: leading ones that count independent layers */
     int rank;    /* number of dimensions of a block, without scanned dimensions */
@@ -66,7 +65,7 @@ typedef struct pd_kron_own {
     bool pads;                 /* whether all blocks are padded to one size; false: each has its own size */
     bool in_step;              /* whether factors are updated within the step, and not by tasks of the root pool */
     bool decays;               /* whether weight decay changes the weights of this parameter */
-    int64_t side[PD_MAX_RANK]; /* number of rows of each dimension's factor (preconditioning matrix) in memory */
+    int64_t side[PD_MAX_RANK]; /* number of rows of each dimension's factor in memory */
 } pd_kron_own;
 /* Indices of the slot (tensor) `decision`, which has what a step decides about the factors. UPDATE and BALANCE are 0 or
  * 1: whether factors are updated, and whether their largest elements are made equal. MEAN is the mean absolute value of

@@ -400,8 +400,8 @@ static size_t take_tasks(pd_optim *const *steps, size_t n, pd_task **task, pd_op
 
 enum { AT_ONCE = 64 };
 
-/* Sorts root tasks (computations of matrix roots) by cost, the most expensive first, so that no thread begins a large
- * task when the others are done. The order changes no result. */
+/* Sorts root tasks by cost, the most expensive first, so that no thread begins a large task when the others are done.
+ * The order changes no result. */
 static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
 {
     pd_load load[AT_ONCE];
@@ -416,7 +416,7 @@ static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
     for (size_t i = 0; i < n; i++) task[i] = tasks[load[i].place], owner[i] = owners[load[i].place];
 }
 
-/* Runs the root tasks (computations of matrix roots) that the steps have made. Returns whether there were any. */
+/* Runs the root tasks that the steps have made. Returns whether there were any. */
 static bool run_tasks(const pd_model *model, size_t n)
 {
     pd_task *task[AT_ONCE];

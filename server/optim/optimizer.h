@@ -70,8 +70,7 @@ pd_root_state pd_optim_root(const pd_optim *optim, size_t task);
  *   has no gradient.
  * - Saved state is restored.
  *
- * The counter may go back only while no root task (computation of a matrix root) is captured (its inputs copied, its
- * result not stored yet). */
+ * The counter may go back only while no root task is captured (its inputs copied, its result not stored yet). */
 void pd_optim_set_count(pd_optim *optim, int64_t count);
 /* Starts a step. io->gradient must not be NULL. The pointers in `io` must stay valid until the step is done. io->draws
  * must stay valid longer: until all root tasks of the step have run, even if the optimizer is freed before.
@@ -108,7 +107,7 @@ const pd_error *pd_optim_refused(const pd_optim *optim);
  * - Before any of them stores a new matrix root, the steps of the group wait for each other. If no step can be refused,
  *   they do not wait.
  * - A step that waits for another one (pd_optim_waits) may go on when the other one has run, or has got a root task
- *   (the computation of a matrix root) back. So check all steps of the group then.
+ * back. So check all steps of the group then.
  *
  * If several steps are refused, the first one in the list decides what happens to the root tasks: the results of those
  * that belong to steps before it are stored, and those of steps after it are thrown away. */
@@ -118,7 +117,7 @@ void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
 
 /* Ends a step: frees its temporary memory. */
 void pd_optim_end(pd_optim *optim);
-/* Undoes pd_optim_begin. The step must not have run a phase (a pass of the step) yet. */
+/* Undoes pd_optim_begin. The step must not have run a phase yet. */
 void pd_optim_cancel(pd_optim *optim);
 
 #endif

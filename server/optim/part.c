@@ -16,8 +16,8 @@ enum { TILE = 1024 };
 
 /* ---- finding a part ---- */
 
-/* Returns whether a slot (tensor of optimizer state) has one element for each element of the parameter. The blocks that
- * the parameter is cut into then divide the slot as well. */
+/* Returns whether a slot has one element for each element of the parameter. The blocks that the parameter is cut into
+ * then divide the slot as well. */
 static bool is_of_parameter(const pd_plan *plan, const pd_slot_spec *spec)
 {
     int64_t n = -1;

@@ -15,8 +15,8 @@ typedef struct pd_part {
     pd_shape shape;
 } pd_part;
 
-/* Finds a part of the state by the name and number of its slot (a tensor of the state); number -1 stands for a slot
- * without a number. A `block` >= 0 selects one of:
+/* Finds a part of the state by the name and number of its slot; number -1 stands for a slot without a number. A `block`
+ * >= 0 selects one of:
  *   - a slot that belongs to this block ("block_3.factor_matrices.1" is slot factor_matrices, number 1, block 3);
  *   - the block's item in a slot that has one item for each block (PD_SHARE_ITEM);
  *   - the elements that lie in the block, in a slot that has one element for each element of the parameter.
@@ -26,15 +26,15 @@ bool pd_plan_part(const pd_plan *plan, const char *slot, int number, int block, 
 /* Copies a part of the state to `out` as float64, whatever type it is stored in. Of a symmetric matrix both halves are
  * copied, although the optimizer keeps only the lower one up to date. Call it between two steps. */
 void pd_optim_read_part(const pd_optim *optim, const pd_part *part, double *out);
-/* Copies elements [first, first + n) of slot i (a tensor of the state) to `out`, as float64. They are the same values
- * that pd_optim_read_part gives for the whole slot. Call it between two steps. */
+/* Copies elements [first, first + n) of slot i to `out`, as float64. They are the same values that pd_optim_read_part
+ * gives for the whole slot. Call it between two steps. */
 void pd_optim_read_elements(const pd_optim *optim, size_t i, int64_t first, int64_t n, double *out);
 /* Writes a part of the state. Its values are rounded to float32 (except for a float64 tensor), and then to the type in
  * which the tensor is stored. Of a symmetric matrix only the lower half is used. Call it between two steps.
  * PD_NO_MEMORY, only for a tensor that is stored in fewer bits than float32: nothing has changed. */
 int pd_optim_write_part(pd_optim *optim, const pd_part *part, const double *in);
-/* Copies the whole slot i (a tensor of the state) to `out` as float32, whatever type it is stored in. Of a symmetric
- * matrix both halves are copied. Call it between two steps. */
+/* Copies the whole slot i to `out` as float32, whatever type it is stored in. Of a symmetric matrix both halves are
+ * copied. Call it between two steps. */
 void pd_optim_read_slot(const pd_optim *optim, size_t i, float *out);
 
 #endif

@@ -11,9 +11,9 @@ typedef struct pd_block {
     int64_t size[PD_MAX_RANK];
 } pd_block;
 
-/* Returns the number of blocks (boxes of elements) that cover a tensor of `shape`, each of at most block_size along
- * every dimension. A scalar has one block, a shape without elements has none. With a block_size of at most 0 there is
- * one block. INT64_MAX: the number does not fit. */
+/* Returns the number of blocks that cover a tensor of `shape`, each of at most block_size along every dimension. A
+ * scalar has one block, a shape without elements has none. With a block_size of at most 0 there is one block.
+ * INT64_MAX: the number does not fit. */
 int64_t pd_partition_count(const pd_shape *shape, int64_t block_size);
 /* Returns block number `index` of the blocks that cover a tensor of `shape`, counted in row-major order. The last block
  * along a dimension may be smaller than block_size. */

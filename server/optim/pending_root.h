@@ -20,17 +20,15 @@ bool pd_pending_roots_are_back(const pd_optim *optim);
  * state) has. Pending roots are numbered in the order in which the inputs of their tasks were copied; k <
  * pd_optim_tasks_left. */
 int64_t pd_pending_root_length(const pd_optim *optim, size_t k);
-/* Copies numbers [first, first + n) of the list that stands for pending root k (a matrix root not yet stored in the
- * optimizer state). */
+/* Copies numbers [first, first + n) of the list that stands for pending root k. */
 void pd_pending_root_read(const pd_optim *optim, size_t k, int64_t first, int64_t n, double *out);
-/* Returns the length of the longest list that can stand for a pending root (a matrix root not yet stored in the
- * optimizer state) of this plan. */
+/* Returns the length of the longest list that can stand for a pending root of this plan. */
 int64_t pd_pending_root_most(const pd_plan *plan);
 /* Checks that the n numbers `in` stand for a pending root of this optimizer (a matrix root not yet stored in its
  * state), when its counter of steps stands at `count`. PD_INVALID_ARGUMENT: they do not. */
 int pd_pending_root_check(const pd_optim *optim, const double *in, int64_t n, int64_t count, pd_error *err);
-/* Adds a pending root (a matrix root not yet stored in the optimizer state) from a list of numbers that
- * pd_pending_root_check has accepted. PD_NO_MEMORY: nothing has changed. */
+/* Adds a pending root from a list of numbers that pd_pending_root_check has accepted. PD_NO_MEMORY: nothing has
+ * changed. */
 int pd_pending_root_write(pd_optim *optim, const double *in);
 
 #endif

@@ -77,7 +77,7 @@ typedef struct pd_slot_spec {
 } pd_slot_spec;
 
 /* A root task: computes the root of one block's matrix from the statistics that the optimizer has gathered. It runs on
- * the root pool, on copies of slots (tensors of optimizer state). */
+ * the root pool, on copies of slots. */
 typedef struct pd_task_spec {
     /* Index in plan->blocks of the block that the task works for, if the task gets a block's share of a slot. Otherwise
      * any number, whose meaning the optimizer defines. */
@@ -125,8 +125,8 @@ typedef struct pd_plan {
     /* index of a float32 state tensor that holds the error of the matrix root that each task computes, shown to
      * operators; -1: there is none */
     int errors_slot;
-    /* The optimizer's own struct, zeroed at first. The optimizer's function `plan` writes it; its phases (passes of a
-     * step) and root tasks only read it. */
+    /* The optimizer's own struct, zeroed at first. The optimizer's function `plan` writes it; its phases and root tasks
+     * only read it. */
     void *own;
     size_t own_bytes;
     /* number of units (each computed by one thread) that a PD_STRIPES phase (a pass of a step over groups of matrix
@@ -154,8 +154,7 @@ int pd_plan_blocks(pd_plan *plan, int64_t block_size);
 /* ---- for all users of a plan ---- */
 
 void pd_plan_free(pd_plan *plan); /* frees the plan's arrays, but not the struct; accepts an empty plan */
-/* Returns the largest number of units (parts that one thread computes) that a phase (pass of a step) of the plan
- * has. */
+/* Returns the largest number of units that a phase of the plan has. */
 int64_t pd_plan_most_units(const pd_plan *plan);
 
 /* Returns whether a slot is coded: it is stored in fewer bits than float32, so the phases of a step see a float32 form

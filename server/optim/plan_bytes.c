@@ -54,7 +54,7 @@ int64_t pd_plan_task_bytes(const pd_plan *plan)
     return bytes;
 }
 
-/* Returns the bytes of the results of all root tasks (computations of matrix roots) of the plan. */
+/* Returns the bytes of the results of all root tasks of the plan. */
 static int64_t result_bytes(const pd_plan *plan)
 {
     int64_t bytes = 0;
@@ -68,8 +68,8 @@ static int64_t result_bytes(const pd_plan *plan)
 
 int64_t pd_plan_image_bytes(const pd_plan *plan)
 {
-    /* bytes of counters and of the names of sections; of the text that describes a slot (tensor of the state), with the
-     * gap behind its elements; of the record of a root or of a root task */
+    /* bytes of counters and of the names of sections; of the text that describes a slot, with the gap behind its
+     * elements; of the record of a root or of a root task */
     enum { OWN = 512, SLOT = 128, RECORD = PD_MAX_HYPERS * sizeof(double) + 128 };
     int64_t bytes = plus(pd_plan_state_bytes(plan), OWN), results = result_bytes(plan);
 
@@ -129,9 +129,8 @@ static int64_t optimizer_bytes(void)
     return records + 2 * pd_pages_bytes(0);
 }
 
-/* Returns the bytes that one root task (computation of a matrix root) takes while it is at the root pool, without its
- * inputs and results: its records, the allocator's overhead, and the message that carries it to the pool and back
- * (MAIL). */
+/* Returns the bytes that one root task takes while it is at the root pool, without its inputs and results: its records,
+ * the allocator's overhead, and the message that carries it to the pool and back (MAIL). */
 static int64_t bytes_of_a_task(void)
 {
     enum { MAIL = 1200 };
@@ -153,8 +152,8 @@ static int64_t batch_bytes(const pd_plan *plan)
     return pd_block_bytes((pd_plan_most_units(plan) + 1) * (int64_t)sizeof(double[PD_MAX_PARTIALS]) + 64);
 }
 
-/* Returns the bytes of all root tasks (computations of matrix roots) while they are at the root pool, without the
- * copies of their inputs. Includes the unused bytes before each tensor. */
+/* Returns the bytes of all root tasks while they are at the root pool, without the copies of their inputs. Includes the
+ * unused bytes before each tensor. */
 static int64_t task_bytes(const pd_plan *plan)
 {
     int64_t bytes = (int64_t)plan->n_tasks * bytes_of_a_task();

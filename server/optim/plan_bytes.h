@@ -20,9 +20,8 @@ static inline int64_t pd_pages_bytes(int64_t bytes)
 /* Returns the bytes that one slot (tensor of optimizer state) takes as it is stored; 0 for a slot that lives for one
  * step only. INT64_MAX: the number does not fit. */
 int64_t pd_slot_bytes(const pd_slot_spec *spec);
-/* Returns the unused bytes that follow a large slot (tensor of optimizer state) in memory, so that loops over several
- * slots are fast. A multiple of 64. Slots that are small, stored in fewer bits than float32, or live for one step only
- * have none. */
+/* Returns the unused bytes that follow a large slot in memory, so that loops over several slots are fast. A multiple of
+ * 64. Slots that are small, stored in fewer bits than float32, or live for one step only have none. */
 int64_t pd_slot_gap(const pd_slot_spec *spec);
 /* Returns the bytes of a parameter's optimizer state as it is stored, without the tensors that live for one step only.
  * INT64_MAX: the number does not fit. */

@@ -31,8 +31,7 @@ static bool is_sound(const pd_plan *plan, const pd_slot_spec *spec)
     return (!spec->symmetric || spec->shape.rank == 2) && share_is_sound(plan, spec);
 }
 
-/* Checks a root task (computation of a matrix root): if it uses one block's share of a slot (tensor of optimizer
- * state), it must name a valid block. */
+/* Checks a root task: if it uses one block's share of a slot, it must name a valid block. */
 static bool task_is_sound(const pd_plan *plan, const pd_task_spec *task)
 {
     bool shares = false;
@@ -83,10 +82,10 @@ static int fill(pd_plan *plan, const pd_declaration *declaration, const double *
     return row->plan(declaration, fact, plan, err);
 }
 
-/* Sets the member `follows` of slots (tensors of optimizer state): for each dimension of the slot, the dimension of the
- * parameter that it corresponds to. Slots for which the optimizer has set it are skipped. A slot without dimensions
- * corresponds to none. A slot with the parameter's shape has the parameter's dimensions. Slots of a block are left
- * alone: they may have that shape by chance. */
+/* Sets the member `follows` of slots: for each dimension of the slot, the dimension of the parameter that it
+ * corresponds to. Slots for which the optimizer has set it are skipped. A slot without dimensions corresponds to none.
+ * A slot with the parameter's shape has the parameter's dimensions. Slots of a block are left alone: they may have that
+ * shape by chance. */
 static void find_followers(pd_plan *plan, const pd_shape *declared)
 {
     assert(declared->rank <= PD_MAX_RANK);

@@ -66,7 +66,7 @@ typedef struct pd_fact {
 typedef enum pd_unit_kind {
     /* a unit (part that one thread computes) is a range of the parameter's elements, for element-wise work */
     PD_RANGES,
-    PD_BLOCKS, /* a unit (part that one thread computes) is one of the plan's blocks */
+    PD_BLOCKS, /* a unit is one of the plan's blocks */
     /* Each block is cut into plan->stripes units (groups of its rows), which threads compute in parallel. The plan must
      * then have no state tensor that is blockwise (in float32 only while its block is computed: plan.h). */
     PD_STRIPES,
@@ -81,11 +81,11 @@ typedef struct pd_unit {
     /* Numbers about all parameters of the job (survey.h), in the order of the optimizer's table of such numbers. */
     const double *fact;
     int64_t count; /* number of the step, from 1; a round that was skipped does not count */
-    int64_t index; /* index of this unit (part that one thread computes) in the phase (pass of the step) */
+    int64_t index; /* index of this unit in the phase */
     int64_t n_units;
-    /* for PD_RANGES: this call of the phase (pass of the step) computes elements [first, first + n) */
+    /* for PD_RANGES: this call of the phase computes elements [first, first + n) */
     int64_t first, n;
-    /* for PD_BLOCKS and PD_STRIPES: the block that this call of the phase (pass of the step) computes */
+    /* for PD_BLOCKS and PD_STRIPES: the block that this call of the phase computes */
     const pd_block *block;
     /* for PD_STRIPES: number of the stripe (group of rows of the block) that this call computes, from 0 */
     int64_t stripe;
@@ -93,20 +93,19 @@ typedef struct pd_unit {
     int64_t round;
     const float *gradient; /* the whole parameter's aggregated gradient, in the declared shape */
     const float *before;   /* the whole parameter's weights before the step */
-    /* The whole parameter's weights after the step: some phase (pass of the step) must write every element. May be the
-     * memory of `before`. */
+    /* The whole parameter's weights after the step: some phase must write every element. May be the memory of
+     * `before`. */
     float *after;
     /* receives the change of the weights; NULL: the caller does not need it (only optimizers with update_dtype give
      * it) */
     float *update;
-    float *const *slot; /* slot[i] points to the state tensor plan->slots[i] */
+    float *const *slot; /* slot[i] points to the elements of the slot (state tensor) plan->slots[i] */
     float *scratch;     /* plan->scratch_floats floats of work memory for this thread, 64-byte aligned */
     /* The parameter's random stream (random.h). Phases draw from it with the step number `count` as key. */
     pd_random random;
     pd_random random_of_all; /* the job's random stream: for decisions that are the same for all parameters */
     const pd_draws *draws;   /* recorded random numbers to use in this step, to replay a run; NULL: none */
-    /* Output: the numbers that this call of the phase (pass of the step) reports, for instance sums over its elements.
-     * Zeros at first. */
+    /* Output: the numbers that this call of the phase reports, for instance sums over its elements. Zeros at first. */
     double *partial;
     /* total[phase][k] is number k of `partial`, combined over all calls of that phase in a fixed order, as a sum or a
      * maximum (pd_phase.fold). It is given for earlier phases. If a phase is repeated in a step, its numbers are those
@@ -118,10 +117,10 @@ typedef struct pd_phase {
     const char *name; /* "move" */
     pd_unit_kind kind;
     void (*run)(const pd_unit *unit);
-    /* How the numbers that the calls of the phase (pass of the step) report are combined, as a sum or a maximum:
-     * fold[k] is for partial[k]. */
+    /* How the numbers that the calls of the phase report are combined, as a sum or a maximum: fold[k] is for
+     * partial[k]. */
     pd_fold fold[PD_MAX_PARTIALS];
-    /* returns true if this step skips the phase (pass of the step); NULL: it is never skipped */
+    /* returns true if this step skips the phase; NULL: it is never skipped */
     bool (*skip)(const pd_plan *plan, const double *hyper, int64_t count);
     /* Returns how often the phase runs in a step, with a barrier after each time, at least 1. NULL: it runs once. */
     int64_t (*rounds)(const pd_plan *plan, const double *hyper);
@@ -207,7 +206,7 @@ struct pd_row {
      * away and counted as failed, and the last good root stays in use. */
     int (*task)(pd_task_view *task);
     /* Stores the result of a root task in the state. The results of one step are stored in parallel, so no two tasks
-     * may write the same element. They may write the same slot (tensor of state) only if each has its own share of it
+     * may write the same element. They may write the same slot only if each has its own share of it
      * (pd_slot_spec.share). If several roots change the same data, one task must compute them all.
      *
      * slot[i] is the whole slot. If its share is an item for each block, item b begins at slot[i] + b *
@@ -215,7 +214,7 @@ struct pd_row {
      * plan->shape and &plan->blocks[b] stores them.
      *
      * NULL: each output is stored in the slot that it belongs to, or in the task's share of it. An optimizer with a
-     * blockwise slot (in float32 only while its block is computed: plan.h) must have NULL here. */
+     * blockwise slot must have NULL here. */
     void (*adopt)(const pd_task_view *task, float *const *slot);
     /* Records numbers about a root task that has run, for instance its error, in float32 tensors of the state. Called
      * after the task's result was stored or thrown away. It must not write an element that another task of the same
@@ -250,7 +249,7 @@ struct pd_row {
      * - The limit depends only on declared values that cannot change from step to step (per_step is false).
      * - If there is a limit, the caller begins the steps of these parameters together, because the norm needs all their
      *   gradients.
-     * - The caller also scales the gradients, before the phases (passes of the step) see them. */
+     * - The caller also scales the gradients, before the phases see them. */
     double (*clip_norm)(const double *hyper);
     /* Returns how many normally distributed random numbers a step of the parameter takes from pd_draws (recorded
      * numbers, for a replay). NULL: none. */

@@ -46,8 +46,8 @@ static const pd_field root_fields[] = { PD_FIELD(pd_root_state, count),     PD_F
                                         PD_FIELD(pd_root_state, failing),   { 0 } };
 static const pd_table root_table = { "root", sizeof(pd_root_state), root_fields };
 
-/* The record of a root task (computation of a matrix root) in an image (the state of a job as bytes). The task's result
- * is computed, but not yet stored in the optimizer state. */
+/* The record of a root task (computation of a matrix root) in an image. The task's result is computed, but not yet
+ * stored in the optimizer state. */
 typedef struct task_record {
     uint32_t index;
     int64_t count;
@@ -70,8 +70,8 @@ static const pd_table task_table = { "task", sizeof(task_record), task_fields };
 
 /* ---- slots ---- */
 
-/* Writes the names, shapes and storage types of the state tensors to an image (the state of a job as bytes). When an
- * image is read, checks that it has the same ones. */
+/* Writes the names, shapes and storage types of the state tensors to an image. When an image is read, checks that it
+ * has the same ones. */
 static void agree_on_slots(pd_archive *archive, const pd_plan *plan)
 {
     char text[512], name[128], shape[192];
@@ -102,8 +102,7 @@ static task_record record_of(const pd_task *task)
     return record;
 }
 
-/* Writes or reads the results of a root task (computation of a matrix root) that are not yet stored in the optimizer
- * state. A failed task has none. */
+/* Writes or reads the results of a root task that are not yet stored in the optimizer state. A failed task has none. */
 static void visit_outputs(pd_archive *archive, pd_task *task)
 {
     const pd_task_spec *spec = task->view.spec;
@@ -120,8 +119,8 @@ static void write_task(pd_archive *archive, pd_task *task)
     visit_outputs(archive, task);
 }
 
-/* Writes those pending root tasks (computations of matrix roots) that are back. Marks the others, which are still at
- * the root pool, and returns their number. */
+/* Writes those pending root tasks that are back. Marks the others, which are still at the root pool, and returns their
+ * number. */
 static size_t write_tasks(pd_archive *archive, const pd_optim *optim)
 {
     size_t awaited = 0;
@@ -161,8 +160,8 @@ static void read_task(pd_archive *archive, pd_optim *optim)
     visit_outputs(archive, task);
 }
 
-/* Writes or reads the pending root tasks (computations of matrix roots). Returns how many of them are still at the
- * root pool, so that their results must be written later. */
+/* Writes or reads the pending root tasks. Returns how many of them are still at the root pool, so that their results
+ * must be written later. */
 static size_t visit_tasks(pd_archive *archive, pd_optim *optim)
 {
     size_t n = 0;

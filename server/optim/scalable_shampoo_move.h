@@ -18,18 +18,17 @@ typedef struct scalable_move {
     int64_t n;
     float *after; /* receives the new weights; may be the memory of the old ones (`before`) or of `direction` */
     const float *before, *gradient;
-    /* The diagonal statistics of the graft (first-order optimizer), already updated in this step. NULL: it has none. */
+    /* The diagonal statistics of the graft, already updated in this step. NULL: it has none. */
     const float *diagonal;
     const float *direction;
     /* Two momenta: `momentum` is that of the preconditioned direction, diagonal_momentum that of the direction of the
-     * graft (a first-order optimizer). With PD_GRAFT_SIGN there is only `momentum`, of whichever direction the step
-     * uses, and diagonal_momentum is NULL. */
+     * graft. With PD_GRAFT_SIGN there is only `momentum`, of whichever direction the step uses, and diagonal_momentum
+     * is NULL. */
     float *momentum, *diagonal_momentum;
-    /* Factor that gives the preconditioned direction the length of the step that the graft (a first-order optimizer)
-     * would take. */
+    /* Factor that gives the preconditioned direction the length of the step that the graft would take. */
     float length;
     float beta1, gain, weight_decay;
-    /* 1: the step uses the preconditioned direction; 0: it uses that of the graft (a first-order optimizer) */
+    /* 1: the step uses the preconditioned direction; 0: it uses that of the graft */
     float run;
     float rate; /* minus the learning rate */
 } scalable_move;

@@ -40,12 +40,11 @@ enum {
 enum { GRAFT_SGD, GRAFT_ADAGRAD, GRAFT_RMSPROP, GRAFT_RMSPROP_NORMALIZED, GRAFT_SQRT_N, GRAFT_ADAGRAD_NORMALIZED };
 enum { SCOPE_ALL, SCOPE_MOMENTUM };
 
-/* Indices of a parameter's slots (tensors of optimizer state). -1: the parameter does not have this slot. */
+/* Indices of a parameter's slots. -1: the parameter does not have this slot. */
 typedef struct scalable_layout {
     int momentum, diagonal_momentum, diagonal_statistics;
-    /* Slots (tensors of state) that only preconditioned parameters have. `statistics` is the first slot of the first
-     * statistic; each statistic has `each` slots: the statistic, its inverse root, and for some methods an
-     * eigenbasis. */
+    /* Slots that only preconditioned parameters have. `statistics` is the first slot of the first statistic; each
+     * statistic has `each` slots: the statistic, its inverse root, and for some methods an eigenbasis. */
     int direction, errors, statistics;
     int each;
 } scalable_layout;

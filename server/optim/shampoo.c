@@ -189,7 +189,7 @@ static pd_unfit unfit_of(const float *A, const double *wide, int64_t n)
     return unfit;
 }
 
-/* Divides a factor (matrix of statistics) by its bias correction, in place. */
+/* Divides a factor by its bias correction, in place. */
 static void correct(const pd_task_view *task, float *A, double *wide, int64_t n)
 {
     const double *h = task->hyper;
@@ -203,8 +203,8 @@ static void correct(const pd_task_view *task, float *A, double *wide, int64_t n)
     }
 }
 
-/* Computes the inverse root of a factor (matrix of statistics). A float64 factor is rounded to float32 first, unless
- * the method is eigendecomposition. */
+/* Computes the inverse root of a factor. A float64 factor is rounded to float32 first, unless the method is
+ * eigendecomposition. */
 static int root_of(const pd_task_view *task, float *A, double *wide, int64_t side, pd_root_report *report)
 {
     pd_root_want want = want_of(task);

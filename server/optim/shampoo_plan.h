@@ -6,19 +6,19 @@
 #include "row.h"
 #include "shampoo_hypers.h"
 
-/* Indices of a parameter's slots (tensors of optimizer state). -1: the parameter does not have this slot. */
+/* Indices of a parameter's slots. -1: the parameter does not have this slot. */
 typedef struct shampoo_layout {
     int filtered_grad, momentum, second_moment;
     /* Index of the first slot (state tensor) of the first factor (matrix of statistics); number of slots that each
      * factor has. */
     int factors, each;
 } shampoo_layout;
-/* the slots (state tensors) of one factor (matrix of statistics), as offsets from its first slot */
+/* the slots (state tensors) of one factor, as offsets from its first slot */
 enum { FACTOR, INVERSE, BASIS };
 
 shampoo_layout pd_shampoo_layout(const double *h);
 int pd_shampoo_slot(const shampoo_layout *slots, int64_t factor, int which);
-/* returns whether the factors (matrices of statistics) are kept in float64 */
+/* returns whether the factors are kept in float64 */
 bool pd_shampoo_factors_are_wide(const double *h);
 bool pd_shampoo_graft_has_moment(const double *h);
 int64_t pd_shampoo_start(const double *h); /* returns the first step that uses Shampoo's direction */
@@ -39,8 +39,8 @@ typedef struct shampoo_scratch {
     int64_t gradient;
     int64_t filtered;  /* size of the filtered gradient; 0 if gradients are not filtered */
     int64_t direction; /* size of the preconditioned direction; 0 if it can overwrite the filtered gradient */
-    /* Size of the work memory for products with the roots. It also holds the new term of a factor (matrix of
-     * statistics) before the term is added in float64. */
+    /* Size of the work memory for products with the roots. It also holds the new term of a factor before the term is
+     * added in float64. */
     int64_t products;
 } shampoo_scratch;
 shampoo_scratch pd_shampoo_scratch(const pd_plan *plan, const pd_block *block, const double *h);

@@ -228,8 +228,8 @@ static bool uses_roots(const work *w)
     return true;
 }
 
-/* Computes the preconditioned direction of a block (part of the parameter) from its inverse roots. Returns the factor
- * that gives it the length of the graft's step (the first-order optimizer's); 1 without grafting. */
+/* Computes the preconditioned direction of a block from its inverse roots. Returns the factor that gives it the length
+ * of the graft's step (the first-order optimizer's); 1 without grafting. */
 static float precondition(const work *w, double graft_squares)
 {
     const pd_unit *unit = w->unit;

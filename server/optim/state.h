@@ -1,6 +1,6 @@
 /* state.h - the private data of one parameter's optimizer, for the files of this folder: optimizer.c (begins and ends
- * steps), task.c (root tasks), batch.c (runs steps), stored.c (keeps the slots, the tensors of the state), part.c
- * (reads slots). Used by the step thread, unless a comment says otherwise.
+ * steps), task.c (root tasks: computations of matrix roots), batch.c (runs steps), stored.c (keeps the slots, the
+ * tensors of the state), part.c (reads slots). Used by the step thread, unless a comment says otherwise.
  *
  * A step captures a root task (copies its inputs for the root pool), and the same step or a later one adopts it (stores
  * its result). */
@@ -14,12 +14,11 @@
 typedef enum pd_stage {
     PD_STAGE_IDLE, /* no step is under way */
     PD_STAGE_OPEN, /* making the float32 forms of state tensors that are stored in fewer bits */
-    /* running phases (passes of the step), until root tasks (computations of matrix roots) must be captured (their
-     * inputs copied) or adopted (their results stored) */
+    /* running phases (passes of the step), until root tasks must be captured or adopted */
     PD_STAGE_PHASES,
-    PD_STAGE_CAPTURE, /* copying the inputs of the root tasks (computations of matrix roots) that this step starts */
-    /* waiting for the root tasks (computations of matrix roots) whose results this step must use, and for the other
-     * steps of its atomic group (steps that succeed or fail together) */
+    PD_STAGE_CAPTURE, /* copying the inputs of the root tasks that this step starts */
+    /* waiting for the root tasks whose results this step must use, and for the other steps of its atomic group (steps
+     * that succeed or fail together) */
     PD_STAGE_WAIT,
     PD_STAGE_ADOPT,
     PD_STAGE_CLOSE, /* at the end of the step: storing the state tensors that changed in fewer bits again */
@@ -33,9 +32,8 @@ typedef struct pd_stored {
     pd_quantized codes;
 } pd_stored;
 
-/* Memory for all root tasks (computations of matrix roots) that one step both captures and adopts (copies their
- * inputs, stores their results). It is one allocation, so that it may lie on huge pages. `refs` counts the tasks
- * that use it. */
+/* Memory for all root tasks that one step both captures and adopts. It is one allocation, so that it may lie on huge
+ * pages. `refs` counts the tasks that use it. */
 typedef struct pd_task_arena {
     unsigned refs;
     int64_t used; /* number of floats that are in use */
@@ -53,9 +51,8 @@ typedef struct pd_optim_saved {
     /* Memory of all tensors of the state except those that live for one step, in the types in which they are stored. */
     void *state;
     pd_root_stats stats;
-    pd_root_state *roots; /* one record for each root task (computation of a matrix root) of the plan */
-    /* List of the root tasks (computations of matrix roots) that are captured and not adopted yet (inputs copied,
-     * results not stored), in the order of capture. */
+    pd_root_state *roots; /* one record for each root task of the plan */
+    /* List of the root tasks that are captured and not adopted yet, in the order of capture. */
     pd_pending_task *oldest, *newest;
 } pd_optim_saved;
 
@@ -68,12 +65,12 @@ struct pd_optim {
     pd_hypers hypers; /* hyperparameters as declared for the parameter */
     pd_shared_plan *shared;
     int n_phases;
-    /* largest number of units (parts that one thread computes) that a phase (pass of a step) of the plan has */
+    /* largest number of units (parts that one thread computes) that a phase of the plan has */
     int64_t most_units;
     double cost_ns;
 
-    /* For each slot (tensor of the state), its elements in the form that the phases of a step see. NULL: the slot does
-     * not have that form now. */
+    /* For each slot, its elements in the form that the phases of a step see. NULL: the slot does not have that form
+     * now. */
     float **slot;
     /* the state tensors that are stored in fewer bits: first those of the whole parameter, then those of each block */
     pd_stored *stored;
@@ -88,12 +85,11 @@ struct pd_optim {
 
     /* ---- the step under way ---- */
     pd_stage stage;
-    int phase;     /* index of the next phase (pass of the step) to run */
-    int64_t round; /* number of times that the next phase (pass of the step) to run has run in this step already */
-    /* whether this step has captured its root tasks (copied their inputs), and adopted the due ones (stored their
-     * results) */
+    int phase;     /* index of the next phase to run */
+    int64_t round; /* number of times that the next phase to run has run in this step already */
+    /* whether this step has captured its root tasks, and adopted the due ones */
     bool captured, adopted;
-    /* whether the step waits for a root task (computation of a matrix root) and is counted in stats.waits */
+    /* whether the step waits for a root task and is counted in stats.waits */
     bool parked;
     pd_step_io io;
     double hyper[PD_MAX_HYPERS]; /* the hyperparameters that this step uses */
@@ -106,37 +102,34 @@ struct pd_optim {
     /* ---- failure of the step under way, or of the last one ---- */
     /* the steps that succeed or fail together with this one; &own if the step may fail alone */
     pd_atomic_group *group;
-    /* The atomic group (steps that succeed or fail together) of this step alone. If the step is in a larger group,
-     * own.why is a copy of that group's error. */
+    /* The atomic group of this step alone. If the step is in a larger group, own.why is a copy of that group's
+     * error. */
     pd_atomic_group own;
-    size_t place; /* position of the step in its atomic group (steps that succeed or fail together) */
-    /* whether the step has told its atomic group (steps that succeed or fail together) whether it fails */
+    size_t place; /* position of the step in its atomic group */
+    /* whether the step has told its atomic group whether it fails */
     bool settled;
-    /* the first root task (computation of a matrix root) whose failure makes this step fail; NULL: none */
+    /* the first root task whose failure makes this step fail; NULL: none */
     const pd_pending_task *last;
-    /* whether the remaining root tasks (computations of matrix roots) are thrown away, because an earlier one made the
-     * step fail */
+    /* whether the remaining root tasks are thrown away, because an earlier one made the step fail */
     bool dropping;
     bool refused;
 
     /* ---- the root tasks of the step ---- */
-    /* root tasks (computations of matrix roots) whose inputs are being copied or whose results are being stored; has
-     * room for all tasks of the plan */
+    /* root tasks whose inputs are being copied or whose results are being stored; has room for all tasks of the plan */
     pd_task **work;
     size_t n_work;
-    /* where the step notes which root tasks (computations of matrix roots) it takes, or (`retakes`) which it must take;
-     * NULL: it takes those that are due, and notes nothing */
+    /* where the step notes which root tasks it takes, or (`retakes`) which it must take; NULL: it takes those that are
+     * due, and notes nothing */
     pd_taken_roots *taken;
     bool retakes;
-    /* later steps will repeat earlier ones, so no root task (computation of a matrix root) may be left out */
+    /* later steps will repeat earlier ones, so no root task may be left out */
     bool keeps_tasks;
-    /* the first root task (computation of a matrix root) whose inputs are copied and that pd_optim_capture has not
-     * handed out yet */
+    /* the first root task whose inputs are copied and that pd_optim_capture has not handed out yet */
     pd_pending_task *to_hand_out;
 };
 
-/* The optimizer's record of a pending root task (computation of a matrix root): its inputs were copied, and its result
- * is not stored in the state yet. */
+/* The optimizer's record of a pending root task: its inputs were copied, and its result is not stored in the state
+ * yet. */
 struct pd_pending_task {
     pd_pending_task *next;
     int64_t count;  /* number of the step in which the task's inputs were copied */

@@ -1,6 +1,6 @@
 /* stored.c - keeps the tensors of a parameter's optimizer state (slots) in memory. Float32 and float64 slots are used
  * in place. Coded slots are stored in fewer bits; they get a float32 form while a step, a unit (the work of one thread,
- * for instance on a block) or a root task uses them. */
+ * for instance on a block) or a root task (computation of a matrix root) uses them. */
 #include "stored.h"
 
 #include <assert.h>
@@ -25,8 +25,7 @@ static const pd_slot_spec *spec_of(const pd_optim *optim, int slot)
     return &optim->shared->plan.slots[slot];
 }
 
-/* Returns how many floats a slot (tensor of optimizer state) takes in the form that the phases of a step see. A float64
- * counts as two floats. */
+/* Returns how many floats a slot takes in the form that the phases of a step see. A float64 counts as two floats. */
 static int64_t floats_of(const pd_slot_spec *spec)
 {
     return pd_floats_padded(pd_slot_elements(spec) * (spec->storage == PD_STORE_F64 ? 2 : 1));
@@ -39,7 +38,7 @@ static int add(int64_t *sum, int64_t more)
     return more == INT64_MAX || __builtin_add_overflow(*sum, more, sum) ? PD_NO_MEMORY : PD_OK;
 }
 
-/* Returns how many bytes of memory a slot (tensor of optimizer state) takes as it is stored, a multiple of 64. */
+/* Returns how many bytes of memory a slot takes as it is stored, a multiple of 64. */
 static int64_t room_of(const pd_slot_spec *spec)
 {
     int64_t rows, cols, bytes = floats_of(spec) * (int64_t)sizeof(float);
@@ -133,7 +132,7 @@ static void set(void *at, const pd_slot_spec *spec, int64_t i, float value)
         ((float *)at)[i] = value;
 }
 
-/* Sets the diagonal of each matrix in a slot (tensor of optimizer state) that is a stack of identity matrices. */
+/* Sets the diagonal of each matrix in a slot that is a stack of identity matrices. */
 static void set_diagonals(void *at, const pd_slot_spec *spec, int64_t n)
 {
     int64_t rows = spec->shape.dim[spec->shape.rank - 2], cols = spec->shape.dim[spec->shape.rank - 1];
@@ -142,16 +141,16 @@ static void set_diagonals(void *at, const pd_slot_spec *spec, int64_t n)
         for (int64_t i = 0; i < rows && i < cols; i++) set(at, spec, first + i * cols + i, spec->fill);
 }
 
-/* Fills elements [first, end) of a slot (tensor of optimizer state) of n elements with initial values. If `end` is n,
- * also sets the diagonals of identity matrices. */
+/* Fills elements [first, end) of a slot of n elements with initial values. If `end` is n, also sets the diagonals of
+ * identity matrices. */
 static void fill(void *at, const pd_slot_spec *spec, int64_t first, int64_t end, int64_t n)
 {
     for (int64_t i = first; i < end; i++) set(at, spec, i, spec->identity ? 0.0f : spec->fill);
     if (spec->identity && end == n) set_diagonals(at, spec, n);
 }
 
-/* Zeroes the unused bytes at the end of the memory of a slot (tensor of optimizer state); the memory ends at `end`.
- * These bytes are saved with the state (save.c), and so must not be random. */
+/* Zeroes the unused bytes at the end of the memory of a slot; the memory ends at `end`. These bytes are saved with the
+ * state (save.c), and so must not be random. */
 static void zero_behind(const pd_slot_spec *spec, char *end)
 {
     int64_t unused = room_of(spec) - pd_slot_bytes(spec);
@@ -379,8 +378,8 @@ void pd_slot_store(const pd_optim *optim, int slot, const void *from)
 
 /* ---- copies of a task's share of a slot ---- */
 
-/* Returns where the item of a root task (computation of a matrix root) begins in a slot (tensor of optimizer state)
- * that has one item for each block (PD_SHARE_ITEM). The slot must have its float32 form now. */
+/* Returns where the item of a root task begins in a slot that has one item for each block (PD_SHARE_ITEM). The slot
+ * must have its float32 form now. */
 static float *item_at(const pd_optim *optim, const pd_task_spec *task, int slot)
 {
     return optim->slot[slot] + task->block * pd_slot_item_elements(spec_of(optim, slot));

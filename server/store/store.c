@@ -336,8 +336,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
 
-    /* The job exists, because it is freed only after its last root task (computation of a matrix root) has come
-     * back. */
+    /* The job exists, because it is freed only after its last root task has come back. */
     assert(job != NULL && request->u.task.param < job->steps.n_params);
     pd_checkpoint_task(job, request->u.task.param, request->u.task.task);
     pd_steps_task(&job->steps, &job->steps.params[request->u.task.param], request->u.task.task, job->gone);

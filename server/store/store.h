@@ -12,9 +12,9 @@
 typedef struct pd_store pd_store;
 
 int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err);
-/* Frees the store. Accepts NULL. Before, the caller must end all jobs (PD_REQ_DROP without a name) and take the effects
- * (answers and reports of the step thread), so that payload buffers go back to their connections. It must also return
- * all root tasks (PD_REQ_TASK) and published snapshots (PD_REQ_RELEASED). */
+/* Frees the store. Accepts NULL. Before, the caller must end all jobs (PD_REQ_DROP without a name) and take the
+ * effects, so that payload buffers go back to their connections. It must also return all root tasks (computations of
+ * matrix roots, PD_REQ_TASK) and published snapshots (PD_REQ_RELEASED). */
 void pd_store_free(pd_store *store);
 
 /* Takes ownership of a request. This is cheap: the request is checked and filed, and its arithmetic is left to
@@ -32,7 +32,7 @@ uint64_t pd_store_next_tick(const pd_store *store);
 
 /* Writes an image: the state of a job that a restart must bring back (image/image.h). Stores in *image an allocated
  * buffer of *n bytes, which the caller frees. PD_NOT_FOUND: there is no such job. PD_UNAVAILABLE: a step or a root task
- * (computation of a matrix root) is under way, try again after the next batch or task. PD_NO_MEMORY. */
+ * is under way, try again after the next batch or task. PD_NO_MEMORY. */
 int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t *n, pd_error *err);
 /* Makes a job from an image (saved state), every byte of which is checked. Its workers count as lost until they come
  * back; then they send their unanswered requests again. After an error nothing has changed. */
@@ -52,8 +52,7 @@ int pd_store_replay(pd_store *store, const pd_logged *logged, uint64_t now_ns, b
  * one after the other (image/control_log.h). The entry is borrowed for the call. After an error no entry counts. */
 int pd_store_control(pd_store *store, const pd_logged *logged, pd_error *err);
 
-/* Takes and returns the effects (answers and notices) that were made so far, oldest first, linked by mail.next; NULL:
- * none. */
+/* Takes and returns the effects that were made so far, oldest first, linked by mail.next; NULL: none. */
 pd_effect *pd_store_effects(pd_store *store);
 
 /* Bytes of memory in use, by purpose, for operators and limits. */

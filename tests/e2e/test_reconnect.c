@@ -269,6 +269,7 @@ static void initialise_through(const test_daemon *daemon, const model *m, size_t
     assert_true(model_same(m, w.weights, first));
     proxy_cut_now(p); /* ends the first connection, if the byte limit has not cut it */
     pthread_join(thread, NULL);
+    assert_true(has_connected_again(p));
     if (!worker_leave(&w)) fail_msg("%s", w.failure);
     worker_free(&w);
     model_free_buffers(m, first);

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* Sends a request to a port of 127.0.0.1, and reads to the end of the answer. Returns whether the answer, of at most
- * 64 KiB, has the expected text. */
+/* Sends a request to a port of 127.0.0.1, and reads to the end of the answer, or until nothing comes for 10 seconds.
+ * Returns whether the answer, of at most 64 KiB, has the expected text. */
 bool http_answers(int port, const char *request, const char *expected);
 
 #endif

@@ -294,7 +294,7 @@ static void the_limits_of_requests_and_names_are_the_codes(void **state)
     assert_number("at most %s names from all", PD_PUSH_SCALARS);
 }
 
-/* Returns the row of a method in the table of roles in section 6. */
+/* Writes the row of a method in the table of roles in section 6. */
 static void role_row(char *row, size_t size, const pd_method_entry *m)
 {
     const pd_may *may = &m->may;

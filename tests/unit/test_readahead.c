@@ -17,7 +17,7 @@ enum { BYTES = 9 << 20, FAILING = -1 };
 
 typedef struct fixture {
     mem_disk *memory;
-    pd_disk below; /* counts reads, and fails at `failing` */
+    pd_disk below; /* reads as `original` does, and fails at `failing` */
     pd_disk original;
     uint64_t failing; /* a read of this offset fails; FAILING: none */
     pd_read_ahead *ahead;

@@ -40,7 +40,7 @@ static void both_keys_of_an_id_are_taken(void **state)
     tls_ends_expect_identity(TLS_SERVER, "token:alice");
 }
 
-/* Returns how a server of tokens ends the handshake of a client with this token. */
+/* Lets a client with this token shake hands with the server, which knows the tokens of tls_ends. */
 static void shake_with(const char *line)
 {
     pd_tls_files server = { .tokens = tls_ends.tokens }, client = { .tokens = tls_ends_path("other") };
@@ -161,7 +161,7 @@ static void an_expired_client_is_refused(void **state)
 
     shake_papers(&p, "localhost");
     tls_ends_expect_failure(TLS_SERVER, "certificate has expired");
-    assert_int_equal(tls_ends.step[TLS_CLIENT], PD_TLS_DONE); /* in TLS 1.3 a client hears it with its first answer */
+    assert_int_equal(tls_ends.step[TLS_CLIENT], PD_TLS_DONE); /* in TLS 1.3 the error comes with the first answer */
     tls_ends_expect_receive_failure(TLS_CLIENT, "it has expired");
 }
 

@@ -8,11 +8,10 @@
 
 #include <cmocka.h>
 
-#include <sched.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "await.h"
 #include "warm.h"
 
 enum { BYTES = 9 << 20, PATIENCE_S = 30 };
@@ -37,11 +36,16 @@ static size_t touched_pages(void *at)
     return n;
 }
 
+/* Returns whether all pages of a mapping are touched. */
+static bool is_touched(void *at)
+{
+    return touched_pages(at) == BYTES / (size_t)sysconf(_SC_PAGESIZE);
+}
+
 static void memory_is_touched_and_its_content_stays(void **state)
 {
     uint8_t *at = map(), *other = map();
     pd_warmer *warmer;
-    size_t all = BYTES / (size_t)sysconf(_SC_PAGESIZE);
     (void)state;
 
 #ifdef MADV_POPULATE_WRITE
@@ -52,8 +56,7 @@ static void memory_is_touched_and_its_content_stays(void **state)
     memset(at + 5000, 7, 100);
     assert_int_equal(pd_warmer_start(&warmer, &no_node, NULL), PD_OK);
     pd_warmer_put(warmer, at, BYTES);
-    for (time_t begun = time(NULL); touched_pages(at) < all && time(NULL) < begun + PATIENCE_S;) sched_yield();
-    assert_int_equal(touched_pages(at), all);
+    assert_true(await(is_touched, at, PATIENCE_S));
     assert_int_equal(at[4999] + at[5000] + at[5099] + at[5100], 14);
     pd_warmer_stop(warmer);
     munmap(at, BYTES);

@@ -192,7 +192,7 @@ static void strip_slashes(char *path)
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) path[n - 1] = '\0';
 }
 
-/* Plays the traces (files of recorded runs) that the command line names, and those in the folders that it names. */
+/* Plays the traces that the command line names, and those in the folders that it names. */
 static int play_all(const pd_line *line, report *rep)
 {
     for (int i = 0; i < line->n_args; i++) {

@@ -152,8 +152,8 @@ static int weigh(pd_case *c, weighing *w, int replica)
     return PD_OK;
 }
 
-/* Adds up one number of each replica (worker of the recorded run) and divides the sum by `divisor`, in the same way
- * as the daemon adds up gradients. */
+/* Adds up one number of each replica and divides the sum by `divisor`, in the same way as the daemon adds up
+ * gradients. */
 static float sum_over(const float *of, int n, float divisor)
 {
     pd_addend addends[PD_TRACE_MAX_REPLICAS];

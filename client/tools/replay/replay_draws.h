@@ -13,8 +13,8 @@ typedef struct pd_replay_draws pd_replay_draws;
 /* Returns true if the trace (file of a recorded run) has random numbers. */
 bool pd_replay_draws_wanted(const pd_trace *trace);
 /* Begins to read the recorded random numbers. Each of `parts` (the declared parameters) must be a whole parameter of
- * the trace (the file of a recorded run). Borrows `trace` and `parts`. The caller closes *out. PD_INVALID_ARGUMENT: the
- * metadata balanced_steps is no list. PD_NO_MEMORY: out of memory. */
+ * the trace. Borrows `trace` and `parts`. The caller closes *out. PD_INVALID_ARGUMENT: the metadata balanced_steps is
+ * no list. PD_NO_MEMORY: out of memory. */
 int pd_replay_draws_open(pd_replay_draws **out, const pd_trace *trace, const pd_replay_parts *parts, pd_error *err);
 void pd_replay_draws_close(pd_replay_draws *draws); /* accepts NULL */
 

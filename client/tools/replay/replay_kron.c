@@ -205,8 +205,8 @@ static double probability_at(const pd_case *c, const pd_schedule *schedule, int6
     return schedule != NULL ? pd_schedule_at(schedule, step - 1) : json_number_value(c->entry);
 }
 
-/* Computes for all recorded steps the probability with which factors (preconditioning matrices) are updated, and
- * compares it with the record. Sets *steps to the last of these steps. */
+/* Computes for all recorded steps the probability with which factors are updated, and compares it with the record. Sets
+ * *steps to the last of these steps. */
 static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t *steps)
 {
     pd_case_tensor recorded;
@@ -219,7 +219,7 @@ static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t 
     return rc == PD_OK ? pd_case_judge(c, "probability/*", ours, recorded.n) : rc;
 }
 
-/* Computes in which steps factors (preconditioning matrices) are updated, and compares their numbers with the record:
+/* Computes in which steps factors are updated, and compares their numbers with the record:
  * for all steps with a recorded probability, and at least up to the last recorded update. */
 static int judge_updated_steps(pd_case *c, const pd_schedule *schedule, int64_t steps)
 {

@@ -15,8 +15,8 @@ typedef struct play {
     const pd_trace *trace;
     const pd_recipe *recipe;
     pd_replay_tensors t;
-    /* For each parameter the change of its weights in a step. NULL: the optimizer does not report it, or the trace (the
-     * file of a recorded run) has none to compare it with. */
+    /* For each parameter the change of its weights in a step. NULL: the optimizer does not report it, or the trace has
+     * none to compare it with. */
     float **update;
     pd_replay_draws *draws; /* source of the recorded random numbers; NULL: none were recorded */
     pd_replay_parts parts;  /* the declared parts */
@@ -43,8 +43,7 @@ static void free_play(play *p)
     pd_model_free(p->model);
 }
 
-/* Allocates memory for the changes of weights in a step, if the trace (the file of a recorded run) has recorded such
- * changes. */
+/* Allocates memory for the changes of weights in a step, if the trace has recorded such changes. */
 static int allocate_updates(play *p, pd_error *err)
 {
     if (!pd_replay_updates_wanted(p->trace) || pd_replay_is_sharded(p->trace) ||

@@ -8,8 +8,7 @@
 #include "trace.h"
 #include "verdict.h"
 
-/* Plays a checked trace (file of a recorded run) step by step from its initial weights, with the recorded random
- * numbers.
+/* Plays a checked trace step by step from its initial weights, with the recorded random numbers.
  *
  * Notes in verdicts[parameter] how far the weights are from the recorded ones. Notes in *updates how far the
  * changes of weights are from the recorded ones. If gradients were not recorded but can be computed (replay_net.h),

@@ -18,9 +18,9 @@ typedef struct pd_replay_net pd_replay_net;
 
 /* Returns true if the checked trace (file of a recorded run) has a loss for each step, but no gradients. */
 bool pd_replay_net_wanted(const pd_trace *trace);
-/* Finds the network of a trace (file of a recorded run) and reads its training data. Borrows `trace`. The caller
- * closes *out. PD_UNIMPLEMENTED: the parameters are not those of such a network, or the file with the data is
- * missing. PD_INVALID_ARGUMENT: the data does not fit the network. PD_NO_MEMORY: out of memory. */
+/* Finds the network of a trace and reads its training data. Borrows `trace`. The caller closes *out. PD_UNIMPLEMENTED:
+ * the parameters are not those of such a network, or the file with the data is missing. PD_INVALID_ARGUMENT: the data
+ * does not fit the network. PD_NO_MEMORY: out of memory. */
 int pd_replay_net_open(pd_replay_net **out, const pd_trace *trace, pd_error *err);
 void pd_replay_net_close(pd_replay_net *net); /* accepts NULL */
 

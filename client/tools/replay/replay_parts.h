@@ -15,9 +15,9 @@ typedef struct pd_replay_part {
      * groups (of parameters with hyperparameters of their own), the group's number comes first, "2/NAME", so that a
      * rule can match the group. */
     char *name;
-    /* name of the parameter in the trace (the file of a recorded run) to which the part belongs */
+    /* name of the parameter in the trace to which the part belongs */
     const char *recorded;
-    size_t param;   /* index of the parameter in the trace (the file of a recorded run) to which the part belongs */
+    size_t param;   /* index of the parameter in the trace to which the part belongs */
     int64_t offset; /* index of the part's first element in the parameter; its other elements follow */
     pd_shape shape;
     size_t group; /* number of the group of hyperparameters that the part belongs to */
@@ -29,12 +29,11 @@ typedef struct pd_replay_parts {
     size_t n;
 } pd_replay_parts;
 
-/* Returns true if the trace (file of a recorded run) has shards. Then a replay declares blocks instead of
- * parameters. */
+/* Returns true if the trace has shards. Then a replay declares blocks instead of parameters. */
 bool pd_replay_is_sharded(const pd_trace *trace);
-/* Finds the parts of a checked trace (the file of a recorded run) that a replay declares: its parameters, or the blocks
- * of their shards. The caller frees *out, also after an error. PD_INVALID_ARGUMENT: the shards of a parameter do not
- * follow each other or do not cover the parameter. PD_NO_MEMORY: out of memory. */
+/* Finds the parts of a checked trace that a replay declares: its parameters, or the blocks of their shards. The caller
+ * frees *out, also after an error. PD_INVALID_ARGUMENT: the shards of a parameter do not follow each other or do not
+ * cover the parameter. PD_NO_MEMORY: out of memory. */
 int pd_replay_parts_find(pd_replay_parts *out, const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
 void pd_replay_parts_free(pd_replay_parts *parts);
 

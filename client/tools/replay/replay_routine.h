@@ -6,8 +6,7 @@
 #include "replay_result.h"
 #include "trace.h"
 
-/* Returns true if the file has cases of a routine (inputs and results of one function) that is in the table of
- * routines. */
+/* Returns true if the file has cases of a routine that is in the table of routines. */
 bool pd_replay_is_routine(const pd_trace *trace);
 /* Computes every case of the file with the arithmetic library in this process, compares it with the record, and
  * sets n, params, verdicts and why in *out. PD_INVALID_ARGUMENT: a case cannot be computed because a tensor is

@@ -6,7 +6,7 @@
 #include "trace.h"
 #include "verdict.h"
 
-/* Plays a checked trace (file of a recorded run) through the daemon at `url`; NULL: the client's default address.
+/* Plays a checked trace through the daemon at `url`; NULL: the client's default address.
  *
  * Makes a job `replay/<case>/<nonce>` with a worker for each replica of the trace. The workers push all gradients
  * and pull the weights after each step. Each worker's weights are compared with the record as in pd_replay_local.

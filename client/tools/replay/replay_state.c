@@ -159,9 +159,8 @@ static const char *text_of(const pd_hypers *hypers, const char *name, char *text
     return i >= 0 ? pd_hypers_text(hypers, i, text, size) : "";
 }
 
-/* Returns the relative size of the last bit in the type in which a slot (tensor of optimizer state) is stored; 0:
- * float32 or finer. A root counts as a 16-bit value also if only the statistics from which it is computed are
- * stored in 16 bits. */
+/* Returns the relative size of the last bit in the type in which a slot is stored; 0: float32 or finer. A root counts
+ * as a 16-bit value also if only the statistics from which it is computed are stored in 16 bits. */
 static double unit_of(const pd_hypers *hypers, const char *slot)
 {
     static const struct {
@@ -505,8 +504,7 @@ static int find_bound(const pd_replay_state *state, entry *e, double *room, int6
     return PD_OK;
 }
 
-/* Returns true for a recorded tensor that is the number of counted steps. The model has no slot (tensor of state)
- * for it. */
+/* Returns true for a recorded tensor that is the number of counted steps. The model has no slot for it. */
 static bool is_count(const entry *e, int64_t n)
 {
     return n == 1 && e->block < 0 && e->number < 0 && strcmp(e->slot, "step") == 0;

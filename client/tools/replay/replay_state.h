@@ -41,8 +41,8 @@ typedef struct pd_replay_state pd_replay_state;
  * state; the error names it. PD_NO_MEMORY: out of memory. */
 int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
 void pd_replay_state_free(pd_replay_state *state); /* accepts NULL */
-/* Returns true if the trace (the file of a recorded run) does not record the noise (effect of rounding on state). Then
- * it must be measured with shaken models, whose gradients have their last bits flipped. */
+/* Returns true if the trace does not record the noise (effect of rounding on state). Then it must be measured with
+ * shaken models, whose gradients have their last bits flipped. */
 bool pd_replay_state_wants_noise(const pd_replay_state *state);
 /* Flips the last bit of numbers, except of those that are 0 or not finite. If `way` is 0, flips it in all of them.
  * Otherwise flips it in about half of them; each `way` chooses another half. */

@@ -8,8 +8,8 @@
 /* Returns true if the checked trace (file of a recorded run) has recorded changes of weights ("updates"). */
 bool pd_replay_updates_wanted(const pd_trace *trace);
 /* Sets the largest error that updates (changes of weights) may have: 10 * noise_update + 1e-6, or the weights'
- * tolerance if the trace (the file of a recorded run) has no metadata noise_update. PD_INVALID_ARGUMENT: noise_update
- * is no number, or is negative. */
+ * tolerance if the trace has no metadata noise_update. PD_INVALID_ARGUMENT: noise_update is no number, or is
+ * negative. */
 int pd_replay_updates_tolerance(const pd_trace *trace, double *tolerance, pd_error *err);
 /* Copies the recorded update (change of weights) of a parameter in a step to `at`; steps count from 1. Sets *there
  * to whether it was recorded. PD_INVALID_ARGUMENT: it has another shape than the parameter. */

@@ -378,9 +378,8 @@ static int note_step(pd_trace *trace, double step, pd_error *err)
     return PD_OK;
 }
 
-/* Returns true if the trace (the file of a recorded run) is a training run of a real network, which has recorded
- * losses. It has weights only after the last step and some others, and after each of these the weights of all
- * parameters. */
+/* Returns true if the trace is a training run of a real network, which has recorded losses. It has weights only after
+ * the last step and some others, and after each of these the weights of all parameters. */
 static bool is_sparse(const pd_trace *trace)
 {
     return pd_safetensors_find(trace->tensors, "loss") != NULL;

@@ -9,13 +9,12 @@ typedef struct pd_effects {
     pd_effect *first, *last;
 } pd_effects;
 
-/* takes ownership of the effect (an answer or report of the step thread) */
+/* takes ownership of the effect */
 void pd_effects_add(pd_effects *outbox, pd_effect *effect);
-/* Empties the queue. Returns its effects (answers and reports of the step thread), oldest first, linked by mail.next;
- * NULL: the queue was empty. */
+/* Empties the queue. Returns its effects, oldest first, linked by mail.next; NULL: the queue was empty. */
 pd_effect *pd_effects_take(pd_effects *outbox);
 
-/* Creates an effect (an answer or report of the step thread). NULL: out of memory. */
+/* Creates an effect. NULL: out of memory. */
 pd_effect *pd_effect_new(pd_effect_kind kind, pd_ticket ticket, uint32_t job);
 
 /* Makes the answer to a request: an effect of the given kind. It cannot fail, because the memory for the answer was

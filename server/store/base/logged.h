@@ -23,8 +23,8 @@ struct pd_buffer_pool;
 typedef struct pd_logged_part {
     const float *at;  /* NULL: the step of this parameter needs none */
     int64_t elements; /* 0 if `at` is NULL */
-    struct pd_buffer_pool
-        *pool; /* the pool that the buffer goes back to; NULL in an entry that was read from the disk */
+    /* the pool that the buffer goes back to; NULL in an entry that was read from the disk */
+    struct pd_buffer_pool *pool;
 } pd_logged_part;
 
 typedef struct pd_logged {

@@ -2,8 +2,8 @@
  *
  * The loop thread creates a pd_request and posts it. From then on the step thread owns the request and everything it
  * points to. The step thread creates pd_effects and posts them back; then the loop thread owns them. A buffer or
- * snapshot is owned by one of the two threads at a time, but snapshots are immutable, and both threads may read
- * them. Nothing in this file depends on sockets or protobuf. */
+ * snapshot (published weights) is owned by one of the two threads at a time, but snapshots are immutable, and both
+ * threads may read them. Nothing in this file depends on sockets or protobuf. */
 #ifndef PD_REQUEST_H
 #define PD_REQUEST_H
 
@@ -193,7 +193,7 @@ typedef struct pd_request {
             bool budget; /* why it is blocked: true: all memory for frames is used; false: this rank's part of it */
         } stalled;
         struct {
-            /* snapshots (published weights) that the loop thread reads no more, linked by pd_snapshot.next_released */
+            /* snapshots that the loop thread reads no more, linked by pd_snapshot.next_released */
             struct pd_snapshot *first;
         } released;
         struct {
@@ -273,8 +273,7 @@ typedef struct pd_request {
  * can always be answered, and its payload buffer returned, even if memory is short later. */
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
 /* Frees a request and all that it owns. Five things are not freed, because effects return them to their owners: the
- * payload buffer, the snapshots (published weights) of u.released, the task of u.task, u.kept and u.logged. Accepts
- * NULL. */
+ * payload buffer, the snapshots of u.released, the task of u.task, u.kept and u.logged. Accepts NULL. */
 void pd_request_free(pd_request *request);
 
 /* ---- snapshots ---- */
@@ -476,9 +475,8 @@ typedef struct pd_effect {
     } u;
 } pd_effect;
 
-/* Frees an effect and all that it owns, except buffers, snapshots (published weights), tasks, checkpoints and entries
- * of the log. If it is a PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped.
- * Accepts NULL. */
+/* Frees an effect and all that it owns, except buffers, snapshots, tasks, checkpoints and entries of the log. If it is
+ * a PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
 void pd_effect_free(pd_effect *effect);
 
 /* Frees the parts of a Push or Init request that are not needed once its contributions are filed: the lists of

@@ -5,16 +5,16 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* A snapshot (published weights) together with the pools that its buffers came from. It must know them itself, because
- * the parameter may be gone when the snapshot is freed. */
+/* A snapshot together with the pools that its buffers came from. It must know them itself, because the parameter may be
+ * gone when the snapshot is freed. */
 typedef struct shelved {
-    pd_snapshot view; /* the snapshot (published weights) as other files see it; must be the first member */
+    pd_snapshot view; /* the snapshot as other files see it; must be the first member */
     pd_buffer_pool *pool[4];
 } shelved;
 
-/* The number of bytes that is returned counts the records of two snapshots (published weights of one parameter) and of
- * two buffer pools, and the padding of five buffers: one buffer holds the sum of gradients, and each snapshot has two,
- * for float32 weights and for weights of one other element type. */
+/* The number of bytes that is returned counts the records of two snapshots and of two buffer pools, and the padding of
+ * five buffers: one buffer holds the sum of gradients, and each snapshot has two, for float32 weights and for weights
+ * of one other element type. */
 uint64_t pd_snapshots_own_bytes(void)
 {
     enum { ALLOCATOR = 16, BUFFERS = 5, BUFFER_END = 160 };

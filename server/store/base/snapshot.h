@@ -6,18 +6,18 @@
 #include "buffer_pool.h"
 #include "request.h"
 
-/* Returns the bytes that a parameter's snapshots (published weights) and its sum of gradients take besides their
- * elements: records, pools, and padding at the ends of buffers. */
+/* Returns the bytes that a parameter's snapshots and its sum of gradients take besides their elements: records, pools,
+ * and padding at the ends of buffers. */
 uint64_t pd_snapshots_own_bytes(void);
 
-/* Creates a snapshot (published weights) with undefined content and one reference (store_refs). It gets a buffer from
- * each pool of the array that is not NULL; pool[t] is that of element type t (pd_dtype). NULL: out of memory. */
+/* Creates a snapshot with undefined content and one reference (store_refs). It gets a buffer from each pool of the
+ * array that is not NULL; pool[t] is that of element type t (pd_dtype). NULL: out of memory. */
 pd_snapshot *pd_snapshot_new(pd_buffer_pool *const pool[4], int64_t elements);
-/* Adds a buffer of another element type to a snapshot (published weights) that is not published yet. PD_NO_MEMORY: the
- * snapshot is unchanged. */
+/* Adds a buffer of another element type to a snapshot that is not published yet. PD_NO_MEMORY: the snapshot is
+ * unchanged. */
 int pd_snapshot_widen(pd_snapshot *snapshot, pd_dtype dtype, pd_buffer_pool *pool);
-/* Drops one reference (store_refs) to a snapshot (published weights). When the last one is dropped, the snapshot is
- * freed and its buffers go back to their pools. Accepts NULL. */
+/* Drops one reference (store_refs) to a snapshot. When the last one is dropped, the snapshot is freed and its buffers
+ * go back to their pools. Accepts NULL. */
 void pd_snapshot_unref(pd_snapshot *snapshot);
 
 #endif

@@ -205,8 +205,8 @@ static void fill_decl(pd_param_decl *out, const pd_declared_param_record *param)
     memcpy(out->shape.dim, param->dim, param->rank * sizeof param->dim[0]);
 }
 
-/* Copies the ranges of rank 0 from an image (the saved state of a job) into its Declare request. This is needed because
- * planning checks the ranges if rank 0 is the only rank: then they must contain all elements of each parameter. */
+/* Copies the ranges of rank 0 from an image into its Declare request. This is needed because planning checks the ranges
+ * if rank 0 is the only rank: then they must contain all elements of each parameter. */
 static void fill_ranges(pd_request *declare, const pd_declared_job *d)
 {
     for (size_t i = 0; i < d->n_ranges; i++) {
@@ -217,8 +217,7 @@ static void fill_ranges(pd_request *declare, const pd_declared_job *d)
     }
 }
 
-/* Makes a Declare request of rank 0 from an image (the saved state of a job). The job's parameters are then planned
- * from this request. */
+/* Makes a Declare request of rank 0 from an image. The job's parameters are then planned from this request. */
 static int make_declare(pd_request **out, const pd_declared_job *d)
 {
     pd_request *declare = *out = pd_request_new(PD_REQ_DECLARE, (pd_ticket){ 0, 0 });

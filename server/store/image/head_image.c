@@ -181,7 +181,7 @@ void pd_head_image_read(pd_archive *archive, const pd_jobs *jobs, const pd_job_e
 
 /* ---- the end of reading ---- */
 
-/* Checks that the numbers of a step group (parameters that count steps together) fit the steps of its members. */
+/* Checks that the numbers of a step group fit the steps of its members. */
 static bool group_fits(const pd_step_group *group)
 {
     uint64_t least = UINT64_MAX, most = 0;

@@ -138,7 +138,7 @@ static size_t take_tasks(const repeat *r, pd_task **task, pd_optim **owner)
     return taken;
 }
 
-/* Runs the root tasks (computations of matrix roots) that the steps have made. Returns whether there were any. */
+/* Runs the root tasks that the steps have made. Returns whether there were any. */
 static bool run_tasks(const repeat *r)
 {
     pd_task *task[AT_ONCE];

@@ -18,8 +18,8 @@ void pd_param_image_visit_record(pd_archive *archive, pd_steps *steps, pd_param 
 void pd_param_image_publish(pd_steps *steps, pd_param *param);
 
 /* Writes the state of a parameter that is at rest (pd_optim_is_at_rest) to an archive, except the results of root tasks
- * (computations of matrix roots) that are still at the root pool. Returns how many these are. Each of them must be
- * given to pd_optim_write_task when it is back; then pd_param_image_write_end ends the writing. */
+ * that are still at the root pool. Returns how many these are. Each of them must be given to pd_optim_write_task when
+ * it is back; then pd_param_image_write_end ends the writing. */
 size_t pd_param_image_write(pd_archive *archive, pd_steps *steps, pd_param *param);
 void pd_param_image_write_end(pd_archive *archive);
 

@@ -20,8 +20,8 @@
 /* Estimates of how long parts of a Declare (a rank's list of its parameters) take, in nanoseconds of one core. */
 /* time to check one parameter, when a rank declares after the first one */
 #define AGAIN_NS 1500.0
-/* a Declare (a rank's list of its parameters) that takes at most this time is answered at once, a longer one bit by bit
- * in later batches of work, each of which is limited in time */
+/* a Declare that takes at most this time is answered at once, a longer one bit by bit in later batches of work, each of
+ * which is limited in time */
 #define AT_ONCE_NS 5e6
 
 /* ---- memory for contributions to ranged parameters ---- */
@@ -110,7 +110,7 @@ static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
 /* ---- element types in which weights are published ---- */
 
 /* Returns how many more bytes the published weights and updates take if they are also published in the element types
- * that this Declare (a rank's list of its parameters) asks for. */
+ * that this Declare asks for. */
 static uint64_t types_bytes(const pd_job *job, const pd_request *request)
 {
     uint64_t bytes = 0;
@@ -140,8 +140,8 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
         pd_account_take(&job->steps.account, bytes);
         if (again != NULL) pd_param_publish(param, again, (pd_outcome)0, &closed[(*n_closed)++]);
     }
-    /* Publishes initial weights that were waiting for this Declare (a rank's list of its parameters). A parameter's may
-     * have waited even if the rank has no elements of it: until the Declare, the rank might have had some. */
+    /* Publishes initial weights that were waiting for this Declare. A parameter's may have waited even if the rank has
+     * no elements of it: until the Declare, the rank might have had some. */
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         *n_closed += pd_init_publish_landed(job, &job->steps.params[i], &closed[*n_closed]);
     return PD_OK;
@@ -245,8 +245,8 @@ static void note_declared(pd_job *job, pd_rank *rank)
                "all %u ranks have declared %u parameters", job->steps.members.ranks, job->steps.n_params);
 }
 
-/* Logs that a Declare (a rank's list of its parameters) was refused, and why. A worker that exits because of it may
- * leave no other trace of the reason. */
+/* Logs that a Declare was refused, and why. A worker that exits because of it may leave no other trace of the
+ * reason. */
 static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_error *err)
 {
     if (pd_is_power_of_two(++rank->refused_sets))
@@ -300,8 +300,8 @@ static void forget_set(pd_job *job)
     pd_param_set_forget(job);
 }
 
-/* Works at a Declare (a rank's list of its parameters), the oldest one in job->declares, as far as the time budget
- * allows. Returns false if it needs more time. Otherwise it is answered, and the request is freed. */
+/* Works at a Declare, the oldest one in job->declares, as far as the time budget allows. Returns false if it needs more
+ * time. Otherwise it is answered, and the request is freed. */
 static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uint64_t now_ns)
 {
     pd_error err;

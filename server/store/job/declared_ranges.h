@@ -36,8 +36,8 @@ uint64_t pd_ranges_collected_bytes(const pd_job *job);
  * there were no other jobs. `own` is the reserve of the rank that declares, `other` that of each other rank.
  * PD_RESOURCE_EXHAUSTED. */
 int pd_reserve_check_world(const pd_job *job, uint64_t own, uint64_t other, pd_error *err);
-/* Checks that the ingest budget (memory for received frames) has room for the rank's reserve, which is its largest
- * frame, beside the reserves of all other ranks of all jobs. PD_RESOURCE_EXHAUSTED. */
+/* Checks that the ingest budget has room for the rank's reserve, which is its largest frame, beside the reserves of all
+ * other ranks of all jobs. PD_RESOURCE_EXHAUSTED. */
 int pd_reserve_check(const pd_job *job, uint32_t rank, uint64_t bytes, pd_error *err);
 /* Checks that there is room for what the rank's declared ranges take: its reserve in the ingest budget, and its
  * collected contributions within max_total_bytes. PD_RESOURCE_EXHAUSTED. */

@@ -23,7 +23,7 @@ enum { MOST_ROOTS = 4 };
 typedef struct pd_address {
     uint32_t param;
     /* number of the parameter's block (part of its shape) that the tensor belongs to; -1: the tensor is the whole
-     * slot */
+     * slot (tensor of optimizer state) */
     int32_t block;
     uint64_t slot;
 } pd_address;
@@ -52,7 +52,7 @@ typedef struct pd_import {
     pd_brought *counts;
     size_t n_counts, room;
     uint64_t bytes; /* bytes that the import counts against max_total_bytes */
-    /* number of elements of the largest staged tensor (kept apart until the commit), for the buffer `wide` */
+    /* number of elements of the largest staged tensor, for the buffer `wide` */
     int64_t largest;
     uint64_t touched_ns;
     size_t tensors;
@@ -135,8 +135,7 @@ static int find_root(const pd_param *param, const pd_request *request, pd_addres
     return PD_OK;
 }
 
-/* Finds the part of the optimizer state that the request brings, and the key under which this part is staged (kept
- * apart until the commit). */
+/* Finds the part of the optimizer state that the request brings, and the key under which this part is staged. */
 static int find_part(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part,
                      pd_error *err)
 {
@@ -300,8 +299,8 @@ static int check_rest(const pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Checks that each slot (tensor of optimizer state) is staged (kept apart until the commit) completely. covered[i] is
- * the number of elements of slot i that are staged. The slots of parameter p begin at index first_slot[p]. */
+/* Checks that each slot is staged completely. covered[i] is the number of elements of slot i that are staged. The slots
+ * of parameter p begin at index first_slot[p]. */
 static int check_covered(const pd_job *job, const size_t *first_slot, const int64_t *covered, pd_error *err)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
@@ -436,8 +435,7 @@ static void finish(pd_job *job)
     forget(job);
 }
 
-/* Writes one staged tensor (kept apart until the commit) into the optimizer that it belongs to. PD_NO_MEMORY: the
- * optimizer's state is unchanged. */
+/* Writes one staged tensor into the optimizer that it belongs to. PD_NO_MEMORY: the optimizer's state is unchanged. */
 static int write_part(pd_job *job, const pd_staged *staged)
 {
     double *wide = job->import->wide;

@@ -291,8 +291,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     if (is_repeated(param) || piece->count == 0) return;
     if (is_taken_over(job, param, frame->rank) && !PD_PLANTED(init_mixed)) let_go_of_earlier(job, param, frame->rank);
     chunk = pd_piece_chunk(param, piece);
-    /* The chunk is a duplicate: of a chunk (section of a parameter) of initial weights the one that came first
-     * counts. */
+    /* The chunk is a duplicate: of a chunk of initial weights the one that came first counts. */
     if (pd_chunk_state(chunk, frame->rank) != PD_SLOT_EMPTY) return;
     frame->u.data.buffer->refs++;
     pd_contribute(&job->steps, chunk, frame->rank,

@@ -110,8 +110,8 @@ typedef struct pd_job {
     pd_slot *slots;
     /* array with the ranges of all ranged parameters (each rank contributes a range), one parameter after another */
     pd_range *ranges;
-    /* bytes that count against max_total_bytes for contributions to ranged parameters (each rank contributes a range)
-     * while an aggregate collects them */
+    /* bytes that count against max_total_bytes for contributions to ranged parameters while an aggregate collects
+     * them */
     uint64_t collected;
     /* number of the last frame that was checked; pd_param.seen and pd_chunk.seen store such numbers, to find what a
      * frame names twice */
@@ -148,12 +148,12 @@ typedef struct pd_job {
     uint64_t linger_ns;
     /* time at which overdue rounds (open longer than step_timeout) of the job were last reported; 0: never */
     uint64_t noticed_ns;
-    /* Time from which the wait for missing initial weights is counted: that of the first Declare (a rank's list of its
-     * parameters), of the last frame with initial weights, or of the last report that some are missing. */
+    /* Time from which the wait for missing initial weights is counted: that of the first Declare, of the last frame
+     * with initial weights, or of the last report that some are missing. */
     uint64_t init_ns;
     const pd_param *noticed;
-    /* last step that parameter `noticed` had closed when overdue rounds (open longer than step_timeout) were last
-     * reported; so that each overdue round is logged only once */
+    /* last step that parameter `noticed` had closed when overdue rounds were last reported; so that each overdue round
+     * is logged only once */
     uint64_t noticed_step;
     uint64_t drain_step; /* while the server drains: the last step whose rounds may still close */
     /* memory for the effect (message) JOB_GONE, allocated with the job so that its end can be reported when memory is
@@ -189,7 +189,7 @@ static inline bool pd_job_averages_init(const pd_job *job)
  * PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err);
 /* Frees the job; accepts NULL. Before, the caller must release the job's contributions (job_end.h) and free its
- * parameters (param_set.h), and all its root tasks (computations of matrix roots) must have come back. */
+ * parameters (param_set.h), and all its root tasks must have come back. */
 void pd_job_free(pd_job *job);
 /* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another
  * one; the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not

@@ -1,5 +1,5 @@
 /* jobs.h - the table of jobs: finds a job by its name while it exists, and by its number until it is freed, which is
- * when its last root task has come back. Step thread. */
+ * when its last root task (computation of a matrix root) has come back. Step thread. */
 #ifndef PD_JOBS_H
 #define PD_JOBS_H
 
@@ -14,14 +14,13 @@ typedef struct pd_jobs {
 /* Returns the job of that name; NULL: there is none. `name` may be NULL. */
 pd_job *pd_jobs_find(const pd_jobs *jobs, const char *name);
 /* Returns the job with that number; NULL: there is none. It may be a job that was dropped (ended) and waits for root
- * tasks (computations of matrix roots). */
+ * tasks. */
 pd_job *pd_jobs_numbered(const pd_jobs *jobs, uint32_t number);
 /* Puts a job into the table of jobs. PD_NO_MEMORY: nothing has changed. */
 int pd_jobs_add(pd_jobs *jobs, pd_job *job, pd_error *err);
 /* Drops the job, that is, ends it: removes its name from the table and marks it as gone. It is freed later. */
 void pd_jobs_drop(pd_jobs *jobs, pd_job *job);
-/* Frees a job that was dropped (ended), if all its root tasks (computations of matrix roots) have come back. Otherwise
- * does nothing. */
+/* Frees a job that was dropped (ended), if all its root tasks have come back. Otherwise does nothing. */
 void pd_jobs_free_gone(pd_jobs *jobs, pd_job *job);
 
 #endif

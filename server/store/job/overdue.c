@@ -71,8 +71,7 @@ static uint32_t ranks_text(const pd_job *job, const pd_param *param, owes_it *ow
     return n;
 }
 
-/* Returns the number of rounds that are overdue (open longer than step_timeout). *step becomes the highest step that
- * they are for. */
+/* Returns the number of rounds that are overdue. *step becomes the highest step that they are for. */
 static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step)
 {
     const pd_param *param;
@@ -88,9 +87,8 @@ static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step
     return n;
 }
 
-/* Returns the parameter to name in the report of the oldest overdue round (open longer than step_timeout), which is the
- * round of `oldest`. If it has all its contributions and waits for another parameter's round, the other parameter is
- * returned. */
+/* Returns the parameter to name in the report of the oldest overdue round, which is the round of `oldest`. If it has
+ * all its contributions and waits for another parameter's round, the other parameter is returned. */
 static const pd_param *culprit(const pd_job *job, const pd_param *oldest)
 {
     const pd_param *awaited = oldest->stage == PD_HELD ? pd_param_awaited(&job->steps, oldest) : NULL;
@@ -105,9 +103,9 @@ static bool misses_gone(const pd_job *job, const pd_param *param)
     return false;
 }
 
-/* Finds an overdue round (open longer than step_timeout) that misses the contribution of a rank which is not connected.
- * This rank may be the reason why connected ranks are late: contributions wait for it and fill the memory that the next
- * contributions need. Looks at a limited number of rounds, oldest first. NULL: found none. */
+/* Finds an overdue round that misses the contribution of a rank which is not connected. This rank may be the reason why
+ * connected ranks are late: contributions wait for it and fill the memory that the next contributions need. Looks at a
+ * limited number of rounds, oldest first. NULL: found none. */
 static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
 {
     const pd_param *param;
@@ -122,9 +120,9 @@ static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
     return NULL;
 }
 
-/* Writes the error text of an overdue round (open longer than step_timeout), with the ranks whose gradients are
- * missing. `oldest` is the parameter whose round is overdue. `late` is the parameter whose gradients are missing:
- * `oldest` itself, or another one that it waits for. `n` is the number of overdue rounds. */
+/* Writes the error text of an overdue round, with the ranks whose gradients are missing. `oldest` is the parameter
+ * whose round is overdue. `late` is the parameter whose gradients are missing: `oldest` itself, or another one that it
+ * waits for. `n` is the number of overdue rounds. */
 static void describe(const pd_job *job, const pd_param *oldest, const pd_param *late, uint32_t n, uint64_t now_ns,
                      pd_error *err)
 {

@@ -8,8 +8,8 @@
 /* Returns the time of the next report of overdue rounds (open longer than step_timeout) or missing initial weights;
  * UINT64_MAX: none is due. */
 uint64_t pd_overdue_next(const pd_job *job);
-/* Closes or reports overdue rounds (open longer than step_timeout), and reports missing initial weights. Workers that
- * wait get an error which names the ranks that they wait for. */
+/* Closes or reports overdue rounds, and reports missing initial weights. Workers that wait get an error which names the
+ * ranks that they wait for. */
 void pd_overdue_tick(pd_job *job, uint64_t now_ns);
 
 #endif

@@ -29,15 +29,14 @@
  * faults, since all memory is used for the first time. */
 #define CHECK_NS 500.0  /* time to check the declaration of one parameter */
 #define PARAM_NS 2000.0 /* time to add one parameter to the job */
-/* time to plan the optimizer of one parameter, without PLAN_SLOT_NS for each slot and PLAN_TASK_NS for each root task
- * (computation of a matrix root) */
+/* time to plan the optimizer of one parameter, without PLAN_SLOT_NS for each slot (tensor of optimizer state) and
+ * PLAN_TASK_NS for each root task (computation of a matrix root) */
 #define PLAN_NS 1000.0
 #define PLAN_SLOT_NS 600.0
 #define PLAN_TASK_NS 400.0
 #define CHUNK_NS 150.0 /* time to make the record of one chunk (section of a parameter) */
-/* time to make the optimizer of one parameter, without STATE_SLOT_NS for each slot (tensor of optimizer state) and
- * STATE_TASK_NS for each root task (computation of a matrix root), and without the time to write the slots' initial
- * values */
+/* time to make the optimizer of one parameter, without STATE_SLOT_NS for each slot and STATE_TASK_NS for each root
+ * task, and without the time to write the slots' initial values */
 #define STATE_NS 4000.0
 #define STATE_SLOT_NS 100.0
 #define STATE_TASK_NS 300.0
@@ -67,8 +66,7 @@ typedef struct pd_planning {
     pd_footprint all;
     /* what the parameters that were planned so far have in a checkpoint, and in an entry of the log */
     uint64_t checkpoint_bytes, entry_bytes;
-    /* number of chunks (sections of parameters), and of ranged parameters (those with declared ranges), whose records
-     * are made so far */
+    /* number of chunks, and of ranged parameters (those with declared ranges), whose records are made so far */
     uint64_t chunks, ranged;
     /* how much of the initial state is written of the optimizer that is being made */
     pd_fill fill;
@@ -182,7 +180,7 @@ static pd_declaration declaration_of(const pd_job *job, const pd_param *param)
 }
 
 /* If the parameter's aggregate collects contributions (as a median does), gives the parameter a pool of buffers for
- * them. Each buffer has the size of a chunk (section of a parameter). */
+ * them. Each buffer has the size of a chunk. */
 static int join_spills(pd_job *job, pd_param *param, pd_error *err)
 {
     uint64_t chunk = job->steps.config->chunk_elements,
@@ -309,9 +307,9 @@ static int count_job(pd_job *job, pd_error *err)
 
 /* ---- making the rounds' records ---- */
 
-/* Allocates the records of chunks (sections of parameters), slots (one rank's contribution to a chunk) and ranges of
- * all parameters, in three arrays. Large arrays are cheap at this point: the system makes their zeroed pages only when
- * they are first touched. */
+/* Allocates the records of chunks, slots (one rank's contribution to a chunk) and ranges of all parameters, in three
+ * arrays. Large arrays are cheap at this point: the system makes their zeroed pages only when they are first
+ * touched. */
 static int make_records(pd_job *job, pd_error *err)
 {
     uint64_t n = 0;

@@ -143,8 +143,8 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
 
 /* ---- the inbox ---- */
 
-/* Refuses a push. Marks the chunks (sections of parameters) that it brought as refused, so that the rank cannot end its
- * step before it has sent them again. */
+/* Refuses a push. Marks the chunks that it brought as refused, so that the rank cannot end its step before it has sent
+ * them again. */
 static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
 {
     pd_close_step_note_refusal(job, frame);

@@ -21,27 +21,24 @@ bool pd_round_gap(const pd_round *round, bool given, pd_range *gap);
 typedef enum pd_given { PD_GIVEN_NOTHING, PD_GIVEN_PART, PD_GIVEN_ALL } pd_given;
 pd_given pd_round_given(const pd_round *round);
 
-/* A sweep: a loop over all stretches (elements that the same ranks contribute) between two elements, which tells for
- * each the ranks that contribute it. A round can have only one sweep at a time, because the list of these ranks is
- * stored in the round's ranges. */
+/* A sweep: a loop over all stretches between two elements, which tells for each the ranks that contribute it. A round
+ * can have only one sweep at a time, because the list of these ranks is stored in the round's ranges. */
 typedef struct pd_sweep {
     pd_round *round;
-    pd_run run;  /* the stretch (elements of the same ranks) that the sweep (a loop over stretches) has reached */
-    int64_t end; /* the sweep (a loop over stretches) ends before this element of the parameter */
-    /* number of ranks that contribute the stretch (elements of the same ranks) that the sweep has reached */
+    pd_run run;  /* the stretch that the sweep has reached */
+    int64_t end; /* the sweep ends before this element of the parameter */
+    /* number of ranks that contribute the stretch that the sweep has reached */
     uint32_t n;
-    /* number of ranges (in the order of their starts) that the sweep (a loop over stretches) has entered so far; number
-     * of ranges (in the order of their ends) that it has left */
+    /* number of ranges (in the order of their starts) that the sweep has entered so far; number of ranges (in the order
+     * of their ends) that it has left */
     uint32_t starts, ends;
 } pd_sweep;
-/* Begins a sweep (a loop over stretches) over the elements [first, end). The first pd_sweep_next moves to the first
- * stretch. */
+/* Begins a sweep over the elements [first, end). The first pd_sweep_next moves to the first stretch. */
 pd_sweep pd_sweep_begin(pd_round *round, int64_t first, int64_t end);
-/* Moves the sweep (a loop over stretches) to the next stretch (elements that the same ranks contribute). Returns false
- * if there is none. */
+/* Moves the sweep to the next stretch. Returns false if there is none. */
 bool pd_sweep_next(pd_sweep *sweep);
-/* Returns the i-th of the ranks that contribute the stretch (elements of the same ranks) which the sweep (a loop over
- * stretches) has reached, in ascending order of ranks; i from 0 to n - 1. */
+/* Returns the i-th of the ranks that contribute the stretch which the sweep has reached, in ascending order of ranks; i
+ * from 0 to n - 1. */
 static inline uint32_t pd_sweep_rank(const pd_sweep *sweep, uint32_t i)
 {
     return sweep->round->ranges.at != NULL ? sweep->round->ranges.at[i].swept : i;

@@ -38,8 +38,8 @@ static bool has_gradient(const pd_round *round, uint32_t rank, pd_run run)
     return state == PD_SLOT_HELD || state == PD_SLOT_SPILLED;
 }
 
-/* Returns the number of ranks that have a gradient of the section (elements of the same ranks). *all becomes the number
- * of ranks that contribute the section's elements, with those that have reported no gradient. */
+/* Returns the number of ranks that have a gradient of the section. *all becomes the number of ranks that contribute the
+ * section's elements, with those that have reported no gradient. */
 static int count_given(const pd_round *round, pd_run run, int *all)
 {
     int given = 0;
@@ -53,8 +53,8 @@ static int count_given(const pd_round *round, pd_run run, int *all)
     return given;
 }
 
-/* Returns whether the rank is one of the vectors that the Adasum of a section (elements of the same ranks) merges. If
- * it has no gradient it is one (of zeros) only in the tree form, and only if at least two ranks have gradients. */
+/* Returns whether the rank is one of the vectors that the Adasum of a section merges. If it has no gradient it is one
+ * (of zeros) only in the tree form, and only if at least two ranks have gradients. */
 static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_run run, int given)
 {
     return pd_round_covers(round, rank, run) &&
@@ -132,8 +132,7 @@ static int make_sections(pd_adasum_tree *tree, const pd_round *round)
 
 /* ---- beginning and ending a round's Adasum ---- */
 
-/* Takes buffers of the parameter's size for intermediate results: as many as the section (elements of the same ranks)
- * with the most ranks needs. */
+/* Takes buffers of the parameter's size for intermediate results: as many as the section with the most ranks needs. */
 static int take_scratch(pd_adasum_tree *tree, pd_buffer_pool *pool)
 {
     size_t most = 0;

@@ -106,8 +106,8 @@ static bool is_full(const pd_collect_batch *batch, double budget_ns)
     return batch->cost_ns > 0 && batch->cost_ns >= budget_ns;
 }
 
-/* Makes room in the batch for one more pass (a change to one chunk), for one more unit (the work of one thread) that
- * reads k contributions, and for the scratch memory of all threads. */
+/* Makes room in the batch for one more pass (a change to one chunk), for one more unit that reads k contributions, and
+ * for the scratch memory of all threads. */
 static int make_room(pd_collect_batch *batch, int k, int threads)
 {
     size_t scratch = k > 1 ? (pd_trimmed_mean_scratch(k) + 63) / 64 * 64 : 0;
@@ -146,8 +146,7 @@ static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
 }
 
 /* Plans to spill contributions, that is, to copy them out of their frames, which frees the frames. Spilled are those of
- * ranks over quota (their frames use too much memory), in chunks (sections of parameters) that still wait for another
- * rank. */
+ * ranks over quota (their frames use too much memory), in chunks that still wait for another rank. */
 static pd_param *plan_spills(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
 {
     pd_chunk *chunk;
@@ -232,8 +231,7 @@ static int64_t range_of(uint32_t world)
     return range > LEAST_RANGE ? range : LEAST_RANGE;
 }
 
-/* Plans the median or trimmed mean of the next elements of the chunk (section of a parameter), as many as the time
- * budget allows. */
+/* Plans the median or trimmed mean of the next elements of the chunk, as many as the time budget allows. */
 static int plan_chunk(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, double budget_ns)
 {
     pd_collect_pass pass = { .chunk = chunk, .collected = chunk->collected, .first_unit = batch->n_units };
@@ -263,8 +261,7 @@ static pd_param *plan_full(pd_steps *steps, pd_collect_batch *batch, double budg
     return NULL;
 }
 
-/* Releases the contributions to a chunk (section of a parameter) whose aggregate is finished: those in frames, and
- * those that were spilled (copied). */
+/* Releases the contributions to a chunk whose aggregate is finished: those in frames, and those that were spilled. */
 static void let_go(pd_steps *steps, pd_chunk *chunk)
 {
     for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
@@ -348,7 +345,7 @@ static void note_merges(pd_steps *steps)
 
 static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int thread)
 {
-    /* A unit (work of one thread) of an Adasum has no list of contributions here, because the Adasum knows them. */
+    /* A unit of an Adasum has no list of contributions here, because the Adasum knows them. */
     const pd_vector_run *x = unit->adasum == NULL ? batch->runs + unit->first_run : NULL;
 
     if (unit->adasum != NULL) {
@@ -364,7 +361,7 @@ static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int t
 
 static void run(const pd_collect_batch *batch, int threads)
 {
-    /* There are many small units (parts that one thread computes), so each thread takes several at once. */
+    /* There are many small units, so each thread takes several at once. */
     size_t grab = batch->n_units / 64 + 1;
     (void)threads, (void)grab;
 #pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if (batch->cost_ns > WORTH_SHARING_NS)

@@ -24,8 +24,7 @@
 /* A unit, which is the work that one thread does at a time: a part of an Adasum, of a median or trimmed mean, or of a
  * spill (a copy of a contribution). */
 typedef struct pd_collect_unit {
-    /* the Adasum of which this is unit (the work of one thread) number `i`; NULL: the unit is a mean of k
-     * contributions, or a copy if k is 1 */
+    /* the Adasum of which this is unit number `i`; NULL: the unit is a mean of k contributions, or a copy if k is 1 */
     pd_adasum *adasum;
     int64_t i;
     /* result: n elements, each the mean of k contributions without the `trim` smallest and the `trim` largest ones */
@@ -33,26 +32,25 @@ typedef struct pd_collect_unit {
     int64_t n;
     size_t first_run;
     int k, trim;
-    bool finite; /* result: whether all values that the unit (the work of one thread) has written are finite */
+    bool finite; /* result: whether all values that the unit has written are finite */
 } pd_collect_unit;
 
-/* A change to one chunk (section of a parameter), which becomes valid when its units (the work of one thread each) have
- * run. There are two kinds. A contribution is spilled: copied out of the frame that brought it. Or elements are
- * aggregated: their median or trimmed mean is computed. */
+/* A change to one chunk (section of a parameter), which becomes valid when its units have run. There are two kinds. A
+ * contribution is spilled: copied out of the frame that brought it. Or elements are aggregated: their median or trimmed
+ * mean is computed. */
 typedef struct pd_collect_pass {
     pd_chunk *chunk;
     /* If the change spills the contribution of `rank`: the memory into which it is copied. NULL: the change computes
      * the median or trimmed mean of elements. */
     float *spill;
     uint32_t rank;
-    /* number of elements of the chunk (section of a parameter), from its first one on, that are aggregated after this
-     * change */
+    /* number of elements of the chunk, from its first one on, that are aggregated after this change */
     int64_t collected;
     size_t first_unit, n_units;
 } pd_collect_pass;
 
-/* The work that is planned for one batch: changes to chunks (sections of parameters), and the units (the work of one
- * thread each) that compute them. The next batch uses the same arrays. Begins zeroed. */
+/* The work that is planned for one batch: changes to chunks, and the units that compute them. The next batch uses the
+ * same arrays. Begins zeroed. */
 typedef struct pd_collect_batch {
     pd_collect_pass *passes;
     size_t n_passes, passes_room;
@@ -67,18 +65,17 @@ typedef struct pd_collect_batch {
 } pd_collect_batch;
 void pd_collect_batch_free(pd_collect_batch *batch); /* frees the arrays, not the struct */
 
-/* Queues a chunk (section of a parameter) to which a contribution was filed. Only for parameters whose aggregate needs
- * all contributions at once. */
+/* Queues a chunk to which a contribution was filed. Only for parameters whose aggregate needs all contributions at
+ * once. */
 void pd_collect_file(pd_steps *steps, pd_chunk *chunk);
-/* Returns whether there is work for pd_collect_work: contributions to spill (copy out of their frames), or chunks
- * (sections of parameters) or parameters to which all contributions have come. */
+/* Returns whether there is work for pd_collect_work: contributions to spill, or chunks or parameters to which all
+ * contributions have come. */
 bool pd_collect_has_work(const pd_steps *steps);
-/* Spills contributions (copies them out of their frames) and computes aggregates for about budget_ns nanoseconds of one
- * core, at least one unit of work. Returns the estimated time that it took. *starved becomes the parameter for which
- * memory was short; NULL: none. */
+/* Spills contributions and computes aggregates for about budget_ns nanoseconds of one core, at least one unit of work.
+ * Returns the estimated time that it took. *starved becomes the parameter for which memory was short; NULL: none. */
 double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved);
-/* Frees the parameter's spilled contributions (copied out of their frames) and its unfinished Adasum, because the job
- * ends. Contributions in frames are released by the caller. */
+/* Frees the parameter's spilled contributions and its unfinished Adasum, because the job ends. Contributions in frames
+ * are released by the caller. */
 void pd_collect_release(pd_param *param);
 
 #endif

@@ -10,12 +10,11 @@ void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_slot slot
 /* Files that a rank has no gradient of the parameter in this round. Returns false if the rank has reported that
  * before. */
 bool pd_contribute_absent(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t now_ns);
-/* Queues the parameter's chunks (sections of parameters) anew, after it has become known in an open round which
- * elements a rank contributes: some chunks need not wait for the rank any more. */
+/* Queues the parameter's chunks anew, after it has become known in an open round which elements a rank contributes:
+ * some chunks need not wait for the rank any more. */
 void pd_chunks_list_anew(pd_steps *steps, pd_param *param);
-/* Ends the parameter's round at its deadline, so that it waits for no more contributions. Queues the chunks (sections
- * of parameters) that the policy (the rule that says what is complete) calls complete with the contributions that have
- * come. */
+/* Ends the parameter's round at its deadline, so that it waits for no more contributions. Queues the chunks that the
+ * policy (the rule that says what is complete) calls complete with the contributions that have come. */
 void pd_contribute_no_more(pd_steps *steps, pd_param *param);
 
 #endif

@@ -42,14 +42,13 @@ void pd_cut_end(pd_steps *steps);
 /* Returns how many bytes of old weights a cut (the step that an export reads) keeps in memory at most, while training
  * goes on with newer weights. */
 uint64_t pd_cut_bytes(const pd_steps *steps);
-/* Returns a parameter that has not closed the step of the cut (the step that an export reads) yet; NULL: all
- * parameters have. */
+/* Returns a parameter that has not closed the step of the cut yet; NULL: all parameters have. */
 const pd_param *pd_cut_awaited(const pd_steps *steps);
 
 /* ---- for commit.c and step_group.c ---- */
 
-/* Tells the cut (the step that an export reads) that the parameter has closed a round. If it is the round of that
- * step, the cut keeps the parameter's weights. */
+/* Tells the cut that the parameter has closed a round. If it is the round of that step, the cut keeps the parameter's
+ * weights. */
 void pd_cut_closed(pd_steps *steps, const pd_param *param);
 /* Returns whether the parameter, whose next step could begin, must rest because an export reads its state at the cut.
  * If so, the parameter is put into the cut's list, and goes on when the cut ends. */

@@ -154,8 +154,8 @@ static size_t take_pieces(const pd_steps *steps, double budget_ns, double *cost_
     return n;
 }
 
-/* Ends the first pass over a scope (gradients that are clipped together): computes their norm. If it exceeds the
- * limit, begins the second pass; otherwise goes on to the next scope. */
+/* Ends the first pass over a scope: computes their norm. If it exceeds the limit, begins the second pass; otherwise
+ * goes on to the next scope. */
 static void end_sum(const pd_steps *steps)
 {
     pd_global_clip *clip = steps->clip;

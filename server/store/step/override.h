@@ -12,14 +12,14 @@
 
 /* most entries of one parameter: overrides (values set by operators) that apply now or are planned for later steps */
 #define PD_MAX_PARAM_OVERRIDES 64
-#define PD_MAX_JOB_OVERRIDES 4096 /* most overrides (values set by operators) that a job may have */
+#define PD_MAX_JOB_OVERRIDES 4096 /* most overrides that a job may have */
 
 /* An override: the values that one operator's command sets in the parameters of one optimizer rule. These parameters
  * share the struct. */
 typedef struct pd_override {
     /* number of references: one from each parameter's entry, and one from the command as long as it runs */
     uint32_t refs;
-    uint32_t *alive; /* points to the number of overrides (values set by operators) that the job has */
+    uint32_t *alive; /* points to the number of overrides that the job has */
     /* the declared hyperparameters of the optimizer rule, in which those that the command sets are replaced */
     pd_hypers hypers;
     uint64_t mask;      /* bit h: the command sets or withdraws hyperparameter h */
@@ -28,7 +28,7 @@ typedef struct pd_override {
     char by[128];       /* label of the connection of the operator who gave the command */
     /* the command named a later step as the first one, and the log has not reported yet that this step has come */
     bool planned;
-    /* number that the override (value set by an operator) gets in an image (saved state) while the image is written */
+    /* number that the override gets in an image (saved state) while the image is written */
     uint32_t number;
     bool overruled; /* the log has reported that the override takes precedence over a value that workers push */
 } pd_override;
@@ -43,11 +43,10 @@ typedef struct pd_override_entry {
 /* Returns an override that does not set anything yet, with one reference. `declared` are the hyperparameters of an
  * optimizer rule, `alive` points to the job's number of overrides. NULL: out of memory. */
 pd_override *pd_override_new(const pd_hypers *declared, const char *pattern, const char *by, uint32_t *alive);
-/* Drops one reference to an override (value set by an operator). When the last one is dropped, the override is freed.
- * Accepts NULL. */
+/* Drops one reference to an override. When the last one is dropped, the override is freed. Accepts NULL. */
 void pd_override_drop(pd_override *override);
 
-/* Makes room for one more entry in the parameter's list of overrides (values set by operators). PD_NO_MEMORY. */
+/* Makes room for one more entry in the parameter's list of overrides. PD_NO_MEMORY. */
 int pd_overrides_reserve(pd_param *param, pd_error *err);
 /* Inserts an entry into a list of n overrides that is sorted by step. Entries for the same step or a later one lose
  * the hyperparameters that the new entry has; an entry that has none left stays in the list. The caller has reserved
@@ -56,7 +55,7 @@ uint32_t pd_overrides_insert(pd_override_entry *entries, uint32_t n, pd_override
 /* Removes the entries from the parameter's list of overrides that give no value any more. Logs which entries, planned
  * before, apply from the next step on. Called after the parameter has closed a round. */
 void pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param);
-/* Removes all entries from the parameter's list of overrides (values set by operators). */
+/* Removes all entries from the parameter's list of overrides. */
 void pd_overrides_clear(pd_param *param);
 /* Returns which hyperparameters of the parameter have an override that applies now or is planned: bit h for
  * hyperparameter h. */

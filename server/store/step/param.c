@@ -20,9 +20,9 @@ uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4])
     return bytes;
 }
 
-/* Converts a part of a snapshot's float32 weights, from element `first` on, to the snapshot's other element types.
- * `added` is the float32 update (the difference that the step adds), which is converted, too; NULL: there is none to
- * convert. */
+/* Converts a part of the float32 weights of a snapshot (published weights), from element `first` on, to its other
+ * element types. `added` is the float32 update (the difference that the step adds), which is converted, too; NULL:
+ * there is none to convert. */
 static void convert_range(const pd_snapshot *snapshot, const float *added, int64_t first)
 {
     int64_t n = snapshot->elements - first < CONVERT_RANGE ? snapshot->elements - first : CONVERT_RANGE;
@@ -160,7 +160,7 @@ void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome
 {
     *closed = (pd_closed){ .param = param->index, .outcome = outcome, .step = param->saved.step, .snapshot = snapshot };
     if (snapshot == NULL) return;
-    /* The second reference to the snapshot (published weights) is that of the loop thread. */
+    /* The second reference to the snapshot is that of the loop thread. */
     snapshot->store_refs++;
     pd_snapshot_unref(param->current);
     param->current = snapshot;

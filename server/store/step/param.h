@@ -34,8 +34,7 @@ typedef enum pd_stage {
     PD_LOGGING,
     /* the step could begin, but an export must end first, which reads the state at a certain step (the cut): cut.h */
     PD_RESTING,
-    /* the aggregate (sum or mean of the gradients) is complete, and the step has not begun; the parameter is in
-     * steps->ready */
+    /* the aggregate is complete, and the step has not begun; the parameter is in steps->ready */
     PD_READY,
     /* The step has begun, but may not run yet. It belongs to an atomic group (steps that all happen or none), and the
      * group's other steps have not begun: step_group.h. */
@@ -87,11 +86,11 @@ typedef struct pd_param {
     pd_snapshot *current; /* snapshot with the published weights; NULL until the initial weights are published */
     /* snapshot into which the present step writes its weights, or initial weights of which some are still missing */
     pd_snapshot *next;
-    /* number of chunks (sections of parameters) whose initial weights have not come yet: those from rank 0; if the
-     * parameter is ranged (each rank contributes a range of it), from every rank */
+    /* number of chunks whose initial weights have not come yet: those from rank 0; if the parameter is ranged, from
+     * every rank */
     uint64_t unlanded;
-    /* The update (change of the weights) of the present step as float32, until it is converted to the type that workers
-     * pull. NULL: they pull float32, or no updates. */
+    /* The update of the present step as float32, until it is converted to the type that workers pull. NULL: they pull
+     * float32, or no updates. */
     float *added;
     /* for each element type of weights (pd_dtype), and for updates (PD_UPDATE), the pool of buffers; NULL: no worker
      * pulls it */
@@ -109,7 +108,7 @@ typedef struct pd_param {
     /* buffer for the sum of the round's contributions, which becomes their aggregate; NULL: nothing is summed yet */
     float *accumulator;
     /* Pool of buffers for contributions that are spilled, that is, copied out of their frames (collect.h); each buffer
-     * has the size of a chunk (section of a parameter). NULL: contributions are never spilled. */
+     * has the size of a chunk. NULL: contributions are never spilled. */
     pd_buffer_pool *spills;
     /* the Adasum of the round's contributions, while it is being computed; NULL at other times */
     struct pd_adasum_tree *tree;
@@ -133,13 +132,12 @@ typedef struct pd_param {
      * is not known. */
     const pd_counted *noted_ranks;
     pd_traced_round traced; /* times of the open round, if the job's steps are traced (step_traces.h) */
-    /* some root tasks (computations of matrix roots) of the step are not handed out to the root pool yet, because
-     * memory was short */
+    /* some root tasks of the step are not handed out to the root pool yet, because memory was short */
     bool uncaptured;
     /* The step group (parameters that count steps together) of this parameter. NULL: the parameter counts its own
      * steps. */
     struct pd_step_group *group;
-    struct pd_param *next_member; /* next parameter of the same step group (parameters that count steps together) */
+    struct pd_param *next_member;                 /* next parameter of the same step group */
     struct pd_param *prev_waiting, *next_waiting; /* links in the queue steps->waiting */
     /* links in one of the lists of parameters steps->ready, steps->merging, cut->resting, log->held and group->held */
     struct pd_param *prev_ready, *next_ready;
@@ -183,8 +181,8 @@ uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype);
 /* Stores in *update the memory into which the step that is about to begin writes its update (what it adds to the
  * weights). NULL: no worker pulls updates. PD_NO_MEMORY. */
 int pd_param_begin_update(pd_param *param, float **update);
-/* Gives the float32 buffer of the step's update (change of the weights) back to its pool. Call it when the step is
- * over, after param->next was converted or discarded. */
+/* Gives the float32 buffer of the step's update back to its pool. Call it when the step is over, after param->next was
+ * converted or discarded. */
 void pd_param_end_update(pd_param *param);
 /* Publishes the snapshot as the parameter's weights, and fills *closed, the report to the loop thread, with a
  * reference to the snapshot. Takes ownership of `snapshot`; NULL: the published weights stay as they are. */

@@ -15,8 +15,8 @@ void pd_scalars_free(pd_scalars *scalars)
 
 /* ---- memory ---- */
 
-/* Returns the bytes that a parameter's scalars (numbers such as the loss) take, with the loop thread's copy of the
- * means of the last closed round. */
+/* Returns the bytes that a parameter's scalars take, with the loop thread's copy of the means of the last closed
+ * round. */
 static uint64_t bytes_for(const pd_steps *steps)
 {
     return sizeof(pd_scalars) + steps->members.ranks * sizeof(pd_scalar_row) + 2 * sizeof(pd_scalar_means);
@@ -39,8 +39,8 @@ int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err)
     return PD_OK;
 }
 
-/* Allocates memory for the scalars (numbers such as the loss) of the open round and for their means, if the parameter
- * has none. So closing the round needs no memory. */
+/* Allocates memory for the scalars of the open round and for their means, if the parameter has none. So closing the
+ * round needs no memory. */
 static int make_room(pd_steps *steps, pd_param *param, pd_error *err)
 {
     int rc = param->scalars != NULL ? PD_OK : pd_scalars_make(steps, param, err);
@@ -69,8 +69,8 @@ static int find(const pd_scalars *scalars, const char *name)
     return -1;
 }
 
-/* Returns whether another process at the rank has given scalars (numbers such as the loss) to this round, so that those
- * of the process with this `nonce` are ignored. */
+/* Returns whether another process at the rank has given scalars to this round, so that those of the process with this
+ * `nonce` are ignored. */
 static bool stands(const pd_scalar_row *row, uint64_t nonce)
 {
     return row->mask != 0 && row->nonce != nonce;
@@ -111,8 +111,7 @@ int pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, p
     pd_param *param = param_of(steps, frame);
     int rc;
 
-    /* If the round of the push is closed already, the push is a duplicate, and its scalars (numbers such as the loss)
-     * are not filed. */
+    /* If the round of the push is closed already, the push is a duplicate, and its scalars are not filed. */
     if (pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW) return PD_OK;
     if ((rc = make_room(steps, param, err)) != PD_OK) return rc;
     return stands(&param->scalars->rows[frame->rank], nonce) ? PD_OK : check_values(param, frame, err);

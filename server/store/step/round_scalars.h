@@ -23,14 +23,13 @@ typedef struct pd_scalars {
     pd_scalar_means *means; /* memory for the means of the open round, which is given away when the round closes */
     uint32_t n_last;
     pd_scalar_mean last[PD_MAX_SCALARS]; /* the means of the last closed round, for operators */
-    pd_scalar_row rows[]; /* for each rank the scalars (numbers such as the loss) that it has given to the open round */
+    pd_scalar_row rows[];                /* for each rank the scalars that it has given to the open round */
 } pd_scalars;
 
-/* Allocates the memory for a parameter's scalars (numbers such as the loss), and counts its bytes.
- * PD_RESOURCE_EXHAUSTED: max_total_bytes has no room for them. PD_NO_MEMORY. */
+/* Allocates the memory for a parameter's scalars, and counts its bytes. PD_RESOURCE_EXHAUSTED: max_total_bytes has no
+ * room for them. PD_NO_MEMORY. */
 int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err);
-/* Checks the scalars (numbers such as the loss) of a push whose other parts are valid. `nonce` is that of the process
- * that pushes.
+/* Checks the scalars of a push whose other parts are valid. `nonce` is that of the process that pushes.
  *
  * If the parameter has no memory for scalars yet, it is allocated. The parameter keeps this memory, and its bytes count
  * against max_total_bytes.
@@ -38,16 +37,14 @@ int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err);
  * PD_INVALID_ARGUMENT: the rank gave another value for a name, or the round would have more than PD_MAX_SCALARS names.
  * PD_RESOURCE_EXHAUSTED: max_total_bytes would be exceeded. PD_NO_MEMORY. */
 int pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, pd_error *err);
-/* Files the scalars (numbers such as the loss) of a push that pd_scalars_admit has checked. */
+/* Files the scalars of a push that pd_scalars_admit has checked. */
 void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce);
-/* Returns the means of the scalars (numbers such as the loss) of a round that closes, and empties the record for the
- * next round. NULL: no rank gave any. */
+/* Returns the means of the scalars of a round that closes, and empties the record for the next round. NULL: no rank
+ * gave any. */
 pd_scalar_means *pd_scalars_close(pd_param *param);
-/* Copies the means of the last closed round's scalars (numbers such as the loss) into an entry of the operators' list
- * of parameters. */
+/* Copies the means of the last closed round's scalars into an entry of the operators' list of parameters. */
 void pd_scalars_of_param(pd_param_info *info, const pd_param *param);
-/* Returns a copy of the means of the last closed round's scalars (numbers such as the loss). NULL: the round had none,
- * or memory is short. */
+/* Returns a copy of the means of the last closed round's scalars. NULL: the round had none, or memory is short. */
 pd_scalar_means *pd_scalars_again(const pd_param *param);
 void pd_scalars_free(pd_scalars *scalars); /* accepts NULL */
 

@@ -132,8 +132,8 @@ static void go_on(pd_steps *steps, pd_param *param)
     if (!pd_cut_keeps(steps, param) && !pd_step_log_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
 }
 
-/* Lets those members of a step group (parameters that count steps together) go on that were held and need not wait
- * any more. One that goes on may free others, so this is repeated until no more members go on. */
+/* Lets those members of a step group go on that were held and need not wait any more. One that goes on may free others,
+ * so this is repeated until no more members go on. */
 static void release(pd_steps *steps, pd_step_group *group)
 {
     pd_param *param, *next;

@@ -55,8 +55,7 @@ typedef struct pd_step_group {
     pd_atomic_group atomic;
 } pd_step_group;
 
-/* Makes the job's step groups (parameters that count steps together), after its parameters were added. PD_NO_MEMORY.
- * pd_param_set_forget frees the groups. */
+/* Makes the job's step groups, after its parameters were added. PD_NO_MEMORY. pd_param_set_forget frees the groups. */
 int pd_step_groups_make(pd_steps *steps);
 /* Counts the members (parameters) of each step group that are behind (have closed only `base` rounds) anew, after their
  * steps were read from an image (saved state). */
@@ -79,15 +78,14 @@ void pd_param_moved_on(pd_steps *steps, pd_param *param);
 
 /* ---- atomic groups: in a job that steps as a whole, a group's members all step, or none if one refuses ---- */
 
-/* Returns whether the parameter's step, which has just begun, belongs to an atomic group (steps of which all happen
- * or none). Such a step runs only after all steps of the group have begun. */
+/* Returns whether the parameter's step, which has just begun, belongs to an atomic group. Such a step runs only after
+ * all steps of the group have begun. */
 bool pd_param_is_bound(const pd_steps *steps, const pd_param *param);
-/* Counts that a step of an atomic group (steps of which all happen or none) has begun. When all have begun, binds
- * them together and puts their parameters into steps->ready. */
+/* Counts that a step of an atomic group has begun. When all have begun, binds them together and puts their parameters
+ * into steps->ready. */
 void pd_param_begun(pd_steps *steps, pd_param *param);
-/* Continue the steps of an atomic group (steps of which all happen or none), which wait until each optimizer has
- * reported whether it refuses its step. Call them after steps have run, and when a root task (computation of a matrix
- * root) has come back. */
+/* Continue the steps of an atomic group, which wait until each optimizer has reported whether it refuses its step. Call
+ * them after steps have run, and when a root task (computation of a matrix root) has come back. */
 void pd_step_group_look(pd_steps *steps, pd_step_group *group); /* if `group` is NULL, does nothing */
 void pd_step_groups_look(pd_steps *steps);
 

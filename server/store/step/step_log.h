@@ -39,8 +39,7 @@ typedef struct pd_step_log {
     pd_step_input inputs[]; /* one for each parameter */
 } pd_step_log;
 
-/* Returns the bytes that the log takes of a parameter with so many root tasks (computations of matrix roots), without
- * aggregates. */
+/* Returns the bytes that the log takes of a parameter with so many root tasks, without aggregates. */
 uint64_t pd_step_log_bytes(size_t n_tasks);
 /* Makes the log of the job, which is off at first. Does nothing if the job has one. PD_NO_MEMORY. */
 int pd_step_log_make(pd_steps *steps);

@@ -49,8 +49,8 @@ typedef struct pd_steps {
     size_t n_scalars;
     uint64_t no_gradient;    /* number of rounds that closed because no rank had a gradient, since the server started */
     pd_histogram root_times; /* times of root tasks (computations of matrix roots) that have come back */
-    /* number of batches of work, root tasks (computations of matrix roots) and commands that may have changed a
-     * parameter; lists for operators that were made at the same number are still valid */
+    /* number of batches of work, root tasks and commands that may have changed a parameter; lists for operators that
+     * were made at the same number are still valid */
     uint64_t changes;
 
     /* parts of the store that jobs use, borrowed */
@@ -66,7 +66,7 @@ typedef struct pd_steps {
     pd_quota *quotas;   /* for each rank its quota of the ingest budget (received frames that are not summed yet) */
     uint64_t held;      /* bytes of frames whose contributions are not summed yet */
 
-    /* queues of chunks (sections of parameters) and of parameters that have work or wait */
+    /* queues of chunks and of parameters that have work or wait */
     /* Chunks that can be summed: in `complete` those to which all contributions have come, in `partial` others, of
      * which the lowest ranks have contributed. */
     pd_chunk *complete, *partial;
@@ -82,7 +82,7 @@ typedef struct pd_steps {
     bool look, look_loose;
     uint32_t n_open;  /* number of parameters whose round is open */
     uint32_t n_begun; /* number of parameters that have weights */
-    /* number of root tasks (computations of matrix roots) that have not come back from the root pool */
+    /* number of root tasks that have not come back from the root pool */
     uint32_t tasks_out;
 
     /* members for parameters that wait for other parameters of the job */

@@ -184,7 +184,7 @@ int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto,
 
 void pd_sums_run(pd_sums *sums, int threads)
 {
-    /* There are many small sums (parts that one thread computes), so each thread takes several at once. */
+    /* There are many small sums, so each thread takes several at once. */
     size_t grab = sums->n_sums / 64 + 1;
     (void)threads, (void)grab;
 #pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if (sums->cost_ns > WORTH_SHARING_NS)
