@@ -11,8 +11,8 @@
 
 /* Both have SHA-256, the hash that a token's key is bound to. */
 #define SUITES "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
-/* 128 GiB, which a training job sends in minutes. RFC 8446, section 5.5: with AES-GCM a key is safe for 2^24.5 records of
- * 16 KiB. OpenSSL does not count them. */
+/* 128 GiB, which a training job sends in minutes. RFC 8446, section 5.5: with AES-GCM a key is safe for 2^24.5 records
+ * of 16 KiB. OpenSSL does not count them. */
 #define KEY_RECORDS (UINT64_C(1) << 23)
 /* SSL_OP_IGNORE_UNEXPECTED_EOF: an end of the stream without TLS's own end is an end, as on TCP. Frames have their
  * lengths, so nothing can be cut off unseen. */

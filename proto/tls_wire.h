@@ -36,7 +36,8 @@ void pd_tls_wire_rest(pd_tls_wire *wire);
 bool pd_tls_wire_has_record(const pd_tls_wire *wire);
 /* Returns whether the next record finds room. If the buffer is nearly full, it is sent first. */
 bool pd_tls_wire_has_room(pd_tls_wire *wire);
-/* Returns whether OpenSSL writes records into the wire. false: the kernel encrypts (kTLS), and its key cannot change. */
+/* Returns whether OpenSSL writes records into the wire. false: the kernel encrypts (kTLS), and its key cannot
+ * change. */
 bool pd_tls_wire_sends(const pd_tls_wire *wire);
 /* Returns whether records wait for the socket. */
 bool pd_tls_wire_owes(const pd_tls_wire *wire);
