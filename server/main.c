@@ -376,7 +376,7 @@ static int start(process *p, pd_error *err)
 
     if (rc != PD_OK) return rc;
     fill_daemon_config(p, &daemon);
-    if ((rc = pd_config_tls(p->config, &daemon.tls, err)) != PD_OK) return rc;
+    if ((rc = pd_config_tls(p->config, p->config->listen, &daemon.tls, err)) != PD_OK) return rc;
     if ((rc = pd_reload_read_roles(p->config, &daemon.roles, &daemon.store_roles, err)) == PD_OK)
         rc = pd_daemon_new(&p->daemon, &daemon, err);
     pd_tls_unref(daemon.tls); /* the daemon has its own reference */
