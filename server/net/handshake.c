@@ -183,10 +183,12 @@ static void compute(pd_handshake *h)
     pd_handshakes *all = all_of(h);
     pd_tls_context *keys = pd_conversation_settings(h->loop->daemon)->tls;
 
-    if (all->thread == NULL) all->thread = pd_handshake_thread_new(h->loop);
-    if (all->thread == NULL ||
-        (h->stream == NULL && pd_tls_stream_new(&h->stream, keys, h->fd, NULL, &h->err) != PD_OK)) {
-        fail(h, "out of memory");
+    if (all->thread == NULL && (all->thread = pd_handshake_thread_new(h->loop)) == NULL) {
+        fail(h, "the thread that computes it cannot start: out of memory or of threads (ulimit -u, TasksMax=)");
+        return;
+    }
+    if (h->stream == NULL && pd_tls_stream_new(&h->stream, keys, h->fd, NULL, &h->err) != PD_OK) {
+        fail(h, h->err.text);
         return;
     }
     leave(h);
