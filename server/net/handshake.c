@@ -273,6 +273,19 @@ static void on_first(uv_poll_t *poll, int status, int events)
 
 /* ---- begin, deadlines, end ---- */
 
+/* Returns the oldest handshake whose peer has not answered yet; if all in the queue have, the first of these. */
+static pd_handshake *oldest_unanswered(const pd_handshakes *all)
+{
+    pd_handshake *h;
+
+    if (all->list[PD_HANDSHAKE_SILENT] != NULL) return all->list[PD_HANDSHAKE_SILENT];
+    DL_FOREACH(all->list[PD_HANDSHAKE_QUEUED], h)
+    {
+        if (h->stream == NULL) return h;
+    }
+    return all->list[PD_HANDSHAKE_QUEUED];
+}
+
 /* Makes room for one more handshake. */
 static void give_way(pd_uvloop *loop)
 {
@@ -281,7 +294,7 @@ static void give_way(pd_uvloop *loop)
 
     if (all->n[PD_HANDSHAKE_SILENT] + all->n[PD_HANDSHAKE_QUEUED] < config->max_connections) return;
     all->gave_way++;
-    drop(all->list[all->n[PD_HANDSHAKE_SILENT] > 0 ? PD_HANDSHAKE_SILENT : PD_HANDSHAKE_QUEUED]);
+    drop(oldest_unanswered(all));
 }
 
 void pd_handshake_begin(pd_uvloop *loop, int fd, const char *peer)
