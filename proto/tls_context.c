@@ -203,6 +203,9 @@ static int set_up(pd_tls_context *context, pd_error *err)
     context->key_records = KEY_RECORDS;
     lib->SSL_CTX_set_options(context->ssl, OPTIONS);
     lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_MODE, MODES, NULL);
+    /* SSL_read returns after each message that is not data. Otherwise a peer that sends only changes of its key keeps
+     * the caller in SSL_read as long as it likes. */
+    lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_CLEAR_MODE, SSL_MODE_AUTO_RETRY, NULL);
     lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
     /* OpenSSL wants a name for the sessions of a server that asks for certificates, though none is kept. */
     if (context->serves)

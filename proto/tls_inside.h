@@ -1,4 +1,4 @@
-/* tls_inside.h - what tls_context.c and tls_stream.c know of each other. */
+/* tls_inside.h - the members of a TLS context, for the files tls_*.c alone. */
 #ifndef PD_TLS_INSIDE_H
 #define PD_TLS_INSIDE_H
 

@@ -174,10 +174,12 @@ void pd_tls_identify(const pd_tls_stream *stream, pd_identity *identity)
 
 /* ---- receiving ---- */
 
-/* Keeps the reason why the connection is broken: OpenSSL tells it only once. Returns PD_UNAVAILABLE. */
+/* Keeps the reason why the connection is broken: OpenSSL tells it only once. Sends the alert that tells the peer the
+ * reason, if the socket takes it now. Returns PD_UNAVAILABLE. */
 static int break_off(pd_tls_stream *stream, int rc)
 {
     pd_tls_why(&stream->context->library, stream->ssl, rc, &stream->broken);
+    pd_tls_wire_flush(stream->wire);
     return stream->broken.code = PD_UNAVAILABLE;
 }
 
@@ -327,7 +329,7 @@ void pd_tls_flush(pd_tls_stream *stream)
 
 bool pd_tls_owes(const pd_tls_stream *stream)
 {
-    return stream->owed != NULL || pd_tls_wire_owes(stream->wire);
+    return stream->broken.code == PD_OK && (stream->owed != NULL || pd_tls_wire_owes(stream->wire));
 }
 
 void pd_tls_shut(pd_tls_stream *stream)

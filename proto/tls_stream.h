@@ -47,7 +47,8 @@ ssize_t pd_tls_send(pd_tls_stream *stream, const struct iovec *iov, int n, pd_er
 /* Returns whether bytes are here already that pd_tls_receive has not returned yet, so that the socket need not become
  * readable for them. */
 bool pd_tls_has_more(const pd_tls_stream *stream);
-/* Returns whether bytes wait for the socket: call pd_tls_flush when it can be written. */
+/* Returns whether bytes wait for the socket: call pd_tls_flush when it can be written. On a broken connection none
+ * wait. */
 bool pd_tls_owes(const pd_tls_stream *stream);
 /* Writes bytes that wait. A broken connection is reported by the next pd_tls_send or pd_tls_receive. */
 void pd_tls_flush(pd_tls_stream *stream);

@@ -21,10 +21,15 @@ static const reason reasons[] = {
     { ALERT(SSL_AD_ILLEGAL_PARAMETER), PD_UNAUTHENTICATED,
       "the peer refused the token: it is not one of those that it knows, or the key differs" },
     { ALERT(SSL_AD_BAD_CERTIFICATE), PD_UNAUTHENTICATED, "the peer refused our certificate" },
-    { ALERT(SSL_AD_CERTIFICATE_EXPIRED), PD_UNAUTHENTICATED, "the peer refused our certificate: it has expired" },
+    { ALERT(SSL_AD_CERTIFICATE_EXPIRED), PD_UNAUTHENTICATED,
+      "the peer refused our certificate: it has expired, or the peer's list of revoked certificates (tls.crl) has" },
+    { ALERT(SSL_AD_CERTIFICATE_REVOKED), PD_UNAUTHENTICATED,
+      "the peer refused our certificate: its authority has revoked it" },
     { ALERT(SSL_AD_CERTIFICATE_UNKNOWN), PD_UNAUTHENTICATED, "the peer refused our certificate" },
     { ALERT(SSL_AD_UNKNOWN_CA), PD_UNAUTHENTICATED,
-      "the peer refused our certificate: it does not know the authority that signed it" },
+      "the peer refused our certificate: it does not know the authority that signed it, or has no list (tls.crl) of "
+      "the "
+      "certificates that the authority has revoked" },
     { ALERT(SSL_AD_CERTIFICATE_REQUIRED), PD_UNAUTHENTICATED,
       "the server wants to know its clients: set PARAMD_TOKEN_FILE, or PARAMD_CERT_FILE and PARAMD_KEY_FILE" },
     { ALERT(SSL_AD_PROTOCOL_VERSION), PD_UNAVAILABLE, "the peer does not speak TLS 1.3" },

@@ -36,6 +36,10 @@ typedef struct pd_transport_ops {
     void (*shut)(pd_transport *transport);
     /* Ends both sides of the connection and frees the transport. From then on `ready` is not called. */
     void (*close)(pd_transport *transport);
+    /* Returns whether bytes that were sent still wait in this process, because the peer takes none now: `close` loses
+     * them. Watch PD_ON_WRITE meanwhile. NULL: bytes that were sent are the kernel's, and reach the peer after
+     * `close`. */
+    bool (*owes)(const pd_transport *transport);
     /* The next three are for shared memory (segment.h). NULL: this transport passes no file descriptors.
      *
      * Sends a descriptor with the next byte that is sent, so that the peer has it when it has read that byte. Takes
@@ -60,6 +64,12 @@ struct pd_transport {
                                                 * sets it before its first call of `watch` */
     void *arg;
 };
+
+/* Returns whether `close` would lose bytes that were sent. */
+static inline bool pd_transport_owes(const pd_transport *transport)
+{
+    return transport->ops->owes != NULL && transport->ops->owes(transport);
+}
 
 /* Tells who the peer of a transport is: "anyone" if the transport proves nothing. */
 static inline void pd_transport_identify(const pd_transport *transport, pd_identity *identity)

@@ -380,7 +380,7 @@ const char *pd_config_cpu(const pd_config *config)
     return config->cpu == 0 ? "auto" : pd_cpu_names[config->cpu - 1];
 }
 
-int pd_config_tls(const pd_config *config, pd_tls_context **out, pd_error *err)
+int pd_config_tls(const pd_config *config, const char *listen, pd_tls_context **out, pd_error *err)
 {
     const pd_tls_files files = { .certificate = config->tls_certificate,
                                  .key = config->tls_key,
@@ -388,7 +388,7 @@ int pd_config_tls(const pd_config *config, pd_tls_context **out, pd_error *err)
                                  .tokens = config->tls_tokens,
                                  .crl = config->tls_crl };
 
-    return pd_tls_setup(out, config->listen, pd_notify_has_socket(PD_SOCKET_TLS), &files, err);
+    return pd_tls_setup(out, listen, pd_notify_has_socket(PD_SOCKET_TLS), &files, err);
 }
 
 bool pd_config_identifies(const pd_config *config)
@@ -402,7 +402,7 @@ static int check_listen(const pd_config *config, pd_error *err)
     pd_tls_context *tls;
     int rc = pd_reach_check_listen(config->listen, config->insecure, pd_config_identifies(config), err);
 
-    if (rc != PD_OK || (rc = pd_config_tls(config, &tls, err)) != PD_OK) return rc;
+    if (rc != PD_OK || (rc = pd_config_tls(config, config->listen, &tls, err)) != PD_OK) return rc;
     pd_tls_unref(tls);
     return PD_OK;
 }

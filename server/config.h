@@ -66,9 +66,10 @@ void pd_config_take(pd_config *config, pd_config *from, const pd_key *key);
  * of [tls], and the addresses to listen on, which includes looking host names up. Errors are PD_INVALID_ARGUMENT and
  * those of tls_setup.h and reach.h. */
 int pd_config_check(pd_config *config, pd_error *err);
-/* Reads the keys of tls:// addresses from the files of the section [tls]. *out is NULL if server.listen has no such
- * address, and the service manager has passed no socket named tls. Errors are those of pd_tls_setup. */
-int pd_config_tls(const pd_config *config, pd_tls_context **out, pd_error *err);
+/* Reads the keys of tls:// addresses from the files of the section [tls]. *out is NULL if `listen`, a value of
+ * server.listen, has no such address, and the service manager has passed no socket named tls. Errors are those of
+ * pd_tls_setup. */
+int pd_config_tls(const pd_config *config, const char *listen, pd_tls_context **out, pd_error *err);
 /* Returns whether the section [tls] lets clients of tls:// addresses in only if they prove who they are. */
 bool pd_config_identifies(const pd_config *config);
 /* Returns the name of the instruction set (such as AVX2) that the configuration chooses, or "auto", for pd_cpu_use. */

@@ -375,8 +375,14 @@ static int start(process *p, pd_error *err)
     int rc = pd_reload_read_token(p->config, &p->http_token, err);
 
     if (rc != PD_OK) return rc;
+    if (p->n_sockets > PD_NOTIFY_SOCKETS)
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "the service manager has passed %zu sockets (LISTEN_FDS), expected at most %d: let fewer .socket "
+            "units start the daemon",
+            p->n_sockets, PD_NOTIFY_SOCKETS);
     fill_daemon_config(p, &daemon);
-    if ((rc = pd_config_tls(p->config, &daemon.tls, err)) != PD_OK) return rc;
+    if ((rc = pd_config_tls(p->config, p->config->listen, &daemon.tls, err)) != PD_OK) return rc;
     if ((rc = pd_reload_read_roles(p->config, &daemon.roles, &daemon.store_roles, err)) == PD_OK)
         rc = pd_daemon_new(&p->daemon, &daemon, err);
     pd_tls_unref(daemon.tls); /* the daemon has its own reference */

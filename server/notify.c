@@ -71,9 +71,8 @@ size_t pd_notify_sockets(pd_given_socket sockets[PD_NOTIFY_SOCKETS])
     const char *names = getenv("LISTEN_FDNAMES");
 
     if (getenv("LISTEN_PID") == NULL || !is_ours("LISTEN_PID")) return 0;
-    if (n > PD_NOTIFY_SOCKETS) n = PD_NOTIFY_SOCKETS;
     if (names == NULL) names = "";
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && i < PD_NOTIFY_SOCKETS; i++)
         sockets[i] = (pd_given_socket){ .fd = FIRST_SOCKET + (int)i, .use = take_use(&names) };
     return (size_t)n;
 }
@@ -83,7 +82,7 @@ bool pd_notify_has_socket(pd_socket_use use)
     pd_given_socket sockets[PD_NOTIFY_SOCKETS];
     size_t n = pd_notify_sockets(sockets);
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && i < PD_NOTIFY_SOCKETS; i++)
         if (sockets[i].use == use) return true;
     return false;
 }

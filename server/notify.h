@@ -19,8 +19,9 @@ bool pd_notify(const char *state);
  * $WATCHDOG_USEC. Returns 0 if there is no watchdog. */
 uint64_t pd_notify_watchdog_ms(void);
 /* Writes the listening sockets that the service manager has passed to this process ($LISTEN_FDS, $LISTEN_PID). Returns
- * their number. Their names ($LISTEN_FDNAMES, which systemd sets from FileDescriptorName= of the socket's unit) say
- * what peers speak there: "tls", "http", or frames for any other name. */
+ * their number, of which only the first PD_NOTIFY_SOCKETS are written. Their names ($LISTEN_FDNAMES, which systemd sets
+ * from FileDescriptorName= of the socket's unit) say what peers speak there: "tls", "http", or frames for any other
+ * name. */
 size_t pd_notify_sockets(pd_given_socket sockets[PD_NOTIFY_SOCKETS]);
 /* Returns whether one of these sockets has that use. */
 bool pd_notify_has_socket(pd_socket_use use);

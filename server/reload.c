@@ -42,10 +42,11 @@ static int check_credentials(const pd_config *now, const pd_config *fresh, pd_er
     return PD_OK;
 }
 
-/* Reads the files that the new configuration names. */
+/* Reads the files that the new configuration names. The listeners stay, so the present value of server.listen says
+ * whether they need the files of [tls]. */
 static int read_files(pd_reload *reload, const pd_config *fresh, pd_error *err)
 {
-    int rc = pd_config_tls(fresh, &reload->tls, err);
+    int rc = pd_config_tls(fresh, reload->config->listen, &reload->tls, err);
 
     if (rc == PD_OK) rc = pd_reload_read_roles(reload->config, &reload->roles, &reload->store_roles, err);
     return rc == PD_OK ? pd_reload_read_token(fresh, &reload->http_token, err) : rc;

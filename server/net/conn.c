@@ -24,6 +24,11 @@ bool pd_conn_wants_to_read(const pd_conn *conn)
     return !conn->ended && !pd_framer_stalled(conn->framer) && conn->output.held < PD_HIGH_WATER;
 }
 
+bool pd_conn_has_sent(const pd_conn *conn)
+{
+    return pd_output_empty(&conn->output) && !pd_transport_owes(conn->transport);
+}
+
 /* Tells the transport which events to watch. While the server does not read from a connection, the transport still
  * reports once that the peer has ended the connection. */
 void pd_conn_watch(pd_conn *conn)
@@ -31,7 +36,7 @@ void pd_conn_watch(pd_conn *conn)
     unsigned events = pd_conn_wants_to_read(conn) ? PD_ON_READ : conn->ended || conn->hung ? 0 : PD_ON_GONE;
 
     if (conn->state == PD_CLOSED) return;
-    if (!pd_output_empty(&conn->output)) events |= PD_ON_WRITE;
+    if (!pd_output_empty(&conn->output) || (conn->ended && !pd_conn_has_sent(conn))) events |= PD_ON_WRITE;
     if (events == conn->watched) return;
     if ((events & ~conn->watched & PD_ON_READ) != 0) /* restart the timeouts: the connection was silent only because the
                                                       * server did not read from it */

@@ -161,6 +161,8 @@ void pd_conn_touch(pd_conn *conn);
 void pd_conn_wake(pd_conn *conn);
 /* Tells the transport which events the connection now waits for: bytes to read, room to write, or the peer's end. */
 void pd_conn_watch(pd_conn *conn);
+/* Returns whether all queued bytes were sent and the transport has none of them left, so that closing loses none. */
+bool pd_conn_has_sent(const pd_conn *conn);
 bool pd_conn_wants_to_read(const pd_conn *conn);
 
 /* Discards the frame that is being received, and frees the memory for it. */

@@ -57,14 +57,14 @@ static void shut(pd_conn *conn)
 /* Finishes with a peer that has ended its sending side. Requests that came before are still carried out and answered.
  *
  * Tells the store of the end as soon as the store knows the connection, so that a worker that was killed counts as lost
- * at once. Returns false if no answer is left to send: the connection is closed then. */
+ * at once. Returns false if no answer is left to send, in the transport either: the connection is closed then. */
 static bool settle_up(pd_conn *conn)
 {
     if (conn->state == PD_OPEN && conn->notice != NULL && !conn->declaring) {
         pd_conn_notify_store(conn, END_TEXT);
         pd_conn_undeclare(conn);
     }
-    if (conn->pendings.n > 0 || !pd_output_empty(&conn->output)) return true;
+    if (conn->pendings.n > 0 || !pd_conn_has_sent(conn)) return true;
     pd_conn_close(conn, END_TEXT);
     return false;
 }

@@ -268,16 +268,23 @@ bool pd_conversation_has_conns(const pd_daemon *daemon)
     return daemon->n_conns > 0;
 }
 
-void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests)
+/* Posts the roles of the configuration to the step thread, if there are any. */
+static void post_roles(pd_daemon *daemon)
 {
-    daemon->requests = requests;
-    daemon->started_ms = pd_loop_now_ms(daemon);
-    pd_idle_reset(&daemon->idle, daemon->started_ms);
     if (daemon->roles == NULL) return;
     daemon->roles_request->u.roles = daemon->config.store_roles;
     pd_loop_post(daemon, daemon->roles_request);
     daemon->roles_request = NULL;
     daemon->config.store_roles = NULL;
+}
+
+void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests)
+{
+    daemon->requests = requests;
+    daemon->started_ms = pd_loop_now_ms(daemon);
+    pd_idle_reset(&daemon->idle, daemon->started_ms);
+    post_roles(daemon);
+    pd_reloading_start(daemon);
 }
 
 /* Counts a new connection for its peer's identity. Returns false if memory is out, or if the identity has so many

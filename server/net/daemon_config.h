@@ -22,7 +22,7 @@ typedef enum pd_daemon_event {
     PD_DAEMON_STOPS, /* the daemon has begun to drain: rounds under way may finish, then it exits */
 } pd_daemon_event;
 
-/* What peers speak on a listening socket. */
+/* Protocol of the peers of a listening socket. */
 typedef enum pd_socket_use {
     PD_SOCKET_PLAIN, /* frames */
     PD_SOCKET_TLS,   /* frames over TLS */
@@ -48,16 +48,15 @@ typedef struct pd_daemon_limits {
 
 /* The settings of a daemon. Strings are borrowed until pd_daemon_new returns. Times are in milliseconds. */
 typedef struct pd_daemon_config {
-    const char *listen; /* addresses to listen on, separated by commas, in the syntax of address.h; "": none */
-    bool insecure;      /* listening on addresses that other machines can reach is allowed */
-    pd_tls_context
-        *tls; /* the keys of tls:// addresses, which the daemon shares; NULL: there is no such address, and no
-                          * such socket among `sockets` */
+    const char *listen;  /* addresses to listen on, separated by commas, in the syntax of address.h; "": none */
+    bool insecure;       /* listening on addresses that other machines can reach is allowed */
+    pd_tls_context *tls; /* the keys of tls:// addresses, which the daemon shares; NULL: there is no such address, and
+                          * no such socket among `sockets` */
     const pd_given_socket *sockets; /* sockets that the service manager has opened; borrowed until the daemon listens.
                                      * Those for HTTP take the place of `http_listen`, others that of `listen` */
     size_t n_sockets;
-    bool signals;          /* the daemon handles signals: SIGTERM and SIGINT drain and stop it, a second one stops
-                                  * it at once; SIGHUP reloads the configuration */
+    bool signals;          /* the daemon handles signals: SIGTERM and SIGINT drain and stop it, a second one stops it
+                            * at once; SIGHUP reloads the configuration */
     bool ends_with_input;  /* the daemon drains and stops when its standard input ends */
     bool shared_memory;    /* workers on Unix sockets may share memory with the daemon */
     uint64_t least_shared; /* payload bytes from which on an answer is in shared memory; 0: PD_LEAST_SHARED */

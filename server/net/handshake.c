@@ -183,10 +183,12 @@ static void compute(pd_handshake *h)
     pd_handshakes *all = all_of(h);
     pd_tls_context *keys = pd_conversation_settings(h->loop->daemon)->tls;
 
-    if (all->thread == NULL) all->thread = pd_handshake_thread_new(h->loop);
-    if (all->thread == NULL ||
-        (h->stream == NULL && pd_tls_stream_new(&h->stream, keys, h->fd, NULL, &h->err) != PD_OK)) {
-        fail(h, "out of memory");
+    if (all->thread == NULL && (all->thread = pd_handshake_thread_new(h->loop)) == NULL) {
+        fail(h, "the thread that computes it cannot start: out of memory or of threads (ulimit -u, TasksMax=)");
+        return;
+    }
+    if (h->stream == NULL && pd_tls_stream_new(&h->stream, keys, h->fd, NULL, &h->err) != PD_OK) {
+        fail(h, h->err.text);
         return;
     }
     leave(h);
@@ -271,6 +273,19 @@ static void on_first(uv_poll_t *poll, int status, int events)
 
 /* ---- begin, deadlines, end ---- */
 
+/* Returns the oldest handshake whose peer has not answered yet; if all in the queue have, the first of these. */
+static pd_handshake *oldest_unanswered(const pd_handshakes *all)
+{
+    pd_handshake *h;
+
+    if (all->list[PD_HANDSHAKE_SILENT] != NULL) return all->list[PD_HANDSHAKE_SILENT];
+    DL_FOREACH(all->list[PD_HANDSHAKE_QUEUED], h)
+    {
+        if (h->stream == NULL) return h;
+    }
+    return all->list[PD_HANDSHAKE_QUEUED];
+}
+
 /* Makes room for one more handshake. */
 static void give_way(pd_uvloop *loop)
 {
@@ -279,7 +294,7 @@ static void give_way(pd_uvloop *loop)
 
     if (all->n[PD_HANDSHAKE_SILENT] + all->n[PD_HANDSHAKE_QUEUED] < config->max_connections) return;
     all->gave_way++;
-    drop(all->list[all->n[PD_HANDSHAKE_SILENT] > 0 ? PD_HANDSHAKE_SILENT : PD_HANDSHAKE_QUEUED]);
+    drop(oldest_unanswered(all));
 }
 
 void pd_handshake_begin(pd_uvloop *loop, int fd, const char *peer)

@@ -68,7 +68,8 @@ static void done(pd_background *work)
 void pd_reloading_begin(pd_daemon *daemon)
 {
     if (daemon->config.reload == NULL || daemon->shutdown.begun) return;
-    if (daemon->reload.busy) {
+    /* Before the start another thread reads the configuration, and the first roles are not posted yet. */
+    if (daemon->reload.busy || daemon->requests == NULL) {
         daemon->reload.again = true;
         return;
     }
@@ -77,4 +78,11 @@ void pd_reloading_begin(pd_daemon *daemon)
     if (!daemon->reload.busy)
         pd_loop_log(daemon, LOG_ERR, (pd_log_facts){ .code = PD_NO_MEMORY },
                     "the configuration was not reloaded: out of memory, try again");
+}
+
+void pd_reloading_start(pd_daemon *daemon)
+{
+    if (!daemon->reload.again || daemon->reload.busy) return;
+    daemon->reload.again = false;
+    pd_reloading_begin(daemon);
 }

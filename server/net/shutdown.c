@@ -56,7 +56,7 @@ void pd_shutdown_drained(pd_daemon *daemon)
 static bool all_written(const pd_daemon *daemon)
 {
     for (size_t i = 0; i < daemon->capacity; i++)
-        if (daemon->conns[i] != NULL && !pd_output_empty(&daemon->conns[i]->output)) return false;
+        if (daemon->conns[i] != NULL && !pd_conn_has_sent(daemon->conns[i])) return false;
     return true;
 }
 

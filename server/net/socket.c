@@ -230,7 +230,15 @@ static void secure_watch(pd_transport *transport, unsigned events)
 
 static void secure_shut(pd_transport *transport)
 {
-    pd_tls_shut(((sock *)transport)->tls);
+    sock *s = (sock *)transport;
+
+    pd_tls_shut(s->tls);
+    settle(s); /* the end itself may have to wait for the socket */
+}
+
+static bool secure_owes(const pd_transport *transport)
+{
+    return pd_tls_owes(((const sock *)transport)->tls);
 }
 
 static void secure_identity(const pd_transport *transport, pd_identity *identity)
@@ -258,6 +266,7 @@ static const pd_transport_ops secure = { .receive = secure_receive,
                                          .watch = secure_watch,
                                          .shut = secure_shut,
                                          .close = sock_close,
+                                         .owes = secure_owes,
                                          .identity = secure_identity };
 
 /* Sets the options of a TCP socket. Connections on tls:// addresses come here after their handshake: those that never

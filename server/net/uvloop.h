@@ -1,7 +1,7 @@
 /* uvloop.h - the objects of the daemon's libuv loop (timer, wake-up, signals) and its listening sockets. Loop thread.
  *
- * Only this header and signals.h include uv.h. Only daemon.c, handshake.c,
- * handshake_thread.c, input.c, listen.c and socket.c use this header. */
+ * Only this header and signals.h include uv.h. Only daemon.c, handshake.c, handshake_thread.c, input.c, listen.c and
+ * socket.c use this header. */
 #ifndef PD_UVLOOP_H
 #define PD_UVLOOP_H
 

@@ -35,6 +35,20 @@ static void count_event(void *arg, pd_daemon_event event)
     if (event == PD_DAEMON_LOADS) atomic_fetch_add(&events, 1);
 }
 
+static atomic_int reloads;
+
+static void count_reload(void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&reloads, 1);
+}
+
+static bool changes_nothing(void *arg, pd_daemon_limits *limits)
+{
+    (void)arg, (void)limits;
+    return false;
+}
+
 static pd_daemon *make(void)
 {
     pd_daemon_config config = {
@@ -57,6 +71,8 @@ static pd_daemon *make(void)
         .blas_core = "none",
         .log = drop_line,
         .event = count_event,
+        .reload = count_reload,
+        .reloaded = changes_nothing,
     };
     pd_daemon *daemon;
 
@@ -189,6 +205,31 @@ static void a_worker_that_connects_while_jobs_are_loaded_waits(void **state)
     free_all(requests);
 }
 
+static bool has_reloaded(void *arg)
+{
+    pd_daemon_turn(arg);
+    return atomic_load(&reloads) > 0;
+}
+
+static void a_reload_while_jobs_are_loaded_follows_the_start(void **state)
+{
+    pd_daemon *daemon = make();
+    pd_mailbox *requests = pd_mailbox_new(NULL, NULL);
+    bool reported = false;
+
+    (void)state;
+    atomic_store(&events, 0);
+    pd_conversation_reload(daemon);
+    pd_daemon_load(daemon, wait_for_events, &reported);
+    assert_true(reported);
+    assert_int_equal(atomic_load(&reloads), 0);
+    pd_daemon_begin(daemon, requests);
+    assert_true(await(has_reloaded, daemon, patient(10)));
+    pd_daemon_end(daemon);
+    pd_daemon_free(daemon);
+    free_all(requests);
+}
+
 static void a_daemon_that_drains_still_answers(void **state)
 {
     pd_daemon *daemon = make();
@@ -240,6 +281,7 @@ int main(void)
         cmocka_unit_test(loading_is_reported_again_and_again),
         cmocka_unit_test(a_daemon_whose_start_fails_does_not_wait_for_idle_connections),
         cmocka_unit_test(a_worker_that_connects_while_jobs_are_loaded_waits),
+        cmocka_unit_test(a_reload_while_jobs_are_loaded_follows_the_start),
         cmocka_unit_test(a_daemon_that_drains_still_answers),
         cmocka_unit_test(other_machines_reach_the_listener_only_if_requests_bring_a_token),
         cmocka_unit_test(the_short_name_listen_is_that_of_the_server),

@@ -10,11 +10,13 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "oom.h"
 #include "scene.h"
+#include "socket.h"
 
 static int set_up(void **state)
 {
@@ -63,6 +65,52 @@ static void a_worker_that_goes_before_its_welcome_is_lost(void **state)
     reply = scene_list(s, 3, "j");
     assert_int_equal(reply->n_workers, 2);
     assert_string_equal(reply->workers[1]->state, "lost");
+}
+
+static bool owes; /* what the transport below answers */
+
+static bool tell_owes(const pd_transport *transport)
+{
+    (void)transport;
+    return owes;
+}
+
+/* Connects a client by a transport that has taken bytes and not sent them, as one over TLS, while `owes` is set. */
+static int connect_owing(scene *s)
+{
+    static pd_transport_ops ops;
+    pd_transport *transport;
+    int pair[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    fcntl(pair[1], F_SETFL, O_NONBLOCK);
+    transport = pd_socket_new(pd_conversation_platform(s->daemon)->arg, pair[1]);
+    assert_non_null(transport);
+    ops = *transport->ops;
+    ops.owes = tell_owes;
+    transport->ops = &ops;
+    assert_int_equal(pd_conversation_accept(s->daemon, transport, "test"), PD_OK);
+    return pair[0];
+}
+
+static void a_peer_that_has_ended_its_side_gets_what_its_transport_still_has(void **state)
+{
+    scene *s = *state;
+    int fd = connect_owing(s);
+    char byte;
+
+    owes = true;
+    scene_hello(s, fd, "", 0, 0);
+    shutdown(fd, SHUT_WR);
+    scene_settle(s);
+    scene_expect(s, fd, PD_HELLO);
+    scene_settle(s);
+    assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), -1); /* it is open */
+    owes = false;
+    scene_settle(s);
+    while (recv(fd, &byte, 1, MSG_DONTWAIT) > 0) continue; /* a heartbeat */
+    assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 0);
+    close(fd);
 }
 
 static void a_rank_whose_share_is_used_is_not_read_from_until_something_comes_home(void **state)
@@ -244,6 +292,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_worker_that_goes_before_its_welcome_is_lost, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_peer_that_has_ended_its_side_gets_what_its_transport_still_has, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_rank_whose_share_is_used_is_not_read_from_until_something_comes_home, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(

@@ -119,6 +119,20 @@ static void takes_sockets_meant_for_this_process_only(void **state)
     assert_int_equal(sockets[1].fd, 4);
 }
 
+static void more_sockets_than_fit_are_counted(void **state)
+{
+    pd_given_socket sockets[PD_NOTIFY_SOCKETS];
+    (void)state;
+
+    claim_sockets();
+    setenv("LISTEN_FDS", "17", 1);
+    setenv("LISTEN_FDNAMES", "a:b:c:d:e:f:g:h:i:j:k:l:m:n:o:p:tls", 1);
+    assert_int_equal(pd_notify_sockets(sockets), PD_NOTIFY_SOCKETS + 1);
+    assert_int_equal(sockets[PD_NOTIFY_SOCKETS - 1].fd, 3 + PD_NOTIFY_SOCKETS - 1);
+    assert_false(pd_notify_has_socket(PD_SOCKET_TLS));
+    unsetenv("LISTEN_FDNAMES");
+}
+
 static void the_names_of_sockets_say_what_is_spoken_there(void **state)
 {
     /* what LISTEN_FDNAMES says, and the uses of three sockets: "p" plain, "t" TLS, "h" HTTP */
@@ -157,6 +171,7 @@ int main(void)
         cmocka_unit_test(says_nothing_without_a_manager),
         cmocka_unit_test(feeds_the_watchdog_twice_as_often_as_it_asks),
         cmocka_unit_test(takes_sockets_meant_for_this_process_only),
+        cmocka_unit_test(more_sockets_than_fit_are_counted),
         cmocka_unit_test(the_names_of_sockets_say_what_is_spoken_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,9 @@
 
 #include "flags.h"
 #include "log.h"
+#include "pki.h"
 #include "reload.h"
+#include "token.h"
 
 typedef struct fixture {
     char path[32], flag[64];
@@ -248,6 +250,25 @@ static void credentials_are_not_taken_away_while_listeners_are_open(void **state
     assert_null(f->token);
 }
 
+static void keys_of_an_open_listener_are_read_although_the_file_names_other_addresses(void **state)
+{
+    fixture *f = *state;
+    char path[64], line[PD_TOKEN_LINE], text[200];
+    pd_error err;
+
+    snprintf(path, sizeof path, "%s.tokens", f->path);
+    assert_int_equal(pd_token_new(line, "w", &err), PD_OK);
+    pki_write_tokens(path, line, NULL);
+    assert_int_equal(pd_config_set(f->reload.config, "server", "listen", "tls://127.0.0.1:7070", NULL), PD_OK);
+    assert_int_equal(pd_config_set(f->reload.config, "tls", "tokens", path, NULL), PD_OK);
+    snprintf(text, sizeof text, "[server]\nlisten = 127.0.0.1:7071\n[tls]\ntokens = %s\n", path);
+    write_file(f, text);
+    reload(f);
+    expect(f, "listen = 127.0.0.1:7071 needs a restart");
+    assert_non_null(f->reload.tls);
+    unlink(path);
+}
+
 /* Each reloadable key is a number, a choice or the path of a file, which nobody borrows. */
 static void every_marked_key_can_be_taken(void **state)
 {
@@ -278,6 +299,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(roles_are_read_with_the_keys_or_neither, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_http_token_is_taken_with_the_keys_or_neither, set_up, tear_down),
         cmocka_unit_test_setup_teardown(credentials_are_not_taken_away_while_listeners_are_open, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(keys_of_an_open_listener_are_read_although_the_file_names_other_addresses,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_marked_key_can_be_taken, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -183,25 +183,31 @@ static size_t receive_all(void)
 {
     struct iovec in = { tls_ends.got, TLS_BYTES };
     size_t got = 0;
+    int left = 0;
     pd_error err;
     ssize_t n;
 
     do {
         pd_tls_flush(tls_ends.stream[TLS_CLIENT]);
         if ((n = pd_tls_receive(tls_ends.stream[TLS_SERVER], &in, 1, &err)) > 0) got += (size_t)n;
-    } while (n > 0);
+        ioctl(tls_ends.fd[TLS_SERVER], FIONREAD, &left);
+    } while (n > 0 || left > 0 || pd_tls_has_more(tls_ends.stream[TLS_SERVER]));
     return got;
 }
 
 /* Sends 200 bytes in a record, receives them, and returns how many bytes that took on the socket. */
 static int bytes_of_a_record(void)
 {
+    struct iovec in = { tls_ends.got, 200 };
+    ssize_t got;
     int n = -1;
     pd_error err;
 
     assert_int_equal(pd_tls_send(tls_ends.stream[TLS_CLIENT], &(struct iovec){ tls_ends.sent, 200 }, 1, &err), 200);
     assert_int_equal(ioctl(tls_ends.fd[TLS_SERVER], FIONREAD, &n), 0);
-    assert_int_equal(pd_tls_receive(tls_ends.stream[TLS_SERVER], &(struct iovec){ tls_ends.got, 200 }, 1, &err), 200);
+    got = pd_tls_receive(tls_ends.stream[TLS_SERVER], &in, 1, &err);
+    if (got == 0) got = pd_tls_receive(tls_ends.stream[TLS_SERVER], &in, 1, &err); /* the key has changed before */
+    assert_int_equal(got, 200);
     return n;
 }
 
@@ -216,6 +222,38 @@ static void the_key_is_changed_when_enough_records_were_sent_with_it(void **stat
     plain = bytes_of_a_record();
     for (int sent = 1; sent < 4 * RECORDS; sent++)
         assert_int_equal(bytes_of_a_record(), plain + (sent % RECORDS == 0 ? KEY_UPDATE : 0));
+}
+
+enum { CHANGES = 500 };
+
+/* Takes the place of SSL_write: changes the key many times, and then writes. */
+static int write_after_changes(SSL *ssl, const void *at, int n)
+{
+    const pd_tls_library *lib = &tls_ends.context[TLS_SERVER]->library;
+
+    for (int i = 0; i < CHANGES; i++) {
+        assert_int_equal(lib->SSL_key_update(ssl, SSL_KEY_UPDATE_NOT_REQUESTED), 1);
+        assert_int_equal(lib->SSL_do_handshake(ssl), 1);
+    }
+    return lib->SSL_write(ssl, at, n);
+}
+
+static void a_peer_that_only_changes_its_key_does_not_hold_the_receiver(void **state)
+{
+    struct iovec out = { tls_ends.sent, 200 }, in = { tls_ends.got, 200 };
+    int turns = 0;
+    pd_error err;
+    (void)state;
+
+    tls_ends_with_token();
+    tls_ends.context[TLS_CLIENT]->library.SSL_write = write_after_changes;
+    assert_int_equal(pd_tls_send(tls_ends.stream[TLS_CLIENT], &out, 1, &err), 200);
+    while (pd_tls_receive(tls_ends.stream[TLS_SERVER], &in, 1, &err) == 0 && turns <= CHANGES) {
+        assert_true(pd_tls_has_more(tls_ends.stream[TLS_SERVER]));
+        turns++;
+    }
+    assert_int_equal(turns, CHANGES);
+    assert_memory_equal(tls_ends.got, tls_ends.sent, 200);
 }
 
 static void bytes_are_whole_whenever_the_key_changes(void **state)
@@ -292,6 +330,8 @@ static void a_changed_byte_breaks_the_connection(void **state)
     tls_ends_expect_receive_failure(TLS_SERVER, "TLS failed"); /* and stays broken */
     assert_int_equal(pd_tls_send(tls_ends.stream[TLS_SERVER], &(struct iovec){ tls_ends.sent, 9 }, 1, &err),
                      PD_UNAVAILABLE);
+    assert_false(pd_tls_owes(tls_ends.stream[TLS_SERVER])); /* nobody is to wait for a socket that can be written */
+    tls_ends_expect_receive_failure(TLS_CLIENT, "bad record mac"); /* the alert has told the reason */
 }
 
 static void nothing_of_the_bytes_can_be_read_on_the_way(void **state)
@@ -363,6 +403,7 @@ int main(void)
         CASE(records_that_came_with_others_are_announced),
         CASE(a_record_that_came_in_part_with_others_is_not_announced),
         CASE(the_key_is_changed_when_enough_records_were_sent_with_it),
+        CASE(a_peer_that_only_changes_its_key_does_not_hold_the_receiver),
         CASE(bytes_are_whole_whenever_the_key_changes),
         CASE(a_full_socket_takes_nothing_more_and_loses_nothing),
         CASE(the_end_comes_behind_all_bytes_that_were_sent),

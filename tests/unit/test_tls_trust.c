@@ -187,6 +187,46 @@ static void a_client_of_a_foreign_authority_is_refused(void **state)
     tls_ends_expect_receive_failure(TLS_CLIENT, "does not know the authority");
 }
 
+/* Makes a server whose list of revoked certificates is that of `authority`, and lets it refuse the client. */
+static void shake_with_list(papers *p, const pki_authority *authority, const char *revoked, int days)
+{
+    p->server.crl = tls_ends_path("crl");
+    pki_revoke(authority != NULL ? authority : p->authority, revoked, days, p->server.crl);
+    shake_papers(p, "localhost");
+}
+
+static void a_revoked_client_is_refused(void **state)
+{
+    papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
+    (void)state;
+
+    shake_with_list(&p, NULL, p.client.certificate, 2);
+    tls_ends_expect_failure(TLS_SERVER, "certificate revoked");
+    tls_ends_expect_receive_failure(TLS_CLIENT, "its authority has revoked it");
+}
+
+static void a_client_is_told_that_the_list_of_revoked_certificates_has_expired(void **state)
+{
+    papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
+    (void)state;
+
+    shake_with_list(&p, NULL, NULL, -1);
+    tls_ends_expect_failure(TLS_SERVER, "CRL has expired");
+    tls_ends_expect_receive_failure(TLS_CLIENT, "or the peer's list of revoked certificates (tls.crl) has");
+}
+
+static void a_client_is_told_that_its_authority_has_no_list_of_revoked_certificates(void **state)
+{
+    papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
+    pki_authority *other = pki_new("other", NULL);
+    (void)state;
+
+    shake_with_list(&p, other, NULL, 2);
+    pki_free(other);
+    tls_ends_expect_failure(TLS_SERVER, "unable to get certificate CRL");
+    tls_ends_expect_receive_failure(TLS_CLIENT, "or has no list (tls.crl)");
+}
+
 static void a_client_without_certificate_is_refused(void **state)
 {
     papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
@@ -303,6 +343,9 @@ int main(void)
         CASE(an_expired_client_is_refused),
         CASE(a_client_without_a_name_is_refused),
         CASE(a_client_of_a_foreign_authority_is_refused),
+        CASE(a_revoked_client_is_refused),
+        CASE(a_client_is_told_that_the_list_of_revoked_certificates_has_expired),
+        CASE(a_client_is_told_that_its_authority_has_no_list_of_revoked_certificates),
         CASE(a_client_without_certificate_is_refused),
         CASE(a_client_needs_no_certificate_where_none_is_asked_for),
         CASE(a_token_is_not_given_up_for_a_certificate),
