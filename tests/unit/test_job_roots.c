@@ -318,18 +318,37 @@ static void ready_roots_never_make_a_step_wait(void **state)
 
     r->lazy_tasks = true;
     job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled block_size=4 interval=1 root_delay=-1");
-    for (uint64_t s = 1; s <= 5; s++) step(r, job, 0, s, n, 1);
-    assert_int_equal(r->board[job][0].step, 5);
-    rig_finish_task(r, 4); /* the root of step 5 comes back first */
-    step(r, job, 0, 6, n, 1);
+    for (uint64_t s = 1; s <= 4; s++) step(r, job, 0, s, n, 1);
+    assert_int_equal(r->board[job][0].step, 4);
+    rig_finish_task(r, 3); /* the root of step 4 comes back first */
+    step(r, job, 0, 5, n, 1);
     assert_int_equal(ask_roots(r, NULL, 0)->roots[0].age, 1);
     rig_finish_task(r, 0); /* the root of step 1 comes back late and is not used */
-    step(r, job, 0, 7, n, 1);
+    step(r, job, 0, 6, n, 1);
     assert_int_equal(ask_roots(r, NULL, 0)->roots[0].age, 2);
     sum = rig_ask(r, PD_INFO_JOBS, NULL)->jobs;
     assert_int_equal(sum->roots_adopted, 1);
-    assert_int_equal(sum->roots_replaced, 1);
+    assert_int_equal(sum->roots_replaced, 2); /* that of step 1, and that of step 5, when four were pending */
     assert_int_equal(sum->root_waits + sum->roots_failed, 0);
+}
+
+static void no_more_than_four_ready_roots_are_pending(void **state)
+{
+    static const int64_t n = 4;
+    rig *r = *state;
+    uint32_t job;
+
+    r->lazy_tasks = true;
+    job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled block_size=4 interval=1 root_delay=-1");
+    for (uint64_t s = 1; s <= 7; s++) step(r, job, 0, s, n, 1);
+    assert_int_equal(r->n_tasks, 4);
+    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs->roots_due, 7);
+    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs->roots_replaced, 3);
+    rig_finish_task(r, 0);
+    step(r, job, 0, 8, n, 1); /* takes that root */
+    assert_int_equal(r->n_tasks, 3);
+    step(r, job, 0, 9, n, 1);
+    assert_int_equal(r->n_tasks, 4); /* there was room for the root of step 9 */
 }
 
 static void a_job_may_be_dropped_while_its_tasks_are_pending(void **state)
@@ -456,6 +475,7 @@ int main(void)
         CASE(parameters_and_jobs_sum_their_roots_up),
         CASE(roots_are_shown_while_a_parameter_waits),
         CASE(ready_roots_never_make_a_step_wait),
+        CASE(no_more_than_four_ready_roots_are_pending),
         CASE(a_job_may_be_dropped_while_its_tasks_are_pending),
         CASE(copies_of_root_tasks_count_into_the_limit),
         CASE(temporaries_of_a_step_count_into_the_limit),

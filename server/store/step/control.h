@@ -98,8 +98,8 @@ void pd_control_add(pd_steps *steps, pd_control_record *record);
  * that are not open yet. */
 void pd_control_drop_noted(pd_steps *steps, bool overrides);
 /* Puts all overrides that were read back in force now, each from its step on. Call it before the state of the job is
- * copied, so that the copy has them. No step may be under way. PD_NO_MEMORY; PD_RESOURCE_EXHAUSTED: they are more than a
- * parameter may have at once. After an error those that are left are put in force before the next step. */
+ * copied, so that the copy has them. No step may be under way. PD_NO_MEMORY; PD_RESOURCE_EXHAUSTED: they are more than
+ * a parameter may have at once. After an error those that are left are put in force before the next step. */
 int pd_control_hurry(pd_steps *steps, pd_error *err);
 /* Returns whether the job repeats steps of which there are records. */
 bool pd_control_repeats(const pd_steps *steps);
