@@ -386,8 +386,9 @@ static int start(process *p, pd_error *err)
     if ((rc = pd_reload_read_roles(p->config, &daemon.roles, &daemon.store_roles, err)) == PD_OK)
         rc = pd_daemon_new(&p->daemon, &daemon, err);
     pd_tls_unref(daemon.tls); /* the daemon has its own reference */
-    if (rc == PD_OK) rc = pd_daemon_listen(p->daemon, err);
+    /* HTTP comes first: programs that wait for the line of the other listeners then know both. */
     if (rc == PD_OK) rc = pd_daemon_listen_http(p->daemon, err);
+    if (rc == PD_OK) rc = pd_daemon_listen(p->daemon, err);
     if (rc == PD_OK) rc = start_tracer(p, err);
     if (rc != PD_OK) return rc;
     pd_daemon_load(p->daemon, start_stepper, p);

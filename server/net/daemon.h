@@ -4,8 +4,8 @@
  * training state, through two mailboxes.
  *
  *     pd_daemon_new(&daemon, &config, &err);
- *     pd_daemon_listen(daemon, &err);                         binds and listens; no connection is answered yet
  *     pd_daemon_listen_http(daemon, &err);
+ *     pd_daemon_listen(daemon, &err);                         binds and listens; no connection is answered yet
  *     pd_daemon_load(daemon, start_stepper, ...);             answers HTTP, and runs, on another thread:
  *     pd_stepper_start(...effects = pd_conversation_effects(daemon)...)
  *     pd_daemon_run(daemon, pd_stepper_requests(stepper));    returns once drained, or after the second stop signal
