@@ -111,7 +111,7 @@ static uint32_t keep_ms(const pd_config *config)
     return config->state_dir[0] != '\0' ? (uint32_t)config->checkpoint_timeout : 0;
 }
 
-/* Returns how long the daemon may take to stop. */
+/* Returns the most milliseconds that the daemon takes to stop, even if its disk does not answer. */
 static uint64_t most_stop_ms(const pd_config *config)
 {
     return config->drain_timeout + keep_ms(config) + STOP_GRACE_MS;

@@ -41,10 +41,11 @@ typedef struct pd_log_index {
         unreadable; /* the first file that a newer version has written, or the disk cannot read; code PD_OK: none */
 } pd_log_index;
 
-/* Reads the headers of all segments and entries in a job's log, which is in the directory `name` of the job's. A log
- * that is not there is empty. With `claims` looks for headers behind an entry that cannot be read, too, so that
- * index->durable tells of all. Errors are those of the disk when it lists the directory, and PD_NO_MEMORY. After an
- * error there is nothing to free. */
+/* Reads the headers of all segments and entries of a log. The log is the directory `name` (PD_KEEP_LOG or
+ * PD_KEEP_CONTROL) in the directory of its job; without such a directory the index is empty. If `claims` is set, also
+ * looks for headers behind an entry that cannot be read, so that index->durable is the largest step that any header
+ * claims. Errors are those of the disk when it lists the directory, and PD_NO_MEMORY. After an error there is nothing
+ * to free. */
 int pd_log_index_read(pd_log_index *index, const pd_disk *disk, const char *job_dir, const char *name, uint64_t creator,
                       bool claims, pd_error *err);
 void pd_log_index_free(pd_log_index *index);

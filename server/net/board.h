@@ -32,7 +32,7 @@ typedef struct pd_waiter {
     int outcome;            /* answer: outcome of the round (enum pd_outcome); 0: the piece did not wait for a round */
     uint64_t step, version; /* answer: number of rounds that the parameter has closed; step that produced the weights */
     pd_snapshot *snapshot;  /* answer to a pull: a reference to the snapshot (the published weights) to send */
-    bool updates;           /* answer to a pull: what is sent is the step's update, not the weights */
+    bool updates;           /* a pull is answered with the update of the step in place of the weights */
     pd_reason *why; /* answer to a push whose step was refused: a reference to the text that says why, or NULL */
     pd_scalar_means *scalars; /* answer: a reference to the averages of the scalars (such as the loss) that workers sent
                                * for the last round; NULL: they sent none */

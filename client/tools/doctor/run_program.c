@@ -57,7 +57,7 @@ static bool read_all(int fd, int64_t deadline, char *text, size_t size)
     }
 }
 
-/* Waits until the process has ended. Kills it at the deadline, and returns false. */
+/* Waits for the end of the process. Returns false if it had to be killed, because it still ran at the deadline. */
 static bool await_end(pid_t pid, int64_t deadline, int *status)
 {
     pid_t ended;

@@ -10,7 +10,7 @@
 void pd_disk_watch_look(pd_job *job, uint64_t now_ns);
 /* Does what is due when the disk has not answered in time. */
 void pd_disk_watch_tick(pd_job *job, uint64_t now_ns);
-/* Returns when pd_disk_watch_tick has something to do; UINT64_MAX: the disk has nothing of the job. */
+/* Returns the time at which pd_disk_watch_tick must be called next; UINT64_MAX: nothing of the job is with the disk. */
 uint64_t pd_disk_watch_next_tick(const pd_job *job);
 
 #endif
