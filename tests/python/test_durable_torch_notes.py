@@ -46,18 +46,6 @@ def test_generators_go_on_where_their_note_was_saved():
     assert torch.equal(torch.randperm(9, generator=two), expected[1])
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
-def test_generators_of_cuda_go_on():
-    own = torch.Generator("cuda").manual_seed(3)
-    note = paramd.torch.Note(generators=own)
-    torch.randn(3, device="cuda")
-    saved = note.save()
-    expected = torch.randn(20, device="cuda"), torch.randn(20, device="cuda", generator=own)
-    note.load(saved)
-    assert torch.equal(torch.randn(20, device="cuda"), expected[0])
-    assert torch.equal(torch.randn(20, device="cuda", generator=own), expected[1])
-
-
 def test_a_note_of_other_cuda_devices_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: [torch.zeros(16, dtype=torch.uint8)] * 3)

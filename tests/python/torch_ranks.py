@@ -32,6 +32,7 @@ def start(n, work, folder, *arguments):
 def _run(work, rank, n, folder, arguments):
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""         # the ranks compute on the CPU, where there are fewer devices, too
     dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=n)
     try:
         result = work(rank, n, *arguments)
