@@ -67,6 +67,7 @@ recovery     | of reading the checkpoint and taking the steps | <= 1.3 | slow | 
 python_push_pull | of the speed in C            | >= 0.95  |      | tests/bench/python_push_pull.py
 torch_step   | of DDP with gloo and SGD     | <= 0.6   |      | tests/bench/torch_step.py
 torch_overlap | of the step without overlap | <= 0.9   |      | tests/bench/torch_overlap.py
+gpt2_tokens  | of the tokens per second of AdamW on the device | >= 0 | slow | tests/bench/gpt2.py
 lines_to_adopt | lines, for one process     | <= 1     |      | tests/bench/lines_to_adopt.py
 lm_steps     | of the steps of AdamW        | <= 0.65  | slow | tests/bench/lm_to_loss.py steps
 lm_time      | of the time of AdamW         | <= 1     | slow | tests/bench/lm_to_loss.py time
