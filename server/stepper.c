@@ -9,11 +9,11 @@
 #include "readahead.h"
 #include "recover.h"
 #include "rootpool.h"
+#include "thread.h"
 #include "turn.h"
 #include "warm.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,9 +235,8 @@ static int recover(pd_stepper *stepper, const pd_stepper_config *config, pd_erro
     pd_read_ahead *ahead;
     int rc = pd_read_ahead_start(&ahead, &pd_disk_posix, err);
 
-    if (rc != PD_OK) return rc;
-    if ((rc = pd_warmer_start(&stepper->warmer, &config->numa, err)) == PD_OK)
-        rc = pd_recover(pd_read_ahead_disk(ahead), config->keep_dir, &user, err);
+    if (rc == PD_OK) rc = pd_warmer_start(&stepper->warmer, &config->numa, err);
+    if (rc == PD_OK) rc = pd_recover(pd_read_ahead_disk(ahead), config->keep_dir, &user, err);
     pd_warmer_stop(stepper->warmer);
     stepper->warmer = NULL;
     pd_read_ahead_stop(ahead);
@@ -288,10 +287,7 @@ int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error
                                          .keep = hand_to_keeper,
                                          .log = hand_to_journal };
     if ((rc = pd_rootpool_start(&stepper->pool, config->pool_threads, stepper->requests, err)) != PD_OK) goto fail;
-    if (pthread_create(&stepper->thread, NULL, run, stepper) != 0) {
-        rc = pd_fail(err, PD_RESOURCE_EXHAUSTED, "the step thread cannot be started");
-        goto fail;
-    }
+    if ((rc = pd_thread_start(&stepper->thread, run, stepper, "step thread", err)) != PD_OK) goto fail;
     *out = stepper;
     return PD_OK;
 
