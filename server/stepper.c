@@ -9,6 +9,7 @@
 #include "readahead.h"
 #include "recover.h"
 #include "rootpool.h"
+#include "rootqueue.h"
 #include "thread.h"
 #include "turn.h"
 #include "warm.h"
@@ -65,17 +66,20 @@ static void post_effects(void *arg, pd_mail *first, pd_mail *last)
     pd_mailbox_post(stepper->effects, first, last);
 }
 
-/* Hands a root task, which came in an effect, to the root pool. Frees the effect first, because the pool may need its
- * memory. The task must not be lost, so the step thread waits until there is enough memory. */
+/* Hands a root task, which came in an effect, to the root pool. If the pool has no memory for the task, the task comes
+ * back as failed. The step thread does not wait for memory: another job may have to go on before there is some. */
 static void hand_to_pool(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
-    struct pd_task *task = effect->u.task.task;
-    uint32_t job = effect->job, param = effect->u.task.param;
+    pd_request *refused;
 
-    pd_effect_free(effect);
-    while (pd_rootpool_submit(stepper->pool, task, job, param) != PD_OK)
-        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    if (pd_rootpool_submit(stepper->pool, effect->u.task.task, effect->job, effect->u.task.param) == PD_OK) {
+        pd_effect_free(effect);
+        return;
+    }
+    pd_log(LOG_ERR, "out of memory for a root task: the root counts as failed, and its last good one stays in use");
+    refused = pd_rootqueue_refuse(effect);
+    pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
 }
 
 static void forget_tasks(void *arg, uint32_t job)
