@@ -235,7 +235,9 @@ static void warm(void *arg, void *at, size_t bytes)
 /* Brings the jobs of the last run back. Meanwhile the disk is read ahead, and memory for weights is touched. */
 static int recover(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
-    const pd_recover_user user = { .arg = stepper->store, .restore = restore, .replay = replay, .control = control };
+    const pd_recover_user user = {
+        .arg = stepper->store, .restore = restore, .replay = replay, .control = control, .stops = config->stops
+    };
     pd_read_ahead *ahead;
     int rc = pd_read_ahead_start(&ahead, &pd_disk_posix, err);
 
