@@ -47,8 +47,7 @@ int pd_disk_thread_open(pd_disk_thread *t, const pd_disk *disk, pd_mailbox *done
 int pd_disk_thread_start(pd_disk_thread *t, const pd_disk_work *work, pd_error *err)
 {
     t->work = *work;
-    if (pthread_create(&t->thread, NULL, run, t) == 0) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the %s cannot be started", work->name);
+    return pd_thread_start(&t->thread, run, t, work->name, err);
 }
 
 void pd_disk_thread_submit(pd_disk_thread *t, pd_effect *effect)

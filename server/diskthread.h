@@ -5,9 +5,8 @@
 
 #include "disk.h"
 #include "mailbox.h"
+#include "thread.h"
 #include "writebehind.h"
-
-#include <pthread.h>
 
 /* What a disk thread does. */
 typedef struct pd_disk_work {

@@ -2,10 +2,10 @@
 #include "logring.h"
 
 #include "log_journal.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -173,7 +173,6 @@ int pd_log_ring_start(pd_log_report *report, pd_error *err)
 {
     struct sigaction action = { .sa_handler = on_abort, .sa_flags = (int)SA_RESETHAND };
     pthread_condattr_t monotonic;
-    sigset_t all, before;
     int rc;
 
     pthread_condattr_init(&monotonic);
@@ -182,13 +181,8 @@ int pd_log_ring_start(pd_log_report *report, pd_error *err)
     pthread_condattr_destroy(&monotonic);
     report_lost = report;
     ends = false;
-    sigfillset(&all); /* the writer thread blocks all signals, so that the loop thread gets them */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&thread, NULL, write_lines, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the thread that writes the log cannot be started: %s",
-                       strerror(rc));
+    rc = pd_thread_start(&thread, write_lines, NULL, "thread that writes the log", err);
+    if (rc != PD_OK) return rc;
     sigaction(SIGABRT, &action, NULL);
     pthread_mutex_lock(&lock);
     runs = true;

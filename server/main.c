@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -89,6 +90,7 @@ typedef struct process {
     pd_given_socket sockets[PD_NOTIFY_SOCKETS]; /* listening sockets that the service manager has opened */
     size_t n_sockets;
     /* the step thread as it is being started on another thread: the result, and why the start has failed */
+    atomic_bool stops; /* the daemon has to stop, so the start need not go on; set by the loop thread */
     pd_stepper *starting;
     int started;
     pd_error error;
@@ -122,6 +124,7 @@ static void begin_stop(process *p)
 {
     char text[64];
 
+    atomic_store(&p->stops, true);
     p->stop_by_ms = now_ms() + most_stop_ms(p->config);
     pd_notify("STOPPING=1");
     if (keep_ms(p->config) == 0) return;
@@ -139,10 +142,15 @@ static bool stop_stepper(const process *p)
     return pd_stepper_stop(p->stepper, by_ms * 1000000);
 }
 
-/* Tells the service manager that jobs are still being loaded, so that it waits longer for READY=1. Loop thread. */
-static void notify_loading(void)
+/* Tells the service manager that jobs are still being loaded, so that it waits longer for READY=1. A daemon that stops
+ * meanwhile waits for the read under way, but not beyond the time by which it has stopped. Loop thread. */
+static void on_loading(const process *p, uint64_t now)
 {
-    pd_notify("STATUS=loading jobs from checkpoints\nEXTEND_TIMEOUT_USEC=30000000");
+    if (p->stop_by_ms > 0 && now > p->stop_by_ms) {
+        pd_log(LOG_ERR, "%s: the disk does not answer, so the daemon ends while it loads jobs", p->config->state_dir);
+        _exit(PD_EXIT_FAILED); /* a thread that waits for the disk still uses memory of this process */
+    }
+    if (p->stop_by_ms == 0) pd_notify("STATUS=loading jobs from checkpoints\nEXTEND_TIMEOUT_USEC=30000000");
 }
 
 /* Returns how long the step thread has been at its present turn. */
@@ -161,7 +169,7 @@ static void on_event(void *arg, pd_daemon_event event)
     uint64_t now = now_ms();
 
     if (event == PD_DAEMON_STOPS) begin_stop(p);
-    if (event == PD_DAEMON_LOADS) notify_loading();
+    if (event == PD_DAEMON_LOADS) on_loading(p, now);
     if (event != PD_DAEMON_TURNS || p->watchdog_ms == 0 || now - p->fed_ms < p->watchdog_ms) return;
     if (pd_stepper_busy_ns(p->stepper) > PD_STUCK_NS) {
         pd_log(LOG_CRIT, "the step thread has been at one piece of work for over a minute");
@@ -214,6 +222,7 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
         .pool_threads = (int)config->pool_threads,
         .numa = p->numa,
         .keep_dir = config->state_dir[0] != '\0' ? config->state_dir : NULL,
+        .stops = &p->stops,
         .effects = pd_conversation_effects(p->daemon),
     };
     if (p->tracer != NULL) {
@@ -418,8 +427,9 @@ static pd_exit serve(process *p)
         if (!pd_daemon_run(p->daemon, pd_stepper_requests(p->stepper)))
             pd_log(LOG_WARNING, "stopped before rounds under way had finished");
     } else {
-        pd_log(LOG_ERR, "%s", err.text);
+        pd_log(rc == PD_CANCELLED ? LOG_NOTICE : LOG_ERR, "%s", err.text);
     }
+    if (rc == PD_CANCELLED) rc = PD_OK; /* the daemon was stopped while it loaded jobs */
     ended = stop_stepper(p);
     pd_tracer_stop(p->tracer);
     pd_daemon_free(p->daemon);

@@ -2,8 +2,8 @@
 #include "readahead.h"
 
 #include "disk_pass.h"
+#include "thread.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,16 +19,15 @@ typedef struct piece {
 
 struct pd_read_ahead {
     pd_disk_pass base; /* must be the first member */
-    pthread_t thread;
+    pd_side_thread side;
     int file;        /* the file that is read without gaps; NO_FILE: none */
     uint64_t offset; /* where its last read ended */
     bool ahead;      /* the pieces have what follows; only the user's thread changes this and those above */
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* a piece was read or used up, or one of the fields below has changed */
+    /* protected by the lock of `side` */
     piece pieces[PIECES];
     unsigned first, n;  /* pieces that are read: from `first` on, as a ring */
     uint64_t next, end; /* what the thread has to read of the file: up to its end */
-    bool reading, stop; /* the thread is at it; the thread has to end */
+    bool reading;       /* the thread is at it */
 };
 
 /* ---- the thread that reads ---- */
@@ -38,29 +37,27 @@ static piece *next_piece(pd_read_ahead *disk)
 {
     piece *p = NULL;
 
-    pthread_mutex_lock(&disk->lock);
-    while (!disk->stop && (disk->n == PIECES || disk->next == disk->end))
-        pthread_cond_wait(&disk->changed, &disk->lock);
-    if (!disk->stop) {
+    pd_side_lock(&disk->side);
+    while (!disk->side.stop && (disk->n == PIECES || disk->next == disk->end)) pd_side_wait(&disk->side);
+    if (!disk->side.stop) {
         uint64_t left = disk->end - disk->next;
         p = &disk->pieces[(disk->first + disk->n) % PIECES];
         p->bytes = left < ROOM ? (size_t)left : ROOM;
         p->used = 0;
         disk->reading = true;
     }
-    pthread_mutex_unlock(&disk->lock);
+    pd_side_unlock(&disk->side);
     return p;
 }
 
 /* Hands a piece to the user. After an error nothing more is read. */
 static void end_piece(pd_read_ahead *disk, piece *p)
 {
-    pthread_mutex_lock(&disk->lock);
+    pd_side_lock(&disk->side);
     disk->next = p->number == 0 ? disk->next + p->bytes : disk->end;
     disk->n++;
     disk->reading = false;
-    pthread_cond_broadcast(&disk->changed);
-    pthread_mutex_unlock(&disk->lock);
+    pd_side_unlock(&disk->side);
 }
 
 static void *run(void *arg)
@@ -83,22 +80,21 @@ static void begin(pd_read_ahead *disk)
     uint64_t size;
 
     if (disk->base.below->size(disk->base.below->arg, disk->file, &size) != 0 || size <= disk->offset + ROOM) return;
-    pthread_mutex_lock(&disk->lock);
+    pd_side_lock(&disk->side);
     disk->next = disk->offset;
     disk->end = size;
     disk->ahead = true;
-    pthread_cond_broadcast(&disk->changed);
-    pthread_mutex_unlock(&disk->lock);
+    pd_side_unlock(&disk->side);
 }
 
 /* Waits until the thread has left the file, and drops what it has read. */
 static void leave(pd_read_ahead *disk)
 {
-    pthread_mutex_lock(&disk->lock);
-    while (disk->reading) pthread_cond_wait(&disk->changed, &disk->lock);
+    pd_side_lock(&disk->side);
+    while (disk->reading) pd_side_wait(&disk->side);
     disk->next = disk->end = 0;
     disk->first = disk->n = 0;
-    pthread_mutex_unlock(&disk->lock);
+    pd_side_unlock(&disk->side);
     disk->ahead = false;
     disk->file = NO_FILE;
 }
@@ -108,20 +104,19 @@ static piece *wait_piece(pd_read_ahead *disk)
 {
     piece *p;
 
-    pthread_mutex_lock(&disk->lock);
-    while (disk->n == 0 && disk->next != disk->end) pthread_cond_wait(&disk->changed, &disk->lock);
+    pd_side_lock(&disk->side);
+    while (disk->n == 0 && disk->next != disk->end) pd_side_wait(&disk->side);
     p = disk->n > 0 ? &disk->pieces[disk->first] : NULL;
-    pthread_mutex_unlock(&disk->lock);
+    pd_side_unlock(&disk->side);
     return p;
 }
 
 static void drop_piece(pd_read_ahead *disk)
 {
-    pthread_mutex_lock(&disk->lock);
+    pd_side_lock(&disk->side);
     disk->first = (disk->first + 1) % PIECES;
     disk->n--;
-    pthread_cond_broadcast(&disk->changed);
-    pthread_mutex_unlock(&disk->lock);
+    pd_side_unlock(&disk->side);
 }
 
 /* Takes bytes out of the pieces. Returns how many; fewer than wanted: the file has ended, or *number is an error. */
@@ -177,44 +172,19 @@ static int close_file(void *arg, int file)
 
 /* ---- life of the disk ---- */
 
-static void free_disk(pd_read_ahead *disk)
+int pd_read_ahead_start(pd_read_ahead **out, const pd_disk *below, pd_error *err)
 {
-    for (int i = 0; i < PIECES; i++) free(disk->pieces[i].at);
-    pthread_cond_destroy(&disk->changed);
-    pthread_mutex_destroy(&disk->lock);
-    free(disk);
-}
+    pd_read_ahead *disk = *out = calloc(1, sizeof *disk);
 
-static pd_read_ahead *new_disk(const pd_disk *below)
-{
-    pd_read_ahead *disk = calloc(1, sizeof *disk);
-
-    if (disk == NULL) return NULL;
-    pthread_mutex_init(&disk->lock, NULL);
-    pthread_cond_init(&disk->changed, NULL);
+    if (disk == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     pd_disk_pass_init(&disk->base, below);
     disk->base.functions.read = read_file;
     disk->base.functions.close = close_file;
     disk->file = NO_FILE;
-    for (int i = 0; i < PIECES; i++) {
-        if ((disk->pieces[i].at = aligned_alloc(PD_DISK_BLOCK, ROOM)) != NULL) continue;
-        free_disk(disk);
-        return NULL;
-    }
-    return disk;
-}
-
-int pd_read_ahead_start(pd_read_ahead **out, const pd_disk *below, pd_error *err)
-{
-    pd_read_ahead *disk = new_disk(below);
-
-    if (disk == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    if (pthread_create(&disk->thread, NULL, run, disk) == 0) {
-        *out = disk;
-        return PD_OK;
-    }
-    free_disk(disk);
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the thread that reads checkpoints ahead cannot be started");
+    for (int i = 0; i < PIECES; i++)
+        if ((disk->pieces[i].at = aligned_alloc(PD_DISK_BLOCK, ROOM)) == NULL)
+            return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    return pd_side_start(&disk->side, run, disk, "thread that reads checkpoints ahead", err);
 }
 
 const pd_disk *pd_read_ahead_disk(const pd_read_ahead *disk)
@@ -225,10 +195,7 @@ const pd_disk *pd_read_ahead_disk(const pd_read_ahead *disk)
 void pd_read_ahead_stop(pd_read_ahead *disk)
 {
     if (disk == NULL) return;
-    pthread_mutex_lock(&disk->lock);
-    disk->stop = true;
-    pthread_cond_broadcast(&disk->changed);
-    pthread_mutex_unlock(&disk->lock);
-    pthread_join(disk->thread, NULL);
-    free_disk(disk);
+    pd_side_stop(&disk->side);
+    for (int i = 0; i < PIECES; i++) free(disk->pieces[i].at);
+    free(disk);
 }

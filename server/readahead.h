@@ -11,7 +11,8 @@
 
 typedef struct pd_read_ahead pd_read_ahead;
 
-/* Starts the thread that reads. `below` is the disk that it reads from. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED. */
+/* Starts the thread that reads. `below` is the disk that it reads from. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED:
+ * pd_read_ahead_stop frees what was made. */
 int pd_read_ahead_start(pd_read_ahead **out, const pd_disk *below, pd_error *err);
 /* Returns the table of the disk that reads ahead; it lives as long as the thread. */
 const pd_disk *pd_read_ahead_disk(const pd_read_ahead *disk);

@@ -2,12 +2,14 @@
 #include "recover.h"
 
 #include "checkpoint_files.h"
+#include "disk_pass.h"
 #include "job_dir.h"
 #include "keeper.h"
 #include "log.h"
 #include "log_files.h"
 #include "notify.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,11 +27,33 @@ typedef struct candidate {
 } candidate;
 
 typedef struct recovery {
-    const pd_disk *disk;
+    pd_disk_pass base;   /* must be the first member: a disk that reads nothing when the daemon stops */
+    const pd_disk *disk; /* the functions of `base`. Logs are cut by those of the disk below, which always read */
     const pd_recover_user *user;
     candidate *at;
     size_t n;
 } recovery;
+
+/* ---- the end of the daemon while jobs are loaded ---- */
+
+static bool stops(const recovery *r)
+{
+    return r->user->stops != NULL && atomic_load(r->user->stops);
+}
+
+/* Reads from a file, unless the daemon stops: then whatever is being loaded ends soon. */
+static int read_file(void *arg, int file, uint64_t offset, void *at, size_t bytes)
+{
+    const recovery *r = arg;
+
+    return stops(r) ? ECANCELED : r->base.below->read(r->base.below->arg, file, offset, at, bytes);
+}
+
+/* Checks that the daemon does not stop. Otherwise reads may have failed, so what they gave must not be used. */
+static int go_on(const recovery *r, pd_error *err)
+{
+    return stops(r) ? pd_fail(err, PD_CANCELLED, "the daemon stops before its jobs are loaded") : PD_OK;
+}
 
 /* ---- the jobs that may come back ---- */
 
@@ -117,12 +141,6 @@ static void say(int level, const pd_kept *kept, const char *format, ...)
     pd_log_put(&entry);
 }
 
-static void log_damage(void *arg, const char *dir, const pd_error *why)
-{
-    (void)arg, (void)dir;
-    pd_log(LOG_WARNING, "a checkpoint is passed over: %s", why->text);
-}
-
 /* Tells the service manager to wait while a job is loaded. */
 static void announce(const candidate *c)
 {
@@ -192,6 +210,14 @@ static void use(void *arg, pd_kept *kept, const pd_manifest *manifest)
     kept->foreign = is_foreign(&manifest->about);
     o->why = (pd_error){ 0 };
     o->rc = o->r->user->restore(o->r->user->arg, kept, &o->why);
+}
+
+static void log_damage(void *arg, const char *dir, const pd_error *why)
+{
+    const outcome *o = arg;
+
+    (void)dir;
+    if (!stops(o->r)) pd_log(LOG_WARNING, "a checkpoint is passed over: %s", why->text);
 }
 
 /* Restores a job from its newest whole checkpoint. Tells in *o what came of it. */
@@ -274,9 +300,10 @@ static int replay_log(const recovery *r, const candidate *c, const pd_kept *kept
 
     if (rc == PD_CANCELLED && p.why.code != PD_OK && p.why.code != PD_NO_MEMORY) rc = PD_OK;
     if (rc == PD_OK && p.why.code == PD_ABORTED) rc = try_again(r, c, kept->step, about.last, &why);
+    if (go_on(r, err) != PD_OK) return PD_CANCELLED;
     if (rc != PD_OK) return pd_fail(err, rc, "%.300s; to start without this job, move %.150s away", why.text, c->dir);
     report_log(&p, &about, now_ms() - begun);
-    return pd_log_cut(r->disk, c->dir, kept->creator, kept->step, about.last, err);
+    return pd_log_cut(r->base.below, c->dir, kept->creator, kept->step, about.last, err);
 }
 
 /* ---- the control log ---- */
@@ -310,9 +337,10 @@ static int read_control(const recovery *r, const candidate *c, const pd_kept *ke
     int rc = pd_control_read(r->disk, c->dir, kept->creator, take_control, &p, &about, &why);
 
     if (rc == PD_CANCELLED && p.why.code != PD_NO_MEMORY) rc = PD_OK;
+    if (go_on(r, err) != PD_OK) return PD_CANCELLED;
     if (rc != PD_OK) return pd_fail(err, rc, "%.300s; to start without this job, move %.150s away", why.text, c->dir);
     report_control(&p, &about);
-    return pd_control_cut(r->disk, c->dir, kept->creator, p.why.code == PD_OK ? about.last : 0, err);
+    return pd_control_cut(r->base.below, c->dir, kept->creator, p.why.code == PD_OK ? about.last : 0, err);
 }
 
 /* ---- one job ---- */
@@ -327,6 +355,10 @@ static int bring_back(recovery *r, const candidate *c, pd_error *err)
 
     announce(c);
     rc = load(&o, c, &kept, &manifest, err);
+    if (go_on(r, err) != PD_OK) {
+        pd_kept_free(kept);
+        return PD_CANCELLED;
+    }
     if (rc == PD_NOT_FOUND) {
         pd_log(LOG_ERR, "%.300s: none of its checkpoints is whole, so the job is lost", c->dir);
         return PD_OK;
@@ -345,9 +377,12 @@ static int bring_back(recovery *r, const candidate *c, pd_error *err)
 
 int pd_recover(const pd_disk *disk, const char *root, const pd_recover_user *user, pd_error *err)
 {
-    recovery r = { .disk = disk, .user = user };
+    recovery r = { .user = user };
     int rc = pd_keep_check_root(root, err);
 
+    pd_disk_pass_init(&r.base, disk);
+    r.base.functions.read = read_file;
+    r.disk = &r.base.functions;
     if (rc == PD_OK) rc = find_candidates(&r, root, err);
     for (size_t i = 0; i < r.n && rc == PD_OK; i++) {
         if (is_outdated(&r, i))

@@ -6,6 +6,8 @@
 #include "kept.h"
 #include "logged.h"
 
+#include <stdatomic.h>
+
 /* How a job comes back. */
 typedef struct pd_recover_user {
     void *arg;
@@ -21,6 +23,8 @@ typedef struct pd_recover_user {
      * the other. The entry is freed after the call. After an error no entry may count. PD_NO_MEMORY: the daemon must
      * not start. NULL: control logs are not read. */
     int (*control)(void *arg, const pd_logged *logged, pd_error *err);
+    const atomic_bool *stops; /* becomes true when the daemon has to stop; read before each read of a file. NULL: it
+                               * never has to */
 } pd_recover_user;
 
 /* Loads the newest whole checkpoint of each job that has not ended, one after the other, and calls `restore` with it;
@@ -39,7 +43,9 @@ typedef struct pd_recover_user {
  *
  * If `restore` refuses a foreign checkpoint (PD_FAILED_PRECONDITION: the job says exact = yes), an error is logged, and
  * the job stays on the disk. Any other error of `restore` ends the call and is returned: the daemon must not start
- * without a job whose checkpoint is whole. */
+ * without a job whose checkpoint is whole.
+ *
+ * PD_CANCELLED: the daemon has to stop. Jobs that were not back by then are on the disk as they were. */
 int pd_recover(const pd_disk *disk, const char *root, const pd_recover_user *user, pd_error *err);
 
 #endif

@@ -5,8 +5,8 @@
 #include "blascore.h"
 #include "optimizer.h"
 #include "rootqueue.h"
+#include "thread.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -139,19 +139,21 @@ void pd_rootpool_forget(pd_rootpool *pool, uint32_t job)
     bring_home(pool, unrun);
 }
 
-static bool start_worker(pd_rootpool *pool)
+static int start_worker(pd_rootpool *pool, pd_error *err)
 {
     worker *w = &pool->worker[pool->n_workers];
+    int rc;
 
     *w = (worker){ .pool = pool, .choice = pool->n_workers == 0 ? PD_ROOTQUEUE_LIGHT : PD_ROOTQUEUE_ALL };
-    if (pthread_create(&w->thread, NULL, run, w) != 0) return false;
-    pool->n_workers++;
-    return true;
+    rc = pd_thread_start(&w->thread, run, w, "next thread of the root pool", err);
+    if (rc == PD_OK) pool->n_workers++;
+    return rc;
 }
 
 int pd_rootpool_start(pd_rootpool **out, int threads, pd_mailbox *done, pd_error *err)
 {
     pd_rootpool *pool = calloc(1, sizeof *pool + (size_t)(threads + 1) * sizeof pool->worker[0]);
+    int rc = PD_OK;
 
     if (pool == NULL || (pool->queue = pd_rootqueue_new()) == NULL) {
         free(pool);
@@ -160,13 +162,12 @@ int pd_rootpool_start(pd_rootpool **out, int threads, pd_mailbox *done, pd_error
     pthread_mutex_init(&pool->lock, NULL);
     for (int i = 0; i < 2; i++) pthread_cond_init(&pool->more[i], NULL);
     pool->done = done;
-    while (pool->n_workers <= threads && start_worker(pool)) continue;
-    if (pool->n_workers == threads + 1) {
+    while (rc == PD_OK && pool->n_workers <= threads) rc = start_worker(pool, err);
+    if (rc == PD_OK)
         *out = pool;
-        return PD_OK;
-    }
-    pd_rootpool_stop(pool);
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the root pool's %d threads cannot be started", threads + 1);
+    else
+        pd_rootpool_stop(pool);
+    return rc;
 }
 
 static void stop_workers(pd_rootpool *pool)

@@ -313,6 +313,12 @@ int pd_rootqueue_add(pd_rootqueue *queue, struct pd_task *task, uint32_t job, ui
     return PD_NO_MEMORY;
 }
 
+pd_request *pd_rootqueue_refuse(pd_effect *effect)
+{
+    pd_task_fail_unrun(effect->u.task.task);
+    return pd_effect_become_task(effect);
+}
+
 pd_request *pd_rootqueue_take(pd_rootqueue *queue, pd_rootqueue_choice choice)
 {
     flow *f = next_flow(queue, choice);

@@ -49,6 +49,9 @@ void pd_rootqueue_free(pd_rootqueue *queue);
  * If the optimizer uses the root when it is ready, this task replaces an older waiting task of the same root. Then
  * *unrun is the request of the older task, otherwise NULL. */
 int pd_rootqueue_add(pd_rootqueue *queue, struct pd_task *task, uint32_t job, uint32_t param, pd_request **unrun);
+/* Makes a PD_REQ_TASK of an effect PD_EFF_TASK, in the same memory: its root task has failed, because there was no
+ * memory to add it to a queue. The step goes on with the last good root, and operators see the failed one. */
+pd_request *pd_rootqueue_refuse(pd_effect *effect);
 /* Removes the root task that runs next from the queue, and returns the PD_REQ_TASK request that contains it. Returns
  * NULL if no task waits. With PD_ROOTQUEUE_LIGHT, it is the next light task, for the thread that takes no others. */
 pd_request *pd_rootqueue_take(pd_rootqueue *queue, pd_rootqueue_choice choice);

@@ -9,11 +9,12 @@
 #include "readahead.h"
 #include "recover.h"
 #include "rootpool.h"
+#include "rootqueue.h"
+#include "thread.h"
 #include "turn.h"
 #include "warm.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,17 +66,20 @@ static void post_effects(void *arg, pd_mail *first, pd_mail *last)
     pd_mailbox_post(stepper->effects, first, last);
 }
 
-/* Hands a root task, which came in an effect, to the root pool. Frees the effect first, because the pool may need its
- * memory. The task must not be lost, so the step thread waits until there is enough memory. */
+/* Hands a root task, which came in an effect, to the root pool. If the pool has no memory for the task, the task comes
+ * back as failed. The step thread does not wait for memory: another job may have to go on before there is some. */
 static void hand_to_pool(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
-    struct pd_task *task = effect->u.task.task;
-    uint32_t job = effect->job, param = effect->u.task.param;
+    pd_request *refused;
 
-    pd_effect_free(effect);
-    while (pd_rootpool_submit(stepper->pool, task, job, param) != PD_OK)
-        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    if (pd_rootpool_submit(stepper->pool, effect->u.task.task, effect->job, effect->u.task.param) == PD_OK) {
+        pd_effect_free(effect);
+        return;
+    }
+    pd_log(LOG_ERR, "out of memory for a root task: the root counts as failed, and its last good one stays in use");
+    refused = pd_rootqueue_refuse(effect);
+    pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
 }
 
 static void forget_tasks(void *arg, uint32_t job)
@@ -231,13 +235,14 @@ static void warm(void *arg, void *at, size_t bytes)
 /* Brings the jobs of the last run back. Meanwhile the disk is read ahead, and memory for weights is touched. */
 static int recover(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
-    const pd_recover_user user = { .arg = stepper->store, .restore = restore, .replay = replay, .control = control };
+    const pd_recover_user user = {
+        .arg = stepper->store, .restore = restore, .replay = replay, .control = control, .stops = config->stops
+    };
     pd_read_ahead *ahead;
     int rc = pd_read_ahead_start(&ahead, &pd_disk_posix, err);
 
-    if (rc != PD_OK) return rc;
-    if ((rc = pd_warmer_start(&stepper->warmer, &config->numa, err)) == PD_OK)
-        rc = pd_recover(pd_read_ahead_disk(ahead), config->keep_dir, &user, err);
+    if (rc == PD_OK) rc = pd_warmer_start(&stepper->warmer, &config->numa, err);
+    if (rc == PD_OK) rc = pd_recover(pd_read_ahead_disk(ahead), config->keep_dir, &user, err);
     pd_warmer_stop(stepper->warmer);
     stepper->warmer = NULL;
     pd_read_ahead_stop(ahead);
@@ -288,10 +293,7 @@ int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error
                                          .keep = hand_to_keeper,
                                          .log = hand_to_journal };
     if ((rc = pd_rootpool_start(&stepper->pool, config->pool_threads, stepper->requests, err)) != PD_OK) goto fail;
-    if (pthread_create(&stepper->thread, NULL, run, stepper) != 0) {
-        rc = pd_fail(err, PD_RESOURCE_EXHAUSTED, "the step thread cannot be started");
-        goto fail;
-    }
+    if ((rc = pd_thread_start(&stepper->thread, run, stepper, "step thread", err)) != PD_OK) goto fail;
     *out = stepper;
     return PD_OK;
 

@@ -7,6 +7,8 @@
 #include "numa.h"
 #include "store.h"
 
+#include <stdatomic.h>
+
 typedef struct pd_stepper pd_stepper;
 
 typedef struct pd_stepper_config {
@@ -16,6 +18,8 @@ typedef struct pd_stepper_config {
     /* path of the state directory, in which jobs have checkpoints and from which they come back; borrowed for the call
      * of pd_stepper_start. NULL: jobs have none. Sets store.keeps. */
     const char *keep_dir;
+    const atomic_bool *stops; /* becomes true when the daemon has to stop, so that no more jobs are loaded; borrowed for
+                               * the call of pd_stepper_start. NULL: it never has to */
     /* mailbox of the loop thread, to which effects (answers and reports of the step thread) are posted; borrowed, and
      * must exist longer than the stepper */
     pd_mailbox *effects;
@@ -23,7 +27,7 @@ typedef struct pd_stepper_config {
 
 /* Starts the step thread, the root pool, the keeper thread and the journal thread. Before that, brings jobs back from
  * the state directory, which may take long. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of
- * pd_store_new, pd_keeper_start, pd_journal_start or pd_recover. */
+ * pd_store_new, pd_keeper_start, pd_journal_start or pd_recover: PD_CANCELLED if the daemon has to stop. */
 int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error *err);
 /* Returns the mailbox to which the loop thread posts its requests. The caller only borrows it. */
 pd_mailbox *pd_stepper_requests(pd_stepper *stepper);

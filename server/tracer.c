@@ -2,11 +2,10 @@
 #include "tracer.h"
 
 #include "log.h"
+#include "thread.h"
 #include "tracer_json.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,14 +18,13 @@ struct pd_tracer {
     uint64_t most_bytes, bytes; /* largest size of the file; bytes written so far */
     char job[PD_NAME_MAX + 1];  /* the traced job; "": the first job that has a step will be. Step thread */
 
-    /* The ring: entries `taken` to `put` wait to be written. Both numbers only grow. They change with the lock held. */
+    pd_side_thread side; /* the thread ends when all events are written */
+
+    /* The ring: entries `taken` to `put` wait to be written. Both numbers only grow. They change with the lock of
+     * `side` held. */
     pd_trace_entry *ring;
     uint64_t put, taken;
     uint64_t lost; /* number of events that found no room */
-    bool ends;     /* the thread has to end when all events are written */
-    pthread_mutex_t lock;
-    pthread_cond_t more;
-    pthread_t thread;
 
     /* members of the writing thread */
     pd_trace_entry batch[TAKE];
@@ -42,12 +40,12 @@ static size_t take(pd_tracer *t, uint64_t *lost)
 {
     size_t n = 0;
 
-    pthread_mutex_lock(&t->lock);
-    while (t->put == t->taken && !t->ends) pthread_cond_wait(&t->more, &t->lock);
+    pd_side_lock(&t->side);
+    while (t->put == t->taken && !t->side.stop) pd_side_wait(&t->side);
     for (; n < TAKE && t->taken < t->put; n++) t->batch[n] = t->ring[t->taken++ % RING];
     *lost = t->lost;
     t->lost = 0;
-    pthread_mutex_unlock(&t->lock);
+    pd_side_unlock(&t->side);
     return n;
 }
 
@@ -143,13 +141,12 @@ void pd_tracer_put(void *arg, const pd_traced *event)
     pd_tracer *t = arg;
 
     if (!is_ours(t, event->job)) return;
-    pthread_mutex_lock(&t->lock);
+    pd_side_lock(&t->side);
     if (t->put - t->taken == RING)
         t->lost++;
     else
         copy_in(&t->ring[t->put++ % RING], event);
-    pthread_cond_signal(&t->more);
-    pthread_mutex_unlock(&t->lock);
+    pd_side_unlock(&t->side);
 }
 
 /* ---- start and end ---- */
@@ -172,24 +169,9 @@ static int open_file(pd_tracer *t, const char *to, pd_error *err)
     return rc;
 }
 
-static int start_thread(pd_tracer *t, pd_error *err)
-{
-    sigset_t all, before;
-    int rc;
-
-    sigfillset(&all); /* the thread blocks all signals, so that the loop thread gets them */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&t->thread, NULL, write_events, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc == 0) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the thread that writes the trace cannot be started: %s", strerror(rc));
-}
-
 static void free_tracer(pd_tracer *t)
 {
     if (t->file != NULL) fclose(t->file);
-    pthread_cond_destroy(&t->more);
-    pthread_mutex_destroy(&t->lock);
     free(t->tracks.params);
     free(t->ring);
     free(t);
@@ -201,13 +183,11 @@ int pd_tracer_start(pd_tracer **out, const char *to, uint64_t most_bytes, pd_err
     int rc;
 
     if (t == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for the trace");
-    pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->more, NULL);
     t->most_bytes = most_bytes;
     t->ring = calloc(RING, sizeof *t->ring);
     rc = t->ring != NULL ? open_file(t, to, err) : pd_fail(err, PD_NO_MEMORY, "out of memory for the trace");
     if (rc == PD_OK) append(t, BEGIN, strlen(BEGIN));
-    if (rc == PD_OK) rc = start_thread(t, err);
+    if (rc == PD_OK) rc = pd_side_start(&t->side, write_events, t, "thread that writes the trace", err);
     if (rc == PD_OK)
         *out = t;
     else
@@ -218,11 +198,7 @@ int pd_tracer_start(pd_tracer **out, const char *to, uint64_t most_bytes, pd_err
 void pd_tracer_stop(pd_tracer *t)
 {
     if (t == NULL) return;
-    pthread_mutex_lock(&t->lock);
-    t->ends = true;
-    pthread_cond_signal(&t->more);
-    pthread_mutex_unlock(&t->lock);
-    pthread_join(t->thread, NULL);
+    pd_side_stop(&t->side);
     /* Every event ends with a comma, so the array ends with an event that says nothing new. */
     fputs(PROCESS_NAME "\n]\n", t->file);
     free_tracer(t);

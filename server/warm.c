@@ -1,7 +1,8 @@
 /* warm.c - touches memory ahead of its user, in a thread of its own. */
 #include "warm.h"
 
-#include <pthread.h>
+#include "thread.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -16,12 +17,11 @@ enum { PIECE = 2 << 20 };
 
 struct pd_warmer {
     pd_numa numa;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* one of the fields below has changed */
-    uint8_t *at;            /* memory to touch: `left` bytes */
+    pd_side_thread side;
+    /* protected by the lock of `side` */
+    uint8_t *at; /* memory to touch: `left` bytes */
     size_t left;
-    bool busy, stop; /* the thread touches a piece; it has to end */
+    bool busy; /* the thread touches a piece */
 };
 
 /* Waits for memory to touch, and takes a piece of it. Returns 0 when the thread has to end. */
@@ -29,27 +29,26 @@ static size_t take_piece(pd_warmer *warmer, uint8_t **at)
 {
     size_t bytes = 0;
 
-    pthread_mutex_lock(&warmer->lock);
-    while (warmer->left == 0 && !warmer->stop) pthread_cond_wait(&warmer->changed, &warmer->lock);
-    if (!warmer->stop) {
+    pd_side_lock(&warmer->side);
+    while (warmer->left == 0 && !warmer->side.stop) pd_side_wait(&warmer->side);
+    if (!warmer->side.stop) {
         bytes = warmer->left < PIECE ? warmer->left : PIECE;
         *at = warmer->at;
         warmer->at += bytes;
         warmer->left -= bytes;
         warmer->busy = true;
     }
-    pthread_mutex_unlock(&warmer->lock);
+    pd_side_unlock(&warmer->side);
     return bytes;
 }
 
 /* Ends a piece. If the kernel has refused it, the rest is left to its user, who meets the error if there is one. */
 static void end_piece(pd_warmer *warmer, bool done)
 {
-    pthread_mutex_lock(&warmer->lock);
+    pd_side_lock(&warmer->side);
     if (!done) warmer->left = 0;
     warmer->busy = false;
-    pthread_cond_broadcast(&warmer->changed);
-    pthread_mutex_unlock(&warmer->lock);
+    pd_side_unlock(&warmer->side);
 }
 
 static void *run(void *arg)
@@ -67,45 +66,26 @@ void pd_warmer_put(void *arg, void *at, size_t bytes)
 {
     pd_warmer *warmer = arg;
 
-    pthread_mutex_lock(&warmer->lock);
+    pd_side_lock(&warmer->side);
     warmer->left = 0;
-    while (warmer->busy) pthread_cond_wait(&warmer->changed, &warmer->lock);
+    while (warmer->busy) pd_side_wait(&warmer->side);
     warmer->at = at;
     warmer->left = bytes;
-    pthread_cond_broadcast(&warmer->changed);
-    pthread_mutex_unlock(&warmer->lock);
-}
-
-static void free_warmer(pd_warmer *warmer)
-{
-    pthread_cond_destroy(&warmer->changed);
-    pthread_mutex_destroy(&warmer->lock);
-    free(warmer);
+    pd_side_unlock(&warmer->side);
 }
 
 int pd_warmer_start(pd_warmer **out, const pd_numa *numa, pd_error *err)
 {
-    pd_warmer *warmer = calloc(1, sizeof *warmer);
+    pd_warmer *warmer = *out = calloc(1, sizeof *warmer);
 
     if (warmer == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     warmer->numa = *numa;
-    pthread_mutex_init(&warmer->lock, NULL);
-    pthread_cond_init(&warmer->changed, NULL);
-    if (pthread_create(&warmer->thread, NULL, run, warmer) == 0) {
-        *out = warmer;
-        return PD_OK;
-    }
-    free_warmer(warmer);
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the thread that touches memory of jobs cannot be started");
+    return pd_side_start(&warmer->side, run, warmer, "thread that touches memory of jobs", err);
 }
 
 void pd_warmer_stop(pd_warmer *warmer)
 {
     if (warmer == NULL) return;
-    pthread_mutex_lock(&warmer->lock);
-    warmer->stop = true;
-    pthread_cond_broadcast(&warmer->changed);
-    pthread_mutex_unlock(&warmer->lock);
-    pthread_join(warmer->thread, NULL);
-    free_warmer(warmer);
+    pd_side_stop(&warmer->side);
+    free(warmer);
 }

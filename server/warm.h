@@ -12,7 +12,8 @@
 
 typedef struct pd_warmer pd_warmer;
 
-/* Starts the thread, which takes memory from the chosen node first. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED. */
+/* Starts the thread, which takes memory from the chosen node first. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED:
+ * pd_warmer_stop frees what was made. */
 int pd_warmer_start(pd_warmer **out, const pd_numa *numa, pd_error *err);
 /* Lets the thread (`arg`, a pd_warmer) touch this memory, which is mapped and begins with a page. Content is unchanged.
  * Waits until the thread has left the memory of the call before, and drops what is left of it. 0 bytes: only that, so

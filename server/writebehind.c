@@ -3,8 +3,8 @@
 
 #include "disk_pass.h"
 #include "pages.h"
+#include "thread.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,13 +21,11 @@ typedef struct piece {
 
 struct pd_write_behind {
     pd_disk_pass base; /* must be the first member */
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* a piece was added or written, or the thread has to stop */
+    pd_side_thread side;
+    /* protected by the lock of `side` */
     piece pieces[PIECES];
     unsigned first, n; /* pieces that wait or are being written: from `first` on, as a ring */
     int number;        /* error of a write of the file that is open; 0: none */
-    bool stop;
 };
 
 /* ---- the thread that writes ---- */
@@ -37,22 +35,21 @@ static const piece *next_piece(pd_write_behind *disk, bool *skip)
 {
     const piece *p;
 
-    pthread_mutex_lock(&disk->lock);
-    while (disk->n == 0 && !disk->stop) pthread_cond_wait(&disk->changed, &disk->lock);
+    pd_side_lock(&disk->side);
+    while (disk->n == 0 && !disk->side.stop) pd_side_wait(&disk->side);
     p = disk->n > 0 ? &disk->pieces[disk->first] : NULL;
     *skip = disk->number != 0;
-    pthread_mutex_unlock(&disk->lock);
+    pd_side_unlock(&disk->side);
     return p;
 }
 
 static void end_piece(pd_write_behind *disk, int number)
 {
-    pthread_mutex_lock(&disk->lock);
+    pd_side_lock(&disk->side);
     if (number != 0) disk->number = number;
     disk->first = (disk->first + 1) % PIECES;
     disk->n--;
-    pthread_cond_broadcast(&disk->changed);
-    pthread_mutex_unlock(&disk->lock);
+    pd_side_unlock(&disk->side);
 }
 
 static int write_piece(const pd_disk *below, const piece *p)
@@ -79,21 +76,20 @@ static int hand_over(pd_write_behind *disk, piece where, const void *at, size_t 
     piece *p;
     int number;
 
-    pthread_mutex_lock(&disk->lock);
-    while (disk->n == PIECES) pthread_cond_wait(&disk->changed, &disk->lock);
+    pd_side_lock(&disk->side);
+    while (disk->n == PIECES) pd_side_wait(&disk->side);
     p = &disk->pieces[(disk->first + disk->n) % PIECES];
     number = disk->number;
-    pthread_mutex_unlock(&disk->lock);
+    pd_side_unlock(&disk->side);
     if (number != 0) return number;
     memcpy(p->at, at, bytes); /* the thread does not know this piece yet */
     p->bytes = bytes;
     p->file = where.file;
     p->placed = where.placed;
     p->offset = where.offset;
-    pthread_mutex_lock(&disk->lock);
+    pd_side_lock(&disk->side);
     disk->n++;
-    pthread_cond_broadcast(&disk->changed);
-    pthread_mutex_unlock(&disk->lock);
+    pd_side_unlock(&disk->side);
     return 0;
 }
 
@@ -124,11 +120,11 @@ static int settle(pd_write_behind *disk, bool end)
 {
     int number;
 
-    pthread_mutex_lock(&disk->lock);
-    while (disk->n > 0) pthread_cond_wait(&disk->changed, &disk->lock);
+    pd_side_lock(&disk->side);
+    while (disk->n > 0) pd_side_wait(&disk->side);
     number = disk->number;
     if (end) disk->number = 0;
-    pthread_mutex_unlock(&disk->lock);
+    pd_side_unlock(&disk->side);
     return number;
 }
 
@@ -158,21 +154,11 @@ static int close_file(void *arg, int file)
 
 /* ---- life of the disk ---- */
 
-static void free_disk(pd_write_behind *disk)
+int pd_write_behind_start(pd_write_behind **out, const pd_disk *below, pd_error *err)
 {
-    for (int i = 0; i < PIECES; i++) free(disk->pieces[i].at);
-    pthread_cond_destroy(&disk->changed);
-    pthread_mutex_destroy(&disk->lock);
-    free(disk);
-}
+    pd_write_behind *disk = *out = calloc(1, sizeof *disk);
 
-static pd_write_behind *new_disk(const pd_disk *below)
-{
-    pd_write_behind *disk = calloc(1, sizeof *disk);
-
-    if (disk == NULL) return NULL;
-    pthread_mutex_init(&disk->lock, NULL);
-    pthread_cond_init(&disk->changed, NULL);
+    if (disk == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     pd_disk_pass_init(&disk->base, below);
     disk->base.functions.any_memory = true;
     disk->base.functions.write = write_file;
@@ -180,25 +166,9 @@ static pd_write_behind *new_disk(const pd_disk *below)
     disk->base.functions.sync_file = sync_file;
     disk->base.functions.sync_data = sync_data;
     disk->base.functions.close = close_file;
-    for (int i = 0; i < PIECES; i++) {
-        if ((disk->pieces[i].at = pd_pages_new(ROOM)) != NULL) continue;
-        free_disk(disk);
-        return NULL;
-    }
-    return disk;
-}
-
-int pd_write_behind_start(pd_write_behind **out, const pd_disk *below, pd_error *err)
-{
-    pd_write_behind *disk = new_disk(below);
-
-    if (disk == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    if (pthread_create(&disk->thread, NULL, run, disk) == 0) {
-        *out = disk;
-        return PD_OK;
-    }
-    free_disk(disk);
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the thread that writes checkpoints cannot be started");
+    for (int i = 0; i < PIECES; i++)
+        if ((disk->pieces[i].at = pd_pages_new(ROOM)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    return pd_side_start(&disk->side, run, disk, "thread that writes checkpoints", err);
 }
 
 const pd_disk *pd_write_behind_disk(const pd_write_behind *disk)
@@ -209,10 +179,7 @@ const pd_disk *pd_write_behind_disk(const pd_write_behind *disk)
 void pd_write_behind_stop(pd_write_behind *disk)
 {
     if (disk == NULL) return;
-    pthread_mutex_lock(&disk->lock);
-    disk->stop = true;
-    pthread_cond_broadcast(&disk->changed);
-    pthread_mutex_unlock(&disk->lock);
-    pthread_join(disk->thread, NULL);
-    free_disk(disk);
+    pd_side_stop(&disk->side);
+    for (int i = 0; i < PIECES; i++) free(disk->pieces[i].at);
+    free(disk);
 }

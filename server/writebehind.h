@@ -12,7 +12,7 @@
 typedef struct pd_write_behind pd_write_behind;
 
 /* Starts the thread. `below` does the work; it is borrowed and must exist longer. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED:
- * the thread cannot be started. */
+ * the thread cannot be started. Then pd_write_behind_stop frees what was made. */
 int pd_write_behind_start(pd_write_behind **out, const pd_disk *below, pd_error *err);
 /* Returns the functions of the disk, which are valid until pd_write_behind_stop. */
 const pd_disk *pd_write_behind_disk(const pd_write_behind *disk);

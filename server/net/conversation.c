@@ -388,6 +388,15 @@ static void free_effects(pd_daemon *daemon, pd_mail *mail)
     }
 }
 
+/* Frees requests that were not posted, because the step thread was never started. */
+static void free_posts(pd_daemon *daemon)
+{
+    for (pd_mail *mail = daemon->post_first, *next; mail != NULL; mail = next) {
+        next = mail->next;
+        pd_request_free((pd_request *)(void *)mail);
+    }
+}
+
 void pd_conversation_dispose(pd_daemon *daemon)
 {
     if (daemon == NULL) return;
@@ -403,6 +412,7 @@ void pd_conversation_dispose(pd_daemon *daemon)
     pd_arena_free(daemon->arena);
     pd_reply_scratch_free(&daemon->scratch);
     pd_request_free(daemon->drain_request);
+    free_posts(daemon);
     pd_request_free(daemon->roles_request);
     pd_roles_free(daemon->roles);
     pd_roles_free(daemon->config.store_roles);

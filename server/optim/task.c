@@ -284,6 +284,11 @@ void pd_task_run(pd_task *task)
     task->status = run_checked(task);
 }
 
+void pd_task_fail_unrun(pd_task *task)
+{
+    task->status = PD_NO_MEMORY;
+}
+
 void pd_task_took(pd_task *task, double ms)
 {
     task->ms = ms;

@@ -18,6 +18,8 @@
 pd_task *pd_optim_capture(pd_optim *optim);
 /* Runs a root task: fills its result and status. A pure function; any thread. */
 void pd_task_run(pd_task *task);
+/* Lets a root task fail that is not run because its scheduler has no memory for it. */
+void pd_task_fail_unrun(pd_task *task);
 /* Records how long pd_task_run took. The caller measures it, because the optimizer has no clock. */
 void pd_task_took(pd_task *task, double ms);
 /* Returns the time that was recorded for the task; 0: it has not run. */

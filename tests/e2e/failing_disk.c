@@ -1,10 +1,10 @@
-/* failing_disk.c - a library for LD_PRELOAD that makes a program's disk fail: writes, fsyncs and renames below one
- * folder.
+/* failing_disk.c - a library for LD_PRELOAD that makes a program's disk fail: reads, writes, fsyncs and renames below
+ * one folder.
  *
- * FAILING_DISK_FOLDER is the folder. FAILING_DISK is a file with one line, "write|fsync|rename ENOSPC|EIO|HANG COUNT":
- * the first COUNT calls of this kind succeed, all later ones fail with that error, or do not return as long as the file
- * says so. The file is read at each call, so a test changes the disk while the program runs. No file, or an empty one:
- * the disk is well. */
+ * FAILING_DISK_FOLDER is the folder. FAILING_DISK is a file with one line, "CALL ENOSPC|EIO|HANG COUNT", where CALL is
+ * read, write, fsync or rename: the first COUNT calls of this kind succeed, all later ones fail with that error, or do
+ * not return as long as the file says so. The file is read at each call, so a test changes the disk while the program
+ * runs. No file, or an empty one: the disk is well. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -105,6 +105,16 @@ static bool fails(const char *call, int fd)
 
 /* Returns the function of the next library, by which this library replaces it. */
 #define NEXT(function) ((__typeof__(&(function)))(uintptr_t)dlsym(RTLD_NEXT, #function))
+
+ssize_t pread(int fd, void *at, size_t n, off_t offset)
+{
+    return fails("read", fd) ? -1 : NEXT(pread)(fd, at, n, offset);
+}
+
+ssize_t pread64(int fd, void *at, size_t n, off64_t offset)
+{
+    return fails("read", fd) ? -1 : NEXT(pread64)(fd, at, n, offset);
+}
 
 ssize_t write(int fd, const void *at, size_t n)
 {

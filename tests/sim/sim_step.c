@@ -116,10 +116,11 @@ static void on_task(void *arg, pd_effect *effect)
 {
     sim_server *server = arg;
     pd_request *unrun = NULL;
-    int rc;
 
-    do rc = pd_rootqueue_add(server->roots, effect->u.task.task, effect->job, effect->u.task.param, &unrun);
-    while (rc != PD_OK); /* tries again like the real step thread, so that no task is lost */
+    if (pd_rootqueue_add(server->roots, effect->u.task.task, effect->job, effect->u.task.param, &unrun) != PD_OK) {
+        sim_step_post(server, pd_rootqueue_refuse(effect));
+        return;
+    }
     if (unrun != NULL)
         sim_step_post(server, unrun);
     else

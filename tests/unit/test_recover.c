@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "disk_pass.h"
 #include "keeper.h"
 #include "kept_sample.h"
 #include "log_sample.h"
@@ -17,6 +18,9 @@
 #define ROOT "/state"
 
 typedef struct fixture {
+    pd_disk_pass stopping; /* must be the first member: a disk on which the daemon has to stop during a read */
+    int64_t reads;         /* number of reads before that one */
+    atomic_bool stops;     /* the daemon has to stop */
     mem_disk *memory;
     pd_disk disk;
     int restored, refusal;
@@ -101,7 +105,7 @@ static int replay(void *arg, const pd_logged *logged, pd_error *err)
 
 static int recover(fixture *f, pd_error *err)
 {
-    const pd_recover_user user = { .arg = f, .restore = restore, .replay = replay };
+    const pd_recover_user user = { .arg = f, .restore = restore, .replay = replay, .stops = &f->stops };
 
     f->restored = 0;
     return pd_recover(&f->disk, ROOT, &user, err);
@@ -190,6 +194,52 @@ static void the_steps_in_the_log_follow_the_checkpoint(void **state)
     write_one(f, 7, 9, 2, false);
     assert_int_equal(recover(f, NULL), PD_OK);
     assert_int_equal(f->step, 12);
+}
+
+static int read_and_stop(void *arg, int file, uint64_t offset, void *at, size_t bytes)
+{
+    fixture *f = arg;
+
+    if (f->reads-- == 0) atomic_store(&f->stops, true);
+    return f->stopping.below->read(f->stopping.below->arg, file, offset, at, bytes);
+}
+
+/* Returns whether all calls of the disk since mem_disk_forget_calls have left the files as they were. */
+static bool files_are_unchanged(const fixture *f)
+{
+    static const char *const harmless[] = { "open", "size", "read", "close", "list" };
+    size_t n, k;
+    const mem_disk_call *calls = mem_disk_calls(f->memory, &n);
+
+    for (size_t i = 0; i < n; i++) {
+        for (k = 0; k < 5 && strcmp(calls[i].what, harmless[k]) != 0; k++) continue;
+        if (k == 5) return false;
+    }
+    return true;
+}
+
+static void a_daemon_that_has_to_stop_loads_no_more_and_changes_nothing(void **state)
+{
+    fixture *f = *state;
+    pd_disk below = f->disk;
+    pd_error err;
+
+    write_one(f, 7, 1, 1, false);
+    write_one(f, 7, 2, 2, false);
+    log_steps(f, 7, 2, 3, 5);
+    pd_disk_pass_init(&f->stopping, &below);
+    f->stopping.functions.read = read_and_stop;
+    f->disk = f->stopping.functions;
+    for (int64_t reads = 0;; reads++) {
+        f->reads = reads;
+        atomic_store(&f->stops, false);
+        mem_disk_forget_calls(f->memory);
+        if (recover(f, &err) == PD_OK) break;
+        assert_int_equal(err.code, PD_CANCELLED);
+        assert_true(files_are_unchanged(f));
+        assert_int_equal(f->reads, -1); /* no file was read after that */
+    }
+    assert_int_equal(f->step, 5);
 }
 
 static void a_step_that_cannot_be_repeated_ends_the_log(void **state)
@@ -312,6 +362,7 @@ int main(void)
         TEST(a_job_that_has_ended_does_not_come_back),
         TEST(a_checkpoint_that_does_not_fit_ends_the_start),
         TEST(checkpoints_of_other_hardware_are_foreign),
+        TEST(a_daemon_that_has_to_stop_loads_no_more_and_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,7 @@
 #include <dirent.h>
 
 #include "batch.h"
+#include "effects.h"
 #include "linalg.h"
 #include "oom.h"
 #include "optimizer.h"
@@ -570,6 +571,33 @@ static void a_task_has_one_blas_thread(void **state)
     pd_mailbox_free(done);
 }
 
+static void a_root_that_the_pool_has_no_memory_for_counts_as_failed(void **state)
+{
+    (void)state;
+    for (root_delay = PD_ROOT_READY; root_delay <= 0; root_delay++) {
+        pd_optim *optim = begin_step(1);
+        pd_effect *effect = pd_effect_new(PD_EFF_TASK, (pd_ticket){ 0, 0 }, 7);
+        pd_request *refused;
+        effect->u.task.task = pd_optim_capture(optim);
+        effect->u.task.param = 3;
+        refused = pd_rootqueue_refuse(effect);
+        assert_int_equal(refused->kind, PD_REQ_TASK);
+        assert_int_equal(refused->job, 7);
+        assert_int_equal(refused->u.task.param, 3);
+        pd_optim_deliver(optim, refused->u.task.task);
+        pd_request_free(refused);
+        if (pd_optim_done(optim)) /* roots are used when they are ready, so the step has not waited for this one */
+            assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ gradient, weights, weights, NULL, 0, NULL, NULL }),
+                             PD_OK);
+        assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
+        assert_true(pd_optim_done(optim));
+        assert_int_equal(pd_optim_root_stats(optim).failed, 1);
+        assert_int_equal(pd_optim_root_stats(optim).replaced, 0);
+        pd_optim_free(optim);
+    }
+    root_delay = 0;
+}
+
 static void no_memory_to_submit_leaves_the_task_with_the_caller(void **state)
 {
     (void)state;
@@ -623,6 +651,7 @@ int main(void)
         cmocka_unit_test(a_task_that_is_awaited_is_never_replaced),
         cmocka_unit_test(what_waits_of_a_forgotten_job_comes_home_unrun_at_once),
         cmocka_unit_test(a_task_has_one_blas_thread),
+        cmocka_unit_test(a_root_that_the_pool_has_no_memory_for_counts_as_failed),
         cmocka_unit_test(no_memory_to_submit_leaves_the_task_with_the_caller),
         cmocka_unit_test(stopping_nothing_is_fine),
     };

@@ -176,6 +176,19 @@ pd_request *pd_effect_become_logged(pd_effect *effect)
     return request;
 }
 
+pd_request *pd_effect_become_task(pd_effect *effect)
+{
+    struct pd_task *task = effect->u.task.task;
+    uint32_t param = effect->u.task.param;
+    pd_request *request;
+
+    assert(effect->kind == PD_EFF_TASK);
+    request = become(effect, PD_REQ_TASK, effect->job);
+    request->u.task.task = task;
+    request->u.task.param = param;
+    return request;
+}
+
 void pd_info_free(pd_info *info)
 {
     if (info == NULL) return;

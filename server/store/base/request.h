@@ -489,5 +489,7 @@ pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket
 pd_request *pd_effect_become_kept(pd_effect *effect);
 /* Does the same with a PD_EFF_LOGGED, which becomes a PD_REQ_LOGGED. */
 pd_request *pd_effect_become_logged(pd_effect *effect);
+/* Does the same with a PD_EFF_TASK, which becomes a PD_REQ_TASK. */
+pd_request *pd_effect_become_task(pd_effect *effect);
 
 #endif
