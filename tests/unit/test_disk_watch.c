@@ -241,6 +241,32 @@ static void a_job_whose_log_does_not_answer_waits_if_it_is_to_pause(void **state
     rig_free(&r);
 }
 
+static void a_job_that_goes_on_does_not_wait_for_the_checkpoint_before_its_log(void **state)
+{
+    uint64_t step = 2;
+    rig r;
+
+    (void)state;
+    start(&r, LOG);
+    r.log_error = "Input/output error";
+    r.lazy_disk = true;
+    expect_step(&r, 1, true); /* its entry fails, and the next checkpoint does not come back */
+    r.log_error = NULL;
+    while (r.keeping == NULL) expect_step(&r, step++, true);
+    for (int i = 0; i < PD_LOGGED_MOST; i++) expect_step(&r, step++, true);
+    expect_step(&r, step, false);
+    rig_sleep(&r, 31);
+    rig_work(&r);
+    assert_int_equal(kept_job_step_of(&r, 0), step);
+    for (step++; step <= 20; step++) expect_step(&r, step, true);
+    r.lazy_disk = false; /* the disk answers */
+    rig_kept(&r);
+    for (; step <= 24; step++) expect_step(&r, step, true);
+    assert_int_equal(r.durable, 24);
+    assert_true(pd_step_log_is_on(&inside_job(r.store, r.job)->steps));
+    rig_free(&r);
+}
+
 static void a_job_whose_log_fails_pauses_until_the_next_checkpoint(void **state)
 {
     rig r;
@@ -272,6 +298,7 @@ int main(void)
         cmocka_unit_test(a_paused_job_does_not_keep_a_drain_waiting),
         cmocka_unit_test(a_job_whose_log_does_not_answer_goes_on_and_logs_again_later),
         cmocka_unit_test(a_job_whose_log_does_not_answer_waits_if_it_is_to_pause),
+        cmocka_unit_test(a_job_that_goes_on_does_not_wait_for_the_checkpoint_before_its_log),
         cmocka_unit_test(a_job_whose_log_fails_pauses_until_the_next_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -166,7 +166,7 @@ void pd_logging_leave(pd_job *job)
 {
     if (!pd_step_log_is_on(&job->steps)) return;
     stop(job);
-    job->keeping.log.left = true;
+    job->keeping.log.left = job->steps.log->under_way > 0;
     pd_keeping_soon(job);
 }
 
