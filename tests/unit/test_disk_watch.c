@@ -98,6 +98,7 @@ static void a_job_that_pauses_waits_for_a_disk_that_does_not_answer(void **state
     assert_non_null(strstr(r.warning, "the job pauses after step 3 until a checkpoint is on the disk"));
     expect_step(&r, 4, false);
     assert_string_equal(listed(&r)->waits_for, "a checkpoint");
+    assert_null(inside_job(r.store, r.job)->steps.log); /* no budget counts it for this job */
     rig_kept(&r);
     rig_work(&r);
     assert_int_equal(kept_job_step_of(&r, 0), 4);

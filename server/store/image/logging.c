@@ -320,7 +320,7 @@ static void note_durable(pd_job *job, uint64_t step, pd_request *request)
 
 static void settle(pd_job *job, const pd_logged *logged, pd_request *request)
 {
-    if (job->steps.log->under_way == PD_LOGGED_MOST && job->steps.log->held != NULL) say_slow(job, logged);
+    if (job->steps.log->under_way == PD_LOGGED_MOST && job->steps.stopped != NULL) say_slow(job, logged);
     pd_account_give(&job->steps.account, logged->head_bytes);
     job->steps.log->under_way--;
     job->keeping.log.results++;

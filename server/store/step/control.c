@@ -9,7 +9,8 @@
 
 /* Bytes of records that a job may have for its next entry, besides those of one step of all its parameters: a command
  * that sets values takes about so many, and 8 for each parameter. These bytes are in memory several times: as records,
- * and as an entry, whose memory may be twice as large while it is written. */
+ * and as an entry, whose memory may be twice as large while it is written. The only policy of rounds waits for all
+ * ranks: one that does not needs room for a record of each parameter besides. */
 enum { OWN_BYTES = 1536, COPIES = 3 };
 
 /* ---- memory ---- */
