@@ -28,7 +28,7 @@ struct pd_read_ahead {
     piece pieces[PIECES];
     unsigned first, n;  /* pieces that are read: from `first` on, as a ring */
     uint64_t next, end; /* what the thread has to read of the file: up to its end */
-    bool reading, stop; /* the thread is at it; the thread has to end */
+    bool reading, stop; /* the thread reads a piece now; it has to end */
 };
 
 /* ---- the thread that reads ---- */

@@ -21,7 +21,7 @@ struct pd_warmer {
     pthread_cond_t changed; /* one of the fields below has changed */
     uint8_t *at;            /* memory to touch: `left` bytes */
     size_t left;
-    bool busy, stop; /* the thread touches a piece; it has to end */
+    bool busy, stop; /* the thread touches a piece now; it has to end */
 };
 
 /* Waits for memory to touch, and takes a piece of it. Returns 0 when the thread has to end. */

@@ -161,7 +161,7 @@ static void leave_past(pd_job *job)
     pd_error err;
 
     if (job->steps.control->n_noted == 0) return;
-    (void)pd_control_hurry(&job->steps, &err); /* overrides that are left come before the next step */
+    (void)pd_control_put_overrides(&job->steps, &err); /* overrides that are left come before the next step */
     pd_control_drop_noted(&job->steps, false);
 }
 

@@ -268,7 +268,7 @@ static void log_step(pd_job *job)
     pd_effect *effect;
     pd_error err;
 
-    if (pd_control_hurry(&job->steps, &err) != PD_OK || make_entry(job, &effect, &err) != PD_OK) {
+    if (pd_control_put_overrides(&job->steps, &err) != PD_OK || make_entry(job, &effect, &err) != PD_OK) {
         fail(job, step, &err);
         return;
     }
