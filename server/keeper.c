@@ -134,7 +134,7 @@ int pd_keeper_start(pd_keeper **out, const pd_keeper_config *config, pd_error *e
     return rc;
 }
 
-/* Says what the keeper thread is at, which has not ended in time. */
+/* Says what keeps the keeper thread from ending in time. */
 static int say_late(pd_keeper *keeper, pd_error *err)
 {
     const pd_kept *kept = atomic_load(&keeper->at);

@@ -27,7 +27,7 @@ struct pd_read_ahead {
     piece pieces[PIECES];
     unsigned first, n;  /* pieces that are read: from `first` on, as a ring */
     uint64_t next, end; /* what the thread has to read of the file: up to its end */
-    bool reading;       /* the thread is at it */
+    bool reading;       /* the thread reads a piece now */
 };
 
 /* ---- the thread that reads ---- */

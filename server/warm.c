@@ -21,7 +21,7 @@ struct pd_warmer {
     /* protected by the lock of `side` */
     uint8_t *at; /* memory to touch: `left` bytes */
     size_t left;
-    bool busy; /* the thread touches a piece */
+    bool busy; /* the thread touches a piece now */
 };
 
 /* Waits for memory to touch, and takes a piece of it. Returns 0 when the thread has to end. */

@@ -71,9 +71,9 @@ int pd_log_remove(const pd_disk *disk, const char *job_dir, pd_error *err);
 /* ---- control logs ---- */
 
 /* The control log of a job (logged.h: control) is another log of the same format, in another directory. Its entries
- * have numbers in place of steps: each has the number of the one before and 1. The base of an entry is the number up to
- * which entries are not needed any more; an entry of number base + 1 begins a chain. pd_log_set_aside sets the control
- * log aside, too. */
+ * have numbers in place of steps: each is 1 more than the one before. The base of an entry is the number up to which
+ * entries are not needed any more; an entry of number base + 1 begins a chain. pd_log_set_aside sets the control log
+ * aside, too. */
 
 /* Reads the entries that are needed, in their order, as pd_log_read does. about->last is the number of the last one. */
 int pd_control_read(const pd_disk *disk, const char *job_dir, uint64_t creator,

@@ -431,6 +431,15 @@ static void import(rig *r, pd_import_act act, const char *param, int64_t value)
     if (rig_apply(r, request) != PD_OK) fail_msg("%s", r->error.text);
 }
 
+/* Makes a change that no record can tell. */
+static void import_count(rig *r)
+{
+    import(r, PD_IMPORT_BEGIN, "", 0);
+    import(r, PD_IMPORT_COUNT, param_of(r, 0)->name, 100);
+    import(r, PD_IMPORT_COMMIT, "", 0);
+    rig_work(r);
+}
+
 /* Takes steps, after each of which all root tasks come back. */
 static void train_promptly(rig *r, const course *p, uint64_t first, uint64_t last, uint64_t *seed)
 {
@@ -456,16 +465,40 @@ static void an_import_ends_the_repeating_of_roots_but_not_the_overrides(void **s
     train_promptly(&r, &p, 13, 14, &seed);
     crash(&r, &p);
     assert_true(pd_control_repeats(&inside_job(r.store, r.job)->steps));
-    import(&r, PD_IMPORT_BEGIN, "", 0);
-    import(&r, PD_IMPORT_COUNT, param_of(&r, 0)->name, 100);
-    import(&r, PD_IMPORT_COMMIT, "", 0);
-    rig_work(&r);
+    import_count(&r);
     assert_false(pd_control_repeats(&inside_job(r.store, r.job)->steps));
     assert_int_equal(param_of(&r, 0)->n_overrides, 1);
     warnings = r.warnings;
     train_promptly(&r, &p, 9, 14, &seed);
     assert_int_equal(r.warnings, warnings); /* no step is compared with the past of another state */
     rig_free(&r);
+}
+
+static void records_from_before_an_import_do_not_come_back_with_another_crash(void **state)
+{
+    history *h = malloc(sizeof *h);
+    rig r;
+
+    (void)state;
+    start(&r, &partial);
+    close_early(&r);
+    for (uint64_t step = 1; step <= 14; step++) take_late_step(&r, step, 2, step != 12);
+    crash(&r, &partial);
+    close_early(&r);
+    import_count(&r);
+    for (uint64_t step = 9; step <= 14; step++) {
+        take_late_step(&r, step, 2, true);
+        note_weights(&r, h, step);
+    }
+    assert_int_equal(r.disk->step, 9);
+    crash(&r, &partial);
+    close_early(&r);
+    for (uint64_t step = 10; step <= 14; step++) {
+        take_late_step(&r, step, 2, true);
+        if (!same_weights(&r, h, step)) fail_msg("step %d has other weights than before the crash", (int)step);
+    }
+    rig_free(&r);
+    free(h);
 }
 
 static void an_override_survives_a_checkpoint_of_a_repeated_step_before_it(void **state)
@@ -559,6 +592,52 @@ static void a_command_that_waits_too_long_is_told_so(void **state)
     rig_free(&r);
 }
 
+static void a_late_error_of_an_entry_does_not_concern_commands_after_it(void **state)
+{
+    pd_store_config config = kept_config();
+    uint64_t answered;
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=100");
+    kept_job_step(&r, 1);
+    r.lazy_log = true;
+    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
+    import_count(&r);
+    kept_job_step(&r, 2); /* the checkpoint of this step has the first command; records begin anew */
+    assert_int_equal(r.disk->step, 2);
+    assert_int_equal(answers_of(&r, "lr=0.2"), 0);
+    r.log_error = "an error of the disk";
+    rig_logged(&r); /* the entry from before the checkpoint */
+    r.log_error = NULL;
+    assert_int_equal(r.n_logging, 1);
+    answered = r.answered;
+    rig_logged(&r);
+    assert_int_equal(r.answered, answered + 1);
+    rig_free(&r);
+}
+
+static void a_checkpoint_that_fails_does_not_lose_records_that_are_on_their_way(void **state)
+{
+    pd_store_config config = kept_config();
+    uint64_t answered;
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=100");
+    kept_job_step(&r, 1);
+    r.lazy_log = true;
+    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
+    import_count(&r);
+    r.disk_error = "an error of the disk";
+    kept_job_step(&r, 2);
+    answered = r.answered;
+    rig_logged(&r);
+    assert_int_equal(r.answered, answered + 1);
+    r.disk_error = NULL;
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -574,10 +653,13 @@ int main(void)
         cmocka_unit_test(an_override_holds_again_from_the_step_from_which_it_held),
         cmocka_unit_test(a_disk_that_is_too_slow_for_records_costs_few_checkpoints),
         cmocka_unit_test(an_import_ends_the_repeating_of_roots_but_not_the_overrides),
+        cmocka_unit_test(records_from_before_an_import_do_not_come_back_with_another_crash),
         cmocka_unit_test(an_override_survives_a_checkpoint_of_a_repeated_step_before_it),
         cmocka_unit_test(a_command_is_answered_when_the_disk_has_its_record),
         cmocka_unit_test(a_command_whose_record_fails_is_answered_with_the_next_checkpoint),
         cmocka_unit_test(a_command_that_waits_too_long_is_told_so),
+        cmocka_unit_test(a_late_error_of_an_entry_does_not_concern_commands_after_it),
+        cmocka_unit_test(a_checkpoint_that_fails_does_not_lose_records_that_are_on_their_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "exporting.h"
+#include "global_clip.h"
 #include "kept_job.h"
 #include "rig.h"
 #include "step_log.h"
@@ -97,6 +98,7 @@ static void a_job_that_pauses_waits_for_a_disk_that_does_not_answer(void **state
     assert_non_null(strstr(r.warning, "the job pauses after step 3 until a checkpoint is on the disk"));
     expect_step(&r, 4, false);
     assert_string_equal(listed(&r)->waits_for, "a checkpoint");
+    assert_null(inside_job(r.store, r.job)->steps.log); /* no budget counts it for this job */
     rig_kept(&r);
     rig_work(&r);
     assert_int_equal(kept_job_step_of(&r, 0), 4);
@@ -151,6 +153,31 @@ static void a_job_that_pauses_tries_checkpoints_until_one_is_written(void **stat
     assert_int_equal(r.durable, 2);
     assert_int_equal(kept_job_step_of(&r, 0), 3);
     assert_string_equal(listed(&r)->checkpoint_error, "");
+    expect_step(&r, 4, true);
+    rig_free(&r);
+}
+
+static void a_job_that_is_clipping_gradients_pauses_after_their_step(void **state)
+{
+    pd_store_config config = kept_config();
+    const pd_steps *steps;
+    rig r;
+
+    (void)state;
+    config.batch_ns = 1;
+    kept_job_start(&r, &config, "checkpoint_every=2 on_disk_error=pause clip_global_norm=0.1");
+    steps = &inside_job(r.store, r.job)->steps;
+    r.lazy_disk = true;
+    for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
+    for (uint32_t i = 0; i < 4; i++) kept_job_push(&r, i / 2, i % 2, 3);
+    while (!pd_global_clip_runs(steps)) assert_true(pd_store_work(r.store, r.now));
+    r.disk_error = "Input/output error";
+    rig_kept(&r);
+    assert_true(pd_step_log_is_paused(steps));
+    r.disk_error = NULL;
+    r.lazy_disk = false;
+    rig_work(&r);
+    assert_int_equal(r.durable, 3); /* the next checkpoint waits for nothing */
     expect_step(&r, 4, true);
     rig_free(&r);
 }
@@ -241,6 +268,32 @@ static void a_job_whose_log_does_not_answer_waits_if_it_is_to_pause(void **state
     rig_free(&r);
 }
 
+static void a_job_that_goes_on_does_not_wait_for_the_checkpoint_before_its_log(void **state)
+{
+    uint64_t step = 2;
+    rig r;
+
+    (void)state;
+    start(&r, LOG);
+    r.log_error = "Input/output error";
+    r.lazy_disk = true;
+    expect_step(&r, 1, true); /* its entry fails, and the next checkpoint does not come back */
+    r.log_error = NULL;
+    while (r.keeping == NULL) expect_step(&r, step++, true);
+    for (int i = 0; i < PD_LOGGED_MOST; i++) expect_step(&r, step++, true);
+    expect_step(&r, step, false);
+    rig_sleep(&r, 31);
+    rig_work(&r);
+    assert_int_equal(kept_job_step_of(&r, 0), step);
+    for (step++; step <= 20; step++) expect_step(&r, step, true);
+    r.lazy_disk = false; /* the disk answers */
+    rig_kept(&r);
+    for (; step <= 24; step++) expect_step(&r, step, true);
+    assert_int_equal(r.durable, 24);
+    assert_true(pd_step_log_is_on(&inside_job(r.store, r.job)->steps));
+    rig_free(&r);
+}
+
 static void a_job_whose_log_fails_pauses_until_the_next_checkpoint(void **state)
 {
     rig r;
@@ -268,10 +321,12 @@ int main(void)
         cmocka_unit_test(a_job_that_pauses_waits_for_a_disk_that_does_not_answer),
         cmocka_unit_test(a_parameter_behind_the_others_reaches_the_step_at_which_the_job_pauses),
         cmocka_unit_test(a_job_that_pauses_tries_checkpoints_until_one_is_written),
+        cmocka_unit_test(a_job_that_is_clipping_gradients_pauses_after_their_step),
         cmocka_unit_test(a_paused_job_that_is_exported_sleeps_until_the_export_has_ended),
         cmocka_unit_test(a_paused_job_does_not_keep_a_drain_waiting),
         cmocka_unit_test(a_job_whose_log_does_not_answer_goes_on_and_logs_again_later),
         cmocka_unit_test(a_job_whose_log_does_not_answer_waits_if_it_is_to_pause),
+        cmocka_unit_test(a_job_that_goes_on_does_not_wait_for_the_checkpoint_before_its_log),
         cmocka_unit_test(a_job_whose_log_fails_pauses_until_the_next_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

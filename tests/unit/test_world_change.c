@@ -10,6 +10,7 @@
 #include "course.h"
 #include "kept_job.h"
 #include "oom.h"
+#include "partial_policy.h"
 #include "store_inside.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
@@ -286,6 +287,28 @@ static void jobs_with_logs_go_on_in_any_world_after_any_crash(void **state)
 {
     (void)state;
     change_with("durability=log checkpoint_every=4 clip_global_norm=2.5");
+}
+
+static void rounds_of_another_world_are_in_no_control_log(void **state)
+{
+    rig r;
+
+    (void)state;
+    options = "checkpoint_every=4 step_timeout=1s";
+    start(&r, 3, OLD);
+    for (uint32_t i = 0; i < PARAMS; i++) inside_job(r.store, r.job)->steps.params[i].round.policy = &partial_policy;
+    train(&r, 3, OLD, 1, 4);
+    for (uint32_t rank = 0; rank < 2; rank++) push(&r, rank, 3, OLD, 5);
+    rig_sleep(&r, 2);
+    rig_work(&r);
+    assert_int_equal(inside_job(r.store, r.job)->steps.params[0].saved.step, 5);
+    crash(&r);
+    join(&r, 2, NEW);
+    train(&r, 2, NEW, 5, 6);
+    assert_true(r.disk->step >= 5);
+    crash(&r); /* a control log with a round of three ranks would not be read */
+    options = plain;
+    rig_free(&r);
 }
 
 static void memory_is_counted_as_for_the_new_world(void **state)
@@ -635,6 +658,7 @@ int main(void)
         cmocka_unit_test(one_worker_becomes_two),
         cmocka_unit_test(jobs_with_checkpoints_go_on_in_any_world_after_any_crash),
         cmocka_unit_test(jobs_with_logs_go_on_in_any_world_after_any_crash),
+        cmocka_unit_test(rounds_of_another_world_are_in_no_control_log),
         cmocka_unit_test(memory_is_counted_as_for_the_new_world),
         cmocka_unit_test(a_round_waits_until_the_ranges_of_all_ranks_are_known),
         cmocka_unit_test(contributions_may_come_before_all_ranges_are_known),

@@ -180,7 +180,7 @@ static int write_head(pd_job *job, pd_error *err)
     pd_archive archive;
 
     making->headed = true;
-    if (pd_control_hurry(&job->steps, err) != PD_OK) return err->code;
+    if (pd_control_put_overrides(&job->steps, err) != PD_OK) return err->code;
     pd_archive_begin_write(&archive);
     pd_head_image_write(&archive, job);
     return pd_archive_end(&archive, &making->kept->head, &making->kept->head_bytes, err);

@@ -9,7 +9,6 @@
 #include "control_log.h"
 #include "cut.h"
 #include "disk_watch.h"
-#include "global_clip.h"
 #include "import.h"
 #include "keeping.h"
 #include "listing.h"
@@ -33,16 +32,9 @@ static bool has_state(const pd_job *job)
     return job->steps.n_params > 0 && job->steps.n_begun == job->steps.n_params && job->planning == NULL;
 }
 
-/* Returns the step of a checkpoint that begins now. If gradients are being clipped together, it is the step that they
- * are of, because the clip's record of the last norm belongs to it already. */
-static uint64_t present_step(const pd_job *job)
-{
-    return pd_cut_least_step(&job->steps) + (pd_global_clip_runs(&job->steps) ? 1 : 0);
-}
-
 static bool is_asked_for(const pd_job *job)
 {
-    uint64_t step = job->keeping.asked.first != NULL ? present_step(job) : 0;
+    uint64_t step = job->keeping.asked.first != NULL ? pd_cut_least_step(&job->steps) : 0;
     bool logs = pd_step_log_is_on(&job->steps);
 
     for (const pd_request *request = job->keeping.asked.first; request != NULL;
@@ -115,7 +107,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
     keeping->soon = UINT64_MAX;
     pd_pause_tried(job, now_ns);
     pd_outrun_look(job, now_ns);
-    pd_checkpoint_begin(job, last || asked ? present_step(job) : job->steps.furthest, last, now_ns);
+    pd_checkpoint_begin(job, last || asked ? pd_cut_least_step(&job->steps) : job->steps.furthest, last, now_ns);
     pd_keeping_plan(job);
 }
 

@@ -161,8 +161,17 @@ static void leave_past(pd_job *job)
     pd_error err;
 
     if (job->steps.control->n_noted == 0) return;
-    (void)pd_control_hurry(&job->steps, &err); /* overrides that are left come before the next step */
+    (void)pd_control_put_overrides(&job->steps, &err); /* overrides that are left come before the next step */
     pd_control_drop_noted(&job->steps, false);
+}
+
+/* Returns whether an entry is due: there are records, or the chain on the disk must end. The job may have left the
+ * course that this chain tells (by an import, say), and a restart must not repeat it: a new chain takes its place. */
+static bool has_news(const pd_job *job)
+{
+    const pd_control_keeping *keeping = &job->keeping.control;
+
+    return job->steps.control->made.first != NULL || (keeping->fresh && keeping->number > 0);
 }
 
 void pd_control_look(pd_job *job)
@@ -179,7 +188,7 @@ void pd_control_look(pd_job *job)
     }
     if (control->overflow)
         pd_fail(&err, PD_RESOURCE_EXHAUSTED, "more than %" PRIu64 " bytes of records wait for the disk", control->most);
-    else if (job->keeping.control.on && job->keeping.control.under_way == 0 && control->made.first != NULL)
+    else if (job->keeping.control.on && job->keeping.control.under_way == 0 && has_news(job))
         (void)hand_over(job, &err);
     if (err.code != PD_OK) fail(job, job->keeping.control.number, &err);
 }
@@ -187,14 +196,13 @@ void pd_control_look(pd_job *job)
 void pd_control_returned(pd_job *job, const pd_logged *logged)
 {
     job->keeping.control.under_way--;
-    if (logged->error.code == PD_OK) {
+    if (logged->error.code == PD_OK)
         pd_control_written(job, logged->step);
-        pd_control_look(job);
-    } else if (logged->step > job->keeping.control.since) {
+    else if (logged->step > job->keeping.control.since)
         fail(job, logged->step - 1, &logged->error);
-    } else {
-        pd_control_lost(job, logged->step - 1);
-    }
+    else
+        pd_control_lost_entry(job, logged->step);
+    pd_control_look(job);
 }
 
 /* ---- checkpoints ---- */
@@ -235,7 +243,7 @@ void pd_control_kept(pd_job *job, bool good)
     if (job->steps.control == NULL) return;
     pd_control_settle(job, good);
     if (!keeping->on && !good && keeping->headed) {
-        stop(job, 0);
+        stop(job, keeping->number);
         if (keeping->sets.first != NULL) pd_keeping_soon(job);
     } else if (!keeping->on && good && keeping->headed) {
         begin(job);

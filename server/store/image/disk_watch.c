@@ -65,26 +65,31 @@ static double seconds(const pd_disk_watch *watch, uint64_t now_ns)
     return (double)(now_ns - watch->since_ns) / 1e9;
 }
 
+static bool goes_on(const pd_job *job)
+{
+    return job->steps.values.at[PD_JOB_KEY_ON_DISK_ERROR] == PD_DISK_GO_ON;
+}
+
 static void tell_checkpoint(pd_job *job, uint64_t now_ns)
 {
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &job->keeping.cut_step },
            "the checkpoint of step %" PRIu64 " has been with the disk for %.3g s, which does not answer; steps up to "
            "%" PRIu64 " are durable",
            job->keeping.cut_step, seconds(&job->keeping.watch, now_ns), job->keeping.durable_step);
+    /* Entries that wait for this checkpoint would hold the job back. */
+    if (goes_on(job) && job->keeping.log.waits) pd_logging_leave(job);
     pd_pause_begin(job);
 }
 
 static void tell_entries(pd_job *job, uint64_t now_ns)
 {
-    bool goes_on = job->steps.values.at[PD_JOB_KEY_ON_DISK_ERROR] == PD_DISK_GO_ON;
-
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
            "%u entries of the log have been with the disk for %.3g s, which does not answer; steps up to %" PRIu64
            " are durable; %s (on_disk_error)",
            job->steps.log->under_way, seconds(&job->keeping.log.watch, now_ns), job->keeping.durable_step,
-           goes_on ? "the job goes on, and entries go on when the disk has answered and a checkpoint is durable"
-                   : "the job waits for the disk");
-    if (goes_on) pd_logging_leave(job);
+           goes_on(job) ? "the job goes on, and entries go on when the disk has answered and a checkpoint is durable"
+                        : "the job waits for the disk");
+    if (goes_on(job)) pd_logging_leave(job);
 }
 
 void pd_disk_watch_tick(pd_job *job, uint64_t now_ns)

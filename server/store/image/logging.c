@@ -166,7 +166,7 @@ void pd_logging_leave(pd_job *job)
 {
     if (!pd_step_log_is_on(&job->steps)) return;
     stop(job);
-    job->keeping.log.left = true;
+    job->keeping.log.left = job->steps.log->under_way > 0;
     pd_keeping_soon(job);
 }
 
@@ -268,7 +268,7 @@ static void log_step(pd_job *job)
     pd_effect *effect;
     pd_error err;
 
-    if (pd_control_hurry(&job->steps, &err) != PD_OK || make_entry(job, &effect, &err) != PD_OK) {
+    if (pd_control_put_overrides(&job->steps, &err) != PD_OK || make_entry(job, &effect, &err) != PD_OK) {
         fail(job, step, &err);
         return;
     }
@@ -320,7 +320,7 @@ static void note_durable(pd_job *job, uint64_t step, pd_request *request)
 
 static void settle(pd_job *job, const pd_logged *logged, pd_request *request)
 {
-    if (job->steps.log->under_way == PD_LOGGED_MOST && job->steps.log->held != NULL) say_slow(job, logged);
+    if (job->steps.log->under_way == PD_LOGGED_MOST && job->steps.stopped != NULL) say_slow(job, logged);
     pd_account_give(&job->steps.account, logged->head_bytes);
     job->steps.log->under_way--;
     job->keeping.log.results++;

@@ -28,7 +28,7 @@ void pd_logging_not_kept(pd_job *job, uint64_t step);
  * ended. Takes ownership of the request. */
 void pd_logging_returned(pd_job *job, pd_request *request);
 /* Stops the entries because the disk does not answer, and lets the job go on. Entries begin anew after a checkpoint,
- * when the disk has given those back that it has. Does nothing if no entries are made. */
+ * when the disk has given back those that it has. Does nothing if no entries are made. */
 void pd_logging_leave(pd_job *job);
 /* Gives up entries that wait, because the job ends. */
 void pd_logging_release(pd_job *job);

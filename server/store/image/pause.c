@@ -25,11 +25,7 @@ void pd_pause_begin(pd_job *job)
 
     if (job->steps.values.at[PD_JOB_KEY_ON_DISK_ERROR] != PD_DISK_PAUSE || job->keeping.paused) return;
     if (pd_step_log_is_on(&job->steps)) return; /* entries make the steps durable, or hold the job back */
-    if (pd_step_log_make(&job->steps) != PD_OK) {
-        pd_say(job->steps.outbox, PD_SAY_WARNING, facts, "out of memory to pause the job, which goes on");
-        return;
-    }
-    step = job->steps.log->limit = pd_cut_least_step(&job->steps);
+    step = job->steps.limit = pd_cut_least_step(&job->steps);
     job->keeping.paused = true;
     job->keeping.retry_ns = 0;
     job->keeping.retry_wait_ns = FIRST_NS;
@@ -42,7 +38,7 @@ void pd_pause_end(pd_job *job)
 {
     if (!job->keeping.paused) return;
     job->keeping.paused = false;
-    job->steps.log->limit = UINT64_MAX;
+    job->steps.limit = UINT64_MAX;
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
            "the disk is well again, and the job goes on");
     pd_pause_release(&job->steps);

@@ -268,7 +268,7 @@ int pd_world_change(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd
     pd_error why;
     int rc = check(old, hello, &why);
 
-    if (rc == PD_OK) rc = pd_control_hurry(&old->steps, &why);
+    if (rc == PD_OK) rc = pd_control_put_overrides(&old->steps, &why);
     if (rc == PD_OK) rc = make_in_place(&made, jobs, env, old, world, now_ns, &why);
     if (rc != PD_OK)
         return pd_fail(err, rc, "restored job %.60s has %u workers and cannot go on with %u: %.360s", old->steps.name,

@@ -119,6 +119,18 @@ void pd_control_lost(pd_job *job, uint64_t number)
     visit(job, lose_record, number);
 }
 
+static bool lose_record_of(pd_job *job, pd_request *request, uint64_t number)
+{
+    (void)job;
+    if (request->u.set.entry == number) request->u.set.entry = ONLY_CHECKPOINT;
+    return true;
+}
+
+void pd_control_lost_entry(pd_job *job, uint64_t number)
+{
+    visit(job, lose_record_of, number);
+}
+
 void pd_control_move(pd_job *to, pd_job *from)
 {
     to->keeping.control.sets = from->keeping.control.sets;

@@ -27,6 +27,8 @@ void pd_control_settle(pd_job *job, bool good);
 void pd_control_number(pd_job *job, uint64_t number);
 /* Notes that records in entries after this number are lost: the commands wait for a checkpoint. */
 void pd_control_lost(pd_job *job, uint64_t number);
+/* Notes that the records in this entry alone are lost. */
+void pd_control_lost_entry(pd_job *job, uint64_t number);
 /* Moves the commands that wait to the job that takes the place of this one. They wait for its first checkpoint. */
 void pd_control_move(pd_job *to, pd_job *from);
 /* Refuses all commands that wait, because the job ends. */

@@ -67,6 +67,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     if (job == NULL) goto no_memory;
     borrow(job, env);
     job->steps.number = number;
+    job->steps.limit = UINT64_MAX;
     job->saved.creator = creator_of(env, number, hello);
     job->shares = hello->u.hello.shares;
     job->drain_step = UINT64_MAX;

@@ -9,7 +9,8 @@
 
 /* Bytes of records that a job may have for its next entry, besides those of one step of all its parameters: a command
  * that sets values takes about so many, and 8 for each parameter. These bytes are in memory several times: as records,
- * and as an entry, whose memory may be twice as large while it is written. */
+ * and as an entry, whose memory may be twice as large while it is written. The only policy of rounds waits for all
+ * ranks: one that does not needs room for a record of each parameter besides. */
 enum { OWN_BYTES = 1536, COPIES = 3 };
 
 /* ---- memory ---- */
@@ -308,7 +309,7 @@ int pd_control_before(pd_steps *steps, pd_param *param)
     return PD_OK;
 }
 
-static int hurry_param(pd_steps *steps, pd_param *param, pd_error *err)
+static int put_overrides_of(pd_steps *steps, pd_param *param, pd_error *err)
 {
     const pd_control_list *list = &steps->control->params[param->index].noted;
 
@@ -325,12 +326,12 @@ static int hurry_param(pd_steps *steps, pd_param *param, pd_error *err)
     return PD_OK;
 }
 
-int pd_control_hurry(pd_steps *steps, pd_error *err)
+int pd_control_put_overrides(pd_steps *steps, pd_error *err)
 {
     int rc = PD_OK;
 
     for (uint32_t i = 0; rc == PD_OK && steps->control != NULL && i < steps->n_params; i++)
-        rc = hurry_param(steps, &steps->params[i], err);
+        rc = put_overrides_of(steps, &steps->params[i], err);
     return rc;
 }
 

@@ -23,10 +23,10 @@
 typedef enum pd_control_kind {
     PD_CONTROL_ROOTS, /* `taken`: the root tasks that the step took; it may be none, though some could have been back */
     PD_CONTROL_ROUND, /* `counted`: the ranks that counted in the round of the step */
-    /* A command that sets values (job/set_record.h). Made: the command is `command`, as bytes; `step` is that of the
-     * last state of the job that was copied when it came. Read back: one record for each parameter that the command
-     * matches, with `override`, which holds from step `from` on; `step` is the first step that the parameter had not
-     * begun when the command came. */
+    /* An operator's command that sets values. Two kinds of record are of it. The one that goes to the disk has the
+     * command as bytes (job/set_record.h); `step` is that of the last copy of the job's state before it. When that is
+     * read back, it becomes one record for each parameter that the command matches: `override` holds from step `from`
+     * on, and `step` is the first step that the parameter had not begun when the command came. */
     PD_CONTROL_SET,
 } pd_control_kind;
 
@@ -35,7 +35,7 @@ typedef struct pd_control_record {
     pd_control_kind kind;
     uint32_t param; /* index of the parameter; not used by a command that was made */
     uint64_t step;
-    pd_taken_roots taken;  /* the entries lie behind the record */
+    pd_taken_roots taken;  /* its list lies in memory behind this struct */
     pd_counted *counted;   /* NULL: none */
     pd_override *override; /* NULL: none */
     uint64_t from;
@@ -91,16 +91,17 @@ void pd_control_drop_made(pd_control *control);
 /* Makes a record with room for n root tasks. NULL: out of memory. */
 pd_control_record *pd_control_record_new(pd_control_kind kind, uint32_t param, uint64_t step, size_t n);
 void pd_control_record_free(pd_control_record *record); /* accepts NULL */
-/* Adds a record that was read back behind those of its parameter; its step is not less than theirs unless it is
- * superfluous. Takes ownership of it. A record of a step that the parameter has closed is dropped. */
+/* Adds a record that was read back; call it in the order in which the records were made. One of a step that the
+ * parameter has closed is dropped. Takes ownership of it. */
 void pd_control_add(pd_steps *steps, pd_control_record *record);
 /* Drops the records that were read back of all parameters; with `overrides` false only those of roots, and of rounds
  * that are not open yet. */
 void pd_control_drop_noted(pd_steps *steps, bool overrides);
-/* Puts all overrides that were read back in force now, each from its step on. Call it before the state of the job is
- * copied, so that the copy has them. No step may be under way. PD_NO_MEMORY; PD_RESOURCE_EXHAUSTED: they are more than
- * a parameter may have at once. After an error those that are left are put in force before the next step. */
-int pd_control_hurry(pd_steps *steps, pd_error *err);
+/* Puts all overrides that were read back in force now, each from its step on, instead of just before that step. Call it
+ * before the state of the job is copied, so that the copy has them. No step may be under way. PD_NO_MEMORY;
+ * PD_RESOURCE_EXHAUSTED: they are more than a parameter may have at once. After an error those that are left are put in
+ * force before the next step. */
+int pd_control_put_overrides(pd_steps *steps, pd_error *err);
 /* Returns whether the job repeats steps of which there are records. */
 bool pd_control_repeats(const pd_steps *steps);
 

@@ -2,6 +2,7 @@
  * parameters there. */
 #include "cut.h"
 
+#include "global_clip.h"
 #include "plant.h"
 #include "step_log.h"
 
@@ -21,7 +22,7 @@ uint64_t pd_cut_least_step(const pd_steps *steps)
 
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (step_in_work(&steps->params[i]) > step) step = step_in_work(&steps->params[i]);
-    return step;
+    return step + (pd_global_clip_runs(steps) ? 1 : 0);
 }
 
 static void take_weights(pd_cut *cut, const pd_param *param)

@@ -26,7 +26,8 @@ typedef struct pd_cut {
     pd_cut_part parts[]; /* one for each parameter */
 } pd_cut;
 
-/* Returns the least step that a cut can have now: the largest step that any parameter has closed or is working on. */
+/* Returns the least step that a cut can have now: the largest step that any parameter has closed or is working on. If
+ * gradients are being clipped together, it is the step that they are of. */
 uint64_t pd_cut_least_step(const pd_steps *steps);
 /* Begins a cut at this step. Call it only if all parameters have weights, and the job has no other cut. PD_NO_MEMORY:
  * nothing has changed. */

@@ -30,7 +30,8 @@ typedef enum pd_stage {
     /* the aggregate (sum or mean of the gradients) is complete, and the step waits for other parameters of the job:
      * step_group.h */
     PD_HELD,
-    /* the step could begin, but the entry of the step before for the job's log must be complete first: step_log.h */
+    /* the step could begin, but the entry of the step before for the job's log must be complete first (step_log.h), or
+     * the job is paused (image/pause.h) */
     PD_LOGGING,
     /* the step could begin, but an export must end first, which reads the state at a certain step (the cut): cut.h */
     PD_RESTING,
@@ -139,7 +140,8 @@ typedef struct pd_param {
     struct pd_step_group *group;
     struct pd_param *next_member;                 /* next parameter of the same step group */
     struct pd_param *prev_waiting, *next_waiting; /* links in the queue steps->waiting */
-    /* links in one of the lists of parameters steps->ready, steps->merging, cut->resting, log->held and group->held */
+    /* links in one of the lists of parameters steps->ready, steps->merging, steps->stopped, cut->resting and
+     * group->held */
     struct pd_param *prev_ready, *next_ready;
 } pd_param;
 

@@ -46,7 +46,6 @@ int pd_step_log_make(pd_steps *steps)
         return PD_NO_MEMORY;
     }
     lay_out_roots(log, steps);
-    log->limit = UINT64_MAX;
     steps->log = log;
     return PD_OK;
 }
@@ -103,33 +102,33 @@ void pd_step_log_free(pd_steps *steps)
 
 /* ---- holding parameters back ---- */
 
-static bool may_begin(const pd_step_log *log, const pd_param *param)
+static bool may_begin(const pd_steps *steps, const pd_param *param)
 {
-    if (param->saved.step >= log->limit) return false;
-    if (!log->on) return true;
-    return param->saved.step < log->step && log->under_way < PD_LOGGED_MOST;
+    if (param->saved.step >= steps->limit) return false;
+    if (!pd_step_log_is_on(steps)) return true;
+    return param->saved.step < steps->log->step && steps->log->under_way < PD_LOGGED_MOST;
 }
 
 bool pd_step_log_keeps(pd_steps *steps, pd_param *param)
 {
-    if (steps->log == NULL || may_begin(steps->log, param)) return false;
+    if (may_begin(steps, param)) return false;
     param->stage = PD_LOGGING;
-    DL_APPEND2(steps->log->held, param, prev_ready, next_ready);
+    DL_APPEND2(steps->stopped, param, prev_ready, next_ready);
     return true;
 }
 
 pd_param *pd_step_log_release(pd_steps *steps)
 {
-    pd_param *param = steps->log != NULL ? steps->log->held : NULL;
+    pd_param *param = steps->stopped;
 
-    while (param != NULL && !may_begin(steps->log, param)) param = param->next_ready;
-    if (param != NULL) DL_DELETE2(steps->log->held, param, prev_ready, next_ready);
+    while (param != NULL && !may_begin(steps, param)) param = param->next_ready;
+    if (param != NULL) DL_DELETE2(steps->stopped, param, prev_ready, next_ready);
     return param;
 }
 
 const pd_param *pd_step_log_awaited(const pd_steps *steps, const pd_param *param)
 {
-    if (param->saved.step < steps->log->step) return NULL;
+    if (!pd_step_log_is_on(steps) || param->saved.step < steps->log->step) return NULL;
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (steps->params[i].saved.step < steps->log->step) return &steps->params[i];
     return NULL;

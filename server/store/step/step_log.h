@@ -8,8 +8,7 @@
  * The log also holds parameters back (stage PD_LOGGING). No parameter begins step s + 1 before the entry of step s is
  * complete, so all state that belongs to no parameter is as of one step, as at a cut. And if PD_LOGGED_MOST entries are
  * on their way to the disk, no parameter begins another step: then the job runs at the speed of the disk. The rounds of
- * parameters that are held back may collect contributions meanwhile. A job without a log that is paused has one, which
- * is off, for its limit. */
+ * parameters that are held back may collect contributions meanwhile. A pause (image/pause.h) holds them back, too. */
 #ifndef PD_STEP_LOG_H
 #define PD_STEP_LOG_H
 
@@ -32,9 +31,7 @@ typedef struct pd_step_log {
     uint64_t base;          /* step of the checkpoint that the entries follow */
     uint64_t step;          /* the step whose inputs are being collected */
     uint32_t missing;       /* number of parameters that have not closed it */
-    uint64_t limit;         /* no parameter begins a step beyond this one; UINT64_MAX: the job is not paused */
     uint32_t under_way;     /* number of entries that are on their way to the disk; also those of earlier bases */
-    pd_param *held;         /* parameters in stage PD_LOGGING, linked by next_ready */
     pd_taken_root *roots;   /* memory of the lists inputs[].taken */
     pd_step_input inputs[]; /* one for each parameter */
 } pd_step_log;
@@ -64,7 +61,7 @@ static inline bool pd_step_log_is_on(const pd_steps *steps)
 /* Returns whether the job is paused, because the disk fails: image/pause.h. */
 static inline bool pd_step_log_is_paused(const pd_steps *steps)
 {
-    return steps->log != NULL && steps->log->limit != UINT64_MAX;
+    return steps->limit != UINT64_MAX;
 }
 
 /* ---- for the files that run steps ---- */
