@@ -169,6 +169,11 @@ bool pd_tls_wire_owes(const pd_tls_wire *wire)
     return wire->out != NULL;
 }
 
+size_t pd_tls_wire_held(const pd_tls_wire *wire)
+{
+    return ((wire->in != NULL) + (wire->out != NULL)) * sizeof(pd_tls_buffer);
+}
+
 /* Takes bytes for the peer from OpenSSL: its BIO's function "write". Takes all or none. */
 static int write_bytes(BIO *bio, const char *from, int n)
 {

@@ -38,6 +38,8 @@ bool pd_tls_wire_has_room(pd_tls_wire *wire);
 bool pd_tls_wire_sends(const pd_tls_wire *wire);
 /* Returns whether records wait for the socket. */
 bool pd_tls_wire_owes(const pd_tls_wire *wire);
+/* Returns the bytes of memory of the buffers that the wire uses now. */
+size_t pd_tls_wire_held(const pd_tls_wire *wire);
 /* Sends the records that wait, as far as the socket takes them. Returns 0, or the errno of a broken socket. */
 int pd_tls_wire_flush(pd_tls_wire *wire);
 
