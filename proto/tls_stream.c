@@ -13,7 +13,7 @@
 
 enum {
     RECORD = 16 * 1024, /* most bytes of one record of TLS */
-    MOST_READS = 64     /* most calls of SSL_read for one receive, as a peer may send records of a single byte */
+    MOST_READS = 256    /* most calls of SSL_read for one receive, as a peer may send records of a single byte */
 };
 
 struct pd_tls_stream {

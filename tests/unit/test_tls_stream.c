@@ -258,7 +258,7 @@ static void a_peer_that_only_changes_its_key_does_not_hold_the_receiver(void **s
     assert_memory_equal(tls_ends.got, tls_ends.sent, 200);
 }
 
-enum { PIECES = 500, MOST_RECORDS = 64 };
+enum { PIECES = 500, MOST_RECORDS = 256 };
 
 /* Takes the place of SSL_write: writes each byte in a record of its own. */
 static int write_single_bytes(SSL *ssl, const void *at, int n)
