@@ -222,19 +222,12 @@ static uint64_t steps_seen(const pd_core *core)
     return least == UINT64_MAX ? 0 : least;
 }
 
-static int post_hello(pd_core *core)
+/* Returns a Hello without options, and notes in the core whether it rejoins. The Hello's pointers refer to memory of
+ * the core. */
+static Paramd__HelloRequest make_hello(pd_core *core)
 {
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
-    Paramd__Option *options, **pointers;
-    size_t n;
-    int rc = split_options(core->options, &options, &n);
 
-    if (rc != PD_OK) return rc;
-    if ((pointers = malloc((n + 1) * sizeof *pointers)) == NULL) {
-        free(options);
-        return PD_NO_MEMORY;
-    }
-    for (size_t i = 0; i < n; i++) pointers[i] = &options[i];
     hello.protocol = PD_PROTOCOL_VERSION;
     hello.job = core->job;
     hello.rank = core->rank;
@@ -247,10 +240,26 @@ static int post_hello(pd_core *core)
     hello.window = core->window.steps;
     hello.barriers = PD_PLANTED(barriers_forgotten) ? 0 : core->passed;
     hello.steps = steps_seen(core);
-    hello.options = pointers;
-    hello.n_options = n;
     hello.rules = core->rules;
     while (hello.rules[hello.n_rules] != NULL) hello.n_rules++;
+    return hello;
+}
+
+static int post_hello(pd_core *core)
+{
+    Paramd__HelloRequest hello = make_hello(core);
+    Paramd__Option *options, **pointers;
+    size_t n;
+    int rc = split_options(core->options, &options, &n);
+
+    if (rc != PD_OK) return rc;
+    if ((pointers = malloc((n + 1) * sizeof *pointers)) == NULL) {
+        free(options);
+        return PD_NO_MEMORY;
+    }
+    for (size_t i = 0; i < n; i++) pointers[i] = &options[i];
+    hello.options = pointers;
+    hello.n_options = n;
     rc = pd_core_post(core, PD_HELLO, &hello.base, PD_LANE_CONNECTION, NULL);
     free(pointers);
     free(options);

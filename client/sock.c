@@ -241,10 +241,10 @@ pd_transport *pd_sock_transport(int fd, pd_tls_stream *tls)
 struct pollfd pd_sock_poll(const pd_transport *transport)
 {
     const sock *s = (const sock *)transport;
-    bool writes = (s->watched & PD_ON_WRITE) != 0 || (s->tls != NULL && pd_tls_owes(s->tls));
-    short events = (short)(((s->watched & PD_ON_READ) != 0 ? POLLIN : 0) | (writes ? POLLOUT : 0));
+    unsigned wanted = s->tls != NULL ? pd_tls_events(s->tls, s->watched) : s->watched;
+    int events = ((wanted & PD_ON_READ) != 0 ? POLLIN : 0) | ((wanted & PD_ON_WRITE) != 0 ? POLLOUT : 0);
 
-    return (struct pollfd){ .fd = s->fd, .events = events };
+    return (struct pollfd){ .fd = s->fd, .events = (short)events };
 }
 
 bool pd_sock_has_more(const pd_transport *transport)

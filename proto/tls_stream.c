@@ -9,8 +9,12 @@
 
 #include "tls_why.h"
 #include "tls_wire.h"
+#include "transport.h"
 
-enum { RECORD = 16 * 1024 }; /* most bytes of one record of TLS */
+enum {
+    RECORD = 16 * 1024, /* most bytes of one record of TLS */
+    MOST_READS = 256    /* most calls of SSL_read for one receive, as a peer may send records of a single byte */
+};
 
 struct pd_tls_stream {
     pd_tls_context *context;
@@ -22,6 +26,7 @@ struct pd_tls_stream {
     bool shutting, said, shut; /* shutting: our side is to end as soon as nothing is owed; said: the peer was told */
     uint8_t *owed; /* bytes of a record that OpenSSL could not write yet, and must be offered again; NULL: none */
     size_t owes;
+    bool answers;     /* OpenSSL must send before it receives: the peer has asked for another key */
     uint64_t records; /* number of records that were sent with the present key */
     pd_error broken;  /* why the connection is broken; code PD_OK: it is not */
 };
@@ -187,14 +192,15 @@ static int break_off(pd_tls_stream *stream, int rc)
 static ssize_t read_some(pd_tls_stream *stream, void *to, size_t size)
 {
     const pd_tls_library *lib = &stream->context->library;
-    int n;
+    int n, why;
 
-    pd_tls_wire_use(stream->wire);
     lib->ERR_clear_error();
     errno = 0;
     n = lib->SSL_read(stream->ssl, to, size < RECORD ? (int)size : RECORD);
-    if (n > 0) return n;
-    switch (lib->SSL_get_error(stream->ssl, n)) {
+    why = n > 0 ? SSL_ERROR_NONE : lib->SSL_get_error(stream->ssl, n);
+    stream->answers = why == SSL_ERROR_WANT_WRITE;
+    switch (why) {
+    case SSL_ERROR_NONE: return n;
     case SSL_ERROR_WANT_READ:
     case SSL_ERROR_WANT_WRITE: return 0;
     case SSL_ERROR_ZERO_RETURN: return PD_CANCELLED;
@@ -202,14 +208,14 @@ static ssize_t read_some(pd_tls_stream *stream, void *to, size_t size)
     }
 }
 
-/* Receives into one span. *got is raised by the number of bytes. Returns the last result of read_some; 1: the span is
- * full. */
-static ssize_t fill(pd_tls_stream *stream, const struct iovec *span, size_t *got)
+/* Receives into one span with at most *reads calls of read_some, and counts them down. *got is raised by the number of
+ * bytes. Returns the last result of read_some; 0: no call is left; 1: the span is full. */
+static ssize_t fill(pd_tls_stream *stream, const struct iovec *span, size_t *got, int *reads)
 {
     size_t filled = 0;
 
     while (filled < span->iov_len) {
-        ssize_t n = read_some(stream, (char *)span->iov_base + filled, span->iov_len - filled);
+        ssize_t n = (*reads)-- > 0 ? read_some(stream, (char *)span->iov_base + filled, span->iov_len - filled) : 0;
         if (n <= 0) return n;
         filled += (size_t)n;
         *got += (size_t)n;
@@ -220,10 +226,11 @@ static ssize_t fill(pd_tls_stream *stream, const struct iovec *span, size_t *got
 ssize_t pd_tls_receive(pd_tls_stream *stream, const struct iovec *iov, int n, pd_error *err)
 {
     size_t got = 0;
+    int reads = MOST_READS;
     ssize_t rc = stream->broken.code == PD_OK ? 1 : PD_UNAVAILABLE;
 
     pd_tls_wire_ask(stream->wire);
-    for (int i = 0; i < n && rc > 0; i++) rc = fill(stream, &iov[i], &got);
+    for (int i = 0; i < n && rc > 0; i++) rc = fill(stream, &iov[i], &got, &reads);
     pd_tls_wire_rest(stream->wire);
     if (got > 0) return (ssize_t)got; /* an error is told by the next call */
     if (rc >= 0) return 0;
@@ -234,8 +241,15 @@ ssize_t pd_tls_receive(pd_tls_stream *stream, const struct iovec *iov, int n, pd
 /* A part of a record does not count: its rest makes the socket readable. */
 bool pd_tls_has_more(const pd_tls_stream *stream)
 {
-    return stream->broken.code != PD_OK || stream->context->library.SSL_pending(stream->ssl) > 0 ||
-           pd_tls_wire_has_record(stream->wire);
+    if (stream->broken.code != PD_OK) return true;
+    return !stream->answers &&
+           (stream->context->library.SSL_pending(stream->ssl) > 0 || pd_tls_wire_has_record(stream->wire));
+}
+
+unsigned pd_tls_events(const pd_tls_stream *stream, unsigned wanted)
+{
+    if (pd_tls_owes(stream) || stream->answers) wanted |= PD_ON_WRITE;
+    return stream->answers ? wanted & ~(unsigned)PD_ON_READ : wanted;
 }
 
 /* ---- sending ---- */
@@ -256,7 +270,6 @@ static ssize_t write_record(pd_tls_stream *stream, const void *at, size_t n)
     const pd_tls_library *lib = &stream->context->library;
     int written;
 
-    pd_tls_wire_use(stream->wire);
     renew_key(stream);
     lib->ERR_clear_error();
     errno = 0;
@@ -295,9 +308,8 @@ static void end_side(pd_tls_stream *stream)
     const pd_tls_library *lib = &stream->context->library;
 
     if (!stream->shutting || stream->shut || stream->owed != NULL) return;
-    if (!stream->said) {
+    if (!stream->said && pd_tls_wire_has_room(stream->wire)) {
         stream->said = true;
-        pd_tls_wire_use(stream->wire);
         lib->ERR_clear_error();
         if (stream->broken.code == PD_OK) lib->SSL_shutdown(stream->ssl);
         flush_wire(stream);
@@ -312,7 +324,7 @@ void pd_tls_flush(pd_tls_stream *stream)
     ssize_t written;
 
     flush_wire(stream);
-
+    if (pd_tls_wire_has_room(stream->wire)) stream->answers = false;
     if (stream->owed != NULL && stream->broken.code == PD_OK) {
         if ((written = write_record(stream, stream->owed, stream->owes)) == 0) return;
         if (written > 0 && (size_t)written < stream->owes) {
@@ -330,6 +342,11 @@ void pd_tls_flush(pd_tls_stream *stream)
 bool pd_tls_owes(const pd_tls_stream *stream)
 {
     return stream->broken.code == PD_OK && (stream->owed != NULL || pd_tls_wire_owes(stream->wire));
+}
+
+size_t pd_tls_held(const pd_tls_stream *stream)
+{
+    return stream->owes + (stream->wire != NULL ? pd_tls_wire_held(stream->wire) : 0);
 }
 
 void pd_tls_shut(pd_tls_stream *stream)

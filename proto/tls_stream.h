@@ -47,9 +47,14 @@ ssize_t pd_tls_send(pd_tls_stream *stream, const struct iovec *iov, int n, pd_er
 /* Returns whether bytes are here already that pd_tls_receive has not returned yet, so that the socket need not become
  * readable for them. */
 bool pd_tls_has_more(const pd_tls_stream *stream);
+/* Returns the events of the socket to wait for, so that the events of the transport that its owner wants can happen.
+ * Receiving waits for PD_ON_WRITE while OpenSSL must send first: it answers a peer that asks for another key. */
+unsigned pd_tls_events(const pd_tls_stream *stream, unsigned wanted);
 /* Returns whether bytes wait for the socket: call pd_tls_flush when it can be written. On a broken connection none
  * wait. */
 bool pd_tls_owes(const pd_tls_stream *stream);
+/* Returns the bytes of memory in which received bytes and bytes to send wait: at most 272 KiB each way. */
+size_t pd_tls_held(const pd_tls_stream *stream);
 /* Writes bytes that wait. A broken connection is reported by the next pd_tls_send or pd_tls_receive. */
 void pd_tls_flush(pd_tls_stream *stream);
 /* Ends our side: tells the peer that nothing follows, and shuts the socket for writing, as soon as nothing waits for

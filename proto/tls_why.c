@@ -28,8 +28,7 @@ static const reason reasons[] = {
     { ALERT(SSL_AD_CERTIFICATE_UNKNOWN), PD_UNAUTHENTICATED, "the peer refused our certificate" },
     { ALERT(SSL_AD_UNKNOWN_CA), PD_UNAUTHENTICATED,
       "the peer refused our certificate: it does not know the authority that signed it, or has no list (tls.crl) of "
-      "the "
-      "certificates that the authority has revoked" },
+      "the certificates that the authority has revoked" },
     { ALERT(SSL_AD_CERTIFICATE_REQUIRED), PD_UNAUTHENTICATED,
       "the server wants to know its clients: set PARAMD_TOKEN_FILE, or PARAMD_CERT_FILE and PARAMD_KEY_FILE" },
     { ALERT(SSL_AD_PROTOCOL_VERSION), PD_UNAVAILABLE, "the peer does not speak TLS 1.3" },

@@ -26,12 +26,9 @@ struct pd_tls_wire {
     pd_tls_buffer *in, *out; /* NULL: empty */
 };
 
-static _Thread_local pd_tls_wire *used;
-
-void pd_tls_wire_use(pd_tls_wire *wire)
-{
-    used = wire;
-}
+/* OpenSSL's BIO_get_data. A callback of OpenSSL gets a BIO alone, and must find its wire before it has any table of
+ * functions. All contexts set the same value, as the process has libssl once. */
+static void *(*_Atomic wire_of)(BIO *bio);
 
 /* ---- buffers ---- */
 
@@ -103,7 +100,7 @@ static int later(const pd_tls_wire *wire, BIO *bio, int flag)
 /* Gives OpenSSL bytes from the peer: its BIO's function "read". */
 static int read_bytes(BIO *bio, char *to, int n)
 {
-    pd_tls_wire *wire = used;
+    pd_tls_wire *wire = wire_of(bio);
     ssize_t got;
 
     wire->context->library.BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
@@ -172,10 +169,15 @@ bool pd_tls_wire_owes(const pd_tls_wire *wire)
     return wire->out != NULL;
 }
 
+size_t pd_tls_wire_held(const pd_tls_wire *wire)
+{
+    return ((wire->in != NULL) + (wire->out != NULL)) * sizeof(pd_tls_buffer);
+}
+
 /* Takes bytes for the peer from OpenSSL: its BIO's function "write". Takes all or none. */
 static int write_bytes(BIO *bio, const char *from, int n)
 {
-    pd_tls_wire *wire = used;
+    pd_tls_wire *wire = wire_of(bio);
 
     wire->context->library.BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
     if (!pd_tls_wire_has_room(wire)) return later(wire, bio, BIO_FLAGS_WRITE);
@@ -191,8 +193,8 @@ static int write_bytes(BIO *bio, const char *from, int n)
 /* Answers what OpenSSL asks of its BIO. Bytes in the buffer count as flushed, as those in the kernel's do. */
 static long control(BIO *bio, int what, long number, void *pointer)
 {
-    (void)bio, (void)number, (void)pointer;
-    if (what == BIO_CTRL_EOF) return used->ended;
+    (void)number, (void)pointer;
+    if (what == BIO_CTRL_EOF) return ((const pd_tls_wire *)wire_of(bio))->ended;
     return what == BIO_CTRL_FLUSH;
 }
 
@@ -202,6 +204,7 @@ int pd_tls_wire_open(pd_tls_context *context, pd_error *err)
 {
     const pd_tls_library *lib = &context->library;
 
+    wire_of = lib->BIO_get_data;
     if ((context->method = lib->BIO_meth_new(BIO_TYPE_SOURCE_SINK, "paramd")) == NULL ||
         lib->BIO_meth_set_read(context->method, read_bytes) != 1 ||
         lib->BIO_meth_set_write(context->method, write_bytes) != 1 ||
@@ -248,6 +251,7 @@ int pd_tls_wire_new(pd_tls_wire **out, pd_tls_context *context, SSL *ssl, int fd
     }
     wire->context = context;
     wire->fd = fd;
+    lib->BIO_set_data(bio, wire);
     lib->BIO_set_init(bio, 1);
     replace_socket(wire, ssl, bio);
     lib->BIO_free(bio);

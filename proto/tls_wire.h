@@ -25,9 +25,6 @@ int pd_tls_wire_new(pd_tls_wire **out, pd_tls_context *context, SSL *ssl, int fd
 /* Frees a wire. Accepts NULL. */
 void pd_tls_wire_free(pd_tls_wire *wire);
 
-/* Must be called before a function of OpenSSL that reads or writes: OpenSSL's callbacks, which do not get our data,
- * find the wire on this thread. */
-void pd_tls_wire_use(pd_tls_wire *wire);
 /* Notes that the socket may have bytes again. Between two calls, a wire that has emptied the socket asks it no more. */
 void pd_tls_wire_ask(pd_tls_wire *wire);
 /* Gives the buffer for receiving back, if it is empty. */
@@ -41,6 +38,8 @@ bool pd_tls_wire_has_room(pd_tls_wire *wire);
 bool pd_tls_wire_sends(const pd_tls_wire *wire);
 /* Returns whether records wait for the socket. */
 bool pd_tls_wire_owes(const pd_tls_wire *wire);
+/* Returns the bytes of memory of the buffers that the wire uses now. */
+size_t pd_tls_wire_held(const pd_tls_wire *wire);
 /* Sends the records that wait, as far as the socket takes them. Returns 0, or the errno of a broken socket. */
 int pd_tls_wire_flush(pd_tls_wire *wire);
 

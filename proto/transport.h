@@ -40,6 +40,9 @@ typedef struct pd_transport_ops {
      * them. Watch PD_ON_WRITE meanwhile. NULL: bytes that were sent are the kernel's, and reach the peer after
      * `close`. */
     bool (*owes)(const pd_transport *transport);
+    /* Returns the bytes of memory in which bytes wait that came or are to be sent: beside the budgets of the daemon,
+     * and bounded for each connection. NULL: none. */
+    size_t (*held)(const pd_transport *transport);
     /* The next three are for shared memory (segment.h). NULL: this transport passes no file descriptors.
      *
      * Sends a descriptor with the next byte that is sent, so that the peer has it when it has read that byte. Takes
@@ -69,6 +72,12 @@ struct pd_transport {
 static inline bool pd_transport_owes(const pd_transport *transport)
 {
     return transport->ops->owes != NULL && transport->ops->owes(transport);
+}
+
+/* Returns the bytes of memory that a transport holds. */
+static inline size_t pd_transport_held(const pd_transport *transport)
+{
+    return transport->ops->held != NULL ? transport->ops->held(transport) : 0;
 }
 
 /* Tells who the peer of a transport is: "anyone" if the transport proves nothing. */

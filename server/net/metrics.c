@@ -347,6 +347,7 @@ static const row rows[] = {
     SERVER("ingest_limit_bytes", GAUGE, ingest_limit, "Most bytes of gradients in flight (limits.ingest_bytes)."),
     SERVER("memory_resident_bytes", GAUGE, resident_bytes, "Memory of the process."),
     SERVER("memory_peak_bytes", GAUGE, peak_resident_bytes, "Most memory that the process has had."),
+    SERVER("memory_tls_bytes", GAUGE, tls_bytes, "Memory in which bytes of TLS connections wait."),
     SERVER("memory_committed_bytes", GAUGE, committed_bytes, "Memory that all jobs together have claimed."),
     SERVER_BY("loop_busy_seconds", HISTOGRAM, write_loop_busy, "CPU time of the loop thread between two waits."),
 

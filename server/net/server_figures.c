@@ -1,6 +1,8 @@
 /* server_figures.c - reads figures of the whole daemon: its state, memory, traffic, and how busy the loop is. */
 #include "server_figures.h"
 
+#include "conn.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -45,6 +47,16 @@ static void count_jobs(pd_server_figures *out, const pd_daemon *daemon)
     }
 }
 
+/* Adds up the memory of all connections that no budget counts. */
+static uint64_t transport_bytes(const pd_daemon *daemon)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < daemon->capacity; i++)
+        if (daemon->conns[i] != NULL) bytes += pd_transport_held(daemon->conns[i]->transport);
+    return bytes;
+}
+
 static void read_lag(pd_server_figures *out, const pd_lag *lag)
 {
     out->loop_busy_ms[0] = pd_lag_percentile(lag, 0.5);
@@ -65,6 +77,7 @@ void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon)
         .ingest_limit = daemon->admission.budget,
         .ingest_used = daemon->admission.used,
         .resident_bytes = pd_resident_bytes(daemon),
+        .tls_bytes = transport_bytes(daemon),
         .bytes_in = daemon->bytes_in,
         .bytes_out = daemon->bytes_out,
         .frames_in = daemon->frames_in,

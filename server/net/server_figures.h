@@ -13,6 +13,7 @@ typedef struct pd_server_figures {
     uint64_t connections, jobs;
     uint64_t ingest_limit, ingest_used;           /* most bytes of gradients in flight; bytes that are */
     uint64_t resident_bytes, peak_resident_bytes; /* memory of the process, now and at most */
+    uint64_t tls_bytes;                           /* memory in which bytes of TLS connections wait */
     uint64_t committed_bytes;                     /* memory that all jobs together have claimed (footprint.h) */
     uint64_t bytes_in, bytes_out, frames_in, frames_refused;
     double loop_busy_ms[4]; /* times that 50 %, 99 %, 99.9 % and all of the loop's turns did not exceed */

@@ -201,7 +201,7 @@ static void on_idle(uv_idle_t *idle)
  * are here already, so that the loop must not sleep. */
 static void settle(sock *s)
 {
-    poll_for(s, s->events | (pd_tls_owes(s->tls) ? PD_ON_WRITE : 0));
+    poll_for(s, pd_tls_events(s->tls, s->events));
     if ((s->events & PD_ON_READ) != 0 && pd_tls_has_more(s->tls))
         uv_idle_start(&s->idle, on_idle);
     else
@@ -241,6 +241,11 @@ static bool secure_owes(const pd_transport *transport)
     return pd_tls_owes(((const sock *)transport)->tls);
 }
 
+static size_t secure_held(const pd_transport *transport)
+{
+    return pd_tls_held(((const sock *)transport)->tls);
+}
+
 static void secure_identity(const pd_transport *transport, pd_identity *identity)
 {
     pd_tls_identify(((const sock *)transport)->tls, identity);
@@ -267,6 +272,7 @@ static const pd_transport_ops secure = { .receive = secure_receive,
                                          .shut = secure_shut,
                                          .close = sock_close,
                                          .owes = secure_owes,
+                                         .held = secure_held,
                                          .identity = secure_identity };
 
 /* Sets the options of a TCP socket. Connections on tls:// addresses come here after their handshake: those that never

@@ -9,8 +9,6 @@
 
 #include <cmocka.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -19,6 +17,7 @@
 #include <unistd.h>
 
 #include "daemon_process.h"
+#include "loopback.h"
 #include "team.h"
 
 /* Connects an operator. Returns PD_OK if it is welcomed. */
@@ -126,17 +125,6 @@ static void a_file_that_is_no_socket_is_left_alone(void **state)
 
 /* ---- descriptors ---- */
 
-static int connect_to(int port)
-{
-    struct sockaddr_in address = { .sin_family = AF_INET,
-                                   .sin_port = htons((uint16_t)port),
-                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
-    return fd;
-}
-
 /* Returns the seconds of processor time that a process has used. */
 static double cpu_of(pid_t pid)
 {
@@ -165,7 +153,7 @@ static void survives_running_out_of_descriptors(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     daemon = daemon_start(NULL);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-    for (int i = 0; i < FLOOD; i++) fds[i] = connect_to(daemon->port);
+    for (int i = 0; i < FLOOD; i++) fds[i] = loopback_connect(daemon->port);
     assert_true(daemon_says(daemon, "out of file descriptors", patient(5)));
     used = cpu_of(daemon->pid);
     sleep_for(0.5); /* no condition to wait for: the daemon must not spin in this time */

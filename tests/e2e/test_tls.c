@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <signal.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "await.h"
+#include "loopback.h"
 #include "proxy.h"
 #include "team.h"
 #include "tls_scene.h"
@@ -199,23 +199,12 @@ static void a_file_that_is_of_no_use_is_told_at_once(void **state)
     assert_non_null(strstr(err.text, "PARAMD_TOKEN_FILE: /nowhere/token"));
 }
 
-static int connect_to(int port)
-{
-    struct sockaddr_in address = { .sin_family = AF_INET,
-                                   .sin_port = htons((uint16_t)port),
-                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
-    return fd;
-}
-
 static void older_versions_of_tls_are_refused(void **state)
 {
     const tls_scene *scene = *state;
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
     SSL *ssl = SSL_new(context);
-    int fd = connect_to(scene->port);
+    int fd = loopback_connect(scene->port);
 
     SSL_set_max_proto_version(ssl, TLS1_2_VERSION);
     SSL_set_fd(ssl, fd);
@@ -335,7 +324,7 @@ static void silent_and_slow_handshakes_cost_little_and_end(void **state)
     long before = resident(scene), after;
 
     for (int i = 0; i < HALF_OPEN; i++) {
-        fd[i] = connect_to(scene->port);
+        fd[i] = loopback_connect(scene->port);
         if (i % 2 == 0) assert_int_equal(send(fd[i], begun, sizeof begun, 0), sizeof begun);
     }
     assert_true(answers(scene));

@@ -10,13 +10,13 @@
 
 #include <cmocka.h>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "loopback.h"
 #include "message.h"
 #include "methods.h"
 #include "paramd/client.h"
@@ -40,12 +40,8 @@ static int end(void **state)
 
 static int connect_to(int port)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET,
-                                   .sin_port = htons((uint16_t)port),
-                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int fd = loopback_connect(port);
 
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
     fcntl(fd, F_SETFL, O_NONBLOCK);
     return fd;
 }

@@ -12,6 +12,7 @@
 
 #include "lender.h"
 #include "seed.h"
+#include "small_daemon.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -59,11 +60,6 @@ static uint8_t choice(void)
 
 /* ---- the daemon and its store, in one thread ---- */
 
-static void hush(const pd_log_entry *entry)
-{
-    (void)entry;
-}
-
 static void on_effects(void *arg, pd_mail *first, pd_mail *last)
 {
     (void)arg;
@@ -99,37 +95,25 @@ static int lowest_free(void)
 
 static void begin_world(void)
 {
-    pd_daemon_config config = {
-        .listen = "",
-        .max_connections = CONNS,
-        .handshake_ms = 60000,
-        .heartbeat_ms = 5000,
-        .silence_ms = 60000,
-        .read_ms = 60000,
-        .write_ms = 60000,
-        .drain_ms = 1000,
-        .ingest_bytes = 4 * PAYLOAD,
-        .chunk_elements = CHUNK,
-        .max_payload = PAYLOAD / 2,
-        .max_pieces = 4,
-        .max_params = MOST_PARAMS,
-        .max_header = 4096,
-        .hello_bytes = 1024,
-        .shared_memory = true,
-        .least_shared = 1,
-        .blas_core = "none",
-        .log = hush,
-    };
+    pd_daemon_config config = small_daemon();
     pd_store_config store = { .max_jobs = 2,
                               .max_params = MOST_PARAMS,
                               .max_total_bytes = 1 << 20,
                               .ingest_bytes = 4 * PAYLOAD,
                               .chunk_elements = CHUNK,
-                              .frame_bytes = config.max_payload,
                               .keeps = true,
                               .threads = 1,
                               .batch_ns = 5e7 };
 
+    config.max_connections = CONNS;
+    config.ingest_bytes = 4 * PAYLOAD;
+    config.chunk_elements = CHUNK;
+    config.max_payload = PAYLOAD / 2;
+    config.max_pieces = 4;
+    config.max_params = MOST_PARAMS;
+    config.shared_memory = true;
+    config.least_shared = 1;
+    store.frame_bytes = config.max_payload;
     world.first_free = lowest_free();
     world.pass = -1;
     world.lend = false;

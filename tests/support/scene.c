@@ -18,6 +18,7 @@
 #include "access.h"
 #include "descriptor.h"
 #include "listen.h"
+#include "small_daemon.h"
 #include "socket.h"
 
 static scene *listening; /* the scene that receives the daemon's log, whose callback has no argument */
@@ -48,29 +49,24 @@ static void forget_tasks(void *arg, uint32_t job)
 
 enum { PAGE = 4096 }; /* least number of bytes that a frame is charged with */
 
+static pd_daemon_config scene_config(uint32_t max_params, uint64_t chunk)
+{
+    pd_daemon_config config = small_daemon();
+
+    config.max_connections = 8;
+    config.max_payload = chunk * sizeof(float);
+    config.ingest_bytes = 4 * (config.max_payload > PAGE ? config.max_payload : PAGE);
+    config.shared_memory = true;
+    config.chunk_elements = chunk;
+    config.max_params = max_params;
+    if (max_params > 16) config.max_header = 65536;
+    config.log = keep_log;
+    return config;
+}
+
 static scene *make(uint32_t max_params, const pd_row *const *rows, uint64_t chunk, uint64_t max_total_bytes)
 {
-    uint64_t frame = chunk * sizeof(float) > PAGE ? chunk * sizeof(float) : PAGE;
-    pd_daemon_config config = {
-        .listen = "",
-        .max_connections = 8,
-        .handshake_ms = 60000,
-        .heartbeat_ms = 5000,
-        .silence_ms = 60000,
-        .read_ms = 60000,
-        .write_ms = 60000,
-        .drain_ms = 1000,
-        .ingest_bytes = 4 * frame,
-        .shared_memory = true,
-        .chunk_elements = chunk,
-        .max_payload = chunk * sizeof(float),
-        .max_pieces = 16,
-        .max_params = max_params,
-        .max_header = max_params > 16 ? 65536 : 4096,
-        .hello_bytes = 1024,
-        .blas_core = "none",
-        .log = keep_log,
-    };
+    pd_daemon_config config = scene_config(max_params, chunk);
     pd_store_config store = { .max_jobs = 2,
                               .max_params = max_params,
                               .max_total_bytes = max_total_bytes,

@@ -15,6 +15,7 @@
 
 #include "effects.h"
 #include "conversation.h"
+#include "small_daemon.h"
 
 enum { CHUNK = 1024, LATE_NS = 2000000 }; /* LATE_NS: more than the loop thread spends on mail in a turn */
 
@@ -59,18 +60,7 @@ static void nothing(void *arg)
 
 static int set_up(void **state)
 {
-    pd_daemon_config config = {
-        .max_connections = 1,
-        .ingest_bytes = CHUNK * sizeof(float),
-        .chunk_elements = CHUNK,
-        .max_payload = CHUNK * sizeof(float),
-        .max_pieces = 16,
-        .max_params = 16,
-        .max_header = 4096,
-        .hello_bytes = 1024,
-        .blas_core = "none",
-        .log = count_line,
-    };
+    pd_daemon_config config = small_daemon();
     table *t = calloc(1, sizeof *t);
     pd_platform platform = { .arg = t,
                              .now_ms = now_ms,
@@ -81,6 +71,7 @@ static int set_up(void **state)
                              .end_listening = nothing };
 
     assert_non_null(t);
+    config.log = count_line;
     t->requests = pd_mailbox_new(NULL, NULL);
     assert_int_equal(pd_conversation_make(&t->daemon, &config, &platform, NULL), PD_OK);
     pd_conversation_start(t->daemon, t->requests);

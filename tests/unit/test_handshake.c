@@ -17,6 +17,7 @@
 #include "daemon_process.h"
 #include "handshake.h"
 #include "pki.h"
+#include "small_daemon.h"
 #include "tls_inside.h"
 #include "tls_stream.h"
 #include "uvloop.h"
@@ -50,11 +51,6 @@ static int wait_and_shake_hands(SSL *ssl)
     return shake_hands(ssl);
 }
 
-static void drop_line(const pd_log_entry *entry)
-{
-    (void)entry;
-}
-
 static void make_contexts(fixture *f)
 {
     char line[PD_TOKEN_LINE];
@@ -73,27 +69,12 @@ static void make_contexts(fixture *f)
 static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
-    pd_daemon_config config = { .listen = "",
-                                .max_connections = MOST,
-                                .handshake_ms = 60000,
-                                .heartbeat_ms = 5000,
-                                .silence_ms = 60000,
-                                .read_ms = 60000,
-                                .write_ms = 60000,
-                                .drain_ms = 1000,
-                                .ingest_bytes = 65536,
-                                .chunk_elements = 1024,
-                                .max_payload = 4096,
-                                .max_pieces = 16,
-                                .max_params = 16,
-                                .max_header = 4096,
-                                .hello_bytes = 1024,
-                                .blas_core = "none",
-                                .log = drop_line };
+    pd_daemon_config config = small_daemon();
 
     signal(SIGPIPE, SIG_IGN);
     uv_sem_init(&go, 0);
     make_contexts(f);
+    config.max_connections = MOST;
     config.tls = f->server;
     assert_int_equal(pd_daemon_new(&f->daemon, &config, NULL), PD_OK);
     f->loop = pd_conversation_platform(f->daemon)->arg;

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "conn.h"
 #include "http.h"
 #include "loop.h"
 #include "metrics.h"
@@ -225,6 +226,27 @@ static void every_metric_of_the_table_has_samples(void **state)
     assert_non_null(strstr(all, "\nparamd_rounds_closed_total{job=\"j\",outcome=\"stepped\"} 2\n"));
 }
 
+static size_t hold_a_kibibyte(const pd_transport *transport)
+{
+    (void)transport;
+    return 1024;
+}
+
+static void the_memory_of_connections_is_a_metric(void **state)
+{
+    static pd_transport_ops ops;
+    scene *s = *state;
+    pd_transport *transport;
+
+    take_step(s);
+    transport = s->daemon->conns[0]->transport;
+    ops = *transport->ops;
+    ops.held = hold_a_kibibyte;
+    transport->ops = &ops;
+    ask(s, GET("/metrics"));
+    assert_non_null(strstr(body(), "\nparamd_memory_tls_bytes 1024\n"));
+}
+
 static void names_from_peers_are_escaped(void **state)
 {
     pd_document out = { 0 };
@@ -348,6 +370,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_has_ended_has_no_figures, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_metric_of_the_table_has_samples, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_memory_of_connections_is_a_metric, set_up, tear_down),
         cmocka_unit_test(names_from_peers_are_escaped),
         cmocka_unit_test_setup_teardown(with_a_token_only_health_is_told_without_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_a_token_a_strange_host_name_is_refused, set_up, tear_down),

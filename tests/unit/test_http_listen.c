@@ -10,8 +10,6 @@
 
 #include <cmocka.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,12 +18,9 @@
 #include "config.h"
 #include "daemon.h"
 #include "daemon_process.h"
+#include "loopback.h"
 #include "reach.h"
-
-static void drop_line(const pd_log_entry *entry)
-{
-    (void)entry;
-}
+#include "small_daemon.h"
 
 static atomic_int events;
 
@@ -51,47 +46,18 @@ static bool changes_nothing(void *arg, pd_daemon_limits *limits)
 
 static pd_daemon *make(void)
 {
-    pd_daemon_config config = {
-        .listen = "127.0.0.1:0",
-        .http_listen = "127.0.0.1:0",
-        .max_connections = 4,
-        .handshake_ms = 60000,
-        .heartbeat_ms = 5000,
-        .silence_ms = 60000,
-        .read_ms = 60000,
-        .write_ms = 60000,
-        .drain_ms = 1000,
-        .ingest_bytes = 65536,
-        .chunk_elements = 1024,
-        .max_payload = 4096,
-        .max_pieces = 16,
-        .max_params = 16,
-        .max_header = 4096,
-        .hello_bytes = 1024,
-        .blas_core = "none",
-        .log = drop_line,
-        .event = count_event,
-        .reload = count_reload,
-        .reloaded = changes_nothing,
-    };
+    pd_daemon_config config = small_daemon();
     pd_daemon *daemon;
 
+    config.listen = config.http_listen = "127.0.0.1:0";
+    config.event = count_event;
+    config.reload = count_reload;
+    config.reloaded = changes_nothing;
     assert_int_equal(pd_daemon_new(&daemon, &config, NULL), PD_OK);
     assert_int_equal(pd_daemon_listen(daemon, NULL), PD_OK);
     assert_int_equal(pd_daemon_listen_http(daemon, NULL), PD_OK);
     assert_true(pd_daemon_http_port(daemon) > 0);
     return daemon;
-}
-
-static int connect_to(unsigned port)
-{
-    struct sockaddr_in address = { .sin_family = AF_INET,
-                                   .sin_port = htons((uint16_t)port),
-                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
-    return fd;
 }
 
 /* A client that asks for readiness on the thread that loads, and what it gets. */
@@ -105,7 +71,7 @@ static void load(void *arg)
 {
     static const char request[] = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     client *c = arg;
-    int fd = connect_to(pd_daemon_http_port(c->daemon));
+    int fd = loopback_connect((int)pd_daemon_http_port(c->daemon));
     size_t n = 0;
     ssize_t got;
 
@@ -153,7 +119,7 @@ static void connect_and_wait(void *arg)
 {
     client *c = arg;
 
-    c->idle = connect_to(pd_daemon_http_port(c->daemon));
+    c->idle = loopback_connect((int)pd_daemon_http_port(c->daemon));
     load(c);
 }
 
@@ -173,7 +139,7 @@ static void connect_worker(void *arg)
 {
     client *c = arg;
 
-    c->idle = connect_to(pd_daemon_port(c->daemon));
+    c->idle = loopback_connect((int)pd_daemon_port(c->daemon));
     load(c);
 }
 
@@ -240,7 +206,7 @@ static void a_daemon_that_drains_still_answers(void **state)
     (void)state;
     pd_daemon_begin(daemon, requests);
     pd_conversation_end(daemon, "test");
-    fd = connect_to(pd_daemon_http_port(daemon));
+    fd = loopback_connect((int)pd_daemon_http_port(daemon));
     assert_int_equal(send(fd, "GET /readyz HTTP/1.0\r\n\r\n", 24, 0), 24);
     for (int i = 0; i < 1000 && recv(fd, answer, sizeof answer - 1, MSG_DONTWAIT) <= 0; i++) pd_daemon_turn(daemon);
     assert_non_null(strstr(answer, "\r\n\r\ndraining\n"));

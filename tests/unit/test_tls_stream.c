@@ -16,6 +16,7 @@
 #include "oom.h"
 #include "tls_ends.h"
 #include "tls_inside.h"
+#include "transport.h"
 
 /* ---- bytes ---- */
 
@@ -164,22 +165,23 @@ static void a_record_that_came_in_part_with_others_is_not_announced(void **state
     assert_int_equal(pd_tls_receive(tls_ends.stream[TLS_SERVER], &in, 1, &err), 40000 - 2 * 16384);
 }
 
-/* Fills the socket from the client's side. Returns the number of bytes that were taken. */
-static size_t fill_socket(void)
+/* Fills the socket and the wire from one side. Returns the number of bytes that were taken. */
+static size_t fill_socket(int side)
 {
     size_t taken = 0;
     pd_error err;
 
-    while (!pd_tls_owes(tls_ends.stream[TLS_CLIENT])) {
-        struct iovec out = { tls_ends.sent, TLS_BYTES };
-        ssize_t n = pd_tls_send(tls_ends.stream[TLS_CLIENT], &out, 1, &err);
+    while (!pd_tls_owes(tls_ends.stream[side])) {
+        struct iovec out[2] = { { tls_ends.sent, TLS_BYTES }, { tls_ends.sent, TLS_BYTES } };
+        ssize_t n = pd_tls_send(tls_ends.stream[side], out, 2, &err);
         assert_true(n > 0);
         taken += (size_t)n;
     }
     return taken;
 }
 
-static size_t receive_all(void)
+/* Receives all bytes that the other side has sent. Returns their number. */
+static size_t receive_all(int side)
 {
     struct iovec in = { tls_ends.got, TLS_BYTES };
     size_t got = 0;
@@ -188,10 +190,10 @@ static size_t receive_all(void)
     ssize_t n;
 
     do {
-        pd_tls_flush(tls_ends.stream[TLS_CLIENT]);
-        if ((n = pd_tls_receive(tls_ends.stream[TLS_SERVER], &in, 1, &err)) > 0) got += (size_t)n;
-        ioctl(tls_ends.fd[TLS_SERVER], FIONREAD, &left);
-    } while (n > 0 || left > 0 || pd_tls_has_more(tls_ends.stream[TLS_SERVER]));
+        pd_tls_flush(tls_ends.stream[!side]);
+        if ((n = pd_tls_receive(tls_ends.stream[side], &in, 1, &err)) > 0) got += (size_t)n;
+        ioctl(tls_ends.fd[side], FIONREAD, &left);
+    } while (n > 0 || left > 0 || pd_tls_has_more(tls_ends.stream[side]));
     return got;
 }
 
@@ -256,6 +258,37 @@ static void a_peer_that_only_changes_its_key_does_not_hold_the_receiver(void **s
     assert_memory_equal(tls_ends.got, tls_ends.sent, 200);
 }
 
+enum { PIECES = 500, MOST_RECORDS = 256 };
+
+/* Takes the place of SSL_write: writes each byte in a record of its own. */
+static int write_single_bytes(SSL *ssl, const void *at, int n)
+{
+    const pd_tls_library *lib = &tls_ends.context[TLS_SERVER]->library;
+
+    for (int i = 0; i < n; i++) assert_int_equal(lib->SSL_write(ssl, (const char *)at + i, 1), 1);
+    return n;
+}
+
+static void a_peer_that_sends_single_bytes_does_not_hold_the_receiver(void **state)
+{
+    struct iovec out = { tls_ends.sent, PIECES };
+    size_t got = 0;
+    pd_error err;
+    (void)state;
+
+    tls_ends_with_token();
+    tls_ends.context[TLS_CLIENT]->library.SSL_write = write_single_bytes;
+    assert_int_equal(pd_tls_send(tls_ends.stream[TLS_CLIENT], &out, 1, &err), PIECES);
+    while (got < PIECES) {
+        struct iovec in = { tls_ends.got + got, TLS_BYTES - got };
+        ssize_t n = pd_tls_receive(tls_ends.stream[TLS_SERVER], &in, 1, &err);
+        assert_in_range(n, 1, MOST_RECORDS);
+        got += (size_t)n;
+        assert_int_equal(pd_tls_has_more(tls_ends.stream[TLS_SERVER]), got < PIECES);
+    }
+    assert_memory_equal(tls_ends.got, tls_ends.sent, PIECES);
+}
+
 static void bytes_are_whole_whenever_the_key_changes(void **state)
 {
     size_t taken;
@@ -265,9 +298,45 @@ static void bytes_are_whole_whenever_the_key_changes(void **state)
     for (int records = 1; records < 4; records++) {
         tls_ends.context[TLS_CLIENT]->key_records = (uint64_t)records;
         pass(TLS_BYTES, 50000, 70000);
-        taken = fill_socket();
-        assert_int_equal(receive_all(), taken);
+        taken = fill_socket(TLS_CLIENT);
+        assert_int_equal(receive_all(TLS_SERVER), taken);
     }
+}
+
+/* Takes the place of SSL_write: asks the peer twice to change its key, and then writes. OpenSSL answers the first
+ * request when it reads the second one. */
+static int write_after_requests(SSL *ssl, const void *at, int n)
+{
+    const pd_tls_library *lib = &tls_ends.context[TLS_SERVER]->library;
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(lib->SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED), 1);
+        assert_int_equal(lib->SSL_do_handshake(ssl), 1);
+    }
+    return lib->SSL_write(ssl, at, n);
+}
+
+static void a_receiver_that_must_answer_first_waits_for_room(void **state)
+{
+    struct iovec out = { tls_ends.sent, 200 }, in = { tls_ends.got, 200 };
+    pd_tls_stream *server;
+    size_t taken;
+    pd_error err;
+    (void)state;
+
+    tls_ends_with_token();
+    server = tls_ends.stream[TLS_SERVER];
+    taken = fill_socket(TLS_SERVER);
+    tls_ends.context[TLS_CLIENT]->library.SSL_write = write_after_requests;
+    assert_int_equal(pd_tls_send(tls_ends.stream[TLS_CLIENT], &out, 1, &err), 200);
+    for (int i = 0; i < 10; i++) assert_int_equal(pd_tls_receive(server, &in, 1, &err), 0);
+    assert_false(pd_tls_has_more(server)); /* its owner would try again and again */
+    assert_int_equal(pd_tls_events(server, PD_ON_READ), PD_ON_WRITE);
+    assert_int_equal(receive_all(TLS_CLIENT), taken);
+    assert_int_equal(pd_tls_events(server, PD_ON_READ), PD_ON_READ);
+    assert_true(pd_tls_has_more(server));
+    assert_int_equal(receive_all(TLS_SERVER), 200);
+    assert_memory_equal(tls_ends.got, tls_ends.sent, 200);
 }
 
 static void a_full_socket_takes_nothing_more_and_loses_nothing(void **state)
@@ -278,12 +347,23 @@ static void a_full_socket_takes_nothing_more_and_loses_nothing(void **state)
     (void)state;
 
     tls_ends_with_token();
-    taken = fill_socket();
+    taken = fill_socket(TLS_CLIENT);
     assert_int_equal(pd_tls_send(tls_ends.stream[TLS_CLIENT], &out, 1, &err), 0);
+    assert_in_range(pd_tls_held(tls_ends.stream[TLS_CLIENT]), 256 * 1024, 272 * 1024);
     /* the bytes still to be sent are a copy, so the caller may change its own */
     memset(tls_ends.sent, 0xee, sizeof tls_ends.sent);
-    assert_int_equal(receive_all(), taken);
+    assert_int_equal(receive_all(TLS_SERVER), taken);
     assert_false(pd_tls_owes(tls_ends.stream[TLS_CLIENT]));
+    assert_int_equal(pd_tls_held(tls_ends.stream[TLS_CLIENT]), 0);
+    assert_int_equal(pd_tls_held(tls_ends.stream[TLS_SERVER]), 0);
+}
+
+/* Takes the place of SSL_shutdown, whose result it notes: 0 if the farewell was sent. */
+static int farewell;
+
+static int say_farewell(SSL *ssl)
+{
+    return farewell = tls_ends.context[TLS_SERVER]->library.SSL_shutdown(ssl);
 }
 
 static void the_end_comes_behind_all_bytes_that_were_sent(void **state)
@@ -294,9 +374,12 @@ static void the_end_comes_behind_all_bytes_that_were_sent(void **state)
     (void)state;
 
     tls_ends_with_token();
-    taken = fill_socket();
+    taken = fill_socket(TLS_CLIENT);
+    farewell = -1;
+    tls_ends.context[TLS_CLIENT]->library.SSL_shutdown = say_farewell;
     pd_tls_shut(tls_ends.stream[TLS_CLIENT]);
-    assert_int_equal(receive_all(), taken);
+    assert_int_equal(receive_all(TLS_SERVER), taken);
+    assert_int_equal(farewell, 0);
     assert_int_equal(pd_tls_receive(tls_ends.stream[TLS_SERVER], &in, 1, &err), PD_CANCELLED);
     assert_int_equal(pd_tls_send(tls_ends.stream[TLS_SERVER], &(struct iovec){ tls_ends.sent, 9 }, 1, &err), 9);
     assert_int_equal(pd_tls_receive(tls_ends.stream[TLS_CLIENT], &in, 1, &err), 9); /* the other side goes on */
@@ -404,7 +487,9 @@ int main(void)
         CASE(a_record_that_came_in_part_with_others_is_not_announced),
         CASE(the_key_is_changed_when_enough_records_were_sent_with_it),
         CASE(a_peer_that_only_changes_its_key_does_not_hold_the_receiver),
+        CASE(a_peer_that_sends_single_bytes_does_not_hold_the_receiver),
         CASE(bytes_are_whole_whenever_the_key_changes),
+        CASE(a_receiver_that_must_answer_first_waits_for_room),
         CASE(a_full_socket_takes_nothing_more_and_loses_nothing),
         CASE(the_end_comes_behind_all_bytes_that_were_sent),
         CASE(an_end_without_farewell_is_an_end),

@@ -1,0 +1,28 @@
+/* small_daemon.c - the settings of a daemon that a test runs in its own process. */
+#include "small_daemon.h"
+
+static void drop_line(const pd_log_entry *entry)
+{
+    (void)entry;
+}
+
+pd_daemon_config small_daemon(void)
+{
+    return (pd_daemon_config){ .listen = "",
+                               .max_connections = 4,
+                               .handshake_ms = 60000,
+                               .heartbeat_ms = 5000,
+                               .silence_ms = 60000,
+                               .read_ms = 60000,
+                               .write_ms = 60000,
+                               .drain_ms = 1000,
+                               .ingest_bytes = 65536,
+                               .chunk_elements = 1024,
+                               .max_payload = 4096,
+                               .max_pieces = 16,
+                               .max_params = 16,
+                               .max_header = 4096,
+                               .hello_bytes = 1024,
+                               .blas_core = "none",
+                               .log = drop_line };
+}
