@@ -8,7 +8,10 @@ build=$(cd "$1" && pwd) file=$2
 shift 2
 python=$("$here/environment.sh" --find)
 "$python" -c 'import pytest' 2> /dev/null || { echo "skip: pytest is not installed (python3-pytest)"; exit 77; }
-export PARAMD_BIN=$build/bin PARAMD_LIBRARY=$build/lib/libparamd.so PYTHONDONTWRITEBYTECODE=1 OMP_WAIT_POLICY=passive
+export PARAMD_BIN=$build/bin PARAMD_LIBRARY=$build/lib/libparamd.so OMP_WAIT_POLICY=passive
+# Keeps bytecode, outside the source tree: without it each start of PyTorch compiles for seconds.
+export PYTHONPYCACHEPREFIX=$build/pycache
+unset PYTHONDONTWRITEBYTECODE
 export PYTHONPATH=$here/../../client/python:$here
 unset PARAMD_URL PARAMD_JOB RANK WORLD_SIZE TORCHELASTIC_RUN_ID
 status=0
