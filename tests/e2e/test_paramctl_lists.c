@@ -198,9 +198,10 @@ static void lists_fit_a_narrow_terminal(void **state)
 
     (void)state;
     if (paramctl_shell("command -v script > /dev/null") != 0) skip();
-    assert_int_equal(paramctl_shell("SHELL=/bin/sh TERM=dumb script -qec \"stty cols 80; $paramctl jobs; "
-                                    "$paramctl params " JOB "\" /dev/null < /dev/null | tr -d '\\r'"),
-                     0);
+    assert_int_equal(
+        paramctl_shell("SHELL=/bin/sh TERM=dumb script -qec \"stty cols 80; $paramctl status; $paramctl jobs; "
+                       "$paramctl params " JOB "\" /dev/null < /dev/null | tr -d '\\r'"),
+        0);
     assert_says("DURABLE\n");
     assert_says("WAITS FOR\n");
     assert_lines_fit(80);
