@@ -21,7 +21,7 @@
 #define TIB (1024 * 1024 * MIB)
 #define DAY ((uint64_t)24 * 60 * 60 * 1000)
 /* Most columns of a line in the help text and in printed configuration files. */
-#define WIDTH 96
+#define WIDTH 80
 #define AT(field) offsetof(pd_config, field)
 
 /* ---- the table of keys ---- */

@@ -245,25 +245,34 @@ static void help_key(const pd_config *config, const pd_key *key, FILE *out)
     print_words(text, out);
 }
 
+static void help_section(const char *section, FILE *out)
+{
+    char text[200];
+
+    snprintf(text, sizeof text, "[%s] %s", section, pd_section_help(section));
+    fprintf(out, "\n");
+    pd_words_print(text, "", out);
+}
+
 void pd_flags_help(const pd_config *config, FILE *out)
 {
     const char *section = "";
 
     fprintf(out, "Usage: paramd [FLAG...]\n"
-                 "A parameter server: workers push gradients, it runs the optimizer and serves the new weights.\n\n");
+                 "A parameter server: takes gradients, runs the optimizer, serves the new weights.\n\n");
     for (size_t i = 0; i < N_OWN; i++) help_own(i, out);
     for (size_t i = 0; i < config->n_keys; i++) {
         const pd_key *key = &config->keys[i];
-        if (strcmp(section, key->section) != 0)
-            fprintf(out, "\n[%s] %s\n", key->section, pd_section_help(key->section));
+        if (strcmp(section, key->section) != 0) help_section(key->section, out);
         section = key->section;
         help_key(config, key, out);
     }
     fprintf(out,
-            "\nEach key can also stand in the file of --config (--print-config shows one) or in the environment:\n"
-            "  listen = ... in [server]  <  PARAMD_LISTEN=... or PARAMD_SERVER_LISTEN=...  <  --listen=...\n"
-            "Sizes: 4096, 64k, 256MiB, 1G. Durations: 500ms, 30s, 5m, 1h, 1d. --no-insecure is --insecure=no.\n"
-            "SIGTERM: finish the rounds under way, then stop. SIGHUP: read the configuration again.\n\nExit codes:\n");
+            "\nEach key can also stand in the file of --config (--print-config shows one) or in\nthe environment:\n"
+            "  listen = ... in [server] < PARAMD_LISTEN or PARAMD_SERVER_LISTEN < --listen\n"
+            "Sizes: 4096, 64k, 256MiB, 1G. Durations: 500ms, 30s, 5m, 1h, 1d.\n--no-insecure is --insecure=no.\n"
+            "SIGTERM: finish the rounds under way, then stop.\nSIGHUP: read the configuration again.\n\n"
+            "Exit codes:\n");
 #define HELP_EXIT(name, number, help) fprintf(out, "  %d  %s\n", number, help);
     PD_EXITS(HELP_EXIT)
 #undef HELP_EXIT

@@ -64,8 +64,9 @@ typedef struct state_import {
 
 static int map_file(state_import *im, pd_error *err)
 {
-    int fd = open(im->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open(im->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;
     struct stat st;
+    pd_error why;
 
     if (fd < 0) return pd_fail(err, PD_NOT_FOUND, "%.300s: %s", im->path, strerror(errno));
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) {
@@ -79,7 +80,8 @@ static int map_file(state_import *im, pd_error *err)
         im->file = NULL;
         return pd_fail(err, PD_NOT_FOUND, "%.300s: cannot be read: %s", im->path, strerror(errno));
     }
-    return pd_safetensors_read(&im->tensors, im->file, im->file_bytes, err);
+    rc = pd_safetensors_read(&im->tensors, im->file, im->file_bytes, &why);
+    return rc == PD_OK ? rc : pd_fail(err, rc, "%.200s: %.300s", im->path, why.text);
 }
 
 /* ---- which tensor goes to which slot ---- */

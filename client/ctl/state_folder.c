@@ -43,7 +43,7 @@ typedef struct listing {
     log_search newest;
 } listing;
 
-/* Reads what the log after a checkpoint has. Returns false if there is no log. about->damage tells of a damaged log. */
+/* Reads the log that follows a checkpoint. Returns false if there is no log. A damaged log: about->damage says how. */
 static bool look_at_log(listing *l, const pd_checkpoint_entry *entry, pd_log_about *about)
 {
     pd_error err;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { WIDTH = 96, OPTION_COLUMN = 26, COMMAND_COLUMN = 36 };
+enum { WIDTH = 80, STATUS_COLUMN = 5, OPTION_COLUMN = 26, COMMAND_COLUMN = 36 };
 
 /* Prints the words of one paragraph in lines of at most WIDTH characters. The first line begins at column `at`,
  * where the output is already; all other lines begin at column `indent`. */
@@ -72,13 +72,18 @@ static void print_common(FILE *out)
     for (const pd_variable *v = pd_variables; v->name != NULL; v++)
         fill(out, v->help, strlen(v->help), OPTION_COLUMN, fprintf(out, "  %s", v->name));
     fprintf(out, "\nExit status:\n");
-    for (int i = 0; pd_exit_texts[i] != NULL; i++) fprintf(out, "  %d  %s\n", i, pd_exit_texts[i]);
+    for (int i = 0; pd_exit_texts[i] != NULL; i++)
+        fill(out, pd_exit_texts[i], strlen(pd_exit_texts[i]), STATUS_COLUMN, fprintf(out, "  %d", i));
 }
 
 void pd_help_command(FILE *out, const pd_command *command)
 {
-    fprintf(out, "Usage: paramctl %s [OPTION]...%s%s\n%s.\n", command->name, command->args[0] != '\0' ? " " : "",
-            command->args, command->about);
+    char about[200];
+
+    fprintf(out, "Usage: paramctl %s [OPTION]...%s%s\n", command->name, command->args[0] != '\0' ? " " : "",
+            command->args);
+    snprintf(about, sizeof about, "%s.", command->about);
+    fill_paragraphs(out, about);
     if (command->details != NULL) {
         fprintf(out, "\n");
         fill_paragraphs(out, command->details);
@@ -90,7 +95,7 @@ void pd_help_command(FILE *out, const pd_command *command)
 void pd_help_all(FILE *out, const pd_command *const *tables)
 {
     fprintf(out, "Usage: paramctl [OPTION]... COMMAND [OPTION]... [ARGUMENT]...\n"
-                 "Asks a paramd daemon, plans what a model costs, proves a build, measures a machine.\n\nCommands:\n");
+                 "Asks a paramd daemon, and plans, proves and measures without one.\n\nCommands:\n");
     for (; *tables != NULL; tables++)
         for (const pd_command *c = *tables; c->name != NULL; c++) {
             int at = fprintf(out, "  %s %s", c->name, c->args);

@@ -418,7 +418,8 @@ class Stranger(unittest.TestCase):
         operator = self.client()
         operator.hello("")
         drain = operator.send(DRAIN)
-        time.sleep(0.1)
+        operator.send(HEARTBEAT)
+        self.assertEqual(operator.receive()[0], operator.last)      # so the drain has come, and waits for the round
         two.call(PUSH, *push(1, (1, 0, [1, 1])))
         self.assertEqual(operator.receive()[0], drain)
         one.receive()

@@ -165,7 +165,7 @@ static void help_lists_every_command(void **state)
     for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
         assert_int_equal(paramctl_shell("$paramctl %s", lines[k]), 0);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_says(names[i]);
-        assert_lines_fit(100);
+        assert_lines_fit(80);
     }
     assert_int_equal(paramctl_shell("$paramctl"), 2);
     assert_says("Usage: paramctl");
@@ -183,7 +183,7 @@ static void every_command_has_help_with_options_and_exit_statuses(void **state)
             if (paramctl("%s", line) != 0) fail_msg("%s:\n%s", line, paramctl_output);
             assert_says("--server");
             assert_says("  3  the daemon cannot be reached");
-            assert_lines_fit(100);
+            assert_lines_fit(80);
             snprintf(line, sizeof line, "Usage: paramctl %s ", names[i]);
             assert_says(line);
         }

@@ -196,6 +196,17 @@ static void help_lists_every_section(void **state)
     expect(text, "--job-aggregate");
 }
 
+/* Names of flags are not broken: --aggregate lists its values. */
+static void help_fits_a_narrow_terminal(void **state)
+{
+    static char text[MOST];
+    (void)state;
+
+    assert_int_equal(run("--help", text), 0);
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        if (strlen(line) > 80 && strstr(line, "--") == NULL) fail_msg("longer than 80 characters: %s", line);
+}
+
 static void chooses_good_blas_kernels_where_nobody_else_has_chosen(void **state)
 {
     static char text[MOST];
@@ -225,6 +236,7 @@ int main(void)
         cmocka_unit_test(says_what_it_is),
         cmocka_unit_test(output_that_cannot_be_written_is_a_failure),
         cmocka_unit_test(help_lists_every_section),
+        cmocka_unit_test(help_fits_a_narrow_terminal),
         cmocka_unit_test(chooses_good_blas_kernels_where_nobody_else_has_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -190,7 +190,7 @@ static void a_revoked_certificate_is_refused_from_the_reload_on(void **state)
     assert_int_equal(tls_scene_end(scene), 0);
 }
 
-/* Asks for metrics with a token. Returns whether the first line of the answer has the text. */
+/* Asks for metrics with a token. Returns whether the answer has the text `expected`. */
 static bool asks(int port, const char *token, const char *expected)
 {
     char request[128];

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "await.h"
 #include "daemon_process.h"
 #include "team.h"
 
@@ -205,12 +206,24 @@ static void free_run(run *r)
         for (int p = 0; p < TENSORS; p++) free(r->ranks[i].weights[p]);
 }
 
+typedef struct milestone {
+    const struct rank *rank;
+    uint64_t step;
+} milestone;
+
+static bool has_reached(void *arg)
+{
+    const milestone *m = arg;
+
+    return m->rank->step >= m->step;
+}
+
 /* Kills the daemon whenever rank 0 has taken certain steps. */
 static void run_with_kills(run *r, const manner *m)
 {
     begin_run(r, m);
     for (int i = 0; i < KILLS; i++) {
-        while (r->ranks[0].step < kill_at[i]) sleep_for(0.001);
+        assert_true(await(has_reached, &(milestone){ &r->ranks[0], kill_at[i] }, patient(60)));
         start_daemon(r);
     }
     finish_run(r);

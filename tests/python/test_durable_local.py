@@ -73,8 +73,9 @@ def test_a_run_goes_on_after_its_daemon_was_killed(room, monkeypatch, tmp_path, 
 
 
 def test_without_a_directory_a_killed_daemon_is_not_started_again(room, capfd):
-    worker = Worker(deadline=1.5)
+    worker = Worker()
     worker.train(LOST)
+    worker.client.deadline = 1.5
     os.kill(pid_of(capfd.readouterr().err), signal.SIGKILL)
     with pytest.raises(paramd.DeadlineExceeded, match="waited 1.5 s: not connected now"):
         worker.train(STEPS)

@@ -57,3 +57,25 @@ def test_errors_of_paramctl_are_exceptions(daemon, job, tmp_path):
             client.import_state(tmp_path / "missing.safetensors")
         with pytest.raises(paramd.Error, match="nowhere"):
             client.export_state("/nowhere/state.safetensors")
+
+
+def test_a_file_of_another_optimizer_is_refused_by_the_names_that_do_not_fit(daemon, job, tmp_path):
+    path, weights = tmp_path / "state.safetensors", {"w": np.ones(3, np.float32)}
+    with paramd.Client(daemon.url, job, rules="* adam") as client:
+        client.declare(weights)
+        client.init(weights)
+        client.export_state(path)
+    with paramd.Client(daemon.url, job + "2", rules="* sgd momentum=0.5") as client:
+        client.declare(weights)
+        client.init(weights)
+        with pytest.raises(paramd.InvalidArgument, match=r"unknown to the job \(w.exp_.*missing in the file \(w.mom"):
+            client.import_state(path)
+
+
+def test_a_file_of_another_format_is_refused_by_its_name(daemon, job, tmp_path):
+    path = tmp_path / "state.safetensors"
+    path.write_bytes(b"no such file")
+    with paramd.Client(daemon.url, job) as client:
+        client.declare({"w": np.ones(3, np.float32)})
+        with pytest.raises(paramd.InvalidArgument, match="state.safetensors: "):
+            client.import_state(path)

@@ -60,6 +60,7 @@ signal.signal(signal.SIGINT, press)
 url, job, call = sys.argv[1:4]
 weights = {"w": np.zeros(1000, np.float32)}
 if call == "open":
+    paramd.Client(url, job).close()     # imports all modules: Ctrl-C in an import is another test
     begin = lambda: paramd.Client(url, job)
 else:
     client = paramd.Client(url, job, world_size=2, rank=0) if call == "barrier" else paramd.Client(url, job)

@@ -29,7 +29,7 @@ static const ask asks[] = {
     { "GET /jobs.json HTTP/1.1\r\n" HOST "\r\n", 200, false },
     { "GET /healthz HTTP/1.1\r\n" HOST "\r\n", 200, false },
     { "GET / HTTP/1.1\r\n" HOST "\r\n", 200, false },
-    { "GET /metr", 408, false }, /* and nothing more */
+    { "GET /metr", 408, false }, /* the rest never comes */
     { "GET /nothing HTTP/1.1\r\n" HOST "\r\n", 404, false },
     { "POST /metrics HTTP/1.1\r\n" HOST "\r\n", 405, false },
     { "GET / HTTP/1.1\r\n" HOST "Content-Length: 9\r\n\r\n", 413, false },

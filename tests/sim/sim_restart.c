@@ -132,8 +132,8 @@ static void listen_again(sim *s, void *who, uint64_t what)
     ((sim_server *)who)->listens = true;
 }
 
-/* Returns whether the disk has all that tells which course the job's steps have taken: entries of its log, or records
- * of its control log. */
+/* Returns whether the disk has a record of each choice that the job's steps have made (roots, ranks, overrides): in
+ * entries of its log, or in records of its control log. */
 static bool is_course_kept(const pd_job *job)
 {
     const pd_control *control = job->steps.control;

@@ -208,7 +208,7 @@ static int bytes_of_a_record(void)
     assert_int_equal(pd_tls_send(tls_ends.stream[TLS_CLIENT], &(struct iovec){ tls_ends.sent, 200 }, 1, &err), 200);
     assert_int_equal(ioctl(tls_ends.fd[TLS_SERVER], FIONREAD, &n), 0);
     got = pd_tls_receive(tls_ends.stream[TLS_SERVER], &in, 1, &err);
-    if (got == 0) got = pd_tls_receive(tls_ends.stream[TLS_SERVER], &in, 1, &err); /* the key has changed before */
+    if (got == 0) got = pd_tls_receive(tls_ends.stream[TLS_SERVER], &in, 1, &err); /* the first one took a key change */
     assert_int_equal(got, 200);
     return n;
 }

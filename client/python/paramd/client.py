@@ -89,8 +89,9 @@ class Client:
         $PARAMD_TOKEN_FILE, $PARAMD_CA_FILE (else the system's authorities), $PARAMD_CERT_FILE, $PARAMD_KEY_FILE.
     notice: called with one sentence for the user. None: it is printed to standard error.
 
-    Unavailable: no server answered in time. FailedPrecondition: the job has another configuration. InvalidArgument: an
-    option or rule is not valid. Calls from several threads are safe. After fork(), every call in the child raises.
+    DeadlineExceeded: no server answered in time. Unavailable: an impatient client was not answered at once.
+    FailedPrecondition: the job has another configuration. InvalidArgument: an option or rule is not valid. Calls from
+    several threads are safe. After fork(), every call in the child raises.
     """
 
     def __init__(self, url: str | None = None, job: str | None = None, *, rank: int | None = None,
@@ -106,7 +107,7 @@ class Client:
         self.url = url or default_url(world_size, rank)
         self.job = default_job() if job is None else job
         self.deadline = float(deadline)
-        self._variables = {"PARAMD_URL": self.url, **_file_variables(  # of paramctl, for this server and these keys
+        self._variables = {"PARAMD_URL": self.url, **_file_variables(  # the environment in which paramctl runs
             TOKEN=token_file, CA=ca_file, CERT=cert_file, KEY=key_file)}
         self.requests: set[Request] = set()     # those that the library may still work on
         self.watchers: dict[Any, Any] = {}      # of event loops
@@ -536,7 +537,10 @@ class Client:
     def import_state(self, path: str | os.PathLike[str]) -> None:
         """Puts the optimizer state of a safetensors file into the job, by paramctl. One rank calls it, between two
         steps of the job. For a new job that is after `init`, which was given the weights of the file, and with the
-        option start_step, which is the file's step."""
+        option start_step, which is the file's step.
+
+        InvalidArgument: this is no such file, or its names are not those of the job's state; nothing has changed.
+        """
         self.handle.check()
         state_file.import_state(self._variables, self.job, os.fspath(path))
 

@@ -72,7 +72,7 @@ class Remote:
     has weights already, every rank takes these: pull() returns them.
 
     InvalidArgument: a leaf, an optimizer or a hyperparameter is not valid. FailedPrecondition: JAX is tracing, or the
-    job has another configuration. Unavailable: no server answered.
+    job has another configuration. DeadlineExceeded: no server answered.
     """
 
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,

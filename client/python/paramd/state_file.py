@@ -24,10 +24,22 @@ def _run(command: str, variables: Mapping[str, str], *arguments: str) -> dict[st
         answer = {}
     if result.returncode == 0:
         return answer
+    if "unknown" in answer:
+        raise errors.invalid(_misfit(arguments[-1], answer))
     error = answer.get("error", {"code": "UNKNOWN", "text": result.stderr.strip()})
     kinds = {kind.__name__.lower(): kind for kind in errors.CLASSES.values()}
     kind = kinds.get(error["code"].replace("_", "").lower(), errors.Unknown)
     raise kind(kind.code, error["text"])
+
+
+def _misfit(path: str, answer: Mapping[str, Any]) -> str:
+    """Returns why a file was not imported: the names that the file or the job has alone, the first three of each."""
+    def some(names: list[str]) -> str:
+        return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+    parts = [f"{len(names)} names {where} ({some(names)})" for names, where in (
+        (answer["unknown"], "are unknown to the job"), (answer["missing"], "are missing in the file")) if names]
+    return f"{path}: nothing was imported: {' and '.join(parts)}"
 
 
 def export_state(variables: Mapping[str, str], job: str, path: str) -> int:
