@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -53,6 +54,31 @@ void kept_job_step(rig *r, uint64_t step)
 {
     for (uint32_t param = 0; param < 2; param++)
         for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(r, rank, param, step);
+    rig_work(r);
+}
+
+/* Sends an import's request as an operator. */
+static void import(rig *r, pd_import_act act, const char *param, int64_t value)
+{
+    pd_request *request = pd_request_new(PD_REQ_IMPORT, rig_ticket(r, KEPT_CONN + 80));
+
+    request->u.import.act = act;
+    request->u.import.job_name = strdup("job");
+    request->u.import.param = strdup(param);
+    request->u.import.slot = strdup("");
+    request->u.import.number = request->u.import.block = -1;
+    request->u.import.value = value;
+    request->u.import.partial = true;
+    if (rig_apply(r, request) != PD_OK) fail_msg("%s", r->error.text);
+}
+
+void kept_job_import_count(rig *r)
+{
+    const char *name = inside_job(r->store, r->job)->steps.params[0].name;
+
+    import(r, PD_IMPORT_BEGIN, "", 0);
+    import(r, PD_IMPORT_COUNT, name, 100);
+    import(r, PD_IMPORT_COMMIT, "", 0);
     rig_work(r);
 }
 

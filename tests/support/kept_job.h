@@ -17,6 +17,9 @@ void kept_job_push(rig *r, uint32_t rank, uint32_t param, uint64_t step);
 /* Lets both ranks push a parameter, and lets the store work. */
 void kept_job_step_one(rig *r, uint32_t param, uint64_t step);
 void kept_job_step(rig *r, uint64_t step);
+/* Lets an operator import a count of steps of the first parameter: a change that no record of the control log can
+ * tell. */
+void kept_job_import_count(rig *r);
 uint64_t kept_job_step_of(const rig *r, uint32_t param);
 
 #endif

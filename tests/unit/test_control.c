@@ -417,29 +417,6 @@ static void an_override_holds_again_from_the_step_from_which_it_held(void **stat
     free(h);
 }
 
-static void import(rig *r, pd_import_act act, const char *param, int64_t value)
-{
-    pd_request *request = pd_request_new(PD_REQ_IMPORT, rig_ticket(r, OPERATOR));
-
-    request->u.import.act = act;
-    request->u.import.job_name = strdup("job");
-    request->u.import.param = strdup(param);
-    request->u.import.slot = strdup("");
-    request->u.import.number = request->u.import.block = -1;
-    request->u.import.value = value;
-    request->u.import.partial = true;
-    if (rig_apply(r, request) != PD_OK) fail_msg("%s", r->error.text);
-}
-
-/* Makes a change that no record can tell. */
-static void import_count(rig *r)
-{
-    import(r, PD_IMPORT_BEGIN, "", 0);
-    import(r, PD_IMPORT_COUNT, param_of(r, 0)->name, 100);
-    import(r, PD_IMPORT_COMMIT, "", 0);
-    rig_work(r);
-}
-
 /* Takes steps, after each of which all root tasks come back. */
 static void train_promptly(rig *r, const course *p, uint64_t first, uint64_t last, uint64_t *seed)
 {
@@ -465,7 +442,7 @@ static void an_import_ends_the_repeating_of_roots_but_not_the_overrides(void **s
     train_promptly(&r, &p, 13, 14, &seed);
     crash(&r, &p);
     assert_true(pd_control_repeats(&inside_job(r.store, r.job)->steps));
-    import_count(&r);
+    kept_job_import_count(&r);
     assert_false(pd_control_repeats(&inside_job(r.store, r.job)->steps));
     assert_int_equal(param_of(&r, 0)->n_overrides, 1);
     warnings = r.warnings;
@@ -485,7 +462,7 @@ static void records_from_before_an_import_do_not_come_back_with_another_crash(vo
     for (uint64_t step = 1; step <= 14; step++) take_late_step(&r, step, 2, step != 12);
     crash(&r, &partial);
     close_early(&r);
-    import_count(&r);
+    kept_job_import_count(&r);
     for (uint64_t step = 9; step <= 14; step++) {
         take_late_step(&r, step, 2, true);
         note_weights(&r, h, step);
@@ -524,120 +501,6 @@ static void an_override_survives_a_checkpoint_of_a_repeated_step_before_it(void 
     free(h);
 }
 
-static uint64_t answers_of(rig *r, const char *options)
-{
-    uint64_t before = r->answered;
-
-    (void)rig_apply(r, rig_set_request(r, "job", "*", options, 0));
-    return r->answered - before;
-}
-
-static void a_command_is_answered_when_the_disk_has_its_record(void **state)
-{
-    pd_store_config config = kept_config();
-    uint64_t kept, answered;
-    rig r;
-
-    (void)state;
-    kept_job_start(&r, &config, "checkpoint_every=100");
-    kept_job_step(&r, 1);
-    kept = r.kept;
-    r.lazy_log = true;
-    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
-    assert_int_equal(r.n_logging, 1);
-    kept_job_step(&r, 2); /* no step waits for the disk */
-    assert_int_equal(kept_job_step_of(&r, 0), 2);
-    assert_int_equal(answers_of(&r, "lr=0.2"), 0);
-    assert_int_equal(r.n_logging, 1);
-    answered = r.answered;
-    rig_logged(&r);
-    assert_int_equal(r.answered, answered + 1);
-    assert_int_equal(r.n_logging, 1); /* both records would have come in one entry, had the first one waited */
-    rig_logged(&r);
-    assert_int_equal(r.answered, answered + 2);
-    assert_int_equal(r.kept, kept); /* no checkpoint was needed */
-    rig_free(&r);
-}
-
-static void a_command_whose_record_fails_is_answered_with_the_next_checkpoint(void **state)
-{
-    pd_store_config config = kept_config();
-    rig r;
-
-    (void)state;
-    kept_job_start(&r, &config, "checkpoint_every=100");
-    kept_job_step(&r, 1);
-    r.log_error = "an error of the disk";
-    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
-    assert_null(r.set);
-    kept_job_step(&r, 2);
-    assert_int_equal(r.disk->step, 2);
-    assert_non_null(r.set);
-    rig_free(&r);
-}
-
-static void a_command_that_waits_too_long_is_told_so(void **state)
-{
-    pd_store_config config = kept_config();
-    rig r;
-
-    (void)state;
-    kept_job_start(&r, &config, "checkpoint_every=100");
-    kept_job_step(&r, 1);
-    r.lazy_log = true;
-    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
-    rig_sleep(&r, 11);
-    assert_int_equal(r.error.code, PD_DEADLINE_EXCEEDED);
-    assert_non_null(strstr(r.error.text, "the values hold from step 2 on, but the disk has not taken them"));
-    rig_free(&r);
-}
-
-static void a_late_error_of_an_entry_does_not_concern_commands_after_it(void **state)
-{
-    pd_store_config config = kept_config();
-    uint64_t answered;
-    rig r;
-
-    (void)state;
-    kept_job_start(&r, &config, "checkpoint_every=100");
-    kept_job_step(&r, 1);
-    r.lazy_log = true;
-    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
-    import_count(&r);
-    kept_job_step(&r, 2); /* the checkpoint of this step has the first command; records begin anew */
-    assert_int_equal(r.disk->step, 2);
-    assert_int_equal(answers_of(&r, "lr=0.2"), 0);
-    r.log_error = "an error of the disk";
-    rig_logged(&r); /* the entry from before the checkpoint */
-    r.log_error = NULL;
-    assert_int_equal(r.n_logging, 1);
-    answered = r.answered;
-    rig_logged(&r);
-    assert_int_equal(r.answered, answered + 1);
-    rig_free(&r);
-}
-
-static void a_checkpoint_that_fails_does_not_lose_records_that_are_on_their_way(void **state)
-{
-    pd_store_config config = kept_config();
-    uint64_t answered;
-    rig r;
-
-    (void)state;
-    kept_job_start(&r, &config, "checkpoint_every=100");
-    kept_job_step(&r, 1);
-    r.lazy_log = true;
-    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
-    import_count(&r);
-    r.disk_error = "an error of the disk";
-    kept_job_step(&r, 2);
-    answered = r.answered;
-    rig_logged(&r);
-    assert_int_equal(r.answered, answered + 1);
-    r.disk_error = NULL;
-    rig_free(&r);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -655,11 +518,6 @@ int main(void)
         cmocka_unit_test(an_import_ends_the_repeating_of_roots_but_not_the_overrides),
         cmocka_unit_test(records_from_before_an_import_do_not_come_back_with_another_crash),
         cmocka_unit_test(an_override_survives_a_checkpoint_of_a_repeated_step_before_it),
-        cmocka_unit_test(a_command_is_answered_when_the_disk_has_its_record),
-        cmocka_unit_test(a_command_whose_record_fails_is_answered_with_the_next_checkpoint),
-        cmocka_unit_test(a_command_that_waits_too_long_is_told_so),
-        cmocka_unit_test(a_late_error_of_an_entry_does_not_concern_commands_after_it),
-        cmocka_unit_test(a_checkpoint_that_fails_does_not_lose_records_that_are_on_their_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

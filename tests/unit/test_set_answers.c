@@ -1,0 +1,137 @@
+/* Tests when a command that sets values is answered: when the disk has its record, or a checkpoint with the values. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kept_job.h"
+#include "rig.h"
+
+/* Sends a command, and returns whether it was answered at once: 1 or 0. */
+static uint64_t answers_of(rig *r, const char *options)
+{
+    uint64_t before = r->answered;
+
+    (void)rig_apply(r, rig_set_request(r, "job", "*", options, 0));
+    return r->answered - before;
+}
+
+static void a_command_is_answered_when_the_disk_has_its_record(void **state)
+{
+    pd_store_config config = kept_config();
+    uint64_t kept, answered;
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=100");
+    kept_job_step(&r, 1);
+    kept = r.kept;
+    r.lazy_log = true;
+    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
+    assert_int_equal(r.n_logging, 1);
+    kept_job_step(&r, 2); /* no step waits for the disk */
+    assert_int_equal(kept_job_step_of(&r, 0), 2);
+    assert_int_equal(answers_of(&r, "lr=0.2"), 0);
+    assert_int_equal(r.n_logging, 1);
+    answered = r.answered;
+    rig_logged(&r);
+    assert_int_equal(r.answered, answered + 1);
+    assert_int_equal(r.n_logging, 1); /* both records would have come in one entry, had the first one waited */
+    rig_logged(&r);
+    assert_int_equal(r.answered, answered + 2);
+    assert_int_equal(r.kept, kept); /* no checkpoint was needed */
+    rig_free(&r);
+}
+
+static void a_command_whose_record_fails_is_answered_with_the_next_checkpoint(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=100");
+    kept_job_step(&r, 1);
+    r.log_error = "an error of the disk";
+    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
+    assert_null(r.set);
+    kept_job_step(&r, 2);
+    assert_int_equal(r.disk->step, 2);
+    assert_non_null(r.set);
+    rig_free(&r);
+}
+
+static void a_command_that_waits_too_long_is_told_so(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=100");
+    kept_job_step(&r, 1);
+    r.lazy_log = true;
+    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
+    rig_sleep(&r, 11);
+    assert_int_equal(r.error.code, PD_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(r.error.text, "the values hold from step 2 on, but the disk has not taken them"));
+    rig_free(&r);
+}
+
+static void a_late_error_of_an_entry_does_not_concern_commands_after_it(void **state)
+{
+    pd_store_config config = kept_config();
+    uint64_t answered;
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=100");
+    kept_job_step(&r, 1);
+    r.lazy_log = true;
+    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
+    kept_job_import_count(&r);
+    kept_job_step(&r, 2); /* the checkpoint of this step has the first command; records begin anew */
+    assert_int_equal(r.disk->step, 2);
+    assert_int_equal(answers_of(&r, "lr=0.2"), 0);
+    r.log_error = "an error of the disk";
+    rig_logged(&r); /* the entry from before the checkpoint */
+    r.log_error = NULL;
+    assert_int_equal(r.n_logging, 1);
+    answered = r.answered;
+    rig_logged(&r);
+    assert_int_equal(r.answered, answered + 1);
+    rig_free(&r);
+}
+
+static void a_checkpoint_that_fails_does_not_lose_records_that_are_on_their_way(void **state)
+{
+    pd_store_config config = kept_config();
+    uint64_t answered;
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "checkpoint_every=100");
+    kept_job_step(&r, 1);
+    r.lazy_log = true;
+    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
+    kept_job_import_count(&r);
+    r.disk_error = "an error of the disk";
+    kept_job_step(&r, 2);
+    answered = r.answered;
+    rig_logged(&r);
+    assert_int_equal(r.answered, answered + 1);
+    r.disk_error = NULL;
+    rig_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_command_is_answered_when_the_disk_has_its_record),
+        cmocka_unit_test(a_command_whose_record_fails_is_answered_with_the_next_checkpoint),
+        cmocka_unit_test(a_command_that_waits_too_long_is_told_so),
+        cmocka_unit_test(a_late_error_of_an_entry_does_not_concern_commands_after_it),
+        cmocka_unit_test(a_checkpoint_that_fails_does_not_lose_records_that_are_on_their_way),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
