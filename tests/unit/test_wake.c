@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "conversation.h"
+#include "small_daemon.h"
 
 static bool woken; /* several wake-ups before the next turn count as one, as in libuv */
 static uint64_t clock_now;
@@ -51,16 +52,7 @@ static void count_line(const pd_log_entry *entry)
 
 static pd_daemon *make(void)
 {
-    pd_daemon_config config = { .max_connections = 1,
-                                .ingest_bytes = 1 << 16,
-                                .chunk_elements = 1024,
-                                .max_payload = 4096,
-                                .max_pieces = 1,
-                                .max_params = 1,
-                                .max_header = 4096,
-                                .hello_bytes = 1024,
-                                .blas_core = "none",
-                                .log = count_line };
+    pd_daemon_config config = small_daemon();
     pd_platform platform = { .now_ms = now_ms,
                              .clock_ns = clock_ns,
                              .random = number,
@@ -70,6 +62,7 @@ static pd_daemon *make(void)
     pd_daemon *daemon;
     pd_error err;
 
+    config.log = count_line;
     posted = 0;
     if (pd_conversation_make(&daemon, &config, &platform, &err) != PD_OK) fail_msg("%s", err.text);
     return daemon;
