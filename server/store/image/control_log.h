@@ -8,7 +8,7 @@
  * Records follow a checkpoint. Entries from before its cut are not needed any more when it is durable, and the journal
  * thread uses their files again. After an error of the disk, or a change that no record can tell (an import, another
  * world_size), records end. They begin again after the next cut, and their entries begin a chain when its checkpoint is
- * durable.
+ * durable. If the job repeats steps then, the first entry has the records of the steps that are still to be repeated.
  *
  * Each entry says after which checkpoint it was written. A job that comes back from an older one has a past in which
  * some records are missing, so it uses none. */
