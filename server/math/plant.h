@@ -78,6 +78,9 @@
       "a job that goes on with another number of workers loses the weights of its last parameter")                     \
     X(world_change_forgets_notes, "a job that goes on with another number of workers forgets the notes of its ranks")  \
     X(world_change_undurable, "a job that goes on with another number of workers forgets which step is durable")       \
+    X(repeated_given_up,                                                                                               \
+      "a checkpoint that is cut while steps are repeated gives up the records of the steps after it")                  \
+    X(barriers_of_others, "a new process passes the barriers that earlier processes of its rank have passed")          \
     X(metric_one_more, "counts of jobs in the metrics are one more than the store has published")                      \
     X(http_never_late, "an HTTP request that does not come whole is not refused in time")                              \
     X(http_without_limit, "the number of HTTP connections has no limit")                                               \

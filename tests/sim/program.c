@@ -367,6 +367,7 @@ static void after_step(sim_worker *w)
     } else if (pd_core_barrier(w->core, &w->ticket, &err) != PD_OK) {
         sim_worker_end_refused(w, err.code, err.text);
     } else {
+        w->met = w->step;
         sim_program_go_on(w, BARRIER);
     }
 }
@@ -434,16 +435,37 @@ static void on_step(sim_worker *w)
     }
 }
 
+/* Returns whether a process of this rank has come to the barrier of a step. */
+static bool has_met(const sim_worker *w, uint32_t rank, uint64_t step)
+{
+    bool met = false;
+
+    for (const sim_worker *other = w->s->workers; other != NULL; other = other->next)
+        met = met || (other->job == w->job && other->rank == rank && other->met >= step);
+    return met;
+}
+
+static void check_barrier(sim_worker *w)
+{
+    sim_worker_trace(w, "is past the barrier of step", w->step, 0);
+    for (uint32_t rank = 0; rank < w->job->world; rank++)
+        if (!has_met(w, rank, w->step))
+            sim_fail("barriers", "%s rank %u is past the barrier of step %llu, to which rank %u has not come",
+                     w->job->name, w->rank, (unsigned long long)w->step, rank);
+}
+
 static void on_barrier(sim_worker *w)
 {
     pd_error err;
     int rc;
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
-    if (rc != PD_OK)
+    if (rc != PD_OK) {
         sim_worker_end_refused(w, rc, err.text);
-    else
+    } else {
+        check_barrier(w);
         sim_program_go_on(w, STEP);
+    }
 }
 
 static void on_left(sim_worker *w)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { SYNC_MS = 2000 }; /* most time that the server waits for a checkpoint */
+enum { NOTES = 4 };      /* notes of a rank that the server keeps */
 
 uint64_t sim_least_step(const sim_worker *w)
 {
@@ -81,11 +82,13 @@ static uint64_t noted_step(const sim_worker *w, uint64_t step)
     return 0;
 }
 
-/* Returns whether the rank may have lost its note of this step, and all before: the job has gone on without the rank,
- * or with it as a new rank, since. */
-static bool may_lack_note(const sim_worker *w, uint64_t step)
+/* Returns whether the rank may have no note of this step, but an older one (`got`; 0: none). Either the job has gone on
+ * without the rank, or with it as a new rank, since. Or the parameters are so far apart, because steps were repeated,
+ * that the server has room for the notes of the later steps alone, and for that of the checkpoint which it makes. */
+static bool may_lack_note(const sim_worker *w, uint64_t step, uint64_t got)
 {
-    return w->rank >= sim_least_world(w->s, w->job) && step <= sim_judge_changed(w->s, w->job);
+    if (sim_most_step(w) - sim_least_step(w) + 1 >= NOTES) return true;
+    return got == 0 && w->rank >= sim_least_world(w->s, w->job) && step <= sim_judge_changed(w->s, w->job);
 }
 
 /* Checks that the note is that of the step with which this process goes on. Returns false if it is newer: a round has
@@ -106,7 +109,7 @@ static bool check_note(const sim_worker *w, const uint8_t *reply, size_t header)
         pd_arena_free(arena);
         return false;
     }
-    if (note->step == 0 && may_lack_note(w, least)) {
+    if (note->step < least && may_lack_note(w, least, note->step)) {
         pd_arena_free(arena);
         return true;
     }

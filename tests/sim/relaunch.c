@@ -92,11 +92,14 @@ void sim_relaunch_after_crash(sim *s, uint64_t life)
     }
 }
 
+void sim_relaunch(sim *s, const sim_job *job)
+{
+    sim_after(s, 0, launch, &s->launches[job->number], 0);
+}
+
 bool sim_relaunch_again(sim *s, const sim_job *job)
 {
-    sim_launch *launches = &s->launches[job->number];
-
-    if (launches->changes == 0) return false;
-    sim_after(s, 0, launch, launches, 0);
+    if (s->launches[job->number].changes == 0) return false;
+    sim_relaunch(s, job);
     return true;
 }

@@ -14,9 +14,11 @@ uint32_t sim_least_world(const sim *s, const sim_job *job);
 /* Kills, after a crash of the server, the workers of some jobs whose plan has another number of workers, and launches
  * the job with that number. `life`: how often the server was killed. */
 void sim_relaunch_after_crash(sim *s, uint64_t life);
-/* Kills all workers of a job and launches the job again with as many workers as now. Needed if the server was killed
- * before the change was on the disk: it then expects the workers of before the change. Returns false if the number of
- * the job's workers has never changed, so that nothing explains that they are refused. */
+/* Kills all workers of a job and launches the job again with as many workers as now. */
+void sim_relaunch(sim *s, const sim_job *job);
+/* Launches a job again whose workers are refused because of their number: the server was killed before the change was
+ * on the disk, so it expects the workers of before the change. Returns false if the number of the job's workers has
+ * never changed, so that nothing explains that they are refused. */
 bool sim_relaunch_again(sim *s, const sim_job *job);
 
 #endif

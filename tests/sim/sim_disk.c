@@ -12,7 +12,7 @@ struct sim_disk {
     uint64_t calls, dies_at;  /* calls that change the disk: how many there were, and in which one the server dies */
     uint64_t random;          /* of its own, so that a disk draws nothing from the run's numbers */
     int writes;               /* the file to which the last call wrote; -1: that call was another one */
-    bool dead;
+    bool dead, starting;      /* starting: a server comes back, during which no call fails by chance */
     int error;
     uint64_t fails_of;
 };
@@ -30,7 +30,7 @@ static sim_side begin(sim_disk *disk)
         disk->dead = true;
         mem_disk_power_off_at(disk->memory, sim_once_in(&disk->random, 2) ? 0 : 1);
         mem_disk_fail_at(disk->memory, 0, EIO);
-    } else if (disk->fails_of > 0 && sim_once_in(&disk->random, disk->fails_of)) {
+    } else if (disk->fails_of > 0 && !disk->starting && sim_once_in(&disk->random, disk->fails_of)) {
         mem_disk_fail_at(disk->memory, 0, disk->error);
     }
     return before;
@@ -274,6 +274,11 @@ void sim_disk_trouble(sim_disk *disk, int error, uint64_t n)
 void sim_disk_die_in(sim_disk *disk, uint64_t calls)
 {
     disk->dies_at = calls == UINT64_MAX ? calls : disk->calls + calls;
+}
+
+void sim_disk_start(sim_disk *disk, bool starting)
+{
+    disk->starting = starting;
 }
 
 bool sim_disk_is_dead(const sim_disk *disk)

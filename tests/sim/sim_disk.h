@@ -18,6 +18,8 @@ void sim_disk_trouble(sim_disk *disk, int error, uint64_t n);
 /* Lets the server die in the middle of a later call that changes the disk: `calls` come before it. UINT64_MAX: in none.
  * From then on calls change nothing. */
 void sim_disk_die_in(sim_disk *disk, uint64_t calls);
+/* Begins or ends the start of a server, in which no call fails by chance: a daemon does not start on such a disk. */
+void sim_disk_start(sim_disk *disk, bool starting);
 bool sim_disk_is_dead(const sim_disk *disk);
 /* Returns how many calls have changed the disk so far. */
 uint64_t sim_disk_calls(const sim_disk *disk);

@@ -18,6 +18,8 @@ typedef struct published {
     float *weights[VERSIONS]; /* weights by version; NULL: no step has made this version */
     lost_weights *lost;
     pd_outcome outcome[VERSIONS]; /* outcome of the round that closed with this step */
+    /* the step may take another course when it is taken next, since the disk had no record of its course */
+    bool open[VERSIONS];
     uint64_t step, version;
     uint64_t most; /* last step that was ever closed: larger than `step` once the server has gone back */
     bool begun;    /* the initial weights were published */
@@ -32,7 +34,7 @@ typedef struct sim_history {
     uint64_t durable; /* largest step that the server has reported as durable */
     bool goes_back;   /* the server was killed, and has this job again: from now on it may be at an older step */
     bool ended;       /* the server has ended the job, so it need not come back after a crash */
-    bool loose;       /* repeated steps may have other weights than before: sim_judge_loosen */
+    bool loose;       /* some steps could take another course than before: sim_judge_loosen */
     bool end_kept;    /* the end of the job is on the disk, so it must not come back */
     uint64_t changed; /* step at which the job last took over another number of workers; 0: it never did */
     published params[SIM_PARAMS];

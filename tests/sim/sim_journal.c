@@ -132,7 +132,7 @@ static void load_control(sim_server *server, const char *job_dir, const pd_kept 
     if (pd_control_read(disk, job_dir, kept->creator, take_control, server, &about, &err) != PD_OK)
         sim_fail("durability", "the control log of %s cannot be read: %s", kept->job, err.text);
     if (pd_control_cut(disk, job_dir, kept->creator, about.last, &err) != PD_OK)
-        sim_note(server->s, kept->job, about.last, "keeps the end of its control log", 0, (uint64_t)-err.code);
+        sim_fail("durability", "the control log of %s cannot be cut: %s", kept->job, err.text);
 }
 
 void sim_journal_load(sim_server *server, const char *job_dir, const pd_kept *kept)
@@ -144,6 +144,6 @@ void sim_journal_load(sim_server *server, const char *job_dir, const pd_kept *ke
     if (pd_log_read(disk, job_dir, kept->creator, kept->step, repeat, server, &about, &err) != PD_OK)
         sim_fail("durability", "the log of %s cannot be read: %s", kept->job, err.text);
     if (pd_log_cut(disk, job_dir, kept->creator, kept->step, about.last, &err) != PD_OK)
-        sim_note(server->s, kept->job, about.last, "keeps the end of its log", 0, (uint64_t)-err.code);
+        sim_fail("durability", "the log of %s cannot be cut: %s", kept->job, err.text);
     load_control(server, job_dir, kept);
 }

@@ -133,7 +133,7 @@ static void check_repeated(sim_history *h, uint32_t p, const pd_snapshot *snapsh
     size_t bytes = (size_t)param->n * sizeof(float);
 
     if (memcmp(before, snapshot->at[PD_F32], bytes) == 0) return;
-    if (!h->loose)
+    if (!h->params[p].open[snapshot->version])
         sim_fail("durability", "%s %s: version %llu has other weights than before the server went back", h->job->name,
                  param->name, (unsigned long long)snapshot->version);
     lose(&h->params[p], snapshot->version, bytes);
@@ -219,10 +219,11 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
     if (closed->step != pub->step + 1 || closed->step > h->job->steps)
         sim_fail("exactly once", "%s %s closes step %llu after step %llu of %llu", h->job->name, param->name,
                  (unsigned long long)closed->step, (unsigned long long)pub->step, (unsigned long long)h->job->steps);
-    if (closed->step <= pub->most && !h->loose && closed->outcome != pub->outcome[closed->step])
+    if (closed->step <= pub->most && !pub->open[closed->step] && closed->outcome != pub->outcome[closed->step])
         sim_fail("durability", "%s %s: step %llu has outcome %d, and had %d before the server went back", h->job->name,
                  param->name, (unsigned long long)closed->step, (int)closed->outcome, (int)pub->outcome[closed->step]);
     pub->step = closed->step;
+    pub->open[closed->step] = false;
     pub->outcome[closed->step] = closed->outcome;
     if (closed->step > pub->most) pub->most = closed->step;
 }
@@ -271,6 +272,7 @@ static sim_history *take_over(sim *s, const pd_job *job)
         if (job->steps.params[p].saved.step > h->changed) h->changed = job->steps.params[p].saved.step;
     renumber(h, job->steps.number);
     sim_note(s, h->job->name, job->steps.members.ranks, "has another number of workers", h->changed, 0);
+    sim_judge_loosen(s, job->steps.number); /* records of the steps before the change do not count any more */
     return h;
 }
 
@@ -298,9 +300,11 @@ void sim_judge_loosen(sim *s, uint32_t number)
 {
     sim_history *h = history_of(s, number);
 
-    if (h == NULL || h->job == NULL || !h->job->ready || h->loose) return;
+    if (h == NULL || h->job == NULL || !h->job->ready) return;
     sim_note(s, h->job->name, 0, "may take another course", 0, 0);
     h->loose = true;
+    for (uint32_t p = 0; p < h->job->n_params; p++)
+        for (uint64_t step = 1; step <= h->params[p].most; step++) h->params[p].open[step] = true;
 }
 
 bool sim_judge_is_loose(const sim *s, const sim_job *job)

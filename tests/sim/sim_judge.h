@@ -15,9 +15,10 @@ void sim_judge_renumber(sim *s, uint32_t before, uint32_t now);
  * older steps, but not older than what was reported as durable. From there on each step must have the weights and the
  * outcome that it had before. */
 void sim_judge_restored(sim *s, pd_store *store);
-/* Notes that a server was killed before the disk had a record of each choice that this job's steps have made. From now
- * on repeated steps may have other weights. */
+/* Notes that the disk does not have all that tells the course of this job's steps: each of them may get other weights
+ * when it is taken next, but not if it is repeated once more after that. */
 void sim_judge_loosen(sim *s, uint32_t number);
+/* Returns whether sim_judge_loosen was called for the job. */
 bool sim_judge_is_loose(const sim *s, const sim_job *job);
 /* Returns the last step at which the job went on with another number of workers; 0: it never did. */
 uint64_t sim_judge_changed(const sim *s, const sim_job *job);

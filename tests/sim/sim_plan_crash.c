@@ -98,19 +98,27 @@ static uint32_t draw_world(const sim_job *job, uint32_t before, uint64_t *r)
     return suits_ranges(job, world) ? world : 0;
 }
 
-/* Lets half of the jobs whose weights do not depend on timing change their number of workers once or twice. Jobs with
- * barriers do not, since a new process counts them from 0. These draws have a random state of their own, so
+/* Gives one of three jobs barriers, with windows that reach back over the whole run: a program that goes back would
+ * meet its barriers again. */
+static void draw_barriers(sim_job *job, uint64_t *r)
+{
+    if (sim_once_in(r, 3)) job->barriers = true;
+    for (uint32_t rank = 0; job->barriers && rank < sim_most_world(job); rank++)
+        job->window[rank] = SIM_MOST_STEPS + (uint32_t)sim_below(r, 8);
+}
+
+/* Lets half of the jobs change their number of workers once or twice. These draws have a random state of their own, so
  * that the other jobs stay the same. */
 static void draw_worlds(const sim_plan *plan, sim_job *job)
 {
     uint64_t r = sim_mix(plan->seed, 17, 6, job->number);
 
-    if (job->ready || job->barriers || sim_below(&r, 2) != 0 || (job->later[0] = draw_world(job, job->world, &r)) == 0)
-        return;
+    if (sim_below(&r, 2) != 0 || (job->later[0] = draw_world(job, job->world, &r)) == 0) return;
     if (sim_once_in(&r, 2)) job->later[1] = draw_world(job, job->later[0], &r);
     equalize(job, &r);
     for (uint32_t rank = job->world; rank < sim_most_world(job); rank++)
         job->window[rank] = sim_once_in(&r, 2) ? 1 + (uint32_t)sim_below(&r, 20) : 0;
+    draw_barriers(job, &r);
 }
 
 static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64_t *r)
@@ -134,7 +142,7 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
     draw_windows(job, r);
     job->absent_of_16 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
     job->infinite_of_64 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
-    /* A program that goes back meets its barriers again, so only jobs in which none does have barriers. */
+    /* Only jobs in which no program goes back have barriers: draw_barriers. */
     job->barriers = sim_once_in(r, 2) && has_long_windows(job);
     draw_worlds(plan, job);
 }

@@ -179,7 +179,9 @@ void sim_server_kill(sim_server *server)
     sim_disk_lose(server->disk);
     sim_step_make(server);
     sim_loop_make(server);
+    sim_disk_start(server->disk, true);
     sim_keeper_load(server);
+    sim_disk_start(server->disk, false);
     sim_hold_failures(false);
     sim_enter(SIM_HARNESS);
     sim_judge_restored(server->s, server->store);

@@ -81,6 +81,19 @@ static bool came_after_the_dead(const sim_worker *w)
     return any;
 }
 
+/* Ends a process that has seen weights of a course which the job does not take again: the server was killed before the
+ * disk had the record of a root or a value. With barriers the whole job is launched again, since a single new process
+ * would count them from 0. */
+static void end_misled(sim_worker *w)
+{
+    if (!w->job->barriers) {
+        sim_worker_end_dropped(w);
+        return;
+    }
+    sim_relaunch(w->s, w->job);
+    sim_worker_end(w);
+}
+
 /* Ends the process if the error is expected. An unexpected error violates an invariant. */
 void sim_worker_end_refused(sim_worker *w, int code, const char *text)
 {
@@ -101,7 +114,7 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
     }
     if (code == PD_FAILED_PRECONDITION && strstr(text, "than the first time") != NULL &&
         sim_judge_is_loose(w->s, w->job)) {
-        sim_worker_end_dropped(w); /* the server was killed before the disk had the record of a root or a value */
+        end_misled(w);
         return;
     }
     if (strstr(text, "in the mean already") != NULL) { /* an operator must drop the job to resolve this */

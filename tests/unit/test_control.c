@@ -93,14 +93,19 @@ static void crash(rig *r, const course *p)
     course_join(r, p);
 }
 
+static bool same_weights_of(const rig *r, const history *h, uint64_t step, uint32_t i)
+{
+    return memcmp(h->weights[step][i], param_of(r, i)->current->at[PD_F32],
+                  (size_t)param_of(r, i)->elements * sizeof(float)) == 0;
+}
+
 /* Returns whether all parameters have the weights that they had after the step. */
 static bool same_weights(const rig *r, const history *h, uint64_t step)
 {
-    for (uint32_t i = 0; i < COURSE_PARAMS; i++)
-        if (memcmp(h->weights[step][i], param_of(r, i)->current->at[PD_F32],
-                   (size_t)param_of(r, i)->elements * sizeof(float)) != 0)
-            return false;
-    return true;
+    bool same = true;
+
+    for (uint32_t i = 0; i < COURSE_PARAMS; i++) same = same && same_weights_of(r, h, step, i);
+    return same;
 }
 
 static void repeat(rig *r, const course *p, uint64_t first, uint64_t last, uint64_t *seed, const history *h)
@@ -258,6 +263,98 @@ static void a_job_that_comes_back_from_an_older_checkpoint_uses_no_record(void *
     assert_int_equal(inside_find(next.store, "job")->steps.control->n_noted, 0);
     rig_free(&next);
     rig_free(&r);
+}
+
+static void a_checkpoint_that_is_cut_while_steps_are_repeated_keeps_their_records(void **state)
+{
+    history *h = malloc(sizeof *h);
+    uint64_t seed = 11;
+    rig r;
+
+    (void)state;
+    start(&r, &ready);
+    r.lazy_tasks = true;
+    train(&r, &ready, 1, 15, &seed, h);
+    crash(&r, &ready);
+    repeat(&r, &ready, 9, 10, &seed, h);
+    r.lazy_disk = true;
+    assert_int_equal(rig_checkpoint(&r, "job", OPERATOR, 11, 60), PD_OK);
+    repeat(&r, &ready, 11, 11, &seed, h);
+    finish_tasks(&r); /* the checkpoint has them */
+    rig_work(&r);
+    repeat(&r, &ready, 12, 15, &seed, h);
+    train(&r, &ready, 16, 16, &seed, NULL); /* makes records of its own */
+    rig_kept(&r);
+    r.lazy_disk = false;
+    assert_int_equal(r.disk->step, 11);
+    train(&r, &ready, 17, 17, &seed, NULL);
+    crash(&r, &ready);
+    repeat(&r, &ready, 12, 15, &seed, h);
+    finish_tasks(&r);
+    rig_free(&r);
+    free(h);
+}
+
+/* Takes a step of one parameter alone. Root tasks come back at random. */
+static void take_alone(rig *r, const course *p, uint32_t param, uint64_t step, uint64_t *seed)
+{
+    size_t left = rig_random(seed) % 12;
+
+    for (uint32_t rank = 0; rank < COURSE_WORLD; rank++) course_push(r, p, rank, param, step);
+    rig_work(r);
+    while (r->n_tasks > left) rig_finish_task(r, rig_random(seed) % r->n_tasks);
+    rig_work(r);
+    if (kept_job_step_of(r, param) < step) finish_tasks(r);
+    rig_work(r);
+    assert_int_equal(kept_job_step_of(r, param), step);
+}
+
+/* Lets records fail and begin anew while parameter 1 has steps to repeat: parameter 0 takes step 7, which it had not
+ * taken before the crash. */
+static void fail_while_steps_are_repeated(rig *r, const course *p, uint64_t *seed)
+{
+    r->log_error = "the disk is full";
+    take_alone(r, p, 0, 7, seed);
+    assert_non_null(strstr(r->warning, "the control log could not be written: the disk is full"));
+    r->log_error = NULL;
+    for (uint32_t i = 0; i < COURSE_PARAMS; i++)
+        for (uint64_t step = i == 0 ? 8 : 7; step <= 8; step++) take_alone(r, p, i, step, seed);
+    finish_tasks(r); /* the checkpoint has them */
+    rig_work(r);
+    assert_int_equal(r->disk->step, 8);
+    assert_true(pd_control_repeats(&inside_job(r->store, r->job)->steps));
+    take_alone(r, p, 1, 9, seed);
+    for (uint64_t step = 9; step <= 12; step++) take_alone(r, p, 0, step, seed);
+    assert_true(r->controls[0]->step == r->controls[0]->base + 1 && r->controls[0]->step > 2);
+}
+
+static void records_that_begin_anew_have_those_of_steps_to_repeat(void **state)
+{
+    course p = ready;
+    history *h = malloc(sizeof *h);
+    uint64_t seed = 7;
+    rig r;
+
+    (void)state;
+    p.options = "checkpoint_every=1000";
+    start(&r, &p);
+    r.lazy_tasks = true;
+    train(&r, &p, 1, 6, &seed, h);
+    for (uint64_t step = 7; step <= 20; step++) {
+        take_alone(&r, &p, 1, step, &seed);
+        note_weights(&r, h, step);
+    }
+    crash(&r, &p);
+    repeat(&r, &p, 1, 6, &seed, h);
+    fail_while_steps_are_repeated(&r, &p, &seed);
+    crash(&r, &p);
+    for (uint64_t step = 9; step <= 20; step++) {
+        take_alone(&r, &p, 1, step, &seed);
+        if (!same_weights_of(&r, h, step, 1)) fail_msg("step %d has other weights than before the crash", (int)step);
+    }
+    finish_tasks(&r);
+    rig_free(&r);
+    free(h);
 }
 
 /* Reads the control log with allocation n failing. Returns whether it failed. */
@@ -509,6 +606,8 @@ int main(void)
         cmocka_unit_test(a_job_whose_steps_have_no_choice_writes_nothing),
         cmocka_unit_test(entries_that_a_checkpoint_has_are_given_up),
         cmocka_unit_test(a_failing_disk_stops_the_records_until_the_next_checkpoint),
+        cmocka_unit_test(records_that_begin_anew_have_those_of_steps_to_repeat),
+        cmocka_unit_test(a_checkpoint_that_is_cut_while_steps_are_repeated_keeps_their_records),
         cmocka_unit_test(a_job_that_comes_back_from_an_older_checkpoint_uses_no_record),
         cmocka_unit_test(without_memory_a_control_log_is_not_read_by_halves),
         cmocka_unit_test(a_round_counts_the_ranks_again_that_it_counted),

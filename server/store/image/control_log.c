@@ -7,6 +7,7 @@
 #include "control_keeping.h"
 #include "keeping.h"
 #include "override_command.h"
+#include "param_set.h"
 #include "plant.h"
 
 #include <inttypes.h>
@@ -46,21 +47,46 @@ static void write_record(pd_archive *archive, pd_control_record *record, uint32_
     pd_archive_bytes(archive, record->command, record->command_bytes);
 }
 
-static int write_entry(pd_job *job, pd_logged *logged, pd_error *err)
+/* Writes the records of a list; NULL: only counts them. Returns their number. Leaves out overrides that were read back:
+ * the checkpoint before the entry has them. */
+static size_t write_list(pd_archive *archive, const pd_control_list *list, uint32_t ranks)
 {
-    uint64_t floor = job->keeping.kept_step;
-    pd_archive archive;
     size_t n = 0;
 
-    for (const pd_control_record *r = job->steps.control->made.first; r != NULL; r = r->next) n++;
+    for (pd_control_record *r = list->first; r != NULL; r = r->next) {
+        if (r->override != NULL) continue;
+        if (archive != NULL) write_record(archive, r, ranks);
+        n++;
+    }
+    return n;
+}
+
+static size_t write_records(pd_archive *archive, const pd_job *job)
+{
+    const pd_control *control = job->steps.control;
+    uint32_t ranks = job->steps.members.ranks;
+    size_t n = write_list(archive, &control->made, ranks);
+
+    for (uint32_t i = 0; control->renews && i < job->steps.n_params; i++)
+        n += write_list(archive, &control->params[i].noted, ranks);
+    return n;
+}
+
+static int write_entry(const pd_job *job, pd_logged *logged, pd_error *err)
+{
+    uint64_t floor = job->keeping.kept_step;
+    size_t n = write_records(NULL, job);
+    pd_archive archive;
+    int rc;
+
     pd_archive_begin_write(&archive);
     pd_archive_enter(&archive, "control");
     pd_archive_value(&archive, &floor);
     pd_archive_count(&archive, &n, MOST_RECORDS, 1);
-    for (pd_control_record *r = job->steps.control->made.first; r != NULL; r = r->next)
-        write_record(&archive, r, job->steps.members.ranks);
+    (void)write_records(&archive, job);
     pd_archive_leave(&archive);
-    return pd_archive_end(&archive, &logged->head, &logged->head_bytes, err);
+    rc = pd_archive_end(&archive, &logged->head, &logged->head_bytes, err);
+    return rc == PD_OK && job->steps.control->renews ? pd_job_check_total(job, logged->head_bytes, err) : rc;
 }
 
 /* ---- handing entries over ---- */
@@ -92,6 +118,11 @@ static int hand_over(pd_job *job, pd_error *err)
     pd_effect *effect = NULL;
 
     if (make_entry(job, &effect, err) != PD_OK) return err->code;
+    if (job->steps.control->renews) {
+        keeping->renewed += effect->u.logged->head_bytes;
+        pd_account_take(&job->steps.account, effect->u.logged->head_bytes);
+    }
+    job->steps.control->renews = false;
     if (keeping->fresh) keeping->base = keeping->number;
     keeping->fresh = false;
     effect->u.logged->base = keeping->base;
@@ -110,7 +141,7 @@ static void stop(pd_job *job, uint64_t number)
     keeping->on = keeping->headed = false;
     keeping->moved = NULL;
     keeping->since = keeping->number;
-    job->steps.control->on = job->steps.control->differs = false;
+    job->steps.control->on = job->steps.control->differs = job->steps.control->renews = false;
     pd_control_drop_made(job->steps.control);
     pd_control_lost(job, number);
 }
@@ -195,7 +226,10 @@ void pd_control_look(pd_job *job)
 
 void pd_control_returned(pd_job *job, const pd_logged *logged)
 {
-    job->keeping.control.under_way--;
+    if (--job->keeping.control.under_way == 0) {
+        pd_account_give(&job->steps.account, job->keeping.control.renewed);
+        job->keeping.control.renewed = 0;
+    }
     if (logged->error.code == PD_OK)
         pd_control_written(job, logged->step);
     else if (logged->step > job->keeping.control.since)
@@ -212,7 +246,8 @@ void pd_control_headed(pd_job *job)
     pd_control_keeping *keeping = &job->keeping.control;
 
     if (job->steps.control == NULL) return;
-    keeping->mark = keeping->number;
+    /* While the job repeats steps it needs the entries that tell their course, some of which come after the cut. */
+    keeping->mark = pd_control_repeats(&job->steps) && !PD_PLANTED(repeated_given_up) ? keeping->base : keeping->number;
     keeping->copied = job->keeping.cut_step;
     if (PD_PLANTED(control_base_early)) keeping->base = keeping->mark;
     pd_control_in_head(job);
@@ -221,6 +256,7 @@ void pd_control_headed(pd_job *job)
     keeping->moved = NULL;
     pd_control_drop_made(job->steps.control);
     job->steps.control->differs = false;
+    job->steps.control->renews = pd_control_repeats(&job->steps);
     job->steps.control->on = true;
 }
 
@@ -247,8 +283,7 @@ void pd_control_kept(pd_job *job, bool good)
         if (keeping->sets.first != NULL) pd_keeping_soon(job);
     } else if (!keeping->on && good && keeping->headed) {
         begin(job);
-    } else if (keeping->on && good && job->steps.control->n_noted == 0) {
-        /* While the job repeats steps it needs the entries that tell their course. */
+    } else if (keeping->on && good && keeping->mark > keeping->base) {
         keeping->base = keeping->mark;
     }
     pd_control_look(job);

@@ -8,7 +8,8 @@
  * Records follow a checkpoint. Entries from before its cut are not needed any more when it is durable, and the journal
  * thread uses their files again. After an error of the disk, or a change that no record can tell (an import, another
  * world_size), records end. They begin again after the next cut. When its checkpoint is durable, an entry, which may
- * have no records, begins a new chain: nothing before it counts any more.
+ * have no records, begins a new chain: nothing before it counts any more. If the job repeats steps then, this entry has
+ * the records of the steps that are still to be repeated.
  *
  * Each entry says after which checkpoint it was written. A job that comes back from an older one has a past in which
  * some records are missing, so it uses none. */

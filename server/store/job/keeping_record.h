@@ -51,6 +51,7 @@ typedef struct pd_control_keeping {
     /* step at which records began; number of steps that were waited after the last error before a checkpoint */
     uint64_t begun_step, distance;
     uint32_t under_way;    /* number of entries that are on their way to the disk */
+    uint64_t renewed;      /* bytes that the account counts of these, since they have records that were read back */
     pd_request_queue sets; /* commands that wait until the disk has their values */
     uint64_t read;         /* number of records that were read at the start */
 } pd_control_keeping;

@@ -386,6 +386,7 @@ static void compare(pd_steps *steps, pd_param *param)
         say_differs(steps, param, "roots that it took are missing");
 }
 
+/* Drops the records of the step that the parameter has closed, unless the next entry has to have them. */
 static void drop_closed(pd_steps *steps, const pd_param *param)
 {
     pd_control_list *list = &steps->control->params[param->index].noted;
@@ -394,6 +395,8 @@ static void drop_closed(pd_steps *steps, const pd_param *param)
     while ((record = before != NULL ? before->next : list->first) != NULL) {
         if (record->kind == PD_CONTROL_SET || record->step > param->saved.step)
             before = record;
+        else if (steps->control->renews)
+            add_made(steps->control, take_noted(steps, param->index, before));
         else
             pd_control_record_free(take_noted(steps, param->index, before));
     }

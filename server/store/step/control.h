@@ -58,9 +58,12 @@ typedef struct pd_control_param {
 } pd_control_param;
 
 typedef struct pd_control {
-    bool on;              /* records are made */
-    bool overflow;        /* a record was not made, since there was no room or memory for it */
-    bool differs;         /* a step has taken another course than the record that was read back */
+    bool on;       /* records are made */
+    bool overflow; /* a record was not made, since there was no room or memory for it */
+    bool differs;  /* a step has taken another course than the record that was read back */
+    /* The next entry has the records that were read back, too, since no entry before it will count any more. Records of
+     * steps that are repeated before that are put among those that were made. */
+    bool renews;
     pd_control_list made; /* records for the next entry */
     uint64_t bytes, most; /* bytes of `made`, and the most that it may have */
     uint64_t n_noted;     /* number of records that were read back, of all parameters */
